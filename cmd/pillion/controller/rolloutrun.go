@@ -49,7 +49,7 @@ func (r *rollouts) update(ctx context.Context, t *subject, namespaces []string) 
 		return wait, r.complete(ctx, t, all)
 	}
 	slices.SortStableFunc(all, unfinishedFirst)
-	switch failed, err := r.execute(ctx, t, executor, all); {
+	switch failed, err := r.execute(ctx, t, namespaces, executor, all); {
 	case ctx.Err() != nil:
 		return wait, nil // the next replica that leads continues
 	case errors.Is(err, update.ErrStopped):
@@ -85,7 +85,7 @@ func unfinishedFirst(a, b *rollout.Workload) int {
 
 // execute runs a rollout until its end, the end of its turn, or a change of the template or of the namespaces. It
 // returns the first failure.
-func (r *rollouts) execute(ctx context.Context, t *subject, executor *update.Rollout, all []*rollout.Workload) (failed *update.Event, err error) {
+func (r *rollouts) execute(ctx context.Context, t *subject, namespaces []string, executor *update.Rollout, all []*rollout.Workload) (failed *update.Event, err error) {
 	stop := make(chan struct{})
 	executor.Stop = stop
 	executor.Report = func(e update.Event) {
@@ -103,17 +103,16 @@ func (r *rollouts) execute(ctx context.Context, t *subject, executor *update.Rol
 	}
 	watch, end := context.WithCancel(ctx)
 	var group sync.WaitGroup
-	group.Go(func() { defer close(stop); r.until(watch, t) })
+	group.Go(func() { defer close(stop); r.until(watch, t, namespaces) })
 	err = r.run(ctx, executor, all)
 	end()
 	group.Wait()
 	return failed, err
 }
 
-// until returns when the rollout of a template has to stop, or ctx is done.
-func (r *rollouts) until(ctx context.Context, t *subject) {
+// until returns when the rollout of a template, which was planned for these namespaces, has to stop, or ctx is done.
+func (r *rollouts) until(ctx context.Context, t *subject, namespaces []string) {
 	begun := r.now()
-	namespaces := r.of(t.object)
 	poll := time.NewTicker(time.Second)
 	defer poll.Stop()
 	for {

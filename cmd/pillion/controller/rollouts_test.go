@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
@@ -31,6 +33,8 @@ type rolled struct {
 	*api
 	*rollouts
 	update.Cluster
+
+	sync.Mutex // for what is read while pods are updated
 
 	of         types.NamespacedName
 	namespaces []string
@@ -52,8 +56,17 @@ func newRolled(strategy string) *rolled {
 	}
 	r.workloads = func() []*rollout.Workload { return nil }
 	r.rollouts = &rollouts{
-		read: a, apply: a.applyRollout, event: a.event, cluster: r,
-		namespaces: func(context.Context) ([]string, error) { return r.namespaces, r.listErr },
+		read: r, event: a.event, cluster: r,
+		apply: func(ctx context.Context, status *unstructured.Unstructured) error {
+			r.Lock()
+			defer r.Unlock()
+			return a.applyRollout(ctx, status)
+		},
+		namespaces: func(context.Context) ([]string, error) {
+			r.Lock()
+			defer r.Unlock()
+			return r.namespaces, r.listErr
+		},
 		plan: func(_ context.Context, namespaces []string, b cluster.Bounds) (*cluster.Targets, error) {
 			r.plans++
 			fmt.Fprintf(&a.journal, "plan: %s %+v\n", namespaces, b)
@@ -62,12 +75,23 @@ func newRolled(strategy string) *rolled {
 		run:     r.update,
 		count:   func(types.NamespacedName, string, ...string) v1alpha1.PodCounts { return r.counts },
 		counted: func(types.NamespacedName) {},
-		now:     func() time.Time { return r.clock },
-		log:     slog.New(slog.DiscardHandler), planned: map[types.NamespacedName]planned{},
+		now: func() time.Time {
+			r.Lock()
+			defer r.Unlock()
+			return r.clock
+		},
+		log: slog.New(slog.DiscardHandler), planned: map[types.NamespacedName]planned{},
 	}
 	a.put("", "one")
 	r.rollout(map[string]any{"strategy": strategy, "maxUnavailable": int64(2)})
 	return r
+}
+
+// Get implements [client.Reader].
+func (r *rolled) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	r.Lock()
+	defer r.Unlock()
+	return r.api.Get(ctx, key, into, options...)
 }
 
 // applyRollout stores conditions and what has failed, as the API server does for their owner.
@@ -104,7 +128,9 @@ func (r *rolled) update(_ context.Context, u *update.Rollout, all []*rollout.Wor
 		}
 		u.Report(update.Event{Type: "wave", Message: fmt.Sprintf("wave %d:%s", i+1, names), Total: 3})
 		if r.during != nil {
+			r.Lock()
 			r.during()
+			r.Unlock()
 			<-u.Stop
 			return &update.FailedError{Cause: update.ErrStopped}
 		}
@@ -259,7 +285,7 @@ func TestRolloutStops(t *testing.T) {
 	for what, change := range map[string]func(r *rolled){
 		"the template changes": func(r *rolled) { r.objects[r.of].SetGeneration(9) },
 		"it is deleted":        func(r *rolled) { delete(r.objects, r.of) },
-		"the label is removed": func(r *rolled) { r.namespaces = nil },
+		"the label is removed": func(r *rolled) { r.namespaces, r.clock = nil, r.clock.Add(lookAgain) },
 	} {
 		t.Run(what, func(t *testing.T) {
 			r := newRolled("InPlace")
