@@ -63,7 +63,7 @@ your templates.`,
 				return errors.New("--templates and --kubeconfig or --context exclude each other")
 			}
 			if o.port < 0 || o.port > 65535 {
-				return errors.New("--port must be 0 to 65535")
+				return errors.New("--local-port must be 0 to 65535")
 			}
 			return nil
 		},
@@ -77,7 +77,7 @@ your templates.`,
 	f.StringVar(&o.files, "files", "", "serve the page in this `FOLDER` (default: playground, next to the executable)")
 	f.StringSliceVarP(&o.templates, "templates", "t", nil, "begin with the templates in this file or folder (`PATH`), or - for standard input; may be repeated")
 	f.StringSliceVarP(&o.templates, "filename", "f", nil, "like --templates (`PATH`); may be repeated")
-	f.IntVar(&o.port, "port", 0, "listen on this `PORT` (default: a free one)")
+	f.IntVar(&o.port, "local-port", 0, "listen on this `PORT` (default: a free one)")
 	o.cluster.Flags(cmd, nil)
 	return cmd
 }
