@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -151,8 +152,9 @@ func replicas(o workload.Object) int {
 func (m *manifestSet) own(pods map[diff.Owner][]workload.Object) {
 	var top func(key diff.Owner) diff.Owner // the owner of an owner
 	owned := map[diff.Owner]diff.Owner{}
-	for key, all := range pods {
-		for _, o := range all {
+	keys := slices.SortedFunc(maps.Keys(pods), diff.CompareOwners)
+	for _, key := range keys {
+		for _, o := range pods[key] {
 			if o.Kind != "Pod" {
 				owned[diff.Owner{Namespace: key.Namespace, APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name()}] = key
 			}
@@ -169,8 +171,8 @@ func (m *manifestSet) own(pods map[diff.Owner][]workload.Object) {
 	}
 	counted := map[diff.Owner]int{}
 	var rest []diff.Owner
-	for key, all := range pods {
-		for _, o := range all {
+	for _, key := range keys {
+		for _, o := range pods[key] {
 			to := top(key)
 			if o.Kind == "Pod" {
 				counted[to]++
@@ -183,9 +185,7 @@ func (m *manifestSet) own(pods map[diff.Owner][]workload.Object) {
 			}
 		}
 	}
-	slices.SortFunc(rest, func(a, b diff.Owner) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
-	})
+	slices.SortFunc(rest, diff.CompareOwners)
 	m.order = append(m.order, rest...)
 	for key, n := range counted {
 		m.found[key].pods = n

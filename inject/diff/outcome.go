@@ -40,7 +40,8 @@ type Owner struct {
 // String returns the owner as Kind/name.
 func (o *Owner) String() string { return o.Kind + "/" + o.Name }
 
-func compareOwners(a, b *Owner) int {
+// CompareOwners orders owners by namespace, kind and name.
+func CompareOwners(a, b Owner) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name), strings.Compare(a.APIVersion, b.APIVersion))
 }
 

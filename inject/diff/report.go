@@ -158,7 +158,7 @@ func (r *Report) Finish() {
 			return cmp.Or(cmp.Compare(slices.Index(kinds(), a.Effect), slices.Index(kinds(), b.Effect)), cmp.Compare(a.How.Rank(), b.How.Rank()), cmp.Compare(b.Pods, a.Pods), strings.Compare(a.Why, b.Why))
 		})
 	}
-	slices.SortFunc(r.Owners, func(a, b *Outcome) int { return compareOwners(&a.Owner, &b.Owner) })
+	slices.SortFunc(r.Owners, func(a, b *Outcome) int { return CompareOwners(a.Owner, b.Owner) })
 	r.Summary = r.summary()
 }
 

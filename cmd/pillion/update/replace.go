@@ -110,7 +110,7 @@ func (r *Rollout) verify(ctx context.Context, w *rollout.Workload, object *unstr
 	if err != nil || old == nil {
 		return err
 	}
-	return fmt.Errorf("%s in the namespace %s was restarted, but its new pod %s is %s: run the same command again when all replicas of Pillion use the templates", w.Title(), w.Namespace, old.Name, old.State)
+	return fmt.Errorf("%s in the namespace %s was restarted, but its new pod %s is %s; maybe not all replicas of Pillion use the templates yet", w.Title(), w.Namespace, old.Name, old.State)
 }
 
 // notCurrent returns one of the pods that would have to change again, or nil.
@@ -220,7 +220,7 @@ func (r *Rollout) replaced(w *rollout.Workload, before, now []*corev1.Pod) error
 	if err != nil || old == nil {
 		return err
 	}
-	return fmt.Errorf("it was evicted, but the new pod %s is %s: run the same command again when all replicas of Pillion use the templates", old.Name, old.State)
+	return fmt.Errorf("it was evicted, but the new pod %s is %s; maybe not all replicas of Pillion use the templates yet", old.Name, old.State)
 }
 
 // owned returns the pods of a controller, without those that are being deleted.

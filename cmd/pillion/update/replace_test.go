@@ -156,7 +156,7 @@ func TestRestart(t *testing.T) {
 		"stuck":        {func(c *recreating) { c.stuck = true }, "its new pod web-0: the container agent does not start: ErrImagePull: no agent:2"},
 		"no progress":  {func(c *recreating) { c.steps = 1 << 30 }, "has not progressed for 200ms: it waits for 2 of 2 pods to be replaced; half done: Deployment/web"},
 		"no node":      {func(c *recreating) { c.homeless = true }, "it waits for a node for its new pod web-0: 0/1 nodes are available; half done"},
-		"old template": {func(c *recreating) { c.by = c.old }, "its new pod web-0 is outdated: run the same command again"},
+		"old template": {func(c *recreating) { c.by = c.old }, "its new pod web-0 is outdated; maybe not all replicas"},
 		"deleted":      {func(c *recreating) { c.missing = true }, ""},
 	} {
 		t.Run(what, func(t *testing.T) {
