@@ -172,7 +172,7 @@ func (s samples) limits() (string, error) {
 	if err := s.missing("memory/pillion-20", "ready/pillion-20", "create/none"); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("| memory under load, 20 templates (MiB) | %s | %s | | 64 MiB |\n", digits(median(s["memory/pillion-20"])), digits(median(s["memory/constant"]))) +
+	return fmt.Sprintf("| memory under load, 20 templates (MiB) | %s | %s | | 80 MiB |\n", digits(median(s["memory/pillion-20"])), digits(median(s["memory/constant"]))) +
 		fmt.Sprintf("| ready after the start, 20 templates (ms) | %s | %s | | 150 ms |\n\n", digits(median(s["ready/pillion-20"])), digits(median(s["ready/constant"]))) +
 		fmt.Sprintf("To create a pod without webhooks takes %s ms here. For a patch, the API server encodes the pod, applies the patch, decodes and defaults\n"+
 			"the result, and runs all mutating plugins again. The brackets contain the lowest and the highest value of the rounds.", digits(median(s["create/none"]))), nil
