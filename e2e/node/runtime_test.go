@@ -170,7 +170,7 @@ func TestTermination(t *testing.T) {
 	installed(t)
 	pod := readyPods(t, pillionNamespace, pillionSelector, 2)[0]
 	ctx := testContext(t)
-	events, err := env.Client.CoreV1().Pods(pillionNamespace).Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + pod.Name, ResourceVersion: pod.ResourceVersion})
+	events, err := env.Client.CoreV1().Pods(pillionNamespace).Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + pod.Name}) // from now, because an API server forgets old versions
 	if err != nil {
 		t.Fatal(err)
 	}
