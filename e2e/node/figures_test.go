@@ -43,15 +43,16 @@ func (f *report) write(took time.Duration) error {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Figures of the tests on a real node\n\n`make node UPDATE=1` writes this page. It was written on a machine with %d CPUs, with Kubernetes %s. All\n"+
-		"tests took %s from the start of the control plane. [The tests](../README.md#run-the-tests-on-a-real-node) lists what they show.\n\n"+
+		"tests took %s from the start of the control plane. [The tests](../README.md#run-the-tests-on-a-real-node) lists what they show. During an\n"+
+		"installation, pods that are created before the template is in use have no sidecar.\n\n"+
 		"| test | figure | value |\n|---|---|---|\n", runtime.NumCPU(), version.GitVersion, took.Round(time.Second))
 	last := ""
 	for _, row := range f.rows {
 		test := ""
 		if row[0] != last {
-			test, last = "`"+row[0]+"`", row[0]
+			test, last = " `"+row[0]+"`", row[0]
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", test, row[1], row[2])
+		fmt.Fprintf(&b, "|%s | %s | %s |\n", test, row[1], row[2])
 	}
 	return os.WriteFile("FIGURES.md", []byte(b.String()), 0o644)
 }
