@@ -85,7 +85,7 @@ func fills(css string) map[string]string {
 	return colors
 }
 
-// checkContrast checks each color of a text or arrow on each background: WCAG 2.2, level AA.
+// checkContrast checks each color of words or arrows on each background: WCAG 2.2, level AA.
 func checkContrast(t *testing.T, picture string, colors map[string]string) {
 	t.Helper()
 	backgrounds := []string{"page", "box", "own", "app"}

@@ -136,7 +136,7 @@ func rollout(t *testing.T, ns string, args ...string) (string, error) {
 	return strings.Join(strings.Fields(string(out)), " "), err
 }
 
-// mustRollout runs a rollout that updates all pods. Its pods need not be ready for long.
+// mustRollout runs a rollout that updates all pods. It does not watch a pod after it is ready.
 func mustRollout(t *testing.T, ns string, args ...string) string {
 	t.Helper()
 	out, err := rollout(t, ns, append([]string{"--min-ready", "0s"}, args...)...)

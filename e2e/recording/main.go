@@ -70,7 +70,7 @@ func surroundings(variable string) bool {
 	return slices.Contains([]string{"MAKEFLAGS", "MAKELEVEL", "MFLAGS", "NO_COLOR", "KEEP", "TEMPLATES"}, name)
 }
 
-// private returns an error if a text names this machine, its user or the folder of the checkout.
+// private returns an error if a string names this machine, its user or the folder of the checkout.
 func private(text string) error {
 	host, err := os.Hostname()
 	if err != nil {

@@ -27,7 +27,7 @@ func TestDivide(t *testing.T) {
 	}
 }
 
-// TestBar checks that only shares with a count and texts with a style have a style.
+// TestBar checks that only shares with a count and strings with a style have a style.
 func TestBar(t *testing.T) {
 	t.Parallel()
 	if got, want := Bar(3, Share{Green, 2}, Share{Yellow, 0}, Share{"", 1}), Green+"██"+reset+"█"; got != want {

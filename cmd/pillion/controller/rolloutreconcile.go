@@ -37,8 +37,8 @@ func (r *rollouts) Reconcile(ctx context.Context, request reconcile.Request) (re
 		return r.cannot(ctx, t, err)
 	}
 	if t.stopped() {
-		mended, err := r.mended(ctx, t, namespaces)
-		if !mended || err != nil {
+		fixed, err := r.fixed(ctx, t, namespaces)
+		if !fixed || err != nil {
 			return reconcile.Result{RequeueAfter: waitAgain}, err
 		}
 	}
@@ -61,9 +61,9 @@ func (r *rollouts) Reconcile(ctx context.Context, request reconcile.Request) (re
 	return reconcile.Result{RequeueAfter: min(wait, lookAgain)}, nil
 }
 
-// mended reports whether what has stopped a rollout is no longer a reason: the pod is gone, or it has all changes
+// fixed reports whether what has stopped a rollout is no longer a reason: the pod is gone, or it has all changes
 // and runs.
-func (r *rollouts) mended(ctx context.Context, t *subject, namespaces []string) (bool, error) {
+func (r *rollouts) fixed(ctx context.Context, t *subject, namespaces []string) (bool, error) {
 	failed := t.status.Failed
 	if failed == nil || !slices.Contains(namespaces, failed.Namespace) {
 		return true, nil

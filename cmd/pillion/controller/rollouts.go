@@ -34,12 +34,12 @@ const (
 	waitAgain = time.Minute
 	// turn is how long one template is updated before others get their turn.
 	turn = 5 * time.Minute
-	// steady is how long the containers of a failed pod must run until it counts as mended.
+	// steady is how long the containers of a failed pod must run until it counts as fixed.
 	steady = time.Minute
 )
 
 // rollouts updates running pods to their templates, one template at a time, so that the limits of several
-// templates need not be added up. All state is in the cluster: a plan finds what an earlier process has not finished, and
+// templates do not add up. All state is in the cluster: a plan finds what an earlier process has not finished, and
 // the condition Degraded keeps a rollout stopped.
 type rollouts struct {
 	read  client.Reader
@@ -78,7 +78,7 @@ func (p planned) holds(now planned) bool {
 	return p.from == now.from && since < p.wait && (p.outdated == now.outdated || since < waitAgain)
 }
 
-// subject is a template, as it is while it is processed.
+// subject is a template while it is processed.
 type subject struct {
 	object *unstructured.Unstructured
 	spec   v1alpha1.Rollout
