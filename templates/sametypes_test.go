@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestMixedValues checks where values may have different types: in json.marshal, in whole fields and in
@@ -65,7 +66,6 @@ func TestMixedValues(t *testing.T) {
 // TestMixedVariablesBounds checks that a variable that contains others very many times is rejected before it is
 // written out: when the template is loaded if it cannot be an object, and otherwise for a pod.
 func TestMixedVariablesBounds(t *testing.T) {
-	t.Parallel()
 	declared := []string{"{name: v0, expression: \"{'exec': {'command': ['x']}, 'periodSeconds': 5}\"}"}
 	for i := range maxVariables - 1 {
 		declared = append(declared, fmt.Sprintf(`{name: v%d, expression: "{'exec': variables.v%d, 'tcpSocket': [variables.v%[2]d], 'periodSeconds': 5}"}`, i+1, i))
@@ -85,7 +85,7 @@ func TestMixedVariablesBounds(t *testing.T) {
 		if !strings.Contains(got, want) {
 			t.Errorf("%s: %s", field, got)
 		}
-		if took := cpu(t) - before; took > 4e8 {
+		if took := cpu(t) - before; took > time.Second { // of the whole process, so this test is not parallel
 			t.Errorf("%s: %v", field, took)
 		}
 	}
