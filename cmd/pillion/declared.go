@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -19,7 +18,6 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
 )
 
 // manifest is an input file with its content.
@@ -34,7 +32,7 @@ func (o *injectOptions) read(stdin io.Reader) ([]manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.declared = map[string]templates.Namespace{}
+	o.declared = workload.Declared{Namespaces: map[string]templates.Namespace{}}
 	var files []manifest
 	for _, name := range names {
 		data, err := readInput(name, stdin)
@@ -46,7 +44,7 @@ func (o *injectOptions) read(stdin io.Reader) ([]manifest, error) {
 		}
 		files = append(files, manifest{name, data})
 		for _, d := range yamledit.Split(data) {
-			if err := o.declare(d); err != nil {
+			if err := o.declared.Read(d); err != nil {
 				return nil, located(d, name, err)
 			}
 		}
@@ -54,77 +52,12 @@ func (o *injectOptions) read(stdin io.Reader) ([]manifest, error) {
 	return files, nil
 }
 
-// declare records the namespaces and ServiceAccounts in a document. It returns an error if one of them
-// cannot be read: its pods must not count as opted in for that reason.
-func (o *injectOptions) declare(d yamledit.Document) error {
-	// A document with escapes may contain the word without these letters.
-	if !slices.ContainsFunc([]string{"Namespace", "ServiceAccount", `\`}, func(word string) bool { return bytes.Contains(d.Body, []byte(word)) }) {
-		return nil
-	}
-	root, err := d.Parse()
-	if err != nil || len(root.Content) == 0 {
-		return err
-	}
-	node, err := tree.FromYAML(root.Node)
-	if err != nil {
-		if kind := workload.KindOf(root.Content[0]); kind == "Namespace" || kind == "ServiceAccount" {
-			return fmt.Errorf("this %s cannot be read: %w", kind, err)
-		}
-		return nil
-	}
-	return o.declareIn(&node, "", "")
-}
-
-// declareIn records the namespaces and ServiceAccounts in an object or a list.
-func (o *injectOptions) declareIn(node *tree.Node, apiVersion, kind string) error {
-	if text := node.At("apiVersion").Text(); text != "" {
-		apiVersion = text
-	}
-	if text := node.At("kind").Text(); text != "" {
-		kind = text
-	}
-	of, isList := strings.CutSuffix(kind, "List")
-	switch {
-	case apiVersion != "v1":
-	case kind == "Namespace":
-		return o.declareOne(node)
-	case kind == "ServiceAccount":
-		if o.accounts == nil {
-			o.accounts = map[string]templates.ServiceAccount{}
-		}
-		return declareAccount(o.accounts, node)
-	case isList && (of == "" || of == "Namespace" || of == "ServiceAccount"):
-		items := node.At("items").Items()
-		for i := range items {
-			if err := o.declareIn(&items[i], apiVersion, of); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func (o *injectOptions) declareOne(node *tree.Node) error {
-	name := node.At("metadata", "name").Text()
-	if name == "" {
-		return errors.New("this Namespace has no metadata.name that is a string")
-	}
-	if err := checkMaps(node, fmt.Sprintf("the Namespace %q", name)); err != nil {
-		return err
-	}
-	o.declared[name] = templates.Namespace{
-		Name: name, Known: true,
-		Labels: workload.Strings(node.At("metadata", "labels")), Annotations: workload.Strings(node.At("metadata", "annotations")),
-	}
-	return nil
-}
-
 // about returns what is known about a namespace, from the manifests or the cluster, and from
 // the flags, which win. If nothing is known about the opt-in, the namespace counts as opted
 // in.
 func (o *injectOptions) about(name string) (templates.Namespace, error) {
-	ns := o.declared[name]
-	ns.Name, ns.ServiceAccounts = name, accounts{o.accounts, name == o.namespace, o.account, o.accountAnnotations, ns.ServiceAccounts}
+	ns := o.declared.Namespaces[name]
+	ns.Name, ns.ServiceAccounts = name, accounts{o.declared, name == o.namespace, o.account, o.accountAnnotations, ns.ServiceAccounts}
 	if _, err := overlay(accountFlag, nil, o.accountAnnotations); err != nil {
 		return ns, err
 	}
@@ -147,7 +80,7 @@ func (o *injectOptions) about(name string) (templates.Namespace, error) {
 
 // assumesOptIn reports whether a namespace counts as opted in because nothing is known about it.
 func (o *injectOptions) assumesOptIn(name string) bool {
-	return !o.declared[name].Known && !slices.ContainsFunc(o.labels, func(l string) bool {
+	return !o.declared.Namespaces[name].Known && !slices.ContainsFunc(o.labels, func(l string) bool {
 		return strings.HasPrefix(l, inject.LabelInject+"=") || l == inject.LabelInject+"-"
 	})
 }
@@ -177,9 +110,8 @@ type injectOptions struct {
 	uninject           bool
 	cluster            cluster.Options // whose templates are used if none are named
 
-	declared map[string]templates.Namespace      // by the manifests or the cluster
-	accounts map[string]templates.ServiceAccount // by the manifests, by namespace (or "") and name
-	account  *templates.ServiceAccount           // of all pods, if it is not nil
+	declared workload.Declared         // the manifests or the cluster have these namespaces, and the manifests these ServiceAccounts
+	account  *templates.ServiceAccount // of all pods, if it is not nil
 }
 
 // inputs returns the named files, and the files in the named folders.

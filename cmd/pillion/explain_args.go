@@ -153,8 +153,8 @@ func (o *explainOptions) fromCluster(ctx context.Context) ([]*explain.Report, er
 		c.About(namespace)
 	}
 	overlay := func(ns templates.Namespace) (templates.Namespace, error) {
-		if o.declared = nil; ns.Known {
-			o.declared = map[string]templates.Namespace{ns.Name: ns}
+		if o.declared.Namespaces = nil; ns.Known {
+			o.declared.Namespaces = map[string]templates.Namespace{ns.Name: ns}
 		}
 		return o.about(ns.Name)
 	}

@@ -108,7 +108,7 @@ func (s *testSuite) run(c *suite.Case, settled map[string]bool) (outcome *suite.
 
 // input makes of a case what inject reads: a manifest, and what is known about the namespace.
 func (s *testSuite) input(c *suite.Case) (in suite.Input, err error) {
-	o := &injectOptions{namespace: "default", output: "yaml", declared: map[string]templates.Namespace{}}
+	o := &injectOptions{namespace: "default", output: "yaml", declared: workload.Declared{Namespaces: map[string]templates.Namespace{}}}
 	node, err := s.object(o, c)
 	if err != nil {
 		return in, err
@@ -157,7 +157,7 @@ func (o *injectOptions) declareFor(c *suite.Case, manifest workload.Object) erro
 	case ns.Name != "" && ns.Name != name:
 		return fmt.Errorf("the namespace of the case is %s, and that of the %s is %s", ns.Name, manifest.Kind, name)
 	}
-	o.declared[name] = templates.Namespace{Name: name, Labels: ns.Labels, Annotations: ns.Annotations, Known: ns.Labels != nil}
+	o.declared.Namespaces[name] = templates.Namespace{Name: name, Labels: ns.Labels, Annotations: ns.Annotations, Known: ns.Labels != nil}
 	return nil
 }
 
