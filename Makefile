@@ -129,6 +129,6 @@ image: ## Build the container image IMAGE; PUSH=1 pushes it, for all platforms a
 sbom: build ## Write bin/pillion.spdx.json, the bill of materials of bin/pillion
 	SYFT_CHECK_FOR_APP_UPDATE=false $(SYFT) scan --quiet file:bin/pillion -o spdx-json=bin/pillion.spdx.json
 
-release: ## Build all files of the release VERSION (v0.1.0) from HEAD into dist/, and publish nothing
+release: ## Build all files of the release VERSION (v0.1.0) from HEAD into dist/, and publish nothing (needs Node.js and npm)
 	rm -rf dist
 	cd e2e/release && $(GO) run . -version '$(VERSION)' -out $(CURDIR)/dist -syft '$(SYFT)'

@@ -40,8 +40,9 @@ func newPlayground() *cobra.Command {
 what Pillion adds to a pod, and why. It runs the engine in the browser: what you type
 does not leave it.
 
-make playground builds the files of the page into bin/playground. Without --files,
-playground looks for the folder playground next to its own executable.
+Without --files, playground looks for the folder playground next to its own executable.
+The archives of a release contain this folder. In a clone, make playground builds it
+into bin.
 
 With --templates, the page begins with these templates. With --kubeconfig or --context,
 it begins with those that Pillion uses in the cluster. Playground only reads there, and
@@ -50,7 +51,10 @@ only when it starts.
 Playground listens on 127.0.0.1 only. The link that it prints contains a random token.
 Without the token, no other user of this machine, and no page in a browser, can read
 your templates.`,
-		Example: `  make playground && pillion playground
+		Example: `  pillion playground
+
+  # In a clone.
+  make playground build && bin/pillion playground
 
   # Begin with your templates.
   pillion playground -t templates/
@@ -117,13 +121,16 @@ func (o *playgroundOptions) folder() (string, error) {
 	folder := o.files
 	if folder == "" {
 		exe, err := os.Executable()
+		if err == nil {
+			exe, err = filepath.EvalSymlinks(exe) // krew links the program
+		}
 		if err != nil {
 			return "", err
 		}
 		folder = filepath.Join(filepath.Dir(exe), "playground")
 	}
 	if _, err := os.Stat(filepath.Join(folder, "index.html")); err != nil {
-		return "", fmt.Errorf("the folder %s has no page; build one with make playground, or name another one with --files", folder)
+		return "", fmt.Errorf("the folder %s has no page; unpack the whole archive of a release, build the page with make playground in a clone, or name another folder with --files", folder)
 	}
 	return folder, nil
 }

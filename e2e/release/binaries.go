@@ -83,7 +83,7 @@ func (r *release) writeBinaries(ctx context.Context) error {
 	return nil
 }
 
-// writeArchive packs the program and the license.
+// writeArchive packs the program, the license and the playground.
 func (r *release) writeArchive(p platform) error {
 	program, err := os.ReadFile(r.binary(p))
 	if err != nil {
@@ -97,7 +97,7 @@ func (r *release) writeArchive(p platform) error {
 	if err != nil {
 		return err
 	}
-	files := []file{{p.program(), 0o755, program}, {"LICENSE", 0o644, license}}
+	files := append([]file{{p.program(), 0o755, program}, {"LICENSE", 0o644, license}}, r.page...)
 	if p.os == "windows" {
 		err = r.zip(out, files)
 	} else {

@@ -39,9 +39,12 @@ type release struct {
 	out        string
 	syft       []string
 	platforms  []platform
+	noPage     bool // build without the playground, because a test has no Node.js
 	log        func(format string, args ...any)
 
 	source // set by build
+
+	page []file // of the playground, set by build
 }
 
 // build creates the folder out.
@@ -68,6 +71,9 @@ func (r *release) build(ctx context.Context) (err error) {
 		return err
 	}
 	if err := r.writeChart(); err != nil {
+		return err
+	}
+	if err := r.buildPage(ctx); err != nil {
 		return err
 	}
 	if err := r.writeBinaries(ctx); err != nil {

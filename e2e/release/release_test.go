@@ -100,6 +100,10 @@ func syft(t *testing.T) []string {
 func newRelease(t *testing.T, repository string) *release {
 	t.Helper()
 	r := &release{version: version, repository: repository, out: filepath.Join(t.TempDir(), "dist"), log: t.Logf}
+	if err := lacksNode(); err != nil {
+		r.noPage = true
+		t.Logf("this test builds the release without the playground: %v", err)
+	}
 	r.syft, r.platforms = syft(t), []platform{{"linux", runtime.GOARCH}} // the image is of Linux
 	if *all {
 		r.platforms = platforms()
@@ -179,9 +183,20 @@ func untar(t *testing.T, from io.Reader) map[string]string {
 
 func (r *release) hasArchives(t *testing.T) {
 	for _, p := range r.platforms {
-		got := slices.Sorted(maps.Keys(r.files(t, p)))
-		if want := []string{"LICENSE 644 " + commitTime, p.program() + " 755 " + commitTime}; !slices.Equal(got, want) {
+		files := r.files(t, p)
+		got := slices.Sorted(maps.Keys(files))
+		want := []string{"LICENSE 644 " + commitTime, p.program() + " 755 " + commitTime}
+		if !r.noPage {
+			for _, name := range []string{"engine.wasm.gz", "examples.json", "index.html", "main.js", "schema.json", "style.css", "worker.js"} {
+				want = append(want, "playground/"+name+" 644 "+commitTime)
+			}
+		}
+		if !slices.Equal(got, want) {
 			t.Errorf("%s contains %q, want %q", r.archive(p), got, want)
+		}
+		// A path of the clone would make the bytes differ from clone to clone.
+		if engine := files["playground/engine.wasm.gz 644 "+commitTime]; !r.noPage && strings.Contains(unzipped(t, engine), r.root) {
+			t.Errorf("the engine contains the path %s", r.root)
 		}
 	}
 }
@@ -325,7 +340,7 @@ func (r *release) hasBills(t *testing.T) {
 // installs the plugin as krew does, from the archive.
 func (r *release) installs(t *testing.T) {
 	p := r.here(t)
-	var plugin struct {
+	var manifest struct {
 		Spec struct {
 			Platforms []struct{ URI, Sha256 string }
 		}
@@ -335,10 +350,10 @@ func (r *release) installs(t *testing.T) {
 		err = yaml.UnmarshalStrict(text, &struct{ APIVersion, Kind, Metadata, Spec any }{})
 	}
 	if err == nil {
-		err = yaml.Unmarshal(text, &plugin)
+		err = yaml.Unmarshal(text, &manifest)
 	}
-	if err != nil || len(plugin.Spec.Platforms) != len(r.platforms) {
-		t.Errorf("%v: %d platforms", err, len(plugin.Spec.Platforms))
+	if err != nil || len(manifest.Spec.Platforms) != len(r.platforms) {
+		t.Errorf("%v: %d platforms", err, len(manifest.Spec.Platforms))
 	}
 	root := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), "go", "run", "sigs.k8s.io/krew/cmd/krew@v0.4.3", "install",
@@ -347,8 +362,12 @@ func (r *release) installs(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	out, err := exec.CommandContext(t.Context(), filepath.Join(root, "bin", "kubectl-pillion"), "version").CombinedOutput()
+	plugin := filepath.Join(root, "bin", "kubectl-pillion")
+	out, err := exec.CommandContext(t.Context(), plugin, "version").CombinedOutput()
 	if err != nil || !strings.HasPrefix(string(out), "pillion "+version+" ") {
 		t.Errorf("%v: %s", err, out)
+	}
+	if !r.noPage {
+		servesPage(t, plugin)
 	}
 }

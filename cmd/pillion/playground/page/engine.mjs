@@ -9,17 +9,19 @@ import {join} from 'node:path';
 // the size. The packages of Pillion are used as they are. A part that is needed after all stops the compiler.
 export function engine(root, go) {
   // Always the same folder, so that Go finds in its cache what it compiled before.
-  const work = join(root, 'bin/playground-modules');
+  const folder = 'bin/playground-modules';
+  const work = join(root, folder);
   rmSync(work, {recursive: true, force: true});
   try {
     const moved = ['k8s.io/api', 'k8s.io/apimachinery'].map((m) => copy(m, go('list', '-m', '-f', '{{.Dir}}', m), join(work, m)));
     api(moved[0]);
     apimachinery(moved[1]);
     copyFileSync(join(root, 'go.sum'), join(work, 'go.sum'));
-    writeFileSync(join(work, 'go.mod'), readFileSync(join(root, 'go.mod'), 'utf8') + moved.map((m) => `\nreplace ${m.name} => ${m.dir}`).join('') + '\n');
+    // Relative to the root of the module, because the program contains these paths: every clone gives the same bytes.
+    writeFileSync(join(work, 'go.mod'), readFileSync(join(root, 'go.mod'), 'utf8') + moved.map((m) => `\nreplace ${m.name} => ./${folder}/${m.name}`).join('') + '\n');
     const out = join(work, 'engine.wasm');
-    execFileSync(process.env.GO || 'go', ['build', '-modfile', join(work, 'go.mod'), '-trimpath', '-buildvcs=false', '-gcflags=all=-l', '-ldflags', '-s -w -buildid=', '-o', out, './cmd/pillion/playground/wasm'],
-      {cwd: root, stdio: 'inherit', env: {...process.env, GOOS: 'js', GOARCH: 'wasm', GOFLAGS: ''}});
+    execFileSync(process.env.GO || 'go', ['build', '-modfile', join(work, 'go.mod'), '-trimpath', '-gcflags=all=-l', '-ldflags', '-s -w -buildid=', '-o', out, './cmd/pillion/playground/wasm'],
+      {cwd: root, stdio: 'inherit', env: {...process.env, GOOS: 'js', GOARCH: 'wasm', GOFLAGS: '-buildvcs=false', GOWORK: 'off'}});
     return readFileSync(out);
   } finally {
     rmSync(work, {recursive: true, force: true});
