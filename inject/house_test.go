@@ -61,6 +61,7 @@ func TestImports(t *testing.T) {
 		"cmd/pillion/yamledit":          {internal: []string{"templates/tree"}, forbidden: impure},
 		"cmd/pillion/workload":          {internal: []string{"cmd/pillion/yamledit", "inject", "inject/schema", "templates", "templates/tree"}, forbidden: impure},
 		"cmd/pillion/playground":        {internal: []string{"cmd/pillion/workload", "cmd/pillion/yamledit", "inject", "inject/explain", "inject/fit", "inject/policy", "inject/schema", "templates", "templates/tree"}, forbidden: impure},
+		"cmd/pillion/playground/fields": {internal: []string{"templates/tree"}},
 		"cmd/pillion/check":             {internal: []string{"certs", "inject", "inject/explain", "manifests", "templates"}, forbidden: impure},
 		"cmd/pillion/clitest":           {},
 		"cmd/pillion/cli":               {internal: []string{"cmd/pillion/yamledit", "inject", "inject/paint", "templates", "templates/tree"}},

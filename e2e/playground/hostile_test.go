@@ -3,14 +3,9 @@
 package playground_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
-
-	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/fetch"
-	"github.com/chromedp/chromedp"
 )
 
 // TestPolicyOfPage checks the Content-Security-Policy of the page.
@@ -88,25 +83,9 @@ func TestStop(t *testing.T) {
 		onmessage = ({data}) => {
 			if ('start' in data) return postMessage({module: 1});
 			while (data.input.manifest.includes('hang')) n++;
-			postMessage({id: data.id, output: {problems: [], mistakes: [], result: data.input.manifest, added: [], objects: [], verdicts: []}});
+			postMessage({id: data.id, output: {problems: [], mistakes: [], hints: [], result: data.input.manifest, added: [], objects: [], verdicts: []}});
 		};`
-	p := open(t, "", func(ctx context.Context, target *chromedp.Target) (chromedp.Void, error) {
-		err := chromedp.Listen(ctx, func(event any) {
-			if e, ok := event.(*fetch.EventRequestPaused); ok {
-				go func() {
-					_, _ = cdp.Call(ctx, target, fetch.FulfillRequest, fetch.FulfillRequestParams{
-						RequestID: e.RequestID, ResponseCode: 200, Body: []byte(worker),
-						ResponseHeaders: []*fetch.HeaderEntry{{Name: "Content-Type", Value: "text/javascript"}},
-					})
-				}()
-			}
-		})
-		if err != nil {
-			return chromedp.Void{}, err
-		}
-		_, err = cdp.Call(ctx, target, fetch.Enable, fetch.EnableParams{Patterns: []*fetch.RequestPattern{{URLPattern: "*worker.js"}}})
-		return chromedp.Void{}, err
-	}).evaluated()
+	p := open(t, "", serving("worker.js", 200, "text/javascript", worker)).evaluated()
 	p.run(do("location.hash = " + quoted(p.link(map[string]string{"manifest": "hang"}))))
 	p.wait(contains(text("status"), "Stopped after 5 s"))
 	p.restore(map[string]string{"manifest": "after"})

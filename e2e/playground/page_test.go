@@ -97,6 +97,59 @@ func TestCompletion(t *testing.T) {
 	p.wait(`document.getElementById('manifest').shadowRoot.querySelector('.cm-tooltip-autocomplete')?.innerText.includes('shareProcessNamespace')`)
 }
 
+// TestCompletionOfWorkloads checks that the editor of pods completes fields that no template has, by the kind.
+func TestCompletionOfWorkloads(t *testing.T) {
+	p := open(t, "").evaluated()
+	for _, c := range []struct{ before, typed, want, not string }{
+		{"apiVersion: v1\nkind: Pod\nspec:\n", "  nodeS", "nodeSelector", "replicas"},
+		{"apiVersion: v1\nkind: Pod\nspec:\n", "  dnsPolicy: Clu", "ClusterFirstWithHostNet", ""},
+		{"apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - name: a\n", "    imag", "imagePullPolicy", ""},
+		{"apiVersion: v1\nkind: Pod\nmetadata:\n", "  lab", "labels", ""},
+		{"apiVersion: apps/v1\nkind: Deployment\nspec:\n", "  repl", "replicas", "nodeSelector"},
+		{"apiVersion: apps/v1\nkind: Deployment\nspec:\n  template:\n    spec:\n", "      serviceA", "serviceAccountName", ""},
+		{"apiVersion: batch/v1\nkind: CronJob\nspec:\n", "  concurrencyPolicy: F", "Forbid", ""},
+		{"a: b\n---\napiVersion: v1\n", "kind: Na", "Namespace", ""},
+	} {
+		p.restore(map[string]string{"templates": agent + "# " + c.typed, "manifest": c.before})
+		p.focus("manifest")
+		p.run(ctrl(kb.End), chromedp.KeyEvent(c.typed))
+		const list = `document.getElementById('manifest').shadowRoot.querySelector('.cm-tooltip-autocomplete')?.innerText`
+		p.wait(list + "?.includes(" + quoted(c.want) + ")")
+		if got := value[string](p, list); c.not != "" && strings.Contains(got, c.not) {
+			t.Errorf("%s%s is completed by %q", c.before, c.typed, got)
+		}
+		p.run(chromedp.KeyEvent(kb.Escape))
+	}
+}
+
+// TestHints checks that hints are marked at the lines of their templates and in the list, and follow the templates.
+func TestHints(t *testing.T) {
+	p := open(t, "").evaluated()
+	p.restore(map[string]string{"templates": agent, "manifest": pod(""), "namespaceLabels": "pillion.dev/inject: enabled"})
+	p.wait(contains(text("hints"), "Pod Security: baseline"))
+	p.wait(`document.getElementById('templates').shadowRoot.querySelector('.cm-lint-marker-warning')`)
+	p.restore(map[string]string{"templates": agent + "  x: y\n", "manifest": pod("")})
+	p.wait(contains(text("problems"), "Line") + " && " + text("hints") + " === ''")
+	p.restore(map[string]string{"templates": strings.Replace(agent, "default: info, ", "", 1), "manifest": pod("")})
+	p.wait(contains(text("hints"), "agent: the pod or its namespace must set level, because there is no default"))
+	if mark := `document.getElementById('templates').shadowRoot.querySelector('.cm-lint-marker-error')`; value[bool](p, "Boolean("+mark+")") {
+		t.Error("a hint is marked as an error")
+	}
+	// Denied pods are a problem.
+	p.restore(map[string]string{"templates": strings.Replace(agent, `"agent:1"`, `"${pod.metadata.annotations['x']}"`, 1), "manifest": pod("")})
+	p.wait(contains(text("problems"), "such pods are denied"))
+}
+
+// TestManifestNamespace checks that a Namespace in the manifest counts for its pods.
+func TestManifestNamespace(t *testing.T) {
+	p := open(t, "").evaluated()
+	namespace := "apiVersion: v1\nkind: Namespace\nmetadata: {name: default, labels: {pillion.dev/inject: enabled}}\n---\n"
+	p.restore(map[string]string{"templates": agent, "manifest": pod("")})
+	p.wait(contains(text("decisions"), "agent: not_opted_in"))
+	p.restore(map[string]string{"templates": agent, "manifest": namespace + pod("")})
+	p.wait(contains(text("decisions"), "agent: injected"))
+}
+
 // TestLink checks that the link of the page restores its whole state.
 func TestLink(t *testing.T) {
 	state := map[string]string{

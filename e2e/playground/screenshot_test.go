@@ -29,6 +29,7 @@ const (
 func TestScreenshots(t *testing.T) {
 	for _, name := range []string{"light", "dark"} {
 		p := open(t, "", chromedp.EmulateViewport(1280, 1100), scheme(name)).evaluated()
+		p.wait("document.body.dataset.hinted > 0")
 		p.run(do("document.fonts.ready.then(() => { document.getElementById('status').textContent = ''; document.activeElement.blur(); })"))
 		shot, err := chromedp.Run(p.ctx, chromedp.FullScreenshot(100))
 		if err != nil {

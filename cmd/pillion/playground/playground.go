@@ -8,12 +8,10 @@ import (
 	"encoding/json"
 	"errors"
 
-	"github.com/pillion-dev/pillion/cmd/pillion/workload"
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/fit"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
 )
 
 // New returns an Evaluator, or an error if the Pod Security Standards of this build are broken.
@@ -42,14 +40,27 @@ func failed(err error) []byte {
 
 // Evaluate returns all that the page shows. Mistakes of the user are part of it.
 func (e *Evaluator) Evaluate(in *Input) *Output {
-	out := &Output{Problems: []Problem{}, Mistakes: []Problem{}, Added: []yamledit.Span{}, Objects: []Object{}, Verdicts: []Verdict{}}
+	out := &Output{Problems: []Problem{}, Mistakes: []Problem{}, Hints: []Problem{}, Added: []yamledit.Span{}, Objects: []Object{}, Verdicts: []Verdict{}}
 	if err := e.load(in.Templates); err != nil {
 		out.Problems = problems(err)
 		return out
 	}
-	namespace := out.namespace(in)
-	out.inject(e, in, namespace)
-	out.judge(e, in.Final, namespace)
+	if in.Lint {
+		out.lint(e)
+		return out
+	}
+	fields := out.fields(in)
+	of := known{fields: fields}
+	out.Mistakes = append(out.Mistakes, of.read(in.Manifest)...)
+	out.inject(e, in.Manifest, of)
+	if in.Final != "" {
+		of = known{fields: fields}
+		for _, p := range of.read(in.Final) {
+			p.Field = "final"
+			out.Mistakes = append(out.Mistakes, p)
+		}
+	}
+	out.judge(e, in.Final, of)
 	if in.Policy != "" {
 		out.Policy = policyOf(e.set, in.Policy)
 	}
@@ -58,7 +69,7 @@ func (e *Evaluator) Evaluate(in *Input) *Output {
 
 // load compiles the templates, unless they are the same as before.
 func (e *Evaluator) load(text string) error {
-	set, err := e.loader.Load(templates.Source{Path: "templates", Data: []byte(text)})
+	set, err := e.loader.Load(templates.Source{Path: file, Data: []byte(text)})
 	if err == nil && set != e.set {
 		e.set, e.injector = set, inject.New(set)
 	}
@@ -74,33 +85,4 @@ func problems(err error) (all []Problem) {
 		all = append(all, Problem{Line: max(p.Line, 1), Path: p.Path, Message: p.Message})
 	}
 	return all
-}
-
-// namespace returns what is known about the namespace and its ServiceAccounts.
-func (out *Output) namespace(in *Input) templates.Namespace {
-	return templates.Namespace{
-		Name: "default", Known: true,
-		Labels: out.strings("namespaceLabels", in.NamespaceLabels), Annotations: out.strings("namespaceAnnotations", in.NamespaceAnnotations),
-		ServiceAccounts: templates.SameServiceAccount{
-			Name: "default", Known: true,
-			Labels: out.strings("accountLabels", in.AccountLabels), Annotations: out.strings("accountAnnotations", in.AccountAnnotations),
-		},
-	}
-}
-
-// strings returns the labels or annotations in a field of the page.
-func (out *Output) strings(field, text string) map[string]string {
-	var node tree.Node
-	root, err := yamledit.Document{Body: []byte(text)}.Parse()
-	if err == nil && len(root.Content) > 0 {
-		if node, err = tree.FromYAML(root.Node); err == nil && node.Kind() != tree.Object {
-			err = errors.New(`line 1: write one "key: value" per line`)
-		}
-	}
-	if err != nil {
-		line, message := tree.CutLine(err.Error())
-		out.Mistakes = append(out.Mistakes, Problem{Field: field, Line: max(line, 1), Message: message})
-		return nil
-	}
-	return workload.Strings(&node)
 }

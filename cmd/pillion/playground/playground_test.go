@@ -4,6 +4,8 @@ package playground_test
 
 import (
 	"encoding/json"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf16"
@@ -88,5 +90,98 @@ func TestJSON(t *testing.T) {
 	}
 	if out := string(e.JSON([]byte("x"))); !strings.HasPrefix(out, `{"error":`) {
 		t.Error(out)
+	}
+}
+
+// TestDeclared checks that the Namespace and the ServiceAccount in a manifest count for their pods, and the fields of
+// the page for others.
+func TestDeclared(t *testing.T) {
+	const reads = `apiVersion: pillion.dev/v1alpha1
+kind: ClusterSidecarTemplate
+metadata: {name: agent}
+spec:
+  default: true
+  pod: {spec: {containers: [{name: agent, image: "agent:1", args: ["${serviceAccount.annotations[?'tier'].orValue('none')}"]}]}}
+`
+	in := func(namespace string) string {
+		return "---\napiVersion: v1\nkind: Pod\nmetadata: {name: web" + namespace + "}\nspec: {serviceAccountName: web, containers: [{name: app, image: app}]}\n"
+	}
+	shop := "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {" + optedIn + "}}\n"
+	out := "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: default, labels: {pillion.dev/inject: disabled}}\n"
+	account := "---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {name: web, annotations: {tier: gold}}\n"
+	for name, c := range map[string]struct {
+		in   playground.Input
+		want string // the code and the argument
+	}{
+		"fields":             {playground.Input{Manifest: in(""), NamespaceLabels: optedIn, AccountAnnotations: "tier: bronze"}, "injected bronze"},
+		"namespace":          {playground.Input{Manifest: shop + in(", namespace: shop")}, "injected none"},
+		"another":            {playground.Input{Manifest: shop + in(", namespace: other")}, "not_opted_in "},
+		"fields of another":  {playground.Input{Manifest: shop + in(", namespace: other"), NamespaceLabels: optedIn}, "injected none"},
+		"after the pod":      {playground.Input{Manifest: in("") + out, NamespaceLabels: optedIn}, "not_opted_in "},
+		"account":            {playground.Input{Manifest: account + in(""), NamespaceLabels: optedIn, AccountAnnotations: "tier: bronze"}, "injected gold"},
+		"account of another": {playground.Input{Manifest: account + in(", namespace: shop"), NamespaceLabels: optedIn, AccountAnnotations: "tier: bronze"}, "injected bronze"},
+	} {
+		c.in.Templates = reads
+		got := evaluate(t, c.in)
+		if len(got.Objects) != 1 || len(got.Mistakes) > 0 || len(got.Verdicts) != 1 || got.Verdicts[0].Verdict != "allowed" {
+			t.Errorf("%s: %+v", name, got)
+			continue
+		}
+		argument := ""
+		if found := regexp.MustCompile(`"args": \[\s*"(\w+)"`).FindStringSubmatch(got.Objects[0].Patch); found != nil {
+			argument = found[1]
+		}
+		if is := string(got.Objects[0].Decisions[0].Code) + " " + argument; is != c.want {
+			t.Errorf("%s: %s, want %s\n%s", name, is, c.want, got.Objects[0].Patch)
+		}
+	}
+}
+
+// TestDeclaredFinal checks that the Namespace in the final manifest counts, if the user edits it.
+func TestDeclaredFinal(t *testing.T) {
+	shop := "apiVersion: v1\nkind: Namespace\nmetadata: {name: default, labels: {" + optedIn + "}}\n---\n"
+	in := playground.Input{Templates: strings.Replace(agent, "  pod:", "  validate: {mode: Deny}\n  pod:", 1), Manifest: shop + web, Final: shop + web}
+	if out := evaluate(t, in); len(out.Verdicts) != 1 || out.Verdicts[0].Verdict != "denied" {
+		t.Errorf("%+v", out.Verdicts)
+	}
+	in.Final = web
+	if out := evaluate(t, in); len(out.Verdicts) != 1 || out.Verdicts[0].Verdict != "allowed" {
+		t.Errorf("%+v", out.Verdicts)
+	}
+}
+
+// TestLint checks that the hints are what the webhook warns about, at the line of the template.
+func TestLint(t *testing.T) {
+	const host = `---
+apiVersion: pillion.dev/v1alpha1
+kind: ClusterSidecarTemplate
+metadata: {name: host}
+spec:
+  params: [{name: level, type: string}]
+  pod: {spec: {containers: [{name: host, image: "host:1", args: ["${params.level}"], resources: {requests: {cpu: 1m}}, securityContext: {privileged: true}}]}}
+`
+	out := evaluate(t, playground.Input{Templates: agent + host, Lint: true})
+	for _, want := range []struct {
+		line       int
+		path, part string
+	}{
+		{1, "agent", "Pod Security: baseline"},
+		{8, "host", "Pod Security: privileged"},
+		{8, "host", "a BestEffort pod becomes Burstable"},
+		{8, "host", "must set level, because there is no default"},
+	} {
+		if !slices.ContainsFunc(out.Hints, func(p playground.Problem) bool {
+			return want.line <= p.Line && p.Line <= want.line+2 && p.Path == want.path && strings.Contains(p.Message, want.part)
+		}) {
+			t.Errorf("no hint %+v in %+v", want, out.Hints)
+		}
+	}
+	if len(out.Problems)+len(out.Objects) > 0 {
+		t.Errorf("%+v", out)
+	}
+	deny := strings.Replace(agent, "image: \"agent:1\"", `image: "${pod.metadata.annotations['x']}"`, 1)
+	deny = strings.Replace(deny, "  pod:", "  validate: {mode: Deny}\n  pod:", 1)
+	if out := evaluate(t, playground.Input{Templates: deny, Lint: true}); len(out.Problems) != 1 || !strings.Contains(out.Problems[0].Message, "such pods are denied") {
+		t.Errorf("%+v", out)
 	}
 }

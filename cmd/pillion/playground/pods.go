@@ -19,11 +19,11 @@ import (
 )
 
 // inject injects into all documents of the manifest.
-func (out *Output) inject(e *Evaluator, in *Input, namespace templates.Namespace) {
+func (out *Output) inject(e *Evaluator, manifest string, of known) {
 	var result bytes.Buffer
 	var added []yamledit.Span
-	for _, d := range yamledit.Split([]byte(in.Manifest)) {
-		changes, root := out.changes(e, d, namespace)
+	for _, d := range yamledit.Split([]byte(manifest)) {
+		changes, root := out.changes(e, d, of)
 		result.Write(d.Head)
 		if len(changes) > 0 {
 			body, spans, err := root.EditMarked(changes)
@@ -44,7 +44,7 @@ func (out *Output) inject(e *Evaluator, in *Input, namespace templates.Namespace
 }
 
 // changes injects into the objects of a document, and returns what that adds.
-func (out *Output) changes(e *Evaluator, d yamledit.Document, namespace templates.Namespace) (all []yamledit.Change, root *yamledit.Root) {
+func (out *Output) changes(e *Evaluator, d yamledit.Document, of known) (all []yamledit.Change, root *yamledit.Root) {
 	objects, root, err := objectsIn(d)
 	if err != nil {
 		out.mistake(d, err)
@@ -55,7 +55,7 @@ func (out *Output) changes(e *Evaluator, d yamledit.Document, namespace template
 			out.Mistakes = append(out.Mistakes, Problem{Line: line(d, o), Message: "Pillion does not know this kind; the webhook injects into its pods"})
 			continue
 		}
-		changes, err := out.object(e, d, o, namespace)
+		changes, err := out.object(e, d, o, of.namespace(o))
 		if err != nil {
 			out.Mistakes = append(out.Mistakes, Problem{Line: line(d, o), Message: err.Error()})
 			continue
@@ -67,8 +67,7 @@ func (out *Output) changes(e *Evaluator, d yamledit.Document, namespace template
 
 // mistake records an error in a document of the manifest.
 func (out *Output) mistake(d yamledit.Document, err error) {
-	line, message := tree.CutLine(err.Error())
-	out.Mistakes = append(out.Mistakes, Problem{Line: d.Line + max(line, 1) - 1, Message: message})
+	out.Mistakes = append(out.Mistakes, mistakeIn(d, err))
 }
 
 // objectsIn returns the objects with a pod in a document.
@@ -90,17 +89,8 @@ func objectsIn(d yamledit.Document) ([]workload.Object, *yamledit.Root, error) {
 
 func line(d yamledit.Document, o workload.Object) int { return d.Line + d.LineOf(o.At) - 1 }
 
-// in returns the namespace of an object.
-func in(o workload.Object, namespace templates.Namespace) templates.Namespace {
-	if name := o.Node.At("metadata", "namespace").Text(); name != "" {
-		namespace.Name = name
-	}
-	return namespace
-}
-
 // object injects into one object.
 func (out *Output) object(e *Evaluator, d yamledit.Document, o workload.Object, namespace templates.Namespace) ([]yamledit.Change, error) {
-	namespace = in(o, namespace)
 	injector := e.injector.For(namespace.Name)
 	req, wrong := o.Request(namespace, injector.ReadsOfProducts)
 	req.Detail = true
@@ -126,7 +116,7 @@ func (out *Output) object(e *Evaluator, d yamledit.Document, o workload.Object, 
 
 // judge judges the pods of all objects, as an API server stores them: those of the final manifest, or else of the
 // result, whose mistakes are known already.
-func (out *Output) judge(e *Evaluator, final string, namespace templates.Namespace) {
+func (out *Output) judge(e *Evaluator, final string, of known) {
 	edited := final != ""
 	if !edited {
 		final = out.Result
@@ -135,14 +125,15 @@ func (out *Output) judge(e *Evaluator, final string, namespace templates.Namespa
 		objects, _, err := objectsIn(d)
 		for _, o := range objects {
 			var v *inject.Verdict
-			if v, err = e.verdict(o, in(o, namespace)); err != nil {
+			if v, err = e.verdict(o, of.namespace(o)); err != nil {
 				break
 			}
 			out.Verdicts = append(out.Verdicts, Verdict{o.Title(), v.Word(), append([]inject.Finding{}, v.Judged...), response(v)})
 		}
 		if err != nil && edited {
-			l, message := tree.CutLine(err.Error())
-			out.Mistakes = append(out.Mistakes, Problem{Field: "final", Line: d.Line + max(l, 1) - 1, Message: message})
+			p := mistakeIn(d, err)
+			p.Field = "final"
+			out.Mistakes = append(out.Mistakes, p)
 		}
 	}
 }

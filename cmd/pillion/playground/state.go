@@ -7,6 +7,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/fit"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
 )
 
 // Input is the state of the page.
@@ -22,12 +23,15 @@ type Input struct {
 	Final string `json:"final,omitempty"`
 	// Policy is the kind of admission policies to write: validating, mutating, or "" for none.
 	Policy string `json:"policy,omitempty"`
+	// Lint asks for the hints about the templates, and for nothing else.
+	Lint bool `json:"lint,omitempty"`
 }
 
 // Output is what the page shows.
 type Output struct {
 	Problems []Problem       `json:"problems"` // of the templates
 	Mistakes []Problem       `json:"mistakes"` // of the manifest, and of labels and annotations
+	Hints    []Problem       `json:"hints"`    // about the templates
 	Result   string          `json:"result"`   // the manifest with all additions
 	Added    []yamledit.Span `json:"added"`    // what is not in the manifest, in UTF-16 code units of the result
 	Objects  []Object        `json:"objects"`
@@ -41,6 +45,12 @@ type Problem struct {
 	Line    int    `json:"line"`            // from 1
 	Path    string `json:"path,omitempty"`
 	Message string `json:"message"`
+}
+
+// mistakeIn returns an error in a document of a manifest as a Problem.
+func mistakeIn(d yamledit.Document, err error) Problem {
+	line, message := tree.CutLine(err.Error())
+	return Problem{Line: d.Line + max(line, 1) - 1, Message: message}
 }
 
 // Evaluator evaluates one Input after another. It keeps the compiled templates from one to the next.

@@ -27,13 +27,20 @@ const wasm = engine(root, go);
 writeFileSync(join(out, 'engine.wasm.gz'), gzipSync(wasm, {level: 9}));
 writeFileSync(join(out, 'index.html'), readFileSync(join(page, 'src/index.html'), 'utf8').replace('CSP', csp));
 writeFileSync(join(out, 'examples.json'), JSON.stringify(examples(root)));
-writeFileSync(join(out, 'schema.json'), JSON.stringify(JSON.parse(readFileSync(join(root, 'manifests/schema/template.json'), 'utf8'))));
+writeFileSync(join(out, 'schema.json'), JSON.stringify(schema()));
 await build({
   entryPoints: [join(page, 'src/main.js'), join(page, 'src/worker.js'), join(page, 'src/style.css')],
   outdir: out, bundle: true, minify: true, target: 'es2022', legalComments: 'eof',
   alias: {wasm_exec: join(go('env', 'GOROOT'), 'lib/wasm/wasm_exec.js')},
   external: ['fs', 'crypto', 'util'], logLevel: 'warning',
 });
+
+// schema returns the JSON Schema of templates, with the definitions that only pods and workloads need.
+function schema() {
+  const templates = JSON.parse(readFileSync(join(root, 'manifests/schema/template.json'), 'utf8'));
+  const {kinds, definitions} = JSON.parse(go('run', './cmd/pillion/playground/fields'));
+  return {...templates, kinds, definitions: {...definitions, ...templates.definitions}};
+}
 
 let sum = 0;
 for (const name of readdirSync(out).sort()) {

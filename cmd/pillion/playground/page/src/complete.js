@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Completion from the JSON Schema of templates, which contains that of pods.
+// Completion from the JSON Schema of templates, with the fields of pods and workloads.
 let schema;
 
 async function load() {
   schema ??= await (await fetch('schema.json')).json();
-  return schema;
 }
 
 function resolve(s) {
@@ -56,23 +55,14 @@ export function pathAt(lines, column) {
   return path;
 }
 
-const podAt = {
-  Pod: [], CronJob: ['spec', 'jobTemplate', 'spec', 'template'],
-};
-
-// rootOf returns the schema at the end of a path.
+// schemasAt returns the schemas at the end of a path.
 function schemasAt(kind, path, document) {
-  const cluster = /^kind:\s*SidecarTemplate\s*$/m.test(document) ? schema.then : schema.else;
-  if (kind === 'template') return path.reduce(child, parts(cluster));
-  const pod = child(child(parts(cluster), 'spec'), 'pod');
+  if (kind === 'template') return path.reduce(child, parts(/^kind:\s*SidecarTemplate\s*$/m.test(document) ? schema.then : schema.else));
   const of = /^kind:\s*(\w+)/m.exec(document)?.[1];
-  const prefix = podAt[of] ?? ['spec', 'template'];
-  if (prefix.every((name, i) => path[i] === name)) {
-    const top = {properties: {apiVersion: {type: 'string'}, kind: {enum: ['Pod', 'Deployment', 'StatefulSet', 'DaemonSet', 'Job', 'CronJob']}}};
-    return path.slice(prefix.length).reduce(child, prefix.length ? pod : [top, ...pod]);
-  }
-  if (path.length === 0) return [{properties: {apiVersion: {}, kind: {enum: ['Pod', 'Deployment', 'StatefulSet', 'DaemonSet', 'Job', 'CronJob']}, metadata: {}, spec: {}}}];
-  return [];
+  // Objects of unknown kinds, for example Argo's Rollout, are mostly like a Deployment.
+  const root = of ? (Object.hasOwn(schema.kinds, of) ? schema.kinds[of] : schema.kinds.Deployment)
+    : {properties: {apiVersion: {}, kind: {enum: Object.keys(schema.kinds)}, metadata: {}, spec: {}}};
+  return path.reduce(child, parts(root));
 }
 
 // completer returns what CodeMirror calls. The kind is template or manifest.
@@ -83,7 +73,11 @@ export const completer = (kind) => async (context) => {
   const value = /^(\s*(?:-\s+)*)([^\s:#]+):\s+([\w.-]*)$/.exec(before);
   const key = /^(\s*(?:-\s+)*)([\w$.-]*)$/.exec(before);
   if (!value && !key || key && !key[2] && !context.explicit) return null;
-  await load();
+  try {
+    await load();
+  } catch {
+    return null; // the next key tries again
+  }
   const lines = state.doc.sliceString(0, current.from).split('\n').slice(0, -1);
   const lead = (value ?? key)[1];
   // The dashes of this line are part of the path to its key.

@@ -121,11 +121,12 @@ export function show(view, value, spans) {
   view.scrollDOM.scrollTop = scroll;
 }
 
-// complain marks the lines of problems.
-export function complain(view, problems) {
+// complain marks the lines of problems, and those of hints.
+export function complain(view, problems, hints = []) {
   const {doc} = view.state;
-  view.dispatch(setDiagnostics(view.state, problems.map((p) => {
+  const at = (severity) => (p) => {
     const l = doc.line(Math.min(Math.max(p.line, 1), doc.lines));
-    return {from: l.from, to: l.to, severity: 'error', message: p.message};
-  })));
+    return {from: l.from, to: l.to, severity, message: p.message};
+  };
+  view.dispatch(setDiagnostics(view.state, [...problems.map(at('error')), ...hints.filter((h) => h.line).map(at('warning'))]));
 }

@@ -1,33 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// These are how long an evaluation may take, in milliseconds. The browser compiles during the first one.
+// first is how long the first evaluation may take, in milliseconds. The browser compiles during it.
 const first = 30_000;
-const limit = 5000;
 
 // The Content-Security-Policy allows no script but those that this policy names.
 const policy = globalThis.trustedTypes?.createPolicy('worker', {createScriptURL: () => 'worker.js'});
 
-// Engine evaluates in a worker. While the worker is busy, it keeps only the newest input.
+// Engine evaluates in a worker. While the worker is busy, it keeps only the newest input. If the worker ends, the next
+// input starts another one. The limit is how long an evaluation after the first one may take.
 export class Engine {
-  constructor({ready, output, stopped, failed}) {
-    Object.assign(this, {ready, output, stopped, failed, module: undefined, next: undefined, busy: false, id: 0});
+  constructor(limit, {ready, output, stopped, failed}, module) {
+    Object.assign(this, {limit, ready, output, stopped, failed, module, next: undefined, busy: false, id: 0});
     this.start();
   }
 
   start() {
     this.running = this.warm = false;
-    this.worker = new Worker(policy?.createScriptURL('') ?? 'worker.js');
-    this.worker.onmessage = ({data}) => this.told(data);
-    this.worker.onerror = (e) => this.failed(e.message);
-    this.worker.postMessage({start: this.module});
+    const worker = new Worker(policy?.createScriptURL('') ?? 'worker.js');
+    worker.onmessage = ({data}) => this.worker === worker && this.told(data);
+    worker.onerror = (e) => this.worker === worker && this.broken(e.message);
+    worker.postMessage({start: this.module});
+    this.worker = worker;
+  }
+
+  end() {
+    clearTimeout(this.timer);
+    this.worker.terminate();
+    this.worker = undefined;
+    this.running = this.busy = false;
   }
 
   told({module, failed, id, output}) {
-    if (failed) return this.failed(failed);
+    if (failed) return this.broken(failed);
     if (module) {
       this.module = module;
       this.running = true;
-      this.ready();
+      this.ready?.();
     } else if (id === this.id) {
       clearTimeout(this.timer);
       this.busy = false;
@@ -39,6 +47,7 @@ export class Engine {
 
   evaluate(input) {
     this.next = input;
+    if (!this.worker) this.start();
     this.send();
   }
 
@@ -49,15 +58,23 @@ export class Engine {
     this.busy = true;
     this.id++;
     this.began = performance.now();
-    const most = this.warm ? limit : first;
+    const most = this.warm ? this.limit : first;
     this.timer = setTimeout(() => this.stop(most), most);
     this.worker.postMessage({id: this.id, input});
   }
 
   stop(most) {
-    this.worker.terminate();
-    this.busy = false;
+    this.end();
     this.stopped(most);
     this.start();
+  }
+
+  // broken ends a worker that failed. It starts another one at once only for an input that is newer than the one that
+  // failed, because the same one would fail again.
+  broken(why) {
+    const newer = this.busy && this.next;
+    this.end();
+    this.failed(why);
+    if (newer) this.start();
   }
 }

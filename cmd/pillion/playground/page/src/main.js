@@ -47,21 +47,56 @@ function restore(s) {
   changed();
 }
 
-const engine = new Engine({
+const engine = new Engine(5000, {
   ready() {
     if (!document.body.dataset.ready) performance.mark('ready');
   },
   output(output, took) {
     if (output.error) return view.status(output.error, true);
     render(output);
+    clearTimeout(pausing);
+    if (output.problems.length === 0) pausing = setTimeout(hint, pause);
     view.status(`Evaluated in ${Math.max(1, Math.round(took))} ms`);
     document.body.dataset.evaluated = String(Number(document.body.dataset.evaluated ?? 0) + 1);
     document.body.dataset.took = took.toFixed(1);
     document.body.dataset.first ??= performance.now().toFixed(0);
   },
   stopped: (limit) => view.status(`Stopped after ${limit / 1000} s. Change the input to try again.`, true),
-  failed: (why) => view.status(`The engine does not run: ${why}`, true),
+  failed: (why) => view.status(`The engine does not run: ${why}. Change the input to start it again.`, true),
 });
+
+// Hints need many evaluations. They have an engine of their own, so that no key waits for them, and begin when the
+// user pauses, in milliseconds.
+const pause = 500;
+let pausing;
+let hints = []; // about hinted
+let hinted; // templates
+let linter;
+
+function hint() {
+  const templates = text(editors.templates);
+  if (templates === hinted) return;
+  const show = (templates, all, problems = []) => {
+    [hinted, hints] = [templates, all];
+    if (templates === text(editors.templates)) mark(problems);
+    document.body.dataset.hinted = String(Number(document.body.dataset.hinted ?? 0) + 1);
+  };
+  linter ??= new Engine(30_000, {
+    output: (o) => linter.next || show(linter.templates, o.hints, o.problems),
+    stopped: (limit) => show(linter.templates, [{message: `The hints are missing, because they take longer than ${limit / 1000} s.`}]),
+    failed: (why) => show(linter.templates, [{message: `The hints are missing, because the engine does not run: ${why}.`}]),
+  }, engine.module);
+  linter.templates = templates;
+  linter.evaluate({templates, manifest: '', lint: true});
+}
+
+// mark shows the problems and hints of the templates.
+function mark(problems) {
+  const of = problems.length ? [] : hints;
+  view.problems('problems', problems);
+  view.problems('hints', of);
+  complain(editors.templates, problems, of);
+}
 
 function changed() {
   if (setting) return;
@@ -71,8 +106,7 @@ function changed() {
 }
 
 function render(o) {
-  view.problems('problems', o.problems);
-  complain(editors.templates, o.problems);
+  mark(o.problems);
   by('legend').textContent = o.problems.length ? 'There is no result, because the templates have problems.' : 'Additions have a + and a colored background.';
   show(result, o.result, o.added);
   view.problems('mistakes', o.mistakes.map(view.named));
@@ -146,7 +180,14 @@ addEventListener('hashchange', fromLink);
 
 async function start() {
   select(tabs[0]);
-  const examples = await (await fetch('examples.json')).json();
+  let examples = [];
+  try {
+    const answer = await fetch('examples.json');
+    if (!answer.ok) throw new Error(`the server answers ${answer.status}`);
+    examples = await answer.json();
+  } catch (e) {
+    view.trouble(`There are no examples, because examples.json cannot be loaded: ${e.message}.`);
+  }
   by('example').append(...examples.map((e) => new Option(e.name)));
   by('example').addEventListener('change', () => restore(only(examples[by('example').selectedIndex])));
   if (!await fromLink()) restore(only(examples[0]));

@@ -16,7 +16,7 @@ const pre = (text, label) => element('pre', {tabindex: '0', 'aria-label': label}
 const paragraph = (text, className) => element('p', {className}, text);
 
 export function problems(id, all) {
-  by(id).replaceChildren(...all.map((p) => element('li', {}, `Line ${p.line}: ${p.path ? p.path + ': ' : ''}${p.message}`)));
+  by(id).replaceChildren(...all.map((p) => element('li', {}, `${p.line ? `Line ${p.line}: ` : ''}${p.path ? p.path + ': ' : ''}${p.message}`)));
 }
 
 const names = {
@@ -83,4 +83,10 @@ export function policy(p) {
 export function status(text, bad = false) {
   by('status').textContent = text;
   by('status').classList.toggle('bad', bad);
+}
+
+// trouble shows a sentence that stays.
+export function trouble(text) {
+  by('trouble').textContent = text;
+  by('trouble').hidden = false;
 }

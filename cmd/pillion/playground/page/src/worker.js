@@ -25,5 +25,13 @@ onmessage = ({data}) => {
     start(data.start).catch((e) => postMessage({failed: String(e)}));
     return;
   }
-  postMessage({id: data.id, output: JSON.parse(globalThis.pillion(JSON.stringify(data.input)))});
+  let output;
+  try {
+    output = globalThis.pillion(JSON.stringify(data.input));
+  } catch (e) {
+    postMessage({failed: String(e)});
+    return;
+  }
+  // A panic ends the engine, so that it returns nothing.
+  postMessage(output === undefined ? {failed: 'the engine ended'} : {id: data.id, output: JSON.parse(output)});
 };

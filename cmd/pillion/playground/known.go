@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package playground
+
+import (
+	"errors"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/workload"
+	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// usual is the namespace of objects without one.
+const usual = "default"
+
+// known is what is known about namespaces and ServiceAccounts: those in the manifest, and for others the fields of
+// the page.
+type known struct {
+	declared workload.Declared
+	fields   templates.Namespace
+}
+
+// namespace returns the namespace of an object.
+func (k known) namespace(o workload.Object) templates.Namespace {
+	ns := k.fields
+	if ns.Name = o.Node.At("metadata", "namespace").Text(); ns.Name == "" {
+		ns.Name = usual
+	}
+	if declared, ok := k.declared.Namespaces[ns.Name]; ok {
+		ns = declared
+	}
+	ns.ServiceAccounts = k
+	return ns
+}
+
+// ServiceAccount implements [templates.ServiceAccounts].
+func (k known) ServiceAccount(namespace, name string) templates.ServiceAccount {
+	if account, ok := k.declared.Account(namespace, name, namespace == usual); ok {
+		return account
+	}
+	return k.fields.ServiceAccounts.ServiceAccount(namespace, name)
+}
+
+// read reads the namespaces and ServiceAccounts in a manifest, and returns mistakes in them. Mistakes of YAML are
+// not among these, because all documents are read again.
+func (k *known) read(manifest string) (mistakes []Problem) {
+	for _, d := range yamledit.Split([]byte(manifest)) {
+		if err := k.declared.Read(d); err != nil {
+			if _, invalid := d.Parse(); invalid == nil {
+				mistakes = append(mistakes, mistakeIn(d, err))
+			}
+		}
+	}
+	return mistakes
+}
+
+// fields returns the namespace and its ServiceAccounts in the fields of the page.
+func (out *Output) fields(in *Input) templates.Namespace {
+	return templates.Namespace{
+		Name: usual, Known: true,
+		Labels: out.strings("namespaceLabels", in.NamespaceLabels), Annotations: out.strings("namespaceAnnotations", in.NamespaceAnnotations),
+		ServiceAccounts: templates.SameServiceAccount{
+			Name: "default", Known: true,
+			Labels: out.strings("accountLabels", in.AccountLabels), Annotations: out.strings("accountAnnotations", in.AccountAnnotations),
+		},
+	}
+}
+
+// strings returns the labels or annotations in a field of the page.
+func (out *Output) strings(field, text string) map[string]string {
+	var node tree.Node
+	root, err := yamledit.Document{Body: []byte(text)}.Parse()
+	if err == nil && len(root.Content) > 0 {
+		if node, err = tree.FromYAML(root.Node); err == nil && node.Kind() != tree.Object {
+			err = errors.New(`line 1: write one "key: value" per line`)
+		}
+	}
+	if err != nil {
+		line, message := tree.CutLine(err.Error())
+		out.Mistakes = append(out.Mistakes, Problem{Field: field, Line: max(line, 1), Message: message})
+		return nil
+	}
+	return workload.Strings(&node)
+}
