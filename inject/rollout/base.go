@@ -150,7 +150,8 @@ func giveToken(to, from object) {
 	}
 }
 
-// stripped returns a running pod without the containers of the templates and without their records.
+// stripped returns a running pod without the containers of the templates and without their records, or nil if that
+// leaves no container.
 func stripped(running []byte, set []*templates.Template) ([]byte, error) {
 	doc, err := decode(running)
 	if err != nil {
@@ -158,21 +159,23 @@ func stripped(running []byte, set []*templates.Template) ([]byte, error) {
 	}
 	annotations := child(child(doc, "metadata"), "annotations")
 	spec := child(doc, "spec")
-	for _, t := range set {
-		if annotations[t.Annotation(templates.AnnotationCustomize)] == "true" {
-			continue // the user's container
+	annotation := func(key string) string {
+		value, _ := annotations[key].(string)
+		return value
+	}
+	for _, list := range lists() {
+		containers, _ := spec[list].([]any)
+		containers = slices.DeleteFunc(containers, func(value any) bool {
+			item, _ := value.(object)
+			name, _ := item["name"].(string)
+			return brought(set, annotation, name)
+		})
+		if spec[list] = containers; len(containers) == 0 {
+			delete(spec, list)
 		}
-		for _, list := range lists() {
-			containers, _ := spec[list].([]any)
-			containers = slices.DeleteFunc(containers, func(value any) bool {
-				item, _ := value.(object)
-				name, _ := item["name"].(string)
-				return t.Brings(name)
-			})
-			if spec[list] = containers; len(containers) == 0 {
-				delete(spec, list)
-			}
-		}
+	}
+	if spec["containers"] == nil {
+		return nil, nil
 	}
 	maps.DeleteFunc(annotations, func(key string, _ any) bool { return isRecord(key) })
 	delete(doc, "status")

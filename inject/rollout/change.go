@@ -85,7 +85,7 @@ func Changes(from, to []byte, all ...*templates.Template) ([]Change, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the pod is not JSON: %w", err)
 	}
-	c := &comparison{templates: all, to: b}
+	c := &comparison{templates: all, from: a, to: b}
 	pod := schema.Pod()
 	for _, name := range []string{"labels", "annotations"} {
 		at := place{path: "/metadata/" + name, field: pod.At("metadata").At(name), name: name}
@@ -98,7 +98,7 @@ func Changes(from, to []byte, all ...*templates.Template) ([]Change, error) {
 // comparison collects the differences between two pods.
 type comparison struct {
 	templates []*templates.Template
-	to        *tree.Node // the pod
+	from, to  *tree.Node // the pod
 	all       []Change
 }
 
@@ -292,22 +292,31 @@ func (c *comparison) template(change *Change) string {
 	return ""
 }
 
-// how returns how a running pod gets a change. Only containers that a template brings change in
-// place, but not those that the user wrote for a template to complete. If a pod loses a template,
-// it needs a new pod, because a running one keeps its containers.
+// how returns how a running pod gets a change. Only containers that a template has brought change in
+// place, as the pod's record shows, but not those that the user wrote for a template to complete. If a
+// pod loses a template, it needs a new pod, because a running one keeps its containers.
 func (c *comparison) how(change *Change) How {
 	if change.record() != "" && change.To != nil {
 		return Record
 	}
-	if list, _, field := change.container(); list != "" && change.Template != "" && change.To != nil && !c.completes(change.Template) {
-		switch field {
-		case "image":
+	annotations := func(of *tree.Node) func(string) string {
+		return func(key string) string { return of.At("metadata", "annotations", key).Text() }
+	}
+	if list, name, field := change.container(); list != "" && change.To != nil && brought(c.templates, annotations(c.from), name) && brought(c.templates, annotations(c.to), name) {
+		switch {
+		case field == "image":
 			return InPlace
-		case "resources/limits/cpu", "resources/limits/memory", "resources/requests/cpu", "resources/requests/memory":
+		case change.ofResources():
 			return Resize
 		}
 	}
 	return NewPod
+}
+
+// ofResources reports whether a change is of the CPU or memory of a template's container.
+func (c *Change) ofResources() bool {
+	_, _, field := c.container()
+	return c.Template != "" && slices.Contains([]string{"resources/limits/cpu", "resources/limits/memory", "resources/requests/cpu", "resources/requests/memory"}, field)
 }
 
 // record returns the annotation that a change is about, if Pillion writes it, or "".
@@ -324,9 +333,20 @@ func isRecord(key string) bool {
 	return key == inject.AnnotationUninject || strings.HasSuffix(key, "."+templates.Domain+"/"+templates.AnnotationInjected)
 }
 
-// completes reports whether the pod brings its own container for a template.
-func (c *comparison) completes(template string) bool {
-	return c.to.At("metadata", "annotations", template+"."+templates.Domain+"/"+templates.AnnotationCustomize).IsText("true")
+// brought reports whether a container of a pod is of a template, according to the annotations of the pod: it records
+// the injection, and the container is not one that the user wrote for a template to complete.
+func brought(set []*templates.Template, annotation func(key string) string, container string) bool {
+	recorded := false
+	for _, t := range set {
+		if !t.Brings(container) {
+			continue
+		}
+		if annotation(t.Setting(templates.AnnotationCustomize)) == "true" {
+			return false
+		}
+		recorded = recorded || annotation(t.Annotation(templates.AnnotationInjected)) != ""
+	}
+	return recorded
 }
 
 // reason returns why a change needs a new pod.

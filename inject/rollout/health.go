@@ -26,6 +26,8 @@ func Check(now, before *corev1.Pod, own []string, ready bool) Health {
 	switch {
 	case now.Status.Phase == corev1.PodSucceeded || now.DeletionTimestamp != nil:
 		return Health{Done: true}
+	case now.Spec.NodeName == "" && unscheduled(now) != nil:
+		return Health{Done: true} // it starts with the change
 	case now.Status.Phase == corev1.PodFailed:
 		return Health{Failed: "the pod has failed: " + orWord(now.Status.Message, now.Status.Reason)}
 	case now.Status.ObservedGeneration > 0 && now.Status.ObservedGeneration < now.Generation:

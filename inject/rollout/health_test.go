@@ -76,6 +76,13 @@ func TestCheck(t *testing.T) {
 		"in progress": {condition(corev1.PodResizeInProgress, "", ""), "", "the kubelet to resize it"},
 		"failed":      {func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "Evicted" }, "the pod has failed: Evicted", ""},
 		"ended":       {change: func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }},
+		"no node yet": {change: func(p *corev1.Pod) {
+			p.Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse}}}
+		}},
+		"a node, but not started": {func(p *corev1.Pod) {
+			p.Spec.NodeName = "n"
+			p.Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse}}}
+		}, "", "the container agent to start"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -110,9 +110,10 @@ func (f *filter) isClaim(path string) bool {
 }
 
 // mirrored makes a new pod necessary if another webhook may have changed the repository of an image
-// when the pod was created, because only a new pod passes that webhook.
+// when the pod was created, because only a new pod passes that webhook. Without a controller, a container with another
+// repository may be the app's: a newer revision of a template may use its name.
 func (f *filter) mirrored(c *Change) {
-	if c.How == InPlace && f.planner.Mutated && repository(string(c.From)) != repository(string(c.To)) {
+	if c.How == InPlace && (f.planner.Mutated || f.target.stripped) && repository(string(c.From)) != repository(string(c.To)) {
 		c.How = NewPod
 	}
 }

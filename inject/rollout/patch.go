@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
@@ -123,7 +125,16 @@ func (o *Pod) after() ([]byte, error) {
 
 // Restarts reports whether a change restarts a container.
 func (o *Pod) Restarts() bool {
-	return slices.ContainsFunc(o.Changes, func(c Change) bool { return c.How == InPlace })
+	return slices.ContainsFunc(o.Changes, func(c Change) bool { return c.How == InPlace || c.How == Resize && o.restartsFor(&c) })
+}
+
+// restartsFor reports whether the kubelet restarts a container to change one of its resources, by its resizePolicy.
+func (o *Pod) restartsFor(c *Change) bool {
+	list, name, field := c.container()
+	return slices.ContainsFunc(items(named(items(child(o.doc, "spec"), list), name), "resizePolicy"), func(policy object) bool {
+		resource, _ := policy["resourceName"].(string)
+		return strings.HasSuffix(field, "/"+resource) && policy["restartPolicy"] == string(corev1.RestartContainer)
+	})
 }
 
 // Unrecorded reports whether all that is left is the record of a change in place.

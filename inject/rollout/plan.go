@@ -5,6 +5,7 @@ package rollout
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/pillion-dev/pillion/inject/explain"
@@ -32,6 +33,9 @@ func (p *Planner) Plan(pod, owner []byte) (*Pod, error) {
 	}
 	if t := p.unknown(p.related(states)); t != "" {
 		return out.leave(explain.ByRequest(t)), nil
+	}
+	if why := p.invalid(p.related(states)); why != "" {
+		return out.leave(why), nil
 	}
 	if out.doc, err = decode(pod); err != nil {
 		return nil, err
@@ -65,7 +69,7 @@ func (p *Planner) Plan(pod, owner []byte) (*Pod, error) {
 func (o *Pod) keep(written managers) {
 	whose := map[string]Kept{}
 	key := func(c *Change) string {
-		if c.How != Resize {
+		if !c.ofResources() {
 			return c.Path
 		}
 		list, name, _ := c.container()
@@ -73,7 +77,7 @@ func (o *Pod) keep(written managers) {
 	}
 	for i := range o.Changes {
 		c := &o.Changes[i]
-		if c.How != InPlace && c.How != Resize {
+		if c.How != InPlace && !c.ofResources() {
 			continue
 		}
 		if by, sure := written.changedBy(c); by != "" || !sure {
@@ -117,6 +121,7 @@ func (p *Planner) decide(o *Pod, t *target) error {
 	case o.Action == Replace && len(o.Kept) > 0:
 		o.leave(fmt.Sprintf("%s; only a new pod gets the rest (%s), so delete this one if the change is no longer needed", o.Kept[0].String(), o.Why))
 	case o.Action == Replace:
+		return p.outlook(o, t)
 	case len(o.Changes) == 0 && len(o.Kept) > 0:
 		o.leave(o.Kept[0].String())
 	case len(o.Changes) > 0:
@@ -124,6 +129,24 @@ func (p *Planner) decide(o *Pod, t *target) error {
 		return p.foresee(o, t)
 	case behind(o.State):
 		o.Action, o.Why = Replace, "it is "+string(o.State)+", and its own containers are as they should be"
+		return p.outlook(o, t)
+	}
+	return nil
+}
+
+// outlook leaves a pod if a new one would not be current either, for example because the pod template of its owner has a
+// record that Pillion did not write. Otherwise each run would replace it again.
+func (p *Planner) outlook(o *Pod, t *target) error {
+	states, err := p.states(t.pod)
+	if err != nil {
+		return err
+	}
+	states, _ = p.divide(states, t)
+	for _, name := range slices.Sorted(maps.Keys(states)) {
+		if s := states[name]; behind(s) {
+			o.leave(fmt.Sprintf("the template %s would be %s in a new pod too", name, s))
+			return nil
+		}
 	}
 	return nil
 }
@@ -145,6 +168,7 @@ func (p *Planner) foresee(o *Pod, t *target) error {
 	states, _ = p.divide(states, t)
 	if s := worst(states); behind(s) {
 		o.Action, o.Why = Replace, "it would be "+string(s)+" after a change in place"
+		return p.outlook(o, t)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ package rollout
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/pillion-dev/pillion/inject"
@@ -25,6 +26,9 @@ type Planner struct {
 	Resizes bool
 	// Only is the template whose changes pods get, or "" for all templates.
 	Only string
+	// Invalid has the reason for each template of the namespace whose content is invalid. Pillion may still use
+	// an earlier content, which is unknown.
+	Invalid map[string]string
 }
 
 // target is what the pod would be if it were created now.
@@ -49,6 +53,9 @@ func (p *Planner) target(pod, owner []byte) (t *target, why string, err error) {
 		if t.base, err = stripped(pod, p.set()); err != nil {
 			return nil, "", err
 		}
+		if t.base == nil {
+			return nil, "all its containers have the names of templates' containers, so the app's own ones are unknown", nil
+		}
 	}
 	t.result, err = p.Injector.Inject(inject.Request{Operation: "CREATE", Namespace: p.Namespace, Object: t.base, OptedIn: p.called(t.base), Claims: claims, Detail: true})
 	if err != nil {
@@ -61,6 +68,16 @@ func (p *Planner) target(pod, owner []byte) (t *target, why string, err error) {
 		}
 	}
 	return t, "", nil
+}
+
+// invalid returns why the content of a template that a pod has is unknown, or "".
+func (p *Planner) invalid(states map[string]explain.State) string {
+	for _, name := range slices.Sorted(maps.Keys(states)) {
+		if why := p.Invalid[name]; why != "" {
+			return why
+		}
+	}
+	return ""
 }
 
 func (p *Planner) called(pod []byte) bool { return p.Called != nil && p.Called(pod) }

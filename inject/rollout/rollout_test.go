@@ -203,6 +203,27 @@ func orNone(text json.RawMessage) string {
 	return string(text)
 }
 
+// apps returns the containers of a pod that it had before the injection.
+func (c *planCase) apps(pod []byte) (text string) {
+	c.t.Helper()
+	type containers []map[string]any
+	var created, now struct {
+		Spec struct{ InitContainers, Containers containers }
+	}
+	must(c.t, json.Unmarshal(c.created, &created))
+	must(c.t, json.Unmarshal(pod, &now))
+	for _, of := range [][2]containers{{created.Spec.InitContainers, now.Spec.InitContainers}, {created.Spec.Containers, now.Spec.Containers}} {
+		for _, own := range of[0] {
+			for _, container := range of[1] {
+				if container["name"] == own["name"] {
+					text += fmt.Sprintln(container)
+				}
+			}
+		}
+	}
+	return text
+}
+
 func (c *planCase) steps(p *rollout.Pod, out *bytes.Buffer) {
 	pod := c.running
 	for _, step := range []struct {
@@ -215,7 +236,11 @@ func (c *planCase) steps(p *rollout.Pod, out *bytes.Buffer) {
 			continue
 		}
 		fmt.Fprintf(out, "%s: %s\n", step.name, patch)
+		before := c.apps(pod)
 		pod = patched(c.t, pod, patch)
+		if after := c.apps(pod); after != before {
+			c.t.Errorf("the step %s changes the app's containers from\n%s to\n%s", step.name, before, after)
+		}
 		if step.name == "record" {
 			break
 		}
@@ -242,5 +267,60 @@ func (c *planCase) steps(p *rollout.Pod, out *bytes.Buffer) {
 	must(c.t, err)
 	if len(v.Judged) > 0 {
 		c.t.Errorf("the validating webhook finds %v", v.Judged)
+	}
+}
+
+// simple returns a case of a pod without a controller, and a change of its template.
+func simple(t *testing.T, old, now string) *planCase {
+	t.Helper()
+	const template = "{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: agent}, spec: {default: true, pod: {spec: {containers: [{name: agent, %s}]}}}}"
+	return newCase(t, &txtar.Archive{Files: []txtar.File{
+		{Name: "old.yaml", Data: fmt.Appendf(nil, template, old)}, {Name: "new.yaml", Data: fmt.Appendf(nil, template, now)},
+		{Name: "pod.yaml", Data: []byte(`{metadata: {name: web, namespace: shop}, spec: {containers: [{name: web, image: "web:1"}]}}`)},
+	}})
+}
+
+// TestRestarts checks which changes restart a container, and so count for PodDisruptionBudgets.
+func TestRestarts(t *testing.T) {
+	t.Parallel()
+	const container = `image: "agent:%d", resources: {limits: {cpu: 10m, memory: %dMi}}, resizePolicy: [{resourceName: %s, restartPolicy: %s}]`
+	for what, test := range map[string]struct {
+		image            int
+		resource, policy string
+		want             bool
+	}{
+		"an image":                    {2, "memory", "NotRequired", true},
+		"memory":                      {1, "memory", "NotRequired", false},
+		"memory, with a restart":      {1, "memory", "RestartContainer", true},
+		"memory, restarts are of CPU": {1, "cpu", "RestartContainer", false},
+	} {
+		c := simple(t, fmt.Sprintf(container, 1, 32, test.resource, test.policy), fmt.Sprintf(container, test.image, 64, test.resource, test.policy))
+		p := c.plan(c.running)
+		if p.Action != rollout.Patch || p.Restarts() != test.want {
+			t.Errorf("%s: %s, restarts %t, want %t: %+v", what, p.Action, p.Restarts(), test.want, p.Changes)
+		}
+	}
+}
+
+// TestInvalid checks that a pod is left if the content of its template is invalid: Pillion may use an earlier one.
+func TestInvalid(t *testing.T) {
+	t.Parallel()
+	const why = "the template gone is invalid"
+	for what, test := range map[string]struct {
+		record, invalid string
+		want            rollout.Action
+	}{
+		"it has no such template":     {"", "gone", rollout.Patch},
+		"the template does not exist": {"gone", "", rollout.Replace},
+		"the template is invalid":     {"gone", "gone", rollout.Leave},
+	} {
+		c := simple(t, `image: "agent:1"`, `image: "agent:2"`)
+		c.planner.Invalid = map[string]string{test.invalid: why}
+		if test.record != "" {
+			c.running = patched(t, c.running, fmt.Appendf(nil, `[{"op": "add", "path": "/metadata/annotations/%s.pillion.dev~1injected", "value": "0123456789ab"}]`, test.record))
+		}
+		if p := c.plan(c.running); p.Action != test.want || (p.Why == why) != (test.want == rollout.Leave) {
+			t.Errorf("%s: %s (%s), want %s", what, p.Action, p.Why, test.want)
+		}
 	}
 }
