@@ -3,6 +3,7 @@
 package inject
 
 import (
+	"cmp"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -17,22 +18,21 @@ type Owner struct {
 }
 
 // OwnerOf returns the owner of the pods that an object of this kind makes. For a pod, it returns no owner: the
-// pod names its own.
+// pod names its own. If the API server makes the name of the object, the pods know only that name. It returns the beginning
+// of the name if there is no name yet.
 func OwnerOf(kind string, object *tree.Node) Owner {
 	if kind == "Pod" {
 		return Owner{}
 	}
-	return Owner{kind, ownName(object)}
+	metadata := object.Get("metadata")
+	return Owner{kind, cmp.Or(metadata.Get("name").Text(), metadata.Get("generateName").Text())}
 }
 
-// ownName returns the name of an object. If the API server makes the name, it returns the beginning, which all
-// such objects share.
-func ownName(object *tree.Node) string {
-	metadata := object.Get("metadata")
-	if begin := metadata.Get("generateName").Text(); begin != "" {
-		return begin
-	}
-	return metadata.Get("name").Text()
+// stableName returns the name of a pod. If the API server makes the name, it returns the beginning, which all such pods
+// share: some API servers make it only after the admission.
+func stableName(pod *tree.Node) string {
+	metadata := pod.Get("metadata")
+	return cmp.Or(metadata.Get("generateName").Text(), metadata.Get("name").Text())
 }
 
 // MakerOf returns the Deployment of a ReplicaSet, or the Argo Rollout, given the labels of one of its pods: its
@@ -65,7 +65,7 @@ func CronJobOf(job string) (name string, ok bool) {
 // known without a request to the API server.
 func ownerOf(pod *tree.Node, by Owner) Owner {
 	if by.Kind == "" {
-		by = Owner{"Pod", ownName(pod)}
+		by = Owner{"Pod", stableName(pod)}
 		owners := pod.At("metadata", "ownerReferences").Items()
 		for i := range owners {
 			if owners[i].Get("controller").Kind() == tree.True {

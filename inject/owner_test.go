@@ -30,6 +30,7 @@ func TestOwner(t *testing.T) {
 		{controlledBy("Job", "report-v2931234", ``), Owner{}, Owner{"Job", "report-v2931234"}},
 		{controlledBy("Job", "-29312345", ``), Owner{}, Owner{"Job", "-29312345"}},
 		{controlledBy("Job", "29312345", ``), Owner{}, Owner{"Job", "29312345"}},
+		{controlledBy("Job", "report-x7k2p", ``), Owner{}, Owner{"Job", "report-x7k2p"}}, // the API server made the name
 		{controlledBy("StatefulSet", "db", ``), Owner{}, Owner{"StatefulSet", "db"}},
 		{`{"metadata":{"name":"one"}}`, Owner{}, Owner{"Pod", "one"}},
 		{`{"metadata":{"name":"one-abcde","generateName":"one-"}}`, Owner{}, Owner{"Pod", "one-"}},
@@ -47,6 +48,42 @@ func TestOwner(t *testing.T) {
 		}
 		if got := ownerOf(pod, c.by); got != c.want {
 			t.Errorf("%s of %v belongs to %v, want %v", c.pod, c.by, got, c.want)
+		}
+	}
+}
+
+// TestOwnerOf checks that an object agrees with its pods about their workload, also if the API server has made its name.
+func TestOwnerOf(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		kind, metadata string
+		pod            string
+		want           Owner
+	}{
+		{"Job", `"generateName":"report-","name":"report-x7k2p"`, `{"kind":"Job","name":"report-x7k2p","controller":true}`, Owner{"Job", "report-x7k2p"}},
+		{"Job", `"name":"report-29312345","ownerReferences":[{"kind":"CronJob","name":"report","controller":true}]`, `{"kind":"Job","name":"report-29312345","controller":true}`, Owner{"CronJob", "report"}},
+		{"CronJob", `"name":"report"`, `{"kind":"Job","name":"report-29312345","controller":true}`, Owner{"CronJob", "report"}},
+		{"Deployment", `"generateName":"web-","name":"web-abcde"`, `{"kind":"ReplicaSet","name":"web-abcde-6c9","controller":true}`, Owner{"Deployment", "web-abcde"}},
+		{"StatefulSet", `"generateName":"db-","name":"db-abcde"`, `{"kind":"StatefulSet","name":"db-abcde","controller":true}`, Owner{"StatefulSet", "db-abcde"}},
+		{"Pod", `"generateName":"one-","name":"one-abcde"`, ``, Owner{"Pod", "one-"}},
+		{"Job", `"generateName":"report-"`, `{"kind":"Job","name":"report-","controller":true}`, Owner{"Job", "report-"}}, // a manifest, which has no name yet
+	} {
+		object, err := tree.Parse([]byte(`{"metadata":{` + c.metadata + `}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pod := object
+		if c.pod != "" {
+			if pod, err = tree.Parse([]byte(`{"metadata":{"generateName":"x-","labels":{"pod-template-hash":"6c9"},"ownerReferences":[` + c.pod + `]}}`)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		template := new(tree.Node) // a pod template has no owner
+		if c.kind == "Pod" {
+			template = object
+		}
+		if of, by := ownerOf(template, OwnerOf(c.kind, object)), ownerOf(pod, Owner{}); of != c.want || by != c.want {
+			t.Errorf("%s %s: %v, and its pod belongs to %v; want %v", c.kind, c.metadata, of, by, c.want)
 		}
 	}
 }
