@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -57,8 +58,12 @@ spec:
 			if err != nil {
 				return err
 			}
-			c := pod.Spec.InitContainers[0]
-			if c.Name != "agent" || c.Image != image || c.Resources.Limits.Memory().String() != memory || c.Args[0] != "--level="+level {
+			i := slices.IndexFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == "agent" })
+			if i < 0 {
+				return errors.New("a pod does not get it")
+			}
+			c := pod.Spec.InitContainers[i]
+			if c.Image != image || c.Resources.Limits.Memory().String() != memory || c.Args[0] != "--level="+level {
 				return fmt.Errorf("a pod gets %s %s", c.Name, c.Image)
 			}
 		}

@@ -39,6 +39,7 @@ func TestRollout(t *testing.T) {
 		{"in place", r.inPlace},
 		{"restart", r.restart},
 		{"user", r.userChange},
+		{"template", r.oneTemplate},
 		{"bad image", r.badImage},
 		{"budget", r.budget},
 		{"infeasible", r.infeasible},
@@ -108,12 +109,16 @@ func (r *rolling) restart(t *testing.T, ns string) {
 	}
 }
 
-// userChange: a user has changed the image of one pod, which stays.
+// userChange: a user has changed the image of one pod, and has added a limit to another one. Both stay.
 func (r *rolling) userChange(t *testing.T, ns string) {
 	r.deployment(t, ns, 2)
 	pods := r.ready(t, ns, 2)
 	if _, err := r.RunKubectl(t.Context(), nil, "-n", ns, "set", "image", "pod/"+pods[0].Name, "agent=agent:mine"); err != nil {
 		t.Fatal(err)
+	}
+	limit := `{"spec": {"initContainers": [{"name": "agent", "resources": {"limits": {"cpu": "1"}}}]}}`
+	if out, err := r.RunKubectl(t.Context(), nil, "-n", ns, "patch", "pod/"+pods[1].Name, "--subresource", "resize", "-p", limit); err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
 	r.template(t, ns, "agent:2", "32Mi", "info")
 	events, _ := r.rollout(t, 1, ns)
@@ -129,6 +134,9 @@ func (r *rolling) userChange(t *testing.T, ns string) {
 		}
 		if image := p.Spec.InitContainers[0].Image; image != want {
 			t.Errorf("pod %s has the image %s, want %s", p.Name, image, want)
+		}
+		if limit := p.Spec.InitContainers[0].Resources.Limits.Cpu().String(); (limit == "1") != (p.Name == pods[1].Name) {
+			t.Errorf("pod %s has the CPU limit %s", p.Name, limit)
 		}
 	}
 }
@@ -158,6 +166,66 @@ func (r *rolling) badImage(t *testing.T, ns string) {
 			t.Errorf("pod %s was not repaired in place", p.Name)
 		}
 	}
+}
+
+// oneTemplate updates what differs because of one of two templates. One of them is of the namespace.
+func (r *rolling) oneTemplate(t *testing.T, ns string) {
+	use := func(image string) {
+		t.Helper()
+		text := "apiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: other, namespace: " + ns + "}\nspec:\n  default: true\n" +
+			"  pod: {spec: {initContainers: [{name: other, image: \"" + image + "\", restartPolicy: Always}]}}\n"
+		if out, err := r.RunKubectl(t.Context(), []byte(text), "apply", "-f", "-"); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		eventually(t, "Pillion knows the template of the namespace", func(ctx context.Context) error {
+			for range 4 * len(r.replicas) {
+				pod, err := r.Client.CoreV1().Pods(ns).Create(ctx, newPod("probe"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+				if err != nil {
+					return err
+				}
+				if images := sidecarImages(pod); !slices.Contains(images, image) {
+					return fmt.Errorf("a pod gets %q", images)
+				}
+			}
+			return nil
+		})
+	}
+	use("other:1")
+	r.deployment(t, ns, 2)
+	before := uids(r.ready(t, ns, 2))
+	use("other:2")
+	r.template(t, ns, "agent:2", "32Mi", "info")
+	want := func(want ...string) {
+		t.Helper()
+		pods := r.ready(t, ns, 2)
+		for i := range pods {
+			if p := &pods[i]; !slices.Equal(sidecarImages(p), want) || before[p.Name] != p.UID {
+				t.Errorf("pod %s has %q, want %q", p.Name, sidecarImages(p), want)
+			}
+		}
+	}
+	if _, stderr := r.rollout(t, 2, ns, "--template", "othr"); !strings.Contains(stderr, `there is no template "othr"; did you mean "other"?`) {
+		t.Errorf("it reports %s", stderr)
+	}
+	r.rollout(t, 2, ns, "--template", "default/other")
+	r.rollout(t, 0, ns, "--template", "agent")
+	want("agent:2", "other:1")
+	r.rollout(t, 0, ns, "--template", ns+"/other", "--dry-run")
+	want("agent:2", "other:1")
+	r.rollout(t, 0, ns, "--template", ns+"/other")
+	want("agent:2", "other:2")
+	if events, _ := r.rollout(t, 0, ns); len(ways(events)) > 0 {
+		t.Errorf("a run for all templates finds %+v", events)
+	}
+}
+
+// sidecarImages returns the images of the init containers of a pod, in the order of the alphabet.
+func sidecarImages(pod *corev1.Pod) (images []string) {
+	for _, c := range pod.Spec.InitContainers {
+		images = append(images, c.Image)
+	}
+	slices.Sort(images)
+	return images
 }
 
 // budget allows one disruption at a time.

@@ -65,6 +65,8 @@ func TestComplete(t *testing.T) {
 		{[]string{"explain", "-n", "shop", "secret/"}, ""},
 		{[]string{"explain", "--template", "ag"}, "agent"},
 		{[]string{"explain", "-t", "testdata/templates", "--template", "l"}, "log-agent"},
+		{[]string{"rollout", "--template", "ag"}, "agent"},
+		{[]string{"rollout", "t"}, "trial typo"},
 	} {
 		args := append([]string{c.args[0], "--kubeconfig", file}, c.args[1:]...)
 		if got := strings.Join(completed(t, args...), " "); got != c.want {

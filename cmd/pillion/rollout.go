@@ -28,6 +28,7 @@ type rolloutOptions struct {
 	cluster.Query
 
 	cluster     cluster.Options
+	bounds      cluster.Bounds
 	limits      update.Limits
 	unavailable string
 	dryRun      bool
@@ -56,6 +57,8 @@ For each of them, it computes what the pod would be if it were created now.
 
 Only what Pillion itself has put into a pod is changed. If somebody else has changed the
 image or resources of a sidecar since the pod was created, they stay, and are reported.
+With --template, only the changes of one template are made. Pods stay outdated if other
+templates have changed too.
 
 Rollout works in waves: first the number of workloads of --first, then waves of
 --parallel workloads. Of each workload, at most --max-unavailable pods change at a time,
@@ -83,7 +86,9 @@ pods/resize, Deployments, StatefulSets and DaemonSets, and to create pods/evicti
   # Update one workload, then waves of ten, and ask before each wave.
   pillion rollout --first 1 --parallel 10 --pause
 
-  pillion rollout shop -l app=web
+  # Only one template.
+  pillion rollout shop -l app=web --template log-agent
+
   pillion rollout -o json | jq -r 'select(.type == "failed") | .message'`,
 		PreRunE: func(_ *cobra.Command, args []string) error { return o.check(args) },
 		RunE: cli.Action(func(cmd *cobra.Command, _ []string) error {
@@ -100,6 +105,7 @@ func (o *rolloutOptions) flags(cmd *cobra.Command) {
 	f.StringSliceVarP(&o.Namespaces, "namespace", "n", nil, "update this `NAMESPACE`, the same as an argument; may be repeated")
 	f.BoolVarP(&o.All, "all-namespaces", "A", false, "update all namespaces, including those that did not opt in, and ignore --namespace")
 	f.StringVarP(&o.Selector, "selector", "l", "", "update only pods whose labels match this `SELECTOR`, for example app=web,tier!=test")
+	f.StringVar(&o.bounds.Template, "template", "", "make only changes of the template with this `NAME`, or NAMESPACE/NAME")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the plan, and change nothing")
 	f.IntVar(&o.limits.First, "first", 0, "update this `NUMBER` of workloads before all others")
 	f.IntVar(&o.limits.Parallel, "parallel", 10, "update this `NUMBER` of workloads at a time")
@@ -110,6 +116,7 @@ func (o *rolloutOptions) flags(cmd *cobra.Command) {
 	f.IntVar(&o.qps, "qps", 50, "send at most this `NUMBER` of requests per second to the API server")
 	o.cluster.Flags(cmd, nil)
 	cmd.ValidArgsFunction = o.cluster.CompleteNamespaces
+	_ = cmd.RegisterFlagCompletionFunc("template", o.cluster.CompleteTemplates(new([]string))) // the flag exists
 	cli.OutputFlag(cmd, &o.output, "text", "json")
 }
 
@@ -145,8 +152,11 @@ func (o *rolloutOptions) run(cmd *cobra.Command) error {
 		return err
 	}
 	client.About(o.Namespaces...)
+	if err := client.Limit(o.qps); err != nil {
+		return err
+	}
 	stdout, stderr := cmd.OutOrStdout(), cmd.ErrOrStderr()
-	targets, err := client.Rollout(cmd.Context(), o.Query, cluster.Bounds{}, stderr)
+	targets, err := client.Rollout(cmd.Context(), o.Query, o.bounds, stderr)
 	if err != nil {
 		return err
 	}
@@ -156,11 +166,7 @@ func (o *rolloutOptions) run(cmd *cobra.Command) error {
 		return s.err
 	}
 	if s.acts > 0 {
-		executor, err := client.Executor(o.qps)
-		if err != nil {
-			return err
-		}
-		err = o.execute(cmd, &update.Rollout{Cluster: executor, Limits: o.limits, Plan: targets.Plan, Report: s.report}, targets, s)
+		err := o.execute(cmd, &update.Rollout{Cluster: client.Executor(), Limits: o.limits, Plan: targets.Plan, Report: s.report}, targets, s)
 		if err != nil {
 			return err
 		}

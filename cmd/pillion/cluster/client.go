@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
 )
 
 // Client reads a cluster with the permissions of its user.
@@ -35,6 +37,17 @@ func NewClient(config *rest.Config, system string) (*Client, error) {
 	config.WarningHandler = rest.NoWarnings{} // warnings about a dry run are not relevant
 	client, err := dynamic.NewForConfig(config)
 	return &Client{Interface: client, config: config, system: system}, err
+}
+
+// Limit bounds the number of requests of the client and its executor to so many per second, in total.
+func (c *Client) Limit(qps int) error {
+	return c.limit(flowcontrol.NewTokenBucketRateLimiter(float32(qps), 1)) // without a burst, so that no second has more
+}
+
+func (c *Client) limit(by flowcontrol.RateLimiter) (err error) {
+	c.config.RateLimiter = by
+	c.Interface, err = dynamic.NewForConfig(c.config)
+	return err
 }
 
 // About limits the templates of namespaces to those of some. Without it, commands read those of all.
@@ -96,18 +109,35 @@ func mayNotCreate(err error) bool {
 
 // namesOf lists only the metadata of all objects of a kind, because pods are large. It reads
 // from the API server's cache, which is cheap and may be slightly old.
-func (c *Client) namesOf(ctx context.Context, resource schema.GroupVersionResource, namespace string) ([]string, error) {
+func (c *Client) namesOf(ctx context.Context, resource schema.GroupVersionResource, namespace string) (names []string, err error) {
+	list, err := c.metadataOf(ctx, resource, namespace, "")
+	if err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	return names, nil
+}
+
+// Labelled returns the namespaces that a label selector matches, apart from those that are being deleted.
+func (c *Client) Labelled(ctx context.Context, selector string) (names []string, err error) {
+	list, err := c.metadataOf(ctx, corev1.SchemeGroupVersion.WithResource("namespaces"), metav1.NamespaceAll, selector)
+	if err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		if list.Items[i].DeletionTimestamp == nil {
+			names = append(names, list.Items[i].Name)
+		}
+	}
+	return names, nil
+}
+
+func (c *Client) metadataOf(ctx context.Context, resource schema.GroupVersionResource, namespace, selector string) (*metav1.PartialObjectMetadataList, error) {
 	client, err := metadata.NewForConfig(c.config)
 	if err != nil {
 		return nil, err
 	}
-	list, err := client.Resource(resource).Namespace(namespace).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
-	if err != nil {
-		return nil, err
-	}
-	names := make([]string, len(list.Items))
-	for i := range list.Items {
-		names[i] = list.Items[i].Name
-	}
-	return names, nil
+	return client.Resource(resource).Namespace(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector, ResourceVersion: "0"})
 }

@@ -167,8 +167,21 @@ func (d *deployed) set(ctx context.Context, wrong *unsure) (*templates.Set, erro
 	}
 	more = notTaken(set.Templates, more, wrong)
 	joined, doubled := templates.Join(set, &templates.Set{Templates: more})
-	if len(doubled) > 0 {
-		wrong.problems = append(wrong.problems, fmt.Sprintf("Two templates have the same name, so Pillion ignores this one: %s.", cli.OneLine(doubled)))
+	for _, p := range doubled {
+		wrong.ignored(p, more)
 	}
 	return joined, nil
+}
+
+// ignored reports a template that cannot be used together with the others. One of a namespace is no problem of Pillion.
+func (u *unsure) ignored(p templates.Problem, objects []*templates.Template) {
+	text := cli.OneLine(templates.Problems{p})
+	switch {
+	case slices.ContainsFunc(objects, func(t *templates.Template) bool { return t.Namespace != "" && t.File == p.File }):
+		u.doesNotUse(p.File, p.Path+": "+p.Message)
+	case p.Path == "spec.replaces":
+		u.problems = append(u.problems, fmt.Sprintf("A template cannot replace the one that it names, so Pillion ignores it: %s.", text))
+	default:
+		u.problems = append(u.problems, fmt.Sprintf("Two templates have the same name, so Pillion ignores this one: %s.", text))
+	}
 }

@@ -28,7 +28,7 @@ func (c *Client) newInjector(ctx context.Context, paths []string, note func(stri
 	theirs := unsure{}
 	set, err := d.set(ctx, &theirs)
 	if len(paths) == 0 {
-		wrong.unread, wrong.denied = theirs.unread, theirs.denied
+		wrong.unread, wrong.denied, wrong.invalid = theirs.unread, theirs.denied, theirs.invalid
 		for _, text := range theirs.unused {
 			note(text)
 		}

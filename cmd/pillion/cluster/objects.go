@@ -29,6 +29,8 @@ type unsure struct {
 	unused           []string // templates of namespaces that Pillion does not use, which is no problem of Pillion
 	unread           bool     // no template could be read
 	others           bool     // the templates of files are used, and differ from those of the cluster
+	// invalid has the reason for each template of a namespace whose content is unknown, by namespace and name.
+	invalid map[string]map[string]string
 }
 
 // The parts of sentences that advise to use template files. [withoutFiles] removes them for commands
@@ -119,6 +121,7 @@ func (c *Client) objectsIn(ctx context.Context, wrong *unsure, resource schema.G
 			all = append(all, t)
 		case in != "" && len(c.about) == 0: // the command is for users who did not write it
 			wrong.unused = append(wrong.unused, invalid(err))
+			wrong.unknown(o, kube.TemplateID(o)+" is invalid, and Pillion may still use its last valid content: "+cli.OneLine(err))
 		default:
 			wrong.problems = append(wrong.problems, invalid(err))
 		}
@@ -128,6 +131,19 @@ func (c *Client) objectsIn(ctx context.Context, wrong *unsure, resource schema.G
 
 func invalid(err error) string {
 	return fmt.Sprintf("A template is invalid, so this report ignores it. Pillion may still use its last valid content: %s.", cli.OneLine(err))
+}
+
+// unknown records that the content of a template of a namespace is unknown.
+func (u *unsure) unknown(o *unstructured.Unstructured, why string) {
+	if u.invalid == nil {
+		u.invalid = map[string]map[string]string{}
+	}
+	of := u.invalid[o.GetNamespace()]
+	if of == nil {
+		of = map[string]string{}
+		u.invalid[o.GetNamespace()] = of
+	}
+	of[o.GetName()] = why
 }
 
 // doesNotUse notes why Pillion does not use a template of a namespace.

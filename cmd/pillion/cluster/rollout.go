@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/cmd/pillion/update"
@@ -35,6 +34,9 @@ func (c *Client) Rollout(ctx context.Context, q Query, b Bounds, stderr io.Write
 	}
 	if len(k.unsure.problems) > 0 {
 		return nil, fmt.Errorf("nothing is updated, because the templates are uncertain: %s", withoutFiles(strings.Join(k.unsure.problems, " ")))
+	}
+	if err := b.check(k.injector.All()); err != nil {
+		return nil, err
 	}
 	t := &targeting{look: k, bounds: b, targets: &Targets{namespaces: map[string]*targetNamespace{}}}
 	if t.resizes, err = c.resizes(); err != nil {
@@ -64,13 +66,8 @@ func (c *Client) resizes() (bool, error) {
 	return slices.ContainsFunc(all.APIResources, func(r metav1.APIResource) bool { return r.Name == "pods/resize" }), nil
 }
 
-// Executor returns what changes the cluster, with at most so many requests per second.
-func (c *Client) Executor(qps int) (update.Cluster, error) {
-	config := *c.config
-	config.QPS, config.Burst = float32(qps), qps
-	client, err := dynamic.NewForConfig(&config)
-	return update.Kubernetes{Interface: client}, err
-}
+// Executor returns what changes the cluster.
+func (c *Client) Executor() update.Cluster { return update.Kubernetes{Interface: c.Interface} }
 
 func (t *targeting) all(ctx context.Context, q Query) error {
 	if len(q.Namespaces) > 0 {
@@ -121,8 +118,12 @@ func (t *targeting) individually(ctx context.Context, elsewhere map[string]*unst
 
 // namespace plans all pods of a namespace.
 func (t *targeting) namespace(ctx context.Context, ns *unstructured.Unstructured, selector string) error {
+	only, ok := t.bounds.only(t.injector.For(ns.GetName()).Set())
+	if !ok {
+		return nil
+	}
 	count := t.count(ns)
-	n, err := t.prepare(ctx, ns)
+	n, err := t.prepare(ctx, ns, only)
 	if err != nil {
 		return err
 	}

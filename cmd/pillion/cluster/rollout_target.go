@@ -4,20 +4,54 @@ package cluster
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/inject/explain"
 	"github.com/pillion-dev/pillion/inject/rollout"
 	"github.com/pillion-dev/pillion/inject/status"
+	"github.com/pillion-dev/pillion/templates"
 )
 
 // Bounds limit a rollout.
 type Bounds struct {
-	Template string // only changes of this one; "": of all
+	Template string // only changes of the template with this name, or NAMESPACE/NAME; "": of all
+	Object   string // only changes of the template in this object, see [kube.TemplateID]
 	InPlace  bool   // no new pods
+}
+
+// includes reports whether changes of a template are within the bounds.
+func (b Bounds) includes(t *templates.Template) bool {
+	return (b.Template == "" || b.Template == t.Name || b.Template == t.ID()) && (b.Object == "" || b.Object == t.File)
+}
+
+// check returns an error if there is no such template. That of an object may be one that Pillion does not use.
+func (b Bounds) check(set *templates.Set) error {
+	if b.Template == "" || slices.ContainsFunc(set.Templates, b.includes) {
+		return nil
+	}
+	var names []string
+	for _, t := range set.Templates {
+		names = append(names, t.Name, t.ID())
+	}
+	return cli.UsageError{Err: fmt.Errorf("there is no template %q%s", b.Template, templates.DidYouMean(b.Template, names))}
+}
+
+// only returns the name of the only template whose changes pods get, or "" for all. If there is none, ok is false.
+func (b Bounds) only(set *templates.Set) (name string, ok bool) {
+	if b.Template == "" && b.Object == "" {
+		return "", true
+	}
+	i := slices.IndexFunc(set.Templates, b.includes)
+	if i < 0 {
+		return "", false
+	}
+	return set.Templates[i].Name, true
 }
 
 // Targets are the workloads that a rollout updates, and how.
@@ -75,10 +109,10 @@ type targeting struct {
 }
 
 // prepare reads the objects that create pods in a namespace.
-func (t *targeting) prepare(ctx context.Context, ns *unstructured.Unstructured) (*targetNamespace, error) {
+func (t *targeting) prepare(ctx context.Context, ns *unstructured.Unstructured, only string) (*targetNamespace, error) {
 	scope := t.scope(ns)
 	n := &targetNamespace{makers: map[status.Owner]*maker{}, planner: &rollout.Planner{
-		Injector: t.injector, Namespace: scope.Namespace, Resizes: t.resizes, Only: t.bounds.Template,
+		Injector: t.injector, Namespace: scope.Namespace, Resizes: t.resizes, Only: only, Invalid: t.unsure.invalid[ns.GetName()],
 		Mutated: t.mutation.Changes(ns.GetLabels()) || len(t.mutation.LastWord(ns.GetLabels())) > 0 || t.mutation.Webhooks == nil,
 	}}
 	if !t.own.Unknown {

@@ -10,11 +10,8 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -41,31 +38,17 @@ func (o *Options) rollouts(config *rest.Config, system string, log *slog.Logger)
 	if err != nil {
 		return nil, err
 	}
-	executor, err := c.Executor(o.qps)
-	if err != nil {
-		return nil, err
-	}
-	names, err := metadata.NewForConfig(config)
-	if err != nil {
+	if err := c.Limit(o.qps); err != nil {
 		return nil, err
 	}
 	return &rollouts{
-		namespaces: func(ctx context.Context) (all []string, err error) {
-			list, err := names.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).List(ctx, metav1.ListOptions{LabelSelector: LabelRollout + "=" + enabledRollout, ResourceVersion: "0"})
-			if err != nil {
-				return nil, err
-			}
-			for i := range list.Items {
-				if list.Items[i].DeletionTimestamp == nil {
-					all = append(all, list.Items[i].Name)
-				}
-			}
-			return all, nil
+		namespaces: func(ctx context.Context) ([]string, error) {
+			return c.Labelled(ctx, LabelRollout+"="+enabledRollout)
 		},
 		plan: func(ctx context.Context, namespaces []string, b cluster.Bounds) (*cluster.Targets, error) {
 			return c.Rollout(ctx, cluster.Query{Namespaces: namespaces}, b, io.Discard)
 		},
-		cluster: executor,
+		cluster: c.Executor(),
 		run: func(ctx context.Context, r *update.Rollout, all []*rollout.Workload) error {
 			return r.Run(ctx, all)
 		},

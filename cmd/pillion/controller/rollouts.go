@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
+	"github.com/pillion-dev/pillion/cmd/pillion/kube"
 	"github.com/pillion-dev/pillion/cmd/pillion/update"
 	"github.com/pillion-dev/pillion/inject/rollout"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
@@ -116,7 +117,7 @@ func (t *subject) stopped() bool {
 }
 
 func (t *subject) bounds() cluster.Bounds {
-	return cluster.Bounds{Template: t.object.GetName(), InPlace: t.spec.Strategy == v1alpha1.InPlace}
+	return cluster.Bounds{Object: kube.TemplateID(t.object), InPlace: t.spec.Strategy == v1alpha1.InPlace}
 }
 
 // look returns the namespaces in which pods of a template may be updated.
