@@ -6,6 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -237,5 +242,27 @@ func TestMeanwhile(t *testing.T) {
 	last := events[len(events)-1]
 	if image := c.image(t, "web-0"); image != "agent:mine" || last.Type != "skipped" || !strings.Contains(last.Message, `"kubectl-edit" has changed the image of agent`) && !strings.Contains(last.Message, `whether "kubectl-edit" has changed`) {
 		t.Errorf("the image is %s, and the last event %+v", image, last)
+	}
+}
+
+// TestMessages checks that no message tells users to run a command again. The command says so itself, and the
+// controller, which tries again, reports the same messages.
+func TestMessages(t *testing.T) {
+	t.Parallel()
+	advice := regexp.MustCompile(`(?i)\bcommand\b|\brun\b.*\bagain\b|\brun pillion\b`)
+	for _, dir := range []string{".", "../../../inject/rollout"} {
+		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+		must(t, err)
+		for _, name := range files {
+			file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+			must(t, err)
+			ast.Inspect(file, func(n ast.Node) bool {
+				text, ok := n.(*ast.BasicLit)
+				if ok && text.Kind == token.STRING && !strings.HasSuffix(name, "_test.go") && advice.MatchString(text.Value) {
+					t.Errorf("%s: %s", name, text.Value)
+				}
+				return true
+			})
+		}
 	}
 }
