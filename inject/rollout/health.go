@@ -218,3 +218,21 @@ func resized(status *corev1.ContainerStatus, spec *corev1.Container) bool {
 	}
 	return same(spec.Resources.Limits, status.Resources.Limits) && same(spec.Resources.Requests, status.Resources.Requests)
 }
+
+// Unscheduled returns why no node runs a pod yet, in the scheduler's words, or "".
+func Unscheduled(pod *corev1.Pod) string {
+	if c := unscheduled(pod); c != nil {
+		return c.Message
+	}
+	return ""
+}
+
+// unscheduled returns the condition of a pod for which the scheduler has found no node yet, or nil.
+func unscheduled(pod *corev1.Pod) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return c
+		}
+	}
+	return nil
+}
