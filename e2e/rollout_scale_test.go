@@ -5,22 +5,28 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/pillion-dev/pillion/e2e/cluster"
 )
 
 var rolloutPods = flag.Int("rollout-pods", 0, "how many pods TestRolloutScale updates; 0 skips it")
@@ -75,6 +81,81 @@ func TestRolloutScale(t *testing.T) {
 		t.Errorf("%.0f requests for %d pods, %.0f a second; want at least 4 for each pod, and at most %d a second", n, *rolloutPods, n/took, scaleQPS)
 	}
 	r.measure(t, ns, "second plan", "--dry-run")
+}
+
+// TestRolloutControllerScale measures the memory of the controller while it plans a rollout of many pods. No kubelet runs
+// them, so the rollout waits for the first one. They are created with their sidecars, without Pillion, because that is faster.
+func TestRolloutControllerScale(t *testing.T) {
+	if *rolloutPods == 0 {
+		t.Skip("it takes long; use -args -rollout-pods=10000")
+	}
+	const ns = "scale"
+	root, err := cluster.Root(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := install(t, newCluster(t), "self-signed")
+	r := &selfRolling{rolling: &rolling{installed: i, settings: "strategy: InPlace"}, controlled: &controlled{i.Cluster}}
+	r.waitForInjection(t)
+	r.kubectl(t, "", "apply", "--server-side", "-f", filepath.Join(root, "manifests", "components", "rollout", "rbac.yaml"))
+	config := rest.CopyConfig(r.Config)
+	config.QPS, config.Burst = -1, -1
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.kubectl(t, "", "create", "namespace", ns)
+	if err := i.WaitForPods(testContext(t), ns); err != nil {
+		t.Fatal(err)
+	}
+	var creators errgroup.Group
+	creators.SetLimit(20)
+	for i := range *rolloutPods {
+		creators.Go(func() error {
+			_, err := client.CoreV1().Pods(ns).Create(t.Context(), injectedPod(fmt.Sprintf("web-%05d", i)), metav1.CreateOptions{})
+			return err
+		})
+	}
+	if err := creators.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	r.kubectl(t, "", "label", "namespace", ns, injectLabel+"=enabled")
+	r.template(t, ns, "agent:2", "32Mi", "info")
+	c := r.begin(t)
+	r.wantCondition(t, "Progressing", "False Complete")
+	idle, err := c.PeakMemory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.allow(t, ns)
+	eventuallyWithin(t, 10*time.Minute, "the rollout begins", func(context.Context) error {
+		const path = `{range .status.conditions[?(@.type=="Progressing")]}{.message}{end}`
+		got := r.field(t, "clustersidecartemplate/agent", path) //nolint:contextcheck // kubectl has the test's context
+		if !strings.HasSuffix(got, fmt.Sprintf("Before it, 0 of %d pods were done.", *rolloutPods)) {
+			return errors.New(got)
+		}
+		return nil
+	})
+	peak, err := c.PeakMemory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("the controller uses up to %d MiB before the plan of %d pods, and %d MiB with it", idle>>20, *rolloutPods, peak>>20)
+}
+
+// injectedPod is a pod with a sidecar of an older image. It is as large as usual ones.
+func injectedPod(name string) *corev1.Pod {
+	template := simpleTemplate("web")
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: template.Labels, Annotations: map[string]string{"agent.pillion.dev/injected": "0123456789ab"}}, Spec: template.Spec}
+	for i := range 30 {
+		pod.Spec.Containers[0].Env = append(pod.Spec.Containers[0].Env, corev1.EnvVar{Name: fmt.Sprintf("VARIABLE_%d", i), Value: "a value of an app"})
+	}
+	memory := resource.MustParse("32Mi")
+	pod.Spec.InitContainers = []corev1.Container{{
+		Name: "agent", Image: "agent:1", Args: []string{"--level=info"}, RestartPolicy: new(corev1.ContainerRestartPolicyAlways),
+		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: memory}, Limits: corev1.ResourceList{corev1.ResourceMemory: memory}},
+	}}
+	return pod
 }
 
 // measure runs the command, and logs its time and memory.

@@ -4,7 +4,11 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 	"net"
+	"os"
+	"strconv"
+	"strings"
 )
 
 const controllerServiceAccount = "pillion-controller"
@@ -27,6 +31,18 @@ func (c *Cluster) StartController(ctx context.Context, binary string, flags ...s
 	}
 	c.keep(process)
 	return &Pillion{Admin: "http://" + address, process: process}, nil
+}
+
+// PeakMemory returns the most memory that Pillion has used so far, in bytes.
+func (p *Pillion) PeakMemory() (int64, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.process.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(status), "VmHWM:")
+	kib, _, _ := strings.Cut(rest, "kB")
+	n, err := strconv.ParseInt(strings.TrimSpace(kib), 10, 64)
+	return n << 10, err
 }
 
 // Kill ends Pillion at once, as a failing machine does.
