@@ -28,12 +28,13 @@ writeFileSync(join(out, 'engine.wasm.gz'), gzipSync(wasm, {level: 9}));
 writeFileSync(join(out, 'index.html'), readFileSync(join(page, 'src/index.html'), 'utf8').replace('CSP', csp));
 writeFileSync(join(out, 'examples.json'), JSON.stringify(examples(root)));
 writeFileSync(join(out, 'schema.json'), JSON.stringify(schema()));
-await build({
-  entryPoints: [join(page, 'src/main.js'), join(page, 'src/worker.js'), join(page, 'src/style.css')],
-  outdir: out, bundle: true, minify: true, target: 'es2022', legalComments: 'eof',
-  alias: {wasm_exec: join(go('env', 'GOROOT'), 'lib/wasm/wasm_exec.js')},
-  external: ['fs', 'crypto', 'util'], logLevel: 'warning',
+const bundle = (files, options) => build({
+  entryPoints: files.map((f) => join(page, 'src', f)), outdir: out, bundle: true, minify: true, target: 'es2022', legalComments: 'eof',
+  logLevel: 'warning', ...options,
 });
+// The engine is a file of its own, so that it begins before the editors are loaded.
+await bundle(['engine.js', 'main.js', 'style.css'], {format: 'esm', external: ['./engine.js']});
+await bundle(['worker.js'], {alias: {wasm_exec: join(go('env', 'GOROOT'), 'lib/wasm/wasm_exec.js')}, external: ['fs', 'crypto', 'util']});
 
 // schema returns the JSON Schema of templates, with the definitions that only pods and workloads need.
 function schema() {

@@ -7,14 +7,12 @@
 package main
 
 import (
-	"runtime/debug"
 	"syscall/js"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/playground"
 )
 
 func main() {
-	debug.SetGCPercent(400) // collecting has no thread of its own here
 	e, err := playground.New()
 	if err != nil {
 		panic(err)

@@ -9,8 +9,8 @@ const policy = globalThis.trustedTypes?.createPolicy('worker', {createScriptURL:
 // Engine evaluates in a worker. While the worker is busy, it keeps only the newest input. If the worker ends, the next
 // input starts another one. The limit is how long an evaluation after the first one may take.
 export class Engine {
-  constructor(limit, {ready, output, stopped, failed}, module) {
-    Object.assign(this, {limit, ready, output, stopped, failed, module, next: undefined, busy: false, id: 0});
+  constructor(limit, {output, stopped, failed} = {}, module) {
+    Object.assign(this, {limit, output, stopped, failed, module, next: undefined, busy: false, id: 0});
     this.start();
   }
 
@@ -35,7 +35,6 @@ export class Engine {
     if (module) {
       this.module = module;
       this.running = true;
-      this.ready?.();
     } else if (id === this.id) {
       clearTimeout(this.timer);
       this.busy = false;
@@ -74,7 +73,11 @@ export class Engine {
   broken(why) {
     const newer = this.busy && this.next;
     this.end();
-    this.failed(why);
+    this.why = why;
+    this.failed?.(why);
     if (newer) this.start();
   }
 }
+
+// This one is for the result. The browser compiles it while it loads the editors, which set what happens with outputs.
+export const engine = new Engine(5000);

@@ -2,7 +2,7 @@
 
 import {completer} from './complete.js';
 import {complain, editor, setText, show, text, viewer} from './editors.js';
-import {Engine} from './engine.js';
+import {Engine, engine} from './engine.js';
 import {decode, encode, only} from './link.js';
 import * as view from './view.js';
 
@@ -47,10 +47,7 @@ function restore(s) {
   changed();
 }
 
-const engine = new Engine(5000, {
-  ready() {
-    if (!document.body.dataset.ready) performance.mark('ready');
-  },
+Object.assign(engine, {
   output(output, took) {
     if (output.error) return view.status(output.error, true);
     render(output);
@@ -64,6 +61,7 @@ const engine = new Engine(5000, {
   stopped: (limit) => view.status(`Stopped after ${limit / 1000} s. Change the input to try again.`, true),
   failed: (why) => view.status(`The engine does not run: ${why}. Change the input to start it again.`, true),
 });
+if (engine.why) engine.failed(engine.why);
 
 // Hints need many evaluations. They have an engine of their own, so that no key waits for them, and begin when the
 // user pauses, in milliseconds.

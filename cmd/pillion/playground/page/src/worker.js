@@ -15,6 +15,7 @@ async function compile(url) {
 async function start(given) {
   const module = given ?? await compile('engine.wasm.gz');
   const go = new globalThis.Go();
+  go.env = {GOGC: '400'}; // collecting has no thread of its own here
   const instance = await WebAssembly.instantiate(module, go.importObject);
   go.run(instance).then(() => postMessage({failed: 'the engine ended'}));
   postMessage({module});
