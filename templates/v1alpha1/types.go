@@ -150,7 +150,7 @@ type Spec struct {
 // +kubebuilder:validation:XValidation:rule="has(self.strategy) && self.strategy != 'OnCreate' || !has(self.maxUnavailable)",message="maxUnavailable is for the strategies InPlace and InPlaceOrRestart; set one, or leave maxUnavailable out",fieldPath=".maxUnavailable"
 // +kubebuilder:validation:XValidation:rule="has(self.strategy) && self.strategy != 'OnCreate' || !has(self.paused) || !self.paused",message="with the strategy OnCreate, there is no rollout to pause; set InPlace or InPlaceOrRestart, or leave paused out",fieldPath=".paused"
 type Rollout struct {
-	// strategy says which pods get a change. With OnCreate, the default, only new pods do. With InPlace, the
+	// strategy selects the pods that get a change. With OnCreate, the default, these are new pods. With InPlace, the
 	// controller also changes images and resources of the template's containers in running pods. With
 	// InPlaceOrRestart, it also restarts workloads whose pods can only get the change when they are created.
 	Strategy RolloutStrategy `json:"strategy,omitempty"`

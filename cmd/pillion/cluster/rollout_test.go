@@ -207,7 +207,7 @@ func TestRolloutTenants(t *testing.T) {
 	}
 }
 
-// TestRolloutInvalid checks that pods stay as they are if they have a template of their namespace whose content is
+// TestRolloutInvalid checks that pods stay unchanged if they have a template of their namespace whose content is
 // invalid.
 func TestRolloutInvalid(t *testing.T) {
 	t.Parallel()

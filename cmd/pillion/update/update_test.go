@@ -245,7 +245,7 @@ func TestMeanwhile(t *testing.T) {
 	}
 }
 
-// TestMessages checks that no message tells users to run a command again. The command says so itself, and the
+// TestMessages checks that no message asks users to run a command again. The command says so itself, and the
 // controller, which tries again, reports the same messages.
 func TestMessages(t *testing.T) {
 	t.Parallel()
