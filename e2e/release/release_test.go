@@ -187,7 +187,7 @@ func (r *release) hasArchives(t *testing.T) {
 		got := slices.Sorted(maps.Keys(files))
 		want := []string{"LICENSE 644 " + commitTime, p.program() + " 755 " + commitTime}
 		if !r.noPage {
-			for _, name := range []string{"engine.wasm.gz", "examples.json", "index.html", "main.js", "schema.json", "style.css", "worker.js"} {
+			for _, name := range []string{"engine.js", "engine.wasm.gz", "examples.json", "index.html", "main.js", "schema.json", "style.css", "worker.js"} {
 				want = append(want, "playground/"+name+" 644 "+commitTime)
 			}
 		}
