@@ -275,7 +275,8 @@ func simple(t *testing.T, old, now string) *planCase {
 	t.Helper()
 	const template = "{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: agent}, spec: {default: true, pod: {spec: {containers: [{name: agent, %s}]}}}}"
 	return newCase(t, &txtar.Archive{Files: []txtar.File{
-		{Name: "old.yaml", Data: fmt.Appendf(nil, template, old)}, {Name: "new.yaml", Data: fmt.Appendf(nil, template, now)},
+		{Name: "old.yaml", Data: fmt.Appendf(nil, template, old)},
+		{Name: "new.yaml", Data: fmt.Appendf(nil, template, now)},
 		{Name: "pod.yaml", Data: []byte(`{metadata: {name: web, namespace: shop}, spec: {containers: [{name: web, image: "web:1"}]}}`)},
 	}})
 }

@@ -51,7 +51,7 @@ func (r *rollouts) update(ctx context.Context, t *subject, namespaces []string) 
 	slices.SortStableFunc(all, unfinishedFirst)
 	switch failed, err := r.execute(ctx, t, namespaces, executor, all); {
 	case ctx.Err() != nil:
-		return wait, nil // the next replica that leads continues
+		return wait, nil //nolint:nilerr // the next replica that leads continues
 	case errors.Is(err, update.ErrStopped):
 		return 0, nil
 	case err != nil:

@@ -48,7 +48,7 @@ type rolled struct {
 	plans      int
 }
 
-func newRolled(strategy string) *rolled {
+func newRolled() *rolled {
 	a := &api{objects: map[types.NamespacedName]*unstructured.Unstructured{}}
 	r := &rolled{
 		api: a, of: types.NamespacedName{Name: "agent"}, namespaces: []string{"shop"}, pods: map[string]*corev1.Pod{},
@@ -83,7 +83,7 @@ func newRolled(strategy string) *rolled {
 		log: slog.New(slog.DiscardHandler), planned: map[types.NamespacedName]planned{},
 	}
 	a.put("", "one")
-	r.rollout(map[string]any{"strategy": strategy, "maxUnavailable": int64(2)})
+	r.rollout(map[string]any{"strategy": "InPlace", "maxUnavailable": int64(2)})
 	return r
 }
 
@@ -188,7 +188,7 @@ func half(name string) *rollout.Workload {
 
 // TestRollouts checks what the controller does in the life of a rollout, in testdata/rollouts.txt.
 func TestRollouts(t *testing.T) {
-	r := newRolled("InPlace")
+	r := newRolled()
 	once := func(all ...*rollout.Workload) {
 		r.workloads = func() []*rollout.Workload { now := all; all = nil; return now }
 	}
@@ -264,7 +264,7 @@ func TestRolloutMends(t *testing.T) {
 		"the template has changed": {func(r *rolled) { r.rollout(map[string]any{"strategy": "InPlace"}) }, true},
 	} {
 		t.Run(what, func(t *testing.T) {
-			r := newRolled("InPlace")
+			r := newRolled()
 			r.runErr = errors.New("it crashes")
 			r.workloads = func() []*rollout.Workload { return []*rollout.Workload{web("web")} }
 			r.reconcile(t)
@@ -288,7 +288,7 @@ func TestRolloutStops(t *testing.T) {
 		"the label is removed": func(r *rolled) { r.namespaces, r.clock = nil, r.clock.Add(lookAgain) },
 	} {
 		t.Run(what, func(t *testing.T) {
-			r := newRolled("InPlace")
+			r := newRolled()
 			r.workloads = func() []*rollout.Workload { return []*rollout.Workload{web("web")} }
 			r.during = func() { change(r) }
 			if result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: r.of}); err != nil || result.RequeueAfter != time.Millisecond {
@@ -300,7 +300,7 @@ func TestRolloutStops(t *testing.T) {
 
 // TestRolloutFollows checks when the controller plans again.
 func TestRolloutFollows(t *testing.T) {
-	r := newRolled("InPlace")
+	r := newRolled()
 	r.reconcile(t)
 	for _, step := range []struct {
 		what   string

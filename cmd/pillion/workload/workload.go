@@ -170,6 +170,7 @@ type Mistakes struct {
 	Unknown  []string // unknown fields: kubectl rejects them, and an API server ignores them
 }
 
+// All returns all mistakes, as sentences.
 func (m Mistakes) All() []string { return slices.Concat(m.Rejected, m.Unknown) }
 
 // Schema is for all objects of a run.
@@ -191,6 +192,7 @@ func nameless(pod *tree.Node) (wrong []string) {
 // Title returns kind and name: Deployment/web.
 func (o Object) Title() string { return templates.OneLine(o.Kind + "/" + o.Name()) }
 
+// Name returns metadata.name, or the prefix in metadata.generateName.
 func (o Object) Name() string {
 	if name := o.Node.At("metadata", "name").Text(); name != "" {
 		return name

@@ -114,7 +114,7 @@ func (g *generator) of(t reflect.Type) object {
 
 // docsOf returns Kubernetes' own descriptions of the fields of a type.
 func docsOf(t reflect.Type) map[string]string {
-	if documented, ok := reflect.New(t).Elem().Interface().(interface{ SwaggerDoc() map[string]string }); ok {
+	if documented, ok := reflect.TypeAssert[interface{ SwaggerDoc() map[string]string }](reflect.New(t).Elem()); ok {
 		return documented.SwaggerDoc()
 	}
 	return nil
