@@ -76,7 +76,7 @@ func (r *recorder) control(text string) int {
 		return 0
 	}
 	if text[end] == 'm' {
-		for _, code := range strings.Split(strings.TrimPrefix(text[:end], "\x1b["), ";") {
+		for code := range strings.SplitSeq(strings.TrimPrefix(text[:end], "\x1b["), ";") {
 			r.restyle(code)
 		}
 	}
