@@ -16,7 +16,7 @@ const focused = "document.activeElement.id || document.activeElement.tagName + '
 
 // TestKeyboard checks that the Tab key reaches everything and is trapped nowhere, and that arrow keys select tabs.
 func TestKeyboard(t *testing.T) {
-	p := open(t, "").evaluated()
+	p := open(t).evaluated()
 	want := []string{"example", "share", "templates", "manifest", "namespaceLabels", "namespaceAnnotations", "accountLabels", "accountAnnotations", "result", "tab-patch", "panel-patch"}
 	var got []string
 	for range 40 {
@@ -73,7 +73,7 @@ func scheme(name string) action {
 // TestContrast checks the contrast of all strings, in light and dark.
 func TestContrast(t *testing.T) {
 	for _, name := range []string{"light", "dark"} {
-		p := open(t, "", scheme(name)).evaluated()
+		p := open(t, scheme(name)).evaluated()
 		p.restore(map[string]string{"templates": agent, "manifest": pod("agent.pillion.dev/level: x, agent.pillion.dev/y: z"), "namespaceLabels": "pillion.dev/inject: enabled", "tab": "validating"})
 		p.wait(contains(text("verdict"), "denied"))
 		if bad := value[string](p, contrast); bad != "" {
@@ -89,7 +89,7 @@ func TestContrast(t *testing.T) {
 
 // TestNarrow checks that nothing is wider than a narrow screen.
 func TestNarrow(t *testing.T) {
-	p := open(t, "", chromedp.EmulateViewport(360, 800)).evaluated()
+	p := open(t, chromedp.EmulateViewport(360, 800)).evaluated()
 	if wide := value[int](p, "document.documentElement.scrollWidth"); wide > 360 {
 		t.Errorf("the page is %d pixels wide", wide)
 	}
@@ -97,7 +97,7 @@ func TestNarrow(t *testing.T) {
 
 // TestNames checks that all that can be used has a name for screen readers.
 func TestNames(t *testing.T) {
-	p := open(t, "").evaluated()
+	p := open(t).evaluated()
 	unnamed := value[string](p, `[...document.querySelectorAll('button, select, textarea, input, [role=tabpanel], [tabindex="0"]')]
 		.filter((e) => !(e.labels?.length || e.innerText?.trim() || e.ariaLabel || e.getAttribute('aria-labelledby')) && e.checkVisibility()).map((e) => e.outerHTML).join('\n')`)
 	if unnamed != "" {

@@ -11,9 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rogpeppe/go-internal/txtar"
-
 	"github.com/pillion-dev/pillion/cmd/pillion/playground"
+	"github.com/rogpeppe/go-internal/txtar"
 )
 
 // TestAgree checks that the WebAssembly of the page gives the same bytes as the native engine, for every case of

@@ -10,7 +10,7 @@ import (
 
 // TestPolicyOfPage checks the Content-Security-Policy of the page.
 func TestPolicyOfPage(t *testing.T) {
-	p := open(t, "").evaluated()
+	p := open(t).evaluated()
 	policy := value[string](p, `document.querySelector('meta[http-equiv="Content-Security-Policy"]').content`)
 	for _, part := range []string{"default-src 'none'", "script-src 'self' 'wasm-unsafe-eval';", "style-src 'self';", "connect-src 'self';", "require-trusted-types-for 'script'"} {
 		if !strings.Contains(policy+";", part) {
@@ -26,7 +26,7 @@ func TestPolicyOfPage(t *testing.T) {
 
 // TestHTML checks that HTML in all that a link can contain is shown as text.
 func TestHTML(t *testing.T) {
-	p := open(t, "").evaluated()
+	p := open(t).evaluated()
 	const html = `<img src=x onerror=\"window.pwned=1\"><script>window.pwned=1</script>`
 	p.restore(map[string]string{
 		"templates": strings.Replace(agent, "metadata: {name: agent}", "metadata: {name: agent, annotations: {a: \""+html+"\"}}", 1),
@@ -45,7 +45,7 @@ func TestHTML(t *testing.T) {
 
 // TestLinks checks that links that are invalid or very long when they are decompressed are rejected.
 func TestLinks(t *testing.T) {
-	p := open(t, "").evaluated()
+	p := open(t).evaluated()
 	bomb := p.link(map[string]string{"templates": strings.Repeat("a", 8<<20)})
 	if len(bomb) > 64<<10 {
 		t.Fatalf("the link has %d bytes", len(bomb))
@@ -61,7 +61,7 @@ func TestLinks(t *testing.T) {
 // TestBounds checks that a template at the bounds of what an evaluation may cost ends, and that the page answers in
 // the meantime.
 func TestBounds(t *testing.T) {
-	p := open(t, "").evaluated()
+	p := open(t).evaluated()
 	list := "[" + strings.Repeat("1,", 999) + "1]"
 	var annotations strings.Builder
 	for i := range 100 {
@@ -85,7 +85,7 @@ func TestStop(t *testing.T) {
 			while (data.input.manifest.includes('hang')) n++;
 			postMessage({id: data.id, output: {problems: [], mistakes: [], hints: [], result: data.input.manifest, added: [], objects: [], verdicts: []}});
 		};`
-	p := open(t, "", serving("worker.js", 200, "text/javascript", worker)).evaluated()
+	p := open(t, serving("worker.js", 200, "text/javascript", worker)).evaluated()
 	p.run(do("location.hash = " + quoted(p.link(map[string]string{"manifest": "hang"}))))
 	p.wait(contains(text("status"), "Stopped after 5 s"))
 	p.restore(map[string]string{"manifest": "after"})

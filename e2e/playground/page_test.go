@@ -13,7 +13,7 @@ import (
 // TestResult checks what the page shows first: the result of an example with its additions marked, and the
 // decisions.
 func TestResult(t *testing.T) {
-	p := open(t, "").evaluated()
+	p := open(t).evaluated()
 	p.wait(contains(text("decisions"), "log-agent: injected"))
 	p.wait(contains(content("result"), "registry.example/log-agent:1.4.2"))
 	added := value[string](p, `[...document.getElementById('result').shadowRoot.querySelectorAll('.cm-line.added')].map((l) => l.innerText).join('\n')`)
@@ -25,7 +25,7 @@ func TestResult(t *testing.T) {
 
 // TestExamples checks that each example of the menu has a result without problems.
 func TestExamples(t *testing.T) {
-	p := open(t, "").evaluated()
+	p := open(t).evaluated()
 	for i, e := range examples(t) {
 		before := value[string](p, "document.body.dataset.evaluated")
 		p.run(do(`{const e = document.getElementById('example'); e.selectedIndex = ` + string(must(jsonOf(i))) + `; e.dispatchEvent(new Event('change'))}`))
@@ -38,7 +38,7 @@ func TestExamples(t *testing.T) {
 
 // TestTabs checks each tab.
 func TestTabs(t *testing.T) {
-	p := open(t, "").evaluated()
+	p := open(t).evaluated()
 	for _, tab := range []struct{ name, part string }{
 		{"patch", `"path": "/spec/initContainers"`},
 		{"warnings", "There are no warnings."},
@@ -58,9 +58,11 @@ func TestTabs(t *testing.T) {
 
 // TestWarnings checks that a misspelled annotation gives a warning, and a value that is not allowed a decision.
 func TestWarnings(t *testing.T) {
-	p := open(t, "").evaluated()
-	p.restore(map[string]string{"tab": "warnings", "namespaceLabels": "pillion.dev/inject: enabled", "templates": agent,
-		"manifest": pod("agent.pillion.dev/levle: debug")})
+	p := open(t).evaluated()
+	p.restore(map[string]string{
+		"tab": "warnings", "namespaceLabels": "pillion.dev/inject: enabled", "templates": agent,
+		"manifest": pod("agent.pillion.dev/levels: debug"),
+	})
 	p.wait(contains(text("panel-warnings"), `did you mean "level"`))
 	p.restore(map[string]string{"templates": agent, "manifest": pod("agent.pillion.dev/level: debug")})
 	p.wait(contains(text("decisions"), "agent: not_opted_in"))
@@ -68,7 +70,7 @@ func TestWarnings(t *testing.T) {
 
 // TestProblem checks that a mistake in a template is shown at its line, as the user types.
 func TestProblem(t *testing.T) {
-	p := open(t, "").evaluated()
+	p := open(t).evaluated()
 	p.restore(map[string]string{"templates": agent, "manifest": pod(""), "namespaceLabels": "pillion.dev/inject: enabled"})
 	p.wait(contains(text("decisions"), "agent: injected"))
 	p.focus("templates")
@@ -87,7 +89,7 @@ func TestProblem(t *testing.T) {
 
 // TestCompletion checks that the editor completes a field from the JSON Schema.
 func TestCompletion(t *testing.T) {
-	p := open(t, "").evaluated()
+	p := open(t).evaluated()
 	p.restore(map[string]string{"templates": agent, "manifest": pod("")})
 	p.focus("templates")
 	p.run(ctrl(kb.End), chromedp.KeyEvent("      shareP"))
@@ -99,7 +101,7 @@ func TestCompletion(t *testing.T) {
 
 // TestCompletionOfWorkloads checks that the editor of pods completes fields that no template has, by the kind.
 func TestCompletionOfWorkloads(t *testing.T) {
-	p := open(t, "").evaluated()
+	p := open(t).evaluated()
 	for _, c := range []struct{ before, typed, want, not string }{
 		{"apiVersion: v1\nkind: Pod\nspec:\n", "  nodeS", "nodeSelector", "replicas"},
 		{"apiVersion: v1\nkind: Pod\nspec:\n", "  dnsPolicy: Clu", "ClusterFirstWithHostNet", ""},
@@ -124,7 +126,7 @@ func TestCompletionOfWorkloads(t *testing.T) {
 
 // TestHints checks that hints are marked at the lines of their templates and in the list, and follow the templates.
 func TestHints(t *testing.T) {
-	p := open(t, "").evaluated()
+	p := open(t).evaluated()
 	p.restore(map[string]string{"templates": agent, "manifest": pod(""), "namespaceLabels": "pillion.dev/inject: enabled"})
 	p.wait(contains(text("hints"), "Pod Security: baseline"))
 	p.wait(`document.getElementById('templates').shadowRoot.querySelector('.cm-lint-marker-warning')`)
@@ -142,7 +144,7 @@ func TestHints(t *testing.T) {
 
 // TestManifestNamespace checks that a Namespace in the manifest counts for its pods.
 func TestManifestNamespace(t *testing.T) {
-	p := open(t, "").evaluated()
+	p := open(t).evaluated()
 	namespace := "apiVersion: v1\nkind: Namespace\nmetadata: {name: default, labels: {pillion.dev/inject: enabled}}\n---\n"
 	p.restore(map[string]string{"templates": agent, "manifest": pod("")})
 	p.wait(contains(text("decisions"), "agent: not_opted_in"))
@@ -156,7 +158,7 @@ func TestLink(t *testing.T) {
 		"templates": agent + "# é 𝄞 ü\n", "manifest": pod("agent.pillion.dev/level: debug"), "namespaceLabels": "pillion.dev/inject: enabled",
 		"namespaceAnnotations": "a: b", "accountLabels": "c: d", "accountAnnotations": "e: f", "final": pod(""), "policy": "validating", "tab": "validating",
 	}
-	p := open(t, "").evaluated()
+	p := open(t).evaluated()
 	p.restore(state)
 	p.wait(contains(text("verdict"), "denied"))
 	p.run(click("#share"))
@@ -178,7 +180,7 @@ func TestLink(t *testing.T) {
 
 // TestTamper checks that the validating webhook denies a pod whose sidecar the user changes by hand.
 func TestTamper(t *testing.T) {
-	p := open(t, "").evaluated()
+	p := open(t).evaluated()
 	p.restore(map[string]string{"templates": agent, "manifest": pod(""), "namespaceLabels": "pillion.dev/inject: enabled", "tab": "validating"})
 	p.wait(contains(text("verdict"), "allowed") + " && " + contains(content("final"), "agent:1"))
 	p.focus("final")

@@ -50,7 +50,7 @@ func TestPanic(t *testing.T) {
 			if (e.data.input?.manifest.includes('panic')) globalThis.pillion = () => pillion();
 			real(e);
 		};`
-	p := open(t, "", serving("worker.js", 200, "text/javascript", string(worker)+panics)).evaluated()
+	p := open(t, serving("worker.js", 200, "text/javascript", string(worker)+panics)).evaluated()
 	p.errors = true // Go writes the panic to the console
 	for range 2 {
 		p.run(do("location.hash = " + quoted(p.link(map[string]string{"manifest": "panic"}))))
@@ -73,7 +73,7 @@ func TestThrow(t *testing.T) {
 			if (data.input.manifest.includes('throw')) throw new Error('thrown');
 			postMessage({id: data.id, output: {problems: [], mistakes: [], hints: [], result: data.input.manifest, added: [], objects: [], verdicts: []}});
 		};`
-	p := open(t, "", serving("worker.js", 200, "text/javascript", worker)).evaluated()
+	p := open(t, serving("worker.js", 200, "text/javascript", worker)).evaluated()
 	p.errors = true // the exception
 	p.run(do("location.hash = " + quoted(p.link(map[string]string{"manifest": "throw"}))))
 	p.wait(contains(text("status"), "thrown"))
@@ -83,7 +83,7 @@ func TestThrow(t *testing.T) {
 
 // TestNoExamples checks that the page works without its examples, and says so.
 func TestNoExamples(t *testing.T) {
-	p := open(t, "", serving("examples.json", 503, "text/plain", "no"))
+	p := open(t, serving("examples.json", 503, "text/plain", "no"))
 	p.errors = true // the browser logs the 503
 	p.evaluated()
 	p.wait(contains(text("trouble"), "There are no examples, because examples.json cannot be loaded: the server answers 503."))

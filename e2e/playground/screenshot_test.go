@@ -28,7 +28,7 @@ const (
 // testdata/NAME.new.png.
 func TestScreenshots(t *testing.T) {
 	for _, name := range []string{"light", "dark"} {
-		p := open(t, "", chromedp.EmulateViewport(1280, 1100), scheme(name)).evaluated()
+		p := open(t, chromedp.EmulateViewport(1280, 1100), scheme(name)).evaluated()
 		p.wait("document.body.dataset.hinted > 0")
 		p.run(do("document.fonts.ready.then(() => { document.getElementById('status').textContent = ''; document.activeElement.blur(); })"))
 		shot, err := chromedp.Run(p.ctx, chromedp.FullScreenshot(100))

@@ -22,9 +22,8 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
-	"go.yaml.in/yaml/v3"
-
 	"github.com/pillion-dev/pillion/cmd/pillion/playground"
+	"go.yaml.in/yaml/v3"
 )
 
 // within is how long a test may take. The conditions that it waits for usually hold within a second.
@@ -43,14 +42,14 @@ type tab struct {
 }
 
 // open opens the page. At the end of the test, no error may be in the console.
-func open(t *testing.T, fragment string, before ...action) *tab {
+func open(t *testing.T, before ...action) *tab {
 	t.Helper()
 	if unfit != nil {
 		t.Skip(unfit)
 	}
 	server := httptest.NewServer(http.FileServer(http.Dir(page)))
 	t.Cleanup(server.Close)
-	return openAt(t, server.URL+"/", fragment, before...)
+	return openAt(t, server.URL+"/", "", before...)
 }
 
 func openAt(t *testing.T, at, fragment string, before ...action) *tab {
