@@ -37,7 +37,7 @@ func startTraffic(t *testing.T, every time.Duration, addresses ...string) *traff
 			tick := time.NewTicker(every)
 			defer tick.Stop()
 			for {
-				l.request(client, address)
+				l.request(context.WithoutCancel(ctx), client, address)
 				select {
 				case <-ctx.Done():
 					return
@@ -50,8 +50,12 @@ func startTraffic(t *testing.T, every time.Duration, addresses ...string) *traff
 	return l
 }
 
-func (l *traffic) request(client *http.Client, address string) {
-	response, err := client.Get("http://" + address + "/")
+func (l *traffic) request(ctx context.Context, client *http.Client, address string) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/", http.NoBody)
+	var response *http.Response
+	if err == nil {
+		response, err = client.Do(request)
+	}
 	if err == nil {
 		if err = response.Body.Close(); response.StatusCode != http.StatusOK {
 			err = fmt.Errorf("%s answers %s", address, response.Status)
