@@ -4,7 +4,6 @@ package workload
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -69,39 +68,41 @@ func (all *Declared) in(node *tree.Node, apiVersion, kind string) error {
 }
 
 func (all *Declared) namespace(node *tree.Node) error {
-	name := node.At("metadata", "name").Text()
-	if name == "" {
-		return errors.New("this Namespace has no metadata.name that is a string")
-	}
-	if err := checkMaps(node, fmt.Sprintf("the Namespace %q", name)); err != nil {
+	name, labels, annotations, err := described(node, "Namespace")
+	if err != nil {
 		return err
 	}
 	if all.Namespaces == nil {
 		all.Namespaces = map[string]templates.Namespace{}
 	}
-	all.Namespaces[name] = templates.Namespace{
-		Name: name, Known: true,
-		Labels: Strings(node.At("metadata", "labels")), Annotations: Strings(node.At("metadata", "annotations")),
-	}
+	all.Namespaces[name] = templates.Namespace{Name: name, Known: true, Labels: labels, Annotations: annotations}
 	return nil
 }
 
 func (all *Declared) account(node *tree.Node) error {
-	name := node.At("metadata", "name").Text()
-	if name == "" {
-		return errors.New("this ServiceAccount has no metadata.name that is a string")
-	}
-	if err := checkMaps(node, fmt.Sprintf("the ServiceAccount %q", name)); err != nil {
+	name, labels, annotations, err := described(node, "ServiceAccount")
+	if err != nil {
 		return err
 	}
 	if all.Accounts == nil {
 		all.Accounts = map[string]templates.ServiceAccount{}
 	}
-	all.Accounts[node.At("metadata", "namespace").Text()+"/"+name] = templates.ServiceAccount{
-		Name: name, Known: true,
-		Labels: Strings(node.At("metadata", "labels")), Annotations: Strings(node.At("metadata", "annotations")),
-	}
+	all.Accounts[node.At("metadata", "namespace").Text()+"/"+name] = templates.ServiceAccount{Name: name, Known: true, Labels: labels, Annotations: annotations}
 	return nil
+}
+
+// described returns the name, labels and annotations of an object, or an error if these have another type.
+func described(node *tree.Node, kind string) (name string, labels, annotations map[string]string, err error) {
+	name = node.At("metadata", "name").Text()
+	if name == "" {
+		return "", nil, nil, fmt.Errorf("this %s has no metadata.name that is a string", kind)
+	}
+	for _, field := range []string{"labels", "annotations"} {
+		if n := node.At("metadata", field); n != nil && n.Kind() != tree.Object && n.Kind() != tree.Null {
+			return "", nil, nil, fmt.Errorf("metadata.%s of the %s %q must be an object", field, kind, name)
+		}
+	}
+	return name, Strings(node.At("metadata", "labels")), Strings(node.At("metadata", "annotations")), nil
 }
 
 // Account returns a ServiceAccount. In the usual namespace, which objects without a namespace are in, it may be
@@ -111,14 +112,4 @@ func (all *Declared) Account(namespace, name string, usual bool) (account templa
 		account, ok = all.Accounts["/"+name]
 	}
 	return account, ok
-}
-
-// checkMaps returns an error if labels or annotations are not objects.
-func checkMaps(node *tree.Node, of string) error {
-	for _, field := range []string{"labels", "annotations"} {
-		if n := node.At("metadata", field); n != nil && n.Kind() != tree.Object && n.Kind() != tree.Null {
-			return fmt.Errorf("metadata.%s of %s must be an object", field, of)
-		}
-	}
-	return nil
 }
