@@ -66,8 +66,8 @@ func (j *Journal) insert(n *Node, i int, value Node) {
 const mostRoom = 1024
 
 // makeRoom moves a node's children to a larger slice. The children of a long list stay there
-// after an undo, so that the next template does not move them again. Then the journal's
-// pointers to them must follow.
+// after an undo, so that the next template does not move them again. Then the journal's pointers to
+// them must follow. That reads the whole journal, so it is done only for lists longer than that.
 func (j *Journal) makeRoom(n *Node) {
 	old := n.kids
 	stays := len(old) > len(j.before)
@@ -75,8 +75,11 @@ func (j *Journal) makeRoom(n *Node) {
 		j.note(n)
 	}
 	n.kids = append(j.Nodes.Nodes(len(old)+min(len(old), mostRoom)+spare), old...)
+	if !stays {
+		return
+	}
 	for i := range j.before {
-		if k := indexOf(old, j.before[i].at); stays && k >= 0 {
+		if k := indexOf(old, j.before[i].at); k >= 0 {
 			j.before[i].at = &n.kids[k]
 		}
 	}

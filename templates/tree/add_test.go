@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"runtime/debug"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/pillion-dev/pillion/templates/tree"
 )
@@ -109,4 +112,51 @@ func TestManyInsertions(t *testing.T) {
 	if memory := after.TotalAlloc - before.TotalAlloc; memory > most {
 		t.Errorf("%d MiB", memory>>20)
 	}
+}
+
+// TestManyLists checks that an insertion into one of many lists costs the same as into one of few.
+func TestManyLists(t *testing.T) {
+	const few, times, most = 1_000, 8, 24
+	var was, is time.Duration
+	for range 8 { // a disturbed measurement is repeated
+		if was, is = insertions(t, few), insertions(t, times*few); is < most*was {
+			return
+		}
+	}
+	t.Errorf("%d times as many lists take %.1f times the time (%v)", times, float64(is)/float64(was), is)
+}
+
+// insertions returns the least CPU time of a few runs that insert more items into each of the lists
+// than the parser left room for.
+func insertions(t *testing.T, lists int) time.Duration {
+	t.Helper()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	least := time.Hour
+	for range 4 {
+		root, err := tree.Parse([]byte(`{"list":[[{}]` + strings.Repeat(",[{}]", lists-1) + `]}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		journal, list := &tree.Journal{Nodes: &tree.Arena{}}, root.Get("list")
+		began := cpuTime(t)
+		for i := range lists {
+			for range 8 {
+				journal.Insert(&list.Items()[i], 0, tree.Text("first"))
+			}
+		}
+		least = min(least, cpuTime(t)-began)
+	}
+	return least
+}
+
+// cpuTime returns the CPU time that the process has used.
+func cpuTime(t *testing.T) time.Duration {
+	t.Helper()
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
