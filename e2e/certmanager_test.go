@@ -34,7 +34,7 @@ type installed struct {
 
 // deployWithin is what a cluster may take from the Deployment to ready replicas: cert-manager's controllers
 // wait between their steps.
-const deployWithin = time.Minute
+const deployWithin = 3 * time.Minute
 
 // newCluster starts a control plane.
 func newCluster(t *testing.T) *cluster.Cluster {

@@ -99,7 +99,7 @@ func (d *Decision) differences(strict bool) []Finding {
 func (d *Decision) changer(at string) string {
 	names := strings.Split(at, "/") // "", spec, containers, 0, args
 	if len(names) > 4 && slices.Contains(d.computed, names[4]) {
-		return "the template protects it and computes it from the pod, so find out what changes the pod; in a copy, keep the labels too (kubectl debug --keep-labels)"
+		return "the template protects it and computes it from the pod, so find out what changes the pod; in a copy, keep the labels too (kubectl debug --profile=general --keep-labels)"
 	}
 	return "the template protects it, so find out what changes it"
 }

@@ -42,7 +42,7 @@ func (r *Replica) Accepted() int64 { return r.wire.accepted.Load() }
 // with the Deployment's arguments and further flags, with its volumes as files that follow
 // their objects, and with the permissions of its ServiceAccount. When they are ready, they
 // become endpoints of the applied Service. The files follow until ctx is done. The start fails
-// if it takes longer than within.
+// if it takes longer than within. Then the replicas that did start are returned with the error.
 func (c *Cluster) RunDeployment(ctx context.Context, binary string, within time.Duration, flags ...string) ([]*Replica, error) {
 	deployment, err := c.Client.AppsV1().Deployments(c.Namespace).Get(ctx, pillionServiceAccount, metav1.GetOptions{})
 	if err != nil {
@@ -69,7 +69,7 @@ func (c *Cluster) RunDeployment(ctx context.Context, binary string, within time.
 		}
 		return group.Wait()
 	})
-	return replicas, err
+	return slices.DeleteFunc(replicas, func(r *Replica) bool { return r == nil }), err
 }
 
 type replicaOptions struct {
