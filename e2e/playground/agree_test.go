@@ -51,6 +51,10 @@ func TestAgree(t *testing.T) {
 		t.Fatal(err)
 	}
 	results := 0
+	first := examples(t)[0]
+	if want := e.JSON(must(jsonOf(first.Input))); first.Output != string(want) {
+		t.Errorf("the page has for the first example\n%s\nand the command gives\n%s", first.Output, want)
+	}
 	for i, line := range lines {
 		want := e.JSON(line)
 		if !bytes.Equal(got[i], want) {

@@ -20,7 +20,8 @@ func TestResult(t *testing.T) {
 	if !strings.Contains(added, "name: log-agent") || strings.Contains(added, "registry.example/shop:2.1") {
 		t.Errorf("marked as added:\n%s", added)
 	}
-	t.Logf("first result after %s ms, an evaluation takes %s ms", value[string](p, "document.body.dataset.first"), value[string](p, "document.body.dataset.took"))
+	t.Logf("first result after %s ms, that of the engine after %s ms, its evaluation takes %s ms", value[string](p, "document.body.dataset.first"),
+		value[string](p, "document.body.dataset.engine"), value[string](p, "document.body.dataset.took"))
 }
 
 // TestExamples checks that each example of the menu has a result without problems.

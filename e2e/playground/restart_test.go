@@ -81,6 +81,15 @@ func TestThrow(t *testing.T) {
 	p.wait(contains(content("result"), "after"))
 }
 
+// TestNoEngine checks that the page shows the result of the first example without the engine.
+func TestNoEngine(t *testing.T) {
+	p := open(t, serving("engine.wasm.gz", 503, "text/plain", "no"))
+	p.errors = true // the browser logs the 503
+	p.wait(contains(text("decisions"), "log-agent: injected"))
+	p.wait(contains(content("result"), "registry.example/log-agent:1.4.2"))
+	p.wait(contains(text("status"), "The engine does not run: Error: engine.wasm.gz: 503. Change the input to start it again."))
+}
+
 // TestNoExamples checks that the page works without its examples, and says so.
 func TestNoExamples(t *testing.T) {
 	p := open(t, serving("examples.json", 503, "text/plain", "no"))

@@ -210,7 +210,8 @@ func must[V any](v V, err error) V {
 
 // example is an item of the menu.
 type example struct {
-	Name string `json:"name"`
+	Name   string `json:"name"`
+	Output string `json:"output"` // of the engine, as JSON; only the first example has one
 	playground.Input
 }
 

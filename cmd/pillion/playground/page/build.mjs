@@ -4,11 +4,12 @@
 import {execFileSync} from 'node:child_process';
 import {mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync} from 'node:fs';
 import {join, resolve} from 'node:path';
-import {fileURLToPath} from 'node:url';
+import {fileURLToPath, pathToFileURL} from 'node:url';
 import {gzipSync} from 'node:zlib';
 import {build} from 'esbuild';
 import {engine} from './engine.mjs';
 import {examples} from './examples.mjs';
+import {only} from './src/link.js';
 
 const page = fileURLToPath(new URL('.', import.meta.url));
 const root = resolve(page, '../../../..');
@@ -24,9 +25,10 @@ const csp = [
 rmSync(out, {recursive: true, force: true});
 mkdirSync(out, {recursive: true});
 const wasm = engine(root, go);
+const wasmExec = join(go('env', 'GOROOT'), 'lib/wasm/wasm_exec.js');
 writeFileSync(join(out, 'engine.wasm.gz'), gzipSync(wasm, {level: 9}));
 writeFileSync(join(out, 'index.html'), readFileSync(join(page, 'src/index.html'), 'utf8').replace('CSP', csp));
-writeFileSync(join(out, 'examples.json'), JSON.stringify(examples(root)));
+writeFileSync(join(out, 'examples.json'), JSON.stringify(await withResult(examples(root))));
 writeFileSync(join(out, 'schema.json'), JSON.stringify(schema()));
 const bundle = (files, options) => build({
   entryPoints: files.map((f) => join(page, 'src', f)), outdir: out, bundle: true, minify: true, target: 'es2022', legalComments: 'eof',
@@ -34,7 +36,16 @@ const bundle = (files, options) => build({
 });
 // The engine is a file of its own, so that it begins before the editors are loaded.
 await bundle(['engine.js', 'main.js', 'style.css'], {format: 'esm', external: ['./engine.js']});
-await bundle(['worker.js'], {alias: {wasm_exec: join(go('env', 'GOROOT'), 'lib/wasm/wasm_exec.js')}, external: ['fs', 'crypto', 'util']});
+await bundle(['worker.js'], {alias: {wasm_exec: wasmExec}, external: ['fs', 'crypto', 'util']});
+
+// withResult adds the engine's output for the first example, as JSON. The page shows it while it loads the engine.
+async function withResult([first, ...others]) {
+  await import(pathToFileURL(wasmExec));
+  const runtime = new globalThis.Go();
+  const {instance} = await WebAssembly.instantiate(wasm, runtime.importObject);
+  runtime.run(instance); // until this program ends
+  return [{...first, output: globalThis.pillion(JSON.stringify({...only(first), policy: ''}))}, ...others];
+}
 
 // schema returns the JSON Schema of templates, with the definitions that only pods and workloads need.
 function schema() {

@@ -56,7 +56,7 @@ Object.assign(engine, {
     view.status(`Evaluated in ${Math.max(1, Math.round(took))} ms`);
     document.body.dataset.evaluated = String(Number(document.body.dataset.evaluated ?? 0) + 1);
     document.body.dataset.took = took.toFixed(1);
-    document.body.dataset.first ??= performance.now().toFixed(0);
+    document.body.dataset.engine ??= performance.now().toFixed(0);
   },
   stopped: (limit) => view.status(`Stopped after ${limit / 1000} s. Change the input to try again.`, true),
   failed: (why) => view.status(`The engine does not run: ${why}. Change the input to start it again.`, true),
@@ -115,6 +115,7 @@ function render(o) {
     setText(editors.final, o.result);
     setting = false;
   }
+  document.body.dataset.first ??= performance.now().toFixed(0);
   by('reset').disabled = !tampered;
   view.decisions(o.objects);
   view.patch(o.objects);
@@ -188,6 +189,9 @@ async function start() {
   }
   by('example').append(...examples.map((e) => new Option(e.name)));
   by('example').addEventListener('change', () => restore(only(examples[by('example').selectedIndex])));
-  if (!await fromLink()) restore(only(examples[0]));
+  if (await fromLink()) return;
+  restore(only(examples[0]));
+  const {output} = examples[0] ?? {};
+  if (output && !document.body.dataset.evaluated) render(JSON.parse(output)); // until the engine is loaded
 }
 start();
