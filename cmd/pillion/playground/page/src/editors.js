@@ -92,6 +92,17 @@ export function viewer(id, label) {
 
 export const text = (view) => view.state.doc.toString();
 
+// change returns the smallest change to a text, so that the editor keeps its place in what is the same.
+function change(view, value) {
+  const was = text(view);
+  const most = Math.min(was.length, value.length);
+  let from = 0;
+  while (from < most && was[from] === value[from]) from++;
+  let same = 0; // at the end
+  while (same < most - from && was.at(-1 - same) === value.at(-1 - same)) same++;
+  return {from, to: was.length - same, insert: value.slice(from, value.length - same)};
+}
+
 export function setText(view, value) {
   if (text(view) !== value) view.dispatch({changes: {from: 0, to: view.state.doc.length, insert: value}});
 }
@@ -116,9 +127,7 @@ export function show(view, value, spans) {
     }
     return {marks: Decoration.set(ranges, true), gutter: RangeSet.of([...first].sort((a, b) => a - b).map((at) => plus.range(at)))};
   };
-  const scroll = view.scrollDOM.scrollTop;
-  view.dispatch({changes: {from: 0, to: view.state.doc.length, insert: value}, effects: setAdded.of(marked)});
-  view.scrollDOM.scrollTop = scroll;
+  view.dispatch({changes: change(view, value), effects: setAdded.of(marked)});
 }
 
 // complain marks the lines of problems, and those of hints.

@@ -11,12 +11,30 @@ export function element(name, {className, ...attributes} = {}, ...children) {
   return e;
 }
 
+// put makes nodes the children of an element. Those that are equal stay, so that the focus and the selection do too. A
+// part that changed keeps its focus and how far it is scrolled.
+function put(id, ...nodes) {
+  const parent = by(id);
+  nodes.forEach((n, i) => {
+    const was = parent.children[i];
+    if (!was) return parent.append(n);
+    if (was.isEqualNode(n)) return;
+    const {scrollTop, scrollLeft} = was;
+    const focused = document.activeElement === was;
+    was.replaceWith(n);
+    if (was.nodeName !== n.nodeName) return;
+    n.scrollTo(scrollLeft, scrollTop);
+    if (focused) n.focus({preventScroll: true});
+  });
+  while (parent.children.length > nodes.length) parent.lastElementChild.remove();
+}
+
 const list = (items) => element('ul', {}, ...items.map((i) => (i instanceof Node ? i : element('li', {}, i))));
 const pre = (text, label) => element('pre', {tabindex: '0', 'aria-label': label}, text);
 const paragraph = (text, className) => element('p', {className}, text);
 
 export function problems(id, all) {
-  by(id).replaceChildren(...all.map((p) => element('li', {}, `${p.line ? `Line ${p.line}: ` : ''}${p.path ? p.path + ': ' : ''}${p.message}`)));
+  put(id, ...all.map((p) => element('li', {}, `${p.line ? `Line ${p.line}: ` : ''}${p.path ? p.path + ': ' : ''}${p.message}`)));
 }
 
 const names = {
@@ -27,7 +45,7 @@ const names = {
 export const named = (p) => (p.field ? {...p, path: names[p.field]} : p);
 
 export function decisions(objects) {
-  by('decisions').replaceChildren(...objects.flatMap((o) => [
+  put('decisions', ...objects.flatMap((o) => [
     element('h3', {}, o.title),
     list(o.decisions.map((d) => {
       const li = element('li', {className: d.injected ? 'injected' : d.failed ? 'failed' : 'not'}, `${d.template}: `, element('span', {className: 'code'}, d.code));
@@ -39,18 +57,17 @@ export function decisions(objects) {
       if (more.length) li.append(list(more));
       return li;
     })),
-  ]));
-  if (objects.length === 0) by('decisions').append(paragraph('There is no pod.'));
+  ]), ...(objects.length ? [] : [paragraph('There is no pod.')]));
 }
 
 export function patch(objects) {
-  by('panel-patch').replaceChildren(...objects.flatMap((o) => [
+  put('panel-patch', ...objects.flatMap((o) => [
     element('h3', {}, o.title), o.patch ? pre(o.patch, `Patch of ${o.title}`) : paragraph('Nothing is added.'),
   ]));
 }
 
 export function warnings(objects) {
-  by('panel-warnings').replaceChildren(...objects.flatMap((o) => [
+  put('panel-warnings', ...objects.flatMap((o) => [
     element('h3', {}, o.title), o.warnings.length ? list(o.warnings) : paragraph('There are no warnings.'),
   ]));
 }
@@ -58,7 +75,7 @@ export function warnings(objects) {
 export function security(objects) {
   const row = (what, ...cells) => element('tr', {}, element('th', {scope: 'row'}, what), ...cells.map((c) => element('td', {}, c)));
   const level = (s) => [s.level || 'unknown', s.why && ` (${s.why})`].filter(Boolean).join('');
-  by('panel-security').replaceChildren(...objects.flatMap((o) => [
+  put('panel-security', ...objects.flatMap((o) => [
     element('h3', {}, o.title),
     element('table', {}, element('thead', {}, element('tr', {}, element('td'), element('th', {scope: 'col'}, 'before'), element('th', {scope: 'col'}, 'after'))),
       element('tbody', {}, row('Pod Security level', level(o.before), level(o.after)), row('Quality of service', o.before.qos, o.after.qos))),
@@ -66,7 +83,7 @@ export function security(objects) {
 }
 
 export function verdicts(all) {
-  by('verdict').replaceChildren(...all.flatMap((v) => [
+  put('verdict', ...all.flatMap((v) => [
     element('h3', {}, `${v.title}: `, element('span', {className: v.verdict}, v.verdict)),
     list(v.findings.map((f) => `${f.template ? f.template + ': ' : ''}${f.code}: ${f.message}`)),
     pre(v.response, `Response about ${v.title}`),
@@ -75,7 +92,7 @@ export function verdicts(all) {
 
 export function policy(p) {
   if (!p) return;
-  by('policy').replaceChildren(...(p.problems.length ? [paragraph('These templates cannot be written as a policy:'), list(p.problems)] : [
+  put('policy', ...(p.problems.length ? [paragraph('These templates cannot be written as a policy:'), list(p.problems)] : [
     ...(p.notes.length ? [list(p.notes)] : []), pre(p.yaml, 'Admission policies'),
   ]));
 }

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package playground_test
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestPlace checks that a new result keeps what the user looks at: the focus, and how far each part is scrolled.
+func TestPlace(t *testing.T) {
+	p := open(t).evaluated()
+	p.wait(contains(text("decisions"), "log-agent: injected"))
+	const scroller = "document.getElementById('result').shadowRoot.querySelector('.cm-scroller')"
+	const patch = "document.querySelector('#panel-patch pre')"
+	p.run(do("{" + patch + ".focus(); " + patch + ".scrollTop = 200; " + scroller + ".scrollTop = 150}"))
+	place := func() string {
+		return value[string](p, "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done("+
+			"[document.activeElement.nodeName, "+patch+".scrollTop, Math.round("+scroller+".scrollTop)].join()))))")
+	}
+	if got := place(); got != "PRE,200,150" {
+		t.Fatalf("the place is %s", got)
+	}
+	// A label of the ServiceAccount changes nothing in the result. Another image changes a line of it and of the patch.
+	for _, step := range []string{
+		"{const e = document.getElementById('accountLabels'); e.value = 'a: b'; e.dispatchEvent(new Event('input'))}",
+		"location.hash = " + quoted(p.link(map[string]string{
+			"templates": strings.Replace(examples(t)[0].Templates, "log-agent:1.4.2", "log-agent:1.4.3", 1),
+			"manifest":  examples(t)[0].Manifest, "namespaceLabels": examples(t)[0].NamespaceLabels,
+		})),
+	} {
+		before := value[string](p, "document.body.dataset.evaluated")
+		p.run(do(step))
+		p.wait("document.body.dataset.evaluated > " + before)
+		if got := place(); got != "PRE,200,150" {
+			t.Errorf("after %.60s, the place is %s", step, got)
+		}
+	}
+	p.wait(contains(text("panel-patch"), "log-agent:1.4.3"))
+}
