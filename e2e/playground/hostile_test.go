@@ -51,11 +51,28 @@ func TestLinks(t *testing.T) {
 		t.Fatalf("the link has %d bytes", len(bomb))
 	}
 	for _, fragment := range []string{bomb, "#s=%%%", "#s=AAAA", "#s=" + strings.Repeat("A", 1<<16)} {
-		p.run(do("document.getElementById('status').textContent = ''; location.hash = " + quoted(fragment)))
-		p.wait(contains(text("status"), "This link cannot be read"))
+		p.run(do("document.getElementById('trouble').textContent = ''; location.hash = " + quoted(fragment)))
+		p.wait(contains(text("trouble"), "This link cannot be read"))
 	}
 	p.restore(map[string]string{"templates": agent, "manifest": pod(""), "namespaceLabels": "pillion.dev/inject: enabled"})
 	p.wait(contains(text("decisions"), "agent: injected"))
+	p.wait("document.getElementById('trouble').hidden && document.getElementById('example').selectedIndex === -1")
+	// The page gives no link that it cannot read.
+	p.restore(map[string]string{"manifest": "# " + strings.Repeat("a", 1<<20-100)})
+	p.focus("manifest")
+	before := value[string](p, "document.body.dataset.evaluated")
+	p.run(insert(strings.Repeat("b", 200)))
+	p.wait("document.body.dataset.evaluated > " + before)
+	long := value[string](p, "location.hash")
+	p.run(click("#share"))
+	p.wait(contains(text("status"), "There is no link: the text is longer than 1 MiB"))
+	if got := value[string](p, "location.hash"); got != long {
+		t.Error("the link in the address bar changed")
+	}
+	// The message stays when the page then shows its first example.
+	cut := openAt(t, p.url, "#s=AAAA").evaluated()
+	cut.wait(contains(text("status"), "Evaluated"))
+	cut.wait(contains(text("trouble"), "This link cannot be read"))
 }
 
 // TestBounds checks that a template at the bounds of what an evaluation may cost ends, and that the page answers in

@@ -5,7 +5,9 @@ const most = 1 << 20; // bytes of JSON
 export const fields = ['templates', 'manifest', 'namespaceLabels', 'namespaceAnnotations', 'accountLabels', 'accountAnnotations', 'final', 'policy', 'tab'];
 
 export async function encode(state) {
-  const stream = new Blob([JSON.stringify(state)]).stream().pipeThrough(new CompressionStream('deflate-raw'));
+  const json = new Blob([JSON.stringify(state)]);
+  if (json.size > most) throw new Error('the text is longer than 1 MiB');
+  const stream = json.stream().pipeThrough(new CompressionStream('deflate-raw'));
   const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
   let text = '';
   for (const b of bytes) text += String.fromCharCode(b);

@@ -156,7 +156,11 @@ by('reset').addEventListener('click', () => {
 });
 
 by('share').addEventListener('click', async () => {
-  history.replaceState(null, '', await encode(state()));
+  try {
+    history.replaceState(null, '', await encode(state()));
+  } catch (e) {
+    return view.status(`There is no link: ${e.message}`, true);
+  }
   try {
     await navigator.clipboard.writeText(location.href);
     view.status('The link is copied.');
@@ -168,14 +172,20 @@ by('share').addEventListener('click', async () => {
 async function fromLink() {
   try {
     const s = await decode(location.hash);
-    if (s) restore(s);
-    return Boolean(s);
+    if (!s) return false;
+    restore(s);
+    by('example').selectedIndex = -1; // so that each example can be chosen
+    return true;
   } catch (e) {
-    view.status(`This link cannot be read: ${e.message}`, true);
+    view.trouble(`This link cannot be read, so the page does not show what it contains: ${e.message}`);
     return false;
   }
 }
-addEventListener('hashchange', fromLink);
+addEventListener('hashchange', () => {
+  view.trouble('');
+  fromLink();
+});
+by('example').addEventListener('change', () => view.trouble(''));
 
 async function start() {
   select(tabs[0]);

@@ -102,8 +102,8 @@ export function status(text, bad = false) {
   by('status').classList.toggle('bad', bad);
 }
 
-// trouble shows a sentence that stays.
+// trouble shows a sentence that stays until the next one.
 export function trouble(text) {
   by('trouble').textContent = text;
-  by('trouble').hidden = false;
+  by('trouble').hidden = !text;
 }
