@@ -38,3 +38,24 @@ func TestPlace(t *testing.T) {
 	}
 	p.wait(contains(text("panel-patch"), "log-agent:1.4.3"))
 }
+
+// TestUndo checks that undo ends at the text that the page set, and leads back to changes before another example.
+func TestUndo(t *testing.T) {
+	p := open(t).evaluated()
+	p.focus("manifest")
+	p.run(insert("# mine\n"))
+	p.run(ctrl("z"), ctrl("z"), ctrl("z"))
+	p.wait(contains(content("manifest"), "name: shop") + " && !" + contains(content("manifest"), "# mine"))
+	p.run(insert("# mine\n"))
+	p.run(do("{const e = document.getElementById('example'); e.selectedIndex = 2; e.dispatchEvent(new Event('change'))}"))
+	p.wait("!" + contains(content("manifest"), "# mine"))
+	p.run(ctrl("z"))
+	p.wait(contains(content("manifest"), "# mine"))
+}
+
+// TestEarly checks that the user cannot type into an editor whose text the page is about to set.
+func TestEarly(t *testing.T) {
+	open(t, serving("main.js", 200, "text/javascript", "")).wait("document.querySelector('main').inert")
+	p := open(t).evaluated()
+	p.wait("!document.querySelector('main').inert")
+}

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import {autocompletion, closeBrackets, closeBracketsKeymap, completionKeymap} from '@codemirror/autocomplete';
-import {defaultKeymap, history, historyKeymap} from '@codemirror/commands';
+import {defaultKeymap, history, historyKeymap, isolateHistory, redoDepth, undoDepth} from '@codemirror/commands';
 import {yaml} from '@codemirror/lang-yaml';
 import {HighlightStyle, bracketMatching, indentOnInput, syntaxHighlighting} from '@codemirror/language';
 import {lintGutter, lintKeymap, setDiagnostics} from '@codemirror/lint';
 import {highlightSelectionMatches, searchKeymap} from '@codemirror/search';
-import {EditorState, RangeSet, StateEffect, StateField} from '@codemirror/state';
+import {EditorState, RangeSet, StateEffect, StateField, Transaction} from '@codemirror/state';
 import {Decoration, EditorView, GutterMarker, drawSelection, gutter, highlightActiveLine, keymap, lineNumbers} from '@codemirror/view';
 import {tags} from '@lezer/highlight';
 
@@ -103,8 +103,11 @@ function change(view, value) {
   return {from, to: was.length - same, insert: value.slice(from, value.length - same)};
 }
 
+// setText sets the text of an editor. If the user changed it before, undo leads back to that.
 export function setText(view, value) {
-  if (text(view) !== value) view.dispatch({changes: {from: 0, to: view.state.doc.length, insert: value}});
+  if (text(view) === value) return;
+  const edited = undoDepth(view.state) + redoDepth(view.state) > 0;
+  view.dispatch({changes: {from: 0, to: view.state.doc.length, insert: value}, annotations: [Transaction.addToHistory.of(edited), isolateHistory.of('full')]});
 }
 
 const mark = Decoration.mark({class: 'added'});

@@ -35,6 +35,7 @@ function state() {
 }
 
 function restore(s) {
+  document.querySelector('main').inert = false; // what the user types before would be lost
   setting = true;
   setText(editors.templates, s.templates ?? '');
   setText(editors.manifest, s.manifest ?? '');
