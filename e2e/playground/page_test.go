@@ -77,6 +77,7 @@ func TestProblem(t *testing.T) {
 	p.focus("templates")
 	p.run(ctrl(kb.End), insert("    nodeNam: x\n"))
 	p.wait(contains(text("problems"), `Line 13: spec.pod.nodeNam`))
+	p.wait(contains(text("decisions"), "There are no decisions, because the templates have problems."))
 	p.wait(`document.getElementById('templates').shadowRoot.querySelectorAll('.cm-gutter-lint .cm-lint-marker-error').length == 1`)
 	line := value[string](p, `(() => {
 		const root = document.getElementById('templates').shadowRoot;
@@ -131,6 +132,10 @@ func TestHints(t *testing.T) {
 	p.restore(map[string]string{"templates": agent, "manifest": pod(""), "namespaceLabels": "pillion.dev/inject: enabled"})
 	p.wait(contains(text("hints"), "Pod Security: baseline"))
 	p.wait(`document.getElementById('templates').shadowRoot.querySelector('.cm-lint-marker-warning')`)
+	p.restore(map[string]string{"templates": strings.ReplaceAll(agent, "agent", "other"), "manifest": pod("")})
+	if got := value[string](p, text("hints")); strings.Contains(got, "agent") {
+		t.Errorf("hints about the templates before: %s", got)
+	}
 	p.restore(map[string]string{"templates": agent + "  x: y\n", "manifest": pod("")})
 	p.wait(contains(text("problems"), "Line") + " && " + text("hints") + " === ''")
 	p.restore(map[string]string{"templates": strings.Replace(agent, "default: info, ", "", 1), "manifest": pod("")})

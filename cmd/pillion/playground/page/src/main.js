@@ -12,6 +12,8 @@ const tabs = [...document.querySelectorAll('[role=tab]')];
 
 let setting = false; // whether the page changes an editor, not the user
 let tampered = false; // whether the user edited the final pod
+let newer = false; // whether the input is newer than the result
+let last; // input, as JSON
 
 const editors = {
   templates: editor('templates', 'Templates, YAML', () => changed(), completer('template')),
@@ -37,6 +39,7 @@ function state() {
 function restore(s) {
   document.querySelector('main').inert = false; // what the user types before would be lost
   setting = true;
+  if (s.templates !== hinted) [hinted, hints] = [undefined, []]; // those are about other templates
   setText(editors.templates, s.templates ?? '');
   setText(editors.manifest, s.manifest ?? '');
   for (const a of areas) by(a).value = s[a] ?? '';
@@ -50,8 +53,12 @@ function restore(s) {
 
 Object.assign(engine, {
   output(output, took) {
-    if (output.error) return view.status(output.error, true);
+    if (output.error) {
+      old();
+      return view.status(output.error, true);
+    }
     render(output);
+    newer = Boolean(engine.next);
     clearTimeout(pausing);
     if (output.problems.length === 0) pausing = setTimeout(hint, pause);
     view.status(`Evaluated in ${Math.max(1, Math.round(took))} ms`);
@@ -59,8 +66,14 @@ Object.assign(engine, {
     document.body.dataset.took = took.toFixed(1);
     document.body.dataset.engine ??= performance.now().toFixed(0);
   },
-  stopped: (limit) => view.status(`Stopped after ${limit / 1000} s. Change the input to try again.`, true),
-  failed: (why) => view.status(`The engine does not run: ${why}. Change the input to start it again.`, true),
+  stopped(limit) {
+    old();
+    view.status(`Stopped after ${limit / 1000} s. Change the input to try again.`, true);
+  },
+  failed(why) {
+    old();
+    view.status(`The engine does not run: ${why}. Change the input to start it again.`, true);
+  },
 });
 if (engine.why) engine.failed(engine.why);
 
@@ -76,8 +89,10 @@ function hint() {
   const templates = text(editors.templates);
   if (templates === hinted) return;
   const show = (templates, all, problems = []) => {
-    [hinted, hints] = [templates, all];
-    if (templates === text(editors.templates)) mark(problems);
+    if (templates === text(editors.templates)) {
+      [hinted, hints] = [templates, all];
+      mark(problems);
+    }
     document.body.dataset.hinted = String(Number(document.body.dataset.hinted ?? 0) + 1);
   };
   linter ??= new Engine(30_000, {
@@ -100,11 +115,21 @@ function mark(problems) {
 function changed() {
   if (setting) return;
   const {tab, ...input} = state();
+  const json = JSON.stringify({...input, policy: ''});
+  newer ||= json !== last;
+  last = json;
+  if (!engine.running) old();
   if (tab !== 'policy') input.policy = '';
   engine.evaluate(input);
 }
 
+// old says that the result is not that of the input.
+function old() {
+  if (newer && text(result)) by('legend').textContent = 'This is the result of an earlier input.';
+}
+
 function render(o) {
+  newer = false;
   mark(o.problems);
   by('legend').textContent = o.problems.length ? 'There is no result, because the templates have problems.' : 'Additions have a + and a colored background.';
   show(result, o.result, o.added);
@@ -118,7 +143,7 @@ function render(o) {
   }
   document.body.dataset.first ??= performance.now().toFixed(0);
   by('reset').disabled = !tampered;
-  view.decisions(o.objects);
+  view.decisions(o.objects, o.problems.length > 0);
   view.patch(o.objects);
   view.warnings(o.objects);
   view.security(o.objects);

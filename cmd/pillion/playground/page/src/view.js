@@ -44,7 +44,7 @@ const names = {
 
 export const named = (p) => (p.field ? {...p, path: names[p.field]} : p);
 
-export function decisions(objects) {
+export function decisions(objects, invalid) {
   put('decisions', ...objects.flatMap((o) => [
     element('h3', {}, o.title),
     list(o.decisions.map((d) => {
@@ -57,7 +57,7 @@ export function decisions(objects) {
       if (more.length) li.append(list(more));
       return li;
     })),
-  ]), ...(objects.length ? [] : [paragraph('There is no pod.')]));
+  ]), ...(objects.length ? [] : [paragraph(invalid ? 'There are no decisions, because the templates have problems.' : 'There is no pod.')]));
 }
 
 export function patch(objects) {
