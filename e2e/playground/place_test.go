@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestPlace checks that a new result keeps what the user looks at: the focus, and how far each part is scrolled.
+// TestPlace checks that a new result keeps the place of the user: the focus, and how far each part is scrolled.
 func TestPlace(t *testing.T) {
 	p := open(t).evaluated()
 	p.wait(contains(text("decisions"), "log-agent: injected"))
@@ -53,7 +53,7 @@ func TestUndo(t *testing.T) {
 	p.wait(contains(content("manifest"), "# mine"))
 }
 
-// TestEarly checks that the user cannot type into an editor whose text the page is about to set.
+// TestEarly checks that the user cannot type into an editor before the page has set its text.
 func TestEarly(t *testing.T) {
 	open(t, serving("main.js", 200, "text/javascript", "")).wait("document.querySelector('main').inert")
 	p := open(t).evaluated()
