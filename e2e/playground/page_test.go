@@ -193,6 +193,10 @@ func TestTamper(t *testing.T) {
 	p.run(ctrl("a"))
 	p.run(insert(strings.Replace(value[string](p, content("final")), "agent:1", "evil:1", 1)))
 	p.wait(contains(text("verdict"), "denied") + " && " + contains(text("verdict"), "evil:1"))
+	p.run(ctrl("a"), insert("kind: [\n"))
+	p.wait(contains(text("verdict"), "There is no response, because the final pod has problems:") + " && " + contains(text("verdict"), "Line "))
+	p.run(ctrl("a"), chromedp.KeyEvent(kb.Delete))
+	p.wait(contains(text("verdict"), "There is no pod."))
 	p.run(click("#reset"))
 	p.wait(contains(text("verdict"), "allowed"))
 }

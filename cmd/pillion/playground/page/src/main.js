@@ -30,7 +30,7 @@ function state() {
   return {
     templates: text(editors.templates), manifest: text(editors.manifest),
     ...Object.fromEntries(areas.map((a) => [a, by(a).value])),
-    final: tampered ? text(editors.final) : '',
+    final: tampered ? text(editors.final) || '\n' : '', // an empty one is an edit too
     policy: document.querySelector('[name=policy]:checked').value,
     tab: tabs.find((t) => t.ariaSelected === 'true').id.slice('tab-'.length),
   };
@@ -133,9 +133,10 @@ function render(o) {
   mark(o.problems);
   by('legend').textContent = o.problems.length ? 'There is no result, because the templates have problems.' : 'Additions have a + and a colored background.';
   show(result, o.result, o.added);
+  const ofFinal = o.mistakes.filter((p) => p.field === 'final');
   view.problems('mistakes', o.mistakes.map(view.named));
   complain(editors.manifest, o.mistakes.filter((p) => !p.field));
-  complain(editors.final, o.mistakes.filter((p) => p.field === 'final'));
+  complain(editors.final, ofFinal);
   if (!tampered) {
     setting = true;
     setText(editors.final, o.result);
@@ -147,7 +148,7 @@ function render(o) {
   view.patch(o.objects);
   view.warnings(o.objects);
   view.security(o.objects);
-  view.verdicts(o.verdicts);
+  view.verdicts(o.verdicts, ofFinal, o.problems.length > 0);
   view.policy(o.policy);
 }
 

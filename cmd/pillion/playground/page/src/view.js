@@ -33,8 +33,10 @@ const list = (items) => element('ul', {}, ...items.map((i) => (i instanceof Node
 const pre = (text, label) => element('pre', {tabindex: '0', 'aria-label': label}, text);
 const paragraph = (text, className) => element('p', {className}, text);
 
+const problem = (p) => `${p.line ? `Line ${p.line}: ` : ''}${p.path ? p.path + ': ' : ''}${p.message}`;
+
 export function problems(id, all) {
-  put(id, ...all.map((p) => element('li', {}, `${p.line ? `Line ${p.line}: ` : ''}${p.path ? p.path + ': ' : ''}${p.message}`)));
+  put(id, ...all.map((p) => element('li', {}, problem(p))));
 }
 
 const names = {
@@ -82,7 +84,9 @@ export function security(objects) {
   ]));
 }
 
-export function verdicts(all) {
+export function verdicts(all, mistakes, invalid) {
+  if (mistakes.length) return put('verdict', paragraph('There is no response, because the final pod has problems:'), list(mistakes.map(problem)));
+  if (all.length === 0) return put('verdict', paragraph(invalid ? 'There is no response, because the templates have problems.' : 'There is no pod.'));
   put('verdict', ...all.flatMap((v) => [
     element('h3', {}, `${v.title}: `, element('span', {className: v.verdict}, v.verdict)),
     list(v.findings.map((f) => `${f.template ? f.template + ': ' : ''}${f.code}: ${f.message}`)),
