@@ -90,6 +90,9 @@ func (p *Planner) narrow(o *Pod, own, others map[string]explain.State) (why stri
 // annotation it is.
 func (p *Planner) templatesOf(c *Change) (names []string) {
 	if key, ok := strings.CutPrefix(c.Path, "/metadata/annotations/"); ok {
+		if c.Template != "" {
+			return []string{c.Template}
+		}
 		if name, _, ok := templates.SplitAnnotation(schema.Unescape(key)); ok {
 			return []string{name}
 		}

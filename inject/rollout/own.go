@@ -3,6 +3,7 @@
 package rollout
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -119,17 +120,21 @@ func (f *filter) mirrored(c *Change) {
 }
 
 // ended lets a running pod lose the record of a template that had replaced another one in it, and does so no longer.
-// The other one has a record of the same revision, and stays.
+// The other one has a record of the same revision, and stays. If the first one no longer exists, the change is of the
+// other one.
 func (f *filter) ended(c *Change) {
 	if c.record() == "" || c.To != nil {
 		return
 	}
-	annotations, stays := child(child(f.running, "metadata"), "annotations"), map[any]bool{}
-	for key, revision := range annotations {
-		stays[revision] = stays[revision] || isRecord(key) && !f.removes(key)
-	}
-	if stays[annotations[c.record()]] {
+	annotations := child(child(f.running, "metadata"), "annotations")
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		if annotations[key] != annotations[c.record()] || !isRecord(key) || f.removes(key) {
+			continue
+		}
 		c.How = Record
+		if name, _, ok := templates.SplitAnnotation(key); ok && c.Template == "" {
+			c.Template = name
+		}
 	}
 }
 
