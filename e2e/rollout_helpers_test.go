@@ -106,7 +106,17 @@ func (r *rolling) rollout(t *testing.T, wantCode int, ns string, args ...string)
 	if code != wantCode {
 		t.Fatalf("exit code %d, want %d: %s%s", code, wantCode, out.String(), errs.String())
 	}
-	return events, strings.Join(strings.Fields(errs.String()), " ") // it is wrapped
+	stderr = strings.Join(strings.Fields(errs.String()), " ") // it is wrapped
+	if code < 2 && !slices.Contains(args, "--dry-run") {
+		want := "done"
+		if strings.Contains(stderr, "stopped after") {
+			want = "stopped"
+		}
+		if last := events[len(events)-1]; last.Type != want {
+			t.Errorf("the last event is %+v, want %s", last, want)
+		}
+	}
+	return events, stderr
 }
 
 // ways returns the plan by workload.

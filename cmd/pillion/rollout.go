@@ -207,8 +207,10 @@ func (o *rolloutOptions) execute(cmd *cobra.Command, r *update.Rollout, targets 
 	}
 	err := r.Run(ctx, targets.Workloads)
 	s.clear()
-	if errors.Is(err, update.ErrStopped) || errors.Is(err, context.Canceled) {
+	if err != nil {
 		s.stopped(err)
+	}
+	if errors.Is(err, update.ErrStopped) || errors.Is(err, context.Canceled) {
 		return fmt.Errorf("the rollout was stopped after %d of %d pods; run the same command again to continue%s", s.done, s.total, halfOf(err))
 	}
 	if err != nil {

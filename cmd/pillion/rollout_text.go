@@ -208,7 +208,7 @@ func (s *rolloutScreen) line(text string) {
 	s.keep(cli.Say(s.stderr, paint.Yellow, "pillion: "+text))
 }
 
-// stopped prints the last event of an interrupted rollout.
+// stopped prints the last event of a rollout that has failed or was interrupted.
 func (s *rolloutScreen) stopped(err error) {
 	if s.json {
 		s.event(update.Event{Time: time.Now().UTC().Truncate(time.Millisecond), Type: "stopped", Message: strings.TrimPrefix(halfOf(err), "; "), Done: s.done, Total: s.total})

@@ -161,17 +161,36 @@ func (k Kubernetes) Failure(ctx context.Context, pod *corev1.Pod, container stri
 		if convert(&list.Items[i], e) != nil || !strings.HasSuffix(e.InvolvedObject.FieldPath, "{"+container+"}") {
 			continue
 		}
-		last := e.LastTimestamp.Time
-		if e.Series != nil {
-			last = e.Series.LastObservedTime.Time
-		} else if last.IsZero() {
-			last = e.EventTime.Time
-		}
-		if rank := slices.Index(startFailures(), e.Reason); rank >= 0 && rank < best && !last.Before(since) {
+		if rank := slices.Index(startFailures(), e.Reason); rank >= 0 && rank < best && !lastOf(e).Before(since) && (e.Reason != "BackOff" || triedSince(pod, container, since, e.Message)) {
 			why, best = e.Reason+": "+e.Message, rank
 		}
 	}
 	return why
+}
+
+// lastOf returns when an event was last observed.
+func lastOf(e *corev1.Event) time.Time {
+	switch {
+	case e.Series != nil:
+		return e.Series.LastObservedTime.Time
+	case e.LastTimestamp.IsZero():
+		return e.EventTime.Time
+	}
+	return e.LastTimestamp.Time
+}
+
+// triedSince reports whether a container has started since a time, given the message of a back-off. Several changes of
+// an image within minutes make the kubelet wait before it starts the container again. That is not a failure.
+func triedSince(pod *corev1.Pod, container string, since time.Time, message string) bool {
+	if !strings.HasPrefix(message, "Back-off restarting") {
+		return true // it cannot pull the image
+	}
+	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if s.Name == container && s.State.Terminated != nil {
+			return !s.State.Terminated.StartedAt.Time.Before(since)
+		}
+	}
+	return true
 }
 
 // startFailures are the reasons of the kubelet's events about containers that do not start. Those that explain most
