@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -173,17 +175,19 @@ func (r *selfRolling) label(t *testing.T, ns string) {
 		}
 		return nil
 	})
-	eventually(t, "an Event of a wave", func(ctx context.Context) error {
+	eventually(t, "an Event of each wave", func(ctx context.Context) error {
 		events, err := r.installed.Client.EventsV1().Events("default").List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
-		for i := range events.Items {
-			if e := &events.Items[i]; e.Reason == "RolloutWave" && strings.HasPrefix(e.Note, "Wave 1 of 2: "+ns+" ") {
-				return nil
+		for _, wave := range []string{"Wave 1 of 2: ", "Wave 2 of 2: "} {
+			if !slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool {
+				return e.Reason == "RolloutWave" && strings.HasPrefix(e.Note, wave+ns+" ")
+			}) {
+				return fmt.Errorf("there is none of %s", wave)
 			}
 		}
-		return errors.New("there is none")
+		return nil
 	})
 }
 

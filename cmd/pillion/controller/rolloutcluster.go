@@ -73,7 +73,11 @@ func (r *rollouts) controller(all manager.Manager, pods *pods, kinds []*unstruct
 	}
 	events := all.GetEventRecorder(manifests.ControllerName)
 	r.event = func(template *unstructured.Unstructured, kind, reason, message string) {
-		events.Eventf(template, nil, kind, reason, "Rollout", "%s", message)
+		action := "Rollout"
+		if reason == wave { // events with the same action become one
+			action, _, _ = strings.Cut(message, ":")
+		}
+		events.Eventf(template, nil, kind, reason, action, "%s", message)
 	}
 	r.counted = func(template types.NamespacedName) {
 		pods.queue.Add(reconcile.Request{NamespacedName: template})

@@ -83,6 +83,9 @@ func unfinishedFirst(a, b *rollout.Workload) int {
 	return cmp.Compare(rank(a), rank(b))
 }
 
+// wave is the reason of the Events of waves.
+const wave = "RolloutWave"
+
 // execute runs a rollout until its end, the end of its turn, or a change of the template or of the namespaces. It
 // returns the first failure.
 func (r *rollouts) execute(ctx context.Context, t *subject, namespaces []string, executor *update.Rollout, all []*rollout.Workload) (failed *update.Event, err error) {
@@ -92,7 +95,7 @@ func (r *rollouts) execute(ctx context.Context, t *subject, namespaces []string,
 		switch e.Type {
 		case "wave":
 			message := strings.ToUpper(e.Message[:1]) + e.Message[1:] + "."
-			r.event(t.object, corev1.EventTypeNormal, "RolloutWave", shortened(message))
+			r.event(t.object, corev1.EventTypeNormal, wave, shortened(message))
 			r.progress(ctx, t, fmt.Sprintf("%s Before it, %d of %d pods were done.", message, e.Done, e.Total))
 		case "failed":
 			if failed == nil {
