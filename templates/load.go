@@ -27,6 +27,9 @@ func Load(sources ...Source) (*Set, error) { return new(Loader).Load(sources...)
 // Loader loads templates repeatedly. It does not compile unchanged files again. Its zero value is
 // ready to use.
 type Loader struct {
+	// Part allows that templates replace others that are not among those that are loaded. [Join] checks that later.
+	Part bool
+
 	files []File
 	set   *Set
 	err   error
@@ -40,9 +43,9 @@ func (l *Loader) Load(sources ...Source) (*Set, error) {
 		return l.set, l.err
 	}
 	if l.files, l.set, l.err = files, nil, nil; len(problems) > 0 {
-		return compile(files, problems) // it may be gone the next time
+		return l.compile(files, problems) // it may be gone the next time
 	}
-	l.set, l.err = compile(files, nil)
+	l.set, l.err = l.compile(files, nil)
 	return l.set, l.err
 }
 
@@ -83,11 +86,14 @@ type File struct {
 func (f File) equal(other File) bool { return f.Path == other.Path && bytes.Equal(f.Data, other.Data) }
 
 // Compile returns the set of templates in all files, or [Problems].
-func Compile(files ...File) (*Set, error) { return compile(files, nil) }
+func Compile(files ...File) (*Set, error) { return new(Loader).compile(files, nil) }
 
 // CompileValid returns the set of those templates that have no problem, and the problems of the
 // others.
-func CompileValid(files ...File) (*Set, Problems) {
+func CompileValid(files ...File) (*Set, Problems) { return compile(files, usable) }
+
+// compile checks each template, and then all together.
+func compile(files []File, together func([]*Template) ([]*Template, Problems)) (*Set, Problems) {
 	var all []*Template
 	var problems Problems
 	for _, f := range files {
@@ -95,12 +101,16 @@ func CompileValid(files ...File) (*Set, Problems) {
 		all, problems = append(all, found...), append(problems, bad...)
 	}
 	inOrder(all)
-	kept, unusable := usable(all)
+	kept, unusable := together(all)
 	return NewSet(kept), append(problems, unusable...)
 }
 
-func compile(files []File, problems Problems) (*Set, error) {
-	set, more := CompileValid(files...)
+func (l *Loader) compile(files []File, problems Problems) (*Set, error) {
+	together := usable
+	if l.Part {
+		together = distinct
+	}
+	set, more := compile(files, together)
 	if err := append(problems, more...).err(); err != nil {
 		return nil, err
 	}

@@ -167,7 +167,7 @@ func (o *diffOptions) inCluster(ctx context.Context, stdin io.Reader, stderr io.
 	set := templates.NewSet(nil)
 	if len(o.files) > 0 {
 		var err error
-		if set, err = cli.LoadTemplates(stdin, o.files); err != nil {
+		if set, err = cli.LoadPart(stdin, o.files); err != nil {
 			return nil, err
 		}
 	}

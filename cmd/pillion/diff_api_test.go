@@ -147,6 +147,14 @@ func TestDiffInstalled(t *testing.T) {
 	if r := a.diff(t, exitProblem, []string{"name: agent}", "name: other}"}); len(r.Templates) != 1 || r.Templates[0].From != "" {
 		t.Errorf("another template: %+v", r.Templates)
 	}
+	if r := a.diff(t, exitProblem, []string{"name: agent}", "name: next}", "spec:\n", "spec:\n  replaces: agent\n", "agent:1", "agent:2"}); len(r.Templates) != 2 || r.Changed.Owners == 0 {
+		t.Errorf("a template that replaces one of the cluster: %+v", r.Templates)
+	}
+	if r := a.diff(t, exitOK, []string{"name: agent}", "name: next}", "spec:\n", "spec:\n  replaces: gone\n"}); !slices.ContainsFunc(r.Notes, func(note string) bool {
+		return strings.Contains(note, "there is no template gone to replace")
+	}) {
+		t.Errorf("a template that replaces none: %q", r.Notes)
+	}
 	a = explainAPI(t) // with the Deployment of Pillion
 	file := filepath.Join(t.TempDir(), "old.yaml")
 	write(t, file, strings.NewReplacer(newImage...).Replace(agentTemplate))

@@ -25,6 +25,15 @@ func TemplateNames(set *templates.Set) (names []string) {
 // error that is [templates.Problems] says what is wrong in templates. It is another error if a
 // path cannot be read.
 func LoadTemplates(stdin io.Reader, paths []string) (*templates.Set, error) {
+	return loadTemplates(new(templates.Loader), stdin, paths)
+}
+
+// LoadPart is like LoadTemplates, for templates that are added to others.
+func LoadPart(stdin io.Reader, paths []string) (*templates.Set, error) {
+	return loadTemplates(&templates.Loader{Part: true}, stdin, paths)
+}
+
+func loadTemplates(loader *templates.Loader, stdin io.Reader, paths []string) (*templates.Set, error) {
 	sources := make([]templates.Source, len(paths))
 	for i, path := range paths {
 		if path == "-" {
@@ -40,7 +49,7 @@ func LoadTemplates(stdin io.Reader, paths []string) (*templates.Set, error) {
 		}
 		sources[i] = source(path)
 	}
-	set, err := load(new(templates.Loader), sources)
+	set, err := load(loader, sources)
 	if errors.Is(err, ErrNoTemplates) && slices.Equal(paths, []string{"-"}) {
 		return set, errors.New("the input contains no template")
 	}
