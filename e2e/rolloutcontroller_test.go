@@ -59,6 +59,7 @@ func TestRolloutController(t *testing.T) {
 		{"failure", r.failure},
 		{"restart", r.restarts},
 		{"budget", r.withinBudget},
+		{"canary", r.canary},
 		{"hostile", r.hostile},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -317,6 +318,42 @@ func (r *selfRolling) withinBudget(t *testing.T, ns string) {
 	defer r.mu.Unlock()
 	if r.delay = 0; r.most != 1 {
 		t.Errorf("%d pods were not ready at the same time, want 1", r.most)
+	}
+}
+
+// canary: the pods get a canary, and lose it as soon as it is deleted.
+func (r *selfRolling) canary(t *testing.T, ns string) {
+	const settings = "strategy: InPlace"
+	r.settle(t, ns, settings, "agent:1")
+	r.allow(t, ns)
+	r.deployment(t, ns, 2)
+	before := uids(r.ready(t, ns, 2))
+	r.kubectl(t, `
+apiVersion: pillion.dev/v1alpha1
+kind: ClusterSidecarTemplate
+metadata: {name: next}
+spec:
+  replaces: agent
+  match: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: `+ns+`}}}
+  rollout: {`+settings+`}
+  pod: {spec: {initContainers: [{name: agent, image: "agent:2", args: ["--level=info"], restartPolicy: Always, resources: {requests: {cpu: 10m, memory: 32Mi}, limits: {memory: 32Mi}}}]}}
+`, "apply", "-f", "-")
+	eventuallyWithin(t, rollingLimit, "the pods have the canary", func(context.Context) error {
+		if n := r.with(t, ns, "agent:2"); n != 2 { //nolint:contextcheck // it has the test's context
+			return fmt.Errorf("%d of 2", n)
+		}
+		return nil
+	})
+	r.ready(t, ns, 2)
+	r.kubectl(t, "", "delete", "clustersidecartemplate", "next")
+	r.wantUpdated(t, ns, "agent:1", 2)
+	for _, p := range r.rolling.pods(t, ns) {
+		if before[p.Name] != p.UID {
+			t.Errorf("pod %s is another one", p.Name)
+		}
+		if value, ok := p.Annotations["next.pillion.dev/injected"]; ok {
+			t.Errorf("pod %s has the record of the canary, %s", p.Name, value)
+		}
 	}
 }
 

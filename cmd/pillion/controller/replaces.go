@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/pillion-dev/pillion/templates"
@@ -66,20 +66,32 @@ func replacing(scope *templates.Set, template *unstructured.Unstructured) (names
 	return names
 }
 
-// replacements requests the templates that a template replaces, or that replace it.
-func replacements(ctx context.Context, read client.Reader, template *unstructured.Unstructured) (requests []reconcile.Request) {
+// replacements returns the templates that a template replaces, or that replace it. They must not be changed.
+func replacements(ctx context.Context, read client.Reader, template *unstructured.Unstructured) (found []*unstructured.Unstructured, err error) {
 	namespace, kind := template.GetNamespace(), v1alpha1.NamespacedKind
 	if namespace == "" {
 		kind = v1alpha1.ClusterKind
 	}
 	all, err := listKind(ctx, read, kind, client.InNamespace(namespace))
 	if err != nil {
-		return nil // if they are not read yet, they are requested when they are
+		return nil, err
 	}
 	for i := range all {
-		if name := all[i].GetName(); name == replaces(template) || replaces(&all[i]) == template.GetName() {
-			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}})
+		if all[i].GetName() == replaces(template) || replaces(&all[i]) == template.GetName() {
+			found = append(found, &all[i])
 		}
 	}
-	return requests
+	return found, nil
+}
+
+// withReplacements returns a function that requests a template and its replacements.
+func withReplacements(read client.Reader) handler.TypedMapFunc[*unstructured.Unstructured, reconcile.Request] {
+	return func(ctx context.Context, template *unstructured.Unstructured) []reconcile.Request {
+		requests := []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(template)}}
+		others, _ := replacements(ctx, read, template) // if they are not read yet, they are requested when they are
+		for _, other := range others {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(other)})
+		}
+		return requests
+	}
 }

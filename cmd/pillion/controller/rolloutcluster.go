@@ -87,15 +87,10 @@ func (r *rollouts) controller(all manager.Manager, pods *pods, kinds []*unstruct
 		return nil, err
 	}
 	for _, kind := range kinds {
-		events := source.Kind(all.GetCache(), kind, handler.TypedEnqueueRequestsFromMapFunc(itself))
+		events := source.Kind(all.GetCache(), kind, handler.TypedEnqueueRequestsFromMapFunc(withReplacements(r.read)))
 		if err := of.Watch(events); err != nil {
 			return nil, err
 		}
 	}
 	return of, nil
-}
-
-// itself requests a template.
-func itself(_ context.Context, template *unstructured.Unstructured) []reconcile.Request {
-	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(template)}}
 }

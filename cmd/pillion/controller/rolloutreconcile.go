@@ -4,7 +4,6 @@ package controller
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -42,22 +41,34 @@ func (r *rollouts) Reconcile(ctx context.Context, request reconcile.Request) (re
 			return reconcile.Result{RequeueAfter: waitAgain}, err
 		}
 	}
-	now := planned{from: fmt.Sprint(t.object.GetUID(), t.object.GetGeneration(), namespaces), at: r.now()}
-	for _, namespace := range namespaces {
-		now.outdated += r.count(types.NamespacedName{Namespace: namespace, Name: request.Name}, t.status.Revision).Outdated
+	from, err := r.origin(ctx, t, namespaces)
+	if err != nil {
+		return r.cannot(ctx, t, err)
 	}
-	if r.planned[request.NamespacedName].holds(now) && !t.stopped() {
+	now := r.now()
+	if r.planned[request.NamespacedName].from != from {
+		r.planned[request.NamespacedName] = planned{from: from, known: now}
+	}
+	p := r.planned[request.NamespacedName]
+	if rest := settles - now.Sub(p.known); rest > 0 { // until all replicas use a canary, or no longer use it
+		return reconcile.Result{RequeueAfter: rest}, nil
+	}
+	var outdated int64
+	for _, namespace := range namespaces {
+		outdated += r.count(types.NamespacedName{Namespace: namespace, Name: request.Name}, t.status.Revision).Outdated
+	}
+	if p.holds(outdated, now) && !t.stopped() {
 		return reconcile.Result{RequeueAfter: lookAgain}, nil
 	}
-	wait, err := r.update(ctx, t, namespaces)
+	wait, err := r.update(ctx, t, namespaces, from)
 	if err != nil {
 		return r.cannot(ctx, t, err)
 	}
 	if wait == 0 {
 		return reconcile.Result{RequeueAfter: time.Millisecond}, nil // behind those that wait
 	}
-	now.at, now.wait = r.now(), wait
-	r.planned[request.NamespacedName] = now
+	p.outdated, p.at, p.wait = outdated, r.now(), wait
+	r.planned[request.NamespacedName] = p
 	return reconcile.Result{RequeueAfter: min(wait, lookAgain)}, nil
 }
 

@@ -23,7 +23,7 @@ import (
 const defaultUnavailable = "25%"
 
 // update plans, and updates the pods of a template. It returns when to plan again, or 0 for at once.
-func (r *rollouts) update(ctx context.Context, t *subject, namespaces []string) (wait time.Duration, err error) {
+func (r *rollouts) update(ctx context.Context, t *subject, namespaces []string, from string) (wait time.Duration, err error) {
 	most := defaultUnavailable
 	if t.spec.MaxUnavailable != nil {
 		most = t.spec.MaxUnavailable.String()
@@ -49,7 +49,7 @@ func (r *rollouts) update(ctx context.Context, t *subject, namespaces []string) 
 		return wait, r.complete(ctx, t, all)
 	}
 	slices.SortStableFunc(all, unfinishedFirst)
-	switch failed, err := r.execute(ctx, t, namespaces, executor, all); {
+	switch failed, err := r.execute(ctx, t, from, executor, all); {
 	case ctx.Err() != nil:
 		return wait, nil //nolint:nilerr // the next replica that leads continues
 	case errors.Is(err, update.ErrStopped):
@@ -86,9 +86,9 @@ func unfinishedFirst(a, b *rollout.Workload) int {
 // wave is the reason of the Events of waves.
 const wave = "RolloutWave"
 
-// execute runs a rollout until its end, the end of its turn, or a change of the template or of the namespaces. It
-// returns the first failure.
-func (r *rollouts) execute(ctx context.Context, t *subject, namespaces []string, executor *update.Rollout, all []*rollout.Workload) (failed *update.Event, err error) {
+// execute runs a rollout until its end, the end of its turn, or a change of what it was planned
+// from. It returns the first failure.
+func (r *rollouts) execute(ctx context.Context, t *subject, from string, executor *update.Rollout, all []*rollout.Workload) (failed *update.Event, err error) {
 	stop := make(chan struct{})
 	executor.Stop = stop
 	executor.Report = func(e update.Event) {
@@ -106,15 +106,16 @@ func (r *rollouts) execute(ctx context.Context, t *subject, namespaces []string,
 	}
 	watch, end := context.WithCancel(ctx)
 	var group sync.WaitGroup
-	group.Go(func() { defer close(stop); r.until(watch, t, namespaces) })
+	group.Go(func() { defer close(stop); r.until(watch, t, from) })
 	err = r.run(ctx, executor, all)
 	end()
 	group.Wait()
 	return failed, err
 }
 
-// until returns when the rollout of a template, which was planned for these namespaces, has to stop, or ctx is done.
-func (r *rollouts) until(ctx context.Context, t *subject, namespaces []string) {
+// until returns when the rollout of a template has to stop because what it was planned from has changed or its turn ends,
+// or when ctx is done.
+func (r *rollouts) until(ctx context.Context, t *subject, from string) {
 	begun := r.now()
 	poll := time.NewTicker(time.Second)
 	defer poll.Stop()
@@ -125,10 +126,17 @@ func (r *rollouts) until(ctx context.Context, t *subject, namespaces []string) {
 		case <-poll.C:
 		}
 		now, err := r.get(ctx, client.ObjectKeyFromObject(t.object))
-		if err == nil && (now == nil || now.object.GetGeneration() != t.object.GetGeneration() || now.object.GetUID() != t.object.GetUID()) || r.now().Sub(begun) > turn {
+		if err == nil && now == nil || r.now().Sub(begun) > turn {
 			return
 		}
-		if still, err := r.look(ctx, t); err == nil && !slices.Equal(still, namespaces) {
+		if err != nil {
+			continue
+		}
+		namespaces, err := r.look(ctx, now)
+		if err != nil {
+			continue
+		}
+		if is, err := r.origin(ctx, now, namespaces); err == nil && is != from {
 			return
 		}
 	}

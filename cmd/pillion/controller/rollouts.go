@@ -64,19 +64,20 @@ type rollouts struct {
 	planned map[types.NamespacedName]planned
 }
 
-// planned is what the last plan of a template followed from, and when it was made.
+// planned is what the plans of a template follow from, and the last one of these plans.
 type planned struct {
 	from     string
+	known    time.Time // since when the controller knows that
 	outdated int64
 	at       time.Time
 	wait     time.Duration // until the next one
 }
 
-// holds reports whether another plan would hardly differ. If only the number of pods has changed, which a rollout of
-// an app does all the time, a plan has to wait.
-func (p planned) holds(now planned) bool {
-	since := now.at.Sub(p.at)
-	return p.from == now.from && since < p.wait && (p.outdated == now.outdated || since < waitAgain)
+// holds reports whether another plan would hardly differ. If only the number of outdated pods has changed, which a
+// rollout of an app does all the time, a plan has to wait.
+func (p planned) holds(outdated int64, now time.Time) bool {
+	since := now.Sub(p.at)
+	return since < p.wait && (p.outdated == outdated || since < waitAgain)
 }
 
 // subject is a template while it is processed.
@@ -114,6 +115,21 @@ func (t *subject) ready() bool {
 func (t *subject) stopped() bool {
 	c := meta.FindStatusCondition(t.status.Conditions, v1alpha1.ConditionDegraded)
 	return c != nil && c.Status == metav1.ConditionTrue && c.Reason == v1alpha1.ReasonFailed && c.ObservedGeneration == t.object.GetGeneration()
+}
+
+// origin describes a template, those that replace it or that it replaces, and the namespaces in which its pods may be
+// updated. If one of these changes, a plan does not hold any more.
+func (r *rollouts) origin(ctx context.Context, t *subject, namespaces []string) (string, error) {
+	others, err := replacements(ctx, r.read, t.object)
+	if err != nil {
+		return "", err
+	}
+	var all []string
+	for _, o := range append(others, t.object) {
+		all = append(all, fmt.Sprint(o.GetName(), o.GetUID(), o.GetGeneration()))
+	}
+	slices.Sort(all)
+	return fmt.Sprint(all, namespaces), nil
 }
 
 func (t *subject) bounds() cluster.Bounds {

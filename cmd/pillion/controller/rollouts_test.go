@@ -119,8 +119,24 @@ func (r *rolled) rollout(settings map[string]any) {
 	_ = unstructured.SetNestedSlice(o.Object, conditions, "status", "conditions")
 }
 
+// canary creates a template that replaces the other one.
+func (r *rolled) canary() {
+	o := r.objects[r.of].DeepCopy()
+	o.SetName("next")
+	o.SetUID("2")
+	o.Object["spec"].(map[string]any)["replaces"] = r.of.Name
+	r.objects[types.NamespacedName{Name: "next"}] = o
+}
+
+// List implements [client.Reader].
+func (r *rolled) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
+	r.Lock()
+	defer r.Unlock()
+	return r.api.List(ctx, into, options...)
+}
+
 // update plays the executor.
-func (r *rolled) update(_ context.Context, u *update.Rollout, all []*rollout.Workload) error {
+func (r *rolled) update(ctx context.Context, u *update.Rollout, all []*rollout.Workload) error {
 	for i, wave := range rollout.Waves(all, firstWave, waveSize) {
 		names := ""
 		for _, w := range wave {
@@ -131,7 +147,10 @@ func (r *rolled) update(_ context.Context, u *update.Rollout, all []*rollout.Wor
 			r.Lock()
 			r.during()
 			r.Unlock()
-			<-u.Stop
+			select {
+			case <-u.Stop:
+			case <-ctx.Done():
+			}
 			return &update.FailedError{Cause: update.ErrStopped}
 		}
 	}
@@ -286,12 +305,19 @@ func TestRolloutStops(t *testing.T) {
 		"the template changes": func(r *rolled) { r.objects[r.of].SetGeneration(9) },
 		"it is deleted":        func(r *rolled) { delete(r.objects, r.of) },
 		"the label is removed": func(r *rolled) { r.namespaces, r.clock = nil, r.clock.Add(lookAgain) },
+		"a canary is created":  func(r *rolled) { r.canary() },
 	} {
 		t.Run(what, func(t *testing.T) {
 			r := newRolled()
 			r.workloads = func() []*rollout.Workload { return []*rollout.Workload{web("web")} }
 			r.during = func() { change(r) }
-			if result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: r.of}); err != nil || result.RequeueAfter != time.Millisecond {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			if _, err := r.Reconcile(ctx, reconcile.Request{NamespacedName: r.of}); err != nil {
+				t.Fatal(err)
+			}
+			r.clock = r.clock.Add(settles)
+			if result, err := r.Reconcile(ctx, reconcile.Request{NamespacedName: r.of}); err != nil || result.RequeueAfter != time.Millisecond {
 				t.Errorf("%+v, %v", result, err)
 			}
 		})
@@ -312,6 +338,9 @@ func TestRolloutFollows(t *testing.T) {
 		{"a while later", func() { r.clock = r.clock.Add(2 * waitAgain) }, 1},
 		{"another namespace", func() { r.namespaces = []string{"shop", "till"}; r.clock = r.clock.Add(lookAgain) }, 1},
 		{"other settings", func() { r.rollout(map[string]any{"strategy": "InPlace"}) }, 1},
+		{"a canary", r.canary, 1},
+		{"nothing happens to it", func() {}, 0},
+		{"it is deleted", func() { delete(r.objects, types.NamespacedName{Name: "next"}) }, 1},
 		{"much later", func() { r.clock = r.clock.Add(planAgain) }, 1},
 	} {
 		before := r.plans

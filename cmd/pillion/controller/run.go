@@ -174,10 +174,9 @@ func (s *statuses) reconciler() *reconciler {
 // templates of namespaces with the name of one of the cluster, others of a namespace with too many, and those
 // that it replaces or that replace it.
 func related(read client.Reader) handler.TypedMapFunc[*unstructured.Unstructured, reconcile.Request] {
+	first := withReplacements(read)
 	return func(ctx context.Context, template *unstructured.Unstructured) []reconcile.Request {
-		requests := []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(template)}}
-		namespace := template.GetNamespace()
-		requests = append(requests, replacements(ctx, read, template)...)
+		requests, namespace := first(ctx, template), template.GetNamespace()
 		others, err := list(ctx, read, client.InNamespace(namespace)) // "": all namespaces
 		if err != nil || namespace != "" && len(others) < kube.MaxOfNamespace {
 			return requests // if they are not read yet, they are requested when they are
