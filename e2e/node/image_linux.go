@@ -30,6 +30,8 @@ const (
 	StandIn = "registry.example/standin:1"
 	// NextStandIn is another image with the same program.
 	NextStandIn = "registry.example/standin:2"
+	// CrashingStandIn is an image whose program ends at once with an error.
+	CrashingStandIn = "registry.example/standin:crash"
 	// pillionName is the image of Pillion. The manifests name it with the tag of a release.
 	pillionName = "ghcr.io/pillion-dev/pillion"
 
@@ -82,11 +84,15 @@ func BuildImages(ctx context.Context, steps *programs.Steps, dir string, tags ..
 				return err
 			}
 		}
-		next, err := another(standIn)
+		next, err := another(standIn, func(c *v1.Config) { c.Labels = map[string]string{"next": "true"} })
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(addTag(images, StandIn, standIn), addTag(images, NextStandIn, next)); err != nil {
+		crashing, err := another(standIn, func(c *v1.Config) { c.Entrypoint = append(c.Entrypoint, "-crash") })
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(addTag(images, StandIn, standIn), addTag(images, NextStandIn, next), addTag(images, CrashingStandIn, crashing)); err != nil {
 			return err
 		}
 		return tarball.MultiWriteToFile(filepath.Join(dir, imagesName), images)
@@ -160,14 +166,14 @@ func imageOf(binary, entrypoint, user string) (v1.Image, error) {
 	return mutate.ConfigFile(image, configOf(image, entrypoint, user))
 }
 
-// another returns an image with another ID.
-func another(image v1.Image) (v1.Image, error) {
+// another returns an image with another configuration.
+func another(image v1.Image, change func(*v1.Config)) (v1.Image, error) {
 	config, err := image.ConfigFile()
 	if err != nil {
 		return nil, err
 	}
 	config = config.DeepCopy()
-	config.Config.Labels = map[string]string{"next": "true"}
+	change(&config.Config)
 	return mutate.ConfigFile(image, config)
 }
 

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -88,6 +89,60 @@ func testRolloutNoRoom(t *testing.T, ns string) {
 	s.use(t, ns, nil)
 	wantStop(t, ns, []string{"it waits for the node to have room for the resize", "half done: pod web-"}, "--timeout", "15s")
 	kubectl(t, "-n", other, "delete", "pod", "large")
+	mustRollout(t, ns)
+	r.wantAll(t, s)
+}
+
+// testRolloutAgain changes an image again and again, so that the kubelet waits before it starts the sidecar. The rollout
+// waits too.
+func testRolloutAgain(t *testing.T, ns string) {
+	s := sidecar{name: "again", image: StandIn, memory: "16Mi"}
+	s.use(t, ns, nil)
+	apply(t, ns, deploymentOf("web", 1, s.name, ""))
+	r := running(t, ns, 1)
+	const changes = 5
+	for i := range changes {
+		s.image = [...]string{NextStandIn, StandIn}[i%2]
+		s.use(t, ns, nil)
+		mustRollout(t, ns)
+	}
+	r.wantAll(t, s)
+	if n := statusIn(&podsIn(t, ns)[0], s.name).RestartCount; n != changes {
+		t.Errorf("the sidecar was started again %d times, want %d", n, changes)
+	}
+	if waits := backOffs(t, ns); waits == 0 {
+		t.Error("the kubelet has not waited")
+	}
+}
+
+// backOffs counts the events with which the kubelet reports that it waits before it starts a container again.
+func backOffs(t *testing.T, ns string) (n int) {
+	t.Helper()
+	events, err := env.Client.CoreV1().Events(ns).List(testContext(t), metav1.ListOptions{FieldSelector: "reason=BackOff"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range events.Items {
+		if strings.HasPrefix(events.Items[i].Message, "Back-off restarting failed container") {
+			n++
+		}
+	}
+	return n
+}
+
+// testRolloutCrash uses an image whose program crashes. The rollout stops after one pod, and the old template repairs
+// that.
+func testRolloutCrash(t *testing.T, ns string) {
+	s := sidecar{name: "crash", image: StandIn, memory: "16Mi"}
+	s.use(t, ns, nil)
+	apply(t, ns, deploymentOf("web", 2, s.name, ""))
+	r := running(t, ns, 2)
+	good := s.image
+	s.image = CrashingStandIn
+	s.use(t, ns, nil)
+	wantStop(t, ns, []string{"rollout has stopped after 0 of 2 pods", "Back-off restarting failed container", "half done: pod web-"}, "--max-unavailable", "1", "--timeout", "100s")
+	s.image = good
+	s.use(t, ns, nil)
 	mustRollout(t, ns)
 	r.wantAll(t, s)
 }

@@ -32,6 +32,8 @@ func TestRollouts(t *testing.T) {
 		"pending":         testRolloutPending,
 		"killed":          testRolloutKilled,
 		"no room":         testRolloutNoRoom,
+		"again and again": testRolloutAgain,
+		"crash loop":      testRolloutCrash,
 		"canary":          testRolloutCanary,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -161,7 +161,7 @@ func (k Kubernetes) Failure(ctx context.Context, pod *corev1.Pod, container stri
 		if convert(&list.Items[i], e) != nil || !strings.HasSuffix(e.InvolvedObject.FieldPath, "{"+container+"}") {
 			continue
 		}
-		if rank := slices.Index(startFailures(), e.Reason); rank >= 0 && rank < best && !lastOf(e).Before(since) && (e.Reason != "BackOff" || triedSince(pod, container, since, e.Message)) {
+		if rank := slices.Index(startFailures(), e.Reason); rank >= 0 && rank < best && !lastOf(e).Before(since) && (e.Reason != "BackOff" || endedSince(pod, container, since)) {
 			why, best = e.Reason+": "+e.Message, rank
 		}
 	}
@@ -179,18 +179,13 @@ func lastOf(e *corev1.Event) time.Time {
 	return e.LastTimestamp.Time
 }
 
-// triedSince reports whether a container has started since a time, given the message of a back-off. Several changes of
-// an image within minutes make the kubelet wait before it starts the container again. That is not a failure.
-func triedSince(pod *corev1.Pod, container string, since time.Time, message string) bool {
-	if !strings.HasPrefix(message, "Back-off restarting") {
-		return true // it cannot pull the image
-	}
-	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		if s.Name == container && s.State.Terminated != nil {
-			return !s.State.Terminated.StartedAt.Time.Before(since)
-		}
-	}
-	return true
+// endedSince reports whether a container has started since a time, and has ended. If it has not started, a back-off of
+// the kubelet is no failure: several changes of an image within minutes cause it. After a failed pull, another event
+// (Failed) has the reason.
+func endedSince(pod *corev1.Pod, container string, since time.Time) bool {
+	return slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses), func(s corev1.ContainerStatus) bool {
+		return s.Name == container && s.State.Terminated != nil && !s.State.Terminated.StartedAt.Time.Before(since)
+	})
 }
 
 // startFailures are the reasons of the kubelet's events about containers that do not start. Those that explain most
