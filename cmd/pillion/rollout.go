@@ -52,7 +52,7 @@ For each of them, it computes what the pod would be if it were created now.
             kubectl rollout restart does
   evict     more differs, and another controller creates a new pod. Rollout evicts the pod
   await     the workload is already replacing the pods. Rollout waits for it
-  finish    the pods of a Job need a new pod. Rollout leaves them until they end
+  finish    the pods of a Job need a new pod. Rollout leaves them until the Job ends
   cannot    rollout leaves the pods to you, and prints the reason
 
 Only what Pillion itself has put into a pod is changed. If somebody else has changed the
@@ -74,9 +74,9 @@ that are being changed, the second one does not.
 skipped, failed, stopped or done), namespace, workload, pod, way, pods, changes, message,
 done and total.
 
-The exit code is 0 if all pods are updated, 1 if rollout stopped or if pods are left that
-it cannot update, and 2 if it was called with wrong flags or arguments. With --dry-run, it
-is 0 if the plan can be made.
+The exit code is 0 if all pods are updated, or left until their Job ends. It is 1 if
+rollout stopped, or if pods are left that it cannot update, and 2 if it was called with
+wrong flags or arguments. With --dry-run, it is 0 if the plan can be made.
 
 You need the rights to list pods, their owners and PodDisruptionBudgets, to patch pods,
 pods/resize, Deployments, StatefulSets and DaemonSets, and to create pods/eviction.`,

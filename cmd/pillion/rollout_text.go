@@ -24,6 +24,7 @@ type rolloutScreen struct {
 	json      bool
 	acts      int // workloads that change
 	left      int // pods that the rollout cannot update
+	ending    int // pods of Jobs that run until they end
 
 	mu          sync.Mutex // guards all below
 	done, total int
@@ -58,6 +59,8 @@ func (s *rolloutScreen) plan(t *cluster.Targets) {
 		switch w.Way {
 		case rollout.Cannot:
 			s.left += len(w.Behind)
+		case rollout.Finish:
+			s.ending += len(w.Behind)
 		case rollout.ChangeInPlace:
 			s.left += len(w.Behind) - len(w.Todo())
 		}
@@ -97,8 +100,8 @@ func planned(w *rollout.Workload, total int) update.Event {
 // workload prints one line of the plan, and what stays as others have changed it.
 func (s *rolloutScreen) workload(w *rollout.Workload) {
 	what := w.Why
-	if todo := w.Todo(); w.Way == rollout.ChangeInPlace && len(todo) > 0 {
-		what = todo[0].Summary()
+	if w.Way == rollout.ChangeInPlace {
+		what = w.Summary()
 		if w.Why != "" {
 			what += " (" + w.Why + ")"
 		}
@@ -222,10 +225,13 @@ func (s *rolloutScreen) end() {
 		style = paint.Red
 		message += fmt.Sprintf(" Left %s that it cannot update.", explain.Plural(s.left, "pod"))
 	}
+	if s.ending > 0 {
+		message += fmt.Sprintf(" Left %s of Jobs until the Jobs end.", explain.Plural(s.ending, "pod"))
+	}
 	switch {
 	case s.json:
 		s.event(update.Event{Time: time.Now().UTC().Truncate(time.Millisecond), Type: "done", Message: message, Done: s.done, Total: s.total})
-	case s.acts > 0 || s.left > 0:
+	case s.acts+s.left+s.ending > 0:
 		s.print(style, "%s", message)
 	}
 }

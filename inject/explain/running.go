@@ -20,7 +20,8 @@ type Running struct {
 	Restart []string `json:"restart,omitempty"`
 	Hold    string   `json:"hold,omitempty"`
 
-	all []string // the lines of one command for many workloads
+	all  []string // the lines of one command for many workloads
+	plan string   // the command that prints how to update them without a restart, or ""
 }
 
 // Reason is why running pods differ from new ones, for one template.
@@ -33,8 +34,9 @@ type Reason struct {
 	Example  string      `json:"example"` // the name of one pod
 }
 
-// ForAll sets the lines of a command that restarts many workloads.
-func (r *Running) ForAll(lines ...string) { r.all = lines }
+// Suggest sets the lines of a command that restarts many workloads, and the command that prints how to update them
+// without a restart, or "".
+func (r *Running) Suggest(plan string, restartAll ...string) { r.plan, r.all = plan, restartAll }
 
 // merge adds the pods of another workload in the same situation.
 func (r *Running) merge(o *Running) {

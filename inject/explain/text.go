@@ -259,6 +259,9 @@ func (p *page) running(r *Running, kind string) {
 		}
 		p.row("  ", 2, paint.Yellow, fmt.Sprintf("%s: %d of %s %s, for example %s: %s", b.Template, b.Pods, Plural(r.Pods, "pod"), verb, b.Example, b.Why))
 	}
+	if r.plan != "" && r.Hold == "" && slices.ContainsFunc(r.Behind, func(b Reason) bool { return b.State != Missing }) {
+		p.WriteString("  An update without a restart may be possible. To see the plan:\n    " + r.plan + "\n")
+	}
 	switch {
 	case r.Hold != "":
 		p.row("  ", 2, paint.Yellow, "a restart does not help: "+r.Hold)

@@ -63,6 +63,32 @@ func (w *Workload) Todo() (all []*Pod) {
 	return all
 }
 
+// Summary returns what changes in the pods in place, for users. Different pods may need different changes.
+func (w *Workload) Summary() string {
+	var all []string
+	pods := map[string]int{}
+	todo := w.Todo()
+	for _, p := range todo {
+		what := p.Summary()
+		if pods[what]++; pods[what] == 1 {
+			all = append(all, what)
+		}
+	}
+	const most = 3
+	if len(all) == 1 {
+		return all[0]
+	}
+	var parts []string
+	for i, what := range all {
+		if i == most {
+			parts = append(parts, fmt.Sprintf("and %d other changes", len(all)-most))
+			break
+		}
+		parts = append(parts, fmt.Sprintf("%s in %d", what, pods[what]))
+	}
+	return strings.Join(parts, "; ")
+}
+
 // Unfinished reports whether an earlier rollout began to update the workload, and has not finished: it has
 // restarted it, or a pod has changed and this is not recorded yet.
 func (w *Workload) Unfinished() bool {

@@ -130,7 +130,7 @@ func get(pods int) string {
 
 // Commands are commands of this program and of kubectl, with the arguments that select the
 // same cluster and templates, and, for Status, the same namespaces.
-type Commands struct{ Status, Unlabelled, Explain, Kubectl string }
+type Commands struct{ Status, Unlabelled, Explain, Kubectl, Rollout string }
 
 // paint returns a string in a color, if the page has colors.
 func (p *page) paint(style, text string) string { return paint.Text(p.colour, style, text) }

@@ -123,7 +123,7 @@ type Status struct {
 
 // NewReport returns an empty report about a set of templates.
 func NewReport(set *templates.Set) *Report {
-	r := &Report{commands: Commands{"pillion status", "pillion status unlabelled", "pillion explain", "kubectl"}, Namespaces: []Namespace{}, Templates: []Template{}, Owners: []Status{}, Mutators: []Mutator{}, Validators: []Validator{}}
+	r := &Report{commands: Commands{"pillion status", "pillion status unlabelled", "pillion explain", "kubectl", "pillion rollout --dry-run"}, Namespaces: []Namespace{}, Templates: []Template{}, Owners: []Status{}, Mutators: []Mutator{}, Validators: []Validator{}}
 	for _, t := range set.Templates {
 		r.Templates = append(r.Templates, Template{Template: t.ID(), Revision: t.Revision})
 	}

@@ -138,10 +138,19 @@ func (r *Report) restarts(p *page) {
 		p.paragraph("Do not restart anything yet: it is uncertain what new pods would get. " + r.Owners[held].Hold)
 		return
 	}
+	if r.commands.Rollout != "" && slices.ContainsFunc(r.Owners, changeable) {
+		p.paragraph("If only images and resources differ, Pillion can update pods without a restart. To see its plan:")
+		p.command(r.commands.Rollout)
+	}
 	if n := len(r.Restarts()); n > 0 {
 		p.paragraph(fmt.Sprintf("A restart fixes %s:", explain.Plural(n, "workload")))
 		p.command(r.commands.Status+" -o name |", "xargs -r -L1 "+r.commands.Kubectl+" rollout restart")
 	}
+}
+
+// changeable reports whether pillion rollout may update pods of an owner in place.
+func changeable(s Status) bool {
+	return s.Hold == "" && slices.ContainsFunc(s.Reasons, func(r explain.Reason) bool { return r.State != explain.Missing })
 }
 
 // failing prints which owners cannot create pods.

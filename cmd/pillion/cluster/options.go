@@ -106,7 +106,7 @@ func NoAnswer(err error) error {
 }
 
 // Commands returns the commands to suggest for the same cluster. The status command gets these
-// arguments, and all commands get the template files.
+// arguments, and all commands get the template files. Rollout, which takes no files, is "" if there are some.
 func (o *Options) Commands(arguments, paths []string) status.Commands {
 	var files []string
 	for _, path := range paths {
@@ -115,7 +115,12 @@ func (o *Options) Commands(arguments, paths []string) status.Commands {
 	program := o.cmd.Root().CommandPath()
 	flags := o.given("kubeconfig", "context", "system-namespace")
 	join := func(parts ...[]string) string { return strings.Join(slices.Concat(parts...), " ") }
+	rollout := ""
+	if len(paths) == 0 {
+		rollout = join([]string{program, "rollout"}, arguments, []string{"--dry-run"}, flags)
+	}
 	return status.Commands{
+		Rollout:    rollout,
 		Status:     join([]string{program, "status"}, arguments, files, flags),
 		Unlabelled: join([]string{program, "status", "unlabelled"}, flags),
 		Explain:    join([]string{program, "explain"}, files, flags),

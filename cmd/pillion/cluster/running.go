@@ -55,7 +55,7 @@ func (i *Installation) running(ctx context.Context, p *namespace, object *unstru
 		}
 	}
 	r := count.Behind(owner, i.Commands.Kubectl, unsure)
-	r.ForAll(i.Commands.Status+" -o name |", "xargs -r -L1 "+i.Commands.Kubectl+" rollout restart")
+	r.Suggest(i.Commands.Rollout, i.Commands.Status+" -o name |", "xargs -r -L1 "+i.Commands.Kubectl+" rollout restart")
 	return r, nil
 }
 
