@@ -41,7 +41,7 @@ var lint = &endpoint{
 		if old := request.OldObject.Get("spec"); old != nil && old.String() == request.Object.Get("spec").String() {
 			return linted{}, gone(r)
 		}
-		all := having(request.OldObject, "they keep what they have until they are created again")
+		all := having(request.OldObject, "they keep what they have until they are created again or a rollout updates them")
 		t, problems := templates.ParseObject("", request.template())
 		if len(problems) > 0 {
 			return linted{request: request, problems: problems}, gone(r)
