@@ -225,7 +225,8 @@ func (c *Comparison) own(id string, w *Workload, from *side, changes []rollout.C
 	return c.changes(from, alone)
 }
 
-// worst returns the most disruptive way of the changes, and the fields that need it.
+// worst returns the most disruptive way of the changes, and the fields that change. If some need a new pod, it returns
+// only these.
 func worst(changes []rollout.Change) (how rollout.How, fields []string) {
 	how = rollout.Record
 	for i := range changes {
@@ -234,7 +235,7 @@ func worst(changes []rollout.Change) (how rollout.How, fields []string) {
 		}
 	}
 	for i := range changes {
-		if field := changes[i].String(); changes[i].How == how && !slices.Contains(fields, field) {
+		if field := changes[i].String(); (changes[i].How == how || how != rollout.NewPod && changes[i].How != rollout.Record) && !slices.Contains(fields, field) {
 			fields = append(fields, field)
 		}
 	}

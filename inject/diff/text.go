@@ -78,8 +78,12 @@ func (t *Template) show(p *page) {
 		c := &t.Causes[i]
 		style := ""
 		switch c.Effect {
-		case Rejected, Fails, Loses:
+		case Rejected, Fails:
 			style = paint.Red
+		case Loses:
+			if c.How == rollout.NewPod { // otherwise another template takes its place
+				style = paint.Red
+			}
 		case Gets, Accepted:
 			style = paint.Green
 		}

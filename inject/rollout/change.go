@@ -270,6 +270,7 @@ func (c *comparison) differ(p place, a, b *tree.Node) {
 	change := Change{Path: p.path, From: text(a), To: text(b), How: NewPod}
 	change.Template = c.template(&change)
 	change.How = c.how(&change)
+	c.ended(&change)
 	c.all = append(c.all, change)
 }
 
@@ -311,6 +312,28 @@ func (c *comparison) how(change *Change) How {
 		}
 	}
 	return NewPod
+}
+
+// ended lets a running pod lose the record of a template that had replaced another one in it, and does so no longer.
+// The other one has a record of the same revision, and stays. If the first one no longer exists, the change is of the
+// other one.
+func (c *comparison) ended(change *Change) {
+	record := change.record()
+	if record == "" || change.To != nil {
+		return
+	}
+	was, is := c.from.At("metadata", "annotations"), c.to.At("metadata", "annotations")
+	members := was.Members()
+	for i := range members {
+		key := members[i].Name()
+		if !isRecord(key) || was.Get(key).Text() != was.Get(record).Text() || is.Get(key) == nil {
+			continue
+		}
+		change.How = Record
+		if name, _, ok := templates.SplitAnnotation(key); ok && change.Template == "" {
+			change.Template = name
+		}
+	}
 }
 
 // ofResources reports whether a change is of the CPU or memory of a template's container.

@@ -3,8 +3,6 @@
 package rollout
 
 import (
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/pillion-dev/pillion/inject"
@@ -27,12 +25,11 @@ func (p *Planner) changes(pod []byte, t *target) ([]Change, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &filter{planner: p, all: all, added: added, running: doc, target: t}
+	f := &filter{planner: p, added: added, running: doc, target: t}
 	var own []Change
 	for i := range all {
 		c := &all[i]
 		f.mirrored(c)
-		f.ended(c)
 		if f.isOwn(c) {
 			own = append(own, *c)
 		}
@@ -43,7 +40,6 @@ func (p *Planner) changes(pod []byte, t *target) ([]Change, error) {
 // filter finds the differences that are Pillion's.
 type filter struct {
 	planner *Planner
-	all     []Change // between the running pod and the target
 	added   []Change // what injection adds to the base
 	running object
 	target  *target
@@ -117,30 +113,6 @@ func (f *filter) mirrored(c *Change) {
 	if c.How == InPlace && (f.planner.Mutated || f.target.stripped) && repository(string(c.From)) != repository(string(c.To)) {
 		c.How = NewPod
 	}
-}
-
-// ended lets a running pod lose the record of a template that had replaced another one in it, and does so no longer.
-// The other one has a record of the same revision, and stays. If the first one no longer exists, the change is of the
-// other one.
-func (f *filter) ended(c *Change) {
-	if c.record() == "" || c.To != nil {
-		return
-	}
-	annotations := child(child(f.running, "metadata"), "annotations")
-	for _, key := range slices.Sorted(maps.Keys(annotations)) {
-		if annotations[key] != annotations[c.record()] || !isRecord(key) || f.removes(key) {
-			continue
-		}
-		c.How = Record
-		if name, _, ok := templates.SplitAnnotation(key); ok && c.Template == "" {
-			c.Template = name
-		}
-	}
-}
-
-// removes reports whether the target lacks an annotation of the running pod.
-func (f *filter) removes(annotation string) bool {
-	return slices.ContainsFunc(f.all, func(c Change) bool { return c.record() == annotation && c.To == nil })
 }
 
 // repository returns an image's name without its tag and digest.
