@@ -226,7 +226,7 @@ func (s *rolloutScreen) end() {
 		message += fmt.Sprintf(" Left %s that it cannot update.", explain.Plural(s.left, "pod"))
 	}
 	if s.ending > 0 {
-		message += fmt.Sprintf(" Left %s of Jobs until the Jobs end.", explain.Plural(s.ending, "pod"))
+		message += fmt.Sprintf(" Left %s of running Jobs unchanged.", explain.Plural(s.ending, "pod"))
 	}
 	switch {
 	case s.json:

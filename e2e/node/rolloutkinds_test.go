@@ -85,7 +85,7 @@ spec: {backoffLimit: 0, template: `+template("batch", "restartPolicy: Never,")+`
 	s.use(t, ns, nil)
 	wantStop(t, ns, []string{
 		"restart " + ns + " Deployment/web,", "restart " + ns + " StatefulSet/db,", "restart " + ns + " DaemonSet/agent,",
-		"finish " + ns + " Job/batch,", "cannot " + ns + " Pod/bare,", "Left 1 pod that it cannot update",
+		"finish " + ns + " Job/batch,", "cannot " + ns + " Pod/bare,", "Left 1 pod that it cannot update. Left 1 pod of running Jobs unchanged.",
 	})
 	job := r.wantReplaced(t, s, "batch", "bare")
 	endApp(t, job)

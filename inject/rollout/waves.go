@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/pillion-dev/pillion/inject/explain"
 )
 
 // Way is how a rollout updates the pods of a workload.
@@ -81,10 +83,10 @@ func (w *Workload) Summary() string {
 	var parts []string
 	for i, what := range all {
 		if i == most {
-			parts = append(parts, fmt.Sprintf("and %d other changes", len(all)-most))
+			parts = append(parts, fmt.Sprintf("%d other changes", len(all)-most))
 			break
 		}
-		parts = append(parts, fmt.Sprintf("%s in %d", what, pods[what]))
+		parts = append(parts, what+" in "+explain.Plural(pods[what], "pod"))
 	}
 	return strings.Join(parts, "; ")
 }
