@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/cputest"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
@@ -40,9 +41,9 @@ func TestGone(t *testing.T) {
 	} {
 		run := func(done <-chan struct{}) (time.Duration, error) {
 			req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "shop"}, Pod: pod(), Done: done}
-			before := cpu(t)
+			before := cputest.Used(t)
 			err := work(req)
-			return cpu(t) - before, err
+			return cputest.Used(t) - before, err
 		}
 		whole, err := run(nil)
 		if err != nil {
@@ -50,12 +51,12 @@ func TestGone(t *testing.T) {
 		}
 		for _, share := range []time.Duration{0, 4} { // the caller leaves at once, or after a quarter of the time
 			done := make(chan struct{})
-			leave := cpu(t) + whole/max(share, 1)
+			leave := cputest.Used(t) + whole/max(share, 1)
 			if share == 0 {
 				close(done)
 			} else {
 				go func() {
-					for cpu(t) < leave {
+					for cputest.Used(t) < leave {
 						<-time.After(time.Millisecond) // the duration does not matter
 					}
 					close(done)

@@ -36,6 +36,7 @@ func TestImports(t *testing.T) {
 	rules := map[string]rule{
 		"inject":                        {internal: []string{"inject/schema", "templates", "templates/tree"}, forbidden: impure},
 		"inject/audit":                  {forbidden: impure},
+		"inject/cputest":                {},
 		"inject/diff":                   {internal: []string{"inject", "inject/explain", "inject/fit", "inject/paint", "inject/rollout", "inject/yamldiff", "templates"}, forbidden: impure},
 		"inject/explain":                {internal: []string{"inject", "inject/paint", "inject/schema", "templates"}, forbidden: impure},
 		"inject/goldentest":             {},

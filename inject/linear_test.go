@@ -7,11 +7,11 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/cputest"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -132,20 +132,11 @@ func cpuOf(t *testing.T, run func() error) time.Duration {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	least := time.Hour
 	for range 4 {
-		before := cpu(t)
+		before := cputest.Used(t)
 		if err := run(); err != nil {
 			t.Fatal(err)
 		}
-		least = min(least, cpu(t)-before)
+		least = min(least, cputest.Used(t)-before)
 	}
 	return max(least, time.Millisecond) // less cannot be measured well
-}
-
-func cpu(t *testing.T) time.Duration {
-	t.Helper()
-	var use syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
 }

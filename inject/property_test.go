@@ -20,6 +20,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/cputest"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -201,12 +202,12 @@ func TestHostileExpressions(t *testing.T) {
 			t.Fatal(problems)
 		}
 		injector := inject.New(templates.NewSet(found))
-		began, before := cpu(t), allocated()
+		began, before := cputest.Used(t), allocated()
 		r, err := injector.Inject(inject.Request{Operation: "CREATE", Object: pod})
 		if err != nil {
 			t.Fatal(err)
 		}
-		took, memory := cpu(t)-began, allocated()-before
+		took, memory := cputest.Used(t)-began, allocated()-before
 		if took > mostTime || memory > mostMemory {
 			t.Errorf("%s: %v and %d MiB: %s", expression, took, memory>>20, r.Decisions[0].Sentence())
 		}

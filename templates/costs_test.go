@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/pillion-dev/pillion/inject/cputest"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
@@ -147,24 +147,15 @@ func bounds(t *testing.T, c *compiler, source, name string, n int) (cost uint64,
 	in := &Input{Pod: &tree.Node{}}
 	var m1, m2 runtime.MemStats
 	runtime.ReadMemStats(&m1)
-	before := cpu(t)
+	before := cputest.Used(t)
 	_, err = p.eval(in)
-	took := cpu(t) - before
+	took := cputest.Used(t) - before
 	runtime.ReadMemStats(&m2)
 	const most, space = 400 * time.Millisecond, 100 << 20
 	if allocated := m2.TotalAlloc - m1.TotalAlloc; took > most || allocated > space {
 		t.Errorf("%s with %d takes %v and %d MB (%v)", name, n, took, allocated>>20, err)
 	}
 	return in.spent, err
-}
-
-func cpu(t *testing.T) time.Duration {
-	t.Helper()
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // TestNamedContainersCost checks that finding the names of containers in a where has a bound, however many comparisons

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pillion-dev/pillion/inject/cputest"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
@@ -48,9 +49,9 @@ func TestLoopBounds(t *testing.T) {
 			in := &Input{Pod: &tree.Node{}}
 			var m1, m2 runtime.MemStats
 			runtime.ReadMemStats(&m1)
-			before := cpu(t)
+			before := cputest.Used(t)
 			rendered, err := tmpl.Render(in, Values{{Name: "n", cel: value}})
-			took := cpu(t) - before
+			took := cputest.Used(t) - before
 			runtime.ReadMemStats(&m2)
 			switch {
 			case n == row.most && err != nil, n > row.most && (err == nil || !strings.Contains(err.Error(), row.want)):

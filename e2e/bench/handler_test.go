@@ -10,10 +10,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
-	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/pillion-dev/pillion/inject/cputest"
 	"github.com/pillion-dev/pillion/inject/webhook"
 	corev1 "k8s.io/api/core/v1"
 )
@@ -86,23 +86,13 @@ func send(b *testing.B, h http.Handler, path string, pod []byte, patched bool) {
 	closer := io.NopCloser(reader)
 	w := &discardWriter{header: http.Header{}}
 	b.ReportAllocs()
-	before := cpuTime(b)
+	before := cputest.Used(b)
 	for b.Loop() {
 		reader.Reset(body)
 		r.Body = closer // which handlers wrap
 		h.ServeHTTP(w, r)
 	}
-	b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), cpuUnit)
-}
-
-// cpuTime of this process, the garbage collector's included, in ns. Unlike the time that passes it does not
-// count what other programs take from it.
-func cpuTime(b *testing.B) int64 {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
-	return u.Utime.Nano() + u.Stime.Nano()
+	b.ReportMetric(float64(cputest.Used(b)-before)/float64(b.N), cpuUnit)
 }
 
 type discardWriter struct{ header http.Header }

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/pillion-dev/pillion/inject/cputest"
 	"github.com/pillion-dev/pillion/inject/fit"
 	"github.com/pillion-dev/pillion/inject/webhook"
 )
@@ -186,9 +187,9 @@ func cpuOf(t *testing.T, run func(), runs int) time.Duration {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	least := time.Hour
 	for range runs {
-		before := cpuTime(t)
+		before := cputest.Used(t)
 		run()
-		least = min(least, cpuTime(t)-before)
+		least = min(least, cputest.Used(t)-before)
 	}
 	return max(least, 200*time.Microsecond)
 }

@@ -12,12 +12,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/pillion-dev/pillion/inject/cputest"
 	"github.com/pillion-dev/pillion/inject/fit"
 	"github.com/pillion-dev/pillion/inject/webhook"
 )
@@ -85,9 +85,9 @@ func TestHostile(t *testing.T) {
 		for path, body := range map[string][]byte{webhook.PathMutate: body, webhook.PathValidate: body, webhook.PathShadow: body, webhook.PathAdvise: workload} {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			began := cpuTime(t)
+			began := cputest.Used(t)
 			w := e.answer(post(t, path, body))
-			took := cpuTime(t) - began
+			took := cputest.Used(t) - began
 			runtime.ReadMemStats(&after)
 			if memory := after.TotalAlloc - before.TotalAlloc; w.Code != row.want || took > mostTime || memory > mostMemory {
 				t.Errorf("%s: %s: %d after %v and %d MiB", name, path, w.Code, took, memory>>20)
@@ -133,16 +133,6 @@ func TestReadGrows(t *testing.T) {
 type readerFunc func(p []byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
-
-// cpuTime returns the CPU time that the process has used.
-func cpuTime(t *testing.T) time.Duration {
-	t.Helper()
-	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
-}
 
 // TestSlowAfterLarge checks that the memory of a large pod is not given to slow requests, of which
 // there may be thousands.

@@ -8,10 +8,10 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/pillion-dev/pillion/inject/cputest"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
@@ -140,23 +140,13 @@ func insertions(t *testing.T, lists int) time.Duration {
 			t.Fatal(err)
 		}
 		journal, list := &tree.Journal{Nodes: &tree.Arena{}}, root.Get("list")
-		began := cpuTime(t)
+		began := cputest.Used(t)
 		for i := range lists {
 			for range 8 {
 				journal.Insert(&list.Items()[i], 0, tree.Text("first"))
 			}
 		}
-		least = min(least, cpuTime(t)-began)
+		least = min(least, cputest.Used(t)-began)
 	}
 	return least
-}
-
-// cpuTime returns the CPU time that the process has used.
-func cpuTime(t *testing.T) time.Duration {
-	t.Helper()
-	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
