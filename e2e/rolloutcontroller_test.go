@@ -321,7 +321,7 @@ func (r *selfRolling) withinBudget(t *testing.T, ns string) {
 	}
 }
 
-// canary: the pods get a canary, and lose it as soon as it is deleted.
+// canary: the pods get a canary, and lose it right after it is deleted.
 func (r *selfRolling) canary(t *testing.T, ns string) {
 	const settings = "strategy: InPlace"
 	r.settle(t, ns, settings, "agent:1")
