@@ -202,6 +202,9 @@ func normal(image string) string {
 	return image
 }
 
+// SameImage reports whether two names of an image differ only in what the defaults are.
+func SameImage(a, b string) bool { return normal(a) == normal(b) }
+
 // resized reports whether a running container has its CPU and memory.
 func resized(status *corev1.ContainerStatus, spec *corev1.Container) bool {
 	if status.Resources == nil {

@@ -29,6 +29,8 @@ func (k *look) eachNamed(ctx context.Context, names []string, each func(*unstruc
 	for _, name := range names {
 		object, err := k.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).Get(ctx, name, metav1.GetOptions{})
 		switch {
+		case apierrors.IsNotFound(err) && k.vanishing:
+			continue
 		case apierrors.IsNotFound(err):
 			return fmt.Errorf("there is no namespace %s", templates.OneLine(name))
 		case err != nil:
@@ -76,6 +78,7 @@ type look struct {
 	wrong      []string          // namespaces with a label value that has no meaning
 	awaited    map[string]string // namespaces in which no pod may wait for Pillion, with the reason
 	events     int               // number of owners whose events were read
+	vanishing  bool              // namespaces may be gone since they were listed
 }
 
 func (k *look) note(text string) { k.notes[text] = true }

@@ -39,6 +39,7 @@ func (c *Client) Rollout(ctx context.Context, q Query, b Bounds, stderr io.Write
 		return nil, err
 	}
 	t := &targeting{look: k, bounds: b, targets: &Targets{namespaces: map[string]*targetNamespace{}}}
+	t.vanishing = b.Object != "" // the user has named no namespace
 	if t.resizes, err = c.resizes(); err != nil {
 		return nil, NoAnswer(err)
 	}

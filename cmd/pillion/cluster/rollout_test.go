@@ -128,7 +128,7 @@ func TestLimit(t *testing.T) {
 		"evict":           func() error { return cluster.Evict(ctx, "shop", "web", "u") },
 		"list pods":       func() error { _, err := cluster.Pods(ctx, "shop", ""); return err },
 		"get a workload":  func() error { _, err := cluster.Workload(ctx, w); return err },
-		"restart":         func() error { return cluster.Restart(ctx, w, time.Time{}) },
+		"restart":         func() error { _, err := cluster.Restart(ctx, w); return err },
 		"list budgets":    func() error { _, err := cluster.Budgets(ctx, "shop"); return err },
 		"list events":     func() error { cluster.Failure(ctx, &corev1.Pod{}, "", time.Time{}); return nil },
 		"list namespaces": func() error { _, err := c.Labelled(ctx, "a=b"); return err },
@@ -241,5 +241,19 @@ func TestBounds(t *testing.T) {
 		if err := b.check(set); (err == nil) != (want != "" || b.Object != "") {
 			t.Errorf("%+v: %v", b, err)
 		}
+	}
+}
+
+// TestRolloutGone checks that a plan of the controller does without a namespace that was deleted after it was listed.
+func TestRolloutGone(t *testing.T) {
+	api := rolloutAPI(t, []string{"shop", "gone"}, nil)
+	delete(api, "/api/v1/namespaces/gone")
+	c := clientOf(t, api)
+	q := Query{Namespaces: []string{"shop", "gone"}}
+	if _, err := c.Rollout(t.Context(), q, Bounds{Object: "clustersidecartemplate/agent"}, io.Discard); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.Rollout(t.Context(), q, Bounds{}, io.Discard); err == nil {
+		t.Error("a user who names a namespace that does not exist gets no error")
 	}
 }

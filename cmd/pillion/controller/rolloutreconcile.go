@@ -4,10 +4,12 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -41,10 +43,11 @@ func (r *rollouts) Reconcile(ctx context.Context, request reconcile.Request) (re
 			return reconcile.Result{RequeueAfter: waitAgain}, err
 		}
 	}
-	from, err := r.origin(ctx, t, namespaces)
+	origin, err := r.origin(ctx, t)
 	if err != nil {
 		return r.cannot(ctx, t, err)
 	}
+	from := fmt.Sprint(origin, namespaces)
 	now := r.now()
 	if r.planned[request.NamespacedName].from != from {
 		r.planned[request.NamespacedName] = planned{from: from, known: now}
@@ -60,12 +63,15 @@ func (r *rollouts) Reconcile(ctx context.Context, request reconcile.Request) (re
 	if p.holds(outdated, now) && !t.stopped() {
 		return reconcile.Result{RequeueAfter: lookAgain}, nil
 	}
-	wait, err := r.update(ctx, t, namespaces, from)
+	wait, err := r.update(ctx, t, namespaces, origin)
 	if err != nil {
 		return r.cannot(ctx, t, err)
 	}
 	if wait == 0 {
 		return reconcile.Result{RequeueAfter: time.Millisecond}, nil // behind those that wait
+	}
+	if wait == waitAgain && p.wait < planAgain { // others replace their pods, perhaps without an end
+		wait = min(max(wait, 2*p.wait), planAgain-waitAgain)
 	}
 	p.outdated, p.at, p.wait = outdated, r.now(), wait
 	r.planned[request.NamespacedName] = p
@@ -73,7 +79,7 @@ func (r *rollouts) Reconcile(ctx context.Context, request reconcile.Request) (re
 }
 
 // fixed reports whether what has stopped a rollout is no longer a reason: the pod is gone, or it has all changes
-// and runs.
+// and is ready.
 func (r *rollouts) fixed(ctx context.Context, t *subject, namespaces []string) (bool, error) {
 	failed := t.status.Failed
 	if failed == nil || !slices.Contains(namespaces, failed.Namespace) {
@@ -84,27 +90,27 @@ func (r *rollouts) fixed(ctx context.Context, t *subject, namespaces []string) (
 		return false, err
 	}
 	i := slices.IndexFunc(targets.Workloads, func(w *rollout.Workload) bool { return w.Title() == failed.Workload })
-	if i < 0 {
-		return true, nil
-	}
 	if failed.Pod == "" {
-		return false, nil
+		return i < 0, nil
 	}
-	behind := targets.Workloads[i].Behind
-	k := slices.IndexFunc(behind, func(p *rollout.Pod) bool { return p.Name == failed.Pod })
-	if k < 0 {
-		return true, nil
+	behind := &rollout.Pod{} // if it is none of these
+	if i >= 0 {
+		for _, p := range targets.Workloads[i].Behind {
+			if p.Name == failed.Pod {
+				behind = p
+			}
+		}
 	}
-	if !behind[k].Unrecorded() {
+	if behind.Name != "" && !behind.Unrecorded() {
 		return false, nil
 	}
 	object, err := r.cluster.Pod(ctx, failed.Namespace, failed.Pod)
 	if err != nil {
-		return false, client.IgnoreNotFound(err)
+		return behind.Name == "" && apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	}
 	pod := &corev1.Pod{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, pod); err != nil {
 		return false, err
 	}
-	return rollout.Check(pod, nil, behind[k].Own, true).Done && rollout.Steady(pod, behind[k].Own, r.now().Add(-steady)), nil
+	return rollout.Check(pod, nil, behind.Own, true).Done && rollout.Steady(pod, behind.Own, r.now().Add(-steady)), nil
 }

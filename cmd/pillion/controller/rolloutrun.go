@@ -23,7 +23,7 @@ import (
 const defaultUnavailable = "25%"
 
 // update plans, and updates the pods of a template. It returns when to plan again, or 0 for at once.
-func (r *rollouts) update(ctx context.Context, t *subject, namespaces []string, from string) (wait time.Duration, err error) {
+func (r *rollouts) update(ctx context.Context, t *subject, namespaces []string, origin string) (wait time.Duration, err error) {
 	most := defaultUnavailable
 	if t.spec.MaxUnavailable != nil {
 		most = t.spec.MaxUnavailable.String()
@@ -49,7 +49,7 @@ func (r *rollouts) update(ctx context.Context, t *subject, namespaces []string, 
 		return wait, r.complete(ctx, t, all)
 	}
 	slices.SortStableFunc(all, unfinishedFirst)
-	switch failed, err := r.execute(ctx, t, from, executor, all); {
+	switch failed, err := r.execute(ctx, t, origin, executor, all); {
 	case ctx.Err() != nil:
 		return wait, nil //nolint:nilerr // the next replica that leads continues
 	case errors.Is(err, update.ErrStopped):
@@ -71,6 +71,16 @@ func others(all []*rollout.Workload) (some bool) {
 	return some
 }
 
+// places returns the namespaces in which a rollout changes something.
+func places(all []*rollout.Workload) (names []string) {
+	for _, w := range all {
+		if w.Acts() && !slices.Contains(names, w.Namespace) {
+			names = append(names, w.Namespace)
+		}
+	}
+	return names
+}
+
 // unfinishedFirst orders workloads: those that an earlier process has not finished come first, so that one that has
 // failed stops the rollout before it reaches others.
 func unfinishedFirst(a, b *rollout.Workload) int {
@@ -88,7 +98,7 @@ const wave = "RolloutWave"
 
 // execute runs a rollout until its end, the end of its turn, or a change of what it was planned
 // from. It returns the first failure.
-func (r *rollouts) execute(ctx context.Context, t *subject, from string, executor *update.Rollout, all []*rollout.Workload) (failed *update.Event, err error) {
+func (r *rollouts) execute(ctx context.Context, t *subject, origin string, executor *update.Rollout, all []*rollout.Workload) (failed *update.Event, err error) {
 	stop := make(chan struct{})
 	executor.Stop = stop
 	executor.Report = func(e update.Event) {
@@ -106,16 +116,16 @@ func (r *rollouts) execute(ctx context.Context, t *subject, from string, executo
 	}
 	watch, end := context.WithCancel(ctx)
 	var group sync.WaitGroup
-	group.Go(func() { defer close(stop); r.until(watch, t, from) })
+	group.Go(func() { defer close(stop); r.until(watch, t, origin, places(all)) })
 	err = r.run(ctx, executor, all)
 	end()
 	group.Wait()
 	return failed, err
 }
 
-// until returns when the rollout of a template has to stop because what it was planned from has changed or its turn ends,
-// or when ctx is done.
-func (r *rollouts) until(ctx context.Context, t *subject, from string) {
+// until returns when the rollout of a template has to stop, or ctx is done: what it was planned from has changed, a
+// namespace in which it changes something no longer has the label, or its turn ends.
+func (r *rollouts) until(ctx context.Context, t *subject, origin string, places []string) {
 	begun := r.now()
 	poll := time.NewTicker(time.Second)
 	defer poll.Stop()
@@ -132,11 +142,11 @@ func (r *rollouts) until(ctx context.Context, t *subject, from string) {
 		if err != nil {
 			continue
 		}
-		namespaces, err := r.look(ctx, now)
-		if err != nil {
-			continue
+		if is, err := r.origin(ctx, now); err == nil && is != origin {
+			return
 		}
-		if is, err := r.origin(ctx, now, namespaces); err == nil && is != from {
+		labelled, err := r.look(ctx, now)
+		if err == nil && slices.ContainsFunc(places, func(name string) bool { return !slices.Contains(labelled, name) }) {
 			return
 		}
 	}

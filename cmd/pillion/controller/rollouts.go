@@ -117,9 +117,9 @@ func (t *subject) stopped() bool {
 	return c != nil && c.Status == metav1.ConditionTrue && c.Reason == v1alpha1.ReasonFailed && c.ObservedGeneration == t.object.GetGeneration()
 }
 
-// origin describes a template, those that replace it or that it replaces, and the namespaces in which its pods may be
-// updated. If one of these changes, a plan does not hold any more.
-func (r *rollouts) origin(ctx context.Context, t *subject, namespaces []string) (string, error) {
+// origin describes a template, and those that replace it or that it replaces. If one of these changes, a plan does not
+// hold any more.
+func (r *rollouts) origin(ctx context.Context, t *subject) (string, error) {
 	others, err := replacements(ctx, r.read, t.object)
 	if err != nil {
 		return "", err
@@ -129,7 +129,7 @@ func (r *rollouts) origin(ctx context.Context, t *subject, namespaces []string) 
 		all = append(all, fmt.Sprint(o.GetName(), o.GetUID(), o.GetGeneration()))
 	}
 	slices.Sort(all)
-	return fmt.Sprint(all, namespaces), nil
+	return fmt.Sprint(all), nil
 }
 
 func (t *subject) bounds() cluster.Bounds {

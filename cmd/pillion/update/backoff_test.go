@@ -24,7 +24,8 @@ func TestEndedSince(t *testing.T) {
 		want bool
 	}{
 		{"before", started(since.Add(-time.Second)), false},
-		{"since", started(since), true},
+		{"in the same second", started(since), false},
+		{"since", started(since.Add(time.Second)), true},
 		{"never", &corev1.Pod{}, false},
 	} {
 		if got := endedSince(c.pod, "agent", since); got != c.want {

@@ -29,7 +29,8 @@ type Cluster interface {
 	// Pods lists the pods that match a selector.
 	Pods(ctx context.Context, namespace, selector string) ([]unstructured.Unstructured, error)
 	Workload(ctx context.Context, w *rollout.Workload) (*unstructured.Unstructured, error)
-	Restart(ctx context.Context, w *rollout.Workload, at time.Time) error
+	// Restart returns when that was, by the clock of the API server.
+	Restart(ctx context.Context, w *rollout.Workload) (time.Time, error)
 	Budgets(ctx context.Context, namespace string) ([]Budget, error)
 	// Failure returns why a container of a pod has not started since a time, by the pod's events, or "".
 	Failure(ctx context.Context, pod *corev1.Pod, container string, since time.Time) string
@@ -107,13 +108,21 @@ func (k Kubernetes) Workload(ctx context.Context, w *rollout.Workload) (*unstruc
 const restartedAt = "kubectl.kubernetes.io/restartedAt"
 
 // Restart implements [Cluster].
-func (k Kubernetes) Restart(ctx context.Context, w *rollout.Workload, at time.Time) error {
-	annotations := map[string]any{"annotations": map[string]any{restartedAt: at.UTC().Format(time.RFC3339)}}
+func (k Kubernetes) Restart(ctx context.Context, w *rollout.Workload) (time.Time, error) {
+	now := time.Now()
+	annotations := map[string]any{"annotations": map[string]any{restartedAt: now.UTC().Format(time.RFC3339)}}
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"template": map[string]any{"metadata": annotations}}})
-	if err == nil {
-		_, err = k.workloads(w).Patch(ctx, w.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: rollout.Manager})
+	if err != nil {
+		return now, err
 	}
-	return err
+	object, err := k.workloads(w).Patch(ctx, w.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: rollout.Manager})
+	if err != nil {
+		return now, err
+	}
+	if at := rollout.Restarted(&metav1.ObjectMeta{CreationTimestamp: object.GetCreationTimestamp(), ManagedFields: object.GetManagedFields()}); !at.IsZero() {
+		return at, nil
+	}
+	return now, nil
 }
 
 // Budgets implements [Cluster].
@@ -148,9 +157,11 @@ func (k Kubernetes) Budgets(ctx context.Context, namespace string) (all []Budget
 }
 
 // Failure implements [Cluster]. The status of a sidecar whose image cannot be pulled has no reason, but events have.
+// Times have seconds, so those of the second of the change may be of what was before. The kubelet repeats the others.
 // Users who may not read events wait until the deadline.
 func (k Kubernetes) Failure(ctx context.Context, pod *corev1.Pod, container string, since time.Time) string {
-	options := metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(pod.UID) + ",type=" + corev1.EventTypeWarning}
+	const most = 50 // a pod has fewer, unless users forge some
+	options := metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(pod.UID) + ",type=" + corev1.EventTypeWarning, Limit: most}
 	list, err := k.Resource(corev1.SchemeGroupVersion.WithResource("events")).Namespace(pod.Namespace).List(ctx, options)
 	if err != nil {
 		return ""
@@ -161,7 +172,10 @@ func (k Kubernetes) Failure(ctx context.Context, pod *corev1.Pod, container stri
 		if convert(&list.Items[i], e) != nil || !strings.HasSuffix(e.InvolvedObject.FieldPath, "{"+container+"}") {
 			continue
 		}
-		if rank := slices.Index(startFailures(), e.Reason); rank >= 0 && rank < best && !lastOf(e).Before(since) && (e.Reason != "BackOff" || endedSince(pod, container, since)) {
+		if e.Reason == "BackOff" && !endedSince(pod, container, since) || ofOtherImage(pod, container, e.Message) {
+			continue
+		}
+		if rank := slices.Index(startFailures(), e.Reason); rank >= 0 && rank < best && lastOf(e).After(since) {
 			why, best = e.Reason+": "+e.Message, rank
 		}
 	}
@@ -179,12 +193,21 @@ func lastOf(e *corev1.Event) time.Time {
 	return e.LastTimestamp.Time
 }
 
+// ofOtherImage reports whether the message of an event is about an image that a container had before.
+func ofOtherImage(pod *corev1.Pod, container, message string) bool {
+	_, rest, named := strings.Cut(message, `image "`)
+	image, _, quoted := strings.Cut(rest, `"`)
+	return named && quoted && slices.ContainsFunc(slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers), func(c corev1.Container) bool {
+		return c.Name == container && !rollout.SameImage(c.Image, image)
+	})
+}
+
 // endedSince reports whether a container has started since a time, and has ended. If it has not started, a back-off of
 // the kubelet is no failure: several changes of an image within minutes cause it. After a failed pull, another event
 // (Failed) has the reason.
 func endedSince(pod *corev1.Pod, container string, since time.Time) bool {
 	return slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses), func(s corev1.ContainerStatus) bool {
-		return s.Name == container && s.State.Terminated != nil && !s.State.Terminated.StartedAt.Time.Before(since)
+		return s.Name == container && s.State.Terminated != nil && s.State.Terminated.StartedAt.After(since)
 	})
 }
 

@@ -242,8 +242,8 @@ func (c *fake) Workload(context.Context, *rollout.Workload) (*unstructured.Unstr
 	return nil, errors.ErrUnsupported
 }
 
-func (c *fake) Restart(context.Context, *rollout.Workload, time.Time) error {
-	return errors.ErrUnsupported
+func (c *fake) Restart(context.Context, *rollout.Workload) (time.Time, error) {
+	return time.Time{}, errors.ErrUnsupported
 }
 
 func (c *fake) plan(t *testing.T, pod *corev1.Pod) *rollout.Pod {

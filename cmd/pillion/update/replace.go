@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/pillion-dev/pillion/inject/rollout"
@@ -21,15 +22,15 @@ import (
 
 // restart replaces all pods of a workload, as kubectl rollout restart does.
 func (r *Rollout) restart(ctx context.Context, w *rollout.Workload) error {
-	at := time.Now()
-	if err := r.Cluster.Restart(ctx, w, at); err != nil {
+	at, err := r.Cluster.Restart(ctx, w)
+	if err != nil {
 		return fmt.Errorf("%s in the namespace %s cannot be restarted: %w", w.Title(), w.Namespace, err)
 	}
 	return r.follow(ctx, w, at)
 }
 
-// follow waits until a workload has replaced its pods. The deadline starts again with each pod.
-// Since is when the new pods begin.
+// follow waits until a workload has replaced its pods. The deadline starts again with each pod. Since is when the new
+// pods begin, by the clock of the API server. If the rollout has to stop, the next one awaits the workload.
 func (r *Rollout) follow(ctx context.Context, w *rollout.Workload, since time.Time) error {
 	deadline, updated, waits := time.Now().Add(r.Limits.Timeout), 0, "an answer of the API server"
 	for {
@@ -64,7 +65,11 @@ func (r *Rollout) follow(ctx context.Context, w *rollout.Workload, since time.Ti
 			r.leaves(fmt.Sprintf("%s in the namespace %s (restarted, not complete)", w.Title(), w.Namespace))
 			return fmt.Errorf("%s in the namespace %s has not progressed for %s: it waits for %s", w.Title(), w.Namespace, r.Limits.Timeout, waits)
 		}
-		if err := r.sleep(ctx); err != nil {
+		err = r.sleep(ctx)
+		if r.toldToStop() {
+			err = ErrStopped
+		}
+		if err != nil {
 			r.leaves(fmt.Sprintf("%s in the namespace %s (restarted, not complete)", w.Title(), w.Namespace))
 			return err
 		}
@@ -96,8 +101,8 @@ func (r *Rollout) progress(ctx context.Context, w *rollout.Workload, object *uns
 	return p, err
 }
 
-// verify checks that the new pods of a restarted workload are current. They are not if a replica of Pillion did not
-// know the template yet.
+// verify checks that a restarted workload has replaced its pods, and that the new ones are current. They are not if a
+// replica of Pillion did not know the template yet. Otherwise the workload would be restarted again and again.
 func (r *Rollout) verify(ctx context.Context, w *rollout.Workload, object *unstructured.Unstructured, since time.Time) error {
 	if since.IsZero() {
 		return nil
@@ -107,10 +112,31 @@ func (r *Rollout) verify(ctx context.Context, w *rollout.Workload, object *unstr
 		return err
 	}
 	old, err := r.notCurrent(w, pods)
-	if err != nil || old == nil {
+	if err != nil {
 		return err
 	}
-	return fmt.Errorf("%s in the namespace %s was restarted, but its new pod %s is %s; maybe not all replicas of Pillion use the templates yet", w.Title(), w.Namespace, old.Name, old.State)
+	if old != nil {
+		return fmt.Errorf("%s in the namespace %s was restarted, but its new pod %s is %s; maybe not all replicas of Pillion use the templates yet", w.Title(), w.Namespace, old.Name, old.State)
+	}
+	selector, err := selectorOf(object)
+	if err != nil {
+		return err
+	}
+	for _, p := range w.Todo() {
+		if !selector.Matches(labels.Set(p.Labels)) {
+			return fmt.Errorf("%s in the namespace %s was restarted, but not its pod %s, whose labels it does not select", w.Title(), w.Namespace, p.Name)
+		}
+	}
+	return nil
+}
+
+func selectorOf(workload *unstructured.Unstructured) (labels.Selector, error) {
+	selector := &metav1.LabelSelector{}
+	spec, _, _ := unstructured.NestedMap(workload.Object, "spec", "selector")
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(spec, selector); err != nil {
+		return nil, err
+	}
+	return metav1.LabelSelectorAsSelector(selector)
 }
 
 // notCurrent returns one of the pods that would have to change again, or nil.
@@ -130,12 +156,11 @@ func (r *Rollout) notCurrent(w *rollout.Workload, pods []*corev1.Pod) (*rollout.
 
 // newPods returns the pods of a workload that were created since its restart.
 func (r *Rollout) newPods(ctx context.Context, w *rollout.Workload, object *unstructured.Unstructured, since time.Time) (all []*corev1.Pod, err error) {
-	selector := &metav1.LabelSelector{}
-	spec, _, _ := unstructured.NestedMap(object.Object, "spec", "selector")
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(spec, selector); err != nil {
+	selector, err := selectorOf(object)
+	if err != nil {
 		return nil, err
 	}
-	pods, err := r.Cluster.Pods(ctx, w.Namespace, metav1.FormatLabelSelector(selector))
+	pods, err := r.Cluster.Pods(ctx, w.Namespace, selector.String())
 	if err != nil {
 		return nil, err
 	}
@@ -193,17 +218,20 @@ func (r *Rollout) evictOne(ctx context.Context, w *rollout.Workload, object *uns
 			return err
 		}
 	}
+	deadline = time.Now().Add(r.Limits.Timeout)
 	for {
 		now, err := r.owned(ctx, object, owner)
 		if err != nil && denied(err) {
 			return err
 		}
+		made := slices.DeleteFunc(slices.Clone(now), func(pod *corev1.Pod) bool {
+			return slices.ContainsFunc(before, func(old *corev1.Pod) bool { return old.UID == pod.UID })
+		})
 		if err == nil && ready(now) >= had {
-			return r.replaced(w, before, now)
+			return r.replaced(w, object.GetName(), made)
 		}
 		if time.Now().After(deadline) {
-			r.leaves(fmt.Sprintf("%s in the namespace %s (a pod was evicted, and its replacement is not ready)", w.Title(), w.Namespace))
-			return fmt.Errorf("its replacement is not ready after %s", r.Limits.Timeout)
+			return r.notReplaced(w, object.GetName(), made)
 		}
 		if err := r.sleep(ctx); err != nil {
 			return err
@@ -211,16 +239,25 @@ func (r *Rollout) evictOne(ctx context.Context, w *rollout.Workload, object *uns
 	}
 }
 
+// notReplaced returns an error about the pod that took the place of an evicted one and is not ready. Rollouts stop until
+// that pod is fixed, and the evicted one is gone.
+func (r *Rollout) notReplaced(w *rollout.Workload, evicted string, made []*corev1.Pod) error {
+	r.leaves(fmt.Sprintf("%s in the namespace %s (a pod was evicted, and its replacement is not ready)", w.Title(), w.Namespace))
+	for _, pod := range made {
+		if !rollout.IsReady(pod) {
+			return &podError{pod.Namespace, pod.Name, fmt.Errorf("it replaces %s, which was evicted, and is not ready after %s", evicted, r.Limits.Timeout)}
+		}
+	}
+	return &podError{err: fmt.Errorf("%s in the namespace %s has not replaced the evicted pod %s after %s", w.Title(), w.Namespace, evicted, r.Limits.Timeout)}
+}
+
 // replaced checks that the pods that a controller has created are current, so that they are not evicted again.
-func (r *Rollout) replaced(w *rollout.Workload, before, now []*corev1.Pod) error {
-	made := slices.DeleteFunc(now, func(pod *corev1.Pod) bool {
-		return slices.ContainsFunc(before, func(old *corev1.Pod) bool { return old.UID == pod.UID })
-	})
+func (r *Rollout) replaced(w *rollout.Workload, evicted string, made []*corev1.Pod) error {
 	old, err := r.notCurrent(w, made)
 	if err != nil || old == nil {
 		return err
 	}
-	return fmt.Errorf("it was evicted, but the new pod %s is %s; maybe not all replicas of Pillion use the templates yet", old.Name, old.State)
+	return &podError{old.Namespace, old.Name, fmt.Errorf("it replaces %s, which was evicted, and is %s; maybe not all replicas of Pillion use the templates yet", evicted, old.State)}
 }
 
 // owned returns the pods of a controller, without those that are being deleted.

@@ -35,6 +35,9 @@ type recreating struct {
 	budget    int              // evictions that are denied first
 	evicted   []string
 	missing   bool
+	skew      time.Duration // how far the API server's clock is ahead
+	selects   string        // another label that the Deployment selects
+	stop      chan struct{} // closed when the Deployment is read
 }
 
 func newRecreating(t *testing.T, pods int) *recreating {
@@ -48,14 +51,17 @@ func newRecreating(t *testing.T, pods int) *recreating {
 	return c
 }
 
-func (c *recreating) Restart(context.Context, *rollout.Workload, time.Time) error {
+func (c *recreating) Restart(context.Context, *rollout.Workload) (time.Time, error) {
 	c.restarted = true
-	return nil
+	return time.Now().Add(c.skew), nil
 }
 
 func (c *recreating) Workload(context.Context, *rollout.Workload) (*unstructured.Unstructured, error) {
 	if c.missing {
 		return nil, apierrors.NewNotFound(corev1.Resource("deployments"), "web")
+	}
+	if c.stop != nil && c.steps == 1<<30 {
+		close(c.stop)
 	}
 	if c.steps--; c.steps == 0 && !c.stuck {
 		for _, name := range c.order {
@@ -78,16 +84,24 @@ func (c *recreating) Workload(context.Context, *rollout.Workload) (*unstructured
 	}
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "web", "generation": int64(2)},
-		"spec":   map[string]any{"replicas": int64(n), "selector": map[string]any{"matchLabels": map[string]any{"app": "web"}}},
+		"spec":   map[string]any{"replicas": int64(n), "selector": map[string]any{"matchLabels": c.labels()}},
 		"status": map[string]any{"observedGeneration": int64(2), "replicas": int64(n), "updatedReplicas": int64(updated), "availableReplicas": int64(n)},
 	}}, nil
+}
+
+// labels returns those that the Deployment selects. Its pods have none.
+func (c *recreating) labels() map[string]any {
+	if c.selects == "" {
+		return map[string]any{}
+	}
+	return map[string]any{c.selects: ""}
 }
 
 // replace creates another pod of the same name.
 func (c *recreating) replace(name string) {
 	old := c.pods[name]
 	bare := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop", UID: types.UID("new-" + name), CreationTimestamp: metav1.Now(), OwnerReferences: old.OwnerReferences},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop", UID: types.UID("new-" + name), CreationTimestamp: metav1.NewTime(time.Now().Add(c.skew)), OwnerReferences: old.OwnerReferences},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:1"}}},
 	}
 	text, _ := json.Marshal(bare)
@@ -141,6 +155,7 @@ func (c *recreating) update(t *testing.T, way rollout.Way, timeout time.Duration
 	r := &update.Rollout{
 		Cluster: c, Limits: update.Limits{Parallel: 1, Unavailable: one, Timeout: timeout, Poll: time.Millisecond},
 		Plan: func(_ string, pod []byte) (*rollout.Pod, error) { return c.planner.Plan(pod, nil) },
+		Stop: c.stop,
 	}
 	return r.Run(t.Context(), []*rollout.Workload{w})
 }
@@ -152,12 +167,15 @@ func TestRestart(t *testing.T) {
 		change func(*recreating)
 		want   string
 	}{
-		"well":         {func(*recreating) {}, ""},
-		"stuck":        {func(c *recreating) { c.stuck = true }, "its new pod web-0: the container agent does not start: ErrImagePull: no agent:2"},
-		"no progress":  {func(c *recreating) { c.steps = 1 << 30 }, "has not progressed for 200ms: it waits for 2 of 2 pods to be replaced; half done: Deployment/web"},
-		"no node":      {func(c *recreating) { c.homeless = true }, "it waits for a node for its new pod web-0: 0/1 nodes are available; half done"},
-		"old template": {func(c *recreating) { c.by = c.old }, "its new pod web-0 is outdated; maybe not all replicas"},
-		"deleted":      {func(c *recreating) { c.missing = true }, ""},
+		"well":                        {func(*recreating) {}, ""},
+		"stuck":                       {func(c *recreating) { c.stuck = true }, "its new pod web-0: the container agent does not start: ErrImagePull: no agent:2"},
+		"no progress":                 {func(c *recreating) { c.steps = 1 << 30 }, "has not progressed for 200ms: it waits for 2 of 2 pods to be replaced; half done: Deployment/web"},
+		"no node":                     {func(c *recreating) { c.homeless = true }, "it waits for a node for its new pod web-0: 0/1 nodes are available; half done"},
+		"old template":                {func(c *recreating) { c.by = c.old }, "its new pod web-0 is outdated; maybe not all replicas"},
+		"deleted":                     {func(c *recreating) { c.missing = true }, ""},
+		"old template, another clock": {func(c *recreating) { c.by, c.skew = c.old, -time.Hour }, "its new pod web-0 is outdated; maybe not all replicas"},
+		"other labels":                {func(c *recreating) { c.selects = "app" }, "was restarted, but not its pod web-0, whose labels it does not select"},
+		"told to stop":                {func(c *recreating) { c.steps, c.stop = 1<<30, make(chan struct{}) }, "stopped; half done: Deployment/web in the namespace shop (restarted, not complete)"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -186,7 +204,7 @@ func TestEvict(t *testing.T) {
 	}
 	c = newRecreating(t, 2)
 	c.by = c.old
-	if err := c.update(t, rollout.Evict, 10*time.Second); err == nil || !strings.Contains(err.Error(), "the new pod web-0 is outdated") || len(c.evicted) != 1 {
+	if err := c.update(t, rollout.Evict, 10*time.Second); err == nil || !strings.Contains(err.Error(), "pod web-0 in the namespace shop: it replaces web-0, which was evicted, and is outdated") || len(c.evicted) != 1 {
 		t.Errorf("evicted %v, %v", c.evicted, err)
 	}
 }

@@ -86,19 +86,22 @@ func (r *Rollout) fail(w *rollout.Workload, err error) {
 	r.mu.Unlock()
 	event := Event{Type: "failed", Namespace: w.Namespace, Workload: w.Title(), Message: err.Error()}
 	if of, ok := errors.AsType[*podError](err); ok {
-		event.Pod = of.pod.Name
+		event.Pod = of.name
 	}
 	r.say(event)
 }
 
-// podError is an error about a pod.
+// podError is an error about a pod, or about one that is missing, which has no name.
 type podError struct {
-	pod *rollout.Pod
-	err error
+	namespace, name string
+	err             error
 }
 
 func (e *podError) Error() string {
-	return fmt.Sprintf("pod %s in the namespace %s: %s", e.pod.Name, e.pod.Namespace, e.err)
+	if e.name == "" {
+		return e.err.Error()
+	}
+	return fmt.Sprintf("pod %s in the namespace %s: %s", e.name, e.namespace, e.err)
 }
 
 func (e *podError) Unwrap() error { return e.err }
@@ -136,8 +139,10 @@ func (r *Rollout) each(ctx context.Context, w *rollout.Workload, do func(context
 			defer func() { <-free }()
 			if err := do(ctx, w, p); err != nil {
 				mu.Lock()
-				if first == nil {
-					first = &podError{p, err}
+				if of, other := errors.AsType[*podError](err); first == nil && other {
+					first = of
+				} else if first == nil {
+					first = &podError{p.Namespace, p.Name, err}
 				}
 				mu.Unlock()
 			}

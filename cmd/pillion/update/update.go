@@ -79,9 +79,20 @@ func (e *FailedError) Error() string {
 
 func (e *FailedError) Unwrap() error { return e.Cause }
 
-func (r *Rollout) stopping() bool {
+// toldToStop reports whether Stop is closed.
+func (r *Rollout) toldToStop() bool {
 	select {
 	case <-r.Stop: // nil: never
+		return true
+	default:
+		return false
+	}
+}
+
+// stopping reports whether nothing more may begin.
+func (r *Rollout) stopping() bool {
+	select {
+	case <-r.Stop:
 		return true
 	case <-r.failed:
 		return true
