@@ -91,21 +91,6 @@ func (r *Rollout) fail(w *rollout.Workload, err error) {
 	r.say(event)
 }
 
-// podError is an error about a pod, or about one that is missing, which has no name.
-type podError struct {
-	namespace, name string
-	err             error
-}
-
-func (e *podError) Error() string {
-	if e.name == "" {
-		return e.err.Error()
-	}
-	return fmt.Sprintf("pod %s in the namespace %s: %s", e.name, e.namespace, e.err)
-}
-
-func (e *podError) Unwrap() error { return e.err }
-
 func (r *Rollout) workload(ctx context.Context, w *rollout.Workload) error {
 	switch w.Way {
 	case rollout.ChangeInPlace:

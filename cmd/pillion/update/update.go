@@ -5,6 +5,7 @@ package update
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -78,6 +79,21 @@ func (e *FailedError) Error() string {
 }
 
 func (e *FailedError) Unwrap() error { return e.Cause }
+
+// podError is an error about a pod, or about one that is missing, which has no name.
+type podError struct {
+	namespace, name string
+	err             error
+}
+
+func (e *podError) Error() string {
+	if e.name == "" {
+		return e.err.Error()
+	}
+	return fmt.Sprintf("pod %s in the namespace %s: %s", e.name, e.namespace, e.err)
+}
+
+func (e *podError) Unwrap() error { return e.err }
 
 // toldToStop reports whether Stop is closed.
 func (r *Rollout) toldToStop() bool {

@@ -110,9 +110,9 @@ func TestRolloutEvicts(t *testing.T) {
 				}
 				r := newRolled()
 				r.rollout(map[string]any{"strategy": "InPlaceOrRestart", "maxUnavailable": int64(1)})
-				r.workloads, r.rollouts.cluster = c.workloads, &c
+				r.workloads, r.cluster = c.workloads, &c
 				r.limits = update.Limits{Parallel: 10, Timeout: 20 * time.Millisecond, Poll: time.Millisecond}
-				r.rollouts.run = func(ctx context.Context, u *update.Rollout, all []*rollout.Workload) error {
+				r.run = func(ctx context.Context, u *update.Rollout, all []*rollout.Workload) error {
 					u.Plan = func(_ string, text []byte) (*rollout.Pod, error) {
 						p := &rollout.Pod{Namespace: "shop", Name: fmt.Sprintf("new-%d", c.made), Action: rollout.None}
 						if strings.Contains(string(text), behindLabel) {
@@ -134,5 +134,55 @@ func TestRolloutEvicts(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestRolloutOthers checks that a rollout goes on if namespaces come and go in which it changes nothing.
+func TestRolloutOthers(t *testing.T) {
+	r := newRolled()
+	r.workloads = func() []*rollout.Workload { return []*rollout.Workload{web("web")} }
+	r.namespaces = []string{"preview-1", "shop"}
+	r.run = func(_ context.Context, u *update.Rollout, _ []*rollout.Workload) error {
+		r.Lock()
+		r.namespaces, r.lists = []string{"preview-2", "shop"}, 0
+		r.Unlock()
+		for lists := -1; lists < 3; { // until the controller has seen the change
+			r.Lock()
+			if r.lists != lists {
+				r.clock, lists = r.clock.Add(lookAgain), r.lists
+			}
+			r.Unlock()
+			select {
+			case <-u.Stop:
+				return &update.FailedError{Cause: update.ErrStopped}
+			case <-time.After(time.Millisecond):
+			}
+		}
+		r.workloads = func() []*rollout.Workload { return nil }
+		return nil
+	}
+	r.reconcile(t)
+	if !strings.Contains(r.journal.String(), "reason: Complete") {
+		t.Errorf("the rollout was stopped:\n%s", r.journal.String())
+	}
+}
+
+// TestRolloutStuck checks that a workload that never ends to replace its pods does not cause many plans.
+func TestRolloutStuck(t *testing.T) {
+	r := newRolled()
+	r.workloads = func() []*rollout.Workload {
+		w := web("web")
+		w.Way = rollout.Await
+		return []*rollout.Workload{w}
+	}
+	for end := r.clock.Add(time.Hour); r.clock.Before(end); {
+		result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: r.of})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.clock = r.clock.Add(result.RequeueAfter)
+	}
+	if r.plans < 6 || r.plans > 12 {
+		t.Errorf("%d plans in an hour", r.plans)
 	}
 }
