@@ -154,17 +154,19 @@ func (c *Comparison) changes(from, to *side) ([]rollout.Change, error) {
 
 // effects finds out what happens to each template in the pod.
 func (c *Comparison) effects(o *Outcome, w *Workload, from, to *side, changes []rollout.Change) error {
-	all := rollout.NewPod
-	if len(changes) > 0 {
-		all, _ = worst(changes) // a template that takes the place of another one may change pods in place
+	all, fields := rollout.NewPod, []string(nil)
+	if len(changes) > 0 { // a template that takes the place of another one may change pods in place
+		if all, fields = worst(changes); all == rollout.NewPod {
+			fields = nil // all that the template has
+		}
 	}
 	for _, p := range c.pairs {
 		id := p.template().ID()
 		switch had, has := from.has(id), to.has(id); {
 		case has && !had:
-			o.add(Effect{Template: id, Effect: Gets, How: all})
+			o.add(Effect{Template: id, Effect: Gets, How: all, Fields: fields})
 		case had && !has:
-			o.add(Effect{Template: id, Effect: Loses, How: all, Why: whyNot(to.decisions[id])})
+			o.add(Effect{Template: id, Effect: Loses, How: all, Fields: fields, Why: o.whyNot(to.decisions[id])})
 		case has && c.differ[id]:
 			own, err := c.own(id, w, from, changes)
 			if err != nil {
@@ -175,18 +177,18 @@ func (c *Comparison) effects(o *Outcome, w *Workload, from, to *side, changes []
 				o.add(Effect{Template: id, Effect: Changes, How: how, Fields: fields})
 			}
 		case to.fails(id) && !from.fails(id):
-			o.add(Effect{Template: id, Effect: Fails, Why: whyNot(to.decisions[id])})
+			o.add(Effect{Template: id, Effect: Fails, Why: o.whyNot(to.decisions[id])})
 		}
 	}
 	return nil
 }
 
-// whyNot returns why a pod does not get a template.
-func whyNot(d *inject.Decision) string {
+// whyNot returns why the pods do not get a template, in the same words for all owners.
+func (o *Outcome) whyNot(d *inject.Decision) string {
 	if d == nil {
 		return "the template is removed"
 	}
-	return fmt.Sprintf("%s: %s", d.Code, d.Sentence())
+	return strings.ReplaceAll(fmt.Sprintf("%s: %s", d.Code, d.Sentence()), o.String(), "this workload")
 }
 
 // own returns those of the changes that a template causes, which differs in the sets. If others differ too, it

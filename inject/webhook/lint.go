@@ -36,7 +36,7 @@ var lint = &endpoint{
 	answer: func(h *Handler, e *exchange, r *http.Request) (answer, *rejection) {
 		request := e.request
 		if request.Operation == admissionv1.Delete {
-			return linted{warnings: having(request.OldObject, "they keep it until they are created again")}, gone(r)
+			return linted{warnings: having(request.OldObject, "they keep it until they are created again or a rollout updates them")}, gone(r)
 		}
 		if old := request.OldObject.Get("spec"); old != nil && old.String() == request.Object.Get("spec").String() {
 			return linted{}, gone(r)
