@@ -47,7 +47,7 @@ func (r *selfRolling) hostile(t *testing.T, ns string) {
 		}
 		return nil
 	})
-	message := r.wantCondition(t, "Progressing", "False Complete")
+	message := r.wantCondition(t, "Progressing", "False Incomplete")
 	if !strings.HasPrefix(message, "1 pod of 1 workload is not updated, for example Pod/forged in the namespace "+ns) {
 		t.Errorf("the message is %s", message)
 	}

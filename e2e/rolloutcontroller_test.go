@@ -261,7 +261,7 @@ func (r *selfRolling) restarts(t *testing.T, ns string) {
 	before := uids(r.ready(t, ns, n))
 	r.template(t, ns, "agent:1", "32Mi", "debug")
 	eventuallyWithin(t, rollingLimit, "the reason is reported", func(context.Context) error {
-		if message := r.wantCondition(t, "Progressing", "False Complete"); !strings.Contains(message, "only a new pod gets the change") { //nolint:contextcheck // kubectl has the test's context
+		if message := r.wantCondition(t, "Progressing", "False Incomplete"); !strings.Contains(message, "only a new pod gets the change") { //nolint:contextcheck // kubectl has the test's context
 			return errors.New(message)
 		}
 		return nil
@@ -280,7 +280,7 @@ func (r *selfRolling) restarts(t *testing.T, ns string) {
 		}
 		return nil
 	})
-	message := r.wantCondition(t, "Progressing", "False Complete")
+	message := r.wantCondition(t, "Progressing", "False Incomplete")
 	if !strings.HasPrefix(message, "2 pods of 2 workloads are not updated, for example Job/job in the namespace "+ns) {
 		t.Errorf("the message is %s", message)
 	}

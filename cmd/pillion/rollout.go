@@ -71,8 +71,8 @@ It keeps no state: if you interrupt it, run it again. The first Ctrl-C completes
 that are being changed, the second one does not.
 
 -o json writes one object per line for each event: time, type (plan, wave, pod, workload,
-skipped, failed, stopped or done), namespace, workload, pod, way, pods, changes, message,
-done and total.
+skipped, waiting, failed, stopped or done), namespace, workload, pod, way, pods, changes,
+message, done and total.
 
 The exit code is 0 if all pods are updated, or left until their Job ends. It is 1 if
 rollout stopped, or if pods are left that it cannot update, and 2 if it was called with

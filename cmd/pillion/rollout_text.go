@@ -132,8 +132,11 @@ func (s *rolloutScreen) report(e update.Event) {
 		s.updated += max(1, e.Pods)
 	}
 	style := ""
-	if e.Type == "skipped" {
+	switch e.Type {
+	case "skipped":
 		s.skipped += max(1, e.Pods)
+		style = paint.Yellow
+	case "waiting":
 		style = paint.Yellow
 	}
 	switch {
@@ -159,6 +162,8 @@ func sentence(e update.Event) string {
 		return e.Message
 	case "skipped":
 		return fmt.Sprintf("%d/%d %s %s: skipped, %s", e.Done, e.Total, e.Namespace, name(e), e.Message)
+	case "waiting":
+		return fmt.Sprintf("%d/%d %s %s: waits for %s", e.Done, e.Total, e.Namespace, name(e), e.Message)
 	case "workload":
 		return fmt.Sprintf("%d/%d %s %s: replaced its pods", e.Done, e.Total, e.Namespace, name(e))
 	}

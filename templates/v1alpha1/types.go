@@ -363,8 +363,10 @@ const (
 const (
 	// ReasonUpdating is of Progressing: pods are being changed.
 	ReasonUpdating = "Updating"
-	// ReasonComplete is of Progressing: no pod is left that the controller may change.
+	// ReasonComplete is of Progressing: all pods are current.
 	ReasonComplete = "Complete"
+	// ReasonIncomplete is of Progressing: all pods that are not current need what the controller may not do.
+	ReasonIncomplete = "Incomplete"
 	// ReasonStopped is of Progressing, if Degraded has the reason.
 	ReasonStopped = "Stopped"
 	// ReasonCannotPlan is of Progressing: what to do cannot be found out.

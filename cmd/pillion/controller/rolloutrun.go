@@ -107,6 +107,9 @@ func (r *rollouts) execute(ctx context.Context, t *subject, origin string, execu
 			message := strings.ToUpper(e.Message[:1]) + e.Message[1:] + "."
 			r.event(t.object, corev1.EventTypeNormal, wave, shortened(message))
 			r.progress(ctx, t, fmt.Sprintf("%s Before it, %d of %d pods were done.", message, e.Done, e.Total))
+		case "waiting":
+			of := cmp.Or(e.Pod, e.Workload)
+			r.progress(ctx, t, shortened(fmt.Sprintf("%s in the namespace %s waits for %s. %d of %d pods are done.", of, e.Namespace, e.Message, e.Done, e.Total)))
 		case "failed":
 			if failed == nil {
 				failed = &e

@@ -64,15 +64,17 @@ func (r *rollouts) progress(ctx context.Context, t *subject, message string) {
 
 // complete reports that nothing is left to do.
 func (r *rollouts) complete(ctx context.Context, t *subject, all []*rollout.Workload) error {
-	message := "All pods are current in the namespaces with the label pillion.dev/rollout: enabled."
+	reason, message := v1alpha1.ReasonComplete, "All pods are current in the namespaces with the label pillion.dev/rollout: enabled."
 	if text := left(all); text != "" {
-		message = text
+		if reason, message = v1alpha1.ReasonIncomplete, text; t.bounds().InPlace {
+			message += " The strategy InPlaceOrRestart, or the command pillion rollout, can restart workloads."
+		}
 	}
 	was := meta.FindStatusCondition(t.status.Conditions, v1alpha1.ConditionProgressing)
 	if was != nil && was.Status == metav1.ConditionTrue {
-		r.event(t.object, corev1.EventTypeNormal, "RolloutComplete", shortened(message))
+		r.event(t.object, corev1.EventTypeNormal, "Rollout"+reason, shortened(message))
 	}
-	return r.write(ctx, t, nil, progressing(false, v1alpha1.ReasonComplete, message), notDegraded(), notPaused())
+	return r.write(ctx, t, nil, progressing(false, reason, message), notDegraded(), notPaused())
 }
 
 // stop reports a failure.

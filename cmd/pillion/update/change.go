@@ -65,7 +65,7 @@ func (r *Rollout) changeOnce(ctx context.Context, w *rollout.Workload, p *rollou
 		return nil
 	}
 	if now.Restarts() && now.Ready {
-		release, err := r.admit(ctx, p.Namespace, object.GetLabels())
+		release, err := r.admit(ctx, p, object.GetLabels())
 		if err != nil {
 			return err
 		}
@@ -177,6 +177,7 @@ func rejected(what string, err error) error {
 func (r *Rollout) await(ctx context.Context, p *rollout.Pod, before *corev1.Pod) error {
 	deadline, waits := time.Now().Add(r.Limits.Timeout), "an answer of the API server"
 	var well time.Time // since when
+	tell := r.waiting(Event{Namespace: p.Namespace, Pod: p.Name})
 	for {
 		object, err := r.Cluster.Pod(ctx, p.Namespace, p.Name)
 		switch {
@@ -213,6 +214,7 @@ func (r *Rollout) await(ctx context.Context, p *rollout.Pod, before *corev1.Pod)
 		if time.Now().After(deadline) {
 			return fmt.Errorf("it is not done after %s: it waits for %s", r.Limits.Timeout, waits)
 		}
+		tell(waits)
 		if err := r.sleep(ctx); err != nil {
 			return err
 		}
@@ -224,15 +226,16 @@ func denied(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsU
 
 // admit waits until the PodDisruptionBudgets allow that a pod becomes unready. The controller of the
 // budgets counts such a pod a moment later, so those that this rollout disrupts are counted twice.
-func (r *Rollout) admit(ctx context.Context, namespace string, podLabels map[string]string) (release func(), err error) {
+func (r *Rollout) admit(ctx context.Context, p *rollout.Pod, podLabels map[string]string) (release func(), err error) {
 	deadline, blocked := time.Now().Add(r.Limits.Timeout), ""
+	tell := r.waiting(Event{Namespace: p.Namespace, Pod: p.Name})
 	for {
-		budgets, err := r.Cluster.Budgets(ctx, namespace)
+		budgets, err := r.Cluster.Budgets(ctx, p.Namespace)
 		if err != nil {
 			return nil, err
 		}
 		budgets = slices.DeleteFunc(budgets, func(b Budget) bool { return !b.Selector.Matches(labels.Set(podLabels)) })
-		if release, blocked = r.take(namespace, budgets); release != nil {
+		if release, blocked = r.take(p.Namespace, budgets); release != nil {
 			return release, nil
 		}
 		if r.stopping() {
@@ -241,6 +244,7 @@ func (r *Rollout) admit(ctx context.Context, namespace string, podLabels map[str
 		if time.Now().After(deadline) {
 			return nil, fmt.Errorf("the PodDisruptionBudget %s has allowed no disruption for %s", blocked, r.Limits.Timeout)
 		}
+		tell("the PodDisruptionBudget " + blocked + " to allow a disruption")
 		if err := r.sleep(ctx); err != nil {
 			return nil, err
 		}

@@ -33,6 +33,7 @@ func (r *Rollout) restart(ctx context.Context, w *rollout.Workload) error {
 // pods begin, by the clock of the API server. If the rollout has to stop, the next one awaits the workload.
 func (r *Rollout) follow(ctx context.Context, w *rollout.Workload, since time.Time) error {
 	deadline, updated, waits := time.Now().Add(r.Limits.Timeout), 0, "an answer of the API server"
+	tell := r.waiting(Event{Namespace: w.Namespace, Workload: w.Title()})
 	for {
 		object, err := r.Cluster.Workload(ctx, w)
 		if apierrors.IsNotFound(err) {
@@ -49,7 +50,7 @@ func (r *Rollout) follow(ctx context.Context, w *rollout.Workload, since time.Ti
 				return err
 			case p.Failed != "":
 				r.leaves(fmt.Sprintf("%s in the namespace %s (restarted, its new pods do not start)", w.Title(), w.Namespace))
-				return fmt.Errorf("%s in the namespace %s: %s", w.Title(), w.Namespace, p.Failed)
+				return &podError{p.pod, fmt.Errorf("%s in the namespace %s: %s", w.Title(), w.Namespace, p.Failed)}
 			case p.Done:
 				if err := r.verify(ctx, w, object, since); err != nil {
 					return err
@@ -60,11 +61,14 @@ func (r *Rollout) follow(ctx context.Context, w *rollout.Workload, since time.Ti
 				updated, deadline = p.Updated, time.Now().Add(r.Limits.Timeout)
 			}
 			waits = p.Waits
+			if time.Now().After(deadline) {
+				return r.late(ctx, w, object, waits)
+			}
 		}
 		if time.Now().After(deadline) {
-			r.leaves(fmt.Sprintf("%s in the namespace %s (restarted, not complete)", w.Title(), w.Namespace))
-			return fmt.Errorf("%s in the namespace %s has not progressed for %s: it waits for %s", w.Title(), w.Namespace, r.Limits.Timeout, waits)
+			return r.late(ctx, w, nil, waits)
 		}
+		tell(waits)
 		err = r.sleep(ctx)
 		if r.toldToStop() {
 			err = ErrStopped
@@ -76,14 +80,44 @@ func (r *Rollout) follow(ctx context.Context, w *rollout.Workload, since time.Ti
 	}
 }
 
+// late returns the error about a workload that does not progress, with one of its pods that are not ready.
+func (r *Rollout) late(ctx context.Context, w *rollout.Workload, object *unstructured.Unstructured, waits string) error {
+	r.leaves(fmt.Sprintf("%s in the namespace %s (restarted, not complete)", w.Title(), w.Namespace))
+	failed := &podError{err: fmt.Errorf("%s in the namespace %s has not progressed for %s: it waits for %s", w.Title(), w.Namespace, r.Limits.Timeout, waits)}
+	if object == nil {
+		return failed
+	}
+	pods, err := r.newPods(ctx, w, object, time.Time{})
+	if err != nil {
+		return failed
+	}
+	for _, pod := range pods {
+		if rollout.IsReady(pod) {
+			continue
+		}
+		if failed.name = pod.Name; w.Kind == "StatefulSet" {
+			failed.err = fmt.Errorf("%w; its pod %s is not ready, and a StatefulSet does not replace such a pod, so delete it", failed.err, pod.Name)
+		}
+		return failed
+	}
+	return failed
+}
+
+// progress is how far a workload is, and which of its new pods fails.
+type progress struct {
+	rollout.Progress
+
+	pod string
+}
+
 // progress reads how far a workload is, and whether one of its new pods does not start.
-func (r *Rollout) progress(ctx context.Context, w *rollout.Workload, object *unstructured.Unstructured, since time.Time) (p rollout.Progress, err error) {
+func (r *Rollout) progress(ctx context.Context, w *rollout.Workload, object *unstructured.Unstructured, since time.Time) (p progress, err error) {
 	object.SetKind(w.Kind)
 	text, err := object.MarshalJSON()
 	if err != nil {
 		return p, err
 	}
-	if p, err = rollout.ProgressOf(text); err != nil || p.Done || p.Failed != "" {
+	if p.Progress, err = rollout.ProgressOf(text); err != nil || p.Done || p.Failed != "" {
 		return p, err
 	}
 	if since.IsZero() { // others have restarted it
@@ -92,7 +126,7 @@ func (r *Rollout) progress(ctx context.Context, w *rollout.Workload, object *uns
 	pods, err := r.newPods(ctx, w, object, since)
 	for _, pod := range pods {
 		if why := rollout.Stuck(pod); why != "" {
-			p.Failed = fmt.Sprintf("its new pod %s: %s", pod.Name, why)
+			p.Failed, p.pod = fmt.Sprintf("its new pod %s: %s", pod.Name, why), pod.Name
 		}
 		if why := rollout.Unscheduled(pod); why != "" {
 			p.Waits = fmt.Sprintf("a node for its new pod %s: %s", pod.Name, why)
@@ -116,7 +150,7 @@ func (r *Rollout) verify(ctx context.Context, w *rollout.Workload, object *unstr
 		return err
 	}
 	if old != nil {
-		return fmt.Errorf("%s in the namespace %s was restarted, but its new pod %s is %s; maybe not all replicas of Pillion use the templates yet", w.Title(), w.Namespace, old.Name, old.State)
+		return &podError{old.Name, fmt.Errorf("%s in the namespace %s was restarted, but its new pod %s is %s; maybe not all replicas of Pillion use the templates yet", w.Title(), w.Namespace, old.Name, old.State)}
 	}
 	selector, err := selectorOf(object)
 	if err != nil {
@@ -124,7 +158,7 @@ func (r *Rollout) verify(ctx context.Context, w *rollout.Workload, object *unstr
 	}
 	for _, p := range w.Todo() {
 		if !selector.Matches(labels.Set(p.Labels)) {
-			return fmt.Errorf("%s in the namespace %s was restarted, but not its pod %s, whose labels it does not select", w.Title(), w.Namespace, p.Name)
+			return &podError{p.Name, fmt.Errorf("%s in the namespace %s was restarted, but not its pod %s, whose labels it does not select", w.Title(), w.Namespace, p.Name)}
 		}
 	}
 	return nil
@@ -199,6 +233,7 @@ func (r *Rollout) evictOne(ctx context.Context, w *rollout.Workload, object *uns
 		return err
 	}
 	had := ready(before)
+	tell := r.waiting(Event{Namespace: object.GetNamespace(), Workload: w.Title(), Pod: object.GetName()})
 	deadline := time.Now().Add(r.Limits.Timeout)
 	for {
 		err := r.Cluster.Evict(ctx, object.GetNamespace(), object.GetName(), string(object.GetUID()))
@@ -214,6 +249,7 @@ func (r *Rollout) evictOne(ctx context.Context, w *rollout.Workload, object *uns
 		if r.stopping() {
 			return ErrStopped
 		}
+		tell("a PodDisruptionBudget to allow its eviction")
 		if err := r.sleep(ctx); err != nil {
 			return err
 		}
@@ -233,6 +269,7 @@ func (r *Rollout) evictOne(ctx context.Context, w *rollout.Workload, object *uns
 		if time.Now().After(deadline) {
 			return r.notReplaced(w, object.GetName(), made)
 		}
+		tell("the pod that replaces it")
 		if err := r.sleep(ctx); err != nil {
 			return err
 		}
@@ -245,7 +282,7 @@ func (r *Rollout) notReplaced(w *rollout.Workload, evicted string, made []*corev
 	r.leaves(fmt.Sprintf("%s in the namespace %s (a pod was evicted, and its replacement is not ready)", w.Title(), w.Namespace))
 	for _, pod := range made {
 		if !rollout.IsReady(pod) {
-			return &podError{pod.Namespace, pod.Name, fmt.Errorf("it replaces %s, which was evicted, and is not ready after %s", evicted, r.Limits.Timeout)}
+			return aboutPod(pod.Namespace, pod.Name, fmt.Errorf("it replaces %s, which was evicted, and is not ready after %s", evicted, r.Limits.Timeout))
 		}
 	}
 	return &podError{err: fmt.Errorf("%s in the namespace %s has not replaced the evicted pod %s after %s", w.Title(), w.Namespace, evicted, r.Limits.Timeout)}
@@ -257,7 +294,7 @@ func (r *Rollout) replaced(w *rollout.Workload, evicted string, made []*corev1.P
 	if err != nil || old == nil {
 		return err
 	}
-	return &podError{old.Namespace, old.Name, fmt.Errorf("it replaces %s, which was evicted, and is %s; maybe not all replicas of Pillion use the templates yet", evicted, old.State)}
+	return aboutPod(old.Namespace, old.Name, fmt.Errorf("it replaces %s, which was evicted, and is %s; maybe not all replicas of Pillion use the templates yet", evicted, old.State))
 }
 
 // owned returns the pods of a controller, without those that are being deleted.

@@ -127,7 +127,7 @@ func (r *Rollout) each(ctx context.Context, w *rollout.Workload, do func(context
 				if of, other := errors.AsType[*podError](err); first == nil && other {
 					first = of
 				} else if first == nil {
-					first = &podError{p.Namespace, p.Name, err}
+					first = aboutPod(p.Namespace, p.Name, err)
 				}
 				mu.Unlock()
 			}

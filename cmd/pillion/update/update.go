@@ -3,6 +3,7 @@
 package update
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +27,7 @@ type Limits struct {
 // Event is something that happened. Its JSON is a stable format for scripts.
 type Event struct {
 	Time time.Time `json:"time"`
-	// Type is plan, wave, pod, workload, skipped, failed, stopped or done.
+	// Type is plan, wave, pod, workload, skipped, waiting, failed, stopped or done.
 	Type      string           `json:"type"`
 	Namespace string           `json:"namespace,omitempty"`
 	Workload  string           `json:"workload,omitempty"` // KIND/NAME
@@ -49,6 +50,8 @@ type Rollout struct {
 	Report func(Event)
 	// Pause is called between two waves. It may be nil. An error ends the rollout.
 	Pause func(ctx context.Context, wave int, next []*rollout.Workload) error
+	// Patience is how long nothing happens until Report receives what a pod or a workload waits for. The default is 10 s.
+	Patience time.Duration
 	// Stop ends the rollout if it is closed. Pods that are being changed are completed.
 	Stop <-chan struct{}
 
@@ -80,18 +83,18 @@ func (e *FailedError) Error() string {
 
 func (e *FailedError) Unwrap() error { return e.Cause }
 
-// podError is an error about a pod, or about one that is missing, which has no name.
+// podError is an error about a pod. The name is "" if the pod is missing.
 type podError struct {
-	namespace, name string
-	err             error
+	name string
+	err  error
 }
 
-func (e *podError) Error() string {
-	if e.name == "" {
-		return e.err.Error()
-	}
-	return fmt.Sprintf("pod %s in the namespace %s: %s", e.name, e.namespace, e.err)
+// aboutPod returns an error that begins with the pod.
+func aboutPod(namespace, name string, err error) *podError {
+	return &podError{name, fmt.Errorf("pod %s in the namespace %s: %w", name, namespace, err)}
 }
+
+func (e *podError) Error() string { return e.err.Error() }
 
 func (e *podError) Unwrap() error { return e.err }
 
@@ -127,6 +130,19 @@ func (r *Rollout) say(e Event) {
 	e.Time, e.Done, e.Total = time.Now().UTC().Truncate(time.Millisecond), r.done, r.total
 	if r.Report != nil {
 		r.Report(e)
+	}
+}
+
+// waiting returns a function that reports what a pod or a workload waits for, if this takes long.
+func (r *Rollout) waiting(e Event) func(what string) {
+	e.Type = "waiting"
+	last, patience := time.Now(), cmp.Or(r.Patience, 10*time.Second)
+	return func(what string) {
+		if time.Since(last) < patience || e.Message == what && time.Since(last) < 6*patience {
+			return
+		}
+		last, e.Message = time.Now(), what
+		r.say(e)
 	}
 }
 

@@ -143,9 +143,15 @@ func TestBudget(t *testing.T) {
 
 	c = newFake(t, 2)
 	c.budgets = []update.Budget{{Name: "web", Selector: labels.Everything(), Allowed: 0}}
-	err := c.tryRun(t, func(r *update.Rollout) { r.Limits.Timeout = 20 * time.Millisecond })
+	var events []update.Event
+	err := c.tryRun(t, func(r *update.Rollout) { r.Limits.Timeout, r.Patience = 20*time.Millisecond, time.Nanosecond }, &events)
 	if err == nil || !strings.Contains(err.Error(), "PodDisruptionBudget web") {
 		t.Errorf("got %v", err)
+	}
+	if !slices.ContainsFunc(events, func(e update.Event) bool {
+		return e.Type == "waiting" && e.Pod != "" && e.Message == "the PodDisruptionBudget web to allow a disruption"
+	}) {
+		t.Errorf("nothing says what a pod waits for: %+v", events)
 	}
 	if image := c.image(t, "web-0"); image != "agent:1" {
 		t.Errorf("a pod was changed, although the budget allows no disruption")
