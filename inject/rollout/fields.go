@@ -4,6 +4,7 @@ package rollout
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -91,6 +92,14 @@ func (m managers) wrote() bool {
 		}
 	}
 	return false
+}
+
+// wroteField reports whether an earlier rollout has changed a field of a container, and others have not since.
+func (m managers) wroteField(c *Change) bool {
+	list, name, field := c.container()
+	return slices.ContainsFunc(m.entries, func(e manager) bool {
+		return e.Manager == Manager && owns(e.fields.at("f:spec").at("f:"+list).at(itemKey(name)), field)
+	})
 }
 
 // wroteAt returns when a rollout last changed containers of the pod, or the zero time.

@@ -106,11 +106,13 @@ func (f *filter) isClaim(path string) bool {
 	return volume["persistentVolumeClaim"] != nil
 }
 
-// mirrored makes a new pod necessary if another webhook may have changed the repository of an image
-// when the pod was created, because only a new pod passes that webhook. Without a controller, a container with another
+// mirrored makes a new pod necessary if another webhook may have changed the repository of an image, or pinned it to a
+// digest, when the pod was created, because only a new pod passes that webhook. Without a controller, a container with another
 // repository may be the app's: a newer revision of a template may use its name.
 func (f *filter) mirrored(c *Change) {
-	if c.How == InPlace && (f.planner.Mutated || f.target.stripped) && repository(string(c.From)) != repository(string(c.To)) {
+	from, to := string(c.From), string(c.To)
+	repositories := (f.planner.Mutated || f.target.stripped) && repository(from) != repository(to)
+	if pinned := f.planner.Mutated && strings.Contains(from, "@") && !strings.Contains(to, "@"); c.How == InPlace && (repositories || pinned) {
 		c.How = NewPod
 	}
 }
