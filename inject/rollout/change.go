@@ -47,6 +47,8 @@ type Change struct {
 	From json.RawMessage `json:"from,omitempty"` // nil if it is absent
 	To   json.RawMessage `json:"to,omitempty"`   // nil if it is absent
 	How  How             `json:"how"`
+
+	unsure bool // another webhook may add it to a new pod too
 }
 
 // String returns the change for users, for example "image of log-agent".
@@ -375,6 +377,8 @@ func brought(set []*templates.Template, annotation func(key string) string, cont
 // reason returns why a change needs a new pod.
 func (c *Change) reason() string {
 	switch {
+	case c.unsure:
+		return "the " + c.String() + " may be of an older revision of a template, and a running pod keeps its containers"
 	case c.To == nil && c.record() != "":
 		return "a new pod would not get " + strings.TrimSuffix(c.record(), "."+templates.Domain+"/"+templates.AnnotationInjected) + ", and a running pod keeps its containers"
 	case c.From == nil:

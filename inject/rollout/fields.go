@@ -5,6 +5,7 @@ package rollout
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -73,6 +74,25 @@ func (m managers) changedBy(c *Change) (by string, sure bool) {
 		}
 	}
 	return by, sure
+}
+
+// createdContainers returns the containers, as list/name, that the pod had when a webhook was first called for it.
+func (m managers) createdContainers() map[string]bool {
+	all := map[string]bool{}
+	for i := range m.entries {
+		spec := m.entries[i].fields.at("f:spec")
+		for _, list := range lists() {
+			containers := spec.at("f:" + list)
+			for key := range containers {
+				var of struct{ Name string }
+				_, creates := containers.at(key)["."]
+				if text, ok := strings.CutPrefix(key, "k:"); ok && creates && json.Unmarshal([]byte(text), &of) == nil {
+					all[list+"/"+of.Name] = true
+				}
+			}
+		}
+	}
+	return all
 }
 
 // neverChangesContainers reports whether a manager creates pods and later changes only their

@@ -55,6 +55,11 @@ func (p *Planner) Plan(pod, owner []byte) (*Pod, error) {
 	if why := p.narrow(out, states, others); why != "" {
 		return out.leave(why), nil
 	}
+	left, err := p.remnants(out, target, written)
+	if err != nil {
+		return nil, err
+	}
+	out.Changes = append(out.Changes, left...)
 	if !behind(out.State) {
 		// Only what an interrupted rollout has changed is to be undone.
 		out.Changes = slices.DeleteFunc(out.Changes, func(c Change) bool { return c.How != InPlace && c.How != Resize })
