@@ -89,6 +89,9 @@ func fromOwner(owner, running []byte) (base []byte, claims []string, err error) 
 	}
 	identify(doc, pod)
 	giveToken(child(doc, "spec"), child(pod, "spec"))
+	if o.Get("kind").IsText("Job") {
+		giveIndex(child(doc, "spec"), child(pod, "spec"))
+	}
 	doc["apiVersion"], doc["kind"] = "v1", "Pod"
 	base, err = json.Marshal(doc)
 	return base, inject.Claims(o), err
@@ -153,6 +156,17 @@ func giveToken(to, from object) {
 		}
 		if len(mounts) > 0 {
 			container["volumeMounts"] = mounts
+		}
+	})
+}
+
+// giveIndex adds the variable that the controller of an Indexed Job has added to the containers of the running pod.
+func giveIndex(to, from object) {
+	const index = "JOB_COMPLETION_INDEX"
+	each(to, from, func(container, running object) {
+		variable := named(items(running, "env"), index)
+		if env, _ := container["env"].([]any); variable != nil && named(items(container, "env"), index) == nil {
+			container["env"] = append(env, variable)
 		}
 	})
 }
