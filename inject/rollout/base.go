@@ -89,6 +89,9 @@ func fromOwner(owner, running []byte) (base []byte, claims []string, err error) 
 	}
 	identify(doc, pod)
 	giveToken(child(doc, "spec"), child(pod, "spec"))
+	if o.Get("kind").IsText("Job") {
+		giveIndex(child(doc, "spec"), child(pod, "spec"))
+	}
 	doc["apiVersion"], doc["kind"] = "v1", "Pod"
 	base, err = json.Marshal(doc)
 	return base, inject.Claims(o), err
@@ -132,19 +135,64 @@ func writtenByControllers(key string) bool {
 
 // giveToken adds the API token that the ServiceAccount plugin has added to the running pod.
 func giveToken(to, from object) {
+	has, tokens := names(to, "volumes"), map[string]bool{}
+	volumes, _ := to["volumes"].([]any)
 	for _, volume := range items(from, "volumes") {
-		name, _ := volume["name"].(string)
-		if !strings.HasPrefix(name, templates.TokenVolumePrefix) || named(items(to, "volumes"), name) != nil {
-			continue
+		if name, _ := volume["name"].(string); strings.HasPrefix(name, templates.TokenVolumePrefix) && !has[name] && !tokens[name] {
+			volumes, tokens[name] = append(volumes, volume), true
 		}
-		volumes, _ := to["volumes"].([]any)
-		to["volumes"] = append(volumes, volume)
-		for _, list := range lists() {
-			for _, container := range items(to, list) {
-				mounts, _ := container["volumeMounts"].([]any)
-				if mount := named(items(named(items(from, list), container["name"]), "volumeMounts"), name); mount != nil && named(items(container, "volumeMounts"), name) == nil {
-					container["volumeMounts"] = append(mounts, mount)
-				}
+	}
+	if len(tokens) == 0 {
+		return
+	}
+	to["volumes"] = volumes
+	each(to, from, func(container, running object) {
+		has := names(container, "volumeMounts")
+		mounts, _ := container["volumeMounts"].([]any)
+		for _, mount := range items(running, "volumeMounts") {
+			if name, _ := mount["name"].(string); tokens[name] && !has[name] {
+				mounts, has[name] = append(mounts, mount), true
+			}
+		}
+		if len(mounts) > 0 {
+			container["volumeMounts"] = mounts
+		}
+	})
+}
+
+// giveIndex adds the variable that the controller of an Indexed Job has added to the containers of the running pod.
+func giveIndex(to, from object) {
+	const index = "JOB_COMPLETION_INDEX"
+	each(to, from, func(container, running object) {
+		variable := named(items(running, "env"), index)
+		if env, _ := container["env"].([]any); variable != nil && named(items(container, "env"), index) == nil {
+			container["env"] = append(env, variable)
+		}
+	})
+}
+
+// names returns the names of a list's items.
+func names(in object, list string) map[string]bool {
+	all := map[string]bool{}
+	for _, item := range items(in, list) {
+		name, _ := item["name"].(string)
+		all[name] = true
+	}
+	return all
+}
+
+// each calls do for each container of a pod that another pod has, too.
+func each(to, from object, do func(container, running object)) {
+	for _, list := range lists() {
+		running := map[string]object{}
+		for _, container := range items(from, list) {
+			name, _ := container["name"].(string)
+			running[name] = container
+		}
+		for _, container := range items(to, list) {
+			name, _ := container["name"].(string)
+			if of := running[name]; of != nil {
+				do(container, of)
 			}
 		}
 	}
@@ -180,12 +228,6 @@ func stripped(running []byte, set []*templates.Template) ([]byte, error) {
 	maps.DeleteFunc(annotations, func(key string, _ any) bool { return isRecord(key) })
 	delete(doc, "status")
 	return json.Marshal(doc)
-}
-
-// within reports whether one path is equal to another or below it.
-func within(other, path string) bool {
-	rest, ok := strings.CutPrefix(path, other)
-	return ok && (rest == "" || rest[0] == '/')
 }
 
 // limitRanged reports whether a LimitRange has set the resource of a container that a change would

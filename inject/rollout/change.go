@@ -13,7 +13,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
@@ -47,6 +46,8 @@ type Change struct {
 	From json.RawMessage `json:"from,omitempty"` // nil if it is absent
 	To   json.RawMessage `json:"to,omitempty"`   // nil if it is absent
 	How  How             `json:"how"`
+
+	unsure bool // another webhook may add it to a new pod too
 }
 
 // String returns the change for users, for example "image of log-agent".
@@ -85,7 +86,8 @@ func Changes(from, to []byte, all ...*templates.Template) ([]Change, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the pod is not JSON: %w", err)
 	}
-	c := &comparison{templates: all, from: a, to: b}
+	c := &comparison{templates: all, was: membersOf(a.At("metadata", "annotations")), is: membersOf(b.At("metadata", "annotations"))}
+	c.stay = c.staying()
 	pod := schema.Pod()
 	for _, name := range []string{"labels", "annotations"} {
 		at := place{path: "/metadata/" + name, field: pod.At("metadata").At(name), name: name}
@@ -98,7 +100,8 @@ func Changes(from, to []byte, all ...*templates.Template) ([]Change, error) {
 // comparison collects the differences between two pods.
 type comparison struct {
 	templates []*templates.Template
-	from, to  *tree.Node // the pod
+	was, is   members           // the annotations of the pods
+	stay      map[string]string // see staying
 	all       []Change
 }
 
@@ -163,26 +166,37 @@ func (p place) means(object, n *tree.Node) bool {
 }
 
 func (c *comparison) members(p place, a, b *tree.Node) {
+	was, is := orLimits(p, p.a, a), orLimits(p, p.b, b)
 	for _, of := range [2]*tree.Node{a, b} {
-		members := of.Members()
-		for i := range members {
-			name := members[i].Name()
-			if of == b && a.Get(name) != nil {
+		all := of.Members()
+		for i := range all {
+			name := all[i].Name()
+			if of == b && was.members.get(name) != nil {
 				continue
 			}
-			m := p.member(name, a, b)
-			c.value(m, orLimit(p, p.a, a, name), orLimit(p, p.b, b, name))
+			c.value(p.member(name, a, b), was.get(name), is.get(name))
 		}
 	}
 }
 
-// orLimit returns a member of an object. A request that is absent is the limit of the resource, also
-// if one of the pods states it.
-func orLimit(p place, resources, object *tree.Node, name string) *tree.Node {
-	if n := object.Get(name); n != nil || p.name != "requests" || p.field.Parent != schema.ResourcesType() {
+// limited are the members of an object, or what is used for those that are absent.
+type limited struct{ members, limits members }
+
+// orLimits returns the members of an object. A request that is absent is the limit of the resource, also if one of the
+// pods states it.
+func orLimits(p place, resources, object *tree.Node) limited {
+	l := limited{members: membersOf(object)}
+	if p.name == "requests" && p.field.Parent == schema.ResourcesType() {
+		l.limits = membersOf(resources.Get("limits"))
+	}
+	return l
+}
+
+func (l limited) get(name string) *tree.Node {
+	if n := l.members.get(name); n != nil {
 		return n
 	}
-	return resources.At("limits", name)
+	return l.limits.get(name)
 }
 
 // items compares lists, by their keys if they have some.
@@ -194,8 +208,12 @@ func (c *comparison) items(p place, a, b *tree.Node) {
 		c.differ(p, a, b)
 		return
 	case p.field.Shape == schema.Set:
+		same := map[string]bool{}
+		for i := range was {
+			same[flat(&was[i])] = true
+		}
 		for i := range is {
-			if !elem.Among(was, &is[i]) {
+			if !same[flat(&is[i])] && !elem.Among(was, &is[i]) {
 				c.differ(p, a, b)
 				return
 			}
@@ -210,10 +228,11 @@ func (c *comparison) items(p place, a, b *tree.Node) {
 		}
 		return
 	}
+	inWas, inIs := p.field.Index(was), p.field.Index(is)
 	var order []int // positions of the items that both have
 	for i := range was {
 		at := place{path: p.path + "/" + tree.Escape(key(p.field, &was[i])), field: elem.AsField()}
-		if k := p.field.Find(is, &was[i]); k >= 0 {
+		if k := inIs.Find(&was[i]); k >= 0 {
 			order = append(order, k)
 			c.value(at, &was[i], &is[k])
 		} else {
@@ -221,7 +240,7 @@ func (c *comparison) items(p place, a, b *tree.Node) {
 		}
 	}
 	for i := range is {
-		if p.field.Find(was, &is[i]) < 0 {
+		if inWas.Find(&is[i]) < 0 {
 			c.differ(place{path: p.path + "/" + tree.Escape(key(p.field, &is[i])), field: elem.AsField()}, nil, &is[i])
 		}
 	}
@@ -240,8 +259,8 @@ func orEmpty(list *tree.Node) *tree.Node {
 }
 
 // differs reports whether two values differ.
-func (c *comparison) differs(elem *schema.Schema, a, b *tree.Node) bool {
-	part := &comparison{to: c.to}
+func (*comparison) differs(elem *schema.Schema, a, b *tree.Node) bool {
+	part := &comparison{}
 	part.value(place{field: elem.AsField()}, a, b)
 	return len(part.all) > 0
 }
@@ -300,10 +319,10 @@ func (c *comparison) how(change *Change) How {
 	if change.record() != "" && change.To != nil {
 		return Record
 	}
-	annotations := func(of *tree.Node) func(string) string {
-		return func(key string) string { return of.At("metadata", "annotations", key).Text() }
+	annotations := func(of members) func(string) string {
+		return func(key string) string { return of.get(key).Text() }
 	}
-	if list, name, field := change.container(); list != "" && change.To != nil && brought(c.templates, annotations(c.from), name) && brought(c.templates, annotations(c.to), name) {
+	if list, name, field := change.container(); list != "" && change.To != nil && brought(c.templates, annotations(c.was), name) && brought(c.templates, annotations(c.is), name) {
 		switch {
 		case field == "image":
 			return InPlace
@@ -314,67 +333,17 @@ func (c *comparison) how(change *Change) How {
 	return NewPod
 }
 
-// ended lets a running pod lose the record of a template that had replaced another one in it, and does so no longer.
-// The other one has a record of the same revision, and stays. If the first one no longer exists, the change is of the
-// other one.
-func (c *comparison) ended(change *Change) {
-	record := change.record()
-	if record == "" || change.To != nil {
-		return
-	}
-	was, is := c.from.At("metadata", "annotations"), c.to.At("metadata", "annotations")
-	members := was.Members()
-	for i := range members {
-		key := members[i].Name()
-		if !isRecord(key) || was.Get(key).Text() != was.Get(record).Text() || is.Get(key) == nil {
-			continue
-		}
-		change.How = Record
-		if name, _, ok := templates.SplitAnnotation(key); ok && change.Template == "" {
-			change.Template = name
-		}
-	}
-}
-
 // ofResources reports whether a change is of the CPU or memory of a template's container.
 func (c *Change) ofResources() bool {
 	_, _, field := c.container()
 	return c.Template != "" && slices.Contains([]string{"resources/limits/cpu", "resources/limits/memory", "resources/requests/cpu", "resources/requests/memory"}, field)
 }
 
-// record returns the annotation that a change is about, if Pillion writes it, or "".
-func (c *Change) record() string {
-	key, ok := strings.CutPrefix(c.Path, "/metadata/annotations/")
-	if key = schema.Unescape(key); !ok || !isRecord(key) {
-		return ""
-	}
-	return key
-}
-
-// isRecord reports whether Pillion writes an annotation, and users do not.
-func isRecord(key string) bool {
-	return key == inject.AnnotationUninject || strings.HasSuffix(key, "."+templates.Domain+"/"+templates.AnnotationInjected)
-}
-
-// brought reports whether a container of a pod is of a template, according to the annotations of the pod: it records
-// the injection, and the container is not one that the user wrote for a template to complete.
-func brought(set []*templates.Template, annotation func(key string) string, container string) bool {
-	recorded := false
-	for _, t := range set {
-		if !t.Brings(container) {
-			continue
-		}
-		if annotation(t.Setting(templates.AnnotationCustomize)) == "true" {
-			return false
-		}
-		recorded = recorded || annotation(t.Annotation(templates.AnnotationInjected)) != ""
-	}
-	return recorded
-}
-
 // reason returns why a change needs a new pod.
 func (c *Change) reason() string {
 	switch {
+	case c.unsure:
+		return "the " + c.String() + " may be of an older revision of a template, and a running pod keeps its containers"
 	case c.To == nil && c.record() != "":
 		return "a new pod would not get " + strings.TrimSuffix(c.record(), "."+templates.Domain+"/"+templates.AnnotationInjected) + ", and a running pod keeps its containers"
 	case c.From == nil:

@@ -4,6 +4,8 @@ package rollout
 
 import (
 	"encoding/json"
+	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -74,6 +76,25 @@ func (m managers) changedBy(c *Change) (by string, sure bool) {
 	return by, sure
 }
 
+// createdContainers returns the containers, as list/name, that the pod had when a webhook was first called for it.
+func (m managers) createdContainers() map[string]bool {
+	all := map[string]bool{}
+	for i := range m.entries {
+		spec := m.entries[i].fields.at("f:spec")
+		for _, list := range lists() {
+			containers := spec.at("f:" + list)
+			for key := range containers {
+				var of struct{ Name string }
+				_, creates := containers.at(key)["."]
+				if text, ok := strings.CutPrefix(key, "k:"); ok && creates && json.Unmarshal([]byte(text), &of) == nil {
+					all[list+"/"+of.Name] = true
+				}
+			}
+		}
+	}
+	return all
+}
+
 // neverChangesContainers reports whether a manager creates pods and later changes only their
 // metadata.
 func neverChangesContainers(name string) bool { return name == "kube-controller-manager" }
@@ -91,6 +112,14 @@ func (m managers) wrote() bool {
 		}
 	}
 	return false
+}
+
+// wroteField reports whether an earlier rollout has changed a field of a container, and others have not since.
+func (m managers) wroteField(c *Change) bool {
+	list, name, field := c.container()
+	return slices.ContainsFunc(m.entries, func(e manager) bool {
+		return e.Manager == Manager && owns(e.fields.at("f:spec").at("f:"+list).at(itemKey(name)), field)
+	})
 }
 
 // wroteAt returns when a rollout last changed containers of the pod, or the zero time.

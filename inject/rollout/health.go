@@ -46,7 +46,8 @@ func Check(now, before *corev1.Pod, own []string, ready bool) Health {
 			all = h
 		}
 	}
-	if all.Waits == "" && ready && !IsReady(now) {
+	isOver := func(name string) bool { return over(now, name) } // then the pod is not Ready again
+	if all.Waits == "" && ready && !IsReady(now) && !slices.ContainsFunc(own, isOver) {
 		all.Waits = "the pod to become Ready"
 	}
 	all.Done = all.Waits == ""
@@ -75,7 +76,7 @@ func Steady(pod *corev1.Pod, own []string, since time.Time) bool {
 	return !slices.ContainsFunc(own, func(name string) bool {
 		_, stays := find(pod, name)
 		s := statusOf(pod, name)
-		return stays && (s == nil || s.State.Running == nil || s.State.Running.StartedAt.After(since))
+		return stays && !over(pod, name) && (s == nil || s.State.Running == nil || s.State.Running.StartedAt.After(since))
 	})
 }
 
@@ -128,6 +129,11 @@ func container(now, before *corev1.Pod, name string) Health {
 		return Health{Waits: "the container " + name + " to start"}
 	}
 	switch {
+	case over(now, name) && !replaced(before, status, spec):
+		if code := status.State.Terminated.ExitCode; code != 0 && restarted(before, status) {
+			return Health{Failed: fmt.Sprintf("the container %s has failed with the exit code %d, and does not run again", name, code)}
+		}
+		return Health{}
 	case status.State.Running == nil:
 		return Health{Waits: "the container " + name + " to start again", Ended: name}
 	case !applied(now, status, spec):
@@ -153,6 +159,45 @@ func find(pod *corev1.Pod, name string) (c *corev1.Container, stays bool) {
 		}
 	}
 	return nil, false
+}
+
+// over reports whether a container has ended and does not run again, as in a Job.
+func over(pod *corev1.Pod, name string) bool {
+	spec, stays := find(pod, name)
+	status := statusOf(pod, name)
+	if !stays || status == nil || status.State.Terminated == nil {
+		return false
+	}
+	code, policy := status.State.Terminated.ExitCode, corev1.ContainerRestartPolicy(pod.Spec.RestartPolicy)
+	if spec.RestartPolicy != nil {
+		policy = *spec.RestartPolicy
+	}
+	for i := range spec.RestartPolicyRules {
+		if codes := spec.RestartPolicyRules[i].ExitCodes; codes != nil && slices.Contains(codes.Values, code) == (codes.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn) {
+			return false
+		}
+	}
+	return policy == corev1.ContainerRestartPolicyNever || policy == corev1.ContainerRestartPolicyOnFailure && code == 0
+}
+
+// replaced reports whether a container has ended because the kubelet replaces it by one with another image. It does so
+// whatever the restartPolicy is, but not if the container had ended before.
+func replaced(before *corev1.Pod, now *corev1.ContainerStatus, spec *corev1.Container) bool {
+	if before == nil {
+		return false
+	}
+	old, _ := find(before, now.Name)
+	was := statusOf(before, now.Name)
+	return old != nil && was != nil && old.Image != spec.Image && was.State.Running != nil && was.ContainerID == now.ContainerID
+}
+
+// restarted reports whether a container has run since the change.
+func restarted(before *corev1.Pod, now *corev1.ContainerStatus) bool {
+	if before == nil {
+		return false
+	}
+	was := statusOf(before, now.Name)
+	return was != nil && was.ContainerID != now.ContainerID
 }
 
 func statusOf(pod *corev1.Pod, name string) *corev1.ContainerStatus {

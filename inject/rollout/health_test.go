@@ -114,3 +114,56 @@ func TestCheckBefore(t *testing.T) {
 		t.Errorf("if an earlier rollout has changed it: %+v", h)
 	}
 }
+
+// TestOver checks that a container that has ended counts as done if it does not run again.
+func TestOver(t *testing.T) {
+	t.Parallel()
+	never, onFailure := corev1.ContainerRestartPolicyNever, corev1.ContainerRestartPolicyOnFailure
+	for what, test := range map[string]struct {
+		pod       corev1.RestartPolicy
+		container *corev1.ContainerRestartPolicy
+		rule      corev1.ContainerRestartRuleOnExitCodesOperator // for exit code 3
+		code      int32
+		ran       bool // before the change
+		over      bool
+	}{
+		"Never":                                    {pod: corev1.RestartPolicyNever, over: true},
+		"Never, it failed":                         {pod: corev1.RestartPolicyNever, code: 1, over: true},
+		"OnFailure":                                {pod: corev1.RestartPolicyOnFailure, over: true},
+		"OnFailure, it failed":                     {pod: corev1.RestartPolicyOnFailure, code: 1},
+		"Always":                                   {pod: corev1.RestartPolicyAlways},
+		"Always, the container has Never":          {pod: corev1.RestartPolicyAlways, container: &never, over: true},
+		"Always, the container has OnFailure":      {pod: corev1.RestartPolicyAlways, container: &onFailure, over: true},
+		"a rule for the exit code":                 {pod: corev1.RestartPolicyNever, container: &never, rule: "In", code: 3},
+		"a rule for another exit code":             {pod: corev1.RestartPolicyNever, container: &never, rule: "In", code: 1, over: true},
+		"a rule for all other exit codes":          {pod: corev1.RestartPolicyNever, container: &never, rule: "NotIn", code: 1},
+		"the kubelet replaces it by the new image": {pod: corev1.RestartPolicyNever, ran: true},
+	} {
+		now := &corev1.Pod{
+			Spec: corev1.PodSpec{RestartPolicy: test.pod, Containers: []corev1.Container{{Name: "agent", Image: "agent:2", RestartPolicy: test.container}}},
+			Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{
+				Name: "agent", Image: "agent:1", ContainerID: "1", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: test.code}},
+			}}},
+		}
+		if test.rule != "" {
+			now.Spec.Containers[0].RestartPolicyRules = []corev1.ContainerRestartRule{{
+				Action: corev1.ContainerRestartRuleActionRestart, ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: test.rule, Values: []int32{3}},
+			}}
+		}
+		before := now.DeepCopy()
+		before.Spec.Containers[0].Image = "agent:1"
+		if test.ran {
+			before.Status.ContainerStatuses[0].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+		}
+		if h := rollout.Check(now, before, []string{"agent"}, true); h.Done != test.over {
+			t.Errorf("%s: got %+v, want done %t", what, h, test.over)
+		}
+		before.Status.ContainerStatuses[0].ContainerID = "0" // it has run with the new image
+		if h := rollout.Check(now, before, []string{"agent"}, true); (h.Failed != "") != (test.over && test.code != 0) {
+			t.Errorf("%s: with the new image: %+v", what, h)
+		}
+		if steady := rollout.Steady(now, []string{"agent"}, time.Now()); steady != (test.over || test.ran) {
+			t.Errorf("%s: steady %t", what, steady)
+		}
+	}
+}

@@ -25,7 +25,11 @@ func (p *Planner) changes(pod []byte, t *target) ([]Change, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &filter{planner: p, added: added, running: doc, target: t}
+	f := &filter{planner: p, added: pathsOf(added), running: doc, target: t, claims: map[string]bool{}}
+	for _, volume := range items(child(doc, "spec"), "volumes") {
+		name, _ := volume["name"].(string)
+		f.claims[name] = volume["persistentVolumeClaim"] != nil
+	}
 	var own []Change
 	for i := range all {
 		c := &all[i]
@@ -40,9 +44,10 @@ func (p *Planner) changes(pod []byte, t *target) ([]Change, error) {
 // filter finds the differences that are Pillion's.
 type filter struct {
 	planner *Planner
-	added   []Change // what injection adds to the base
+	added   paths // what injection adds to the base
 	running object
 	target  *target
+	claims  map[string]bool // the names of volumes, and whether each is of a claim
 }
 
 func (f *filter) isOwn(c *Change) bool {
@@ -56,24 +61,14 @@ func (f *filter) isOwn(c *Change) bool {
 		return false // the AlwaysPullImages plugin sets it
 	case list != "" && c.Template != "" && c.To == nil && limitRanged(limits, c):
 		return false
-	case list != "" && c.Template != "" && f.adds(c.Path):
+	case list != "" && c.Template != "" && f.added.has(c.Path):
 		return true
 	case list != "" && c.Template != "" && field == "" && c.To == nil:
 		return f.recorded(c.Template) // otherwise it is the user's container of that name
 	case c.To != nil:
-		return f.adds(c.Path)
+		return f.added.has(c.Path)
 	}
 	return f.left(c)
-}
-
-// adds reports whether injection adds something at a path of the target, or below it.
-func (f *filter) adds(path string) bool {
-	for i := range f.added {
-		if at := f.added[i].Path; within(at, path) || within(path, at) {
-			return true
-		}
-	}
-	return false
 }
 
 // recorded reports whether the running pod records an injection of a template.
@@ -102,15 +97,16 @@ func (f *filter) left(c *Change) bool {
 // isClaim reports whether a volume may be of a StatefulSet's claim. Its controller adds these.
 func (f *filter) isClaim(path string) bool {
 	name, _, _ := strings.Cut(path, "/")
-	volume := named(items(child(f.running, "spec"), "volumes"), schema.Unescape(name))
-	return volume["persistentVolumeClaim"] != nil
+	return f.claims[schema.Unescape(name)]
 }
 
-// mirrored makes a new pod necessary if another webhook may have changed the repository of an image
-// when the pod was created, because only a new pod passes that webhook. Without a controller, a container with another
+// mirrored makes a new pod necessary if another webhook may have changed the repository of an image, or pinned it to a
+// digest, when the pod was created, because only a new pod passes that webhook. Without a controller, a container with another
 // repository may be the app's: a newer revision of a template may use its name.
 func (f *filter) mirrored(c *Change) {
-	if c.How == InPlace && (f.planner.Mutated || f.target.stripped) && repository(string(c.From)) != repository(string(c.To)) {
+	from, to := string(c.From), string(c.To)
+	repositories := (f.planner.Mutated || f.target.stripped) && repository(from) != repository(to)
+	if pinned := f.planner.Mutated && strings.Contains(from, "@") && !strings.Contains(to, "@"); c.How == InPlace && (repositories || pinned) {
 		c.How = NewPod
 	}
 }

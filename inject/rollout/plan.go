@@ -55,12 +55,21 @@ func (p *Planner) Plan(pod, owner []byte) (*Pod, error) {
 	if why := p.narrow(out, states, others); why != "" {
 		return out.leave(why), nil
 	}
+	left, err := p.remnants(out, target, written)
+	if err != nil {
+		return nil, err
+	}
+	out.Changes = append(out.Changes, left...)
 	if !behind(out.State) {
 		// Only what an interrupted rollout has changed is to be undone.
 		out.Changes = slices.DeleteFunc(out.Changes, func(c Change) bool { return c.How != InPlace && c.How != Resize })
 	}
 	out.Own, out.notCalled = p.own(out.doc, states), p.Called != nil && !p.Called(target.base)
 	out.keep(written)
+	if !behind(out.State) {
+		// Another webhook may have set the other fields when the pod was created.
+		out.Changes = slices.DeleteFunc(out.Changes, func(c Change) bool { return !written.wroteField(&c) })
+	}
 	return out, p.decide(out, target)
 }
 

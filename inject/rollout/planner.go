@@ -130,15 +130,16 @@ func (p *Planner) unknown(states map[string]explain.State) string {
 // that users wrote.
 func (p *Planner) own(doc object, states map[string]explain.State) (names []string) {
 	annotations := child(child(doc, "metadata"), "annotations")
-	for _, t := range p.set() {
-		if annotations[t.Setting(templates.AnnotationCustomize)] == "true" || states[t.Name] == "" {
-			continue
-		}
-		for _, list := range lists() {
-			for _, item := range items(child(doc, "spec"), list) {
-				if name, _ := item["name"].(string); t.Brings(name) {
-					names = append(names, name)
-				}
+	annotation := func(key string) string {
+		value, _ := annotations[key].(string)
+		return value
+	}
+	for _, list := range lists() {
+		for _, item := range items(child(doc, "spec"), list) {
+			name, _ := item["name"].(string)
+			about := slices.ContainsFunc(p.set(), func(t *templates.Template) bool { return states[t.Name] != "" && t.Brings(name) })
+			if about && brought(p.set(), annotation, name) {
+				names = append(names, name)
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -322,6 +323,32 @@ func TestInvalid(t *testing.T) {
 		}
 		if p := c.plan(c.running); p.Action != test.want || (p.Why == why) != (test.want == rollout.Leave) {
 			t.Errorf("%s: %s (%s), want %s", what, p.Action, p.Why, test.want)
+		}
+	}
+}
+
+// TestOwn checks which containers of a pod count as those of templates: a crash of an app's container of that name fails
+// no rollout.
+func TestOwn(t *testing.T) {
+	t.Parallel()
+	for what, test := range map[string]struct {
+		annotations string
+		want        []string
+	}{
+		"the app has a container with the name of a template's": {"{}", []string{"agent"}},
+		"a record shows it as the template's":                   {"{proxy.pillion.dev/injected: 0123456789ab}", []string{"agent", "proxy"}},
+		"the user wrote it for the template":                    {"{proxy.pillion.dev/injected: 0123456789ab, proxy.pillion.dev/customize: 'true'}", []string{"agent"}},
+	} {
+		const template = "{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: %s}, spec: {default: %t, pod: {spec: {initContainers: [{name: %[1]s, restartPolicy: Always, image: '%[1]s:%[3]d'}]}}}}\n---\n"
+		set := func(version int) []byte {
+			return fmt.Appendf(fmt.Appendf(nil, template, "agent", true, version), template, "proxy", false, 1)
+		}
+		c := newCase(t, &txtar.Archive{Files: []txtar.File{
+			{Name: "old.yaml", Data: set(1)}, {Name: "new.yaml", Data: set(2)},
+			{Name: "pod.yaml", Data: fmt.Appendf(nil, "{metadata: {name: web, namespace: shop, annotations: %s}, spec: {containers: [{name: web, image: 'web:1'}, {name: proxy, image: 'mine:1'}]}}", test.annotations)},
+		}})
+		if p := c.plan(c.running); !slices.Equal(p.Own, test.want) {
+			t.Errorf("%s: %q, want %q (%s)", what, p.Own, test.want, p.Why)
 		}
 	}
 }

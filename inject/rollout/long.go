@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// Users decide how long the lists and objects of a pod are, up to the 1 MiB of an object. So the work for a plan may
+// only grow with the size of the pod.
+
+// members finds the members of an object by their names.
+type members struct {
+	object *tree.Node
+	at     map[string]*tree.Node // nil if the object is small
+}
+
+func membersOf(object *tree.Node) members {
+	m := members{object: object}
+	all := object.Members()
+	if len(all) <= 16 {
+		return m
+	}
+	m.at = make(map[string]*tree.Node, len(all))
+	for i := range all {
+		m.at[all[i].Name()] = &all[i] // the last one of several counts, as in tree.Node
+	}
+	return m
+}
+
+func (m members) get(name string) *tree.Node {
+	if m.at == nil {
+		return m.object.Get(name)
+	}
+	if n := m.at[name]; n.Kind() != tree.Null {
+		return n
+	}
+	return nil
+}
+
+// paths is a set of JSON Pointers. It has those that are equal to one of them, or below it, or above it.
+type paths struct{ exact, above map[string]bool }
+
+func pathsOf(changes []Change) paths {
+	p := paths{map[string]bool{}, map[string]bool{}}
+	for i := range changes {
+		path := changes[i].Path
+		for p.exact[path] = true; path != "" && !p.above[path]; path = parent(path) {
+			p.above[path] = true
+		}
+	}
+	return p
+}
+
+func parent(path string) string { return path[:max(strings.LastIndexByte(path, '/'), 0)] }
+
+func (p paths) has(path string) bool {
+	if p.above[path] {
+		return true
+	}
+	for ; path != ""; path = parent(path) {
+		if p.exact[path] {
+			return true
+		}
+	}
+	return false
+}
+
+// flat returns the text of a value with sorted members.
+func flat(n *tree.Node) string {
+	all := n.Members()
+	if len(all) == 0 {
+		return n.String()
+	}
+	sorted := map[string]string{}
+	for i := range all {
+		sorted[all[i].Name()] = flat(&all[i])
+	}
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(sorted)) {
+		b.WriteString(tree.Escape(name) + "/" + sorted[name] + ",")
+	}
+	return b.String()
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// A running pod keeps its containers. If a canary is deleted, or a new revision drops a container, no template brings
+// this container any more. As long as it runs, the record of the pod must not say that the pod is current.
+
+// remnants returns the containers of a running pod that an older revision of a template may have added, if the pod
+// would get another record. If the pod has a known owner, and others do not change new pods, [filter.left] finds them.
+func (p *Planner) remnants(o *Pod, t *target, written managers) (all []Change, err error) {
+	if !p.Mutated && !t.stripped || !slices.ContainsFunc(o.Changes, p.forgets) {
+		return nil, nil
+	}
+	apps, err := apps(t, written)
+	if err != nil {
+		return nil, err
+	}
+	for _, list := range lists() {
+		for _, item := range items(child(o.doc, "spec"), list) {
+			name, _ := item["name"].(string)
+			if apps[list+"/"+name] || slices.ContainsFunc(p.set(), func(t *templates.Template) bool { return t.Brings(name) }) {
+				continue
+			}
+			from, err := json.Marshal(item)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, Change{Path: "/spec/" + list + "/" + tree.Escape(name), From: from, How: NewPod, unsure: p.Mutated})
+		}
+	}
+	return all, nil
+}
+
+// forgets reports whether a change removes the record of a revision that no template has any more, and so of containers
+// that are unknown now. If others change new pods, most containers that are unknown are theirs. So only the end of a
+// canary counts there, which is rare.
+func (p *Planner) forgets(c Change) bool {
+	var revision string
+	if c.How != Record || p.Mutated && c.To != nil || json.Unmarshal(c.From, &revision) != nil {
+		return false
+	}
+	return !slices.ContainsFunc(p.set(), func(t *templates.Template) bool { return t.Revision == revision })
+}
+
+// apps returns the containers that a pod had before its injection, as list/name. If its owner is unknown, these are
+// those that its creator owns in managedFields: the API server fills these in before it calls webhooks. If it
+// owns none, all may be the app's.
+func apps(t *target, written managers) (map[string]bool, error) {
+	base, err := decode(t.base)
+	if err != nil {
+		return nil, err
+	}
+	all, some := map[string]bool{}, map[string]bool{}
+	created := written.createdContainers()
+	for _, list := range lists() {
+		for _, item := range items(child(base, "spec"), list) {
+			name, _ := item["name"].(string)
+			if all[list+"/"+name] = true; created[list+"/"+name] {
+				some[list+"/"+name] = true
+			}
+		}
+	}
+	if t.stripped && len(some) > 0 {
+		return some, nil
+	}
+	return all, nil
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package schema
+
+import (
+	"strings"
+
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// Index finds the items of a list by their keys. In a long list, it is faster than [Schema.Find].
+type Index struct {
+	schema *Schema
+	items  []tree.Node
+	at     map[string]int // nil if the list is short, or has keys that can be written in several ways
+}
+
+// short is the length of a list in which a search needs no map.
+const short = 16
+
+// Index returns an index of a list.
+func (s *Schema) Index(items []tree.Node) *Index {
+	x := &Index{schema: s, items: items}
+	if len(items) <= short {
+		return x
+	}
+	x.at = make(map[string]int, len(items))
+	for i := range items {
+		key, ok := s.indexKey(&items[i])
+		if _, known := x.at[key]; ok && !known {
+			x.at[key] = i
+		}
+		if !ok && s.Key == "containerPort" {
+			x.at = nil
+			break
+		}
+	}
+	return x
+}
+
+// Find returns the index of the item that has the key of another one, or -1.
+func (x *Index) Find(item *tree.Node) int {
+	key, ok := x.schema.indexKey(item)
+	if x.at == nil || !ok && x.schema.Key == "containerPort" {
+		return x.schema.Find(x.items, item)
+	}
+	if i, known := x.at[key]; ok && known {
+		return i
+	}
+	return -1
+}
+
+// indexKey returns a string that is equal for two items if and only if they have the same key, if ok is true.
+func (s *Schema) indexKey(item *tree.Node) (key string, ok bool) {
+	if s.Key != "containerPort" {
+		return s.TextKey(item)
+	}
+	number := item.Get(s.Key).String()
+	plain := number == "0" || number != "" && number[0] != '0' && strings.Trim(number, "0123456789") == ""
+	return number + "/" + Protocol(item), plain
+}
