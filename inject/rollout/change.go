@@ -46,8 +46,6 @@ type Change struct {
 	From json.RawMessage `json:"from,omitempty"` // nil if it is absent
 	To   json.RawMessage `json:"to,omitempty"`   // nil if it is absent
 	How  How             `json:"how"`
-
-	unsure bool // another webhook may add it to a new pod too
 }
 
 // String returns the change for users, for example "image of log-agent".
@@ -333,17 +331,62 @@ func (c *comparison) how(change *Change) How {
 	return NewPod
 }
 
+// ended lets a running pod lose the record of a template that had replaced another one in it, and does so no longer.
+// The other one has a record of the same revision, and stays. If the first one no longer exists, the change is of the
+// other one.
+func (c *comparison) ended(change *Change) {
+	record := change.record()
+	if record == "" || change.To != nil {
+		return
+	}
+	template, ok := c.stay[c.was.get(record).Text()]
+	if !ok {
+		return
+	}
+	if change.How = Record; change.Template == "" {
+		change.Template = template
+	}
+}
+
+// staying returns a template for each revision that the running pod records and that has a record in the other pod, too,
+// or "".
+func (c *comparison) staying() map[string]string {
+	all := map[string]string{}
+	records := c.was.object.Members()
+	for i := range records {
+		key := records[i].Name()
+		if !isRecord(key) || c.is.get(key) == nil {
+			continue
+		}
+		revision := records[i].Text()
+		name, _, ok := templates.SplitAnnotation(key)
+		if ok && all[revision] == "" {
+			all[revision] = name
+		} else if _, known := all[revision]; !known {
+			all[revision] = ""
+		}
+	}
+	return all
+}
+
 // ofResources reports whether a change is of the CPU or memory of a template's container.
 func (c *Change) ofResources() bool {
 	_, _, field := c.container()
 	return c.Template != "" && slices.Contains([]string{"resources/limits/cpu", "resources/limits/memory", "resources/requests/cpu", "resources/requests/memory"}, field)
 }
 
+// record returns the annotation that a change is about, if Pillion writes it, or "".
+func (c *Change) record() string {
+	key, ok := strings.CutPrefix(c.Path, "/metadata/annotations/")
+	if key = schema.Unescape(key); !ok || !isRecord(key) {
+		return ""
+	}
+	return key
+}
+
 // reason returns why a change needs a new pod.
 func (c *Change) reason() string {
 	switch {
-	case c.unsure:
-		return "the " + c.String() + " may be of an older revision of a template, and a running pod keeps its containers"
 	case c.To == nil && c.record() != "":
 		return "a new pod would not get " + strings.TrimSuffix(c.record(), "."+templates.Domain+"/"+templates.AnnotationInjected) + ", and a running pod keeps its containers"
 	case c.From == nil:

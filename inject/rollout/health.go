@@ -123,7 +123,7 @@ func container(now, before *corev1.Pod, name string) Health {
 		return Health{Waits: "the container " + name + " to start"}
 	}
 	if w := status.State.Waiting; w != nil {
-		if fatal(w.Reason) && !stale(before, status, spec) {
+		if fatal(w.Reason) && !stale(before, status, spec) && !untried(now, status) {
 			return Health{Failed: fmt.Sprintf("the container %s does not start: %s", name, strings.TrimSuffix(w.Reason+": "+w.Message, ": "))}
 		}
 		return Health{Waits: "the container " + name + " to start"}
@@ -131,7 +131,7 @@ func container(now, before *corev1.Pod, name string) Health {
 	switch {
 	case over(now, name) && !replaced(before, status, spec):
 		if code := status.State.Terminated.ExitCode; code != 0 && restarted(before, status) {
-			return Health{Failed: fmt.Sprintf("the container %s has failed with the exit code %d, and does not run again", name, code)}
+			return Health{Failed: fmt.Sprintf("the container %s has failed with the exit code %d, and will not restart", name, code)}
 		}
 		return Health{}
 	case status.State.Running == nil:
@@ -223,6 +223,13 @@ func stale(before *corev1.Pod, now *corev1.ContainerStatus, spec *corev1.Contain
 	old, _ := find(before, now.Name)
 	ofOldImage := old != nil && old.Image != spec.Image && strings.Contains(now.State.Waiting.Message, old.Image) && !strings.Contains(now.State.Waiting.Message, spec.Image)
 	return ofOldImage || was.RestartCount == now.RestartCount && reflect.DeepEqual(was.State, now.State) && reflect.DeepEqual(was.LastTerminationState, now.LastTerminationState)
+}
+
+// untried reports whether a container that crashes again and again has not started since the last change of the pod.
+// The kubelet starts it with the change when the back-off of before ends.
+func untried(pod *corev1.Pod, status *corev1.ContainerStatus) bool {
+	last, changed := status.LastTerminationState.Terminated, Changed(&pod.ObjectMeta)
+	return status.State.Waiting.Reason == "CrashLoopBackOff" && last != nil && !changed.IsZero() && !last.StartedAt.After(changed)
 }
 
 // applied reports whether a container runs its image. Runtimes report another name for some images,

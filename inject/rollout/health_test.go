@@ -96,6 +96,27 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// TestCheckUntried checks that a back-off from before a change is no failure of it, whatever the state was then.
+func TestCheckUntried(t *testing.T) {
+	t.Parallel()
+	changed := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for _, c := range []struct {
+		started time.Duration
+		fails   bool
+	}{{-time.Second, false}, {time.Second, true}} {
+		before, now := wellPod(), wellPod()
+		ended := &corev1.ContainerStateTerminated{StartedAt: metav1.NewTime(changed.Add(c.started))}
+		before.Status.InitContainerStatuses[1].State = corev1.ContainerState{Terminated: ended}
+		now.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: rollout.Manager, Time: new(metav1.NewTime(changed)), FieldsV1: metav1.NewFieldsV1(`{"f:spec":{}}`)}}
+		agent := &now.Status.InitContainerStatuses[1]
+		agent.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+		agent.LastTerminationState.Terminated = ended
+		if h := rollout.Check(now, before, []string{"agent"}, false); h.Done || (h.Failed != "") != c.fails {
+			t.Errorf("started %s after the change: %+v", c.started, h)
+		}
+	}
+}
+
 // TestCheckBefore checks that a failure that was there before the change is not taken for one of the change.
 func TestCheckBefore(t *testing.T) {
 	t.Parallel()

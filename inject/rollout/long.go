@@ -45,10 +45,9 @@ func (m members) get(name string) *tree.Node {
 // paths is a set of JSON Pointers. It has those that are equal to one of them, or below it, or above it.
 type paths struct{ exact, above map[string]bool }
 
-func pathsOf(changes []Change) paths {
+func pathsOf(all []string) paths {
 	p := paths{map[string]bool{}, map[string]bool{}}
-	for i := range changes {
-		path := changes[i].Path
+	for _, path := range all {
 		for p.exact[path] = true; path != "" && !p.above[path]; path = parent(path) {
 			p.above[path] = true
 		}

@@ -25,7 +25,11 @@ func (p *Planner) changes(pod []byte, t *target) ([]Change, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &filter{planner: p, added: pathsOf(added), running: doc, target: t, claims: map[string]bool{}}
+	paths := make([]string, 0, len(added))
+	for i := range added {
+		paths = append(paths, added[i].Path)
+	}
+	f := &filter{planner: p, added: pathsOf(paths), running: doc, target: t, claims: map[string]bool{}}
 	for _, volume := range items(child(doc, "spec"), "volumes") {
 		name, _ := volume["name"].(string)
 		f.claims[name] = volume["persistentVolumeClaim"] != nil

@@ -67,7 +67,8 @@ func (p *Planner) Plan(pod, owner []byte) (*Pod, error) {
 	out.Own, out.notCalled = p.own(out.doc, states), p.Called != nil && !p.Called(target.base)
 	out.keep(written)
 	if !behind(out.State) {
-		// Another webhook may have set the other fields when the pod was created.
+		// Another webhook may have set the other fields when the pod was created, and a pod with a user's change is current.
+		out.Kept = nil
 		out.Changes = slices.DeleteFunc(out.Changes, func(c Change) bool { return !written.wroteField(&c) })
 	}
 	return out, p.decide(out, target)

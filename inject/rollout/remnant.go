@@ -14,9 +14,10 @@ import (
 // this container any more. As long as it runs, the record of the pod must not say that the pod is current.
 
 // remnants returns the containers of a running pod that an older revision of a template may have added, if the pod
-// would get another record. If the pod has a known owner, and others do not change new pods, [filter.left] finds them.
+// would get another record and its owner is unknown. If it is known, [filter.left] finds them. If others change new pods,
+// most such containers are theirs, and stay.
 func (p *Planner) remnants(o *Pod, t *target, written managers) (all []Change, err error) {
-	if !p.Mutated && !t.stripped || !slices.ContainsFunc(o.Changes, p.forgets) {
+	if p.Mutated || !t.stripped || !slices.ContainsFunc(o.Changes, p.forgets) {
 		return nil, nil
 	}
 	apps, err := apps(t, written)
@@ -33,26 +34,25 @@ func (p *Planner) remnants(o *Pod, t *target, written managers) (all []Change, e
 			if err != nil {
 				return nil, err
 			}
-			all = append(all, Change{Path: "/spec/" + list + "/" + tree.Escape(name), From: from, How: NewPod, unsure: p.Mutated})
+			all = append(all, Change{Path: "/spec/" + list + "/" + tree.Escape(name), From: from, How: NewPod})
 		}
 	}
 	return all, nil
 }
 
 // forgets reports whether a change removes the record of a revision that no template has any more, and so of containers
-// that are unknown now. If others change new pods, most containers that are unknown are theirs. So only the end of a
-// canary counts there, which is rare.
+// that are unknown now.
 func (p *Planner) forgets(c Change) bool {
 	var revision string
-	if c.How != Record || p.Mutated && c.To != nil || json.Unmarshal(c.From, &revision) != nil {
+	if c.How != Record || json.Unmarshal(c.From, &revision) != nil {
 		return false
 	}
 	return !slices.ContainsFunc(p.set(), func(t *templates.Template) bool { return t.Revision == revision })
 }
 
-// apps returns the containers that a pod had before its injection, as list/name. If its owner is unknown, these are
-// those that its creator owns in managedFields: the API server fills these in before it calls webhooks. If it
-// owns none, all may be the app's.
+// apps returns the containers that a pod without a known owner had before its injection, as list/name: those that its
+// creator owns in managedFields, because the API server fills these in before it calls webhooks. If it owns none, all
+// may be the app's.
 func apps(t *target, written managers) (map[string]bool, error) {
 	base, err := decode(t.base)
 	if err != nil {
@@ -68,7 +68,7 @@ func apps(t *target, written managers) (map[string]bool, error) {
 			}
 		}
 	}
-	if t.stripped && len(some) > 0 {
+	if len(some) > 0 {
 		return some, nil
 	}
 	return all, nil
