@@ -344,7 +344,8 @@ func TestOwn(t *testing.T) {
 			return fmt.Appendf(fmt.Appendf(nil, template, "agent", true, version), template, "proxy", false, 1)
 		}
 		c := newCase(t, &txtar.Archive{Files: []txtar.File{
-			{Name: "old.yaml", Data: set(1)}, {Name: "new.yaml", Data: set(2)},
+			{Name: "old.yaml", Data: set(1)},
+			{Name: "new.yaml", Data: set(2)},
 			{Name: "pod.yaml", Data: fmt.Appendf(nil, "{metadata: {name: web, namespace: shop, annotations: %s}, spec: {containers: [{name: web, image: 'web:1'}, {name: proxy, image: 'mine:1'}]}}", test.annotations)},
 		}})
 		if p := c.plan(c.running); !slices.Equal(p.Own, test.want) {
