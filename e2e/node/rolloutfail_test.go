@@ -140,7 +140,7 @@ func testRolloutCrash(t *testing.T, ns string) {
 	good := s.image
 	s.image = CrashingStandIn
 	s.use(t, ns, nil)
-	wantStop(t, ns, []string{"rollout has stopped after 0 of 2 pods", "Back-off restarting failed container", "half done: pod web-"}, "--max-unavailable", "1", "--timeout", "100s")
+	wantStop(t, ns, []string{"rollout has stopped after 0 of 2 pods", "Back-off restarting failed container", "half done: pod web-"}, "--max-unavailable", "1", "--min-ready", "10s", "--timeout", "100s")
 	s.image = good
 	s.use(t, ns, nil)
 	mustRollout(t, ns)
