@@ -112,6 +112,8 @@ func TestDeployed(t *testing.T) {
 		changed := templateObject("SidecarTemplate", "team-a", "changed")
 		changed["metadata"].(map[string]any)["generation"] = 4
 		changed["status"] = shared["status"]
+		failed := templateObject("SidecarTemplate", "team-b", "t00")
+		failed["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Degraded", "status": "True", "reason": "Failed", "message": "pod web-0 crashes."}}}
 		broken := templateObject("SidecarTemplate", "team-a", "broken")
 		delete(broken, "spec")
 		all := []any{templateObject("SidecarTemplate", "team-a", "agent"), shared, changed, broken}
@@ -119,6 +121,7 @@ func TestDeployed(t *testing.T) {
 			all = append(all, templateObject("SidecarTemplate", "team-b", fmt.Sprintf("t%02d", i)))
 		}
 		all = append(all, templateObject("SidecarTemplate", "team-b", "u"))
+		all[4] = failed
 		api := clitest.API{
 			templatesPath: agent, "/apis/pillion.dev/v1alpha1/clustersidecartemplates": nil, // these may not be read
 			"/apis/pillion.dev/v1alpha1/sidecartemplates": listOf(all...),
@@ -130,6 +133,7 @@ func TestDeployed(t *testing.T) {
 		for _, want := range []string{
 			"Pillion does not use sidecartemplate/team-a/agent: the ClusterSidecarTemplate of this name takes precedence (configmap/pillion-templates/agent.yaml:3); use another name.\n",
 			"Pillion does not use sidecartemplate/team-a/shared: the ClusterSidecarTemplate of this name takes precedence (clustersidecartemplate/shared); use another name.\n",
+			"The automatic rollout of sidecartemplate/team-b/t00 has stopped: pod web-0 crashes.\n",
 			"Pillion does not use sidecartemplate/team-b/u: of a namespace, Pillion uses only the oldest 50 templates, and those with at most 128 KiB together.\n",
 			"A template is invalid, so this report ignores it. Pillion may still use its last valid content: sidecartemplate/team-a/broken: ",
 			"You are not allowed to list clustersidecartemplates, so these templates are unknown: ask for the verb list on the resource clustersidecartemplates, or use --templates PATH.", // the only problem
@@ -138,7 +142,7 @@ func TestDeployed(t *testing.T) {
 				t.Errorf("it does not say once %q: %s", want, notes)
 			}
 		}
-		if lines := strings.Count(notes, "\n"); lines != 4 {
+		if lines := strings.Count(notes, "\n"); lines != 5 {
 			t.Errorf("%d notes: %s", lines, notes)
 		}
 	})

@@ -29,7 +29,7 @@ func (c *Client) newInjector(ctx context.Context, paths []string, note func(stri
 	set, err := d.set(ctx, &theirs)
 	if len(paths) == 0 {
 		wrong.unread, wrong.denied, wrong.invalid = theirs.unread, theirs.denied, theirs.invalid
-		for _, text := range theirs.unused {
+		for _, text := range theirs.notes {
 			note(text)
 		}
 		wrong.problems, wrong.doubts = append(wrong.problems, theirs.problems...), append(wrong.doubts, theirs.doubts...)

@@ -26,7 +26,7 @@ import (
 type unsure struct {
 	problems, doubts []string
 	denied           []string // those of the problems that are missing rights
-	unused           []string // templates of namespaces that Pillion does not use, which is no problem of Pillion
+	notes            []string // templates of namespaces that Pillion does not use, and rollouts that have stopped
 	unread           bool     // no template could be read
 	others           bool     // the templates of files are used, and differ from those of the cluster
 	// invalid has the reason for each template of a namespace whose content is unknown, by namespace and name.
@@ -115,12 +115,15 @@ func (c *Client) objectsIn(ctx context.Context, wrong *unsure, resource schema.G
 			wrong.doesNotUse(kube.TemplateID(o), why)
 			continue
 		}
+		if why := stopped(o); why != "" {
+			wrong.notes = append(wrong.notes, fmt.Sprintf("The automatic rollout of %s has stopped: %s", kube.TemplateID(o), templates.OneLine(why)))
+		}
 		t, err := kube.CompileTemplateText(kube.TemplateID(o), text)
 		switch {
 		case err == nil:
 			all = append(all, t)
 		case in != "" && len(c.about) == 0: // the command is for users who did not write it
-			wrong.unused = append(wrong.unused, invalid(err))
+			wrong.notes = append(wrong.notes, invalid(err))
 			wrong.unknown(o, kube.TemplateID(o)+" is invalid, and Pillion may still use its last valid content: "+cli.OneLine(err))
 		default:
 			wrong.problems = append(wrong.problems, invalid(err))
@@ -148,22 +151,38 @@ func (u *unsure) unknown(o *unstructured.Unstructured, why string) {
 
 // doesNotUse notes why Pillion does not use a template of a namespace.
 func (u *unsure) doesNotUse(id, why string) {
-	u.unused = append(u.unused, fmt.Sprintf("Pillion does not use %s: %s.", id, why))
+	u.notes = append(u.notes, fmt.Sprintf("Pillion does not use %s: %s.", id, why))
 }
 
 // statusOf returns why Pillion does not use a valid template, by its status, or "" if it does or the status is
 // old. A user who may not read the templates of the cluster cannot find out otherwise.
 func statusOf(o *unstructured.Unstructured) string {
-	fields, _, _ := unstructured.NestedMap(o.Object, "status")
-	var status v1alpha1.Status
-	if runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &status) != nil {
-		return ""
-	}
-	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
-	if ready == nil || ready.Reason != v1alpha1.ReasonNameTaken || ready.ObservedGeneration != o.GetGeneration() {
+	if conditionOf(o, v1alpha1.ConditionReady).Reason != v1alpha1.ReasonNameTaken {
 		return ""
 	}
 	return kube.Taken(o.GetName())
+}
+
+// stopped returns why the automatic rollout of a template has stopped, or "".
+func stopped(o *unstructured.Unstructured) string {
+	if c := conditionOf(o, v1alpha1.ConditionDegraded); c.Status == metav1.ConditionTrue {
+		return c.Message
+	}
+	return ""
+}
+
+// conditionOf returns a condition of the present content of a template, or an empty one.
+func conditionOf(o *unstructured.Unstructured, kind string) metav1.Condition {
+	fields, _, _ := unstructured.NestedMap(o.Object, "status")
+	var status v1alpha1.Status
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &status) != nil {
+		return metav1.Condition{}
+	}
+	c := meta.FindStatusCondition(status.Conditions, kind)
+	if c == nil || c.ObservedGeneration != o.GetGeneration() {
+		return metav1.Condition{}
+	}
+	return *c
 }
 
 // notTaken returns the templates without those of namespaces that have the name of a mounted one.
