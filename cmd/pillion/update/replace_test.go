@@ -3,6 +3,7 @@
 package update_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,7 +28,8 @@ import (
 // an evicted one.
 type recreating struct {
 	*fake
-	steps     int // reads of the Deployment until its pods are replaced
+	kind      string // of the workload
+	steps     int    // reads of the Deployment until its pods are replaced
 	restarted bool
 	by        *inject.Injector // what injects new pods
 	stuck     bool             // new pods do not start
@@ -144,7 +146,7 @@ func (c *recreating) Evict(_ context.Context, _, name, uid string) error {
 // update runs a rollout of one workload, in a way that the test chooses.
 func (c *recreating) update(t *testing.T, way rollout.Way, timeout time.Duration) error {
 	t.Helper()
-	w := &rollout.Workload{Namespace: "shop", APIVersion: "apps/v1", Kind: "Deployment", Name: "web", Pods: len(c.order), Way: way}
+	w := &rollout.Workload{Namespace: "shop", APIVersion: "apps/v1", Kind: cmp.Or(c.kind, "Deployment"), Name: "web", Pods: len(c.order), Way: way}
 	for _, name := range c.order {
 		p := c.plan(t, c.pods[name])
 		p.Action = rollout.Replace
@@ -171,6 +173,7 @@ func TestRestart(t *testing.T) {
 		"stuck":                       {func(c *recreating) { c.stuck = true }, "its new pod web-0: the container agent does not start: ErrImagePull: no agent:2"},
 		"no progress":                 {func(c *recreating) { c.steps = 1 << 30 }, "has not progressed for 200ms: it waits for 2 of 2 pods to be replaced; half done: Deployment/web"},
 		"no node":                     {func(c *recreating) { c.homeless = true }, "it waits for a node for its new pod web-0: 0/1 nodes are available; half done"},
+		"stuck StatefulSet":           {func(c *recreating) { c.kind, c.steps = "StatefulSet", 1<<30; c.unready() }, "it waits for 2 of 2 pods to be replaced; its pod web-0 is not ready, and a StatefulSet does not replace such a pod, so delete it"},
 		"old template":                {func(c *recreating) { c.by = c.old }, "its new pod web-0 is outdated; maybe not all replicas"},
 		"deleted":                     {func(c *recreating) { c.missing = true }, ""},
 		"old template, another clock": {func(c *recreating) { c.by, c.skew = c.old, -time.Hour }, "its new pod web-0 is outdated; maybe not all replicas"},
