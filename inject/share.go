@@ -39,8 +39,7 @@ func notInShare(s *subject, t *loaded) (bool, string) {
 	if _, wanted := s.requested.says(t.Name); wanted || s.selects(t) {
 		return false, ""
 	}
-	of := s.owner()
-	return true, fmt.Sprintf("it replaces %s in %d of 100 workloads, and %s/%s is not one of them", t.base.Name, t.Share(), of.Kind, of.Name)
+	return true, fmt.Sprintf("it replaces %s in %d of 100 workloads, and not in this one", t.base.Name, t.Share())
 }
 
 func whyInShare(s *subject, t *loaded) string {

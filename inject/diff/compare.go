@@ -166,7 +166,7 @@ func (c *Comparison) effects(o *Outcome, w *Workload, from, to *side, changes []
 		case has && !had:
 			o.add(Effect{Template: id, Effect: Gets, How: all, Fields: fields})
 		case had && !has:
-			o.add(Effect{Template: id, Effect: Loses, How: all, Fields: fields, Why: o.whyNot(to.decisions[id])})
+			o.add(Effect{Template: id, Effect: Loses, How: all, Fields: fields, Why: whyNot(to.decisions[id])})
 		case has && c.differ[id]:
 			own, err := c.own(id, w, from, changes)
 			if err != nil {
@@ -177,18 +177,18 @@ func (c *Comparison) effects(o *Outcome, w *Workload, from, to *side, changes []
 				o.add(Effect{Template: id, Effect: Changes, How: how, Fields: fields})
 			}
 		case to.fails(id) && !from.fails(id):
-			o.add(Effect{Template: id, Effect: Fails, Why: o.whyNot(to.decisions[id])})
+			o.add(Effect{Template: id, Effect: Fails, Why: whyNot(to.decisions[id])})
 		}
 	}
 	return nil
 }
 
-// whyNot returns why the pods do not get a template, in the same words for all owners.
-func (o *Outcome) whyNot(d *inject.Decision) string {
+// whyNot returns why a pod does not get a template.
+func whyNot(d *inject.Decision) string {
 	if d == nil {
 		return "the template is removed"
 	}
-	return strings.ReplaceAll(fmt.Sprintf("%s: %s", d.Code, d.Sentence()), o.String(), "this workload")
+	return fmt.Sprintf("%s: %s", d.Code, d.Sentence())
 }
 
 // own returns those of the changes that a template causes, which differs in the sets. If others differ too, it

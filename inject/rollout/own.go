@@ -105,8 +105,8 @@ func (f *filter) isClaim(path string) bool {
 }
 
 // mirrored makes a new pod necessary if another webhook may have changed the repository of an image, or pinned it to a
-// digest, when the pod was created, because only a new pod passes that webhook. Without a controller, a container with another
-// repository may be the app's: a newer revision of a template may use its name.
+// digest, when the pod was created, because only a new pod passes that webhook. Without a controller, a container with
+// another repository may be the app's: a newer revision of a template may use its name.
 func (f *filter) mirrored(c *Change) {
 	from, to := string(c.From), string(c.To)
 	repositories := (f.planner.Mutated || f.target.stripped) && repository(from) != repository(to)

@@ -241,10 +241,10 @@ func (r *Rollout) admit(ctx context.Context, p *rollout.Pod, podLabels map[strin
 		if r.stopping() {
 			return nil, ErrStopped
 		}
+		tell("the PodDisruptionBudget " + blocked + " to allow a disruption")
 		if time.Now().After(deadline) {
 			return nil, fmt.Errorf("the PodDisruptionBudget %s has allowed no disruption for %s", blocked, r.Limits.Timeout)
 		}
-		tell("the PodDisruptionBudget " + blocked + " to allow a disruption")
 		if err := r.sleep(ctx); err != nil {
 			return nil, err
 		}

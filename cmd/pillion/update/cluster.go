@@ -113,11 +113,11 @@ func (k Kubernetes) Restart(ctx context.Context, w *rollout.Workload) (time.Time
 	annotations := map[string]any{"annotations": map[string]any{restartedAt: now.UTC().Format(time.RFC3339)}}
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"template": map[string]any{"metadata": annotations}}})
 	if err != nil {
-		return now, err
+		return time.Time{}, err
 	}
 	object, err := k.workloads(w).Patch(ctx, w.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: rollout.Manager})
 	if err != nil {
-		return now, err
+		return time.Time{}, err
 	}
 	if at := rollout.Restarted(&metav1.ObjectMeta{CreationTimestamp: object.GetCreationTimestamp(), ManagedFields: object.GetManagedFields()}); !at.IsZero() {
 		return at, nil

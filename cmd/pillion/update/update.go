@@ -52,7 +52,8 @@ type Rollout struct {
 	Pause func(ctx context.Context, wave int, next []*rollout.Workload) error
 	// Patience is how long nothing happens until Report receives what a pod or a workload waits for. The default is 10 s.
 	Patience time.Duration
-	// Stop ends the rollout if it is closed. Pods that are being changed are completed.
+	// Stop ends the rollout if it is closed. Pods that are being changed are completed. A restart goes on, and the next
+	// rollout awaits it.
 	Stop <-chan struct{}
 
 	mu     sync.Mutex // guards all below, and Report
