@@ -116,14 +116,14 @@ func diff(t *testing.T, before, after []byte) (count int, ok bool) {
 // iteration anew.
 func TestSameBytesInEveryProcess(t *testing.T) {
 	t.Parallel()
-	if os.Getenv("PILLION_PRINT_DIGEST") != "" {
+	if os.Getenv("TEST_PRINT_DIGEST") != "" {
 		fmt.Printf("digest %x\n", digest(t))
 		return
 	}
 	want := fmt.Sprintf("digest %x", digest(t))
 	for range 3 {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSameBytesInEveryProcess$")
-		cmd.Env = append(os.Environ(), "PILLION_PRINT_DIGEST=1")
+		cmd.Env = append(os.Environ(), "TEST_PRINT_DIGEST=1")
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v\n%s", err, out)

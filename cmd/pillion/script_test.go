@@ -24,7 +24,6 @@ import (
 func TestMain(m *testing.M) {
 	// The race detector makes every process that ends wait for a second.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
-	os.Unsetenv("PILLION_CORPUS") // which is for the tests of other packages, and no flag
 	testscript.Main(tests{m}, map[string]func(){"pillion": narrowMain, "kubectl-pillion": narrowMain, "kubectl_complete-pillion": main})
 }
 

@@ -15,7 +15,7 @@ import (
 )
 
 // TestUndoFiles checks that uninject restores the bytes of every manifest of this repository, and
-// of those below the folders in $PILLION_MANIFESTS. With a usual template, inject changes no
+// of those below the folders in $TEST_MANIFESTS. With a usual template, inject changes no
 // existing line in 99 of 100 files.
 func TestUndoFiles(t *testing.T) {
 	t.Parallel()
@@ -24,7 +24,7 @@ func TestUndoFiles(t *testing.T) {
 	must(t, err)
 	common := inject.New(set)
 	folders := []string{"../../examples", "../../manifests", "../../templates", "../../e2e", "../../inject", "testdata"}
-	if more := os.Getenv("PILLION_MANIFESTS"); more != "" {
+	if more := os.Getenv("TEST_MANIFESTS"); more != "" {
 		folders = append(folders, filepath.SplitList(more)...)
 	}
 	var n fileCounts

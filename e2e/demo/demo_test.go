@@ -20,7 +20,7 @@ import (
 )
 
 // demoVariable makes the test's program the demo.
-const demoVariable = "PILLION_E2E_DEMO"
+const demoVariable = "E2E_DEMO"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(demoVariable) != "" {

@@ -21,13 +21,13 @@ import (
 // that needs the machine's network, and waits. The second one is the first process of the new
 // namespaces. The third one does the work.
 const (
-	stageVariable = "PILLION_NODE_STAGE"
+	stageVariable = "NODE_STAGE"
 	stageInit     = "init"
 	stageWork     = "work"
 	// stageProbe tries what stageInit does, and ends.
 	stageProbe = "probe"
 	// dirVariable names the folder with the state of the node.
-	dirVariable = "PILLION_NODE_DIR"
+	dirVariable = "NODE_DIR"
 
 	dirPrefix = "pillion-node-"
 	lockName  = "lock"

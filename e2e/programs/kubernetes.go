@@ -15,7 +15,7 @@ import (
 const (
 	kubernetesModule = "k8s.io/kubernetes"
 	// handedOver is the variable with which a program passes its Programs to a child.
-	handedOver = "PILLION_E2E_PROGRAMS"
+	handedOver = "E2E_PROGRAMS"
 )
 
 // Programs are the paths of the control plane's programs.
@@ -42,7 +42,7 @@ func (p *Programs) Environ() (string, error) {
 
 // Kubernetes returns the programs in the folder that KUBEBUILDER_ASSETS names. Without this
 // variable, it returns programs of the version in go.mod, or in kubernetes-$KUBERNETES/go.mod.
-// It first builds missing programs, once per machine, in the user's cache or $PILLION_CACHE.
+// It first builds missing programs, once per machine, in the user's cache or $E2E_CACHE.
 func Kubernetes(ctx context.Context, steps *Steps) (*Programs, error) {
 	if text := os.Getenv(handedOver); text != "" {
 		p := &Programs{}

@@ -84,7 +84,7 @@ type lock struct {
 func acquire(ctx context.Context, path string, steps *Steps) (*lock, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
-		return nil, fmt.Errorf("the cache cannot be written, set PILLION_CACHE to a folder of your own: %w", err)
+		return nil, fmt.Errorf("the cache cannot be written, set E2E_CACHE to a folder of your own: %w", err)
 	}
 	held := &lock{file: f, owner: self()}
 	err = held.try()

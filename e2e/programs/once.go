@@ -35,11 +35,11 @@ func once(ctx context.Context, steps *Steps, name, what string, build func(dir s
 }
 
 func cacheRoot() (string, error) {
-	root := os.Getenv("PILLION_CACHE")
+	root := os.Getenv("E2E_CACHE")
 	if root == "" {
 		user, err := os.UserCacheDir()
 		if err != nil {
-			return "", fmt.Errorf("no cache folder, set PILLION_CACHE: %w", err)
+			return "", fmt.Errorf("no cache folder, set E2E_CACHE: %w", err)
 		}
 		root = filepath.Join(user, "pillion")
 	}

@@ -20,7 +20,7 @@ import (
 )
 
 // holdVariable names the lock that a test's own program holds until it is killed.
-const holdVariable = "PILLION_E2E_HOLD"
+const holdVariable = "E2E_HOLD"
 
 func TestMain(m *testing.M) {
 	if path := os.Getenv(holdVariable); path != "" {

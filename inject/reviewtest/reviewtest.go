@@ -24,7 +24,7 @@ type Review struct {
 }
 
 // Variable is the environment variable that names the folder of captured reviews.
-const Variable = "PILLION_CORPUS"
+const Variable = "TEST_CORPUS"
 
 // reviews has one review per line, made of pods.yaml by the tests of this package.
 //

@@ -316,11 +316,11 @@ func StrangeVariables(root *cobra.Command, environ []string) (all []string) {
 	for _, c := range root.Commands() {
 		c.Flags().VisitAll(func(f *pflag.Flag) { flags = append(flags, f.Name) })
 	}
-	for _, pair := range environ { // PILLION_CACHE belongs to make demo
+	for _, pair := range environ {
 		name, _, _ := strings.Cut(pair, "=")
 		bare, ours := strings.CutPrefix(name, environmentPrefix)
 		flag := strings.ReplaceAll(strings.ToLower(bare), "_", "-")
-		if !ours || name == "PILLION_CACHE" || serviceVariable.MatchString(name) || slices.ContainsFunc(flags, func(f string) bool { return Variable(f) == name }) {
+		if !ours || serviceVariable.MatchString(name) || slices.ContainsFunc(flags, func(f string) bool { return Variable(f) == name }) {
 			continue
 		}
 		sentence := "the environment variable " + name + " sets no flag"
