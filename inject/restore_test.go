@@ -42,7 +42,7 @@ func TestUninjectStored(t *testing.T) {
 			t.Errorf("it was\n%s\nand is\n%s", was, is)
 		}
 	})
-	if injected < 100 {
+	if injected < 50 { // of the 60 pods of the project
 		t.Errorf("only %d pods were injected", injected)
 	}
 }

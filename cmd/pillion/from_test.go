@@ -108,25 +108,23 @@ func checkReadable(t *testing.T, tmpl *templates.Template) {
 	}
 }
 
-// TestPeers compares the results with what the other injectors make of the same pods. The cases are
-// in a folder next to a checkout, where they exist.
+// peersVariable names a folder with the cases of other injectors and the script compare.py that compares them.
+const peersVariable = "TEST_PEERS"
+
+// TestPeers compares the results with what the other injectors make of the same pods.
 func TestPeers(t *testing.T) {
 	t.Parallel()
-	script := ""
-	for up := "../../.."; script == "" && len(up) < 20; up += "/.." {
-		if path := filepath.Join(up, "shared", "peers", "compare.py"); isFile(path) {
-			script = path
-		}
+	folder := os.Getenv(peersVariable)
+	if folder == "" {
+		t.Skipf("%s names no folder with the cases of other injectors", peersVariable)
 	}
-	if script == "" {
-		t.Skip("the cases of other injectors are not here")
-	}
-	if err := exec.CommandContext(t.Context(), "python3", "-c", "import yaml").Run(); err != nil {
-		t.Skip("python3 with PyYAML is not here: ", err)
+	script := filepath.Join(folder, "compare.py")
+	if out, err := exec.CommandContext(t.Context(), "python3", "-c", "import yaml").CombinedOutput(); err != nil {
+		t.Fatalf("%s is set, and the comparison needs python3 with PyYAML: %v\n%s", peersVariable, err, out)
 	}
 	eachPeer(t, func(t *testing.T, peer string) {
-		if _, err := os.Stat(filepath.Join(filepath.Dir(script), peer)); err != nil {
-			t.Skip("it has no cases")
+		if _, err := os.Stat(filepath.Join(folder, peer)); err != nil {
+			t.Skipf("%s has no cases of %s", peersVariable, peer)
 		}
 		// TestMain puts pillion, which is this program, into the PATH.
 		out, err := exec.CommandContext(t.Context(), "python3", script, "-v", from, peer+"/").CombinedOutput()
@@ -149,9 +147,4 @@ func TestPeers(t *testing.T) {
 			t.Errorf("%d cases\n%s", cases, out)
 		}
 	})
-}
-
-func isFile(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular()
 }

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reviewtest has AdmissionReviews for the tests of other packages: 60 that
-// are a part of the project and, if they are there, captured ones that are not.
+// Package reviewtest has AdmissionReviews for the tests of other packages: 60 that are a part of the project and, if
+// TEST_CORPUS names their folder, captured ones that are not.
 package reviewtest
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"encoding/json"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 )
 
@@ -55,62 +57,47 @@ var synthetic = sync.OnceValues(func() (all []Review, err error) {
 	return all, nil
 })
 
-// captured reads the folder of captured reviews; the paths are that of a checkout
-// with the folder beside it, as its packages see it.
+// captured reads the reviews in the folder that the variable names. Without the variable, there are none: a test
+// never looks for files outside the checkout by itself.
 var captured = sync.OnceValues(func() ([]Review, error) {
-	folders := []string{os.Getenv(Variable)} //nolint:forbidigo // a variable for tests
-	if folders[0] == "" {
-		for up := "../.."; len(up) < 20; up += "/.." {
-			folders = append(folders, filepath.Join(up, "shared", "corpus"))
-		}
+	folder := os.Getenv(Variable) //nolint:forbidigo // a variable for tests
+	if folder == "" {
+		return nil, nil
 	}
-	for _, folder := range folders {
-		files, err := filepath.Glob(filepath.Join(folder, "reviews", "*.json"))
-		if err != nil || len(files) == 0 {
-			continue
-		}
-		samples, _ := filepath.Glob(filepath.Join(folder, "*-sample.json"))
-		var all []Review
-		for _, file := range append(files, samples...) {
-			body, err := os.ReadFile(file)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, Review{Name: filepath.Base(file), Body: body})
-		}
-		return all, nil
+	files, err := filepath.Glob(filepath.Join(folder, "reviews", "*.json"))
+	if err != nil || len(files) == 0 {
+		return nil, fmt.Errorf("%s=%s: there is no reviews/*.json in this folder (%w)", Variable, folder, cmp.Or(err, fs.ErrNotExist))
 	}
-	return nil, nil
+	samples, err := filepath.Glob(filepath.Join(folder, "*-sample.json"))
+	if err != nil {
+		return nil, err
+	}
+	var all []Review
+	for _, file := range append(files, samples...) {
+		body, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, Review{Name: filepath.Base(file), Body: body})
+	}
+	return all, nil
 })
 
-// skipped counts the tests that had no captured reviews.
-var skipped atomic.Int64
-
-// All returns the synthetic reviews and the captured ones. If there are no captured
-// ones, it adds a subtest that is skipped, so that they are missed and not forgotten.
+// All returns the synthetic reviews and the captured ones.
 func All(t testing.TB) []Review {
 	t.Helper()
 	more, err := captured()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if test, ok := t.(*testing.T); ok && len(more) == 0 {
-		test.Run("captured", func(t *testing.T) {
-			skipped.Add(1)
-			t.Skip("there are no captured AdmissionReviews; " + Variable + " names their folder")
-		})
-	}
-	return append(Synthetic(t)[:len(Synthetic(t)):len(Synthetic(t))], more...)
+	return append(slices.Clip(Synthetic(t)), more...)
 }
 
-// Main runs the tests of a package and then writes which reviews they used.
+// Main runs the tests of a package and then writes how many reviews they used.
 func Main(m *testing.M, w io.Writer) int {
 	code := m.Run()
 	own, _ := synthetic()
-	if more, _ := captured(); len(more) > 0 {
-		fmt.Fprintf(w, "corpus: %d synthetic and %d captured reviews\n", len(own), len(more))
-	} else {
-		fmt.Fprintf(w, "corpus: not here (%s names its folder); %d synthetic reviews used, %d subtests skipped\n", Variable, len(own), skipped.Load())
-	}
+	more, _ := captured()
+	fmt.Fprintf(w, "corpus: %d synthetic and %d captured reviews (%s names the folder of captured ones)\n", len(own), len(more), Variable)
 	return code
 }
