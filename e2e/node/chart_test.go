@@ -43,7 +43,6 @@ func TestChart(t *testing.T) {
 
 // TestChartSelfSigned installs the chart without cert-manager.
 func TestChartSelfSigned(t *testing.T) {
-	needNode(t)
 	h := newHelm(t)
 	h.testInstall(t, optedInNamespace(t), "--set", "certificates.source="+selfSigned)
 }

@@ -137,21 +137,6 @@ func insideCommand(ctx context.Context, dir, stage string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// tryNamespaces returns an UnfitError if this process may not do what a node needs: in many containers,
-// even root may not.
-func tryNamespaces(ctx context.Context, dir string) error {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	cmd, err := insideCommand(ctx, dir, stageProbe)
-	if err != nil {
-		return err
-	}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return &UnfitError{Why: fmt.Sprintf("namespaces, mounts, a network and cgroups of its own: %v: %s", err, lastLine(string(out)))}
-	}
-	return nil
-}
-
 // probe does once what a node needs most.
 func probe(ctx context.Context, dir string) error {
 	if err := prepareMounts(dir); err != nil {

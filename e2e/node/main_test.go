@@ -27,10 +27,8 @@ const (
 
 var (
 	// env is set before the first test.
-	env *Node
-	// errUnfit is why there are no tests on this machine.
-	errUnfit *UnfitError
-	figures  report
+	env     *Node
+	figures report
 )
 
 func TestMain(m *testing.M) {
@@ -40,8 +38,6 @@ func TestMain(m *testing.M) {
 	started := time.Now()
 	inside, dir, code, err := Enter(ctx, func(ctx context.Context, dir string) error { return prepare(ctx, steps, dir) })
 	switch {
-	case errors.As(err, &errUnfit):
-		code, err = m.Run(), nil // which tests are skipped, and why
 	case inside:
 		code, err = runTests(ctx, m, steps, dir)
 	case err == nil && code == 0 && os.Getenv(stageVariable) == "":
@@ -57,9 +53,9 @@ func TestMain(m *testing.M) {
 // prepare does what needs the machine's network, and everything that takes long the first time.
 func prepare(ctx context.Context, steps *programs.Steps, dir string) error {
 	if minor := os.Getenv("KUBERNETES"); minor != "" {
-		return &UnfitError{Why: "the Kubernetes of e2e/node/go.mod, and KUBERNETES is " + minor}
+		return fmt.Errorf("a node runs the Kubernetes of e2e/node/go.mod: unset KUBERNETES=%s", minor)
 	}
-	if err := CheckMachine(ctx, steps, dir); err != nil {
+	if err := checkMachine(ctx, dir); err != nil {
 		return err
 	}
 	if os.Getenv("KUBEBUILDER_ASSETS") != "" {
@@ -105,12 +101,4 @@ func runTests(ctx context.Context, m *testing.M, steps *programs.Steps, dir stri
 		err = figures.write(time.Since(started))
 	}
 	return code, err
-}
-
-// needNode skips a test if the machine cannot run a node. Every test that needs one starts with it.
-func needNode(t *testing.T) {
-	t.Helper()
-	if errUnfit != nil {
-		t.Skip(errUnfit)
-	}
 }

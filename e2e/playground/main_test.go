@@ -4,14 +4,11 @@ package playground_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp"
 )
@@ -21,71 +18,40 @@ const (
 	page = root + "/bin/playground"
 )
 
-// needed are programs, and the Debian packages that have them.
-var needed = []struct{ program, pkg string }{{"node", "nodejs"}, {"npm", "npm"}, {"chromium", "chromium"}}
+// neededPrograms come from the Debian packages that make setup-browser installs.
+var neededPrograms = []string{"node", "npm", "chromium"}
 
-// installWithin is how long apt-get may take.
-const installWithin = 10 * time.Minute
-
-var (
-	unfit   error           // what the machine lacks for these tests
-	browser context.Context // of chromedp
-)
+var browser context.Context // of chromedp
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	if unfit = install(ctx); unfit == nil {
-		if out, err := command(ctx, "make", "-C", root, "playground"); err != nil {
-			fmt.Fprintf(os.Stderr, "make playground: %v\n%s\n", err, out)
-			return 1
-		}
-		stop, err := start(ctx)
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer stop()
+	if missing := missingPrograms(); len(missing) > 0 {
+		fmt.Fprintf(os.Stderr, "the tests of the playground need %s: run sudo make setup-browser, which installs Debian's packages\n", strings.Join(missing, ", "))
+		return 1
 	}
+	if out, err := exec.CommandContext(ctx, "make", "-C", root, "playground").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "make playground: %v\n%s\n", err, out)
+		return 1
+	}
+	stop, err := start(ctx)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer stop()
 	return m.Run()
 }
 
-func command(ctx context.Context, name string, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-	return cmd.CombinedOutput()
-}
-
-func missing() (packages []string) {
-	for _, n := range needed {
-		if _, err := exec.LookPath(n.program); err != nil && !slices.Contains(packages, n.pkg) {
-			packages = append(packages, n.pkg)
+func missingPrograms() (missing []string) {
+	for _, program := range neededPrograms {
+		if _, err := exec.LookPath(program); err != nil {
+			missing = append(missing, program)
 		}
 	}
-	return packages
-}
-
-// install installs Debian packages that are missing, if this process may. The error is what the machine lacks.
-func install(ctx context.Context) error {
-	packages := missing()
-	if len(packages) == 0 {
-		return nil
-	}
-	lacks := "Debian's packages " + strings.Join(packages, ", ")
-	if apt, err := exec.LookPath("apt-get"); err != nil || os.Getuid() != 0 || apt == "" {
-		return errors.New("it needs " + lacks)
-	}
-	ctx, cancel := context.WithTimeout(ctx, installWithin)
-	defer cancel()
-	for _, args := range [][]string{{"update"}, append([]string{"install", "--yes", "--no-install-recommends"}, packages...)} {
-		if out, err := command(ctx, "apt-get", args...); err != nil {
-			lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-			return fmt.Errorf("it needs %s, and apt-get %s failed: %s", lacks, args[0], lines[len(lines)-1])
-		}
-	}
-	return nil
+	return missing
 }
 
 // start starts the browser.

@@ -36,9 +36,6 @@ func serving(file string, code int, contentType, body string) action {
 
 // TestPanic checks that the page starts the engine again after a panic. Without an argument, the engine panics.
 func TestPanic(t *testing.T) {
-	if unfit != nil {
-		t.Skip(unfit)
-	}
 	worker, err := os.ReadFile(page + "/worker.js")
 	if err != nil {
 		t.Fatal(err)
