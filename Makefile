@@ -2,6 +2,8 @@
 
 GO       ?= go
 FUZZTIME ?= 5m
+# Tests on the API server that run at the same time. Most of them wait, and what they run is no part of their process.
+PARALLEL ?= 4
 SOAKTIME ?= 10m
 IMAGE    ?= ghcr.io/pillion-dev/pillion:dev
 # What is pushed is for these platforms, with its bill of materials (SPDX) and how it was built (SLSA).
@@ -15,18 +17,19 @@ MODULES  := $(dir $(wildcard go.mod e2e/go.mod e2e/*/go.mod))
 WITH_GO  := $(filter-out e2e/kubernetes-%,$(MODULES))
 # $(call in,FOLDERS,COMMAND) runs a command in each folder and stops at the first failure.
 in        = @set -e; for folder in $(1); do (set -x; cd $$folder && $(2)); done
-SKIPS     = $(CURDIR)/bin/skips $(GO) test -json
-# The race detector needs cgo, which Go turns off if it finds no C compiler.
+TESTRUN   = $(CURDIR)/bin/testrun
+GOTEST    = $(GO) test -json -timeout 30m
+# The race detector needs cgo, which Go turns off if it finds no C compiler. It makes tests five times as slow, so it is
+# for the packages with goroutines, without the tests that take long and have none.
 RACE     := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
-# It makes tests five times as slow, so it is for the packages with goroutines, without the tests that take long and have none.
 RACED     = ./certs ./cmd/pillion/... ./inject/webhook/... ./templates
 ALONE     = TestAdvice|TestStatusLarge|FuzzScreen|TestInjectKeepsEverything|TestInjectEngineCases|TestServeClockJumps|TestGrowthTogether|TestDirect|TestServingProperty|TestFunctionCosts|TestSharedValues|TestLoopBounds|TestMixedVariablesBounds
 
-# What make test also runs on the older Kubernetes: the tests whose subject depends on its version.
-OLDER    := 1.36
+# What make verify also runs on older Kubernetes: the tests whose subject depends on its version.
+OLDER     = 1.36 1.35 1.34
 ON_OLDER  = TestInjected|TestComponents|TestPolicyChecks|TestPolicyInjects|TestReinvocationByKubernetes|TestReinvocationOrder|TestShapes|TestStolenToken|TestTamper|TestTamperDefaults
 
-# What make test runs on a real node. make node runs all.
+# What make node-smoke runs on a real node. make node runs all.
 ON_NODE   = TestSelfSigned|TestShutdownOrder|TestConfinement
 
 # Run from the module cache; nothing need be installed.
@@ -37,40 +40,54 @@ GOVULNCHECK   = $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.8.0
 SYFT          = $(GO) run github.com/anchore/syft/cmd/syft@v1.52.0
 
 .DEFAULT_GOAL := help
-.PHONY: help build test node soak lint fmt fuzz golden generate arrows demo recording playground bench profile tidy image sbom release
+.PHONY: help build test e2e verify node node-smoke setup-node setup-browser testrun soak lint fmt fuzz fuzz-packages golden generate arrows demo recording playground bench profile tidy image sbom release
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## Build bin/pillion
 	CGO_ENABLED=0 $(GO) build -trimpath -pgo=cmd/pillion/cpu.pprof -o bin/pillion ./cmd/pillion
 
-test: ## Run all tests, those on a real Kubernetes last, and a few on an older one (KUBERNETES=1.36: all on that)
-	@echo "test: $(if $(RACE),with the race detector,without the race detector, which needs a C compiler)"
+test: testrun ## Run the tests of every change; they need nothing but Go
 	$(GO) vet ./...
-	cd e2e && $(GO) build -o ../bin/skips ./skips
-	$(SKIPS) -timeout 30m ./...
-	$(if $(RACE),$(SKIPS) -race -timeout 30m -skip '^($(ALONE))$$' $(RACED))
-	$(if $(RACE),$(SKIPS) -race -run '^TestConcurrently$$' ./inject) # one engine, many pods
-	$(call in,e2e/bench e2e/validity,$(SKIPS) ./...)
-	cd e2e/chart && $(SKIPS) -count=1 ./... # as for shipped
-	cd e2e/playground && $(SKIPS) -count=1 -timeout 30m ./... # as for shipped
-	cd e2e && $(GO) run ./binaries >/dev/null
-	$(call in,e2e/shipped e2e/release,$(SKIPS) -count=1 -timeout 30m ./...) # -count=1: what is tested is not a package of these modules
-	cd e2e && $(SKIPS) -count=1 -timeout 30m -parallel 4 ./... # most wait; the pillion that they run is no part of their process
-ifdef KUBEBUILDER_ASSETS
-	@echo "skipped: e2e/node: its node needs the control plane of e2e/go.mod, and KUBEBUILDER_ASSETS names another one"
-else
-	cd e2e/node && $(SKIPS) -count=1 -timeout 30m -run '^($(ON_NODE))$$' .
-endif
-ifndef KUBERNETES
-	cd e2e && KUBERNETES=$(OLDER) $(GO) run ./binaries >/dev/null
-	cd e2e && KUBERNETES=$(OLDER) $(SKIPS) -count=1 -timeout 30m -run '^($(ON_OLDER))$$' .
-endif
+	$(TESTRUN) -in .,e2e/chart $(GOTEST) ./...
 
-node: ## Run Pillion on a real node: real containers (needs Linux and root; installs missing Debian packages; UPDATE=1 writes the figures)
-	cd e2e && $(GO) build -o ../bin/skips ./skips
-	cd e2e/node && $(SKIPS) -count=1 -timeout 60m $(if $(RUN),-run '$(RUN)') . $(if $(UPDATE),-args -update)
+e2e: testrun ## Run the tests on a real API server (KUBERNETES=1.36: on an older one)
+	cd e2e && $(GO) run ./binaries
+	$(TESTRUN) -in e2e/validity $(GOTEST) ./...
+	$(TESTRUN) -in e2e $(GOTEST) -count=1 -parallel $(PARALLEL) $(if $(RUN),-run '$(RUN)') ./... # -count=1: go test does not know the programs that they run
+
+verify: export TEST_SIZE = full
+verify: testrun ## Run everything, in full size: takes hours, and needs make setup-node and make setup-browser
+	$(GO) vet ./...
+	$(TESTRUN) -in .,e2e/chart,e2e/validity,e2e/bench $(GOTEST) -timeout 2h ./...
+	$(if $(RACE),$(TESTRUN) $(GOTEST) -race -timeout 2h -skip '^($(ALONE))$$' $(RACED),@echo "verify: without the race detector, which needs a C compiler")
+	$(if $(RACE),$(TESTRUN) $(GOTEST) -race -run '^TestConcurrently$$' ./inject) # one engine, many pods
+	$(TESTRUN) -in e2e/playground,e2e/shipped,e2e/release $(GOTEST) -count=1 ./...
+	cd e2e && $(GO) run ./binaries
+	$(TESTRUN) -in e2e $(GOTEST) -count=1 -timeout 2h -parallel $(PARALLEL) ./...
+	$(MAKE) node
+	@set -e; for minor in $(OLDER); do \
+	  (set -x; cd e2e && KUBERNETES=$$minor $(GO) run ./binaries); \
+	  (set -x; KUBERNETES=$$minor $(TESTRUN) -in e2e $(GOTEST) -count=1 -run '^($(ON_OLDER))$$' .); \
+	done
+
+testrun:
+	@cd e2e && $(GO) build -o ../bin/testrun ./testrun
+
+node: testrun ## Run Pillion on a real node: real containers (needs Linux, root and make setup-node; UPDATE=1 writes the figures)
+	$(TESTRUN) -in e2e/node $(GOTEST) -count=1 -timeout 60m $(if $(RUN),-run '$(RUN)') . $(if $(UPDATE),-args -update)
+
+node-smoke: ## Run a few of the tests on a real node
+	$(MAKE) node RUN='^($(ON_NODE))$$'
+
+setup-node: ## Install what make node needs: Debian packages (needs root)
+	apt-get update
+	apt-get install --yes --no-install-recommends containerd runc containernetworking-plugins iptables conntrack iproute2 mount
+
+setup-browser: ## Install what the tests of the playground need: Debian packages (needs root)
+	apt-get update
+	apt-get install --yes --no-install-recommends nodejs npm chromium
 
 soak: ## Create pods for SOAKTIME (10m) while templates, replicas and the API server change, break and come back
 	cd e2e && $(GO) test -run '^TestSoak$$' -count=1 -v -timeout 2h . -args -soak=$(SOAKTIME)
@@ -83,15 +100,16 @@ lint: ## Check style, imports, formatting and prose, then known vulnerabilities
 fmt: ## Format with gofumpt and gci
 	$(call in,$(WITH_GO),$(GOLANGCI_LINT) fmt)
 
-fuzz: ## Run every fuzz target for FUZZTIME (5m)
-	$(GO) vet ./...
-	@set -e; for package in $$($(GO) list ./...); do \
-	  for target in $$($(GO) test -list '^Fuzz' $$package | grep '^Fuzz'); do \
-	    echo "$$package $$target"; \
-	    $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x $$package; \
-	  done; \
+fuzz: ## Run every fuzz target for FUZZTIME (5m), or those of the folder FUZZED
+	@set -e; for folder in $(or $(FUZZED),$$($(MAKE) --silent fuzz-packages)); do \
+	  (cd $$folder; for target in $$($(GO) test -list '^Fuzz' . | grep '^Fuzz'); do \
+	    echo "$$folder $$target"; \
+	    $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x .; \
+	  done); \
 	done
-	cd e2e/validity && $(GO) test -run '^$$' -fuzz '^FuzzValid$$' -fuzztime $(FUZZTIME) -fuzzminimizetime 20x .
+
+fuzz-packages: # the folders with fuzz targets
+	@git grep -l '^func Fuzz' -- '*_test.go' | xargs -n 1 dirname | sort -u
 
 golden: ## Rewrite the golden files; look at the diff before you commit it
 	$(GO) test $$(grep -rl inject/goldentest --include='*_test.go' cmd inject templates | xargs -n 1 dirname | sort -u | sed 's,^,./,') -update

@@ -66,21 +66,23 @@ func TestNamesOnPages(t *testing.T) {
 	}
 }
 
-// TestOlderKubernetes checks that every test exists that make test runs by name on an older
-// Kubernetes.
-func TestOlderKubernetes(t *testing.T) {
+// TestNamedTests checks that every test exists that the Makefile names.
+func TestNamedTests(t *testing.T) {
 	makefile, err := os.ReadFile("../Makefile")
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := regexp.MustCompile(`(?m)^ON_OLDER += (.*)$`).FindSubmatch(makefile)
-	if m == nil {
-		t.Fatal("the Makefile has no ON_OLDER")
-	}
 	tests := allTests(t)
-	for name := range strings.SplitSeq(string(m[1]), "|") {
-		if !tests[name] {
-			t.Errorf("there is no %s", name)
+	for _, variable := range []string{"ALONE", "ON_OLDER", "ON_NODE"} {
+		m := regexp.MustCompile(`(?m)^` + variable + ` += (.*)$`).FindSubmatch(makefile)
+		if m == nil {
+			t.Errorf("the Makefile has no %s", variable)
+			continue
+		}
+		for name := range strings.SplitSeq(string(m[1]), "|") {
+			if !tests[name] {
+				t.Errorf("%s: there is no %s", variable, name)
+			}
 		}
 	}
 }

@@ -60,7 +60,7 @@ func results(t *testing.T) (rows []int) {
 	for _, row := range regexp.MustCompile(`(?m)^\| 1\.(\d+) \| ([^|]+) \| ([^|]*)\|$`).FindAllStringSubmatch(contents(t, "docs/versions.md"), -1) {
 		measured := regexp.MustCompile(`^\d+$`).MatchString(row[2])
 		if !measured && (released || row[2] != "not run yet") {
-			t.Errorf("docs/versions.md: 1.%s has the result %q; run make test KUBERNETES=1.%s and count", row[1], row[2], row[1])
+			t.Errorf("docs/versions.md: 1.%s has the result %q; run make e2e KUBERNETES=1.%s and count", row[1], row[2], row[1])
 		}
 		rows = append(rows, atoi(t, row[1]))
 	}
