@@ -5,31 +5,18 @@ package validity
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"reflect"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/schema"
+	"github.com/pillion-dev/pillion/inject/sizetest"
 	"github.com/pillion-dev/pillion/templates"
 	corev1 "k8s.io/api/core/v1"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/kubernetes/pkg/features"
 )
-
-// cases is how many random pods and templates a test tries; CASES says another number.
-func cases(t testing.TB, n int) uint64 {
-	t.Helper()
-	if text := os.Getenv("CASES"); text != "" {
-		var err error
-		if n, err = strconv.Atoi(text); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return uint64(n)
-}
 
 // TestAlone checks that a template that is wrong for every pod is rejected when it is loaded, and also a
 // template that is wrong because the API server drops a field. Nearly all templates whose pods the API
@@ -53,7 +40,7 @@ func settings() []string {
 func alone(t *testing.T, counted bool) {
 	t.Helper()
 	tried, strict := 0, map[string]int{}
-	for seed := range cases(t, 300) {
+	for seed := range uint64(sizetest.Choose(t, 60, 300)) {
 		m := newMaker(seed, 2)
 		m.plain = true
 		s := newSketch(m, 0)
@@ -100,14 +87,13 @@ func TestValid(t *testing.T) {
 				t.Cleanup(gates(t, setting))
 			}
 			seen := coverage{}
-			injected := 0
-			for seed := range cases(t, 250) {
-				if try(t, seed, uint64(len(setting)), seen) == inject.CodeInjected {
+			injected, n := 0, sizetest.Choose(t, 60, 250)
+			for seed := range n {
+				if try(t, uint64(seed), uint64(len(setting)), seen) == inject.CodeInjected {
 					injected++
 				}
 			}
 			t.Logf("%d injected; fields of templates that were: %d", injected, len(seen))
-			n := int(cases(t, 250))
 			if injected < n/3 {
 				t.Errorf("only %d of %d were injected", injected, n)
 			}
