@@ -29,8 +29,19 @@ const (
 // Root returns the root of the checkout with this module.
 func Root(ctx context.Context) (string, error) { return programs.Root(ctx) }
 
-// BuildPillion builds the checkout's pillion into the Cluster's folder and returns its path.
+// BuildPillion returns the path of the checkout's pillion in the Cluster's folder. It has the flags of the image.
 func (c *Cluster) BuildPillion(ctx context.Context) (string, error) {
+	built, err := programs.Pillion(ctx, c.steps)
+	if err != nil {
+		return "", err
+	}
+	binary := c.Path("pillion")
+	return binary, programs.LinkProgram(built, binary)
+}
+
+// BuildPillionQuickly compiles the checkout's pillion into the Cluster's folder, with the flags of make build. After make
+// build or make test, this takes a second.
+func (c *Cluster) BuildPillionQuickly(ctx context.Context) (string, error) {
 	binary := c.Path("pillion")
 	return binary, c.steps.Follow("go build ./cmd/pillion", func(progress *programs.Progress) error {
 		root, err := Root(ctx)

@@ -152,7 +152,7 @@ func (d *demo) folder() string {
 
 // start starts Pillion and its webhooks.
 func (d *demo) start(ctx context.Context) error {
-	binary, err := d.BuildPillion(ctx)
+	binary, err := d.BuildPillionQuickly(ctx)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"strings"
 
@@ -38,30 +37,6 @@ const (
 	imagesName = "images.tar"
 )
 
-// recipe is what the Dockerfile says about the image.
-type recipe struct {
-	build, user, entrypoint string
-}
-
-var (
-	buildPattern = regexp.MustCompile(`CGO_ENABLED=0 .*go build .*`)
-	imagePattern = regexp.MustCompile(`(?s)\nFROM scratch\nCOPY --from=build (\S+) (\S+)\nUSER (\S+)\nENTRYPOINT \["([^"]+)"\]\n$`)
-)
-
-// readRecipe returns an error if the Dockerfile has steps that BuildImages does not do.
-func readRecipe(root string) (recipe, error) {
-	text, err := os.ReadFile(filepath.Join(root, "Dockerfile"))
-	if err != nil {
-		return recipe{}, err
-	}
-	command := buildPattern.FindString(string(text))
-	parts := imagePattern.FindStringSubmatch(string(text))
-	if command == "" || parts == nil || parts[1] != parts[2] || parts[2] != parts[4] {
-		return recipe{}, fmt.Errorf("%s/Dockerfile has other steps than go build and one COPY into an empty image", root)
-	}
-	return recipe{build: command, user: parts[3], entrypoint: parts[4]}, nil
-}
-
 // BuildImages writes a file for ctr with the images of Pillion, with each of the tags, and of
 // StandIn.
 func BuildImages(ctx context.Context, steps *programs.Steps, dir string, tags ...string) error {
@@ -70,7 +45,7 @@ func BuildImages(ctx context.Context, steps *programs.Steps, dir string, tags ..
 		if err != nil {
 			return err
 		}
-		pillion, err := buildPillion(ctx, root, dir)
+		pillion, err := packPillion(ctx, root, dir)
 		if err != nil {
 			return err
 		}
@@ -105,17 +80,24 @@ func addTag(images map[name.Tag]v1.Image, reference string, image v1.Image) erro
 	return err
 }
 
-// buildPillion runs the Dockerfile's own command.
-func buildPillion(ctx context.Context, root, dir string) (v1.Image, error) {
-	r, err := readRecipe(root)
+// programName is the name of Pillion's program in the folder of the node.
+const programName = "image-pillion"
+
+// packPillion makes the image of the Dockerfile.
+func packPillion(ctx context.Context, root, dir string) (v1.Image, error) {
+	recipe, err := programs.ReadRecipe(root)
 	if err != nil {
 		return nil, err
 	}
-	binary := filepath.Join(dir, "image-pillion")
-	if err := goBuild(ctx, root, strings.Replace(r.build, "-o "+r.entrypoint, "-o "+binary, 1)); err != nil {
+	built, err := programs.Pillion(ctx, nil)
+	if err != nil {
 		return nil, err
 	}
-	return imageOf(binary, r.entrypoint, r.user)
+	program := filepath.Join(dir, programName)
+	if err := programs.LinkProgram(built, program); err != nil {
+		return nil, err
+	}
+	return imageOf(program, recipe.Program, recipe.User)
 }
 
 func buildStandIn(ctx context.Context, root, dir string) (v1.Image, error) {

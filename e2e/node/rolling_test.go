@@ -126,7 +126,7 @@ func pillion(t *testing.T, args ...string) ([]byte, error) {
 }
 
 func pillionCommand(ctx context.Context, args ...string) *exec.Cmd {
-	return exec.CommandContext(ctx, filepath.Join(env.dir, "image-pillion"), append(args, "--kubeconfig", env.Kubeconfig)...)
+	return exec.CommandContext(ctx, filepath.Join(env.dir, programName), append(args, "--kubeconfig", env.Kubeconfig)...)
 }
 
 // rollout runs the command, and returns what it prints, in one line.

@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -77,6 +79,19 @@ func runHere(cmd *exec.Cmd) error {
 		return fmt.Errorf("the go command is not in the PATH: install Go 1.26 or newer (https://go.dev/doc/install): %w", err)
 	}
 	return err
+}
+
+// runCommand runs a command with these variables in addition to the caller's, and returns what it printed to its standard
+// output. Its error contains everything that it printed.
+func runCommand(ctx context.Context, dir string, environ []string, name string, args ...string) (string, error) {
+	var out, all bytes.Buffer
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir, cmd.Env, cmd.SysProcAttr = dir, append(os.Environ(), environ...), ChildAttributes()
+	cmd.Stdout, cmd.Stderr = io.MultiWriter(&out, &all), &all
+	if err := runHere(cmd); err != nil {
+		return "", fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, strings.TrimSpace(all.String()))
+	}
+	return strings.TrimSpace(out.String()), nil
 }
 
 // goOutput is the output of a go command: progress (compiled packages and downloaded modules),
