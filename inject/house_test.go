@@ -37,6 +37,7 @@ func TestImports(t *testing.T) {
 		"inject":                        {internal: []string{"inject/schema", "templates", "templates/tree"}, forbidden: impure},
 		"inject/audit":                  {forbidden: impure},
 		"inject/cputest":                {},
+		"inject/sizetest":               {},
 		"inject/diff":                   {internal: []string{"inject", "inject/explain", "inject/fit", "inject/paint", "inject/rollout", "inject/yamldiff", "templates"}, forbidden: impure},
 		"inject/explain":                {internal: []string{"inject", "inject/paint", "inject/schema", "templates"}, forbidden: impure},
 		"inject/goldentest":             {},
