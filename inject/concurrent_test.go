@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/sizetest"
 	"github.com/pillion-dev/pillion/templates"
 	librarytests "github.com/pillion-dev/pillion/templates/library/tests"
 )
@@ -18,7 +19,7 @@ import (
 func TestConcurrently(t *testing.T) {
 	t.Parallel()
 	_, requests := reviews(t)
-	requests = requests[:min(60, len(requests))]
+	requests = requests[:sizetest.Choose(t, 15, 60)]
 	for name, set := range map[string]*templates.Set{
 		"testdata": mustLoad(t, os.DirFS("testdata/templates"), "."),
 		"library":  requestedByDefault(librarySet(t)),
@@ -45,7 +46,7 @@ func TestConcurrently(t *testing.T) {
 			want[i] = answer(requests[i])
 		}
 		var wg sync.WaitGroup
-		for first := range 8 {
+		for first := range 4 {
 			wg.Go(func() {
 				for i := range requests {
 					i = (i + first*7) % len(requests)

@@ -13,9 +13,6 @@ import (
 // TestConstructsGrowWithThePod is TestWorkGrowsWithThePod for constructs that compare what a template
 // has with lists of the pod: eight times as many items take about eight times as much work.
 func TestConstructsGrowWithThePod(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes seconds")
-	}
 	const apps = `"containers":[{"name":"app"},{"name":"other"}]`
 	for name, row := range map[string]struct{ spec, pod, item string }{ // ITEMS in the pod are many items; %[1]d is their number
 		"volumes of the pod": {

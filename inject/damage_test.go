@@ -5,9 +5,7 @@ package inject_test
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
-	"strconv"
 	"testing"
 
 	"github.com/pillion-dev/pillion/inject"
@@ -54,18 +52,4 @@ func checkDamage(t *testing.T, injector *inject.Injector, template *templates.Te
 		deny("a command", func(c map[string]any) bool { c["command"] = []string{"sleep"}; return true })
 	}
 	return damaged
-}
-
-// number returns the value of an environment variable.
-func number(t *testing.T, variable string, otherwise uint64) uint64 {
-	t.Helper()
-	text, ok := os.LookupEnv(variable)
-	if !ok {
-		return otherwise
-	}
-	n, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
 }

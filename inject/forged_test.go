@@ -13,6 +13,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/reviewtest"
+	"github.com/pillion-dev/pillion/inject/sizetest"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -121,8 +122,8 @@ func TestLeftOutContainer(t *testing.T) {
 // TestForgedRandom is TestForgedComputed for random sets of templates and pods.
 func TestForgedRandom(t *testing.T) {
 	t.Parallel()
-	seen, count := 0, number(t, "CASES", 100)
-	for seed := range count {
+	seen, count := 0, sizetest.Choose(t, 40, 100)
+	for seed := range uint64(count) {
 		g := &reviewtest.Sets{Rand: rand.New(rand.NewPCG(seed, 17))}
 		var specs []string
 		for i := range 1 + g.IntN(3) {

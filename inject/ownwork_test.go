@@ -18,6 +18,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/reviewtest"
 	"github.com/pillion-dev/pillion/inject/schema"
+	"github.com/pillion-dev/pillion/inject/sizetest"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
@@ -277,11 +278,11 @@ func TestProtectedCustomized(t *testing.T) {
 }
 
 // TestOwnWork is TestJudgeOwnWork for random sets of templates and pods. It also checks that damage
-// is found. CASES sets the number of cases, and FIRST the first one.
+// is found.
 func TestOwnWork(t *testing.T) {
 	t.Parallel()
-	first, count, tried := number(t, "FIRST", 0), number(t, "CASES", 400), tally{}
-	for seed := first; seed < first+count; seed++ {
+	count, tried := sizetest.Choose(t, 100, 400), tally{}
+	for seed := range uint64(count) {
 		tryOwnWork(t, seed, 3, tried)
 	}
 	t.Logf("%v", tried)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/reviewtest"
+	"github.com/pillion-dev/pillion/inject/sizetest"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -17,8 +18,8 @@ import (
 // as the templates without variables, and that the validating webhook has the same findings.
 func TestVariablesChangeNothing(t *testing.T) {
 	t.Parallel()
-	count, injected := number(t, "CASES", 200), 0
-	for seed := range count {
+	count, injected := sizetest.Choose(t, 60, 200), 0
+	for seed := range uint64(count) {
 		g := &reviewtest.Sets{Rand: rand.New(rand.NewPCG(seed, 11))}
 		var plain, named []string
 		for i := range 1 + g.IntN(3) {
@@ -38,7 +39,7 @@ func TestVariablesChangeNothing(t *testing.T) {
 			injected++
 		}
 	}
-	if count >= 200 && injected < 20 {
+	if injected < count/10 {
 		t.Errorf("only %d of the pods got something", injected)
 	}
 }

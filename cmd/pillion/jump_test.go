@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/serve"
+	"github.com/pillion-dev/pillion/inject/sizetest"
 )
 
 // The wall clock of a jumping Pillion is off by a given duration. Except for [time.Now], it is the program that is
@@ -68,6 +69,7 @@ type jumping struct {
 
 func startJumping(t *testing.T, args ...string) *jumping {
 	t.Helper()
+	sizetest.SkipUnlessFull(t, "it compiles the package time and all that depends on it, which takes minutes the first time")
 	if runtime.GOOS == "windows" {
 		t.Skip("SKIPPED: there is no named pipe")
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject/cputest"
 	"github.com/pillion-dev/pillion/inject/fit"
+	"github.com/pillion-dev/pillion/inject/sizetest"
 	"github.com/pillion-dev/pillion/inject/webhook"
 )
 
@@ -40,9 +41,10 @@ type row struct {
 // TestGrowth checks that to double any two lists or maps of a pod at most doubles the work, on
 // every path. It draws rows until any two lists of the Go type have grown together.
 func TestGrowth(t *testing.T) {
-	if testing.Short() || raceEnabled {
-		t.Skip("takes seconds of CPU time, and many times as much under the race detector; make test runs it without")
+	if raceEnabled {
+		t.Skip("under the race detector, it takes many times the CPU time; make verify runs it without")
 	}
+	sizetest.SkipUnlessFull(t, "TestGrowthTogether has the lists that the engine reads")
 	lists, edges := podLists(), growthEdges(t)
 	together := map[[2]int]bool{}
 	pairs, rows := len(lists)*(len(lists)-1)/2, uint64(0)
@@ -63,12 +65,9 @@ func TestGrowth(t *testing.T) {
 // TestGrowthTogether checks the same for most of the lists that the engine reads, all at once, with
 // more kinds of items.
 func TestGrowthTogether(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes seconds of CPU time")
-	}
 	edges := growthEdges(t)
-	for seed := range uint64(16) {
-		checkGrowth(t, edges, drawCore(seed))
+	for seed := range sizetest.Choose(t, 4, 16) {
+		checkGrowth(t, edges, drawCore(uint64(seed)))
 	}
 }
 

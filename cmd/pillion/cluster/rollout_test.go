@@ -79,7 +79,7 @@ func clientOf(t *testing.T, api http.Handler) *Client {
 	t.Helper()
 	server := httptest.NewServer(api)
 	t.Cleanup(server.Close)
-	c, err := NewClient(&rest.Config{Host: server.URL}, "pillion-system")
+	c, err := NewClient(&rest.Config{Host: server.URL, QPS: -1}, "pillion-system") // without client-go's own limit
 	clitest.Must(t, err)
 	return c
 }
