@@ -18,6 +18,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/pillion-dev/pillion/cmd/pillion/clitest"
 	"github.com/pillion-dev/pillion/inject/goldentest"
 )
 
@@ -31,7 +32,7 @@ func TestMain(m *testing.M) {
 type tests struct{ *testing.M }
 
 func (t tests) Run() int {
-	os.Unsetenv("COLUMNS") // which an interactive shell may have
+	clitest.ClearEnvironment()
 	return t.M.Run()
 }
 
