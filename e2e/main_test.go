@@ -50,6 +50,7 @@ type environment struct {
 var env *environment
 
 func TestMain(m *testing.M) {
+	programs.ClearEnvironment()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	code, err := run(ctx, m)

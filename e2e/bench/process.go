@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/clitest"
 )
 
 // process is a server under measurement.
@@ -27,6 +29,7 @@ type process struct {
 // that the cost of writing it is included.
 func start(ctx context.Context, probe, url, binary string, args []string) (*process, error) {
 	p := &process{cmd: exec.CommandContext(ctx, binary, args...), url: url}
+	p.cmd.Env = clitest.CleanEnvironment(os.Environ())
 	client := newClient()
 	defer client.CloseIdleConnections()
 	begun := time.Now()

@@ -124,7 +124,7 @@ func (c *Cluster) RunKubectl(ctx context.Context, stdin []byte, args ...string) 
 		return nil, errors.New("there is no kubectl: install it (https://kubernetes.io/docs/tasks/tools/)")
 	}
 	cmd := exec.CommandContext(ctx, c.Kubectl, args...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig)
+	cmd.Env = append(programs.CleanEnvironment(os.Environ()), "KUBECONFIG="+c.Kubeconfig)
 	cmd.Stdin = bytes.NewReader(stdin)
 	out, err := cmd.Output()
 	if err != nil {

@@ -109,7 +109,7 @@ func (c *Cluster) startPillion(ctx context.Context, binary string, templates, en
 		args = append(args, "--templates", t)
 	}
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), binary, args...)
-	cmd.Env = append(os.Environ(), environ...)
+	cmd.Env = append(programs.CleanEnvironment(os.Environ()), environ...)
 	process, err := run(c.dir, name, cmd)
 	if err != nil {
 		return nil, err
@@ -212,6 +212,7 @@ func (p *Pillion) Stop() error { return p.process.stop() }
 // Inject runs `pillion inject` on one object and returns its standard output.
 func Inject(ctx context.Context, binary string, object []byte, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, binary, append([]string{"inject", "-f", "-"}, args...)...)
+	cmd.Env = programs.CleanEnvironment(os.Environ())
 	cmd.Stdin = bytes.NewReader(object)
 	out, err := cmd.Output()
 	if err != nil {

@@ -17,6 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/pillion-dev/pillion/e2e/programs"
 )
 
 // demoVariable makes the test's program the demo.
@@ -27,6 +29,7 @@ func TestMain(m *testing.M) {
 		main()
 		os.Exit(0)
 	}
+	programs.ClearEnvironment()
 	os.Exit(m.Run())
 }
 

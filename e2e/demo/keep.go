@@ -141,6 +141,7 @@ func (d *demo) showEvent(ctx context.Context, event map[string]any, before []byt
 // printSkipped prints why new pods of the Deployment do not get some templates.
 func (d *demo) printSkipped(ctx context.Context) {
 	command := exec.CommandContext(ctx, d.Path("pillion"), "explain", "-f", "-", "--templates", d.templates, "--namespace", optedIn, "-o", "json")
+	command.Env = programs.CleanEnvironment(os.Environ())
 	command.Stdin = io.MultiReader(bytes.NewReader(namespaces), strings.NewReader("---\n"), bytes.NewReader(deployment))
 	out, _ := command.Output() // it exits with 1 if a pod would be denied
 	var found struct {

@@ -32,6 +32,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	programs.ClearEnvironment()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	steps := programs.NewSteps(os.Stderr)

@@ -54,6 +54,7 @@ func unzipped(t *testing.T, file string) string {
 func servesPage(t *testing.T, program string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program, "playground")
+	cmd.Env = []string{} // not the caller's
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		cmd.Stderr = cmd.Stdout

@@ -218,7 +218,9 @@ func (r *release) reportsVersion(t *testing.T) {
 	if err := os.WriteFile(path, []byte(r.files(t, p)[p.program()+" 755 "+commitTime]), 0o700); err != nil { //nolint:gosec // a program
 		t.Fatal(err)
 	}
-	out, err := exec.CommandContext(t.Context(), path, "version").Output()
+	cmd := exec.CommandContext(t.Context(), path, "version")
+	cmd.Env = []string{} // not the caller's
+	out, err := cmd.Output()
 	if want := "pillion " + version + " (revision " + r.revision + ", " + runtime.Version() + ", " + p.os + "/" + p.arch + ")\n"; err != nil || string(out) != want {
 		t.Errorf("it prints %q, %v; want %q", out, err, want)
 	}
@@ -363,7 +365,9 @@ func (r *release) installs(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	plugin := filepath.Join(root, "bin", "kubectl-pillion")
-	out, err := exec.CommandContext(t.Context(), plugin, "version").CombinedOutput()
+	cmd = exec.CommandContext(t.Context(), plugin, "version")
+	cmd.Env = []string{} // not the caller's
+	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.HasPrefix(string(out), "pillion "+version+" ") {
 		t.Errorf("%v: %s", err, out)
 	}
