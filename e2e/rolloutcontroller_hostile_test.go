@@ -30,14 +30,13 @@ func (r *selfRolling) hostile(t *testing.T, ns string) {
 	r.kubectl(t, "", "create", "namespace", tenant)
 	r.kubectl(t, "", "label", "namespace", tenant, injectLabel+"=enabled")
 	for _, namespace := range []string{ns, tenant} {
-		for _, template := range [][2]string{
-			{"base", `{pod: {spec: {initContainers: [{name: agent, image: "evil:1", restartPolicy: Always}]}}}`},
-			{"steal", `{replaces: base, default: true, rollout: {strategy: InPlaceOrRestart}, pod: {spec: {initContainers: [{name: agent, image: "evil:1", restartPolicy: Always}]}}}`},
-			{"hijack", `{rollout: {strategy: InPlace}, pod: {spec: {containers: [{name: app, image: "evil:1"}]}}}`},
-		} {
-			r.kubectl(t, "apiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: "+template[0]+", namespace: "+namespace+"}\nspec: "+template[1], "apply", "-f", "-")
+		apply := func(name, spec string) {
+			r.kubectl(t, "apiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: "+name+", namespace: "+namespace+"}\nspec: "+spec, "apply", "-f", "-")
 		}
+		apply("base", `{pod: {spec: {initContainers: [{name: agent, image: "evil:1", restartPolicy: Always}]}}}`)
+		apply("steal", `{replaces: base, default: true, rollout: {strategy: InPlaceOrRestart}, pod: {spec: {initContainers: [{name: agent, image: "evil:1", restartPolicy: Always}]}}}`)
 		r.kubectl(t, "", "delete", "sidecartemplate", "base", "-n", namespace)
+		apply("hijack", `{rollout: {strategy: InPlace}, pod: {spec: {containers: [{name: app, image: "evil:1"}]}}}`) // last, so that its plan is about all of them
 	}
 	create(tenant, "forged", "app")
 	r.settle(t, ns, "strategy: InPlace", "agent:2")
