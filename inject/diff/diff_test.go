@@ -5,8 +5,12 @@ package diff
 import (
 	"encoding/json"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/fit"
@@ -138,5 +142,37 @@ func TestOne(t *testing.T) {
 		if causes := r.Templates[i].Causes; len(causes) != 1 || len(causes[0].Fields) != 1 || causes[0].Fields[0] != want {
 			t.Errorf("%s: %+v, want %s", r.Templates[i].Template, causes, want)
 		}
+	}
+}
+
+// TestQuotaIsShared checks that the workloads of one namespace share what a quota has left, and that another namespace
+// has its own.
+func TestQuotaIsShared(t *testing.T) {
+	t.Parallel()
+	fits, err := fit.NewEvaluator()
+	if err != nil {
+		t.Fatal(err)
+	}
+	quota := &corev1.ResourceQuota{}
+	quota.Name = "memory"
+	quota.Status.Hard = corev1.ResourceList{corev1.ResourceRequestsMemory: resource.MustParse("100Mi")}
+	quota.Status.Used = corev1.ResourceList{corev1.ResourceRequestsMemory: resource.MustParse("70Mi")}
+	requesting := func(memory string) []byte {
+		return []byte(`{"spec":{"containers":[{"name":"web","image":"web:1","resources":{"requests":{"memory":"` + memory + `"}}}]}}`)
+	}
+	growth := fits.Replace(nil, fit.Limits{Quotas: []*corev1.ResourceQuota{quota}}, requesting("10Mi"), requesting("20Mi"))
+	r := newReport(nil)
+	var rejected []int
+	for _, namespace := range []string{"shop", "shop", "other"} { // 30Mi are left for 10Mi more in each of two pods
+		o := &Outcome{Owner: Owner{namespace, "apps/v1", "Deployment", "web"}, Pods: 2, replacement: growth}
+		r.Compare(Count{2, 1}, []*Outcome{o})
+		n := 0
+		for _, e := range o.Effects {
+			n += e.Pods
+		}
+		rejected = append(rejected, n)
+	}
+	if !slices.Equal(rejected, []int{0, 1, 0}) {
+		t.Errorf("the quota rejects %d of the pods of each workload, want [0 1 0]", rejected)
 	}
 }

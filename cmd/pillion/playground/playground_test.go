@@ -185,3 +185,15 @@ spec:
 		t.Errorf("%+v", out)
 	}
 }
+
+// TestVerdictOfStoredPod checks that the page judges the final pod as an API server stores it: with its defaults, which
+// the condition of a template may read.
+func TestVerdictOfStoredPod(t *testing.T) {
+	reads := strings.Replace(agent, "  pod:", "  validate: {mode: Deny}\n  match: {condition: \"pod.spec.?dnsPolicy.orValue('') == 'ClusterFirst'\"}\n  pod:", 1)
+	for final, want := range map[string]string{web: "denied", web + "  dnsPolicy: Default\n": "allowed"} {
+		in := playground.Input{Templates: reads, Manifest: web, Final: final, NamespaceLabels: optedIn}
+		if out := evaluate(t, in); len(out.Verdicts) != 1 || out.Verdicts[0].Verdict != want {
+			t.Errorf("%s: %+v %+v", final, out.Verdicts, out.Problems)
+		}
+	}
+}

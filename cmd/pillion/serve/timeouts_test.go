@@ -14,6 +14,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
 // pipes is a listener whose connections are in memory, so that their deadlines are of a test's own clock.
@@ -30,21 +32,34 @@ func (p pipes) Close() error { return nil }
 
 func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
+// apiServerIdle is the time after which an API server closes a connection that it does not use. Its clients of webhooks
+// have the transport of client-go, and SetOldTransportDefaults in k8s.io/apimachinery/pkg/util/net gives that the
+// IdleConnTimeout of http.DefaultTransport.
+const apiServerIdle = 90 * time.Second
+
 // TestServerTimeouts checks that Pillion keeps an idle connection longer than an API server does,
-// and that no timeout is longer than a caller may wait for an answer.
+// and that no timeout is longer than a caller may wait for an answer. The times are written out,
+// because a constant of the server would be compared with itself.
 func TestServerTimeouts(t *testing.T) {
+	const idle, answer, unused = 120 * time.Second, 30 * time.Second, 5 * time.Second
+	if theirs := utilnet.SetTransportDefaults(&http.Transport{}).IdleConnTimeout; theirs != apiServerIdle {
+		t.Errorf("API servers close unused connections after %v", theirs)
+	}
+	if idle <= apiServerIdle {
+		t.Errorf("idle connections are closed after %v, and API servers use them for %v", idle, apiServerIdle)
+	}
 	const get, post = "GET / HTTP/1.1\r\nHost: x\r\n\r\n", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"
 	for name, row := range map[string]struct {
 		send string
 		deaf bool
 		want time.Duration // until it is closed
 	}{
-		"it says nothing":       {"", false, idleTime},
-		"half a header":         {get[:20], false, idleTime},
-		"idle after an answer":  {get, false, idleTime},
-		"a header after answer": {get + get[:20], false, idleTime},
-		"half a body":           {post + "1234", false, idleTime + requestTime},
-		"it does not read":      {get, true, requestTime + unusedTime},
+		"it says nothing":       {"", false, idle},
+		"half a header":         {get[:20], false, idle},
+		"idle after an answer":  {get, false, idle},
+		"a header after answer": {get + get[:20], false, idle},
+		"half a body":           {post + "1234", false, idle + answer},
+		"it does not read":      {get, true, answer + unused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
