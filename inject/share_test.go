@@ -3,7 +3,9 @@
 package inject_test
 
 import (
+	"crypto/sha256"
 	"fmt"
+	"math/big"
 	"slices"
 	"strings"
 	"testing"
@@ -53,7 +55,15 @@ func decisionOf(r *inject.Result, template string) inject.Code {
 func TestShare(t *testing.T) {
 	t.Parallel()
 	const workloads = 500
-	before := map[string]bool{}
+	before, numbers := map[string]bool{}, map[int]bool{}
+	for i := range workloads {
+		numbers[hundredthOf("shop", "Deployment", fmt.Sprint("web-", i), "agent-next")] = true
+	}
+	for _, share := range []int{1, 10, 20, 50, 99} {
+		if !numbers[share-1] || !numbers[share] {
+			t.Errorf("no workload is at the bound of a share of %d", share)
+		}
+	}
 	for _, share := range []int{1, 10, 20, 50, 99, 100} {
 		injector := agents(t, "agent: "+oldAgent, fmt.Sprintf("agent-next: replaces: agent, share: %d, %s", share, newAgent))
 		selected := map[string]bool{}
@@ -71,6 +81,9 @@ func TestShare(t *testing.T) {
 				}
 				if k > 0 && is != selected[name] {
 					t.Errorf("the pods of %s disagree", name)
+				}
+				if number := hundredthOf("shop", "Deployment", name, "agent-next"); is != (number < share) {
+					t.Errorf("a share of %d: %s, whose number is %d, is selected: %t", share, name, number, is)
 				}
 				selected[name] = is
 			}
@@ -99,6 +112,13 @@ func TestShare(t *testing.T) {
 			t.Errorf("a share of %d selects %d of %d workloads", share, n, workloads)
 		}
 	}
+}
+
+// hundredthOf computes the number of a workload as the reference of the template format defines it.
+func hundredthOf(parts ...string) int {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00") + "\x00"))
+	number := new(big.Int).SetBytes(sum[:8])
+	return int(number.Mod(number, big.NewInt(100)).Int64())
 }
 
 // TestShareSets checks the verdict on pods while a canary comes, is promoted, and ends: pods that another replica

@@ -97,6 +97,15 @@ func TestCount(t *testing.T) {
 	do(p.Replace([]any{pod("b", "x", map[string]string{agentKey: first})}, "2"))
 	want("listed again", "", first, 1, 0)
 	want("listed again", "a", first, 0, 0)
+	both := pod("a", "canary", map[string]string{agentKey: first, proxyKey: first})
+	do(p.Add(both))
+	want("of two templates", "", first, 2, 0)
+	if got := p.count(types.NamespacedName{Name: "agent"}, first, "proxy"); got != (v1alpha1.PodCounts{Current: 1}) {
+		t.Errorf("a pod of the canary counts for the template that it replaces, too: %+v", got)
+	}
+	if got := p.count(types.NamespacedName{Name: "proxy"}, first); got != (v1alpha1.PodCounts{Current: 1}) {
+		t.Errorf("the canary has %+v", got)
+	}
 	do(p.Replace(nil, "3"))
 	if len(p.with) != 0 || len(p.counts) != 0 {
 		t.Errorf("%v and %v are left", p.with, p.counts)
