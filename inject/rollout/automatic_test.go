@@ -3,6 +3,7 @@
 package rollout_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -61,6 +62,29 @@ func TestChooseInPlace(t *testing.T) {
 		}
 		w.Choose(rollout.Owner{Restarts: true, InPlace: true})
 		if w.Way != test.way || len(w.Todo()) != test.todo {
+			t.Errorf("%s: %s of %d pods (%s), want %s of %d", what, w.Way, len(w.Todo()), w.Why, test.way, test.todo)
+		}
+	}
+}
+
+// TestChooseJob checks that a running Job is never restarted, and that its pods change in place if they can.
+func TestChooseJob(t *testing.T) {
+	t.Parallel()
+	for what, test := range map[string]struct {
+		actions []rollout.Action
+		way     rollout.Way
+		todo    int
+	}{
+		"a new pod":    {[]rollout.Action{rollout.Replace}, rollout.Finish, 0},
+		"in place":     {[]rollout.Action{rollout.Patch}, rollout.ChangeInPlace, 1},
+		"some of each": {[]rollout.Action{rollout.Replace, rollout.Patch}, rollout.ChangeInPlace, 1},
+	} {
+		w := &rollout.Workload{Kind: "Job", Name: "migrate"}
+		for _, a := range test.actions {
+			w.Behind = append(w.Behind, &rollout.Pod{Action: a, Why: "its args differ"})
+		}
+		w.Choose(rollout.Owner{Job: true, Restarts: true, Recreates: true})
+		if w.Way != test.way || len(w.Todo()) != test.todo || !strings.Contains(w.Why, "a running Job is never restarted") != (test.actions[0] == rollout.Patch) {
 			t.Errorf("%s: %s of %d pods (%s), want %s of %d", what, w.Way, len(w.Todo()), w.Why, test.way, test.todo)
 		}
 	}
