@@ -15,7 +15,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/pillion-dev/pillion/e2e/cluster"
 	"github.com/pillion-dev/pillion/e2e/testwebhook"
@@ -50,13 +49,10 @@ func eventually(t *testing.T, what string, f func(context.Context) error) {
 
 func eventuallyWithin(t *testing.T, limit time.Duration, what string, f func(context.Context) error) {
 	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), pollEvery, limit, true, func(ctx context.Context) (bool, error) {
-		last = f(ctx)
-		return last == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("%s: not within %s: %v", what, limit, last)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	if err := cluster.Poll(ctx, func() error { return f(ctx) }); err != nil {
+		t.Fatalf("%s: not within %s: %v", what, limit, err)
 	}
 }
 

@@ -182,6 +182,7 @@ func (i *installed) renew(name string) func(context.Context) error {
 }
 
 func TestRotationCertManager(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	manager, err := c.StartCertManager(t.Context())
 	if err != nil {
@@ -240,6 +241,7 @@ func TestRotationCertManager(t *testing.T) {
 // TestRotationSelfSigned checks that without cert-manager, a user can renew a certificate, a key or
 // both at once by deleting them.
 func TestRotationSelfSigned(t *testing.T) {
+	t.Parallel()
 	i := install(t, newCluster(t), "self-signed")
 	i.waitForInjection(t)
 
@@ -273,6 +275,7 @@ func (i *installed) empty(key string) func(context.Context) error {
 
 // TestRenewalSelfSigned only waits. Certificates and CAs are valid for a few seconds.
 func TestRenewalSelfSigned(t *testing.T) {
+	t.Parallel()
 	i := install(t, newCluster(t), "self-signed", "--tls-lifetime=15s", "--tls-ca-lifetime=45s")
 	i.waitForInjection(t)
 	i.rotate(t, "CA and leaf renewed", func(t *testing.T, l *load) {

@@ -67,7 +67,7 @@ func (c *Cluster) runAPIServer(ctx context.Context, name, token string, flags ..
 			return nil, err
 		}
 		args := append(c.apiServerArgs(port, s.Audit.path), flags...)
-		if s.process, err = startProcess(ctx, c.dir, name, c.Programs.APIServer, args...); err != nil {
+		if s.process, err = startKubernetes(ctx, c.dir, name, c.Programs.APIServer, args...); err != nil {
 			return nil, err
 		}
 		c.keep(s.process)
@@ -91,7 +91,7 @@ func (c *Cluster) RestartAPIServer(ctx context.Context) error {
 		return err
 	}
 	c.apiServer.kill()
-	c.apiServer, err = startProcess(ctx, c.dir, "kube-apiserver", c.Programs.APIServer,
+	c.apiServer, err = startKubernetes(ctx, c.dir, "kube-apiserver", c.Programs.APIServer,
 		c.apiServerArgs(host.Port(), c.Audit.path)...)
 	if err != nil {
 		return err

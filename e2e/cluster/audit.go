@@ -15,7 +15,6 @@ import (
 	"sort"
 	"strings"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
@@ -196,8 +195,7 @@ func (l *AuditLog) Find(match func(Event) bool) (Event, bool, error) {
 // Wait returns the first matching event. If necessary, it waits, because a client may get its
 // response before the event is in the log.
 func (l *AuditLog) Wait(ctx context.Context, match func(Event) bool) (Event, error) {
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
+	var poll poller
 	for {
 		e, ok, err := l.Find(match)
 		if ok || err != nil {
@@ -206,7 +204,7 @@ func (l *AuditLog) Wait(ctx context.Context, match func(Event) bool) (Event, err
 		select {
 		case <-ctx.Done():
 			return Event{}, fmt.Errorf("no such event in the audit log: %w", ctx.Err())
-		case <-tick.C:
+		case <-poll.next():
 		}
 	}
 }

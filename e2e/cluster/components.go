@@ -23,7 +23,7 @@ var auditPolicy []byte
 
 func (c *Cluster) startEtcd(ctx context.Context) error {
 	socket := c.Path("etcd.sock")
-	p, err := startProcess(ctx, c.dir, "etcd", c.Programs.Etcd,
+	p, err := startKubernetes(ctx, c.dir, "etcd", c.Programs.Etcd,
 		"--data-dir", c.Path("etcd"),
 		"--listen-client-urls", "unix://"+socket,
 		"--advertise-client-urls", "http://127.0.0.1:0", // not used, but a socket is not accepted here
@@ -110,7 +110,7 @@ func (c *Cluster) startControllers(ctx context.Context) error {
 			"--kube-api-qps", "500",
 			"--kube-api-burst", "1000")
 	}
-	p, err := startProcess(ctx, c.dir, "controllers", c.Programs.Controllers, args...)
+	p, err := startKubernetes(ctx, c.dir, "controllers", c.Programs.Controllers, args...)
 	if err != nil {
 		return err
 	}

@@ -13,11 +13,25 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// Intervals of polls. What comes soon is seen soon, and what takes long costs little CPU time while tests wait for it.
+const (
+	firstPoll   = 10 * time.Millisecond
+	longestPoll = 250 * time.Millisecond
+)
+
+// poller waits between two looks, each time a third longer.
+type poller struct{ interval time.Duration }
+
+// next returns a channel for the end of the next interval.
+func (p *poller) next() <-chan time.Time {
+	p.interval = min(max(p.interval+p.interval/3, firstPoll), longestPoll)
+	return time.After(p.interval)
+}
+
 // Poll calls f until it succeeds. If ctx is done first, the error contains the last error of
 // f.
 func Poll(ctx context.Context, f func() error) error {
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
+	var poll poller
 	var last error
 	for {
 		err := f()
@@ -30,7 +44,7 @@ func Poll(ctx context.Context, f func() error) error {
 		select {
 		case <-ctx.Done():
 			return errors.Join(ctx.Err(), last)
-		case <-tick.C:
+		case <-poll.next():
 		}
 	}
 }
