@@ -38,8 +38,8 @@ func (d *demo) showWhatToTry() error {
 		"export KUBECONFIG="+d.Kubeconfig+" PATH="+bin+":$PATH",
 		"cd "+programs.Brief(d.root))
 	d.copyable("Apply a template of your own. This one adds a sidecar to every new pod. Change the file and apply it again:",
-		"kubectl apply -f e2e/demo/mine.yaml",
-		"kubectl wait --for=condition=Ready cst/mine",
+		"kubectl apply -f e2e/demo/my-sidecar.yaml",
+		"kubectl wait --for=condition=Ready cst/my-sidecar",
 		"kubectl get cst")
 	d.copyable("This terminal shows what changes in new pods. Existing pods stay as they are. If you delete them, their\n"+
 		"Deployment creates new ones:",
