@@ -101,7 +101,7 @@ fmt: ## Format with gofumpt and gci
 	$(call in,$(WITH_GO),$(GOLANGCI_LINT) fmt)
 
 fuzz: ## Run every fuzz target for FUZZTIME (5m), or those of the folder FUZZED
-	@set -e; for folder in $(or $(FUZZED),$$($(MAKE) --silent fuzz-packages)); do \
+	@set -e; for folder in $(or $(FUZZED),$$($(MAKE) --silent --no-print-directory fuzz-packages)); do \
 	  (cd $$folder; for target in $$($(GO) test -list '^Fuzz' . | grep '^Fuzz'); do \
 	    echo "$$folder $$target"; \
 	    $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x .; \

@@ -2,8 +2,8 @@
 
 // Command binaries builds the programs that tests run, if they are missing: the control plane,
 // which the demo also uses, and cert-manager. Unlike `go test`, it shows its progress. If it
-// gets the folder of a command of this module (make demo: ./demo), it builds the control plane
-// and that command, and then executes the command.
+// gets the folder of a command of this module (make demo: ./demo), it downloads or builds the
+// control plane, builds that command, and then executes the command.
 package main
 
 import (
@@ -53,7 +53,7 @@ func run(ctx context.Context, args []string) error {
 // become builds a command and replaces this process by it.
 func become(ctx context.Context, folder string) error {
 	steps := programs.NewSteps(os.Stdout)
-	found, err := programs.Kubernetes(ctx, steps)
+	found, err := programs.DemoKubernetes(ctx, steps)
 	if err != nil {
 		return err
 	}

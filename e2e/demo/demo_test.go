@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -36,7 +37,6 @@ func TestMain(m *testing.M) {
 // running is a demo, as its user has it.
 type running struct {
 	cmd     *exec.Cmd
-	folder  string // of its templates
 	mu      sync.Mutex
 	shown   bytes.Buffer
 	read    int // of shown, by waitFor
@@ -53,21 +53,18 @@ func (r *running) Write(p []byte) (int, error) {
 	return r.shown.Write(p)
 }
 
-// start starts a demo that follows a copy of its own templates, and returns when it is the user's turn.
+// start starts a demo, and returns when it is the user's turn.
 func start(t *testing.T) *running {
 	t.Helper()
-	r := &running{folder: t.TempDir(), changed: make(chan struct{}, 1)}
-	if err := os.CopyFS(r.folder, os.DirFS("templates")); err != nil {
-		t.Fatal(err)
-	}
+	r := &running{changed: make(chan struct{}, 1)}
 	r.cmd = exec.CommandContext(t.Context(), os.Args[0])
-	r.cmd.Env = append(os.Environ(), demoVariable+"=1", "KEEP=1", "TEMPLATES="+r.folder)
+	r.cmd.Env = append(os.Environ(), demoVariable+"=1", "KEEP=1")
 	r.cmd.Stdout, r.cmd.Stderr = r, r
 	r.cmd.Cancel = func() error { return r.cmd.Process.Signal(os.Interrupt) }
 	if err := r.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	r.waitFor(t, `(?s)4\. Your turn: .*kubectl delete pods .*kubectl get pods .*?\n\n`)
+	r.waitFor(t, `(?s)4\. Your turn: .*pillion.dev/inject=enabled\n\n`)
 	return r
 }
 
@@ -93,60 +90,71 @@ func (r *running) waitFor(t *testing.T, pattern string) {
 	}
 }
 
-// edit replaces a string in the file of the template log-agent, as an editor does that saves in place.
-func (r *running) edit(t *testing.T, from, to string) {
+// apply applies a template with kubectl, with one string replaced.
+func (r *running) apply(t *testing.T, commands []string, text, from, to string) (string, error) {
 	t.Helper()
-	path := filepath.Join(r.folder, "log-agent.yaml")
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	changed := strings.Replace(string(text), from, to, 1)
-	if changed == string(text) {
+	changed := strings.Replace(text, from, to, 1)
+	if from != to && changed == text {
 		t.Fatalf("there is no %q in\n%s", from, text)
 	}
-	if err := os.WriteFile(path, []byte(changed), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	return r.shell(t, commands[0], "kubectl apply -f - <<'EOF'\n"+changed+"\nEOF")
 }
 
-// TestYourTurn checks that the demo's instructions work: edits of the named files reach new pods, mistakes are shown
-// and change nothing, and Ctrl-C leaves nothing behind.
+// unexpectedWarning reports whether there is another warning than about the QoS class, which every sidecar of this demo
+// changes.
+func unexpectedWarning(out string) bool {
+	for line := range strings.Lines(out) {
+		if strings.HasPrefix(line, "Warning:") && !strings.Contains(line, "pod becomes Burstable") {
+			return true
+		}
+	}
+	return false
+}
+
+// TestYourTurn checks that the demo's instructions work: the suggested template and the README's become Ready and reach
+// new pods, mistakes are denied and change nothing, and Ctrl-C leaves nothing behind.
 func TestYourTurn(t *testing.T) {
 	r := start(t)
 	commands := r.commands(t)
-	if out, err := r.shell(t, commands...); err != nil {
+	if at := slices.IndexFunc(commands, func(c string) bool { return strings.HasPrefix(c, "kubectl") }); !strings.HasPrefix(commands[at], "kubectl apply") {
+		t.Errorf("the first suggestion is %s, want to apply a template", commands[at])
+	}
+	out, err := r.shell(t, commands...)
+	if err != nil || unexpectedWarning(out) {
 		t.Fatalf("%v\n%s\n%s", err, strings.Join(commands, "\n"), out)
 	}
+	for _, want := range []string{`clustersidecartemplate.pillion.dev/my-sidecar condition met`, `(?m)^my-sidecar .*True.* [0-9a-f]{12} `} {
+		if !regexp.MustCompile(want).MatchString(out) {
+			t.Errorf("nothing matches %s in\n%s", want, out)
+		}
+	}
+	r.waitFor(t, `The templates are \[auth-proxy gpu-metrics log-agent my-sidecar\] now`)
+	r.waitFor(t, `\+  - name: my-sidecar\n`)
 
-	const image = "registry.example/log-agent:1.4.2"
+	// The README's next step.
+	out, err = r.shell(t, append(slices.Clone(commands[:2]), "kubectl apply -f examples/templates/log-agent.yaml",
+		"kubectl wait --for=condition=Ready cst/log-agent", "kubectl get cst log-agent")...)
+	if err != nil || unexpectedWarning(out) || !regexp.MustCompile(`(?m)^log-agent .*True.* [0-9a-f]{12} `).MatchString(out) {
+		t.Errorf("%v\n%s", err, out)
+	}
+
 	// A template that changes nothing: the reason is there.
-	vector := strings.NewReplacer("log-agent", "vector", "app-logs", "vector-logs").Replace(contents(t, filepath.Join(r.folder, "log-agent.yaml")))
-	if err := os.WriteFile(filepath.Join(r.folder, "vector.yaml"), []byte(vector), 0o600); err != nil {
-		t.Fatal(err)
+	vector := strings.NewReplacer("log-agent", "vector", "app-logs", "vector-logs").Replace(contents(t, "templates/log-agent.yaml"))
+	if out, err := r.apply(t, commands, vector, "", ""); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
 	r.waitFor(t, `as before\.\n(?:  .*\n)*  vector: conflict: .*/var/log/app`)
-	if err := os.Remove(filepath.Join(r.folder, "vector.yaml")); err != nil {
-		t.Fatal(err)
-	}
-	r.waitFor(t, `Reloaded: the templates are \[auth-proxy gpu-metrics log-agent\]`)
 
-	r.edit(t, image, "registry.example/log-agent:1.5.0")
-	r.waitFor(t, `Reloaded: the templates are \[auth-proxy gpu-metrics log-agent\]`)
-	r.waitFor(t, `\+    image: registry.example/log-agent:1.5.0\n`)
-	r.wantImage(t, commands, "registry.example/log-agent:1.5.0")
-	r.edit(t, "image:", "imgae:")
-	r.waitFor(t, `The new templates are invalid; the last valid ones stay in use:\n  \S*log-agent.yaml:\d+: spec\.pod\.spec\.initContainers\[0\]\.imgae: unknown key; did you mean "image"\?`)
-	r.wantImage(t, commands, "registry.example/log-agent:1.5.0")
-	r.waitFor(t, "so `pillion status` reports this too")
-	if out, err := r.shell(t, commands[0], "pillion status"); err == nil || !strings.Contains(out, "imgae") {
-		t.Errorf("status, with a broken file: %v\n%s", err, out)
+	mine := contents(t, "my-sidecar.yaml")
+	if out, err := r.apply(t, commands, mine, "my-sidecar:1.0.0", "my-sidecar:2.0.0"); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
-	r.edit(t, "imgae:", "image:")
-	r.waitFor(t, `The templates are valid again`)
-	if out, err := r.shell(t, commands[0], "pillion status"); err != nil {
-		t.Errorf("status, with good files: %v\n%s", err, out)
+	r.waitFor(t, `\+    image: registry.example/my-sidecar:2.0.0\n`)
+	r.wantImage(t, commands, "registry.example/my-sidecar:2.0.0")
+	if out, err := r.apply(t, commands, mine, "image:", "imgae:"); err == nil || !strings.Contains(out, "imgae") {
+		t.Errorf("a template with a mistake: %v\n%s", err, out)
 	}
+	r.wantImage(t, commands, "registry.example/my-sidecar:2.0.0")
 
 	kubeconfig := regexp.MustCompile(`KUBECONFIG=(\S+)`).FindStringSubmatch(commands[0])[1]
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
@@ -175,7 +183,7 @@ func (r *running) commands(t *testing.T) (all []string) {
 	for line := range strings.Lines(turn) {
 		command, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "  ")
 		switch {
-		case !ok || command == r.folder:
+		case !ok:
 		case strings.HasPrefix(command, "  "):
 			all[len(all)-1] += "\n" + command
 		default:
@@ -214,83 +222,17 @@ func contents(t *testing.T, path string) string {
 	return string(text)
 }
 
-// TestOwnTemplates checks that a demo that is kept has the user's templates in a folder that Git
-// ignores, and does not change the folder's content. All templates of the demo work in a namespace
-// that enforces the Pod Security level restricted.
-func TestOwnTemplates(t *testing.T) {
+// TestDemoTemplates checks that the log-agent is the README's, and that all templates of the demo work in a namespace that
+// enforces the Pod Security level restricted.
+func TestDemoTemplates(t *testing.T) {
 	t.Parallel()
-	root := t.TempDir()
-	if err := os.CopyFS(filepath.Join(root, "e2e", "demo", "templates"), os.DirFS("templates")); err != nil {
-		t.Fatal(err)
-	}
-	d := &demo{root: root}
-	if err := d.findTemplates("", true); err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(contents(t, "../../.gitignore"), "/"+filepath.Base(d.templates)+"/\n") {
-		t.Errorf(".gitignore lacks %s", d.templates)
-	}
-	mine := filepath.Join(d.templates, "log-agent.yaml")
-	if contents(t, mine) != contents(t, "../../examples/templates/log-agent.yaml") {
+	if contents(t, "templates/log-agent.yaml") != contents(t, "../../examples/templates/log-agent.yaml") {
 		t.Error("the log-agent is not the README's")
 	}
-	if err := os.WriteFile(mine, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.findTemplates("", true); err != nil || contents(t, mine) != "" {
-		t.Errorf("%v; the second run replaces the user's file", err)
-	}
-
-	cmd := exec.CommandContext(t.Context(), "go", "run", "./cmd/pillion", "lint", "e2e/demo/templates")
+	cmd := exec.CommandContext(t.Context(), "go", "run", "./cmd/pillion", "lint", "e2e/demo/templates", "e2e/demo/my-sidecar.yaml")
 	cmd.Dir = "../.."
 	out, err := cmd.CombinedOutput()
-	if fine := strings.Count(string(out), ": fine; Pod Security: restricted\n"); err != nil || fine != 3 {
-		t.Errorf("%v; %d of 3 templates keep restricted:\n%s", err, fine, out)
-	}
-}
-
-// TestTemplatesFolder checks that the demo does not start if the folder does not exist.
-func TestTemplatesFolder(t *testing.T) {
-	t.Parallel()
-	root := t.TempDir()
-	d := &demo{root: root}
-	if err := d.findTemplates("mine", true); err == nil || !strings.Contains(err.Error(), "TEMPLATES: ") {
-		t.Errorf("a folder that is not there gives %v", err)
-	}
-	if err := os.Mkdir(filepath.Join(root, "mine"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.findTemplates("mine", true); err != nil || d.templates != filepath.Join(root, "mine") {
-		t.Errorf("%s, %v", d.templates, err)
-	}
-}
-
-// TestOwnFolder checks that the files that the user changes are not tracked by Git, and keep the
-// changes in a second run.
-func TestOwnFolder(t *testing.T) {
-	t.Parallel()
-	root := t.TempDir()
-	if err := os.CopyFS(filepath.Join(root, "e2e", "demo", "templates"), os.DirFS("templates")); err != nil {
-		t.Fatal(err)
-	}
-	ignored, err := os.ReadFile(filepath.Join("..", "..", ".gitignore"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for run := range 2 {
-		d := &demo{root: root}
-		if err := d.findTemplates("", true); err != nil {
-			t.Fatal(err)
-		}
-		if folder, _ := filepath.Rel(root, d.templates); !strings.Contains(string(ignored), "\n/"+folder+"/\n") {
-			t.Errorf("git tracks %s", folder)
-		}
-		text, err := os.ReadFile(filepath.Join(d.templates, "log-agent.yaml"))
-		if err != nil || bytes.HasPrefix(text, []byte("# mine")) != (run == 1) {
-			t.Errorf("%s, %v", text, err)
-		}
-		if err := os.WriteFile(filepath.Join(d.templates, "log-agent.yaml"), append([]byte("# mine\n"), text...), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	if fine := strings.Count(string(out), ": fine; Pod Security: restricted\n"); err != nil || fine != 4 {
+		t.Errorf("%v; %d of 4 templates keep restricted:\n%s", err, fine, out)
 	}
 }

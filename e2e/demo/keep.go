@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,9 +35,17 @@ func (d *demo) showWhatToTry() error {
 	}
 	d.screen.heading("4. Your turn: everything stays up until you press Ctrl-C")
 	d.copyable("In another terminal:",
-		"export KUBECONFIG="+d.Kubeconfig+" PATH="+bin+":$PATH")
-	d.copyable("See what is there, and why:",
-		"kubectl get pods --namespace "+optedIn+" --output yaml",
+		"export KUBECONFIG="+d.Kubeconfig+" PATH="+bin+":$PATH",
+		"cd "+programs.Brief(d.root))
+	d.copyable("Apply a template of your own. This one adds a sidecar to every new pod. Change the file and apply it again:",
+		"kubectl apply -f e2e/demo/my-sidecar.yaml",
+		"kubectl wait --for=condition=Ready cst/my-sidecar",
+		"kubectl get cst")
+	d.copyable("This terminal shows what changes in new pods. Existing pods stay as they are. If you delete them, their\n"+
+		"Deployment creates new ones:",
+		"kubectl delete pods --all --namespace "+optedIn,
+		"kubectl get pods --namespace "+optedIn+" --output yaml")
+	d.copyable("See why each pod has its sidecars:",
 		"pillion status",
 		"pillion explain deployment/checkout --namespace "+optedIn)
 	d.copyable("Create a pod that asks for one more template, and one that opts in by itself:",
@@ -46,12 +53,6 @@ func (d *demo) showWhatToTry() error {
 		"    --annotations pillion.dev/templates=+auth-proxy",
 		"kubectl run mine --namespace "+notOptedIn+" --image registry.example/mine:1 \\",
 		"    --labels pillion.dev/inject=enabled")
-	d.copyable("Write a template of your own: change a file in this folder, or add one, and save it. An object of the API server\n"+
-		"with the name of one of them is not used.", programs.Brief(d.templates))
-	d.copyable("Pillion follows the folder. This terminal shows what changes in new pods, or what is wrong with the file.\n"+
-		"Pods that exist stay as they are. If you delete them, their Deployment creates new ones:",
-		"kubectl delete pods --all --namespace "+optedIn,
-		"kubectl get pods --namespace "+optedIn+" --output yaml")
 	fmt.Fprintln(d.screen.out, "Pods stay Pending: this cluster has an API server and controllers, and no nodes to run them.\n"+
 		"So a rollout never ends here. Delete the pods where `pillion status` suggests kubectl rollout restart.")
 	if d.Kubectl == "" {
@@ -75,12 +76,8 @@ func (d *demo) makePath() (string, error) {
 	return bin, err
 }
 
-// Messages of pillion serve about its templates.
-const (
-	loaded    = "templates loaded"
-	rejected  = "the new templates are invalid, the last valid ones stay in use"
-	goodAgain = "the templates are valid again"
-)
+// loaded is the message of pillion serve about new templates.
+const loaded = "templates loaded"
 
 // followTemplates shows the effect of changed templates until ctx is done.
 func (d *demo) followTemplates(ctx context.Context) error {
@@ -88,9 +85,9 @@ func (d *demo) followTemplates(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	seen := len(d.pillion.Logged(loaded, rejected, goodAgain))
+	seen := len(d.pillion.Logged(loaded))
 	_ = wait.PollUntilContextCancel(ctx, lookEvery, true, func(ctx context.Context) (bool, error) {
-		events := d.pillion.Logged(loaded, rejected, goodAgain)
+		events := d.pillion.Logged(loaded)
 		for _, event := range events[seen:] {
 			before = d.showEvent(ctx, event, before)
 		}
@@ -102,27 +99,8 @@ func (d *demo) followTemplates(ctx context.Context) error {
 
 // showEvent shows the effect of changed templates, and returns the new pod.
 func (d *demo) showEvent(ctx context.Context, event map[string]any, before []byte) []byte {
-	now := time.Now().Format(time.TimeOnly)
-	switch event["msg"] {
-	case rejected:
-		d.screen.line(red, "%s  The new templates are invalid; the last valid ones stay in use:", now)
-		problems, _ := event["problems"].([]any)
-		for _, problem := range problems {
-			fmt.Fprintf(d.screen.out, "  %v\n", problem)
-		}
-		d.publish(ctx)
-		fmt.Fprintln(d.screen.out, "  The ConfigMap pillion-templates has the folder's files as they are, so `pillion status` reports this too.")
-		return before
-	case goodAgain:
-		d.publish(ctx)
-		d.screen.line(green, "%s  The templates are valid again.", now)
-		return before
-	}
-	d.screen.line(green, "%s  Reloaded: the templates are %v.", now, event["templates"])
+	d.screen.line(green, "%s  The templates are %v now.", time.Now().Format(time.TimeOnly), event["templates"])
 	after, err := d.newPod(ctx)
-	if err == nil {
-		err = d.showTemplates(ctx)
-	}
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
@@ -140,9 +118,8 @@ func (d *demo) showEvent(ctx context.Context, event map[string]any, before []byt
 
 // printSkipped prints why new pods of the Deployment do not get some templates.
 func (d *demo) printSkipped(ctx context.Context) {
-	command := exec.CommandContext(ctx, d.Path("pillion"), "explain", "-f", "-", "--templates", d.templates, "--namespace", optedIn, "-o", "json")
-	command.Env = programs.CleanEnvironment(os.Environ())
-	command.Stdin = io.MultiReader(bytes.NewReader(namespaces), strings.NewReader("---\n"), bytes.NewReader(deployment))
+	command := exec.CommandContext(ctx, d.Path("pillion"), "explain", "deployment/checkout", "--namespace", optedIn, "-o", "json")
+	command.Env = append(programs.CleanEnvironment(os.Environ()), "KUBECONFIG="+d.Kubeconfig)
 	out, _ := command.Output() // it exits with 1 if a pod would be denied
 	var found struct {
 		Reports []struct {
@@ -158,13 +135,6 @@ func (d *demo) printSkipped(ctx context.Context) {
 				fmt.Fprintf(d.screen.out, "  %s: %s: %s\n", t.Template, t.Code, t.Message)
 			}
 		}
-	}
-}
-
-// publish calls showTemplates and prints its error.
-func (d *demo) publish(ctx context.Context) {
-	if err := d.showTemplates(ctx); err != nil && ctx.Err() == nil {
-		d.screen.line(red, "  %v", err)
 	}
 }
 

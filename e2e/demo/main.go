@@ -2,23 +2,27 @@
 
 // Command demo shows Pillion on a real kube-apiserver: what it adds to a pod, why, and how
 // long that takes. With KEEP=1 in the environment, everything keeps running until an
-// interrupt, and Pillion follows the templates in the folder TEMPLATES (default demo-templates).
+// interrupt, and the command shows what the user's templates change.
 package main
 
 import (
 	"context"
-	_ "embed"
+	"embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"syscall"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
 
 	"github.com/pillion-dev/pillion/e2e/cluster"
 	"github.com/pillion-dev/pillion/e2e/programs"
@@ -39,13 +43,15 @@ var namespaces []byte
 //go:embed deployment.yaml
 var deployment []byte
 
+//go:embed templates
+var templates embed.FS
+
 // demo is one run.
 type demo struct {
 	*cluster.Cluster
 	screen    *screen
 	steps     *programs.Steps
 	root      string // of the checkout
-	templates string // the folder
 	manifests *cluster.Manifests
 	pillion   *cluster.Pillion
 	webhooks  *testwebhook.Server
@@ -54,7 +60,7 @@ type demo struct {
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := run(ctx, os.Getenv("KEEP") != "", os.Getenv("TEMPLATES"))
+	err := run(ctx, os.Getenv("KEEP") != "")
 	if err != nil && ctx.Err() != nil {
 		err = errors.New("interrupted")
 	}
@@ -64,12 +70,9 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, keep bool, templates string) (err error) {
+func run(ctx context.Context, keep bool) (err error) {
 	d := &demo{screen: newScreen(os.Stdout), steps: programs.NewSteps(os.Stdout)}
 	if d.root, err = cluster.Root(ctx); err != nil {
-		return err
-	}
-	if err := d.findTemplates(templates, keep); err != nil {
 		return err
 	}
 	d.screen.heading("A real Kubernetes, and Pillion in front of its pods")
@@ -92,7 +95,7 @@ func run(ctx context.Context, keep bool, templates string) (err error) {
 		}
 		return d.followTemplates(ctx)
 	}
-	fmt.Fprintln(d.screen.out, "\n`KEEP=1 make demo` leaves it running, for you to try it and to write templates of your own.")
+	fmt.Fprintln(d.screen.out, "\n`KEEP=1 make demo` leaves it running, for you to apply a template of your own.")
 	fmt.Fprintln(d.screen.out)
 	return nil
 }
@@ -105,52 +108,7 @@ func (d *demo) show(ctx context.Context) error {
 	return d.showTimes(ctx)
 }
 
-// ownFolder returns the folder of the demo's templates. If the user may change them, it returns a
-// copy that git ignores, which keeps the user's files from an earlier run.
-func ownFolder(root string, keep bool) (string, error) {
-	given, own := filepath.Join(root, "e2e", "demo", "templates"), filepath.Join(root, "demo-templates")
-	if !keep {
-		return given, nil
-	}
-	err := os.CopyFS(own, os.DirFS(given))
-	if errors.Is(err, fs.ErrExist) {
-		err = nil
-	}
-	return own, err
-}
-
-// findTemplates resolves a folder relative to the root of the checkout, because make runs
-// there.
-func (d *demo) findTemplates(folder string, keep bool) error {
-	if folder == "" {
-		var err error
-		if folder, err = ownFolder(d.root, keep); err != nil {
-			return fmt.Errorf("TEMPLATES: %w", err)
-		}
-	}
-	if !filepath.IsAbs(folder) {
-		folder = filepath.Join(d.root, folder)
-	}
-	info, err := os.Stat(folder)
-	if err == nil && !info.IsDir() {
-		err = fmt.Errorf("%s is a file; name the folder that it is in", folder)
-	}
-	if err != nil {
-		return fmt.Errorf("TEMPLATES: %w", err)
-	}
-	d.templates = folder
-	return nil
-}
-
-// folder returns the path of the templates, relative to the root of the checkout if they are below it.
-func (d *demo) folder() string {
-	if path, err := filepath.Rel(d.root, d.templates); err == nil && filepath.IsLocal(path) {
-		return path
-	}
-	return programs.Brief(d.templates)
-}
-
-// start starts Pillion and its webhooks.
+// start starts Pillion, its controller and its webhooks.
 func (d *demo) start(ctx context.Context) error {
 	binary, err := d.BuildPillionQuickly(ctx)
 	if err != nil {
@@ -162,24 +120,19 @@ func (d *demo) start(ctx context.Context) error {
 	if err := d.steps.Do("manifests/base applied", func() error { return d.ApplyRest(ctx, d.manifests) }); err != nil {
 		return err
 	}
-	if err := d.showTemplates(ctx); err != nil {
+	if err := d.steps.Do("e2e/demo/templates applied", func() error { return d.applyTemplates(ctx) }); err != nil {
 		return err
 	}
-	if d.pillion, err = d.StartPillion(ctx, binary, d.templates); err != nil {
-		return briefly(err)
+	if d.pillion, err = d.StartPillion(ctx, binary); err != nil {
+		return err
+	}
+	if _, err := d.StartController(ctx, binary); err != nil {
+		return err
 	}
 	if d.webhooks, err = testwebhook.NewServer(d.Authority); err != nil {
 		return err
 	}
 	return d.install(ctx, d.pillion.Endpoint)
-}
-
-// briefly shortens a log to its last error, for example about invalid templates.
-func briefly(err error) error {
-	if _, why, ok := strings.Cut(err.Error(), "\npillion: "); ok {
-		return errors.New("pillion serve: " + why)
-	}
-	return err
 }
 
 // install creates the namespaces and the webhook configurations.
@@ -205,36 +158,50 @@ func (d *demo) install(ctx context.Context, at cluster.Endpoint) error {
 	return d.WaitForPillion(ctx, d.manifests, optedIn, recorder)
 }
 
-// showTemplates stores the templates in the cluster, for pillion explain and status.
-func (d *demo) showTemplates(ctx context.Context) error {
-	client := d.Client.CoreV1().ConfigMaps("pillion-system")
-	config, err := client.Get(ctx, "pillion-templates", metav1.GetOptions{})
+// applyTemplates creates the templates as objects, and empties the ConfigMap of the library: the demo's Pillion reads
+// no files.
+func (d *demo) applyTemplates(ctx context.Context) error {
+	empty := []byte(`[{"op": "remove", "path": "/data"}]`)
+	_, err := d.Client.CoreV1().ConfigMaps("pillion-system").Patch(ctx, "pillion-templates", types.JSONPatchType, empty, metav1.PatchOptions{})
 	if err != nil {
 		return err
 	}
-	if config.Data, err = readTemplates(d.templates); err != nil {
+	files, err := fs.Glob(templates, "templates/*.yaml")
+	if err != nil {
 		return err
 	}
-	_, err = client.Update(ctx, config, metav1.UpdateOptions{})
-	return err
+	for _, file := range files {
+		text, err := templates.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if text, err = asApplied(text); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		if err := d.applyTemplate(ctx, text); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	return nil
 }
 
-// readTemplates reads the template files in a folder, by name.
-func readTemplates(folder string) (map[string]string, error) {
-	files, err := os.ReadDir(folder)
+// applyTemplate waits until the API server serves templates, which is some moments after their definition was applied.
+func (d *demo) applyTemplate(ctx context.Context, text []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, podWithin)
+	defer cancel()
+	return cluster.Poll(ctx, func() error { return d.Apply(ctx, text) })
+}
+
+// asApplied adds the annotation of `kubectl apply`, which warns if an object that it changes lacks it.
+func asApplied(text []byte) ([]byte, error) {
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(text, &object.Object); err != nil {
+		return nil, err
+	}
+	applied, err := json.Marshal(object)
 	if err != nil {
 		return nil, err
 	}
-	data := map[string]string{}
-	for _, f := range files {
-		switch filepath.Ext(f.Name()) {
-		case ".yaml", ".yml", ".json":
-			text, err := os.ReadFile(filepath.Join(folder, f.Name()))
-			if err != nil {
-				return nil, err
-			}
-			data[f.Name()] = string(text)
-		}
-	}
-	return data, nil
+	object.SetAnnotations(map[string]string{corev1.LastAppliedConfigAnnotation: string(applied)})
+	return yaml.Marshal(object.Object)
 }

@@ -52,8 +52,7 @@ func (d *demo) showChange(pod *corev1.Pod, event cluster.Event) error {
 		return err
 	}
 	d.screen.heading("1. The pod, as its Deployment made it and as Kubernetes stored it")
-	d.screen.line(dim, "  Its namespace is labelled pillion.dev/inject=enabled. The templates are in")
-	d.screen.line(dim, "  %s.", d.folder())
+	d.screen.line(dim, "  Its namespace is labelled pillion.dev/inject=enabled. The templates are in e2e/demo/templates.")
 	d.screen.line(dim, "  Defaults that Kubernetes filled in are left out.\n")
 	return d.screen.diff("pod "+pod.Name+", as it reached Pillion", "pod "+pod.Name+", as it is stored", before, after)
 }

@@ -47,12 +47,8 @@ func prebuilt(ctx context.Context, steps *Steps, dir, minor string) (*Programs, 
 	if err := checkFolder(dir); err != nil {
 		return nil, fmt.Errorf("%s=%s: %w", assetsVariable, dir, err)
 	}
-	p := &Programs{Assets: dir, Etcd: filepath.Join(dir, "etcd"), APIServer: filepath.Join(dir, "kube-apiserver")}
-	etcd, err := versionOf(ctx, p.Etcd, "--version")
+	p, etcd, err := findVersions(ctx, dir)
 	if err != nil {
-		return nil, err
-	}
-	if p.Version, err = versionOf(ctx, p.APIServer, "--version"); err != nil {
 		return nil, err
 	}
 	if err := checkVersion(p, minor); err != nil {
@@ -63,6 +59,27 @@ func prebuilt(ctx context.Context, steps *Steps, dir, minor string) (*Programs, 
 		return nil, err
 	}
 	return p, p.findControllers(ctx, steps)
+}
+
+// downloaded returns the downloaded programs in dir.
+func downloaded(ctx context.Context, steps *Steps, dir string) (*Programs, error) {
+	p, etcd, err := findVersions(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	p.Kubectl = filepath.Join(dir, "kubectl")
+	steps.Say("Kubernetes %s and etcd %s are downloaded: %s", p.Version, etcd, Brief(dir))
+	return p, p.findControllers(ctx, steps)
+}
+
+// findVersions runs etcd and kube-apiserver in dir to get their versions.
+func findVersions(ctx context.Context, dir string) (p *Programs, etcd string, err error) {
+	p = &Programs{Assets: dir, Etcd: filepath.Join(dir, "etcd"), APIServer: filepath.Join(dir, "kube-apiserver")}
+	if etcd, err = versionOf(ctx, p.Etcd, "--version"); err != nil {
+		return nil, "", err
+	}
+	p.Version, err = versionOf(ctx, p.APIServer, "--version")
+	return p, etcd, err
 }
 
 // checkFolder returns an error if dir cannot be a folder of programs.

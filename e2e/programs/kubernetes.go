@@ -22,7 +22,7 @@ const (
 type Programs struct {
 	// Version is the API server's version, for example v1.37.1.
 	Version string
-	// Assets is the folder that KUBEBUILDER_ASSETS names, or "" if the programs were built.
+	// Assets is the folder that KUBEBUILDER_ASSETS names or that was downloaded, or "" if the programs were built.
 	Assets string
 
 	Etcd, APIServer string
@@ -44,6 +44,16 @@ func (p *Programs) Environ() (string, error) {
 // variable, it returns programs of the version in go.mod, or in kubernetes-$KUBERNETES/go.mod.
 // It first builds missing programs, once per machine, in the user's cache or $E2E_CACHE.
 func Kubernetes(ctx context.Context, steps *Steps) (*Programs, error) {
+	return findKubernetes(ctx, steps, false)
+}
+
+// DemoKubernetes is Kubernetes, but it downloads missing programs if it can, which takes seconds.
+// The download has no kube-controller-manager, which most of the build's time is needed for.
+func DemoKubernetes(ctx context.Context, steps *Steps) (*Programs, error) {
+	return findKubernetes(ctx, steps, true)
+}
+
+func findKubernetes(ctx context.Context, steps *Steps, demo bool) (*Programs, error) {
 	if text := os.Getenv(handedOver); text != "" {
 		p := &Programs{}
 		return p, json.Unmarshal([]byte(text), p)
@@ -56,6 +66,28 @@ func Kubernetes(ctx context.Context, steps *Steps) (*Programs, error) {
 	if err != nil {
 		return nil, err
 	}
+	root, err := cacheRoot()
+	if err != nil {
+		return nil, err
+	}
+	download, err := wantsDownload(os.Getenv(downloadVariable), demo)
+	if err != nil {
+		return nil, err
+	}
+	if download && !complete(filepath.Join(root, "kubernetes-"+version)) {
+		dir, err := newDownloader().downloadOnce(ctx, steps, minorOf(version))
+		if err != nil {
+			return nil, err
+		}
+		if dir != "" {
+			return downloaded(ctx, steps, dir)
+		}
+	}
+	return built(ctx, steps, module, version)
+}
+
+// built returns the programs of the module's tools.
+func built(ctx context.Context, steps *Steps, module, version string) (*Programs, error) {
 	what := fmt.Sprintf("building Kubernetes %s (once, about 8 minutes)", version)
 	dir, err := once(ctx, steps, "kubernetes-"+version, what, func(dir string, progress *Progress) error {
 		return buildKubernetes(ctx, module, version, dir, progress)
@@ -95,6 +127,13 @@ func kubernetesTools(ctx context.Context, minor string) (module, found string, e
 		known = append(known, found)
 	}
 	return "", "", fmt.Errorf("KUBERNETES=%s: there is no such Kubernetes; use the minor version of one of %s", minor, strings.Join(known, ", "))
+}
+
+// minorOf returns the minor version, for example 1.37 of v1.37.1.
+func minorOf(version string) string {
+	major, rest, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	return major + "." + minor
 }
 
 func isMinor(version, minor string) bool { return strings.HasPrefix(version, "v"+minor+".") }

@@ -32,6 +32,10 @@ func TestMain(m *testing.M) {
 		fmt.Println("held")
 		select {}
 	}
+	if index := os.Getenv(proxyVariable); index != "" {
+		downloadThroughProxy(index)
+		return
+	}
 	os.Exit(m.Run())
 }
 
