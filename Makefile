@@ -90,7 +90,7 @@ setup-browser: ## Install what the tests of the playground need: Debian packages
 	apt-get install --yes --no-install-recommends nodejs npm chromium
 
 soak: ## Create pods for SOAKTIME (10m) while templates, replicas and the API server change, break and come back
-	cd e2e && $(GO) test -run '^TestSoak$$' -count=1 -v -timeout 2h . -args -soak=$(SOAKTIME)
+	cd e2e && TEST_SIZE=full $(GO) test -run '^TestSoak$$' -count=1 -v -timeout 2h . -args -soak=$(SOAKTIME)
 
 lint: ## Check style, imports, formatting and prose, then known vulnerabilities
 	$(call in,$(WITH_GO),$(GOLANGCI_LINT) run)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -40,6 +41,14 @@ func testContext(t *testing.T) context.Context {
 
 // cleanupContext outlives the test's own.
 func cleanupContext() context.Context { return context.Background() }
+
+// skipUnlessFull skips a test that is only in make verify. The reason says what make e2e runs in its place.
+func skipUnlessFull(t *testing.T, reason string) {
+	t.Helper()
+	if os.Getenv("TEST_SIZE") != "full" {
+		t.Skip("only with TEST_SIZE=full (make verify): " + reason)
+	}
+}
 
 // eventually calls f until it reports no problem, and fails with its last result.
 func eventually(t *testing.T, what string, f func(context.Context) error) {

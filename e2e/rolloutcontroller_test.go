@@ -149,6 +149,7 @@ func (r *selfRolling) rights(t *testing.T, ns string) {
 		t.Errorf("%d of 2 pods are as they were", n)
 	}
 	r.kubectl(t, "", "apply", "--server-side", "-f", r.component)
+	r.settle(t, ns, "strategy: InPlace, maxUnavailable: 1", "agent:2") // the controller tries again by itself, but after a minute
 	r.wantUpdated(t, ns, "agent:2", 2)
 }
 

@@ -97,12 +97,6 @@ func revisionsOf(t *testing.T, file string) map[string]string {
 // roundTripOf creates templates, and compares the revision of each with that of what kubectl prints of it.
 func (a *authors) roundTripOf(t *testing.T, documents map[string]string) {
 	t.Helper()
-	folder := t.TempDir()
-	sent := filepath.Join(folder, "sent.yaml")
-	all := strings.Join(slices.Sorted(maps.Values(documents)), "\n---\n")
-	if err := os.WriteFile(sent, []byte(all), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	for id := range documents {
 		namespace, _, namespaced := strings.Cut(id, "/")
 		if !namespaced {
@@ -113,47 +107,68 @@ func (a *authors) roundTripOf(t *testing.T, documents map[string]string) {
 			t.Fatal(err)
 		}
 	}
+	sent := filepath.Join(t.TempDir(), "sent.yaml")
+	all := strings.Join(slices.Collect(maps.Values(documents)), "\n---\n")
+	if err := os.WriteFile(sent, []byte(all), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := a.RunKubectl(testContext(t), nil, "create", "--validate=strict", "-f", sent); err != nil {
 		t.Fatal(err)
 	}
-	want := revisionsOf(t, sent)
 	for _, format := range []string{"json", "yaml"} {
-		back := filepath.Join(folder, "back."+format)
 		out, err := a.RunKubectl(testContext(t), nil, "get", "-f", sent, "-o", format)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(back, itemsOfList(t, out), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		got := revisionsOf(t, back)
-		for id := range documents {
-			if want[id] == "" || got[id] != want[id] {
-				t.Errorf("%s is %q, and comes back as %s as %q", id, want[id], format, got[id])
+		back := objectsOf(t, out)
+		for id, document := range documents {
+			want := revisionOf(t, id, []byte(document))
+			if got := revisionOf(t, id, back[id]); want == "" || got != want {
+				t.Errorf("%s is %q, and comes back as %s as %q", id, want, format, got)
 			}
 		}
 	}
-	if _, err := a.RunKubectl(testContext(t), nil, "delete", "-f", sent, "--wait=true"); err != nil {
+	if _, err := a.RunKubectl(testContext(t), nil, "delete", "-f", sent); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// itemsOfList returns the items of a List, or the only object, as a YAML stream of JSON objects.
-func itemsOfList(t *testing.T, list []byte) (stream []byte) {
+// revisionOf returns the revision of one template.
+func revisionOf(t *testing.T, id string, document []byte) string {
 	t.Helper()
-	var items struct{ Items []json.RawMessage }
-	text, err := yaml.YAMLToJSON(list)
-	if err == nil {
-		err = json.Unmarshal(text, &items)
-	}
-	if err != nil {
+	file := filepath.Join(t.TempDir(), "template.yaml")
+	if err := os.WriteFile(file, document, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if items.Items == nil {
-		return text
+	return revisionsOf(t, file)[id]
+}
+
+// objectsOf returns the items of a List, or the only object, by NAME or NAMESPACE/NAME.
+func objectsOf(t *testing.T, printed []byte) map[string][]byte {
+	t.Helper()
+	var one unstructured.Unstructured
+	if err := yaml.Unmarshal(printed, &one.Object); err != nil {
+		t.Fatal(err)
 	}
-	for _, item := range items.Items {
-		stream = append(append(stream, "---\n"...), append(item, '\n')...)
+	items := []unstructured.Unstructured{one}
+	if one.IsList() {
+		list, err := one.ToList()
+		if err != nil {
+			t.Fatal(err)
+		}
+		items = list.Items
 	}
-	return stream
+	objects := map[string][]byte{}
+	for _, item := range items {
+		text, err := item.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := item.GetName()
+		if namespace := item.GetNamespace(); namespace != "" {
+			id = namespace + "/" + id
+		}
+		objects[id] = text
+	}
+	return objects
 }

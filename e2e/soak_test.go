@@ -110,7 +110,7 @@ type soakStep struct {
 // TestSoak checks that during all these steps every pod of a namespace that opted in is either injected or
 // denied with a reason, that no pod of another namespace fails, and that memory use stays flat.
 func TestSoak(t *testing.T) {
-	t.Parallel()
+	skipUnlessFull(t, "it disturbs everything for minutes; the tests of rotations, replicas and failures have one disturbance each")
 	i := &installed{Cluster: newCluster(t), namespace: "shop"}
 	i.apply(t, "self-signed")
 	s := &soak{installed: i, sources: soakSources(), memory: map[string]soakMemory{}}
