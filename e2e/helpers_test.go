@@ -42,10 +42,13 @@ func testContext(t *testing.T) context.Context {
 // cleanupContext outlives the test's own.
 func cleanupContext() context.Context { return context.Background() }
 
+// fullSize reports whether tests run in their full size, as in make verify.
+func fullSize() bool { return os.Getenv("TEST_SIZE") == "full" }
+
 // skipUnlessFull skips a test that is only in make verify. The reason says what make e2e runs in its place.
 func skipUnlessFull(t *testing.T, reason string) {
 	t.Helper()
-	if os.Getenv("TEST_SIZE") != "full" {
+	if !fullSize() {
 		t.Skip("only with TEST_SIZE=full (make verify): " + reason)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/flowcontrol"
 )
 
 const (
@@ -21,10 +22,18 @@ const (
 	// realEvery: one create of so many is stored. The others are dry runs, which go through the same
 	// admission and cost no disk.
 	realEvery = 25
-	// fewestCreates is how many creates a rotation must survive, and fewestConnections how often the API
-	// server must verify a certificate meanwhile.
-	fewestCreates, fewestConnections = 2000, 100
+	// createsPerSecond is the rate of the quick size. Without a limit, the load takes all CPUs from the other tests.
+	createsPerSecond = 100
 )
+
+// rotationSize is how many creates a rotation must survive, and how often the API server must verify a certificate
+// meanwhile.
+func rotationSize() (creates, connections int64) {
+	if fullSize() {
+		return 2000, 100
+	}
+	return 400, 40
+}
 
 var errNotInjected = errors.New("the pod is not injected")
 
@@ -32,6 +41,7 @@ var errNotInjected = errors.New("the pod is not injected")
 type load struct {
 	client    kubernetes.Interface
 	namespace string
+	limiter   flowcontrol.RateLimiter
 
 	created  atomic.Int64
 	finished sync.WaitGroup
@@ -50,7 +60,10 @@ type failure struct {
 func (i *installed) startLoad(t *testing.T) *load {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	l := &load{client: i.Client, namespace: i.namespace, cancel: cancel}
+	l := &load{client: i.Client, namespace: i.namespace, cancel: cancel, limiter: flowcontrol.NewFakeAlwaysRateLimiter()}
+	if !fullSize() {
+		l.limiter = flowcontrol.NewTokenBucketRateLimiter(createsPerSecond, loadWorkers)
+	}
 	for range loadWorkers {
 		l.finished.Go(func() { l.work(ctx) })
 	}
@@ -59,7 +72,7 @@ func (i *installed) startLoad(t *testing.T) *load {
 }
 
 func (l *load) work(ctx context.Context) {
-	for ctx.Err() == nil {
+	for ctx.Err() == nil && l.limiter.Wait(ctx) == nil {
 		began := time.Now()
 		if err := l.create(ctx, l.created.Add(1)); err != nil {
 			l.mu.Lock()

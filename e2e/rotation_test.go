@@ -47,6 +47,7 @@ func (w window) has(f failure) bool { return f.ended.After(w.from) && f.began.Be
 // rotateBut is rotate with windows that the rotation returns.
 func (i *installed) rotateBut(t *testing.T, name string, rotation func(t *testing.T, l *load) []window) {
 	t.Run(name, func(t *testing.T) {
+		fewestCreates, fewestConnections := rotationSize()
 		connections := i.connections()
 		l := i.startLoad(t)
 		l.more(t, fewestCreates/3)
@@ -223,6 +224,7 @@ func TestRotationCertManager(t *testing.T) {
 		defer func() { _ = manager.ResumeInjector() }()
 		i.changes(t, authoritySecret, i.deleteSecret(authoritySecret))
 		i.changes(t, servingSecret, i.renew("pillion"))
+		fewestCreates, _ := rotationSize()
 		l.more(t, fewestCreates/3)
 		if now := i.served(t); !slices.EqualFunc(now, before, (*x509.Certificate).Equal) {
 			t.Error("a certificate is served that no caBundle verifies yet")

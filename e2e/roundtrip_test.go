@@ -112,11 +112,11 @@ func (a *authors) roundTripOf(t *testing.T, documents map[string]string) {
 	if err := os.WriteFile(sent, []byte(all), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.RunKubectl(testContext(t), nil, "create", "--validate=strict", "-f", sent); err != nil {
+	if _, err := a.RunKubectl(t.Context(), nil, "create", "--validate=strict", "-f", sent); err != nil {
 		t.Fatal(err)
 	}
 	for _, format := range []string{"json", "yaml"} {
-		out, err := a.RunKubectl(testContext(t), nil, "get", "-f", sent, "-o", format)
+		out, err := a.RunKubectl(t.Context(), nil, "get", "-f", sent, "-o", format)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,7 +128,7 @@ func (a *authors) roundTripOf(t *testing.T, documents map[string]string) {
 			}
 		}
 	}
-	if _, err := a.RunKubectl(testContext(t), nil, "delete", "-f", sent); err != nil {
+	if _, err := a.RunKubectl(t.Context(), nil, "delete", "-f", sent); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -41,6 +41,7 @@ func TestUpgrade(t *testing.T) {
 // upgrade applies the overlay of this working tree, and replaces one replica after the other.
 func (i *installed) upgrade(t *testing.T, overlay, from string) {
 	t.Helper()
+	fewestCreates, _ := rotationSize()
 	l := i.startLoad(t)
 	l.more(t, fewestCreates/4)
 	i.apply(t, overlay)
