@@ -23,7 +23,7 @@ const (
 	// admission and cost no disk.
 	realEvery = 25
 	// createsPerSecond is the rate of the quick size. Without a limit, the load takes all CPUs from the other tests.
-	createsPerSecond = 100
+	createsPerSecond = 50
 )
 
 // rotationSize is how many creates a rotation must survive, and how often the API server must verify a certificate
@@ -32,7 +32,7 @@ func rotationSize() (creates, connections int64) {
 	if fullSize() {
 		return 2000, 100
 	}
-	return 400, 40
+	return 300, 10
 }
 
 var errNotInjected = errors.New("the pod is not injected")
