@@ -9,6 +9,7 @@ IMAGE    ?= ghcr.io/pillion-dev/pillion:dev
 # What is pushed is for these platforms, with its bill of materials (SPDX) and how it was built (SLSA).
 # Docker's classic image store holds neither: docker buildx create --use makes a builder that needs none.
 RELEASE   = --push --platform=linux/amd64,linux/arm64 --sbom=true --provenance=mode=max
+FUZZ_TARGETS = grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n 1 dirname | sort -u
 BENCH    ?= .
 COUNT    ?= 5
 README   ?= .
@@ -108,7 +109,7 @@ fmt: ## Format with gofumpt and gci
 	$(call in,$(WITH_GO),$(GOLANGCI_LINT) fmt)
 
 fuzz: ## Run every fuzz target for FUZZTIME (5m), or those of the folder FUZZED
-	@set -e; for folder in $(or $(FUZZED),$$($(MAKE) --silent --no-print-directory fuzz-packages)); do \
+	@set -e; for folder in $(or $(FUZZED),$$($(FUZZ_TARGETS))); do \
 	  (cd $$folder; for target in $$($(GO) test -list '^Fuzz' . | grep '^Fuzz'); do \
 	    echo "$$folder $$target"; \
 	    $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x .; \
@@ -116,7 +117,7 @@ fuzz: ## Run every fuzz target for FUZZTIME (5m), or those of the folder FUZZED
 	done
 
 fuzz-packages: # the folders with fuzz targets
-	@grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n 1 dirname | sort -u
+	@$(FUZZ_TARGETS)
 
 golden: ## Rewrite the golden files; look at the diff before you commit it
 	$(GO) test $$(grep -rl inject/goldentest --include='*_test.go' cmd inject templates | xargs -n 1 dirname | sort -u | sed 's,^,./,') -update

@@ -106,7 +106,9 @@ func TestWorkGrowsWithThePod(t *testing.T) {
 					t.Fatalf("%d times as many take %.1f times as long to inject and %.1f times as long to judge",
 						times, float64(mutateMany)/float64(mutate), float64(judgeMany)/float64(judge))
 				}
-				nextMutate, nextJudge := work(times * n)
+				nextMutate, nextJudge := work(n)
+				mutate, judge = min(mutate, nextMutate), min(judge, nextJudge)
+				nextMutate, nextJudge = work(times * n)
 				mutateMany, judgeMany = min(mutateMany, nextMutate), min(judgeMany, nextJudge)
 			}
 		})

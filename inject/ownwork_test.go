@@ -286,7 +286,9 @@ func TestOwnWork(t *testing.T) {
 		tryOwnWork(t, seed, 3, tried)
 	}
 	t.Logf("%v", tried)
-	if count >= 400 && (tried[inject.CodeInjected] < 300 || tried["damaged"] < 100 || tried[inject.CodeConflict] < 5 || tried[inject.CodeConditionFalse] < 20 || tried[inject.CodeReplaced] < 20 || tried[inject.CodeFellBack] < 10 || tried[inject.CodeNotInShare] < 20) {
+	least := func(of int) int { return of * count / 400 }
+	if tried[inject.CodeInjected] < least(300) || tried["damaged"] < least(100) || tried[inject.CodeConflict] < least(5) || tried[inject.CodeConditionFalse] < least(20) ||
+		tried[inject.CodeReplaced] < least(20) || tried[inject.CodeFellBack] < least(10) || tried[inject.CodeNotInShare] < least(20) {
 		t.Errorf("too little was tried: %v", tried)
 	}
 }

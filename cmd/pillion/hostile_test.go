@@ -184,6 +184,9 @@ func bodies() []attack {
 		{name: "12 clients with 250,000 tiny values each", run: tiny(12, 3, list("tolerations", "{}", 250_000))},
 		{name: "12 clients with 250,000 volumes each", run: tiny(12, 3, list("volumes", "{}", 250_000)), costly: true},
 		{name: "12 clients with 60,000 variables each", run: tiny(12, 3, list("initContainers", `{"env":[{}]}`, 60_000)), costly: true},
+		{name: "12 clients with 20,000 volumes each", run: tiny(12, 2, list("volumes", "{}", 20_000))},
+		{name: "12 clients with 5,000 variables each", run: tiny(12, 2, list("initContainers", `{"env":[{}]}`, 5_000))},
+		{name: "12 clients with 20,000 tiny values each", run: tiny(12, 2, list("tolerations", "{}", 20_000))},
 		{name: "50 clients with 20,000 tiny values each", run: tiny(50, 10, list("tolerations", "{}", 20_000)), costly: true},
 		{name: "50 clients with 2,000 containers each", run: tiny(50, 3, list("initContainers", `{"name":"x"}`, 2_000))},
 		{name: "12 clients with 20,000 containers each", run: tiny(12, 2, list("initContainers", `{"name":"x"}`, 20_000))},
@@ -266,7 +269,7 @@ func TestServeHostile(t *testing.T) {
 // TestServeHostileOneCPU checks that one CPU is enough to withstand the clients that cost the most
 // CPU.
 func TestServeHostileOneCPU(t *testing.T) {
-	sizetest.SkipUnlessFull(t, "TestServeHostile has these clients on all CPUs")
+	sizetest.SkipUnlessFull(t, "TestServeHostile has most of these clients, and smaller ones in place of the rest, on all CPUs")
 	t.Setenv("GOMAXPROCS", "1")
 	s := startServe(t, "--standalone", "--tls-self-signed", "--templates", greedy(t), "--memory-limit", "256Mi")
 	for _, attack := range slices.Concat(promises()[2:4], streams()[4:6], bodies()[2:5]) {
