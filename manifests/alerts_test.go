@@ -47,23 +47,31 @@ func TestAlerts(t *testing.T) {
 		numbers         []string // each number of the expression, in order: windows and thresholds
 	}{
 		"PillionFailingOpen": {
-			"warning", "", []string{"apiserver_admission_webhook_fail_open_count", "up"}, []string{ours},
+			"warning", "",
+			[]string{"apiserver_admission_webhook_fail_open_count", "up"},
+			[]string{ours},
 			[]string{"[10m]", "> 0", "offset 10m", "offset 10m", "== 1", "> 0"},
 		},
 		"PillionNotAnswering": {
-			"critical", "", []string{"apiserver_admission_webhook_rejection_count", "up"}, []string{`error_type!="no_error"`, ours},
+			"critical", "",
+			[]string{"apiserver_admission_webhook_rejection_count", "up"},
+			[]string{`error_type!="no_error"`, ours},
 			[]string{"[10m]", "> 0", "offset 10m", "offset 10m", "== 1", "> 0"},
 		},
 		"PillionTooFewReplicas": {
-			"warning", "10m", []string{"kube_deployment_status_replicas_ready", "up"},
-			[]string{`deployment="pillion"`, `job="pillion-metrics"`, `namespace="pillion-system"`}, []string{"== 1", "< 2"},
+			"warning", "10m",
+			[]string{"kube_deployment_status_replicas_ready", "up"},
+			[]string{`deployment="pillion"`, `job="pillion-metrics"`, `namespace="pillion-system"`},
+			[]string{"== 1", "< 2"},
 		},
 		"PillionPodsLackSidecars": {
 			"warning", "", []string{"pillion_findings_total"}, []string{`code=~"missing|not_injected"`, `webhook="validate"`}, []string{"[10m]", "> 0"},
 		},
 		"PillionDenying": { // more than a few pods, and more than a tenth of them
-			"warning", "5m", []string{"pillion_webhook_requests_total"},
-			[]string{`decision="denied"`, `decision=~"allowed|warned|denied"`, `webhook="validate"`}, []string{"[10m]", "> 5", "[10m]", "> 0.1", "[10m]"},
+			"warning", "5m",
+			[]string{"pillion_webhook_requests_total"},
+			[]string{`decision="denied"`, `decision=~"allowed|warned|denied"`, `webhook="validate"`},
+			[]string{"[10m]", "> 5", "[10m]", "> 0.1", "[10m]"},
 		},
 		"PillionTemplatesInvalid": {"warning", "5m", []string{"pillion_template_problems"}, nil, []string{"> 0"}},
 		"PillionReplicasDisagree": {"warning", "15m", []string{"pillion_templates"}, nil, []string{"> 1"}},
@@ -72,7 +80,9 @@ func TestAlerts(t *testing.T) {
 		"PillionPatchWithheld":    {"warning", "", []string{"pillion_webhook_patches_withheld_total"}, nil, []string{"[10m]", "> 0"}},
 		"PillionPanicking":        {"warning", "", []string{"pillion_webhook_panics_total"}, nil, []string{"[10m]", "> 0"}},
 		"PillionCertificateExpiring": { // 14 days, and a fifth of the lifetime
-			"critical", "10m", []string{"pillion_certificate_expires_timestamp_seconds", "pillion_certificate_not_before_timestamp_seconds"}, nil,
+			"critical", "10m",
+			[]string{"pillion_certificate_expires_timestamp_seconds", "pillion_certificate_not_before_timestamp_seconds"},
+			nil,
 			[]string{"< 14 * 86400", "5 *", "<"},
 		},
 		"PillionCertificateNotTrusted": {"critical", "5m", []string{"pillion_certificate_mismatched_webhooks"}, nil, []string{"> 0"}},

@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
 	"github.com/pillion-dev/pillion/inject"
@@ -239,9 +240,9 @@ func allows(t *testing.T, spec *admissionregistrationv1.ValidatingAdmissionPolic
 	return true
 }
 
-// checkBinding checks that a policy denies, fails closed, and is for these requests.
+// checkBinding checks that a policy denies, fails closed, and is for these requests, to v1 of an API.
 func checkBinding(t *testing.T, policy *admissionregistrationv1.ValidatingAdmissionPolicy, binding *admissionregistrationv1.ValidatingAdmissionPolicyBinding,
-	group string, resources []string, operations ...admissionregistrationv1.OperationType,
+	resources []schema.GroupResource, operations ...admissionregistrationv1.OperationType,
 ) {
 	t.Helper()
 	if policy.Spec.FailurePolicy == nil || *policy.Spec.FailurePolicy != admissionregistrationv1.Fail {
@@ -250,10 +251,19 @@ func checkBinding(t *testing.T, policy *admissionregistrationv1.ValidatingAdmiss
 	if binding.Spec.PolicyName != policy.Name || !slices.Equal(binding.Spec.ValidationActions, []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}) {
 		t.Errorf("the binding is %+v", binding.Spec)
 	}
-	rules := policy.Spec.MatchConstraints.ResourceRules
-	if len(rules) != 1 || !slices.Equal(rules[0].APIGroups, []string{group}) || !slices.Equal(rules[0].APIVersions, []string{"v1"}) ||
-		!slices.Equal(rules[0].Resources, resources) || !slices.Equal(rules[0].Operations, operations) || len(rules[0].ResourceNames) > 0 {
-		t.Errorf("%s is for %+v", policy.Name, rules)
+	var got []schema.GroupResource
+	for _, rule := range policy.Spec.MatchConstraints.ResourceRules {
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				got = append(got, schema.GroupResource{Group: group, Resource: resource})
+			}
+		}
+		if !slices.Equal(rule.APIVersions, []string{"v1"}) || !slices.Equal(rule.Operations, operations) || len(rule.ResourceNames) > 0 {
+			t.Errorf("%s is for %+v", policy.Name, rule)
+		}
+	}
+	if !slices.Equal(got, resources) {
+		t.Errorf("%s is for %v, want %v", policy.Name, got, resources)
 	}
 }
 
@@ -263,7 +273,7 @@ func TestStaticPods(t *testing.T) {
 	var policy admissionregistrationv1.ValidatingAdmissionPolicy
 	var binding admissionregistrationv1.ValidatingAdmissionPolicyBinding
 	decodeStrictly(t, "components/static-pods/policy.yaml", &policy, &binding)
-	checkBinding(t, &policy, &binding, "", []string{"pods"}, admissionregistrationv1.Create)
+	checkBinding(t, &policy, &binding, []schema.GroupResource{{Resource: "pods"}}, admissionregistrationv1.Create)
 	for pod, want := range map[string]bool{
 		`{"metadata":{}}`:                 true,
 		`{"metadata":{"annotations":{}}}`: true,
@@ -296,8 +306,11 @@ func TestBundlePolicy(t *testing.T) {
 	var policy admissionregistrationv1.ValidatingAdmissionPolicy
 	var binding admissionregistrationv1.ValidatingAdmissionPolicyBinding
 	decodeStrictly(t, filepath.Join(selfSigned, "policy.yaml"), &policy, &binding)
-	checkBinding(t, &policy, &binding, admissionregistrationv1.GroupName, []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"},
-		admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete)
+	configurations := []schema.GroupResource{
+		{Group: admissionregistrationv1.GroupName, Resource: "mutatingwebhookconfigurations"},
+		{Group: admissionregistrationv1.GroupName, Resource: "validatingwebhookconfigurations"},
+	}
+	checkBinding(t, &policy, &binding, configurations, admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete)
 	if binding.Spec.MatchResources != nil {
 		t.Errorf("the binding is only for %+v", binding.Spec.MatchResources)
 	}

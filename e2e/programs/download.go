@@ -103,8 +103,7 @@ func (d *downloader) download(ctx context.Context, steps *Steps, minor, dir stri
 		hash, counted := sha512.New(), &counter{size: size, progress: progress}
 		body = io.TeeReader(body, io.MultiWriter(hash, counted))
 		unpackErr := unpack(body, dir)
-		var file *fs.PathError
-		if errors.As(unpackErr, &file) {
+		if _, ok := errors.AsType[*fs.PathError](unpackErr); ok {
 			return unpackErr
 		}
 		if _, err := io.Copy(io.Discard, body); err != nil {

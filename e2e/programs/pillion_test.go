@@ -3,6 +3,7 @@
 package programs
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -57,10 +58,7 @@ func TestPillionSum(t *testing.T) {
 		"manifests/base/a.yaml": "a", "inject/a_test.go": "", "inject/testdata/a.txt": "", "README.md": "", "e2e/a.go": "",
 	}
 	sum := func(command, name, text string) string {
-		changed := map[string]string{}
-		for n, was := range files {
-			changed[n] = was
-		}
+		changed := maps.Clone(files)
 		if name != "" {
 			changed[name] = text
 		}
