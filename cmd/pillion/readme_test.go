@@ -122,19 +122,6 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestPageLength checks that no page is too long. A page answers one question.
-func TestPageLength(t *testing.T) {
-	for _, file := range pages(t) {
-		limit := 300
-		if file == "../../README.md" {
-			limit = 150
-		}
-		if lines := strings.Count(contents(t, file), "\n"); lines > limit && filepath.Base(file) != "CHANGELOG.md" {
-			t.Errorf("%s has %d lines, more than %d", file, lines, limit)
-		}
-	}
-}
-
 // TestIndex checks that the index of the documentation links to each of its pages.
 func TestIndex(t *testing.T) {
 	const index = "../../manifests/docs/README.md"
