@@ -3,31 +3,38 @@
 package sizetest_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/pillion-dev/pillion/inject/sizetest"
 )
 
+// recorder is a test that records what is reported about it.
+type recorder struct {
+	testing.TB
+	reported string
+}
+
+func (r *recorder) Attr(key, value string)         { r.reported = key + " " + value }
+func (r *recorder) Skipf(format string, as ...any) { r.reported = fmt.Sprintf(format, as...) }
+
 func TestChoose(t *testing.T) {
 	for value, want := range map[string]int{"": 2, "quick": 2, "full": 50} {
 		t.Setenv(sizetest.Variable, value)
-		if got := sizetest.Choose(t, 2, 50); got != want {
-			t.Errorf("%s=%q chooses %d, want %d", sizetest.Variable, value, got, want)
+		r := &recorder{TB: t}
+		if got := sizetest.Choose(r, 2, 50); got != want || r.reported != fmt.Sprintf("size %d of 50", want) {
+			t.Errorf("%s=%q chooses %d and reports %q, want %d", sizetest.Variable, value, got, r.reported, want)
 		}
 	}
 }
 
 func TestSkipUnlessFull(t *testing.T) {
-	skipped := map[string]bool{"": true, "quick": true, "full": false}
-	for value, want := range skipped {
+	const skipped = "only with TEST_SIZE=full (make verify): it is long"
+	for value, want := range map[string]string{"": skipped, "quick": skipped, "full": ""} {
 		t.Setenv(sizetest.Variable, value)
-		reached := false
-		t.Run("skips", func(t *testing.T) {
-			defer func() { reached = !t.Skipped() }()
-			sizetest.SkipUnlessFull(t, "")
-		})
-		if reached == want {
-			t.Errorf("%s=%q: the test ran: %t", sizetest.Variable, value, reached)
+		r := &recorder{TB: t}
+		if sizetest.SkipUnlessFull(r, "it is long"); r.reported != want {
+			t.Errorf("%s=%q: %q, want %q", sizetest.Variable, value, r.reported, want)
 		}
 	}
 }
