@@ -45,6 +45,14 @@ func cleanupContext() context.Context { return context.Background() }
 // fullSize reports whether tests run in their full size, as in make verify.
 func fullSize() bool { return os.Getenv("TEST_SIZE") == "full" }
 
+// parallelUnlessFull is for tests whose load takes all CPUs in its full size.
+func parallelUnlessFull(t *testing.T) {
+	t.Helper()
+	if !fullSize() {
+		t.Parallel()
+	}
+}
+
 // skipUnlessFull skips a test that is only in make verify. The reason says what make e2e runs in its place.
 func skipUnlessFull(t *testing.T, reason string) {
 	t.Helper()

@@ -183,7 +183,7 @@ func (i *installed) renew(name string) func(context.Context) error {
 }
 
 func TestRotationCertManager(t *testing.T) {
-	t.Parallel()
+	parallelUnlessFull(t)
 	c := newCluster(t)
 	manager, err := c.StartCertManager(t.Context())
 	if err != nil {
@@ -243,7 +243,7 @@ func TestRotationCertManager(t *testing.T) {
 // TestRotationSelfSigned checks that without cert-manager, a user can renew a certificate, a key or
 // both at once by deleting them.
 func TestRotationSelfSigned(t *testing.T) {
-	t.Parallel()
+	parallelUnlessFull(t)
 	i := install(t, newCluster(t), "self-signed")
 	i.waitForInjection(t)
 
@@ -277,7 +277,7 @@ func (i *installed) empty(key string) func(context.Context) error {
 
 // TestRenewalSelfSigned only waits. Certificates and CAs are valid for a few seconds.
 func TestRenewalSelfSigned(t *testing.T) {
-	t.Parallel()
+	parallelUnlessFull(t)
 	i := install(t, newCluster(t), "self-signed", "--tls-lifetime=15s", "--tls-ca-lifetime=45s")
 	i.waitForInjection(t)
 	i.rotate(t, "CA and leaf renewed", func(t *testing.T, l *load) {
