@@ -107,7 +107,7 @@ func TestWrong(t *testing.T) {
 		t.Run(values, func(t *testing.T) {
 			made, err := template(system, values)
 			if err == nil {
-				t.Fatalf("accepted: %s", made.Name)
+				t.Fatalf("accepted:\n%s", made.Manifest)
 			}
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("the message is %v\nwant one with %s", err, want)
@@ -138,7 +138,7 @@ func TestNotes(t *testing.T) {
 		system:  {"kubectl -n pillion-system rollout status deployment/pillion", "pillion certs\n", "kubectl label namespace shop pillion.dev/inject=enabled"},
 		"other": {"kubectl -n other rollout status deployment/pillion", "pillion certs --system-namespace other\n"},
 	} {
-		notes := mustTemplate(t, namespace, "").Info.Notes
+		notes := mustTemplate(t, namespace, "").Notes
 		for _, line := range want {
 			if !strings.Contains(notes, line) {
 				t.Errorf("the notes lack %q:\n%s", line, notes)
