@@ -19,8 +19,8 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 )
 
-// TestPlaygroundAgrees checks that the playground shows the result that pillion inject prints, and the decisions that
-// pillion explain prints, for the pods of the engine's cases. e2e/playground checks that the WebAssembly of the page
+// TestPlaygroundAgrees evaluates the pods of the engine's cases. It checks that the playground shows the result that
+// pillion inject prints, and the decisions that pillion explain prints. e2e/playground checks that the WebAssembly of the page
 // gives the same as the package.
 func TestPlaygroundAgrees(t *testing.T) {
 	t.Parallel()
