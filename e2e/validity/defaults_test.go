@@ -13,11 +13,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pillion-dev/pillion/inject/sizetest"
 	corev1 "k8s.io/api/core/v1"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	podutil "k8s.io/kubernetes/pkg/api/pod"
-
-	"github.com/pillion-dev/pillion/inject/sizetest"
 )
 
 func init() { flag.Bool("update", false, "write the generated files anew") }
