@@ -85,7 +85,7 @@ func newRolled() *rolled {
 		log: slog.New(slog.DiscardHandler), planned: map[types.NamespacedName]planned{},
 	}
 	a.put("", "one")
-	r.rollout(map[string]any{"strategy": "InPlace", "maxUnavailable": int64(2)})
+	r.rollout(map[string]any{"strategy": "InPlace", "maxUnavailable": int64(3)})
 	return r
 }
 
@@ -279,9 +279,19 @@ func TestRolloutMends(t *testing.T) {
 		"another pod is behind": {func(r *rolled) {
 			r.workloads = func() []*rollout.Workload { w := web("web"); w.Behind[0].Name = "web-2"; return []*rollout.Workload{w} }
 		}, true},
-		"it runs for a moment":     {running(time.Second), false},
-		"it has run for a while":   {running(time.Hour), true},
-		"its namespace is left":    {func(r *rolled) { r.namespaces = []string{"other"} }, true},
+		"it runs for a moment":   {running(time.Second), false},
+		"it has run for a while": {running(time.Hour), true},
+		"its namespace is left": {func(r *rolled) {
+			r.namespaces = []string{"other"}
+			r.workloads = func() []*rollout.Workload { return []*rollout.Workload{web("web")} }
+		}, true},
+		"no pod is known, and the workload is behind": {func(r *rolled) {
+			unstructured.RemoveNestedField(r.objects[r.of].Object, "status", "failed", "pod")
+			r.workloads = func() []*rollout.Workload { return []*rollout.Workload{half("web")} }
+		}, false},
+		"no pod is known, and the workload is current": {func(r *rolled) {
+			unstructured.RemoveNestedField(r.objects[r.of].Object, "status", "failed", "pod")
+		}, true},
 		"the template has changed": {func(r *rolled) { r.rollout(map[string]any{"strategy": "InPlace"}) }, true},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -343,6 +353,7 @@ func TestRolloutFollows(t *testing.T) {
 		{"a canary", r.canary, 1},
 		{"nothing happens to it", func() {}, 0},
 		{"it is deleted", func() { delete(r.objects, types.NamespacedName{Name: "next"}) }, 1},
+		{"the template is deleted and created again", func() { r.objects[r.of].SetUID("3") }, 1},
 		{"much later", func() { r.clock = r.clock.Add(planAgain) }, 1},
 	} {
 		before := r.plans

@@ -40,6 +40,9 @@ type recreating struct {
 	skew      time.Duration // how far the API server's clock is ahead
 	selects   string        // another label that the Deployment selects
 	stop      chan struct{} // closed when the Deployment is read
+	planned   func()        // after the plan, before the rollout
+	denied    func() error  // if a budget denies an eviction; an error is returned instead
+	evicts    func(name string)
 }
 
 func newRecreating(t *testing.T, pods int) *recreating {
@@ -133,6 +136,11 @@ func (c *recreating) Pods(context.Context, string, string) (all []unstructured.U
 
 func (c *recreating) Evict(_ context.Context, _, name, uid string) error {
 	if c.budget--; c.budget >= 0 {
+		if c.denied != nil {
+			if err := c.denied(); err != nil {
+				return err
+			}
+		}
 		return apierrors.NewTooManyRequests("the budget", 1)
 	}
 	if string(c.pods[name].UID) != uid {
@@ -140,6 +148,9 @@ func (c *recreating) Evict(_ context.Context, _, name, uid string) error {
 	}
 	c.evicted = append(c.evicted, name)
 	c.replace(name)
+	if c.evicts != nil {
+		c.evicts(name)
+	}
 	return nil
 }
 
@@ -151,6 +162,9 @@ func (c *recreating) update(t *testing.T, way rollout.Way, timeout time.Duration
 		p := c.plan(t, c.pods[name])
 		p.Action = rollout.Replace
 		w.Behind = append(w.Behind, p)
+	}
+	if c.planned != nil {
+		c.planned()
 	}
 	one, err := rollout.ParseUnavailable("1")
 	must(t, err)

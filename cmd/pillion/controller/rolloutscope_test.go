@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/update"
+	"github.com/pillion-dev/pillion/inject/rollout"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
+)
+
+// TestRolloutLabel checks that the label of a namespace counts only with the value enabled.
+func TestRolloutLabel(t *testing.T) {
+	var selector string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		selector = r.URL.Query().Get("labelSelector")
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"}})
+	}))
+	t.Cleanup(server.Close)
+	r, err := (&Options{qps: 50}).rollouts(&rest.Config{Host: server.URL}, "pillion-system", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.namespaces(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	selected, err := labels.Parse(selector)
+	if err != nil || selector == "" {
+		t.Fatalf("the selector is %q, %v", selector, err)
+	}
+	for value, want := range map[string]bool{"enabled": true, "disabled": false, "": false} {
+		if got := selected.Matches(labels.Set{LabelRollout: value}); got != want {
+			t.Errorf("a namespace with the value %q is selected: %t", value, got)
+		}
+	}
+}
+
+// TestRolloutReadsKind checks that a rollout reads a template of the cluster or of a namespace, as requested.
+func TestRolloutReadsKind(t *testing.T) {
+	for namespace, want := range map[string]string{"": v1alpha1.ClusterKind, "shop": v1alpha1.NamespacedKind} {
+		read := &kindReader{}
+		if _, err := (&rollouts{read: read}).get(t.Context(), types.NamespacedName{Namespace: namespace, Name: "agent"}); err != nil {
+			t.Fatal(err)
+		}
+		if read.kind != want {
+			t.Errorf("in the namespace %q, it reads a %s, want a %s", namespace, read.kind, want)
+		}
+	}
+}
+
+// kindReader records the kind of what is read.
+type kindReader struct {
+	client.Reader
+	kind string
+}
+
+func (r *kindReader) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	r.kind = into.GetObjectKind().GroupVersionKind().Kind
+	return apierrors.NewNotFound(corev1.Resource("templates"), key.Name)
+}
+
+// TestRolloutCountsAgain checks that the pods of a template count again if, and only if, the labelled namespaces change.
+func TestRolloutCountsAgain(t *testing.T) {
+	r := newRolled()
+	n := 0
+	r.counted = func(types.NamespacedName) { n++ }
+	for _, step := range []struct {
+		namespaces []string
+		want       int
+	}{{[]string{"shop"}, 1}, {[]string{"shop"}, 1}, {[]string{"till", "shop"}, 2}, {[]string{"shop", "till"}, 2}, {nil, 3}} {
+		r.namespaces, r.clock = step.namespaces, r.clock.Add(lookAgain)
+		if r.reconcile(t); n != step.want {
+			t.Errorf("with the namespaces %q, pods were counted again %d times, want %d", step.namespaces, n, step.want)
+		}
+	}
+}
+
+// TestRolloutCountsWhereItUpdates checks that only outdated pods in the labelled namespaces cause a plan.
+func TestRolloutCountsWhereItUpdates(t *testing.T) {
+	r := newRolled()
+	var counted []string
+	r.count = func(template types.NamespacedName, _ string, _ ...string) v1alpha1.PodCounts {
+		counted = append(counted, template.String())
+		return v1alpha1.PodCounts{}
+	}
+	r.reconcile(t)
+	if slices.Sort(counted); !slices.Equal(slices.Compact(counted), []string{"shop/agent"}) {
+		t.Errorf("counted %q", counted)
+	}
+}
+
+// TestOthers checks that a workload which the controller has restarted is awaited, and one that a user has restarted is
+// left alone.
+func TestOthers(t *testing.T) {
+	await := func(restarted time.Time) *rollout.Workload {
+		return &rollout.Workload{Namespace: "shop", Kind: "Deployment", Name: "web", Way: rollout.Await, Restarted: restarted}
+	}
+	if w := await(time.Unix(1, 0)); others([]*rollout.Workload{w}) || w.Way != rollout.Await {
+		t.Errorf("a workload that the controller has restarted: %s (%s)", w.Way, w.Why)
+	}
+	if w := await(time.Time{}); !others([]*rollout.Workload{w}) || w.Way != rollout.Cannot {
+		t.Errorf("a workload that a user has restarted: %s (%s)", w.Way, w.Why)
+	}
+}
+
+// TestPlaces checks that a namespace in which a rollout changes nothing cannot stop it, and that the status names only
+// workloads that the rollout leaves.
+func TestPlaces(t *testing.T) {
+	left1 := web("left")
+	left1.Namespace, left1.Way, left1.Why = "till", rollout.Cannot, "its args differ"
+	all := []*rollout.Workload{web("web"), web("zoo"), left1}
+	if got := places(all); !slices.Equal(got, []string{"shop"}) {
+		t.Errorf("it changes something in %q", got)
+	}
+	if got, want := left(all), "1 pod of 1 workload is not updated, for example Deployment/left in the namespace till: its args differ."; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestRolloutFirstFailure checks that the status names the failure that came first.
+func TestRolloutFirstFailure(t *testing.T) {
+	r := newRolled()
+	r.workloads = func() []*rollout.Workload { return []*rollout.Workload{web("web"), web("zoo")} }
+	r.run = func(_ context.Context, u *update.Rollout, _ []*rollout.Workload) error {
+		for _, name := range []string{"web", "zoo"} {
+			u.Report(update.Event{Type: "failed", Namespace: "shop", Workload: "Deployment/" + name, Pod: name + "-1", Message: "it crashes"})
+		}
+		return errors.New("it crashes")
+	}
+	r.reconcile(t)
+	if journal := r.journal.String(); !strings.Contains(journal, "workload: Deployment/web\n") || strings.Contains(journal, "workload: Deployment/zoo") {
+		t.Error(journal)
+	}
+}
+
+// TestMissingRight checks that advice about rights is given only if the controller lacks one.
+func TestMissingRight(t *testing.T) {
+	lacks := errors.New(`User "x" cannot patch resource "pods" in API group "" in the namespace "shop"`)
+	for what, test := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"a right is missing":   {apierrors.NewForbidden(corev1.Resource("pods"), "web-1", lacks), true},
+		"a plugin denies it":   {apierrors.NewForbidden(corev1.Resource("pods"), "web-1", errors.New("exceeded quota")), false},
+		"only the words match": {lacks, false},
+	} {
+		if got := missingRight(test.err); got != test.want {
+			t.Errorf("%s: %t", what, got)
+		}
+	}
+}

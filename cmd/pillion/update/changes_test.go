@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package update_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/update"
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/rollout"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// TestOtherPod checks that a pod which has taken the name of a planned one is not changed.
+func TestOtherPod(t *testing.T) {
+	t.Parallel()
+	c := newFake(t, 2)
+	events := c.run(t, func(r *update.Rollout) {
+		r.Limits.First = 1
+		r.Pause = func(context.Context, int, []*rollout.Workload) error {
+			c.pods["web-1"].UID = "other"
+			return nil
+		}
+	})
+	last := events[len(events)-1]
+	if image := c.image(t, "web-1"); image != "agent:1" || last.Type != "skipped" || last.Message != "it is another pod now" {
+		t.Errorf("the image is %s, and the last event %+v", image, last)
+	}
+}
+
+// TestReplacedWhileAwaited checks that a rollout does not wait for a pod that is replaced while it changes.
+func TestReplacedWhileAwaited(t *testing.T) {
+	t.Parallel()
+	c := newFake(t, 1)
+	changes := 0
+	c.kubelet = func(pod *corev1.Pod) {
+		if changes++; changes == 2 { // the image, and the memory
+			pod.UID = "other"
+			pod.Status.InitContainerStatuses[0].Ready = false
+		}
+	}
+	var events []update.Event
+	err := c.tryRun(t, func(r *update.Rollout) { r.Limits.Timeout = 100 * time.Millisecond }, &events)
+	if last := events[len(events)-1]; err != nil || last.Type != "skipped" || last.Message != "it no longer exists" {
+		t.Errorf("%v, and the last event is %+v", err, last)
+	}
+}
+
+// TestBudgetSelects checks that only budgets for a pod's labels hold it, and only if it restarts a container.
+func TestBudgetSelects(t *testing.T) {
+	t.Parallel()
+	other, err := labels.Parse("app=other")
+	must(t, err)
+	c := newFake(t, 1)
+	c.budgets = []update.Budget{{Name: "other", Selector: other}}
+	if err := c.tryRun(t, func(r *update.Rollout) { r.Limits.Timeout = 100 * time.Millisecond }); err != nil {
+		t.Errorf("a budget for other pods: %v", err)
+	}
+	c = newFake(t, 1)
+	set, err := templates.Load(templates.Source{Name: "agent.yaml", Data: []byte(strings.NewReplacer("agent:%d", "agent:1", "%dMi", "64Mi").Replace(agent))})
+	must(t, err)
+	c.planner.Injector = inject.New(set)
+	c.budgets = []update.Budget{{Name: "web", Selector: labels.Everything()}}
+	if err := c.tryRun(t, func(r *update.Rollout) { r.Limits.Timeout = 100 * time.Millisecond }); err != nil {
+		t.Errorf("a resize, which restarts nothing: %v", err)
+	}
+}
+
+// TestStopsWaiting checks that a rollout that has to stop no longer waits for a budget, and reports no failure.
+func TestStopsWaiting(t *testing.T) {
+	t.Parallel()
+	c := newFake(t, 1)
+	c.budgets = []update.Budget{{Name: "web", Selector: labels.Everything()}}
+	stop := make(chan struct{})
+	var once sync.Once
+	var types []string
+	err := c.tryRun(t, func(r *update.Rollout) {
+		r.Stop, r.Patience, r.Limits.Timeout = stop, time.Nanosecond, 100*time.Millisecond
+		r.Report = func(e update.Event) {
+			if types = append(types, e.Type); e.Type == "waiting" {
+				once.Do(func() { close(stop) })
+			}
+		}
+	})
+	if !errors.Is(err, update.ErrStopped) || slices.Contains(types, "failed") {
+		t.Errorf("%v after the events %q", err, types)
+	}
+}
+
+// flapping is a cluster in which each second read of a pod finds it unready.
+type flapping struct {
+	*fake
+
+	reads int
+}
+
+func (c *flapping) Pod(ctx context.Context, namespace, name string) (*unstructured.Unstructured, error) {
+	object, err := c.fake.Pod(ctx, namespace, name)
+	if c.reads++; err == nil && c.reads > 1 && c.reads%2 == 0 {
+		err = unstructured.SetNestedSlice(object.Object, nil, "status", "conditions")
+	}
+	return object, err
+}
+
+// TestMinReady checks that a pod must be ready all the time for as long as it has to be.
+func TestMinReady(t *testing.T) {
+	t.Parallel()
+	c := newFake(t, 1)
+	err := c.tryRun(t, func(r *update.Rollout) { r.Limits.MinReady, r.Limits.Timeout = time.Hour, 50*time.Millisecond })
+	if err == nil || !strings.Contains(err.Error(), "it waits for it to be ready for 1h0m0s") {
+		t.Errorf("a pod that is ready: %v", err)
+	}
+	c = newFake(t, 1)
+	err = c.tryRun(t, func(r *update.Rollout) {
+		r.Cluster, r.Limits.MinReady, r.Limits.Timeout = &flapping{fake: c}, 10*time.Millisecond, 100*time.Millisecond
+	})
+	if err == nil || !strings.Contains(err.Error(), "it is not done after 100ms") {
+		t.Errorf("a pod that is ready now and then: %v", err)
+	}
+}
+
+// TestUnreadyFirst checks that pods that are not ready, which may need the change, are the first ones.
+func TestUnreadyFirst(t *testing.T) {
+	t.Parallel()
+	c := newFake(t, 4)
+	c.pods["web-3"].Status.Conditions[0].Status = corev1.ConditionFalse
+	var order []string
+	for _, e := range c.run(t, func(r *update.Rollout) { r.Limits.Unavailable, _ = rollout.ParseUnavailable("1") }) {
+		if e.Type == "pod" {
+			order = append(order, e.Pod)
+		}
+	}
+	if want := []string{"web-0", "web-3", "web-1", "web-2"}; !slices.Equal(order, want) {
+		t.Errorf("changed in the order %q, want %q", order, want)
+	}
+}
+
+// TestBudgets checks that a budget that its controller has not processed yet allows nothing.
+func TestBudgets(t *testing.T) {
+	t.Parallel()
+	for observed, want := range map[int64]int{1: 0, 2: 3} {
+		budget := policyv1.PodDisruptionBudget{TypeMeta: metav1.TypeMeta{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"}, ObjectMeta: metav1.ObjectMeta{Name: "web", Generation: 2}}
+		budget.Status.DisruptionsAllowed, budget.Status.ObservedGeneration = 3, observed
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(policyv1.PodDisruptionBudgetList{TypeMeta: metav1.TypeMeta{APIVersion: "policy/v1", Kind: "PodDisruptionBudgetList"}, Items: []policyv1.PodDisruptionBudget{budget}})
+		}))
+		t.Cleanup(server.Close)
+		d, err := dynamic.NewForConfig(&rest.Config{Host: server.URL})
+		must(t, err)
+		all, err := update.Kubernetes{Interface: d}.Budgets(t.Context(), "shop")
+		must(t, err)
+		if len(all) != 1 || all[0].Allowed != want {
+			t.Errorf("generation 2, of which %d is processed: %+v, want %d", observed, all, want)
+		}
+	}
+}
