@@ -57,7 +57,7 @@ func TestReplacedWhileAwaited(t *testing.T) {
 		}
 	}
 	var events []update.Event
-	err := c.tryRun(t, func(r *update.Rollout) { r.Limits.Timeout = 100 * time.Millisecond }, &events)
+	err := c.tryRun(t, func(r *update.Rollout) { r.Limits.Timeout = time.Minute }, &events)
 	if last := events[len(events)-1]; err != nil || last.Type != "skipped" || last.Message != "it no longer exists" {
 		t.Errorf("%v, and the last event is %+v", err, last)
 	}
@@ -70,7 +70,7 @@ func TestBudgetSelects(t *testing.T) {
 	must(t, err)
 	c := newFake(t, 1)
 	c.budgets = []update.Budget{{Name: "other", Selector: other}}
-	if err := c.tryRun(t, func(r *update.Rollout) { r.Limits.Timeout = 100 * time.Millisecond }); err != nil {
+	if err := c.tryRun(t, func(r *update.Rollout) { r.Limits.Timeout = time.Minute }); err != nil {
 		t.Errorf("a budget for other pods: %v", err)
 	}
 	c = newFake(t, 1)
@@ -78,7 +78,7 @@ func TestBudgetSelects(t *testing.T) {
 	must(t, err)
 	c.planner.Injector = inject.New(set)
 	c.budgets = []update.Budget{{Name: "web", Selector: labels.Everything()}}
-	if err := c.tryRun(t, func(r *update.Rollout) { r.Limits.Timeout = 100 * time.Millisecond }); err != nil {
+	if err := c.tryRun(t, func(r *update.Rollout) { r.Limits.Timeout = time.Minute }); err != nil {
 		t.Errorf("a resize, which restarts nothing: %v", err)
 	}
 }
@@ -92,7 +92,7 @@ func TestStopsWaiting(t *testing.T) {
 	var once sync.Once
 	var types []string
 	err := c.tryRun(t, func(r *update.Rollout) {
-		r.Stop, r.Patience, r.Limits.Timeout = stop, time.Nanosecond, 100*time.Millisecond
+		r.Stop, r.Patience, r.Limits.Timeout = stop, time.Nanosecond, time.Minute
 		r.Report = func(e update.Event) {
 			if types = append(types, e.Type); e.Type == "waiting" {
 				once.Do(func() { close(stop) })

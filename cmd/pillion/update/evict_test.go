@@ -33,7 +33,7 @@ func TestEvictDenied(t *testing.T) {
 	c.budget, c.denied = 1<<30, func() error {
 		return apierrors.NewForbidden(corev1.Resource("pods"), "web-0", errors.New("no right"))
 	}
-	if err := c.update(t, rollout.Evict, 100*time.Millisecond); err == nil || !strings.Contains(err.Error(), "it cannot be evicted") || len(c.evicted) > 0 {
+	if err := c.update(t, rollout.Evict, time.Minute); err == nil || !strings.Contains(err.Error(), "it cannot be evicted") || len(c.evicted) > 0 {
 		t.Errorf("without the right: evicted %v, %v", c.evicted, err)
 	}
 	c = newRecreating(t, 2)
@@ -44,7 +44,7 @@ func TestEvictDenied(t *testing.T) {
 		}
 		return nil
 	}
-	if err := c.update(t, rollout.Evict, 100*time.Millisecond); !errors.Is(err, update.ErrStopped) || len(c.evicted) > 0 {
+	if err := c.update(t, rollout.Evict, time.Minute); !errors.Is(err, update.ErrStopped) || len(c.evicted) > 0 {
 		t.Errorf("stopped: evicted %v, %v", c.evicted, err)
 	}
 }
