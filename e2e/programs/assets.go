@@ -61,8 +61,8 @@ func prebuilt(ctx context.Context, steps *Steps, dir, minor string) (*Programs, 
 	return p, p.findControllers(ctx, steps)
 }
 
-// downloaded returns the downloaded programs in dir.
-func downloaded(ctx context.Context, steps *Steps, dir string) (*Programs, error) {
+// useDownloaded returns the downloaded programs in dir.
+func useDownloaded(ctx context.Context, steps *Steps, dir string) (*Programs, error) {
 	p, etcd, err := findVersions(ctx, dir)
 	if err != nil {
 		return nil, err

@@ -67,7 +67,7 @@ func wantsDownload(value string, demo bool) (bool, error) {
 func (d *downloader) downloadOnce(ctx context.Context, steps *Steps, minor string) (string, error) {
 	what := "downloading etcd, kube-apiserver, kubectl " + minor + " (once)"
 	dir, err := once(ctx, steps, "envtest-"+minor, what, func(dir string, progress *Progress) error {
-		return d.download(ctx, steps, minor, dir, progress)
+		return d.downloadPrograms(ctx, steps, minor, dir, progress)
 	})
 	var file *fs.PathError
 	switch {
@@ -89,8 +89,8 @@ type archive struct {
 	URL  string `yaml:"selfLink"`
 }
 
-// download fills dir with the programs of the newest patch version, after it has verified the archive's hash.
-func (d *downloader) download(ctx context.Context, steps *Steps, minor, dir string, progress *Progress) error {
+// downloadPrograms fills dir with the programs of the newest patch version, after it has verified the archive's hash.
+func (d *downloader) downloadPrograms(ctx context.Context, steps *Steps, minor, dir string, progress *Progress) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, d.total, fmt.Errorf("the download takes longer than %s", d.total))
 	defer cancel()
 	progress.Set("reading the index")
@@ -98,11 +98,11 @@ func (d *downloader) download(ctx context.Context, steps *Steps, minor, dir stri
 	if err != nil {
 		return err
 	}
-	err = d.fetch(ctx, found.URL, func(body io.Reader, size int64) error {
+	err = d.fetchURL(ctx, found.URL, func(body io.Reader, size int64) error {
 		steps.Say("downloading %s, %.0f MB", found.URL, float64(size)/megabyte)
 		hash, counted := sha512.New(), &counter{size: size, progress: progress}
 		body = io.TeeReader(body, io.MultiWriter(hash, counted))
-		unpackErr := unpack(body, dir)
+		unpackErr := unpackPrograms(body, dir)
 		if _, ok := errors.AsType[*fs.PathError](unpackErr); ok {
 			return unpackErr
 		}
@@ -148,7 +148,7 @@ func (d *downloader) findArchive(ctx context.Context, minor string) (found archi
 	var index struct {
 		Releases map[string]map[string]archive `yaml:"releases"`
 	}
-	err = d.fetch(ctx, d.index, func(body io.Reader, _ int64) error {
+	err = d.fetchURL(ctx, d.index, func(body io.Reader, _ int64) error {
 		text, err := io.ReadAll(io.LimitReader(body, indexLimit))
 		if err != nil {
 			return err
@@ -178,8 +178,8 @@ func (d *downloader) findArchive(ctx context.Context, minor string) (found archi
 	return found, nil
 }
 
-// fetch calls read with the body at the URL. The body's length is -1 if it is unknown.
-func (d *downloader) fetch(ctx context.Context, url string, read func(body io.Reader, size int64) error) error {
+// fetchURL calls read with the body at the URL. The body's length is -1 if it is unknown.
+func (d *downloader) fetchURL(ctx context.Context, url string, read func(body io.Reader, size int64) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	silent := time.AfterFunc(d.silence, func() { cancel(fmt.Errorf("nothing arrived for %s", d.silence)) })
@@ -234,8 +234,8 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// unpack writes the programs of a .tar.gz to dir.
-func unpack(body io.Reader, dir string) error {
+// unpackPrograms writes the programs of a .tar.gz to dir.
+func unpackPrograms(body io.Reader, dir string) error {
 	unzipped, err := gzip.NewReader(body)
 	if err != nil {
 		return err

@@ -80,7 +80,7 @@ func findKubernetes(ctx context.Context, steps *Steps, demo bool) (*Programs, er
 			return nil, err
 		}
 		if dir != "" {
-			return downloaded(ctx, steps, dir)
+			return useDownloaded(ctx, steps, dir)
 		}
 	}
 	return built(ctx, steps, module, version)
