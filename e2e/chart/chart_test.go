@@ -41,9 +41,9 @@ func TestMain(m *testing.M) {
 // rendered is what Helm makes of the chart.
 type rendered struct{ Manifest, Notes string }
 
-// template does the same as "helm template" for a chart without hooks. It uses the parts of Helm that render: the package
+// renderChart does the same as "helm template" for a chart without hooks. It uses the parts of Helm that render: the package
 // that installs depends on twice as much, and a new machine compiles that for minutes.
-func template(namespace, values string) (*rendered, error) {
+func renderChart(namespace, values string) (*rendered, error) {
 	chart, err := loader.Load(chartDir)
 	if err != nil {
 		return nil, err
@@ -74,9 +74,9 @@ func template(namespace, values string) (*rendered, error) {
 	return made, nil
 }
 
-func mustTemplate(t *testing.T, namespace, values string) *rendered {
+func mustRenderChart(t *testing.T, namespace, values string) *rendered {
 	t.Helper()
-	made, err := template(namespace, values)
+	made, err := renderChart(namespace, values)
 	if err != nil {
 		t.Fatal(err)
 	}

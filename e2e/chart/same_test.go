@@ -76,11 +76,11 @@ func TestSame(t *testing.T) {
 	for overlay, source := range overlays {
 		resources := "resources: [MANIFESTS/overlays/" + overlay + "]\n"
 		t.Run(overlay, func(t *testing.T) {
-			compare(t, objects(t, mustTemplate(t, system, source).Manifest), kustomize(t, resources, nil))
+			compare(t, objects(t, mustRenderChart(t, system, source).Manifest), kustomize(t, resources, nil))
 		})
 		for component, values := range components {
 			t.Run(overlay+"/"+component, func(t *testing.T) {
-				compare(t, objects(t, mustTemplate(t, system, source+values).Manifest),
+				compare(t, objects(t, mustRenderChart(t, system, source+values).Manifest),
 					kustomize(t, resources+"components: [MANIFESTS/components/"+component+"]\n", nil))
 			})
 		}
@@ -92,7 +92,7 @@ func TestSame(t *testing.T) {
 				}
 				values, list = values+components[component], list+"- MANIFESTS/components/"+component+"\n"
 			}
-			compare(t, objects(t, mustTemplate(t, system, values).Manifest), kustomize(t, resources+"components:\n"+list, nil))
+			compare(t, objects(t, mustRenderChart(t, system, values).Manifest), kustomize(t, resources+"components:\n"+list, nil))
 		})
 	}
 }
@@ -129,5 +129,5 @@ func TestSameOwn(t *testing.T) {
 		}
 	}
 	values := "certificates: {source: own, own: {ca: \"" + strings.ReplaceAll(ca, "\n", `\n`) + "\"}}"
-	compare(t, objects(t, mustTemplate(t, system, values).Manifest), want)
+	compare(t, objects(t, mustRenderChart(t, system, values).Manifest), want)
 }

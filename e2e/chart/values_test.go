@@ -39,7 +39,7 @@ func TestChanges(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			made := objects(t, mustTemplate(t, system, "certificates: {source: self-signed}\n"+c.values).Manifest)
+			made := objects(t, mustRenderChart(t, system, "certificates: {source: self-signed}\n"+c.values).Manifest)
 			compare(t, made, kustomize(t, base+c.kustomization, nil))
 		})
 	}
@@ -52,8 +52,8 @@ func TestNamespace(t *testing.T) {
 	everything := "advise: true\nhpa: {enabled: true}\nmonitoring: {enabled: true}\nnetworkPolicy: {enabled: true}\n"
 	for overlay, source := range overlays {
 		t.Run(overlay, func(t *testing.T) {
-			want := mustTemplate(t, system, source+everything).Manifest
-			got := mustTemplate(t, other, source+everything).Manifest
+			want := mustRenderChart(t, system, source+everything).Manifest
+			got := mustRenderChart(t, other, source+everything).Manifest
 			if strings.Contains(got, system) {
 				t.Errorf("the chart names %s", system)
 			}
@@ -105,7 +105,7 @@ func TestWrong(t *testing.T) {
 		"crds: {install: false}\ncontroller: {enabled: false, replicas: 0}": "at '/controller/replicas': value must be 'at least 1'",
 	} {
 		t.Run(values, func(t *testing.T) {
-			made, err := template(system, values)
+			made, err := renderChart(system, values)
 			if err == nil {
 				t.Fatalf("accepted:\n%s", made.Manifest)
 			}
@@ -119,7 +119,7 @@ func TestWrong(t *testing.T) {
 // TestUninstall checks what Helm deletes, and that it deletes the webhooks before what they call.
 func TestUninstall(t *testing.T) {
 	for keep, want := range map[string]int{"true": 2, "false": 0} {
-		manifest := mustTemplate(t, system, "crds: {keep: "+keep+"}").Manifest
+		manifest := mustRenderChart(t, system, "crds: {keep: "+keep+"}").Manifest
 		if n := strings.Count(manifest, keepAnnotation+": keep"); n != want {
 			t.Errorf("crds.keep %s: Helm keeps %d objects, want %d", keep, n, want)
 		}
@@ -138,7 +138,7 @@ func TestNotes(t *testing.T) {
 		system:  {"kubectl -n pillion-system rollout status deployment/pillion", "pillion certs\n", "kubectl label namespace shop pillion.dev/inject=enabled"},
 		"other": {"kubectl -n other rollout status deployment/pillion", "pillion certs --system-namespace other\n"},
 	} {
-		notes := mustTemplate(t, namespace, "").Notes
+		notes := mustRenderChart(t, namespace, "").Notes
 		for _, line := range want {
 			if !strings.Contains(notes, line) {
 				t.Errorf("the notes lack %q:\n%s", line, notes)
