@@ -95,7 +95,7 @@ setup-node: ## Install what make node needs: Debian packages (needs root)
 
 setup-browser: ## Install what the tests of the playground need: Debian packages (needs root)
 	apt-get update
-	apt-get install --yes --no-install-recommends nodejs npm chromium
+	apt-get install --yes --no-install-recommends chromium $$(command -v npm >/dev/null || echo nodejs npm) # Node.js's own packages bring npm and conflict with Debian's
 
 soak: ## Create pods for SOAKTIME (10m) while templates, replicas and the API server change, break and come back
 	cd e2e && TEST_SIZE=full $(GO) test -run '^TestSoak$$' -count=1 -v -timeout 2h . -args -soak=$(SOAKTIME)
