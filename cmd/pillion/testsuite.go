@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -75,10 +74,14 @@ func (s *testSuite) run(c *suite.Case, settled map[string]bool) (outcome *suite.
 	if err != nil {
 		return nil, "", templates.Problems{s.CaseProblem(c, cli.PlainWords(err))}
 	}
-	golden := s.beside(c.Expect.Golden)
+	var file *goldenFile
 	if c.Expect.Golden != "" {
-		if in.Golden, err = os.ReadFile(golden); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, "", err
+		if file, err = s.openGolden(c.Expect.Golden); err == nil {
+			defer file.root.Close()
+			in.Golden, err = file.read()
+		}
+		if err != nil {
+			return nil, "", templates.Problems{s.CaseProblem(c, cli.PlainWords(err))}
 		}
 	}
 	outcome, err = c.Run(s.injector, in)
@@ -88,6 +91,7 @@ func (s *testSuite) run(c *suite.Case, settled map[string]bool) (outcome *suite.
 	if settled == nil || c.Expect.Golden == "" {
 		return outcome, "", nil
 	}
+	golden := s.beside(c.Expect.Golden)
 	switch differs := outcome.Pod != string(in.Golden); {
 	case differs && settled[golden]:
 		outcome.Failures = append(outcome.Failures, suite.Failure{
@@ -95,7 +99,7 @@ func (s *testSuite) run(c *suite.Case, settled map[string]bool) (outcome *suite.
 		})
 	case differs && (in.Golden == nil || outcome.OnlyGolden()):
 		in.Golden, updated = []byte(outcome.Pod), golden
-		if err = errors.Join(os.MkdirAll(filepath.Dir(golden), 0o755), os.WriteFile(golden, in.Golden, 0o644)); err == nil { //nolint:gosec // a source file
+		if err = file.write(outcome.Pod); err == nil {
 			outcome, err = c.Run(s.injector, in)
 		}
 		if err != nil {

@@ -8,7 +8,9 @@ package suite
 import (
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -144,6 +146,9 @@ func (c *Case) check(report func(message string, path ...any)) {
 	}
 	if e.Pod != nil && e.Golden != "" {
 		report("the case expects a pod too", "expect", "golden")
+	}
+	if e.Golden != "" && !fs.ValidPath(path.Clean(e.Golden)) {
+		report("must be a file below the folder of the test file", "expect", "golden")
 	}
 	decisions := inject.DecisionCodes()
 	for _, name := range slices.Sorted(maps.Keys(e.Decisions)) {

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+)
+
+// goldenHeader is the first line of a golden file. A file without it is not read and not overwritten: a suite may come from
+// somebody else and name any file.
+const goldenHeader = "# An injected pod, written by pillion test --update.\n"
+
+// goldenFile is the golden file of a case. It is below the folder of the suite, and no symbolic link leads to it.
+type goldenFile struct {
+	root *os.Root
+	name string // with slashes, relative to the folder
+}
+
+// openGolden returns a golden file of a suite, which may not exist. The caller closes it.
+func (s *testSuite) openGolden(name string) (*goldenFile, error) {
+	root, err := os.OpenRoot(filepath.Dir(s.file))
+	if err != nil {
+		return nil, err
+	}
+	g := &goldenFile{root, path.Clean(filepath.ToSlash(name))}
+	for part, rest := "", g.name; rest != ""; {
+		var next string
+		next, rest, _ = strings.Cut(rest, "/")
+		part = path.Join(part, next)
+		info, err := root.Lstat(filepath.FromSlash(part))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return g, nil
+		case err == nil && info.Mode()&fs.ModeSymlink != 0:
+			err = fmt.Errorf("%s is a symbolic link, and a golden file must be a file below the folder of the test file", part)
+		case err == nil && rest == "" && !info.Mode().IsRegular():
+			err = fmt.Errorf("%s is not a file", part)
+		}
+		if err != nil {
+			return nil, errors.Join(err, root.Close())
+		}
+	}
+	return g, nil
+}
+
+// read returns the pod, or nil if there is no file.
+func (g *goldenFile) read() ([]byte, error) {
+	text, err := g.root.ReadFile(filepath.FromSlash(g.name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	pod, ok := bytes.CutPrefix(bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n")), []byte(goldenHeader))
+	if !ok {
+		return nil, fmt.Errorf("%s is not a golden file, because its first line is not %q; name another file, or delete this one", g.name, strings.TrimSpace(goldenHeader))
+	}
+	return pod, nil
+}
+
+// write writes the pod.
+func (g *goldenFile) write(pod string) error {
+	name := filepath.FromSlash(g.name)
+	if err := g.root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
+	return g.root.WriteFile(name, []byte(goldenHeader+pod), 0o644)
+}
