@@ -11,7 +11,7 @@ import (
 
 // checkPorts finds two containers that use the same port of the node. They would never start, and
 // the API server's validation does not find all such cases. A plain init container ends before the
-// others begin.
+// others begin, but the API server rejects one that has the same port twice.
 func (p *planner) checkPorts(list string, existing, fragment *tree.Node, at schema.Pointer) {
 	ports := fragment.Get("ports").Items()
 	if len(ports) == 0 {
@@ -20,20 +20,31 @@ func (p *planner) checkPorts(list string, existing, fragment *tree.Node, at sche
 	name, own := orElse(existing, fragment).Get("name").Text(), existing.Get("ports").Items()
 	plain := list == "initContainers" && !isSidecar(existing) && !isSidecar(fragment)
 	key := p.subject.schema.At("spec").At("containers").Elem.At("ports")
+	alone := nodePorts{}
+	if plain {
+		p.subject.takePorts(alone, name, own, at.String()+"/ports")
+	}
 	for i := range ports {
 		p.checkPortName(name, &ports[i], own, key, at.Member("ports"))
-		if key.Find(own, &ports[i]) >= 0 || plain || len(p.conflicts) == maxConflicts {
+		if key.Find(own, &ports[i]) >= 0 || len(p.conflicts) == maxConflicts {
 			continue
 		}
 		n, ok := p.subject.nodePortOf(name, &ports[i])
 		if !ok {
 			continue
 		}
+		n.at = listPath(at.String() + "/ports")
+		if plain {
+			if twice := alone.clash(&n); twice != nil {
+				p.conflict(twice.at, nil, &ports[i], "the container %s would use the host port %s twice; let one of its ports use another", name, n.port)
+			}
+			alone.take(n)
+			continue
+		}
 		if p.subject.onHost && !schema.SameNumber(orElse(ports[i].Get("hostPort"), ports[i].Get("containerPort")), ports[i].Get("containerPort")) {
 			p.conflict(at.Member("ports"), nil, &ports[i], "on the host network, the host port %s must equal the container's port", n.port)
 		}
 		p.checkNodePort(n, &ports[i])
-		n.at = listPath(at.String() + "/ports")
 		if p.claimed == nil {
 			p.claimed = nodePorts{}
 		}
@@ -83,16 +94,20 @@ func (s *subject) portsTaken() nodePorts {
 			if list == "initContainers" && !isSidecar(&containers[i]) {
 				continue
 			}
-			name, ports := containers[i].Get("name").Text(), containers[i].Get("ports").Items()
-			for j := range ports {
-				if n, ok := s.nodePortOf(name, &ports[j]); ok {
-					n.at = listPath("/spec/" + list + "/" + at + "/ports")
-					s.ports.take(n)
-				}
-			}
+			s.takePorts(s.ports, containers[i].Get("name").Text(), containers[i].Get("ports").Items(), "/spec/"+list+"/"+at+"/ports")
 		}
 	}
 	return s.ports
+}
+
+// takePorts records the ports of the node that the ports of one container use.
+func (s *subject) takePorts(all nodePorts, container string, ports []tree.Node, at string) {
+	for i := range ports {
+		if n, ok := s.nodePortOf(container, &ports[i]); ok {
+			n.at = listPath(at)
+			all.take(n)
+		}
+	}
 }
 
 // nodePortOf returns the port of the node that a container's port uses. On the host network, every
