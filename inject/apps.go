@@ -25,14 +25,14 @@ func (p *planner) eachAppContainer() {
 		if existing[app.index].Added() {
 			p.journal.Own(&existing[app.index])
 		}
-		p.inApp = true
+		p.inApp, p.inTheirs = true, p.subject.asked.theirs[existing[app.index].Get("name").Text()]
 		for j := range app.fragments {
 			if p.checkContainer(app.list, &existing[app.index], &app.fragments[j], at) {
 				p.object(&existing[app.index], &app.fragments[j], elem, at)
 				p.checkMerged(&existing[app.index], &app.fragments[j], at)
 			}
 		}
-		p.inApp = false
+		p.inApp, p.inTheirs = false, false
 		p.noteVariables(&existing[app.index])
 	}
 }

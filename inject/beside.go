@@ -24,15 +24,17 @@ func (o *owners) alteredBeside(c *candidate, list string, found int, own *tree.N
 // They add to it only if an unprotected field differs from the template: then it counts as the user's
 // for them. They see the protected fields as the template has them, as when they added to it.
 func (o *owners) additions(c *candidate, list string, existing, own *tree.Node) (all []*tree.Node) {
-	if o.brought(existing, true) {
+	tenants := c.t.Namespace != ""
+	if !tenants && o.brought(existing, true) {
 		return nil
 	}
 	restored := c.restored(existing, own)
-	if c.renders(restored) {
+	if !tenants && c.renders(restored) {
 		return nil
 	}
 	for _, other := range o.candidates {
-		if other == c || !other.t.Spec.Required || !other.t.HasForEach() {
+		ofCluster := tenants && other.t.Namespace == ""
+		if other == c || !other.t.Spec.Required && !ofCluster || !other.t.HasForEach() {
 			continue
 		}
 		again, app := *other, appContainer{list: list}
@@ -59,7 +61,7 @@ func (c *candidate) restored(existing, own *tree.Node) *tree.Node {
 		}
 		for _, of := range [2]*tree.Node{own, existing} {
 			for _, m := range of.Members() {
-				if name := m.Name(); c.t.Protects(name) && container.member(name).find(all.Get(name), own.Get(name)) != nil {
+				if name := m.Name(); c.t.Protects(name) && container.protected(c.t, name).find(all.Get(name), own.Get(name)) != nil {
 					all = c.subject.restore(&all, own, []string{name})
 				}
 			}

@@ -27,6 +27,8 @@ type comparison struct {
 	in      *tree.Node // the pod's object with this field
 	// stored treats fields of the pod that the API server may drop as dropped.
 	stored bool
+	// open is set for a list to which others may add items.
+	open bool
 	// besides are what other templates add to the fragment. It may be in the pod, too.
 	besides []*tree.Node
 	// again compares a whole pod with the result of injecting it again. Items must keep their
@@ -55,9 +57,16 @@ func (d comparison) everything(t *loaded, pod, fragment *tree.Node, add func(*di
 			if !t.Protects(name) || of == pod && fragment.Get(name) != nil {
 				continue
 			}
-			add(d.member(name).find(pod.Get(name), fragment.Get(name)))
+			add(d.protected(t, name).find(pod.Get(name), fragment.Get(name)))
 		}
 	}
+}
+
+// protected is member for a field of a container that a template protects.
+func (d comparison) protected(t *loaded, name string) comparison {
+	member := d.member(name)
+	member.open = t.LeavesOpen(name)
+	return member
 }
 
 func (d comparison) member(name string) comparison {
@@ -85,6 +94,8 @@ func (d comparison) find(pod, fragment *tree.Node) *difference {
 	switch {
 	case pod == nil && fragment == nil:
 		return nil
+	case fragment == nil && d.open && pod.Kind() == tree.Array:
+		return d.findItem(pod, new(tree.Items()))
 	case fragment == nil || fragment.Kind() == tree.Null:
 		if pod == nil || (d.f.AbsentIsZero || d.f.AlwaysSent) && schema.IsZero(pod) || d.fills(pod) || d.stored && d.f.Droppable(pod) {
 			return nil
@@ -158,6 +169,9 @@ func (d comparison) findItem(pod, fragment *tree.Node) *difference {
 	if elem == nil {
 		elem = &schema.Schema{}
 	}
+	if d.open && d.f.Shape != schema.KeyedList {
+		return d.findInOrder(theirs, own, elem)
+	}
 	if d.f.Shape != schema.KeyedList || d.again && len(theirs) == len(own) {
 		if len(theirs) != len(own) {
 			return d.differ(pod, fragment)
@@ -173,7 +187,7 @@ func (d comparison) findItem(pod, fragment *tree.Node) *difference {
 	for i := range theirs {
 		at := d.f.Find(own, &theirs[i])
 		switch {
-		case at < 0 && d.isTokenMount(&theirs[i]):
+		case at < 0 && (d.open && !theirs[i].Get("mountPath").IsText(templates.TokenPath) || d.isTokenMount(&theirs[i])):
 			continue
 		case at < 0 || used[at]: // an additional item, which would take effect
 			if found := d.extra(elem, theirs, i).findExtra(&theirs[i]); found != nil {
@@ -192,6 +206,22 @@ func (d comparison) findItem(pod, fragment *tree.Node) *difference {
 		if !used[i] {
 			return &difference{d.at.Member("-").String(), nil, &own[i]}
 		}
+	}
+	return nil
+}
+
+// findInOrder returns the first item of a list without a key that the pod lacks. Others may have added items before and
+// after it.
+func (d comparison) findInOrder(theirs, own []tree.Node, elem *schema.Schema) *difference {
+	next := 0
+	for i := range own {
+		for next < len(theirs) && d.item(elem, theirs, next).find(&theirs[next], &own[i]) != nil {
+			next++
+		}
+		if next == len(theirs) {
+			return &difference{d.at.Member("-").String(), nil, &own[i]}
+		}
+		next++
 	}
 	return nil
 }

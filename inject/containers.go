@@ -73,7 +73,7 @@ func (p *planner) knownContainer(existing, fragment *tree.Node, s *schema.Schema
 // checkProtected finds protected fields that differ in a container of the user's that the template
 // completes. The validating webhook would deny the pod.
 func (p *planner) checkProtected(existing, fragment *tree.Node, at schema.Pointer) {
-	if p.wasInjected || existing.Added() {
+	if p.wasInjected || p.subject.added(existing) {
 		return
 	}
 	name := fragment.Get("name").Text()

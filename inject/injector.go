@@ -46,6 +46,7 @@ type Injector struct {
 	couplings       []coupling
 	excluded        []string
 	schema          *schema.Schema
+	cluster         *Injector // for the templates of the cluster, if the set has some of a namespace beside them
 	all             *templates.Set
 	views           map[string]*Injector // for namespaces with templates of their own
 }
@@ -63,7 +64,11 @@ func New(set *templates.Set, excludedNamespaces ...string) *Injector {
 	i := newView(set.OfCluster(), excludedNamespaces)
 	i.all, i.views = set, map[string]*Injector{}
 	for _, name := range names {
-		i.views[name] = newView(set.For(name), excludedNamespaces)
+		view := newView(set.For(name), excludedNamespaces)
+		if view.cluster != nil {
+			view.cluster = i
+		}
+		i.views[name] = view
 	}
 	return i
 }
@@ -110,6 +115,9 @@ func newView(set *templates.Set, excludedNamespaces []string) *Injector {
 			reads[part] = true
 		}
 	}
+	if of := set.OfCluster(); 0 < len(of.Templates) && len(of.Templates) < len(set.Templates) {
+		i.cluster = newView(of, excludedNamespaces)
+	}
 	i.replace()
 	for part := range reads {
 		if r := newRead(part); !reads[strings.Join(r.path, ".")] || !r.items && r.key == "" && r.prefix == "" {
@@ -137,6 +145,14 @@ func (i *Injector) replace() {
 			i.replaced = append(i.replaced, base)
 		}
 	}
+}
+
+// ofCluster returns the number of templates of the cluster, which come first.
+func (i *Injector) ofCluster() int {
+	if n := slices.IndexFunc(i.templates, func(t *loaded) bool { return t.Namespace != "" }); n >= 0 {
+		return n
+	}
+	return len(i.templates)
 }
 
 // ReadsOfProducts reports whether a template reads an annotation that is not Pillion's.

@@ -3,6 +3,7 @@
 package inject
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/pillion-dev/pillion/templates"
@@ -35,6 +36,8 @@ type Judge struct {
 	sets    []*Injector // the set in use first, then superseded sets, newest first
 	settled bool
 	lenient bool
+	tier    tier                       // which templates it judges
+	ignored func(template string) bool // whether a record is of another tier's template; it may be nil
 }
 
 // NewJudge returns a Judge for the injector in use and the injectors that it superseded a moment
@@ -69,6 +72,65 @@ type Verdict struct {
 // Judge judges a final pod. It returns an error if the pod's JSON is invalid.
 func (j *Judge) Judge(req Request) (*Verdict, error) {
 	j = j.in(req.Namespace.Name)
+	if slices.ContainsFunc(j.sets, func(i *Injector) bool { return i.cluster != nil }) {
+		return j.judgeTenant(req)
+	}
+	return j.judgeTier(req)
+}
+
+// judgeTenant judges a final pod by each tier on its own. Both must allow it.
+func (j *Judge) judgeTenant(req Request) (*Verdict, error) {
+	cluster, own := *j, *j
+	cluster.tier, own.tier = clusterTier, ownTier
+	cluster.sets = make([]*Injector, len(j.sets))
+	of := map[string]bool{} // the templates that are of the cluster in a set
+	for k, i := range j.sets {
+		switch n := i.ofCluster(); {
+		case i.cluster != nil:
+			cluster.sets[k] = i.cluster
+		case n == 0:
+			cluster.sets[k] = newView(templates.NewSet(nil), i.excluded)
+		default:
+			cluster.sets[k] = i
+		}
+		for _, t := range i.templates {
+			of[t.Name] = of[t.Name] || t.Namespace == ""
+		}
+	}
+	own.ignored = func(template string) bool { return of[template] }
+	cluster.ignored = func(template string) bool { is, known := of[template]; return known && !is }
+
+	pod, err := req.parse()
+	if err != nil {
+		return nil, err
+	}
+	second := req
+	second.Object, second.Pod, second.Scratch = pod.AppendWithAdditions(nil), nil, nil
+	v, err := cluster.judgeTier(req)
+	if err != nil {
+		return nil, err
+	}
+	ofOwn, err := own.judgeTier(second)
+	if err != nil {
+		return nil, err
+	}
+	return v.and(ofOwn), nil
+}
+
+// and combines the verdicts about two tiers.
+func (v *Verdict) and(own *Verdict) *Verdict {
+	both := &Verdict{
+		Result: &Result{Pod: v.Pod, Decisions: append(slices.Clone(v.Decisions), own.Decisions...), Findings: own.Findings, pod: v.pod, size: v.size + own.size},
+		Set:    own.Set, Judged: append(slices.Clone(v.Judged), own.Judged...), Denied: v.Denied || own.Denied,
+	}
+	both.Doubt = both.Denied && (v.Doubt || !v.Denied) && (own.Doubt || !own.Denied)
+	sortFindings(both.Judged)
+	return both
+}
+
+// judgeTier judges a final pod by one tier of templates.
+func (j *Judge) judgeTier(req Request) (*Verdict, error) {
+	req.tier = j.tier
 	// Additions of one template must not hide what is missing of another.
 	req.alone = true
 	var err error
@@ -163,6 +225,7 @@ func (j *Judge) judge(req Request) (*Verdict, error) {
 		return now, err
 	}
 	said := revisions(req.Pod)
+	maps.DeleteFunc(said, func(template, _ string) bool { return j.ignored != nil && j.ignored(template) })
 	denial, by, foreign := now, j.sets[0], j.sets[0].foreign(said) // by the set that has most of the pod's revisions
 	for _, older := range j.sets[1:] {
 		req.Scratch = nil // now uses its memory
@@ -196,9 +259,16 @@ func (j *Judge) judge(req Request) (*Verdict, error) {
 // not use that afterwards.
 func (i *Injector) decideAgain(req Request, v *Verdict) error {
 	req.alone, req.Scratch = false, nil
+	own := req.tier == ownTier
+	if own {
+		req.tier = bothTiers
+	}
 	r, err := i.Inject(req)
 	if err != nil {
 		return err
+	}
+	if own {
+		r.Decisions = r.Decisions[i.ofCluster():]
 	}
 	for k := range v.Decisions {
 		switch was, now := &v.Decisions[k], &r.Decisions[k]; {
@@ -217,6 +287,9 @@ func (j *Judge) by(i *Injector, req Request) (*Verdict, error) {
 	r, err := i.Inject(req)
 	if err != nil {
 		return nil, err
+	}
+	if j.tier == ownTier {
+		r.Decisions = r.Decisions[i.ofCluster():]
 	}
 	v := &Verdict{Result: r, Set: i.set.Revision, Judged: r.check(!j.lenient)}
 	v.Denied = denies(v.Judged)

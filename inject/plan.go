@@ -57,7 +57,11 @@ func (c *candidate) plan(o *owners, journal *tree.Journal, couplings []coupling)
 	}
 	delete(c.subject.marks, c.t) // its annotation may have been added
 	delete(c.subject.marks, c.t.base)
-	if c.decision.Code == CodeInjected && !c.subject.asked.alone {
+	c.decision.outside = p.outside
+	switch {
+	case c.decision.Code == CodeInjected && c.subject.isOthers(c.t):
+		c.decision.Code = CodePresent
+	case c.decision.Code == CodeInjected && !c.subject.asked.alone:
 		p.journal.Keep()
 		return true
 	}

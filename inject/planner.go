@@ -29,6 +29,7 @@ type planner struct {
 	journal   *tree.Journal // of the additions to the pod
 	found     bool          // whether a part of the fragment is in the pod
 	additions int
+	outside   bool         // whether one of them is outside of the containers of the namespace's templates
 	added     []Difference // only for Request.Detail and final pods
 	kept      []Difference
 	conflicts []Obstacle
@@ -38,6 +39,7 @@ type planner struct {
 	theirs    []string   // containers that the pod already has, even if something is added to them
 
 	inApp         bool     // while it merges a container of the user's
+	inTheirs      bool     // while it merges one that a template of the namespace added
 	keptVariables []string // of this container
 	notes         []string
 
@@ -74,6 +76,7 @@ func (p *planner) keep(at schema.Pointer, pod, fragment *tree.Node) {
 // count.
 func (p *planner) addition(at schema.Pointer, value *tree.Node) {
 	p.additions++
+	p.outside = p.outside || !p.inTheirs
 	if (p.subject.asked.detail || p.subject.asked.alone) && (value.Kind() != tree.Object && value.Kind() != tree.Array || !schema.IsZero(value)) {
 		p.added = append(p.added, newDifference(at.String(), nil, value))
 	}

@@ -5,6 +5,7 @@ package inject_test
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,15 +19,21 @@ import (
 // TestNoWayAround checks that a pod cannot bring a required template's container and make it run
 // something else. Any field that the template does not set, and any other value of a field that it
 // sets, must be a finding that denies the pod, with or without a forged record. Resources are
-// excepted, because they do not change the program and others set them.
+// excepted, because they do not change the program and others set them. So are further items of some lists, which other
+// webhooks add to all containers, unless the template names the lists.
 func TestNoWayAround(t *testing.T) {
 	t.Parallel()
+	open := []string{"env", "envFrom", "ports", "volumeDevices", "volumeMounts"}
+	checkNoWayAround(t, "required: true", append(open, "resources"))
+	checkNoWayAround(t, "required: true, validate: {protect: [all, "+strings.Join(open, ", ")+"]}", []string{"resources"})
+}
+
+func checkNoWayAround(t *testing.T, rules string, open []string) {
+	t.Helper()
 	injector := parsed(t, `apiVersion: pillion.dev/v1alpha1
 kind: ClusterSidecarTemplate
 metadata: {name: agent}
-spec:
-  required: true
-  pod: {spec: {initContainers: [{name: agent, image: "agent:1", restartPolicy: Always}]}}
+spec: {`+rules+`, pod: {spec: {initContainers: [{name: agent, image: "agent:1", restartPolicy: Always}]}}}
 `)
 	judge := inject.NewJudge(injector, nil, true)
 	annotations := map[string]string{"agent.pillion.dev/injected": injector.Set().Templates[0].Revision}
@@ -55,7 +62,7 @@ spec:
 			c := own
 			fillField(reflect.ValueOf(&c).Elem().FieldByIndex(f.Index))
 			v, want := verdict(c, marked), "denied"
-			if name == "resources" {
+			if slices.Contains(open, name) {
 				want = "allowed"
 			}
 			if v.Word() != want || want == "denied" && !strings.Contains(inject.Denial(v.Judged), "/"+name) && !strings.Contains(inject.Denial(v.Judged), "named agent") && !strings.Contains(inject.Denial(v.Judged), "the container agent differs from the template") {

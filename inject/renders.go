@@ -5,11 +5,12 @@ package inject
 import (
 	"slices"
 
+	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
 // renders reports whether a container is what the template renders. It ignores what Kubernetes itself
-// sets, and what other webhooks commonly add to all containers: variables, mounts, resources, and
+// sets, and what other webhooks commonly add to all containers: variables, mounts, ports, resources, and
 // fewer rights. Another webhook may run after Pillion, and the pod must stay valid.
 func (c *candidate) renders(existing *tree.Node) bool {
 	own := c.own(existing)
@@ -26,7 +27,9 @@ func (c *candidate) renders(existing *tree.Node) bool {
 		case "securityContext":
 			there = c.subject.withoutHardening(there, ours)
 		}
-		return container.member(name).find(there, ours) == nil
+		member := container.member(name)
+		member.open = templates.IsOpenList(name)
+		return member.find(there, ours) == nil
 	}
 	return allOf(own.Members(), equal) && allOf(existing.Members(), equal)
 }

@@ -42,6 +42,8 @@ type Request struct {
 	// alone is set for a final pod. Every template is then compared with the original pod, without
 	// the additions of earlier templates.
 	alone bool
+	// tier selects the templates, if there are some of the namespace beside those of the cluster.
+	tier tier
 	// account replaces what Namespace knows about the pod's ServiceAccount, if it is not nil.
 	account *templates.ServiceAccount
 }
@@ -53,7 +55,7 @@ func (r *Request) asked(i *Injector, pod *tree.Node) asked {
 	}
 	return asked{
 		account: account, operation: r.Operation, username: r.Username, dryRun: r.DryRun, optedIn: r.OptedIn, namespace: r.Namespace,
-		owner: r.Owner, claims: r.Claims, done: r.Done, detail: r.Detail, alone: r.alone, file: r.File,
+		owner: r.Owner, claims: r.Claims, done: r.Done, detail: r.Detail, alone: r.alone, file: r.File, tier: r.tier,
 	}
 }
 
@@ -81,10 +83,13 @@ type Scratch struct {
 	tree.Parser // for the pod, or for the document that contains it
 
 	settling settling
+	tenant   tenant
 }
 
 // Kept returns the number of bytes that stay allocated for the next pod.
-func (s *Scratch) Kept() int { return s.Parser.Kept() + s.settling.kept() }
+func (s *Scratch) Kept() int {
+	return s.Parser.Kept() + s.settling.kept() + s.tenant.cluster.kept() + s.tenant.own.kept()
+}
 
 // newRun begins the only look of a run.
 func (i *Injector) newRun(req *Request, pod *tree.Node) *run {
@@ -110,8 +115,11 @@ func (i *Injector) Inject(req Request) (*Result, error) {
 		req.Scratch = &Scratch{}
 	}
 	req.Scratch.Env = i.addsEnv // takes effect when it parses the next pod
+	if i.cluster != nil && req.tier == bothTiers {
+		return req.Scratch.tenant.inject(i, req.asked(i, pod), &req.Scratch.Arena, pod)
+	}
 	s := &req.Scratch.settling
-	if err := s.settle(i, req.asked(i, pod), &req.Scratch.Arena, pod); err != nil {
+	if err := s.settle(i, req.asked(i, pod), &req.Scratch.Arena, pod, original(pod)); err != nil {
 		return nil, err
 	}
 	return &s.result, nil

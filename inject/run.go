@@ -160,8 +160,8 @@ func (r *run) render(t *loaded, d *Decision, c *candidate) {
 		view, _ := r.view(t)
 		c.input.Pod = s.foreseen(view, s.schema)
 	}
-	if why := r.leftOut[t.Name]; why != "" && s.taken[t.place()] == nil {
-		d.Code, d.Message = CodeRenderFailed, why
+	if code, why := r.leaveOut(t); why != "" && s.taken[t.place()] == nil {
+		d.Code, d.Message = code, why
 		if r.injector.proves {
 			out := &candidate{subject: s, t: t, input: c.input, decision: &Decision{}}
 			if code, _ := out.render(r.injector.rules); code == "" {
@@ -174,6 +174,17 @@ func (r *run) render(t *loaded, d *Decision, c *candidate) {
 	if s.asked.detail {
 		_, d.Requested = s.requested.says(t.Name)
 	}
+}
+
+// isOthers reports whether a template is in the set only to be known to the templates of the namespace.
+func (r *run) isOthers(i int) bool { return r.subject.isOthers(r.injector.templates[i]) }
+
+// leaveOut returns why a template is left out, or "".
+func (r *run) leaveOut(t *loaded) (Code, string) {
+	if why := r.subject.asked.denied[t.Name]; why != "" && t.Namespace != "" {
+		return CodeConflict, why
+	}
+	return CodeRenderFailed, r.leftOut[t.Name]
 }
 
 // wants reports whether a template would be for the pod if no canary took its place.

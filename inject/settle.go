@@ -53,13 +53,13 @@ func (s *settling) kept() int {
 // settle adds to the pod until nothing is left to add.
 //
 // If a template must be left out because of what it adds, settle starts again from the original
-// pod. The other templates then get the same result as without that template. A template that was
-// left out may be correct together with later additions. settle therefore makes another pass, as a
+// pod, of which fresh returns another copy. The other templates then get the same result as without that template. A
+// template that was left out may be correct together with later additions. settle therefore makes another pass, as a
 // second run would, until a pass adds nothing.
-func (s *settling) settle(i *Injector, asked asked, nodes *tree.Arena, pod *tree.Node) error {
+func (s *settling) settle(i *Injector, asked asked, nodes *tree.Arena, pod *tree.Node, fresh func() (*tree.Node, error)) error {
 	s.run.start(i, asked, nodes)
 	s.decisions = slices.Grow(s.decisions[:0], len(i.templates))[:len(i.templates)]
-	s.result, s.looks, s.gaveUp = Result{Pod: identify(pod), pod: pod}, 0, false
+	s.result, s.looks, s.gaveUp = Result{Pod: identify(pod), pod: pod, size: pod.AddedSize()}, 0, false
 	var leftOut []map[string]string // indexed by pass
 	for {
 		pass, culprits := s.passes(leftOut)
@@ -81,12 +81,17 @@ func (s *settling) settle(i *Injector, asked asked, nodes *tree.Arena, pod *tree
 				}
 			}
 		}
-		var err error
-		if pod, err = tree.Parse([]byte(pod.String())); err != nil { // the original pod
+		pod, err := fresh()
+		if err != nil {
 			return err
 		}
-		s.result = Result{Pod: s.result.Pod, pod: pod}
+		s.result = Result{Pod: s.result.Pod, pod: pod, size: pod.AddedSize()}
 	}
+}
+
+// original returns a function that parses a pod again, without what was added to it.
+func original(pod *tree.Node) func() (*tree.Node, error) {
+	return func() (*tree.Node, error) { return tree.Parse([]byte(pod.String())) }
 }
 
 // all returns every template, to be left out.
@@ -139,7 +144,7 @@ func (s *settling) pass(leftOut map[string]string) (culprits map[string]string) 
 		if culprits, s.always = run.rivals.failing(&run.subject, decisions, run.wants); len(culprits) > 0 {
 			return culprits
 		}
-		if s.result.Decisions == nil {
+		if s.result.Decisions == nil && s.run.subject.asked.tier != clusterTier {
 			s.result.Findings = mistakes(run.injector, &run.subject)
 		}
 		for i := range decisions {
@@ -202,7 +207,7 @@ func (p *pass) take(decisions []Decision) {
 		case d.Code != CodeInjected:
 			*d = decisions[i]
 		default:
-			d.Added = append(d.Added, decisions[i].Added...)
+			d.Added, d.outside = append(d.Added, decisions[i].Added...), d.outside || decisions[i].outside
 		}
 	}
 }
@@ -247,7 +252,7 @@ func (s *settling) faulty() map[string]string {
 	for i := range p.were {
 		found := p.last[i].faultsSince(p.altered[p.last[i].Template])
 		switch name := p.last[i].Template; {
-		case len(found) == 0 || s.run.leftOut[name] != "":
+		case len(found) == 0 || s.run.leftOut[name] != "" || s.run.isOthers(i):
 		case p.old != nil && p.old[i] || s.wasRight(i):
 			return s.fewest(p.blame(p.result.Decisions, fmt.Sprintf("the template %s reads its own additions, and then %s", name, found[0].fault())))
 		case p.adds[i]:
@@ -273,6 +278,7 @@ func (s *settling) losers() map[string]string {
 			}
 		}
 		switch t := s.run.injector.templates[owner]; {
+		case s.run.isOthers(owner):
 		case p.adds[owner] && (p.old == nil || !p.old[owner]) && !s.wasRight(owner):
 			culprits[t.Name] = fmt.Sprintf("its expressions read additions, and then they change its container %s", name)
 		default:

@@ -12,6 +12,15 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
+// tier selects templates of a set.
+type tier uint8
+
+const (
+	bothTiers   tier = iota
+	clusterTier      // those of the cluster, with an Injector for only these
+	ownTier          // those of the namespace, with an Injector for all
+)
+
 // asked is the part of a [Request] that does not describe the pod.
 type asked struct {
 	operation, username string
@@ -23,6 +32,10 @@ type asked struct {
 	claims              []string
 	done                <-chan struct{}
 	detail, alone, file bool
+	tier                tier
+	// theirs are the names of containers that templates of the other tier added. They count as if they had been in the pod.
+	theirs map[string]bool
+	denied map[string]string // templates of the namespace that are left out, with the reasons
 }
 
 // gone reports whether the result is no longer needed. The caller then stops at once; its result
@@ -115,6 +128,14 @@ func (s *subject) marksAgain() {
 	s.annotations, s.marks, s.oursKnown = s.pod.At("metadata", "annotations"), nil, false
 }
 
+// isOthers reports whether a template is in the set only to be known to the templates of the namespace.
+func (s *subject) isOthers(t *loaded) bool { return s.asked.tier == ownTier && t.Namespace == "" }
+
+// added reports whether one of these templates added a container.
+func (s *subject) added(container *tree.Node) bool {
+	return container.Added() && !s.asked.theirs[container.Get("name").Text()]
+}
+
 func (s *subject) optIn() *tree.Node                { return s.labels.Get(LabelInject) }
 func (s *subject) annotation(key string) *tree.Node { return s.annotations.Get(key) }
 
@@ -192,9 +213,10 @@ func (s *subject) withItem(n *tree.Node, list string, item tree.Node) tree.Node 
 	return s.nodes.With(n, list, tree.Items(append(items, item)...))
 }
 
-// isBrought reports whether a template brings containers with that name.
+// isBrought reports whether a template brings containers with that name, and the container is not one that a template of the
+// namespace added.
 func (s *subject) isBrought(name string) bool {
-	return s.brings[name] > 0 || slices.ContainsFunc(s.patterns, func(own string) bool { return templates.IsNamed(own, name) })
+	return !(s.asked.tier == clusterTier && s.asked.theirs[name]) && (s.brings[name] > 0 || slices.ContainsFunc(s.patterns, func(own string) bool { return templates.IsNamed(own, name) }))
 }
 
 // tooMany returns an error message if one of the pod's lists is too long for any template, or "".

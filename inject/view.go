@@ -80,7 +80,7 @@ func (s *subject) hides(container *tree.Node, t *loaded) bool {
 	if !s.isBrought(name) || t != nil && t.Spec.Required && s.exposed[name] && !t.Brings(name) {
 		return false
 	}
-	return container.Added() || slices.ContainsFunc(s.ofTemplates(), func(c templates.Runs) bool { return templates.IsNamed(c.Name, name) && c.MayBe(container) })
+	return s.added(container) || slices.ContainsFunc(s.ofTemplates(), func(c templates.Runs) bool { return templates.IsNamed(c.Name, name) && c.MayBe(container) })
 }
 
 // ofTemplates returns the containers that belong to a template if the pod has them.
@@ -149,7 +149,7 @@ func (s *subject) lost(candidates []*candidate) func(yield func(name string) boo
 // stays reports whether a hidden container is known to be a template's that wants this pod.
 func (s *subject) stays(container *tree.Node, candidates []*candidate) bool {
 	name := container.Get("name").Text()
-	return (container.Added() || s.proven[name]) && slices.ContainsFunc(candidates, func(c *candidate) bool { return c.t.Brings(name) })
+	return (s.added(container) || s.proven[name]) && slices.ContainsFunc(candidates, func(c *candidate) bool { return c.t.Brings(name) })
 }
 
 func isRendered(container *tree.Node, candidates []*candidate) bool {

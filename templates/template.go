@@ -138,6 +138,21 @@ func (t *Template) Protects(field string) bool {
 		slices.Contains(t.Spec.Validate.Protect, ProtectAll) && t.inAll(field)
 }
 
+// IsOpenList reports whether a field of a container is a list to which other webhooks often add items for all containers.
+func IsOpenList(field string) bool {
+	switch field {
+	case "env", "envFrom", "ports", "volumeDevices", "volumeMounts":
+		return true
+	}
+	return false
+}
+
+// LeavesOpen reports whether other webhooks may add items to a list of the template's containers although the template
+// protects it. A template that names the list in Protect does not allow this.
+func (t *Template) LeavesOpen(field string) bool {
+	return IsOpenList(field) && !slices.Contains(t.Spec.Validate.Protect, field)
+}
+
 func (t *Template) inAll(field string) bool {
 	return field != ResourcesField && !slices.Contains(t.Unprotected, field)
 }

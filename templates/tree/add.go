@@ -97,6 +97,16 @@ func indexOf(list []Node, n *Node) int {
 	return -1
 }
 
+// Copy returns a copy that has the same additions, and to which more may be added.
+func (n *Node) Copy() Node {
+	c := *n
+	c.kids = slices.Clone(n.kids)
+	for i := range c.kids {
+		c.kids[i] = n.kids[i].Copy()
+	}
+	return c
+}
+
 // Own makes a node, which may be shared, safe to add to.
 func (j *Journal) Own(n *Node) {
 	j.note(n)

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// Templates of a namespace, which tenants write, change nothing about what the templates of the cluster do. For those, what
+// a tenant's template adds is as if the tenant had written it into the pod: otherwise a tenant could hide a container
+// from a template that hardens all containers.
+//
+// So there are two tiers. The templates of the cluster come first and know nothing of the others. Then the templates of the
+// namespace add to the pod, and those of the cluster see the result. If they would do something else than before, except
+// for additions to the new containers, the templates of the namespace that cause it are left out.
+
+// maxCycles is the maximum number of times that the templates of a namespace may add to a pod. One or two are enough for
+// templates that do not depend on what the others leave out.
+const maxCycles = 8
+
+// tenant is the work on one pod by both tiers.
+type tenant struct {
+	injector     *Injector
+	asked        asked
+	nodes        *tree.Arena
+	cluster, own settling
+
+	result Result
+	count  int             // of the templates of the cluster, which come first
+	mine   map[string]bool // names of the containers that they added
+
+	known []Decision // what the templates of the cluster decide about the pod now; nil if that was not asked
+
+	// The last attempt.
+	pod   *tree.Node
+	again []Decision // about the templates of the cluster, or nil if nothing was added
+}
+
+// inject adds to the pod until nothing is left to add. A second run would begin with the same pod, because the templates
+// of the cluster would add nothing. So it would leave out the same templates.
+func (w *tenant) inject(i *Injector, asked asked, nodes *tree.Arena, pod *tree.Node) (*Result, error) {
+	w.injector, w.asked, w.nodes, w.count = i, asked, nodes, len(i.cluster.templates)
+	first := asked
+	first.tier = clusterTier
+	if err := w.cluster.settle(i.cluster, first, nodes, pod, original(pod)); err != nil {
+		return nil, err
+	}
+	start := w.cluster.result
+	start.Decisions = append(slices.Clone(start.Decisions), make([]Decision, len(i.templates)-w.count)...)
+	w.result, w.mine, w.known = start, addedContainers(start.pod), nil
+	w.result.Decisions = slices.Clone(start.Decisions)
+	for range maxCycles {
+		before := w.result.size
+		if err := w.cycle(); err != nil {
+			return nil, err
+		}
+		if w.result.size == before {
+			return &w.result, nil
+		}
+	}
+	w.result = start
+	_, err := w.attempt(w.allBut(nil, neverSettles))
+	w.take()
+	return &w.result, err
+}
+
+func addedContainers(pod *tree.Node) map[string]bool {
+	names := map[string]bool{}
+	for _, list := range containerLists() {
+		items := pod.At("spec", list).Items()
+		for i := range items {
+			if items[i].Added() {
+				names[items[i].Get("name").Text()] = true
+			}
+		}
+	}
+	return names
+}
+
+// cycle lets the templates of the namespace add to the pod, without those that change what the templates of the cluster do.
+func (w *tenant) cycle() error {
+	why, err := w.attempt(nil)
+	if err != nil {
+		return err
+	}
+	if why == "" {
+		w.take()
+		return nil
+	}
+	var chosen []string
+	denied := map[string]string{}
+	for _, name := range w.injected() {
+		why, err := w.attempt(w.allBut(append(slices.Clone(chosen), name), why))
+		switch {
+		case err != nil:
+			return err
+		case why == "":
+			chosen = append(chosen, name)
+		default:
+			denied[name] = why
+		}
+	}
+	switch again, err := w.attempt(denied); {
+	case err != nil:
+		return err
+	case again != "": // because of one that came in the place of another
+		if _, err := w.attempt(w.allBut(chosen, again)); err != nil {
+			return err
+		}
+	}
+	w.take()
+	return nil
+}
+
+// injected returns the names of the templates of the namespace that the last attempt injected.
+func (w *tenant) injected() (names []string) {
+	for i := range w.own.result.Decisions[w.count:] {
+		if d := &w.own.result.Decisions[w.count+i]; d.isInjected() {
+			names = append(names, d.Template)
+		}
+	}
+	return names
+}
+
+// allBut returns all templates of the namespace except some, to be left out.
+func (w *tenant) allBut(chosen []string, why string) map[string]string {
+	all := map[string]string{}
+	for _, t := range w.injector.templates[w.count:] {
+		if !slices.Contains(chosen, t.Name) {
+			all[t.Name] = why
+		}
+	}
+	return all
+}
+
+// attempt lets the templates of the namespace add to a copy of the pod, and then those of the cluster. It returns why the
+// additions must not be used, or "".
+func (w *tenant) attempt(denied map[string]string) (why string, err error) {
+	start := func() (*tree.Node, error) { return new(w.result.pod.Copy()), nil }
+	asked := w.asked
+	asked.tier, asked.theirs, asked.denied = ownTier, w.mine, denied
+	if w.pod, err = start(); err != nil {
+		return "", err
+	}
+	err, w.again = w.own.settle(w.injector, asked, w.nodes, w.pod, start), nil
+	if w.pod = w.own.result.pod; err != nil || w.own.result.size == w.result.size {
+		return "", err
+	}
+	if w.known == nil {
+		if w.known, _, err = w.seenByCluster(w.result.pod); err != nil {
+			return "", err
+		}
+	}
+	if w.again, w.pod, err = w.seenByCluster(w.pod); err != nil {
+		return "", err
+	}
+	for i := range w.again {
+		if why := changes(&w.known[i], &w.again[i]); why != "" {
+			return why, nil
+		}
+	}
+	return w.newFaults()
+}
+
+// seenByCluster lets the templates of the cluster add to a copy of a pod to which templates of the namespace have added.
+func (w *tenant) seenByCluster(pod *tree.Node) ([]Decision, *tree.Node, error) {
+	asked := w.asked
+	asked.tier, asked.theirs = clusterTier, addedContainers(pod)
+	maps.DeleteFunc(asked.theirs, func(name string, _ bool) bool { return w.mine[name] })
+	again := func() (*tree.Node, error) { return new(pod.Copy()), nil }
+	start, _ := again()
+	err := w.cluster.settle(w.injector.cluster, asked, w.nodes, start, again)
+	return slices.Clone(w.cluster.result.Decisions), w.cluster.result.pod, err
+}
+
+// changes returns why a decision about a template of the cluster is another one than before, or "".
+func changes(was, is *Decision) string {
+	first := fmt.Sprintf("the template %s of the cluster comes first: together with this template, it would ", was.Template)
+	switch {
+	case is.Code.Succeeded() && !was.Code.Succeeded():
+		return first + "be injected too"
+	case !is.Code.Succeeded() && is.Code != was.Code:
+		return first + "not be injected: " + is.Sentence()
+	case is.Code == CodeInjected && is.outside:
+		return first + "add something else to the pod"
+	}
+	return ""
+}
+
+// newFaults returns what the validating webhook would find wrong with the pod, and did not before, or "".
+func (w *tenant) newFaults() (string, error) {
+	for _, of := range []struct {
+		injector *Injector
+		tier     tier
+	}{{w.injector.cluster, clusterTier}, {w.injector, ownTier}} {
+		is, err := w.faults(of.injector, of.tier, w.pod)
+		if err != nil {
+			return "", err
+		}
+		if !slices.ContainsFunc(is, func(found []Finding) bool { return len(found) > 0 }) {
+			continue
+		}
+		was, err := w.faults(of.injector, of.tier, w.result.pod)
+		if err != nil {
+			return "", err
+		}
+		for i := range is {
+			has := of.tier == clusterTier || w.own.result.Decisions[i].Code.Succeeded() || w.result.Decisions[i].Code.Succeeded()
+			if !has {
+				continue
+			}
+			for k := range is[i] {
+				if !slices.ContainsFunc(was[i], is[i][k].isLike) {
+					return fmt.Sprintf("together with this template, the pod would not be as the template %s has it: %s", of.injector.templates[i].Name, is[i][k].fault()), nil
+				}
+			}
+		}
+	}
+	return "", nil
+}
+
+// isLike reports whether two findings are about the same values, perhaps at another place.
+func (f *Finding) isLike(other Finding) bool {
+	return f.Code == other.Code && f.Expected == other.Expected && f.Found == other.Found
+}
+
+// faults returns what is wrong with a pod, by template.
+func (w *tenant) faults(i *Injector, tier tier, pod *tree.Node) ([][]Finding, error) {
+	stored, err := tree.Parse(pod.AppendWithAdditions(nil))
+	if err != nil {
+		return nil, err
+	}
+	asked := w.asked
+	asked.tier, asked.alone = tier, true
+	asked.file = true // expressions see what the API server makes of the additions
+	var judging run
+	judging.start(i, asked, &tree.Arena{})
+	judging.look(stored, false)
+	decisions := make([]Decision, len(i.templates))
+	judging.decide(decisions)
+	if asked.gone() {
+		return nil, ErrGone
+	}
+	all := make([][]Finding, len(decisions))
+	for k := range decisions {
+		if tier == clusterTier || k >= w.count {
+			all[k] = decisions[k].faults()
+		}
+	}
+	return all, nil
+}
+
+// take uses the result of the last attempt.
+func (w *tenant) take() {
+	if w.result.Findings == nil {
+		w.result.Findings = w.own.result.Findings
+	}
+	w.result.pod, w.result.size, w.known = w.pod, w.pod.AddedSize(), nil
+	for i := range w.own.result.Decisions[w.count:] {
+		w.result.Decisions[w.count+i].then(&w.own.result.Decisions[w.count+i])
+	}
+	for i := range w.again {
+		if w.again[i].isInjected() {
+			w.result.Decisions[i].then(&w.again[i])
+		}
+	}
+}
+
+// then updates a decision by a later one about the same pod.
+func (d *Decision) then(later *Decision) {
+	if d.Code != CodeInjected {
+		*d = *later
+		return
+	}
+	d.Added = append(d.Added, later.Added...)
+}

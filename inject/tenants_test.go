@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/reviewtest"
+	"github.com/pillion-dev/pillion/inject/schema"
+	"github.com/pillion-dev/pillion/inject/sizetest"
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// TestTenants checks for random sets that templates of a namespace change nothing about what the templates of the cluster
+// do: neither the decisions, nor what they add to the pod, nor what the validating webhook finds wrong with it. It also
+// moves a container from the pod into a template of the namespace. Then the templates of the cluster add at least
+// as much to it as before.
+func TestTenants(t *testing.T) {
+	t.Parallel()
+	count, tried := sizetest.Choose(t, 150, 5000), tally{}
+	for seed := range uint64(count) {
+		tryTenants(t, seed, tried)
+	}
+	t.Logf("%v", tried)
+	if least := count / 20; tried["injected beside"] < 2*least || tried["moved"] < least || tried["moved and injected"] < least/2 {
+		t.Errorf("too little was tried: %v", tried)
+	}
+}
+
+// FuzzTenants is TestTenants for any seed.
+func FuzzTenants(f *testing.F) {
+	for seed := range uint64(20) {
+		f.Add(seed + 10_000)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64) { tryTenants(t, seed, tally{}) })
+}
+
+func tryTenants(t *testing.T, seed uint64, tried tally) {
+	t.Helper()
+	g := &reviewtest.Sets{Rand: rand.New(rand.NewPCG(seed, 23))}
+	var cluster, own []*templates.Template
+	var documents []string
+	add := func(to *[]*templates.Template, kind, name, spec string) bool {
+		document := fmt.Sprintf("{apiVersion: pillion.dev/v1alpha1, kind: %s, metadata: {name: %s}, spec: {%s}}", kind, name, spec)
+		found, problems := templates.Parse("t", []byte(document))
+		if len(problems) == 0 {
+			*to, documents = append(*to, found...), append(documents, document)
+		}
+		return len(problems) == 0
+	}
+	ofCluster := 1 + g.IntN(2)
+	for i := range ofCluster {
+		add(&cluster, "ClusterSidecarTemplate", fmt.Sprintf("t%d", i), g.Template(i))
+	}
+	for i := range 1 + g.IntN(2) {
+		add(&own, "SidecarTemplate", fmt.Sprintf("t%d, namespace: shop", ofCluster+i), g.Template(ofCluster+i))
+	}
+	if len(cluster) == 0 || len(own) == 0 {
+		tried["not loaded"]++
+		return
+	}
+	pod := []byte(g.Pod(true))
+	alone, both := injectorOf(cluster), injectorOf(append(slices.Clone(cluster), own...))
+	if checkTenant(t, alone, both, pod, nil) {
+		tried["injected beside"]++
+	}
+	if container, rest := takeContainer(g, pod); container != nil {
+		spec := fmt.Sprintf("default: true, match: {hostNetwork: true}, pod: {spec: {%s: [%s]}}", container.list, container.text)
+		wraps := []*templates.Template(nil)
+		if add(&wraps, "SidecarTemplate", "wraps, namespace: shop", spec) {
+			tried["moved"]++
+			if checkTenant(t, alone, injectorOf(append(slices.Clone(cluster), wraps...)), rest, &movedFrom{pod, container}) {
+				tried["moved and injected"]++
+			}
+		}
+	}
+	if t.Failed() {
+		t.Fatalf("seed %d\n%s\n%s", seed, strings.Join(documents, "\n---\n"), pod)
+	}
+}
+
+func injectorOf(set []*templates.Template) *inject.Injector {
+	joined, _ := templates.Join(templates.NewSet(set))
+	return inject.New(joined)
+}
+
+// movedFrom is a pod and the container of it that was moved into a template.
+type movedFrom struct {
+	pod       []byte
+	container *podContainer
+}
+
+type podContainer struct{ list, name, text string }
+
+// takeContainer removes one of several containers.
+func takeContainer(g *reviewtest.Sets, pod []byte) (*podContainer, []byte) {
+	root, err := tree.Parse(pod)
+	if err != nil {
+		return nil, nil
+	}
+	list := "containers"
+	if g.IntN(3) == 0 && len(root.At("spec", "initContainers").Items()) > 0 {
+		list = "initContainers"
+	}
+	items := root.At("spec", list).Items()
+	if list == "containers" && len(items) < 2 {
+		return nil, nil
+	}
+	i := g.IntN(len(items))
+	if items[i].Get("resources") != nil && root.At("spec", "resources") != nil {
+		return nil, nil // a template leaves out the resources of its containers
+	}
+	taken := &podContainer{list, items[i].Get("name").Text(), items[i].String()}
+	var nodes tree.Arena
+	spec := nodes.With(root.Get("spec"), list, tree.Items(slices.Delete(slices.Clone(items), i, i+1)...))
+	rest := nodes.With(root, "spec", spec)
+	return taken, rest.AppendTo(nil)
+}
+
+// checkTenant compares a pod by the templates of the cluster alone with one by those and templates of the namespace. It
+// reports whether one of the latter was injected.
+func checkTenant(t *testing.T, alone, both *inject.Injector, pod []byte, moved *movedFrom) (injected bool) {
+	t.Helper()
+	checkOwnWork(t, both, pod)
+	req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: keptBy(t, pod, true), Detail: true}
+	was, is := mustInject(t, alone, req), mustInject(t, both, req)
+	for i := range is.Decisions {
+		d := &is.Decisions[i]
+		switch {
+		case i >= len(was.Decisions):
+			injected = injected || d.Code == inject.CodeInjected
+		case d.Code != was.Decisions[i].Code || d.Message != was.Decisions[i].Message:
+			t.Errorf("%s is %s (%s), and beside templates of the namespace %s (%s)", d.Template, was.Decisions[i].Code, was.Decisions[i].Message, d.Code, d.Message)
+		}
+	}
+	before, after := was.InjectedJSON(), is.InjectedJSON()
+	if what := lacks(t, before, after); what != "" {
+		t.Errorf("beside templates of the namespace, the pod lacks %s\n%s\n%s", what, before, after)
+	}
+	compareFindings(t, alone, before, after)
+	if moved != nil && injected {
+		written := inOrderOf(t, moved.pod, after, moved.container.list)
+		inPod := mustInject(t, alone, inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: keptBy(t, written, true)})
+		for _, r := range []*inject.Result{was, inPod} {
+			again := mustInject(t, alone, inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: keptBy(t, r.InjectedJSON(), true)})
+			for i := range again.Decisions {
+				if r.Decisions[i].Code.Succeeded() && !again.Decisions[i].Code.Succeeded() {
+					return false // its condition reads what it adds
+				}
+			}
+		}
+		for i := range inPod.Decisions {
+			if was, is := inPod.Decisions[i].Code, is.Decisions[i].Code; was != is {
+				t.Errorf("%s is %s with the container %s in the pod, and %s with that in a template", is, was, moved.container.name, is)
+			}
+		}
+		has := fieldsOf(t, keptBy(t, after, true), moved.container)
+		for _, place := range fieldsOf(t, keptBy(t, inPod.InjectedJSON(), true), moved.container) {
+			if !slices.Contains(has, place) {
+				t.Errorf("in a template, the container %s lacks %s\n%s\n%s", moved.container.name, place, inPod.InjectedJSON(), after)
+			}
+		}
+		compareFindings(t, alone, inPod.InjectedJSON(), after)
+	}
+	return injected
+}
+
+// inOrderOf returns a pod with its containers in the order that they have in another pod, because expressions may read the
+// first one.
+func inOrderOf(t *testing.T, pod, other []byte, list string) []byte {
+	t.Helper()
+	root, err := tree.Parse(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	like, err := tree.Parse(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	place := func(of *tree.Node) int {
+		return slices.IndexFunc(like.At("spec", list).Items(), func(c tree.Node) bool { return c.Get("name").Text() == of.Get("name").Text() })
+	}
+	items := slices.Clone(root.At("spec", list).Items())
+	slices.SortStableFunc(items, func(a, b tree.Node) int { return place(&a) - place(&b) })
+	var nodes tree.Arena
+	ordered := nodes.With(root, "spec", nodes.With(root.Get("spec"), list, tree.Items(items...)))
+	return ordered.AppendTo(nil)
+}
+
+func mustInject(t *testing.T, injector *inject.Injector, req inject.Request) *inject.Result {
+	t.Helper()
+	r, err := injector.Inject(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// fieldsOf returns where a container has something. Values are left out, because expressions may read other containers,
+// except in its security context.
+func fieldsOf(t *testing.T, pod []byte, container *podContainer) (all []string) {
+	t.Helper()
+	root, err := tree.Parse(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var walk func(n *tree.Node, at string)
+	walk = func(n *tree.Node, at string) {
+		if all = append(all, at); strings.HasPrefix(at, "/securityContext/") {
+			all = append(all, at+"="+n.String())
+		}
+		for i := range n.Members() {
+			walk(&n.Members()[i], at+"/"+n.Members()[i].Name())
+		}
+		for i := range n.Items() {
+			item := &n.Items()[i]
+			walk(item, at+"/"+item.Get("name").Text()+item.Get("mountPath").Text()+fmt.Sprint(item.Get("containerPort")))
+		}
+	}
+	items := root.At("spec", container.list).Items()
+	for i := range items {
+		if items[i].Get("name").IsText(container.name) {
+			walk(&items[i], "")
+		}
+	}
+	return all
+}
+
+// lacks returns what the first pod has and the second one does not, or "".
+func lacks(t *testing.T, has, pod []byte) string {
+	t.Helper()
+	one, err := tree.Parse(has)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := tree.Parse(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if schema.Pod().Contains(other, one) {
+		return ""
+	}
+	for _, list := range []string{"initContainers", "containers"} {
+		items := one.At("spec", list).Items()
+		for i := range items {
+			found := slices.IndexFunc(other.At("spec", list).Items(), func(c tree.Node) bool { return c.Get("name").Text() == items[i].Get("name").Text() })
+			if found < 0 || !schema.Pod().At("spec").At(list).Elem.Contains(&other.At("spec", list).Items()[found], &items[i]) {
+				return items[i].String()
+			}
+		}
+	}
+	return "something outside of containers"
+}
+
+// compareFindings checks that the templates of the cluster find the same wrong with one pod as with the other.
+func compareFindings(t *testing.T, injector *inject.Injector, one, other []byte) {
+	t.Helper()
+	count := func(pod []byte) (all []string) {
+		for _, f := range mustJudge(t, inject.NewJudge(injector, nil, true), inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: keptBy(t, pod, true)}).Judged {
+			if f.Template != "" {
+				all = append(all, f.Template+" "+string(f.Code))
+			}
+		}
+		slices.Sort(all)
+		return slices.Compact(all) // a template that is not injected may have one more reason
+	}
+	if was, is := count(one), count(other); !slices.Equal(was, is) {
+		t.Errorf("the findings of the cluster's templates are %q, and beside templates of the namespace %q\n%s\n%s", was, is, one, other)
+	}
+}
