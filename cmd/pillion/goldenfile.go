@@ -23,9 +23,9 @@ type goldenFile struct {
 	name string // with slashes, relative to the folder
 }
 
-// openGolden returns a golden file of a suite, which may not exist. The caller closes it.
-func (s *testSuite) openGolden(name string) (*goldenFile, error) {
-	root, err := os.OpenRoot(filepath.Dir(s.file))
+// openGolden returns a golden file of a suite in a folder. It may not exist. The caller closes it.
+func openGolden(folder, name string) (*goldenFile, error) {
+	root, err := os.OpenRoot(folder)
 	if err != nil {
 		return nil, err
 	}

@@ -76,7 +76,7 @@ func (s *testSuite) run(c *suite.Case, settled map[string]bool) (outcome *suite.
 	}
 	var file *goldenFile
 	if c.Expect.Golden != "" {
-		if file, err = s.openGolden(c.Expect.Golden); err == nil {
+		if file, err = openGolden(filepath.Dir(s.file), c.Expect.Golden); err == nil {
 			defer file.root.Close()
 			in.Golden, err = file.read()
 		}

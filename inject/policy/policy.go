@@ -91,6 +91,9 @@ func Notes(set *templates.Set, o Options) []string {
 			if t == other {
 				format = "template %s: note: the policy of %s adds to %s, which its expressions read: if that changes a protected field, the webhook skips the template, but a policy adds it"
 			}
+			if o.wants(t) && t.Namespace == "" && other.Namespace != "" && len(other.Containers) > 0 && (t.ReadsContainers() || t.HasForEach()) {
+				notes = append(notes, fmt.Sprintf("template %s: note: it may or may not see the containers that the policy of the namespace's template %s adds, because the API server runs policies in any order", t.Name, other.Name))
+			}
 			if o.wants(t) && len(parts) > 0 {
 				notes = append(notes, fmt.Sprintf(format, t.Name, other.Name, strings.Join(parts, " and ")))
 			}
