@@ -16,19 +16,16 @@ import (
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 )
 
-// TestFlags checks that binaries are built with the flags of the Dockerfile and of make build.
+// TestFlags checks that binaries are built with the flags of the Dockerfile.
 func TestFlags(t *testing.T) {
 	t.Parallel()
 	flags := strings.Join(goBuild(), " ")
-	for _, name := range []string{"Dockerfile", "Makefile"} {
-		command := regexp.MustCompile(`CGO_ENABLED=0 .*build (-.*) -o `).FindStringSubmatch(read(t, name))
-		if command == nil {
-			t.Errorf("%s builds nothing", name)
-			continue
-		}
-		if want := strings.ReplaceAll(command[1], "'", ""); !strings.Contains(flags, want) {
-			t.Errorf("%s has the flags %s, and a release %s", name, want, flags)
-		}
+	command := regexp.MustCompile(`CGO_ENABLED=0 .*build (-.*) -o `).FindStringSubmatch(read(t, "Dockerfile"))
+	if command == nil {
+		t.Fatal("the Dockerfile builds nothing")
+	}
+	if want := strings.ReplaceAll(command[1], "'", ""); !strings.Contains(flags, want) {
+		t.Errorf("the Dockerfile has the flags %s, and a release %s", want, flags)
 	}
 }
 
