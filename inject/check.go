@@ -217,6 +217,9 @@ func (r *Result) Warnings() []string {
 		for _, f := range d.failures() {
 			all = append(all, f.String())
 		}
+		if d.Unmet() && !d.Code.Failed() {
+			all = append(all, fmt.Sprintf("%s: %s: the pod names it in %s, but %s", d.Template, d.Code, AnnotationTemplates, d.Sentence()))
+		}
 		for _, note := range d.Notes {
 			all = append(all, d.Template+": "+note)
 		}

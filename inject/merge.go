@@ -26,6 +26,9 @@ func (p *planner) object(pod, fragment *tree.Node, s *schema.Schema, at schema.P
 			p.keep(at.Member(name), there, value)
 			continue
 		}
+		if value = p.withoutLeft(pod, value, s); value == nil {
+			continue
+		}
 		p.member(pod, there, f, value, at.Member(name))
 	}
 }

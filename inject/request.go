@@ -31,6 +31,11 @@ type Request struct {
 	// File reports whether the pod lacks defaults because it does not come from an API server.
 	// Expressions see the defaults.
 	File bool
+	// Written reports whether the result is written to a file that is applied later. What changes the effect of the API
+	// server's own plugins is then left to the webhook, before which they run.
+	Written bool
+	// CopiesLabels reports whether the API server makes labels of the pod template labels or the selector of the workload.
+	CopiesLabels bool
 	// Scratch is memory to reuse, or nil. The Result is only valid until the next use of Scratch.
 	Scratch *Scratch
 	// Done is closed if the result is no longer needed. It may be nil.
@@ -55,7 +60,7 @@ func (r *Request) asked(i *Injector, pod *tree.Node) asked {
 	}
 	return asked{
 		account: account, operation: r.Operation, username: r.Username, dryRun: r.DryRun, optedIn: r.OptedIn, namespace: r.Namespace,
-		owner: r.Owner, claims: r.Claims, done: r.Done, detail: r.Detail, alone: r.alone, file: r.File, tier: r.tier,
+		owner: r.Owner, claims: r.Claims, done: r.Done, detail: r.Detail, alone: r.alone, file: r.File, written: r.Written, copiesLabels: r.CopiesLabels, tier: r.tier,
 	}
 }
 

@@ -17,8 +17,7 @@ type Decision struct {
 	Code     Code   `json:"code"`
 	// Message is one sentence for the pod's author, or "" if the code says enough.
 	Message string `json:"message,omitempty"`
-	// Requested reports whether the pod's annotation names the template. It is set only if the
-	// [Request] has Detail.
+	// Requested reports whether the pod's annotation names the template.
 	Requested bool `json:"requested,omitempty"`
 	// Passed are the rules before the deciding one, with the reasons why they did not apply. It is
 	// set only if the [Request] has Detail.
@@ -155,6 +154,15 @@ func addNote(notes []Note, key, text string) []Note {
 		}
 	}
 	return append(notes, Note{key, text})
+}
+
+// Unmet reports whether the pod names the template and gets neither this one nor another in its place.
+func (d *Decision) Unmet() bool {
+	switch d.Code {
+	case CodeReplaced, CodeHasReplaced, CodeFellBack:
+		return false
+	}
+	return d.Requested && !d.Code.Succeeded()
 }
 
 // Sentence returns the decision's message, or the meaning of its code if it has no message.

@@ -171,9 +171,7 @@ func (r *run) render(t *loaded, d *Decision, c *candidate) {
 	} else {
 		d.Code, d.Message = c.render(r.injector.rules)
 	}
-	if s.asked.detail {
-		_, d.Requested = s.requested.says(t.Name)
-	}
+	_, d.Requested = s.requested.says(t.Name)
 }
 
 // isOthers reports whether a template is in the set only to be known to the templates of the namespace.

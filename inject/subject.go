@@ -32,6 +32,8 @@ type asked struct {
 	claims              []string
 	done                <-chan struct{}
 	detail, alone, file bool
+	written             bool
+	copiesLabels        bool
 	tier                tier
 	// theirs are the names of containers that templates of the other tier added. They count as if they had been in the pod.
 	theirs map[string]bool

@@ -98,7 +98,7 @@ func engineCase(t *testing.T, archive *txtar.Archive) {
 		}
 		namespace.Labels[inject.LabelInject] = inject.Enabled
 	}
-	result, err := inject.New(set).Inject(inject.Request{Operation: "CREATE", File: true, Namespace: namespace, Object: before})
+	result, err := inject.New(set).Inject(inject.Request{Operation: "CREATE", File: true, Written: true, Namespace: namespace, Object: before})
 	if err != nil {
 		t.Fatal(err)
 	}

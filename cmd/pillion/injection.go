@@ -159,6 +159,7 @@ func (j *injection) inject(root *yamledit.Root, o workload.Object) ([]yamledit.C
 	if err != nil {
 		return nil, err
 	}
+	req.Written = true
 	result, err := j.injector.Inject(req)
 	if err != nil {
 		return nil, err
@@ -199,6 +200,7 @@ func (j *injection) uninject(root *yamledit.Root, o workload.Object) ([]yamledit
 	if err != nil {
 		return nil, err
 	}
+	req.Written = true
 	for _, sentence := range wrong.All() {
 		j.say(o, "warning: "+sentence)
 	}
@@ -254,6 +256,8 @@ func (j *injection) decisions(o workload.Object, wrong []string, result *inject.
 			j.say(o, d.Template+": "+string(d.Code))
 		case d.Code.Failed(), d.Code == inject.CodeFellBack:
 			complain(o, d.Template+": "+reason)
+		case d.Unmet():
+			complain(o, d.Template+": "+reason+"; the pod names it in "+inject.AnnotationTemplates)
 		default:
 			if left[reason] == nil {
 				reasons = append(reasons, reason)

@@ -207,7 +207,22 @@ func Names(path string) []string { return slices.Collect(jsontext.Pointer(path).
 // notation. The function reads is as for [Pod].
 func (o Object) Request(namespace templates.Namespace, reads func(key string) bool) (inject.Request, Mistakes) {
 	pod, wrong := Pod(o.Node.At(o.PodAt...), reads)
-	return inject.Request{Operation: "CREATE", File: true, Namespace: namespace, Object: pod, Claims: inject.Claims(o.Node), Owner: inject.OwnerOf(o.Kind, o.Node)}, wrong
+	return inject.Request{
+		Operation: "CREATE", File: true, Namespace: namespace, Object: pod, Claims: inject.Claims(o.Node), Owner: inject.OwnerOf(o.Kind, o.Node), CopiesLabels: o.copiesLabels(),
+	}, wrong
+}
+
+// copiesLabels reports whether the API server copies labels from the pod template to the object: SetDefaults_Job and
+// SetDefaults_ReplicationController do if there are none.
+func (o Object) copiesLabels() bool {
+	none := func(path ...string) bool { return len(o.Node.At(path...).Members()) == 0 }
+	switch o.Kind {
+	case "Job":
+		return none("metadata", "labels")
+	case "ReplicationController":
+		return none("metadata", "labels") || none("spec", "selector")
+	}
+	return false
 }
 
 // Changes returns what a result adds to the document of an object.
