@@ -67,6 +67,7 @@ func TestObjects(t *testing.T) {
 
 	t.Run("explain", a.explain)
 	t.Run("two tenants", a.tenants)
+	t.Run("hidden container", a.hiddenContainer)
 	t.Run("mistakes", a.mistakes)
 	t.Run("webhook down", a.webhookDown)
 	t.Run("upgrade", a.upgrade)
@@ -202,6 +203,51 @@ func (a *authors) tenants(t *testing.T) {
 	}
 	if _, err := a.try(testContext(t), t, "delete sct -n team-a --all", ""); err != nil {
 		t.Error(err)
+	}
+	a.want(t, "team-a")
+}
+
+// hiddenContainer: a tenant puts a container into a template instead of the pod. A template of the cluster adds to it all
+// the same.
+func (a *authors) hiddenContainer(t *testing.T) {
+	a.apply(t, `
+apiVersion: pillion.dev/v1alpha1
+kind: ClusterSidecarTemplate
+metadata: {name: harden}
+spec:
+  required: true
+  forEachContainer:
+  - initContainers: true
+    add: {env: [{name: HARDENED, value: "yes"}], securityContext: {allowPrivilegeEscalation: false}}
+---
+apiVersion: pillion.dev/v1alpha1
+kind: SidecarTemplate
+metadata: {name: hidden, namespace: team-a}
+spec:
+  default: true
+  pod: {spec: {containers: [{name: hidden, image: "registry.example/hidden:1", securityContext: {runAsUser: 0}}]}}
+`)
+	eventually(t, "the tenant's container is hardened", func(ctx context.Context) error {
+		for range 4 * len(a.replicas) {
+			pod, err := a.Client.CoreV1().Pods("team-a").Create(ctx, newPod("web"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			if err != nil {
+				return err
+			}
+			if len(pod.Spec.Containers) != 2 {
+				return fmt.Errorf("it has %d containers", len(pod.Spec.Containers))
+			}
+			for _, c := range pod.Spec.Containers {
+				if c.SecurityContext == nil || c.SecurityContext.AllowPrivilegeEscalation == nil || !slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == "HARDENED" }) {
+					return fmt.Errorf("%s is not hardened: %+v", c.Name, c)
+				}
+			}
+		}
+		return nil
+	})
+	for _, line := range []string{"delete cst harden", "delete sct -n team-a hidden"} {
+		if _, err := a.try(testContext(t), t, line, ""); err != nil {
+			t.Error(err)
+		}
 	}
 	a.want(t, "team-a")
 }

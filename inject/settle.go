@@ -59,7 +59,7 @@ func (s *settling) kept() int {
 func (s *settling) settle(i *Injector, asked asked, nodes *tree.Arena, pod *tree.Node, fresh func() (*tree.Node, error)) error {
 	s.run.start(i, asked, nodes)
 	s.decisions = slices.Grow(s.decisions[:0], len(i.templates))[:len(i.templates)]
-	s.result, s.looks, s.gaveUp = Result{Pod: identify(pod), pod: pod, size: pod.AddedSize()}, 0, false
+	s.result, s.looks, s.gaveUp = Result{Pod: identify(pod), pod: pod, size: asked.sizeBefore(pod)}, 0, false
 	var leftOut []map[string]string // indexed by pass
 	for {
 		pass, culprits := s.passes(leftOut)
@@ -85,7 +85,7 @@ func (s *settling) settle(i *Injector, asked asked, nodes *tree.Arena, pod *tree
 		if err != nil {
 			return err
 		}
-		s.result = Result{Pod: s.result.Pod, pod: pod, size: pod.AddedSize()}
+		s.result = Result{Pod: s.result.Pod, pod: pod, size: asked.sizeBefore(pod)}
 	}
 }
 

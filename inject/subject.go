@@ -40,6 +40,15 @@ type asked struct {
 	denied map[string]string // templates of the namespace that are left out, with the reasons
 }
 
+// sizeBefore returns the size of what templates of the other tier have added to the pod. Other additions count as a part of
+// the pod, as when the validating webhook's answer is wanted for what the mutating webhook has just made.
+func (a *asked) sizeBefore(pod *tree.Node) int {
+	if a.theirs == nil {
+		return 0
+	}
+	return pod.AddedSize()
+}
+
 // gone reports whether the result is no longer needed. The caller then stops at once; its result
 // does not matter, because Inject also calls gone. It is called before each template, app container
 // and expression, which take a few milliseconds each at most.

@@ -22,6 +22,10 @@ import (
 // templates that do not depend on what the others leave out.
 const maxCycles = 8
 
+// mostCopied is the maximum number of values of a pod to which templates of a namespace add. A usual pod has a few hundred.
+// The work needs several copies of the pod, and memory must not depend on what a tenant sends.
+const mostCopied = 10_000
+
 // tenant is the work on one pod by both tiers.
 type tenant struct {
 	injector     *Injector
@@ -53,6 +57,9 @@ func (w *tenant) inject(i *Injector, asked asked, nodes *tree.Arena, pod *tree.N
 	start.Decisions = append(slices.Clone(start.Decisions), make([]Decision, len(i.templates)-w.count)...)
 	w.result, w.mine, w.known = start, addedContainers(start.pod), nil
 	w.result.Decisions = slices.Clone(start.Decisions)
+	if !start.pod.HasAtMost(mostCopied) {
+		return w.leaveOut(start, fmt.Sprintf("the pod has more than %d values, which is too many for templates of a namespace", mostCopied))
+	}
 	for range maxCycles {
 		before := w.result.size
 		if err := w.cycle(); err != nil {
@@ -62,8 +69,15 @@ func (w *tenant) inject(i *Injector, asked asked, nodes *tree.Arena, pod *tree.N
 			return &w.result, nil
 		}
 	}
-	w.result = start
-	_, err := w.attempt(w.allBut(nil, neverSettles))
+	return w.leaveOut(start, neverSettles)
+}
+
+// leaveOut decides that no template of the namespace adds to the pod.
+func (w *tenant) leaveOut(start Result, why string) (*Result, error) {
+	w.result, w.again, w.pod = start, nil, start.pod
+	own := w.asked
+	own.tier, own.theirs, own.denied = ownTier, w.mine, w.allBut(nil, why)
+	err := w.own.settle(w.injector, own, w.nodes, start.pod, func() (*tree.Node, error) { return start.pod, nil })
 	w.take()
 	return &w.result, err
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -31,6 +32,43 @@ func TestTenants(t *testing.T) {
 	t.Logf("%v", tried)
 	if least := count / 20; tried["injected beside"] < 2*least || tried["moved"] < least || tried["moved and injected"] < least/2 {
 		t.Errorf("too little was tried: %v", tried)
+	}
+}
+
+// TestTenantMemory checks that a pod with very many values does not cost much more memory because its namespace has templates of
+// its own.
+func TestTenantMemory(t *testing.T) {
+	const template = "{apiVersion: pillion.dev/v1alpha1, kind: %s, metadata: {name: %s}, spec: {default: true, forEachContainer: [{add: {env: [{name: %[2]s, value: x}]}}], pod: {spec: {containers: [{name: %[2]s, image: s}]}}}}"
+	var set []*templates.Template
+	for _, of := range [][2]string{{"ClusterSidecarTemplate", "one"}, {"SidecarTemplate", "two"}} {
+		document := strings.Replace(fmt.Sprintf(template, of[0], of[1]), "name: two}, spec", "name: two, namespace: shop}, spec", 1)
+		found, problems := templates.Parse("t", []byte(document))
+		if len(problems) > 0 {
+			t.Fatal(problems)
+		}
+		set = append(set, found...)
+	}
+	pod := []byte(`{"spec":{"containers":[{"name":"app","image":"a"}],"volumes":[` + strings.TrimSuffix(strings.Repeat("{},", 200_000), ",") + `]}}`)
+	cost := func(injector *inject.Injector) (bytes uint64, codes []inject.Code) {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: pod}
+		r := mustInject(t, injector, req)
+		mustJudge(t, inject.NewJudge(injector, nil, true), req)
+		runtime.ReadMemStats(&after)
+		for i := range r.Decisions {
+			codes = append(codes, r.Decisions[i].Code)
+		}
+		return after.TotalAlloc - before.TotalAlloc, codes
+	}
+	alone, _ := cost(injectorOf(set[:1]))
+	both, codes := cost(injectorOf(set))
+	t.Logf("%d MiB alone, and %d MiB beside a template of the namespace: %v", alone>>20, both>>20, codes)
+	if both > 2*alone+8<<20 {
+		t.Errorf("%d MiB are allocated, and %d MiB beside a template of the namespace", alone>>20, both>>20)
+	}
+	if codes[1] != inject.CodeConflict {
+		t.Errorf("the template of the namespace is %s", codes[1])
 	}
 }
 

@@ -107,6 +107,24 @@ func (n *Node) Copy() Node {
 	return c
 }
 
+// HasAtMost reports whether a value has at most n values in it. It counts those that have been read.
+func (n *Node) HasAtMost(most int) bool {
+	_, ok := n.count(most)
+	return ok
+}
+
+func (n *Node) count(most int) (left int, ok bool) {
+	if left = most - len(n.kids); left < 0 {
+		return left, false
+	}
+	for i := range n.kids {
+		if left, ok = n.kids[i].count(left); !ok {
+			return left, false
+		}
+	}
+	return left, true
+}
+
 // Own makes a node, which may be shared, safe to add to.
 func (j *Journal) Own(n *Node) {
 	j.note(n)
