@@ -134,6 +134,7 @@ func normalized(t *testing.T, pod *corev1.Pod) []byte {
 	t.Helper()
 	pod = pod.DeepCopy()
 	delete(pod.Annotations, "pillion.dev/uninject")
+	delete(pod.Annotations, "kubernetes.io/limit-ranger") // says what the plugin did, and in which call
 	byText := func(a, b any) int { return bytes.Compare(fmt.Append(nil, a), fmt.Append(nil, b)) }
 	slices.SortFunc(pod.Spec.Tolerations, func(a, b corev1.Toleration) int { return byText(a.String(), b.String()) })
 	slices.SortFunc(pod.Spec.Volumes, func(a, b corev1.Volume) int { return byText(a.Name, b.Name) })

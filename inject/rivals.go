@@ -5,6 +5,8 @@ package inject
 import (
 	"fmt"
 	"slices"
+
+	"github.com/pillion-dev/pillion/templates"
 )
 
 // rivals are the templates that replace each other.
@@ -28,10 +30,29 @@ func (r *rivals) choose(s *subject, decisions []Decision, render func(*loaded, *
 			switch {
 			case d.Code == "":
 				s.taken[base] = t
+			case d.Code.Failed() && s.recorded(t):
+				s.keep(base, t, d)
 			case d.Code.Failed() && s.instead[base] == nil:
 				s.instead[base] = t
 			}
 		}
+	}
+}
+
+// recorded reports whether the pod came with the records that the injection of a canary leaves.
+func (s *subject) recorded(t *loaded) bool {
+	return s.hasRecords(t) && !s.annotation(t.injected).Added()
+}
+
+// keep leaves a canary in the place of another template, although it cannot be injected: the pod says that it has it, so
+// the other template would come in addition. Neither of them is in the pod then, and the stricter mode counts.
+func (s *subject) keep(base, canary *loaded, d *Decision) {
+	if s.taken[base] != nil {
+		return
+	}
+	s.taken[base] = canary
+	if base.Spec.Validate.Mode == templates.Deny {
+		d.Mode = templates.Deny
 	}
 }
 
@@ -43,7 +64,7 @@ func (r *rivals) fallBack(s *subject, decisions []Decision) {
 		if in == nil && decisions[base.index].Code == "" {
 			in = base
 		}
-		if in == nil {
+		if in == nil || decisions[in.index].Code.Failed() {
 			continue
 		}
 		for _, t := range base.canaries {
@@ -72,6 +93,7 @@ func (r *rivals) failing(s *subject, decisions []Decision, wants func(*loaded) b
 			switch injected := s.annotation(t.injected).Added(); {
 			case injected && !d.Code.Succeeded():
 				why, always = fmt.Sprintf("its expressions read additions, and then it is %s", d.Code), true
+			case s.recorded(t):
 			case (d.Code == CodeConflict || d.Code == CodeRenderFailed) && s.taken[base] == t && wants(base):
 				why = d.Message
 			}

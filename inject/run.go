@@ -153,10 +153,25 @@ func (r *run) renderAll(decisions []Decision) {
 
 // render decides about one template as far as that is possible before anything is planned.
 func (r *run) render(t *loaded, d *Decision, c *candidate) {
+	s := &r.subject
+	if r.renderSeen(t, d, c); d.Code != CodeConditionFalse || s.unseen[t] || !s.showsOwn(t) {
+		return
+	}
+	if s.unseen == nil {
+		s.unseen = map[*loaded]bool{}
+	}
+	s.unseen[t] = true
+	if r.renderSeen(t, d, c); d.Code == CodeConditionFalse {
+		delete(s.unseen, t)
+	}
+}
+
+// renderSeen implements render for what the template sees of the pod.
+func (r *run) renderSeen(t *loaded, d *Decision, c *candidate) {
 	s, o := &r.subject, &r.owners
 	*d = Decision{Template: t.Name, Revision: t.Revision, Mode: t.Spec.Validate.Mode, audit: t.audit}
 	*c = candidate{subject: s, t: t, input: r.input, decision: d, placed: t.Spec.Placement}
-	if t.Spec.Required && len(s.exposed) > 0 {
+	if t.Spec.Required && len(s.exposed) > 0 || s.unseen[t] {
 		view, _ := r.view(t)
 		c.input.Pod = s.foreseen(view, s.schema)
 	}

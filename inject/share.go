@@ -83,9 +83,15 @@ func whyNotReplaced(_ *subject, t *loaded) string {
 	return "no other template takes its place"
 }
 
+// hasRecords reports whether the pod has both records of a canary. One alone may come from a copied manifest.
+func (s *subject) hasRecords(t *loaded) bool {
+	own, base := s.annotation(t.injected), s.annotation(t.base.injected)
+	return own != nil && base != nil && own.SameText(base)
+}
+
 // hasBase reports whether the pod has the template that a canary would replace.
 func hasBase(s *subject, t *loaded) (bool, string) {
-	if t.base == nil || s.annotation(t.injected) != nil || s.annotation(t.base.injected) == nil {
+	if t.base == nil || s.annotation(t.base.injected) == nil || s.hasRecords(t) {
 		return false, ""
 	}
 	return true, fmt.Sprintf("the pod already has %s, which it keeps; new pods get this template instead", t.base.Name)

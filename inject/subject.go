@@ -95,9 +95,10 @@ type subject struct {
 	// ours caches the result of ofTemplates if oursKnown is true.
 	ours      []templates.Runs
 	oursKnown bool
-	claims    map[string]bool // claims of the request
-	exposed   map[string]bool // names of containers, see expose
-	proven    map[string]bool // names of containers that templates rendered before anything was added
+	claims    map[string]bool  // claims of the request
+	exposed   map[string]bool  // names of containers, see expose
+	unseen    map[*loaded]bool // templates that see no container with one of their own names
+	proven    map[string]bool  // names of containers that templates rendered before anything was added
 
 	// taken are the templates that take the place of others, by these. Instead are those that could not, and
 	// are replaced by them in turn. See [rivals.choose].

@@ -22,6 +22,10 @@ import (
 // for this pod. Such containers are exposed. A template never sees exposed containers with its own
 // names: it could copy from them, and then render what the user wrote.
 //
+// A container with one of the template's own names may be visible because it was changed. If that makes the template's condition
+// false although the pod's annotations say that it has the template, the condition is evaluated again without such
+// containers: otherwise nobody would notice the change.
+//
 // A container that was just added, or that was right at first, stays hidden while templates add to
 // the pod, unless its template no longer wants the pod. If the container is no longer right at the
 // end, a template is left out, see [settling.losers].
@@ -77,10 +81,29 @@ func (s *subject) held(n tree.Node) *tree.Node { return &append(s.nodes.Nodes(1)
 // view.
 func (s *subject) hides(container *tree.Node, t *loaded) bool {
 	name := container.Get("name").Text()
-	if !s.isBrought(name) || t != nil && t.Spec.Required && s.exposed[name] && !t.Brings(name) {
+	switch {
+	case !s.isBrought(name), t != nil && t.Spec.Required && s.exposed[name] && !t.Brings(name):
 		return false
+	case t != nil && t.Brings(name) && s.unseen[t]:
+		return true
 	}
 	return s.added(container) || slices.ContainsFunc(s.ofTemplates(), func(c templates.Runs) bool { return templates.IsNamed(c.Name, name) && c.MayBe(container) })
+}
+
+// showsOwn reports whether a container with one of the template's names is visible to others, but not to the template.
+func (s *subject) showsOwn(t *loaded) bool {
+	if !t.ReadsContainers() || !s.marked(t) {
+		return false
+	}
+	for _, list := range containerLists() {
+		items := s.pod.At("spec", list).Items()
+		for i := range items {
+			if t.Brings(items[i].Get("name").Text()) && !s.hides(&items[i], nil) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // ofTemplates returns the containers that belong to a template if the pod has them.
