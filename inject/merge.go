@@ -98,6 +98,10 @@ func (p *planner) list(pod, fragment *tree.Node, s *schema.Schema, at schema.Poi
 			p.conflict(at, nil, value, "a claim of the StatefulSet's volumeClaimTemplates replaces the volume %s; rename the claim", value.Get("name").Text())
 			continue
 		}
+		if s.Elem.GoType == schema.HostAliasType() {
+			p.hostAlias(pod, value, at)
+			continue
+		}
 		found := -1
 		if s.Shape == schema.KeyedList {
 			found = p.subject.find(s, pod, value)
@@ -110,6 +114,37 @@ func (p *planner) list(pod, fragment *tree.Node, s *schema.Schema, at schema.Poi
 		default:
 			p.insert(pod, len(pod.Items()), *value, at)
 		}
+	}
+}
+
+// hostAlias adds the names that the pod has for no item with the address. Several items with one address are valid, and the
+// kubelet writes a line of /etc/hosts for each.
+func (p *planner) hostAlias(pod, value *tree.Node, at schema.Pointer) {
+	there := map[string]bool{}
+	items := pod.Items()
+	for i := range items {
+		if items[i].Get("ip").SameText(value.Get("ip")) {
+			for _, name := range items[i].Get("hostnames").Items() {
+				there[name.Text()] = true
+			}
+		}
+	}
+	names := value.Get("hostnames").Items()
+	rest := make([]tree.Node, 0, len(names))
+	for i := range names {
+		if !there[names[i].Text()] {
+			rest = append(rest, names[i])
+		}
+	}
+	switch {
+	case len(rest) == 0 && len(there) > 0:
+		p.found = true
+	case len(there) > 0 && p.subject.asked.written:
+		p.leave("its hostAliases for " + value.Get("ip").Text() + " are left to the webhook, because kubectl merges items with the same address")
+	case len(rest) == len(names):
+		p.insert(pod, len(items), *value, at)
+	default:
+		p.insert(pod, len(items), tree.Members(tree.Field("ip", *value.Get("ip")), tree.Field("hostnames", tree.Items(rest...))), at)
 	}
 }
 

@@ -215,5 +215,8 @@ func EnvVarType() reflect.Type { return reflect.TypeFor[corev1.EnvVar]() }
 // VolumeMountType returns the [Schema.GoType] of a volume mount.
 func VolumeMountType() reflect.Type { return reflect.TypeFor[corev1.VolumeMount]() }
 
+// HostAliasType returns the [Schema.GoType] of the pod's entries for /etc/hosts.
+func HostAliasType() reflect.Type { return reflect.TypeFor[corev1.HostAlias]() }
+
 // ResourcesType returns the [Schema.GoType] of a container's resources.
 func ResourcesType() reflect.Type { return reflect.TypeFor[corev1.ResourceRequirements]() }
