@@ -30,7 +30,7 @@ spec:
   default: true
   params: [{name: level, default: info, enum: [info, debug]}]
   pod: {spec: {initContainers: [{name: NAME, image: "NAME:IMAGE", restartPolicy: Always, args: ["${params.level}"], resources: {requests: {cpu: 100m}}}]}}
-  validate: {mode: MODE, protect: [image]}
+  validate: {mode: MODE, protect: [PROTECT]}
 `
 
 func adviceSet(t *testing.T, texts ...string) *templates.Set {
@@ -51,9 +51,12 @@ func newCluster(t *testing.T, r *rand.Rand) *clusterState {
 	t.Helper()
 	often := func(n int) bool { return r.IntN(n) > 0 } // all but one of n times
 	pick := func(all ...string) string { return all[r.IntN(len(all))] }
-	mode := pick("Warn", "Deny")
+	mode, protect := pick("Warn", "Deny"), "image"
+	if !often(4) {
+		protect = ""
+	}
 	fill := func(name, image string) string {
-		return strings.NewReplacer("NAME", name, "IMAGE", image, "MODE", mode).Replace(adviceTemplate)
+		return strings.NewReplacer("NAME", name, "IMAGE", image, "MODE", mode, "PROTECT", protect).Replace(adviceTemplate)
 	}
 	s := &clusterState{
 		base: fill("agent", "2"), ready: min(3, r.IntN(6)), mutating: often(8), validating: often(4), mutatingFails: !often(3), validatingFails: often(3),
@@ -142,6 +145,9 @@ func (s *clusterState) newOwner(t *testing.T, r *rand.Rand, i int, times []*temp
 		o.more = pick(`"updateStrategy":{"type":"OnDelete"},`, `"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"partition":3}},`)
 	}
 	o.template = podTemplate(pick)
+	if times[0] != nil && r.IntN(3) == 0 { // a pipeline injected it, perhaps long ago
+		o.template = s.injected(times[r.IntN(2)], o.template)
+	}
 	before := o.template
 	if r.IntN(3) == 0 {
 		before = podTemplate(pick)

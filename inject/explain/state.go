@@ -106,6 +106,31 @@ func (e *Evidence) State(t *templates.Template, d *inject.Decision) State {
 	return Altered
 }
 
+// StatesIn returns the state of a pod for each template that it has or should have, by the template's name. The request has the
+// pod. A template that the pod records and that no longer exists is outdated.
+func StatesIn(injector *inject.Injector, req inject.Request) (map[string]State, error) {
+	req.Detail = true
+	r, err := injector.Inject(req)
+	if err != nil {
+		return nil, err
+	}
+	set, states := injector.For(req.Namespace.Name).Set(), map[string]State{}
+	evidence := EvidenceOf(req.Object)
+	evidence.Without(set, r.Decisions)
+	for i, t := range set.Templates {
+		states[t.Name] = evidence.State(t, &r.Decisions[i])
+	}
+	for name := range evidence.InjectedBy {
+		if _, ok := states[name]; !ok {
+			states[name] = Outdated
+		}
+	}
+	return states, nil
+}
+
+// IsBehind reports whether a pod in this state is not as a new one should be.
+func (s State) IsBehind() bool { return s != Current && s != NotWanted }
+
 // said returns the state according to the pod's annotations alone. Whether the pod should have
 // had the template depends on the user that created it, which is no longer known.
 func (e *Evidence) said(t *templates.Template, by string) State {

@@ -50,7 +50,7 @@ func (p *Planner) divide(states map[string]explain.State, t *target) (own, other
 		switch {
 		case cmp.Or(by[name], name) == p.Only:
 			own[name] = s
-		case behind(s):
+		case s.IsBehind():
 			others[name] = s
 		}
 	}
@@ -80,7 +80,7 @@ func (p *Planner) narrow(o *Pod, own, others map[string]explain.State) (why stri
 			return fmt.Sprintf("the template %s is not current either, and whether the %s is of this one is unknown", held[0], c.String())
 		}
 	}
-	if len(o.Changes) == 0 && behind(o.State) {
+	if len(o.Changes) == 0 && o.State.IsBehind() {
 		return fmt.Sprintf("the template %s, which has the same containers, is not current either", held[0])
 	}
 	return ""

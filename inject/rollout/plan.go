@@ -28,7 +28,7 @@ func (p *Planner) Plan(pod, owner []byte) (*Pod, error) {
 	}
 	out.State = worst(p.related(states))
 	written := managersOf(m.Metadata.CreationTimestamp.Time, m.Metadata.ManagedFields)
-	if !behind(out.State) && !written.wrote() {
+	if !out.State.IsBehind() && !written.wrote() {
 		return out, nil
 	}
 	if t := p.unknown(p.related(states)); t != "" {
@@ -60,13 +60,13 @@ func (p *Planner) Plan(pod, owner []byte) (*Pod, error) {
 		return nil, err
 	}
 	out.Changes = append(out.Changes, left...)
-	if !behind(out.State) {
+	if !out.State.IsBehind() {
 		// Only what an interrupted rollout has changed is to be undone.
 		out.Changes = slices.DeleteFunc(out.Changes, func(c Change) bool { return c.How != InPlace && c.How != Resize })
 	}
 	out.Own, out.notCalled = p.own(out.doc, states), p.Called != nil && !p.Called(target.base)
 	out.keep(written)
-	if !behind(out.State) {
+	if !out.State.IsBehind() {
 		// Another webhook may have set the other fields when the pod was created, and a pod with a user's change is current.
 		out.Kept = nil
 		out.Changes = slices.DeleteFunc(out.Changes, func(c Change) bool { return !written.wroteField(&c) })
@@ -137,7 +137,7 @@ func (p *Planner) decide(o *Pod, t *target) error {
 	case len(o.Changes) > 0:
 		o.Action = Patch
 		return p.foresee(o, t)
-	case behind(o.State):
+	case o.State.IsBehind():
 		o.Action, o.Why = Replace, "it is "+string(o.State)+", and its own containers are as they should be"
 		return p.outlook(o, t)
 	}
@@ -153,7 +153,7 @@ func (p *Planner) outlook(o *Pod, t *target) error {
 	}
 	states, _ = p.divide(states, t)
 	for _, name := range slices.Sorted(maps.Keys(states)) {
-		if s := states[name]; behind(s) {
+		if s := states[name]; s.IsBehind() {
 			o.leave(fmt.Sprintf("the template %s would be %s in a new pod too", name, s))
 			return nil
 		}
@@ -176,7 +176,7 @@ func (p *Planner) foresee(o *Pod, t *target) error {
 		return err
 	}
 	states, _ = p.divide(states, t)
-	if s := worst(states); behind(s) {
+	if s := worst(states); s.IsBehind() {
 		o.Action, o.Why = Replace, "it would be "+string(s)+" after a change in place"
 		return p.outlook(o, t)
 	}

@@ -88,24 +88,8 @@ func (p *Planner) set() []*templates.Template {
 
 // states returns the state of a pod for each of its templates.
 func (p *Planner) states(pod []byte) (map[string]explain.State, error) {
-	r, err := p.Injector.Inject(inject.Request{Operation: "CREATE", Namespace: p.Namespace, Object: pod, OptedIn: p.called(pod), Detail: true})
-	if err != nil {
-		return nil, err
-	}
-	evidence, states := explain.EvidenceOf(pod), map[string]explain.State{}
-	evidence.Without(p.Injector.For(p.Namespace.Name).Set(), r.Decisions)
-	for i, t := range p.set() {
-		states[t.Name] = evidence.State(t, &r.Decisions[i])
-	}
-	for name := range evidence.InjectedBy {
-		if _, ok := states[name]; !ok {
-			states[name] = explain.Outdated // the template no longer exists
-		}
-	}
-	return states, nil
+	return explain.StatesIn(p.Injector, inject.Request{Operation: "CREATE", Namespace: p.Namespace, Object: pod, OptedIn: p.called(pod)})
 }
-
-func behind(s explain.State) bool { return s != explain.Current && s != explain.NotWanted }
 
 func worst(states map[string]explain.State) explain.State {
 	order := explain.States()
@@ -119,7 +103,7 @@ func worst(states map[string]explain.State) explain.State {
 // unknown returns a template that is not current and that depends on who creates a pod.
 func (p *Planner) unknown(states map[string]explain.State) string {
 	for _, t := range p.set() {
-		if s, ok := states[t.Name]; ok && t.ReadsRequest() && behind(s) {
+		if s, ok := states[t.Name]; ok && t.ReadsRequest() && s.IsBehind() {
 			return t.Name
 		}
 	}

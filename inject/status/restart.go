@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/explain"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
@@ -129,6 +130,15 @@ func (c *Count) foresee(template []byte, claims []string, owner inject.Owner, in
 	for i := range v.Judged {
 		if f := &v.Judged[i]; v.Denied || f.Code == inject.CodeMissing || f.Code == inject.CodeAltered || f.Code == inject.CodeNotInjected {
 			return "a new pod would not be current: " + f.String(), nil
+		}
+	}
+	states, err := explain.StatesIn(c.injector, inject.Request{Operation: "CREATE", Namespace: c.scope.Namespace, Object: req.Object, OptedIn: req.OptedIn, Owner: owner})
+	if err != nil {
+		return "", err
+	}
+	for _, name := range sorted(states) {
+		if s := states[name]; s.IsBehind() {
+			return fmt.Sprintf("a new pod would be %s too, because the pod template was injected by another revision of %s: apply the manifest without what was injected (pillion uninject)", s, name), nil
 		}
 	}
 	if why := room(req.Object); why != "" {
