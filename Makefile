@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
+# A go.work around the clone, or a CDPATH, must not lead to other code.
+export GOWORK = off
+unexport CDPATH
+
 GO       ?= go
 FUZZTIME ?= 5m
 # Tests on the API server that run at the same time. Most of them wait, and what they run is no part of their process.
@@ -18,7 +22,8 @@ MODULES  := $(dir $(wildcard go.mod e2e/go.mod e2e/*/go.mod))
 WITH_GO  := $(filter-out e2e/kubernetes-%,$(MODULES))
 # $(call in,FOLDERS,COMMAND) runs a command in each folder and stops at the first failure.
 in        = @set -e; for folder in $(1); do (set -x; cd $$folder && $(2)); done
-TESTRUN   = $(CURDIR)/bin/testrun
+# Relative, because the folder may have any name.
+TESTRUN   = bin/testrun
 GOTEST    = $(GO) test -json -timeout 30m
 # The race detector needs cgo, which Go turns off if it finds no C compiler. It makes tests five times as slow, so it is
 # for the packages with goroutines, without the tests that take long and have none.
@@ -81,7 +86,7 @@ verify: testrun ## Run everything, in full size: takes hours, and needs make set
 	done
 
 testrun:
-	@cd e2e && $(GO) build -o ../bin/testrun ./testrun
+	@cd e2e && $(GO) build -buildvcs=false -o ../bin/testrun ./testrun
 
 node: testrun ## Run Pillion on a real node: real containers (needs Linux, root and make setup-node; UPDATE=1 writes the figures)
 	$(TESTRUN) -in e2e/node $(GOTEST) -count=1 -timeout 60m $(if $(RUN),-run '$(RUN)') . $(if $(UPDATE),-args -update)

@@ -44,7 +44,7 @@ func TestArrows(t *testing.T) {
 // imports returns the packages of the module, each with those that it imports.
 func imports(t *testing.T) map[string][]string {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports", module+"/...").Output()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-buildvcs=false", "-json=ImportPath,Imports", module+"/...").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

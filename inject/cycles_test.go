@@ -69,7 +69,7 @@ type listed struct {
 // largest first.
 func fileCycles(t *testing.T) map[string][][]string {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles,DepOnly", module+"/...").Output()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-buildvcs=false", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles,DepOnly", module+"/...").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -140,8 +140,8 @@ func TestCompletePlugin(t *testing.T) {
 	dir := t.TempDir()
 	begun, end := filepath.Join(dir, "begun"), filepath.Join(dir, "end")
 	t.Cleanup(func() { must(t, os.WriteFile(end, nil, 0o600)) })
-	text := strings.Replace(kubeconfigText("https://127.0.0.1:1"), "user: {}", fmt.Sprintf(`user: {exec: {apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, command: sh,
-args: ["-c", "touch %s; until [ -e %s ] || [ ! -d %s ]; do sleep 0.1; done"]}}`, begun, end, dir), 1)
+	text := strings.Replace(kubeconfigText("https://127.0.0.1:1"), "user: {}", fmt.Sprintf(`user: {exec: {apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, command: sh, env: [{name: DIR, value: %q}],
+args: ["-c", "touch \"$DIR/begun\"; until [ -e \"$DIR/end\" ] || [ ! -d \"$DIR\" ]; do sleep 0.1; done"]}}`, dir), 1)
 	file := filepath.Join(dir, "kubeconfig")
 	must(t, os.WriteFile(file, []byte(text), 0o600))
 	if got := strings.Join(completed(t, "status", "--kubeconfig", file, ""), " "); got != "" {

@@ -117,7 +117,11 @@ func objects(t *testing.T, stream string) set {
 // kustomize builds a kustomization, in which MANIFESTS stands for that folder.
 func kustomize(t *testing.T, text string, files map[string]string) set {
 	t.Helper()
-	disk, dir := filesys.MakeFsOnDisk(), t.TempDir()
+	disk := filesys.MakeFsOnDisk()
+	dir, err := filepath.EvalSymlinks(t.TempDir()) // kustomize follows them
+	if err != nil {
+		t.Fatal(err)
+	}
 	absolute, err := filepath.Abs(manifests)
 	if err != nil {
 		t.Fatal(err)

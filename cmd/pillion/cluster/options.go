@@ -136,6 +136,7 @@ func (o *Options) Command(arguments string) string {
 // rules returns where to look for the kubeconfig.
 func (o *Options) rules() *clientcmd.ClientConfigLoadingRules {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.MigrationRules = nil // they copy a file of kubectl 1.0, and nothing here writes a kubeconfig
 	rules.ExplicitPath = o.Kubeconfig
 	return rules
 }
