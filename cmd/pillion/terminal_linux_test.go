@@ -22,8 +22,11 @@ func onTerminal(t *testing.T, kind, noColor string, f func(terminal *os.File)) s
 	t.Setenv("TERM", kind)
 	t.Setenv("NO_COLOR", noColor)
 	t.Setenv("COLUMNS", "")
-	return clitest.OnTerminal(t, f)
+	return progress.ReplaceAllString(clitest.OnTerminal(t, f), "")
 }
+
+// progress matches what [cli.Progress] writes, and removes, if a command takes longer than two seconds.
+var progress = regexp.MustCompile(`(\r[^\r\n]{60,})+\r`)
 
 // control matches what controls a terminal.
 var control = regexp.MustCompile("\x1b[^m]*m|\r")
