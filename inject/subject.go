@@ -228,7 +228,7 @@ func (s *subject) withItem(n *tree.Node, list string, item tree.Node) tree.Node 
 // isBrought reports whether a template brings containers with that name, and the container is not one that a template of the
 // namespace added.
 func (s *subject) isBrought(name string) bool {
-	return !(s.asked.tier == clusterTier && s.asked.theirs[name]) && (s.brings[name] > 0 || slices.ContainsFunc(s.patterns, func(own string) bool { return templates.IsNamed(own, name) }))
+	return (s.asked.tier != clusterTier || !s.asked.theirs[name]) && (s.brings[name] > 0 || slices.ContainsFunc(s.patterns, func(own string) bool { return templates.IsNamed(own, name) }))
 }
 
 // tooMany returns an error message if one of the pod's lists is too long for any template, or "".

@@ -24,7 +24,7 @@ import (
 //
 // A container with one of the template's own names may be visible because it was changed. If that makes the template's condition
 // false although the pod's annotations say that it has the template, the condition is evaluated again without such
-// containers: otherwise nobody would notice the change.
+// containers: otherwise the change would stay unnoticed.
 //
 // A container that was just added, or that was right at first, stays hidden while templates add to
 // the pod, unless its template no longer wants the pod. If the container is no longer right at the

@@ -101,7 +101,7 @@ func TestParseUnavailable(t *testing.T) {
 	}
 }
 
-// TestCheckUnready checks that a pod that was not Ready before a change need not be afterwards.
+// TestCheckUnready checks that a pod that was not Ready before a change does not have to be afterwards.
 func TestCheckUnready(t *testing.T) {
 	t.Parallel()
 	for _, ready := range []bool{false, true} {
