@@ -120,10 +120,11 @@ func (p *planner) list(pod, fragment *tree.Node, s *schema.Schema, at schema.Poi
 // hostAlias adds the names that the pod has for no item with the address. Several items with one address are valid, and the
 // kubelet writes a line of /etc/hosts for each.
 func (p *planner) hostAlias(pod, value *tree.Node, at schema.Pointer) {
-	there := map[string]bool{}
+	there, known := map[string]bool{}, false
 	items := pod.Items()
 	for i := range items {
 		if items[i].Get("ip").SameText(value.Get("ip")) {
+			known = true
 			for _, name := range items[i].Get("hostnames").Items() {
 				there[name.Text()] = true
 			}
@@ -137,9 +138,9 @@ func (p *planner) hostAlias(pod, value *tree.Node, at schema.Pointer) {
 		}
 	}
 	switch {
-	case len(rest) == 0 && len(there) > 0:
+	case len(rest) == 0 && known:
 		p.found = true
-	case len(there) > 0 && p.subject.asked.written:
+	case known && p.subject.asked.written:
 		p.leave("its hostAliases for " + value.Get("ip").Text() + " are left to the webhook, because kubectl merges items with the same address")
 	case len(rest) == len(names):
 		p.insert(pod, len(items), *value, at)

@@ -22,7 +22,7 @@ func onTerminal(t *testing.T, kind, noColor string, f func(terminal *os.File)) s
 	t.Setenv("TERM", kind)
 	t.Setenv("NO_COLOR", noColor)
 	t.Setenv("COLUMNS", "")
-	return progress.ReplaceAllString(clitest.OnTerminal(t, f), "")
+	return clitest.OnTerminal(t, f)
 }
 
 // progress matches what [cli.Progress] writes, and removes, if a command takes longer than two seconds.
@@ -49,14 +49,14 @@ func TestOnTerminal(t *testing.T) {
 			a.objects["/api/v1/namespaces/shop"] = a.lists["/api/v1/namespaces"](0)
 			args := append(strings.Fields(c.command), "--kubeconfig", a.kubeconfig(t))
 			command := func(terminal *os.File) { run(args, nil, terminal, terminal) }
-			colored := onTerminal(t, "xterm", "", command)
+			colored := progress.ReplaceAllString(onTerminal(t, "xterm", "", command), "")
 			for _, want := range c.want {
 				if !strings.Contains(colored, want) {
 					t.Errorf("no %q in\n%q", want, colored)
 				}
 			}
-			plain := onTerminal(t, "xterm", "1", command)
-			if dumb := onTerminal(t, "dumb", "", command); dumb != plain {
+			plain := progress.ReplaceAllString(onTerminal(t, "xterm", "1", command), "")
+			if dumb := progress.ReplaceAllString(onTerminal(t, "dumb", "", command), ""); dumb != plain {
 				t.Errorf("TERM=dumb gives\n%q\nNO_COLOR=1 gives\n%q", dumb, plain)
 			}
 			var piped strings.Builder
