@@ -296,7 +296,8 @@ func TestRequired(t *testing.T) {
 }
 
 // TestOwnContainer checks that a pod that brings a container with the name of a required template's
-// cannot make it run another program, with or without the annotation of an injected pod.
+// cannot make it run another program, with or without the annotation of an injected pod. The template names the lists to
+// which others may add otherwise.
 func TestOwnContainer(t *testing.T) {
 	t.Parallel()
 	ns := optedInNamespace(t, withLabel("e2e.example.com/must", "deny"))
