@@ -198,7 +198,8 @@ func TestHints(t *testing.T) {
 	t.Parallel()
 	for spec, want := range map[string]string{
 		`{required: true, validate: {mode: Warn}, pod: {spec: {containers: [{name: a, image: a}]}}}`:                                                                          "accepts pods without it",
-		`{required: true, match: {hostNetwork: true}, pod: {spec: {containers: [{name: a, image: a}]}}}`:                                                                      "",
+		`{required: true, match: {hostNetwork: true}, pod: {spec: {containers: [{name: a, image: a}]}}}`:                                                                      "with further variables and mounts, which other webhooks may add",
+		`{required: true, match: {hostNetwork: true}, validate: {protect: [all, env, volumeMounts]}, pod: {spec: {containers: [{name: a, image: a}]}}}`:                       "",
 		`{required: true, pod: {spec: {containers: [{name: a, image: a}]}}}`:                                                                                                  "a pod with hostNetwork: true does not get it; set match.hostNetwork: true,",
 		`{required: true, match: {hostNetwork: true}, validate: {protect: [image]}, pod: {spec: {containers: [{name: a, image: a}]}}}`:                                        "its own container named a that runs something else, because not all fields are protected; set validate.protect: [all]",
 		`{validate: {mode: Deny, protect: [image, command]}, pod: {spec: {containers: [{name: a, image: a}]}}}`:                                                               "set validate.protect: [all]",

@@ -161,6 +161,9 @@ func waysAround(t *templates.Template) []string {
 		all = append(all, fmt.Sprintf("a pod can have its own container named %s with other %s, which are computed from the pod and so not protected by default; "+
 			"if no webhook changes their source, set validate.protect: [all]", t.Containers[0], strings.Join(t.Unprotected, " and ")))
 	}
+	if brings && t.Spec.Required && slices.Contains(t.Spec.Validate.Protect, templates.ProtectAll) && (t.LeavesOpen("env") || t.LeavesOpen("volumeMounts")) {
+		all = append(all, fmt.Sprintf("a pod can have its own container named %s with further variables and mounts, which other webhooks may add; if none does, set validate.protect: [all, env, volumeMounts]", t.Containers[0]))
+	}
 	if t.Spec.Required && !t.Spec.Match.HostNetwork {
 		all = append(all, "a pod with hostNetwork: true does not get it; set match.hostNetwork: true, or have Pod Security (baseline) deny such pods")
 	}
