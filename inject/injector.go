@@ -61,12 +61,13 @@ func New(set *templates.Set, excludedNamespaces ...string) *Injector {
 	if len(names) == 0 {
 		return newView(set, excludedNamespaces)
 	}
-	i := newView(set.OfCluster(), excludedNamespaces)
+	cluster := newView(set.OfCluster(), excludedNamespaces)
+	i := new(*cluster) // the other one stays without views, for which For would exchange it
 	i.all, i.views = set, map[string]*Injector{}
 	for _, name := range names {
 		view := newView(set.For(name), excludedNamespaces)
 		if view.cluster != nil {
-			view.cluster = i
+			view.cluster = cluster
 		}
 		i.views[name] = view
 	}

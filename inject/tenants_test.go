@@ -35,6 +35,34 @@ func TestTenants(t *testing.T) {
 	}
 }
 
+// TestTenantJudged checks that the validating webhook denies a pod in which the container of a namespace's template lacks what
+// a required template of the cluster adds to all containers.
+func TestTenantJudged(t *testing.T) {
+	t.Parallel()
+	injector := parsed(t, `
+apiVersion: pillion.dev/v1alpha1
+kind: ClusterSidecarTemplate
+metadata: {name: audit}
+spec: {required: true, forEachContainer: [{add: {env: [{name: AUDIT, value: "1"}]}}]}
+---
+apiVersion: pillion.dev/v1alpha1
+kind: SidecarTemplate
+metadata: {name: wraps, namespace: shop}
+spec: {default: true, pod: {spec: {containers: [{name: main, image: "m:1"}]}}}
+`)
+	req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: []byte(`{"spec":{"containers":[{"name":"app","image":"a"}]}}`)}
+	req.Object = mustInject(t, injector, req).InjectedJSON()
+	if v := mustJudge(t, inject.NewJudge(injector, nil, true), req); v.Word() != "allowed" {
+		t.Errorf("%s: %v", v.Word(), v.Judged)
+	}
+	const added = `"env":[{"name":"AUDIT","value":"1"}]`
+	last := strings.LastIndex(string(req.Object), added)
+	req.Object = []byte(string(req.Object[:last]) + `"stdin":false` + string(req.Object[last+len(added):]))
+	if v := mustJudge(t, inject.NewJudge(injector, nil, true), req); !v.Denied || v.Judged[0].Template != "audit" {
+		t.Errorf("without it, %s: %v\n%s", v.Word(), v.Judged, req.Object)
+	}
+}
+
 // TestTenantMemory checks that a pod with very many values does not cost much more memory because its namespace has templates of
 // its own.
 func TestTenantMemory(t *testing.T) {
