@@ -32,7 +32,7 @@ func rotationSize() (creates, connections int64) {
 	if fullSize() {
 		return 2000, 100
 	}
-	return 300, 5
+	return 300, 10
 }
 
 var errNotInjected = errors.New("the pod is not injected")

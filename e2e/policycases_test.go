@@ -63,7 +63,7 @@ func policyCases() []podCase {
 		{"shared already", func(p *corev1.Pod) {
 			requests("medley")(p)
 			p.Spec.ShareProcessNamespace = new(false)
-			p.Spec.HostAliases = []corev1.HostAlias{{IP: "192.0.2.9", Hostnames: []string{"mine.example.com"}}}
+			p.Spec.HostAliases = []corev1.HostAlias{{IP: "192.0.2.2", Hostnames: []string{"mine.example.com"}}}
 			p.Spec.SecurityContext = &corev1.PodSecurityContext{FSGroup: new(int64(1)), SupplementalGroups: []int64{8, 9}}
 			p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "mine"}, {Name: "registry"}}
 			p.Spec.Tolerations = []corev1.Toleration{{Key: "b", Value: "c"}, {Key: "a", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}}

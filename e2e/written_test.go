@@ -85,8 +85,8 @@ func TestWritten(t *testing.T) {
 				t.Fatal(err)
 			}
 			written := writtenBy(t, "inject", manifest)
-			if !slices.Equal(storedPod(t, ns, written), normalized(t, byWebhook)) {
-				t.Errorf("the file gives\n%s\nand the webhook\n%s", storedPod(t, ns, written), normalized(t, byWebhook))
+			if !slices.Equal(storedPod(t, ns, written), normalizePod(t, byWebhook)) {
+				t.Errorf("the file gives\n%s\nand the webhook\n%s", storedPod(t, ns, written), normalizePod(t, byWebhook))
 			}
 			var before, after any
 			if err := yaml.Unmarshal(manifest, &before); err != nil {
@@ -124,13 +124,13 @@ func storedPod(t *testing.T, ns string, manifest []byte) []byte {
 	if err != nil {
 		t.Fatal(fmt.Errorf("%w\n%s", err, manifest))
 	}
-	return normalized(t, stored)
+	return normalizePod(t, stored)
 }
 
 var generatedVolume = regexp.MustCompile(`kube-api-access-[a-z0-9]+`)
 
-// normalized returns what matters of a pod, without generated names and the order of lists whose order has no meaning.
-func normalized(t *testing.T, pod *corev1.Pod) []byte {
+// normalizePod returns what matters of a pod, without generated names and the order of lists whose order has no meaning.
+func normalizePod(t *testing.T, pod *corev1.Pod) []byte {
 	t.Helper()
 	pod = pod.DeepCopy()
 	delete(pod.Annotations, "pillion.dev/uninject")

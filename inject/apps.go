@@ -22,7 +22,7 @@ func (p *planner) eachAppContainer() {
 		if p.checkClashes(app.fragments, elem, at); len(p.conflicts) > before {
 			continue
 		}
-		if existing[app.index].Added() {
+		if existing[app.index].IsNew() {
 			p.journal.Own(&existing[app.index])
 		}
 		p.inApp, p.inTheirs = true, p.subject.asked.theirs[existing[app.index].Get("name").Text()]

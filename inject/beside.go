@@ -20,9 +20,9 @@ func (o *owners) alteredBeside(c *candidate, list string, found int, own *tree.N
 	return s.alteredIn(c.t, &items[found], own, s.beside.Member("spec").Member(list).Item(items, found), others...)
 }
 
-// additions returns what required templates other than c's add to one of its containers in the pod.
-// They add to it only if an unprotected field differs from the template: then it counts as the user's
-// for them. They see the protected fields as the template has them, as when they added to it.
+// additions returns what other templates add to one of c's containers in the pod. Required templates
+// add to it only if an unprotected field differs from the template: then it counts as the user's
+// for them. Templates of the cluster always add to the containers of a namespace's template. They see the protected fields as the template has them, as when they added to it.
 func (o *owners) additions(c *candidate, list string, existing, own *tree.Node) (all []*tree.Node) {
 	tenants := c.t.Namespace != ""
 	if !tenants && o.brought(existing, true) {
@@ -61,7 +61,7 @@ func (c *candidate) restored(existing, own *tree.Node) *tree.Node {
 		}
 		for _, of := range [2]*tree.Node{own, existing} {
 			for _, m := range of.Members() {
-				if name := m.Name(); c.t.Protects(name) && container.protected(c.t, name).find(all.Get(name), own.Get(name)) != nil {
+				if name := m.Name(); c.t.Protects(name) && container.protectedMember(c.t, name).find(all.Get(name), own.Get(name)) != nil {
 					all = c.subject.restore(&all, own, []string{name})
 				}
 			}

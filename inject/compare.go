@@ -57,13 +57,13 @@ func (d comparison) everything(t *loaded, pod, fragment *tree.Node, add func(*di
 			if !t.Protects(name) || of == pod && fragment.Get(name) != nil {
 				continue
 			}
-			add(d.protected(t, name).find(pod.Get(name), fragment.Get(name)))
+			add(d.protectedMember(t, name).find(pod.Get(name), fragment.Get(name)))
 		}
 	}
 }
 
-// protected is member for a field of a container that a template protects.
-func (d comparison) protected(t *loaded, name string) comparison {
+// protectedMember is member for a field of a container that a template protects.
+func (d comparison) protectedMember(t *loaded, name string) comparison {
 	member := d.member(name)
 	member.open = t.LeavesOpen(name)
 	return member

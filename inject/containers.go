@@ -62,7 +62,7 @@ func (p *planner) knownContainer(existing, fragment *tree.Node, s *schema.Schema
 	if !p.checkContainer(at.Name(1), existing, fragment, at) {
 		return
 	}
-	if existing.Added() {
+	if existing.IsNew() {
 		p.journal.Own(existing) // never add to memory that is shared with the template
 	}
 	p.object(existing, fragment, s.Elem, at)
@@ -73,7 +73,7 @@ func (p *planner) knownContainer(existing, fragment *tree.Node, s *schema.Schema
 // checkProtected finds protected fields that differ in a container of the user's that the template
 // completes. The validating webhook would deny the pod.
 func (p *planner) checkProtected(existing, fragment *tree.Node, at schema.Pointer) {
-	if p.wasInjected || p.subject.added(existing) {
+	if p.wasInjected || existing.Added() {
 		return
 	}
 	name := fragment.Get("name").Text()

@@ -46,7 +46,7 @@ type Injector struct {
 	couplings       []coupling
 	excluded        []string
 	schema          *schema.Schema
-	cluster         *Injector // for the templates of the cluster, if the set has some of a namespace beside them
+	cluster         *Injector // for the templates of the cluster alone, if the set has some of a namespace
 	all             *templates.Set
 	views           map[string]*Injector // for namespaces with templates of their own
 }
@@ -65,11 +65,8 @@ func New(set *templates.Set, excludedNamespaces ...string) *Injector {
 	i := new(*cluster) // the other one stays without views, for which For would exchange it
 	i.all, i.views = set, map[string]*Injector{}
 	for _, name := range names {
-		view := newView(set.For(name), excludedNamespaces)
-		if view.cluster != nil {
-			view.cluster = cluster
-		}
-		i.views[name] = view
+		i.views[name] = newView(set.For(name), excludedNamespaces)
+		i.views[name].cluster = cluster
 	}
 	return i
 }
@@ -116,7 +113,7 @@ func newView(set *templates.Set, excludedNamespaces []string) *Injector {
 			reads[part] = true
 		}
 	}
-	if of := set.OfCluster(); 0 < len(of.Templates) && len(of.Templates) < len(set.Templates) {
+	if of := set.OfCluster(); len(of.Templates) < len(set.Templates) {
 		i.cluster = newView(of, excludedNamespaces)
 	}
 	i.replace()
@@ -150,8 +147,8 @@ func (i *Injector) replace() {
 
 // ofCluster returns the number of templates of the cluster, which come first.
 func (i *Injector) ofCluster() int {
-	if n := slices.IndexFunc(i.templates, func(t *loaded) bool { return t.Namespace != "" }); n >= 0 {
-		return n
+	if i.cluster != nil {
+		return len(i.cluster.templates)
 	}
 	return len(i.templates)
 }

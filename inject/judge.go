@@ -36,8 +36,8 @@ type Judge struct {
 	sets    []*Injector // the set in use first, then superseded sets, newest first
 	settled bool
 	lenient bool
-	tier    tier                       // which templates it judges
-	ignored func(template string) bool // whether a record is of another tier's template; it may be nil
+	tier    tier        // which templates it judges
+	views   []*Injector // the sets with the templates of both tiers, if it judges one
 }
 
 // NewJudge returns a Judge for the injector in use and the injectors that it superseded a moment
@@ -82,24 +82,13 @@ func (j *Judge) Judge(req Request) (*Verdict, error) {
 func (j *Judge) judgeTenant(req Request) (*Verdict, error) {
 	cluster, own := *j, *j
 	cluster.tier, own.tier = clusterTier, ownTier
+	cluster.views, own.views = j.sets, j.sets
 	cluster.sets = make([]*Injector, len(j.sets))
-	of := map[string]bool{} // the templates that are of the cluster in a set
 	for k, i := range j.sets {
-		switch n := i.ofCluster(); {
-		case i.cluster != nil:
+		if cluster.sets[k] = i; i.cluster != nil {
 			cluster.sets[k] = i.cluster
-		case n == 0:
-			cluster.sets[k] = newView(templates.NewSet(nil), i.excluded)
-		default:
-			cluster.sets[k] = i
-		}
-		for _, t := range i.templates {
-			of[t.Name] = of[t.Name] || t.Namespace == ""
 		}
 	}
-	own.ignored = func(template string) bool { return of[template] }
-	cluster.ignored = func(template string) bool { is, known := of[template]; return known && !is }
-
 	pod, err := req.parse()
 	if err != nil {
 		return nil, err
@@ -114,11 +103,11 @@ func (j *Judge) judgeTenant(req Request) (*Verdict, error) {
 	if err != nil {
 		return nil, err
 	}
-	return v.and(ofOwn), nil
+	return joinVerdicts(v, ofOwn), nil
 }
 
-// and combines the verdicts about two tiers.
-func (v *Verdict) and(own *Verdict) *Verdict {
+// joinVerdicts combines the verdicts by the templates of the cluster and of the namespace.
+func joinVerdicts(v, own *Verdict) *Verdict {
 	both := &Verdict{
 		Result: &Result{Pod: v.Pod, Decisions: append(slices.Clone(v.Decisions), own.Decisions...), Findings: own.Findings, pod: v.pod, size: v.size + own.size},
 		Set:    own.Set, Judged: append(slices.Clone(v.Judged), own.Judged...), Denied: v.Denied || own.Denied,
@@ -126,6 +115,21 @@ func (v *Verdict) and(own *Verdict) *Verdict {
 	both.Doubt = both.Denied && (v.Doubt || !v.Denied) && (own.Doubt || !own.Denied)
 	sortFindings(both.Judged)
 	return both
+}
+
+// ignores reports whether a template is of the other tier. Its record says nothing about this one.
+func (j *Judge) ignores(template string) bool {
+	is := bothTiers
+	for _, i := range j.views {
+		switch t := i.byName[template]; {
+		case t == nil:
+		case t.Namespace == "":
+			return j.tier == ownTier
+		default:
+			is = ownTier
+		}
+	}
+	return is == ownTier && j.tier == clusterTier
 }
 
 // judgeTier judges a final pod by one tier of templates.
@@ -225,7 +229,7 @@ func (j *Judge) judge(req Request) (*Verdict, error) {
 		return now, err
 	}
 	said := revisions(req.Pod)
-	maps.DeleteFunc(said, func(template, _ string) bool { return j.ignored != nil && j.ignored(template) })
+	maps.DeleteFunc(said, func(template, _ string) bool { return j.ignores(template) })
 	denial, by, foreign := now, j.sets[0], j.sets[0].foreign(said) // by the set that has most of the pod's revisions
 	for _, older := range j.sets[1:] {
 		req.Scratch = nil // now uses its memory

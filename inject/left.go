@@ -30,34 +30,34 @@ func (p *planner) withoutLeft(pod, value *tree.Node, in *schema.Schema) *tree.No
 	switch in.GoType.Name() + "." + name {
 	case "PodSpec.imagePullSecrets":
 		if isEmptyOrAbsent(pod.Get(name)) && len(value.Items()) > 0 {
-			p.leave("its imagePullSecrets are left to the webhook, because the API server would not add those of the ServiceAccount to a pod that has some")
+			p.noteLeft("its imagePullSecrets are left to the webhook, because the API server would not add those of the ServiceAccount to a pod that has some")
 			return nil
 		}
 	case "PodSpec.tolerations":
 		return p.withoutTolerations(pod.Get(name), value)
 	case "Container.resources":
-		if p.inApp && len(value.Members()) > 0 && !p.covers(pod.Get(name), value) {
-			p.leave("the resources for the pod's own containers are left to the webhook, because a LimitRange may have others, which then have precedence")
+		if p.inApp && len(value.Members()) > 0 && !p.coversResources(pod.Get(name), value) {
+			p.noteLeft("the resources for the pod's own containers are left to the webhook, because a LimitRange may have others, which then have precedence")
 			return nil
 		}
 	case "ObjectMeta.labels":
 		if p.subject.asked.copiesLabels && len(value.Members()) > 0 {
-			p.leave("its labels are left to the webhook, because the API server would copy them from the pod template to the workload")
+			p.noteLeft("its labels are left to the webhook, because the API server would copy them from the pod template to the workload")
 			return nil
 		}
 	}
 	return value
 }
 
-// leave adds a note about something that is left to the webhook.
-func (p *planner) leave(text string) {
+// noteLeft adds a note about something that is left to the webhook.
+func (p *planner) noteLeft(text string) {
 	if !slices.Contains(p.notes, text) {
 		p.notes = append(p.notes, text)
 	}
 }
 
-// covers reports whether an object has all that another one has. Then nothing would be added.
-func (p *planner) covers(pod, value *tree.Node) bool {
+// coversResources reports whether an object has all that another one has. Then nothing would be added.
+func (p *planner) coversResources(pod, value *tree.Node) bool {
 	return p.subject.schema.At("spec").At("containers").Elem.At("resources").Contains(pod, value)
 }
 
@@ -75,7 +75,7 @@ func (p *planner) withoutTolerations(pod, value *tree.Node) *tree.Node {
 	if len(rest) == len(items) {
 		return value
 	}
-	p.leave("tolerations for nodes that are not ready or unreachable are left to the webhook, because the API server would not add its own to a pod that has some")
+	p.noteLeft("tolerations for nodes that are not ready or unreachable are left to the webhook, because the API server would not add its own to a pod that has some")
 	if len(rest) == 0 {
 		return nil
 	}

@@ -141,7 +141,7 @@ func (p *planner) hostAlias(pod, value *tree.Node, at schema.Pointer) {
 	case len(rest) == 0 && known:
 		p.found = true
 	case known && p.subject.asked.written:
-		p.leave("its hostAliases for " + value.Get("ip").Text() + " are left to the webhook, because kubectl merges items with the same address")
+		p.noteLeft("its hostAliases for " + value.Get("ip").Text() + " are left to the webhook, because kubectl merges items with the same address")
 	case len(rest) == len(names):
 		p.insert(pod, len(items), *value, at)
 	default:

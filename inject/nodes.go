@@ -42,7 +42,7 @@ func numbered(items []tree.Node) iter.Seq2[int, string] {
 		came := 0
 		for i := range items {
 			name := "-"
-			if !items[i].Added() {
+			if !items[i].IsNew() {
 				name, came = strconv.Itoa(came), came+1
 			}
 			if !yield(i, name) {

@@ -31,7 +31,7 @@ func (o *owners) bringer(existing *tree.Node, besides *loaded, wasMarked bool) s
 			continue
 		}
 		if c.claims(name, existing) &&
-			(o.subject.added(existing) && c.decision.Code == CodeInjected || c.same(existing) || c.subject.marked(c.t) && (before || !wasMarked)) {
+			(existing.Added() && c.decision.Code == CodeInjected || c.same(existing) || c.subject.marked(c.t) && (before || !wasMarked)) {
 			return c.t.Name
 		}
 	}

@@ -52,7 +52,7 @@ func (o *owners) earlier(existing *tree.Node, of *loaded, position templates.Pos
 			return false
 		}
 		if c.claims(name, existing) {
-			ours := o.subject.added(existing) || c.subject.marked(c.t) || c.same(existing)
+			ours := existing.Added() || c.subject.marked(c.t) || c.same(existing)
 			return ours && positionIn(&c.placed, list, items) == position
 		}
 	}
@@ -69,7 +69,7 @@ func (p *planner) beside(existing, own *tree.Node, list string) (before, after b
 	}
 	self, i := p.rank(list, own.Get("name").Text()), p.rendered(list, name)
 	switch {
-	case i < 0 && !p.subject.added(existing) && !p.subject.marked(p.t):
+	case i < 0 && !existing.Added() && !p.subject.marked(p.t):
 		return false, false // the user's own
 	case i >= 0 && there == self: // of one ${forEach}
 		before = i < p.rendered(list, own.Get("name").Text())

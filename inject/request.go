@@ -120,11 +120,11 @@ func (i *Injector) Inject(req Request) (*Result, error) {
 		req.Scratch = &Scratch{}
 	}
 	req.Scratch.Env = i.addsEnv // takes effect when it parses the next pod
-	if i.cluster != nil && req.tier == bothTiers {
+	if i.cluster != nil && i.ofCluster() > 0 && req.tier == bothTiers {
 		return req.Scratch.tenant.inject(i, req.asked(i, pod), &req.Scratch.Arena, pod)
 	}
 	s := &req.Scratch.settling
-	if err := s.settle(i, req.asked(i, pod), &req.Scratch.Arena, pod, original(pod)); err != nil {
+	if err := s.settle(i, req.asked(i, pod), &req.Scratch.Arena, pod, parseOriginal(pod)); err != nil {
 		return nil, err
 	}
 	return &s.result, nil

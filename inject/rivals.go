@@ -30,8 +30,8 @@ func (r *rivals) choose(s *subject, decisions []Decision, render func(*loaded, *
 			switch {
 			case d.Code == "":
 				s.taken[base] = t
-			case d.Code.Failed() && s.recorded(t):
-				s.keep(base, t, d)
+			case d.Code.Failed() && s.cameWithRecords(t):
+				s.keepCanary(base, t, d)
 			case d.Code.Failed() && s.instead[base] == nil:
 				s.instead[base] = t
 			}
@@ -39,14 +39,14 @@ func (r *rivals) choose(s *subject, decisions []Decision, render func(*loaded, *
 	}
 }
 
-// recorded reports whether the pod came with the records that the injection of a canary leaves.
-func (s *subject) recorded(t *loaded) bool {
+// cameWithRecords reports whether the pod came with the records that the injection of a canary leaves.
+func (s *subject) cameWithRecords(t *loaded) bool {
 	return s.hasRecords(t) && !s.annotation(t.injected).Added()
 }
 
-// keep leaves a canary in the place of another template, although it cannot be injected: the pod says that it has it, so
+// keepCanary leaves a canary in the place of another template, although it cannot be injected: the pod says that it has it, so
 // the other template would come in addition. Neither of them is in the pod then, and the stricter mode counts.
-func (s *subject) keep(base, canary *loaded, d *Decision) {
+func (s *subject) keepCanary(base, canary *loaded, d *Decision) {
 	if s.taken[base] != nil {
 		return
 	}
@@ -93,7 +93,7 @@ func (r *rivals) failing(s *subject, decisions []Decision, wants func(*loaded) b
 			switch injected := s.annotation(t.injected).Added(); {
 			case injected && !d.Code.Succeeded():
 				why, always = fmt.Sprintf("its expressions read additions, and then it is %s", d.Code), true
-			case s.recorded(t):
+			case s.cameWithRecords(t):
 			case (d.Code == CodeConflict || d.Code == CodeRenderFailed) && s.taken[base] == t && wants(base):
 				why = d.Message
 			}

@@ -30,7 +30,7 @@ func (r *run) start(i *Injector, asked asked, nodes *tree.Arena) {
 	r.injector, r.journal.Nodes, r.rivals.replaced = i, nodes, i.replaced
 	s := &r.subject
 	s.proven = nil
-	s.asked, s.schema, s.templates, s.brings, s.patterns, s.excluded, s.readsGated, s.nodes = asked, i.schema, i.templates, i.brings, i.patterns, i.excluded, i.readsGated, nodes
+	s.asked, s.schema, s.templates, s.brings, s.patterns, s.excluded, s.readsPod, s.readsGated, s.nodes = asked, i.schema, i.templates, i.brings, i.patterns, i.excluded, len(i.reads) > 0, i.readsGated, nodes
 	r.room = slices.Grow(r.room[:0], len(i.templates))[:len(i.templates)]
 }
 

@@ -89,8 +89,8 @@ func (s *settling) settle(i *Injector, asked asked, nodes *tree.Arena, pod *tree
 	}
 }
 
-// original returns a function that parses a pod again, without what was added to it.
-func original(pod *tree.Node) func() (*tree.Node, error) {
+// parseOriginal returns a function that parses a pod again, without what was added to it.
+func parseOriginal(pod *tree.Node) func() (*tree.Node, error) {
 	return func() (*tree.Node, error) { return tree.Parse([]byte(pod.String())) }
 }
 

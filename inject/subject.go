@@ -35,15 +35,17 @@ type asked struct {
 	written             bool
 	copiesLabels        bool
 	tier                tier
-	// theirs are the names of containers that templates of the other tier added. They count as if they had been in the pod.
+	// theirs are the names of containers that templates of the namespace added, for those of the cluster.
 	theirs map[string]bool
 	denied map[string]string // templates of the namespace that are left out, with the reasons
+	// copied reports whether the pod is a copy of one to which templates have added.
+	copied bool
 }
 
-// sizeBefore returns the size of what templates of the other tier have added to the pod. Other additions count as a part of
-// the pod, as when the validating webhook's answer is wanted for what the mutating webhook has just made.
+// sizeBefore returns the size of what was added before the pod was copied. Other additions count as a part of the pod, as
+// when the validating webhook's answer is wanted for what the mutating webhook has just made.
 func (a *asked) sizeBefore(pod *tree.Node) int {
-	if a.theirs == nil {
+	if !a.copied {
 		return 0
 	}
 	return pod.AddedSize()
@@ -72,6 +74,7 @@ type subject struct {
 	excluded  []string       // namespaces
 	nodes     *tree.Arena    // memory for new nodes
 
+	readsPod   bool // whether an expression reads more of the pod than names of containers
 	readsGated bool // see [templates.Template.ReadsGated]
 
 	pod         *tree.Node
@@ -108,7 +111,7 @@ type subject struct {
 // look begins another look.
 func (s *subject) look(pod *tree.Node, grown bool) {
 	*s = subject{
-		asked: s.asked, schema: s.schema, templates: s.templates, brings: s.brings, patterns: s.patterns, excluded: s.excluded, readsGated: s.readsGated, proven: s.proven, nodes: s.nodes,
+		asked: s.asked, schema: s.schema, templates: s.templates, brings: s.brings, patterns: s.patterns, excluded: s.excluded, readsPod: s.readsPod, readsGated: s.readsGated, proven: s.proven, nodes: s.nodes,
 		at: slices.Grow(s.at[:0], 8), beside: slices.Grow(s.beside[:0], 8), here: s.here[:0], ours: s.ours[:0], tokenVolumes: s.tokenVolumes[:0],
 		pod:         pod,
 		grown:       grown,
@@ -142,11 +145,6 @@ func (s *subject) marksAgain() {
 
 // isOthers reports whether a template is in the set only to be known to the templates of the namespace.
 func (s *subject) isOthers(t *loaded) bool { return s.asked.tier == ownTier && t.Namespace == "" }
-
-// added reports whether one of these templates added a container.
-func (s *subject) added(container *tree.Node) bool {
-	return container.Added() && !s.asked.theirs[container.Get("name").Text()]
-}
 
 func (s *subject) optIn() *tree.Node                { return s.labels.Get(LabelInject) }
 func (s *subject) annotation(key string) *tree.Node { return s.annotations.Get(key) }
@@ -228,7 +226,7 @@ func (s *subject) withItem(n *tree.Node, list string, item tree.Node) tree.Node 
 // isBrought reports whether a template brings containers with that name, and the container is not one that a template of the
 // namespace added.
 func (s *subject) isBrought(name string) bool {
-	return (s.asked.tier != clusterTier || !s.asked.theirs[name]) && (s.brings[name] > 0 || slices.ContainsFunc(s.patterns, func(own string) bool { return templates.IsNamed(own, name) }))
+	return !s.asked.theirs[name] && (s.brings[name] > 0 || slices.ContainsFunc(s.patterns, func(own string) bool { return templates.IsNamed(own, name) }))
 }
 
 // tooMany returns an error message if one of the pod's lists is too long for any template, or "".

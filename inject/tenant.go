@@ -3,6 +3,7 @@
 package inject
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,6 +23,12 @@ import (
 // templates that do not depend on what the others leave out.
 const maxCycles = 8
 
+// mostTries is the maximum number of looks at one pod for the templates of its namespace, see [maxLooks]. Each of them may be
+// tried alone, so without this limit a tenant could make the work as long as the caller waits.
+const mostTries = 4 * maxLooks
+
+const tooManyTries = "the templates of the namespace change what those of the cluster do in too many ways; use fewer of them, or try them one at a time"
+
 // mostCopied is the maximum number of values of a pod to which templates of a namespace add. A usual pod has a few hundred.
 // The work needs several copies of the pod, and memory must not depend on what a tenant sends.
 const mostCopied = 10_000
@@ -39,9 +46,12 @@ type tenant struct {
 
 	known []Decision // what the templates of the cluster decide about the pod now; nil if that was not asked
 
+	looks int // so far
+
 	// The last attempt.
 	pod   *tree.Node
 	again []Decision // about the templates of the cluster, or nil if nothing was added
+	whole bool       // whether another one would add nothing
 }
 
 // inject adds to the pod until nothing is left to add. A second run would begin with the same pod, because the templates
@@ -50,34 +60,38 @@ func (w *tenant) inject(i *Injector, asked asked, nodes *tree.Arena, pod *tree.N
 	w.injector, w.asked, w.nodes, w.count = i, asked, nodes, len(i.cluster.templates)
 	first := asked
 	first.tier = clusterTier
-	if err := w.cluster.settle(i.cluster, first, nodes, pod, original(pod)); err != nil {
+	if err := w.cluster.settle(i.cluster, first, nodes, pod, parseOriginal(pod)); err != nil {
 		return nil, err
 	}
 	start := w.cluster.result
 	start.Decisions = append(slices.Clone(start.Decisions), make([]Decision, len(i.templates)-w.count)...)
-	w.result, w.mine, w.known = start, addedContainers(start.pod), nil
+	w.result, w.mine, w.known, w.looks = start, addedContainers(start.pod), nil, 0
 	w.result.Decisions = slices.Clone(start.Decisions)
 	if !start.pod.HasAtMost(mostCopied) {
 		return w.leaveOut(start, fmt.Sprintf("the pod has more than %d values, which is too many for templates of a namespace", mostCopied))
 	}
 	for range maxCycles {
 		before := w.result.size
-		if err := w.cycle(); err != nil {
+		switch err := w.cycle(); {
+		case errors.Is(err, errTooManyTries):
+			return w.leaveOut(start, tooManyTries)
+		case err != nil:
 			return nil, err
-		}
-		if w.result.size == before {
+		case w.whole || w.result.size == before:
 			return &w.result, nil
 		}
 	}
 	return w.leaveOut(start, neverSettles)
 }
 
+var errTooManyTries = errors.New("the pod was inspected too often")
+
 // leaveOut decides that no template of the namespace adds to the pod.
 func (w *tenant) leaveOut(start Result, why string) (*Result, error) {
-	w.result, w.again, w.pod = start, nil, start.pod
-	own := w.asked
-	own.tier, own.theirs, own.denied = ownTier, w.mine, w.allBut(nil, why)
-	err := w.own.settle(w.injector, own, w.nodes, start.pod, func() (*tree.Node, error) { return start.pod, nil })
+	w.result, w.again, w.pod = start, nil, start.pod // nothing is added, so no copy is needed
+	asked := w.asked
+	asked.tier, asked.denied, asked.copied = ownTier, w.allBut(nil, why), true
+	err := w.own.settle(w.injector, asked, w.nodes, start.pod, func() (*tree.Node, error) { return start.pod, nil })
 	w.take()
 	return &w.result, err
 }
@@ -87,7 +101,7 @@ func addedContainers(pod *tree.Node) map[string]bool {
 	for _, list := range containerLists() {
 		items := pod.At("spec", list).Items()
 		for i := range items {
-			if items[i].Added() {
+			if items[i].IsNew() {
 				names[items[i].Get("name").Text()] = true
 			}
 		}
@@ -154,13 +168,14 @@ func (w *tenant) allBut(chosen []string, why string) map[string]string {
 // attempt lets the templates of the namespace add to a copy of the pod, and then those of the cluster. It returns why the
 // additions must not be used, or "".
 func (w *tenant) attempt(denied map[string]string) (why string, err error) {
-	start := func() (*tree.Node, error) { return new(w.result.pod.Copy()), nil }
-	asked := w.asked
-	asked.tier, asked.theirs, asked.denied = ownTier, w.mine, denied
-	if w.pod, err = start(); err != nil {
-		return "", err
+	if w.whole = false; w.looks > mostTries {
+		return "", errTooManyTries
 	}
-	err, w.again = w.own.settle(w.injector, asked, w.nodes, w.pod, start), nil
+	copied := func() (*tree.Node, error) { return new(w.result.pod.Copy()), nil }
+	asked := w.asked
+	asked.tier, asked.denied, asked.copied = ownTier, denied, true
+	err, w.again = w.own.settle(w.injector, asked, w.nodes, new(w.result.pod.Copy()), copied), nil
+	w.looks += w.own.looks
 	if w.pod = w.own.result.pod; err != nil || w.own.result.size == w.result.size {
 		return "", err
 	}
@@ -177,17 +192,19 @@ func (w *tenant) attempt(denied map[string]string) (why string, err error) {
 			return why, nil
 		}
 	}
-	return w.newFaults()
+	why, whole, err := w.newFaults()
+	w.whole = whole && len(denied) == 0
+	return why, err
 }
 
 // seenByCluster lets the templates of the cluster add to a copy of a pod to which templates of the namespace have added.
 func (w *tenant) seenByCluster(pod *tree.Node) ([]Decision, *tree.Node, error) {
 	asked := w.asked
-	asked.tier, asked.theirs = clusterTier, addedContainers(pod)
+	asked.tier, asked.theirs, asked.copied = clusterTier, addedContainers(pod), true
 	maps.DeleteFunc(asked.theirs, func(name string, _ bool) bool { return w.mine[name] })
-	again := func() (*tree.Node, error) { return new(pod.Copy()), nil }
-	start, _ := again()
-	err := w.cluster.settle(w.injector.cluster, asked, w.nodes, start, again)
+	copied := func() (*tree.Node, error) { return new(pod.Copy()), nil }
+	err := w.cluster.settle(w.injector.cluster, asked, w.nodes, new(pod.Copy()), copied)
+	w.looks += w.cluster.looks
 	return slices.Clone(w.cluster.result.Decisions), w.cluster.result.pod, err
 }
 
@@ -205,22 +222,25 @@ func changes(was, is *Decision) string {
 	return ""
 }
 
-// newFaults returns what the validating webhook would find wrong with the pod, and did not before, or "".
-func (w *tenant) newFaults() (string, error) {
+// newFaults returns what the validating webhook would find wrong with the pod, and did not before, or "". It also reports
+// whether it would find nothing at all. Then nothing is missing, so another run would add nothing.
+func (w *tenant) newFaults() (why string, none bool, err error) {
+	none = true
 	for _, of := range []struct {
 		injector *Injector
 		tier     tier
 	}{{w.injector.cluster, clusterTier}, {w.injector, ownTier}} {
 		is, err := w.faults(of.injector, of.tier, w.pod)
 		if err != nil {
-			return "", err
+			return "", false, err
 		}
 		if !slices.ContainsFunc(is, func(found []Finding) bool { return len(found) > 0 }) {
 			continue
 		}
+		none = false
 		was, err := w.faults(of.injector, of.tier, w.result.pod)
 		if err != nil {
-			return "", err
+			return "", false, err
 		}
 		for i := range is {
 			has := of.tier == clusterTier || w.own.result.Decisions[i].Code.Succeeded() || w.result.Decisions[i].Code.Succeeded()
@@ -229,12 +249,12 @@ func (w *tenant) newFaults() (string, error) {
 			}
 			for k := range is[i] {
 				if !slices.ContainsFunc(was[i], is[i][k].isLike) {
-					return fmt.Sprintf("together with this template, the pod would not be as the template %s has it: %s", of.injector.templates[i].Name, is[i][k].fault()), nil
+					return fmt.Sprintf("together with this template, the pod would not be as the template %s has it: %s", of.injector.templates[i].Name, is[i][k].fault()), false, nil
 				}
 			}
 		}
 	}
-	return "", nil
+	return "", none, nil
 }
 
 // isLike reports whether two findings are about the same values, perhaps at another place.

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/cputest"
 	"github.com/pillion-dev/pillion/inject/reviewtest"
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/inject/sizetest"
@@ -60,6 +61,37 @@ spec: {default: true, pod: {spec: {containers: [{name: main, image: "m:1"}]}}}
 	req.Object = []byte(string(req.Object[:last]) + `"stdin":false` + string(req.Object[last+len(added):]))
 	if v := mustJudge(t, inject.NewJudge(injector, nil, true), req); !v.Denied || v.Judged[0].Template != "audit" {
 		t.Errorf("without it, %s: %v\n%s", v.Word(), v.Judged, req.Object)
+	}
+}
+
+// TestTenantTries checks that every template has a decision, and those of the cluster the same as alone, if very many
+// templates of a namespace change what these do, or add without end.
+func TestTenantTries(t *testing.T) {
+	t.Parallel()
+	pod := []byte(`{"metadata":{"name":"web"},"spec":{"containers":[{"name":"app","image":"a"}]}}`)
+	for name, of := range map[string]string{
+		"each changes a condition": "pod: {spec: {containers: [{name: n%d, image: s}]}}",
+		"each adds without end":    "forEachContainer: [{add: {env: [{name: \"T%[1]d${string(size(container.env))}\", value: x}]}}], pod: {spec: {volumes: [{name: n%[1]d, emptyDir: {}}]}}",
+	} {
+		documents := "---\napiVersion: pillion.dev/v1alpha1\nkind: ClusterSidecarTemplate\nmetadata: {name: one}\nspec: {default: true, match: {condition: \"size(pod.spec.containers) == 1\"}, pod: {spec: {initContainers: [{name: one, image: s}]}}}\n"
+		alone := injectorOf(mustParse(t, documents))
+		for i := range 50 {
+			documents += fmt.Sprintf("---\napiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: n%d, namespace: shop}\nspec: {default: true, %s}\n", i, fmt.Sprintf(of, i))
+		}
+		both := injectorOf(mustParse(t, documents))
+		began := cputest.Used(t)
+		mustInject(t, both, inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: pod})
+		t.Logf("%s: %v", name, cputest.Used(t)-began)
+		checkTenant(t, alone, both, pod, nil)
+		if t.Failed() {
+			t.Fatal(name)
+		}
+		r := mustInject(t, both, inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: pod})
+		for i := range r.Decisions {
+			if d := &r.Decisions[i]; d.Code == "" || i > 0 && d.Code.Succeeded() {
+				t.Errorf("%s: %s is %q", name, d.Template, d.Code)
+			}
+		}
 	}
 }
 
@@ -155,6 +187,15 @@ func tryTenants(t *testing.T, seed uint64, tried tally) {
 // readsItself finds templates that may add to a container or not depending on what they have added to the pod themselves.
 var readsItself = regexp.MustCompile(`where: "[^"]*(pod|variables)\.`)
 
+func mustParse(t *testing.T, documents string) []*templates.Template {
+	t.Helper()
+	found, problems := templates.Parse("t", []byte(documents))
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	return found
+}
+
 func injectorOf(set []*templates.Template) *inject.Injector {
 	joined, _ := templates.Join(templates.NewSet(set))
 	return inject.New(joined)
@@ -214,7 +255,7 @@ func checkTenant(t *testing.T, alone, both *inject.Injector, pod []byte, moved *
 		t.Errorf("beside templates of the namespace, the pod lacks %s\n%s\n%s", what, before, after)
 	}
 	compareFindings(t, alone, before, after)
-	if moved != nil && injected {
+	if moved != nil && injected && !strings.Contains(string(before), fmt.Sprintf(`"name":%q,`, moved.container.name)) { // otherwise it is the cluster's
 		written := inOrderOf(t, moved.pod, after, moved.container.list)
 		inPod := mustInject(t, alone, inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: keptBy(t, written, true)})
 		for _, r := range []*inject.Result{was, inPod} {

@@ -66,9 +66,9 @@ func (s *subject) view(t *loaded) (pod *tree.Node, containers int) {
 
 // foreseen returns a part of the pod as expressions see it. Additions of earlier looks have the
 // form in which the API server will store them, so a second run sees the same. Gated fields are left
-// out if an expression might see them.
+// out if an expression might see them. If none reads the pod, it is returned as it is.
 func (s *subject) foreseen(n *tree.Node, of *schema.Schema) *tree.Node {
-	if !s.asked.file && (!s.grown || n.AddedSize() == 0) && (!s.readsGated || !of.HasGated(n)) {
+	if !s.readsPod || !s.asked.file && (!s.grown || n.AddedSize() == 0) && (!s.readsGated || !of.HasGated(n)) {
 		return n
 	}
 	return new(of.Foreseen(n, schema.Server{File: s.asked.file, OnHost: s.onHost, DropsGated: s.readsGated}))
@@ -87,10 +87,11 @@ func (s *subject) hides(container *tree.Node, t *loaded) bool {
 	case t != nil && t.Brings(name) && s.unseen[t]:
 		return true
 	}
-	return s.added(container) || slices.ContainsFunc(s.ofTemplates(), func(c templates.Runs) bool { return templates.IsNamed(c.Name, name) && c.MayBe(container) })
+	return container.Added() || slices.ContainsFunc(s.ofTemplates(), func(c templates.Runs) bool { return templates.IsNamed(c.Name, name) && c.MayBe(container) })
 }
 
-// showsOwn reports whether a container with one of the template's names is visible to others, but not to the template.
+// showsOwn reports whether the pod says that it has the template, and a container with one of the template's names is visible,
+// as if it were the user's.
 func (s *subject) showsOwn(t *loaded) bool {
 	if !t.ReadsContainers() || !s.marked(t) {
 		return false
@@ -172,7 +173,7 @@ func (s *subject) lost(candidates []*candidate) func(yield func(name string) boo
 // stays reports whether a hidden container is known to be a template's that wants this pod.
 func (s *subject) stays(container *tree.Node, candidates []*candidate) bool {
 	name := container.Get("name").Text()
-	return (s.added(container) || s.proven[name]) && slices.ContainsFunc(candidates, func(c *candidate) bool { return c.t.Brings(name) })
+	return (container.Added() || s.proven[name]) && slices.ContainsFunc(candidates, func(c *candidate) bool { return c.t.Brings(name) })
 }
 
 func isRendered(container *tree.Node, candidates []*candidate) bool {

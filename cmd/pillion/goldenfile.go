@@ -50,8 +50,8 @@ func openGolden(folder, name string) (*goldenFile, error) {
 	return g, nil
 }
 
-// read returns the pod, or nil if there is no file.
-func (g *goldenFile) read() ([]byte, error) {
+// readPod returns the pod, or nil if there is no file.
+func (g *goldenFile) readPod() ([]byte, error) {
 	text, err := g.root.ReadFile(filepath.FromSlash(g.name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -66,8 +66,8 @@ func (g *goldenFile) read() ([]byte, error) {
 	return pod, nil
 }
 
-// write writes the pod.
-func (g *goldenFile) write(pod string) error {
+// writePod writes the pod.
+func (g *goldenFile) writePod(pod string) error {
 	name := filepath.FromSlash(g.name)
 	if err := g.root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return err

@@ -78,7 +78,7 @@ func (s *testSuite) run(c *suite.Case, settled map[string]bool) (outcome *suite.
 	if c.Expect.Golden != "" {
 		if file, err = openGolden(filepath.Dir(s.file), c.Expect.Golden); err == nil {
 			defer file.root.Close()
-			in.Golden, err = file.read()
+			in.Golden, err = file.readPod()
 		}
 		if err != nil {
 			return nil, "", templates.Problems{s.CaseProblem(c, cli.PlainWords(err))}
@@ -99,7 +99,7 @@ func (s *testSuite) run(c *suite.Case, settled map[string]bool) (outcome *suite.
 		})
 	case differs && (in.Golden == nil || outcome.OnlyGolden()):
 		in.Golden, updated = []byte(outcome.Pod), golden
-		if err = file.write(outcome.Pod); err == nil {
+		if err = file.writePod(outcome.Pod); err == nil {
 			outcome, err = c.Run(s.injector, in)
 		}
 		if err != nil {

@@ -82,6 +82,11 @@ func (b *builder) items(n *node, x, name string, list addition) []addition {
 		item := &n.children[i]
 		key, same := b.same(item, n.field)
 		own := addition{place: list.item(key), when: fmt.Sprintf("!%s.exists(x, %s)", theirs, same), value: item.value(list.name), path: item.path}
+		if names := item.get("hostnames"); item.field.GoType == schema.HostAliasType() && names != nil {
+			rest := fmt.Sprintf("%s.filter(name, !%s.exists(x, %s && name in x.?hostnames.orValue([])))", names.value(""), theirs, same)
+			own.when = "size(" + rest + ") > 0"
+			own.value = fmt.Sprintf("%s{ip: %s, hostnames: %s}", list.name, item.get("ip").text, rest)
+		}
 		if n.field.Shape == schema.Unit {
 			own.when = list.when
 		}

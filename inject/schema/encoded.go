@@ -96,7 +96,7 @@ func (s *Schema) quantities(n *tree.Node, all bool) tree.Node {
 	object := tree.Members()
 	for i := range n.Members() {
 		m := &n.Members()[i]
-		if all || m.Added() {
+		if all || m.IsNew() {
 			object.Set(m.Name(), quantity(m, round))
 		} else {
 			object.Set(m.Name(), *m)

@@ -41,7 +41,7 @@ func (p Pointer) String() string {
 		switch {
 		case s.items == nil:
 			text = append(text, tree.Escape(s.name)...)
-		case s.items[s.index].Added():
+		case s.items[s.index].IsNew():
 			text = append(text, '-')
 		default:
 			text = strconv.AppendInt(text, int64(came(s.items[:s.index])), 10)
@@ -54,7 +54,7 @@ func (p Pointer) String() string {
 func came(items []tree.Node) int {
 	n := 0
 	for i := range items {
-		if !items[i].Added() {
+		if !items[i].IsNew() {
 			n++
 		}
 	}

@@ -148,7 +148,7 @@ func (s *Schema) Foreseen(n *tree.Node, by Server) tree.Node { return s.foreseen
 
 // foreseen implements Foreseen. If stored is true, everything counts as added.
 func (s *Schema) foreseen(n *tree.Node, by Server, stored bool) tree.Node {
-	stored = stored || n.Added()
+	stored = stored || n.IsNew()
 	file := by.File
 	switch {
 	case !file && !stored && n.AddedSize() == 0 && (!by.DropsGated || !s.HasGated(n)):

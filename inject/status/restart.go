@@ -138,7 +138,7 @@ func (c *Count) foresee(template []byte, claims []string, owner inject.Owner, in
 	}
 	for _, name := range sorted(states) {
 		if s := states[name]; s.IsBehind() {
-			return fmt.Sprintf("a new pod would be %s too, because the pod template was injected by another revision of %s: apply the manifest without what was injected (pillion uninject)", s, name), nil
+			return fmt.Sprintf("the template %s would be %s in a new pod too, because the pod template was injected when the templates were others: apply the manifest without what was injected (pillion uninject)", name, s), nil
 		}
 	}
 	if why := room(req.Object); why != "" {

@@ -30,7 +30,7 @@ func (j *Journal) note(n *Node) { j.before = append(j.before, change{at: n, was:
 // that is null or [], because both mean that there is no value. If the member has another
 // value, Add returns nil and changes nothing.
 func (j *Journal) Add(n *Node, name string, value Node) *Node {
-	value.added, value.name = true, name
+	value.added, value.name = added, name
 	if m := n.member(name); m != nil {
 		if m.kind != Null && (m.kind != Array || len(m.Items()) > 0) {
 			return nil
@@ -46,7 +46,7 @@ func (j *Journal) Add(n *Node, name string, value Node) *Node {
 // Insert inserts an item before item i of an array; i may be the array's length.
 func (j *Journal) Insert(n *Node, i int, value Node) {
 	n.fill()
-	value.added = true
+	value.added = added
 	j.insert(n, i, value)
 }
 
@@ -97,9 +97,13 @@ func indexOf(list []Node, n *Node) int {
 	return -1
 }
 
-// Copy returns a copy that has the same additions, and to which more may be added.
+// Copy returns a copy that has the same additions, and to which more may be added. [Node.Added] reports only those that are
+// added to the copy.
 func (n *Node) Copy() Node {
 	c := *n
+	if n.IsNew() {
+		c.added = addedEarlier
+	}
 	c.kids = slices.Clone(n.kids)
 	for i := range c.kids {
 		c.kids[i] = n.kids[i].Copy()
@@ -164,8 +168,8 @@ func (n *Node) additions(path []byte, yield func([]byte, *Node)) {
 	for i := range n.kids {
 		kid := &n.kids[i]
 		switch {
-		case n.kind == Array && kid.added: // insertions handles it
-		case kid.added:
+		case n.kind == Array && kid.IsNew(): // insertions handles it
+		case kid.IsNew():
 			yield(appendEscaped(append(path, '/'), kid.name), kid)
 		case n.kind == Object && len(kid.kids) > 0:
 			kid.additions(appendEscaped(append(path, '/'), kid.name), yield)
@@ -186,7 +190,7 @@ func (n *Node) additions(path []byte, yield func([]byte, *Node)) {
 func (n *Node) insertions(path []byte, came int, yield func([]byte, *Node)) {
 	for i := range n.kids {
 		switch {
-		case !n.kids[i].added:
+		case !n.kids[i].IsNew():
 			came--
 		case came == 0:
 			yield(append(path, "/-"...), &n.kids[i])
@@ -198,7 +202,7 @@ func (n *Node) insertions(path []byte, came int, yield func([]byte, *Node)) {
 
 // AddedSize returns the approximate size of the JSON that [Node.Additions] yields, in bytes.
 func (n *Node) AddedSize() int {
-	if n.added {
+	if n.IsNew() {
 		return n.Size()
 	}
 	size := 0
@@ -235,7 +239,7 @@ func Escape(name string) string {
 // AppendWithAdditions appends the value's JSON with all additions inside it. Values without
 // additions keep their bytes.
 func (n *Node) AppendWithAdditions(dst []byte) []byte {
-	if n.added || n.AddedSize() == 0 {
+	if n.IsNew() || n.AddedSize() == 0 {
 		return n.AppendTo(dst)
 	}
 	return n.appendKids(dst, (*Node).AppendWithAdditions)

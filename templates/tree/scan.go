@@ -147,7 +147,7 @@ func (s *Parser) value(name string, i, levels int) (end int) {
 	if end >= 0 {
 		n := s.push(i)
 		n.name, n.text, n.kids = name, s.text[i:end], kids
-		n.kind, n.open, n.added, n.escaped, n.came = kindOf(c), open, false, escaped, uint32(len(kids))
+		n.kind, n.open, n.added, n.escaped, n.came = kindOf(c), open, original, escaped, uint32(len(kids))
 	}
 	return end
 }

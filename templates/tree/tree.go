@@ -36,11 +36,20 @@ type Node struct {
 	kids  []Node // members or items
 	kind  jsontext.Kind
 	open  bool // kids is set
-	added bool
+	added addition
 
 	escaped bool   // text is a string with a backslash
 	came    uint32 // how many of the kids are in text, see [Verifier]
 }
+
+// addition says whether a node was added. It is one byte, because a pod has many nodes.
+type addition uint8
+
+const (
+	original addition = iota
+	added
+	addedEarlier // before the tree was copied
+)
 
 // Name returns a member's name, unescaped.
 func (n *Node) Name() string { return n.name }
@@ -183,7 +192,10 @@ func (n *Node) SameText(other *Node) bool {
 }
 
 // Added reports whether the node was added to the tree by [Journal.Add] or [Journal.Insert].
-func (n *Node) Added() bool { return n != nil && n.added }
+func (n *Node) Added() bool { return n != nil && n.added == added }
+
+// IsNew reports whether the original tree lacks the value: it was added to this tree, or to the one that this is a copy of.
+func (n *Node) IsNew() bool { return n != nil && n.added != original }
 
 // AppendTo appends the value's JSON: the original bytes if the value was parsed. Only
 // [Node.AppendWithAdditions] includes additions inside a parsed node.
