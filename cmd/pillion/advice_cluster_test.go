@@ -145,7 +145,7 @@ func (s *clusterState) newOwner(t *testing.T, r *rand.Rand, i int, times []*temp
 		o.more = pick(`"updateStrategy":{"type":"OnDelete"},`, `"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"partition":3}},`)
 	}
 	o.template = podTemplate(pick)
-	if times[0] != nil && r.IntN(4) == 0 { // a pipeline injected it, perhaps long ago
+	if times[0] != nil && r.IntN(6) == 0 { // a pipeline injected it, perhaps long ago
 		o.template = s.injected(times[r.IntN(2)], o.template)
 	}
 	before := o.template
