@@ -65,7 +65,7 @@ test: testrun ## Run the tests of every change; they need nothing but Go
 	$(GO) vet ./...
 	$(TESTRUN) -in .,e2e/chart $(GOTEST) ./...
 
-e2e: testrun ## Run the tests on a real API server (KUBERNETES=1.36: on an older one)
+e2e: testrun ## Run the tests on a real API server (KUBERNETES=1.36: on an older one; RUN='^TestTamper': only these)
 	cd e2e && $(GO) run ./binaries
 	$(TESTRUN) -in e2e/validity $(GOTEST) ./...
 	$(TESTRUN) -in e2e $(GOTEST) -count=1 -parallel $(PARALLEL) $(if $(RUN),-run '$(RUN)') ./... # -count=1: go test does not know the programs that they run
@@ -88,7 +88,7 @@ verify: testrun ## Run everything, in full size: takes hours, and needs make set
 testrun:
 	@cd e2e && $(GO) build -buildvcs=false -o ../bin/testrun ./testrun
 
-node: testrun ## Run Pillion on a real node: real containers (needs Linux, root and make setup-node; UPDATE=1 writes the figures)
+node: testrun ## Run Pillion on a real node: real containers (needs Linux, root and make setup-node; RUN= selects tests; UPDATE=1 writes the figures)
 	$(TESTRUN) -in e2e/node $(GOTEST) -count=1 -timeout 60m $(if $(RUN),-run '$(RUN)') . $(if $(UPDATE),-args -update)
 
 node-smoke: ## Run a few of the tests on a real node

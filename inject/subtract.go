@@ -56,6 +56,10 @@ func (s *subtraction) object(pod, fragment *tree.Node, in *schema.Schema, at str
 }
 
 func (s *subtraction) list(pod, fragment *tree.Node, in *schema.Schema, at string) {
+	if in.Elem.GoType == schema.HostAliasType() {
+		s.hostAliases(pod.Items(), fragment.Items(), at)
+		return
+	}
 	items, theirs := fragment.Items(), pod.Items()
 	before, next := false, len(items) // before: other items follow, or the fragment's in another order
 	for j := range slices.Backward(theirs) {
@@ -75,6 +79,38 @@ func (s *subtraction) list(pod, fragment *tree.Node, in *schema.Schema, at strin
 			s.take(at, before && s.ownStays && s.inApp)
 		}
 		before = before || !found
+	}
+}
+
+// hostAliases takes the items that [planner.hostAlias] adds: those with the names of a fragment's item that the other items
+// with the address lack. The pod's own items come first.
+func (s *subtraction) hostAliases(theirs, items []tree.Node, at string) {
+	taken := map[int]bool{}
+	has := func(ip *tree.Node, name string) bool {
+		for k := range theirs {
+			if !taken[k] && theirs[k].Get("ip").SameText(ip) && slices.ContainsFunc(theirs[k].Get("hostnames").Items(), func(n tree.Node) bool { return n.IsText(name) }) {
+				return true
+			}
+		}
+		return false
+	}
+	for j := range slices.Backward(theirs) {
+		for i := range items {
+			ip, names, own := items[i].Get("ip"), items[i].Get("hostnames").Items(), theirs[j].Get("hostnames").Items()
+			among := func(n tree.Node) bool {
+				return slices.ContainsFunc(names, func(m tree.Node) bool { return m.SameText(&n) })
+			}
+			if taken[j] || !theirs[j].Get("ip").SameText(ip) || slices.ContainsFunc(own, func(n tree.Node) bool { return !among(n) }) {
+				continue
+			}
+			taken[j] = true
+			rest := func(n tree.Node) bool {
+				return !slices.ContainsFunc(own, func(m tree.Node) bool { return m.SameText(&n) }) && !has(ip, n.Text())
+			}
+			if taken[j] = !slices.ContainsFunc(names, rest); taken[j] {
+				s.take(at+"/"+strconv.Itoa(j), false)
+			}
+		}
 	}
 }
 

@@ -66,7 +66,7 @@ func (s *subject) view(t *loaded) (pod *tree.Node, containers int) {
 
 // foreseen returns a part of the pod as expressions see it. Additions of earlier looks have the
 // form in which the API server will store them, so a second run sees the same. Gated fields are left
-// out if an expression might see them. If none reads the pod, it is returned as it is.
+// out if an expression might see them. If none reads the pod, it is returned unchanged.
 func (s *subject) foreseen(n *tree.Node, of *schema.Schema) *tree.Node {
 	if !s.readsPod || !s.asked.file && (!s.grown || n.AddedSize() == 0) && (!s.readsGated || !of.HasGated(n)) {
 		return n

@@ -42,7 +42,7 @@ type Node struct {
 	came    uint32 // how many of the kids are in text, see [Verifier]
 }
 
-// addition says whether a node was added. It is one byte, because a pod has many nodes.
+// addition reports whether a node was added. It is one byte, because a pod has many nodes.
 type addition uint8
 
 const (
