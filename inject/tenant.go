@@ -23,7 +23,7 @@ import (
 // templates that do not depend on what the others leave out.
 const maxCycles = 8
 
-// mostTries is the maximum number of looks for one pod for the templates of its namespace, see [maxLooks]. Each of them may be
+// mostTries is how often one pod may be inspected for the templates of its namespace, see [maxLooks]. Each template may be
 // tried alone, so without this limit a tenant could make the work as long as the caller waits.
 const mostTries = 4 * maxLooks
 
