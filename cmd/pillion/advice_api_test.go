@@ -42,16 +42,8 @@ func (s *clusterState) api(t *testing.T) *pagedAPI {
 	for _, o := range s.owners {
 		kinds[o.kind] = append(kinds[o.kind], o.object(t))
 		kinds["ReplicaSet"] = append(kinds["ReplicaSet"], o.sets(t)...)
-		for i, text := range o.pods {
-			pod := yamlObject(t, string(text))
-			metadata := pod["metadata"].(map[string]any)
-			metadata["name"], metadata["namespace"], metadata["creationTimestamp"] = fmt.Sprint(o.name, "-", i), "shop", "2026-03-01T09:00:00Z"
-			kind, name := o.kind, o.name
-			if kind == "Deployment" {
-				kind, name = "ReplicaSet", o.setOf(i)
-			}
-			metadata["ownerReferences"] = []any{map[string]any{"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": "u", "controller": true}}
-			pods = append(pods, pod)
+		for i := range o.pods {
+			pods = append(pods, o.running(t, i))
 		}
 	}
 	a.list(shopPods, pods...)
@@ -76,6 +68,45 @@ func (o *ownerState) object(t *testing.T) map[string]any {
 	return yamlObject(t, fmt.Sprintf(`{"metadata":{"name":%q,"namespace":"shop"},"spec":{%s"replicas":%d,"template":%s},"status":{"replicas":%d,"readyReplicas":%d,
 		"updatedReplicas":%d,"currentNumberScheduled":%d,"desiredNumberScheduled":%d,"updatedNumberScheduled":%d}}`, o.name, o.more, of, o.template, n, n, updated, n, of, updated))
 }
+
+// running is a pod as the API server has it.
+func (o *ownerState) running(t *testing.T, i int) map[string]any {
+	t.Helper()
+	const created = "2026-03-01T09:00:00Z"
+	pod := yamlObject(t, string(o.pods[i]))
+	metadata := pod["metadata"].(map[string]any)
+	metadata["name"], metadata["namespace"], metadata["creationTimestamp"], metadata["uid"] = fmt.Sprint(o.name, "-", i), "shop", created, "u"
+	kind, name := o.kind, o.name
+	if kind == "Deployment" {
+		kind, name = "ReplicaSet", o.setOf(i)
+	}
+	metadata["ownerReferences"] = []any{map[string]any{"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": "u", "controller": true}}
+	creator, editor := map[string]any{}, map[string]any{}
+	for _, list := range []string{"initContainers", "containers"} {
+		items, _ := pod["spec"].(map[string]any)[list].([]any)
+		for _, item := range items {
+			container := item.(map[string]any)
+			fields := map[string]any{".": map[string]any{}, "f:image": map[string]any{}, "f:resources": map[string]any{}}
+			key := fmt.Sprintf(`k:{"name":%q}`, container["name"])
+			if strings.HasPrefix(fmt.Sprint(container["image"]), changedImage+":") {
+				delete(fields, "f:image")
+				editor[key] = map[string]any{"f:image": map[string]any{}}
+			}
+			creator[key] = fields
+		}
+	}
+	entry := func(manager, time string, containers map[string]any) map[string]any {
+		return map[string]any{
+			"manager": manager, "operation": "Update", "apiVersion": "v1", "time": time, "fieldsType": "FieldsV1",
+			"fieldsV1": map[string]any{"f:spec": map[string]any{"f:initContainers": containers, "f:containers": containers}},
+		}
+	}
+	metadata["managedFields"] = []any{entry("kube-controller-manager", created, creator), entry("kubectl-edit", "2026-03-02T09:00:00Z", editor)}
+	return pod
+}
+
+// changedImage is the image that a user sets in a running pod.
+const changedImage = "changed"
 
 // setOf is the name of the ReplicaSet of a Deployment's pod.
 func (o *ownerState) setOf(pod int) string {

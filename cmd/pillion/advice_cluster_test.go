@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +21,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/explain"
 	"github.com/pillion-dev/pillion/inject/fit"
+	"github.com/pillion-dev/pillion/inject/rollout"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -130,6 +132,18 @@ func newCluster(t *testing.T, r *rand.Rand) *clusterState {
 	return s
 }
 
+// calm makes Pillion and the namespace work.
+func (s *clusterState) calm(t *testing.T) {
+	t.Helper()
+	s.ready, s.mutating, s.validating, s.url, s.deaf, s.strips, s.denies, s.object = 3, true, true, "", false, false, false, ""
+	s.intended = adviceSet(t, s.base)
+	s.inUse = s.intended
+	s.labels = map[string]string{"pillion.dev/inject": "enabled"}
+	for _, o := range s.owners {
+		o.lacks = 0
+	}
+}
+
 // newOwner makes a workload whose pods were made at different times.
 func (s *clusterState) newOwner(t *testing.T, r *rand.Rand, i int, times []*templates.Set) *ownerState {
 	t.Helper()
@@ -169,7 +183,7 @@ func (s *clusterState) newOwner(t *testing.T, r *rand.Rand, i int, times []*temp
 			pod = strip(pod)
 		}
 		if r.IntN(6) == 0 { // a user changed it since
-			pod = []byte(strings.Replace(string(pod), `"agent:`, `"changed:`, 1))
+			pod = []byte(strings.Replace(string(pod), `"agent:`, `"`+changedImage+`:`, 1))
 		}
 		o.pods = append(o.pods, pod)
 		s.use(pod)
@@ -369,6 +383,42 @@ func (s *clusterState) owner(t *testing.T, line string) *ownerState {
 	}
 	t.Fatalf("%q names nothing that there is", line)
 	return nil
+}
+
+func (s *clusterState) ownerOf(t *testing.T, kind, name string) *ownerState {
+	t.Helper()
+	return s.owner(t, fmt.Sprintf("-n shop %s.apps/%s\n", strings.ToLower(kind), name))
+}
+
+// rollOut returns what pillion rollout makes of a pod in place.
+func (s *clusterState) rollOut(t *testing.T, o *ownerState, i int) []byte {
+	t.Helper()
+	planner := &rollout.Planner{
+		Injector: inject.New(s.inUse), Resizes: true, Mutated: s.strips, Namespace: s.request(nil).Namespace,
+		Called: func(pod []byte) bool { return s.mutating && s.optedIn(pod) },
+	}
+	maker, running := o.object(t), o.running(t, i)
+	if o.kind == "Deployment" {
+		maker = o.sets(t)[map[bool]int{true: 1}[o.old[i]]]
+	}
+	plan, err := planner.Plan([]byte(asJSON(t, running)), []byte(asJSON(t, maker)))
+	must(t, err)
+	if plan.Action != rollout.Patch {
+		return o.pods[i]
+	}
+	pod := []byte(asJSON(t, running))
+	for _, patch := range []func() ([]byte, error){plan.Images, plan.Resources, plan.Record} {
+		text, err := patch()
+		must(t, err)
+		if text == nil {
+			continue
+		}
+		decoded, err := jsonpatch.DecodePatch(text)
+		must(t, err)
+		pod, err = decoded.Apply(pod)
+		must(t, err)
+	}
+	return pod
 }
 
 func (s *clusterState) String() string {

@@ -19,6 +19,8 @@ type Running struct {
 	// there is no such command.
 	Restart []string `json:"restart,omitempty"`
 	Hold    string   `json:"hold,omitempty"`
+	// InPlace is the number of workloads whose pods pillion rollout would change in place.
+	InPlace int `json:"inPlace,omitempty"`
 
 	all  []string // the lines of one command for many workloads
 	plan string   // the command that prints how to update them without a restart, or ""
@@ -48,6 +50,7 @@ func (r *Running) merge(o *Running) {
 		r.Behind[i].Pods += o.Behind[i].Pods
 	}
 	r.Restart = append(r.Restart, o.Restart...)
+	r.InPlace += o.InPlace
 }
 
 // situation returns what is equal for workloads with different numbers of pods.
@@ -59,7 +62,7 @@ func (r *Running) situation() (same []string) {
 		same = append(same, b.Template+" "+string(b.State)+" "+b.Why)
 	}
 	if len(same) > 0 {
-		same = append(same, fmt.Sprint(len(r.Restart) > 0), r.Hold)
+		same = append(same, fmt.Sprint(len(r.Restart) > 0, r.InPlace > 0), r.Hold)
 	}
 	return same
 }
@@ -75,6 +78,6 @@ func (r *Running) only(names []string) {
 func (r *Running) keep(which func(Reason) bool) {
 	r.Behind = slices.DeleteFunc(r.Behind, func(b Reason) bool { return !which(b) })
 	if len(r.Behind) == 0 {
-		r.Restart, r.Hold = nil, ""
+		r.Restart, r.Hold, r.InPlace = nil, "", 0
 	}
 }

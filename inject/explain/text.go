@@ -259,8 +259,8 @@ func (p *page) running(r *Running, kind string) {
 		}
 		p.row("  ", 2, paint.Yellow, fmt.Sprintf("%s: %d of %s %s, for example %s: %s", b.Template, b.Pods, Plural(r.Pods, "pod"), verb, b.Example, b.Why))
 	}
-	if r.plan != "" && r.Hold == "" && slices.ContainsFunc(r.Behind, func(b Reason) bool { return b.State != Missing }) {
-		p.WriteString("  An update without a restart may be possible. To see the plan:\n    " + r.plan + "\n")
+	if r.plan != "" && r.InPlace > 0 {
+		p.WriteString("  Pillion can update it without a restart. To see the plan:\n    " + r.plan + "\n")
 	}
 	switch {
 	case r.Hold != "":

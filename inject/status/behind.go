@@ -19,6 +19,9 @@ func (c *Count) Behind(o Owner, kubectl, unsure string) *explain.Running {
 	}
 	slices.SortStableFunc(g.reasons, compareReasons)
 	r := &explain.Running{Pods: g.pods.Pods, Behind: slices.Clone(g.reasons)}
+	if unsure == "" && g.changesInPlace(o) {
+		r.InPlace = 1
+	}
 	switch {
 	case len(r.Behind) == 0 || o.resource() == "":
 	case unsure != "":

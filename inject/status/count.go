@@ -56,7 +56,7 @@ func (c *Count) Add(text []byte) error {
 	}
 	g := c.group(p)
 	v := view{pod: p, scope: &c.scope, result: result, notCalled: notCalled}
-	worst, injected := explain.NotWanted, false
+	worst, injected, differs := explain.NotWanted, false, false // differs: for a reason that is not counted yet
 	evidence := explain.EvidenceOf(text)
 	evidence.Without(c.injector.Set(), result.Decisions)
 	v.causes = explain.Causes{Past: c.scope.Past, Created: p.Metadata.CreationTimestamp.Time, Injected: len(evidence.InjectedBy) > 0, NotCalled: notCalled, Result: result}
@@ -71,7 +71,7 @@ func (c *Count) Add(text []byte) error {
 		c.template(t.ID()).add(state, isInjected(state))
 		g.add(t.ID(), state, isInjected(state))
 		if state != explain.Current && state != explain.NotWanted {
-			g.because(v.reason(d, by, state))
+			differs = g.because(v.reason(d, by, state)) && state != explain.Missing || differs
 		}
 		g.wrong = g.wrong || !v.right(d, state)
 		if by != "" && (state == explain.Current || state == explain.Outdated) {
@@ -95,11 +95,14 @@ func (c *Count) Add(text []byte) error {
 		if c.scope.Incomplete { // the template may exist
 			state = explain.Current
 		} else {
-			g.because(v.removed(name))
+			differs = g.because(v.removed(name)) || differs
 		}
 		c.template(name).add(state, true)
 		g.add(name, state, true)
 		worst, injected = worse(worst, state), true
+	}
+	if differs && c.scope.Plans {
+		g.examples = append(g.examples, text)
 	}
 	if worst == explain.NotWanted {
 		g.unwanted = p.Metadata.Name

@@ -14,6 +14,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/inject/rollout"
 )
 
 // Tally counts pods by their state.
@@ -129,19 +130,23 @@ type group struct {
 	byName     map[string]*Tally
 	reasons    []explain.Reason
 	mistakes   []Mistake
-	wrong      bool   // a new pod like one of these would not be right
-	changed    bool   // a pod was changed after its injection
-	hold       string // why a restart of the owner would not help; "" if it would
-	unwanted   string // the name of a pod that does not get a sidecar
-	deployment string // the Deployment that owns the owner
+	wrong      bool           // a new pod like one of these would not be right
+	changed    bool           // a pod was changed after its injection
+	hold       string         // why a restart of the owner would not help; "" if it would
+	examples   [][]byte       // pods that differ from new ones, one for each reason, until they are planned
+	plans      []*rollout.Pod // what a rollout would do with these
+	updating   bool           // its controller is replacing pods
+	unwanted   string         // the name of a pod that does not get a sidecar
+	deployment string         // the Deployment that owns the owner
 }
 
 func (g *group) add(template string, s explain.State, injected bool) {
 	entry(g.byName, template).add(s, injected)
 }
 
-// because counts a reason. To limit the memory, the last place is for all further reasons.
-func (g *group) because(r explain.Reason) {
+// because counts a reason, and reports whether it is a new one. To limit the memory, the last place is for all further
+// reasons.
+func (g *group) because(r explain.Reason) (isNew bool) {
 	same := 0
 	for i := range g.reasons {
 		k := &g.reasons[i]
@@ -150,13 +155,14 @@ func (g *group) because(r explain.Reason) {
 		}
 		if same++; k.Code == r.Code && k.Why == r.Why || same == maxReasons {
 			k.Pods += r.Pods
-			return
+			return false
 		}
 	}
 	if same == maxReasons-1 {
 		r.Why = "for other reasons"
 	}
 	g.reasons = append(g.reasons, r)
+	return true
 }
 
 // mistaken counts a mistake. It keeps as many different ones as there are reasons.
@@ -185,6 +191,7 @@ func (g *group) merge(o *group) {
 	for _, m := range o.mistakes {
 		g.mistaken(m)
 	}
+	g.examples = append(g.examples, o.examples...)
 }
 
 // held returns why new pods would not help: all pods are current, or new ones would not be

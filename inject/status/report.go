@@ -115,6 +115,8 @@ type Status struct {
 	// owner is supported and its pods are not right, Hold is the reason why it would not help.
 	Restart bool   `json:"restart"`
 	Hold    string `json:"hold,omitempty"`
+	// InPlace reports whether pillion rollout would change pods of the owner in place.
+	InPlace bool `json:"inPlace"`
 	Tally
 	Templates []Template       `json:"templates"`
 	Reasons   []explain.Reason `json:"reasons,omitempty"`
@@ -150,6 +152,7 @@ func (r *Report) Add(c *Count) {
 		if held := g.held(); o.resource() != "" && len(g.reasons) > 0 {
 			s.Restart, s.Hold = held == "", held
 		}
+		s.InPlace = g.changesInPlace(o)
 		for _, t := range r.Templates {
 			if tally := g.byName[t.Template]; tally != nil {
 				s.Templates = append(s.Templates, Template{t.Template, t.Revision, *tally})

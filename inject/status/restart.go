@@ -70,7 +70,10 @@ func (c *Count) Consider(object []byte, room Room) error {
 	// The pod template decides what new pods are. Pods of that template differ from it only if
 	// something changes new pods.
 	g.wrong = g.wrong && c.scope.Mutated && !w.rollsOut()
-	g.hold = ""
+	g.hold, g.updating = "", w.rollsOut()
+	if err := c.plan(g, object); err != nil {
+		return err
+	}
 	switch strategy := w.Spec.UpdateStrategy; {
 	case w.Metadata.DeletionTimestamp != nil:
 		g.hold = "it is being deleted"

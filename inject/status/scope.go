@@ -32,6 +32,18 @@ type Scope struct {
 	// Mutated is set if others may change new pods here, before or after Pillion
 	// ([Mutation.Changes]).
 	Mutated bool
+	// Plans is set to find out what a rollout would do with pods. Resizes is set if the API server can resize running
+	// pods.
+	Plans, Resizes bool
+}
+
+// Changed sets what others may change in new pods of the namespace.
+func (s *Scope) Changed(by *Mutation) {
+	s.LastWord = by.LastWord(s.Namespace.Labels)
+	if by.Webhooks == nil {
+		s.LastWord = []string{"webhooks that you may not list"}
+	}
+	s.Mutated = by.Changes(s.Namespace.Labels) || len(s.LastWord) > 0
 }
 
 // pod has the relevant fields of a pod, apart from those that the engine reads.

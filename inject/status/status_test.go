@@ -98,7 +98,7 @@ func (w *world) report(t *testing.T, set *templates.Set) *status.Report {
 		c := status.NewCount(injector, status.Scope{
 			Namespace: templates.Namespace{Name: ns.Name, Labels: ns.Labels, Annotations: ns.Annotations, Known: true},
 			Past:      explain.Past{OptedIn: status.OptedIn(ns.ManagedFields), Installed: w.own.CreationTimestamp.Time},
-			Entries:   explain.MutatingEntries(&w.own), Mutated: w.mutation.Changes(ns.Labels),
+			Entries:   explain.MutatingEntries(&w.own), Mutated: w.mutation.Changes(ns.Labels), Plans: true, Resizes: true,
 		})
 		for _, pod := range w.pods {
 			if decode[metav1.PartialObjectMetadata](t, pod).Namespace == ns.Name {
@@ -123,6 +123,7 @@ func (w *world) report(t *testing.T, set *templates.Set) *status.Report {
 // consider counts the pods with the owners of the case, and with plain owners for the others.
 func (w *world) consider(t *testing.T, c *status.Count) {
 	t.Helper()
+	must(t, c.PlanOthers())
 	room := func(map[string]string, []byte, int) string { return "" }
 	for _, kind := range []string{"Deployment", "StatefulSet", "DaemonSet"} {
 		for _, name := range c.Candidates(kind) {

@@ -138,8 +138,8 @@ func (r *Report) restarts(p *page) {
 		p.paragraph("Do not restart anything yet: it is uncertain what new pods would get. " + r.Owners[held].Hold)
 		return
 	}
-	if r.commands.Rollout != "" && slices.ContainsFunc(r.Owners, changeable) {
-		p.paragraph("If only images and resources differ, Pillion can update pods without a restart. To see its plan:")
+	if n := r.changesInPlace(); n > 0 && r.commands.Rollout != "" {
+		p.paragraph(fmt.Sprintf("Pillion can update the pods of %s without a restart. To see the plan:", explain.Plural(n, "owner")))
 		p.command(r.commands.Rollout)
 	}
 	if n := len(r.Restarts()); n > 0 {
@@ -148,9 +148,14 @@ func (r *Report) restarts(p *page) {
 	}
 }
 
-// changeable reports whether pillion rollout may update pods of an owner in place.
-func changeable(s Status) bool {
-	return s.Hold == "" && slices.ContainsFunc(s.Reasons, func(r explain.Reason) bool { return r.State != explain.Missing })
+// changesInPlace returns the number of owners whose pods pillion rollout would change in place.
+func (r *Report) changesInPlace() (n int) {
+	for i := range r.Owners {
+		if r.Owners[i].InPlace {
+			n++
+		}
+	}
+	return n
 }
 
 // failing prints which owners cannot create pods.

@@ -98,10 +98,7 @@ func (k *look) matches(ns *unstructured.Unstructured, label string) bool {
 
 func (k *look) count(ns *unstructured.Unstructured) *status.Count {
 	scope := k.scope(ns)
-	if scope.LastWord = k.mutation.LastWord(ns.GetLabels()); k.mutation.Webhooks == nil {
-		scope.LastWord = []string{"webhooks that you may not list"}
-	}
-	scope.Mutated = k.mutation.Changes(ns.GetLabels()) || len(scope.LastWord) > 0
+	scope.Changed(k.mutation)
 	return status.NewCount(k.injector, *scope)
 }
 

@@ -61,6 +61,7 @@ func (l *podLister) report(ctx context.Context, q Query) (*status.Report, error)
 	if err != nil {
 		return nil, err
 	}
+	k.own.Plans, k.own.Resizes = true, l.canResize()
 	if len(q.Namespaces) > 0 {
 		err = k.named(ctx, q.Namespaces)
 	} else {

@@ -51,6 +51,9 @@ func (k *look) consider(ctx context.Context, namespace string, count *status.Cou
 		count.Hold("", why)
 		return nil
 	}
+	if err := count.PlanOthers(); err != nil {
+		return err
+	}
 	var limits *fit.Limits
 	for _, kind := range Kinds() {
 		names := count.Candidates(kind.Kind) // only of kinds that can be restarted

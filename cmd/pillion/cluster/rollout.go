@@ -67,6 +67,12 @@ func (c *Client) resizes() (bool, error) {
 	return slices.ContainsFunc(all.APIResources, func(r metav1.APIResource) bool { return r.Name == "pods/resize" }), nil
 }
 
+// canResize does what [Client.resizes] does for advice: an API server that does not answer cannot resize pods.
+func (c *Client) canResize() bool {
+	can, err := c.resizes()
+	return err == nil && can
+}
+
 // Executor returns what changes the cluster.
 func (c *Client) Executor() update.Cluster { return update.Kubernetes{Interface: c.Interface} }
 

@@ -44,6 +44,11 @@ func (i *Installation) running(ctx context.Context, p *namespace, object *unstru
 		return r, nil
 	}
 	unsure := cmp.Or(i.unsure(), p.unknown)
+	if unsure == "" {
+		if err := count.PlanOthers(); err != nil {
+			return nil, err
+		}
+	}
 	if unsure == "" && restarts(object.GetKind()) {
 		text, err := object.MarshalJSON()
 		if err != nil {
@@ -144,10 +149,12 @@ func (i *Installation) counted(ctx context.Context, p *namespace, selector strin
 }
 
 func (i *Installation) scope(p *namespace) status.Scope {
-	return status.Scope{
+	scope := status.Scope{
 		Past: i.past(p), Namespace: p.Namespace, Entries: i.entries, Unknown: i.unknown || i.byPolicies() || !p.Known, Incomplete: len(i.wrong.problems) > 0,
-		LastWord: i.mutation.LastWord(p.Labels), Mutated: i.mutation.Changes(p.Labels),
+		Plans: true, Resizes: i.canResize(),
 	}
+	scope.Changed(i.mutation)
+	return scope
 }
 
 func (i *Installation) past(p *namespace) explain.Past {

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"github.com/pillion-dev/pillion/inject/rollout"
+)
+
+// plan finds out what a rollout would do with pods of an owner. Object is the JSON of the owner, or nil if that is unknown or
+// there is none.
+func (c *Count) plan(g *group, object []byte) error {
+	planner := &rollout.Planner{Injector: c.injector, Namespace: c.scope.Namespace, Mutated: c.scope.Mutated, Resizes: c.scope.Resizes}
+	if !c.scope.Unknown {
+		planner.Called = func(pod []byte) bool { called, _ := c.called(pod); return called }
+	}
+	examples := g.examples
+	g.examples = nil
+	for _, pod := range examples {
+		p, err := planner.Plan(pod, object)
+		if err != nil {
+			return err
+		}
+		p.Forget()
+		g.plans = append(g.plans, p)
+	}
+	return nil
+}
+
+// PlanOthers finds out what a rollout would do with the pods of owners that [Count.Consider] is not called for.
+func (c *Count) PlanOthers() error {
+	for o, g := range c.owners {
+		if o.resource() == "" {
+			if err := c.plan(g, nil); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// changesInPlace reports whether pillion rollout would change pods of an owner in place.
+func (g *group) changesInPlace(o Owner) bool {
+	if g.updating { // the controller may replace them first
+		return false
+	}
+	w := &rollout.Workload{Kind: o.Kind, Name: o.Name, Behind: g.plans}
+	owner := rollout.Owner{Restarts: o.resource() != "", Job: o.Kind == "Job"}
+	if held := g.held(); owner.Restarts {
+		owner.Hold = held
+	}
+	w.Choose(owner)
+	return w.Way == rollout.ChangeInPlace
+}
