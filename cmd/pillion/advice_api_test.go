@@ -75,7 +75,7 @@ func (o *ownerState) running(t *testing.T, i int) map[string]any {
 	const created = "2026-03-01T09:00:00Z"
 	pod := yamlObject(t, string(o.pods[i]))
 	metadata := pod["metadata"].(map[string]any)
-	metadata["name"], metadata["namespace"], metadata["creationTimestamp"], metadata["uid"] = fmt.Sprint(o.name, "-", i), "shop", created, "u"
+	metadata["name"], metadata["namespace"], metadata["creationTimestamp"], metadata["uid"] = o.podName(i), "shop", created, "u"
 	kind, name := o.kind, o.name
 	if kind == "Deployment" {
 		kind, name = "ReplicaSet", o.setOf(i)
@@ -104,6 +104,8 @@ func (o *ownerState) running(t *testing.T, i int) map[string]any {
 	metadata["managedFields"] = []any{entry("kube-controller-manager", created, creator), entry("kubectl-edit", "2026-03-02T09:00:00Z", editor)}
 	return pod
 }
+
+func (o *ownerState) podName(i int) string { return fmt.Sprint(o.name, "-", i) }
 
 // changedImage is the image that a user sets in a running pod.
 const changedImage = "changed"

@@ -22,7 +22,7 @@ import (
 func TestAdvice(t *testing.T) {
 	t.Parallel()
 	states := sizetest.Choose(t, 150, 300)
-	advised, helped, well, rolling, rollouts := 0, 0, 0, 0, 0
+	advised, helped, well, rolling, rollouts, deleted := 0, 0, 0, 0, 0, 0
 	for seed := range uint64(states + states/4) {
 		s := newCluster(t, rand.New(rand.NewPCG(seed, 14)))
 		if seed >= uint64(states) { // Pillion itself works, so advice depends on the pods alone
@@ -60,6 +60,7 @@ func TestAdvice(t *testing.T) {
 			}
 		}
 		rollouts += s.tryRollout(t, api, seed, text)
+		deleted += s.tryDelete(t, api, seed)
 		if strings.HasPrefix(text, "No problems") {
 			well++
 			pod, denied := s.clone().create([]byte(plainPod), false)
@@ -75,8 +76,8 @@ func TestAdvice(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d restarts were advised (%d while pods were replaced), of %d that would have helped; %d updates in place were; all was well %d times of %d", advised, rolling, helped, rollouts, well, states)
-	if advised < states/15 || well < states/100 || rolling < states/150 || rollouts < states/50 {
+	t.Logf("%d restarts were advised (%d while pods were replaced), of %d that would have helped; %d updates in place and %d deletions were; all was well %d times of %d", advised, rolling, helped, rollouts, deleted, well, states)
+	if advised < states/15 || well < states/100 || rolling < states/150 || rollouts < states/50 || deleted < states/50 {
 		t.Error("this tests nothing")
 	}
 }
@@ -108,6 +109,43 @@ func (s *clusterState) tryRollout(t *testing.T, api *pagedAPI, seed uint64, text
 		t.Errorf("seed %d: the text offers a rollout: %t; %d owners can be updated: %s", seed, offers, advised, text)
 	}
 	return advised
+}
+
+// tryDelete checks that a new pod is better if explain advises to delete a pod. It tries the first pod that lacks something, and returns 1
+// if it was advised.
+func (s *clusterState) tryDelete(t *testing.T, api *pagedAPI, seed uint64) (advised int) {
+	t.Helper()
+	for _, o := range s.owners {
+		for i, pod := range o.pods {
+			was := s.score(t, pod)
+			if was != lacking {
+				continue
+			}
+			serve := func(path, apiVersion, kind string, object map[string]any) {
+				object["apiVersion"], object["kind"] = apiVersion, kind
+				api.objects[path+"/"+object["metadata"].(map[string]any)["name"].(string)] = object
+			}
+			const apps = "/apis/apps/v1/namespaces/shop/"
+			serve(shopPods, "v1", "Pod", o.running(t, i))
+			serve(apps+strings.ToLower(o.kind)+"s", "apps/v1", o.kind, o.object(t))
+			for _, set := range o.sets(t) {
+				serve(apps+"replicasets", "apps/v1", "ReplicaSet", set)
+			}
+			_, text, stderr := api.runExplain(t, "pod/"+o.podName(i), "-n", "shop")
+			if text == "" {
+				t.Fatal(stderr)
+			}
+			if !strings.Contains(text, "Delete it and create it again") {
+				return 0
+			}
+			made, _ := s.clone().create(o.template, true)
+			if now := s.score(t, made); now <= was {
+				t.Errorf("seed %d: a new pod is no better than %s: %s\n%s\n%s", seed, pod, made, s, text)
+			}
+			return 1
+		}
+	}
+	return 0
 }
 
 const plainPod = `{"metadata":{"name":"x"},"spec":{"containers":[{"name":"web","image":"web:1"}]}}`

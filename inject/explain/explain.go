@@ -66,6 +66,9 @@ func New(injector *inject.Injector, s Subject) (*Report, error) {
 	}
 	r.note(unknownAccount(result, &s.Request))
 	r.Summary = r.summary()
+	if err := r.recreate(&s); err != nil {
+		return nil, err
+	}
 	r.reject(s.Rejected)
 	return r, r.ifOptedIn(injector, s, result)
 }
@@ -247,6 +250,9 @@ type Subject struct {
 	// to the original pod, and a note about what could not be read. It is nil if nothing is
 	// known.
 	Misfits func(pod, injected []byte) (misfits []string, note string)
+	// Recreate returns why a new pod in place of an existing one would not be current, or "" if it would be. It is nil if
+	// nothing is known.
+	Recreate func(pod []byte) (why string, err error)
 	// Original returns the objections of the namespace to the original pod. It may be nil.
 	Original func(pod []byte) []string
 }

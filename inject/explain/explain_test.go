@@ -91,6 +91,7 @@ func TestPassed(t *testing.T) {
 func report(t *testing.T, archive *txtar.Archive) *explain.Report {
 	t.Helper()
 	s := explain.Subject{Object: explain.Object{Kind: "Deployment", Name: "web", Namespace: "shop"}}
+	s.Recreate = func([]byte) (string, error) { return "", nil }
 	s.Request = inject.Request{Operation: "CREATE", Namespace: templates.Namespace{Name: "shop"}}
 	var files []templates.File
 	var entries []explain.Entry
@@ -114,6 +115,8 @@ func report(t *testing.T, archive *txtar.Archive) *explain.Report {
 			s.Webhooks = []explain.Webhook{}
 		case f.Name == "live":
 			s.Object = explain.Object{Kind: "Pod", Name: "web-x2x8z", Namespace: "shop", Live: true}
+		case f.Name == "recreate":
+			s.Recreate = func([]byte) (string, error) { return strings.TrimSpace(string(f.Data)), nil }
 		case !strings.HasPrefix(f.Name, "want."):
 			t.Fatalf("a case has no file %q", f.Name)
 		}

@@ -147,11 +147,26 @@ func (r *Report) liveSummary(with string) string {
 	if failed > 0 {
 		also = fmt.Sprintf("; a new pod would lack %s too, so a restart does not help: fix this first", Plural(failed, "template"))
 	}
-	advice := ""
-	if by[Missing] > 0 && failed == 0 && r.unreached() == "" {
-		advice = " Delete it and create it again; if it has a controller, that does so."
+	return fmt.Sprintf("The pod is not current: %s%s.", strings.Join(parts, ", "), also)
+}
+
+// recreate adds to the summary whether a new pod helps, if something is missing.
+func (r *Report) recreate(s *Subject) error {
+	fails := func(t Template) bool { return t.State == Missing && t.Code.Failed() }
+	missing := func(t Template) bool { return t.State == Missing }
+	if !r.Object.Live || s.Recreate == nil || r.unreached() != "" || !slices.ContainsFunc(r.Templates, missing) || slices.ContainsFunc(r.Templates, fails) {
+		return nil
 	}
-	return fmt.Sprintf("The pod is not current: %s%s.%s", strings.Join(parts, ", "), also, advice)
+	why, err := s.Recreate(s.Request.Object)
+	switch {
+	case err != nil:
+		return err
+	case why == "":
+		r.Summary += " Delete it and create it again; if it has a controller, that does so."
+	default:
+		r.Summary += " A new pod may not help: " + why + "."
+	}
+	return nil
 }
 
 // reject puts first that an API server rejects the pod. The rest of the report is then about a pod without these

@@ -43,19 +43,11 @@ type target struct {
 func (p *Planner) target(pod, owner []byte) (t *target, why string, err error) {
 	t = &target{}
 	var claims []string
-	if owner != nil {
-		if t.base, claims, err = fromOwner(owner, pod); err != nil {
-			return nil, "", err
-		}
+	if t.base, claims, t.stripped, err = p.base(pod, owner); err != nil {
+		return nil, "", err
 	}
 	if t.base == nil {
-		t.stripped = true
-		if t.base, err = stripped(pod, p.set()); err != nil {
-			return nil, "", err
-		}
-		if t.base == nil {
-			return nil, "all its containers have the names of templates' containers, so the app's own ones are unknown", nil
-		}
+		return nil, noBase, nil
 	}
 	t.result, err = p.Injector.Inject(inject.Request{Operation: "CREATE", Namespace: p.Namespace, Object: t.base, OptedIn: p.called(t.base), Claims: claims, Detail: true})
 	if err != nil {
@@ -68,6 +60,31 @@ func (p *Planner) target(pod, owner []byte) (t *target, why string, err error) {
 		}
 	}
 	return t, "", nil
+}
+
+// Recreate returns what a new pod in place of a running one would be before admission, and the names of its claims. Owner
+// is the object that has created the pod, with a pod template, or nil if that is unknown. If there is no answer, why is
+// the reason.
+func (p *Planner) Recreate(pod, owner []byte) (base []byte, claims []string, why string, err error) {
+	if base, claims, _, err = p.base(pod, owner); err == nil && base == nil {
+		why = noBase
+	}
+	return base, claims, why, err
+}
+
+// noBase is why it is unknown what a new pod would be.
+const noBase = "all its containers have the names of templates' containers, so the app's own ones are unknown"
+
+// base returns what a new pod in place of a running one would be before admission, and the names of its claims. It is
+// made from the running pod if the owner is nil or has no pod template. It is nil if that is impossible.
+func (p *Planner) base(pod, owner []byte) (base []byte, claims []string, isStripped bool, err error) {
+	if owner != nil {
+		if base, claims, err = fromOwner(owner, pod); err != nil || base != nil {
+			return base, claims, false, err
+		}
+	}
+	base, err = stripped(pod, p.set())
+	return base, claims, true, err
 }
 
 // invalid returns why the content of a template that a pod has is unknown, or "".

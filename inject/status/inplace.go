@@ -6,13 +6,18 @@ import (
 	"github.com/pillion-dev/pillion/inject/rollout"
 )
 
+func (c *Count) planner() *rollout.Planner {
+	p := &rollout.Planner{Injector: c.injector, Namespace: c.scope.Namespace, Mutated: c.scope.Mutated, Resizes: c.scope.Resizes}
+	if !c.scope.Unknown {
+		p.Called = func(pod []byte) bool { called, _ := c.called(pod); return called }
+	}
+	return p
+}
+
 // plan finds out what a rollout would do with pods of an owner. Object is the JSON of the owner, or nil if that is unknown or
 // there is none.
 func (c *Count) plan(g *group, object []byte) error {
-	planner := &rollout.Planner{Injector: c.injector, Namespace: c.scope.Namespace, Mutated: c.scope.Mutated, Resizes: c.scope.Resizes}
-	if !c.scope.Unknown {
-		planner.Called = func(pod []byte) bool { called, _ := c.called(pod); return called }
-	}
+	planner := c.planner()
 	examples := g.examples
 	g.examples = nil
 	for _, pod := range examples {

@@ -97,6 +97,16 @@ func (c *Count) Consider(object []byte, room Room) error {
 	return nil
 }
 
+// Recreate returns why a new pod in place of an existing one would not be current, or "" if it would be. Owner is the JSON
+// of the object that has created the pod, or nil if that is unknown.
+func (c *Count) Recreate(pod, owner []byte, room Room) (why string, err error) {
+	base, claims, why, err := c.planner().Recreate(pod, owner)
+	if why != "" || err != nil {
+		return why, err
+	}
+	return c.foresee(base, claims, inject.Owner{}, true, func(pod []byte) string { return room(c.scope.Namespace.Labels, pod, 1) })
+}
+
 // foresee returns what would be wrong with new pods of a template, or "". Injected reports
 // whether some of the existing pods are injected.
 func (c *Count) foresee(template []byte, claims []string, owner inject.Owner, injected bool, room func(pod []byte) string) (wrong string, err error) {

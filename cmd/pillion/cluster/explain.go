@@ -3,9 +3,11 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/inject/status"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
@@ -58,6 +61,7 @@ func (i *Installation) explainObject(ctx context.Context, object *unstructured.U
 			return i.Fits.Misfits(p.Labels, p.limits, pod, injected), p.unknown
 		},
 		Original: func(pod []byte) []string { return i.Fits.Original(p.Labels, p.limits, pod) },
+		Recreate: func(pod []byte) (string, error) { return i.recreate(ctx, p, object, pod) },
 	}
 	if !i.unknown && p.Known {
 		s.Webhooks = []explain.Webhook{}
@@ -83,6 +87,31 @@ func (i *Installation) explainObject(ctx context.Context, object *unstructured.U
 		r.Fail(why)
 	}
 	return r, err
+}
+
+// recreate returns why a new pod in place of an existing one may not be current, or "" if it would be.
+func (i *Installation) recreate(ctx context.Context, p *namespace, object *unstructured.Unstructured, pod []byte) (why string, err error) {
+	if why := cmp.Or(i.unsure(), p.unknown); why != "" {
+		return why, nil
+	}
+	scope := i.scope(p)
+	count := status.NewCount(i.injector, scope)
+	if len(scope.LastWord) > 0 { // other pods may show that the changes of others do no harm
+		if all := i.counted(ctx, p, ""); all != nil {
+			count = all
+		}
+	}
+	var maker []byte
+	if o := metav1.GetControllerOf(object); o != nil {
+		owner := i.owner(ctx, object.GetNamespace(), o)
+		if owner == nil {
+			return fmt.Sprintf("the %s %s, which creates it, cannot be read", o.Kind, o.Name), nil
+		}
+		if maker, err = owner.MarshalJSON(); err != nil {
+			return "", err
+		}
+	}
+	return count.Recreate(pod, maker, func(labels map[string]string, pod []byte, n int) string { return i.Fits.Room(labels, p.limits, pod, n) })
 }
 
 // misplaced returns findings about the metadata of the object and of its owners. Pillion's
