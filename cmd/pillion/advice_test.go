@@ -4,13 +4,16 @@ package main
 
 import (
 	"encoding/json"
+	"maps"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/fit"
 	"github.com/pillion-dev/pillion/inject/sizetest"
 	"github.com/pillion-dev/pillion/inject/status"
@@ -22,7 +25,7 @@ import (
 func TestAdvice(t *testing.T) {
 	t.Parallel()
 	states := sizetest.Choose(t, 150, 300)
-	advised, helped, well, rolling, rollouts, deleted := 0, 0, 0, 0, 0, 0
+	advised, helped, well, rolling, rollouts, deleted, labelled, annotated := 0, 0, 0, 0, 0, 0, 0, 0
 	for seed := range uint64(states + states/4) {
 		s := newCluster(t, rand.New(rand.NewPCG(seed, 14)))
 		if seed >= uint64(states) { // Pillion itself works, so advice depends on the pods alone
@@ -61,6 +64,8 @@ func TestAdvice(t *testing.T) {
 		}
 		rollouts += s.tryRollout(t, api, seed, text)
 		deleted += s.tryDelete(t, api, seed)
+		labelled += s.tryLabel(t, seed, text)
+		annotated += s.tryAnnotations(t, seed)
 		if strings.HasPrefix(text, "No problems") {
 			well++
 			pod, denied := s.clone().create([]byte(plainPod), false)
@@ -76,8 +81,9 @@ func TestAdvice(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d restarts were advised (%d while pods were replaced), of %d that would have helped; %d updates in place and %d deletions were; all was well %d times of %d", advised, rolling, helped, rollouts, deleted, well, states)
-	if advised < states/15 || well < states/100 || rolling < states/150 || rollouts < states/50 || deleted < states/50 {
+	t.Logf("%d restarts were advised (%d while pods were replaced), of %d that would have helped; %d updates in place, %d deletions, %d labels and %d annotations were; all was well %d times of %d",
+		advised, rolling, helped, rollouts, deleted, labelled, annotated, well, states)
+	if min(advised, 3*rollouts, 3*deleted, 3*labelled, 3*annotated) < states/15 || well < states/100 || rolling < states/150 {
 		t.Error("this tests nothing")
 	}
 }
@@ -146,6 +152,72 @@ func (s *clusterState) tryDelete(t *testing.T, api *pagedAPI, seed uint64) (advi
 		}
 	}
 	return 0
+}
+
+// tryLabel checks that Pillion processes the pods of a namespace if status advises to label it, and returns 1 if it was advised.
+func (s *clusterState) tryLabel(t *testing.T, seed uint64, text string) (advised int) {
+	t.Helper()
+	m := regexp.MustCompile(`label (--overwrite )?namespace shop (\S+)=(\S+)\n`).FindStringSubmatch(text)
+	if m == nil {
+		return 0
+	}
+	after := s.clone()
+	after.labels = maps.Clone(s.labels)
+	if _, has := after.labels[m[2]]; has && m[1] == "" {
+		t.Errorf("seed %d: kubectl would not overwrite the label: %s", seed, text)
+	}
+	after.labels[m[2]] = m[3]
+	_, text, _ = after.api(t).status(t, s.args...)
+	if strings.Contains(text, "Not opted in") {
+		t.Errorf("seed %d: the label does not help: %s\n%s", seed, s, text)
+	}
+	was, _ := s.create([]byte(plainPod), false)
+	if now, denied := after.create([]byte(plainPod), false); !s.denies && (denied || after.score(t, now) < whole || s.score(t, was) > after.score(t, now)) {
+		t.Errorf("seed %d: a new pod of the namespace with the label is %s: %s", seed, now, s)
+	}
+	return 1
+}
+
+// tryAnnotations follows the advice about annotations in the messages about pods, and returns how much there was.
+func (s *clusterState) tryAnnotations(t *testing.T, seed uint64) (advised int) {
+	t.Helper()
+	injector := inject.New(s.intended)
+	messages := func(pod []byte) (all []string) {
+		r, err := injector.Inject(s.request(pod))
+		must(t, err)
+		for i := range r.Decisions {
+			all = append(all, r.Decisions[i].Sentence())
+		}
+		for i := range r.Findings {
+			all = append(all, r.Findings[i].String())
+		}
+		return all
+	}
+	for _, o := range s.owners {
+		for _, message := range messages(o.template) {
+			pod := yamlObject(t, string(o.template))
+			metadata := pod["metadata"].(map[string]any)
+			annotations, _ := metadata["annotations"].(map[string]any)
+			if annotations == nil {
+				annotations = map[string]any{}
+				metadata["annotations"] = annotations
+			}
+			if m := regexp.MustCompile(`set the annotation (\S+): "(\w+)"`).FindStringSubmatch(message); m != nil {
+				annotations[m[1]] = m[2]
+			} else if m := regexp.MustCompile(`(\w+)\.pillion\.dev/(\w+).*did you mean "?(\w+)`).FindStringSubmatch(message); m != nil {
+				key, value := m[1]+".pillion.dev/", annotations[m[1]+".pillion.dev/"+m[2]]
+				delete(annotations, key+m[2])
+				annotations[key+m[3]] = value
+			} else {
+				continue
+			}
+			advised++
+			if after := messages([]byte(asJSON(t, pod))); slices.Contains(after, message) {
+				t.Errorf("seed %d: following this changes nothing: %s\n%s\n%q", seed, message, o.template, after)
+			}
+		}
+	}
+	return advised
 }
 
 const plainPod = `{"metadata":{"name":"x"},"spec":{"containers":[{"name":"web","image":"web:1"}]}}`

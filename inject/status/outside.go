@@ -74,20 +74,25 @@ func NewOutside(s *Scope, known Known) *Outside {
 		o.Code, o.Why = Awaited, known.Awaited
 	case label == inject.Shadow:
 		o.Code, o.Why = Shadowed, fmt.Sprintf("it has the label %s: %s, so Pillion only reports what it would inject", inject.LabelInject, label)
-		o.label("--overwrite ")
+		o.label(s, "--overwrite ")
 	case labelled:
 		o.Code, o.Intended = UnknownLabel, false
 		o.Why = fmt.Sprintf("its label %s is %q%s", inject.LabelInject, label, inject.WrongNamespaceLabel(label))
-		o.label("--overwrite ")
+		o.label(s, "--overwrite ")
 	default:
 		o.Code, o.Why, o.Intended = Unlabelled, "it has no label "+inject.LabelInject, false
-		o.label("")
+		o.label(s, "")
 	}
 	return o
 }
 
-// label sets the command that opts the namespace in. The command contains the name.
-func (o *Outside) label(flags string) {
+// label sets the command that opts the namespace in. The command contains the name. There is no command if others may remove
+// what Pillion adds: Pillion would deny such pods.
+func (o *Outside) label(s *Scope, flags string) {
+	if len(s.LastWord) > 0 {
+		o.Why += fmt.Sprintf(". Before it opts in, opt in one pod (label %s: %s on the pod), because these may change pods after the injection: %s", inject.LabelInject, inject.Enabled, strings.Join(s.LastWord, ", "))
+		return
+	}
 	if len(validation.IsDNS1123Label(o.Namespace)) == 0 {
 		o.arguments = fmt.Sprintf("label %snamespace %s %s=%s", flags, o.Namespace, inject.LabelInject, inject.Enabled)
 	}

@@ -97,9 +97,7 @@ func (k *look) matches(ns *unstructured.Unstructured, label string) bool {
 }
 
 func (k *look) count(ns *unstructured.Unstructured) *status.Count {
-	scope := k.scope(ns)
-	scope.Changed(k.mutation)
-	return status.NewCount(k.injector, *scope)
+	return status.NewCount(k.injector, *k.scope(ns))
 }
 
 func (k *look) scope(ns *unstructured.Unstructured) *status.Scope {
@@ -108,6 +106,7 @@ func (k *look) scope(ns *unstructured.Unstructured) *status.Scope {
 	if ns.GetLabels()[inject.LabelInject] == inject.Enabled {
 		scope.OptedIn = status.OptedIn(ns.GetManagedFields())
 	}
+	scope.Changed(k.mutation)
 	return &scope
 }
 
