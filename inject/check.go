@@ -218,7 +218,7 @@ func (r *Result) Warnings() []string {
 			all = append(all, f.String())
 		}
 		if d.Unmet() && !d.Code.Failed() {
-			all = append(all, fmt.Sprintf("%s: %s: the pod names it in %s, but %s", d.Template, d.Code, AnnotationTemplates, d.Sentence()))
+			all = append(all, fmt.Sprintf("%s: %s: %s", d.Template, d.Code, d.UnmetSentence()))
 		}
 		for _, note := range d.Notes {
 			all = append(all, d.Template+": "+note)

@@ -49,7 +49,7 @@ func TestImports(t *testing.T) {
 		"inject/schema":                 {internal: []string{"templates", "templates/tree"}, forbidden: impure},
 		"inject/sample":                 {internal: []string{"templates", "templates/tree"}, forbidden: impure},
 		"inject/suite":                  {internal: []string{"inject", "inject/schema", "inject/yamldiff", "templates", "templates/tree"}, forbidden: impure},
-		"inject/status":                 {internal: []string{"inject", "inject/explain", "inject/paint", "inject/schema", "templates", "templates/tree"}, forbidden: impure},
+		"inject/status":                 {internal: []string{"inject", "inject/explain", "inject/paint", "inject/rollout", "inject/schema", "templates", "templates/tree"}, forbidden: impure},
 		"inject/yamldiff":               {forbidden: impure},
 		"inject/webhook":                {internal: []string{"inject", "inject/fit", "inject/webhook/authentication", "templates", "templates/tree", "templates/v1alpha1"}, forbidden: []string{"k8s.io/client-go/"}},
 		"inject/webhook/authentication": {forbidden: []string{"os", "log", "log/slog", "github.com/prometheus/", "k8s.io/"}},

@@ -3,6 +3,7 @@
 package inject
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/pillion-dev/pillion/inject/schema"
@@ -163,6 +164,11 @@ func (d *Decision) Unmet() bool {
 		return false
 	}
 	return d.Requested && !d.Code.Succeeded()
+}
+
+// UnmetSentence returns that the pod names the template and does not get it, and why. See [Decision.Unmet].
+func (d *Decision) UnmetSentence() string {
+	return fmt.Sprintf("the pod names it in %s, but %s", AnnotationTemplates, d.Sentence())
 }
 
 // Sentence returns the decision's message, or the meaning of its code if it has no message.

@@ -232,6 +232,25 @@ func shadowed(injector *inject.Injector, s Subject) (*Report, error) {
 	return r, nil
 }
 
+// recreate adds to the summary whether a new pod helps, if something is missing.
+func (r *Report) recreate(s *Subject) error {
+	fails := func(t Template) bool { return t.State == Missing && t.Code.Failed() }
+	missing := func(t Template) bool { return t.State == Missing }
+	if !r.Object.Live || s.Recreate == nil || r.unreached() != "" || !slices.ContainsFunc(r.Templates, missing) || slices.ContainsFunc(r.Templates, fails) {
+		return nil
+	}
+	why, err := s.Recreate(s.Request.Object)
+	switch {
+	case err != nil:
+		return err
+	case why == "":
+		r.Summary += " Delete it and create it again; if it has a controller, that does so."
+	default:
+		r.Summary += " A new pod may not help: " + why + "."
+	}
+	return nil
+}
+
 // Subject is the input of a report.
 type Subject struct {
 	Object   Object

@@ -150,25 +150,6 @@ func (r *Report) liveSummary(with string) string {
 	return fmt.Sprintf("The pod is not current: %s%s.", strings.Join(parts, ", "), also)
 }
 
-// recreate adds to the summary whether a new pod helps, if something is missing.
-func (r *Report) recreate(s *Subject) error {
-	fails := func(t Template) bool { return t.State == Missing && t.Code.Failed() }
-	missing := func(t Template) bool { return t.State == Missing }
-	if !r.Object.Live || s.Recreate == nil || r.unreached() != "" || !slices.ContainsFunc(r.Templates, missing) || slices.ContainsFunc(r.Templates, fails) {
-		return nil
-	}
-	why, err := s.Recreate(s.Request.Object)
-	switch {
-	case err != nil:
-		return err
-	case why == "":
-		r.Summary += " Delete it and create it again; if it has a controller, that does so."
-	default:
-		r.Summary += " A new pod may not help: " + why + "."
-	}
-	return nil
-}
-
 // reject puts first that an API server rejects the pod. The rest of the report is then about a pod without these
 // mistakes.
 func (r *Report) reject(rejected bool) {

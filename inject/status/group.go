@@ -114,10 +114,11 @@ func (o Owner) title() string {
 // maxReasons limits the number of different reasons for an owner's template.
 const maxReasons = 5
 
-// Mistake is an unknown template or parameter that pods of an owner request.
+// Mistake is something that pods of an owner request and do not get: an unknown template or parameter, or a template that is
+// not for them.
 type Mistake struct {
 	Template string      `json:"template,omitempty"` // "" if the mistake is about no existing template
-	Code     inject.Code `json:"code"`               // unknown_template or unknown_parameter
+	Code     inject.Code `json:"code"`               // unknown_template, unknown_parameter, or the decision about the template
 	Why      string      `json:"why"`                // one sentence
 	Pods     int         `json:"pods"`
 	Example  string      `json:"example"` // the name of one pod

@@ -37,8 +37,8 @@ func (v *view) right(d *inject.Decision, state explain.State) bool {
 	return !d.Code.Wanted() || state == explain.NotWanted || v.notCalled == "" && (!d.Code.Failed() || state == explain.Outdated && d.Code == inject.CodeConflict)
 }
 
-// mistakes returns the unknown values in the pod's labels and annotations, and, in notes,
-// those in its namespace's.
+// mistakes returns the unknown values in the pod's labels and annotations, the templates that it names and does not get
+// because they are not for it, and, in notes, the unknown values of its namespace.
 func (v *view) mistakes() (all []Mistake, notes []string) {
 	for _, f := range v.result.Check() {
 		switch {
@@ -47,6 +47,11 @@ func (v *view) mistakes() (all []Mistake, notes []string) {
 			notes = append(notes, fmt.Sprintf("Namespace %s: %s", v.scope.Namespace.Name, strings.Replace(f.Message, "the namespace's", "the", 1)))
 		default:
 			all = append(all, Mistake{Template: f.Template, Code: f.Code, Why: f.Message, Pods: 1, Example: v.pod.Metadata.Name, Denied: f.Mode == templates.Deny})
+		}
+	}
+	for i := range v.result.Decisions {
+		if d := &v.result.Decisions[i]; d.Unmet() && !d.Code.Wanted() {
+			all = append(all, Mistake{Template: d.Template, Code: d.Code, Why: d.UnmetSentence(), Pods: 1, Example: v.pod.Metadata.Name})
 		}
 	}
 	value, labelled := v.pod.Metadata.Labels[inject.LabelInject]

@@ -199,7 +199,7 @@ func (r *Report) Finish() {
 	})
 	r.Misplaced = sortMisplaced(r.Misplaced)
 	r.Summary = r.summary() +
-		also(r.mistaken, "1 requests something that does not exist", "%d request something that does not exist") +
+		also(r.mistaken, "1 requests something that it does not get", "%d request something that they do not get") +
 		also(misplacedOwners(r.Misplaced), "1 workload has labels or annotations in the wrong place", "%d workloads have labels or annotations in the wrong place") +
 		also(len(r.Failing), "one owner cannot create its pods", "%d owners cannot create their pods") + "."
 }

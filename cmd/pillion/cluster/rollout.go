@@ -12,9 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/discovery"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/cmd/pillion/update"
@@ -52,25 +50,6 @@ func (c *Client) Rollout(ctx context.Context, q Query, b Bounds, stderr io.Write
 	slices.Sort(t.targets.Notes)
 	rollout.Sort(t.targets.Workloads)
 	return t.targets, nil
-}
-
-// resizes reports whether the API server can resize running pods.
-func (c *Client) resizes() (bool, error) {
-	d, err := discovery.NewDiscoveryClientForConfig(c.config)
-	if err != nil {
-		return false, err
-	}
-	all, err := d.ServerResourcesForGroupVersion("v1")
-	if err != nil {
-		return false, err
-	}
-	return slices.ContainsFunc(all.APIResources, func(r metav1.APIResource) bool { return r.Name == "pods/resize" }), nil
-}
-
-// canResize does what [Client.resizes] does for advice: an API server that does not answer cannot resize pods.
-func (c *Client) canResize() bool {
-	can, err := c.resizes()
-	return err == nil && can
 }
 
 // Executor returns what changes the cluster.

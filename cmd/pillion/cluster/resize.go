@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
+)
+
+// resizes reports whether the API server can resize running pods.
+func (c *Client) resizes() (bool, error) {
+	d, err := discovery.NewDiscoveryClientForConfig(c.config)
+	if err != nil {
+		return false, err
+	}
+	all, err := d.ServerResourcesForGroupVersion("v1")
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(all.APIResources, func(r metav1.APIResource) bool { return r.Name == "pods/resize" }), nil
+}
+
+// canResize does what [Client.resizes] does for advice: an API server that does not answer cannot resize pods.
+func (c *Client) canResize() bool {
+	can, err := c.resizes()
+	return err == nil && can
+}
