@@ -61,8 +61,8 @@ const (
 )
 
 // everyAPI has these objects in the namespace shop: 1203 Deployments, of which two opted out, one requests nothing and
-// one has a conflict; a CronJob; ReplicaSets and their pods; a pod without an owner, listed twice, once ended; and an
-// object of a kind that Kubernetes does not have. It has two Deployments in the namespace quiet.
+// one has a conflict; a CronJob; ReplicaSets and their pods; a pod without an owner, listed twice, once ended; and two
+// objects of a kind that Kubernetes does not have, each with a pod. It has two Deployments in the namespace quiet.
 func everyAPI(t *testing.T) *pagedAPI {
 	t.Helper()
 	a := explainAPI(t)
@@ -92,9 +92,11 @@ func everyAPI(t *testing.T) *pagedAPI {
 	}
 	lone["metadata"].(map[string]any)["name"], ended["metadata"].(map[string]any)["name"] = "lone", "ended"
 	ended["status"] = map[string]any{"phase": "Succeeded"}
-	owned, foreign := barePod("shop", 1), barePod("shop", 2)
-	foreign["metadata"].(map[string]any)["ownerReferences"] = []any{map[string]any{"apiVersion": "batch.example.com/v1", "kind": "Job", "name": "x", "uid": "u", "controller": true}}
-	a.list(shopPods, lone, ended, owned, foreign)
+	owned, x, y := barePod("shop", 1), barePod("shop", 2), barePod("shop", 3)
+	for name, pod := range map[string]map[string]any{"x": x, "y": y} {
+		pod["metadata"].(map[string]any)["ownerReferences"] = []any{map[string]any{"apiVersion": "batch.example.com/v1", "kind": "Job", "name": name, "uid": name, "controller": true}}
+	}
+	a.list(shopPods, lone, ended, owned, x, y)
 	for _, k := range cluster.Kinds() { // nothing else has these labels
 		kind := k.Resource()
 		root := "/apis/" + kind.Group
@@ -126,8 +128,8 @@ func TestExplainArguments(t *testing.T) {
 		{"cj", []string{"shop:CronJob/nightly"}},
 		{"deploy -l app=web", []string{"shop:Deployment/web-3"}},
 		{"-l app=web", []string{"shop:Deployment/web-3"}},
-		{"-l app=made", []string{"shop:Pod/web-0-1"}}, // no user wrote it, but nothing else has the label
-		{"pods", []string{"shop:Pod/lone=shop:Pod/ended=shop:Pod/web-0-1=shop:Pod/web-0-2"}},
+		{"-l app=made", []string{"shop:Pod/web-0-1"}},                                                               // no user wrote it, but nothing else has the label
+		{"pods", []string{"shop:Pod/lone=shop:Pod/ended", "shop:Pod/web-0-1", "shop:Pod/web-0-2=shop:Pod/web-0-3"}}, // of nobody, of a ReplicaSet that is gone, and of an unknown kind,
 	} {
 		reports, stderr := a.explainJSON(t, exitOK, append(strings.Fields(c.args), "-n", "shop")...)
 		if got := titles(reports); !slices.Equal(got, c.want) || stderr != "" {
@@ -176,11 +178,14 @@ func TestExplainNamespace(t *testing.T) {
 	for i := range reports {
 		sizes = append(sizes, 1+len(reports[i].Same))
 	}
-	if want := []int{1, 1199, 2, 1, 1, 2}; !slices.Equal(sizes, want) { // web-0 has a pod that is not injected; the CronJob is with the others
+	if want := []int{1, 1199, 2, 1, 1, 1, 2}; !slices.Equal(sizes, want) { // web-0 has a pod that is not injected; the CronJob is with the others
 		t.Errorf("situations of %v objects, want %v: %.200s", sizes, want, titles(reports))
 	}
 	if n := a.asked["/api/v1/namespaces/shop/limitranges"]; n != 1 {
 		t.Errorf("the limits were read %d times", n)
+	}
+	if n := a.asked["/api/v1"]; n != 1 {
+		t.Errorf("the resources of the API server were read %d times", n)
 	}
 	var out bytes.Buffer
 	if code := run([]string{"explain", "--kubeconfig", a.kubeconfig(t), "-n", "shop"}, nil, &out, &out); code != exitOK || !strings.Contains(out.String(), "1198 more have the same result: Deployment/web-2, ") || out.Len() > 5000 {

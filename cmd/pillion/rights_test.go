@@ -51,6 +51,9 @@ func TestRights(t *testing.T) {
 				t.Fatalf("it reads only %q", paths)
 			}
 			for _, path := range paths {
+				if path == "/api/v1" {
+					continue // every user may read which resources there are
+				}
 				a := runningAPI(t)
 				a.forbids[path] = 1 << 30
 				stdout, stderr := ask(a)

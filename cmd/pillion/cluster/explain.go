@@ -105,7 +105,7 @@ func (i *Installation) recreate(ctx context.Context, p *namespace, object *unstr
 	if o := metav1.GetControllerOf(object); o != nil {
 		owner := i.owner(ctx, object.GetNamespace(), o)
 		if owner == nil {
-			return fmt.Sprintf("the %s %s, which creates it, cannot be read", o.Kind, o.Name), nil
+			return fmt.Sprintf("its %s cannot be read", o.Kind), nil // without the name, so that all its siblings have one report
 		}
 		if maker, err = owner.MarshalJSON(); err != nil {
 			return "", err

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -42,6 +43,7 @@ type Installation struct {
 	namespaces map[string]*namespace
 	owners     map[string]*unstructured.Unstructured
 	accounts   templates.ServiceAccounts
+	resizable  func() bool // whether the API server can resize pods, asked once
 }
 
 // Explaining configures how to explain the objects of a cluster.
@@ -62,7 +64,7 @@ func (i *Installation) note(text string) {
 // name other templates.
 func (c *Client) Installed(ctx context.Context, paths []string, how Explaining) (*Installation, error) {
 	l := &podLister{c, &cli.Progress{}}
-	i := &Installation{podLister: l, Explaining: how, namespaces: map[string]*namespace{}, owners: map[string]*unstructured.Unstructured{}}
+	i := &Installation{podLister: l, Explaining: how, namespaces: map[string]*namespace{}, owners: map[string]*unstructured.Unstructured{}, resizable: sync.OnceValue(c.canResize)}
 	var err error
 	if i.injector, err = c.newInjector(ctx, paths, i.note, &i.wrong); err != nil {
 		return nil, err

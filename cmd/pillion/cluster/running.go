@@ -151,7 +151,7 @@ func (i *Installation) counted(ctx context.Context, p *namespace, selector strin
 func (i *Installation) scope(p *namespace) status.Scope {
 	scope := status.Scope{
 		Past: i.past(p), Namespace: p.Namespace, Entries: i.entries, Unknown: i.unknown || i.byPolicies() || !p.Known, Incomplete: len(i.wrong.problems) > 0,
-		Plans: true, Resizes: i.canResize(),
+		Plans: true, Resizes: i.resizable(),
 	}
 	scope.Changed(i.mutation)
 	return scope
