@@ -34,6 +34,9 @@ func (p *Planner) changes(pod []byte, t *target) ([]Change, error) {
 		name, _ := volume["name"].(string)
 		f.claims[name] = volume["persistentVolumeClaim"] != nil
 	}
+	if err := f.findOthers(all); err != nil {
+		return nil, err
+	}
 	var own []Change
 	for i := range all {
 		c := &all[i]
@@ -52,6 +55,7 @@ type filter struct {
 	running object
 	target  *target
 	claims  map[string]bool // the names of volumes, and whether each is of a claim
+	others  map[string]bool // the paths of other webhooks' additions, see findOthers
 }
 
 func (f *filter) isOwn(c *Change) bool {
@@ -64,6 +68,8 @@ func (f *filter) isOwn(c *Change) bool {
 	case list != "" && c.Template != "" && field == "imagePullPolicy" && string(c.From) == `"Always"`:
 		return false // the AlwaysPullImages plugin sets it
 	case list != "" && c.Template != "" && c.To == nil && limitRanged(limits, c):
+		return false
+	case f.others[c.Path]:
 		return false
 	case list != "" && c.Template != "" && f.added.has(c.Path):
 		return true

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"cmp"
+	"encoding/json"
+
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// Other webhooks add variables, mounts and settings to all containers of a pod, also to those of templates. What they
+// have added is theirs and stays: a new pod would have it, too.
+//
+// A running pod does not record who has added something. If a template's container has something that the template does
+// not set, it is of another webhook or of an older revision of the template. The other containers of the pod show
+// which: a webhook that adds to all containers has added the same to them.
+
+// extras are the values that containers of a running pod have and that their owner's pod template and the current
+// templates do not explain. The key is the path in the container and the value. The value is the template whose
+// container it is, or else the container, or severalContainers.
+type extras map[string]string
+
+const severalContainers = "*"
+
+func (e extras) add(in string, c *Change) error {
+	leaves, err := leavesOf(c)
+	for _, leaf := range leaves {
+		if has, ok := e[leaf]; ok && has != in {
+			e[leaf] = severalContainers
+		} else {
+			e[leaf] = in
+		}
+	}
+	return err
+}
+
+// has reports whether each value that a change would remove is in a container that is not of the same template.
+func (e extras) has(c *Change) (bool, error) {
+	leaves, err := leavesOf(c)
+	for _, leaf := range leaves {
+		if in, ok := e[leaf]; !ok || in == holder(c) {
+			return false, nil
+		}
+	}
+	return err == nil, err
+}
+
+// holder returns whose container a change is about.
+func holder(c *Change) string {
+	list, name, _ := c.container()
+	return cmp.Or(c.Template, "/"+list+"/"+name)
+}
+
+// leavesOf returns the path and the text of each value that a change removes from a container, without the parts of
+// objects.
+func leavesOf(c *Change) (leaves []string, err error) {
+	n, err := tree.Parse(c.From)
+	if err != nil {
+		return nil, err
+	}
+	var descend func(at string, n *tree.Node)
+	descend = func(at string, n *tree.Node) {
+		members := n.Members()
+		if len(members) == 0 {
+			leaves = append(leaves, at+" "+flat(n))
+		}
+		for i := range members {
+			descend(at+"/"+tree.Escape(members[i].Name()), &members[i])
+		}
+	}
+	_, _, field := c.container()
+	descend(field, n)
+	return leaves, nil
+}
+
+// findExtras finds the extras among the differences between a running pod and its target. If the pod has no known
+// owner, the containers that no template has brought may be as another webhook has changed them, so all their values
+// count.
+func (t *target) findExtras(all []Change) (extras, error) {
+	found := extras{}
+	for i := range all {
+		c := &all[i]
+		list, _, field := c.container()
+		if list == "" || c.To != nil || field == "" && c.Template != "" {
+			continue
+		}
+		if err := found.addParts(c); err != nil {
+			return nil, err
+		}
+	}
+	if !t.stripped {
+		return found, nil
+	}
+	base, err := decode(t.base)
+	if err != nil {
+		return nil, err
+	}
+	for _, list := range lists() {
+		for _, item := range items(child(base, "spec"), list) {
+			name, _ := item["name"].(string)
+			from, err := json.Marshal(item)
+			if err != nil {
+				return nil, err
+			}
+			if err := found.addParts(&Change{Path: "/spec/" + list + "/" + tree.Escape(name), From: from}); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return found, nil
+}
+
+// addParts adds what a change removes from a container. If it removes the container, these are its fields, and the
+// items of its lists.
+func (e extras) addParts(c *Change) error {
+	list, name, field := c.container()
+	if field != "" {
+		return e.add(holder(c), c)
+	}
+	pod := func(container any) ([]byte, error) {
+		return json.Marshal(object{"spec": object{list: []any{container}}})
+	}
+	with, err := pod(c.From)
+	if err != nil {
+		return err
+	}
+	without, err := pod(object{"name": name})
+	if err != nil {
+		return err
+	}
+	parts, err := Changes(with, without)
+	if err != nil {
+		return err
+	}
+	for i := range parts {
+		if err := e.add(holder(c), &parts[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// findOthers finds the additions of other webhooks to the templates' containers, by their paths: the template does not set
+// them, and the pod has them in a container that is not of the template, too, or records that the current revision of the
+// template was injected.
+func (f *filter) findOthers(all []Change) error {
+	f.others = map[string]bool{}
+	if !f.planner.Mutated {
+		return nil
+	}
+	extras, err := f.target.findExtras(all)
+	if err != nil {
+		return err
+	}
+	now, err := decode(f.target.pod)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		c := &all[i]
+		if _, _, field := c.container(); field == "" || c.Template == "" || c.To != nil {
+			continue
+		}
+		if f.others[c.Path], err = extras.has(c); err != nil {
+			return err
+		}
+		f.others[c.Path] = f.others[c.Path] || f.isCurrent(now, c.Template)
+	}
+	return nil
+}
+
+// isCurrent reports whether the running pod records the revision of a template that a new pod gets.
+func (f *filter) isCurrent(now object, template string) bool {
+	record := template + "." + templates.Domain + "/" + templates.AnnotationInjected
+	was, ok := child(child(f.running, "metadata"), "annotations")[record]
+	return ok && was == child(child(now, "metadata"), "annotations")[record]
+}
