@@ -61,7 +61,7 @@ func (c *candidate) restored(existing, own *tree.Node) *tree.Node {
 		}
 		for _, of := range [2]*tree.Node{own, existing} {
 			for _, m := range of.Members() {
-				if name := m.Name(); c.t.Protects(name) && container.protectedMember(c.t, name).find(all.Get(name), own.Get(name)) != nil {
+				if name := m.Name(); c.t.Protects(name) && container.findProtected(c.t, name, &all, own) != nil {
 					all = c.subject.restore(&all, own, []string{name})
 				}
 			}

@@ -57,16 +57,32 @@ func (d comparison) everything(t *loaded, pod, fragment *tree.Node, add func(*di
 			if !t.Protects(name) || of == pod && fragment.Get(name) != nil {
 				continue
 			}
-			add(d.protectedMember(t, name).find(pod.Get(name), fragment.Get(name)))
+			add(d.findProtected(t, name, pod, fragment))
 		}
 	}
 }
 
-// protectedMember is member for a field of a container that a template protects.
-func (d comparison) protectedMember(t *loaded, name string) comparison {
+// findProtected is find for a field of a container that a template protects.
+func (d comparison) findProtected(t *loaded, name string, pod, fragment *tree.Node) *difference {
+	if t.LeavesOpen(name) {
+		return d.findBesideOthers(name, pod, fragment, hardensSameUser)
+	}
+	return d.member(name).find(pod.Get(name), fragment.Get(name))
+}
+
+// findBesideOthers is find for a field of a container, and ignores what other webhooks often add to it in all containers.
+// Hardens reports whether a field of a security context is such an addition.
+func (d comparison) findBesideOthers(name string, pod, fragment *tree.Node, hardens func(*tree.Node) bool) *difference {
+	there, ours := pod.Get(name), fragment.Get(name)
+	switch {
+	case name == "securityContext":
+		there = d.subject.withoutHardening(there, ours, hardens)
+	case name == "terminationMessagePolicy" && ours == nil && there.IsText(string(corev1.TerminationMessageFallbackToLogsOnError)):
+		return nil
+	}
 	member := d.member(name)
-	member.open = t.LeavesOpen(name)
-	return member
+	member.open = templates.IsOpen(name)
+	return member.find(there, ours)
 }
 
 func (d comparison) member(name string) comparison {
@@ -194,8 +210,8 @@ func (d comparison) findItem(pod, fragment *tree.Node) *difference {
 				return found
 			}
 			continue
-		case (d.name == "env" || d.again) && at < next:
-			return d.differ(pod, fragment) // a variable may refer to earlier ones
+		case at < next && (d.again || d.name == "env" && schema.DependsOnOrder(own)):
+			return d.differ(pod, fragment)
 		}
 		next, used[at] = at, true
 		if found := d.item(elem, theirs, i).find(&theirs[i], &own[at]); found != nil {

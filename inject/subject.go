@@ -266,3 +266,6 @@ type keys struct {
 // longList is the number of items from which a list is indexed, instead of searched for each
 // lookup.
 const longList = 32
+
+// held copies a node into the arena and returns its address.
+func (s *subject) held(n tree.Node) *tree.Node { return &append(s.nodes.Nodes(1), n)[0] }

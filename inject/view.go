@@ -74,9 +74,6 @@ func (s *subject) foreseen(n *tree.Node, of *schema.Schema) *tree.Node {
 	return new(of.Foreseen(n, schema.Server{File: s.asked.file, OnHost: s.onHost, DropsGated: s.readsGated}))
 }
 
-// held copies a node into the arena and returns its address.
-func (s *subject) held(n tree.Node) *tree.Node { return &append(s.nodes.Nodes(1), n)[0] }
-
 // hides reports whether a container of the pod is invisible to the expressions of a template, see
 // view.
 func (s *subject) hides(container *tree.Node, t *loaded) bool {

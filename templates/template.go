@@ -138,19 +138,20 @@ func (t *Template) Protects(field string) bool {
 		slices.Contains(t.Spec.Validate.Protect, ProtectAll) && t.inAll(field)
 }
 
-// IsOpenList reports whether a field of a container is a list to which other webhooks often add items for all containers.
-func IsOpenList(field string) bool {
+// IsOpen reports whether a field of a container is one to which other webhooks often add for all containers: a list, or
+// settings without a value that only take rights away or decide where its last message is from.
+func IsOpen(field string) bool {
 	switch field {
-	case "env", "envFrom", "ports", "volumeDevices", "volumeMounts":
+	case "env", "envFrom", "ports", "volumeDevices", "volumeMounts", "securityContext", "terminationMessagePolicy":
 		return true
 	}
 	return false
 }
 
-// LeavesOpen reports whether other webhooks may add items to a list of the template's containers although the template
-// protects it. A template that names the list in Protect does not allow this.
+// LeavesOpen reports whether other webhooks may add to a field of the template's containers although the template
+// protects it. A template that names the field in Protect does not allow this.
 func (t *Template) LeavesOpen(field string) bool {
-	return IsOpenList(field) && !slices.Contains(t.Spec.Validate.Protect, field)
+	return IsOpen(field) && !slices.Contains(t.Spec.Validate.Protect, field)
 }
 
 func (t *Template) inAll(field string) bool {

@@ -243,23 +243,9 @@ func (c *comparison) items(p place, a, b *tree.Node) {
 		}
 	}
 	// Init containers run one after another.
-	if (p.name == "initContainers" || p.name == "env" && (dependsOnOrder(was) || dependsOnOrder(is))) && !slices.IsSorted(order) {
+	if (p.name == "initContainers" || p.name == "env" && (schema.DependsOnOrder(was) || schema.DependsOnOrder(is))) && !slices.IsSorted(order) {
 		c.differ(p, keys(p.field, was), keys(p.field, is))
 	}
-}
-
-// dependsOnOrder reports whether the order of variables matters: one may refer to an earlier one, or two have the same
-// name.
-func dependsOnOrder(env []tree.Node) bool {
-	names := map[string]bool{}
-	for i := range env {
-		name := env[i].Get("name").Text()
-		if names[name] || strings.Contains(env[i].Get("value").Text(), "$(") {
-			return true
-		}
-		names[name] = true
-	}
-	return false
 }
 
 // orEmpty returns a list. The items of an absent one are reported one by one, too.

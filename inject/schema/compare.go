@@ -5,6 +5,7 @@ package schema
 import (
 	"path"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -187,6 +188,19 @@ func scalarText(n *tree.Node) string {
 		return n.Text()
 	}
 	return n.String()
+}
+
+// DependsOnOrder reports whether the order of variables matters: one refers to another one, or two have the same name.
+func DependsOnOrder(env []tree.Node) bool {
+	names := make(map[string]bool, len(env))
+	for i := range env {
+		name := env[i].Get("name").Text()
+		if names[name] || strings.Contains(env[i].Get("value").Text(), "$(") {
+			return true
+		}
+		names[name] = true
+	}
+	return false
 }
 
 // SameNumber reports whether two JSON numbers are the same number.

@@ -294,8 +294,8 @@ type ValidateRules struct {
 	Mode ValidateMode `json:"mode,omitempty"`
 	// protect lists the fields of the template's containers that must keep their values, for example
 	// image. The value all means all fields except resources, and is the default of a required
-	// template. It allows that others add items to env, envFrom, ports, volumeDevices and volumeMounts, unless you name
-	// these too. By default, other templates protect no field.
+	// template. It allows that others add items to env, envFrom, ports, volumeDevices and volumeMounts, and settings to
+	// securityContext that harden the container, unless you name these too. By default, other templates protect no field.
 	//
 	// +listType=set
 	Protect []string `json:"protect,omitempty"`

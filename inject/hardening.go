@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject
+
+import "github.com/pillion-dev/pillion/templates/tree"
+
+// withoutHardening returns a security context without fields that the template lacks and that harden the container, as the
+// function reports.
+func (s *subject) withoutHardening(there, ours *tree.Node, hardens func(*tree.Node) bool) *tree.Node {
+	rest := there
+	members := there.Members()
+	for i := range members {
+		if m := &members[i]; ours.Get(m.Name()) == nil && hardens(m) {
+			rest = s.held(s.nodes.Without(rest, m.Name()))
+		}
+	}
+	if len(rest.Members()) == 0 && ours == nil {
+		return nil
+	}
+	return rest
+}
+
+// hardens reports whether a field of a security context only reduces what the container may do.
+func hardens(m *tree.Node) bool {
+	only := func(name string) bool { return len(m.Members()) == 1 && m.Get(name) != nil }
+	switch m.Name() {
+	case "readOnlyRootFilesystem", "runAsNonRoot":
+		return m.Kind() == tree.True
+	case "allowPrivilegeEscalation", "privileged":
+		return m.Kind() == tree.False
+	case "runAsUser", "runAsGroup":
+		return m.Kind() == tree.Number && m.String() != "0"
+	case "capabilities":
+		return only("drop")
+	case "seccompProfile":
+		return only("type") && m.Get("type").IsText("RuntimeDefault")
+	case "seLinuxOptions":
+		return only("level")
+	}
+	return false
+}
+
+// hardensSameUser is hardens without the fields that decide as whom the container runs.
+func hardensSameUser(m *tree.Node) bool {
+	switch m.Name() {
+	case "runAsUser", "runAsGroup", "seLinuxOptions":
+		return false
+	}
+	return hardens(m)
+}
