@@ -5,6 +5,7 @@ package rollout
 import (
 	"cmp"
 	"encoding/json"
+	"slices"
 
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
@@ -144,36 +145,66 @@ func (e extras) addParts(c *Change) error {
 
 // findOthers finds the additions of other webhooks to the templates' containers, by their paths: the template does not set
 // them, and the pod has them in a container that is not of the template, too, or records that the current revision of the
-// template was injected.
-func (f *filter) findOthers(all []Change) error {
-	f.others = map[string]bool{}
-	if !f.planner.Mutated {
-		return nil
+// template was injected. The order of init containers is theirs if it differs only by their own ones.
+func (p *Planner) findOthers(all []Change, pod object, t *target, written managers) (map[string]bool, error) {
+	others := map[string]bool{}
+	if !p.Mutated {
+		return others, nil
 	}
-	extras, err := f.target.findExtras(all)
+	extras, err := t.findExtras(all)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	now, err := decode(f.target.pod)
+	now, err := decode(t.pod)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for i := range all {
 		c := &all[i]
+		if c.Path == initContainersPath {
+			if others[c.Path], err = p.isOrderOfOthers(c, t, written); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		if _, _, field := c.container(); field == "" || c.Template == "" || c.To != nil {
 			continue
 		}
-		if f.others[c.Path], err = extras.has(c); err != nil {
-			return err
+		if others[c.Path], err = extras.has(c); err != nil {
+			return nil, err
 		}
-		f.others[c.Path] = f.others[c.Path] || f.isCurrent(now, c.Template)
+		others[c.Path] = others[c.Path] || recordsSame(pod, now, c.Template)
 	}
-	return nil
+	return others, nil
 }
 
-// isCurrent reports whether the running pod records the revision of a template that a new pod gets.
-func (f *filter) isCurrent(now object, template string) bool {
+// initContainersPath is the path of a change of the order of init containers.
+const initContainersPath = "/spec/initContainers"
+
+// isOrderOfOthers reports whether two orders of init containers, as lists of names, are the same without those that another
+// webhook has added: neither the pod's creator nor a template brings them.
+func (p *Planner) isOrderOfOthers(c *Change, t *target, written managers) (bool, error) {
+	apps, err := apps(t, written)
+	if err != nil {
+		return false, err
+	}
+	known := func(text json.RawMessage) (names []string, err error) {
+		err = json.Unmarshal(text, &names)
+		return slices.DeleteFunc(names, func(name string) bool {
+			return !apps["initContainers/"+name] && !slices.ContainsFunc(p.set(), func(t *templates.Template) bool { return t.Brings(name) })
+		}), err
+	}
+	was, err := known(c.From)
+	if err != nil {
+		return false, err
+	}
+	is, err := known(c.To)
+	return slices.Equal(was, is), err
+}
+
+// recordsSame reports whether two pods record the same revision of a template.
+func recordsSame(a, b object, template string) bool {
 	record := template + "." + templates.Domain + "/" + templates.AnnotationInjected
-	was, ok := child(child(f.running, "metadata"), "annotations")[record]
-	return ok && was == child(child(now, "metadata"), "annotations")[record]
+	was, ok := child(child(a, "metadata"), "annotations")[record]
+	return ok && was == child(child(b, "metadata"), "annotations")[record]
 }

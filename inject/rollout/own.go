@@ -11,7 +11,7 @@ import (
 )
 
 // changes returns the differences between a running pod and its target, in what Pillion put there.
-func (p *Planner) changes(pod []byte, t *target) ([]Change, error) {
+func (p *Planner) changes(pod []byte, t *target, written managers) ([]Change, error) {
 	set := p.set()
 	all, err := Changes(pod, t.pod, set...)
 	if err != nil {
@@ -34,7 +34,7 @@ func (p *Planner) changes(pod []byte, t *target) ([]Change, error) {
 		name, _ := volume["name"].(string)
 		f.claims[name] = volume["persistentVolumeClaim"] != nil
 	}
-	if err := f.findOthers(all); err != nil {
+	if f.others, err = p.findOthers(all, doc, t, written); err != nil {
 		return nil, err
 	}
 	var own []Change

@@ -49,7 +49,7 @@ func (p *Planner) Plan(pod, owner []byte) (*Pod, error) {
 	}
 	states, others := p.divide(states, target)
 	out.State = worst(states)
-	if out.Changes, err = p.changes(pod, target); err != nil {
+	if out.Changes, err = p.changes(pod, target, written); err != nil {
 		return nil, err
 	}
 	if why := p.narrow(out, states, others); why != "" {
