@@ -67,3 +67,18 @@ func Lent(h *Handler) func() int64 {
 	h.scratch = sync.Pool{New: func() any { n.Add(1); return &scratch{} }}
 	return n.Load
 }
+
+// RecentPods returns how many pods a Handler remembers of each namespace.
+func RecentPods(h *Handler) map[string]int {
+	all := map[string]int{}
+	for g := range h.recent.places {
+		for k := range h.recent.places[g] {
+			for _, pod := range []*recentPod{h.recent.places[g][k].created.Load(), h.recent.places[g][k].final.Load()} {
+				if pod != nil {
+					all[pod.namespace]++
+				}
+			}
+		}
+	}
+	return all
+}

@@ -53,6 +53,7 @@ type Handler struct {
 	Tracer     trace.Tracer // nil: there are no traces
 
 	buffers, scratch sync.Pool // of *buffers, and of *scratch
+	recent           recentPods
 }
 
 // injector returns the injector for the request's namespace.

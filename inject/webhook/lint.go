@@ -51,12 +51,15 @@ var lint = &endpoint{
 			all = append(all, fmt.Sprintf("%s takes precedence, so this one is not used; use another name", by))
 		}
 		if namespaces := h.replacedIn(t); len(namespaces) > 0 {
-			all = append(all, fmt.Sprintf("the %s of this name is no longer used in %s; use another name to keep it", v1alpha1.NamespacedKind, some(namespaces)))
+			all = append(all, fmt.Sprintf("the %s of this name is no longer used in %s; use another name to keep it", v1alpha1.NamespacedKind, some(namespaces, "namespaces")))
 		}
 		if why, passing := injector.All().Misreplaced(t); passing {
 			all = append(all, fmt.Sprintf("spec.replaces: %s; until then, no pod gets this template", why))
 		} else if why != "" {
 			return linted{request: request, problems: templates.Problems{{Path: "spec.replaces", Message: why}}}, gone(r)
+		}
+		if takenBy(t, injector.Set()) == "" {
+			all = append(h.denials(r, t), all...)
 		}
 		if h.Fit == nil {
 			return linted{warnings: all}, gone(r)
@@ -84,15 +87,28 @@ func takenBy(t *templates.Template, in *templates.Set) string {
 	return ""
 }
 
-// maxNamespaces is how many namespaces a warning names.
-const maxNamespaces = 5
+// denials returns warnings about recent pods that a template would deny if they were created again.
+func (h *Handler) denials(r *http.Request, t *templates.Template) []string {
+	trial := &trial{use: h.Use, namespace: h.Namespaces.Namespace}
+	h.recent.try(r.Context(), t, trial)
+	if len(trial.denied) == 0 {
+		return nil
+	}
+	return []string{
+		fmt.Sprintf("%d of %d pods that were created lately would be denied if they were created again: %s", len(trial.denied), trial.tried, some(trial.denied, "others")),
+		"the reason for the last one: " + trial.why,
+	}
+}
+
+// maxNames is how many namespaces or owners of pods a warning names.
+const maxNames = 5
 
 // some returns the first names of a list, and the number of the others.
-func some(namespaces []string) string {
-	if more := len(namespaces) - maxNamespaces; more > 0 {
-		return fmt.Sprintf("%s and %d more namespaces", strings.Join(namespaces[:maxNamespaces], ", "), more)
+func some(names []string, what string) string {
+	if more := len(names) - maxNames; more > 0 {
+		return fmt.Sprintf("%s and %d more %s", strings.Join(names[:maxNames], ", "), more, what)
 	}
-	return strings.Join(namespaces, ", ")
+	return strings.Join(names, ", ")
 }
 
 // replacedIn returns the namespaces whose template of the same name a template of the cluster takes out of use.

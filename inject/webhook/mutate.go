@@ -32,12 +32,17 @@ var mutate = &endpoint{
 		if rejected != nil {
 			return nil, rejected
 		}
-		result, err := h.injector(e).Inject(req)
+		injector := h.injector(e)
+		again := isInjected(req.Pod)
+		result, err := injector.Inject(req)
 		if err != nil {
 			return nil, notAPod(err)
 		}
 		if later := awaitsAccount(&req, result); later != nil {
 			return nil, later
+		}
+		if !again {
+			h.recent.keepCreated(e.request, injector.For(e.request.Namespace).Set().Revision, result)
 		}
 		return injected{result}, nil
 	},

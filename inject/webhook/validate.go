@@ -42,6 +42,7 @@ var validate = &endpoint{
 		if later := awaitsAccount(&req, verdict.Result); later != nil {
 			return nil, later
 		}
+		h.recent.keepFinal(e.request, h.injector(e).For(e.request.Namespace).Set().Revision, verdict.Denied)
 		if verdict.Doubt {
 			rejected = callAgain(r, verdict)
 		}

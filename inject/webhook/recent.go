@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"context"
+	"hash/fnv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// The bounds of [recentPods]: three pods of up to 32 KiB in each of 32 places, so at most 3 MiB.
+const (
+	recentGroups  = 16
+	recentInGroup = 2
+	maxRecentPod  = 32 << 10
+)
+
+// recentPods are some of the pods that were created lately, one of each owner: before and after the injection, and in the
+// end. They show what a new template would do to pods like these. A namespace has the places of one group only, so it
+// cannot drive out the pods of all others. There is no lock: a place has the newest pod.
+type recentPods struct {
+	places [recentGroups][recentInGroup]recentPlace
+}
+
+// recentPlace has a pod, and one of the same owner in the end, if they are known.
+type recentPlace struct{ created, final atomic.Pointer[recentPod] }
+
+// recentPod is a pod in a review.
+type recentPod struct {
+	namespace   string
+	kind, owner string // the controller, or the pod itself
+	username    string
+	set         string // the revision of the templates for it
+	pod         []byte // as received
+	injected    []byte // nil for a final pod
+}
+
+func (p *recentPod) isLike(other *recentPod) bool {
+	return p != nil && p.namespace == other.namespace && p.kind == other.kind && p.owner == other.owner && p.set == other.set
+}
+
+func (p *recentPod) String() string {
+	return p.kind + " " + p.namespace + "/" + p.owner
+}
+
+// keepCreated keeps a pod that the mutating webhook has processed for the first time.
+func (r *recentPods) keepCreated(request *request, set string, result *inject.Result) {
+	pod, place := r.find(request, set)
+	if pod == nil || place.created.Load().isLike(pod) {
+		return
+	}
+	pod = pod.clone(request.Object)
+	if pod.injected = result.InjectedJSON(); len(pod.injected) <= maxRecentPod {
+		place.created.Store(pod)
+	}
+}
+
+// keepFinal keeps a pod that the validating webhook has allowed. It forgets one that is denied, because it does not exist.
+func (r *recentPods) keepFinal(request *request, set string, denied bool) {
+	pod, place := r.find(request, set)
+	switch {
+	case pod == nil:
+	case denied:
+		if created := place.created.Load(); created.isLike(pod) {
+			place.created.CompareAndSwap(created, nil)
+		}
+	case !place.final.Load().isLike(pod):
+		place.final.Store(pod.clone(request.Object))
+	}
+}
+
+// find returns the description of a request's pod and its place, or nil if the pod is not to be kept.
+func (r *recentPods) find(request *request, set string) (*recentPod, *recentPlace) {
+	if request.DryRun || request.Object.Size() > maxRecentPod {
+		return nil, nil
+	}
+	pod := &recentPod{namespace: request.Namespace, username: request.UserInfo.Username, set: set}
+	pod.kind, pod.owner = ownerOf(request.Object)
+	return pod, &r.places[hash(pod.namespace)%recentGroups][hash(pod.owner)%recentInGroup]
+}
+
+// clone returns the description with the pod. The strings of a request are parts of its body, which is used again.
+func (p *recentPod) clone(pod *tree.Node) *recentPod {
+	return &recentPod{
+		namespace: strings.Clone(p.namespace), kind: strings.Clone(p.kind), owner: strings.Clone(p.owner),
+		username: strings.Clone(p.username), set: strings.Clone(p.set), pod: pod.AppendTo(nil),
+	}
+}
+
+// isInjected reports whether a pod records an injection: in the second round, or if its manifest was injected. Such a pod
+// has what another revision may have added.
+func isInjected(pod *tree.Node) bool {
+	annotations := pod.At("metadata", "annotations").Members()
+	for i := range annotations {
+		if _, name, ok := templates.SplitAnnotation(annotations[i].Name()); ok && name == templates.AnnotationInjected {
+			return true
+		}
+	}
+	return false
+}
+
+// ownerOf returns the kind and name of a pod's controller, or of the pod.
+func ownerOf(pod *tree.Node) (kind, name string) {
+	owners := pod.At("metadata", "ownerReferences").Items()
+	for i := range owners {
+		if owners[i].Get("controller").Kind() == tree.True {
+			return owners[i].Get("kind").Text(), owners[i].Get("name").Text()
+		}
+	}
+	if name = pod.At("metadata", "name").Text(); name == "" {
+		name = pod.At("metadata", "generateName").Text()
+	}
+	return "Pod", name
+}
+
+func hash(text string) uint32 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(text))
+	return h.Sum32()
+}
+
+// trial is what a template would do to recent pods.
+type trial struct {
+	use       func(namespace string) (*inject.Injector, *inject.Judge)
+	namespace func(name string) (templates.Namespace, error)
+
+	tried  int
+	denied []string // the owners of pods that would be denied because of the template
+	why    string   // the reason for the last one
+}
+
+// try tries a template that denies on recent pods, until the context is done. The template of a namespace is tried on the
+// pods of this namespace only, so its author learns nothing about others.
+func (r *recentPods) try(ctx context.Context, t *templates.Template, trial *trial) {
+	if t.Spec.Validate.Mode != templates.Deny {
+		return
+	}
+	with := map[*inject.Injector]*inject.Injector{}
+	for g := range r.places {
+		for k := range r.places[g] {
+			place := &r.places[g][k]
+			pod := place.created.Load()
+			if pod == nil || ctx.Err() != nil || t.Namespace != "" && t.Namespace != pod.namespace {
+				continue
+			}
+			now, _ := trial.use(pod.namespace)
+			if now = now.For(pod.namespace); with[now] == nil {
+				set, _ := templates.Join(templates.NewSet([]*templates.Template{t}), now.Set())
+				with[now] = now.With(set)
+			}
+			trial.tried++
+			if why := trial.foresee(ctx, with[now], pod, place.final.Load(), t.Name); why != "" {
+				trial.denied, trial.why = append(trial.denied, pod.String()), why
+			}
+		}
+	}
+}
+
+// foresee returns why a pod would be denied because of a template, or "".
+func (r *trial) foresee(ctx context.Context, with *inject.Injector, pod, final *recentPod, template string) string {
+	namespace, err := r.namespace(pod.namespace)
+	if err != nil {
+		return ""
+	}
+	var injected, end []byte
+	if final.isLike(pod) {
+		injected, end = pod.injected, final.pod
+	}
+	v, err := with.Foresee(inject.Request{Operation: "CREATE", Username: pod.username, OptedIn: true, Namespace: namespace, Object: pod.pod, Done: ctx.Done()}, injected, end)
+	if err != nil || !v.Denied {
+		return ""
+	}
+	for i := range v.Judged {
+		if f := &v.Judged[i]; f.Mode == templates.Deny && f.Template == template {
+			return f.String()
+		}
+	}
+	return ""
+}
