@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -197,6 +198,17 @@ func (i *installed) checkRights(t *testing.T) {
 	i.kubectl(t, "", "create", "clusterrolebinding", "too-much", "--clusterrole=cluster-admin", "--serviceaccount=pillion-system:pillion")
 	wantCheck(t, i.Cluster, 0, nil, "RBAC: warning: the ServiceAccounts have rights that they do not need pillion may create pods in all namespaces pillion may get secrets", noNodes)
 	i.kubectl(t, "", "delete", "clusterrolebinding", "too-much")
+	root, err := cluster.Root(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	component := filepath.Join(root, "manifests", "components", "rollout")
+	i.kubectl(t, "", "apply", "-f", filepath.Join(component, "rbac.yaml"))
+	wantCheck(t, i.Cluster, 0, nil, "RBAC: warning: a ServiceAccount may change more than it needs, because a policy is not in force "+
+		"pillion-controller may patch deployments.apps, and the ValidatingAdmissionPolicy pillion-controller-rollout is not in force", noNodes)
+	i.kubectl(t, "", "apply", "-f", filepath.Join(component, "policy.yaml"))
+	wantCheck(t, i.Cluster, 0, nil, noNodes)
+	i.kubectl(t, "", "delete", "-f", filepath.Join(component, "policy.yaml"), "-f", filepath.Join(component, "rbac.yaml"))
 	role := i.kubectl(t, "", "get", "clusterrole", "pillion-controller", "-o", "json")
 	i.kubectl(t, "", "patch", "clusterrole", "pillion-controller", "--type=json", "-p", `[{"op": "replace", "path": "/rules", "value": []}]`)
 	eventually(t, "the rights are missing", func(ctx context.Context) error {

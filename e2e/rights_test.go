@@ -60,9 +60,30 @@ func (r rights) has(asked right) bool {
 	return false
 }
 
+// limits are the policies that limit what a right that RBAC cannot limit to fields is for, by the account that has it.
+func limits(account string, one right) string {
+	switch {
+	case slices.Contains([]string{"get", "list", "watch"}, one.verb):
+	case account == serverAccount && strings.HasSuffix(one.resource, "webhookconfigurations"):
+		return bundlePolicy
+	case account == controllerAccount && (one.group == "apps" || one.group == "" && strings.HasPrefix(one.resource, "pods")):
+		return rolloutPolicy
+	}
+	return ""
+}
+
+// The ServiceAccounts.
+const (
+	serverAccount     = "pillion"
+	controllerAccount = "pillion-controller"
+)
+
+// accounts are all ServiceAccounts that the manifests have.
+func accounts() []string { return []string{serverAccount, controllerAccount} }
+
 // lines has one for each object, without those of others.
-func (r rights) lines(others rights) []string {
-	verbs := map[string][]string{}
+func (r rights) lines(account string, others rights) []string {
+	verbs, limited := map[string][]string{}, map[string]string{}
 	for one := range r {
 		if others[one] {
 			continue
@@ -80,29 +101,34 @@ func (r rights) lines(others rights) []string {
 			may = "may read"
 		}
 		line := fmt.Sprintf("  %-10s %-17s %s/%s: ", may, where, resource, one.name)
+		if policy := limits(account, one); policy != "" {
+			limited[line] = ", limited by the policy " + policy
+		}
 		verbs[line] = append(verbs[line], one.verb)
 	}
 	var all []string
 	for _, line := range slices.Sorted(maps.Keys(verbs)) {
 		slices.Sort(verbs[line])
-		all = append(all, line+strings.Join(verbs[line], ", "))
+		all = append(all, line+strings.Join(verbs[line], ", ")+limited[line])
 	}
 	return all
 }
 
-// patchesWebhooks reports whether there is a right that RBAC cannot limit to caBundle.
-func (r rights) patchesWebhooks() bool {
+// limitedBy returns the policies that limit some of the rights of an account.
+func (r rights) limitedBy(account string) (policies []string) {
 	for one := range r {
-		if one.verb == "patch" && strings.HasSuffix(one.resource, "webhookconfigurations") {
-			return true
+		if policy := limits(account, one); policy != "" && !slices.Contains(policies, policy) {
+			policies = append(policies, policy)
 		}
 	}
-	return false
+	return policies
 }
 
-// rbacOf are the RBAC objects that a kustomization renders to, and what they give Pillion's ServiceAccount.
-// TestControllerRights checks what they give the controller's.
-func rbacOf(t *testing.T, target string, components ...string) (objects []byte, given rights) {
+// grants are the rights of each ServiceAccount.
+type grants map[string]rights
+
+// rbacOf are the RBAC objects that a kustomization renders to, and what they give each ServiceAccount.
+func rbacOf(t *testing.T, target string, components ...string) (objects []byte, given grants) {
 	t.Helper()
 	rendered, err := env.RunKubectl(testContext(t), nil, "kustomize", kustomization(t, target, components...))
 	if err != nil {
@@ -130,11 +156,8 @@ func rbacOf(t *testing.T, target string, components ...string) (objects []byte, 
 			rules[d.Kind+d.Namespace+"/"+d.Name] = d.Rules
 		}
 	}
-	given = rights{}
+	given = grants{serverAccount: {}, controllerAccount: {}}
 	for _, b := range bindings {
-		if len(b.Subjects) == 1 && b.Subjects[0].Name == "pillion-controller" {
-			continue
-		}
 		role, namespace := b.RoleRef.Kind+"/"+b.RoleRef.Name, "*"
 		if b.Kind == "RoleBinding" {
 			namespace = b.Namespace
@@ -145,14 +168,16 @@ func rbacOf(t *testing.T, target string, components ...string) (objects []byte, 
 		if rules[role] == nil {
 			t.Errorf("%s with %v: the %s %s/%s is for a role of another component, %s", target, components, b.Kind, b.Namespace, b.Name, role)
 		}
-		if len(b.Subjects) != 1 || b.Subjects[0] != (rbacv1.Subject{Kind: "ServiceAccount", Namespace: pillionNamespace, Name: "pillion"}) {
-			t.Errorf("%s with %v: the %s %s/%s is for %v", target, components, b.Kind, b.Namespace, b.Name, b.Subjects)
+		if len(b.Subjects) != 1 || given[b.Subjects[0].Name] == nil || b.Subjects[0] != (rbacv1.Subject{Kind: "ServiceAccount", Namespace: pillionNamespace, Name: b.Subjects[0].Name}) {
+			t.Fatalf("%s with %v: the %s %s/%s is for %v", target, components, b.Kind, b.Namespace, b.Name, b.Subjects)
 		}
-		given.add(namespace, rules[role]...)
+		given[b.Subjects[0].Name].add(namespace, rules[role]...)
 	}
-	// TestStolenToken shows what that means.
-	if limited := strings.Contains(string(rendered), "policyName: "+bundlePolicy+"\n"); limited != given.patchesWebhooks() {
-		t.Errorf("%s with %v: webhook configurations can be patched: %t; a policy limits that: %t", target, components, !limited, limited)
+	// TestStolenToken and TestStolenControllerToken show what the policies mean.
+	for account, policy := range map[string]string{serverAccount: bundlePolicy, controllerAccount: rolloutPolicy} {
+		if limited := strings.Contains(string(rendered), "policyName: "+policy+"\n"); limited != slices.Contains(given[account].limitedBy(account), policy) {
+			t.Errorf("%s with %v: %s has rights that a policy must limit: %t; the policy %s is there: %t", target, components, account, !limited, policy, limited)
+		}
 	}
 	return objects, given
 }
@@ -174,41 +199,55 @@ func allComponents(t *testing.T) (names []string) {
 	return names
 }
 
-// TestRights checks that testdata/rights lists the rights of each overlay's token, alone and with each component,
+// TestRights checks that testdata/rights lists the rights of each token, with each overlay, alone and with each component,
 // and that a real API server grants exactly these.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	_, err := c.RunKubectl(testContext(t), []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: pillion-system}\n---\n"+
-		"apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: pillion, namespace: pillion-system}\n"), "apply", "-f", "-")
-	if err != nil {
+	text := "apiVersion: v1\nkind: Namespace\nmetadata: {name: pillion-system}\n"
+	for _, account := range accounts() {
+		text += "---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {name: " + account + ", namespace: pillion-system}\n"
+	}
+	if _, err := c.RunKubectl(testContext(t), []byte(text), "apply", "-f", "-"); err != nil {
 		t.Fatal(err)
 	}
 	for _, target := range []string{"base", "overlays/cert-manager", "overlays/self-signed"} {
 		objects, alone := rbacOf(t, target)
 		wantRights(t, c, objects, alone)
-		lines := append([]string{target}, alone.lines(nil)...)
+		lines := map[string][]string{}
+		for _, account := range accounts() {
+			lines[account] = append([]string{target}, alone[account].lines(account, nil)...)
+		}
 		for _, component := range allComponents(t) {
 			objects, with := rbacOf(t, target, component)
-			for lost := range alone {
-				if !with[lost] {
-					t.Errorf("%s with %s: %v is gone", target, component, lost)
+			changes := false
+			for _, account := range accounts() {
+				for lost := range alone[account] {
+					if !with[account][lost] {
+						t.Errorf("%s with %s: %s: %v is gone", target, component, account, lost)
+					}
+				}
+				more := with[account].lines(account, alone[account])
+				if len(more) > 0 {
+					changes = true
+					lines[account] = append(append(lines[account], "with components/"+component+", also"), more...)
+				} else {
+					lines[account] = append(lines[account], "with components/"+component+", nothing else")
 				}
 			}
-			more := with.lines(alone)
-			if len(more) > 0 {
+			if changes {
 				wantRights(t, c, objects, with)
-				lines = append(append(lines, "with components/"+component+", also"), more...)
-			} else {
-				lines = append(lines, "with components/"+component+", nothing else")
 			}
 		}
-		wantGolden(t, filepath.Join("testdata", "rights", filepath.Base(target)+".txt"), strings.Join(lines, "\n")+"\n")
+		wantGolden(t, filepath.Join("testdata", "rights", filepath.Base(target)+".txt"), strings.Join(lines[serverAccount], "\n")+"\n")
+		wantGolden(t, filepath.Join("testdata", "rights", filepath.Base(target)+"-controller.txt"), strings.Join(lines[controllerAccount], "\n")+"\n")
 	}
 	objects, all := rbacOf(t, "overlays/self-signed", allComponents(t)...)
 	whileApplied(t, c, objects, func() {
 		eventually(t, "the rights are there", func(ctx context.Context) error { return sameRights(ctx, c, all) })
-		askForAll(t, c, all)
+		for _, account := range accounts() {
+			askForAll(t, c, account, all[account])
+		}
 	})
 }
 
@@ -241,29 +280,31 @@ func whileApplied(t *testing.T, c *cluster.Cluster, objects []byte, f func()) {
 	}
 }
 
-func wantRights(t *testing.T, c *cluster.Cluster, objects []byte, want rights) {
+func wantRights(t *testing.T, c *cluster.Cluster, objects []byte, want grants) {
 	t.Helper()
 	whileApplied(t, c, objects, func() {
-		eventually(t, "the token has the rights", func(ctx context.Context) error { return sameRights(ctx, c, want) })
+		eventually(t, "the tokens have the rights", func(ctx context.Context) error { return sameRights(ctx, c, want) })
 	})
 }
 
-// sameRights compares the rights with those that the API server reports for the token
+// sameRights compares the rights with those that the API server reports for the tokens
 // (SelfSubjectRulesReview), except for those of every ServiceAccount.
-func sameRights(ctx context.Context, c *cluster.Cluster, want rights) error {
-	got, err := rightsOf(ctx, c, "pillion")
-	if err != nil {
-		return err
-	}
+func sameRights(ctx context.Context, c *cluster.Cluster, want grants) error {
 	everybody, err := rightsOf(ctx, c, "default")
 	if err != nil {
 		return err
 	}
-	for one := range everybody {
-		delete(got, one)
-	}
-	if !maps.Equal(got, want) {
-		return fmt.Errorf("more:\n%s\nmissing:\n%s", strings.Join(got.lines(want), "\n"), strings.Join(want.lines(got), "\n"))
+	for _, account := range accounts() {
+		got, err := rightsOf(ctx, c, account)
+		if err != nil {
+			return err
+		}
+		for one := range everybody {
+			delete(got, one)
+		}
+		if !maps.Equal(got, want[account]) {
+			return fmt.Errorf("%s has more:\n%s\nmissing:\n%s", account, strings.Join(got.lines(account, want[account]), "\n"), strings.Join(want[account].lines(account, got), "\n"))
+		}
 	}
 	return nil
 }
@@ -309,7 +350,7 @@ func rightsOf(ctx context.Context, c *cluster.Cluster, account string) (rights, 
 
 // askForAll asks the API server about every verb on every resource and subresource that it has, on objects of
 // various names, here and there: what is allowed is what the rights say, or allowed to every ServiceAccount.
-func askForAll(t *testing.T, c *cluster.Cluster, want rights) {
+func askForAll(t *testing.T, c *cluster.Cluster, account string, want rights) {
 	t.Helper()
 	_, lists, err := c.Client.Discovery().ServerGroupsAndResources()
 	if err != nil {
@@ -339,10 +380,10 @@ func askForAll(t *testing.T, c *cluster.Cluster, want rights) {
 			}
 		}
 	}
-	allowed := func(ctx context.Context, account string, q right) (bool, error) {
+	allowed := func(ctx context.Context, user string, q right) (bool, error) {
 		resource, sub, _ := strings.Cut(q.resource, "/")
 		review, err := c.Client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User:   "system:serviceaccount:" + pillionNamespace + ":" + account,
+			User:   "system:serviceaccount:" + pillionNamespace + ":" + user,
 			Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + pillionNamespace, "system:authenticated"},
 			ResourceAttributes: &authorizationv1.ResourceAttributes{
 				Namespace: q.namespace, Verb: q.verb, Group: q.group, Resource: resource, Subresource: sub, Name: q.name,
@@ -357,14 +398,14 @@ func askForAll(t *testing.T, c *cluster.Cluster, want rights) {
 	group.SetLimit(8)
 	for _, q := range questions {
 		group.Go(func() error {
-			got, err := allowed(ctx, "pillion", q)
+			got, err := allowed(ctx, account, q)
 			if err != nil || got == want.has(q) {
 				return err
 			}
 			if everybody, err := allowed(ctx, "default", q); err != nil || everybody {
 				return err
 			}
-			t.Errorf("%+v is allowed: %t", q, got)
+			t.Errorf("%s: %+v is allowed: %t", account, q, got)
 			return nil
 		})
 	}

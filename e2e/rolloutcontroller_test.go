@@ -39,7 +39,7 @@ func TestRolloutController(t *testing.T) {
 		t.Fatal(err)
 	}
 	i := install(t, newCluster(t), "self-signed")
-	r := &selfRolling{rolling: &rolling{installed: i}, controlled: &controlled{i.Cluster}, component: filepath.Join(root, "manifests", "components", "rollout", "rbac.yaml")}
+	r := &selfRolling{rolling: &rolling{installed: i}, controlled: &controlled{i.Cluster}, component: filepath.Join(root, "manifests", "components", "rollout")}
 	r.kubelet = startKubelet(t, i.Client)
 	r.waitForInjection(t)
 	first := r.begin(t)
@@ -148,7 +148,7 @@ func (r *selfRolling) rights(t *testing.T, ns string) {
 	if n := r.with(t, ns, "agent:1"); n != 2 {
 		t.Errorf("%d of 2 pods are as they were", n)
 	}
-	r.kubectl(t, "", "apply", "--server-side", "-f", r.component)
+	r.kubectl(t, "", "apply", "--server-side", "-f", filepath.Join(r.component, "policy.yaml"), "-f", filepath.Join(r.component, "rbac.yaml"))
 	r.settle(t, ns, "strategy: InPlace, maxUnavailable: 1", "agent:2") // the controller tries again by itself, but after a minute
 	r.wantUpdated(t, ns, "agent:2", 2)
 }

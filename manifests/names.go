@@ -15,6 +15,11 @@ const (
 	// ControllerName is the name of the controller's ServiceAccount, Deployment and Lease.
 	ControllerName = "pillion-controller"
 
+	// CertsPolicy and RolloutPolicy are the policies of overlays/self-signed and components/rollout, and their bindings.
+	// Roles have the same names.
+	CertsPolicy   = "pillion-certs"
+	RolloutPolicy = "pillion-controller-rollout"
+
 	// MinKubernetes and MaxKubernetes are the oldest and the newest version of API servers that the tests run on.
 	MinKubernetes = "1.34"
 	MaxKubernetes = "1.37"

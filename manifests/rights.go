@@ -91,6 +91,22 @@ func ServerRights(selfSigned bool) (Rights, error) {
 // ControllerRights returns the rights that the ServiceAccount of pillion controller needs.
 func ControllerRights() (Rights, error) { return rightsIn("controller/rbac.yaml") }
 
+// Limited is a right of a ServiceAccount that RBAC cannot limit to what Pillion needs, and the name of the
+// ValidatingAdmissionPolicy, and of its binding, that does.
+type Limited struct {
+	Account string
+	Right   Right
+	Policy  string
+}
+
+// LimitedRights returns the rights that policies limit. An installation may lack them.
+func LimitedRights() []Limited {
+	return []Limited{
+		{Name, Right{Verb: "patch", Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations", Name: Name}, CertsPolicy},
+		{ControllerName, Right{Verb: "patch", Group: "apps", Resource: "deployments"}, RolloutPolicy},
+	}
+}
+
 // DeployerRights returns the rights that a user needs to install an overlay.
 func DeployerRights(overlay string) (Rights, error) {
 	r, err := rightsIn("deployer.yaml")
@@ -130,7 +146,7 @@ func of(overlay string, rules []rbacv1.PolicyRule) (all []rbacv1.PolicyRule) {
 		named := len(rule.ResourceNames) > 0
 		if overlay != OverlaySelfSigned {
 			rule.ResourceNames = slices.DeleteFunc(slices.Clone(rule.ResourceNames), func(name string) bool {
-				return slices.Contains([]string{"pillion-certs", TLSSecret, "pillion-advise"}, name)
+				return slices.Contains([]string{CertsPolicy, TLSSecret, "pillion-advise"}, name)
 			})
 		}
 		others := overlay == OverlaySelfSigned && slices.Contains(rule.APIGroups, CertManagerGroup)

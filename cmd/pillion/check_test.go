@@ -20,16 +20,26 @@ import (
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/cmd/pillion/clitest"
+	"github.com/pillion-dev/pillion/manifests"
 )
 
 const (
-	systemPath     = "/api/v1/namespaces/pillion-system/"
-	controllerPath = "/apis/apps/v1/namespaces/pillion-system/deployments/pillion-controller"
-	kindsPath      = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"
-	reviewsPath    = "/apis/authorization.k8s.io/v1/"
-	configsPath    = "/apis/admissionregistration.k8s.io/v1/"
-	agentsPath     = "/apis/pillion.dev/v1alpha1/clustersidecartemplates"
+	systemPath        = "/api/v1/namespaces/pillion-system/"
+	controllerPath    = "/apis/apps/v1/namespaces/pillion-system/deployments/pillion-controller"
+	kindsPath         = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"
+	reviewsPath       = "/apis/authorization.k8s.io/v1/"
+	configsPath       = "/apis/admissionregistration.k8s.io/v1/"
+	limitsPath        = configsPath + "validatingadmissionpolicies/"
+	limitBindingsPath = configsPath + "validatingadmissionpolicybindings/"
+	agentsPath        = "/apis/pillion.dev/v1alpha1/clustersidecartemplates"
 )
+
+// policyBinding is the binding of a policy, with an action.
+func policyBinding(name, action string) map[string]any {
+	binding := thing("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding", "", name, nil)
+	binding["spec"] = map[string]any{"policyName": name, "validationActions": []any{action}}
+	return binding
+}
 
 // review answers that all rights are there, apart from those for the denied resources. Every user may
 // read one Secret at most, and create no pods.
@@ -118,6 +128,10 @@ func newChecked(t *testing.T) *certified {
 		"/api/v1/namespaces/shop":                       shop,
 		"/api/v1/namespaces/shop/pods":                  create(map[string]any{"agent.pillion.dev/injected": "0123456789ab"}),
 		"/api/v1/namespaces/default/pods":               create(nil),
+		limitsPath + manifests.CertsPolicy:              thing("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", "", manifests.CertsPolicy, nil),
+		limitBindingsPath + manifests.CertsPolicy:       policyBinding(manifests.CertsPolicy, "Deny"),
+		limitsPath + manifests.RolloutPolicy:            thing("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", "", manifests.RolloutPolicy, nil),
+		limitBindingsPath + manifests.RolloutPolicy:     policyBinding(manifests.RolloutPolicy, "Deny"),
 		configsPath + "mutatingwebhookconfigurations":   listOf("MutatingWebhookConfigurationList", clitest.Named(c.objectsAPI[mutatingPath])),
 		configsPath + "validatingwebhookconfigurations": listOf("ValidatingWebhookConfigurationList", clitest.Named(c.objectsAPI[validatingPath])),
 	})
@@ -175,6 +189,13 @@ func TestCheckCommand(t *testing.T) {
 			c.objectsAPI[reviewsPath+"subjectaccessreviews"] = clitest.Answer(func(*http.Request) any {
 				return map[string]any{"apiVersion": "v1", "kind": "SubjectAccessReview", "status": map[string]any{"allowed": true}}
 			})
+		}, exitOK, nil},
+		"no-policy": {func(c *certified) {
+			delete(c.objectsAPI, limitsPath+manifests.CertsPolicy)
+			c.objectsAPI[limitBindingsPath+manifests.RolloutPolicy] = policyBinding(manifests.RolloutPolicy, "Warn")
+		}, exitOK, nil},
+		"policy-unknown": {func(c *certified) {
+			c.objectsAPI[limitBindingsPath+manifests.RolloutPolicy] = nil // forbidden
 		}, exitOK, nil},
 		"rejected": {func(c *certified) {
 			bad := thing("pillion.dev/v1alpha1", "SidecarTemplate", "shop", "bad", nil)

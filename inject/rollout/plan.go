@@ -71,7 +71,13 @@ func (p *Planner) Plan(pod, owner []byte) (*Pod, error) {
 		out.Kept = nil
 		out.Changes = slices.DeleteFunc(out.Changes, func(c Change) bool { return !written.wroteField(&c) })
 	}
-	return out, p.decide(out, target)
+	if err := p.decide(out, target); err != nil || !p.Added || out.Action != Patch {
+		return out, err
+	}
+	if why := out.written(written); why != "" {
+		out.leave(why)
+	}
+	return out, nil
 }
 
 // keep takes out the changes of fields that others have changed. The resources of a container belong

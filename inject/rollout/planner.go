@@ -24,6 +24,9 @@ type Planner struct {
 	Mutated bool
 	// Resizes is set if the API server can resize running pods.
 	Resizes bool
+	// Added is set if only containers that a webhook added may change in place, and not those that the creator of the pod
+	// wrote. So it is for the controller, whose ServiceAccount may not do more.
+	Added bool
 	// Only is the template whose changes pods get, or "" for all templates.
 	Only string
 	// Invalid has the reason for each template of the namespace whose content is invalid. Pillion may still use

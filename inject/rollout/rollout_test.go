@@ -123,7 +123,7 @@ func newCase(t *testing.T, archive *txtar.Archive) *planCase {
 	options := string(c.files["options"])
 	c.planner = &rollout.Planner{
 		Injector: injector(t, now), Namespace: namespace(), Called: func([]byte) bool { return !strings.Contains(options, "not called") },
-		Mutated: strings.Contains(options, "mutated"), Resizes: !strings.Contains(options, "no resize"),
+		Mutated: strings.Contains(options, "mutated"), Resizes: !strings.Contains(options, "no resize"), Added: strings.Contains(options, "added"),
 	}
 	_, c.planner.Only, _ = strings.Cut(strings.TrimSpace(options), "only ")
 	pod := c.files["pod.yaml"]

@@ -148,6 +148,11 @@ func TestAfter(t *testing.T) {
 		"more-rights": {func(_ *testing.T, f *check.Facts) {
 			f.Rights.Excess = map[string][]manifests.Right{"pillion": check.Unneeded()}
 		}, false},
+		"unlimited": {func(_ *testing.T, f *check.Facts) {
+			for i, limited := range manifests.LimitedRights() {
+				f.Rights.Unlimited = append(f.Rights.Unlimited, check.Unlimited{Limited: limited, Unknown: []string{"you are not allowed to get it", ""}[i]})
+			}
+		}, false},
 		"no-custom-resources": {noCustomResources, false},
 		"no-controller":       {func(_ *testing.T, f *check.Facts) { f.Controller = check.Deployment{Name: "pillion-controller"} }, true},
 		"no-webhook": {func(_ *testing.T, f *check.Facts) {

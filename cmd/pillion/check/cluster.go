@@ -4,6 +4,7 @@ package check
 
 import (
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/util/version"
 
@@ -51,15 +52,33 @@ func (f *Facts) rights() Check {
 			more = append(more, account+" may "+item+" in all namespaces")
 		}
 	}
+	unlimited := f.Rights.unlimited()
 	switch {
 	case lacking == 0 && len(more) > 0:
-		c.Result, c.Message, c.Details = Warning, "the ServiceAccounts have rights that they do not need", more
+		c.Result, c.Message, c.Details = Warning, "the ServiceAccounts have rights that they do not need", append(more, unlimited...)
 		c.Hint, c.Command = "Find the roles that are bound to them:", f.Commands.Kubectl+" get rolebindings,clusterrolebindings -A -o wide"
+	case lacking == 0 && len(unlimited) > 0 && slices.ContainsFunc(f.Rights.Unlimited, func(u Unlimited) bool { return u.Unknown == "" }):
+		c.Result, c.Message, c.Details = Warning, "a ServiceAccount may change more than it needs, because a policy is not in force", unlimited
+		c.Hint, c.Command = applyAgain, f.Commands.Kubectl+" "+applyCommand
+	case lacking == 0 && len(unlimited) > 0:
+		c.Result, c.Message, c.Details = NotChecked, "whether a policy limits the rights of a ServiceAccount is unknown", unlimited
+		c.Hint, c.Command = "Ask an administrator to run this command, or for this right:", f.Commands.Kubectl+" auth can-i get validatingadmissionpolicybindings.admissionregistration.k8s.io"
 	case lacking > 0:
 		c.Result, c.Message = Failed, "the ServiceAccounts lack "+counted(lacking, "right")
 		c.Hint, c.Command = applyAgain, f.Commands.Kubectl+" "+applyCommand
 	}
 	return c
+}
+
+func (r *AccountRights) unlimited() (items []string) {
+	for _, u := range r.Unlimited {
+		text := fmt.Sprintf("%s may %s, and the ValidatingAdmissionPolicy %s is not in force", u.Account, u.Right, u.Policy)
+		if u.Unknown != "" {
+			text = fmt.Sprintf("%s may %s; whether the ValidatingAdmissionPolicy %s is in force is unknown: %s", u.Account, u.Right, u.Policy, u.Unknown)
+		}
+		items = append(items, text)
+	}
+	return items
 }
 
 func (f *Facts) kinds() Check {

@@ -37,6 +37,14 @@ type AccountRights struct {
 	Denied  map[string][]manifests.Right
 	Excess  map[string][]manifests.Right // of the rights that [Unneeded] returns
 	Checked int
+	// Unlimited are those that may patch whole objects, because the policy that limits them is not in force.
+	Unlimited []Unlimited
+}
+
+// Unlimited is a ServiceAccount that a policy has to limit.
+type Unlimited struct {
+	manifests.Limited
+	Unknown string // why it is unknown whether the policy is in force, or ""
 }
 
 // Kind is a CustomResourceDefinition of Pillion.

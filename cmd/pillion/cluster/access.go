@@ -8,7 +8,9 @@ import (
 	"strings"
 	"sync"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -105,5 +107,39 @@ func (c *Client) accountRights(ctx context.Context, selfSigned bool) (check.Acco
 		}
 		r.Excess[account] = slices.DeleteFunc(unneeded, func(a manifests.Right) bool { return slices.Contains(denied, a) })
 	}
+	for _, limited := range manifests.LimitedRights() {
+		denied, err := c.deniedTo(ctx, limited.Account, []manifests.Right{limited.Right})
+		if err != nil {
+			return r, err
+		}
+		if len(denied) > 0 {
+			continue
+		}
+		inForce, err := c.policyInForce(ctx, limited.Policy)
+		why, err := unknown(err, "get", "validatingadmissionpolicies and validatingadmissionpolicybindings", "")
+		if err != nil {
+			return r, err
+		}
+		if !inForce {
+			r.Unlimited = append(r.Unlimited, check.Unlimited{Limited: limited, Unknown: why})
+		}
+	}
 	return r, nil
+}
+
+// policyInForce reports whether a ValidatingAdmissionPolicy exists, and its binding of the same name denies requests.
+func (c *Client) policyInForce(ctx context.Context, name string) (bool, error) {
+	resource := admissionregistrationv1.SchemeGroupVersion.WithResource
+	_, err := get[admissionregistrationv1.ValidatingAdmissionPolicy](ctx, c.Resource(resource("validatingadmissionpolicies")), name)
+	if err == nil {
+		var binding *admissionregistrationv1.ValidatingAdmissionPolicyBinding
+		binding, err = get[admissionregistrationv1.ValidatingAdmissionPolicyBinding](ctx, c.Resource(resource("validatingadmissionpolicybindings")), name)
+		if err == nil {
+			return binding.Spec.PolicyName == name && slices.Contains(binding.Spec.ValidationActions, admissionregistrationv1.Deny), nil
+		}
+	}
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	return false, err
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,6 +20,8 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
+
+	"github.com/pillion-dev/pillion/inject"
 )
 
 // Client reads a cluster with the permissions of its user.
@@ -120,15 +123,22 @@ func (c *Client) namesOf(ctx context.Context, resource schema.GroupVersionResour
 	return names, nil
 }
 
-// Labelled returns the namespaces that a label selector matches, apart from those that are being deleted.
-func (c *Client) Labelled(ctx context.Context, selector string) (names []string, err error) {
+// Injects reports whether Pillion may inject pods in a namespace, by its name and labels. The policy of the component
+// rollout denies what the controller writes elsewhere.
+func (c *Client) Injects(name string, labels map[string]string) bool {
+	label, ok := labels[inject.LabelInject]
+	return (!ok || label == inject.Enabled) && name != c.system && !slices.Contains(inject.SystemNamespaces(), name)
+}
+
+// Labelled returns the namespaces to keep of those that a label selector matches, apart from those that are being deleted.
+func (c *Client) Labelled(ctx context.Context, selector string, keep func(name string, labels map[string]string) bool) (names []string, err error) {
 	list, err := c.metadataOf(ctx, corev1.SchemeGroupVersion.WithResource("namespaces"), metav1.NamespaceAll, selector)
 	if err != nil {
 		return nil, err
 	}
 	for i := range list.Items {
-		if list.Items[i].DeletionTimestamp == nil {
-			names = append(names, list.Items[i].Name)
+		if ns := &list.Items[i]; ns.DeletionTimestamp == nil && keep(ns.Name, ns.Labels) {
+			names = append(names, ns.Name)
 		}
 	}
 	return names, nil

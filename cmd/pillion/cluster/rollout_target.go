@@ -21,7 +21,7 @@ import (
 // Bounds limit a rollout.
 type Bounds struct {
 	Template string // only changes of the template with this name, or NAMESPACE/NAME; "": of all
-	Object   string // only changes of the template in this object, see [kube.TemplateID]
+	Object   string // only changes of the template in this object, see [kube.TemplateID]; set for the controller
 	InPlace  bool   // no new pods
 }
 
@@ -112,7 +112,7 @@ type targeting struct {
 func (t *targeting) prepare(ctx context.Context, ns *unstructured.Unstructured, only string) (*targetNamespace, error) {
 	scope := t.scope(ns)
 	n := &targetNamespace{makers: map[status.Owner]*maker{}, planner: &rollout.Planner{
-		Injector: t.injector, Namespace: scope.Namespace, Resizes: t.resizes, Only: only, Invalid: t.unsure.invalid[ns.GetName()],
+		Injector: t.injector, Namespace: scope.Namespace, Resizes: t.resizes, Only: only, Added: t.bounds.Object != "", Invalid: t.unsure.invalid[ns.GetName()],
 		Mutated: t.mutation.Changes(ns.GetLabels()) || len(t.mutation.LastWord(ns.GetLabels())) > 0 || t.mutation.Webhooks == nil,
 	}}
 	if !t.own.Unknown {

@@ -67,7 +67,7 @@ func rolloutAPI(t *testing.T, namespaces []string, annotations map[string]string
 		clitest.Must(t, json.Unmarshal(r.InjectedJSON(), &pod))
 		pod["apiVersion"], pod["kind"] = "v1", "Pod"
 		pod["metadata"].(map[string]any)["managedFields"] = []any{map[string]any{"manager": "kube-controller-manager", "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": map[string]any{
-			"f:spec": map[string]any{"f:initContainers": map[string]any{`k:{"name":"agent"}`: map[string]any{".": map[string]any{}, "f:image": map[string]any{}, "f:resources": map[string]any{}}}},
+			"f:spec": map[string]any{"f:containers": map[string]any{`k:{"name":"web"}`: map[string]any{".": map[string]any{}, "f:image": map[string]any{}}}},
 		}}}
 		api["/api/v1/namespaces/"+namespace+"/pods"], api["/api/v1/namespaces/"+namespace+"/pods/web"] = listOf(pod), pod
 		api["/api/v1/namespaces/"+namespace+"/pods/web/resize"] = pod
@@ -131,7 +131,7 @@ func TestLimit(t *testing.T) {
 		"restart":         func() error { _, err := cluster.Restart(ctx, w); return err },
 		"list budgets":    func() error { _, err := cluster.Budgets(ctx, "shop"); return err },
 		"list events":     func() error { cluster.Failure(ctx, &corev1.Pod{}, "", time.Time{}); return nil },
-		"list namespaces": func() error { _, err := c.Labelled(ctx, "a=b"); return err },
+		"list namespaces": func() error { _, err := c.Labelled(ctx, "a=b", nil); return err },
 	} {
 		before := sent.Load()
 		_ = request() // an API without the object is enough

@@ -43,7 +43,7 @@ func (o *Options) rollouts(config *rest.Config, system string, log *slog.Logger)
 	}
 	return &rollouts{
 		namespaces: func(ctx context.Context) ([]string, error) {
-			return c.Labelled(ctx, LabelRollout+"="+enabledRollout)
+			return c.Labelled(ctx, LabelRollout+"="+enabledRollout, c.Injects)
 		},
 		plan: func(ctx context.Context, namespaces []string, b cluster.Bounds) (*cluster.Targets, error) {
 			return c.Rollout(ctx, cluster.Query{Namespaces: namespaces}, b, io.Discard)

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -27,21 +28,30 @@ import (
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
-// TestRolloutLabel checks that the label of a namespace counts only with the value enabled.
+// TestRolloutLabel checks that the label of a namespace counts only with the value enabled, and only where Pillion injects pods.
 func TestRolloutLabel(t *testing.T) {
 	var selector string
+	all := map[string]map[string]string{
+		"a": nil, "b": {inject: "enabled"}, "c": {inject: "shadow"}, "d": {inject: "disabled"}, "e": {inject: "true"},
+		"kube-system": {inject: "enabled"}, "kube-public": nil, "kube-node-lease": nil, "sidecars": {inject: "enabled"},
+	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		selector = r.URL.Query().Get("labelSelector")
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"}})
+		list := metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"}}
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			list.Items = append(list.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: all[name]}})
+		}
+		_ = json.NewEncoder(w).Encode(list)
 	}))
 	t.Cleanup(server.Close)
-	r, err := (&Options{qps: 50}).rollouts(&rest.Config{Host: server.URL}, "pillion-system", slog.New(slog.DiscardHandler))
+	r, err := (&Options{qps: 50}).rollouts(&rest.Config{Host: server.URL}, "sidecars", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.namespaces(t.Context()); err != nil {
-		t.Fatal(err)
+	names, err := r.namespaces(t.Context())
+	if err != nil || !slices.Equal(names, []string{"a", "b"}) {
+		t.Errorf("rollouts are in %v, %v", names, err)
 	}
 	selected, err := labels.Parse(selector)
 	if err != nil || selector == "" {
@@ -53,6 +63,9 @@ func TestRolloutLabel(t *testing.T) {
 		}
 	}
 }
+
+// inject is the label with which namespaces opt in or out.
+const inject = "pillion.dev/inject"
 
 // TestRolloutReadsKind checks that a rollout reads a template of the cluster or of a namespace, as requested.
 func TestRolloutReadsKind(t *testing.T) {
