@@ -33,7 +33,7 @@ ALONE     = TestAdvice|TestStatusLarge|FuzzScreen|TestInjectKeepsEverything|Test
 
 # What make verify also runs on older Kubernetes: the tests whose subject depends on its version.
 OLDER     = 1.36 1.35 1.34
-ON_OLDER  = TestInjected|TestComponents|TestPolicyChecks|TestPolicyInjects|TestReinvocationByKubernetes|TestReinvocationOrder|TestShapes|TestStolenToken|TestTamper|TestTamperDefaults
+ON_OLDER  = TestInjected|TestComponents|TestPolicyChecks|TestPolicyInjects|TestReinvocationByKubernetes|TestReinvocationOrder|TestShapes|TestStolenControllerToken|TestStolenToken|TestTamper|TestTamperDefaults
 
 # What make node-smoke runs on a real node. make node runs all.
 ON_NODE   = TestSelfSigned|TestShutdownOrder|TestConfinement
