@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -83,6 +84,7 @@ func TestStolenControllerToken(t *testing.T) {
 	t.Run("rollout", s.rollout)
 	t.Run("other namespaces", s.elsewhere)
 	t.Run("managed fields", s.managedFields)
+	t.Run("large pod", s.large)
 	for _, of := range victims() {
 		t.Run(of.String(), func(t *testing.T) { s.changesNothingElse(t, of) })
 	}
@@ -338,6 +340,29 @@ func (s *stolen) managedFields(t *testing.T) {
 	}
 	wantOnlyRollouts(t, "the app of a pod without managed fields", s.try(t, rollingNamespace, of, newAppImage))
 	wantOnlyRollouts(t, "the sidecar of a pod without managed fields", s.try(t, rollingNamespace, of, newImage))
+}
+
+// large: the policy also works for a pod with many containers, in spite of the API server's limit of the cost of expressions.
+func (s *stolen) large(t *testing.T) {
+	const containers, variables = 100, 40
+	pod := newPod("large")
+	for i := range containers {
+		c := corev1.Container{Name: fmt.Sprintf("app-%d", i), Image: "app:1"}
+		for k := range variables {
+			c.Env = append(c.Env, corev1.EnvVar{Name: fmt.Sprintf("VARIABLE_%d", k), Value: strings.Repeat("x", 20)})
+		}
+		pod.Spec.Containers = append(pod.Spec.Containers, c)
+	}
+	created, err := s.Client.CoreV1().Pods(rollingNamespace).Create(testContext(t), pod, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := victim{"", "pods", pod.Name}
+	at := slices.IndexFunc(created.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == "agent" })
+	if err := s.try(t, rollingNamespace, of, fmt.Sprintf(`[{"op": "replace", "path": "/spec/initContainers/%d/image", "value": "agent:2"}]`, at)); err != nil {
+		t.Error(err)
+	}
+	wantOnlyRollouts(t, "the last app of a large pod", s.try(t, rollingNamespace, of, fmt.Sprintf(`[{"op": "replace", "path": "/spec/containers/%d/image", "value": "evil:1"}]`, len(created.Spec.Containers)-1)))
 }
 
 // allowedPaths are those that a rollout changes.

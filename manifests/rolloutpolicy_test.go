@@ -102,9 +102,14 @@ func TestRolloutPolicy(t *testing.T) {
 		`{"pillion.dev/rollout":"enabled","pillion.dev/inject":"shadow"}`: false, `{"pillion.dev/rollout":"enabled","pillion.dev/inject":"disabled"}`: false,
 	} {
 		for _, r := range []request{all[0], all[2], all[8], all[slices.IndexFunc(all, func(r request) bool { return r.what == "an eviction" })]} {
-			r.labels, r.want = labels, want
+			r.labels, r.want = labels, want && (r.what != "a restart" || strings.Contains(labels, "inject")) // a workload must opt in
 			all = append(all, r)
 		}
+	}
+	for value, want := range map[string]bool{"enabled": true, "disabled": false} { // by its pod template
+		r := change("a restart of a workload that says "+value, "apps/deployments", strings.Replace(deployment, `"template":{"metadata":{"labels":{`, `"template":{"metadata":{"labels":{"pillion.dev/inject":"`+value+`",`, 1), restart, want)
+		r.labels = `{"pillion.dev/rollout":"enabled"}`
+		all = append(all, r)
 	}
 	for _, namespace := range append(inject.SystemNamespaces(), "sidecars") {
 		r := all[0]
