@@ -27,6 +27,7 @@ func (c *candidate) plan(o *owners, journal *tree.Journal, couplings []coupling)
 	if p.additions > 0 {
 		p.checkAnnotations()
 		p.checkClaims()
+		p.checkStarts()
 	}
 	switch {
 	case p.failed != nil:

@@ -48,7 +48,7 @@ func newForm(t reflect.Type, field, path string, os corev1.OSName, copied bool) 
 		f.elem = newForm(t.Elem(), field, path, os, copied)
 	default:
 		f.shape, f.objects = shapeOf(t, field), objectRulesOf(t, field)
-		f.shape.never = slices.Concat(f.shape.never, f.shape.dropped, neverOn(os, t, path))
+		f.shape.never = slices.Concat(f.shape.never, f.shape.dropped, f.shape.unrun, neverOn(os, t, path))
 		for _, member := range tree.StructFields(t) {
 			f.names = append(f.names, member.JSON)
 			f.fields = append(f.fields, formField{member.JSON, needed(t, f.shape, member.JSON), newForm(member.Type, t.Name()+"."+member.JSON, path, os, copied)})

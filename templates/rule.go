@@ -27,6 +27,7 @@ type shape struct {
 	// dropped are not allowed either: where the feature gate is off, the API server drops the field, and
 	// what remains of the object is not valid. No webhook knows the gates.
 	dropped []string
+	unrun   []string // the kubelet never runs them
 }
 
 // objectRule is a rule for an object as a whole.
@@ -38,9 +39,16 @@ type objectRule struct {
 	fewer bool
 	// own reports that the rule is Pillion's: the API server accepts objects that break it.
 	own bool
+	// policed reports that policies have conditions of their own for the rule.
+	policed bool
 	// applies reports whether the object has the fields of the rule. If it is nil, the rule always
 	// applies.
 	applies func(o *part) bool
+}
+
+// ofKubelet returns a rule of the kubelet's. The engine checks the final container, too (inject/starts.go).
+func ofKubelet(reads []string, check func(*tree.Node) error) objectRule {
+	return objectRule{own: true, policed: true, reads: reads, check: check}
 }
 
 // needs returns a rule for a field that is allowed only if another field has a certain value.

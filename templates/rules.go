@@ -207,11 +207,8 @@ func (c *checker) names(list *yaml.Node, path string, seen map[string]bool, shar
 }
 
 func (c *checker) containerRules(y *yaml.Node, path string, init bool) {
-	switch image := child(y, "image"); {
-	case image == nil:
+	if child(y, "image") == nil {
 		c.problem(y, path+".image", "is missing")
-	case !strings.Contains(image.Value, "${") && strings.ContainsAny(strings.TrimSpace(image.Value), " \t\r\n"):
-		c.problem(image, path+".image", "must have no spaces")
 	}
 	policy := child(y, "restartPolicy")
 	switch {

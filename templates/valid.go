@@ -56,6 +56,7 @@ func (c *checker) hasShape(y *yaml.Node, s shape, path string) {
 	}
 	c.forbid(y, path, "a template may not set this", s.never...)
 	c.forbid(y, path, "if its feature gate is off, the API server drops this field and then rejects the pod, so a template may not set it", s.dropped...)
+	c.forbid(y, path, "the kubelet does not run this, and stops a container with such a postStart hook; use httpGet, exec or sleep", s.unrun...)
 	var there []string
 	for _, name := range slices.Concat(s.one, s.some) {
 		if child(y, name) != nil {
@@ -63,13 +64,16 @@ func (c *checker) hasShape(y *yaml.Node, s shape, path string) {
 		}
 	}
 	switch all := strings.Join(slices.Concat(s.one, s.some), ", "); {
-	case slices.ContainsFunc(s.dropped, func(name string) bool { return child(y, name) != nil }): // already reported
+	case slices.ContainsFunc(slices.Concat(s.dropped, s.unrun), func(name string) bool { return child(y, name) != nil }): // already reported
 	case len(there) == 0 && all != "":
 		c.problem(y, path, "must have one of %s", all)
 	case len(there) > 1 && len(s.one) > 0:
 		c.problem(y, path, "has %s; only one of them is allowed", strings.Join(there, " and "))
 	}
 }
+
+// policed stands for the condition of a rule for which policies have conditions of their own.
+const policed = "policed"
 
 // objectRules applies the rules to the known values of the object. The part keeps the rules that
 // depend on other values.
@@ -86,10 +90,14 @@ func (c *checker) objectRules(y *yaml.Node, o *part, all []objectRule, path stri
 		if rule.applies != nil && !rule.applies(o) {
 			continue
 		}
+		later := valueRule{"", rule.check}
+		if rule.policed {
+			later.cel = policed
+		}
 		if computed(!rule.fewer) {
-			o.rules = append(o.rules, valueRule{"", rule.check})
+			o.rules = append(o.rules, later)
 		} else if err := rule.check(&known); err != nil && computed(true) {
-			o.rules = append(o.rules, valueRule{"", rule.check})
+			o.rules = append(o.rules, later)
 		} else if err != nil {
 			c.problem(y, path, "%v", err)
 		}

@@ -26,7 +26,7 @@ func shapesOfContainers() map[string]shape {
 		"ResourceRequirements":     {never: []string{"claims"}},
 		"Probe":                    probe,
 		"Container.readinessProbe": readiness,
-		"LifecycleHandler":         {one: []string{"exec", "httpGet", "tcpSocket", "sleep"}},
+		"LifecycleHandler":         {one: []string{"exec", "httpGet", "sleep"}, unrun: []string{"tcpSocket"}},
 		"ExecAction":               {required: []string{"command"}},
 		"HTTPGetAction":            {required: []string{"port"}},
 		"TCPSocketAction":          {required: []string{"port"}},
@@ -57,7 +57,8 @@ func valuesOfContainers() map[string][]valueRule {
 		"PodSecurityContext.supplementalGroups": id,
 		"SecurityContext.runAsUser":             id,
 		"SecurityContext.runAsGroup":            id,
-		"Container.image":                       {isTrimmed},
+		"Container.image":                       {isTrimmed, isImage},
+		"Container.workingDir":                  {isWorkingDir},
 		"Toleration.key":                        {isLabelKey},
 		"HostAlias.ip":                          {isIP},
 		"HostAlias.hostnames":                   {isSubdomain},
@@ -112,14 +113,15 @@ func containerRules() map[string][]objectRule {
 			{fewer: true, applies: has("volumeDevices"), reads: []string{"volumeMounts.name", "volumeMounts.mountPath", "volumeDevices.name", "volumeDevices.devicePath"}, check: mountedOnce},
 			{fewer: true, reads: []string{"volumeMounts.mountPropagation", "securityContext.privileged"}, check: bidirectional},
 		},
-		"ObjectMeta": metadataRules(),
+		"PodSpec.containers": startRules(),
+		"ObjectMeta":         metadataRules(),
 		"PodSpec": {{reads: []string{"initContainers.name", "containers.name"}, check: oneName, applies: func(spec *part) bool {
 			known := spec.known()
 			known.Seal()
 			return spec.member("initContainers").loops() || spec.member("containers").loops() || oneName(&known) != nil
 		}}},
 		"PodSpec.imagePullSecrets": {hasName()},
-		"PodSpec.initContainers": {{fewer: true, applies: has("resizePolicy"), reads: []string{"restartPolicy", "resizePolicy.restartPolicy"}, check: func(n *tree.Node) error {
+		"PodSpec.initContainers": append(startRules(), objectRule{fewer: true, applies: has("resizePolicy"), reads: []string{"restartPolicy", "resizePolicy.restartPolicy"}, check: func(n *tree.Node) error {
 			items := n.Get("resizePolicy").Items()
 			for i := range items {
 				if n.Get("restartPolicy") == nil && items[i].Get("restartPolicy").IsText(string(corev1.RestartContainer)) {
@@ -127,7 +129,7 @@ func containerRules() map[string][]objectRule {
 				}
 			}
 			return nil
-		}}},
+		}}),
 		"Container.livenessProbe": {one},
 		"Container.startupProbe":  {one},
 		"SeccompProfile":          localhost,
@@ -135,8 +137,9 @@ func containerRules() map[string][]objectRule {
 		"SecurityContext": {
 			needs("privileged", isTrue, "allowPrivilegeEscalation", not(isFalse), "privileged: true and allowPrivilegeEscalation: false exclude each other"),
 			{reads: []string{"allowPrivilegeEscalation", "capabilities.add"}, check: escalates},
+			notAsRoot(),
 		},
-		"ResourceRequirements": {{reads: []string{"limits", "requests"}, check: resourcesRule}},
+		"ResourceRequirements": {{reads: []string{"limits", "requests"}, check: resourcesRule}, {own: true, reads: []string{"limits.memory"}, check: enoughMemory}},
 		"VolumeMount": {
 			needs("subPathExpr", not(is("")), "subPath", is(""), "subPath and subPathExpr exclude each other"),
 			needs("recursiveReadOnly", is("Enabled", "IfPossible"), "readOnly", isTrue, "recursiveReadOnly needs readOnly: true"),

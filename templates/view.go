@@ -67,8 +67,10 @@ func (f Fragment) Rules() (conditions []string, complete bool) {
 	return conditions, complete
 }
 
-// Ruled reports whether an object has rules about computed values.
-func (f Fragment) Ruled() bool { return f.p.kind == objectPart && len(f.p.rules) > 0 }
+// Ruled reports whether an object has rules about computed values, besides those for which policies have conditions.
+func (f Fragment) Ruled() bool {
+	return f.p.kind == objectPart && slices.ContainsFunc(f.p.rules, func(r valueRule) bool { return r.cel != policed })
+}
 
 // IsObject reports whether the fragment is an object.
 func (f Fragment) IsObject() bool {

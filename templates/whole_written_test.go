@@ -22,6 +22,7 @@ func TestWholeLikeWritten(t *testing.T) {
 			`{}`, `{"runAsUser":5,"capabilities":{"drop":["ALL"]}}`, `{"runAsUser":-1}`, `{"runAsUser":"5"}`, `{"privileged":true,"allowPrivilegeEscalation":false}`,
 			`{"seccompProfile":{"type":"Localhost"}}`, `{"seccompProfile":{"localhostProfile":"a"}}`, `{"seccompProfile":{"type":"Other"}}`, `{"windowsOptions":{}}`, `{"user":5}`,
 			`{"capabilities":{"add":["CAP_SYS_ADMIN"]},"allowPrivilegeEscalation":false}`, `{"capabilities":["ALL"]}`,
+			`{"runAsNonRoot":true,"runAsUser":0}`, `{"runAsNonRoot":false,"runAsUser":0}`, `{"runAsNonRoot":true}`,
 		},
 		"ports": {
 			`[{"containerPort":80}]`, `[{"containerPort":0}]`, `[{"name":"a"}]`, `[{"containerPort":80,"name":"A_B"}]`, `[{"containerPort":80,"protocol":"HTTP"}]`,
@@ -33,14 +34,14 @@ func TestWholeLikeWritten(t *testing.T) {
 			`[{"name":"A","valueFrom":{"secretKeyRef":{"name":"s"}}}]`, `[{"name":"A","valueFrom":{"secretKeyRef":{"name":"s","key":"k"},"fieldRef":{"fieldPath":"metadata.name"}}}]`,
 		},
 		"envFrom":      {`[{"secretRef":{"name":"s"}}]`, `[{"secretRef":{"name":"S!"}}]`, `[{"prefix":"A"}]`, `[{"secretRef":{"name":"s"},"configMapRef":{"name":"s"}}]`},
-		"resources":    {`{"limits":{"cpu":"1"},"requests":{"cpu":"500m"}}`, `{"limits":{"cpu":"1"},"requests":{"cpu":"2"}}`, `{"limits":{"cpu":"x"}}`, `{"limits":{"disk":"1"}}`, `{"claims":[{"name":"a"}]}`, `{"limits":{"cpu":"-1"}}`},
-		"volumeMounts": {`[{"name":"v","mountPath":"/a"}]`, `[{"name":"v"}]`, `[{"mountPath":"/a"}]`, `[{"name":"v","mountPath":""}]`, `[{"name":"v","mountPath":"/a","subPath":"../x"}]`, `[{"name":"v","mountPath":"/a","readonly":true}]`},
+		"resources":    {`{"limits":{"cpu":"1"},"requests":{"cpu":"500m"}}`, `{"limits":{"cpu":"1"},"requests":{"cpu":"2"}}`, `{"limits":{"cpu":"x"}}`, `{"limits":{"disk":"1"}}`, `{"claims":[{"name":"a"}]}`, `{"limits":{"cpu":"-1"}}`, `{"limits":{"memory":"64"}}`, `{"limits":{"memory":"0"}}`, `{"limits":{"memory":"100m"}}`},
+		"volumeMounts": {`[{"name":"v","mountPath":"/a"}]`, `[{"name":"v"}]`, `[{"mountPath":"/a"}]`, `[{"name":"v","mountPath":""}]`, `[{"name":"v","mountPath":"/a","subPath":"../x"}]`, `[{"name":"v","mountPath":"/a","subPathExpr":"$(POD)"}]`, `[{"name":"v","mountPath":"/a","subPathExpr":"$(DB_PORT)"}]`, `[{"name":"v","mountPath":"/a","readonly":true}]`},
 		"livenessProbe": {
 			`{"httpGet":{"port":80}}`, `{"httpGet":{"port":"http"}}`, `{"httpGet":{"port":"HTTP"}}`, `{"httpGet":{}}`, `{"periodSeconds":1}`, `{"tcpSocket":{"port":1},"httpGet":{"port":1}}`,
 			`{"tcpSocket":{"port":1},"successThreshold":2}`, `{"tcpSocket":{"port":1},"periodSeconds":-1}`, `{"exec":{}}`, `{"exec":{"command":["a"]}}`, `{"exec":{"command":"a"}}`,
 		},
 		"readinessProbe": {`{"tcpSocket":{"port":1},"successThreshold":2}`, `{"tcpSocket":{"port":1},"terminationGracePeriodSeconds":2}`},
-		"lifecycle":      {`{"preStop":{"sleep":{"seconds":1}}}`, `{"preStop":{}}`, `{"preStop":{"sleep":{"seconds":-1}}}`, `{"stopSignal":"SIGFOO"}`},
+		"lifecycle":      {`{"preStop":{"sleep":{"seconds":1}}}`, `{"preStop":{}}`, `{"preStop":{"sleep":{"seconds":-1}}}`, `{"stopSignal":"SIGFOO"}`, `{"preStop":{"tcpSocket":{"port":80}}}`, `{"postStart":{"httpGet":{"port":"http"}}}`},
 		"resizePolicy":   {`[{"resourceName":"cpu","restartPolicy":"NotRequired"}]`, `[{"resourceName":"cpu"}]`, `[{"resourceName":"cpu","restartPolicy":"NotRequired"},{"resourceName":"cpu","restartPolicy":"NotRequired"}]`},
 	} {
 		for _, value := range values {

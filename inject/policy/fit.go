@@ -23,13 +23,14 @@ func (m *mutation) conditions() {
 		m.variable("token", m.token())
 	}
 	m.must("valuesRight", m.valuesRight()...)
+	m.must("starts", m.startsRight()...)
 	m.prepare()
 	for _, c := range m.containers {
 		m.variable(c.variable, all(c.when, fmt.Sprintf("!%s.exists(x, x.name == %q)", bothLists, c.name)))
 	}
 	m.must("placesFree", conflicts(m.podAdditions())...)
 	for _, list := range lists() {
-		if free := conflicts(m.appAdditions(list)); len(free) > 0 {
+		if free := append(conflicts(m.appAdditions(list)), m.mountsPossible(list)...); len(free) > 0 {
 			m.must(list+"Free", fmt.Sprintf("variables.%s.all(%s, !(%s) || (%s))", list, appVariable, m.isApp(m.each[0].where), all(free...)))
 		}
 	}
@@ -167,9 +168,13 @@ func (m *mutation) mountsRight(container *node) []string {
 	return conditions
 }
 
-// resourcesRight returns the conditions that no request exceeds its limit.
+// resourcesRight returns the conditions that no request exceeds its limit, and that the memory is enough to start.
 func resourcesRight(container *node) []string {
 	var conditions []string
+	if memory := container.get("resources", "limits", "memory"); memory != nil && !memory.constant {
+		value := fmt.Sprintf("quantity(%s)", memory.value(""))
+		conditions = append(conditions, memory.unless(fmt.Sprintf("%s.compareTo(quantity(\"%d\")) >= 0 || %[1]s.compareTo(quantity(\"0\")) == 0", value, templates.LeastMemory)))
+	}
 	requests := container.get("resources", "requests")
 	for i := range requests.members() {
 		name, request := requests.names[i], &requests.children[i]

@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pillion-dev/pillion/inject/schema"
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// Injection must not make a pod that starts one that never does. The API server accepts pods that the kubelet refuses
+// to run. The rules in this file are the kubelet's, for what the pod and the template know together. They are about
+// the final pod: what templates add, what the pod keeps, and what containers inherit. A template is not to blame for
+// what is wrong without it, so each rule is about something that a template has added. The module e2e/validity
+// compares the rules with the kubelet's own code, and e2e/node with a kubelet.
+
+// checkStarts finds what the kubelet refuses because of the template's additions.
+func (p *planner) checkStarts() {
+	if len(p.conflicts) > 0 {
+		return // they may be the cause
+	}
+	s := &starts{planner: p, spec: p.subject.pod.Get("spec")}
+	s.serviceLinks = s.spec.Get("enableServiceLinks").Kind() != tree.False
+	s.checkVolumes()
+	for _, list := range containerLists() {
+		items := s.spec.Get(list).Items()
+		for i := range items {
+			s.at, s.isNew = p.subject.at.Member("spec").Member(list).Item(items, i), items[i].IsNew()
+			s.checkContainer(&items[i])
+		}
+	}
+	s.checkDevices()
+	s.checkHugePages()
+}
+
+// starts checks a pod.
+type starts struct {
+	planner      *planner
+	spec         *tree.Node
+	serviceLinks bool
+
+	at    schema.Pointer // to the container
+	isNew bool           // whether a template added the container
+}
+
+// refuse records a conflict. Pod is the value at the place, and fragment is what conflicts with it. Other reports whether
+// a template adds a part of it; it is nil if no other template can.
+func (s *starts) refuse(at schema.Pointer, pod, fragment *tree.Node, other func(*candidate) bool, why string) {
+	if other != nil {
+		if owner := s.planner.contributor(other); owner != "" {
+			why = fmt.Sprintf("together with the template %s, %s", owner, why)
+		}
+	}
+	s.planner.conflict(at, pod, fragment, "%s", why)
+}
+
+// adds reports whether a template added one of these values, or the container.
+func (s *starts) adds(nodes ...*tree.Node) bool {
+	return s.isNew || slices.ContainsFunc(nodes, (*tree.Node).IsNew)
+}
+
+// theirs returns a value of the container, or nil if a template has added it.
+func (s *starts) theirs(n *tree.Node) *tree.Node {
+	if s.adds(n) {
+		return nil
+	}
+	return n
+}
+
+func (s *starts) checkContainer(c *tree.Node) {
+	name := c.Get("name").Text()
+	s.checkUser(c, name)
+	for _, fault := range templates.UnknownPorts(c) {
+		if s.adds(fault.Nodes...) {
+			s.refuse(s.at.Member("ports"), s.theirs(c.Get("ports")), nil, nil, fmt.Sprintf("in the container %s, %s", name, fault.Message))
+		}
+	}
+	s.checkSubPaths(c, name)
+	if s.planner.subject.os == string(corev1.Linux) {
+		s.checkMounts(c, name)
+	}
+	env := c.Get("env").Items()
+	for i := range env {
+		if other := env[i].At("valueFrom", "resourceFieldRef", "containerName").Text(); other != "" && s.adds(&env[i]) && !s.hasContainer(other) {
+			s.refuse(s.at.Member("env").Member("-"), nil, &env[i], nil, fmt.Sprintf("the variable %s of the container %s reads a resource of the container %s, which the pod does not have, so the kubelet would not start it; correct containerName",
+				env[i].Get("name").Text(), name, other))
+		}
+	}
+}
+
+// checkSubPaths finds mounts whose subPathExpr has no value, or no right one. A variable that a template adds can hide one
+// of envFrom that the container's own mounts read.
+func (s *starts) checkSubPaths(c *tree.Node, name string) {
+	env := c.Get("env")
+	anyNew := s.isNew || slices.ContainsFunc(env.Items(), func(v tree.Node) bool { return v.IsNew() })
+	concerns := func(mount *tree.Node) bool { return anyNew || mount.IsNew() }
+	for _, fault := range templates.UnusableSubPaths(c, s.serviceLinks, concerns, func(*tree.Node) bool { return true }) {
+		mount := fault.Nodes[0]
+		one := func(other *tree.Node) bool { return other == mount }
+		if !s.adds(mount) && len(templates.UnusableSubPaths(c, s.serviceLinks, one, func(v *tree.Node) bool { return !v.IsNew() })) > 0 {
+			continue // it is wrong without the template, too
+		}
+		s.refuse(s.at.Member("env"), s.theirs(env), nil, nil, fmt.Sprintf("in the container %s, %s", name, fault.Message))
+	}
+}
+
+// checkUser finds a container that runs as root although runAsNonRoot is true for it (verifyRunAsNonRoot in
+// pkg/kubelet/kuberuntime). A container's own fields win over those of the pod. The user of an image is not known.
+func (s *starts) checkUser(c *tree.Node, name string) {
+	own, pod := c.Get("securityContext"), s.spec.Get("securityContext")
+	nonRoot, ownNonRoot := effective(own, pod, "runAsNonRoot")
+	if nonRoot.Kind() != tree.True {
+		return
+	}
+	field := "runAsUser"
+	ownUser, podUser := own, pod
+	if s.planner.subject.os == string(corev1.Windows) {
+		field, ownUser, podUser = "runAsUserName", own.Get("windowsOptions"), pod.Get("windowsOptions")
+	}
+	user, isOwn := effective(ownUser, podUser, field)
+	if !isRoot(user) || !s.adds(own, ownUser, own.Get("runAsNonRoot"), ownUser.Get(field)) {
+		return
+	}
+	if before := own.Get("runAsNonRoot"); !s.isNew && isRoot(podUser.Get(field)) && (before == nil || !before.IsNew()) {
+		return // it would be root without the template, too
+	}
+	whose := map[bool]string{true: "its", false: "the pod's"}
+	at, place := s.planner.subject.beside.Member("spec").Member("securityContext").Member("runAsNonRoot"), nonRoot
+	if ownNonRoot {
+		at, place = s.at.Member("securityContext").Member("runAsNonRoot"), nonRoot
+		if s.adds(own, nonRoot) {
+			place = nil
+		}
+	}
+	do := "set runAsNonRoot: false for this container, or leave this template out"
+	if s.isNew {
+		do = "in the template, set another " + field + " for this container, or runAsNonRoot: false"
+	}
+	s.refuse(at, place, user, func(o *candidate) bool { return o.changesUser(name) }, fmt.Sprintf("the kubelet would not start the container %s: %s runAsNonRoot is true, but %s %s is %s, which is root; %s", name, whose[ownNonRoot], whose[isOwn], field, user, do))
+}
+
+// effective returns the value of a field of a container, or else of the pod.
+func effective(own, pod *tree.Node, field string) (value *tree.Node, isOwn bool) {
+	if value = own.Get(field); value != nil && value.Kind() != tree.Null {
+		return value, true
+	}
+	return pod.Get(field), false
+}
+
+// isRoot reports whether a user is root: 0, or an administrator of Windows.
+func isRoot(user *tree.Node) bool {
+	return user.Kind() == tree.Number && schema.IsZero(user) || strings.EqualFold(user.Text(), "ContainerAdministrator")
+}
+
+// changesUser reports whether the template decides as which user a container runs.
+func (c *candidate) changesUser(container string) bool {
+	return c.t.Brings(container) || slices.ContainsFunc(c.apps, func(app appContainer) bool {
+		return slices.ContainsFunc(app.fragments, func(f tree.Node) bool {
+			s := f.Get("securityContext")
+			return s.Get("runAsUser") != nil || s.Get("runAsNonRoot") != nil
+		})
+	})
+}
+
+// hasContainer reports whether the pod has a container with that name.
+func (s *starts) hasContainer(name string) bool {
+	for _, list := range containerLists() {
+		if slices.ContainsFunc(s.spec.Get(list).Items(), func(c tree.Node) bool { return c.Get("name").IsText(name) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkMounts finds mounts that keep the container from starting.
+func (s *starts) checkMounts(c *tree.Node, name string) {
+	mounts := c.Get("volumeMounts")
+	if !s.adds(mounts, c.Get("terminationMessagePath")) && !slices.ContainsFunc(mounts.Items(), func(m tree.Node) bool { return m.IsNew() }) {
+		return
+	}
+	for _, fault := range impossibleMounts(c, s.volume) {
+		if !s.adds(mounts, fault.mount, fault.within, c.Get("terminationMessagePath")) {
+			continue
+		}
+		pod, fragment := s.theirs(fault.mount), fault.within
+		if pod == nil {
+			pod, fragment = s.theirs(fault.within), fault.mount
+		}
+		s.refuse(s.at.Member("volumeMounts"), pod, fragment, func(o *candidate) bool {
+			return o.t.Brings(name) || o.mounts(fault.mount) || fault.within != nil && o.mounts(fault.within)
+		}, fmt.Sprintf("the container %s could not start: %s; mount it at another path", name, fault.why))
+	}
+}
+
+// volume returns the pod's volume of a mount, or nil.
+func (s *starts) volume(mount *tree.Node) *tree.Node {
+	all := s.spec.Get("volumes")
+	if i := s.planner.subject.find(s.planner.subject.schema.At("spec").At("volumes").Schema, all, mount); i >= 0 {
+		return &all.Items()[i]
+	}
+	return nil
+}
+
+// checkVolumes finds volumes that read resources of a container that the pod does not have. The kubelet cannot make them
+// (ExtractResourceValueByContainerName in pkg/api/v1/resource), so no container starts.
+func (s *starts) checkVolumes() {
+	volumes := s.spec.Get("volumes").Items()
+	for i := range volumes {
+		if !volumes[i].IsNew() {
+			continue
+		}
+		s.checkDownwardAPI(&volumes[i], volumes[i].Get("downwardAPI"))
+		sources := volumes[i].At("projected", "sources").Items()
+		for j := range sources {
+			s.checkDownwardAPI(&volumes[i], sources[j].Get("downwardAPI"))
+		}
+	}
+}
+
+func (s *starts) checkDownwardAPI(volume, downwardAPI *tree.Node) {
+	files := downwardAPI.Get("items").Items()
+	for i := range files {
+		if other := files[i].At("resourceFieldRef", "containerName").Text(); other != "" && !s.hasContainer(other) {
+			s.refuse(s.volumesAt().Member("-"), nil, volume, nil, fmt.Sprintf("the volume %s reads a resource of the container %s, which the pod does not have, so the kubelet would start no container; correct containerName",
+				volume.Get("name").Text(), other))
+		}
+	}
+}
+
+func (s *starts) volumesAt() schema.Pointer {
+	return s.planner.subject.beside.Member("spec").Member("volumes")
+}
+
+// use is a mount or a device of a container.
+type use struct {
+	container *tree.Node
+	item      *tree.Node
+}
+
+func (u *use) isNew() bool { return u.container.IsNew() || u.item.IsNew() }
+
+// checkDevices finds claims that containers use both as a device and as a directory. A claim is only one of these, so the
+// kubelet would start no container (pkg/kubelet/volumemanager/populator).
+func (s *starts) checkDevices() {
+	var devices map[string]use // by claim
+	s.eachUse("volumeDevices", func(claim string, u use) {
+		if devices == nil {
+			devices = map[string]use{}
+		}
+		if first, known := devices[claim]; !known || !first.isNew() && u.isNew() {
+			devices[claim] = u
+		}
+	})
+	if devices == nil {
+		return
+	}
+	s.eachUse("volumeMounts", func(claim string, mount use) {
+		device, ok := devices[claim]
+		if !ok || !mount.isNew() && !device.isNew() {
+			return
+		}
+		delete(devices, claim)
+		a, b := mount.container.Get("name").Text(), device.container.Get("name").Text()
+		other := func(o *candidate) bool {
+			return o.t.Brings(a) || o.t.Brings(b) || o.mounts(mount.item) || o.mounts(device.item)
+		}
+		s.refuse(s.volumesAt(), nil, nil, other, fmt.Sprintf("the container %s mounts the volume %s as a directory, and the container %s uses the same claim as a device (volume %s), so the kubelet would start no container; correct one of them",
+			a, mount.item.Get("name").Text(), b, device.item.Get("name").Text()))
+	})
+}
+
+// eachUse calls yield for each item of a list in the pod's containers, with an identity of what it uses.
+func (s *starts) eachUse(list string, yield func(claim string, u use)) {
+	for _, containers := range containerLists() {
+		items := s.spec.Get(containers).Items()
+		for i := range items {
+			uses := items[i].Get(list).Items()
+			for j := range uses {
+				claim := "volume " + uses[j].Get("name").Text()
+				if name := s.volume(&uses[j]).At("persistentVolumeClaim", "claimName").Text(); name != "" {
+					claim = "claim " + name
+				}
+				yield(claim, use{&items[i], &uses[j]})
+			}
+		}
+	}
+}
+
+// checkHugePages finds volumes of huge pages whose size no container requests, or for which containers request several
+// (getPageSizeMountOption in pkg/volume/emptydir).
+func (s *starts) checkHugePages() {
+	var before, after map[int64]bool
+	volumes := s.spec.Get("volumes").Items()
+	for i := range volumes {
+		medium, name := volumes[i].At("emptyDir", "medium").Text(), volumes[i].Get("name").Text()
+		if !strings.HasPrefix(medium, string(corev1.StorageMediumHugePages)) {
+			continue
+		}
+		if after == nil {
+			before, after = s.pageSizes(false), s.pageSizes(true)
+		}
+		why := noPages(medium, after)
+		if why == "" || !volumes[i].IsNew() && noPages(medium, before) != "" {
+			continue
+		}
+		s.refuse(s.volumesAt(), nil, nil, nil, fmt.Sprintf("the volume %s has the medium %s, but %s, so the kubelet would start no container; change the medium, for example to HugePages-2Mi, or the resources", name, medium, why))
+	}
+}
+
+// noPages returns why the kubelet cannot make a volume with this medium, or "".
+func noPages(medium string, sizes map[int64]bool) string {
+	size, sized := strings.CutPrefix(medium, string(corev1.StorageMediumHugePagesPrefix))
+	switch {
+	case sized:
+		if q, err := templates.ParseQuantity(size); err != nil || !sizes[q.Value()] {
+			return "no container requests hugepages-" + size
+		}
+	case len(sizes) == 0:
+		return "no container requests huge pages"
+	case len(sizes) > 1:
+		return "containers request huge pages of several sizes"
+	}
+	return ""
+}
+
+// pageSizes returns the sizes of huge pages that the pod and its containers request, in bytes. The API server sets a
+// request that is missing to the limit.
+func (s *starts) pageSizes(withNew bool) map[int64]bool {
+	sizes := map[int64]bool{}
+	add := func(resources *tree.Node) {
+		for _, section := range [...]string{"requests", "limits"} {
+			members := resources.Get(section).Members()
+			for i := range members {
+				size, ok := strings.CutPrefix(members[i].Name(), corev1.ResourceHugePagesPrefix)
+				if q, err := templates.ParseQuantity(size); ok && err == nil && (withNew || !members[i].IsNew()) {
+					sizes[q.Value()] = true
+				}
+			}
+		}
+	}
+	add(s.spec.Get("resources"))
+	for _, list := range containerLists() {
+		items := s.spec.Get(list).Items()
+		for i := range items {
+			if withNew || !items[i].IsNew() {
+				add(items[i].Get("resources"))
+			}
+		}
+	}
+	return sizes
+}
