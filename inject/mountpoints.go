@@ -90,10 +90,13 @@ func insideReadOnly(outer, inner *mountPoint) string {
 }
 
 func absolute(path string) string {
-	if path == "." {
+	switch {
+	case path == ".":
 		return "/"
+	case strings.HasPrefix(path, "/"):
+		return path
 	}
-	return "/" + strings.TrimPrefix(path, "/")
+	return "/" + path
 }
 
 // compareMountPaths compares clean paths so that a path comes directly before those inside it.

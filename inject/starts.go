@@ -32,7 +32,9 @@ func (p *planner) checkStarts() {
 		items := s.spec.Get(list).Items()
 		for i := range items {
 			s.at, s.isNew = p.subject.at.Member("spec").Member(list).Item(items, i), items[i].IsNew()
-			s.checkContainer(&items[i])
+			if items[i].HasNew() {
+				s.checkContainer(&items[i])
+			}
 		}
 	}
 	s.checkDevices()
@@ -85,11 +87,15 @@ func (s *starts) checkContainer(c *tree.Node) {
 	if s.planner.subject.os == string(corev1.Linux) {
 		s.checkMounts(c, name)
 	}
-	env := c.Get("env").Items()
-	for i := range env {
-		if other := env[i].At("valueFrom", "resourceFieldRef", "containerName").Text(); other != "" && s.adds(&env[i]) && !s.hasContainer(other) {
-			s.refuse(s.at.Member("env").Member("-"), nil, &env[i], nil, fmt.Sprintf("the variable %s of the container %s reads a resource of the container %s, which the pod does not have, so the kubelet would not start it; correct containerName",
-				env[i].Get("name").Text(), name, other))
+	env := c.Get("env")
+	if !s.isNew && !env.HasNew() {
+		return
+	}
+	vars := env.Items()
+	for i := range vars {
+		if other := vars[i].At("valueFrom", "resourceFieldRef", "containerName").Text(); other != "" && s.adds(env, &vars[i]) && !s.hasContainer(other) {
+			s.refuse(s.at.Member("env").Member("-"), nil, &vars[i], nil, fmt.Sprintf("the variable %s of the container %s reads a resource of the container %s, which the pod does not have, so the kubelet would not start it; correct containerName",
+				vars[i].Get("name").Text(), name, other))
 		}
 	}
 }
@@ -97,13 +103,17 @@ func (s *starts) checkContainer(c *tree.Node) {
 // checkSubPaths finds mounts whose subPathExpr has no value, or no right one. A variable that a template adds can hide one
 // of envFrom that the container's own mounts read.
 func (s *starts) checkSubPaths(c *tree.Node, name string) {
-	env := c.Get("env")
-	anyNew := s.isNew || slices.ContainsFunc(env.Items(), func(v tree.Node) bool { return v.IsNew() })
+	env, mounts := c.Get("env"), c.Get("volumeMounts")
+	anyNew := s.isNew || env.HasNew()
+	if !anyNew && !mounts.HasNew() || !slices.ContainsFunc(mounts.Items(), func(m tree.Node) bool { return m.Get("subPathExpr") != nil }) {
+		return // most containers, so that their other lists need not be parsed
+	}
 	concerns := func(mount *tree.Node) bool { return anyNew || mount.IsNew() }
+	wasThere := func(v *tree.Node) bool { return !v.IsNew() && (!env.IsNew() || v == c.Get("envFrom")) }
 	for _, fault := range templates.UnusableSubPaths(c, s.serviceLinks, concerns, func(*tree.Node) bool { return true }) {
 		mount := fault.Nodes[0]
 		one := func(other *tree.Node) bool { return other == mount }
-		if !s.adds(mount) && len(templates.UnusableSubPaths(c, s.serviceLinks, one, func(v *tree.Node) bool { return !v.IsNew() })) > 0 {
+		if !s.adds(mount) && len(templates.UnusableSubPaths(c, s.serviceLinks, one, wasThere)) > 0 {
 			continue // it is wrong without the template, too
 		}
 		s.refuse(s.at.Member("env"), s.theirs(env), nil, nil, fmt.Sprintf("in the container %s, %s", name, fault.Message))
@@ -181,7 +191,7 @@ func (s *starts) hasContainer(name string) bool {
 // checkMounts finds mounts that keep the container from starting.
 func (s *starts) checkMounts(c *tree.Node, name string) {
 	mounts := c.Get("volumeMounts")
-	if !s.adds(mounts, c.Get("terminationMessagePath")) && !slices.ContainsFunc(mounts.Items(), func(m tree.Node) bool { return m.IsNew() }) {
+	if !s.isNew && !mounts.HasNew() && !c.Get("terminationMessagePath").IsNew() {
 		return
 	}
 	for _, fault := range impossibleMounts(c, s.volume) {

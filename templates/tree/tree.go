@@ -197,6 +197,19 @@ func (n *Node) Added() bool { return n != nil && n.added == added }
 // IsNew reports whether the original tree lacks the value: it was added to this tree, or to the one that this is a copy of.
 func (n *Node) IsNew() bool { return n != nil && n.added != original }
 
+// HasNew reports whether the original tree lacks the value or a part of it. It parses no more of the tree.
+func (n *Node) HasNew() bool {
+	if n == nil || n.added != original {
+		return n != nil
+	}
+	for i := range n.kids {
+		if n.kids[i].HasNew() {
+			return true
+		}
+	}
+	return false
+}
+
 // AppendTo appends the value's JSON: the original bytes if the value was parsed. Only
 // [Node.AppendWithAdditions] includes additions inside a parsed node.
 func (n *Node) AppendTo(dst []byte) []byte {
