@@ -5,6 +5,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -63,19 +64,19 @@ func TestWrittenKinds(t *testing.T) {
 		}
 	}
 	for _, kind := range workloadKinds {
-		for account, declared := range accounts {
+		for name, declared := range accounts {
 			for _, inFile := range []bool{false, true} {
 				if inFile && declared == nil {
 					continue
 				}
-				t.Run(fmt.Sprintf("%s of %s in file %t", kind.kind, account, inFile), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s of %s in file %t", kind.kind, name, inFile), func(t *testing.T) {
 					t.Parallel()
-					manifest := marshal(t, workloadOf(t, kind, ns, account))
-					var before []byte // other documents
+					manifest := marshal(t, workloadOf(t, kind, ns, name))
+					var account []byte
 					if inFile {
-						before = append(marshal(t, declared), "---\n"...)
+						account = append(marshal(t, declared), "---\n"...)
 					}
-					stream := writtenBy(t, "inject", slices.Concat(before, manifest))
+					stream := writtenBy(t, "inject", slices.Concat(account, manifest))
 					written := stream[lastDocument(stream):]
 
 					store := func(manifest []byte) (stored *unstructured.Unstructured) {
@@ -89,7 +90,11 @@ func TestWrittenKinds(t *testing.T) {
 						})
 						return stored
 					}
-					original, changed := podOf(t, ns, kind, store(manifest)), podOf(t, ns, kind, store(written))
+					before, after := store(manifest), store(written)
+					if a, b := aroundPod(t, kind, before), aroundPod(t, kind, after); a != b {
+						t.Errorf("beside the pod, the file gives\n%s\nand the original\n%s", b, a)
+					}
+					original, changed := podOf(t, ns, kind, before), podOf(t, ns, kind, after)
 					if !bytes.Contains(written, []byte("name: WRITTEN")) {
 						t.Errorf("nothing is injected into\n%s", written)
 					}
@@ -97,7 +102,7 @@ func TestWrittenKinds(t *testing.T) {
 						t.Errorf("the file gives\n%s\nand the webhook\n%s", changed, original)
 					}
 					left := writtenBy(t, "uninject", stream)
-					want := slices.Concat(before, manifest)
+					want := slices.Concat(account, manifest)
 					if a, b := documentsOf(t, left), documentsOf(t, want); !reflect.DeepEqual(a, b) {
 						t.Errorf("uninject leaves\n%s\nof\n%s", left, want)
 					}
@@ -155,6 +160,21 @@ func workloadOf(t *testing.T, kind workloadKind, ns, account string) map[string]
 		set("web", "spec", "serviceName")
 	}
 	return object
+}
+
+// aroundPod returns the labels of a workload and what its spec has beside the pod, as JSON. For a pod it returns "".
+func aroundPod(t *testing.T, kind workloadKind, object *unstructured.Unstructured) string {
+	t.Helper()
+	if kind.path == nil {
+		return ""
+	}
+	rest := object.DeepCopy()
+	unstructured.RemoveNestedField(rest.Object, kind.path...)
+	text, err := json.Marshal(map[string]any{"labels": rest.GetLabels(), "spec": rest.Object["spec"]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.ReplaceAll(string(text), string(object.GetUID()), "UID") // in the labels of Jobs
 }
 
 // podOf returns the pod that a controller would create for an object, as the API server would store it.
