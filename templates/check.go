@@ -111,7 +111,7 @@ func (c *checker) object(y *yaml.Node, t reflect.Type, field, path string) *part
 		o.add(key.Value, p)
 	})
 	if c.env != nil {
-		c.hasShape(y, shapeOf(t, field), path)
+		c.hasShape(y, t, field, path)
 		c.certain(y, o, t, field, path)
 		c.objectRules(y, o, objectRulesOf(t, field), path)
 	}
@@ -180,6 +180,7 @@ func (c *checker) mapping(y *yaml.Node, t reflect.Type, field, path string) *par
 		}
 		o.add(key.Value, c.walk(value, t.Elem(), field, sub))
 	})
+	c.needsItems(y, o, field, path)
 	return o.folded()
 }
 
@@ -192,6 +193,7 @@ func (c *checker) list(y *yaml.Node, t reflect.Type, field, path string) *part {
 	for i, item := range y.Content {
 		l.add("", c.walk(item, t.Elem(), field, fmt.Sprintf("%s[%d]", path, i)))
 	}
+	c.needsItems(y, l, field, path)
 	return l.folded()
 }
 

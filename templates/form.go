@@ -45,13 +45,13 @@ func newForm(t reflect.Type, field, path string, os corev1.OSName, copied bool) 
 	case isScalars(t) && t.Kind() != reflect.Slice || t == reflect.TypeFor[[]byte]():
 		f.rules = rulesFor(t, field, path)
 	case t.Kind() == reflect.Slice, t.Kind() == reflect.Map:
-		f.elem = newForm(t.Elem(), field, path, os, copied)
+		f.elem, f.rules = newForm(t.Elem(), field, path, os, copied), listRules(field)
 	default:
 		f.shape, f.objects = shapeOf(t, field), objectRulesOf(t, field)
 		f.shape.never = slices.Concat(f.shape.never, f.shape.dropped, f.shape.unrun, neverOn(os, t, path))
 		for _, member := range tree.StructFields(t) {
 			f.names = append(f.names, member.JSON)
-			f.fields = append(f.fields, formField{member.JSON, needed(t, f.shape, member.JSON), newForm(member.Type, t.Name()+"."+member.JSON, path, os, copied)})
+			f.fields = append(f.fields, formField{member.JSON, needed(t, field, member.JSON), newForm(member.Type, t.Name()+"."+member.JSON, path, os, copied)})
 		}
 	}
 	return f

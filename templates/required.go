@@ -34,12 +34,12 @@ func (c *checker) certain(y *yaml.Node, o *part, t reflect.Type, field, path str
 	for i, p := range o.parts {
 		name := o.names[i]
 		at, sub := child(y, name), join(path, name)
-		if p.whole && needed(t, s, name) {
+		if p.whole && needed(t, field, name) {
 			p.pieces[0].program.leaf = false
 		}
 		switch {
 		case !p.mayLack():
-		case needed(t, s, name):
+		case needed(t, field, name):
 			c.problem(at, sub, "is required, so it must have a value for every pod; leave out the whole object instead")
 		case slices.Contains(s.one, name), slices.Contains(s.some, name) && !some:
 			c.problem(at, sub, "one of %s is required, so it must have a value for every pod; leave out the whole object instead", strings.Join(slices.Concat(s.one, s.some), ", "))
@@ -49,11 +49,8 @@ func (c *checker) certain(y *yaml.Node, o *part, t reflect.Type, field, path str
 	}
 }
 
-// needed reports whether the API requires a field.
-func needed(t reflect.Type, s shape, name string) bool {
-	if slices.Contains(s.required, name) || t == reflect.TypeFor[corev1.Container]() && name == "image" {
-		return true
-	}
+// needed reports whether a member must have a value: the API requires it, or its Go type writes it always.
+func needed(t reflect.Type, field, name string) bool {
 	f, ok := tree.StructFieldOf(t, name)
-	return ok && f.Type.Kind() == reflect.String && !f.OmitEmpty
+	return isRequired(t, field, name) || ok && f.Type.Kind() == reflect.String && !f.OmitEmpty
 }

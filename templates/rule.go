@@ -20,7 +20,7 @@ import (
 
 // shape defines which fields an object must have, whatever their values.
 type shape struct {
-	required []string // must not be empty
+	required []string // beside requiredFields: the API server accepts objects without these
 	one      []string // exactly one of them
 	some     []string // at least one of them
 	never    []string // not allowed in templates

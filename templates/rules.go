@@ -186,8 +186,7 @@ func (c *checker) names(list *yaml.Node, path string, seen map[string]bool, shar
 		sub := fmt.Sprintf("%s[%d].name", path, i)
 		name, conditional := child(item, "name"), share && child(item, whenKey) != nil
 		switch {
-		case name == nil:
-			c.problem(item, sub, "is missing")
+		case name == nil: // already reported
 		case strings.Contains(name.Value, "${") && child(item, forEachKey) == nil:
 			c.problem(name, sub, "must be a constant, because the name identifies an item of the pod")
 		case strings.Contains(name.Value, "${"):
@@ -207,9 +206,6 @@ func (c *checker) names(list *yaml.Node, path string, seen map[string]bool, shar
 }
 
 func (c *checker) containerRules(y *yaml.Node, path string, init bool) {
-	if child(y, "image") == nil {
-		c.problem(y, path+".image", "is missing")
-	}
 	policy := child(y, "restartPolicy")
 	switch {
 	case policy != nil && !init:
@@ -243,8 +239,7 @@ func (c *checker) mounts(container *yaml.Node, path string, volumes map[string]s
 	volume := func(y *yaml.Node, sub string) (kind string, ok bool) {
 		name := child(y, "name")
 		if name == nil {
-			c.problem(y, sub+".name", "is missing")
-			return "", false
+			return "", false // already reported
 		}
 		return c.volume(name, sub+".name", volumes)
 	}
@@ -255,8 +250,7 @@ func (c *checker) mounts(container *yaml.Node, path string, volumes map[string]s
 			c.problem(options, sub+".bindMountOptions", "cannot be used with an image volume")
 		}
 		switch mountPath := child(m, "mountPath"); {
-		case mountPath == nil:
-			c.problem(m, sub+".mountPath", "is missing")
+		case mountPath == nil: // already reported
 		case child(m, forEachKey) != nil: // checked when it is rendered
 		case seen[mountPath.Value]:
 			c.problem(mountPath, sub+".mountPath", "is used by another mount of this container")

@@ -3,6 +3,7 @@
 package templates
 
 import (
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -25,12 +26,33 @@ func shapeOf(t reflect.Type, field string) shape {
 	return shapes()[t.Name()]
 }
 
+// isRequired reports whether an object of type t in a field must have a member.
+func isRequired(t reflect.Type, field, name string) bool {
+	return requiredFields()[t.Name()+"."+name] || requiredFields()[field+"."+name] || slices.Contains(shapeOf(t, field).required, name)
+}
+
 func objectRulesOf(t reflect.Type, field string) []objectRule {
 	byType, byField := objectRules()[t.Name()], objectRules()[field]
-	if len(byField) == 0 {
+	var filled []objectRule
+	for _, f := range tree.StructFields(t) {
+		if nonEmptyStrings()[field+"."+f.JSON] {
+			filled = append(filled, hasText(f.JSON))
+		}
+	}
+	if len(byField) == 0 && len(filled) == 0 {
 		return byType
 	}
-	return append(slices.Clone(byType), byField...)
+	return slices.Concat(byType, byField, filled)
+}
+
+// hasText returns a rule for a string that must not be empty in some objects of its type.
+func hasText(name string) objectRule {
+	return objectRule{reads: []string{name}, check: func(n *tree.Node) error {
+		if err := isNotEmpty.check(n.Get(name)); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		return nil
+	}}
 }
 
 var shapes = sync.OnceValue(func() map[string]shape { return merged(shapesOfContainers(), shapesOfVolumes()) })
@@ -48,10 +70,11 @@ func merged[V any](all ...map[string]V) map[string]V {
 }
 
 // hasShape checks which keys an object has.
-func (c *checker) hasShape(y *yaml.Node, s shape, path string) {
-	for _, name := range s.required {
-		if child(y, name) == nil {
-			c.problem(y, join(path, name), "is missing")
+func (c *checker) hasShape(y *yaml.Node, t reflect.Type, field, path string) {
+	s := shapeOf(t, field)
+	for _, f := range tree.StructFields(t) {
+		if isRequired(t, field, f.JSON) && child(y, f.JSON) == nil && !strings.HasSuffix(path, "].add") { // to a container that has it
+			c.problem(y, join(path, f.JSON), "is missing")
 		}
 	}
 	c.forbid(y, path, "a template may not set this", s.never...)
@@ -138,7 +161,7 @@ func rulesFor(t reflect.Type, field, path string) []valueRule {
 	case (t.Kind() == reflect.Int || t.Kind() == reflect.Int64) && name != "tolerationSeconds":
 		rules = append(rules, fitsInt(64), isNotNegative)
 	case t.Kind() == reflect.Slice:
-		return append(rules, each(rulesFor(t.Elem(), field, path)))
+		return append(listRules(field), each(rulesFor(t.Elem(), field, path)))
 	case choices(t) != nil:
 		rules = append(rules, isOneOf(choices(t)))
 	}
@@ -150,8 +173,29 @@ func rulesFor(t reflect.Type, field, path string) []valueRule {
 	case "mountPath":
 		rules = append(rules, isNotEmpty, isNotTokenPath(strings.HasPrefix(path, "spec.forEachContainer")))
 	}
-	if s := shapes()[typ]; slices.Contains(s.required, name) || slices.Contains(s.one, name) {
+	if nonEmptyStrings()[field] || slices.Contains(shapes()[typ].required, name) || slices.Contains(shapes()[typ].one, name) {
 		rules = append(rules, isNotEmpty)
 	}
 	return append(rules, fieldRules()[field]...)
+}
+
+// listRules returns the rules for a list or a map as a whole.
+func listRules(field string) []valueRule {
+	typ, name, _ := strings.Cut(field, ".")
+	if nonEmptyLists()[field] || slices.Contains(shapes()[typ].one, name) {
+		return []valueRule{hasItems}
+	}
+	return nil
+}
+
+// needsItems checks a list or a map that must not be empty. If all of it may be left out for some pods, its part gets the rule.
+func (c *checker) needsItems(y *yaml.Node, p *part, field, path string) {
+	rules := listRules(field)
+	if c.env == nil || len(rules) == 0 || slices.ContainsFunc(p.parts, func(item *part) bool { return !item.mayLack() && item.loop == nil }) {
+		return
+	}
+	if len(y.Content) == 0 {
+		c.problem(y, path, "%v", errEmpty)
+	}
+	p.rules = append(p.rules, rules...)
 }

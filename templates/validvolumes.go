@@ -9,54 +9,20 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
 func shapesOfVolumes() map[string]shape {
-	required := func(names ...string) shape { return shape{required: names} }
 	return map[string]shape{
-		"HostPathVolumeSource":                   required("path"),
-		"GitRepoVolumeSource":                    required("repository"),
-		"GCEPersistentDiskVolumeSource":          required("pdName"),
-		"AWSElasticBlockStoreVolumeSource":       required("volumeID"),
-		"SecretVolumeSource":                     required("secretName"),
-		"ConfigMapVolumeSource":                  required("name"),
-		"KeyToPath":                              required("key", "path"),
-		"NFSVolumeSource":                        required("server", "path"),
-		"ISCSIVolumeSource":                      required("targetPortal", "iqn"),
-		"GlusterfsVolumeSource":                  required("endpoints", "path"),
-		"PersistentVolumeClaimVolumeSource":      required("claimName"),
-		"RBDVolumeSource":                        required("monitors", "image"),
-		"CinderVolumeSource":                     required("volumeID"),
-		"CephFSVolumeSource":                     required("monitors"),
-		"QuobyteVolumeSource":                    required("registry", "volume"),
-		"FlexVolumeSource":                       required("driver"),
-		"AzureFileVolumeSource":                  required("secretName", "shareName"),
-		"AzureDiskVolumeSource":                  required("diskName", "diskURI"),
-		"VsphereVirtualDiskVolumeSource":         required("volumePath"),
-		"PhotonPersistentDiskVolumeSource":       required("pdID"),
-		"PortworxVolumeSource":                   required("volumeID"),
-		"ScaleIOVolumeSource":                    required("gateway", "system", "volumeName"),
-		"StorageOSVolumeSource":                  required("volumeName"),
-		"CSIVolumeSource":                        required("driver"),
-		"EphemeralVolumeSource":                  required("volumeClaimTemplate"),
-		"PersistentVolumeClaimTemplate":          required("spec"),
-		"PersistentVolumeClaimSpec":              required("accessModes", "resources"),
-		"ImageVolumeSource":                      required("reference"),
-		"FlockerVolumeSource":                    {one: []string{"datasetName", "datasetUUID"}},
-		"FCVolumeSource":                         {one: []string{"targetWWNs", "wwids"}},
-		"DownwardAPIVolumeFile":                  {required: []string{"path"}, one: []string{"fieldRef", "resourceFieldRef"}},
-		"DownwardAPIVolumeFile.resourceFieldRef": required("resource", "containerName"),
-		"VolumeProjection":                       {one: []string{"secret", "configMap", "downwardAPI", "serviceAccountToken", "clusterTrustBundle", "podCertificate"}},
-		"SecretProjection":                       required("name"),
-		"ConfigMapProjection":                    required("name"),
-		"ServiceAccountTokenProjection":          required("path"),
-		"ClusterTrustBundleProjection":           {required: []string{"path"}, one: []string{"name", "signerName"}},
-		"PodCertificateProjection":               {required: []string{"signerName", "keyType"}, some: []string{"credentialBundlePath", "keyPath", "certificateChainPath"}},
-		"TypedLocalObjectReference":              required("kind", "name"),
-		"TypedObjectReference":                   required("kind", "name"),
+		"FlockerVolumeSource":          {one: []string{"datasetName", "datasetUUID"}},
+		"FCVolumeSource":               {one: []string{"targetWWNs", "wwids"}},
+		"DownwardAPIVolumeFile":        {one: []string{"fieldRef", "resourceFieldRef"}},
+		"VolumeProjection":             {one: []string{"secret", "configMap", "downwardAPI", "serviceAccountToken", "clusterTrustBundle", "podCertificate"}},
+		"ClusterTrustBundleProjection": {one: []string{"name", "signerName"}},
+		"PodCertificateProjection":     {some: []string{"credentialBundlePath", "keyPath", "certificateChainPath"}},
 	}
 }
 
@@ -126,6 +92,8 @@ func volumeRules() map[string][]objectRule {
 		"DownwardAPIVolumeFile.resourceFieldRef": {{reads: []string{"resource", "divisor"}, check: resourceField}},
 		"ClusterTrustBundleProjection":           {needs("labelSelector", present, "name", not(present), "labelSelector needs signerName")},
 		"ProjectedVolumeSource":                  {{reads: []string{"sources"}, check: pathsOnce}},
+		"LabelSelector":                          {{reads: []string{"matchLabels"}, check: labelsMatched}},
+		"LabelSelectorRequirement":               {{reads: []string{"operator", "values"}, check: operatorTakes}},
 		"FlexVolumeSource": {{reads: []string{"options"}, check: func(n *tree.Node) error {
 			options := n.Get("options").Members()
 			for i := range options {
@@ -143,6 +111,38 @@ func volumeRules() map[string][]objectRule {
 			return nil
 		}}},
 	}
+}
+
+// labelsMatched checks the labels that a selector names.
+func labelsMatched(n *tree.Node) error {
+	labels := n.Get("matchLabels").Members()
+	for i := range labels {
+		if errs := validation.IsQualifiedName(labels[i].Name()); len(errs) > 0 {
+			return fmt.Errorf("%q is not a valid key: %s", labels[i].Name(), brief(errs[0]))
+		}
+		if err := isLabelValue.check(&labels[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// operatorTakes checks the operator of a requirement, and whether it has values if the operator needs them.
+func operatorTakes(n *tree.Node) error {
+	operator, values := n.Get("operator").Text(), len(n.Get("values").Items())
+	switch metav1.LabelSelectorOperator(operator) {
+	case metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn:
+		if values == 0 {
+			return fmt.Errorf("the operator %s needs values", operator)
+		}
+	case metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist:
+		if values > 0 {
+			return fmt.Errorf("the operator %s takes no values", operator)
+		}
+	default:
+		return fmt.Errorf("%q is not an operator; it must be In, NotIn, Exists or DoesNotExist", operator)
+	}
+	return nil
 }
 
 // pathsOnce rejects two files of a projected volume with the same path.

@@ -193,7 +193,17 @@ var isLabelValue = passes(
 
 var isNotEmpty = valueRule{`string(VALUE) != ""`, func(n *tree.Node) error {
 	if n.Kind() == tree.String && n.IsText("") {
-		return errors.New("must not be empty")
+		return errEmpty
+	}
+	return nil
+}}
+
+var errEmpty = errors.New("must not be empty")
+
+// hasItems is isNotEmpty for a list or a map.
+var hasItems = valueRule{`size(VALUE) > 0`, func(n *tree.Node) error {
+	if len(n.Items())+len(n.Members()) == 0 {
+		return errEmpty
 	}
 	return nil
 }}

@@ -67,9 +67,10 @@ func (f Fragment) Rules() (conditions []string, complete bool) {
 	return conditions, complete
 }
 
-// Ruled reports whether an object has rules about computed values, besides those for which policies have conditions.
+// Ruled reports whether an object or a list has rules about computed values, besides those for which policies have
+// conditions.
 func (f Fragment) Ruled() bool {
-	return f.p.kind == objectPart && slices.ContainsFunc(f.p.rules, func(r valueRule) bool { return r.cel != policed })
+	return (f.p.kind == objectPart || f.p.kind == listPart) && slices.ContainsFunc(f.p.rules, func(r valueRule) bool { return r.cel != policed })
 }
 
 // IsObject reports whether the fragment is an object.

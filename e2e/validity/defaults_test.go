@@ -21,6 +21,8 @@ import (
 
 func init() { flag.Bool("update", false, "write the generated files anew") }
 
+func updating() bool { return flag.Lookup("update").Value.String() == "true" }
+
 // TestDefaults checks that inject/schema/defaults_generated.go has the defaults of Kubernetes for
 // missing fields, and templates/gated_generated.go the fields that Kubernetes drops if a feature gate
 // is off.
@@ -35,7 +37,7 @@ func TestDefaults(t *testing.T) {
 		"../../inject/schema/defaults_generated.go": source("schema", d.defaults()),
 		"../../templates/gated_generated.go":        source("templates", d.dropped()),
 	} {
-		if flag.Lookup("update").Value.String() == "true" {
+		if updating() {
 			if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
 				t.Fatal(err)
 			}

@@ -109,8 +109,6 @@ func (m *maker) value(t, parent reflect.Type, name string, depth int) any {
 		return pick[any](m, 80, 8080, "http", "admin", 0, 70000, "Not-A-Port", "80")
 	case reflect.TypeFor[metav1.Time]():
 		return "2026-01-01T00:00:00Z"
-	case reflect.TypeFor[metav1.LabelSelector]():
-		return pick[any](m, object{}, object{"matchLabels": object{"app": "web"}})
 	case reflect.TypeFor[corev1.PersistentVolumeClaimTemplate]():
 		return m.claim()
 	}
@@ -191,6 +189,8 @@ func (m *maker) key(t reflect.Type, name string) string {
 		return pick(m, "a", "example.com/a", "bad key", "controller.kubernetes.io/pod-deletion-cost", "x/y/z",
 			"container.apparmor.security.beta.kubernetes.io/side", "container.seccomp.security.alpha.kubernetes.io/app",
 			"seccomp.security.alpha.kubernetes.io/pod", "scheduler.alpha.kubernetes.io/tolerations", "pod.beta.kubernetes.io/init-containers")
+	case "userAnnotations":
+		return pick(m, "example.com/k", "bad key")
 	case "matchLabels", "labels", "nodeSelector":
 		return pick(m, "app", "example.com/tier", "kubernetes.io/os", "bad key")
 	}
