@@ -30,7 +30,7 @@ func (c *candidate) render(rules []rule) (Code, string) {
 	}
 	var invalid error
 	if c.setsParams() {
-		c.values, invalid = c.t.Values(c.subject.annotations, c.subject.asked.account, &c.subject.asked.namespace)
+		c.values, invalid = c.t.Values(c.subject.withoutDropped(c.subject.annotations), c.subject.asked.account, &c.subject.asked.namespace)
 	} else {
 		c.values, invalid = c.t.Values(nil, c.subject.asked.account, &c.subject.asked.namespace)
 	}
@@ -81,7 +81,7 @@ func (c *candidate) also(rules []rule) (all []Step) {
 	if c.subject.tooMany() != "" {
 		return all // expressions could take too long
 	}
-	c.values, _ = c.t.Values(c.subject.annotations, c.subject.asked.account, &c.subject.asked.namespace)
+	c.values, _ = c.t.Values(c.subject.withoutDropped(c.subject.annotations), c.subject.asked.account, &c.subject.asked.namespace)
 	if ok, err := c.t.Condition(&c.input, c.values); err == nil && !ok {
 		all = append(all, Step{CodeConditionFalse, c.whyFalse()})
 	}

@@ -49,7 +49,7 @@ func (r *run) look(pod *tree.Node, grown bool) {
 	r.input.Pod, r.shown = r.subject.foreseen(view, r.subject.schema), shown
 }
 
-// view is [subject.view] without a generated name.
+// view is [subject.view] without a generated name, and without annotations that the API server drops.
 func (r *run) view(t *loaded) (pod *tree.Node, containers int) {
 	pod = r.subject.pod
 	if r.injector.readsContainers {
@@ -58,6 +58,11 @@ func (r *run) view(t *loaded) (pod *tree.Node, containers int) {
 	if metadata := pod.Get("metadata"); r.injector.readsName && templates.HasGeneratedName(metadata) {
 		nodes := r.subject.nodes
 		pod = r.subject.held(nodes.With(pod, "metadata", nodes.Without(metadata, "name")))
+	}
+	annotations := pod.At("metadata", "annotations")
+	if kept := r.subject.withoutDropped(annotations); kept != annotations {
+		nodes := r.subject.nodes
+		pod = r.subject.held(nodes.With(pod, "metadata", nodes.With(pod.Get("metadata"), "annotations", *kept)))
 	}
 	return pod, containers
 }

@@ -55,8 +55,7 @@ func (p *planner) checkAnnotations() {
 	if annotations == nil || annotations.Size()+annotations.AddedSize() < templates.MaxAnnotations/2 { // these sizes are estimates
 		return
 	}
-	size := 0
-	members := annotations.Members()
+	size, members := 0, p.subject.withoutDropped(annotations).Members()
 	for i := range members {
 		size += len(members[i].Name()) + len(members[i].Text())
 	}

@@ -74,6 +74,17 @@ func (s *subject) foreseen(n *tree.Node, of *schema.Schema) *tree.Node {
 	return new(of.Foreseen(n, schema.Server{File: s.asked.file, OnHost: s.onHost, DropsGated: s.readsGated}))
 }
 
+// withoutDropped returns the pod's annotations without those that every API server drops. It returns the same node if there
+// are none.
+func (s *subject) withoutDropped(annotations *tree.Node) *tree.Node {
+	for _, key := range templates.DroppedAnnotations() {
+		if annotations.Get(key) != nil {
+			annotations = s.held(s.nodes.Without(annotations, key))
+		}
+	}
+	return annotations
+}
+
 // hides reports whether a container of the pod is invisible to the expressions of a template, see
 // view.
 func (s *subject) hides(container *tree.Node, t *loaded) bool {

@@ -13,3 +13,13 @@ import "slices"
 func Gated(structName, field string) bool {
 	return gated()[structName+"."+field] || structName == "PodSpec" && slices.Contains([]string{"evictionResponders", "hostnameOverride", "schedulingGroup"}, field)
 }
+
+// DroppedAnnotations returns the annotations that every API server drops between the two webhooks, also those that the user
+// wrote (DropInitContainerAnnotations in k8s.io/kubernetes/pkg/api/pod). Expressions never see them, and no template may
+// add one.
+func DroppedAnnotations() [4]string {
+	return [...]string{
+		"pod.beta.kubernetes.io/init-containers", "pod.alpha.kubernetes.io/init-containers",
+		"pod.beta.kubernetes.io/init-container-statuses", "pod.alpha.kubernetes.io/init-container-statuses",
+	}
+}
