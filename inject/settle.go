@@ -357,10 +357,13 @@ func (f *Finding) fault() string {
 	return f.Message
 }
 
-// lookAgain reports whether the additions could change what a template sees. Without another look,
-// a second admission of the same pod might add what this one left out.
+// lookAgain reports whether the additions could change what a template sees, or whether a container of a template is not what
+// that template renders. Without another look, a second admission of the same pod might add what this one left out, or leave
+// out what this one added.
 func (r *run) lookAgain() bool {
-	if slices.ContainsFunc(r.owners.candidates, func(c *candidate) bool { return c.decision.Code == CodeConflict || c.decision.Code == CodeRenderFailed }) {
+	if slices.ContainsFunc(r.owners.candidates, func(c *candidate) bool {
+		return c.decision.Code == CodeConflict || c.decision.Code == CodeRenderFailed || len(c.altered) > 0
+	}) {
 		return true
 	}
 	r.subject.marksAgain()
