@@ -20,6 +20,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/reviewtest"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
@@ -48,7 +49,7 @@ func checkInvariants(t testing.TB, injector *inject.Injector, req inject.Request
 	if injected := r.InjectedJSON(); !reflect.DeepEqual(decodeJSON(t, injected), decodeJSON(t, after)) || patch == nil && !bytes.Equal(injected, bytes.TrimSpace(after)) {
 		t.Fatalf("the result is printed as\n%s\nand its patch gives\n%s", injected, after)
 	}
-	if at := lost(decodeJSON(t, req.Object), decodeJSON(t, after), ""); at != "" {
+	if at := reviewtest.Lost(decodeJSON(t, req.Object), decodeJSON(t, after), ""); at != "" {
 		t.Fatalf("the original value at %s is not in place\npatch: %s\nafter: %s", at, patch, after)
 	}
 	checkOrder(t, injector.Set().Templates, req.Object, after)
@@ -291,50 +292,6 @@ func add(doc any, names []string, value any) (after any, problem string) {
 		return v, problem
 	}
 	return nil, fmt.Sprintf("%v has no %s", doc, names[0])
-}
-
-// lost returns the path of the first value of before that after lacks at this place: a key's value,
-// or a list's items in order. Null and [] may get content.
-func lost(before, after any, at string) string {
-	switch b := before.(type) {
-	case nil:
-		return ""
-	case map[string]any:
-		a, ok := after.(map[string]any)
-		if !ok {
-			return at
-		}
-		for k, v := range b {
-			there, ok := a[k]
-			if !ok && v != nil {
-				return at + "/" + k
-			}
-			if l := lost(v, there, at+"/"+k); l != "" {
-				return l
-			}
-		}
-		return ""
-	case []any:
-		a, ok := after.([]any)
-		if !ok {
-			return at
-		}
-		next := 0
-		for i, v := range b {
-			for next < len(a) && lost(v, a[next], "x") != "" {
-				next++
-			}
-			if next == len(a) {
-				return at + "/" + strconv.Itoa(i)
-			}
-			next++
-		}
-		return ""
-	}
-	if before != after {
-		return at
-	}
-	return ""
 }
 
 func decodeJSON(t testing.TB, text []byte) any {

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/reviewtest"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
@@ -137,7 +138,7 @@ func places(before, after any, at string) []string {
 		before, _ := before.([]any)
 		for i := range after {
 			child := at + "/" + strconv.Itoa(i)
-			if len(before) > 0 && lost(before[0], after[i], "") == "" {
+			if len(before) > 0 && reviewtest.Lost(before[0], after[i], "") == "" {
 				all = append(all, places(before[0], after[i], child)...)
 				before = before[1:]
 			} else {
