@@ -93,7 +93,13 @@ func volumeRules() map[string][]objectRule {
 		"ClusterTrustBundleProjection":           {needs("labelSelector", present, "name", not(present), "labelSelector needs signerName")},
 		"ProjectedVolumeSource":                  {{reads: []string{"sources"}, check: pathsOnce}},
 		"LabelSelector":                          {{reads: []string{"matchLabels"}, check: labelsMatched}},
-		"LabelSelectorRequirement":               {{reads: []string{"operator", "values"}, check: operatorTakes}},
+		"PersistentVolumeClaimTemplate.metadata": {
+			{reads: []string{"labels"}, check: func(n *tree.Node) error { return checkKeys(n.Get("labels"), validation.IsQualifiedName) }},
+			{reads: []string{"annotations"}, check: func(n *tree.Node) error {
+				return checkKeys(n.Get("annotations"), func(key string) []string { return validation.IsQualifiedName(strings.ToLower(key)) })
+			}},
+		},
+		"LabelSelectorRequirement": {{reads: []string{"operator", "values"}, check: operatorTakes}},
 		"FlexVolumeSource": {{reads: []string{"options"}, check: func(n *tree.Node) error {
 			options := n.Get("options").Members()
 			for i := range options {
@@ -115,13 +121,24 @@ func volumeRules() map[string][]objectRule {
 
 // labelsMatched checks the labels that a selector names.
 func labelsMatched(n *tree.Node) error {
+	if err := checkKeys(n.Get("matchLabels"), validation.IsQualifiedName); err != nil {
+		return err
+	}
 	labels := n.Get("matchLabels").Members()
 	for i := range labels {
-		if errs := validation.IsQualifiedName(labels[i].Name()); len(errs) > 0 {
-			return fmt.Errorf("%q is not a valid key: %s", labels[i].Name(), brief(errs[0]))
-		}
 		if err := isLabelValue.check(&labels[i]); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// checkKeys checks the keys of labels or annotations. The function errs returns what is wrong with a key.
+func checkKeys(n *tree.Node, errs func(key string) []string) error {
+	members := n.Members()
+	for i := range members {
+		if errs := errs(members[i].Name()); len(errs) > 0 {
+			return fmt.Errorf("%q is not a valid key: %s", members[i].Name(), brief(errs[0]))
 		}
 	}
 	return nil
