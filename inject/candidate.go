@@ -43,7 +43,22 @@ func (d *Decision) note(text string) {
 // same reports whether a container has everything that the template's container with that name has.
 func (c *candidate) same(existing *tree.Node) bool {
 	own := c.own(existing)
-	return own != nil && c.subject.schema.At("spec").At("containers").Elem.Contains(existing, own)
+	return own != nil && c.subject.schema.At("spec").At("containers").Elem.Contains(c.subject.withHostPorts(existing), own)
+}
+
+// withHostPorts returns a container with the ports of the node that its ports get because the pod uses the node's network.
+func (s *subject) withHostPorts(container *tree.Node) *tree.Node {
+	ports := container.Get("ports").Items()
+	if !s.onHost || len(ports) == 0 {
+		return container
+	}
+	all := append(s.nodes.Nodes(len(ports)), ports...)
+	for i := range all {
+		if number := all[i].Get("containerPort"); number != nil && all[i].Get("hostPort") == nil {
+			all[i] = s.nodes.With(&all[i], "hostPort", *number)
+		}
+	}
+	return new(s.nodes.With(container, "ports", tree.Items(all...)))
 }
 
 // own returns the template's container with that name, or nil.

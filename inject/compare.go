@@ -45,7 +45,7 @@ func (d comparison) within(pod, fragment *tree.Node, path []string) *difference 
 	if len(path) == 0 {
 		return d.find(pod, fragment)
 	}
-	return d.member(path[0]).within(pod.Get(path[0]), fragment.Get(path[0]), path[1:])
+	return d.member(path[0], pod).within(pod.Get(path[0]), fragment.Get(path[0]), path[1:])
 }
 
 // everything calls add with the first difference in each protected field of a container.
@@ -67,7 +67,7 @@ func (d comparison) findProtected(t *loaded, name string, pod, fragment *tree.No
 	if t.LeavesOpen(name) {
 		return d.findBesideOthers(name, pod, fragment, hardensSameUser)
 	}
-	return d.member(name).find(pod.Get(name), fragment.Get(name))
+	return d.member(name, pod).find(pod.Get(name), fragment.Get(name))
 }
 
 // findBesideOthers is find for a field of a container, and ignores what other webhooks often add to it in all containers.
@@ -80,13 +80,13 @@ func (d comparison) findBesideOthers(name string, pod, fragment *tree.Node, hard
 	case name == "terminationMessagePolicy" && ours == nil && there.IsText(string(corev1.TerminationMessageFallbackToLogsOnError)):
 		return nil
 	}
-	member := d.member(name)
+	member := d.member(name, pod)
 	member.open = templates.IsOpen(name)
 	return member.find(there, ours)
 }
 
-func (d comparison) member(name string) comparison {
-	member := comparison{subject: d.subject, at: d.at.Member(name), f: d.f.At(name), name: name, stored: d.stored, again: d.again}
+func (d comparison) member(name string, in *tree.Node) comparison {
+	member := comparison{subject: d.subject, at: d.at.Member(name), f: d.f.At(name), name: name, in: in, stored: d.stored, again: d.again}
 	for _, n := range d.besides {
 		if value := n.Get(name); value != nil {
 			member.besides = append(member.besides, value)
@@ -118,7 +118,7 @@ func (d comparison) find(pod, fragment *tree.Node) *difference {
 		}
 		return d.findExtra(pod)
 	case pod == nil:
-		if d.f.Droppable(fragment) {
+		if d.f.Droppable(fragment) || d.f.Implies(d.in, fragment, d.subject.onHost) {
 			return nil
 		}
 		return d.differ(pod, fragment)
@@ -155,10 +155,13 @@ func (d comparison) findExtra(pod *tree.Node) *difference {
 }
 
 func (d comparison) findMember(pod, fragment *tree.Node) *difference {
+	if d.f.GoType == schema.ResourcesType() {
+		pod = schema.WithRequests(pod, fragment)
+	}
 	members := fragment.Members()
 	for i := range members {
 		name := members[i].Name()
-		if found := d.member(name).find(pod.Get(name), &members[i]); found != nil {
+		if found := d.member(name, pod).find(pod.Get(name), &members[i]); found != nil {
 			return found
 		}
 	}
@@ -168,9 +171,7 @@ func (d comparison) findMember(pod, fragment *tree.Node) *difference {
 		if fragment.Get(name) != nil {
 			continue
 		}
-		extra := d.member(name)
-		extra.in = pod
-		if found := extra.find(&members[i], nil); found != nil {
+		if found := d.member(name, pod).find(&members[i], nil); found != nil {
 			return found
 		}
 	}

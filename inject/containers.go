@@ -44,7 +44,7 @@ func (p *planner) knownContainer(existing, fragment *tree.Node, s *schema.Schema
 		p.conflict(at, existing, fragment, "the template %s adds a different container named %s; rename it in one of the templates", other, fragment.Get("name").Text())
 		return
 	}
-	if s.Elem.Contains(existing, fragment) && !slices.Contains(p.theirs, fragment.Get("name").Text()) {
+	if s.Elem.Contains(p.subject.withHostPorts(existing), fragment) && !slices.Contains(p.theirs, fragment.Get("name").Text()) {
 		p.checkProtected(existing, fragment, at)
 		return
 	}

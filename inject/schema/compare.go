@@ -4,6 +4,7 @@ package schema
 
 import (
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,16 +16,20 @@ import (
 )
 
 // Contains reports whether the pod has everything that the fragment has, with the same values. The pod may have more,
-// for example defaults.
+// for example defaults. A value that the API server would write has the same effect as if it was in the pod.
 func (s *Schema) Contains(pod, fragment *tree.Node) bool {
 	switch {
 	case fragment.Kind() == tree.Object:
 		if pod.Kind() != tree.Object {
 			return false
 		}
+		if s.GoType == ResourcesType() {
+			pod = WithRequests(pod, fragment)
+		}
 		members := fragment.Members()
 		for i := range members {
-			if name := members[i].Name(); !s.At(name).holds(pod.Get(name), &members[i]) {
+			name := members[i].Name()
+			if f, there := s.At(name), pod.Get(name); !f.holds(there, &members[i]) && (there != nil || !f.Implies(pod, &members[i], false)) {
 				return false
 			}
 		}
@@ -44,6 +49,31 @@ func (f *Field) holds(pod, fragment *tree.Node) bool {
 		return f.AbsentIsZero && IsZero(fragment) || f.Droppable(fragment)
 	}
 	return f.Contains(pod, fragment)
+}
+
+// Implies reports whether the API server writes a value into this field of an object that has none there. OnHost reports
+// whether the pod uses the node's network.
+func (f *Field) Implies(object, value *tree.Node, onHost bool) bool {
+	n := f.implied(object, onHost)
+	return n != nil && n.Kind() == value.Kind() && f.Contains(n, value)
+}
+
+// WithRequests returns the resources of a container with those requests of the fragment's that the API server derives from
+// the limits.
+func WithRequests(resources, fragment *tree.Node) *tree.Node {
+	wanted, limits, requests := fragment.Get("requests").Members(), resources.Get("limits"), resources.Get("requests")
+	var derived []tree.Node
+	for i := range wanted {
+		if limit := limits.Get(wanted[i].Name()); limit != nil && requests.Get(wanted[i].Name()) == nil {
+			derived = append(derived, *limit)
+		}
+	}
+	if len(derived) == 0 {
+		return resources
+	}
+	all := tree.Members(slices.DeleteFunc(slices.Clone(resources.Members()), func(m tree.Node) bool { return m.Name() == "requests" })...)
+	all.Set("requests", tree.Members(slices.Concat(requests.Members(), derived)...))
+	return &all
 }
 
 func (s *Schema) containsItems(pod, fragment []tree.Node) bool {

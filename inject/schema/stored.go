@@ -7,7 +7,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,13 +23,6 @@ func AsStored(podJSON []byte) ([]byte, error) {
 	}
 	kept := storedSchema().foreseen(pod, Server{OnHost: pod.At("spec", "hostNetwork").Kind() == tree.True}, true)
 	return kept.AppendTo(nil), nil
-}
-
-// Default returns what the API server writes into a field that is absent, as JSON. Field is the type and name of the field,
-// such as ContainerPort.protocol.
-func Default(field string) (value string, ok bool) {
-	value, ok = defaults()[field]
-	return value, ok
 }
 
 var (
@@ -80,16 +72,6 @@ func podDefaults() []tree.Node {
 		tree.Field("securityContext", tree.Members()),
 		tree.Field("terminationGracePeriodSeconds", tree.Int(corev1.DefaultTerminationGracePeriodSeconds)),
 	}
-}
-
-// pullPolicy returns the default imagePullPolicy of an image.
-func pullPolicy(image string) string {
-	name, _, hasDigest := strings.Cut(image, "@")
-	_, tag, hasTag := strings.Cut(name[strings.LastIndex(name, "/")+1:], ":")
-	if name != "" && (tag == "latest" || !hasTag && !hasDigest) {
-		return string(corev1.PullAlways)
-	}
-	return string(corev1.PullIfNotPresent)
 }
 
 // fillInRequests adds the requests that a container gets because it has limits.

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package schema
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// Default returns what the API server writes into a field that is absent, as JSON. Field is the type and name of the field,
+// such as ContainerPort.protocol.
+func Default(field string) (value string, ok bool) {
+	value, ok = defaults()[field]
+	return value, ok
+}
+
+// implied returns what the API server writes into a field of an object that has no value there, or nil.
+func (f *Field) implied(object *tree.Node, onHost bool) *tree.Node {
+	if f.Parent == nil || f.Gated {
+		return nil
+	}
+	switch field := f.Parent.Name() + "." + f.name; field {
+	case "Container.imagePullPolicy":
+		return new(tree.Text(pullPolicy(object.Get("image").Text())))
+	case "ImageVolumeSource.pullPolicy":
+		return new(tree.Text(pullPolicy(object.Get("reference").Text())))
+	case "ContainerPort.hostPort":
+		if onHost {
+			return object.Get("containerPort")
+		}
+		return nil
+	case "VolumeSource.emptyDir":
+		return nil // it depends on the other sources
+	default:
+		value, ok := Default(field)
+		if !ok {
+			return nil
+		}
+		n, err := tree.Parse([]byte(value))
+		if err != nil {
+			return nil
+		}
+		return n
+	}
+}
+
+// pullPolicy returns the default imagePullPolicy of an image.
+func pullPolicy(image string) string {
+	name, _, hasDigest := strings.Cut(image, "@")
+	_, tag, hasTag := strings.Cut(name[strings.LastIndex(name, "/")+1:], ":")
+	if name != "" && (tag == "latest" || !hasTag && !hasDigest) {
+		return string(corev1.PullAlways)
+	}
+	return string(corev1.PullIfNotPresent)
+}
