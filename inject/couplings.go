@@ -71,8 +71,11 @@ func restarts(resizePolicy *tree.Node) bool {
 // sleepsTooLong reports a hook that sleeps longer than the pod's grace period.
 func sleepsTooLong(pod, container *tree.Node) string {
 	grace := int64(corev1.DefaultTerminationGracePeriodSeconds)
-	if n := pod.At("spec", "terminationGracePeriodSeconds"); n != nil {
+	if n := pod.At("spec", "terminationGracePeriodSeconds"); n.Kind() == tree.Number { // a file may have null
 		grace, _ = strconv.ParseInt(n.String(), 10, 64)
+	}
+	if grace < 0 { // also only in a file
+		grace = 1 // SetDefaults_Pod
 	}
 	for _, hook := range []string{"preStop", "postStart"} {
 		seconds := container.At("lifecycle", hook, "sleep", "seconds")

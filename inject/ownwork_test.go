@@ -202,6 +202,7 @@ func TestJudgeOwnWork(t *testing.T) {
 		"a divisor":                    {specs: marshal("pod.spec.containers[0].env", `required: true, forEachContainer: [{add: {env: [{name: A, valueFrom: {resourceFieldRef: {resource: limits.cpu, divisor: "1000m"}}}]}}]`)},
 		"ports on the node's network":  {specs: marshal("pod.spec.containers[0].ports", "required: true, order: 2, forEachContainer: [{add: {ports: [{containerPort: 8080}]}}]"), spec: `"hostNetwork":true`},
 		"a condition on a quantity":    {specs: []string{"required: true, match: {condition: \"string(pod.spec.containers[0].resources.limits['cpu']) == '2'\"}, " + side}, containers: `{"name":"app","image":"a","resources":{"limits":{"cpu":2}}}`},
+		"a hook and a negative period": {specs: []string{"forEachContainer: [{add: {lifecycle: {preStop: {sleep: {seconds: 1}}}}}]"}, spec: `"terminationGracePeriodSeconds":-1`},
 		"a field that a gate drops, in one of two volumes": {specs: []string{
 			"required: true, pod: {spec: {volumes: [{name: v, emptyDir: {mode: 511}}]}}",
 			"required: true, pod: {spec: {volumes: [{name: v, emptyDir: {}}], containers: [{name: side, image: s}]}}",

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -172,6 +173,9 @@ func (s *Schema) foreseen(n *tree.Node, by Server, stored bool) tree.Node {
 			object.Set("imagePullPolicy", tree.Text(pullPolicy(object.Get("image").Text())))
 		}
 	case s.GoType == podSpecType && (stored || file):
+		if grace := object.Get("terminationGracePeriodSeconds"); grace.Kind() == tree.Number && strings.HasPrefix(grace.String(), "-") {
+			*grace = tree.Field("terminationGracePeriodSeconds", tree.Int(1)) // SetDefaults_Pod
+		}
 		for _, m := range podDefaults() {
 			if object.Get(m.Name()) == nil {
 				object.Set(m.Name(), m)
