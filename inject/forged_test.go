@@ -131,7 +131,7 @@ func TestForgedRandom(t *testing.T) {
 		}
 		seen += tryForged(t, g, specs)
 		if len(specs) > 1 && !t.Failed() {
-			tryForged(t, g, reviewtest.Replacing(specs, seed))
+			tryForged(t, g, reviewtest.Replacing(specs, 0, seed))
 		}
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)

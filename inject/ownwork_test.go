@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -74,6 +75,23 @@ func checkOwnWorkOn(t testing.TB, injector *inject.Injector, pod []byte, file bo
 		}
 	}
 	return codes, after, verdict
+}
+
+// checkUnrecorded checks that the judge has no finding about a template that is injected into a pod which does not record it,
+// whatever containers the pod has.
+func checkUnrecorded(t testing.TB, injector *inject.Injector, before, after []byte, decisions []inject.Decision) {
+	t.Helper()
+	verdict, err := inject.NewJudge(injector, nil, true).Judge(inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: keptBy(t, after, true)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range verdict.Judged {
+		f := &verdict.Judged[i]
+		if f.Code != inject.CodeUnknownParameter && !bytes.Contains(before, []byte(f.Template+"."+templates.Domain+"/")) &&
+			slices.ContainsFunc(decisions, func(d inject.Decision) bool { return d.Template == f.Template && d.Code == inject.CodeInjected }) {
+			t.Errorf("injected, and the judge says: %s", f)
+		}
+	}
 }
 
 // keptBy returns what an API server stores of a pod, with its feature gates off or on. Kubernetes' own
@@ -278,8 +296,9 @@ func TestProtectedCustomized(t *testing.T) {
 	}
 }
 
-// TestOwnWork is TestJudgeOwnWork for random sets of templates and pods. It also checks that damage
-// is found.
+// TestOwnWork is TestJudgeOwnWork for random sets of templates and pods. It also checks that damage is found, and that the
+// invariants hold for a second call after another webhook has changed the pod, and that the judge has no finding about what
+// only that call injects.
 func TestOwnWork(t *testing.T) {
 	t.Parallel()
 	count, tried := sizetest.Choose(t, 100, 400), tally{}
@@ -289,7 +308,7 @@ func TestOwnWork(t *testing.T) {
 	t.Logf("%v", tried)
 	least := func(of int) int { return of * count / 400 }
 	if tried[inject.CodeInjected] < least(300) || tried["damaged"] < least(100) || tried[inject.CodeConflict] < least(5) || tried[inject.CodeConditionFalse] < least(20) ||
-		tried[inject.CodeReplaced] < least(20) || tried[inject.CodeFellBack] < least(10) || tried[inject.CodeNotInShare] < least(20) {
+		tried["again"] < least(50) || tried[inject.CodeReplaced] < least(20) || tried[inject.CodeFellBack] < least(10) || tried[inject.CodeNotInShare] < least(20) {
 		t.Errorf("too little was tried: %v", tried)
 	}
 }
@@ -309,45 +328,50 @@ type tally map[inject.Code]int
 func tryOwnWork(t *testing.T, seed, stream uint64, tried tally) {
 	t.Helper()
 	g := &reviewtest.Sets{Rand: rand.New(rand.NewPCG(seed, stream))}
-	var specs []string
-	for i := range 1 + g.IntN(3) {
-		specs = append(specs, g.Template(i))
-	}
-	tryOwnWorkOf(t, g, specs, tried)
-	if len(specs) > 1 && !t.Failed() {
-		tryOwnWorkOf(t, g, reviewtest.Replacing(specs, seed), tried)
-	}
+	tryOwnWorkOf(t, g, g.Documents(shop().Name, g.Template), tried)
 	if t.Failed() {
 		t.Fatalf("seed %d, stream %d", seed, stream)
 	}
 }
 
-func tryOwnWorkOf(t *testing.T, g *reviewtest.Sets, specs []string, tried tally) {
+func tryOwnWorkOf(t *testing.T, g *reviewtest.Sets, documents []string, tried tally) {
 	t.Helper()
-	var docs []string
-	var set []*templates.Template
-	for i, spec := range specs {
-		doc := fmt.Sprintf("{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: t%d}, spec: {%s}}", i, spec)
-		found, problems := templates.Parse("t", []byte(doc))
+	var all []*templates.Template
+	written := map[string]string{}
+	for _, document := range documents {
+		found, problems := templates.Parse("t", []byte(document))
 		if len(problems) > 0 {
 			tried["not loaded"]++
 			continue
 		}
-		docs, set = append(docs, doc), append(set, found...)
+		all, written[found[0].Name] = append(all, found...), document
 	}
-	pod := g.Pod(!conditional.MatchString(strings.Join(docs, "")))
-	injector := inject.New(templates.NewSet(set))
+	pod := g.Pod(!conditional.MatchString(strings.Join(documents, "")))
+	injector := injectorOf(all)
 	codes, after, verdict := checkOwnWork(t, injector, []byte(pod))
 	for _, code := range codes {
 		tried[code]++
 	}
-	for i := range verdict.Decisions {
+	for _, template := range injector.Set().Templates {
+		i := slices.IndexFunc(verdict.Decisions, func(d inject.Decision) bool { return d.Template == template.Name })
 		// A conditional container is not missing if the condition is false by now.
-		if d := &verdict.Decisions[i]; d.Mode == templates.Deny && d.Code == inject.CodePresent && codes[d.Template] == inject.CodeInjected && !conditional.MatchString(docs[i]) {
-			tried["damaged"] += checkDamage(t, injector, set[i], after)
+		if d := &verdict.Decisions[i]; d.Mode == templates.Deny && d.Code == inject.CodePresent && codes[d.Template] == inject.CodeInjected && !conditional.MatchString(written[d.Template]) {
+			tried["damaged"] += checkDamage(t, injector, template, after)
+		}
+	}
+	for range 3 {
+		changed, _ := g.Meddle(keptBy(t, after, true))
+		r, again := checkInvariants(t, injector, inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: changed})
+		checkUnrecorded(t, injector, changed, again, r.Decisions)
+		if r.Adds() {
+			tried["again"]++
+		}
+		if t.Failed() {
+			t.Logf("another webhook made: %s", changed)
+			break
 		}
 	}
 	if t.Failed() {
-		t.Fatalf("%s\n%s\n%s", strings.Join(docs, "\n"), pod, after)
+		t.Fatalf("%s\n%s\n%s", strings.Join(documents, "\n"), pod, after)
 	}
 }

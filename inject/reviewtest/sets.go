@@ -53,6 +53,7 @@ func (g *Sets) bool(each bool) string {
 func (g *Sets) text(each bool) string {
 	all := []string{
 		"fix", "fix", "fix", "fix", "fix", "${string(size(pod.spec.containers))}", "${pod.metadata.labels[?'app'].orValue('none')}", "${pod.metadata.labels['app']}", "${params.p}",
+		"${params.u > 0.0 ? 'y' : 'n'}", "${params.q}", "${params.d}", "${string(duration(params.d))}",
 		"${params.l.join('.')}", "${params.f[?'a'].orValue('none')}", "${json.marshal(params.j)}", "${params.?o}", "${params.a}", "${params.h.map(k, k + params.h[k]).join('.')}",
 		"n-${ns.name}", "${serviceAccount.annotations[?'role'].orValue(serviceAccount.name)}", "${pod.spec.containers.map(c, c.name).join(',')}", "v${string(size(pod.spec.volumes))}",
 		"${pod.metadata.annotations[?'x.example/t0'].orValue('none')}", "${pod.metadata.annotations[?'x.example/t2'].orValue('y')}", "a-${pod.metadata.annotations[?'x.example/t1'].orValue('fix')}", g.values(),
@@ -178,7 +179,7 @@ func (g *Sets) each(volume string) string {
 	})...)
 	add = append(add, g.maybe(4, func() string { return "securityContext: {readOnlyRootFilesystem: true}" })...)
 	add = append(add, g.maybe(4, func() string {
-		return "resources: {" + g.pick("requests", "requests", "limits") + ": {cpu: " + g.quantity() + "}}"
+		return "resources: {" + g.pick("requests", "requests", "limits") + ": {cpu: " + g.pick(g.quantity(), `"${params.q}"`) + "}}"
 	})...)
 	add = append(add, "ports: [{containerPort: 9"+g.pick("0", "1")+"}]")
 	where := strings.Join(g.maybe(3, func() string { return "where: " + strconv.Quote(g.bool(true)) + ", " }), "")
@@ -186,7 +187,11 @@ func (g *Sets) each(volume string) string {
 }
 
 func (g *Sets) place() string {
-	return g.pick("First", "Last", "{after: app}", "{before: app}", "{after: i}", "{before: k9}", "{before: c1}")
+	return g.pick("First", "Last", "{after: app}", "{before: app}", "{after: i}", "{before: k9}", "{before: c1}", "{before: k0}", "{after: k1}", `"${size(pod.spec.volumes) > 1 ? 'First' : 'Last'}"`)
+}
+
+func (g *Sets) placement() string {
+	return "placement: {initContainers: " + g.place() + ", containers: " + g.place() + "}"
 }
 
 // others returns parameters of other types, and from annotations of other products.
@@ -195,6 +200,7 @@ func (g *Sets) others() string {
 	return "{name: l, type: list, default: " + g.pick(`"a,b"`, `"a,b"`, `""`, `" c0 ,, app "`) + g.pick("", ", maxItems: 4", `, items: {pattern: "[a-z0-9]+", maxLength: 4}`) + by + "}, " +
 		"{name: f, type: map, default: " + g.pick(`"a=1"`, `"a=1"`, `""`, `"b=2,3,a=x=y"`) + g.pick("", ", items: {maxLength: 5}") + "}, " +
 		"{name: j, type: json, default: " + g.pick(`"{}"`, `"[]"`, `'{"b": [1, {"a": null}], "a": 0.5}'`) + "}, " +
+		"{name: u, type: number, default: 0.5" + g.pick("", ", maximum: 10") + "}, {name: q, type: quantity, default: " + g.pick("100m", "0.5Gi") + "}, {name: d, type: duration, default: 90s}, " +
 		"{name: o, type: integer, optional: true" + g.pick("", ", minimum: 5") + by + "}, {name: a, annotation: x.example/t1, default: z}, " +
 		"{name: h, prefix: " + g.pick("x.example/h-, items: {maxLength: 3}", "x.example/h-, maxItems: 2", "x.example/h-", "x.example/") + "}"
 }
@@ -218,7 +224,7 @@ func (g *Sets) Template(i int) string {
 	} else {
 		spec = append(spec, "initContainers: ["+strings.TrimSuffix(sidecar, "}")+g.pick(", restartPolicy: Always", "")+"}"+second+"]")
 	}
-	fields = append(fields, g.maybe(3, func() string { return "placement: {initContainers: " + g.place() + ", containers: " + g.place() + "}" })...)
+	fields = append(fields, g.maybe(3, g.placement)...)
 	spec = append(spec, g.maybe(4, func() string { return "securityContext: {fsGroup: 5}" })...)
 	spec = append(spec, g.maybe(6, func() string { return "tolerations: [{key: " + g.text(false) + ", operator: Exists}]" })...)
 	meta := strings.Join(g.maybe(3, func() string {
@@ -231,9 +237,9 @@ func (g *Sets) Template(i int) string {
 	return all
 }
 
-// Replacing returns templates as from Template in which later ones replace the first one. Choice decides which, in
-// which share of the workloads, and whether they have its containers.
-func Replacing(specs []string, choice uint64) []string {
+// Replacing returns templates as from Template in which later ones replace the first one, which has the number first.
+// Choice decides which, in which share of the workloads, and whether they have its containers.
+func Replacing(specs []string, first int, choice uint64) []string {
 	const required = "required: true, "
 	specs = slices.Clone(specs)
 	for i := 1; i < len(specs); i++ {
@@ -247,9 +253,9 @@ func Replacing(specs []string, choice uint64) []string {
 			}
 		}
 		if choice>>(i+2)&1 == 1 {
-			spec = strings.NewReplacer(fmt.Sprint("name: k", i), "name: k0", fmt.Sprint("name: l", i), "name: l0").Replace(spec)
+			spec = strings.NewReplacer(fmt.Sprint("name: k", first+i), fmt.Sprint("name: k", first), fmt.Sprint("name: l", first+i), fmt.Sprint("name: l", first)).Replace(spec)
 		}
-		specs[i] = fmt.Sprintf("replaces: t0, share: %d, %s", 100-choice/32%4*33, spec)
+		specs[i] = fmt.Sprintf("replaces: t%d, share: %d, %s", first, 100-choice/32%4*33, spec)
 	}
 	return specs
 }
@@ -329,6 +335,7 @@ func (g *Sets) parameters() string {
 	return g.pick(
 		`"t0.pillion.dev/l":"`+g.pick("", "a", "app,c0", "0,1,2,3", "A b", "a,a")+`"`, `"x.example/h-`+g.pick("a", "C", "", "a.b_c")+`":"`+g.pick("", "1", "fix", "longer")+`","x.example/h-b":"y"`,
 		`"t0.pillion.dev/j":"`+g.pick("{a: [", "5", "{}", "{x: &y 1}")+`"`, `"t0.pillion.dev/o":"`+g.pick("4", "x", "")+`","t0.pillion.dev/f":"`+g.pick("", "a", "a=1,a=2", "c=longer")+`"`,
+		`"t0.pillion.dev/u":"`+g.pick("2e1", ".5", "x", "-1")+`","t1.pillion.dev/q":"`+g.pick("1", "100.5m", "0.1Ki", "x")+`","t0.pillion.dev/d":"`+g.pick("1h", "90", "0")+`"`,
 	)
 }
 
