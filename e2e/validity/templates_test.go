@@ -56,7 +56,11 @@ func newSketch(m *maker, i int) *sketch {
 	if m.in(12) {
 		s.os = "windows"
 	}
-	container := object{"name": pick(m, "side", "side", "agent"), "image": "side:1", "args": []any{"run"}}
+	name := pick(m, "side", "side", "agent")
+	if i > 0 && m.in(2) {
+		name += fmt.Sprint(i) // which no other template has
+	}
+	container := object{"name": name, "image": "side:1", "args": []any{"run"}}
 	spec := object{"volumes": []any{object{"name": pick(m, "data", "logs", "dev"), "emptyDir": object{}}}}
 	if m.in(3) {
 		spec["containers"] = []any{container}
@@ -71,6 +75,42 @@ func newSketch(m *maker, i int) *sketch {
 		s.each = object{"env": []any{object{"name": "EACH", "value": "x"}}}
 	}
 	return s
+}
+
+// sketch makes the template with a number: it is loaded, and has some parameters and loops.
+func (m *maker) sketch(i int) *sketch {
+	s := newSketch(m, i)
+	s.scene(m)
+	for range 6 + m.IntN(16) {
+		next := s.copy()
+		next.change(m)
+		if problems := next.load(); len(problems) == 0 {
+			s = next
+		}
+	}
+	s.parametrize(m, m.IntN(5))
+	for range m.IntN(4) {
+		s.repeat(m)
+	}
+	s.decideIfSet(m)
+	return s
+}
+
+// decideIfSet lets a variable decide what happens if a container already has it.
+func (s *sketch) decideIfSet(m *maker) {
+	variables, _ := s.each["env"].([]any)
+	if len(variables) == 0 || !m.in(3) {
+		return
+	}
+	next := s.copy()
+	variable, ok := next.each["env"].([]any)[m.IntN(len(variables))].(object)
+	if !ok {
+		return
+	}
+	variable[templates.IfSetKey] = pick[any](m, "keep", "conflict", object{"append": "B"}, object{"append": "OTHER"})
+	if problems := next.load(); len(problems) == 0 {
+		*s = *next
+	}
 }
 
 // change makes one random change.
@@ -117,12 +157,10 @@ func (s *sketch) document() object {
 	return object{"apiVersion": templates.APIVersion, "kind": v1alpha1.ClusterKind, "metadata": object{"name": s.name}, "spec": spec}
 }
 
-func (s *sketch) load() (*templates.Template, templates.Problems) {
-	all, problems := templates.Parse("t.yaml", compact(s.document()))
-	if len(problems) > 0 {
-		return nil, problems
-	}
-	return all[0], nil
+// load returns the problems of the template.
+func (s *sketch) load() templates.Problems {
+	_, problems := templates.Parse("t.yaml", compact(s.document()))
+	return problems
 }
 
 // alone is the smallest pod with all that the template adds, as its author would
@@ -203,10 +241,10 @@ func (s *sketch) scene(m *maker) {
 		s.each = object{"securityContext": object{"windowsOptions": object{"runAsUserName": "user"}}}
 		container["securityContext"] = s.each["securityContext"]
 	}
-	if _, problems := s.load(); len(problems) > 0 {
+	if problems := s.load(); len(problems) > 0 {
 		container["restartPolicy"] = "Always" // if it is one that needs that
 	}
-	if _, problems := s.load(); len(problems) > 0 {
+	if problems := s.load(); len(problems) > 0 {
 		delete(container, "restartPolicy")
 		delete(container, "resizePolicy")
 	}

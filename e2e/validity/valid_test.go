@@ -3,19 +3,17 @@
 package validity
 
 import (
-	"bytes"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/schema"
+	"github.com/pillion-dev/pillion/inject/reviewtest"
 	"github.com/pillion-dev/pillion/inject/sizetest"
 	"github.com/pillion-dev/pillion/templates"
 	corev1 "k8s.io/api/core/v1"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
-	"k8s.io/kubernetes/pkg/features"
 )
 
 // TestAlone checks that a template that is wrong for every pod is rejected when it is loaded, and also a
@@ -47,7 +45,7 @@ func alone(t *testing.T, counted bool) {
 		for range 10 + m.IntN(20) {
 			next := s.copy()
 			next.change(m)
-			_, problems := next.load()
+			problems := next.load()
 			_, err := stored(compact(next.alone()))
 			tried++
 			switch {
@@ -78,8 +76,10 @@ func whole(message string) string {
 	return message[:min(len(message), 60)]
 }
 
-// TestValid checks that a valid pod stays valid, or is skipped with a reason. A second run adds
-// nothing, and the judge has no finding about the result. The clusters have random feature gates.
+// TestValid checks for random sets of templates that a valid pod stays valid: each template is injected or skipped with a
+// reason. A second run adds nothing, and the judge has no finding about the result. If another webhook changes the pod
+// between two calls, the second call also keeps it valid, and everything that the other webhook left. The clusters have
+// different feature gates.
 func TestValid(t *testing.T) {
 	for _, setting := range settings() {
 		t.Run(setting, func(t *testing.T) {
@@ -89,17 +89,23 @@ func TestValid(t *testing.T) {
 			seen := coverage{}
 			injected, n := 0, sizetest.Choose(t, 60, 250)
 			for seed := range n {
-				if try(t, uint64(seed), uint64(len(setting)), seen) == inject.CodeInjected {
-					injected++
-				}
+				injected += try(t, uint64(seed), uint64(len(setting)), seen)
 			}
 			t.Logf("%d injected; fields of templates that were: %d", injected, len(seen))
 			if injected < n/3 {
-				t.Errorf("only %d of %d were injected", injected, n)
+				t.Errorf("only %d templates were injected into %d pods", injected, n)
+			}
+			if !seen[secondCall] {
+				t.Error("no second call injects anything")
 			}
 			for _, way := range wayNames() {
 				if n >= 250 && !seen["a parameter: "+way] {
 					t.Errorf("no template with this parameter was injected: %s", way)
+				}
+			}
+			for _, part := range partNames() {
+				if n >= 250 && !seen[part] {
+					t.Errorf("no template with this part was injected: %s", part)
 				}
 			}
 		})
@@ -113,119 +119,94 @@ func wayNames() []string {
 	}
 }
 
+// partNames are parts of random templates, as they are written.
+func partNames() []string {
+	return []string{
+		"kind: SidecarTemplate", "kind: ClusterSidecarTemplate", "replaces: ", "placement: ", "type: number", "type: quantity", "type: duration", templates.IfSetKey, "required: true", "order: ",
+	}
+}
+
 // FuzzValid is TestValid for any seed.
 func FuzzValid(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(seed, seed+100)
 	}
-	f.Fuzz(func(t *testing.T, seed, stream uint64) { try(t, seed, stream, coverage{}) })
+	f.Fuzz(func(t *testing.T, seed, stream uint64) {
+		if setting := settings()[stream%uint64(len(settings()))]; setting != "default" {
+			t.Cleanup(gates(t, setting))
+		}
+		try(t, seed, stream, coverage{})
+	})
 }
 
-// try makes a template and a pod at random, and injects.
-func try(t *testing.T, seed, stream uint64, seen coverage) inject.Code {
+// try makes a set of templates and a pod at random, and injects. It returns how many of the templates are injected.
+func try(t *testing.T, seed, stream uint64, seen coverage) (injected int) {
 	t.Helper()
 	m := newMaker(seed, stream)
-	s := newSketch(m, 0)
-	s.scene(m)
-	for range 6 + m.IntN(16) {
-		next := s.copy()
-		next.change(m)
-		if _, problems := next.load(); len(problems) == 0 {
-			s = next
+	g := &reviewtest.Sets{Rand: m.Rand}
+	sketches := map[string]*sketch{}
+	documents := g.Documents(namespace, func(i int) string {
+		if m.in(3) {
+			return g.Template(i)
 		}
+		s := m.sketch(i)
+		sketches[s.name] = s
+		spec := compact(s.document()["spec"])
+		return g.Placed(string(spec[1 : len(spec)-1]))
+	})
+	var all []*templates.Template
+	for _, document := range documents {
+		found, _ := templates.Parse("t.yaml", []byte(document))
+		all = append(all, found...)
 	}
-	s.parametrize(m, m.IntN(5))
-	for range m.IntN(4) {
-		s.repeat(m)
+	set, _ := templates.Join(templates.NewSet(all)) // without canaries of templates that were not loaded
+	if len(set.Templates) == 0 {
+		return 0
 	}
-	template, problems := s.load()
-	if len(problems) > 0 {
-		return "" // as it was begun
+	podJSON, customized := m.podFor(g, sketches)
+	if podJSON == nil {
+		return 0
 	}
-	p := m.pod(15)
-	metadata, _ := p["metadata"].(object)
-	annotations, _ := metadata["annotations"].(object)
-	if annotations != nil {
-		for key, value := range s.values {
-			annotations[key] = value
-		}
-	}
-	if spec := p["spec"].(object); spec["resources"] != nil && !utilfeature.DefaultFeatureGate.Enabled(features.PodLevelResources) {
-		delete(spec, "resources") // it is dropped, so its presence is invisible
-	}
-	podJSON := compact(p)
-	if _, err := stored(podJSON); err != nil {
-		return "" // by the annotations
-	}
-	if m.in(2) {
+	file := m.in(2)
+	if !file {
 		var err error
 		if podJSON, err = sent(podJSON); err != nil {
 			t.Fatal(err)
 		}
 	}
-	customized := annotations["t0.pillion.dev/customize"] != nil
-	code := check(t, template, podJSON, customized)
-	if code == inject.CodeInjected {
-		seen.add(s.fragment, reflect.TypeFor[corev1.Pod]())
-		seen.add(s.each, reflect.TypeFor[corev1.Container]())
-		for _, way := range s.ways {
-			seen["a parameter: "+way] = true
+	c := &checker{t, inject.New(set), customized, documents}
+	after, codes := c.inject(podJSON, file)
+	for name, code := range codes {
+		if code != inject.CodeInjected {
+			continue
 		}
-	}
-	if t.Failed() {
-		t.Fatalf("seed %d\ntemplate: %s\npod: %.3000s", seed, compact(s.document()), podJSON)
-	}
-	return code
-}
-
-// check holds one injection to what must hold for each.
-func check(t *testing.T, template *templates.Template, podJSON []byte, customized bool) inject.Code {
-	t.Helper()
-	injector := inject.New(templates.NewSet([]*templates.Template{template}))
-	req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: namespace}, Object: podJSON}
-	r, err := injector.Inject(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := &r.Decisions[0]
-	after := patched(t, podJSON, r.Patch())
-	kept, err := stored(after)
-	if err != nil {
-		t.Errorf("%s, and the API server says: %v\npatch: %.2000s", d.Code, err, r.Patch())
-		return d.Code
-	}
-	if d.Code != inject.CodeInjected && d.Code != inject.CodePresent {
-		if bytes.Contains([]byte(d.Sentence()), []byte("%!")) || d.Sentence() == "" {
-			t.Errorf("%s has no reason: %q", d.Code, d.Sentence())
+		injected++
+		for _, part := range partNames() {
+			if slices.ContainsFunc(documents, func(d string) bool { return strings.Contains(d, "{name: "+name) && strings.Contains(d, part) }) {
+				seen[part] = true
+			}
 		}
-		return d.Code
-	}
-	req.Object = kept
-	again, err := injector.Inject(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if again.Adds() {
-		t.Errorf("a second run adds %s", again.Patch())
-	}
-	about, err := schema.AsStored(after) // which lint goes by
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, final := range [][]byte{kept, about} {
-		req.Object = final
-		verdict, err := inject.NewJudge(injector, nil, true).Judge(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i := range verdict.Judged {
-			if f := &verdict.Judged[i]; !customized || f.Code != inject.CodeAltered { // which is the user's container
-				t.Errorf("the judge says: %s", f)
+		if s := sketches[name]; s != nil {
+			seen.add(s.fragment, reflect.TypeFor[corev1.Pod]())
+			seen.add(s.each, reflect.TypeFor[corev1.Container]())
+			for _, way := range s.ways {
+				seen["a parameter: "+way] = true
 			}
 		}
 	}
-	return d.Code
+	for range 3 {
+		if c.again(g, after) {
+			seen[secondCall] = true
+		}
+	}
+	if t.Failed() {
+		t.Fatalf("seed %d, stream %d\ntemplates: %s\npod: %.6000s", seed, stream, strings.Join(documents, "\n---\n"), podJSON)
+	}
+	return injected
 }
+
+// secondCall is the key of a coverage for pods to which the second call adds, after another webhook.
+const secondCall = "a second call"
 
 // coverage is the fields of templates that were injected.
 type coverage map[string]bool
