@@ -34,14 +34,39 @@ func (o *owners) additions(c *candidate, list string, existing, own *tree.Node) 
 	}
 	for _, other := range o.candidates {
 		ofCluster := tenants && other.t.Namespace == ""
-		if other == c || !other.t.Spec.Required && !ofCluster || !other.t.HasForEach() {
-			continue
+		if other != c && (other.t.Spec.Required || ofCluster) {
+			all = append(all, o.addedBy(other, list, restored)...)
 		}
-		again, app := *other, appContainer{list: list}
-		if again.input.See(other.input.Pod); o.renderApp(&again, &app, restored) == nil {
-			for i := range app.fragments {
-				all = append(all, &app.fragments[i])
-			}
+	}
+	return all
+}
+
+// addedBy returns what a template adds to a container that is not its own.
+func (o *owners) addedBy(other *candidate, list string, container *tree.Node) (all []*tree.Node) {
+	again, app := *other, appContainer{list: list}
+	if again.input.See(other.input.Pod); !other.t.HasForEach() || o.renderApp(&again, &app, container) != nil {
+		return nil
+	}
+	for i := range app.fragments {
+		all = append(all, &app.fragments[i])
+	}
+	return all
+}
+
+// addedByCluster returns what templates of the cluster add to a container of c's, a template of a namespace.
+func (o *owners) addedByCluster(c *candidate, existing *tree.Node) (all []*tree.Node) {
+	own := c.own(existing)
+	if own == nil {
+		return nil
+	}
+	list := "initContainers"
+	if o.subject.schema.At("spec").At("containers").Find(c.fragment.At("spec", "containers").Items(), existing) >= 0 {
+		list = "containers"
+	}
+	restored := c.restored(existing, own)
+	for _, other := range o.candidates {
+		if other.t.Namespace == "" {
+			all = append(all, o.addedBy(other, list, restored)...)
 		}
 	}
 	return all

@@ -22,6 +22,10 @@ type candidate struct {
 	altered  []Difference // before this look added anything
 
 	byName map[string]*tree.Node // see own
+
+	// byCluster returns what templates of the cluster add to a container of this template. It is nil for a template of the
+	// cluster.
+	byCluster func(c *candidate, existing *tree.Node) []*tree.Node
 }
 
 // pass records that a rule does not apply, unless the reason is obvious.

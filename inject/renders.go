@@ -10,13 +10,14 @@ import (
 
 // renders reports whether a container is what the template renders. It ignores what Kubernetes itself
 // sets, and what other webhooks commonly add to all containers: variables, mounts, ports, resources, and
-// fewer rights. Another webhook may run after Pillion, and the pod must stay valid.
-func (c *candidate) renders(existing *tree.Node) bool {
+// fewer rights. Another webhook may run after Pillion, and the pod must stay valid. It also ignores besides, which are what
+// other templates add to the container.
+func (c *candidate) renders(existing *tree.Node, besides ...*tree.Node) bool {
 	own := c.own(existing)
 	if own == nil {
 		return false
 	}
-	container := comparison{subject: c.subject, at: c.subject.beside, f: c.subject.schema.At("spec").At("containers").Elem.AsField(), stored: true}
+	container := comparison{subject: c.subject, at: c.subject.beside, f: c.subject.schema.At("spec").At("containers").Elem.AsField(), stored: true, besides: besides}
 	equal := func(m tree.Node) bool {
 		name := m.Name()
 		switch name {

@@ -176,6 +176,9 @@ func (r *run) renderSeen(t *loaded, d *Decision, c *candidate) {
 	s, o := &r.subject, &r.owners
 	*d = Decision{Template: t.Name, Revision: t.Revision, Mode: t.Spec.Validate.Mode, audit: t.audit}
 	*c = candidate{subject: s, t: t, input: r.input, decision: d, placed: t.Spec.Placement}
+	if t.Namespace != "" {
+		c.byCluster = o.addedByCluster
+	}
 	if t.Spec.Required && len(s.exposed) > 0 || s.unseen[t] {
 		view, _ := r.view(t)
 		c.input.Pod = s.foreseen(view, s.schema)
@@ -183,7 +186,7 @@ func (r *run) renderSeen(t *loaded, d *Decision, c *candidate) {
 	if code, why := r.leaveOut(t); why != "" && s.taken[t.place()] == nil {
 		d.Code, d.Message = code, why
 		if r.injector.proves {
-			out := &candidate{subject: s, t: t, input: c.input, decision: &Decision{}}
+			out := &candidate{subject: s, t: t, input: c.input, decision: &Decision{}, byCluster: c.byCluster}
 			if code, _ := out.render(r.injector.rules); code == "" {
 				o.leftOut = append(o.leftOut, out)
 			}

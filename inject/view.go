@@ -184,6 +184,10 @@ func (s *subject) stays(container *tree.Node, candidates []*candidate) bool {
 	return (container.Added() || s.proven[name]) && slices.ContainsFunc(candidates, func(c *candidate) bool { return c.t.Brings(name) })
 }
 
+// isRendered reports whether a container is what one of the templates renders. A container of a namespace's template may
+// also have what the templates of the cluster add to it.
 func isRendered(container *tree.Node, candidates []*candidate) bool {
-	return slices.ContainsFunc(candidates, func(c *candidate) bool { return c.renders(container) })
+	return slices.ContainsFunc(candidates, func(c *candidate) bool {
+		return c.renders(container) || c.byCluster != nil && c.renders(container, c.byCluster(c, container)...)
+	})
 }
