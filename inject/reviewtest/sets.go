@@ -113,7 +113,7 @@ func (g *Sets) named(n int, name, v string, each bool) string {
 }
 
 func (g *Sets) container(name, volume string) string {
-	fields := []string{g.named(6, name, "m", false), "image: " + g.pick("s", "s", g.text(false))}
+	fields := []string{g.named(6, name, "m", false), "image: " + g.pick("s", "s", "s", g.text(false))}
 	fields = append(fields, g.maybe(3, func() string { return "args: [" + g.text(false) + "]" })...)
 	fields = append(fields, g.maybe(2, func() string {
 		return "env: " + g.pick("["+g.env("E0", false)+", "+g.env("X", false)+"]", g.objects("pod.spec.containers[0].env", "env"))
