@@ -25,14 +25,14 @@ func (p *planner) eachAppContainer() {
 		if existing[app.index].IsNew() {
 			p.journal.Own(&existing[app.index])
 		}
-		p.inApp, p.inTheirs = true, p.subject.asked.theirs[existing[app.index].Get("name").Text()]
+		p.merged, p.inApp, p.inTheirs = &existing[app.index], true, p.subject.asked.theirs[existing[app.index].Get("name").Text()] != ""
 		for j := range app.fragments {
 			if p.checkContainer(app.list, &existing[app.index], &app.fragments[j], at) {
 				p.object(&existing[app.index], &app.fragments[j], elem, at)
 				p.checkMerged(&existing[app.index], &app.fragments[j], at)
 			}
 		}
-		p.inApp, p.inTheirs = false, false
+		p.merged, p.inApp, p.inTheirs = nil, false, false
 		p.noteVariables(&existing[app.index])
 	}
 }

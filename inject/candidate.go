@@ -21,7 +21,8 @@ type candidate struct {
 	apps     []appContainer
 	altered  []Difference // before this look added anything
 
-	byName map[string]*tree.Node // see own
+	byName     map[string]*tree.Node // see own
+	appsByName map[string][]int      // see appsOf
 
 	// byCluster returns what templates of the cluster add to a container of this template. It is nil for a template of the
 	// cluster.
@@ -114,6 +115,7 @@ type appContainer struct {
 	list      string
 	index     int
 	name      string // for pointers: its index among the original containers, or -
+	container string // its name
 	fragments []tree.Node
 	taken     []takenVariable
 }

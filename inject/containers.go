@@ -65,7 +65,9 @@ func (p *planner) knownContainer(existing, fragment *tree.Node, s *schema.Schema
 	if existing.IsNew() {
 		p.journal.Own(existing) // never add to memory that is shared with the template
 	}
+	p.merged = existing
 	p.object(existing, fragment, s.Elem, at)
+	p.merged = nil
 	p.checkProtected(existing, fragment, at)
 	p.checkMerged(existing, fragment, at)
 }

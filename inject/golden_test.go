@@ -146,7 +146,7 @@ func describe(r *inject.Result) string {
 			fmt.Fprintf(&b, "  param %s = %q (%s)\n", p.Name, p.Text, p.Source)
 		}
 		for _, k := range d.Kept {
-			fmt.Fprintf(&b, "  kept %s %s, not %s\n", k.Path, k.Pod, k.Template)
+			fmt.Fprintf(&b, "  kept %s %s of %s, not %s\n", k.Path, k.Pod, k.Owner(), k.Template)
 		}
 	}
 	for _, op := range r.Ops() {

@@ -23,7 +23,7 @@ func (p *planner) object(pod, fragment *tree.Node, s *schema.Schema, at schema.P
 			value = &rest
 		}
 		if p.excluded(pod, f, name, value) || there == nil && p.allExcluded(value, f.Schema) {
-			p.keep(at.Member(name), there, value)
+			p.leaveExcluded(at.Member(name), there, value)
 			continue
 		}
 		if value = p.withoutLeft(pod, value, s); value == nil {
@@ -61,7 +61,7 @@ func (p *planner) member(pod, there *tree.Node, f *schema.Field, value *tree.Nod
 		if f.Contains(there, value) {
 			p.found = true
 		} else {
-			p.keep(at, there, value)
+			p.keepUnit(there, value, f, at)
 		}
 	case there != nil && there.Kind() != value.Kind():
 		p.conflict(at, there, value, "the pod's %s has the wrong type; correct it", at.String())
@@ -160,17 +160,17 @@ func (p *planner) known(pod, fragment *tree.Node, s *schema.Schema, at schema.Po
 		}
 		return
 	}
-	if s.Elem.Contains(pod, fragment) {
+	if s.Elem.Contains(pod, fragment) && (s.Elem.GoType != schema.VolumeMountType() || !otherFiles(pod, fragment)) {
 		p.found = true
 		return
 	}
 	switch s.Elem.GoType {
 	case schema.EnvVarType():
 		if p.inApp {
-			p.keepVariable(pod, fragment, at)
+			p.keepVariable(pod, fragment, s, at)
 			return
 		}
-		p.keep(at, pod, fragment)
+		p.keepItem(pod, fragment, s, at)
 	case schema.VolumeMountType():
 		if there := pod.Get("name").Text(); there != fragment.Get("name").Text() {
 			if other := p.contributor(func(c *candidate) bool { return c.mounts(pod) }); other != "" {
@@ -182,7 +182,7 @@ func (p *planner) known(pod, fragment *tree.Node, s *schema.Schema, at schema.Po
 		}
 		fallthrough
 	default:
-		p.keep(at, pod, fragment)
+		p.keepItem(pod, fragment, s, at)
 	}
 }
 
@@ -212,7 +212,11 @@ func (p *planner) resources(pod, fragment *tree.Node, s *schema.Schema, at schem
 			}
 			there := pod.At(section, name)
 			if !s.At(section).Elem.Contains(there, &members[i]) {
-				p.keep(at.Member(section).Member(name), there, &members[i])
+				if there == nil {
+					p.leaveExcluded(at.Member(section).Member(name), nil, &members[i])
+				} else {
+					p.keepUnit(there, &members[i], s.At(section).Elem.AsField(), at.Member(section).Member(name))
+				}
 			}
 			free = p.subject.nodes.With(&free, section, p.subject.nodes.Without(free.Get(section), name))
 		}

@@ -41,20 +41,27 @@ func (o *owners) bringer(existing *tree.Node, besides *loaded, wasMarked bool) s
 // contributor returns the other template that brings something to the pod, or "" if the pod has it
 // itself. The function has reports whether a template renders it.
 func (o *owners) contributor(besides *loaded, has func(c *candidate) bool) string {
+	name, _ := o.setter(besides, has)
+	return name
+}
+
+// setter also reports whether the other template comes before this one, and is complete. Of two templates that want
+// different values, the earlier one is injected.
+func (o *owners) setter(besides *loaded, has func(c *candidate) bool) (name string, earlier bool) {
 	before := true
 	for _, c := range o.candidates {
 		switch {
 		case c.t == besides:
 			before = false
 		case before && c.decision.Code.Succeeded() && has(c):
-			return c.t.Name
+			return c.t.Name, true
 		case !before && c.subject.marked(c.t):
 			if later := o.rendered(c); later != nil && has(later) { // it may have added something in an earlier look
-				return c.t.Name
+				return c.t.Name, false
 			}
 		}
 	}
-	return ""
+	return "", false
 }
 
 // rendered returns a template that has not been planned yet, with what it adds to each container, or nil
@@ -152,7 +159,7 @@ func (o *owners) userContainers(required bool) []appContainer {
 		items := o.subject.pod.At("spec", list).Items()
 		for i, name := range numbered(items) { // for a required template, an added container may count as the user's
 			if items[i].Kind() == tree.Object && !o.brought(&items[i], required) {
-				*known = append(*known, appContainer{list: list, index: i, name: name})
+				*known = append(*known, appContainer{list: list, index: i, name: name, container: items[i].Get("name").Text()})
 			}
 		}
 	}

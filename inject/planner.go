@@ -31,16 +31,17 @@ type planner struct {
 	additions int
 	outside   bool         // whether one of them is outside of the containers of the namespace's templates
 	added     []Difference // only for Request.Detail and final pods
-	kept      []Difference
+	kept      []Kept
 	conflicts []Obstacle
 	failed    error
 	lacks     []Obstacle // the volume without which it failed
 	claimed   nodePorts  // by planned additions
 	theirs    []string   // containers that the pod already has, even if something is added to them
 
-	inApp         bool     // while it merges a container of the user's
-	inTheirs      bool     // while it merges one that a template of the namespace added
-	keptVariables []string // of this container
+	merged        *tree.Node // the container of the pod, while it merges one
+	inApp         bool       // while it merges a container of the user's
+	inTheirs      bool       // while it merges one that a template of the namespace added
+	keptVariables []string   // of this container
 	notes         []string
 
 	indices map[string]map[string]int // see rendered
@@ -66,10 +67,6 @@ func (p *planner) contributor(has func(c *candidate) bool) string {
 		return ""
 	}
 	return p.owners.contributor(p.t, has)
-}
-
-func (p *planner) keep(at schema.Pointer, pod, fragment *tree.Node) {
-	p.kept = append(p.kept, newDifference(at.String(), pod, fragment))
 }
 
 // addition records that something is missing. A parent that is created only to contain it does not

@@ -4,6 +4,7 @@ package inject
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/pillion-dev/pillion/inject/schema"
@@ -31,8 +32,8 @@ type Decision struct {
 	// Added is what the template has and the pod lacks. It is set only if the [Request]
 	// has Detail, and for final pods. A new item of a list is at "<list>/-".
 	Added []Difference `json:"added,omitempty"`
-	// Kept are the differences in which the pod keeps its own value.
-	Kept []Difference `json:"kept,omitempty"`
+	// Kept are the places at which there is another value than the template's, and stays. See [KeepRules].
+	Kept []Kept `json:"kept,omitempty"`
 	// Altered are the protected places (spec.validate.protect) where the pod differs from the
 	// template.
 	Altered []Difference `json:"altered,omitempty"`
@@ -56,6 +57,15 @@ type Decision struct {
 	outside  bool     // see planner.outside
 }
 
+// keepAlso adds what a later look found. The first look knows best who set a value.
+func (d *Decision) keepAlso(later []Kept) {
+	for _, k := range later {
+		if !slices.ContainsFunc(d.Kept, func(known Kept) bool { return known.Path == k.Path && known.Template == k.Template }) {
+			d.Kept = append(d.Kept, k)
+		}
+	}
+}
+
 // Step is a rule that decided nothing, and why.
 type Step struct {
 	Code    Code   `json:"code"`
@@ -67,6 +77,21 @@ type Difference struct {
 	Path     string `json:"path"`     // JSON Pointer into the original pod
 	Pod      JSON   `json:"pod"`      // null if the pod has nothing there
 	Template JSON   `json:"template"` // null if the template has nothing there
+}
+
+// Kept is a place at which there is another value than the template's, and stays.
+type Kept struct {
+	Difference
+	// By is the template that set the value, or "" if the pod has it.
+	By string `json:"by,omitempty"`
+}
+
+// Owner returns words for who set the value.
+func (k *Kept) Owner() string {
+	if k.By == "" {
+		return "the pod"
+	}
+	return "the template " + k.By
 }
 
 // JSON is a value as JSON, or "".

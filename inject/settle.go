@@ -208,6 +208,7 @@ func (p *pass) take(decisions []Decision) {
 			*d = decisions[i]
 		default:
 			d.Added, d.outside = append(d.Added, decisions[i].Added...), d.outside || decisions[i].outside
+			d.keepAlso(decisions[i].Kept)
 		}
 	}
 }

@@ -35,8 +35,8 @@ type asked struct {
 	written             bool
 	copiesLabels        bool
 	tier                tier
-	// theirs are the names of containers that templates of the namespace added, for those of the cluster.
-	theirs map[string]bool
+	// theirs are the templates of the namespace by the names of the containers that they added, for those of the cluster.
+	theirs map[string]string
 	denied map[string]string // templates of the namespace that are left out, with the reasons
 	// copied reports whether the pod is a copy of one to which templates have added.
 	copied bool
@@ -226,7 +226,7 @@ func (s *subject) withItem(n *tree.Node, list string, item tree.Node) tree.Node 
 // isBrought reports whether a template brings containers with that name, and the container is not one that a template of the
 // namespace added.
 func (s *subject) isBrought(name string) bool {
-	return !s.asked.theirs[name] && (s.brings[name] > 0 || slices.ContainsFunc(s.patterns, func(own string) bool { return templates.IsNamed(own, name) }))
+	return s.asked.theirs[name] == "" && (s.brings[name] > 0 || slices.ContainsFunc(s.patterns, func(own string) bool { return templates.IsNamed(own, name) }))
 }
 
 // tooMany returns an error message if one of the pod's lists is too long for any template, or "".

@@ -19,6 +19,7 @@ type subtraction struct {
 	ownStays    bool // in app containers, keeps list items that precede others
 	inApp       bool
 	original    *tree.Node // the pod with its author's order of keys, or nil
+	joined      []string   // names that all templates together list in SafeToEvictLocalVolumes
 }
 
 func (s *subtraction) all() {
@@ -43,6 +44,8 @@ func (s *subtraction) object(pod, fragment *tree.Node, in *schema.Schema, at str
 		at := at + "/" + tree.Escape(name)
 		switch {
 		case there == nil || there.Kind() != value.Kind():
+		case at == annotationPath(SafeToEvictLocalVolumes):
+			s.takeJoined(there, fragment, at)
 		case f.Shape == schema.Unit:
 			if f.Contains(there, value) {
 				s.take(at, s.isBeforeOwn(at, fragment))
@@ -53,6 +56,22 @@ func (s *subtraction) object(pod, fragment *tree.Node, in *schema.Schema, at str
 			s.object(there, value, f.Schema, at)
 		}
 	}
+}
+
+// takeJoined takes a list in one string if templates have all names in it.
+func (s *subtraction) takeJoined(there, fragment *tree.Node, at string) {
+	names := append(listed(fragment.Get(SafeToEvictLocalVolumes).Text()), s.joined...)
+	if !slices.ContainsFunc(listed(there.Text()), func(name string) bool { return !slices.Contains(names, name) }) {
+		s.take(at, s.isBeforeOwn(at, fragment))
+	}
+}
+
+// joinedBy returns the names that templates list in SafeToEvictLocalVolumes.
+func joinedBy(all []*candidate) (names []string) {
+	for _, c := range all {
+		names = append(names, listed(c.fragment.At("metadata", "annotations", SafeToEvictLocalVolumes).Text())...)
+	}
+	return names
 }
 
 func (s *subtraction) list(pod, fragment *tree.Node, in *schema.Schema, at string) {

@@ -5,7 +5,6 @@ package inject
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/pillion-dev/pillion/templates/tree"
@@ -109,6 +108,22 @@ func addedContainers(pod *tree.Node) map[string]bool {
 	return names
 }
 
+// addedBy returns the templates of the namespace by the names of the containers that they added.
+func (w *tenant) addedBy(pod *tree.Node) map[string]string {
+	all := map[string]string{}
+	for name := range addedContainers(pod) {
+		if w.mine[name] {
+			continue
+		}
+		for i, t := range w.injector.templates[w.count:] {
+			if all[name] == "" || w.own.result.Decisions[w.count+i].Code.Succeeded() && t.Brings(name) {
+				all[name] = t.Name
+			}
+		}
+	}
+	return all
+}
+
 // cycle lets the templates of the namespace add to the pod, without those that change what the templates of the cluster do.
 func (w *tenant) cycle() error {
 	why, err := w.attempt(nil)
@@ -200,8 +215,7 @@ func (w *tenant) attempt(denied map[string]string) (why string, err error) {
 // seenByCluster lets the templates of the cluster add to a copy of a pod to which templates of the namespace have added.
 func (w *tenant) seenByCluster(pod *tree.Node) ([]Decision, *tree.Node, error) {
 	asked := w.asked
-	asked.tier, asked.theirs, asked.copied = clusterTier, addedContainers(pod), true
-	maps.DeleteFunc(asked.theirs, func(name string, _ bool) bool { return w.mine[name] })
+	asked.tier, asked.theirs, asked.copied = clusterTier, w.addedBy(pod), true
 	copied := func() (*tree.Node, error) { return new(pod.Copy()), nil }
 	err := w.cluster.settle(w.injector.cluster, asked, w.nodes, new(pod.Copy()), copied)
 	w.looks += w.cluster.looks
@@ -311,4 +325,5 @@ func (d *Decision) then(later *Decision) {
 		return
 	}
 	d.Added = append(d.Added, later.Added...)
+	d.keepAlso(later.Kept)
 }

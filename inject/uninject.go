@@ -170,6 +170,12 @@ func (i *Injector) addedBy(req *Request, r *Removal, bare []byte) ([]*candidate,
 		run.subject.replace(pod)
 		run.owners.users = [2][]appContainer{}
 	}
+	for _, c := range all { // the pod may have had a list that only all of them together cover
+		annotations := c.fragment.At("metadata", "annotations")
+		if there := pod.At("metadata", "annotations", SafeToEvictLocalVolumes); there != nil && annotations.Get(SafeToEvictLocalVolumes) != nil {
+			(&subtraction{candidate: c, own: r.own, joined: joinedBy(all)}).takeJoined(there, annotations, annotationPath(SafeToEvictLocalVolumes))
+		}
+	}
 	return all, nil
 }
 
@@ -185,7 +191,7 @@ func (r *Removal) subtract(bare []byte, original *tree.Node, added []*candidate,
 		if c.subject.pod, err = parseAgain(doc); err != nil {
 			return nil, nil, err
 		}
-		s := &subtraction{candidate: c, own: r.own, ownStays: ownStays, original: original}
+		s := &subtraction{candidate: c, own: r.own, ownStays: ownStays, original: original, joined: joinedBy(added)}
 		s.all()
 		doc = r.remove(doc, s.paths)
 		kept = append(kept, s.kept...)

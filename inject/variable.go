@@ -51,12 +51,15 @@ func (c *candidate) sets(variable *tree.Node) bool {
 }
 
 // keepVariable handles a variable that a container of the user's has.
-func (p *planner) keepVariable(pod, fragment *tree.Node, at schema.Pointer) {
+func (p *planner) keepVariable(pod, fragment *tree.Node, s *schema.Schema, at schema.Pointer) {
 	if p.subject.holdsVariable(pod, fragment) {
 		p.found = true
 		return
 	}
-	p.keep(at, pod, fragment)
+	before := len(p.kept)
+	if p.keepItem(pod, fragment, s, at); len(p.kept) == before {
+		return // a conflict
+	}
 	p.keptVariables = append(p.keptVariables, fragment.Get("name").Text())
 }
 

@@ -265,7 +265,7 @@ func (j *injection) decisions(o workload.Object, wrong []string, result *inject.
 			left[reason] = append(left[reason], d.Template)
 		}
 		for _, k := range d.Kept {
-			j.say(o, d.Template+": kept the pod's own "+k.Path)
+			j.say(o, fmt.Sprintf("%s: kept %s of %s, which differs from the template's", d.Template, k.Path, k.Owner()))
 		}
 		for _, note := range d.Notes {
 			if note != d.Message {

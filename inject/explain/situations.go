@@ -45,7 +45,8 @@ func (r *Report) situation() (string, error) {
 		Code                          inject.Code
 		State                         State
 		Params                        []templates.Value
-		Kept, Altered                 []inject.Difference
+		Kept                          []inject.Kept
+		Altered                       []inject.Difference
 		Obstacles, Notes              []string
 	}
 	type finding struct {

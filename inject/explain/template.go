@@ -32,8 +32,8 @@ type Template struct {
 	// Added are the values of the template that the pod lacks. The path of a new list
 	// item is "<list>/-".
 	Added []inject.Difference `json:"added,omitempty"`
-	// Kept are the differences in which the pod keeps its own value.
-	Kept []inject.Difference `json:"kept,omitempty"`
+	// Kept are the places at which there is another value than the template's, and stays.
+	Kept []inject.Kept `json:"kept,omitempty"`
 	// Altered are the differences in protected fields.
 	Altered []inject.Difference `json:"altered,omitempty"`
 	// Obstacles are the differences that prevent the injection.

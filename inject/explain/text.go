@@ -212,7 +212,7 @@ func (p *page) differences(r *Report, t *Template) {
 		name = ""
 	}
 	for _, d := range t.Kept {
-		p.pair("keeps", "", fmt.Sprintf("%s: %s, not %s", schema.Where(d.Path), its(d.Pod), templates.Cut(string(d.Template), maxShown)))
+		p.pair("keeps", "", fmt.Sprintf("%s: %s, not %s", schema.Where(d.Path), value(&d), templates.Cut(string(d.Template), maxShown)))
 	}
 	obstacle := "place"
 	if t.Code == inject.CodeConflict {
@@ -228,12 +228,12 @@ func (p *page) differences(r *Report, t *Template) {
 	}
 }
 
-// its returns the pod's value in a place.
-func its(value inject.JSON) string {
-	if string(value) == "null" {
+// value returns the value that stays at a place, with who set it.
+func value(k *inject.Kept) string {
+	if string(k.Pod) == "null" {
 		return "the pod has none"
 	}
-	return "the pod's " + templates.Cut(string(value), maxShown)
+	return fmt.Sprintf("%s's %s", k.Owner(), templates.Cut(string(k.Pod), maxShown))
 }
 
 func at(pointer, sentence string) string {

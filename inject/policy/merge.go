@@ -63,7 +63,9 @@ func (b *builder) merge(n *node, x string, at place) (all []addition) {
 			all = append(append(all, addition{place: here, when: own.when, value: empty}), b.merge(child, x+".?"+name+".orValue({})", here)...)
 			continue
 		case name == "shareProcessNamespace":
-			own.when += fmt.Sprintf(" && !(%s && object.spec.?hostPID.orValue(false))", child.text)
+			shown := fmt.Sprintf("(%s && object.spec.?hostPID.orValue(false))", child.text)
+			own.when += " && !" + shown
+			own.conflict = fmt.Sprintf("!has(%[1]s.%[2]s) || %[1]s.%[2]s == %[3]s || %[4]s", x, name, child.text, shown)
 		}
 		all = append(all, own)
 	}
@@ -97,12 +99,34 @@ func (b *builder) items(n *node, x, name string, list addition) []addition {
 		case schema.VolumeType():
 			own.conflict = item.unless(fmt.Sprintf("%s.all(x, !(%s) || (%s))", theirs, same, b.contained(item, "x")))
 		case schema.VolumeMountType():
-			own.conflict = item.unless(fmt.Sprintf("%s.all(x, x.name == %s || !%s) && %s.?volumeDevices.orValue([]).all(x, !%s)",
-				theirs, item.get("name").text, same, x, strings.ReplaceAll(same, "x.mountPath", "x.devicePath")))
+			own.conflict = item.unless(fmt.Sprintf("%s.all(x, x.name == %s && %s || !%s) && %s.?volumeDevices.orValue([]).all(x, !%s)",
+				theirs, item.get("name").text, sameFiles(item), same, x, strings.ReplaceAll(same, "x.mountPath", "x.devicePath")))
+		case schema.VolumeDeviceType():
+			own.conflict = item.unless(fmt.Sprintf("%s.all(x, x.name == %s || !(%s))", theirs, item.get("name").text, same))
 		}
 		all = append(all, own)
 	}
 	return all
+}
+
+// sameFiles returns the condition that a container sees the same files by its mount x as by the template's, and may write to
+// them if the template's mount may. See [inject.KeepRules].
+func sameFiles(mount *node) string {
+	var conditions []string
+	for _, field := range []string{"subPath", "subPathExpr"} {
+		want := `""`
+		if own := mount.get(field); own != nil {
+			want = own.text
+		}
+		conditions = append(conditions, fmt.Sprintf(`x.?%s.orValue("") == %s`, field, want))
+	}
+	if own := mount.get("mountPropagation"); own != nil {
+		conditions = append(conditions, fmt.Sprintf(`x.?mountPropagation.orValue("") == %s`, own.text))
+	}
+	if own := mount.get("readOnly"); own != nil && own.text != "true" {
+		conditions = append(conditions, fmt.Sprintf("(%s || !x.?readOnly.orValue(false))", own.text))
+	}
+	return strings.Join(conditions, " && ")
 }
 
 // same returns the key of a list's item, and the condition that an item x of the pod has that key. If the list has no

@@ -33,6 +33,28 @@ func (p Pointer) Item(items []tree.Node, i int) Pointer {
 // Name returns the name of the last member in it, not counting that many after it.
 func (p Pointer) Name(before int) string { return p[len(p)-1-before].name }
 
+// Is reports whether the pointer goes through members with these names, and no items.
+func (p Pointer) Is(names []string) bool {
+	if len(p) != len(names) {
+		return false
+	}
+	for i := range p {
+		if p[i].items != nil || p[i].name != names[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// In returns the object or list in a value that contains the pointer's last member, or nil. It leaves out the first steps
+// of the pointer.
+func (p Pointer) In(n *tree.Node, first int) *tree.Node {
+	for _, s := range p[first : len(p)-1] {
+		n = n.Get(s.name)
+	}
+	return n
+}
+
 // String returns the pointer as RFC 6901 defines it. Indices do not count items that templates have added.
 func (p Pointer) String() string {
 	var text []byte

@@ -215,6 +215,9 @@ func EnvVarType() reflect.Type { return reflect.TypeFor[corev1.EnvVar]() }
 // VolumeMountType returns the [Schema.GoType] of a volume mount.
 func VolumeMountType() reflect.Type { return reflect.TypeFor[corev1.VolumeMount]() }
 
+// VolumeDeviceType returns the [Schema.GoType] of a block device of a container.
+func VolumeDeviceType() reflect.Type { return reflect.TypeFor[corev1.VolumeDevice]() }
+
 // HostAliasType returns the [Schema.GoType] of the pod's entries for /etc/hosts.
 func HostAliasType() reflect.Type { return reflect.TypeFor[corev1.HostAlias]() }
 

@@ -129,6 +129,13 @@ func (n *Node) count(most int) (left int, ok bool) {
 	return left, true
 }
 
+// Change gives an added node another value.
+func (j *Journal) Change(n *Node, value Node) {
+	j.note(n)
+	value.added, value.name = n.added, n.name
+	*n = value
+}
+
 // Own makes a node, which may be shared, safe to add to.
 func (j *Journal) Own(n *Node) {
 	j.note(n)

@@ -74,13 +74,13 @@ type Object struct {
 
 // Decision is the outcome for one template.
 type Decision struct {
-	Template string              `json:"template"`
-	Code     inject.Code         `json:"code"`
-	Sentence string              `json:"sentence"`
-	Injected bool                `json:"injected"` // whether the pod has the template
-	Failed   bool                `json:"failed"`
-	Params   []templates.Value   `json:"params,omitempty"`
-	Kept     []inject.Difference `json:"kept,omitempty"`
+	Template string            `json:"template"`
+	Code     inject.Code       `json:"code"`
+	Sentence string            `json:"sentence"`
+	Injected bool              `json:"injected"` // whether the pod has the template
+	Failed   bool              `json:"failed"`
+	Params   []templates.Value `json:"params,omitempty"`
+	Kept     []inject.Kept     `json:"kept,omitempty"`
 }
 
 // Verdict is the answer of the validating webhook about the pod of one object.

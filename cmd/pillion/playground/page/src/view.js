@@ -54,7 +54,7 @@ export function decisions(objects, invalid) {
       if (d.sentence) li.append(`: ${d.sentence}`);
       const more = [
         ...(d.params ?? []).map((p) => `parameter ${p.name} = ${JSON.stringify(p.value)} (${p.source})`),
-        ...(d.kept ?? []).map((k) => `the pod keeps its own ${k.path}`),
+        ...(d.kept ?? []).map((k) => `${k.by ? `the template ${k.by}` : 'the pod'} has another value at ${k.path}`),
       ];
       if (more.length) li.append(list(more));
       return li;

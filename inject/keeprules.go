@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/pillion-dev/pillion/inject/schema"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// A template is added completely or not at all. So if there is another value at a place than the template's, one of the
+// outcomes applies.
+
+// Outcome is what happens to a template if there is another value than its own at a place.
+type Outcome string
+
+// The outcomes.
+const (
+	// Stays: the value stays, and the template works with it.
+	Stays Outcome = "stays"
+	// Conflicts: the template would not work, so all of it is left out.
+	Conflicts Outcome = "conflict"
+	// Joins: both values can be there.
+	Joins Outcome = "both"
+)
+
+// KeepRule is what happens at one kind of place.
+type KeepRule struct {
+	Place string // in the words of the documentation
+	// OfPod is the outcome if the pod has another value, and OfTemplate if an earlier template set it.
+	OfPod, OfTemplate Outcome
+	Why               string // one phrase
+
+	at []string // path of a field in the pod, with a name for each step
+	// in reports whether the rule is for the item of a list in a container, with what the container has instead.
+	in func(list string, there, fragment *tree.Node) bool
+}
+
+// KeepRules returns the rules, with the one for all other places at the end. The values of lists of which both can be
+// there are added beside the pod's, so they have no rule here.
+func KeepRules() []KeepRule { return keepRules }
+
+var keepRules = []KeepRule{
+	{
+		Place: "`shareProcessNamespace`", OfPod: Conflicts, OfTemplate: Conflicts,
+		Why: "a container that needs to see the other processes, or must not be seen, does not work",
+		at:  []string{"spec", "shareProcessNamespace"},
+	},
+	{
+		Place: "`securityContext.fsGroup` of the pod", OfPod: Stays, OfTemplate: Stays,
+		Why: "all containers get the group that the volumes have",
+		at:  []string{"spec", "securityContext", "fsGroup"},
+	},
+	{
+		Place: "the annotation `kubectl.kubernetes.io/default-container`", OfPod: Stays, OfTemplate: Stays,
+		Why: "it is only what `kubectl logs` and `kubectl exec` suggest",
+		at:  []string{"metadata", "annotations", "kubectl.kubernetes.io/default-container"},
+	},
+	{
+		Place: "the annotation `" + SafeToEvictLocalVolumes + "`", OfPod: Stays, OfTemplate: Joins,
+		Why: "it is a list; a pod that lists volumes itself decides which are in it",
+		at:  []string{"metadata", "annotations", SafeToEvictLocalVolumes},
+	},
+	{
+		Place: "the path of a volume or a device in a container", OfPod: Conflicts, OfTemplate: Conflicts,
+		Why: "the container would see other files, or could not write to them; only a mount with `readOnly: true` in the template may be writable",
+		in: func(list string, there, fragment *tree.Node) bool {
+			return list == "volumeDevices" || list == "volumeMounts" && otherFiles(there, fragment)
+		},
+	},
+	{
+		Place: "all other places: labels, other annotations, variables, and the fields of containers", OfPod: Stays, OfTemplate: Conflicts,
+		Why: "the pod's author decides; of two templates, the later one would be incomplete",
+	},
+}
+
+// SafeToEvictLocalVolumes is the annotation of a pod with the names of the volumes, separated by commas, whose loss does
+// not matter to the pod. The cluster autoscaler removes a node only if it has no other local volumes.
+const SafeToEvictLocalVolumes = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
+
+// keepRule returns the rule for a place.
+func keepRule(at schema.Pointer, there, fragment *tree.Node) *KeepRule {
+	for i := range keepRules {
+		if r := &keepRules[i]; r.at != nil && at.Is(r.at) || r.in != nil && len(at) > inContainer && r.in(at.Name(1), there, fragment) {
+			return r
+		}
+	}
+	return &keepRules[len(keepRules)-1]
+}
+
+// inContainer is the length of a pointer to a container: spec, the list, and the item.
+const inContainer = 3
+
+// otherFiles reports whether a container sees other files of a volume by its own mount than by the template's, or cannot
+// write to them.
+func otherFiles(pod, fragment *tree.Node) bool {
+	for _, field := range []string{"subPath", "subPathExpr"} {
+		if pod.Get(field).Text() != fragment.Get(field).Text() { // absent means all of the volume
+			return true
+		}
+	}
+	if ours := fragment.Get("mountPropagation"); ours != nil && !ours.SameText(pod.Get("mountPropagation")) {
+		return true
+	}
+	return fragment.Get("readOnly").Kind() == tree.False && pod.Get("readOnly").Kind() == tree.True
+}
+
+// listed returns the names in a list, without repetitions.
+func listed(list string) (names []string) {
+	for name := range strings.SplitSeq(list, ",") {
+		if name = strings.TrimSpace(name); name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
