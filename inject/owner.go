@@ -4,9 +4,11 @@ package inject
 
 import (
 	"cmp"
+	"encoding/json"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pillion-dev/pillion/templates/tree"
 )
@@ -15,6 +17,8 @@ import (
 type Owner struct {
 	Kind string // "Pod" for a pod without a workload
 	Name string
+	// Selector is the label selector that finds the workload's pods, as a string. It is "" for a pod, which does not show it.
+	Selector string
 }
 
 // OwnerOf returns the owner of the pods that an object of this kind makes. For a pod, it returns no owner: the
@@ -25,7 +29,28 @@ func OwnerOf(kind string, object *tree.Node) Owner {
 		return Owner{}
 	}
 	metadata := object.Get("metadata")
-	return Owner{kind, cmp.Or(metadata.Get("name").Text(), metadata.Get("generateName").Text())}
+	return Owner{kind, cmp.Or(metadata.Get("name").Text(), metadata.Get("generateName").Text()), selectorOf(kind, object)}
+}
+
+// selectorOf returns the selector of a workload as a string, or "" if it has none that Kubernetes accepts.
+func selectorOf(kind string, object *tree.Node) string {
+	n := object.At("spec", "selector")
+	if n == nil || n.Kind() != tree.Object {
+		return ""
+	}
+	structured := &metav1.LabelSelector{}
+	into := any(structured)
+	if kind == "ReplicationController" {
+		into = &structured.MatchLabels
+	}
+	if json.Unmarshal(n.AppendTo(nil), into) != nil {
+		return ""
+	}
+	selector, err := metav1.LabelSelectorAsSelector(structured)
+	if err != nil {
+		return ""
+	}
+	return selector.String()
 }
 
 // stableName returns the name of a pod. If the API server makes the name, it returns the beginning, which all such pods
@@ -43,7 +68,7 @@ func MakerOf(replicaSet string, labels func(key string) string) (maker Owner, ok
 	} {
 		hash := labels(of.label)
 		if name, found := strings.CutSuffix(replicaSet, "-"+hash); found && name != "" && hash != "" {
-			return Owner{of.kind, name}, true
+			return Owner{Kind: of.kind, Name: name}, true
 		}
 	}
 	return Owner{}, false
@@ -62,14 +87,14 @@ func CronJobOf(job string) (name string, ok bool) {
 
 // ownerOf returns the workload that a pod belongs to. By is the owner of a pod template, or empty for a pod. A
 // pod of a ReplicaSet or a Job belongs to the Deployment or the CronJob above that, of which the names are
-// known without a request to the API server.
+// known without a request to the API server. The selector is the one of the object that was given.
 func ownerOf(pod *tree.Node, by Owner) Owner {
 	if by.Kind == "" {
-		by = Owner{"Pod", stableName(pod)}
+		by = Owner{Kind: "Pod", Name: stableName(pod)}
 		owners := pod.At("metadata", "ownerReferences").Items()
 		for i := range owners {
 			if owners[i].Get("controller").Kind() == tree.True {
-				by = Owner{owners[i].Get("kind").Text(), owners[i].Get("name").Text()}
+				by = Owner{Kind: owners[i].Get("kind").Text(), Name: owners[i].Get("name").Text()}
 			}
 		}
 	}
@@ -77,11 +102,12 @@ func ownerOf(pod *tree.Node, by Owner) Owner {
 	case "ReplicaSet":
 		labels := pod.At("metadata", "labels")
 		if maker, ok := MakerOf(by.Name, func(key string) string { return labels.Get(key).Text() }); ok {
+			maker.Selector = by.Selector
 			return maker
 		}
 	case "Job":
 		if name, ok := CronJobOf(by.Name); ok {
-			return Owner{"CronJob", name}
+			return Owner{Kind: "CronJob", Name: name, Selector: by.Selector}
 		}
 	}
 	return by

@@ -20,27 +20,27 @@ func TestOwner(t *testing.T) {
 		by   Owner
 		want Owner
 	}{
-		{controlledBy("ReplicaSet", "web-5d4f8c7b9", `"pod-template-hash":"5d4f8c7b9"`), Owner{}, Owner{"Deployment", "web"}},
-		{controlledBy("ReplicaSet", "web-5d4f8c7b9", `"pod-template-hash":"5d4f"`), Owner{}, Owner{"ReplicaSet", "web-5d4f8c7b9"}},
-		{controlledBy("ReplicaSet", "web-5d4f8c7b9", ``), Owner{}, Owner{"ReplicaSet", "web-5d4f8c7b9"}},
-		{controlledBy("ReplicaSet", "-5d4f8c7b9", `"pod-template-hash":"5d4f8c7b9"`), Owner{}, Owner{"ReplicaSet", "-5d4f8c7b9"}},
-		{controlledBy("ReplicaSet", "web-6c9", `"rollouts-pod-template-hash":"6c9"`), Owner{}, Owner{"Rollout", "web"}},
-		{controlledBy("Job", "report-29312345", ``), Owner{}, Owner{"CronJob", "report"}},
-		{controlledBy("Job", "report-2931234", ``), Owner{}, Owner{"Job", "report-2931234"}},
-		{controlledBy("Job", "report-v2931234", ``), Owner{}, Owner{"Job", "report-v2931234"}},
-		{controlledBy("Job", "-29312345", ``), Owner{}, Owner{"Job", "-29312345"}},
-		{controlledBy("Job", "29312345", ``), Owner{}, Owner{"Job", "29312345"}},
-		{controlledBy("Job", "report-x7k2p", ``), Owner{}, Owner{"Job", "report-x7k2p"}}, // the API server made the name
-		{controlledBy("StatefulSet", "db", ``), Owner{}, Owner{"StatefulSet", "db"}},
-		{`{"metadata":{"name":"one"}}`, Owner{}, Owner{"Pod", "one"}},
-		{`{"metadata":{"name":"one-abcde","generateName":"one-"}}`, Owner{}, Owner{"Pod", "one-"}},
-		{`{"metadata":{"name":"one","ownerReferences":[{"kind":"Node","name":"n"}]}}`, Owner{}, Owner{"Pod", "one"}},
-		{`{}`, Owner{}, Owner{"Pod", ""}},
+		{controlledBy("ReplicaSet", "web-5d4f8c7b9", `"pod-template-hash":"5d4f8c7b9"`), Owner{}, Owner{Kind: "Deployment", Name: "web"}},
+		{controlledBy("ReplicaSet", "web-5d4f8c7b9", `"pod-template-hash":"5d4f"`), Owner{}, Owner{Kind: "ReplicaSet", Name: "web-5d4f8c7b9"}},
+		{controlledBy("ReplicaSet", "web-5d4f8c7b9", ``), Owner{}, Owner{Kind: "ReplicaSet", Name: "web-5d4f8c7b9"}},
+		{controlledBy("ReplicaSet", "-5d4f8c7b9", `"pod-template-hash":"5d4f8c7b9"`), Owner{}, Owner{Kind: "ReplicaSet", Name: "-5d4f8c7b9"}},
+		{controlledBy("ReplicaSet", "web-6c9", `"rollouts-pod-template-hash":"6c9"`), Owner{}, Owner{Kind: "Rollout", Name: "web"}},
+		{controlledBy("Job", "report-29312345", ``), Owner{}, Owner{Kind: "CronJob", Name: "report"}},
+		{controlledBy("Job", "report-2931234", ``), Owner{}, Owner{Kind: "Job", Name: "report-2931234"}},
+		{controlledBy("Job", "report-v2931234", ``), Owner{}, Owner{Kind: "Job", Name: "report-v2931234"}},
+		{controlledBy("Job", "-29312345", ``), Owner{}, Owner{Kind: "Job", Name: "-29312345"}},
+		{controlledBy("Job", "29312345", ``), Owner{}, Owner{Kind: "Job", Name: "29312345"}},
+		{controlledBy("Job", "report-x7k2p", ``), Owner{}, Owner{Kind: "Job", Name: "report-x7k2p"}}, // the API server made the name
+		{controlledBy("StatefulSet", "db", ``), Owner{}, Owner{Kind: "StatefulSet", Name: "db"}},
+		{`{"metadata":{"name":"one"}}`, Owner{}, Owner{Kind: "Pod", Name: "one"}},
+		{`{"metadata":{"name":"one-abcde","generateName":"one-"}}`, Owner{}, Owner{Kind: "Pod", Name: "one-"}},
+		{`{"metadata":{"name":"one","ownerReferences":[{"kind":"Node","name":"n"}]}}`, Owner{}, Owner{Kind: "Pod", Name: "one"}},
+		{`{}`, Owner{}, Owner{Kind: "Pod", Name: ""}},
 		// Pod templates in files.
-		{`{"metadata":{"labels":{"app":"web"}}}`, Owner{"Deployment", "web"}, Owner{"Deployment", "web"}},
-		{`{}`, Owner{"CronJob", "report"}, Owner{"CronJob", "report"}},
-		{`{}`, Owner{"Job", "report-29312345"}, Owner{"CronJob", "report"}},
-		{`{"metadata":{"labels":{"pod-template-hash":"5d4f8c7b9"}}}`, Owner{"ReplicaSet", "web-5d4f8c7b9"}, Owner{"Deployment", "web"}},
+		{`{"metadata":{"labels":{"app":"web"}}}`, Owner{Kind: "Deployment", Name: "web"}, Owner{Kind: "Deployment", Name: "web"}},
+		{`{}`, Owner{Kind: "CronJob", Name: "report"}, Owner{Kind: "CronJob", Name: "report"}},
+		{`{}`, Owner{Kind: "Job", Name: "report-29312345"}, Owner{Kind: "CronJob", Name: "report"}},
+		{`{"metadata":{"labels":{"pod-template-hash":"5d4f8c7b9"}}}`, Owner{Kind: "ReplicaSet", Name: "web-5d4f8c7b9"}, Owner{Kind: "Deployment", Name: "web"}},
 	} {
 		pod, err := tree.Parse([]byte(c.pod))
 		if err != nil {
@@ -60,13 +60,13 @@ func TestOwnerOf(t *testing.T) {
 		pod            string
 		want           Owner
 	}{
-		{"Job", `"generateName":"report-","name":"report-x7k2p"`, `{"kind":"Job","name":"report-x7k2p","controller":true}`, Owner{"Job", "report-x7k2p"}},
-		{"Job", `"name":"report-29312345","ownerReferences":[{"kind":"CronJob","name":"report","controller":true}]`, `{"kind":"Job","name":"report-29312345","controller":true}`, Owner{"CronJob", "report"}},
-		{"CronJob", `"name":"report"`, `{"kind":"Job","name":"report-29312345","controller":true}`, Owner{"CronJob", "report"}},
-		{"Deployment", `"generateName":"web-","name":"web-abcde"`, `{"kind":"ReplicaSet","name":"web-abcde-6c9","controller":true}`, Owner{"Deployment", "web-abcde"}},
-		{"StatefulSet", `"generateName":"db-","name":"db-abcde"`, `{"kind":"StatefulSet","name":"db-abcde","controller":true}`, Owner{"StatefulSet", "db-abcde"}},
-		{"Pod", `"generateName":"one-","name":"one-abcde"`, ``, Owner{"Pod", "one-"}},
-		{"Job", `"generateName":"report-"`, `{"kind":"Job","name":"report-","controller":true}`, Owner{"Job", "report-"}}, // a manifest, which has no name yet
+		{"Job", `"generateName":"report-","name":"report-x7k2p"`, `{"kind":"Job","name":"report-x7k2p","controller":true}`, Owner{Kind: "Job", Name: "report-x7k2p"}},
+		{"Job", `"name":"report-29312345","ownerReferences":[{"kind":"CronJob","name":"report","controller":true}]`, `{"kind":"Job","name":"report-29312345","controller":true}`, Owner{Kind: "CronJob", Name: "report"}},
+		{"CronJob", `"name":"report"`, `{"kind":"Job","name":"report-29312345","controller":true}`, Owner{Kind: "CronJob", Name: "report"}},
+		{"Deployment", `"generateName":"web-","name":"web-abcde"`, `{"kind":"ReplicaSet","name":"web-abcde-6c9","controller":true}`, Owner{Kind: "Deployment", Name: "web-abcde"}},
+		{"StatefulSet", `"generateName":"db-","name":"db-abcde"`, `{"kind":"StatefulSet","name":"db-abcde","controller":true}`, Owner{Kind: "StatefulSet", Name: "db-abcde"}},
+		{"Pod", `"generateName":"one-","name":"one-abcde"`, ``, Owner{Kind: "Pod", Name: "one-"}},
+		{"Job", `"generateName":"report-"`, `{"kind":"Job","name":"report-","controller":true}`, Owner{Kind: "Job", Name: "report-"}}, // a manifest, which has no name yet
 	} {
 		object, err := tree.Parse([]byte(`{"metadata":{` + c.metadata + `}}`))
 		if err != nil {
@@ -97,9 +97,9 @@ func TestHundredth(t *testing.T) {
 		template  string
 		want      int
 	}{ // computed apart from this code
-		{"shop", Owner{"Deployment", "web"}, "agent-next", 6},
-		{"shop", Owner{"Deployment", "cart"}, "agent-next", 65},
-		{"", Owner{"Pod", ""}, "agent-next", 70},
+		{"shop", Owner{Kind: "Deployment", Name: "web"}, "agent-next", 6},
+		{"shop", Owner{Kind: "Deployment", Name: "cart"}, "agent-next", 65},
+		{"", Owner{Kind: "Pod", Name: ""}, "agent-next", 70},
 	} {
 		if got := hundredth(c.namespace, c.of, c.template); got != c.want {
 			t.Errorf("%v in %s has the number %d for %s, want %d", c.of, c.namespace, got, c.template, c.want)
@@ -108,7 +108,7 @@ func TestHundredth(t *testing.T) {
 	const workloads = 100_000
 	var counts [100]int
 	for i := range workloads {
-		counts[hundredth("shop", Owner{"Deployment", fmt.Sprint("web-", i)}, "agent-next")]++
+		counts[hundredth("shop", Owner{Kind: "Deployment", Name: fmt.Sprint("web-", i)}, "agent-next")]++
 	}
 	for number, n := range counts {
 		if n < workloads/100*8/10 || n > workloads/100*12/10 {
@@ -117,7 +117,7 @@ func TestHundredth(t *testing.T) {
 	}
 	same := 0
 	for i := range 1000 {
-		of := Owner{"Deployment", fmt.Sprint("web-", i)}
+		of := Owner{Kind: "Deployment", Name: fmt.Sprint("web-", i)}
 		if (hundredth("shop", of, "a") < 50) == (hundredth("shop", of, "b") < 50) {
 			same++
 		}

@@ -21,12 +21,14 @@ func (c *candidate) plan(o *owners, journal *tree.Journal, couplings []coupling)
 		subject: c.subject, t: c.t, fragment: &c.fragment, apps: c.apps, placed: &c.placed, owners: o, couplings: couplings,
 		journal: journal, wasMarked: c.subject.marked(c.t), wasInjected: c.subject.annotation(c.t.injected) != nil,
 	}
+	selector := p.ownerSelector()
 	p.checkForeign()
 	p.eachAppContainer()
 	p.object(c.subject.pod, &c.fragment, c.subject.schema, c.subject.at)
 	if p.additions > 0 {
 		p.checkAnnotations()
 		p.checkClaims()
+		p.checkOwnerSelector(selector)
 		p.checkStarts()
 	}
 	switch {

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/pillion-dev/pillion/inject/schema"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// A label that a template adds can take a pod out of the selector of its workload, if that has NotIn or DoesNotExist. Then the
+// workload does not find its pods and creates more without end, and the API server rejects such a workload. A pod does not show
+// the selector, so the webhook for pods cannot find this out.
+
+// labelSet returns the pod's labels, with what was added to them.
+func (s *subject) labelSet() labels.Set {
+	set := labels.Set{}
+	members := s.pod.At("metadata", "labels").Members()
+	for i := range members {
+		set[members[i].Name()] = members[i].Text()
+	}
+	return set
+}
+
+// ownerSelector returns the selector of the pod's workload if the pod is in it and the template has labels, else nil.
+func (p *planner) ownerSelector() labels.Selector {
+	if p.subject.asked.owner.Selector == "" || len(p.fragment.At("metadata", "labels").Members()) == 0 {
+		return nil
+	}
+	selector, err := labels.Parse(p.subject.asked.owner.Selector)
+	if err != nil || !selector.Matches(p.subject.labelSet()) {
+		return nil
+	}
+	return selector
+}
+
+// checkOwnerSelector reports a conflict if the template's labels take the pod out of the selector that it was in before.
+func (p *planner) checkOwnerSelector(selector labels.Selector) {
+	if selector == nil {
+		return
+	}
+	requirements, _ := selector.Requirements()
+	set := p.wantedLabels()
+	for _, r := range requirements {
+		if r.Matches(set) {
+			continue
+		}
+		owner, value := p.subject.asked.owner, p.fragment.At("metadata", "labels", r.Key())
+		p.conflict(schema.Pointer{}.Member("metadata").Member("labels").Member(r.Key()), nil, value,
+			"its label %s=%s takes the pods out of the selector of the %s (%s), which then does not find them and creates more without end; "+
+				"change the selector or the template, or leave the template out with the annotation %s: -%s. The webhook does not see the selector, so it adds the label",
+			r.Key(), value.Text(), owner.Kind, owner.Selector, AnnotationTemplates, p.t.Name)
+		return
+	}
+}
+
+// wantedLabels returns the pod's labels with those of the template. A later template that added another value, because this one
+// was left out, does not count: otherwise this template would be added after all.
+func (p *planner) wantedLabels() labels.Set {
+	set := p.subject.labelSet()
+	members := p.fragment.At("metadata", "labels").Members()
+	for i := range members {
+		path := "/metadata/labels/" + tree.Escape(members[i].Name())
+		if slices.ContainsFunc(p.kept, func(k Kept) bool { return k.By != "" && k.Path == path }) {
+			set[members[i].Name()] = members[i].Text()
+		}
+	}
+	return set
+}
