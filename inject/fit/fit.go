@@ -12,6 +12,7 @@ package fit
 import (
 	"fmt"
 	"regexp"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -21,17 +22,20 @@ import (
 
 // Evaluator evaluates the Pod Security Standards of the Kubernetes version that
 // this build knows.
-type Evaluator struct {
-	policy.Evaluator
-	absurd *regexp.Regexp
-}
+type Evaluator struct{ policy.Evaluator }
 
 // NewEvaluator returns an Evaluator.
 func NewEvaluator() (*Evaluator, error) {
 	e, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
-	// Parsing or comparing a quantity with such an exponent takes hours.
-	return &Evaluator{e, regexp.MustCompile(`[:,\[]\s*"?[\s\pZ\x{85}]*[-+]?(?:[0-9.]+[eE][-+]?[0-9]{4,}|[0-9.]{100,}[^",}\]]*?)[\s\pZ\x{85}]*"?\s*[,}\]]`)}, err
+	return &Evaluator{e}, err
 }
+
+// isAbsurd reports whether a pod has a quantity whose exponent is so large that parsing or comparing it takes hours.
+func isAbsurd(pod []byte) bool { return absurd().Match(pod) }
+
+var absurd = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`[:,\[]\s*"?[\s\pZ\x{85}]*[-+]?(?:[0-9.]+[eE][-+]?[0-9]{4,}|[0-9.]{100,}[^",}\]]*?)[\s\pZ\x{85}]*"?\s*[,}\]]`)
+})
 
 // Level returns the strictest Pod Security level that a pod conforms to, and why it does not
 // conform to the next one, or "" for restricted.

@@ -12,7 +12,7 @@ import (
 // these labels, or "" if it would accept them.
 func (e *Evaluator) Room(namespace map[string]string, limits Limits, pod []byte, n int) string {
 	var one corev1.Pod
-	if e.absurd.Match(pod) || json.Unmarshal(pod, &one) != nil {
+	if isAbsurd(pod) || json.Unmarshal(pod, &one) != nil {
 		return "the pod has a quantity that cannot be read"
 	}
 	if v := e.Violation(namespace, &one); v != "" {
@@ -28,7 +28,7 @@ func (e *Evaluator) Room(namespace map[string]string, limits Limits, pod []byte,
 // from quotas that are used up at the moment. If the JSON cannot be decoded, it returns nil.
 func (e *Evaluator) Original(namespace map[string]string, limits Limits, pod []byte) (why []string) {
 	var one corev1.Pod
-	if e.absurd.Match(pod) || json.Unmarshal(pod, &one) != nil {
+	if isAbsurd(pod) || json.Unmarshal(pod, &one) != nil {
 		return nil
 	}
 	if v := e.Violation(namespace, &one); v != "" {
@@ -48,7 +48,7 @@ func (e *Evaluator) Original(namespace map[string]string, limits Limits, pod []b
 // are JSON; if one cannot be decoded, Misfits returns nil.
 func (e *Evaluator) Misfits(namespace map[string]string, limits Limits, before, after []byte) []string {
 	var plain, injected corev1.Pod
-	if e.absurd.Match(before) || e.absurd.Match(after) {
+	if isAbsurd(before) || isAbsurd(after) {
 		return nil
 	}
 	if json.Unmarshal(before, &plain) != nil || json.Unmarshal(after, &injected) != nil {

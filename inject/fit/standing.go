@@ -19,7 +19,7 @@ type Standing struct {
 // Standing returns that of a pod, which is JSON.
 func (e *Evaluator) Standing(pod []byte) Standing {
 	var p corev1.Pod
-	if e.absurd.Match(pod) {
+	if isAbsurd(pod) {
 		return Standing{Why: "the pod has a quantity that cannot be read"}
 	}
 	if err := json.Unmarshal(pod, &p); err != nil {

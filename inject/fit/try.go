@@ -20,7 +20,7 @@ import (
 
 // Subject returns a user's pod as a Subject, if it can be parsed.
 func (e *Evaluator) Subject(on string, pod []byte, namespace templates.Namespace) (Subject, error) {
-	if e.absurd.Match(pod) {
+	if isAbsurd(pod) {
 		return Subject{}, errors.New("the pod has a quantity that cannot be read")
 	}
 	err := json.Unmarshal(pod, &corev1.Pod{})
