@@ -94,6 +94,9 @@ func (l *linted) sentences(t *trial) []string {
 		}
 		say("a pod requests %s more", strings.Join(more, " and "))
 	}
+	for _, effect := range t.Effects {
+		say("effect: %s", effect)
+	}
 	for _, hint := range t.Hints {
 		say("hint: %s", hint)
 	}

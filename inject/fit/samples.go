@@ -180,6 +180,40 @@ type Subject struct {
 	sampled []string // values of parameters ("param=value") that the user has not set
 }
 
+// others returns what the same template changes for pods that have more than a sample: a port with each name that the template
+// has, in the first container or in a native sidecar, and the restart policy of a Job.
+func (r *result) others(s sample.Situation) (all []change) {
+	try := func(kind string, more func(*corev1.Pod)) {
+		pod := decoded(s.Pod)
+		more(pod)
+		other := s
+		other.Pod = encoded(pod)
+		all = append(all, ofSample(pod, r.again(other).pod, kind))
+	}
+	try("Job", func(pod *corev1.Pod) { pod.Spec.RestartPolicy = corev1.RestartPolicyNever })
+	var same []corev1.ContainerPort
+	order, _ := targetPorts(r.pod)
+	for i, p := range order {
+		same = append(same, corev1.ContainerPort{Name: p.name, Protocol: p.protocol, ContainerPort: int32(60_000 + i)})
+	}
+	if len(same) == 0 {
+		return all
+	}
+	try("Deployment", func(pod *corev1.Pod) { pod.Spec.Containers[0].Ports = append(pod.Spec.Containers[0].Ports, same...) })
+	try("Deployment", func(pod *corev1.Pod) {
+		own := *pod.Spec.Containers[0].DeepCopy()
+		own.Name, own.Ports, own.RestartPolicy = ownSidecar, same, new(corev1.ContainerRestartPolicyAlways)
+		pod.Spec.InitContainers = append(pod.Spec.InitContainers, own)
+	})
+	return all
+}
+
+// kind returns the kind of the user's object.
+func (s *Subject) kind() string {
+	kind, _, _ := strings.Cut(s.On, "/")
+	return kind
+}
+
 // lacksVolume reports whether a template fails because the pod lacks a volume that it mounts.
 func lacksVolume(d *inject.Decision) bool {
 	return d.Code == inject.CodeRenderFailed && len(d.Obstacles) > 0 && d.Obstacles[0].Path == "/spec/volumes/-"

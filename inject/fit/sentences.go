@@ -88,6 +88,9 @@ func (trial *Trial) Warnings() []string {
 		all = append(all, trial.Level())
 	}
 	all = append(all, trial.Classes()...)
+	for _, effect := range trial.Effects {
+		all = append(all, "effect: "+effect)
+	}
 	for _, hint := range trial.Hints {
 		all = append(all, "hint: "+hint)
 	}

@@ -48,6 +48,9 @@ type Trial struct {
 	QoSWhy map[corev1.PodQOSClass]string `json:"qosWhy,omitempty"`
 	// Requests are the resources that the template adds to a pod's requests.
 	Requests corev1.ResourceList `json:"requests,omitempty"`
+	// Effects are what the template changes for the rest of a pod: a sentence each. The quality of service class is in QoS, and
+	// labels are in Hints.
+	Effects []string `json:"effects,omitempty"`
 	// Hints are sentences about probable mistakes.
 	Hints []string `json:"hints,omitempty"`
 	// Needs are the parameters without a default. A pod that sets none of them, directly or by

@@ -166,6 +166,16 @@ func (e *Evaluator) try(t, whole *templates.Template, values map[string]string, 
 			}
 			trial.QoS[class], trial.QoSWhy[class] = after, qosWhy(r.pod, class)
 		}
+		if pod.On != "" {
+			trial.affects(newChange(before, r.pod, pod.kind()))
+		} else {
+			trial.affects(ofSample(before, r.pod, "Deployment"))
+		}
+		if i == 0 && pod.On == "" {
+			for _, c := range r.others(tried.Situation) {
+				trial.affects(c)
+			}
+		}
 		if i == 0 {
 			trial.Sample, trial.Tried = sample.Changes(asked.Situation, tried.Situation), asked.sampled
 			e.measure(&trial, t, r, before)
@@ -173,6 +183,20 @@ func (e *Evaluator) try(t, whole *templates.Template, values map[string]string, 
 		}
 	}
 	return trial
+}
+
+// affects records what the template changes for the rest of a pod.
+func (trial *Trial) affects(c change) {
+	for i := range effects {
+		if effects[i].inTrial {
+			continue
+		}
+		for _, sentence := range effects[i].of(c) {
+			if !slices.Contains(trial.Effects, sentence) {
+				trial.Effects = append(trial.Effects, sentence)
+			}
+		}
+	}
 }
 
 // about returns what the template itself says, without a trial.
