@@ -39,7 +39,7 @@ func TestImports(t *testing.T) {
 		"inject/cputest":                {},
 		"inject/sizetest":               {},
 		"inject/diff":                   {internal: []string{"inject", "inject/explain", "inject/fit", "inject/paint", "inject/rollout", "inject/yamldiff", "templates"}, forbidden: impure},
-		"inject/explain":                {internal: []string{"inject", "inject/paint", "inject/schema", "templates"}, forbidden: impure},
+		"inject/explain":                {internal: []string{"inject", "inject/fit", "inject/paint", "inject/schema", "templates"}, forbidden: impure},
 		"inject/goldentest":             {},
 		"inject/fit":                    {internal: []string{"inject", "inject/sample", "inject/schema", "templates"}, forbidden: impure},
 		"inject/paint":                  {forbidden: impure},

@@ -14,6 +14,7 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/workload"
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/fit"
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
@@ -166,6 +167,11 @@ func (j *injection) inject(root *yamledit.Root, o workload.Object) ([]yamledit.C
 	}
 	j.misplaced(o)
 	j.decisions(o, wrong.All(), result)
+	if result.Adds() {
+		for _, effect := range fit.EffectsOf(req.Object, result.InjectedJSON(), req.Owner.Kind) {
+			j.say(o, "effect: "+effect)
+		}
+	}
 	changes, err := o.Changes(result)
 	if err != nil {
 		return nil, err

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/fit"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -121,7 +122,11 @@ func (r *Report) fit(s *Subject, result *inject.Result) {
 	if s.Original != nil && !r.Object.Live {
 		r.Original = s.Original(s.Request.Object)
 	}
-	if s.Misfits == nil || r.Patch == nil {
+	if r.Patch == nil {
+		return
+	}
+	r.Effects = fit.EffectsOf(s.Request.Object, result.InjectedJSON(), s.Request.Owner.Kind)
+	if s.Misfits == nil {
 		return
 	}
 	var note string

@@ -53,6 +53,8 @@ type Report struct {
 	// Misfits are the reasons why the API server would reject the injected pod, but not the
 	// original one.
 	Misfits []string `json:"misfits,omitempty"`
+	// Effects are what the additions change for the rest of the pod.
+	Effects []string `json:"effects,omitempty"`
 	// Original are the reasons why the API server would deny the pod without Pillion too.
 	Original []string `json:"original,omitempty"`
 	// Notes are sentences about the cluster, or about the notation of the manifest.

@@ -49,6 +49,9 @@ func (r *Report) Text(width int, colour bool, detail Detail) string {
 	for _, m := range r.Misfits {
 		p.row("  ", 2, paint.Red, m)
 	}
+	for _, m := range r.Effects {
+		p.row("  ", 2, paint.Yellow, "effect: "+m)
+	}
 	p.running(r.Running, r.Object.Kind)
 	p.webhooks(r)
 	for _, name := range slices.Sorted(maps.Keys(r.Gone)) {

@@ -54,7 +54,7 @@ var advise = &endpoint{
 				return nil, gone(r)
 			}
 			result := &inject.Result{Findings: misplaced}
-			return advice{injected{result}, result.Warnings()}, gone(r)
+			return advice{injected{result}, result.Warnings(), nil}, gone(r)
 		}
 		namespace, err := h.Namespaces.Namespace(e.request.Namespace)
 		if err != nil { // parameters that depend on its annotations would appear invalid
@@ -69,14 +69,16 @@ var advise = &endpoint{
 			return nil, gone(r)
 		}
 		result.Findings = append(misplaced, result.Findings...)
-		return advice{injected{result}, append(result.Warnings(), h.misfits(&namespace, pod, result)...)}, gone(r)
+		misfits, effects := h.foresee(&namespace, request.Kind.Kind, pod, result)
+		return advice{injected{result}, append(result.Warnings(), misfits...), effects}, gone(r)
 	},
 }
 
 // advice is the answer about the pods of a workload.
 type advice struct {
 	injected
-	sentences []string
+	sentences []string // about what is wrong
+	effects   []string // of what is right; they do not count as warnings
 }
 
 func (a advice) decision() string {
@@ -87,25 +89,29 @@ func (a advice) decision() string {
 }
 
 func (a advice) respond(_ *exchange, response *admissionv1.AdmissionResponse, notes []inject.Note) []inject.Note {
-	response.Warnings = warnings(a.sentences, "")
+	response.Warnings = warnings(slices.Concat(a.sentences, a.effects), "")
 	return notes
 }
 
-// misfits returns the objections of the namespace to the injected pod that it does not have to the original
-// pod. It returns none for pods that are far larger than real ones.
-func (h *Handler) misfits(namespace *templates.Namespace, node *tree.Node, result *inject.Result) []string {
+// foresee returns the objections of the namespace to the injected pod that it does not have to the original
+// pod, and what the additions change for the rest of the pod. It returns none for pods that are far larger than real ones.
+func (h *Handler) foresee(namespace *templates.Namespace, kind string, node *tree.Node, result *inject.Result) (misfits, effects []string) {
 	if h.Fit == nil || !result.Adds() {
-		return nil
+		return nil, nil
 	}
 	text := node.String()
 	if len(text) > fitSize || strings.Count(text, ",") > fitItems {
-		return nil
+		return nil, nil
 	}
 	var limits fit.Limits
 	if h.Limits != nil {
 		limits = h.Limits.Limits(namespace.Name)
 	}
-	return h.Fit.Misfits(namespace.Labels, limits, []byte(text), result.InjectedJSON())
+	injected := result.InjectedJSON()
+	for _, effect := range fit.EffectsOf([]byte(text), injected, kind) {
+		effects = append(effects, "effect: "+effect)
+	}
+	return h.Fit.Misfits(namespace.Labels, limits, []byte(text), injected), effects
 }
 
 func (r *request) apiVersion() string { return r.Kind.Group + "/" + r.Kind.Version }

@@ -13,6 +13,7 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/inject/fit"
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
@@ -106,10 +107,14 @@ func (out *Output) object(e *Evaluator, d yamledit.Document, o workload.Object, 
 		t := &result.Decisions[i]
 		to.Decisions = append(to.Decisions, Decision{t.Template, t.Code, explain.Sentence(t), t.Code.Succeeded(), t.Code.Failed(), t.Params, t.Kept})
 	}
+	injected := result.InjectedJSON()
 	if result.Adds() {
 		to.Patch = indented(result.Patch())
+		for _, effect := range fit.EffectsOf(req.Object, injected, req.Owner.Kind) {
+			to.Warnings = append(to.Warnings, "effect: "+effect)
+		}
 	}
-	to.Before, to.After = e.fit.Standing(req.Object), e.fit.Standing(result.InjectedJSON())
+	to.Before, to.After = e.fit.Standing(req.Object), e.fit.Standing(injected)
 	out.Objects = append(out.Objects, to)
 	return o.Changes(result)
 }
