@@ -264,7 +264,7 @@ func (o *lintOptions) subjectsIn(e *fit.Evaluator, injector *inject.Injector, to
 		if len(mistyped) > 0 {
 			continue
 		}
-		subject, err := e.Subject(object.Title(), req.Object, req.Namespace)
+		subject, err := e.Subject(object.Title(), req.Object, req.Owner, req.Namespace)
 		if err != nil {
 			wrong = append(wrong, fmt.Errorf("line %d: %s: %w", d.LineOf(at), object.Title(), err))
 		}

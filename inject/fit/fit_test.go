@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/fit"
 	"github.com/pillion-dev/pillion/templates"
 )
@@ -173,7 +174,7 @@ func TestTryOnPods(t *testing.T) {
 	}
 	e := evaluator(t)
 	subject := func(on, team, pod string) fit.Subject {
-		s, err := e.Subject(on, []byte(pod), templates.Namespace{Name: "shop", Known: true, Labels: map[string]string{"team": team}})
+		s, err := e.Subject(on, []byte(pod), inject.Owner{}, templates.Namespace{Name: "shop", Known: true, Labels: map[string]string{"team": team}})
 		if err != nil {
 			t.Fatal(err)
 		}

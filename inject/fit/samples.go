@@ -100,7 +100,7 @@ func run(s sample.Situation, all ...*templates.Template) *result {
 // again injects the same templates into another pod.
 func (r *result) again(s sample.Situation) *result {
 	r = &result{injector: r.injector, final: inject.Request{
-		Operation: "CREATE", OptedIn: true, Username: s.Username, DryRun: s.DryRun, Namespace: s.Namespace, Object: s.Pod, File: true,
+		Operation: "CREATE", OptedIn: true, Username: s.Username, DryRun: s.DryRun, Namespace: s.Namespace, Object: s.Pod, Owner: inject.Owner(s.Owner), File: true,
 	}}
 	var err error
 	if r.Result, err = r.injector.Inject(r.final); err != nil {
@@ -206,12 +206,6 @@ func (r *result) others(s sample.Situation) (all []change) {
 		pod.Spec.InitContainers = append(pod.Spec.InitContainers, own)
 	})
 	return all
-}
-
-// kind returns the kind of the user's object.
-func (s *Subject) kind() string {
-	kind, _, _ := strings.Cut(s.On, "/")
-	return kind
 }
 
 // lacksVolume reports whether a template fails because the pod lacks a volume that it mounts.

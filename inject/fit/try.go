@@ -18,8 +18,8 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// Subject returns a user's pod as a Subject, if it can be parsed.
-func (e *Evaluator) Subject(on string, pod []byte, namespace templates.Namespace) (Subject, error) {
+// Subject returns a user's pod, which belongs to an owner, as a Subject, if it can be parsed.
+func (e *Evaluator) Subject(on string, pod []byte, owner inject.Owner, namespace templates.Namespace) (Subject, error) {
 	if isAbsurd(pod) {
 		return Subject{}, errors.New("the pod has a quantity that cannot be read")
 	}
@@ -27,7 +27,7 @@ func (e *Evaluator) Subject(on string, pod []byte, namespace templates.Namespace
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		err = fmt.Errorf("%s must be a %s, not a %s", wrong.Field, wrong.Type, wrong.Value)
 	}
-	return Subject{On: on, Situation: sample.Situation{Pod: pod, Namespace: namespace}}, err
+	return Subject{On: on, Situation: sample.Situation{Pod: pod, Owner: sample.Owner(owner), Namespace: namespace}}, err
 }
 
 // Try tries each template of a set alone, and all of them together, on the pods, or on samples
@@ -167,7 +167,7 @@ func (e *Evaluator) try(t, whole *templates.Template, values map[string]string, 
 			trial.QoS[class], trial.QoSWhy[class] = after, qosWhy(r.pod, class)
 		}
 		if pod.On != "" {
-			trial.affects(newChange(before, r.pod, pod.kind()))
+			trial.affects(newChange(before, r.pod, pod.Owner.Kind))
 		} else {
 			trial.affects(ofSample(before, r.pod, "Deployment"))
 		}

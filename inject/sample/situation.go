@@ -15,9 +15,15 @@ import (
 // Situation is the input of a template's expressions.
 type Situation struct {
 	Pod       []byte // JSON
+	Owner     Owner
 	Namespace templates.Namespace
 	Username  string
 	DryRun    bool
+}
+
+// Owner is the workload that the pod belongs to, as in the package inject. Samples have none.
+type Owner struct {
+	Kind, Name, Selector string
 }
 
 // ServiceAccount returns what is known about the pod's ServiceAccount.
