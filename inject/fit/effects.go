@@ -97,11 +97,6 @@ var effects = []Effect{
 		Source:  "`pkg/kubelet/kubelet_pods.go`", of: delaysEnd,
 	},
 	{
-		Absent: "`runAsNonRoot` or `runAsUser` of a container", Meaning: "the container has that of the pod",
-		Changes: "a container of a template that would run as root never starts, and the pod never becomes ready",
-		Source:  "`pkg/kubelet/kuberuntime/security_context_others.go`", of: neverStarts,
-	},
-	{
 		Absent: "a label", Meaning: "selectors that exclude the label match the pod",
 		Changes: "they do not match it any more. If the selector is that of the pod's own workload, and known, it is a [conflict](template-reference.md#labels)",
 		Source:  "`k8s.io/apimachinery/pkg/labels`", of: leavesSelectors, inTrial: true,
@@ -415,24 +410,6 @@ func delaysEnd(c change) []string {
 		of = " of a Job"
 	}
 	return sentence("the pod%s does not end before %s, because only native sidecars end with it", of, listed("the container", whole))
-}
-
-func neverStarts(c change) []string {
-	pod := c.after.Spec.SecurityContext
-	if pod == nil {
-		pod = &corev1.PodSecurityContext{}
-	}
-	roots := namesOf(c.added(containersOf), func(c *corev1.Container) bool {
-		nonRoot, user := pod.RunAsNonRoot, pod.RunAsUser
-		if own := c.SecurityContext; own != nil {
-			nonRoot, user = cmp.Or(own.RunAsNonRoot, nonRoot), cmp.Or(own.RunAsUser, user)
-		}
-		return nonRoot != nil && *nonRoot && user != nil && *user == 0
-	})
-	if len(roots) == 0 {
-		return nil
-	}
-	return sentence("the kubelet does not start %s, because runAsUser is 0 and runAsNonRoot is true, so the pod never becomes ready", listed("the container", roots))
 }
 
 // leavesSelectors is about labels that other objects may select by. Nobody else knows those with the template's own prefix.

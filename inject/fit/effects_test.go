@@ -97,12 +97,6 @@ func TestEffects(t *testing.T) {
 			pod: `{containers: [{name: app}]}`, already: `{containers: [{name: app}], shareProcessNamespace: true}`,
 			add: `shareProcessNamespace: true`, want: "the first process of a container does not have the number 1, and containers see each other's processes and files, because of shareProcessNamespace",
 		},
-		"root": {
-			pod:     `{containers: [{name: app}], securityContext: {runAsNonRoot: true}}`,
-			already: `{containers: [{name: app}], securityContext: {runAsUser: 1}}`,
-			add:     `initContainers: [{name: side, image: "s:1", securityContext: {runAsUser: 0}}, {name: other, image: "s:1", securityContext: {runAsUser: 0, runAsNonRoot: false}}]`,
-			want:    "the kubelet does not start the container side, because runAsUser is 0 and runAsNonRoot is true, so the pod never becomes ready",
-		},
 		"label": {
 			pod:      `{containers: [{name: app}]}`,
 			metadata: `labels: {t.pillion.dev/own: x, example.com/track: canary}`,
