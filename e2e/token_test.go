@@ -26,7 +26,7 @@ func TestToken(t *testing.T) {
 	})
 	t.Run("None", func(t *testing.T) {
 		pod := createPod(t, ns, newPod("none", requests("tokenless")))
-		if volume := tokenVolume(t, pod, container(t, pod, "tokenless")); volume.EmptyDir == nil {
+		if volume := tokenVolume(t, pod, container(t, pod, "tokenless")); volume.DownwardAPI == nil || len(volume.DownwardAPI.Items) > 0 {
 			t.Errorf("the sidecar mounts %s at %s, want an empty volume", volume.Name, tokenPath)
 		}
 		if volume := tokenVolume(t, pod, container(t, pod, "web")); volume.Projected == nil {
@@ -44,7 +44,7 @@ func TestToken(t *testing.T) {
 	t.Run("own mounts in its place", func(t *testing.T) {
 		// Kubernetes would make a token for the sidecar alone, had it nothing of its own there.
 		pod := createPod(t, ns, newPod("own", ownTokenMounts))
-		if volume := tokenVolume(t, pod, container(t, pod, "logger")); volume.EmptyDir == nil {
+		if volume := tokenVolume(t, pod, container(t, pod, "logger")); volume.DownwardAPI == nil || len(volume.DownwardAPI.Items) > 0 {
 			t.Errorf("the sidecar mounts %s at %s, want an empty volume", volume.Name, tokenPath)
 		}
 		wantCalls(t, creation(t, ns, pod.Name), calledOnce)

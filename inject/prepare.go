@@ -13,7 +13,7 @@ import (
 )
 
 func noToken() tree.Node {
-	return tree.Members(tree.Field("name", tree.Text(templates.NoTokenVolume)), tree.Field("emptyDir", tree.Members()))
+	return tree.Members(tree.Field("name", tree.Text(templates.NoTokenVolume)), tree.Field(templates.NoTokenSource, tree.Members()))
 }
 
 // prepare adds to the fragment what depends on the pod but not on the template's author: the record

@@ -172,6 +172,27 @@ func TestEffectsOfKinds(t *testing.T) {
 	}
 }
 
+// TestNoTokenIsNotLocalStorage checks that the volume in place of the API token has no effect.
+func TestNoTokenIsNotLocalStorage(t *testing.T) {
+	t.Parallel()
+	found, problems := templates.Parse("t", []byte(`{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: t}, spec: {default: true, serviceAccountToken: None,
+		pod: {spec: {initContainers: [{name: side, restartPolicy: Always, image: "s:1"}]}}}}`))
+	if len(problems) > 0 {
+		t.Fatal(problems.Error())
+	}
+	pod := jsonOf(t, "{spec: {containers: [{name: app}]}}")
+	r, err := inject.New(templates.NewSet(found)).Inject(inject.Request{Operation: "CREATE", OptedIn: true, Object: pod})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(r.InjectedJSON()), templates.NoTokenVolume) {
+		t.Fatalf("the volume is not there: %s", r.InjectedJSON())
+	}
+	if got := fit.EffectsOf(pod, r.InjectedJSON(), "Deployment"); len(got) > 0 {
+		t.Errorf("%q", got)
+	}
+}
+
 func jsonOf(t *testing.T, text string) []byte {
 	t.Helper()
 	var doc yaml.Node

@@ -121,7 +121,7 @@ func (m *mutation) prepare() {
 		volume := m.pod.get("spec").has("volumes", node{list: true}).put("", object)
 		volume.when = fmt.Sprintf("variables.token == %q && (%s)", templates.NoTokenVolume, some(added...))
 		volume.put("name", constant(quote(templates.NoTokenVolume)))
-		volume.put("emptyDir", object)
+		volume.put(templates.NoTokenSource, object)
 	}
 }
 
