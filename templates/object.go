@@ -11,7 +11,7 @@ import (
 // users have never seen this text. The name is for messages, for example "sidecartemplate/team-a/agent".
 func ParseObject(name string, data []byte) (*Template, Problems) {
 	if len(data) > MaxObject {
-		return nil, Problems{{File: name, Message: fmt.Sprintf("has more than %d bytes as JSON, which is the limit", MaxObject)}}
+		return nil, TooLarge(name)
 	}
 	all, problems := Parse(name, escaped(data))
 	for i := range problems {
@@ -22,6 +22,11 @@ func ParseObject(name string, data []byte) (*Template, Problems) {
 	}
 	all[0].line = 0
 	return all[0], nil
+}
+
+// TooLarge is what is wrong with an object of more than [MaxObject] bytes.
+func TooLarge(name string) Problems {
+	return Problems{{File: name, Message: fmt.Sprintf("has more than %d bytes as JSON, which is the limit", MaxObject)}}
 }
 
 // escaped returns JSON in which those characters are escapes that YAML does not accept otherwise, or

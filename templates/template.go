@@ -40,6 +40,7 @@ type Template struct {
 	Namespace string // of its pods; empty for a ClusterSidecarTemplate
 	Revision  string // first 12 hex digits of the SHA-256 of the spec's canonical form
 	File      string // the file or the object that it was read from
+	Memory    int    // an estimate of the memory that it takes, in bytes; 0 if there is none
 	Spec      Spec
 
 	NamespaceSelector labels.Selector // nil matches every namespace

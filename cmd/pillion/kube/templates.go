@@ -62,24 +62,25 @@ func TemplateResources() [2]schema.GroupVersionResource {
 
 // TemplateID returns how messages name a template object, for example "sidecartemplate/team-a/agent".
 func TemplateID(o *unstructured.Unstructured) string {
-	id := strings.ToLower(o.GetKind()) + "/"
-	if namespace := o.GetNamespace(); namespace != "" {
+	return templateID(o.GetKind(), o.GetNamespace(), o.GetName())
+}
+
+func templateID(kind, namespace, name string) string {
+	id := strings.ToLower(kind) + "/"
+	if namespace != "" {
 		id += namespace + "/"
 	}
-	return id + o.GetName()
+	return id + name
 }
 
 // TemplateText returns the part of a template object that Pillion reads, as JSON.
 func TemplateText(o *unstructured.Unstructured) ([]byte, error) {
-	metadata := map[string]any{"name": o.GetName()}
-	if namespace := o.GetNamespace(); namespace != "" {
-		metadata["namespace"] = namespace
+	spec, ok := o.Object["spec"]
+	if !ok {
+		return templateText(o.GetKind(), o.GetNamespace(), o.GetName(), nil), nil
 	}
-	document := map[string]any{"apiVersion": o.GetAPIVersion(), "kind": o.GetKind(), "metadata": metadata}
-	if spec, ok := o.Object["spec"]; ok {
-		document["spec"] = spec
-	}
-	return json.Marshal(document)
+	text, err := json.Marshal(spec)
+	return templateText(o.GetKind(), o.GetNamespace(), o.GetName(), text), err
 }
 
 // CompileTemplate compiles a template object. An error is [templates.Problems].
@@ -99,4 +100,17 @@ func CompileTemplateText(id string, text []byte) (*templates.Template, error) {
 		return nil, problems
 	}
 	return t, nil
+}
+
+// CompileContent compiles the content of a template. It is nil if it is too large to be used. An error is
+// [templates.Problems].
+func CompileContent(e *Entry, text []byte) (*templates.Template, error) {
+	if e.Size > templates.MaxObject {
+		return nil, templates.TooLarge(e.ID())
+	}
+	t, err := CompileTemplateText(e.ID(), text)
+	if err == nil {
+		t.Memory = e.memory
+	}
+	return t, err
 }

@@ -1,0 +1,576 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// Catalog knows the templates in the API server. It has the content of a template until its user takes it, and only if
+// the template is within the limits. Of any other one, it has an [Entry] of some hundred bytes.
+type Catalog struct {
+	limits  Limits
+	client  rest.Interface
+	status  bool                         // whether to read the status
+	changed func([]types.NamespacedName) // called with templates that came, changed, ended, or are used or not used now
+
+	mu      sync.Mutex
+	shelves map[string]*shelf // by namespace; "" has those of the cluster
+	share   int64             // see Limits.share
+	total   int64             // memory of the templates of namespaces that are within their own limits
+	held    int               // bytes of content
+}
+
+// maxHeld limits the content that the catalog has before its user takes it. Content beyond is read again when it is needed.
+const maxHeld = 16 << 20
+
+// NewCatalog returns an empty catalog. [Catalog.Follow] fills it. With status, entries have the status of their
+// templates. Changed is called with the names of templates after each change, by the goroutine that reads them. For a
+// template that replaces another one, it is called with both.
+func NewCatalog(limits Limits, client rest.Interface, status bool, changed func([]types.NamespacedName)) *Catalog {
+	return &Catalog{limits: limits, client: client, status: status, changed: changed, shelves: map[string]*shelf{}, share: math.MaxInt64}
+}
+
+// Limits returns the limits of the catalog.
+func (c *Catalog) Limits() Limits { return c.limits }
+
+// shelf has the templates of a namespace.
+type shelf struct {
+	byName map[string]*Entry
+	byAge  []*Entry // the oldest one is the first
+	fit    int      // how many are within the limits of the namespace
+	memory int64    // of these
+	used   int      // how many of these are within the share of the namespace
+}
+
+// Kind is one of the kinds of templates.
+type Kind struct {
+	// Name is that of the resource.
+	Name string
+
+	catalog *Catalog
+	path    string
+	store   *kindStore
+	asked   func(error)
+}
+
+// Kinds returns what follows the templates of the cluster, and those of namespaces. Asked is called with the outcome of
+// every request.
+func (c *Catalog) Kinds(asked func(*Kind, error)) (all []*Kind) {
+	for _, resource := range TemplateResources() {
+		k := &Kind{Name: resource.Resource, catalog: c, path: resourcePath(resource, "")}
+		k.store = &kindStore{catalog: c, ofCluster: len(all) == 0, synced: make(chan struct{})}
+		k.asked = func(err error) { asked(k, err) }
+		all = append(all, k)
+	}
+	return all
+}
+
+// Installed returns nil if the API server has the kind. Otherwise, the error may be NotFound.
+func (k *Kind) Installed(ctx context.Context) error {
+	return k.catalog.client.Get().AbsPath(k.path).Param("limit", "1").Do(ctx).Error()
+}
+
+// Run follows the objects until ctx is done.
+func (k *Kind) Run(ctx context.Context) {
+	s := NewStream(k.catalog.client, k.path)
+	s.Asked = k.asked
+	s.Read = func(text []byte) (runtime.Object, error) { return k.catalog.Read(text) }
+	s.Begin = func() func(runtime.Object) {
+		draft := NewCatalog(k.catalog.limits, nil, false, nil)
+		draft.limits.Memory = Unlimited() // the content that it has is limited anyway
+		return func(object runtime.Object) {
+			if e, ok := object.(*Entry); ok {
+				draft.put(e)
+			}
+		}
+	}
+	cache.NewReflectorWithOptions(s.ListerWatcher(), nil, k.store, cache.ReflectorOptions{Name: k.Name}).RunWithContext(ctx)
+}
+
+// Synced returns a channel that is closed when all objects were read.
+func (k *Kind) Synced() <-chan struct{} { return k.store.synced }
+
+// HasSynced reports whether all objects were read.
+func (k *Kind) HasSynced() bool {
+	select {
+	case <-k.store.synced:
+		return true
+	default:
+		return false
+	}
+}
+
+// kindStore passes what a reflector reads to the catalog.
+type kindStore struct {
+	catalog   *Catalog
+	ofCluster bool
+	synced    chan struct{}
+	once      sync.Once
+}
+
+// Add implements [cache.ReflectorStore].
+func (s *kindStore) Add(object any) error { return s.Update(object) }
+
+// Update implements [cache.ReflectorStore].
+func (s *kindStore) Update(object any) error {
+	e, ok := object.(*Entry)
+	if !ok {
+		return fmt.Errorf("a template is a %T", object)
+	}
+	s.catalog.Put(e)
+	return nil
+}
+
+// Delete implements [cache.ReflectorStore].
+func (s *kindStore) Delete(object any) error {
+	e, ok := object.(*Entry)
+	if !ok {
+		return fmt.Errorf("a template is a %T", object)
+	}
+	s.catalog.Drop(e.Key())
+	return nil
+}
+
+// Replace implements [cache.ReflectorStore].
+func (s *kindStore) Replace(objects []any, _ string) error {
+	all := make([]*Entry, 0, len(objects))
+	for _, object := range objects {
+		e, ok := object.(*Entry)
+		if !ok {
+			return fmt.Errorf("a template is a %T", object)
+		}
+		all = append(all, e)
+	}
+	s.catalog.replace(s.ofCluster, all)
+	s.once.Do(func() { close(s.synced) })
+	return nil
+}
+
+// Resync implements [cache.ReflectorStore].
+func (s *kindStore) Resync() error { return nil }
+
+// Put adds or changes a template.
+func (c *Catalog) Put(e *Entry) { c.changed(c.put(e)) }
+
+func (c *Catalog) put(e *Entry) []types.NamespacedName {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	changed := append(c.set(e), c.evaluate(e.Namespace)...)
+	c.limitContent(e)
+	return changed
+}
+
+// limitContent drops the content of a template that is not used, or if there is too much of it.
+func (c *Catalog) limitContent(e *Entry) {
+	if !e.used || c.held > maxHeld {
+		c.forget(e)
+	}
+}
+
+// set adds or changes a template, and returns the names of those that it concerns.
+func (c *Catalog) set(e *Entry) []types.NamespacedName {
+	s := c.shelves[e.Namespace]
+	if s == nil {
+		s = &shelf{byName: map[string]*Entry{}}
+		c.shelves[e.Namespace] = s
+	}
+	c.held += len(e.text)
+	e.used = false
+	changed := s.concerned(e)
+	if before := s.byName[e.Name]; before != nil {
+		changed = append(changed, s.concerned(before)...)
+		if before.SameContent(e) && before.text == nil { // it was taken, or is not needed
+			c.forget(e)
+		}
+		e.used = before.used && before.UID == e.UID
+		c.forget(before)
+		s.remove(before)
+	}
+	s.byName[e.Name] = e
+	i, _ := slices.BinarySearchFunc(s.byAge, e, compareEntries)
+	s.byAge = slices.Insert(s.byAge, i, e)
+	return append(changed, e.Key())
+}
+
+func compareEntries(a, b *Entry) int { return CompareAge(a, b) }
+
+// concerned returns the names of the templates that another one replaces, or that replace it.
+func (s *shelf) concerned(e *Entry) (all []types.NamespacedName) {
+	if other := s.byName[e.Replaces]; other != nil && e.Replaces != "" {
+		all = append(all, other.Key())
+	}
+	for _, other := range s.byAge[:min(s.used, len(s.byAge))] { // others may just have been removed
+		if other.Replaces == e.Name {
+			all = append(all, other.Key())
+		}
+	}
+	return all
+}
+
+func (s *shelf) remove(e *Entry) {
+	delete(s.byName, e.Name)
+	if i, ok := slices.BinarySearchFunc(s.byAge, e, compareEntries); ok {
+		s.byAge = slices.Delete(s.byAge, i, i+1)
+	}
+}
+
+// forget drops the content of a template.
+func (c *Catalog) forget(e *Entry) {
+	c.held -= len(e.text)
+	e.text = nil
+}
+
+// Drop removes a template.
+func (c *Catalog) Drop(name types.NamespacedName) { c.changed(c.drop(name)) }
+
+func (c *Catalog) drop(name types.NamespacedName) []types.NamespacedName {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.shelves[name.Namespace]
+	if s == nil || s.byName[name.Name] == nil {
+		return nil
+	}
+	e := s.byName[name.Name]
+	changed := append(s.concerned(e), name)
+	c.forget(e)
+	s.remove(e)
+	return append(changed, c.evaluate(name.Namespace)...)
+}
+
+// replace replaces all templates of a kind.
+func (c *Catalog) replace(ofCluster bool, all []*Entry) {
+	c.mu.Lock()
+	var changed []types.NamespacedName
+	now := map[types.NamespacedName]bool{}
+	for _, e := range all {
+		now[e.Key()] = true
+	}
+	for namespace, s := range c.shelves {
+		if (namespace == "") != ofCluster {
+			continue
+		}
+		for _, e := range slices.Clone(s.byAge) {
+			if !now[e.Key()] {
+				changed = append(changed, e.Key())
+				c.forget(e)
+				s.remove(e)
+			}
+		}
+	}
+	for _, e := range all {
+		changed = append(changed, c.set(e)...)
+	}
+	for namespace, s := range c.shelves {
+		c.fit(namespace, s)
+	}
+	c.share = c.limits.share(c.wanted())
+	for namespace, s := range c.shelves {
+		changed = append(changed, c.use(namespace, s, len(s.byAge))...)
+		if len(s.byAge) == 0 {
+			delete(c.shelves, namespace)
+		}
+	}
+	for _, e := range all {
+		c.limitContent(e)
+	}
+	c.mu.Unlock()
+	c.changed(changed)
+}
+
+// evaluate finds out which templates are used after a change in a namespace, and returns those for which that differs.
+func (c *Catalog) evaluate(namespace string) (changed []types.NamespacedName) {
+	s := c.shelves[namespace]
+	if s == nil {
+		return nil
+	}
+	c.fit(namespace, s)
+	if share, before := c.limits.share(c.wanted()), c.share; share != before {
+		c.share = share
+		for of, other := range c.shelves {
+			if other != s && other.memory > min(share, before) {
+				changed = append(changed, c.use(of, other, other.used)...)
+			}
+		}
+	}
+	changed = append(changed, c.use(namespace, s, s.used+1)...)
+	if len(s.byAge) == 0 {
+		delete(c.shelves, namespace)
+	}
+	return changed
+}
+
+// fit finds out which templates of a namespace are within its limits.
+func (c *Catalog) fit(namespace string, s *shelf) {
+	before := s.memory
+	s.fit, s.memory = len(s.byAge), 0
+	if namespace != "" {
+		s.fit, s.memory = c.limits.fitting(measures(s.byAge))
+	}
+	c.total += s.memory - before
+}
+
+func measures(all []*Entry) func(yield func(size, memory int) bool) {
+	return func(yield func(size, memory int) bool) {
+		for _, e := range all {
+			if !yield(e.Size, e.memory) {
+				return
+			}
+		}
+	}
+}
+
+// wanted returns the memory that each namespace takes by its own limits, or nil if there is enough for all.
+func (c *Catalog) wanted() []int64 {
+	if c.total <= c.limits.Memory.Value() {
+		return nil
+	}
+	all := make([]int64, 0, len(c.shelves))
+	for _, s := range c.shelves {
+		if s.memory > 0 {
+			all = append(all, s.memory)
+		}
+	}
+	return all
+}
+
+// within returns how many templates are within the share of a namespace.
+func within(all []*Entry, share int64) int {
+	for i, e := range all {
+		if share -= int64(e.memory); share < 0 {
+			return i
+		}
+	}
+	return len(all)
+}
+
+// use marks the templates of a namespace that are used, drops the content of others, and returns those that changed.
+// Only the first ones can have been used before.
+func (c *Catalog) use(namespace string, s *shelf, first int) (changed []types.NamespacedName) {
+	s.used = s.fit
+	if namespace != "" {
+		s.used = within(s.byAge[:s.fit], c.share)
+	}
+	for i, e := range s.byAge[:min(max(first, s.used), len(s.byAge))] {
+		used := i < s.used
+		if e.used == used {
+			continue
+		}
+		e.used = used
+		c.limitContent(e)
+		changed = append(changed, e.Key())
+	}
+	return changed
+}
+
+// Get returns an entry, and whether the template is used. It returns nil if there is no such template.
+func (c *Catalog) Get(name types.NamespacedName) (e *Entry, used bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.shelves[name.Namespace]; s != nil {
+		e = s.byName[name.Name]
+	}
+	return e, e != nil && e.used
+}
+
+// Excess returns why a template is not used, or "" if it is.
+func (c *Catalog) Excess(name types.NamespacedName) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.shelves[name.Namespace]
+	switch {
+	case s == nil || s.byName[name.Name] == nil || s.byName[name.Name].used:
+		return ""
+	case slices.Contains(s.byAge[:s.fit], s.byName[name.Name]):
+		return c.limits.InTotal()
+	}
+	return c.limits.OfNamespace()
+}
+
+// FirstUnused returns the oldest template of each namespace that is not used because of a limit, sorted.
+func (c *Catalog) FirstUnused() (all []*Entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.shelves {
+		if s.used < len(s.byAge) {
+			all = append(all, s.byAge[s.used])
+		}
+	}
+	slices.SortFunc(all, func(a, b *Entry) int { return CompareNames(a.Key(), b.Key()) })
+	return all
+}
+
+// Used returns the names of the templates that are used, in any order.
+func (c *Catalog) Used() (all []types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.shelves {
+		for _, e := range s.byAge[:s.used] {
+			all = append(all, e.Key())
+		}
+	}
+	return all
+}
+
+// Of returns the templates of a namespace, or of the cluster, that are used.
+func (c *Catalog) Of(namespace string) []*Entry {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.shelves[namespace]; s != nil {
+		return slices.Clone(s.byAge[:s.used])
+	}
+	return nil
+}
+
+// Named returns the names of all templates of namespaces with a name.
+func (c *Catalog) Named(name string) (all []types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for namespace, s := range c.shelves {
+		if namespace != "" && s.byName[name] != nil {
+			all = append(all, types.NamespacedName{Namespace: namespace, Name: name})
+		}
+	}
+	return all
+}
+
+// Take returns the content of a used template. It returns nil if the content must be read again, with
+// [Catalog.Fetch].
+func (c *Catalog) Take(e *Entry) []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	text := e.text
+	c.forget(e)
+	return text
+}
+
+// Fetch reads the content of a template from the API server. If it has changed since, Fetch returns nil: the change
+// is about to arrive.
+func (c *Catalog) Fetch(ctx context.Context, e *Entry) ([]byte, error) {
+	of := TemplateResources()[min(len(e.Namespace), 1)]
+	text, err := c.client.Get().AbsPath(resourcePath(of, e.Namespace), e.Name).DoRaw(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reading the template %s: %w", e.Key(), err)
+	}
+	now, err := c.Read(text)
+	if err != nil || !now.SameContent(e) {
+		return nil, err
+	}
+	return now.text, nil
+}
+
+// Admits returns why a template would not be used if it had this content, or why another one of its namespace
+// would no longer be used. It returns "" otherwise.
+func (c *Catalog) Admits(name types.NamespacedName, text []byte) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if name.Namespace == "" {
+		return ""
+	}
+	before := c.shelves[name.Namespace]
+	if before == nil {
+		before = &shelf{byName: map[string]*Entry{}}
+	}
+	next := &Entry{Namespace: name.Namespace, Name: name.Name, Created: time.Unix(math.MaxInt32, 0)}
+	old := before.byName[name.Name]
+	if old != nil {
+		next.Created = old.Created
+	}
+	next.measure(text)
+	after := &shelf{byAge: slices.DeleteFunc(slices.Clone(before.byAge), func(e *Entry) bool { return e == old })}
+	i, _ := slices.BinarySearchFunc(after.byAge, next, compareEntries)
+	after.byAge = slices.Insert(after.byAge, i, next)
+	after.fit, after.memory = c.limits.fitting(measures(after.byAge))
+	after.used = after.fit
+	if c.total-before.memory+after.memory > c.limits.Memory.Value() {
+		wanted := []int64{after.memory}
+		for _, s := range c.shelves {
+			if s != before && s.memory > 0 {
+				wanted = append(wanted, s.memory)
+			}
+		}
+		after.used = within(after.byAge[:after.fit], c.limits.share(wanted))
+	}
+	grows := old == nil || next.Size > old.Size || next.memory > old.memory
+	more := len(after.byAge)-after.used > len(before.byAge)-before.used
+	switch {
+	case !grows && !more, i < after.used && !more:
+		return ""
+	case len(after.byAge)-after.fit > len(before.byAge)-before.fit, i >= after.fit:
+		return c.limits.OfNamespace()
+	}
+	return c.limits.InTotal()
+}
+
+// Entries returns all templates. The oldest one is the first.
+func (c *Catalog) Entries() (all []*Entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.shelves {
+		all = append(all, s.byAge...)
+	}
+	slices.SortFunc(all, func(a, b *Entry) int { return cmp.Or(CompareAge(a, b), CompareNames(a.Key(), b.Key())) })
+	return all
+}
+
+// List adds the templates of a resource, of one namespace or of all ("").
+func (c *Catalog) List(ctx context.Context, resource schema.GroupVersionResource, namespace string) error {
+	s := NewStream(c.client, resourcePath(resource, namespace))
+	s.Read = func(text []byte) (runtime.Object, error) {
+		e, err := c.Read(text)
+		if err == nil {
+			c.Put(e)
+		}
+		return e, err
+	}
+	_, err := s.list(ctx, metav1.ListOptions{})
+	return err
+}
+
+func resourcePath(resource schema.GroupVersionResource, namespace string) string {
+	path := "/apis/" + resource.Group + "/" + resource.Version
+	if namespace != "" {
+		path += "/namespaces/" + namespace
+	}
+	return path + "/" + resource.Resource
+}
+
+// All returns the names of all templates, in any order.
+func (c *Catalog) All() (all []types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.shelves {
+		for _, e := range s.byAge {
+			all = append(all, e.Key())
+		}
+	}
+	return all
+}
+
+// Content returns the content of a used template, as JSON: that of the catalog if it was not taken, or that of the
+// API server. It returns nil if the template is too large to be used, and an error if it has changed meanwhile.
+func (c *Catalog) Content(ctx context.Context, e *Entry) ([]byte, error) {
+	if text := c.Take(e); text != nil || e.Size > templates.MaxObject {
+		return text, nil
+	}
+	text, err := c.Fetch(ctx, e)
+	if err == nil && text == nil {
+		err = fmt.Errorf("the template %s has changed", e.Key())
+	}
+	return text, err
+}

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/clitest"
+	"github.com/pillion-dev/pillion/inject/sizetest"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// small are limits that few templates exceed.
+func small() Limits { return Limits{Count: 4, Size: quantity("4Ki"), Memory: quantity("400Ki")} }
+
+func (c *Catalog) used() string {
+	return fmt.Sprint(slices.SortedFunc(slices.Values(c.Used()), CompareNames))
+}
+
+// anyEntry is a random template of one of a few namespaces.
+func anyEntry(random *rand.Rand, i int) *Entry {
+	e := &Entry{
+		Namespace: []string{"", "a", "b", "c", "d", "e"}[random.IntN(6)], Name: fmt.Sprint("t", random.IntN(8)),
+		UID: types.UID(fmt.Sprint(random.IntN(2))), Generation: int64(i), Created: time.Unix(int64(random.IntN(5)), 0),
+	}
+	size := random.IntN(1500)
+	if random.IntN(20) == 0 {
+		size = templates.MaxObject
+	}
+	e.measure(templateText(e.Kind(), e.Namespace, e.Name, []byte(`"`+strings.Repeat("x", size)+`"`)))
+	return e
+}
+
+// TestCatalogOrder checks that which templates are used depends only on which there are: not on the order in which they
+// arrive, and not on what was there before. So all replicas agree. It also checks that what the catalog reports as changed
+// is all that changed, and that it has the content of no other template than of those that are used.
+func TestCatalogOrder(t *testing.T) {
+	for seed := range uint64(sizetest.Choose(t, 100, 3000)) {
+		random := rand.New(rand.NewPCG(seed, 2))
+		known := map[types.NamespacedName]bool{} // which are used, by what was reported
+		var c *Catalog
+		c = NewCatalog(small(), nil, false, func(names []types.NamespacedName) {
+			for _, name := range names {
+				_, used := c.Get(name)
+				known[name] = used
+				if !used {
+					delete(known, name)
+				}
+			}
+		})
+		now := map[types.NamespacedName]*Entry{}
+		for i := range 120 {
+			e := anyEntry(random, i)
+			switch random.IntN(8) {
+			case 0, 1:
+				delete(now, e.Key())
+				c.Drop(e.Key())
+			case 2:
+				for name := range now {
+					if (name.Namespace == "") == (e.Namespace == "") && random.IntN(2) == 0 {
+						delete(now, name)
+					}
+				}
+				if e.Namespace == "" {
+					now[e.Key()] = e
+				}
+				var all []*Entry
+				for name, of := range now {
+					if (name.Namespace == "") == (e.Namespace == "") {
+						again := *of
+						again.used, again.text = random.IntN(2) == 0, nil
+						all = append(all, &again)
+						now[name] = &again
+					}
+				}
+				c.replace(e.Namespace == "", all)
+			default:
+				now[e.Key()] = e
+				c.Put(e)
+			}
+		}
+		fresh := NewCatalog(small(), nil, false, func([]types.NamespacedName) {})
+		for _, e := range now {
+			again := *e
+			again.text = nil
+			fresh.Put(&again)
+		}
+		reported := fmt.Sprint(slices.SortedFunc(maps.Keys(known), CompareNames))
+		if c.used() != fresh.used() || c.used() != reported {
+			t.Fatalf("seed %d: used are\n%s, by the final content\n%s, and reported were\n%s", seed, c.used(), fresh.used(), reported)
+		}
+		held := 0
+		for _, e := range c.Entries() {
+			held += len(e.text)
+			if !e.used && e.text != nil {
+				t.Fatalf("seed %d: the catalog has the content of %s", seed, e.Key())
+			}
+		}
+		if held != c.held {
+			t.Fatalf("seed %d: %d bytes are held, it counts %d", seed, held, c.held)
+		}
+	}
+}
+
+// TestCatalogShares checks that the templates of namespaces take no more memory than the limit, and that a namespace
+// that takes no more than the same part for each is not limited, whatever others create.
+func TestCatalogShares(t *testing.T) {
+	for seed := range uint64(sizetest.Choose(t, 200, 5000)) {
+		random := rand.New(rand.NewPCG(seed, 3))
+		c := NewCatalog(small(), nil, false, func([]types.NamespacedName) {})
+		for i := range random.IntN(60) {
+			c.Put(anyEntry(random, i))
+		}
+		n, used := int64(0), int64(0)
+		for namespace, s := range c.shelves {
+			if namespace != "" && s.memory > 0 {
+				n++
+			}
+			for i, e := range s.byAge[:s.used] {
+				if used += int64(e.memory); namespace == "" {
+					used -= int64(e.memory)
+				}
+				if i == 4 && namespace != "" {
+					t.Fatalf("seed %d: the namespace %s has more than 4", seed, namespace)
+				}
+			}
+		}
+		limit := c.limits.Memory.Value()
+		if used > limit {
+			t.Fatalf("seed %d: the templates take %d, of %d", seed, used, limit)
+		}
+		for namespace, s := range c.shelves {
+			if s.memory <= limit/max(n, 1) && s.used < s.fit {
+				t.Fatalf("seed %d: the namespace %s takes %d of %d for %d namespaces, and only %d of %d are used", seed, namespace, s.memory, limit, n, s.used, s.fit)
+			}
+		}
+	}
+}
+
+// TestCatalogAdmits checks that a change that is admitted leaves no template of its namespace unused that was used
+// before, and that each change that would is rejected. A template that becomes smaller is always admitted.
+func TestCatalogAdmits(t *testing.T) {
+	admitted := 0
+	for seed := range uint64(sizetest.Choose(t, 500, 20000)) {
+		random := rand.New(rand.NewPCG(seed, 4))
+		c := NewCatalog(small(), nil, false, func([]types.NamespacedName) {})
+		for i := range random.IntN(40) {
+			c.Put(anyEntry(random, i))
+		}
+		e := anyEntry(random, 100)
+		e.Created = time.Unix(1000, 0)
+		old, _ := c.Get(e.Key())
+		if old != nil {
+			e.Created = old.Created
+		}
+		text := slices.Clone(e.text)
+		if e.Size > templates.MaxObject {
+			continue // rejected anyway
+		}
+		before := c.unused(e.Namespace)
+		why := c.Admits(e.Key(), text)
+		c.Put(e)
+		_, used := c.Get(e.Key())
+		more := c.unused(e.Namespace) > before
+		smaller := old != nil && e.Size <= old.Size && e.memory <= old.memory
+		if reject := more || !used && !smaller; reject != (why != "") {
+			t.Fatalf("seed %d: %s: rejected because of %q; used afterwards: %t, more are unused: %t, smaller: %t", seed, e.Key(), why, used, more, smaller)
+		}
+		if why == "" {
+			admitted++
+		}
+	}
+	if admitted == 0 {
+		t.Error("nothing is admitted")
+	}
+}
+
+func (c *Catalog) unused(namespace string) int {
+	if s := c.shelves[namespace]; s != nil {
+		return len(s.byAge) - s.used
+	}
+	return 0
+}
+
+// TestEntry checks what is kept of an object, and that its content is the same as that of a typed client.
+func TestEntry(t *testing.T) {
+	c := NewCatalog(NewLimits(), nil, true, nil)
+	text := template("team-a", 7, `,"labels":{"a":"b"}`, "<x>", `,"status":{"revision":"0123456789ab"}`)
+	text = strings.Replace(text, `"spec":{`, `"spec":{"replaces":"other","required":true,"rollout":{"strategy":"InPlace"},`, 1)
+	e, err := c.Read([]byte(text))
+	clitest.Must(t, err)
+	if e.ID() != "sidecartemplate/team-a/t00007" || e.Generation != 1 || e.GetResourceVersion() != "7" || e.Replaces != "other" || !e.Required || !e.Rollout.Acts() || e.Status.Revision != "0123456789ab" {
+		t.Errorf("it is %+v", e)
+	}
+	if want := `{"apiVersion":"pillion.dev/v1alpha1","kind":"SidecarTemplate","metadata":{"name":"t00007","namespace":"team-a"},"spec":{"replaces"`; !strings.HasPrefix(string(e.text), want) {
+		t.Errorf("the content is %s", e.text)
+	}
+	if _, err := c.Read([]byte(`{"metadata":[]}`)); err == nil {
+		t.Error("metadata is a list")
+	}
+}
+
+// TestMemory checks that no template takes more memory than the estimate, and that an ordinary one takes no less than
+// a quarter of it.
+func TestMemory(t *testing.T) {
+	n := sizetest.Choose(t, 80, 490)
+	many := func(n int, item string) string {
+		var all []string
+		for i := range n {
+			all = append(all, strings.ReplaceAll(item, "#", fmt.Sprint(i)))
+		}
+		return strings.Join(all, ",")
+	}
+	container := func(fields string) string {
+		return `{"pod":{"spec":{"containers":[{"name":"c","image":"i",` + fields + `}]}}}`
+	}
+	annotation := `"pod":{"metadata":{"annotations":{"a.example.com/b":"c"}}}`
+	for what, spec := range map[string]string{
+		"strings":              container(`"args":[` + many(10*n, `"0000#"`) + `]`),
+		"env":                  container(`"env":[` + many(10*n, `{"name":"A#"}`) + `]`),
+		"volumes":              `{"pod":{"spec":{"volumes":[` + many(5*n, `{"name":"a#","emptyDir":{}}`) + `]}}}`,
+		"tolerations":          `{"pod":{"spec":{"tolerations":[` + many(10*n, `{"key":"a#"}`) + `]}}}`,
+		"params":               `{"params":[` + many(n/2, `{"name":"a#","default":"x"}`) + `],` + annotation + `}`,
+		"maps":                 `{"params":[` + many(n/2, `{"name":"a#","type":"map","default":"a=b,c=d"}`) + `],` + annotation + `}`,
+		"prefixes":             `{"params":[` + many(n/2, `{"name":"a#","prefix":"a#.example.com/"}`) + `],` + annotation + `}`,
+		"variables":            `{"variables":[` + many(min(n, 64), `{"name":"v#","expression":"pod.spec.containers.size() + #"}`) + `],` + annotation + `}`,
+		"expressions":          container(`"args":[` + many(n, `"${'#'}"`) + `]`),
+		"several in a string":  container(`"args":["` + strings.ReplaceAll(many(n, `${'#'}`), ",", "") + `"]`),
+		"sums":                 container(`"args":[` + many(n, `"${string(`+strings.Repeat("1+", 100)+`pod.spec.containers.size()+#)}"`) + `]`),
+		"lists in expressions": container(`"args":[` + many(n, `"${[`+strings.Repeat("1,", 100)+`#].map(x,string(x)).join(',')}"`) + `]`),
+		"conditional":          container(`"env":[` + many(n, `{"name":"A#","${when}":"pod.spec.containers.size() > #","value":"x"}`) + `]`),
+		"condition":            `{"match":{"condition":"` + strings.Repeat("1+", 100) + `1 > 1"},` + annotation + `}`,
+		"for each":             `{"forEachContainer":[` + many(n/4, `{"where":"container.name != '#'","add":{"env":[{"name":"A#","value":"x"}]}}`) + `]}`,
+	} {
+		text := templateText("SidecarTemplate", "team-a", "own", []byte(spec))
+		const copies = 4
+		if _, err := CompileTemplateText("x", slices.Clone(text)); err != nil { // and what is made once
+			t.Fatalf("%s: %.300s", what, err)
+		}
+		before, all := heap(), []*templates.Template{}
+		for range copies {
+			one, err := CompileTemplateText("x", slices.Clone(text))
+			if err != nil {
+				t.Fatalf("%s: %.300s", what, err)
+			}
+			all = append(all, one)
+		}
+		takes := int(heap()-before) / copies
+		runtime.KeepAlive(all)
+		estimate := Memory(text)
+		t.Logf("%-20s %6d bytes of JSON take %5d KiB, %3.0f times as much; the estimate is %5d KiB", what, len(text), takes>>10, float64(takes)/float64(len(text)), estimate>>10)
+		if takes > estimate+32<<10 { // what is shared by all
+			t.Errorf("%s takes %d bytes, the estimate is %d", what, takes, estimate)
+		}
+		if estimate > 5*takes {
+			t.Errorf("%s takes only %d bytes, the estimate is %d", what, takes, estimate)
+		}
+	}
+}

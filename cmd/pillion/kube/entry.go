@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
+)
+
+// Entry is what is known of a template, whether it is used or not: some hundred bytes, whatever users have written.
+type Entry struct {
+	*metav1.ObjectMeta // empty, and shared
+
+	Namespace, Name string
+	UID             types.UID
+	Generation      int64
+	Created         time.Time
+	// Size is that of the content as JSON, in bytes.
+	Size int
+	// Replaces and Required are the fields of the spec.
+	Replaces string
+	Required bool
+	// Rollout is the field of the spec, and Status what Pillion has written. They are nil if the catalog does not read
+	// them.
+	Rollout *v1alpha1.Rollout
+	Status  *v1alpha1.Status
+
+	version string // the resource version
+	memory  int    // see Memory
+	used    bool
+	text    []byte // the content as JSON, until it is taken
+}
+
+// Key returns the name of the template.
+func (e *Entry) Key() types.NamespacedName {
+	return types.NamespacedName{Namespace: e.Namespace, Name: e.Name}
+}
+
+// Kind returns the kind of the template.
+func (e *Entry) Kind() string { return kindOf(e.Namespace) }
+
+func kindOf(namespace string) string {
+	if namespace == "" {
+		return v1alpha1.ClusterKind
+	}
+	return v1alpha1.NamespacedKind
+}
+
+// ID returns how messages name the template, as [TemplateID].
+func (e *Entry) ID() string { return templateID(e.Kind(), e.Namespace, e.Name) }
+
+// SameContent reports whether two entries are of the same content of the same object.
+func (e *Entry) SameContent(other *Entry) bool {
+	return e.UID == other.UID && e.Generation == other.Generation
+}
+
+// The methods that reflectors call.
+
+// GetNamespace implements [metav1.Object].
+func (e *Entry) GetNamespace() string { return e.Namespace }
+
+// GetName implements [metav1.Object].
+func (e *Entry) GetName() string { return e.Name }
+
+// GetUID implements [metav1.Object].
+func (e *Entry) GetUID() types.UID { return e.UID }
+
+// GetGeneration implements [metav1.Object].
+func (e *Entry) GetGeneration() int64 { return e.Generation }
+
+// GetCreationTimestamp implements [metav1.Object].
+func (e *Entry) GetCreationTimestamp() metav1.Time { return metav1.NewTime(e.Created) }
+
+// GetResourceVersion implements [metav1.Object].
+func (e *Entry) GetResourceVersion() string { return e.version }
+
+// GetObjectKind implements [runtime.Object].
+func (e *Entry) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
+// DeepCopyObject implements [runtime.Object]. Entries do not change for those who read them.
+func (e *Entry) DeepCopyObject() runtime.Object { return e }
+
+var noMetadata metav1.ObjectMeta
+
+// Read returns the entry of an object of the API server, with its content if it is not too large to be used.
+func (c *Catalog) Read(text []byte) (*Entry, error) {
+	var o struct {
+		Metadata struct {
+			Name              string      `json:"name"`
+			Namespace         string      `json:"namespace"`
+			UID               types.UID   `json:"uid"`
+			ResourceVersion   string      `json:"resourceVersion"`
+			Generation        int64       `json:"generation"`
+			CreationTimestamp metav1.Time `json:"creationTimestamp"`
+		} `json:"metadata"`
+		Spec   json.RawMessage `json:"spec"`
+		Status json.RawMessage `json:"status"`
+	}
+	if err := utiljson.Unmarshal(text, &o); err != nil {
+		return nil, err
+	}
+	of := &o.Metadata
+	e := &Entry{
+		ObjectMeta: &noMetadata, Namespace: of.Namespace, Name: of.Name, UID: of.UID, Generation: of.Generation,
+		Created: of.CreationTimestamp.Time, version: of.ResourceVersion,
+	}
+	e.outline(o.Spec)
+	if c.status {
+		e.Status = ownStatus(o.Status)
+	} else {
+		e.Rollout = nil
+	}
+	e.measure(templateText(e.Kind(), e.Namespace, e.Name, o.Spec))
+	return e, nil
+}
+
+// measure sets what depends on the content.
+func (e *Entry) measure(text []byte) {
+	e.Size = len(text)
+	if e.Size > templates.MaxObject { // it is not used
+		return
+	}
+	e.text, e.memory = text, Memory(text)
+}
+
+// outline reads some fields of a spec.
+func (e *Entry) outline(spec []byte) {
+	var of struct {
+		Replaces string            `json:"replaces"`
+		Required bool              `json:"required"`
+		Rollout  *v1alpha1.Rollout `json:"rollout"`
+	}
+	if len(spec) == 0 || utiljson.Unmarshal(spec, &of) != nil {
+		return // the schema forbids it
+	}
+	e.Replaces, e.Required, e.Rollout = strings.Clone(of.Replaces[:min(len(of.Replaces), maxName)]), of.Required, of.Rollout
+}
+
+// maxName is the length of the longest name of a template, and maxMessage that of the longest message of a condition
+// that Pillion writes, both in bytes.
+const (
+	maxName    = 63
+	maxMessage = 1024
+)
+
+// ownStatus returns what Pillion has written into a status, or nil if there is none.
+func ownStatus(text []byte) *v1alpha1.Status {
+	status := &v1alpha1.Status{}
+	if len(text) == 0 || utiljson.Unmarshal(text, status) != nil {
+		return nil
+	}
+	own := []string{v1alpha1.ConditionReady, v1alpha1.ConditionProgressing, v1alpha1.ConditionDegraded, v1alpha1.ConditionPaused}
+	status.Conditions = slices.DeleteFunc(status.Conditions, func(c metav1.Condition) bool { return !slices.Contains(own, c.Type) })
+	status.Conditions = slices.Clip(slices.Clone(status.Conditions))
+	for i := range status.Conditions {
+		c := &status.Conditions[i]
+		c.Message = strings.Clone(c.Message[:min(len(c.Message), 2*maxMessage)]) // a longer one is not Pillion's, and replaced
+	}
+	return status
+}
+
+// templateText returns the part of a template object that Pillion reads, as JSON.
+func templateText(kind, namespace, name string, spec []byte) []byte {
+	metadata := map[string]string{"name": name}
+	if namespace != "" {
+		metadata["namespace"] = namespace
+	}
+	head, err := json.Marshal(map[string]any{"apiVersion": v1alpha1.Group + "/" + v1alpha1.Version, "kind": kind, "metadata": metadata})
+	if err != nil {
+		panic("kube: strings are no JSON: " + err.Error())
+	}
+	if len(spec) == 0 {
+		return head
+	}
+	return slices.Concat(bytes.TrimSuffix(head, []byte("}")), []byte(`,"spec":`), spec, []byte("}"))
+}
+
+// CompareNames compares the names of two templates, by namespace and name.
+func CompareNames(a, b types.NamespacedName) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+}

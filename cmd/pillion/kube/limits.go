@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// Limits are those of the templates of namespaces, so that no tenant can take the memory and the time that all share.
+// Templates of the cluster have no such limits. The limits of all replicas and of the controller must be the same.
+type Limits struct {
+	Count  int                    // of the templates of a namespace
+	Size   resource.QuantityValue // of the JSON of these together
+	Memory resource.QuantityValue // of the templates of all namespaces, by [Memory]
+}
+
+// NewLimits returns the default limits.
+func NewLimits() Limits {
+	return Limits{Count: 50, Size: quantity("128Ki"), Memory: quantity("48Mi")}
+}
+
+func quantity(text string) resource.QuantityValue {
+	return resource.QuantityValue{Quantity: resource.MustParse(text)}
+}
+
+// Unlimited is a limit that nothing exceeds.
+func Unlimited() resource.QuantityValue { return quantity("1Ei") }
+
+// Flags adds the flags of the limits to a command. Their values are the defaults.
+func (l *Limits) Flags(f *pflag.FlagSet) {
+	*l = NewLimits()
+	f.IntVar(&l.Count, "max-namespace-templates", l.Count, "use at most this `NUMBER` of templates of each namespace, the oldest ones; pillion serve and pillion controller need the same value")
+	f.Var(&l.Size, "max-namespace-template-size", "use templates of each namespace with at most this `SIZE` as JSON together, the oldest ones; pillion serve and pillion controller need the same value")
+	f.Var(&l.Memory, "max-template-memory", "limit the estimated `MEMORY` of the templates of all namespaces together; each namespace has the same share; pillion serve and pillion controller need the same value")
+}
+
+// Check reports an invalid limit.
+func (l *Limits) Check() error {
+	switch {
+	case l.Count < 1:
+		return fmt.Errorf("--max-namespace-templates must be at least 1, not %d", l.Count)
+	case l.Size.Sign() <= 0:
+		return fmt.Errorf("--max-namespace-template-size must be more than 0, not %s", l.Size.String())
+	case l.Memory.Sign() <= 0:
+		return fmt.Errorf("--max-template-memory must be more than 0, not %s", l.Memory.String())
+	}
+	return nil
+}
+
+// OfNamespace is why templates of a namespace are not used that has too many.
+func (l *Limits) OfNamespace() string {
+	return fmt.Sprintf("of a namespace, Pillion uses only the oldest %d templates, and those with at most %s together", l.Count, amount(l.Size.Value()))
+}
+
+// InTotal is why templates of a namespace are not used that has more than its share of the memory.
+func (l *Limits) InTotal() string {
+	return fmt.Sprintf("the templates of all namespaces would take more than %s of memory, and this namespace has more than its share; Pillion uses only the oldest ones within it", amount(l.Memory.Value()))
+}
+
+// amount returns a number of bytes as text, for example "128 KiB".
+func amount(n int64) string {
+	switch {
+	case n >= 1<<20 && n%(1<<20) == 0:
+		return fmt.Sprintf("%d MiB", n>>20)
+	case n >= 1<<10 && n%(1<<10) == 0:
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d bytes", n)
+}
+
+// Fitting returns how many templates of a namespace are used, given the sizes of their JSON. The oldest one
+// is the first, by [CompareAge]. One that is too large to be used does not count.
+func (l *Limits) Fitting(sizes []int) int {
+	fit, _ := l.fitting(func(yield func(size, memory int) bool) {
+		for _, size := range sizes {
+			if !yield(size, 0) {
+				return
+			}
+		}
+	})
+	return fit
+}
+
+// fitting returns how many templates of a namespace are within its limits, and their memory.
+func (l *Limits) fitting(all func(yield func(size, memory int) bool)) (fit int, memory int64) {
+	sum, most := 0, int(min(l.Size.Value(), math.MaxInt32))
+	for size, of := range all {
+		if size > templates.MaxObject {
+			of = 0
+		} else {
+			sum += size
+		}
+		if fit == l.Count || sum > most {
+			break
+		}
+		fit++
+		memory += int64(of)
+	}
+	return fit, memory
+}
+
+// share returns how much memory the templates of each namespace may take, given what those within its own limits
+// take. Only the namespaces that take most are limited: one that takes no more than the total divided by the number of
+// namespaces never is. So the templates of a tenant cannot push out those of others, and the result depends on the
+// content of the cluster alone.
+func (l *Limits) share(wanted []int64) int64 {
+	left := l.Memory.Value()
+	slices.Sort(wanted)
+	for i, n := range wanted {
+		if level := left / int64(len(wanted)-i); n > level {
+			return level
+		}
+		left -= n
+	}
+	return math.MaxInt64
+}
+
+// What a template takes in memory, in bytes: measured, and rounded up.
+const (
+	ofText       = 20   // for each byte of its JSON
+	ofParam      = 6500 // for each parameter, in addition
+	ofExpression = 3500 // for each expression, in addition
+	ofCEL        = 290  // for each byte of an expression, in addition
+)
+
+// Memory estimates how much memory a template takes, from its JSON alone, so that it is known before the template is
+// compiled. Compiled expressions take most of it. For each construct of the format, the result is at least what was
+// measured.
+func Memory(text []byte) int {
+	var of struct {
+		Spec struct {
+			Params []json.RawMessage `json:"params"`
+		} `json:"spec"`
+	}
+	_ = json.Unmarshal(text, &of) // without params, if they are invalid
+	n, size := expressions(text)
+	return ofText*len(text) + ofParam*len(of.Spec.Params) + ofExpression*n + ofCEL*size
+}
+
+// expressions returns how many expressions the strings in JSON have, and their size together.
+func expressions(text []byte) (n, size int) {
+	isExpression := false // the next string
+	for len(text) > 0 {
+		begin := bytes.IndexByte(text, '"')
+		if begin < 0 {
+			break
+		}
+		text = text[begin+1:]
+		end := stringEnd(text)
+		one := text[:end]
+		text = text[min(end+1, len(text)):]
+		isKey := len(text) > 0 && text[0] == ':'
+		has := bytes.Contains(one, []byte("${"))
+		switch {
+		case isKey:
+		case has:
+			for part := range bytes.SplitSeq(one[bytes.Index(one, []byte("${"))+2:], []byte("${")) {
+				n++
+				size += bytes.LastIndexByte(part, '}') + 1
+			}
+		case isExpression:
+			n++
+			size += len(one)
+		}
+		isExpression = isKey && (has || slices.Contains(expressionKeys, string(one)))
+	}
+	return n, size
+}
+
+// expressionKeys are the fields of a template whose strings are expressions without "${".
+var expressionKeys = []string{"condition", "where", "expression"}
+
+// stringEnd returns the position of the quote that ends a JSON string.
+func stringEnd(text []byte) int {
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '\\':
+			i++
+		case '"':
+			return i
+		}
+	}
+	return len(text)
+}

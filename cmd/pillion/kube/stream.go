@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternalversionscheme "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Stream lists and watches the objects of a resource, and reads one after the other. The clients of client-go decode
+// everything that users have written into the objects, and for a list, all objects at the same time. So their memory
+// depends on what users create. That of a Stream depends on the largest object and on what Read keeps.
+type Stream struct {
+	client rest.Interface
+	path   string // for example "/api/v1/namespaces"
+	accept string // "": whole objects
+
+	// Fields is a field selector, or "".
+	Fields string
+	// Read returns what is kept of an object. Text is its JSON, which changes after the call.
+	Read func(text []byte) (runtime.Object, error)
+	// Begin returns a function that is called with each object of one list, before all of them are known. It may drop
+	// content. Begin may be nil.
+	Begin func() func(runtime.Object)
+	// Asked is called with the outcome of every request. It may be nil.
+	Asked func(error)
+
+	listed func(runtime.Object) // of a list of which a part was read
+}
+
+// NewRESTClient returns a client for [NewStream].
+func NewRESTClient(config *rest.Config) (rest.Interface, error) {
+	config = rest.CopyConfig(config)
+	config.AcceptContentTypes, config.ContentType = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	config.NegotiatedSerializer = metainternalversionscheme.Codecs.WithoutConversion()
+	return rest.UnversionedRESTClientFor(config)
+}
+
+// NewStream returns a stream of the resource at a path of the API, for example "/api/v1/namespaces".
+func NewStream(client rest.Interface, path string) *Stream {
+	return &Stream{client: client, path: path}
+}
+
+// NewMetadataStream is like [NewStream] for the metadata of the objects.
+func NewMetadataStream(client rest.Interface, path string) *Stream {
+	return &Stream{client: client, path: path, accept: ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"}
+}
+
+// open sends a request, and returns the body of the answer.
+func (s *Stream) open(ctx context.Context, o *metav1.ListOptions) (io.ReadCloser, error) {
+	o.FieldSelector = s.Fields
+	request := s.client.Get().AbsPath(s.path).SpecificallyVersionedParams(o, metainternalversionscheme.ParameterCodec, metav1.SchemeGroupVersion)
+	if s.accept != "" {
+		accept := s.accept
+		if !o.Watch {
+			accept = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+		}
+		request.SetHeader("Accept", runtime.ContentTypeJSON+accept)
+	}
+	body, err := request.Stream(ctx)
+	s.note(ctx, err)
+	return body, err
+}
+
+// note reports the outcome of a request. Some errors are normal: the API server cannot stream a list, or no longer has
+// the resource version.
+func (s *Stream) note(ctx context.Context, err error) {
+	if s.Asked != nil && ctx.Err() == nil && !apierrors.IsInvalid(err) && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
+		s.Asked(err)
+	}
+}
+
+// ListerWatcher returns what a reflector needs. Only one reflector may use the stream.
+func (s *Stream) ListerWatcher() *cache.ListWatch {
+	return &cache.ListWatch{ListWithContextFunc: s.list, WatchFuncWithContext: s.watch}
+}
+
+// begin returns what is called with each object of a list.
+func (s *Stream) begin() func(runtime.Object) {
+	if s.Begin == nil {
+		return func(runtime.Object) {}
+	}
+	return s.Begin()
+}
+
+// objects is a list of what was kept of each object.
+type objects struct {
+	metav1.TypeMeta
+	metav1.ListMeta
+
+	Items []runtime.Object
+}
+
+// DeepCopyObject implements [runtime.Object]. A list is never copied.
+func (o *objects) DeepCopyObject() runtime.Object { return o }
+
+// list reads a list, or a part of one.
+func (s *Stream) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	body, err := s.open(ctx, &o)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	if o.Continue == "" || s.listed == nil {
+		s.listed = s.begin()
+	}
+	list, err := s.readList(json.NewDecoder(body))
+	if err != nil {
+		err = fmt.Errorf("reading the list %s: %w", s.path, err)
+		s.note(ctx, err)
+		return nil, err
+	}
+	if list.Continue == "" {
+		s.listed = nil
+	}
+	return list, nil
+}
+
+func (s *Stream) readList(d *json.Decoder) (*objects, error) {
+	list := &objects{}
+	var text json.RawMessage // of one value at a time
+	if err := expect(d, json.Delim('{')); err != nil {
+		return nil, err
+	}
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return nil, err
+		}
+		switch key {
+		case "metadata":
+			err = d.Decode(&list.ListMeta)
+		case "items":
+			err = s.readItems(d, &text, func(object runtime.Object) {
+				s.listed(object)
+				list.Items = append(list.Items, object)
+			})
+		default:
+			err = d.Decode(&text)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return list, expect(d, json.Delim('}'))
+}
+
+// readItems reads a list of objects, or null.
+func (s *Stream) readItems(d *json.Decoder, text *json.RawMessage, add func(runtime.Object)) error {
+	first, err := d.Token()
+	if first == nil || err != nil {
+		return err
+	}
+	if first != json.Delim('[') {
+		return fmt.Errorf("the items are %v", first)
+	}
+	for d.More() {
+		if err := d.Decode(text); err != nil {
+			return err
+		}
+		object, err := s.Read(*text)
+		if err != nil {
+			return err
+		}
+		add(object)
+	}
+	return expect(d, json.Delim(']'))
+}
+
+func expect(d *json.Decoder, want json.Delim) error {
+	got, err := d.Token()
+	if err == nil && got != want {
+		err = fmt.Errorf("%v in place of %v", got, want)
+	}
+	return err
+}
+
+// watch streams events, which may begin with those of a list.
+func (s *Stream) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	o.Watch = true
+	body, err := s.open(ctx, &o)
+	if err != nil {
+		return nil, err
+	}
+	e := &events{stream: s, decoder: json.NewDecoder(body), body: body}
+	if o.SendInitialEvents != nil && *o.SendInitialEvents {
+		e.listed = s.begin()
+	}
+	return watch.NewStreamWatcher(e, apierrors.NewClientErrorReporter(http.StatusInternalServerError, http.MethodGet, "ClientWatchDecoding")), nil
+}
+
+// events reads the events of a watch.
+type events struct {
+	stream  *Stream
+	decoder *json.Decoder
+	body    io.Closer
+	listed  func(runtime.Object) // nil after the list
+	event   struct {
+		Type   watch.EventType `json:"type"`
+		Object json.RawMessage `json:"object"`
+	}
+}
+
+// Decode implements [watch.Decoder].
+func (e *events) Decode() (watch.EventType, runtime.Object, error) {
+	e.event.Type, e.event.Object = "", e.event.Object[:0]
+	if err := e.decoder.Decode(&e.event); err != nil {
+		return "", nil, err
+	}
+	switch e.event.Type {
+	case watch.Error:
+		status := &metav1.Status{}
+		err := json.Unmarshal(e.event.Object, status)
+		return watch.Error, status, err
+	case watch.Bookmark:
+		mark := &metav1.PartialObjectMetadata{}
+		err := json.Unmarshal(e.event.Object, mark)
+		if mark.Annotations[metav1.InitialEventsAnnotationKey] == "true" {
+			e.listed = nil
+		}
+		return watch.Bookmark, mark, err
+	}
+	object, err := e.stream.Read(e.event.Object)
+	if err == nil && e.listed != nil {
+		e.listed(object)
+	}
+	return e.event.Type, object, err
+}
+
+// Close implements [watch.Decoder].
+func (e *events) Close() { _ = e.body.Close() }
