@@ -44,13 +44,16 @@ type Handler struct {
 	Use        func(namespace string) (*inject.Injector, *inject.Judge)
 	All        func() *templates.Set // the templates of all namespaces; nil: they are not known
 	Namespaces Namespaces
-	Guard      *authentication.Guard // nil: callers are not authenticated
-	Fit        *fit.Evaluator        // nil: advise does not report what pods need of their namespace
-	Limits     Limits                // nil: no LimitRange and no quota is known
-	Limiter    *Limiter              // nil: no limit
-	Metrics    *Metrics
-	Log        *slog.Logger
-	Tracer     trace.Tracer // nil: there are no traces
+	// Admits returns why a template of a namespace would not be used with this content, as JSON, because of a limit,
+	// or why another one would no longer be. It returns "" otherwise. Nil: there are no limits.
+	Admits  func(namespace, name string, text []byte) string
+	Guard   *authentication.Guard // nil: callers are not authenticated
+	Fit     *fit.Evaluator        // nil: advise does not report what pods need of their namespace
+	Limits  Limits                // nil: no LimitRange and no quota is known
+	Limiter *Limiter              // nil: no limit
+	Metrics *Metrics
+	Log     *slog.Logger
+	Tracer  trace.Tracer // nil: there are no traces
 
 	buffers, scratch sync.Pool // of *buffers, and of *scratch
 	recent           recentPods

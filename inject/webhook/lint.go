@@ -42,7 +42,11 @@ var lint = &endpoint{
 			return linted{}, gone(r)
 		}
 		all := having(request.OldObject, "they keep what they have until they are created again or a rollout updates them")
-		t, problems := templates.ParseObject("", request.template())
+		text := request.template()
+		if excess := h.excess(request, text); excess != "" {
+			return linted{request: request, problems: templates.Problems{{Path: "spec", Message: excess}}}, gone(r)
+		}
+		t, problems := templates.ParseObject("", text)
 		if len(problems) > 0 {
 			return linted{request: request, problems: problems}, gone(r)
 		}
@@ -70,6 +74,15 @@ var lint = &endpoint{
 		}
 		return linted{request: request, problems: problems, warnings: append(all, trial.Warnings()...)}, gone(r)
 	},
+}
+
+// excess returns the limit that a template exceeds, or "".
+func (h *Handler) excess(r *request, text []byte) string {
+	if h.Admits == nil {
+		return ""
+	}
+	of := r.Object.Get("metadata")
+	return h.Admits(cmp.Or(of.Get("namespace").Text(), r.Namespace), cmp.Or(of.Get("name").Text(), of.Get("generateName").Text()+"00000"), text)
 }
 
 // takenBy returns what is used in place of a template because it has its name: a template of the cluster, or

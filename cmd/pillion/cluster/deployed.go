@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
+	"github.com/pillion-dev/pillion/cmd/pillion/kube"
 	"github.com/pillion-dev/pillion/cmd/pillion/serve"
 	"github.com/pillion-dev/pillion/manifests"
 	"github.com/pillion-dev/pillion/templates"
@@ -53,7 +54,7 @@ func (c *Client) deployed(ctx context.Context, note func(string)) (*deployed, er
 	}
 	switch {
 	case forbidden, apierrors.IsNotFound(err), err == nil && len(d.pod.Containers) == 0: // it may run in another way
-		d.options.Templates = []string{manifests.TemplatesPath}
+		d.options.Templates, d.options.Limits = []string{manifests.TemplatesPath}, kube.NewLimits()
 		d.pod = corev1.PodSpec{
 			Containers: []corev1.Container{{VolumeMounts: []corev1.VolumeMount{{Name: "templates", MountPath: manifests.TemplatesPath}}}},
 			Volumes: []corev1.Volume{{Name: "templates", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{

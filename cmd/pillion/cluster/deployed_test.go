@@ -117,7 +117,7 @@ func TestDeployed(t *testing.T) {
 		broken := templateObject("SidecarTemplate", "team-a", "broken")
 		delete(broken, "spec")
 		all := []any{templateObject("SidecarTemplate", "team-a", "agent"), shared, changed, broken}
-		for i := range kube.MaxOfNamespace {
+		for i := range kube.NewLimits().Count {
 			all = append(all, templateObject("SidecarTemplate", "team-b", fmt.Sprintf("t%02d", i)))
 		}
 		all = append(all, templateObject("SidecarTemplate", "team-b", "u"))

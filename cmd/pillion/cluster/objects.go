@@ -3,17 +3,16 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/cmd/pillion/kube"
@@ -64,18 +63,18 @@ func (u *unsure) may(err error, verb, resource, namespace, unknown string) error
 
 // objects returns the templates in the API server: those of the cluster, and those of the namespaces that
 // the command is about.
-func (c *Client) objects(ctx context.Context, wrong *unsure) (all []*templates.Template, err error) {
+func (d *deployed) objects(ctx context.Context, wrong *unsure) (all []*templates.Template, err error) {
 	of := kube.TemplateResources()
 	taken := map[string]bool{} // names of templates of the cluster
-	if all, err = c.objectsIn(ctx, wrong, of[0], "", taken); err != nil {
+	if all, err = d.objectsIn(ctx, wrong, of[0], "", taken); err != nil {
 		return nil, err
 	}
-	namespaces := c.about
+	namespaces := d.about
 	if len(namespaces) == 0 {
 		namespaces = []string{metav1.NamespaceAll}
 	}
 	for _, namespace := range namespaces {
-		more, err := c.objectsIn(ctx, wrong, of[1], namespace, taken)
+		more, err := d.objectsIn(ctx, wrong, of[1], namespace, taken)
 		if err != nil {
 			return nil, err
 		}
@@ -84,9 +83,15 @@ func (c *Client) objects(ctx context.Context, wrong *unsure) (all []*templates.T
 	return all, nil
 }
 
-func (c *Client) objectsIn(ctx context.Context, wrong *unsure, resource schema.GroupVersionResource, namespace string, taken map[string]bool) (all []*templates.Template, err error) {
-	list, err := c.Resource(resource).Namespace(namespace).List(ctx, metav1.ListOptions{})
-	switch {
+func (d *deployed) objectsIn(ctx context.Context, wrong *unsure, resource schema.GroupVersionResource, namespace string, taken map[string]bool) (all []*templates.Template, err error) {
+	client, err := kube.NewRESTClient(d.config)
+	if err != nil {
+		return nil, err
+	}
+	limits := d.options.Limits
+	limits.Memory = kube.Unlimited() // it depends on all namespaces, so the status has the result
+	catalog := kube.NewCatalog(limits, client, true, func([]types.NamespacedName) {})
+	switch err := catalog.List(ctx, resource, namespace); {
 	case apierrors.IsNotFound(err):
 		return nil, nil // this kind is not installed
 	case apierrors.IsForbidden(err):
@@ -94,37 +99,31 @@ func (c *Client) objectsIn(ctx context.Context, wrong *unsure, resource schema.G
 	case err != nil:
 		return nil, err
 	}
-	slices.SortFunc(list.Items, func(a, b unstructured.Unstructured) int { return kube.CompareAge(&a, &b) })
-	sizes := map[string][]int{} // of the templates of each namespace
-	for i := range list.Items {
-		o := &list.Items[i]
-		in := o.GetNamespace()
-		text, err := kube.TemplateText(o)
+	for _, e := range catalog.Entries() {
+		why := cmp.Or(catalog.Excess(e.Key()), statusOf(e))
+		if e.Namespace == "" {
+			taken[e.Name] = true
+		} else if taken[e.Name] {
+			why = cmp.Or(why, kube.Taken(e.Name))
+		}
+		if why != "" {
+			wrong.doesNotUse(e.ID(), why)
+			continue
+		}
+		if why := stopped(e); why != "" {
+			wrong.notes = append(wrong.notes, fmt.Sprintf("The automatic rollout of %s has stopped: %s", e.ID(), templates.OneLine(why)))
+		}
+		text, err := catalog.Content(ctx, e)
 		if err != nil {
 			return nil, err
 		}
-		why := statusOf(o)
-		if sizes[in] = append(sizes[in], len(text)); in == "" {
-			taken[o.GetName()] = true
-		} else if kube.Fitting(sizes[in]) < len(sizes[in]) {
-			why = kube.TooMany()
-		} else if taken[o.GetName()] {
-			why = kube.Taken(o.GetName())
-		}
-		if why != "" {
-			wrong.doesNotUse(kube.TemplateID(o), why)
-			continue
-		}
-		if why := stopped(o); why != "" {
-			wrong.notes = append(wrong.notes, fmt.Sprintf("The automatic rollout of %s has stopped: %s", kube.TemplateID(o), templates.OneLine(why)))
-		}
-		t, err := kube.CompileTemplateText(kube.TemplateID(o), text)
+		t, err := kube.CompileContent(e, text)
 		switch {
 		case err == nil:
 			all = append(all, t)
-		case in != "" && len(c.about) == 0: // the command is for users who did not write it
+		case e.Namespace != "" && len(d.about) == 0: // the command is for users who did not write it
 			wrong.notes = append(wrong.notes, invalid(err))
-			wrong.unknown(o, kube.TemplateID(o)+" is invalid, and Pillion may still use its last valid content: "+cli.OneLine(err))
+			wrong.unknown(e, e.ID()+" is invalid, and Pillion may still use its last valid content: "+cli.OneLine(err))
 		default:
 			wrong.problems = append(wrong.problems, invalid(err))
 		}
@@ -137,16 +136,16 @@ func invalid(err error) string {
 }
 
 // unknown records that the content of a template of a namespace is unknown.
-func (u *unsure) unknown(o *unstructured.Unstructured, why string) {
+func (u *unsure) unknown(e *kube.Entry, why string) {
 	if u.invalid == nil {
 		u.invalid = map[string]map[string]string{}
 	}
-	of := u.invalid[o.GetNamespace()]
+	of := u.invalid[e.Namespace]
 	if of == nil {
 		of = map[string]string{}
-		u.invalid[o.GetNamespace()] = of
+		u.invalid[e.Namespace] = of
 	}
-	of[o.GetName()] = why
+	of[e.Name] = why
 }
 
 // doesNotUse notes why Pillion does not use a template of a namespace.
@@ -155,31 +154,32 @@ func (u *unsure) doesNotUse(id, why string) {
 }
 
 // statusOf returns why Pillion does not use a valid template, by its status, or "" if it does or the status is
-// old. A user who may not read the templates of the cluster cannot find out otherwise.
-func statusOf(o *unstructured.Unstructured) string {
-	if conditionOf(o, v1alpha1.ConditionReady).Reason != v1alpha1.ReasonNameTaken {
-		return ""
+// old. A user who may not read the templates of the cluster, or those of other namespaces, cannot find out otherwise.
+func statusOf(e *kube.Entry) string {
+	switch c := conditionOf(e, v1alpha1.ConditionReady); c.Reason {
+	case v1alpha1.ReasonNameTaken:
+		return kube.Taken(e.Name)
+	case v1alpha1.ReasonTooMany:
+		return strings.TrimSuffix(templates.OneLine(c.Message), ".")
 	}
-	return kube.Taken(o.GetName())
+	return ""
 }
 
 // stopped returns why the automatic rollout of a template has stopped, or "".
-func stopped(o *unstructured.Unstructured) string {
-	if c := conditionOf(o, v1alpha1.ConditionDegraded); c.Status == metav1.ConditionTrue {
+func stopped(e *kube.Entry) string {
+	if c := conditionOf(e, v1alpha1.ConditionDegraded); c.Status == metav1.ConditionTrue {
 		return c.Message
 	}
 	return ""
 }
 
 // conditionOf returns a condition of the present content of a template, or an empty one.
-func conditionOf(o *unstructured.Unstructured, kind string) metav1.Condition {
-	fields, _, _ := unstructured.NestedMap(o.Object, "status")
-	var status v1alpha1.Status
-	if runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &status) != nil {
+func conditionOf(e *kube.Entry, kind string) metav1.Condition {
+	if e.Status == nil {
 		return metav1.Condition{}
 	}
-	c := meta.FindStatusCondition(status.Conditions, kind)
-	if c == nil || c.ObservedGeneration != o.GetGeneration() {
+	c := meta.FindStatusCondition(e.Status.Conditions, kind)
+	if c == nil || c.ObservedGeneration != e.Generation {
 		return metav1.Condition{}
 	}
 	return *c

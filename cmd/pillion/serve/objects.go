@@ -13,10 +13,8 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/tools/cache"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/kube"
 	"github.com/pillion-dev/pillion/templates"
@@ -29,45 +27,42 @@ const burst = 100 * time.Millisecond
 // askAgain is how often to ask whether the kinds of templates are installed now.
 const askAgain = 30 * time.Second
 
+// fetchAgain is how long to wait if content could not be read again.
+const fetchAgain = time.Second
+
 // objects are the templates in the API server. Each one is used or not, independent of the others.
 // There is no work queue: after any change, all are joined again.
 type objects struct {
 	log     *slog.Logger
+	catalog *kube.Catalog
 	kinds   []*kind
 	changed chan struct{}
 
-	mu    sync.Mutex
-	known map[string]map[string]*object // by namespace, and by name
+	mu       sync.Mutex
+	begun    bool                             // whether templates are compiled: not before all were read, because the limits depend on all
+	complete bool                             // whether all that are used were compiled then
+	known    map[types.NamespacedName]*object // those that are used
+	missing  map[types.NamespacedName]bool    // those of them whose content must be read again
 }
 
 // kind follows the objects of one kind.
 type kind struct {
-	name string // of the resource
-	ask  func(context.Context) error
-	run  func(context.Context)
+	name   string // of the resource
+	ask    func(context.Context) error
+	run    func(context.Context)
+	synced <-chan struct{} // closed when all objects were read
 
 	mu     sync.Mutex
-	synced cache.DoneChecker // done when all objects were read
-	absent bool              // the API server has no such kind
-	failed error             // why the API server cannot be reached
+	absent bool  // the API server has no such kind
+	failed error // why the API server cannot be reached
 }
 
-// stored is what the informer keeps of an object.
-type stored struct {
-	metav1.ObjectMeta
-
-	id   string // for messages
-	text []byte // see kube.TemplateText
-}
-
-// object is one template in the API server.
+// object is one template in the API server that is used.
 type object struct {
-	*stored
+	*kube.Entry
 
-	compiled bool                // whether its current content was
-	good     *templates.Template // its last valid content; nil: none
-	wrong    error               // why its current content is not used
-	tooMany  bool                // whether it is not used because its namespace has too many
+	good  *templates.Template // its last valid content; nil: none
+	wrong error               // why its current content is not used
 }
 
 // newObjects sends no request yet. It returns nil if there is no API server.
@@ -75,54 +70,26 @@ func (o *Options) newObjects(log *slog.Logger) (*objects, error) {
 	if o.standalone {
 		return nil, nil
 	}
-	client, err := kube.NewClient(o.kubeconfig)
+	config, err := kube.Config(o.kubeconfig)
 	if err != nil {
 		return nil, err
 	}
-	all := &objects{log: log, changed: make(chan struct{}, 1), known: map[string]map[string]*object{}}
-	for _, resource := range kube.TemplateResources() {
-		all.inform(resource.Resource, client, client.Resource(resource))
-	}
-	return all, nil
-}
-
-// inform adds a kind. Follow starts it.
-func (o *objects) inform(name string, client dynamic.Interface, of dynamic.ResourceInterface) {
-	k := &kind{name: name}
-	k.ask = func(ctx context.Context) error {
-		_, err := of.List(ctx, metav1.ListOptions{Limit: 1})
-		return err
-	}
-	_, controller := kube.Inform(client, of, "", func(err error) { o.asked(k, err) }, cache.InformerOptions{
-		ObjectType: &unstructured.Unstructured{},
-		Transform:  slim,
-		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc:    o.take,
-			UpdateFunc: func(_, object any) { o.take(object) },
-			DeleteFunc: o.drop,
-		},
-	})
-	k.run, k.synced = controller.RunWithContext, controller.HasSyncedChecker()
-	o.kinds = append(o.kinds, k)
-}
-
-// slim keeps what Pillion reads, which takes a tenth of the memory.
-func slim(it any) (any, error) {
-	o, ok := it.(*unstructured.Unstructured)
-	if !ok {
-		return it, nil
-	}
-	text, err := kube.TemplateText(o)
+	client, err := kube.NewRESTClient(config)
 	if err != nil {
 		return nil, err
 	}
-	if len(text) > templates.MaxObject { // Pillion will not use it
-		text = text[:templates.MaxObject+1]
+	return followObjects(client, o.Limits, log), nil
+}
+
+func followObjects(client rest.Interface, limits kube.Limits, log *slog.Logger) *objects {
+	all := &objects{log: log, changed: make(chan struct{}, 1), known: map[types.NamespacedName]*object{}, missing: map[types.NamespacedName]bool{}}
+	all.catalog = kube.NewCatalog(limits, client, false, all.take)
+	kinds := map[*kube.Kind]*kind{}
+	for _, k := range all.catalog.Kinds(func(k *kube.Kind, err error) { all.asked(kinds[k], err) }) {
+		kinds[k] = &kind{name: k.Name, ask: k.Installed, run: k.Run, synced: k.Synced()}
+		all.kinds = append(all.kinds, kinds[k])
 	}
-	return &stored{metav1.ObjectMeta{
-		Name: o.GetName(), Namespace: o.GetNamespace(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion(),
-		Generation: o.GetGeneration(), CreationTimestamp: o.GetCreationTimestamp(),
-	}, kube.TemplateID(o), slices.Clip(text)}, nil
+	return all
 }
 
 // asked records why the objects of a kind cannot be read.
@@ -132,75 +99,110 @@ func (o *objects) asked(k *kind, err error) {
 	if (err == nil) != (k.failed == nil) {
 		wake(o.changed)
 	}
-	if err != nil && k.failed == nil && !cache.IsDone(k.synced) {
+	if err != nil && k.failed == nil && !k.hasSynced() {
 		o.log.Error("the templates cannot be read, trying again", "resource", k.name, "error", err)
 	}
 	k.failed = err
 }
 
-// take uses the current content of an object, if it is new. An object that was deleted and created
-// again has no last valid content, whether the watch reports that as one event or as two.
-func (o *objects) take(it any) {
-	new, ok := it.(*stored)
-	if !ok {
-		return
+func (k *kind) hasSynced() bool {
+	select {
+	case <-k.synced:
+		return true
+	default:
+		return false
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	now := &object{stored: new}
-	if before := o.known[new.Namespace][new.Name]; before != nil && before.UID == new.UID {
-		if before.Generation == new.Generation {
-			return // only its metadata or status changed
-		}
-		now.good = before.good
-	}
-	if o.known[new.Namespace] == nil {
-		o.known[new.Namespace] = map[string]*object{}
-	}
-	o.known[new.Namespace][new.Name] = now
-	o.compile(new.Namespace)
 }
 
-func (o *objects) drop(it any) {
-	if gone, ok := it.(cache.DeletedFinalStateUnknown); ok {
-		it = gone.Obj
-	}
-	gone, ok := it.(*stored)
-	if !ok {
-		return
-	}
+// take uses the current content of templates, if it is new.
+func (o *objects) take(names []types.NamespacedName) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if delete(o.known[gone.Namespace], gone.Name); len(o.known[gone.Namespace]) == 0 {
-		delete(o.known, gone.Namespace)
+	if o.begun {
+		o.use(names)
 	}
-	o.compile(gone.Namespace)
-}
-
-// compile compiles the templates of a namespace whose content is new. Of too many, it uses the oldest, as
-// all replicas do.
-func (o *objects) compile(namespace string) {
 	wake(o.changed)
-	oldest := slices.SortedFunc(maps.Values(o.known[namespace]), func(a, b *object) int { return kube.CompareAge(a, b) })
-	fit := len(oldest)
-	if namespace != "" {
-		sizes := make([]int, len(oldest))
-		for i, m := range oldest {
-			sizes[i] = len(m.text)
+}
+
+// use compiles templates whose content is new. A template that was deleted and created again has no last valid
+// content, whether the watch reports that as one event or as two.
+func (o *objects) use(names []types.NamespacedName) {
+	for _, name := range names {
+		e, used := o.catalog.Get(name)
+		if !used {
+			delete(o.known, name)
+			delete(o.missing, name)
+			continue
 		}
-		fit = kube.Fitting(sizes)
-	}
-	for i, m := range oldest {
-		switch m.tooMany = i >= fit; {
-		case m.tooMany:
-			m.compiled, m.good, m.wrong = false, nil, nil
-		case !m.compiled:
-			good, err := kube.CompileTemplateText(m.id, m.text)
-			if m.compiled, m.wrong = true, err; err == nil {
-				m.good = good
+		now := &object{Entry: e}
+		if before := o.known[name]; before != nil && before.UID == e.UID {
+			if before.Generation == e.Generation {
+				continue // only its metadata or status changed
 			}
+			now.good = before.good
 		}
+		o.known[name] = now
+		o.compile(now, o.catalog.Take(e))
 	}
+}
+
+// compile compiles the content of a template. It is nil if it is too large, or must be read again.
+func (o *objects) compile(m *object, text []byte) {
+	delete(o.missing, m.Key())
+	if text == nil && m.Size <= templates.MaxObject {
+		o.missing[m.Key()] = true
+		return
+	}
+	good, err := kube.CompileContent(m.Entry, text)
+	if m.wrong = err; err == nil {
+		m.good = good
+	}
+}
+
+// begin compiles the templates that are used, when all were read. It reports whether their content is known.
+func (o *objects) begin(ctx context.Context) bool {
+	if slices.ContainsFunc(o.kinds, func(k *kind) bool { return !k.whole() }) {
+		return false
+	}
+	o.mu.Lock()
+	if !o.begun {
+		o.begun = true
+		o.use(o.catalog.Used())
+	}
+	o.mu.Unlock()
+	known := o.readMissing(ctx)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.complete = o.complete || known
+	return o.complete
+}
+
+// readMissing reads content again that was dropped because of a limit, and is used now. It reports whether it could.
+func (o *objects) readMissing(ctx context.Context) bool {
+	o.mu.Lock()
+	var all []*object
+	for name := range o.missing {
+		all = append(all, o.known[name])
+	}
+	o.mu.Unlock()
+	failed := false
+	for _, m := range all {
+		text, err := o.catalog.Fetch(ctx, m.Entry)
+		if err != nil && !apierrors.IsNotFound(err) {
+			o.log.Warn("a template cannot be read again", "template", m.ID(), "error", err)
+			failed = true
+			continue
+		}
+		o.mu.Lock()
+		if now := o.known[m.Key()]; text != nil && now == m { // otherwise, its change is about to arrive
+			o.compile(m, text)
+		}
+		o.mu.Unlock()
+	}
+	if failed {
+		time.AfterFunc(fetchAgain, func() { wake(o.changed) })
+	}
+	return !failed
 }
 
 // follow calls changed when all objects were read, and after every change, until ctx is done.
@@ -224,7 +226,7 @@ func (o *objects) follow(ctx context.Context, changed func()) {
 			return
 		case <-time.After(burst):
 		}
-		if o.whole() {
+		if o.begin(ctx) {
 			changed()
 		}
 	}
@@ -251,7 +253,7 @@ func (o *objects) followKind(ctx context.Context, k *kind) {
 	wg.Go(func() {
 		select {
 		case <-ctx.Done():
-		case <-k.synced.Done():
+		case <-k.synced:
 			wake(o.changed)
 		}
 	})
@@ -275,30 +277,22 @@ func (o *objects) templates() (all []*templates.Template, rejected []rejection) 
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, namespace := range slices.Sorted(maps.Keys(o.known)) {
-		var first *object // that is one too many
-		for _, name := range slices.Sorted(maps.Keys(o.known[namespace])) {
-			m := o.known[namespace][name]
-			instead, wrong := " (it is not used)", m.wrong
-			switch {
-			case m.tooMany:
-				if first == nil || kube.CompareAge(m, first) < 0 {
-					first = m
-				}
-				continue
-			case namespace != "" && o.known[""][name] != nil:
-				wrong = templates.Problems{{File: m.id, Path: "metadata.name", Message: kube.Taken(name)}}
-			case m.good != nil:
-				instead = " (its last valid content is used)"
-				all = append(all, m.good)
-			}
-			if wrong != nil {
-				rejected = append(rejected, rejection{what: m.id, instead: instead, err: wrong})
-			}
+	for _, name := range slices.SortedFunc(maps.Keys(o.known), kube.CompareNames) {
+		m := o.known[name]
+		instead, wrong := " (it is not used)", m.wrong
+		switch {
+		case name.Namespace != "" && o.known[types.NamespacedName{Name: name.Name}] != nil:
+			wrong = templates.Problems{{File: m.ID(), Path: "metadata.name", Message: kube.Taken(name.Name)}}
+		case m.good != nil:
+			instead = " (its last valid content is used)"
+			all = append(all, m.good)
 		}
-		if first != nil {
-			rejected = append(rejected, rejection{what: first.id + " and all younger ones", instead: " (they are not used)", err: errors.New(kube.TooMany())})
+		if wrong != nil {
+			rejected = append(rejected, rejection{what: m.ID(), instead: instead, err: wrong})
 		}
+	}
+	for _, first := range o.catalog.FirstUnused() {
+		rejected = append(rejected, rejection{what: first.ID() + " and all younger ones", instead: " (they are not used)", err: errors.New(o.catalog.Excess(first.Key()))})
 	}
 	for _, k := range o.kinds {
 		if err := k.failure(); err != nil && k.whole() {
@@ -318,16 +312,29 @@ func (k *kind) failure() error {
 func (k *kind) whole() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.absent || cache.IsDone(k.synced)
+	return k.absent || k.hasSynced()
 }
 
-// whole reports whether all objects were read.
+// whole reports whether all objects were read, and those compiled that are used.
 func (o *objects) whole() bool {
-	return o == nil || !slices.ContainsFunc(o.kinds, func(k *kind) bool { return !k.whole() })
+	if o == nil {
+		return true
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.complete
 }
 
-// missing returns why some objects were not read.
-func (o *objects) missing() error {
+// admits returns why a template is rejected when it is applied: because of a limit. See [webhook.Handler].
+func (o *objects) admits(namespace, name string, text []byte) string {
+	if o == nil {
+		return ""
+	}
+	return o.catalog.Admits(types.NamespacedName{Namespace: namespace, Name: name}, text)
+}
+
+// notLoaded returns why some objects were not read.
+func (o *objects) notLoaded() error {
 	for _, k := range o.kinds {
 		if err := k.failure(); err != nil && !k.whole() {
 			return fmt.Errorf("the %s are not loaded yet: %w", k.name, err)

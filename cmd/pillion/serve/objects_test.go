@@ -3,10 +3,13 @@
 package serve
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -16,31 +19,42 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/rest"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/clitest"
+	"github.com/pillion-dev/pillion/cmd/pillion/kube"
 )
-
-// closed is what has come, once it is closed.
-type closed chan struct{}
-
-func (c closed) Name() string { return "test" }
-
-func (c closed) Done() <-chan struct{} { return c }
 
 // replica is a reloader that gets its objects from a test.
 type replica struct {
 	*reloader
-	come       closed
+	come       chan struct{} // closed when all objects have come
 	generation int64
+	stored     map[string][]byte // what the API server has, by path
+	asked      int               // how often an object was read from it
+}
+
+// RoundTrip answers as the API server.
+func (r *replica) RoundTrip(request *http.Request) (*http.Response, error) {
+	r.asked++
+	w := httptest.NewRecorder()
+	if text := r.stored[request.URL.Path]; text != nil {
+		_, _ = w.Write(text)
+	} else {
+		w.WriteHeader(http.StatusNotFound)
+	}
+	return w.Result(), nil
 }
 
 func newReplica(t testing.TB, paths ...string) *replica {
 	t.Helper()
-	r := &replica{come: make(closed)}
+	r := &replica{come: make(chan struct{})}
 	log := slog.New(slog.DiscardHandler)
-	all := &objects{log: log, changed: make(chan struct{}, 1), known: map[string]map[string]*object{}, kinds: []*kind{{name: "sidecartemplates", synced: r.come}}}
-	var err error
+	r.stored = map[string][]byte{}
+	client, err := kube.NewRESTClient(&rest.Config{Host: "https://api.example", Transport: r, QPS: -1})
+	clitest.Must(t, err)
+	all := followObjects(client, kube.NewLimits(), log)
+	all.kinds = []*kind{{name: "sidecartemplates", synced: r.come}}
 	r.reloader, err = newReloader(sources{paths: paths, objects: all}, nil, log, prometheus.NewRegistry())
 	clitest.Must(t, err)
 	r.later = func(time.Duration, func()) {}
@@ -50,11 +64,13 @@ func newReplica(t testing.TB, paths ...string) *replica {
 // sync reports that all objects have arrived.
 func (r *replica) sync() {
 	close(r.come)
+	r.objects.begin(context.Background())
 	r.reload()
 }
 
 // uses are the templates in use, each with its file or object.
 func (r *replica) uses() string {
+	r.objects.readMissing(context.Background())
 	r.reload()
 	var all []string
 	for _, t := range r.set().Templates {
@@ -84,13 +100,20 @@ func (r *replica) put(name, text string, spec ...string) *unstructured.Unstructu
 }
 
 func (r *replica) take(o *unstructured.Unstructured) {
-	it, _ := slim(o)
-	r.objects.take(it)
+	text, _ := o.MarshalJSON()
+	r.stored[fmt.Sprintf("/apis/pillion.dev/v1alpha1/namespaces/%s/sidecartemplates/%s", o.GetNamespace(), o.GetName())] = text
+	e, _ := r.objects.catalog.Read(text)
+	r.objects.catalog.Put(e)
 }
 
 func (r *replica) drop(name string) {
-	it, _ := slim(templateObject(name))
-	r.objects.drop(it)
+	r.objects.catalog.Drop(nameOf(name))
+}
+
+// nameOf is the name of a template, from NAME or NAMESPACE/NAME.
+func nameOf(name string) types.NamespacedName {
+	o := templateObject(name)
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
 func templateObject(name string) *unstructured.Unstructured {
@@ -178,17 +201,15 @@ func TestObjects(t *testing.T) {
 	again.SetUID("2") // another one of that name
 	r.take(again)
 	r.wants(t, file+one+" six@clustersidecartemplate/six", 1, " (it is not used)")
-	last, err := slim(again)
-	clitest.Must(t, err)
-	r.objects.drop(cache.DeletedFinalStateUnknown{Key: "four", Obj: last})
+	r.drop("four")
 	r.wants(t, file+one+" six@clustersidecartemplate/six", 0)
 
 	// A change of its status alone compiles nothing.
-	before := r.objects.known[""]["six"]
+	before := r.objects.known[nameOf("six")]
 	same := templateObject("six")
 	same.SetGeneration(before.Generation)
 	r.take(same)
-	if r.objects.known[""]["six"] != before {
+	if r.objects.known[nameOf("six")] != before {
 		t.Error("an object with the same generation is compiled again")
 	}
 	// While the API server does not answer, the last content is used.
@@ -232,9 +253,11 @@ func TestObjectsOrder(t *testing.T) {
 				last[name](r)
 			}
 		}
-		want := one.uses()
 		for _, r := range []*replica{one, two, late} {
 			r.sync()
+		}
+		want := one.uses()
+		for _, r := range []*replica{one, two, late} {
 			if got := r.uses(); got != want || r.set().Revision != one.set().Revision {
 				t.Fatalf("seed %d: %q, want %q", seed, got, want)
 			}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
+	"github.com/pillion-dev/pillion/cmd/pillion/kube"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -20,19 +21,21 @@ type Options struct {
 	PrintConfig bool
 	Templates   []string // files and folders
 	Excluded    []string // namespaces
+	Limits      kube.Limits
 
-	config                     string
-	listen, adminListen        string
-	tls                        tlsOptions
-	kubeconfig                 string
-	standalone                 bool
-	uninjected                 string
-	shutdownDelay              time.Duration
-	requestMemory, memoryLimit resource.QuantityValue
-	advise                     bool
-	callerOptions              callerOptions
-	log                        cli.LogOptions
-	trace                      traceOptions
+	config              string
+	listen, adminListen string
+	tls                 tlsOptions
+	kubeconfig          string
+	standalone          bool
+	uninjected          string
+	shutdownDelay       time.Duration
+	requestMemory       resource.QuantityValue
+	memoryLimit         cli.MemoryLimit
+	advise              bool
+	callerOptions       callerOptions
+	log                 cli.LogOptions
+	trace               traceOptions
 }
 
 // Flags adds the flags to a command.
@@ -52,7 +55,8 @@ func (o *Options) Flags(cmd *cobra.Command) {
 	f.DurationVar(&o.shutdownDelay, "shutdown-delay", 5*time.Second, "keep serving for this `TIME` after readiness is off")
 	o.requestMemory.Quantity = resource.MustParse("64Mi")
 	f.Var(&o.requestMemory, "max-request-memory", "limit the `MEMORY` of all current requests together, in addition to 48 KiB for each; a request that needs more gets HTTP 429, and the API server retries")
-	f.Var(&o.memoryLimit, "memory-limit", "set the soft limit of `MEMORY`; the garbage collector runs more often as memory use approaches this limit (0: GOMEMLIMIT, or no limit)")
+	o.memoryLimit.Flags(f)
+	o.Limits.Flags(f)
 	f.BoolVar(&o.advise, "advise", false, "also watch LimitRanges and ResourceQuotas, so that /advise can warn if injected pods exceed them")
 	o.callerOptions.flags(cmd)
 	o.log.Flags(cmd)
@@ -88,10 +92,11 @@ func (o *Options) checkValues() error {
 		return errors.New("--shutdown-delay must not be negative")
 	case o.requestMemory.Cmp(resource.MustParse("64Mi")) < 0:
 		return errors.New("--max-request-memory must be at least 64Mi: the largest request needs that much")
-	case o.memoryLimit.Sign() < 0:
-		return errors.New("--memory-limit must not be negative")
 	}
-	return nil
+	if err := o.memoryLimit.Check(); err != nil {
+		return err
+	}
+	return o.Limits.Check()
 }
 
 // Logger returns a logger with the configured level and format.

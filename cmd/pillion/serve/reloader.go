@@ -97,6 +97,10 @@ func newReloader(from sources, excluded []string, log *slog.Logger, registry pro
 		}),
 		webhooks: webhook.NewMetrics(registry),
 	}
+	if from.objects != nil {
+		limits := from.objects.catalog.Limits()
+		e.viewer.history = limits.Memory.Value() / 2
+	}
 	if accounts := from.accounts; accounts != nil {
 		accounts.synced = e.reload
 	}
@@ -301,7 +305,7 @@ func (e *reloader) check() (string, error) {
 		if waiting != "" {
 			return "", errors.New("revision " + waiting + " waits for the ServiceAccounts that it reads")
 		}
-		return "", e.objects.missing()
+		return "", e.objects.notLoaded()
 	}
 	set := e.set()
 	details := []string{fmt.Sprintf("revision %s, %d in use", set.Revision, len(set.Templates))}

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
-	"runtime/debug"
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,16 +30,12 @@ const ballastSize = 10 << 20
 // thousands of requests per second.
 const maxCPUs = 4
 
-// limitRuntime sets the limits of Go's runtime. Environment variables take precedence. The
-// memory limit is two thirds of the container's, because the garbage collector does not count
-// the program's own pages and may exceed its limit.
+// limitRuntime sets the limits of Go's runtime. Environment variables take precedence.
 func (o *Options) limitRuntime() {
 	if os.Getenv("GOGC") == "" {
 		ballast = make([]byte, ballastSize)
 	}
-	if limit := o.memoryLimit.Value(); limit > 0 {
-		debug.SetMemoryLimit(limit / 3 * 2)
-	}
+	o.memoryLimit.Apply()
 	if os.Getenv("GOMAXPROCS") == "" && runtime.GOMAXPROCS(0) > maxCPUs {
 		runtime.GOMAXPROCS(maxCPUs)
 	}

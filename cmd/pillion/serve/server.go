@@ -140,6 +140,7 @@ func (s *server) webhookServer() *http.Server {
 	handler := &webhook.Handler{
 		Use:        s.reloader.use,
 		All:        s.reloader.set,
+		Admits:     s.reloader.objects.admits,
 		Namespaces: s.namespaces,
 		Guard:      s.callerCheck.use(),
 		Fit:        s.advice.fits,

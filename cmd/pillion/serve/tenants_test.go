@@ -103,6 +103,7 @@ func TestTenants(t *testing.T) {
 // TestTooManyOfNamespace checks that a namespace cannot take the memory of all: only its oldest templates
 // are used, in whatever order they arrive, and no large one.
 func TestTooManyOfNamespace(t *testing.T) {
+	limits := kube.NewLimits()
 	r, other := newReplica(t), newReplica(t)
 	r.sync()
 	other.sync()
@@ -114,11 +115,11 @@ func TestTooManyOfNamespace(t *testing.T) {
 		o.Object["spec"] = map[string]any{"pod": map[string]any{"metadata": map[string]any{"annotations": map[string]any{"example.com/a": "b"}}}}
 		return o
 	}
-	for i := range kube.MaxOfNamespace + 3 {
+	for i := range limits.Count + 3 {
 		r.take(object(i))
-		other.take(object(kube.MaxOfNamespace + 2 - i))
+		other.take(object(limits.Count + 2 - i))
 	}
-	if r.uses() != other.uses() || len(r.set().Templates) != kube.MaxOfNamespace {
+	if r.uses() != other.uses() || len(r.set().Templates) != limits.Count {
 		t.Errorf("%d are used", len(r.set().Templates))
 	}
 	detail, _ := r.check()
@@ -136,15 +137,50 @@ func TestTooManyOfNamespace(t *testing.T) {
 	large := object(8)
 	large.SetGeneration(2)
 	large.Object["spec"].(map[string]any)["description"] = strings.Repeat("x", templates.MaxObject)
-	it, err := slim(large)
-	clitest.Must(t, err)
-	if n := len(it.(*stored).text); n > templates.MaxObject+1 {
-		t.Errorf("%d bytes of a large object are kept", n)
-	}
-	r.objects.take(it)
+	r.take(large)
 	r.reload()
 	if detail, _ := r.check(); !strings.Contains(detail, "has more than 131072 bytes") {
 		t.Errorf("it says %s", detail)
+	}
+}
+
+// TestHistoryMemory checks that a tenant that changes large templates again and again does not take the memory of all:
+// only the latest former set of such a namespace counts. The history of other namespaces stays as it is.
+func TestHistoryMemory(t *testing.T) {
+	r := newReplica(t)
+	r.put("shared", "1")
+	r.put("team-a/own", "0")
+	r.put("team-b/own", "0")
+	r.put("team-c/own", "0")
+	r.sync()
+	one := r.current.Load().views["team-a"].injector.Set().Templates[1].Memory
+	if one == 0 {
+		t.Fatal("a template has no memory")
+	}
+	r.viewer.history = int64(5 * one)
+	kept := func(namespace string) int { return len(r.current.Load().views[namespace].kept) }
+	for i := range 3 {
+		r.put("team-b/own", fmt.Sprint(i+1))
+		r.put("team-c/own", fmt.Sprint(i+1))
+		r.reload()
+	}
+	large := func(text string) {
+		r.put("team-a/own", strings.Repeat(text, 2000))
+		r.reload()
+	}
+	for i := range inject.MaxSets {
+		large(fmt.Sprint(i))
+	}
+	if a, b, c := kept("team-a"), kept("team-b"), kept("team-c"); a != 1 || b != 3 || c != 3 {
+		t.Errorf("kept are %d sets of the tenant, %d and %d of the others", a, b, c)
+	}
+	for i := range inject.MaxSets {
+		r.put("team-b/own", fmt.Sprint("x", i))
+		r.put("team-c/own", fmt.Sprint("x", i))
+		r.reload()
+		if a, b, c := kept("team-a"), kept("team-b"), kept("team-c"); a != 1 || b+c > 2+5 || b < 2 || c < 2 {
+			t.Errorf("kept are %d sets of the tenant, %d and %d of the others", a, b, c)
+		}
 	}
 }
 
@@ -232,17 +268,19 @@ func TestAccountsOfTenants(t *testing.T) {
 // TestLargeOfNamespace checks that the templates of a namespace have a limit in bytes, which bounds the memory
 // and the time that they take. One that is too large by itself does not count.
 func TestLargeOfNamespace(t *testing.T) {
+	limits := kube.NewLimits()
+	ofNamespace := int(limits.Size.Value())
 	for _, c := range []struct {
 		sizes []int
 		want  int
 	}{
 		{nil, 0},
-		{[]int{kube.MaxBytesOfNamespace}, 1},
-		{[]int{kube.MaxBytesOfNamespace, 1}, 1},
-		{[]int{templates.MaxObject + 1, kube.MaxBytesOfNamespace - 1, 1, 1, 1}, 3},
-		{slices.Repeat([]int{1}, 2*kube.MaxOfNamespace), kube.MaxOfNamespace},
+		{[]int{ofNamespace}, 1},
+		{[]int{ofNamespace, 1}, 1},
+		{[]int{templates.MaxObject + 1, ofNamespace - 1, 1, 1, 1}, 3},
+		{slices.Repeat([]int{1}, 2*limits.Count), limits.Count},
 	} {
-		if got := kube.Fitting(c.sizes); got != c.want {
+		if got := limits.Fitting(c.sizes); got != c.want {
 			t.Errorf("of %v, %d fit, want %d", c.sizes, got, c.want)
 		}
 	}
@@ -252,10 +290,8 @@ func TestLargeOfNamespace(t *testing.T) {
 		o := templateObject(fmt.Sprint("team-a/t", i))
 		o.SetGeneration(1)
 		o.SetCreationTimestamp(metav1.NewTime(time.Unix(1e9+int64(i), 0)))
-		o.Object["spec"] = map[string]any{"description": strings.Repeat("x", kube.MaxBytesOfNamespace*2/5), "pod": map[string]any{"metadata": map[string]any{"annotations": map[string]any{"example.com/a": "b"}}}}
-		it, err := slim(o)
-		clitest.Must(t, err)
-		r.objects.take(it)
+		o.Object["spec"] = map[string]any{"description": strings.Repeat("x", ofNamespace*2/5), "pod": map[string]any{"metadata": map[string]any{"annotations": map[string]any{"example.com/a": "b"}}}}
+		r.take(o)
 	}
 	if got := r.uses(); !strings.Contains(got, "t0@") || !strings.Contains(got, "t1@") || strings.Contains(got, "t2@") {
 		t.Errorf("used are %s", got)

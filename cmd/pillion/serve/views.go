@@ -58,6 +58,7 @@ type viewer struct {
 	loads    int      // number of successful loads of a new set
 	settled  int      // the last load that has settled
 	warn     bool     // see reloader.warnUninjected
+	history  int64    // most memory of superseded templates of namespaces, in bytes, except for the latest ones of each
 }
 
 // next returns the state with a new set. It keeps the views whose templates
@@ -87,7 +88,58 @@ func (w *viewer) next(before *inUse, set *templates.Set, keep bool) *inUse {
 		}
 		now.views[name] = w.view(old, set.For(name), keep)
 	}
+	w.limitHistory(now)
 	return now
+}
+
+// limitHistory drops superseded sets, the oldest ones of the namespaces whose sets take most memory, until the others are
+// within the limit. The latest superseded set of each namespace stays, because pods that it has injected are checked a
+// moment later.
+func (w *viewer) limitHistory(now *inUse) {
+	total, sizes := int64(0), map[string]int64{}
+	for name, v := range now.views {
+		if len(v.kept) > 1 {
+			sizes[name] = v.superseded()
+			total += sizes[name]
+		}
+	}
+	for total > w.history && len(sizes) > 0 {
+		most := ""
+		for name, size := range sizes {
+			if size > sizes[most] || most == "" {
+				most = name
+			}
+		}
+		v := now.views[most]
+		v = w.judged(&view{injector: v.injector, load: v.load, kept: v.kept[:len(v.kept)-1]})
+		now.views[most] = v
+		total -= sizes[most]
+		delete(sizes, most)
+		if len(v.kept) > 1 {
+			sizes[most] = v.superseded()
+			total += sizes[most]
+		}
+	}
+}
+
+// superseded returns the memory of the templates of a namespace that only its superseded sets have, without the latest
+// one.
+func (v *view) superseded() (size int64) {
+	known := map[*templates.Template]bool{}
+	for _, of := range append([]*inject.Injector{v.injector}, v.kept[0].injector) {
+		for _, t := range of.Set().Templates {
+			known[t] = true
+		}
+	}
+	for _, of := range v.kept[1:] {
+		for _, t := range of.injector.Set().Templates {
+			if !known[t] && t.Namespace != "" {
+				known[t] = true
+				size += int64(t.Memory)
+			}
+		}
+	}
+	return size
 }
 
 // view returns a view with a set.
