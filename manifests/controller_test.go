@@ -90,6 +90,7 @@ func TestControllerDeployment(t *testing.T) {
 					EnableServiceLinks: of.EnableServiceLinks, NodeSelector: of.NodeSelector, SecurityContext: of.SecurityContext,
 					Containers: []corev1.Container{{
 						Name: "controller", Image: manifests.Image, Args: []string{"controller", "--admin-listen=:8080"},
+						Env:           of.Containers[0].Env, // --memory-limit
 						Ports:         []corev1.ContainerPort{{Name: manifests.AdminPortName, ContainerPort: manifests.AdminPort}},
 						LivenessProbe: probe(manifests.LivePath, 10, 3), ReadinessProbe: probe(manifests.ReadyPath, 5, 2),
 						Resources:       c.Resources,

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/pillion-dev/pillion/cmd/pillion/kube"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
@@ -77,9 +78,7 @@ func TestReplacing(t *testing.T) {
 		scope.Templates = append(scope.Templates, canary)
 	}
 	for namespace, want := range map[string]string{"": "next", "shop": "own"} {
-		template := newObject(v1alpha1.NamespacedKind)
-		template.SetNamespace(namespace)
-		template.SetName("agent")
+		template := &kube.Entry{Namespace: namespace, Name: "agent"}
 		if got := replacing(scope, template); !slices.Equal(got, []string{want}) {
 			t.Errorf("in the namespace %q, the template is replaced by %q, want %q", namespace, got, want)
 		}

@@ -4,33 +4,114 @@ package controller
 
 import (
 	"context"
-	"fmt"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/pillion-dev/pillion/cmd/pillion/kube"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
-// list returns templates of namespaces. They must not be changed.
-func list(ctx context.Context, read client.Reader, options ...client.ListOption) ([]unstructured.Unstructured, error) {
-	return listKind(ctx, read, v1alpha1.NamespacedKind, options...)
+// reader knows the templates in the API server. See [kube.Catalog]: the cache of controller-runtime would keep whole objects,
+// so its memory would be that of everything that tenants write.
+type reader interface {
+	// Get returns nil if there is no such template. Used is false if it exceeds a limit.
+	Get(name types.NamespacedName) (e *kube.Entry, used bool)
+	// Of returns the templates of a namespace, or of the cluster, that are used.
+	Of(namespace string) []*kube.Entry
+	// Excess returns why a template is not used, or "" if it is.
+	Excess(name types.NamespacedName) string
+	// Content returns the content of a template, as JSON.
+	Content(ctx context.Context, e *kube.Entry) ([]byte, error)
 }
 
-// listKind returns templates of a kind. They must not be changed.
-func listKind(ctx context.Context, read client.Reader, kind string, options ...client.ListOption) ([]unstructured.Unstructured, error) {
-	all := &unstructured.UnstructuredList{}
-	all.SetGroupVersionKind(newObject(kind + "List").GroupVersionKind())
-	if err := read.List(ctx, all, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
-		return nil, fmt.Errorf("reading the templates of the kind %s: %w", kind, err)
+// followed is a source of requests for templates that came, changed, or are used or not used now.
+type followed struct {
+	*kube.Catalog
+
+	kinds []*kube.Kind
+
+	mu     sync.Mutex
+	queues []workqueue.TypedRateLimitingInterface[reconcile.Request]
+}
+
+func follow(client rest.Interface, limits kube.Limits) *followed {
+	f := &followed{}
+	f.Catalog = kube.NewCatalog(limits, client, true, f.request)
+	f.kinds = f.Kinds(func(*kube.Kind, error) {}) // client-go logs errors
+	return f
+}
+
+// String names the source in log lines.
+func (f *followed) String() string { return "templates" }
+
+// Start implements [source.Source].
+func (f *followed) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	f.mu.Lock()
+	f.queues = append(f.queues, queue)
+	f.mu.Unlock()
+	f.request(f.All())
+	return nil
+}
+
+// WaitForSync implements [source.SyncingSource]. It waits until all templates were read.
+func (f *followed) WaitForSync(ctx context.Context) error {
+	for _, k := range f.kinds {
+		select {
+		case <-k.Synced():
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
-	return all.Items, nil
+	return nil
+}
+
+// known reports whether all templates were read.
+func (f *followed) known() bool {
+	for _, k := range f.kinds {
+		if !k.HasSynced() {
+			return false
+		}
+	}
+	return true
+}
+
+// request requests templates, and those whose status may change with them: the templates of namespaces with the name of
+// one of the cluster.
+func (f *followed) request(names []types.NamespacedName) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, queue := range f.queues {
+		for _, name := range names {
+			queue.Add(reconcile.Request{NamespacedName: name})
+			if name.Namespace != "" {
+				continue
+			}
+			for _, other := range f.Named(name.Name) {
+				queue.Add(reconcile.Request{NamespacedName: other})
+			}
+		}
+	}
 }
 
 // newObject returns an empty object of a kind of templates.
 func newObject(kind string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{}
 	o.SetGroupVersionKind(schema.GroupVersionKind{Group: v1alpha1.Group, Version: v1alpha1.Version, Kind: kind})
+	return o
+}
+
+// object returns a template without its content.
+func object(e *kube.Entry) *unstructured.Unstructured {
+	o := newObject(e.Kind())
+	o.SetNamespace(e.Namespace)
+	o.SetName(e.Name)
+	o.SetUID(e.UID)
+	o.SetGeneration(e.Generation)
 	return o
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
+	"github.com/pillion-dev/pillion/cmd/pillion/kube"
 	"github.com/pillion-dev/pillion/cmd/pillion/update"
 )
 
@@ -21,6 +22,9 @@ type Options struct {
 	log         cli.LogOptions
 	limits      update.Limits
 	qps         int
+
+	templateLimits kube.Limits
+	memoryLimit    cli.MemoryLimit
 }
 
 // Flags adds the flags to a command.
@@ -31,6 +35,8 @@ func (o *Options) Flags(cmd *cobra.Command) {
 	f.DurationVar(&o.limits.Timeout, "rollout-timeout", 5*time.Minute, "stop a rollout if a pod or a restart makes no progress for this `TIME`")
 	f.DurationVar(&o.limits.MinReady, "rollout-min-ready", 5*time.Second, "in a rollout, continue after a pod has been ready for this `TIME`")
 	f.IntVar(&o.qps, "rollout-qps", 50, "for rollouts, send at most this `NUMBER` of requests per second to the API server")
+	o.templateLimits.Flags(f)
+	o.memoryLimit.Flags(f)
 	o.log.Flags(cmd)
 }
 
@@ -52,6 +58,12 @@ func (o *Options) Check() error {
 		return fmt.Errorf("--rollout-timeout must be more than 0s, not %s", o.limits.Timeout)
 	case o.limits.MinReady < 0:
 		return fmt.Errorf("--rollout-min-ready must be at least 0s, not %s", o.limits.MinReady)
+	}
+	if err := o.templateLimits.Check(); err != nil {
+		return err
+	}
+	if err := o.memoryLimit.Check(); err != nil {
+		return err
 	}
 	o.limits.First, o.limits.Parallel, o.limits.Poll = firstWave, waveSize, time.Second
 	return nil

@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -29,7 +28,7 @@ const fieldManager = "pillion-controller"
 
 // reconciler writes the status of templates, one at a time.
 type reconciler struct {
-	read  client.Reader
+	read  reader
 	apply func(ctx context.Context, status *unstructured.Unstructured) error
 	event func(template *unstructured.Unstructured, kind, reason, message string)
 	count func(template types.NamespacedName, revision string, replacedBy ...string) v1alpha1.PodCounts
@@ -55,39 +54,31 @@ type known struct {
 // Reconcile implements [reconcile.Reconciler]. A request without a namespace is for a template of the
 // cluster.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	template, err := r.get(ctx, request.NamespacedName)
-	if template == nil || err != nil {
-		return reconcile.Result{}, err
+	name := request.NamespacedName
+	template, used := r.read.Get(name)
+	if !used { // compiling takes memory and time, and a tenant may have many
+		delete(r.known, name)
 	}
-	taken, err := r.taken(ctx, request.NamespacedName)
-	if err != nil {
-		return reconcile.Result{}, err
+	if template == nil {
+		return reconcile.Result{}, nil
 	}
-	tooMany, err := r.tooMany(ctx, template)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	before, err := statusOf(template)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	scope, err := scopeOf(ctx, r.read, template)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
+	taken, before, scope := r.taken(name), statusOf(template), scopeOf(r.read, template)
 	var of verdict
-	if !taken && !tooMany { // compiling takes time, and a tenant may have many
-		of = r.judge(template)
+	if !taken && used {
+		var err error
+		if of, err = r.judge(ctx, template); err != nil {
+			return reconcile.Result{}, client.IgnoreNotFound(err) // its end is about to arrive
+		}
 	}
 	moment := r.now()
-	if rest := settles - moment.Sub(r.known[request.NamespacedName].since.Time); rest > 0 && condition(before).ObservedGeneration != template.GetGeneration() {
+	if rest := settles - moment.Sub(r.known[name].since.Time); rest > 0 && condition(before).ObservedGeneration != template.Generation {
 		return reconcile.Result{RequeueAfter: rest}, nil
 	}
 	now := next(before, facts{
-		name: template.GetName(), generation: template.GetGeneration(), verdict: of, taken: taken, tooMany: tooMany, misreplaced: misreplaced(scope, template),
+		name: template.Name, generation: template.Generation, verdict: of, taken: taken, excess: r.read.Excess(name), misreplaced: misreplaced(scope, template),
 		count: func(revision string) v1alpha1.PodCounts {
 			by := replacing(scope, template)
-			counts := r.count(request.NamespacedName, revision, by...)
+			counts := r.count(name, revision, by...)
 			counts.Updated = r.updated(template, revision, by)
 			return counts
 		},
@@ -103,99 +94,66 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		if is != v1alpha1.ReasonValid {
 			kind = corev1.EventTypeWarning
 		}
-		r.event(template, kind, is, now.Conditions[0].Message)
+		r.event(object(template), kind, is, now.Conditions[0].Message)
 	}
 	return reconcile.Result{}, nil
 }
 
 // updated returns how many pods have a revision of a template, in the namespaces in which they are updated, or nil if
 // they are nowhere.
-func (r *reconciler) updated(template *unstructured.Unstructured, revision string, replacedBy []string) *int64 {
-	strategy, _, _ := unstructured.NestedString(template.Object, "spec", "rollout", "strategy")
-	if of := (v1alpha1.Rollout{Strategy: v1alpha1.RolloutStrategy(strategy)}); !of.Acts() {
+func (r *reconciler) updated(template *kube.Entry, revision string, replacedBy []string) *int64 {
+	if template.Rollout == nil || !template.Rollout.Acts() {
 		return nil
 	}
 	n := new(int64)
-	for _, namespace := range r.namespaces(template) {
-		*n += r.count(types.NamespacedName{Namespace: namespace, Name: template.GetName()}, revision, replacedBy...).Current
+	for _, namespace := range r.namespaces(object(template)) {
+		*n += r.count(types.NamespacedName{Namespace: namespace, Name: template.Name}, revision, replacedBy...).Current
 	}
 	return n
 }
 
-// get returns a template, or nil if there is none.
-func (r *reconciler) get(ctx context.Context, name types.NamespacedName) (*unstructured.Unstructured, error) {
-	template := newObject(v1alpha1.NamespacedKind)
-	if name.Namespace == "" {
-		template = newObject(v1alpha1.ClusterKind)
-	}
-	err := r.read.Get(ctx, name, template)
-	if apierrors.IsNotFound(err) {
-		delete(r.known, name)
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading the template %s: %w", name, err)
-	}
-	return template, nil
-}
-
 // taken reports whether a template of a namespace has the name of one of the cluster.
-func (r *reconciler) taken(ctx context.Context, name types.NamespacedName) (bool, error) {
+func (r *reconciler) taken(name types.NamespacedName) bool {
 	if name.Namespace == "" {
-		return false, nil
+		return false
 	}
-	other, err := r.get(ctx, types.NamespacedName{Name: name.Name})
-	return other != nil, err
-}
-
-// tooMany reports whether a template is not used because its namespace has too many.
-func (r *reconciler) tooMany(ctx context.Context, template *unstructured.Unstructured) (bool, error) {
-	if template.GetNamespace() == "" {
-		return false, nil
-	}
-	all, err := list(ctx, r.read, client.InNamespace(template.GetNamespace()))
-	if err != nil {
-		return false, err
-	}
-	slices.SortFunc(all, func(a, b unstructured.Unstructured) int { return kube.CompareAge(&a, &b) })
-	var sizes []int
-	for i := range all[:min(len(all), kube.MaxOfNamespace)] {
-		text, err := kube.TemplateText(&all[i])
-		if err != nil {
-			return false, err
-		}
-		sizes = append(sizes, len(text))
-	}
-	used := all[:kube.Fitting(sizes)]
-	return !slices.ContainsFunc(used, func(o unstructured.Unstructured) bool { return o.GetName() == template.GetName() }), nil
+	other, _ := r.read.Get(types.NamespacedName{Name: name.Name})
+	return other != nil
 }
 
 // judge compiles a template, once for each content.
-func (r *reconciler) judge(template *unstructured.Unstructured) verdict {
-	name := client.ObjectKeyFromObject(template)
-	if k, ok := r.known[name]; ok && k.uid == template.GetUID() && k.generation == template.GetGeneration() {
-		return k.verdict
+func (r *reconciler) judge(ctx context.Context, template *kube.Entry) (verdict, error) {
+	name := template.Key()
+	if k, ok := r.known[name]; ok && k.uid == template.UID && k.generation == template.Generation {
+		return k.verdict, nil
+	}
+	text, err := r.read.Content(ctx, template)
+	if err != nil {
+		return verdict{}, err
 	}
 	var v verdict
-	compiled, err := kube.CompileTemplate(template)
+	compiled, err := kube.CompileContent(template, text)
+	var problems templates.Problems
 	switch {
 	case err == nil:
 		v.revision = compiled.Revision
-	case !errors.As(err, &v.problems):
-		v.problems = templates.Problems{{Message: err.Error()}}
+	case errors.As(err, &problems):
+		v.problems = listed(problems)
+	default:
+		v.problems = err.Error()
 	}
-	r.known[name] = known{template.GetUID(), template.GetGeneration(), v, r.now()}
-	return v
+	r.known[name] = known{template.UID, template.Generation, v, r.now()}
+	return v, nil
 }
 
 // write applies a status.
-func (r *reconciler) write(ctx context.Context, template *unstructured.Unstructured, status *v1alpha1.Status) error {
-	applied, err := statusObject(template, status)
+func (r *reconciler) write(ctx context.Context, template *kube.Entry, status *v1alpha1.Status) error {
+	applied, err := statusObject(object(template), status)
 	if err != nil {
 		return err
 	}
 	if err := r.apply(ctx, applied); err != nil {
-		return fmt.Errorf("writing the status of %s: %w", kube.TemplateID(template), err)
+		return fmt.Errorf("writing the status of %s: %w", template.ID(), err)
 	}
 	return nil
 }
@@ -214,16 +172,13 @@ func statusObject(template *unstructured.Unstructured, status *v1alpha1.Status) 
 	return applied, nil
 }
 
-// statusOf returns the status of a template, without that of its rollout and the conditions of other controllers, or
-// nil if it has none.
-func statusOf(template *unstructured.Unstructured) (*v1alpha1.Status, error) {
-	fields, ok := template.Object["status"].(map[string]any)
-	if !ok {
-		return nil, nil
+// statusOf returns the status of a template, without that of its rollout, or nil if it has none.
+func statusOf(template *kube.Entry) *v1alpha1.Status {
+	if template.Status == nil {
+		return nil
 	}
-	status := &v1alpha1.Status{}
-	err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, status)
+	status := *template.Status
 	status.Failed = nil
-	status.Conditions = slices.DeleteFunc(status.Conditions, func(c metav1.Condition) bool { return c.Type != v1alpha1.ConditionReady })
-	return status, err
+	status.Conditions = slices.DeleteFunc(slices.Clone(status.Conditions), func(c metav1.Condition) bool { return c.Type != v1alpha1.ConditionReady })
+	return &status
 }

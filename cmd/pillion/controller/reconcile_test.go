@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/yaml"
@@ -28,31 +30,45 @@ import (
 
 // api has templates, and records what the controller writes.
 type api struct {
-	client.Reader
 	objects map[types.NamespacedName]*unstructured.Unstructured
 	journal strings.Builder
 	counts  map[types.NamespacedName]v1alpha1.PodCounts
 	gone    bool // templates are deleted before their status is written
 }
 
-func (a *api) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
-	o, ok := a.objects[key]
-	if !ok {
-		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+// catalog is what the controller knows of the objects.
+func (a *api) catalog() *kube.Catalog {
+	c := kube.NewCatalog(kube.NewLimits(), nil, true, func([]types.NamespacedName) {})
+	for _, o := range a.objects {
+		c.Put(entryOf(c, o))
 	}
-	o.DeepCopyInto(into.(*unstructured.Unstructured))
-	return nil
+	return c
 }
 
-// List implements [client.Reader].
-func (a *api) List(_ context.Context, into client.ObjectList, options ...client.ListOption) error {
-	of, list := (&client.ListOptions{}).ApplyOptions(options).Namespace, into.(*unstructured.UnstructuredList)
-	for _, o := range a.objects {
-		if o.GetKind()+"List" == list.GetKind() && (of == "" || o.GetNamespace() == of) {
-			list.Items = append(list.Items, *o)
-		}
+func entryOf(c *kube.Catalog, o *unstructured.Unstructured) *kube.Entry {
+	text, err := o.MarshalJSON()
+	if err != nil {
+		panic(err)
 	}
-	return nil
+	e, err := c.Read(text)
+	if err != nil {
+		panic(err)
+	}
+	return e
+}
+
+// Get implements [reader].
+func (a *api) Get(name types.NamespacedName) (*kube.Entry, bool) { return a.catalog().Get(name) }
+
+// Of implements [reader].
+func (a *api) Of(namespace string) []*kube.Entry { return a.catalog().Of(namespace) }
+
+// Excess implements [reader].
+func (a *api) Excess(name types.NamespacedName) string { return a.catalog().Excess(name) }
+
+// Content implements [reader].
+func (a *api) Content(_ context.Context, e *kube.Entry) ([]byte, error) {
+	return kube.TemplateText(a.objects[e.Key()])
 }
 
 // apply stores a status as the API server does.
@@ -178,47 +194,68 @@ func TestRestart(t *testing.T) {
 }
 
 // TestTooMany checks that the youngest of too many templates of a namespace is not used, until one of
-// them is deleted, and that each of them is requested then.
+// them is deleted, and that it is requested then.
 func TestTooMany(t *testing.T) {
 	a, r := newAPI()
 	a.put("team-a", "one")
 	key := types.NamespacedName{Namespace: "team-a", Name: "agent"}
 	a.objects[key].SetCreationTimestamp(metav1.NewTime(time.Unix(60, 0)))
-	for i := range kube.MaxOfNamespace {
+	for i := range kube.NewLimits().Count {
 		older := a.objects[key].DeepCopy()
 		older.SetName(fmt.Sprint("older-", i))
 		older.SetCreationTimestamp(metav1.NewTime(time.Unix(int64(i), 0)))
 		a.objects[client.ObjectKeyFromObject(older)] = older
 	}
+	all := follow(nil, kube.NewLimits())
+	for _, o := range a.objects {
+		all.Put(entryOf(all.Catalog, o))
+	}
+	gone := types.NamespacedName{Namespace: "team-a", Name: "older-7"}
 	for _, want := range []string{v1alpha1.ReasonTooMany, v1alpha1.ReasonValid} {
 		if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
 			t.Fatal(err)
 		}
-		if status, err := statusOf(a.objects[key]); err != nil || condition(status).Reason != want {
-			t.Errorf("the status is %+v, %v, want %s", status, err, want)
+		e, _ := a.Get(key)
+		if status := statusOf(e); condition(status).Reason != want {
+			t.Errorf("the status is %+v, want %s", status, want)
 		}
-		gone := types.NamespacedName{Namespace: "team-a", Name: "older-7"}
-		deleted := a.objects[gone]
 		delete(a.objects, gone)
-		if deleted != nil && len(related(a)(t.Context(), deleted)) != kube.MaxOfNamespace+1 {
-			t.Error("not all templates of the namespace are requested")
-		}
 	}
-	if got := related(a)(t.Context(), newObject(v1alpha1.NamespacedKind)); len(got) != 1 {
-		t.Errorf("requested %v", got)
+	if n := len(r.known); n != 1 {
+		t.Errorf("%d contents are remembered, want 1", n)
+	}
+	queue := &requested{}
+	all.queues = append(all.queues, queue)
+	all.Drop(gone)
+	if want := []types.NamespacedName{gone, key}; !slices.Equal(queue.names, want) {
+		t.Errorf("requested are %v, want %v", queue.names, want)
 	}
 }
 
-// TestRelated checks that a change of a template of the cluster is one for those with its name.
-func TestRelated(t *testing.T) {
+// requested is a queue that records requests.
+type requested struct {
+	workqueue.TypedRateLimitingInterface[reconcile.Request]
+	names []types.NamespacedName
+}
+
+// Add implements [workqueue.TypedInterface].
+func (q *requested) Add(r reconcile.Request) { q.names = append(q.names, r.NamespacedName) }
+
+// TestRequested checks that a change of a template of the cluster is one for those with its name.
+func TestRequested(t *testing.T) {
 	a, _ := newAPI()
 	a.put("", "one")
 	a.put("team-a", "one")
 	other := a.objects[types.NamespacedName{Name: "agent"}].DeepCopy()
 	other.SetName("other")
-	a.objects[types.NamespacedName{Namespace: "team-a", Name: "other"}] = other
-	got := fmt.Sprint(related(a)(t.Context(), a.objects[types.NamespacedName{Name: "agent"}]))
-	if want := "[/agent team-a/agent]"; got != want {
+	all := follow(nil, kube.NewLimits())
+	all.Put(entryOf(all.Catalog, a.objects[types.NamespacedName{Namespace: "team-a", Name: "agent"}]))
+	all.Put(entryOf(all.Catalog, other))
+	queue := &requested{}
+	all.queues = append(all.queues, queue)
+	all.Put(entryOf(all.Catalog, a.objects[types.NamespacedName{Name: "agent"}]))
+	names := slices.Compact(slices.SortedFunc(slices.Values(queue.names), kube.CompareNames))
+	if got, want := fmt.Sprint(names), "[/agent team-a/agent]"; got != want {
 		t.Errorf("requested %s, want %s", got, want)
 	}
 }
@@ -229,11 +266,11 @@ func TestShortened(t *testing.T) {
 	for i := range 12 {
 		problems = append(problems, templates.Problem{File: "clustersidecartemplate/agent", Path: fmt.Sprintf("spec.params[%d]", i), Message: "is wrong"})
 	}
-	if got, want := invalid("", problems), "; spec.params[9]: is wrong; and 2 more"; !strings.HasSuffix(got, want) || strings.Contains(got, "clustersidecartemplate") {
+	if got, want := invalid("", listed(problems)), "; spec.params[9]: is wrong; and 2 more"; !strings.HasSuffix(got, want) || strings.Contains(got, "clustersidecartemplate") {
 		t.Errorf("the message is %q, want the end %q", got, want)
 	}
 	problems[0].Message = strings.Repeat("ä", mostText)
-	if got := invalid("", problems); len(got) > mostText || len(got) < mostText-1 || !strings.HasSuffix(got, "ä ...") {
+	if got := invalid("", listed(problems)); len(got) > mostText || len(got) < mostText-1 || !strings.HasSuffix(got, "ä ...") {
 		t.Errorf("the message has %d bytes: %s", len(got), got)
 	}
 }

@@ -15,10 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
 	"github.com/pillion-dev/pillion/cmd/pillion/update"
@@ -66,8 +64,8 @@ func ownNamespace() string {
 }
 
 // controller returns what calls Reconcile.
-func (r *rollouts) controller(all manager.Manager, pods *pods, kinds []*unstructured.Unstructured) (controller.Controller, error) {
-	r.read, r.count = all.GetCache(), pods.count
+func (r *rollouts) controller(all manager.Manager, pods *pods, templates *followed) (controller.Controller, error) {
+	r.read, r.count = templates, pods.count
 	r.apply = func(ctx context.Context, status *unstructured.Unstructured) error {
 		return all.GetClient().Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(status), client.FieldOwner(rolloutManager), client.ForceOwnership)
 	}
@@ -86,11 +84,5 @@ func (r *rollouts) controller(all manager.Manager, pods *pods, kinds []*unstruct
 	if err != nil {
 		return nil, err
 	}
-	for _, kind := range kinds {
-		events := source.Kind(all.GetCache(), kind, handler.TypedEnqueueRequestsFromMapFunc(withReplacements(r.read)))
-		if err := of.Watch(events); err != nil {
-			return nil, err
-		}
-	}
-	return of, nil
+	return of, of.Watch(templates)
 }

@@ -20,10 +20,10 @@ import (
 
 // Reconcile implements [reconcile.Reconciler].
 func (r *rollouts) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	t, err := r.get(ctx, request.NamespacedName)
-	if t == nil || err != nil {
+	t := r.get(request.NamespacedName)
+	if t == nil {
 		delete(r.planned, request.NamespacedName)
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+		return reconcile.Result{}, nil
 	}
 	switch {
 	case !t.spec.Acts():
@@ -43,10 +43,7 @@ func (r *rollouts) Reconcile(ctx context.Context, request reconcile.Request) (re
 			return reconcile.Result{RequeueAfter: waitAgain}, err
 		}
 	}
-	origin, err := r.origin(ctx, t)
-	if err != nil {
-		return r.cannot(ctx, t, err)
-	}
+	origin := r.origin(t)
 	from := fmt.Sprint(origin, namespaces)
 	now := r.now()
 	if r.planned[request.NamespacedName].from != from {

@@ -138,14 +138,8 @@ func (r *rollouts) until(ctx context.Context, t *subject, origin string, places 
 			return
 		case <-poll.C:
 		}
-		now, err := r.get(ctx, client.ObjectKeyFromObject(t.object))
-		if err == nil && now == nil || r.now().Sub(begun) > turn {
-			return
-		}
-		if err != nil {
-			continue
-		}
-		if is, err := r.origin(ctx, now); err == nil && is != origin {
+		now := r.get(t.entry.Key())
+		if now == nil || r.now().Sub(begun) > turn || r.origin(now) != origin {
 			return
 		}
 		labelled, err := r.look(ctx, now)

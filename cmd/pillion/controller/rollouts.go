@@ -4,7 +4,6 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -14,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -43,7 +41,7 @@ const (
 // templates do not add up. All state is in the cluster: a plan finds what an earlier process has not finished, and
 // the condition Degraded keeps a rollout stopped.
 type rollouts struct {
-	read  client.Reader
+	read  reader
 	apply func(ctx context.Context, status *unstructured.Unstructured) error
 	event func(template *unstructured.Unstructured, kind, reason, message string)
 	// namespaces lists those in which pods may be updated.
@@ -82,27 +80,27 @@ func (p planned) holds(outdated int64, now time.Time) bool {
 
 // subject is a template while it is processed.
 type subject struct {
-	object *unstructured.Unstructured
+	entry  *kube.Entry
+	object *unstructured.Unstructured // without content
 	spec   v1alpha1.Rollout
 	status v1alpha1.Status
 }
 
-// get reads a template, or returns nil if there is none.
-func (r *rollouts) get(ctx context.Context, name types.NamespacedName) (*subject, error) {
-	t := &subject{object: newObject(v1alpha1.NamespacedKind)}
-	if name.Namespace == "" {
-		t.object = newObject(v1alpha1.ClusterKind)
+// get returns a template, or nil if there is none.
+func (r *rollouts) get(name types.NamespacedName) *subject {
+	e, _ := r.read.Get(name)
+	if e == nil {
+		return nil
 	}
-	if err := r.read.Get(ctx, name, t.object); err != nil {
-		return nil, client.IgnoreNotFound(err)
+	t := &subject{entry: e, object: object(e)}
+	if e.Rollout != nil {
+		t.spec = *e.Rollout
 	}
-	spec, _, _ := unstructured.NestedMap(t.object.Object, "spec", "rollout")
-	status, _, _ := unstructured.NestedMap(t.object.Object, "status")
-	err := errors.Join(runtime.DefaultUnstructuredConverter.FromUnstructured(spec, &t.spec), runtime.DefaultUnstructuredConverter.FromUnstructured(status, &t.status))
-	if err != nil {
-		return nil, fmt.Errorf("reading the template %s: %w", name, err)
+	if e.Status != nil {
+		t.status = *e.Status
+		t.status.Conditions = slices.Clone(t.status.Conditions)
 	}
-	return t, nil
+	return t
 }
 
 // ready reports whether new pods get the present content.
@@ -119,21 +117,17 @@ func (t *subject) stopped() bool {
 
 // origin describes a template, and those that replace it or that it replaces. If one of these changes, a plan does not
 // hold any more.
-func (r *rollouts) origin(ctx context.Context, t *subject) (string, error) {
-	others, err := replacements(ctx, r.read, t.object)
-	if err != nil {
-		return "", err
-	}
+func (r *rollouts) origin(t *subject) string {
 	var all []string
-	for _, o := range append(others, t.object) {
-		all = append(all, fmt.Sprint(o.GetName(), o.GetUID(), o.GetGeneration()))
+	for _, e := range append(replacements(r.read, t.entry), t.entry) {
+		all = append(all, fmt.Sprint(e.Name, e.UID, e.Generation))
 	}
 	slices.Sort(all)
-	return fmt.Sprint(all), nil
+	return fmt.Sprint(all)
 }
 
 func (t *subject) bounds() cluster.Bounds {
-	return cluster.Bounds{Object: kube.TemplateID(t.object), InPlace: t.spec.Strategy == v1alpha1.InPlace}
+	return cluster.Bounds{Object: t.entry.ID(), InPlace: t.spec.Strategy == v1alpha1.InPlace}
 }
 
 // look returns the namespaces in which pods of a template may be updated.

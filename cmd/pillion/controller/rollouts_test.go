@@ -18,10 +18,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
+	"github.com/pillion-dev/pillion/cmd/pillion/kube"
 	"github.com/pillion-dev/pillion/cmd/pillion/update"
 	"github.com/pillion-dev/pillion/inject/goldentest"
 	"github.com/pillion-dev/pillion/inject/rollout"
@@ -89,11 +89,18 @@ func newRolled() *rolled {
 	return r
 }
 
-// Get implements [client.Reader].
-func (r *rolled) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+// Get implements [reader].
+func (r *rolled) Get(name types.NamespacedName) (*kube.Entry, bool) {
 	r.Lock()
 	defer r.Unlock()
-	return r.api.Get(ctx, key, into, options...)
+	return r.api.Get(name)
+}
+
+// Of implements [reader].
+func (r *rolled) Of(namespace string) []*kube.Entry {
+	r.Lock()
+	defer r.Unlock()
+	return r.api.Of(namespace)
 }
 
 // applyRollout stores conditions and what has failed, as the API server does for their owner.
@@ -128,13 +135,6 @@ func (r *rolled) canary() {
 	o.SetUID("2")
 	o.Object["spec"].(map[string]any)["replaces"] = r.of.Name
 	r.objects[types.NamespacedName{Name: "next"}] = o
-}
-
-// List implements [client.Reader].
-func (r *rolled) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
-	r.Lock()
-	defer r.Unlock()
-	return r.api.List(ctx, into, options...)
 }
 
 // update plays the executor.

@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/update"
 	"github.com/pillion-dev/pillion/inject/rollout"
@@ -67,28 +66,20 @@ func TestRolloutLabel(t *testing.T) {
 // inject is the label with which namespaces opt in or out.
 const inject = "pillion.dev/inject"
 
-// TestRolloutReadsKind checks that a rollout reads a template of the cluster or of a namespace, as requested.
+// TestRolloutReadsKind checks that a rollout is about a template of the cluster or of a namespace, as requested.
 func TestRolloutReadsKind(t *testing.T) {
+	a, _ := newAPI()
+	a.put("", "one")
+	a.put("shop", "one")
 	for namespace, want := range map[string]string{"": v1alpha1.ClusterKind, "shop": v1alpha1.NamespacedKind} {
-		read := &kindReader{}
-		if _, err := (&rollouts{read: read}).get(t.Context(), types.NamespacedName{Namespace: namespace, Name: "agent"}); err != nil {
-			t.Fatal(err)
-		}
-		if read.kind != want {
-			t.Errorf("in the namespace %q, it reads a %s, want a %s", namespace, read.kind, want)
+		of := (&rollouts{read: a}).get(types.NamespacedName{Namespace: namespace, Name: "agent"})
+		if of == nil || of.object.GetKind() != want || of.object.GetNamespace() != namespace {
+			t.Errorf("in the namespace %q, it reads %+v, want a %s", namespace, of, want)
 		}
 	}
-}
-
-// kindReader records the kind of what is read.
-type kindReader struct {
-	client.Reader
-	kind string
-}
-
-func (r *kindReader) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
-	r.kind = into.GetObjectKind().GroupVersionKind().Kind
-	return apierrors.NewNotFound(corev1.Resource("templates"), key.Name)
+	if of := (&rollouts{read: a}).get(types.NamespacedName{Namespace: "till", Name: "agent"}); of != nil {
+		t.Errorf("there is %+v", of)
+	}
 }
 
 // TestRolloutCountsAgain checks that the pods of a template count again if, and only if, the labelled namespaces change.

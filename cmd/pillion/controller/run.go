@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,20 +20,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/metadata"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/cmd/pillion/kube"
 	"github.com/pillion-dev/pillion/manifests"
-	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // askAgain is how often to ask whether the kinds of templates are installed now.
@@ -40,6 +37,7 @@ const askAgain = 10 * time.Second
 
 // Run writes status until ctx is done or an error occurs. Of several replicas, one writes.
 func (o *Options) Run(ctx context.Context, log *slog.Logger) error {
+	o.memoryLimit.Apply()
 	config, err := kube.Config(o.kubeconfig)
 	if err != nil {
 		return err
@@ -57,13 +55,16 @@ func (o *Options) Run(ctx context.Context, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	s := &statuses{pods: newPods(client), log: log}
+	templates, err := kube.NewRESTClient(config)
+	if err != nil {
+		return err
+	}
+	s := &statuses{pods: newPods(client), templates: follow(templates, o.templateLimits), log: log}
 	if s.rollouts, err = o.rollouts(config, cmp.Or(namespace, ownNamespace()), log); err != nil {
 		return err
 	}
 	s.all, err = manager.New(config, manager.Options{
 		Logger:                        logger,
-		Cache:                         cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
 		Metrics:                       metricsserver.Options{BindAddress: o.adminListen, ExtraHandlers: s.handlers()},
 		LeaderElection:                true,
 		LeaderElectionID:              manifests.ControllerName,
@@ -86,39 +87,39 @@ func (o *Options) Run(ctx context.Context, log *slog.Logger) error {
 
 // statuses writes the status of templates in the replica that leads.
 type statuses struct {
-	all      manager.Manager
-	pods     *pods
-	rollouts *rollouts
-	log      *slog.Logger
+	all       manager.Manager
+	pods      *pods
+	templates *followed
+	rollouts  *rollouts
+	log       *slog.Logger
 
-	leads, known atomic.Bool // known: the templates were read
+	leads atomic.Bool
 }
 
 // run writes until ctx is done. Only the leader runs it.
 func (s *statuses) run(ctx context.Context) error {
 	s.log.Info("this replica leads")
 	s.leads.Store(true)
-	kinds := []*unstructured.Unstructured{newObject(v1alpha1.ClusterKind), newObject(v1alpha1.NamespacedKind)}
-	for _, kind := range kinds {
+	var running sync.WaitGroup
+	defer running.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for _, kind := range s.templates.kinds {
 		if err := s.installed(ctx, kind); err != nil {
-			return nil //nolint:nilerr // the process ends
+			return nil // the process ends
 		}
+		running.Go(func() { kind.Run(ctx) })
 	}
-	s.known.Store(true)
 	of, err := controller.NewUnmanaged("templates", controller.Options{Reconciler: s.reconciler(), Logger: s.all.GetLogger()})
 	if err != nil {
 		return err
 	}
-	for _, events := range []source.Source{
-		source.Kind(s.all.GetCache(), kinds[0], handler.TypedEnqueueRequestsFromMapFunc(related(s.all.GetCache()))),
-		source.Kind(s.all.GetCache(), kinds[1], handler.TypedEnqueueRequestsFromMapFunc(related(s.all.GetCache()))),
-		s.pods,
-	} {
+	for _, events := range []source.Source{s.templates, s.pods} {
 		if err := of.Watch(events); err != nil {
 			return err
 		}
 	}
-	rollouts, err := s.rollouts.controller(s.all, s.pods, kinds)
+	rollouts, err := s.rollouts.controller(s.all, s.pods, s.templates)
 	if err != nil {
 		return err
 	}
@@ -141,14 +142,14 @@ func together(ctx context.Context, all ...controller.Controller) error {
 	return err
 }
 
-// installed waits until a kind is installed and its objects were read.
-func (s *statuses) installed(ctx context.Context, kind *unstructured.Unstructured) error {
+// installed waits until a kind is installed.
+func (s *statuses) installed(ctx context.Context, kind *kube.Kind) error {
 	told := false
 	return wait.PollUntilContextCancel(ctx, askAgain, true, func(ctx context.Context) (bool, error) {
-		_, err := s.all.GetCache().GetInformer(ctx, kind)
+		err := kind.Installed(ctx)
 		if err != nil && !told {
 			told = true
-			s.log.Error("the templates cannot be read, trying again; are their kinds installed?", "kind", kind.GetKind(), "error", err)
+			s.log.Error("the templates cannot be read, trying again; are their kinds installed?", "resource", kind.Name, "error", err)
 		}
 		return err == nil, nil
 	})
@@ -157,7 +158,7 @@ func (s *statuses) installed(ctx context.Context, kind *unstructured.Unstructure
 func (s *statuses) reconciler() *reconciler {
 	events := s.all.GetEventRecorder(manifests.ControllerName)
 	return &reconciler{
-		read: s.all.GetCache(),
+		read: s.templates,
 		apply: func(ctx context.Context, status *unstructured.Unstructured) error {
 			return s.all.GetClient().Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(status), client.FieldOwner(fieldManager), client.ForceOwnership)
 		},
@@ -170,33 +171,13 @@ func (s *statuses) reconciler() *reconciler {
 	}
 }
 
-// related returns a function that requests a template, and those whose status may change with it: the
-// templates of namespaces with the name of one of the cluster, others of a namespace with too many, and those
-// that it replaces or that replace it.
-func related(read client.Reader) handler.TypedMapFunc[*unstructured.Unstructured, reconcile.Request] {
-	first := withReplacements(read)
-	return func(ctx context.Context, template *unstructured.Unstructured) []reconcile.Request {
-		requests, namespace := first(ctx, template), template.GetNamespace()
-		others, err := list(ctx, read, client.InNamespace(namespace)) // "": all namespaces
-		if err != nil || namespace != "" && len(others) < kube.MaxOfNamespace {
-			return requests // if they are not read yet, they are requested when they are
-		}
-		for i := range others {
-			if namespace != "" || others[i].GetName() == template.GetName() {
-				requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&others[i])})
-			}
-		}
-		return requests
-	}
-}
-
 // handlers answers the probes.
 func (s *statuses) handlers() map[string]http.Handler {
 	return map[string]http.Handler{
 		"/livez": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) }),
 		"/readyz": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			switch {
-			case s.leads.Load() && !s.known.Load():
+			case s.leads.Load() && !s.templates.known():
 				http.Error(w, "the templates are not read yet; are their kinds installed?", http.StatusServiceUnavailable)
 			case s.leads.Load() && !s.pods.known():
 				http.Error(w, "the pods are not read yet", http.StatusServiceUnavailable)

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/pillion-dev/pillion/cmd/pillion/kube"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
@@ -24,7 +23,7 @@ const (
 // verdict is what compiling the content of a template gives.
 type verdict struct {
 	revision string // "": invalid
-	problems templates.Problems
+	problems string // see listed
 }
 
 // facts are what the status of a template follows from.
@@ -32,8 +31,8 @@ type facts struct {
 	name       string
 	generation int64
 	verdict    verdict
-	taken      bool // a template of the cluster has its name
-	tooMany    bool // its namespace has too many older ones
+	taken      bool   // a template of the cluster has its name
+	excess     string // the limit that it exceeds, or ""
 	// misreplaced is what is wrong with spec.replaces, given the other templates.
 	misreplaced string
 	count       func(revision string) v1alpha1.PodCounts
@@ -54,9 +53,9 @@ func next(before *v1alpha1.Status, f facts, now metav1.Time) *v1alpha1.Status {
 	case f.taken:
 		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonNameTaken
 		c.Message = fmt.Sprintf("The %s %s takes precedence, so no pod gets this template. Create this template again with another name.", v1alpha1.ClusterKind, f.name)
-	case f.tooMany:
+	case f.excess != "":
 		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonTooMany
-		c.Message = "No pod gets this template: " + kube.TooMany() + ". Delete others that you do not need."
+		c.Message = "No pod gets this template: " + f.excess + ". Delete others that you do not need."
 	case f.verdict.revision == "":
 		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonInvalid
 		c.Message = invalid(status.Revision, f.verdict.problems)
@@ -73,11 +72,16 @@ func next(before *v1alpha1.Status, f facts, now metav1.Time) *v1alpha1.Status {
 
 // invalid returns the message about a template with problems. The revision is of its last valid
 // content, or "".
-func invalid(revision string, problems templates.Problems) string {
+func invalid(revision, problems string) string {
 	use := "no pod gets this template"
 	if revision != "" {
 		use = "replicas that know its last valid content use that, with revision " + revision
 	}
+	return shortened("This template is invalid, so " + use + ". Fix it: " + problems)
+}
+
+// listed returns the first problems as text, and the number of the others.
+func listed(problems templates.Problems) string {
 	all := make([]string, 0, mostProblems)
 	for i, p := range problems {
 		if i == mostProblems {
@@ -87,7 +91,8 @@ func invalid(revision string, problems templates.Problems) string {
 		p.File, p.Template = "", "" // the object is known
 		all = append(all, strings.TrimPrefix(p.String(), ": "))
 	}
-	return shortened("This template is invalid, so " + use + ". Fix it: " + strings.Join(all, "; "))
+	text := strings.Join(all, "; ")
+	return strings.Clone(text[:min(len(text), mostText)]) // a message has no more of it
 }
 
 func shortened(text string) string {

@@ -16,33 +16,6 @@ import (
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
-// MaxOfNamespace and MaxBytesOfNamespace limit the templates of a namespace, so that one tenant cannot take
-// the memory and the time that all share. A compiled template takes up to 150 times as much memory as its text.
-const (
-	MaxOfNamespace      = 50
-	MaxBytesOfNamespace = templates.MaxObject
-)
-
-// Fitting returns how many templates of a namespace are used, given the sizes of their JSON. The oldest one
-// is the first, by [CompareAge]. One that is too large to be used does not count.
-func Fitting(sizes []int) int {
-	sum := 0
-	for i, size := range sizes {
-		if size <= templates.MaxObject {
-			sum += size
-		}
-		if i == MaxOfNamespace || sum > MaxBytesOfNamespace {
-			return i
-		}
-	}
-	return len(sizes)
-}
-
-// TooMany is why templates of a namespace are not used.
-func TooMany() string {
-	return fmt.Sprintf("of a namespace, Pillion uses only the oldest %d templates, and those with at most %d KiB together", MaxOfNamespace, MaxBytesOfNamespace>>10)
-}
-
 // Taken is why a template is not used that has the name of one of the cluster, even if that one is invalid:
 // otherwise, replicas that know its last valid content would disagree with others.
 func Taken(name string) string {
@@ -81,16 +54,6 @@ func TemplateText(o *unstructured.Unstructured) ([]byte, error) {
 	}
 	text, err := json.Marshal(spec)
 	return templateText(o.GetKind(), o.GetNamespace(), o.GetName(), text), err
-}
-
-// CompileTemplate compiles a template object. An error is [templates.Problems].
-func CompileTemplate(o *unstructured.Unstructured) (*templates.Template, error) {
-	id := TemplateID(o)
-	text, err := TemplateText(o)
-	if err != nil {
-		return nil, templates.Problems{{File: id, Message: err.Error()}}
-	}
-	return CompileTemplateText(id, text)
 }
 
 // CompileTemplateText compiles the result of [TemplateText]. An error is [templates.Problems].
