@@ -31,9 +31,9 @@ type Catalog struct {
 
 	mu      sync.Mutex
 	shelves map[string]*shelf // by namespace; "" has those of the cluster
-	share   int64             // see Limits.share
-	total   int64             // memory of the templates of namespaces that are within their own limits
-	held    int               // bytes of content
+	grant   grant
+	total   int64 // memory of the templates of namespaces that are within their own limits
+	held    int   // bytes of content
 }
 
 // maxHeld limits the content that the catalog has before its user takes it. Content beyond is read again when it is needed.
@@ -43,7 +43,7 @@ const maxHeld = 16 << 20
 // templates. Changed is called with the names of templates after each change, by the goroutine that reads them. For a
 // template that replaces another one, it is called with both.
 func NewCatalog(limits Limits, client rest.Interface, status bool, changed func([]types.NamespacedName)) *Catalog {
-	return &Catalog{limits: limits, client: client, status: status, changed: changed, shelves: map[string]*shelf{}, share: math.MaxInt64}
+	return &Catalog{limits: limits, client: client, status: status, changed: changed, shelves: map[string]*shelf{}, grant: grant{share: math.MaxInt64}}
 }
 
 // Limits returns the limits of the catalog.
@@ -191,14 +191,13 @@ func (c *Catalog) set(e *Entry) []types.NamespacedName {
 		c.shelves[e.Namespace] = s
 	}
 	c.held += len(e.text)
-	e.used = false
+	e.used = false // until its place is known
 	changed := s.concerned(e)
 	if before := s.byName[e.Name]; before != nil {
 		changed = append(changed, s.concerned(before)...)
 		if before.SameContent(e) && before.text == nil { // it was taken, or is not needed
 			c.forget(e)
 		}
-		e.used = before.used && before.UID == e.UID
 		c.forget(before)
 		s.remove(before)
 	}
@@ -279,7 +278,7 @@ func (c *Catalog) replace(ofCluster bool, all []*Entry) {
 	for namespace, s := range c.shelves {
 		c.fit(namespace, s)
 	}
-	c.share = c.limits.share(c.wanted())
+	c.grant = c.limits.grant(c.claims())
 	for namespace, s := range c.shelves {
 		changed = append(changed, c.use(namespace, s, len(s.byAge))...)
 		if len(s.byAge) == 0 {
@@ -300,10 +299,10 @@ func (c *Catalog) evaluate(namespace string) (changed []types.NamespacedName) {
 		return nil
 	}
 	c.fit(namespace, s)
-	if share, before := c.limits.share(c.wanted()), c.share; share != before {
-		c.share = share
+	if now, before := c.limits.grant(c.claims()), c.grant; now != before {
+		c.grant = now
 		for of, other := range c.shelves {
-			if other != s && other.memory > min(share, before) {
+			if r := other.rank(); other != s && other.memory > min(now.of(r), before.of(r)) {
 				changed = append(changed, c.use(of, other, other.used)...)
 			}
 		}
@@ -335,18 +334,26 @@ func measures(all []*Entry) func(yield func(size, memory int) bool) {
 	}
 }
 
-// wanted returns the memory that each namespace takes by its own limits, or nil if there is enough for all.
-func (c *Catalog) wanted() []int64 {
+// claims returns the memory that each namespace takes by its own limits, or nil if there is enough for all.
+func (c *Catalog) claims() []claim {
 	if c.total <= c.limits.Memory.Value() {
 		return nil
 	}
-	all := make([]int64, 0, len(c.shelves))
+	all := make([]claim, 0, len(c.shelves))
 	for _, s := range c.shelves {
 		if s.memory > 0 {
-			all = append(all, s.memory)
+			all = append(all, claim{s.rank(), s.memory})
 		}
 	}
 	return all
+}
+
+// rank returns the rank of a namespace with templates.
+func (s *shelf) rank() rank {
+	if len(s.byAge) == 0 {
+		return rank{}
+	}
+	return rank{s.byAge[0].Created.Unix(), s.byAge[0].Namespace}
 }
 
 // within returns how many templates are within the share of a namespace.
@@ -364,7 +371,7 @@ func within(all []*Entry, share int64) int {
 func (c *Catalog) use(namespace string, s *shelf, first int) (changed []types.NamespacedName) {
 	s.used = s.fit
 	if namespace != "" {
-		s.used = within(s.byAge[:s.fit], c.share)
+		s.used = within(s.byAge[:s.fit], c.grant.of(s.rank()))
 	}
 	for i, e := range s.byAge[:min(max(first, s.used), len(s.byAge))] {
 		used := i < s.used
@@ -496,25 +503,44 @@ func (c *Catalog) Admits(name types.NamespacedName, text []byte) string {
 	i, _ := slices.BinarySearchFunc(after.byAge, next, compareEntries)
 	after.byAge = slices.Insert(after.byAge, i, next)
 	after.fit, after.memory = c.limits.fitting(measures(after.byAge))
-	after.used = after.fit
-	if c.total-before.memory+after.memory > c.limits.Memory.Value() {
-		wanted := []int64{after.memory}
-		for _, s := range c.shelves {
-			if s != before && s.memory > 0 {
-				wanted = append(wanted, s.memory)
-			}
-		}
-		after.used = within(after.byAge[:after.fit], c.limits.share(wanted))
-	}
+	displaces := c.share(before, after)
 	grows := old == nil || next.Size > old.Size || next.memory > old.memory
 	more := len(after.byAge)-after.used > len(before.byAge)-before.used
 	switch {
-	case !grows && !more, i < after.used && !more:
+	case !grows && !more, i < after.used && !more && !displaces:
 		return ""
 	case len(after.byAge)-after.fit > len(before.byAge)-before.fit, i >= after.fit:
 		return c.limits.OfNamespace()
 	}
 	return c.limits.InTotal()
+}
+
+// share finds out how many templates of a namespace would be used after a change of it, and whether it would
+// displace templates of another namespace. It does not if it gets no more than its reserve, and the other one keeps its
+// own.
+func (c *Catalog) share(before, after *shelf) (displaces bool) {
+	after.used = after.fit
+	if c.total-before.memory+after.memory <= c.limits.Memory.Value() {
+		return false
+	}
+	all := []claim{{after.rank(), after.memory}}
+	for _, s := range c.shelves {
+		if s != before && s.memory > 0 {
+			all = append(all, claim{s.rank(), s.memory})
+		}
+	}
+	next := c.limits.grant(all)
+	after.used = within(after.byAge[:after.fit], next.of(after.rank()))
+	for namespace, s := range c.shelves {
+		if namespace == "" || s == before || s.memory <= next.of(s.rank()) {
+			continue
+		}
+		kept := within(s.byAge[:s.fit], next.of(s.rank()))
+		if kept < s.used && (after.memory > c.limits.reserve() || next.of(s.rank()) == 0) {
+			return true
+		}
+	}
+	return false
 }
 
 // Entries returns all templates. The oldest one is the first.

@@ -19,17 +19,31 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// small are limits that few templates exceed.
-func small() Limits { return Limits{Count: 4, Size: quantity("4Ki"), Memory: quantity("400Ki")} }
+// small are limits that few templates exceed: of few namespaces, or of so many that no share would be left for each.
+func small(few bool) Limits {
+	memory := "2Mi"
+	if few {
+		memory = "400Ki"
+	}
+	return Limits{Count: 4, Size: quantity("4Ki"), Memory: quantity(memory)}
+}
 
 func (c *Catalog) used() string {
 	return fmt.Sprint(slices.SortedFunc(slices.Values(c.Used()), CompareNames))
 }
 
-// anyEntry is a random template of one of a few namespaces.
-func anyEntry(random *rand.Rand, i int) *Entry {
+func newCatalog(few bool) *Catalog {
+	return NewCatalog(small(few), nil, false, func([]types.NamespacedName) {})
+}
+
+// anyEntry is a random template of one of a few namespaces, or of many.
+func anyEntry(random *rand.Rand, i int, few bool) *Entry {
+	namespace := fmt.Sprint("n", random.IntN(200))
+	if few {
+		namespace = []string{"", "a", "b", "c", "d", "e"}[random.IntN(6)]
+	}
 	e := &Entry{
-		Namespace: []string{"", "a", "b", "c", "d", "e"}[random.IntN(6)], Name: fmt.Sprint("t", random.IntN(8)),
+		Namespace: namespace, Name: fmt.Sprint("t", random.IntN(8)),
 		UID: types.UID(fmt.Sprint(random.IntN(2))), Generation: int64(i), Created: time.Unix(int64(random.IntN(5)), 0),
 	}
 	size := random.IntN(1500)
@@ -45,10 +59,13 @@ func anyEntry(random *rand.Rand, i int) *Entry {
 // is all that changed, and that it has the content of no other template than of those that are used.
 func TestCatalogOrder(t *testing.T) {
 	for seed := range uint64(sizetest.Choose(t, 100, 3000)) {
-		random := rand.New(rand.NewPCG(seed, 2))
+		random, few, n := rand.New(rand.NewPCG(seed, 2)), seed%4 > 0, 120
+		if !few {
+			n = 600
+		}
 		known := map[types.NamespacedName]bool{} // which are used, by what was reported
 		var c *Catalog
-		c = NewCatalog(small(), nil, false, func(names []types.NamespacedName) {
+		c = NewCatalog(small(few), nil, false, func(names []types.NamespacedName) {
 			for _, name := range names {
 				_, used := c.Get(name)
 				known[name] = used
@@ -58,9 +75,9 @@ func TestCatalogOrder(t *testing.T) {
 			}
 		})
 		now := map[types.NamespacedName]*Entry{}
-		for i := range 120 {
-			e := anyEntry(random, i)
-			switch random.IntN(8) {
+		for i := range n {
+			e := anyEntry(random, i, few)
+			switch random.IntN(n / 15) {
 			case 0, 1:
 				delete(now, e.Key())
 				c.Drop(e.Key())
@@ -88,7 +105,7 @@ func TestCatalogOrder(t *testing.T) {
 				c.Put(e)
 			}
 		}
-		fresh := NewCatalog(small(), nil, false, func([]types.NamespacedName) {})
+		fresh := newCatalog(few)
 		for _, e := range now {
 			again := *e
 			again.text = nil
@@ -112,37 +129,123 @@ func TestCatalogOrder(t *testing.T) {
 }
 
 // TestCatalogShares checks that the templates of namespaces take no more memory than the limit, and that a namespace
-// that takes no more than the same part for each is not limited, whatever others create.
+// that takes no more than the same part for each is not limited, whatever others create. If that part would be less than
+// the reserve, a namespace has its reserve, unless those of namespaces with older templates take all.
 func TestCatalogShares(t *testing.T) {
+	reserves := 0
 	for seed := range uint64(sizetest.Choose(t, 200, 5000)) {
-		random := rand.New(rand.NewPCG(seed, 3))
-		c := NewCatalog(small(), nil, false, func([]types.NamespacedName) {})
-		for i := range random.IntN(60) {
-			c.Put(anyEntry(random, i))
+		random, few := rand.New(rand.NewPCG(seed, 3)), seed%2 == 0
+		c := newCatalog(few)
+		n := random.IntN(60)
+		if !few {
+			n *= 10
 		}
-		n, used := int64(0), int64(0)
+		for i := range n {
+			c.Put(anyEntry(random, i, few))
+		}
+		of, used := int64(0), int64(0)
 		for namespace, s := range c.shelves {
-			if namespace != "" && s.memory > 0 {
-				n++
+			if namespace == "" {
+				continue
 			}
-			for i, e := range s.byAge[:s.used] {
-				if used += int64(e.memory); namespace == "" {
-					used -= int64(e.memory)
-				}
-				if i == 4 && namespace != "" {
-					t.Fatalf("seed %d: the namespace %s has more than 4", seed, namespace)
-				}
+			if s.memory > 0 {
+				of++
 			}
+			if s.used > c.limits.Count {
+				t.Fatalf("seed %d: the namespace %s has %d", seed, namespace, s.used)
+			}
+			used += memoryOf(s.byAge[:s.used])
 		}
 		limit := c.limits.Memory.Value()
 		if used > limit {
 			t.Fatalf("seed %d: the templates take %d, of %d", seed, used, limit)
 		}
+		fair := limit / max(of, 1)
 		for namespace, s := range c.shelves {
-			if s.memory <= limit/max(n, 1) && s.used < s.fit {
-				t.Fatalf("seed %d: the namespace %s takes %d of %d for %d namespaces, and only %d of %d are used", seed, namespace, s.memory, limit, n, s.used, s.fit)
+			switch {
+			case namespace == "" || s.memory > fair && s.memory > c.limits.reserve():
+			case s.used == s.fit:
+			case fair >= c.limits.reserve():
+				t.Fatalf("seed %d: the namespace %s takes %d of %d for %d namespaces, and only %d of %d are used", seed, namespace, s.memory, limit, of, s.used, s.fit)
+			case c.reserves(s.rank()) <= limit:
+				t.Fatalf("seed %d: the namespace %s takes %d, and only %d of %d are used: there is enough for the reserve of it and of older ones", seed, namespace, s.memory, s.used, s.fit)
+			default:
+				reserves++
 			}
 		}
+	}
+	if reserves == 0 {
+		t.Error("the reserve is always enough")
+	}
+}
+
+func memoryOf(all []*Entry) (sum int64) {
+	for _, e := range all {
+		sum += int64(e.memory)
+	}
+	return sum
+}
+
+// reserves returns what namespaces up to a rank take of their reserves.
+func (c *Catalog) reserves(last rank) (sum int64) {
+	for namespace, s := range c.shelves {
+		if namespace != "" && s.rank().compare(last) <= 0 {
+			sum += min(s.memory, c.limits.reserve())
+		}
+	}
+	return sum
+}
+
+// TestCatalogDisplaces checks that templates that come later, in other namespaces, never take the reserve of a namespace,
+// however many they are, and that what is admitted takes nothing else of others either if it is more than the reserve of its
+// own namespace. What tenants do never concerns the templates of the cluster.
+func TestCatalogDisplaces(t *testing.T) {
+	displaced, kept := 0, 0
+	for seed := range uint64(sizetest.Choose(t, 60, 2000)) {
+		random, few := rand.New(rand.NewPCG(seed, 5)), seed%2 == 0
+		c := newCatalog(few)
+		c.Put(&Entry{Name: "shared", Created: time.Unix(1e6, 0), memory: 1 << 30})
+		for i := range 300 {
+			e := anyEntry(random, i, few)
+			e.Created = time.Unix(int64(1000+i), 0)
+			if old, _ := c.Get(e.Key()); old != nil {
+				e.Created = old.Created
+			}
+			if e.Size > templates.MaxObject {
+				continue
+			}
+			before := map[string]int{}
+			for namespace, s := range c.shelves {
+				before[namespace] = s.used
+			}
+			admitted := c.Admits(e.Key(), slices.Clone(e.text)) == ""
+			checked := random.IntN(4) > 0
+			if checked && !admitted {
+				continue
+			}
+			c.Put(e)
+			own := c.shelves[e.Namespace]
+			for namespace, s := range c.shelves {
+				if namespace == e.Namespace || s.used >= before[namespace] {
+					continue
+				}
+				displaced++
+				if namespace == "" {
+					t.Fatalf("seed %d: %s displaces a template of the cluster", seed, e.Key())
+				}
+				reserve := min(within(s.byAge[:s.fit], c.limits.reserve()), before[namespace])
+				if s.used < reserve && (checked || own.rank().compare(s.rank()) > 0) {
+					t.Fatalf("seed %d: %s takes the reserve of the namespace %s", seed, e.Key(), namespace)
+				}
+				if checked && own.memory > c.limits.reserve() {
+					t.Fatalf("seed %d: %s displaces a template of %s, and its namespace takes %d", seed, e.Key(), namespace, own.memory)
+				}
+			}
+			kept++
+		}
+	}
+	if displaced == 0 || kept == 0 {
+		t.Errorf("%d are displaced, %d are kept", displaced, kept)
 	}
 }
 
@@ -151,12 +254,16 @@ func TestCatalogShares(t *testing.T) {
 func TestCatalogAdmits(t *testing.T) {
 	admitted := 0
 	for seed := range uint64(sizetest.Choose(t, 500, 20000)) {
-		random := rand.New(rand.NewPCG(seed, 4))
-		c := NewCatalog(small(), nil, false, func([]types.NamespacedName) {})
-		for i := range random.IntN(40) {
-			c.Put(anyEntry(random, i))
+		random, few := rand.New(rand.NewPCG(seed, 4)), seed%8 > 0
+		c := newCatalog(few)
+		n := random.IntN(40)
+		if !few {
+			n *= 10
 		}
-		e := anyEntry(random, 100)
+		for i := range n {
+			c.Put(anyEntry(random, i, few))
+		}
+		e := anyEntry(random, 1000, few)
 		e.Created = time.Unix(1000, 0)
 		old, _ := c.Get(e.Key())
 		if old != nil {
@@ -166,14 +273,15 @@ func TestCatalogAdmits(t *testing.T) {
 		if e.Size > templates.MaxObject {
 			continue // rejected anyway
 		}
-		before := c.unused(e.Namespace)
+		before, others := c.unused(e.Namespace), c.others(e.Namespace)
 		why := c.Admits(e.Key(), text)
 		c.Put(e)
 		_, used := c.Get(e.Key())
 		more := c.unused(e.Namespace) > before
 		smaller := old != nil && e.Size <= old.Size && e.memory <= old.memory
-		if reject := more || !used && !smaller; reject != (why != "") {
-			t.Fatalf("seed %d: %s: rejected because of %q; used afterwards: %t, more are unused: %t, smaller: %t", seed, e.Key(), why, used, more, smaller)
+		displaces := c.others(e.Namespace) < others
+		if reject := more || !used && !smaller; reject && why == "" || !reject && !displaces && why != "" {
+			t.Fatalf("seed %d: %s: rejected because of %q; used afterwards: %t, more are unused: %t, smaller: %t, displaces others: %t", seed, e.Key(), why, used, more, smaller, displaces)
 		}
 		if why == "" {
 			admitted++
@@ -182,6 +290,16 @@ func TestCatalogAdmits(t *testing.T) {
 	if admitted == 0 {
 		t.Error("nothing is admitted")
 	}
+}
+
+// others returns how many templates of other namespaces are used.
+func (c *Catalog) others(own string) (n int) {
+	for namespace, s := range c.shelves {
+		if namespace != own {
+			n += s.used
+		}
+	}
+	return n
 }
 
 func (c *Catalog) unused(namespace string) int {

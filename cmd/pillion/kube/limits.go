@@ -4,6 +4,7 @@ package kube
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -61,9 +62,9 @@ func (l *Limits) OfNamespace() string {
 	return fmt.Sprintf("of a namespace, Pillion uses only the oldest %d templates, and those with at most %s together", l.Count, amount(l.Size.Value()))
 }
 
-// InTotal is why templates of a namespace are not used that has more than its share of the memory.
+// InTotal is why templates of a namespace are not used that are within its limits.
 func (l *Limits) InTotal() string {
-	return fmt.Sprintf("the templates of all namespaces would take more than %s of memory, and this namespace has more than its share; Pillion uses only the oldest ones within it", amount(l.Memory.Value()))
+	return fmt.Sprintf("the templates of all namespaces together may take at most %s of memory, and none is left for this one; an administrator can raise --max-template-memory", amount(l.Memory.Value()))
 }
 
 // amount returns a number of bytes as text, for example "128 KiB".
@@ -108,20 +109,70 @@ func (l *Limits) fitting(all func(yield func(size, memory int) bool)) (fit int, 
 	return fit, memory
 }
 
-// share returns how much memory the templates of each namespace may take, given what those within its own limits
-// take. Only the namespaces that take most are limited: one that takes no more than the total divided by the number of
-// namespaces never is. So the templates of a tenant cannot push out those of others, and the result depends on the
-// content of the cluster alone.
-func (l *Limits) share(wanted []int64) int64 {
-	left := l.Memory.Value()
-	slices.Sort(wanted)
-	for i, n := range wanted {
-		if level := left / int64(len(wanted)-i); n > level {
-			return level
-		}
-		left -= n
+// claim is the memory that the templates of a namespace take by its own limits.
+type claim struct {
+	rank
+
+	memory int64
+}
+
+// rank orders namespaces by the age of their oldest template.
+type rank struct {
+	created   int64 // in seconds
+	namespace string
+}
+
+func (r rank) compare(other rank) int {
+	return cmp.Or(cmp.Compare(r.created, other.created), cmp.Compare(r.namespace, other.namespace))
+}
+
+// grant is how much memory the templates of each namespace may take.
+type grant struct {
+	share int64
+	full  bool // whether first, and all namespaces of a higher rank, get nothing
+	first rank
+}
+
+func (g grant) of(r rank) int64 {
+	if g.full && r.compare(g.first) >= 0 {
+		return 0
 	}
-	return math.MaxInt64
+	return g.share
+}
+
+// reserve is the part of the memory that namespaces with younger templates cannot take from one.
+func (l *Limits) reserve() int64 { return l.Memory.Value() / 64 }
+
+// grant divides the memory. Only the namespaces that claim most are limited, and all of them to the same share. So no
+// tenant with few namespaces can push out the templates of others. If the share would be less than the reserve, the
+// namespaces with the oldest templates get the reserve, and the others nothing. So no tenant with many namespaces can,
+// either. The result depends on the content of the cluster alone.
+func (l *Limits) grant(all []claim) grant {
+	slices.SortFunc(all, func(a, b claim) int { return cmp.Compare(a.memory, b.memory) })
+	left := l.Memory.Value()
+	for i, c := range all {
+		share := left / int64(len(all)-i)
+		switch {
+		case c.memory <= share:
+			left -= c.memory
+		case share >= l.reserve():
+			return grant{share: share}
+		default:
+			return l.grantReserve(all)
+		}
+	}
+	return grant{share: math.MaxInt64}
+}
+
+func (l *Limits) grantReserve(all []claim) grant {
+	slices.SortFunc(all, func(a, b claim) int { return a.compare(b.rank) })
+	left := l.Memory.Value()
+	for _, c := range all {
+		if left -= min(c.memory, l.reserve()); left < 0 {
+			return grant{share: l.reserve(), full: true, first: c.rank}
+		}
+	}
+	return grant{share: l.reserve()}
 }
 
 // What a template takes in memory, in bytes: measured, and rounded up.
