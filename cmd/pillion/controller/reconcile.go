@@ -89,7 +89,8 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err := r.write(ctx, template, now); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if was, is := condition(before).Reason, condition(now).Reason; was != is && (was != "" || is != v1alpha1.ReasonValid) {
+	was, is := condition(before).Reason, condition(now).Reason
+	if was != is && (was != "" || is != v1alpha1.ReasonValid) && is != v1alpha1.ReasonTooMany { // of these, tenants may have many, and each event takes memory
 		kind := corev1.EventTypeNormal
 		if is != v1alpha1.ReasonValid {
 			kind = corev1.EventTypeWarning

@@ -219,6 +219,9 @@ func TestTooMany(t *testing.T) {
 		if status := statusOf(e); condition(status).Reason != want {
 			t.Errorf("the status is %+v, want %s", status, want)
 		}
+		if has := strings.Contains(a.journal.String(), "event:"); has != (want == v1alpha1.ReasonValid) {
+			t.Errorf("the journal is %s", &a.journal)
+		}
 		delete(a.objects, gone)
 	}
 	if n := len(r.known); n != 1 {

@@ -203,6 +203,9 @@ func (c *Catalog) set(e *Entry) []types.NamespacedName {
 	}
 	s.byName[e.Name] = e
 	i, _ := slices.BinarySearchFunc(s.byAge, e, compareEntries)
+	if len(s.byAge) > 0 {
+		e.share(s.byAge[max(i-1, 0)])
+	}
 	s.byAge = slices.Insert(s.byAge, i, e)
 	return append(changed, e.Key())
 }

@@ -44,6 +44,25 @@ type Entry struct {
 	text    []byte // the content as JSON, until it is taken
 }
 
+// share makes equal strings of two templates of a namespace the same. Of many that are not used, the status is equal.
+func (e *Entry) share(other *Entry) {
+	e.Namespace = other.Namespace
+	if e.Status == nil || other.Status == nil {
+		return
+	}
+	for i := range e.Status.Conditions[:min(len(e.Status.Conditions), len(other.Status.Conditions))] {
+		own, of := &e.Status.Conditions[i], &other.Status.Conditions[i]
+		for text, same := range map[*string]string{&own.Type: of.Type, &own.Reason: of.Reason, &own.Message: of.Message} {
+			if *text == same {
+				*text = same
+			}
+		}
+		if own.Status == of.Status {
+			own.Status = of.Status
+		}
+	}
+}
+
 // Key returns the name of the template.
 func (e *Entry) Key() types.NamespacedName {
 	return types.NamespacedName{Namespace: e.Namespace, Name: e.Name}

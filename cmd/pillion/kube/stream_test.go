@@ -194,6 +194,47 @@ func TestStreamMemory(t *testing.T) {
 	}
 }
 
+// TestEntryMemory checks how much memory a small template takes that is not used, with its status, when it is read and
+// later: many times less than in the API server, which ends long before.
+func TestEntryMemory(t *testing.T) {
+	n := sizetest.Choose(t, 10_000, 200_000)
+	status := `,"status":{"conditions":[{"type":"Ready","status":"False","reason":"TooMany","observedGeneration":1,"lastTransitionTime":"2026-01-01T00:00:00Z","message":"` + strings.Repeat("No pod gets this template. ", 8) + `"}]}`
+	for _, twice := range []bool{false, true} {
+		for _, withStatus := range []bool{false, true} {
+			c := &crowd{t: t, n: n, object: func(i int) string { return template("noisy", i, "", "x", status) }, twice: twice, base: heap()}
+			client, err := NewRESTClient(&rest.Config{Host: "https://api.example", Transport: c, QPS: -1})
+			clitest.Must(t, err)
+			last := make(chan struct{}, 1)
+			catalog := NewCatalog(NewLimits(), client, withStatus, func(names []types.NamespacedName) {
+				if !twice && len(names) >= n || twice && names[0].Namespace == "last" {
+					last <- struct{}{}
+				}
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan struct{})
+			go func() {
+				catalog.Kinds(func(*Kind, error) {})[1].Run(ctx)
+				close(done)
+			}()
+			select {
+			case <-last:
+			case <-time.After(5 * time.Minute):
+				t.Fatal("the templates have not arrived")
+			}
+			now := heap()
+			most := (max(c.most, now) - c.base) / uint64(n)
+			each := (now - c.base) / uint64(n)
+			t.Logf("changed: %t, with status: %t: %d bytes for each of %d templates, %d at most", twice, withStatus, each, n, most)
+			if each > 550 || most > 700 {
+				t.Errorf("each of %d templates takes %d bytes, %d at most", n, each, most)
+			}
+			runtime.KeepAlive(catalog)
+			cancel()
+			<-done
+		}
+	}
+}
+
 // TestStreamErrors checks that no part of a list counts as all of it.
 func TestStreamErrors(t *testing.T) {
 	one := template("a", 1, "", "x", "")
