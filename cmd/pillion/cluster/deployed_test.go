@@ -134,7 +134,7 @@ func TestDeployed(t *testing.T) {
 			"Pillion does not use sidecartemplate/team-a/agent: the ClusterSidecarTemplate of this name takes precedence (configmap/pillion-templates/agent.yaml:3); use another name.\n",
 			"Pillion does not use sidecartemplate/team-a/shared: the ClusterSidecarTemplate of this name takes precedence (clustersidecartemplate/shared); use another name.\n",
 			"The automatic rollout of sidecartemplate/team-b/t00 has stopped: pod web-0 crashes.\n",
-			"Pillion does not use sidecartemplate/team-b/u: of a namespace, Pillion uses only the oldest 50 templates, and those with at most 128 KiB together.\n",
+			"Pillion does not use sidecartemplate/team-b/u: of a namespace, Pillion uses only the oldest 50 templates, and those with at most 128 KiB together, which take at most 6 MiB of memory.\n",
 			"A template is invalid, so this report ignores it. Pillion may still use its last valid content: sidecartemplate/team-a/broken: ",
 			"You are not allowed to list clustersidecartemplates, so these templates are unknown: ask for the verb list on the resource clustersidecartemplates, or use --templates PATH.", // the only problem
 		} {

@@ -88,9 +88,8 @@ func (d *deployed) objectsIn(ctx context.Context, wrong *unsure, resource schema
 	if err != nil {
 		return nil, err
 	}
-	limits := d.options.Limits
-	limits.Memory = kube.Unlimited() // it depends on all namespaces, so the status has the result
-	catalog := kube.NewCatalog(limits, client, true, func([]types.NamespacedName) {})
+	// The limit for all namespaces depends on those that are not read, too. See statusOf.
+	catalog := kube.NewCatalog(d.options.Limits, client, true, func([]types.NamespacedName) {})
 	switch err := catalog.List(ctx, resource, namespace); {
 	case apierrors.IsNotFound(err):
 		return nil, nil // this kind is not installed

@@ -31,9 +31,9 @@ type Catalog struct {
 
 	mu      sync.Mutex
 	shelves map[string]*shelf // by namespace; "" has those of the cluster
-	grant   grant
-	total   int64 // memory of the templates of namespaces that are within their own limits
-	held    int   // bytes of content
+	order   []*Entry          // those of namespaces by age, if there is not enough memory for all
+	total   [2]int64          // see Limits.split, of the templates of namespaces that are within their own limits
+	held    int               // bytes of content
 }
 
 // maxHeld limits the content that the catalog has before its user takes it. Content beyond is read again when it is needed.
@@ -43,7 +43,7 @@ const maxHeld = 16 << 20
 // templates. Changed is called with the names of templates after each change, by the goroutine that reads them. For a
 // template that replaces another one, it is called with both.
 func NewCatalog(limits Limits, client rest.Interface, status bool, changed func([]types.NamespacedName)) *Catalog {
-	return &Catalog{limits: limits, client: client, status: status, changed: changed, shelves: map[string]*shelf{}, grant: grant{share: math.MaxInt64}}
+	return &Catalog{limits: limits, client: client, status: status, changed: changed, shelves: map[string]*shelf{}}
 }
 
 // Limits returns the limits of the catalog.
@@ -55,7 +55,7 @@ type shelf struct {
 	byAge  []*Entry // the oldest one is the first
 	fit    int      // how many are within the limits of the namespace
 	memory int64    // of these
-	used   int      // how many of these are within the share of the namespace
+	used   int      // how many of these are within the limits of all namespaces
 }
 
 // Kind is one of the kinds of templates.
@@ -199,7 +199,7 @@ func (c *Catalog) set(e *Entry) []types.NamespacedName {
 			c.forget(e)
 		}
 		c.forget(before)
-		s.remove(before)
+		c.remove(s, before)
 	}
 	s.byName[e.Name] = e
 	i, _ := slices.BinarySearchFunc(s.byAge, e, compareEntries)
@@ -207,10 +207,15 @@ func (c *Catalog) set(e *Entry) []types.NamespacedName {
 		e.share(s.byAge[max(i-1, 0)])
 	}
 	s.byAge = slices.Insert(s.byAge, i, e)
+	if c.order != nil && e.Namespace != "" {
+		c.order = insert(c.order, e)
+	}
 	return append(changed, e.Key())
 }
 
-func compareEntries(a, b *Entry) int { return CompareAge(a, b) }
+func compareEntries(a, b *Entry) int {
+	return cmp.Or(a.Created.Compare(b.Created), CompareNames(a.Key(), b.Key()))
+}
 
 // concerned returns the names of the templates that another one replaces, or that replace it.
 func (s *shelf) concerned(e *Entry) (all []types.NamespacedName) {
@@ -225,11 +230,21 @@ func (s *shelf) concerned(e *Entry) (all []types.NamespacedName) {
 	return all
 }
 
-func (s *shelf) remove(e *Entry) {
+func (c *Catalog) remove(s *shelf, e *Entry) {
 	delete(s.byName, e.Name)
-	if i, ok := slices.BinarySearchFunc(s.byAge, e, compareEntries); ok {
-		s.byAge = slices.Delete(s.byAge, i, i+1)
+	s.byAge, c.order = without(s.byAge, e), without(c.order, e)
+}
+
+func insert(all []*Entry, e *Entry) []*Entry {
+	i, _ := slices.BinarySearchFunc(all, e, compareEntries)
+	return slices.Insert(all, i, e)
+}
+
+func without(all []*Entry, e *Entry) []*Entry {
+	if i, ok := slices.BinarySearchFunc(all, e, compareEntries); ok {
+		return slices.Delete(all, i, i+1)
 	}
+	return all
 }
 
 // forget drops the content of a template.
@@ -251,13 +266,14 @@ func (c *Catalog) drop(name types.NamespacedName) []types.NamespacedName {
 	e := s.byName[name.Name]
 	changed := append(s.concerned(e), name)
 	c.forget(e)
-	s.remove(e)
+	c.remove(s, e)
 	return append(changed, c.evaluate(name.Namespace)...)
 }
 
 // replace replaces all templates of a kind.
 func (c *Catalog) replace(ofCluster bool, all []*Entry) {
 	c.mu.Lock()
+	c.order = nil // until all are known
 	var changed []types.NamespacedName
 	now := map[types.NamespacedName]bool{}
 	for _, e := range all {
@@ -271,7 +287,7 @@ func (c *Catalog) replace(ofCluster bool, all []*Entry) {
 			if !now[e.Key()] {
 				changed = append(changed, e.Key())
 				c.forget(e)
-				s.remove(e)
+				c.remove(s, e)
 			}
 		}
 	}
@@ -281,9 +297,9 @@ func (c *Catalog) replace(ofCluster bool, all []*Entry) {
 	for namespace, s := range c.shelves {
 		c.fit(namespace, s)
 	}
-	c.grant = c.limits.grant(c.claims())
+	of := c.allot()
 	for namespace, s := range c.shelves {
-		changed = append(changed, c.use(namespace, s, len(s.byAge))...)
+		changed = append(changed, c.use(namespace, s, len(s.byAge), of)...)
 		if len(s.byAge) == 0 {
 			delete(c.shelves, namespace)
 		}
@@ -302,15 +318,16 @@ func (c *Catalog) evaluate(namespace string) (changed []types.NamespacedName) {
 		return nil
 	}
 	c.fit(namespace, s)
-	if now, before := c.limits.grant(c.claims()), c.grant; now != before {
-		c.grant = now
-		for of, other := range c.shelves {
-			if r := other.rank(); other != s && other.memory > min(now.of(r), before.of(r)) {
-				changed = append(changed, c.use(of, other, other.used)...)
+	was := c.order != nil
+	of := c.allot()
+	if was || of != nil {
+		for name, other := range c.shelves {
+			if other != s {
+				changed = append(changed, c.use(name, other, other.used, of)...)
 			}
 		}
 	}
-	changed = append(changed, c.use(namespace, s, s.used+1)...)
+	changed = append(changed, c.use(namespace, s, s.used+1, of)...)
 	if len(s.byAge) == 0 {
 		delete(c.shelves, namespace)
 	}
@@ -324,8 +341,18 @@ func (c *Catalog) fit(namespace string, s *shelf) {
 	if namespace != "" {
 		s.fit, s.memory = c.limits.fitting(measures(s.byAge))
 	}
-	c.total += s.memory - before
+	c.total = c.totalWith(before, s.memory)
 }
+
+// totalWith returns the total if the memory of one namespace changes.
+func (c *Catalog) totalWith(before, after int64) [2]int64 {
+	a, b := c.limits.split(before)
+	x, y := c.limits.split(after)
+	return [2]int64{c.total[0] + x - a, c.total[1] + y - b}
+}
+
+// enough reports whether there is enough memory for all templates that are within the limits of their namespaces.
+func (c *Catalog) enough(total [2]int64) bool { return max(total[0], total[1]) <= c.limits.half() }
 
 func measures(all []*Entry) func(yield func(size, memory int) bool) {
 	return func(yield func(size, memory int) bool) {
@@ -337,44 +364,60 @@ func measures(all []*Entry) func(yield func(size, memory int) bool) {
 	}
 }
 
-// claims returns the memory that each namespace takes by its own limits, or nil if there is enough for all.
-func (c *Catalog) claims() []claim {
-	if c.total <= c.limits.Memory.Value() {
+// allot finds out how many templates of each namespace are used. It returns nil if there is enough memory for all. A
+// younger template never takes the memory of an older one, of whatever namespace. The result depends on the content of the
+// cluster alone.
+func (c *Catalog) allot() map[*shelf]*allotment {
+	if c.enough(c.total) {
+		c.order = nil
 		return nil
 	}
-	all := make([]claim, 0, len(c.shelves))
-	for _, s := range c.shelves {
-		if s.memory > 0 {
-			all = append(all, claim{s.rank(), s.memory})
+	if c.order == nil {
+		c.order = c.sorted()
+	}
+	return c.allotInOrder(c.order, nil, nil)
+}
+
+// sorted returns the templates of namespaces. The oldest one is the first.
+func (c *Catalog) sorted() []*Entry {
+	all := []*Entry{}
+	for namespace, s := range c.shelves {
+		if namespace != "" {
+			all = append(all, s.byAge...)
 		}
 	}
+	slices.SortFunc(all, compareEntries)
 	return all
 }
 
-// rank returns the rank of a namespace with templates.
-func (s *shelf) rank() rank {
-	if len(s.byAge) == 0 {
-		return rank{}
-	}
-	return rank{s.byAge[0].Created.Unix(), s.byAge[0].Namespace}
-}
-
-// within returns how many templates are within the share of a namespace.
-func within(all []*Entry, share int64) int {
-	for i, e := range all {
-		if share -= int64(e.memory); share < 0 {
-			return i
+// allotInOrder uses one shelf in place of another one.
+func (c *Catalog) allotInOrder(order []*Entry, before, after *shelf) map[*shelf]*allotment {
+	of := make(map[*shelf]*allotment, len(c.shelves))
+	reserved, rest := c.limits.half(), c.limits.half()
+	for _, e := range order {
+		s := c.shelves[e.Namespace]
+		if s == before { // also if both are nil
+			s = after
 		}
+		a := of[s]
+		if a == nil {
+			a = &allotment{}
+			of[s] = a
+		}
+		if a.full || a.n == s.fit {
+			continue
+		}
+		a.add(int64(e.memory), &c.limits, &reserved, &rest)
 	}
-	return len(all)
+	return of
 }
 
 // use marks the templates of a namespace that are used, drops the content of others, and returns those that changed.
 // Only the first ones can have been used before.
-func (c *Catalog) use(namespace string, s *shelf, first int) (changed []types.NamespacedName) {
+func (c *Catalog) use(namespace string, s *shelf, first int, of map[*shelf]*allotment) (changed []types.NamespacedName) {
 	s.used = s.fit
-	if namespace != "" {
-		s.used = within(s.byAge[:s.fit], c.grant.of(s.rank()))
+	if a := of[s]; a != nil && namespace != "" {
+		s.used = a.n
 	}
 	for i, e := range s.byAge[:min(max(first, s.used), len(s.byAge))] {
 		used := i < s.used
@@ -484,8 +527,7 @@ func (c *Catalog) Fetch(ctx context.Context, e *Entry) ([]byte, error) {
 	return now.text, nil
 }
 
-// Admits returns why a template would not be used if it had this content, or why another one of its namespace
-// would no longer be used. It returns "" otherwise.
+// Admits returns why a template would not be used if it had this content, or why another one would no longer be used. It returns "" otherwise.
 func (c *Catalog) Admits(name types.NamespacedName, text []byte) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -502,15 +544,14 @@ func (c *Catalog) Admits(name types.NamespacedName, text []byte) string {
 		next.Created = old.Created
 	}
 	next.measure(text)
-	after := &shelf{byAge: slices.DeleteFunc(slices.Clone(before.byAge), func(e *Entry) bool { return e == old })}
-	i, _ := slices.BinarySearchFunc(after.byAge, next, compareEntries)
-	after.byAge = slices.Insert(after.byAge, i, next)
+	after := &shelf{byAge: replaced(before.byAge, old, next)}
+	i := slices.Index(after.byAge, next)
 	after.fit, after.memory = c.limits.fitting(measures(after.byAge))
-	displaces := c.share(before, after)
+	displaces := c.displaces(before, after, old, next)
 	grows := old == nil || next.Size > old.Size || next.memory > old.memory
 	more := len(after.byAge)-after.used > len(before.byAge)-before.used
 	switch {
-	case !grows && !more, i < after.used && !more && !displaces:
+	case !grows, i < after.used && !more && !displaces:
 		return ""
 	case len(after.byAge)-after.fit > len(before.byAge)-before.fit, i >= after.fit:
 		return c.limits.OfNamespace()
@@ -518,28 +559,31 @@ func (c *Catalog) Admits(name types.NamespacedName, text []byte) string {
 	return c.limits.InTotal()
 }
 
-// share finds out how many templates of a namespace would be used after a change of it, and whether it would
-// displace templates of another namespace. It does not if it gets no more than its reserve, and the other one keeps its
-// own.
-func (c *Catalog) share(before, after *shelf) (displaces bool) {
+// replaced returns a copy in which a template has another content, or is new.
+func replaced(all []*Entry, old, next *Entry) []*Entry {
+	all = slices.Clone(all)
+	if old != nil {
+		all = without(all, old)
+	}
+	return insert(all, next)
+}
+
+// displaces finds out how many templates of a namespace would be used after a change of one, and reports whether one of
+// another namespace would no longer be used.
+func (c *Catalog) displaces(before, after *shelf, old, next *Entry) bool {
 	after.used = after.fit
-	if c.total-before.memory+after.memory <= c.limits.Memory.Value() {
+	if c.enough(c.totalWith(before.memory, after.memory)) {
 		return false
 	}
-	all := []claim{{after.rank(), after.memory}}
-	for _, s := range c.shelves {
-		if s != before && s.memory > 0 {
-			all = append(all, claim{s.rank(), s.memory})
-		}
+	order := c.order
+	if order == nil {
+		order = c.sorted()
 	}
-	next := c.limits.grant(all)
-	after.used = within(after.byAge[:after.fit], next.of(after.rank()))
+	known := c.shelves[next.Namespace] // or nil
+	of := c.allotInOrder(replaced(order, old, next), known, after)
+	after.used = of[after].n
 	for namespace, s := range c.shelves {
-		if namespace == "" || s == before || s.memory <= next.of(s.rank()) {
-			continue
-		}
-		kept := within(s.byAge[:s.fit], next.of(s.rank()))
-		if kept < s.used && (after.memory > c.limits.reserve() || next.of(s.rank()) == 0) {
+		if namespace != "" && s != known && len(s.byAge) > 0 && of[s].n < s.used {
 			return true
 		}
 	}
@@ -553,7 +597,7 @@ func (c *Catalog) Entries() (all []*Entry) {
 	for _, s := range c.shelves {
 		all = append(all, s.byAge...)
 	}
-	slices.SortFunc(all, func(a, b *Entry) int { return cmp.Or(CompareAge(a, b), CompareNames(a.Key(), b.Key())) })
+	slices.SortFunc(all, compareEntries)
 	return all
 }
 

@@ -128,11 +128,10 @@ func TestCatalogOrder(t *testing.T) {
 	}
 }
 
-// TestCatalogShares checks that the templates of namespaces take no more memory than the limit, and that a namespace
-// that takes no more than the same part for each is not limited, whatever others create. If that part would be less than
-// the reserve, a namespace has its reserve, unless those of namespaces with older templates take all.
-func TestCatalogShares(t *testing.T) {
-	reserves := 0
+// TestCatalogLimits checks that the templates of namespaces take no more memory than the limit, and those of one no more
+// than an eighth. A namespace that takes no more than the reserve is not limited, if that is enough for the reserves of all.
+func TestCatalogLimits(t *testing.T) {
+	crowded, enough := 0, 0
 	for seed := range uint64(sizetest.Choose(t, 200, 5000)) {
 		random, few := rand.New(rand.NewPCG(seed, 3)), seed%2 == 0
 		c := newCatalog(few)
@@ -143,39 +142,33 @@ func TestCatalogShares(t *testing.T) {
 		for i := range n {
 			c.Put(anyEntry(random, i, few))
 		}
-		of, used := int64(0), int64(0)
+		limit, used := c.limits.Memory.Value(), int64(0)
 		for namespace, s := range c.shelves {
 			if namespace == "" {
 				continue
 			}
-			if s.memory > 0 {
-				of++
+			of := memoryOf(s.byAge[:s.used])
+			if s.used > c.limits.Count || of > limit/8 {
+				t.Fatalf("seed %d: the namespace %s has %d, which take %d of %d", seed, namespace, s.used, of, limit)
 			}
-			if s.used > c.limits.Count {
-				t.Fatalf("seed %d: the namespace %s has %d", seed, namespace, s.used)
+			used += of
+			switch {
+			case s.memory > c.limits.reserve() || s.used == s.fit:
+			case c.total[0] > limit/2:
+				crowded++
+			default:
+				t.Fatalf("seed %d: the namespace %s takes %d, and only %d of %d are used", seed, namespace, s.memory, s.used, s.fit)
 			}
-			used += memoryOf(s.byAge[:s.used])
 		}
-		limit := c.limits.Memory.Value()
 		if used > limit {
 			t.Fatalf("seed %d: the templates take %d, of %d", seed, used, limit)
 		}
-		fair := limit / max(of, 1)
-		for namespace, s := range c.shelves {
-			switch {
-			case namespace == "" || s.memory > fair && s.memory > c.limits.reserve():
-			case s.used == s.fit:
-			case fair >= c.limits.reserve():
-				t.Fatalf("seed %d: the namespace %s takes %d of %d for %d namespaces, and only %d of %d are used", seed, namespace, s.memory, limit, of, s.used, s.fit)
-			case c.reserves(s.rank()) <= limit:
-				t.Fatalf("seed %d: the namespace %s takes %d, and only %d of %d are used: there is enough for the reserve of it and of older ones", seed, namespace, s.memory, s.used, s.fit)
-			default:
-				reserves++
-			}
+		if c.order == nil {
+			enough++
 		}
 	}
-	if reserves == 0 {
-		t.Error("the reserve is always enough")
+	if crowded == 0 || enough == 0 {
+		t.Errorf("there was too little memory for %d namespaces, and enough for all %d times", crowded, enough)
 	}
 }
 
@@ -186,71 +179,53 @@ func memoryOf(all []*Entry) (sum int64) {
 	return sum
 }
 
-// reserves returns what namespaces up to a rank take of their reserves.
-func (c *Catalog) reserves(last rank) (sum int64) {
-	for namespace, s := range c.shelves {
-		if namespace != "" && s.rank().compare(last) <= 0 {
-			sum += min(s.memory, c.limits.reserve())
-		}
-	}
-	return sum
-}
-
-// TestCatalogDisplaces checks that templates that come later, in other namespaces, never take the reserve of a namespace,
-// however many they are, and that what is admitted takes nothing else of others either if it is more than the reserve of its
-// own namespace. What tenants do never concerns the templates of the cluster.
+// TestCatalogDisplaces checks that a new template never takes the place of an older one, of whatever namespace, and that
+// a change that is admitted never takes the place of any. What tenants do never concerns the templates of the cluster.
 func TestCatalogDisplaces(t *testing.T) {
-	displaced, kept := 0, 0
+	unchecked, displaced := 0, 0
 	for seed := range uint64(sizetest.Choose(t, 60, 2000)) {
 		random, few := rand.New(rand.NewPCG(seed, 5)), seed%2 == 0
 		c := newCatalog(few)
 		c.Put(&Entry{Name: "shared", Created: time.Unix(1e6, 0), memory: 1 << 30})
 		for i := range 300 {
 			e := anyEntry(random, i, few)
+			if e.Namespace == "" || e.Size > templates.MaxObject {
+				continue
+			}
 			e.Created = time.Unix(int64(1000+i), 0)
-			if old, _ := c.Get(e.Key()); old != nil {
+			old, _ := c.Get(e.Key())
+			if old != nil {
 				e.Created = old.Created
 			}
-			if e.Size > templates.MaxObject {
-				continue
-			}
-			before := map[string]int{}
-			for namespace, s := range c.shelves {
-				before[namespace] = s.used
-			}
+			before := c.Used()
 			admitted := c.Admits(e.Key(), slices.Clone(e.text)) == ""
-			checked := random.IntN(4) > 0
-			if checked && !admitted {
+			if !admitted && random.IntN(3) > 0 {
 				continue
+			}
+			if !admitted {
+				unchecked++
 			}
 			c.Put(e)
-			own := c.shelves[e.Namespace]
-			for namespace, s := range c.shelves {
-				if namespace == e.Namespace || s.used >= before[namespace] {
-					continue
-				}
-				displaced++
-				if namespace == "" {
-					t.Fatalf("seed %d: %s displaces a template of the cluster", seed, e.Key())
-				}
-				reserve := min(within(s.byAge[:s.fit], c.limits.reserve()), before[namespace])
-				if s.used < reserve && (checked || own.rank().compare(s.rank()) > 0) {
-					t.Fatalf("seed %d: %s takes the reserve of the namespace %s", seed, e.Key(), namespace)
-				}
-				if checked && own.memory > c.limits.reserve() {
-					t.Fatalf("seed %d: %s displaces a template of %s, and its namespace takes %d", seed, e.Key(), namespace, own.memory)
+			for _, name := range before {
+				switch _, used := c.Get(name); {
+				case used:
+				case name.Namespace == "" || old == nil:
+					t.Fatalf("seed %d: %s, which is new, displaces %s", seed, e.Key(), name)
+				case admitted && (e.Size > old.Size || e.memory > old.memory): // otherwise, it may leave room for older ones
+					t.Fatalf("seed %d: %s displaces %s, and is admitted", seed, e.Key(), name)
+				default:
+					displaced++
 				}
 			}
-			kept++
 		}
 	}
-	if displaced == 0 || kept == 0 {
-		t.Errorf("%d are displaced, %d are kept", displaced, kept)
+	if unchecked == 0 || displaced == 0 {
+		t.Errorf("%d slipped in, and displaced %d", unchecked, displaced)
 	}
 }
 
-// TestCatalogAdmits checks that a change that is admitted leaves no template of its namespace unused that was used
-// before, and that each change that would is rejected. A template that becomes smaller is always admitted.
+// TestCatalogAdmits checks that a change that is admitted leaves no template unused that was used before, and that each
+// change that would is rejected. A template that becomes smaller is always admitted.
 func TestCatalogAdmits(t *testing.T) {
 	admitted := 0
 	for seed := range uint64(sizetest.Choose(t, 500, 20000)) {
@@ -273,14 +248,17 @@ func TestCatalogAdmits(t *testing.T) {
 		if e.Size > templates.MaxObject {
 			continue // rejected anyway
 		}
-		before, others := c.unused(e.Namespace), c.others(e.Namespace)
+		before, usedBefore := c.unused(e.Namespace), c.Used()
 		why := c.Admits(e.Key(), text)
 		c.Put(e)
 		_, used := c.Get(e.Key())
 		more := c.unused(e.Namespace) > before
 		smaller := old != nil && e.Size <= old.Size && e.memory <= old.memory
-		displaces := c.others(e.Namespace) < others
-		if reject := more || !used && !smaller; reject && why == "" || !reject && !displaces && why != "" {
+		displaces := slices.ContainsFunc(usedBefore, func(name types.NamespacedName) bool {
+			_, used := c.Get(name)
+			return !used
+		})
+		if reject := !smaller && (!used || more || displaces); reject != (why != "") {
 			t.Fatalf("seed %d: %s: rejected because of %q; used afterwards: %t, more are unused: %t, smaller: %t, displaces others: %t", seed, e.Key(), why, used, more, smaller, displaces)
 		}
 		if why == "" {
@@ -290,16 +268,6 @@ func TestCatalogAdmits(t *testing.T) {
 	if admitted == 0 {
 		t.Error("nothing is admitted")
 	}
-}
-
-// others returns how many templates of other namespaces are used.
-func (c *Catalog) others(own string) (n int) {
-	for namespace, s := range c.shelves {
-		if namespace != own {
-			n += s.used
-		}
-	}
-	return n
 }
 
 func (c *Catalog) unused(namespace string) int {

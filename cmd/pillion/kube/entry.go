@@ -81,6 +81,9 @@ func kindOf(namespace string) string {
 // ID returns how messages name the template, as [TemplateID].
 func (e *Entry) ID() string { return templateID(e.Kind(), e.Namespace, e.Name) }
 
+// Memory returns how much memory the content takes, by [Memory], in bytes.
+func (e *Entry) Memory() int { return e.memory }
+
 // SameContent reports whether two entries are of the same content of the same object.
 func (e *Entry) SameContent(other *Entry) bool {
 	return e.UID == other.UID && e.Generation == other.Generation

@@ -4,7 +4,6 @@ package kube
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -41,7 +40,7 @@ func (l *Limits) Flags(f *pflag.FlagSet) {
 	*l = NewLimits()
 	f.IntVar(&l.Count, "max-namespace-templates", l.Count, "use at most this `NUMBER` of templates of each namespace, the oldest ones; pillion serve and pillion controller need the same value")
 	f.Var(&l.Size, "max-namespace-template-size", "use templates of each namespace with at most this `SIZE` as JSON together, the oldest ones; pillion serve and pillion controller need the same value")
-	f.Var(&l.Memory, "max-template-memory", "limit the estimated `MEMORY` of the templates of all namespaces together; each namespace has the same share; pillion serve and pillion controller need the same value")
+	f.Var(&l.Memory, "max-template-memory", "limit the estimated `MEMORY` of the templates of all namespaces together, the oldest ones, and an eighth of it for each namespace; pillion serve and pillion controller need the same value")
 }
 
 // Check reports an invalid limit.
@@ -59,7 +58,7 @@ func (l *Limits) Check() error {
 
 // OfNamespace is why templates of a namespace are not used that has too many.
 func (l *Limits) OfNamespace() string {
-	return fmt.Sprintf("of a namespace, Pillion uses only the oldest %d templates, and those with at most %s together", l.Count, amount(l.Size.Value()))
+	return fmt.Sprintf("of a namespace, Pillion uses only the oldest %d templates, and those with at most %s together, which take at most %s of memory", l.Count, amount(l.Size.Value()), amount(l.MostOfNamespace()))
 }
 
 // InTotal is why templates of a namespace are not used that are within its limits.
@@ -100,7 +99,7 @@ func (l *Limits) fitting(all func(yield func(size, memory int) bool)) (fit int, 
 		} else {
 			sum += size
 		}
-		if fit == l.Count || sum > most {
+		if fit == l.Count || sum > most || memory+int64(of) > l.MostOfNamespace() {
 			break
 		}
 		fit++
@@ -109,70 +108,46 @@ func (l *Limits) fitting(all func(yield func(size, memory int) bool)) (fit int, 
 	return fit, memory
 }
 
-// claim is the memory that the templates of a namespace take by its own limits.
-type claim struct {
-	rank
-
-	memory int64
-}
-
-// rank orders namespaces by the age of their oldest template.
-type rank struct {
-	created   int64 // in seconds
-	namespace string
-}
-
-func (r rank) compare(other rank) int {
-	return cmp.Or(cmp.Compare(r.created, other.created), cmp.Compare(r.namespace, other.namespace))
-}
-
-// grant is how much memory the templates of each namespace may take.
-type grant struct {
-	share int64
-	full  bool // whether first, and all namespaces of a higher rank, get nothing
-	first rank
-}
-
-func (g grant) of(r rank) int64 {
-	if g.full && r.compare(g.first) >= 0 {
-		return 0
-	}
-	return g.share
-}
-
-// reserve is the part of the memory that namespaces with younger templates cannot take from one.
+// reserve is how much memory of each namespace counts for the first half of the total. What a namespace takes beyond
+// counts for the second one, so that a few namespaces with large templates leave room for small ones of others.
 func (l *Limits) reserve() int64 { return l.Memory.Value() / 64 }
 
-// grant divides the memory. Only the namespaces that claim most are limited, and all of them to the same share. So no
-// tenant with few namespaces can push out the templates of others. If the share would be less than the reserve, the
-// namespaces with the oldest templates get the reserve, and the others nothing. So no tenant with many namespaces can,
-// either. The result depends on the content of the cluster alone.
-func (l *Limits) grant(all []claim) grant {
-	slices.SortFunc(all, func(a, b claim) int { return cmp.Compare(a.memory, b.memory) })
-	left := l.Memory.Value()
-	for i, c := range all {
-		share := left / int64(len(all)-i)
-		switch {
-		case c.memory <= share:
-			left -= c.memory
-		case share >= l.reserve():
-			return grant{share: share}
-		default:
-			return l.grantReserve(all)
-		}
-	}
-	return grant{share: math.MaxInt64}
+// half returns one half of the total.
+func (l *Limits) half() int64 { return l.Memory.Value() / 2 }
+
+// MostOfNamespace returns the memory that the templates of a namespace may take, in bytes.
+func (l *Limits) MostOfNamespace() int64 { return l.Memory.Value() / 8 }
+
+// split returns what memory of a namespace counts for each half of the total.
+func (l *Limits) split(memory int64) (reserved, rest int64) {
+	reserved = min(memory, l.reserve())
+	return reserved, memory - reserved
 }
 
-func (l *Limits) grantReserve(all []claim) grant {
-	slices.SortFunc(all, func(a, b claim) int { return a.compare(b.rank) })
-	left := l.Memory.Value()
-	for _, c := range all {
-		if left -= min(c.memory, l.reserve()); left < 0 {
-			return grant{share: l.reserve(), full: true, first: c.rank}
-		}
+// allotment is how many templates of a namespace are used.
+type allotment struct {
+	n      int
+	memory int64
+	full   bool
+}
+
+// add adds the next template of a namespace, given what is left of each half, if there is enough.
+func (a *allotment) add(memory int64, l *Limits, reserved, rest *int64) {
+	before1, before2 := l.split(a.memory)
+	now1, now2 := l.split(a.memory + memory)
+	if now1 -= before1; now1 > *reserved {
+		a.full = true
 	}
-	return grant{share: l.reserve()}
+	if now2 -= before2; now2 > *rest {
+		a.full = true
+	}
+	if a.full {
+		return
+	}
+	a.n++
+	a.memory += memory
+	*reserved -= now1
+	*rest -= now2
 }
 
 // What a template takes in memory, in bytes: measured, and rounded up.
