@@ -25,6 +25,9 @@ const formerTime = time.Minute
 // maxFormer is how many former states of an object count at the same time.
 const maxFormer = 3
 
+// maxFormers limits the labels and annotations of all former states, in bytes. Beyond, only the present ones count.
+const maxFormers = 8 << 20
+
 // followed knows the metadata of all objects of one resource while its controller runs. It requests
 // no types: the clients of all API groups would double the program's size.
 type followed struct {
@@ -32,14 +35,53 @@ type followed struct {
 	controller cache.Controller
 	failed     atomic.Value // a string: why the objects cannot be watched
 
-	former sync.Map                    // *[]*metav1.PartialObjectMetadata by key, newest first, of objects that changed a moment ago
-	later  func(time.Duration, func()) // time.AfterFunc
+	former  sync.Map                    // *[]*metav1.PartialObjectMetadata by key, newest first, of objects that changed a moment ago
+	formers atomic.Int64                // bytes of these
+	later   func(time.Duration, func()) // time.AfterFunc
 }
 
-func (f *followed) inform(client metadata.Interface, resource string, options cache.InformerOptions) {
-	options.ObjectType = &metav1.PartialObjectMetadata{}
-	options.Handler = cache.ResourceEventHandlerFuncs{UpdateFunc: f.changed}
+// inform keeps the labels and annotations of objects that have at most so many bytes of them.
+func (f *followed) inform(client metadata.Interface, resource string, most int) {
+	options := cache.InformerOptions{
+		ObjectType: &metav1.PartialObjectMetadata{},
+		Handler:    cache.ResourceEventHandlerFuncs{UpdateFunc: f.changed},
+		Transform:  func(object any) (any, error) { return compact(object, most), nil },
+	}
 	f.store, f.controller = kube.Inform(client, client.Resource(corev1.SchemeGroupVersion.WithResource(resource)), "", f.asked, options)
+}
+
+// compact drops what Pillion does not read, and of objects with too many labels and annotations also these: users may
+// create many such objects.
+func compact(object any, most int) any {
+	m, ok := object.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return object
+	}
+	c := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Name: m.Name, Namespace: m.Namespace, ResourceVersion: m.ResourceVersion, Labels: m.Labels, Annotations: m.Annotations,
+	}}
+	if size(c) > most {
+		c.Labels, c.Annotations = nil, map[string]string{tooLarge: ""}
+	}
+	return c
+}
+
+// tooLarge is the annotation of objects that were compacted because they are too large. No user can write it.
+const tooLarge = ""
+
+func isTooLarge(m *metav1.PartialObjectMetadata) bool {
+	_, ok := m.Annotations[tooLarge]
+	return ok
+}
+
+// size returns the bytes of the labels and annotations of an object.
+func size(m *metav1.PartialObjectMetadata) (n int) {
+	for _, all := range []map[string]string{m.Labels, m.Annotations} {
+		for key, value := range all {
+			n += len(key) + len(value)
+		}
+	}
+	return n
 }
 
 // asked records why the objects cannot be watched; client-go logs it. Known objects stay in use.
@@ -68,8 +110,25 @@ func (f *followed) changed(was, is any) {
 	key, former := cache.MetaObjectToName(old).String(), []*metav1.PartialObjectMetadata{old}
 	former = append(former, f.before(key)...)
 	former = former[:min(len(former), maxFormer)]
-	f.former.Store(key, &former)
-	f.later(formerTime, func() { f.former.CompareAndDelete(key, &former) })
+	if isTooLarge(old) || f.formers.Load()+sizes(former) > maxFormers {
+		return
+	}
+	if replaced, ok := f.former.Swap(key, &former); ok {
+		f.formers.Add(-sizes(*replaced.(*[]*metav1.PartialObjectMetadata)))
+	}
+	f.formers.Add(sizes(former))
+	f.later(formerTime, func() {
+		if f.former.CompareAndDelete(key, &former) {
+			f.formers.Add(-sizes(former))
+		}
+	})
+}
+
+func sizes(all []*metav1.PartialObjectMetadata) (n int64) {
+	for _, m := range all {
+		n += int64(size(m))
+	}
+	return n
 }
 
 // before returns what an object was a moment ago, newest first.

@@ -10,7 +10,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/kube"
 	"github.com/pillion-dev/pillion/inject/webhook"
@@ -23,6 +22,9 @@ type standalone struct{}
 func (standalone) Namespace(name string) (templates.Namespace, error) {
 	return templates.Namespace{Name: name}, nil
 }
+
+// maxNamespace limits the labels and annotations of a namespace together, in bytes, without those of kubectl.
+const maxNamespace = 32 << 10
 
 // informer knows the labels and annotations of the cluster's namespaces. It is slightly behind
 // the cluster and may not know a new namespace yet.
@@ -49,7 +51,7 @@ func newInformer(kubeconfig string) (*informer, error) {
 func informNamespaces(client metadata.Interface) *informer {
 	i := &informer{accounts: newAccounts(client)}
 	i.later = i.accounts.later
-	i.inform(client, "namespaces", cache.InformerOptions{})
+	i.inform(client, "namespaces", maxNamespace)
 	return i
 }
 
@@ -61,6 +63,9 @@ func (i *informer) Namespace(name string) (templates.Namespace, error) {
 	m := i.object(name)
 	if m == nil {
 		return templates.Namespace{}, fmt.Errorf("the namespace %q is not known yet; retry in a moment", name)
+	}
+	if isTooLarge(m) {
+		return templates.Namespace{}, fmt.Errorf("the namespace %q has more than %d KiB of labels and annotations, which is the limit; remove some", name, maxNamespace>>10)
 	}
 	ns := namespaceOf(m)
 	for _, former := range slices.Backward(i.before(name)) {

@@ -156,7 +156,20 @@ func (o *objects) compile(m *object, text []byte) {
 	good, err := kube.CompileContent(m.Entry, text)
 	if m.wrong = err; err == nil {
 		m.good = good
+	} else if limits := o.catalog.Limits(); o.outdated() > limits.MostOfNamespace() {
+		m.good = nil
 	}
+}
+
+// outdated returns the memory of the last valid content of all invalid templates of namespaces, as far as the limits of the
+// catalog do not count it, in bytes.
+func (o *objects) outdated() (sum int64) {
+	for _, m := range o.known {
+		if m.wrong != nil && m.good != nil && m.Namespace != "" {
+			sum += int64(max(m.good.Memory-m.Memory(), 0))
+		}
+	}
+	return sum
 }
 
 // begin compiles the templates that are used, when all were read. It reports whether their content is known.

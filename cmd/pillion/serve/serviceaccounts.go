@@ -11,7 +11,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/pillion-dev/pillion/templates"
 )
@@ -110,31 +109,24 @@ func (a *accounts) check() (string, error) {
 	return i.check("ServiceAccounts that templates read")
 }
 
+// maxAccount limits the labels and annotations of a ServiceAccount together, in bytes, without those of kubectl. There may be
+// tens of thousands of ServiceAccounts.
+const maxAccount = 4 << 10
+
 // accountInformer follows the metadata of ServiceAccounts.
 type accountInformer struct{ followed }
 
 func (a *accounts) inform() *accountInformer {
 	i := &accountInformer{followed{later: a.later}}
-	i.inform(a.client, "serviceaccounts", cache.InformerOptions{Transform: compact})
+	i.inform(a.client, "serviceaccounts", maxAccount)
 	return i
 }
 
-// compact drops what Pillion does not read: there may be tens of thousands of ServiceAccounts.
-func compact(object any) (any, error) {
-	m, ok := object.(*metav1.PartialObjectMetadata)
-	if !ok {
-		return object, nil
-	}
-	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-		Name: m.Name, Namespace: m.Namespace, ResourceVersion: m.ResourceVersion, Labels: m.Labels, Annotations: m.Annotations,
-	}}, nil
-}
-
-// account returns a ServiceAccount. It is not known if it was created a moment ago.
+// account returns a ServiceAccount. It is not known if it was created a moment ago, or is too large.
 func (i *accountInformer) account(namespace, name string) templates.ServiceAccount {
 	key := namespace + "/" + name
 	m := i.object(key)
-	if m == nil {
+	if m == nil || isTooLarge(m) {
 		return templates.ServiceAccount{Name: name}
 	}
 	account := accountOf(m)

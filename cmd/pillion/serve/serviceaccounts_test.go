@@ -22,6 +22,7 @@ import (
 
 	"github.com/pillion-dev/pillion/cmd/pillion/clitest"
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/sizetest"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -217,6 +218,88 @@ func TestNamespaceBefore(t *testing.T) {
 	}
 }
 
+// TestMetadataMemory checks that the memory of namespaces and ServiceAccounts does not depend on what users write into them:
+// now, and a moment ago. One with too much of it gives an error, and no wrong values.
+func TestMetadataMemory(t *testing.T) {
+	n := sizetest.Choose(t, 60, 1000)
+	object := func(kind, namespace, name string, size int) *metav1.PartialObjectMetadata {
+		return &metav1.PartialObjectMetadata{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: kind},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: namespace, Name: name, Labels: map[string]string{"a": strings.Repeat("l", size/4)},
+				Annotations: map[string]string{"role": strings.Repeat("x", size)},
+			},
+		}
+	}
+	i := informNamespaces(metadataClient(t))
+	i.later = func(time.Duration, func()) {}
+	a := i.accounts.inform()
+	a.later = i.later
+	heap := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := heap()
+	for k := range n {
+		name := fmt.Sprint("n", k)
+		for step, size := range []int{200, 1000, 3000, 250 << 10} {
+			namespace, account := compact(object("Namespace", "", name, size+k), maxNamespace), compact(object("ServiceAccount", "shop", name, size+k), maxAccount)
+			if old := i.object(name); step > 0 {
+				i.changed(old, namespace)
+				a.changed(a.object("shop/"+name), account)
+			}
+			clitest.Must(t, i.store.Update(namespace))
+			clitest.Must(t, a.store.Update(account))
+		}
+	}
+	each := (heap() - before) / int64(n)
+	t.Logf("%d bytes for each namespace and ServiceAccount", each)
+	if each > 20_000 {
+		t.Errorf("each namespace and ServiceAccount takes %d bytes", each)
+	}
+	if _, err := i.Namespace("n1"); err == nil || !strings.Contains(err.Error(), "32 KiB") {
+		t.Errorf("the error is %v", err)
+	}
+	if got := a.account("shop", "n1"); got.Known {
+		t.Error("the ServiceAccount is known")
+	}
+	clitest.Must(t, i.store.Update(compact(object("Namespace", "", "n1", 20<<10), maxNamespace)))
+	if ns, err := i.Namespace("n1"); err != nil || len(ns.Annotations["role"]) != 20<<10 {
+		t.Errorf("an ordinary namespace is %.100v, %v", ns, err)
+	}
+}
+
+// TestFormersMemory checks that former states have a limit together, and are dropped later.
+func TestFormersMemory(t *testing.T) {
+	i := informNamespaces(metadataClient(t))
+	var later []func()
+	i.later = func(_ time.Duration, f func()) { later = append(later, f) }
+	object := func(name, value string) *metav1.PartialObjectMetadata {
+		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"a": strings.Repeat(value, maxNamespace-100)}}}
+	}
+	for k := range 200 {
+		for _, values := range []string{"xy", "yz", "zx"} {
+			i.changed(object(fmt.Sprint("n", k), values[:1]), object(fmt.Sprint("n", k), values[1:]))
+		}
+	}
+	sum := int64(0)
+	i.former.Range(func(_, former any) bool {
+		sum += sizes(*former.(*[]*metav1.PartialObjectMetadata))
+		return true
+	})
+	if sum != i.formers.Load() || sum > maxFormers || sum < maxFormers/2 {
+		t.Errorf("the former states have %d bytes, and %d are counted", sum, i.formers.Load())
+	}
+	for _, f := range later {
+		f()
+	}
+	if left := i.formers.Load(); left != 0 || len(i.before("n1")) > 0 {
+		t.Errorf("%d bytes are left", left)
+	}
+}
+
 // BenchmarkServiceAccounts reports the memory for each ServiceAccount.
 func BenchmarkServiceAccounts(b *testing.B) {
 	const many = 10_000
@@ -233,8 +316,7 @@ func BenchmarkServiceAccounts(b *testing.B) {
 			m := object.(*metav1.PartialObjectMetadata).DeepCopy()
 			m.SetManagedFields(nil)
 			delete(m.Annotations, corev1.LastAppliedConfigAnnotation)
-			stored, err := compact(m)
-			if err != nil || i.store.Add(stored) != nil {
+			if err := i.store.Add(compact(m, maxAccount)); err != nil {
 				b.Fatal(err)
 			}
 		}

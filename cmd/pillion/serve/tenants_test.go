@@ -184,6 +184,37 @@ func TestHistoryMemory(t *testing.T) {
 	}
 }
 
+// TestLastValidMemory checks that the last valid content of invalid templates does not take the memory of all: beyond a
+// limit, it is dropped.
+func TestLastValidMemory(t *testing.T) {
+	r := newReplica(t)
+	r.put("shared", "1")
+	r.sync()
+	most := r.objects.catalog.Limits()
+	const n = 10
+	for i := range n {
+		r.put(fmt.Sprintf("team-%d/own", i), strings.Repeat("x", 100_000))
+	}
+	r.reload()
+	if got := len(r.set().Templates); got != n+1 {
+		t.Fatalf("%d templates are used, want %d", got, n+1)
+	}
+	for i := range n {
+		r.put(fmt.Sprintf("team-%d/own", i), "!")
+	}
+	r.put("shared", "!")
+	r.reload()
+	sum, used := int64(0), r.set().Templates
+	for _, of := range used {
+		if of.Namespace != "" {
+			sum += int64(of.Memory)
+		}
+	}
+	if sum > most.MostOfNamespace() || len(used) < 2 || len(used) == n+1 || used[0].Name != "shared" && used[len(used)-1].Name != "shared" {
+		t.Errorf("%d templates are used, which take %d bytes", len(used), sum)
+	}
+}
+
 // TestNameOfInvalid checks that a template of a namespace never takes the place of one of the cluster, even
 // if some replicas do not know its last valid content. All replicas leave it out.
 func TestNameOfInvalid(t *testing.T) {
