@@ -93,7 +93,7 @@ func (k *Kind) Run(ctx context.Context) {
 	s.Read = func(text []byte) (runtime.Object, error) { return k.catalog.Read(text) }
 	s.Begin = func() func(runtime.Object) {
 		draft := NewCatalog(k.catalog.limits, nil, false, nil)
-		draft.limits.Memory = Unlimited() // the content that it has is limited anyway
+		draft.limits.Memory = quantity("1Ei") // by maxHeld
 		return func(object runtime.Object) {
 			if e, ok := object.(*Entry); ok {
 				draft.put(e)
@@ -339,7 +339,7 @@ func (c *Catalog) fit(namespace string, s *shelf) {
 	before := s.memory
 	s.fit, s.memory = len(s.byAge), 0
 	if namespace != "" {
-		s.fit, s.memory = c.limits.fitting(measures(s.byAge))
+		s.fit, s.memory = c.limits.fitting(s.byAge)
 	}
 	c.total = c.totalWith(before, s.memory)
 }
@@ -353,16 +353,6 @@ func (c *Catalog) totalWith(before, after int64) [2]int64 {
 
 // enough reports whether there is enough memory for all templates that are within the limits of their namespaces.
 func (c *Catalog) enough(total [2]int64) bool { return max(total[0], total[1]) <= c.limits.half() }
-
-func measures(all []*Entry) func(yield func(size, memory int) bool) {
-	return func(yield func(size, memory int) bool) {
-		for _, e := range all {
-			if !yield(e.Size, e.memory) {
-				return
-			}
-		}
-	}
-}
 
 // allot finds out how many templates of each namespace are used. It returns nil if there is enough memory for all. A
 // younger template never takes the memory of an older one, of whatever namespace. The result depends on the content of the
@@ -546,7 +536,7 @@ func (c *Catalog) Admits(name types.NamespacedName, text []byte) string {
 	next.measure(text)
 	after := &shelf{byAge: replaced(before.byAge, old, next)}
 	i := slices.Index(after.byAge, next)
-	after.fit, after.memory = c.limits.fitting(measures(after.byAge))
+	after.fit, after.memory = c.limits.fitting(after.byAge)
 	displaces := c.displaces(before, after, old, next)
 	grows := old == nil || next.Size > old.Size || next.memory > old.memory
 	more := len(after.byAge)-after.used > len(before.byAge)-before.used

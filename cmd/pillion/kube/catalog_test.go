@@ -277,6 +277,36 @@ func (c *Catalog) unused(namespace string) int {
 	return 0
 }
 
+// TestFitting checks which templates of a namespace are within its limits. One that is too large by itself does not count.
+func TestFitting(t *testing.T) {
+	limits := NewLimits()
+	most, memory := int(limits.Size.Value()), int(limits.MostOfNamespace())
+	for _, c := range []struct {
+		sizes, memory []int
+		want          int
+	}{
+		{nil, nil, 0},
+		{[]int{most}, nil, 1},
+		{[]int{most, 1}, nil, 1},
+		{[]int{templates.MaxObject + 1, most - 1, 1, 1, 1}, nil, 3},
+		{slices.Repeat([]int{1}, 2*limits.Count), nil, limits.Count},
+		{[]int{1, 1, 1}, []int{memory - 1, 1, 1}, 2},
+		{[]int{1}, []int{memory + 1}, 0},
+	} {
+		var all []*Entry
+		for i, size := range c.sizes {
+			e := &Entry{Size: size}
+			if c.memory != nil {
+				e.memory = c.memory[i]
+			}
+			all = append(all, e)
+		}
+		if got, _ := limits.fitting(all); got != c.want {
+			t.Errorf("of %v, %v, %d fit, want %d", c.sizes, c.memory, got, c.want)
+		}
+	}
+}
+
 // TestEntry checks what is kept of an object, and that its content is the same as that of a typed client.
 func TestEntry(t *testing.T) {
 	c := NewCatalog(NewLimits(), nil, true, nil)

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/spf13/pflag"
@@ -31,9 +30,6 @@ func NewLimits() Limits {
 func quantity(text string) resource.QuantityValue {
 	return resource.QuantityValue{Quantity: resource.MustParse(text)}
 }
-
-// Unlimited is a limit that nothing exceeds.
-func Unlimited() resource.QuantityValue { return quantity("1Ei") }
 
 // Flags adds the flags of the limits to a command. Their values are the defaults.
 func (l *Limits) Flags(f *pflag.FlagSet) {
@@ -77,33 +73,19 @@ func amount(n int64) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-// Fitting returns how many templates of a namespace are used, given the sizes of their JSON. The oldest one
-// is the first, by [CompareAge]. One that is too large to be used does not count.
-func (l *Limits) Fitting(sizes []int) int {
-	fit, _ := l.fitting(func(yield func(size, memory int) bool) {
-		for _, size := range sizes {
-			if !yield(size, 0) {
-				return
-			}
+// fitting returns how many templates of a namespace are within its limits, and their memory in bytes. The oldest one is
+// the first. The size of one that is too large to be used does not count.
+func (l *Limits) fitting(all []*Entry) (fit int, memory int64) {
+	sum, most := int64(0), l.Size.Value()
+	for _, e := range all {
+		if e.Size <= templates.MaxObject {
+			sum += int64(e.Size)
 		}
-	})
-	return fit
-}
-
-// fitting returns how many templates of a namespace are within its limits, and their memory.
-func (l *Limits) fitting(all func(yield func(size, memory int) bool)) (fit int, memory int64) {
-	sum, most := 0, int(min(l.Size.Value(), math.MaxInt32))
-	for size, of := range all {
-		if size > templates.MaxObject {
-			of = 0
-		} else {
-			sum += size
-		}
-		if fit == l.Count || sum > most || memory+int64(of) > l.MostOfNamespace() {
+		if fit == l.Count || sum > most || memory+int64(e.memory) > l.MostOfNamespace() {
 			break
 		}
 		fit++
-		memory += int64(of)
+		memory += int64(e.memory)
 	}
 	return fit, memory
 }

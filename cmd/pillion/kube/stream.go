@@ -24,10 +24,7 @@ import (
 type Stream struct {
 	client rest.Interface
 	path   string // for example "/api/v1/namespaces"
-	accept string // "": whole objects
 
-	// Fields is a field selector, or "".
-	Fields string
 	// Read returns what is kept of an object. Text is its JSON, which changes after the call.
 	Read func(text []byte) (runtime.Object, error)
 	// Begin returns a function that is called with each object of one list, before all of them are known. It may drop
@@ -52,23 +49,9 @@ func NewStream(client rest.Interface, path string) *Stream {
 	return &Stream{client: client, path: path}
 }
 
-// NewMetadataStream is like [NewStream] for the metadata of the objects.
-func NewMetadataStream(client rest.Interface, path string) *Stream {
-	return &Stream{client: client, path: path, accept: ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"}
-}
-
 // open sends a request, and returns the body of the answer.
 func (s *Stream) open(ctx context.Context, o *metav1.ListOptions) (io.ReadCloser, error) {
-	o.FieldSelector = s.Fields
-	request := s.client.Get().AbsPath(s.path).SpecificallyVersionedParams(o, metainternalversionscheme.ParameterCodec, metav1.SchemeGroupVersion)
-	if s.accept != "" {
-		accept := s.accept
-		if !o.Watch {
-			accept = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-		}
-		request.SetHeader("Accept", runtime.ContentTypeJSON+accept)
-	}
-	body, err := request.Stream(ctx)
+	body, err := s.client.Get().AbsPath(s.path).SpecificallyVersionedParams(o, metainternalversionscheme.ParameterCodec, metav1.SchemeGroupVersion).Stream(ctx)
 	s.note(ctx, err)
 	return body, err
 }
