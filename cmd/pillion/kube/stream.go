@@ -189,36 +189,61 @@ type events struct {
 	decoder *json.Decoder
 	body    io.Closer
 	listed  func(runtime.Object) // nil after the list
-	event   struct {
-		Type   watch.EventType `json:"type"`
-		Object json.RawMessage `json:"object"`
-	}
+	text    json.RawMessage      // of one object at a time
 }
 
 // Decode implements [watch.Decoder].
 func (e *events) Decode() (watch.EventType, runtime.Object, error) {
-	e.event.Type, e.event.Object = "", e.event.Object[:0]
-	if err := e.decoder.Decode(&e.event); err != nil {
+	kind, err := e.read()
+	if err != nil {
 		return "", nil, err
 	}
-	switch e.event.Type {
+	return e.object(kind)
+}
+
+// read reads an event into e.text, and returns its type. An object may be nested as deeply as [encoding/json] allows, so
+// the event around it must not count.
+func (e *events) read() (kind watch.EventType, err error) {
+	if err := expect(e.decoder, json.Delim('{')); err != nil {
+		return "", err
+	}
+	for e.decoder.More() {
+		key, err := e.decoder.Token()
+		if err != nil {
+			return "", err
+		}
+		if key == "type" {
+			err = e.decoder.Decode(&kind)
+		} else {
+			err = e.decoder.Decode(&e.text)
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	return kind, expect(e.decoder, json.Delim('}'))
+}
+
+// object returns what is kept of the object of an event.
+func (e *events) object(kind watch.EventType) (watch.EventType, runtime.Object, error) {
+	switch kind {
 	case watch.Error:
 		status := &metav1.Status{}
-		err := json.Unmarshal(e.event.Object, status)
+		err := json.Unmarshal(e.text, status)
 		return watch.Error, status, err
 	case watch.Bookmark:
 		mark := &metav1.PartialObjectMetadata{}
-		err := json.Unmarshal(e.event.Object, mark)
+		err := json.Unmarshal(e.text, mark)
 		if mark.Annotations[metav1.InitialEventsAnnotationKey] == "true" {
 			e.listed = nil
 		}
 		return watch.Bookmark, mark, err
 	}
-	object, err := e.stream.Read(e.event.Object)
+	object, err := e.stream.Read(e.text)
 	if err == nil && e.listed != nil {
 		e.listed(object)
 	}
-	return e.event.Type, object, err
+	return kind, object, err
 }
 
 // Close implements [watch.Decoder].

@@ -147,6 +147,9 @@ func TestStreamMemory(t *testing.T) {
 		"status": func(i int) string {
 			return template(fmt.Sprint("n", i%100), i, "", "", `,"status":{"conditions":[{"type":"Ready","message":"`+x+`"},{"type":"X","message":"`+x+`"}]}`)
 		},
+		"deeply nested": func(i int) string {
+			return template("noisy", i, `,"x":`+strings.Repeat(`{"a":`, 9998)+`"`+x+`"`+strings.Repeat(`}`, 9998), "", "")
+		},
 		"values of metadata": func(i int) string {
 			return template("noisy", i, `,"finalizers":["`+x+`"],"ownerReferences":[{"name":"`+x+`"}]`, "", "")
 		},
