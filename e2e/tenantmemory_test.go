@@ -21,13 +21,16 @@ import (
 	"github.com/pillion-dev/pillion/e2e/cluster"
 )
 
-// The memory of the shipped containers, and what many objects may add to that of a process with few of them. The quick
-// size has fewer objects, so only the second limit can find that their memory adds up.
+// The memory of the shipped containers, and what more objects may add to that of a process whose tenants use all that the
+// limits allow. The quick size has fewer objects, so only the second limit can find that their memory adds up.
 const (
 	containerMemory = 256 << 20
 	moreMemory      = 48 << 20
 	largeText       = 122 << 10
 )
+
+// used is the number of large templates of namespaces with one each that are within the limits.
+const used = 12
 
 // crowd is a cluster in which tenants have more templates than Pillion uses.
 type crowd struct {
@@ -51,16 +54,20 @@ func TestTenantMemory(t *testing.T) {
 	c.installed.apply(t, "self-signed")
 	c.addNamespace(t, "noisy")
 	c.addNamespace(t, "later")
-	if err := c.create(t.Context(), "noisy", 5, large); err != nil {
+	if err := c.create(t.Context(), "noisy", 5, large); err != nil { // they are the few objects
 		t.Fatal(err)
 	}
-	c.installed.install(t, "self-signed", "--memory-limit=256Mi")
+	c.install(t, "self-signed", "--memory-limit=256Mi")
 	c.control(t)
 	c.apply(t, annotates("shared", "1"), annotates("shop/own", "1"))
 	c.want(t, "shop", "own=1", "shared=1")
+	c.unchecked(t, true)
+	if err := errors.Join(c.spread(t.Context(), 0, used), c.change(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	c.injects(t)
 	few := c.peaks(t)
 
-	c.unchecked(t, true)
 	t.Run("running", func(t *testing.T) { c.run(t, few) })
 	t.Run("start", func(t *testing.T) { c.start(t, few) })
 	t.Run("reasons", c.reasons)
@@ -76,6 +83,49 @@ func large(o *unstructured.Unstructured) {
 		annotations[fmt.Sprintf("authors.example.com/a%d", i)] = strings.Repeat("x", 980)
 	}
 	o.Object["spec"] = map[string]any{"default": true, "pod": map[string]any{"metadata": map[string]any{"annotations": annotations}}}
+}
+
+// described is a template of 122 KiB that has as much again in its annotations, and more in its labels and in the fields that
+// its managers own.
+func described(o *unstructured.Unstructured) {
+	large(o)
+	annotations, labels := map[string]string{}, map[string]string{}
+	for i := range 100 {
+		annotations[fmt.Sprintf("authors.example.com/a%d", i)] = strings.Repeat("x", 2000)
+	}
+	for i := range 1500 {
+		labels[fmt.Sprintf("%s.example.com/label-%05d", strings.Repeat("l", 60), i)] = strings.Repeat("x", 63)
+	}
+	o.SetAnnotations(annotations)
+	o.SetLabels(labels)
+	o.SetName(strings.Replace(o.GetName(), "t", "described-", 1))
+}
+
+// spread creates namespaces with a large template each, and with large annotations of their own.
+func (c *crowd) spread(ctx context.Context, from, to int) error {
+	for i := from; i < to; i++ {
+		name := fmt.Sprint("spread-", i)
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{injectLabel: "enabled"}, Annotations: map[string]string{"authors.example.com/a": strings.Repeat("x", 250<<10)}}}
+		if _, err := c.Client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+		if err := c.create(ctx, name, 1, large); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// change changes the templates that are used again and again.
+func (c *crowd) change(ctx context.Context) error {
+	for i := range 10 * used {
+		of := c.objects.Resource(templateKinds[1]).Namespace(fmt.Sprint("spread-", i%used))
+		patch := fmt.Appendf(nil, `{"spec":{"pod":{"metadata":{"annotations":{"authors.example.com/a0":"%d"}}}}}`, i)
+		if _, err := of.Patch(ctx, "t00000", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // addNamespace creates a namespace whose pods are injected.
@@ -138,7 +188,7 @@ func (c *crowd) unchecked(t *testing.T, slips bool) {
 	eventually(t, fmt.Sprintf("templates are checked: %t", !slips), func(ctx context.Context) error {
 		_, err := c.try(ctx, t, "apply --dry-run=server -f -", broken("probe"))
 		if (err == nil) != slips {
-			return fmt.Errorf("a template with a mistake: %v", err)
+			return fmt.Errorf("a template with a mistake is accepted: %t", err == nil)
 		}
 		return nil
 	})
@@ -178,7 +228,14 @@ func (c *crowd) injects(t *testing.T) {
 // run creates many templates while Pillion runs.
 func (c *crowd) run(t *testing.T, few map[string]int64) {
 	done := make(chan error, 1)
-	go func() { done <- c.create(t.Context(), "later", c.n, large) }()
+	go func() {
+		done <- errors.Join(
+			c.create(t.Context(), "later", c.n, large),
+			c.create(t.Context(), "noisy", c.n/10, described),
+			c.spread(t.Context(), used, used+c.n/10),
+			c.change(t.Context()),
+		)
+	}()
 	for running := true; running; {
 		c.injects(t)
 		select {
@@ -191,6 +248,7 @@ func (c *crowd) run(t *testing.T, few map[string]int64) {
 	}
 	c.injects(t)
 	c.isBlamed(t, "later")
+	c.isBlamed(t, "noisy")
 	c.within(t, few)
 }
 
@@ -251,17 +309,29 @@ func (c *crowd) reasons(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	used := 0
+	valid := 0
 	for i := range list.Items {
 		switch reason, message := ready(&list.Items[i]); {
 		case reason == "Valid":
-			used++
+			valid++
 		case reason != "TooMany" || !strings.Contains(message, "128 KiB"):
 			t.Fatalf("%s: %s: %s", list.Items[i].GetName(), reason, message)
 		}
 	}
-	if used != 1 {
-		t.Errorf("%d are used, want 1", used)
+	if valid != 1 {
+		t.Errorf("%d are used, want 1", valid)
+	}
+	for i, want := range map[int]string{0: "template", used - 1: "template", used + 5: "48 MiB"} { // new ones never displace older ones
+		eventually(t, "a template has a reason", func(ctx context.Context) error {
+			o, err := c.objects.Resource(templateKinds[1]).Namespace(fmt.Sprint("spread-", i)).Get(ctx, "t00000", metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if reason, message := ready(o); (reason == "Valid") != (i < used) || !strings.Contains(message, want) {
+				return fmt.Errorf("the template of spread-%d: %s: %s", i, reason, message)
+			}
+			return nil
+		})
 	}
 }
 
