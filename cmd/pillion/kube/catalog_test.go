@@ -340,22 +340,30 @@ func TestMemory(t *testing.T) {
 		return `{"pod":{"spec":{"containers":[{"name":"c","image":"i",` + fields + `}]}}}`
 	}
 	annotation := `"pod":{"metadata":{"annotations":{"a.example.com/b":"c"}}}`
+	const matches = `"${string(pod.metadata.?name.orValue('x').matches`
 	for what, spec := range map[string]string{
-		"strings":              container(`"args":[` + many(10*n, `"0000#"`) + `]`),
-		"env":                  container(`"env":[` + many(10*n, `{"name":"A#"}`) + `]`),
-		"volumes":              `{"pod":{"spec":{"volumes":[` + many(5*n, `{"name":"a#","emptyDir":{}}`) + `]}}}`,
-		"tolerations":          `{"pod":{"spec":{"tolerations":[` + many(10*n, `{"key":"a#"}`) + `]}}}`,
-		"params":               `{"params":[` + many(n/2, `{"name":"a#","default":"x"}`) + `],` + annotation + `}`,
-		"maps":                 `{"params":[` + many(n/2, `{"name":"a#","type":"map","default":"a=b,c=d"}`) + `],` + annotation + `}`,
-		"prefixes":             `{"params":[` + many(n/2, `{"name":"a#","prefix":"a#.example.com/"}`) + `],` + annotation + `}`,
-		"variables":            `{"variables":[` + many(min(n, 64), `{"name":"v#","expression":"pod.spec.containers.size() + #"}`) + `],` + annotation + `}`,
-		"expressions":          container(`"args":[` + many(n, `"${'#'}"`) + `]`),
-		"several in a string":  container(`"args":["` + strings.ReplaceAll(many(n, `${'#'}`), ",", "") + `"]`),
-		"sums":                 container(`"args":[` + many(n, `"${string(`+strings.Repeat("1+", 100)+`pod.spec.containers.size()+#)}"`) + `]`),
-		"lists in expressions": container(`"args":[` + many(n, `"${[`+strings.Repeat("1,", 100)+`#].map(x,string(x)).join(',')}"`) + `]`),
-		"conditional":          container(`"env":[` + many(n, `{"name":"A#","${when}":"pod.spec.containers.size() > #","value":"x"}`) + `]`),
-		"condition":            `{"match":{"condition":"` + strings.Repeat("1+", 100) + `1 > 1"},` + annotation + `}`,
-		"for each":             `{"forEachContainer":[` + many(n/4, `{"where":"container.name != '#'","add":{"env":[{"name":"A#","value":"x"}]}}`) + `]}`,
+		"strings":               container(`"args":[` + many(10*n, `"0000#"`) + `]`),
+		"env":                   container(`"env":[` + many(10*n, `{"name":"A#"}`) + `]`),
+		"volumes":               `{"pod":{"spec":{"volumes":[` + many(5*n, `{"name":"a#","emptyDir":{}}`) + `]}}}`,
+		"tolerations":           `{"pod":{"spec":{"tolerations":[` + many(10*n, `{"key":"a#"}`) + `]}}}`,
+		"params":                `{"params":[` + many(n/2, `{"name":"a#","default":"x"}`) + `],` + annotation + `}`,
+		"maps":                  `{"params":[` + many(n/2, `{"name":"a#","type":"map","default":"a=b,c=d"}`) + `],` + annotation + `}`,
+		"prefixes":              `{"params":[` + many(n/2, `{"name":"a#","prefix":"a#.example.com/"}`) + `],` + annotation + `}`,
+		"patterns":              `{"params":[` + many(n/2, `{"name":"a#","default":"x","pattern":"[a-z]{900}|x"}`) + `],` + annotation + `}`,
+		"patterns with groups":  `{"params":[` + many(n/8, `{"name":"a#","default":"x","pattern":"`+strings.Repeat("(a)", 300)+`|x"}`) + `],` + annotation + `}`,
+		"patterns with classes": `{"params":[` + many(n/8, `{"name":"a#","default":"x","pattern":"`+strings.Repeat(`\\pL`, 300)+`|x"}`) + `],` + annotation + `}`,
+		"without case":          `{"params":[` + many(n/8, `{"name":"a#","default":"x","pattern":"(?i)`+strings.Repeat("k", 900)+`|x"}`) + `],` + annotation + `}`,
+		"matches":               container(`"args":[` + many(n/4, matches+`(r'a{900}#'))}"`) + `]`),
+		"matches with classes":  container(`"args":[` + many(n/16, matches+`(r'`+strings.Repeat(`\\pL`, 300)+`#'))}"`) + `]`),
+		"matches with escapes":  container(`"args":[` + many(n/16, matches+`('`+strings.Repeat(`\\x5cpL`, 140)+`\\x7b2}#'))}"`) + `]`),
+		"variables":             `{"variables":[` + many(min(n, 64), `{"name":"v#","expression":"pod.spec.containers.size() + #"}`) + `],` + annotation + `}`,
+		"expressions":           container(`"args":[` + many(n, `"${'#'}"`) + `]`),
+		"several in a string":   container(`"args":["` + strings.ReplaceAll(many(n, `${'#'}`), ",", "") + `"]`),
+		"sums":                  container(`"args":[` + many(n, `"${string(`+strings.Repeat("1+", 100)+`pod.spec.containers.size()+#)}"`) + `]`),
+		"lists in expressions":  container(`"args":[` + many(n, `"${[`+strings.Repeat("1,", 100)+`#].map(x,string(x)).join(',')}"`) + `]`),
+		"conditional":           container(`"env":[` + many(n, `{"name":"A#","${when}":"pod.spec.containers.size() > #","value":"x"}`) + `]`),
+		"condition":             `{"match":{"condition":"` + strings.Repeat("1+", 100) + `1 > 1"},` + annotation + `}`,
+		"for each":              `{"forEachContainer":[` + many(n/4, `{"where":"container.name != '#'","add":{"env":[{"name":"A#","value":"x"}]}}`) + `]}`,
 	} {
 		text := templateText("SidecarTemplate", "team-a", "own", []byte(spec))
 		const copies = 4

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 
 	"github.com/spf13/pflag"
@@ -138,11 +139,16 @@ const (
 	ofParam      = 6500 // for each parameter, in addition
 	ofExpression = 3500 // for each expression, in addition
 	ofCEL        = 290  // for each byte of an expression, in addition
+	ofStep       = 180  // for each step of a compiled pattern
+	ofClass      = 6000 // for each class of Unicode letters in a pattern, such as \pL
 )
 
+// maxSteps is how many steps a pattern can have: templates with more are invalid.
+const maxSteps = 1000
+
 // Memory estimates how much memory a template takes, from its JSON alone, so that it is known before the template is
-// compiled. Compiled expressions take most of it. For each construct of the format, the result is at least what was
-// measured.
+// compiled. Compiled expressions and patterns take most of it. For each construct of the format, the result is at least what
+// was measured.
 func Memory(text []byte) int {
 	var of struct {
 		Spec struct {
@@ -150,42 +156,96 @@ func Memory(text []byte) int {
 		} `json:"spec"`
 	}
 	_ = json.Unmarshal(text, &of) // without params, if they are invalid
-	n, size := expressions(text)
-	return ofText*len(text) + ofParam*len(of.Spec.Params) + ofExpression*n + ofCEL*size
+	n := ofText*len(text) + ofParam*len(of.Spec.Params)
+	for s := range jsonStrings(text) {
+		n += s.memory()
+	}
+	return n
 }
 
-// expressions returns how many expressions the strings in JSON have, and their size together.
-func expressions(text []byte) (n, size int) {
-	isExpression := false // the next string
-	for len(text) > 0 {
-		begin := bytes.IndexByte(text, '"')
-		if begin < 0 {
-			break
-		}
-		text = text[begin+1:]
-		end := stringEnd(text)
-		one := text[:end]
-		text = text[min(end+1, len(text)):]
-		isKey := len(text) > 0 && text[0] == ':'
-		has := bytes.Contains(one, []byte("${"))
-		switch {
-		case isKey:
-		case has:
-			for part := range bytes.SplitSeq(one[bytes.Index(one, []byte("${"))+2:], []byte("${")) {
-				n++
-				size += bytes.LastIndexByte(part, '}') + 1
+// jsonString is a string in JSON that is no key, without its quotes. Its key is "" in a list.
+type jsonString struct{ key, text []byte }
+
+// jsonStrings returns the strings in JSON.
+func jsonStrings(text []byte) func(yield func(jsonString) bool) {
+	return func(yield func(jsonString) bool) {
+		var key []byte
+		for {
+			begin := bytes.IndexByte(text, '"')
+			if begin < 0 {
+				return
 			}
-		case isExpression:
-			n++
-			size += len(one)
+			text = text[begin+1:]
+			end := stringEnd(text)
+			one := text[:end]
+			text = text[min(end+1, len(text)):]
+			if len(text) > 0 && text[0] == ':' {
+				key = one
+				continue
+			}
+			if !yield(jsonString{key, one}) {
+				return
+			}
+			key = nil
 		}
-		isExpression = isKey && (has || slices.Contains(expressionKeys, string(one)))
 	}
-	return n, size
 }
 
 // expressionKeys are the fields of a template whose strings are expressions without "${".
 var expressionKeys = []string{"condition", "where", "expression"}
+
+// memory returns what a string takes as an expression or a pattern.
+func (s jsonString) memory() int {
+	if string(s.key) == "pattern" {
+		return patternMemory(unquoted(s.text), 1)
+	}
+	n, size := 0, 0
+	if begin := bytes.Index(s.text, []byte("${")); begin >= 0 {
+		for part := range bytes.SplitSeq(s.text[begin+2:], []byte("${")) {
+			n++
+			size += bytes.LastIndexByte(part, '}') + 1
+		}
+	} else if bytes.Contains(s.key, []byte("${")) || slices.Contains(expressionKeys, string(s.key)) {
+		n, size = 1, len(s.text)
+	}
+	memory := ofExpression*n + ofCEL*size
+	if calls := bytes.Count(s.text, []byte("matches")); n > 0 && calls > 0 {
+		memory += patternMemory(unquoted(s.text), calls) + ofClass*classes(unquoted(s.text)) // it has two copies of classes
+	}
+	return memory
+}
+
+// unquoted returns a string without the escapes of JSON.
+func unquoted(text []byte) []byte {
+	if !bytes.ContainsRune(text, '\\') {
+		return text
+	}
+	var s string
+	_ = json.Unmarshal(slices.Concat([]byte{'"'}, text, []byte{'"'}), &s) // "", if it is no JSON: then it is not used
+	return []byte(s)
+}
+
+// escaped matches what can be a digit, a brace or a backslash in a string of CEL.
+var escaped = regexp.MustCompile(`\\[xXuU0-7]`)
+
+var repeated = regexp.MustCompile(`\{[0-9]`)
+
+// patternMemory returns what the patterns in a text take.
+func patternMemory(text []byte, patterns int) int {
+	steps := len(text) + patterns
+	if repeated.Match(text) || escaped.Match(text) {
+		steps = maxSteps * patterns
+	}
+	return ofStep*min(steps, maxSteps*patterns) + ofClass*classes(text)
+}
+
+// classes returns how many classes of Unicode letters patterns in a text can have.
+func classes(text []byte) int {
+	if escaped.Match(text) {
+		return len(text) / len(`\pL`)
+	}
+	return bytes.Count(text, []byte(`\p`)) + bytes.Count(text, []byte(`\P`))
+}
 
 // stringEnd returns the position of the quote that ends a JSON string.
 func stringEnd(text []byte) int {
