@@ -350,9 +350,9 @@ func (c *crowd) rejects(t *testing.T) {
 
 // removed checks that a template is used when the others are gone.
 func (c *crowd) removed(t *testing.T) {
-	if err := c.objects.Resource(templateKinds[1]).Namespace("later").DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	eventuallyWithin(t, c.patience(), "all are deleted", func(ctx context.Context) error { // of many, the API server deletes some before it stops waiting
+		return c.objects.Resource(templateKinds[1]).Namespace("later").DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+	})
 	eventuallyWithin(t, c.patience(), "a new template is accepted", func(ctx context.Context) error {
 		_, err := c.try(ctx, t, "apply -f -", annotates("later/fresh", "1"))
 		return err
