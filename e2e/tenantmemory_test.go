@@ -71,6 +71,7 @@ func TestTenantMemory(t *testing.T) {
 	t.Run("running", func(t *testing.T) { c.run(t, few) })
 	t.Run("start", func(t *testing.T) { c.start(t, few) })
 	t.Run("reasons", c.reasons)
+	t.Run("namespace", c.deniesInLarge)
 	c.unchecked(t, false)
 	t.Run("apply", c.rejects)
 	t.Run("removed", c.removed)
@@ -333,6 +334,27 @@ func (c *crowd) reasons(t *testing.T) {
 			return nil
 		})
 	}
+}
+
+// deniesInLarge checks that a pod in a namespace with too many annotations is denied with the limit, and that it is not when
+// they are gone.
+func (c *crowd) deniesInLarge(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "w"}}}}
+	create := func(ctx context.Context) error {
+		_, err := c.Client.CoreV1().Pods("spread-0").Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	}
+	eventually(t, "a pod is denied", func(ctx context.Context) error {
+		if err := create(ctx); err == nil || !strings.Contains(err.Error(), "more than 32 KiB, which is the limit") {
+			return fmt.Errorf("it is admitted: %t, %w", err == nil, err)
+		}
+		return nil
+	})
+	patch := []byte(`{"metadata":{"annotations":{"authors.example.com/a":null}}}`)
+	if _, err := c.Client.CoreV1().Namespaces().Patch(t.Context(), "spread-0", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a pod is admitted", create)
 }
 
 // rejects checks that one more template is rejected, with the limit.

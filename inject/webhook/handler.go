@@ -75,6 +75,9 @@ func (h *Handler) judge(e *exchange) *inject.Judge {
 func (h *Handler) aboutPod(e *exchange, r *http.Request) (inject.Request, *rejection) {
 	// metadata.namespace is not set yet if a controller creates the pod.
 	namespace, err := h.Namespaces.Namespace(e.request.Namespace)
+	if errors.Is(err, ErrNamespaceTooLarge) {
+		return inject.Request{}, reject(http.StatusForbidden, "%v", err)
+	}
 	if err != nil {
 		return inject.Request{}, notYet(err.Error())
 	}
@@ -89,6 +92,10 @@ func (h *Handler) aboutPod(e *exchange, r *http.Request) (inject.Request, *rejec
 		Done:      r.Context().Done(),
 	}, nil
 }
+
+// ErrNamespaceTooLarge is in an error of [Namespaces] if a retry does not help. The API server reports the reason only
+// because it does not retry.
+var ErrNamespaceTooLarge = errors.New("too many labels and annotations")
 
 // notYet returns the rejection of a request that can be answered in a moment. The API server tries
 // again.

@@ -65,7 +65,7 @@ func (i *informer) Namespace(name string) (templates.Namespace, error) {
 		return templates.Namespace{}, fmt.Errorf("the namespace %q is not known yet; retry in a moment", name)
 	}
 	if isTooLarge(m) {
-		return templates.Namespace{}, fmt.Errorf("the namespace %q has more than %d KiB of labels and annotations, which is the limit; remove some", name, maxNamespace>>10)
+		return templates.Namespace{}, fmt.Errorf("the namespace %q has %w: more than %d KiB, which is the limit; remove some", name, webhook.ErrNamespaceTooLarge, maxNamespace>>10)
 	}
 	ns := namespaceOf(m)
 	for _, former := range slices.Backward(i.before(name)) {

@@ -3,6 +3,7 @@
 package serve
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -23,6 +24,7 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/clitest"
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/sizetest"
+	"github.com/pillion-dev/pillion/inject/webhook"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -259,7 +261,7 @@ func TestMetadataMemory(t *testing.T) {
 	if each > 20_000 {
 		t.Errorf("each namespace and ServiceAccount takes %d bytes", each)
 	}
-	if _, err := i.Namespace("n1"); err == nil || !strings.Contains(err.Error(), "32 KiB") {
+	if _, err := i.Namespace("n1"); !errors.Is(err, webhook.ErrNamespaceTooLarge) || !strings.Contains(err.Error(), "32 KiB") {
 		t.Errorf("the error is %v", err)
 	}
 	if got := a.account("shop", "n1"); got.Known {
