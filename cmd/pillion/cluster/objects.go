@@ -63,18 +63,18 @@ func (u *unsure) may(err error, verb, resource, namespace, unknown string) error
 
 // objects returns the templates in the API server: those of the cluster, and those of the namespaces that
 // the command is about.
-func (d *deployed) objects(ctx context.Context, wrong *unsure) (all []*templates.Template, err error) {
+func (c *Client) objects(ctx context.Context, limits kube.Limits, wrong *unsure) (all []*templates.Template, err error) {
 	of := kube.TemplateResources()
 	taken := map[string]bool{} // names of templates of the cluster
-	if all, err = d.objectsIn(ctx, wrong, of[0], "", taken); err != nil {
+	if all, err = c.objectsIn(ctx, limits, wrong, of[0], "", taken); err != nil {
 		return nil, err
 	}
-	namespaces := d.about
+	namespaces := c.about
 	if len(namespaces) == 0 {
 		namespaces = []string{metav1.NamespaceAll}
 	}
 	for _, namespace := range namespaces {
-		more, err := d.objectsIn(ctx, wrong, of[1], namespace, taken)
+		more, err := c.objectsIn(ctx, limits, wrong, of[1], namespace, taken)
 		if err != nil {
 			return nil, err
 		}
@@ -83,13 +83,13 @@ func (d *deployed) objects(ctx context.Context, wrong *unsure) (all []*templates
 	return all, nil
 }
 
-func (d *deployed) objectsIn(ctx context.Context, wrong *unsure, resource schema.GroupVersionResource, namespace string, taken map[string]bool) (all []*templates.Template, err error) {
-	client, err := kube.NewRESTClient(d.config)
+func (c *Client) objectsIn(ctx context.Context, limits kube.Limits, wrong *unsure, resource schema.GroupVersionResource, namespace string, taken map[string]bool) (all []*templates.Template, err error) {
+	client, err := kube.NewRESTClient(c.config)
 	if err != nil {
 		return nil, err
 	}
 	// The limit for all namespaces depends on those that are not read, too. See statusOf.
-	catalog := kube.NewCatalog(d.options.Limits, client, true, func([]types.NamespacedName) {})
+	catalog := kube.NewCatalog(limits, client, true, func([]types.NamespacedName) {})
 	switch err := catalog.List(ctx, resource, namespace); {
 	case apierrors.IsNotFound(err):
 		return nil, nil // this kind is not installed
@@ -120,7 +120,7 @@ func (d *deployed) objectsIn(ctx context.Context, wrong *unsure, resource schema
 		switch {
 		case err == nil:
 			all = append(all, t)
-		case e.Namespace != "" && len(d.about) == 0: // the command is for users who did not write it
+		case e.Namespace != "" && len(c.about) == 0: // the command is for users who did not write it
 			wrong.notes = append(wrong.notes, invalid(err))
 			wrong.unknown(e, e.ID()+" is invalid, and Pillion may still use its last valid content: "+cli.OneLine(err))
 		default:

@@ -5,6 +5,7 @@ package kube
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
@@ -164,6 +166,38 @@ func (s *kindStore) Replace(objects []any, _ string) error {
 
 // Resync implements [cache.ReflectorStore].
 func (s *kindStore) Resync() error { return nil }
+
+// Read returns the entry of an object of the API server, with its content if it is not too large to be used.
+func (c *Catalog) Read(text []byte) (*Entry, error) {
+	var o struct {
+		Metadata struct {
+			Name              string      `json:"name"`
+			Namespace         string      `json:"namespace"`
+			UID               types.UID   `json:"uid"`
+			ResourceVersion   string      `json:"resourceVersion"`
+			Generation        int64       `json:"generation"`
+			CreationTimestamp metav1.Time `json:"creationTimestamp"`
+		} `json:"metadata"`
+		Spec   json.RawMessage `json:"spec"`
+		Status json.RawMessage `json:"status"`
+	}
+	if err := utiljson.Unmarshal(text, &o); err != nil {
+		return nil, err
+	}
+	of := &o.Metadata
+	e := &Entry{
+		ObjectMeta: &noMetadata, Namespace: of.Namespace, Name: of.Name, UID: of.UID, Generation: of.Generation,
+		Created: of.CreationTimestamp.Time, version: of.ResourceVersion,
+	}
+	e.outline(o.Spec)
+	if c.status {
+		e.Status = ownStatus(o.Status)
+	} else {
+		e.Rollout = nil
+	}
+	e.measure(templateText(e.Kind(), e.Namespace, e.Name, o.Spec))
+	return e, nil
+}
 
 // Put adds or changes a template.
 func (c *Catalog) Put(e *Entry) { c.changed(c.put(e)) }
@@ -636,4 +670,21 @@ func (c *Catalog) Content(ctx context.Context, e *Entry) ([]byte, error) {
 		err = fmt.Errorf("the template %s has changed", e.Key())
 	}
 	return text, err
+}
+
+// fitting returns how many templates of a namespace are within its limits, and their memory in bytes. The oldest one is
+// the first. The size of one that is too large to be used does not count.
+func (l *Limits) fitting(all []*Entry) (fit int, memory int64) {
+	sum, most := int64(0), l.Size.Value()
+	for _, e := range all {
+		if e.Size <= templates.MaxObject {
+			sum += int64(e.Size)
+		}
+		if fit == l.Count || sum > most || memory+int64(e.memory) > l.MostOfNamespace() {
+			break
+		}
+		fit++
+		memory += int64(e.memory)
+	}
+	return fit, memory
 }

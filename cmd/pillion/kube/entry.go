@@ -3,9 +3,7 @@
 package kube
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -117,38 +115,6 @@ func (e *Entry) DeepCopyObject() runtime.Object { return e }
 
 var noMetadata metav1.ObjectMeta
 
-// Read returns the entry of an object of the API server, with its content if it is not too large to be used.
-func (c *Catalog) Read(text []byte) (*Entry, error) {
-	var o struct {
-		Metadata struct {
-			Name              string      `json:"name"`
-			Namespace         string      `json:"namespace"`
-			UID               types.UID   `json:"uid"`
-			ResourceVersion   string      `json:"resourceVersion"`
-			Generation        int64       `json:"generation"`
-			CreationTimestamp metav1.Time `json:"creationTimestamp"`
-		} `json:"metadata"`
-		Spec   json.RawMessage `json:"spec"`
-		Status json.RawMessage `json:"status"`
-	}
-	if err := utiljson.Unmarshal(text, &o); err != nil {
-		return nil, err
-	}
-	of := &o.Metadata
-	e := &Entry{
-		ObjectMeta: &noMetadata, Namespace: of.Namespace, Name: of.Name, UID: of.UID, Generation: of.Generation,
-		Created: of.CreationTimestamp.Time, version: of.ResourceVersion,
-	}
-	e.outline(o.Spec)
-	if c.status {
-		e.Status = ownStatus(o.Status)
-	} else {
-		e.Rollout = nil
-	}
-	e.measure(templateText(e.Kind(), e.Namespace, e.Name, o.Spec))
-	return e, nil
-}
-
 // measure sets what depends on the content.
 func (e *Entry) measure(text []byte) {
 	e.Size = len(text)
@@ -194,23 +160,20 @@ func ownStatus(text []byte) *v1alpha1.Status {
 	return status
 }
 
-// templateText returns the part of a template object that Pillion reads, as JSON.
-func templateText(kind, namespace, name string, spec []byte) []byte {
-	metadata := map[string]string{"name": name}
-	if namespace != "" {
-		metadata["namespace"] = namespace
-	}
-	head, err := json.Marshal(map[string]any{"apiVersion": v1alpha1.Group + "/" + v1alpha1.Version, "kind": kind, "metadata": metadata})
-	if err != nil {
-		panic("kube: strings are no JSON: " + err.Error())
-	}
-	if len(spec) == 0 {
-		return head
-	}
-	return slices.Concat(bytes.TrimSuffix(head, []byte("}")), []byte(`,"spec":`), spec, []byte("}"))
-}
-
 // CompareNames compares the names of two templates, by namespace and name.
 func CompareNames(a, b types.NamespacedName) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+}
+
+// CompileContent compiles the content of a template. It is nil if it is too large to be used. An error is
+// [templates.Problems].
+func CompileContent(e *Entry, text []byte) (*templates.Template, error) {
+	if e.Size > templates.MaxObject {
+		return nil, templates.TooLarge(e.ID())
+	}
+	t, err := CompileTemplateText(e.ID(), text)
+	if err == nil {
+		t.Memory = e.memory
+	}
+	return t, err
 }

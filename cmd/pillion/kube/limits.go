@@ -11,8 +11,6 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/resource"
-
-	"github.com/pillion-dev/pillion/templates"
 )
 
 // Limits are those of the templates of namespaces, so that no tenant can take the memory and the time that all share.
@@ -72,23 +70,6 @@ func amount(n int64) string {
 		return fmt.Sprintf("%d KiB", n>>10)
 	}
 	return fmt.Sprintf("%d bytes", n)
-}
-
-// fitting returns how many templates of a namespace are within its limits, and their memory in bytes. The oldest one is
-// the first. The size of one that is too large to be used does not count.
-func (l *Limits) fitting(all []*Entry) (fit int, memory int64) {
-	sum, most := int64(0), l.Size.Value()
-	for _, e := range all {
-		if e.Size <= templates.MaxObject {
-			sum += int64(e.Size)
-		}
-		if fit == l.Count || sum > most || memory+int64(e.memory) > l.MostOfNamespace() {
-			break
-		}
-		fit++
-		memory += int64(e.memory)
-	}
-	return fit, memory
 }
 
 // reserve is how much memory of each namespace counts for the first half of the total. What a namespace takes beyond

@@ -3,9 +3,11 @@
 package kube
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -65,15 +67,18 @@ func CompileTemplateText(id string, text []byte) (*templates.Template, error) {
 	return t, nil
 }
 
-// CompileContent compiles the content of a template. It is nil if it is too large to be used. An error is
-// [templates.Problems].
-func CompileContent(e *Entry, text []byte) (*templates.Template, error) {
-	if e.Size > templates.MaxObject {
-		return nil, templates.TooLarge(e.ID())
+// templateText returns the part of a template object that Pillion reads, as JSON.
+func templateText(kind, namespace, name string, spec []byte) []byte {
+	metadata := map[string]string{"name": name}
+	if namespace != "" {
+		metadata["namespace"] = namespace
 	}
-	t, err := CompileTemplateText(e.ID(), text)
-	if err == nil {
-		t.Memory = e.memory
+	head, err := json.Marshal(map[string]any{"apiVersion": v1alpha1.Group + "/" + v1alpha1.Version, "kind": kind, "metadata": metadata})
+	if err != nil {
+		panic("kube: strings are no JSON: " + err.Error())
 	}
-	return t, err
+	if len(spec) == 0 {
+		return head
+	}
+	return slices.Concat(bytes.TrimSuffix(head, []byte("}")), []byte(`,"spec":`), spec, []byte("}"))
 }
