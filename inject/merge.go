@@ -29,8 +29,29 @@ func (p *planner) object(pod, fragment *tree.Node, s *schema.Schema, at schema.P
 		if value = p.withoutLeft(pod, value, s); value == nil {
 			continue
 		}
+		if there == nil && p.hasDefault(pod, f, value, at.Member(name)) {
+			continue
+		}
 		p.member(pod, there, f, value, at.Member(name))
 	}
+}
+
+// hasDefault reports whether the API server writes a value into an absent field of an object that no template has added. It
+// does so before it calls a webhook, so that value stays, as any value of the pod does. A pod in a file does not have it yet.
+func (p *planner) hasDefault(object *tree.Node, f *schema.Field, value *tree.Node, at schema.Pointer) bool {
+	if object.IsNew() || p.merged.IsNew() {
+		return false
+	}
+	there := f.Default(object)
+	switch {
+	case there == nil:
+		return false
+	case f.Contains(there, value):
+		p.found = true
+	default:
+		p.kept = append(p.kept, Kept{newDifference(at.String(), there, value), ""})
+	}
+	return true
 }
 
 // allExcluded reports whether a new object would stay empty because all of its fields are excluded.

@@ -17,6 +17,10 @@ func Default(field string) (value string, ok bool) {
 	return value, ok
 }
 
+// Default returns what the API server writes into this field of an object that has no value there, or nil. It does not know
+// the pod around the object.
+func (f *Field) Default(object *tree.Node) *tree.Node { return f.implied(object, false) }
+
 // implied returns what the API server writes into a field of an object that has no value there, or nil.
 func (f *Field) implied(object *tree.Node, onHost bool) *tree.Node {
 	if f.Parent == nil || f.Gated {
