@@ -30,12 +30,12 @@ func podFields() fields {
 	}
 }
 
-// forEachFields omit the fields that define which program an app container runs, and how.
+// forEachFields omit the fields that define which program an app container runs, and how, and those that the API server has
+// set in each container before it calls a webhook.
 func forEachFields() fields {
 	return fields{
 		"env": nil, "envFrom": nil, "volumeMounts": nil, "volumeDevices": nil, "ports": nil,
 		"resources": nil, "securityContext": nil, "lifecycle": nil,
-		"terminationMessagePath": nil, "terminationMessagePolicy": nil,
 	}
 }
 

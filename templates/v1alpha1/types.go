@@ -224,8 +224,7 @@ type ForEach struct {
 	// initContainers is true if init containers get it too. The default is false.
 	InitContainers bool `json:"initContainers,omitempty"`
 	// add is what the containers get, in the syntax of Kubernetes: env, envFrom, volumeMounts,
-	// volumeDevices, ports, resources, securityContext, lifecycle, terminationMessagePath and
-	// terminationMessagePolicy. Strings may contain expressions.
+	// volumeDevices, ports, resources, securityContext and lifecycle. Strings may contain expressions.
 	//
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Add ContainerFragment `json:"add"`
