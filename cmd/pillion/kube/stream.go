@@ -204,6 +204,7 @@ func (e *events) Decode() (watch.EventType, runtime.Object, error) {
 // read reads an event into e.text, and returns its type. An object may be nested as deeply as [encoding/json] allows, so
 // the event around it must not count.
 func (e *events) read() (kind watch.EventType, err error) {
+	e.text = e.text[:0]
 	if err := expect(e.decoder, json.Delim('{')); err != nil {
 		return "", err
 	}
@@ -238,12 +239,14 @@ func (e *events) object(kind watch.EventType) (watch.EventType, runtime.Object, 
 			e.listed = nil
 		}
 		return watch.Bookmark, mark, err
+	case watch.Added, watch.Modified, watch.Deleted:
+		object, err := e.stream.Read(e.text)
+		if err == nil && e.listed != nil {
+			e.listed(object)
+		}
+		return kind, object, err
 	}
-	object, err := e.stream.Read(e.text)
-	if err == nil && e.listed != nil {
-		e.listed(object)
-	}
-	return kind, object, err
+	return "", nil, fmt.Errorf("%q is no type of an event", kind) // for example a server that answers with a list
 }
 
 // Close implements [watch.Decoder].

@@ -4,6 +4,7 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
@@ -272,6 +274,30 @@ func TestStreamErrors(t *testing.T) {
 	catalog := NewCatalog(NewLimits(), client, false, func([]types.NamespacedName) {})
 	if err := catalog.List(t.Context(), TemplateResources()[1], ""); err == nil || !strings.Contains(err.Error(), "it is gone") {
 		t.Error(err)
+	}
+}
+
+// TestEventErrors checks that nothing but an event counts as one. An event without an object has not that of the one before.
+func TestEventErrors(t *testing.T) {
+	added := `{"type":"ADDED","object":` + template("a", 1, "", "x", "") + `}`
+	for text, want := range map[string]string{
+		added:                                         "EOF",
+		added + `{"type":"ADDED"}`:                    "unexpected end",
+		added + `{"type":"DELETED","object":1}`:       "number",
+		`{"items":[],"metadata":{}}`:                  `"" is no type of an event`,
+		`{"type":"CHANGED","object":{"metadata":{}}}`: `"CHANGED" is no type of an event`,
+		`{"object":{"metadata":{}}}`:                  `"" is no type of an event`,
+		`[]`:                                          "[ in place of {",
+	} {
+		catalog := NewCatalog(NewLimits(), nil, false, func([]types.NamespacedName) {})
+		e := &events{stream: &Stream{Read: func(text []byte) (k8sruntime.Object, error) { return catalog.Read(text) }}, decoder: json.NewDecoder(strings.NewReader(text))}
+		var err error
+		for err == nil {
+			_, _, err = e.Decode()
+		}
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
 	}
 }
 
