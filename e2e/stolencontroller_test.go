@@ -318,7 +318,7 @@ func (s *stolen) elsewhere(t *testing.T) {
 	}
 }
 
-// managedFields: clients can write who has written a container, so this stays as it is.
+// managedFields: clients can write who has written a container, so this must not change.
 func (s *stolen) managedFields(t *testing.T) {
 	pod := victims()[0]
 	before, err := pod.in(s.admin, rollingNamespace).Get(testContext(t), pod.name, metav1.GetOptions{})
@@ -332,7 +332,7 @@ func (s *stolen) managedFields(t *testing.T) {
 	if len(entries) == 0 || !strings.Contains(string(entries[0].FieldsV1.GetRawBytes()), `k:{\"name\":\"app\"}`) || strings.Contains(string(entries[0].FieldsV1.GetRawBytes()), `k:{\"name\":\"agent\"}`) {
 		t.Fatalf("the creator of the pod manages %v", entries)
 	}
-	// A pod whose managed fields an administrator has reset: nothing says which containers its author wrote.
+	// A pod whose managed fields an administrator has reset: so it is not known which containers its author wrote.
 	s.kubectl(t, `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "reset"}, "spec": {"containers": [{"name": "app", "image": "app:1"}]}}`, "create", "-n", rollingNamespace, "-f", "-")
 	of := victim{"", "pods", "reset"}
 	if _, err := of.in(s.admin, rollingNamespace).Patch(testContext(t), of.name, types.MergePatchType, []byte(`{"metadata": {"managedFields": [{}]}}`), metav1.PatchOptions{}); err != nil {

@@ -210,7 +210,7 @@ func encoded(t testing.TB, v any) string {
 	return string(text)
 }
 
-// normal returns a value as it is decoded from JSON.
+// normal returns a value that was encoded and decoded as JSON.
 func normal(t *testing.T, v any) any { return decodeJSON(t, []byte(encoded(t, v))) }
 
 // lookup returns the value at a JSON Pointer.

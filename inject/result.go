@@ -86,7 +86,7 @@ type Kept struct {
 	By string `json:"by,omitempty"`
 }
 
-// Owner returns words for who set the value.
+// Owner returns words for the pod or the template that set the value.
 func (k *Kept) Owner() string {
 	if k.By == "" {
 		return "the pod"

@@ -14,13 +14,13 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// Injection must not make a pod that starts one that never does. The API server accepts pods that the kubelet refuses
-// to run. The rules in this file are the kubelet's, for what the pod and the template know together. They are about
+// Injection must not make a pod that starts one that never does. The API server accepts pods that the kubelet does
+// not run. The rules in this file are the kubelet's, for what the pod and the template know together. They are about
 // the final pod: what templates add, what the pod keeps, and what containers inherit. A template is not to blame for
 // what is wrong without it, so each rule is about something that a template has added. The module e2e/validity
 // compares the rules with the kubelet's own code, and e2e/node with a kubelet.
 
-// checkStarts finds what the kubelet refuses because of the template's additions.
+// checkStarts finds what the kubelet would not start because of the template's additions.
 func (p *planner) checkStarts() {
 	if len(p.conflicts) > 0 {
 		return // they may be the cause
@@ -51,9 +51,9 @@ type starts struct {
 	isNew bool           // whether a template added the container
 }
 
-// refuse records a conflict. Pod is the value at the place, and fragment is what conflicts with it. Other reports whether
+// reject records a conflict. Pod is the value at the place, and fragment is what conflicts with it. Other reports whether
 // a template adds a part of it; it is nil if no other template can.
-func (s *starts) refuse(at schema.Pointer, pod, fragment *tree.Node, other func(*candidate) bool, why string) {
+func (s *starts) reject(at schema.Pointer, pod, fragment *tree.Node, other func(*candidate) bool, why string) {
 	if other != nil {
 		if owner := s.planner.contributor(other); owner != "" {
 			why = fmt.Sprintf("together with the template %s, %s", owner, why)
@@ -80,7 +80,7 @@ func (s *starts) checkContainer(c *tree.Node) {
 	s.checkUser(c, name)
 	for _, fault := range templates.UnknownPorts(c) {
 		if s.adds(fault.Nodes...) {
-			s.refuse(s.at.Member("ports"), s.theirs(c.Get("ports")), nil, nil, fmt.Sprintf("in the container %s, %s", name, fault.Message))
+			s.reject(s.at.Member("ports"), s.theirs(c.Get("ports")), nil, nil, fmt.Sprintf("in the container %s, %s", name, fault.Message))
 		}
 	}
 	s.checkSubPaths(c, name)
@@ -94,7 +94,7 @@ func (s *starts) checkContainer(c *tree.Node) {
 	vars := env.Items()
 	for i := range vars {
 		if other := vars[i].At("valueFrom", "resourceFieldRef", "containerName").Text(); other != "" && s.adds(env, &vars[i]) && !s.hasContainer(other) {
-			s.refuse(s.at.Member("env").Member("-"), nil, &vars[i], nil, fmt.Sprintf("the variable %s of the container %s reads a resource of the container %s, which the pod does not have, so the kubelet would not start it; correct containerName",
+			s.reject(s.at.Member("env").Member("-"), nil, &vars[i], nil, fmt.Sprintf("the variable %s of the container %s reads a resource of the container %s, which the pod does not have, so the kubelet would not start it; correct containerName",
 				vars[i].Get("name").Text(), name, other))
 		}
 	}
@@ -106,7 +106,7 @@ func (s *starts) checkSubPaths(c *tree.Node, name string) {
 	env, mounts := c.Get("env"), c.Get("volumeMounts")
 	anyNew := s.isNew || env.HasNew()
 	if !anyNew && !mounts.HasNew() || !slices.ContainsFunc(mounts.Items(), func(m tree.Node) bool { return m.Get("subPathExpr") != nil }) {
-		return // most containers, so that their other lists need not be parsed
+		return // most containers, whose other lists are not parsed then
 	}
 	concerns := func(mount *tree.Node) bool { return anyNew || mount.IsNew() }
 	wasThere := func(v *tree.Node) bool { return !v.IsNew() && (!env.IsNew() || v == c.Get("envFrom")) }
@@ -116,7 +116,7 @@ func (s *starts) checkSubPaths(c *tree.Node, name string) {
 		if !s.adds(mount) && len(templates.UnusableSubPaths(c, s.serviceLinks, one, wasThere)) > 0 {
 			continue // it is wrong without the template, too
 		}
-		s.refuse(s.at.Member("env"), s.theirs(env), nil, nil, fmt.Sprintf("in the container %s, %s", name, fault.Message))
+		s.reject(s.at.Member("env"), s.theirs(env), nil, nil, fmt.Sprintf("in the container %s, %s", name, fault.Message))
 	}
 }
 
@@ -152,7 +152,7 @@ func (s *starts) checkUser(c *tree.Node, name string) {
 	if s.isNew {
 		do = "in the template, set another " + field + " for this container, or runAsNonRoot: false"
 	}
-	s.refuse(at, place, user, func(o *candidate) bool { return o.changesUser(name) }, fmt.Sprintf("the kubelet would not start the container %s: %s runAsNonRoot is true, but %s %s is %s, which is root; %s", name, whose[ownNonRoot], whose[isOwn], field, user, do))
+	s.reject(at, place, user, func(o *candidate) bool { return o.changesUser(name) }, fmt.Sprintf("the kubelet would not start the container %s: %s runAsNonRoot is true, but %s %s is %s, which is root; %s", name, whose[ownNonRoot], whose[isOwn], field, user, do))
 }
 
 // effective returns the value of a field of a container, or else of the pod.
@@ -202,7 +202,7 @@ func (s *starts) checkMounts(c *tree.Node, name string) {
 		if pod == nil {
 			pod, fragment = s.theirs(fault.within), fault.mount
 		}
-		s.refuse(s.at.Member("volumeMounts"), pod, fragment, func(o *candidate) bool {
+		s.reject(s.at.Member("volumeMounts"), pod, fragment, func(o *candidate) bool {
 			return o.t.Brings(name) || o.mounts(fault.mount) || fault.within != nil && o.mounts(fault.within)
 		}, fmt.Sprintf("the container %s could not start: %s; mount it at another path", name, fault.why))
 	}
@@ -237,7 +237,7 @@ func (s *starts) checkDownwardAPI(volume, downwardAPI *tree.Node) {
 	files := downwardAPI.Get("items").Items()
 	for i := range files {
 		if other := files[i].At("resourceFieldRef", "containerName").Text(); other != "" && !s.hasContainer(other) {
-			s.refuse(s.volumesAt().Member("-"), nil, volume, nil, fmt.Sprintf("the volume %s reads a resource of the container %s, which the pod does not have, so the kubelet would start no container; correct containerName",
+			s.reject(s.volumesAt().Member("-"), nil, volume, nil, fmt.Sprintf("the volume %s reads a resource of the container %s, which the pod does not have, so the kubelet would start no container; correct containerName",
 				volume.Get("name").Text(), other))
 		}
 	}
@@ -280,7 +280,7 @@ func (s *starts) checkDevices() {
 		other := func(o *candidate) bool {
 			return o.t.Brings(a) || o.t.Brings(b) || o.mounts(mount.item) || o.mounts(device.item)
 		}
-		s.refuse(s.volumesAt(), nil, nil, other, fmt.Sprintf("the container %s mounts the volume %s as a directory, and the container %s uses the same claim as a device (volume %s), so the kubelet would start no container; correct one of them",
+		s.reject(s.volumesAt(), nil, nil, other, fmt.Sprintf("the container %s mounts the volume %s as a directory, and the container %s uses the same claim as a device (volume %s), so the kubelet would start no container; correct one of them",
 			a, mount.item.Get("name").Text(), b, device.item.Get("name").Text()))
 	})
 }
@@ -319,7 +319,7 @@ func (s *starts) checkHugePages() {
 		if why == "" || !volumes[i].IsNew() && noPages(medium, before) != "" {
 			continue
 		}
-		s.refuse(s.volumesAt(), nil, nil, nil, fmt.Sprintf("the volume %s has the medium %s, but %s, so the kubelet would start no container; change the medium, for example to HugePages-2Mi, or the resources", name, medium, why))
+		s.reject(s.volumesAt(), nil, nil, nil, fmt.Sprintf("the volume %s has the medium %s, but %s, so the kubelet would start no container; change the medium, for example to HugePages-2Mi, or the resources", name, medium, why))
 	}
 }
 

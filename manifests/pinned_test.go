@@ -249,7 +249,7 @@ func commands() []command {
 // atLatest is what names no version in any language.
 var atLatest = regexp.MustCompile(`[\w/.-]+@(?:latest|main|master|HEAD|head|next)\b`)
 
-// joinedLines returns the lines of a text with their numbers, from that of the first one. A line that ends with a backslash
+// joinedLines returns the lines of a string with their numbers, from that of the first one. A line that ends with a backslash
 // goes on in the next one.
 func joinedLines(first int, text string) iter.Seq2[int, string] {
 	return func(yield func(int, string) bool) {

@@ -16,9 +16,9 @@ import (
 
 // The API server accepts containers that the kubelet never starts, or whose probes and hooks it never runs. The
 // functions in this file find such mistakes in a single container. They are used for a template alone and, together
-// with what the pod has, for the final container. The module e2e/validity compares them with the kubelet's own code.
+// with what the pod has, also for the final container. The module e2e/validity compares them with the kubelet's own code.
 
-// ContainerFault is a reason why the kubelet cannot run a container as it is written.
+// ContainerFault is a reason why the kubelet cannot run a container.
 type ContainerFault struct {
 	// Field is the place in the container, for example startupProbe.
 	Field string

@@ -129,7 +129,7 @@ func TestExplainArguments(t *testing.T) {
 		{"deploy -l app=web", []string{"shop:Deployment/web-3"}},
 		{"-l app=web", []string{"shop:Deployment/web-3"}},
 		{"-l app=made", []string{"shop:Pod/web-0-1"}},                                                               // no user wrote it, but nothing else has the label
-		{"pods", []string{"shop:Pod/lone=shop:Pod/ended", "shop:Pod/web-0-1", "shop:Pod/web-0-2=shop:Pod/web-0-3"}}, // of nobody, of a ReplicaSet that is gone, and of an unknown kind,
+		{"pods", []string{"shop:Pod/lone=shop:Pod/ended", "shop:Pod/web-0-1", "shop:Pod/web-0-2=shop:Pod/web-0-3"}}, // without a controller, of a ReplicaSet that is gone, and of an unknown kind
 	} {
 		reports, stderr := a.explainJSON(t, exitOK, append(strings.Fields(c.args), "-n", "shop")...)
 		if got := titles(reports); !slices.Equal(got, c.want) || stderr != "" {

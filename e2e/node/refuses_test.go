@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// refused is a pod that the API server accepts and the kubelet does not start.
-type refused struct {
+// unstarted is a pod that the API server accepts and the kubelet does not start.
+type unstarted struct {
 	name     string
 	forced   string // its spec, with what the template would add
 	says     string // what the node says about it
@@ -32,8 +32,8 @@ const (
 	plainPod    = `containers: [{` + standInApp + `}]`
 )
 
-func refusedPods() []refused {
-	return []refused{
+func refusedPods() []unstarted {
+	return []unstarted{
 		{
 			"user", `securityContext: {runAsNonRoot: true}, initContainers: [{` + standInSide + `, securityContext: {runAsUser: 0}}], containers: [{` + standInApp + `}]`, "runAsUser breaks non-root policy",
 			`pod: {spec: {initContainers: [{` + standInSide + `, securityContext: {runAsUser: 0}}]}}`, `securityContext: {runAsNonRoot: true}, ` + plainPod, plainPod,
@@ -112,9 +112,9 @@ func TestKubeletRefuses(t *testing.T) {
 		c := &cases[i]
 		apply(t, byHand, fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: %s}, spec: {terminationGracePeriodSeconds: 0, %s}}`, c.name, c.forced))
 		if c.template != "" {
-			apply(t, ns, fmt.Sprintf(`{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: refused-%s}, spec: {description: For a test., %s}}`, c.name, c.template))
+			apply(t, ns, fmt.Sprintf(`{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: unstarted-%s}, spec: {description: For a test., %s}}`, c.name, c.template))
 			t.Cleanup(func() {
-				if _, err := env.RunKubectl(context.Background(), nil, "delete", "clustersidecartemplate", "refused-"+c.name); err != nil {
+				if _, err := env.RunKubectl(context.Background(), nil, "delete", "clustersidecartemplate", "unstarted-"+c.name); err != nil {
 					t.Error(err)
 				}
 			})
@@ -132,7 +132,7 @@ func TestKubeletRefuses(t *testing.T) {
 }
 
 // wantRefused waits until the node says why it does not start the pod.
-func wantRefused(t *testing.T, ns string, c *refused) {
+func wantRefused(t *testing.T, ns string, c *unstarted) {
 	t.Helper()
 	eventually(t, "the node says: "+c.says, func(ctx context.Context) error {
 		pod, err := env.Client.CoreV1().Pods(ns).Get(ctx, c.name, metav1.GetOptions{})
@@ -158,9 +158,9 @@ func wantRefused(t *testing.T, ns string, c *refused) {
 }
 
 // wantSkipped checks that a template is used, but not for the pod, whose app runs.
-func wantSkipped(t *testing.T, ns string, c *refused) {
+func wantSkipped(t *testing.T, ns string, c *unstarted) {
 	t.Helper()
-	template := "refused-" + c.name
+	template := "unstarted-" + c.name
 	pod := func(spec string) *corev1.Pod {
 		var p corev1.Pod
 		text := fmt.Sprintf(`{metadata: {name: %s, labels: {app: %[1]s}, annotations: {pillion.dev/templates: %s, %[2]s.pillion.dev/customize: "true"}}, spec: {terminationGracePeriodSeconds: 0, %s}}`, c.name, template, spec)

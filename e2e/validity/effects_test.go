@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pillion-dev/pillion/inject/fit"
+	"github.com/pillion-dev/pillion/inject/sizetest"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -28,9 +30,6 @@ import (
 	"k8s.io/kubectl/pkg/drain"
 	"k8s.io/kubernetes/pkg/controller/podautoscaler"
 	metricsclient "k8s.io/kubernetes/pkg/controller/podautoscaler/metrics"
-
-	"github.com/pillion-dev/pillion/inject/fit"
-	"github.com/pillion-dev/pillion/inject/sizetest"
 )
 
 // TestEffectsAgree checks with random pods and additions that an effect is reported if, and only if, Kubernetes' own code

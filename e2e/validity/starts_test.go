@@ -23,7 +23,7 @@ import (
 	"k8s.io/kubernetes/third_party/forked/golang/expansion"
 )
 
-// refusalsOf returns what the kubelet refuses in a pod, by its own functions. What a node alone knows counts as right: the
+// refusalsOf returns why the kubelet would not start a pod, by its own functions. What a node alone knows counts as right: the
 // users of images, and the values of Secrets and Services.
 func refusalsOf(pod *corev1.Pod) map[string]string {
 	all := map[string]string{}
@@ -214,7 +214,7 @@ func (m *maker) starter(name string, whole bool) object {
 	return c
 }
 
-// TestStarts checks that the kubelet refuses nothing of an injected pod that it does not refuse without the template, and
+// TestStarts checks that the kubelet starts an injected pod if it starts the pod without the template, and
 // that a template is skipped for no other reason.
 func TestStarts(t *testing.T) {
 	seen := map[inject.Code]int{}

@@ -119,7 +119,7 @@ func wayNames() []string {
 	}
 }
 
-// partNames are parts of random templates, as they are written.
+// partNames are parts of random templates.
 func partNames() []string {
 	return []string{
 		"kind: SidecarTemplate", "kind: ClusterSidecarTemplate", "replaces: ", "placement: ", "type: number", "type: quantity", "type: duration", templates.IfSetKey, "required: true", "order: ",

@@ -412,7 +412,7 @@ func delaysEnd(c change) []string {
 	return sentence("the pod%s does not end before %s, because only native sidecars end with it", of, listed("the container", whole))
 }
 
-// leavesSelectors is about labels that other objects may select by. Nobody else knows those with the template's own prefix.
+// leavesSelectors is about labels that other objects may select by. Other objects do not know those with the template's own prefix.
 func leavesSelectors(c change) (all []string) {
 	for _, key := range slices.Sorted(maps.Keys(c.after.Labels)) {
 		prefix, _, _ := strings.Cut(key, "/")

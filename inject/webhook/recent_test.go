@@ -101,7 +101,7 @@ func TestLintDenials(t *testing.T) {
 	}
 }
 
-// TestLintDenialsOfTenants checks that the author of a template of a namespace is told nothing about pods of others.
+// TestLintDenialsOfTenants checks that the author of a template of a namespace reads nothing about pods of others.
 func TestLintDenialsOfTenants(t *testing.T) {
 	t.Parallel()
 	e := newEdge(load(t, sidecar))

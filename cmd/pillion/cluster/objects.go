@@ -30,6 +30,7 @@ type unsure struct {
 	others           bool     // the templates of files are used, and differ from those of the cluster
 	// invalid has the reason for each template of a namespace whose content is unknown, by namespace and name.
 	invalid map[string]map[string]string
+	taken   map[string]bool // names of templates of the cluster
 }
 
 // The parts of sentences that advise to use template files. [withoutFiles] removes them for commands
@@ -65,8 +66,8 @@ func (u *unsure) may(err error, verb, resource, namespace, unknown string) error
 // the command is about.
 func (c *Client) objects(ctx context.Context, limits kube.Limits, wrong *unsure) (all []*templates.Template, err error) {
 	of := kube.TemplateResources()
-	taken := map[string]bool{} // names of templates of the cluster
-	if all, err = c.objectsIn(ctx, limits, wrong, of[0], "", taken); err != nil {
+	wrong.taken = map[string]bool{}
+	if all, err = c.objectsIn(ctx, limits, wrong, of[0], ""); err != nil {
 		return nil, err
 	}
 	namespaces := c.about
@@ -74,7 +75,7 @@ func (c *Client) objects(ctx context.Context, limits kube.Limits, wrong *unsure)
 		namespaces = []string{metav1.NamespaceAll}
 	}
 	for _, namespace := range namespaces {
-		more, err := c.objectsIn(ctx, limits, wrong, of[1], namespace, taken)
+		more, err := c.objectsIn(ctx, limits, wrong, of[1], namespace)
 		if err != nil {
 			return nil, err
 		}
@@ -83,7 +84,7 @@ func (c *Client) objects(ctx context.Context, limits kube.Limits, wrong *unsure)
 	return all, nil
 }
 
-func (c *Client) objectsIn(ctx context.Context, limits kube.Limits, wrong *unsure, resource schema.GroupVersionResource, namespace string, taken map[string]bool) (all []*templates.Template, err error) {
+func (c *Client) objectsIn(ctx context.Context, limits kube.Limits, wrong *unsure, resource schema.GroupVersionResource, namespace string) (all []*templates.Template, err error) {
 	client, err := kube.NewRESTClient(c.config)
 	if err != nil {
 		return nil, err
@@ -101,8 +102,8 @@ func (c *Client) objectsIn(ctx context.Context, limits kube.Limits, wrong *unsur
 	for _, e := range catalog.Entries() {
 		why := cmp.Or(catalog.Excess(e.Key()), statusOf(e))
 		if e.Namespace == "" {
-			taken[e.Name] = true
-		} else if taken[e.Name] {
+			wrong.taken[e.Name] = true
+		} else if wrong.taken[e.Name] {
 			why = cmp.Or(why, kube.Taken(e.Name))
 		}
 		if why != "" {

@@ -211,7 +211,7 @@ var escaped = regexp.MustCompile(`\\[xXuU0-7]`)
 
 var repeated = regexp.MustCompile(`\{[0-9]`)
 
-// patternMemory returns what the patterns in a text take.
+// patternMemory returns what the patterns in a string take.
 func patternMemory(text []byte, patterns int) int {
 	steps := len(text) + patterns
 	if repeated.Match(text) || escaped.Match(text) {
@@ -220,7 +220,7 @@ func patternMemory(text []byte, patterns int) int {
 	return ofStep*min(steps, maxSteps*patterns) + ofClass*classes(text)
 }
 
-// classes returns how many classes of Unicode letters patterns in a text can have.
+// classes returns how many classes of Unicode letters patterns in a string can have.
 func classes(text []byte) int {
 	if escaped.Match(text) {
 		return len(text) / len(`\pL`)

@@ -144,7 +144,7 @@ func TestTooManyOfNamespace(t *testing.T) {
 }
 
 // TestHistoryMemory checks that a tenant that changes large templates again and again does not take the memory of all:
-// only the latest former set of such a namespace counts. The history of other namespaces stays as it is.
+// only the latest former set of such a namespace counts. The history of other namespaces stays.
 func TestHistoryMemory(t *testing.T) {
 	r := newReplica(t)
 	r.put("shared", "1")
