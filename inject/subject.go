@@ -169,18 +169,12 @@ func (s *subject) marked(t *loaded) bool {
 }
 
 func (s *subject) says(t *loaded) bool {
-	return s.annotation(t.injected) != nil && !s.isCanarys(t) ||
-		s.annotation(t.customize).IsText("true")
+	return s.annotation(t.injected) != nil && !s.isCanarys(t) || s.annotation(t.customize).IsText("true")
 }
 
 // isCanarys reports whether the pod's record of the template is that of a canary, which took its place.
 func (s *subject) isCanarys(t *loaded) bool {
-	for _, c := range t.canaries {
-		if s.annotation(c.injected) != nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(t.canaries, s.hasRecords)
 }
 
 // isTokenVolume reports whether a volume with that name projects the pod's API token. The name

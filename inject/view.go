@@ -120,7 +120,9 @@ func (s *subject) ofTemplates() []templates.Runs {
 	if !s.oursKnown {
 		s.ours, s.oursKnown = s.ours[:0], true
 		for _, t := range s.templates {
-			if len(t.runs) > 0 && s.marked(t) {
+			// The record of a canary is also one of the template that it replaced: if the canary does not apply, the
+			// pod gets the other one.
+			if len(t.runs) > 0 && (s.marked(t) || len(t.canaries) > 0 && s.annotation(t.injected) != nil) {
 				s.ours = append(s.ours, t.runs...)
 			}
 		}
