@@ -118,7 +118,8 @@ func (d comparison) find(pod, fragment *tree.Node) *difference {
 		}
 		return d.findExtra(pod)
 	case pod == nil:
-		if d.f.Droppable(fragment) || d.f.Implies(d.in, fragment, d.subject.onHost) {
+		if d.f.Droppable(fragment) || d.f.Implies(d.in, fragment, d.subject.onHost) ||
+			d.name == "imagePullPolicy" && d.f.Default(d.in).IsText(string(corev1.PullAlways)) {
 			return nil
 		}
 		return d.differ(pod, fragment)

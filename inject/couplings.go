@@ -29,6 +29,7 @@ func couplings() []coupling {
 		{"lifecycle", sleepsTooLong},
 		{"securityContext", unmasked},
 		{"securityContext", otherSeccomp},
+		{"securityContext", otherAppArmor},
 		{"volumeDevices", devicesOfUser},
 	}
 }
@@ -130,6 +131,32 @@ func otherSeccomp(pod, container *tree.Node) string {
 		return ""
 	}
 	return fmt.Sprintf("the pod's annotation %s contradicts securityContext.seccompProfile; remove the annotation", key)
+}
+
+// otherAppArmor is otherSeccomp for AppArmor. The API server compares nothing on Windows.
+func otherAppArmor(pod, container *tree.Node) string {
+	profile := container.At("securityContext", "appArmorProfile")
+	if profile == nil || podOS(pod) == string(corev1.Windows) {
+		return ""
+	}
+	key := corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + container.Get("name").Text()
+	annotation := pod.At("metadata", "annotations").Get(key)
+	if annotation == nil {
+		return ""
+	}
+	want := ""
+	switch corev1.AppArmorProfileType(profile.Get("type").Text()) {
+	case corev1.AppArmorProfileTypeUnconfined:
+		want = corev1.DeprecatedAppArmorBetaProfileNameUnconfined
+	case corev1.AppArmorProfileTypeRuntimeDefault:
+		want = corev1.DeprecatedAppArmorBetaProfileRuntimeDefault
+	case corev1.AppArmorProfileTypeLocalhost:
+		want = corev1.DeprecatedAppArmorBetaProfileNamePrefix + profile.Get("localhostProfile").Text()
+	}
+	if annotation.Text() == want {
+		return ""
+	}
+	return fmt.Sprintf("the pod's annotation %s contradicts securityContext.appArmorProfile; remove the annotation", key)
 }
 
 // hostProcess reports a mix of Windows host process containers with other containers in one pod.

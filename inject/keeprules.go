@@ -104,7 +104,7 @@ func otherFiles(pod, fragment *tree.Node) bool {
 	if ours := fragment.Get("mountPropagation"); ours != nil && !ours.SameText(pod.Get("mountPropagation")) {
 		return true
 	}
-	return fragment.Get("readOnly").Kind() == tree.False && pod.Get("readOnly").Kind() == tree.True
+	return fragment.Get("readOnly").Kind() != tree.True && pod.Get("readOnly").Kind() == tree.True
 }
 
 // listed returns the names in a list, without repetitions.

@@ -13,6 +13,7 @@ import (
 type rivals struct {
 	replaced   []*loaded
 	candidates []candidate // by the index of the template
+	wanted     []*loaded   // those of the replaced templates that would be for the pod if no canary took their place
 }
 
 // choose decides which of the templates that replace each other are for the pod, before the others are rendered. A
@@ -86,7 +87,7 @@ func (r *rivals) fallBack(s *subject, decisions []Decision) {
 
 // failing returns the canaries that could not be planned, or that no longer apply after they were injected, with
 // the reasons. They must be left out, the latter ones from the beginning.
-func (r *rivals) failing(s *subject, decisions []Decision, wants func(*loaded) bool) (culprits map[string]string, always bool) {
+func (r *rivals) failing(s *subject, decisions []Decision) (culprits map[string]string, always bool) {
 	for _, base := range r.replaced {
 		for _, t := range base.canaries {
 			d, why := &decisions[t.index], ""
@@ -94,7 +95,7 @@ func (r *rivals) failing(s *subject, decisions []Decision, wants func(*loaded) b
 			case injected && !d.Code.Succeeded():
 				why, always = fmt.Sprintf("its expressions read additions, and then it is %s", d.Code), true
 			case s.cameWithRecords(t):
-			case (d.Code == CodeConflict || d.Code == CodeRenderFailed) && s.taken[base] == t && wants(base):
+			case (d.Code == CodeConflict || d.Code == CodeRenderFailed) && s.taken[base] == t && slices.Contains(r.wanted, base):
 				why = d.Message
 			}
 			if why != "" {

@@ -135,6 +135,12 @@ func (r *run) renderAll(decisions []Decision) {
 	o.candidates, o.leftOut, o.flipped = o.candidates[:0], nil, o.flipped[:0]
 	if len(r.rivals.replaced) > 0 {
 		r.rivals.choose(s, decisions, r.render)
+		r.rivals.wanted = r.rivals.wanted[:0]
+		for _, base := range r.rivals.replaced {
+			if s.taken[base] != nil && r.wants(base) { // later, it would see additions
+				r.rivals.wanted = append(r.rivals.wanted, base)
+			}
+		}
 	}
 	for i, t := range s.templates {
 		if s.asked.gone() {

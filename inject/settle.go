@@ -141,7 +141,7 @@ func (s *settling) pass(leftOut map[string]string) (culprits map[string]string) 
 		if run.decide(decisions); s.run.subject.asked.gone() {
 			return nil
 		}
-		if culprits, s.always = run.rivals.failing(&run.subject, decisions, run.wants); len(culprits) > 0 {
+		if culprits, s.always = run.rivals.failing(&run.subject, decisions); len(culprits) > 0 {
 			return culprits
 		}
 		if s.result.Decisions == nil && s.run.subject.asked.tier != clusterTier {

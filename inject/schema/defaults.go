@@ -28,7 +28,11 @@ func (f *Field) implied(object *tree.Node, onHost bool) *tree.Node {
 	}
 	switch field := f.Parent.Name() + "." + f.name; field {
 	case "Container.imagePullPolicy":
-		return new(tree.Text(pullPolicy(object.Get("image").Text())))
+		image := object.Get("image")
+		if image.IsNew() && !object.IsNew() {
+			image = nil // it came after the default
+		}
+		return new(tree.Text(pullPolicy(image.Text())))
 	case "ImageVolumeSource.pullPolicy":
 		return new(tree.Text(pullPolicy(object.Get("reference").Text())))
 	case "ContainerPort.hostPort":
