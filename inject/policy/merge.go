@@ -123,7 +123,12 @@ func sameFiles(mount *node) string {
 	if own := mount.get("mountPropagation"); own != nil {
 		conditions = append(conditions, fmt.Sprintf(`x.?mountPropagation.orValue("") == %s`, own.text))
 	}
-	if own := mount.get("readOnly"); own != nil && own.text != "true" {
+	switch own := mount.get("readOnly"); {
+	case own == nil:
+		conditions = append(conditions, "!x.?readOnly.orValue(false)")
+	case own.when != "":
+		conditions = append(conditions, fmt.Sprintf("((%s) && (%s) || !x.?readOnly.orValue(false))", own.when, own.text))
+	case own.text != "true":
 		conditions = append(conditions, fmt.Sprintf("(%s || !x.?readOnly.orValue(false))", own.text))
 	}
 	return strings.Join(conditions, " && ")
