@@ -52,7 +52,7 @@ func (f *Facts) rights() Check {
 			more = append(more, account+" may "+item+" in all namespaces")
 		}
 	}
-	unlimited := f.Rights.unlimited()
+	unlimited := f.Rights.listUnlimited()
 	switch {
 	case lacking == 0 && len(more) > 0:
 		c.Result, c.Message, c.Details = Warning, "the ServiceAccounts have rights that they do not need", append(more, unlimited...)
@@ -70,7 +70,7 @@ func (f *Facts) rights() Check {
 	return c
 }
 
-func (r *AccountRights) unlimited() (items []string) {
+func (r *AccountRights) listUnlimited() (items []string) {
 	for _, u := range r.Unlimited {
 		text := fmt.Sprintf("%s may %s, and the ValidatingAdmissionPolicy %s is not in force", u.Account, u.Right, u.Policy)
 		if u.Unknown != "" {

@@ -162,7 +162,7 @@ func (d *deployed) set(ctx context.Context, wrong *unsure) (*templates.Set, erro
 	for _, problem := range problems {
 		wrong.problems = append(wrong.problems, fmt.Sprintf("A template is invalid, so this report ignores it. Pillion keeps using its last valid templates, which may differ from all of these: %s.", cli.OneLine(templates.Problems{problem})))
 	}
-	more, err := d.objects(ctx, d.options.Limits, wrong)
+	more, err := d.readTemplates(ctx, d.options.Limits, wrong)
 	if err != nil {
 		return nil, err
 	}

@@ -62,12 +62,12 @@ func (u *unsure) may(err error, verb, resource, namespace, unknown string) error
 	return nil
 }
 
-// objects returns the templates in the API server: those of the cluster, and those of the namespaces that
+// readTemplates returns the templates in the API server: those of the cluster, and those of the namespaces that
 // the command is about.
-func (c *Client) objects(ctx context.Context, limits kube.Limits, wrong *unsure) (all []*templates.Template, err error) {
+func (c *Client) readTemplates(ctx context.Context, limits kube.Limits, wrong *unsure) (all []*templates.Template, err error) {
 	of := kube.TemplateResources()
 	wrong.taken = map[string]bool{}
-	if all, err = c.objectsIn(ctx, limits, wrong, of[0], ""); err != nil {
+	if all, err = c.readTemplatesIn(ctx, limits, wrong, of[0], ""); err != nil {
 		return nil, err
 	}
 	namespaces := c.about
@@ -75,7 +75,7 @@ func (c *Client) objects(ctx context.Context, limits kube.Limits, wrong *unsure)
 		namespaces = []string{metav1.NamespaceAll}
 	}
 	for _, namespace := range namespaces {
-		more, err := c.objectsIn(ctx, limits, wrong, of[1], namespace)
+		more, err := c.readTemplatesIn(ctx, limits, wrong, of[1], namespace)
 		if err != nil {
 			return nil, err
 		}
@@ -84,7 +84,7 @@ func (c *Client) objects(ctx context.Context, limits kube.Limits, wrong *unsure)
 	return all, nil
 }
 
-func (c *Client) objectsIn(ctx context.Context, limits kube.Limits, wrong *unsure, resource schema.GroupVersionResource, namespace string) (all []*templates.Template, err error) {
+func (c *Client) readTemplatesIn(ctx context.Context, limits kube.Limits, wrong *unsure, resource schema.GroupVersionResource, namespace string) (all []*templates.Template, err error) {
 	client, err := kube.NewRESTClient(c.config)
 	if err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func (c *Client) objectsIn(ctx context.Context, limits kube.Limits, wrong *unsur
 			wrong.doesNotUse(e.ID(), why)
 			continue
 		}
-		if why := stopped(e); why != "" {
+		if why := whyStopped(e); why != "" {
 			wrong.notes = append(wrong.notes, fmt.Sprintf("The automatic rollout of %s has stopped: %s", e.ID(), templates.OneLine(why)))
 		}
 		text, err := catalog.Content(ctx, e)
@@ -123,7 +123,7 @@ func (c *Client) objectsIn(ctx context.Context, limits kube.Limits, wrong *unsur
 			all = append(all, t)
 		case e.Namespace != "" && len(c.about) == 0: // the command is for users who did not write it
 			wrong.notes = append(wrong.notes, invalid(err))
-			wrong.unknown(e, e.ID()+" is invalid, and Pillion may still use its last valid content: "+cli.OneLine(err))
+			wrong.noteUnknown(e, e.ID()+" is invalid, and Pillion may still use its last valid content: "+cli.OneLine(err))
 		default:
 			wrong.problems = append(wrong.problems, invalid(err))
 		}
@@ -135,8 +135,8 @@ func invalid(err error) string {
 	return fmt.Sprintf("A template is invalid, so this report ignores it. Pillion may still use its last valid content: %s.", cli.OneLine(err))
 }
 
-// unknown records that the content of a template of a namespace is unknown.
-func (u *unsure) unknown(e *kube.Entry, why string) {
+// noteUnknown records that the content of a template of a namespace is unknown.
+func (u *unsure) noteUnknown(e *kube.Entry, why string) {
 	if u.invalid == nil {
 		u.invalid = map[string]map[string]string{}
 	}
@@ -165,8 +165,8 @@ func statusOf(e *kube.Entry) string {
 	return ""
 }
 
-// stopped returns why the automatic rollout of a template has stopped, or "".
-func stopped(e *kube.Entry) string {
+// whyStopped returns why the automatic rollout of a template has stopped, or "".
+func whyStopped(e *kube.Entry) string {
 	if c := conditionOf(e, v1alpha1.ConditionDegraded); c.Status == metav1.ConditionTrue {
 		return c.Message
 	}

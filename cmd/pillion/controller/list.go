@@ -40,9 +40,9 @@ type followed struct {
 	queues []workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
 
-func follow(client rest.Interface, limits kube.Limits) *followed {
+func followTemplates(client rest.Interface, limits kube.Limits) *followed {
 	f := &followed{}
-	f.Catalog = kube.NewCatalog(limits, client, true, f.request)
+	f.Catalog = kube.NewCatalog(limits, client, true, f.requestReconciles)
 	f.kinds = f.Kinds(func(*kube.Kind, error) {}) // client-go logs errors
 	return f
 }
@@ -55,7 +55,7 @@ func (f *followed) Start(_ context.Context, queue workqueue.TypedRateLimitingInt
 	f.mu.Lock()
 	f.queues = append(f.queues, queue)
 	f.mu.Unlock()
-	f.request(f.All())
+	f.requestReconciles(f.All())
 	return nil
 }
 
@@ -71,8 +71,8 @@ func (f *followed) WaitForSync(ctx context.Context) error {
 	return nil
 }
 
-// known reports whether all templates were read.
-func (f *followed) known() bool {
+// haveSynced reports whether all templates were read.
+func (f *followed) haveSynced() bool {
 	for _, k := range f.kinds {
 		if !k.HasSynced() {
 			return false
@@ -81,9 +81,9 @@ func (f *followed) known() bool {
 	return true
 }
 
-// request requests templates, and those whose status may change with them: the templates of namespaces with the name of
+// requestReconciles requests templates, and those whose status may change with them: the templates of namespaces with the name of
 // one of the cluster.
-func (f *followed) request(names []types.NamespacedName) {
+func (f *followed) requestReconciles(names []types.NamespacedName) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, queue := range f.queues {
@@ -106,8 +106,8 @@ func newObject(kind string) *unstructured.Unstructured {
 	return o
 }
 
-// object returns a template without its content.
-func object(e *kube.Entry) *unstructured.Unstructured {
+// objectOf returns a template without its content.
+func objectOf(e *kube.Entry) *unstructured.Unstructured {
 	o := newObject(e.Kind())
 	o.SetNamespace(e.Namespace)
 	o.SetName(e.Name)

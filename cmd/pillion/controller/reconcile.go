@@ -62,11 +62,11 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if template == nil {
 		return reconcile.Result{}, nil
 	}
-	taken, before, scope := r.taken(name), statusOf(template), scopeOf(r.read, template)
+	taken, before, scope := r.isTaken(name), statusOf(template), scopeOf(r.read, template)
 	var of verdict
 	if !taken && used {
 		var err error
-		if of, err = r.judge(ctx, template); err != nil {
+		if of, err = r.compileTemplate(ctx, template); err != nil {
 			return reconcile.Result{}, client.IgnoreNotFound(err) // its end is about to arrive
 		}
 	}
@@ -79,14 +79,14 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		count: func(revision string) v1alpha1.PodCounts {
 			by := replacing(scope, template)
 			counts := r.count(name, revision, by...)
-			counts.Updated = r.updated(template, revision, by)
+			counts.Updated = r.countUpdated(template, revision, by)
 			return counts
 		},
 	}, moment)
 	if equality.Semantic.DeepEqual(before, now) {
 		return reconcile.Result{}, nil
 	}
-	if err := r.write(ctx, template, now); err != nil {
+	if err := r.writeStatus(ctx, template, now); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	was, is := condition(before).Reason, condition(now).Reason
@@ -95,26 +95,26 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		if is != v1alpha1.ReasonValid {
 			kind = corev1.EventTypeWarning
 		}
-		r.event(object(template), kind, is, now.Conditions[0].Message)
+		r.event(objectOf(template), kind, is, now.Conditions[0].Message)
 	}
 	return reconcile.Result{}, nil
 }
 
-// updated returns how many pods have a revision of a template, in the namespaces in which they are updated, or nil if
+// countUpdated returns how many pods have a revision of a template, in the namespaces in which they are updated, or nil if
 // they are nowhere.
-func (r *reconciler) updated(template *kube.Entry, revision string, replacedBy []string) *int64 {
+func (r *reconciler) countUpdated(template *kube.Entry, revision string, replacedBy []string) *int64 {
 	if template.Rollout == nil || !template.Rollout.Acts() {
 		return nil
 	}
 	n := new(int64)
-	for _, namespace := range r.namespaces(object(template)) {
+	for _, namespace := range r.namespaces(objectOf(template)) {
 		*n += r.count(types.NamespacedName{Namespace: namespace, Name: template.Name}, revision, replacedBy...).Current
 	}
 	return n
 }
 
-// taken reports whether a template of a namespace has the name of one of the cluster.
-func (r *reconciler) taken(name types.NamespacedName) bool {
+// isTaken reports whether a template of a namespace has the name of one of the cluster.
+func (r *reconciler) isTaken(name types.NamespacedName) bool {
 	if name.Namespace == "" {
 		return false
 	}
@@ -122,8 +122,8 @@ func (r *reconciler) taken(name types.NamespacedName) bool {
 	return other != nil
 }
 
-// judge compiles a template, once for each content.
-func (r *reconciler) judge(ctx context.Context, template *kube.Entry) (verdict, error) {
+// compileTemplate compiles a template, once for each content.
+func (r *reconciler) compileTemplate(ctx context.Context, template *kube.Entry) (verdict, error) {
 	name := template.Key()
 	if k, ok := r.known[name]; ok && k.uid == template.UID && k.generation == template.Generation {
 		return k.verdict, nil
@@ -147,9 +147,9 @@ func (r *reconciler) judge(ctx context.Context, template *kube.Entry) (verdict, 
 	return v, nil
 }
 
-// write applies a status.
-func (r *reconciler) write(ctx context.Context, template *kube.Entry, status *v1alpha1.Status) error {
-	applied, err := statusObject(object(template), status)
+// writeStatus applies a status.
+func (r *reconciler) writeStatus(ctx context.Context, template *kube.Entry, status *v1alpha1.Status) error {
+	applied, err := statusObject(objectOf(template), status)
 	if err != nil {
 		return err
 	}

@@ -206,7 +206,7 @@ func TestTooMany(t *testing.T) {
 		older.SetCreationTimestamp(metav1.NewTime(time.Unix(int64(i), 0)))
 		a.objects[client.ObjectKeyFromObject(older)] = older
 	}
-	all := follow(nil, kube.NewLimits())
+	all := followTemplates(nil, kube.NewLimits())
 	for _, o := range a.objects {
 		all.Put(entryOf(all.Catalog, o))
 	}
@@ -251,7 +251,7 @@ func TestRequested(t *testing.T) {
 	a.put("team-a", "one")
 	other := a.objects[types.NamespacedName{Name: "agent"}].DeepCopy()
 	other.SetName("other")
-	all := follow(nil, kube.NewLimits())
+	all := followTemplates(nil, kube.NewLimits())
 	all.Put(entryOf(all.Catalog, a.objects[types.NamespacedName{Namespace: "team-a", Name: "agent"}]))
 	all.Put(entryOf(all.Catalog, other))
 	queue := &requested{}

@@ -92,7 +92,7 @@ func (r *rollouts) get(name types.NamespacedName) *subject {
 	if e == nil {
 		return nil
 	}
-	t := &subject{entry: e, object: object(e)}
+	t := &subject{entry: e, object: objectOf(e)}
 	if e.Rollout != nil {
 		t.spec = *e.Rollout
 	}

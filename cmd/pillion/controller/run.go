@@ -59,7 +59,7 @@ func (o *Options) Run(ctx context.Context, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	s := &statuses{pods: newPods(client), templates: follow(templates, o.templateLimits), log: log}
+	s := &statuses{pods: newPods(client), templates: followTemplates(templates, o.templateLimits), log: log}
 	if s.rollouts, err = o.rollouts(config, cmp.Or(namespace, ownNamespace()), log); err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func (s *statuses) handlers() map[string]http.Handler {
 		"/livez": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) }),
 		"/readyz": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			switch {
-			case s.leads.Load() && !s.templates.known():
+			case s.leads.Load() && !s.templates.haveSynced():
 				http.Error(w, "the templates are not read yet; are their kinds installed?", http.StatusServiceUnavailable)
 			case s.leads.Load() && !s.pods.known():
 				http.Error(w, "the pods are not read yet", http.StatusServiceUnavailable)
