@@ -3,10 +3,13 @@
 package inject
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
+	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
@@ -43,7 +46,10 @@ type tenant struct {
 	count  int             // of the templates of the cluster, which come first
 	mine   map[string]bool // names of the containers that they added
 
-	known []Decision // what the templates of the cluster decide about the pod now; nil if that was not asked
+	// What the templates of the cluster decide about the pod now, and what they want it to have. Known is nil if that was
+	// not asked.
+	known  []Decision
+	wanted []wanted
 
 	looks int // so far
 
@@ -198,6 +204,7 @@ func (w *tenant) attempt(denied map[string]string) (why string, err error) {
 		if w.known, _, err = w.seenByCluster(w.result.pod); err != nil {
 			return "", err
 		}
+		w.wanted = w.wantedByCluster()
 	}
 	if w.again, w.pod, err = w.seenByCluster(w.pod); err != nil {
 		return "", err
@@ -205,6 +212,11 @@ func (w *tenant) attempt(denied map[string]string) (why string, err error) {
 	for i := range w.again {
 		if why := changes(&w.known[i], &w.again[i]); why != "" {
 			return why, nil
+		}
+	}
+	for i, is := range w.wantedByCluster() {
+		if less := is.addsLess(&w.wanted[i], w.injector.schema); less != "" {
+			return comesFirst(&w.known[i]) + less, nil
 		}
 	}
 	why, whole, err := w.newFaults()
@@ -222,9 +234,83 @@ func (w *tenant) seenByCluster(pod *tree.Node) ([]Decision, *tree.Node, error) {
 	return slices.Clone(w.cluster.result.Decisions), w.cluster.result.pod, err
 }
 
+// wanted is what a template wants a pod to have.
+type wanted struct {
+	pod  tree.Node            // a partial Pod
+	apps map[string]tree.Node // partial containers, by list and name
+}
+
+// wantedByCluster returns what each template of the cluster wanted the pod to have when it saw it last. It returns nothing if
+// that cannot depend on the pod.
+func (w *tenant) wantedByCluster() []wanted {
+	if len(w.injector.cluster.reads) == 0 {
+		return nil
+	}
+	all := make([]wanted, w.count)
+	for _, c := range w.cluster.run.owners.candidates {
+		of := wanted{pod: c.fragment.Copy(), apps: map[string]tree.Node{}}
+		for i := range c.apps {
+			app := &c.apps[i]
+			of.apps[app.list+"/"+app.container] = tree.Items(slices.Clone(app.fragments)...)
+		}
+		all[c.t.index] = of
+	}
+	return all
+}
+
+// addsLess returns what is wanted no longer, as "not add" and a place, or "".
+func (is *wanted) addsLess(was *wanted, s *schema.Schema) string {
+	if at := missingPlace(&is.pod, &was.pod, s, ""); at != "" {
+		return "not add " + schema.Where(at)
+	}
+	container := s.At("spec").At("containers").Elem
+	for _, name := range slices.Sorted(maps.Keys(was.apps)) {
+		before, now := was.apps[name], is.apps[name]
+		for i := range before.Items() {
+			if i >= len(now.Items()) {
+				return "add less to " + schema.Where("/spec/"+name)
+			}
+			if at := missingPlace(&now.Items()[i], &before.Items()[i], container, "/spec/"+name); at != "" {
+				return "not add " + schema.Where(at)
+			}
+		}
+	}
+	return ""
+}
+
+// missingPlace returns the pointer to a place where a fragment has no value and another one has one, or "".
+func missingPlace(is, was *tree.Node, s *schema.Schema, at string) string {
+	for i := range was.Members() {
+		m := &was.Members()[i]
+		at := at + "/" + tree.Escape(m.Name())
+		value := is.Get(m.Name())
+		if value == nil {
+			return at
+		}
+		if found := missingPlace(value, m, s.At(m.Name()).Schema, at); found != "" {
+			return found
+		}
+	}
+	if s.Key == "" {
+		return ""
+	}
+	for i := range was.Items() {
+		item := &was.Items()[i]
+		at := at + "/" + tree.Escape(cmp.Or(item.Get(s.Key).Text(), item.Get(s.Key).String()))
+		found := s.Find(is.Items(), item)
+		if found < 0 {
+			return at
+		}
+		if found := missingPlace(&is.Items()[found], item, s.Elem, at); found != "" {
+			return found
+		}
+	}
+	return ""
+}
+
 // changes returns why a decision about a template of the cluster is another one than before, or "".
 func changes(was, is *Decision) string {
-	first := fmt.Sprintf("the template %s of the cluster comes first: together with this template, it would ", was.Template)
+	first := comesFirst(was)
 	switch {
 	case is.Code.Succeeded() && !was.Code.Succeeded():
 		return first + "be injected too"
@@ -234,6 +320,10 @@ func changes(was, is *Decision) string {
 		return first + "add something else to the pod"
 	}
 	return ""
+}
+
+func comesFirst(d *Decision) string {
+	return fmt.Sprintf("the template %s of the cluster comes first: together with this template, it would ", d.Template)
 }
 
 // newFaults returns what the validating webhook would find wrong with the pod, and did not before, or "". It also reports
