@@ -59,7 +59,7 @@ build: ## Build bin/pillion
 	  /^build failed$$/ { failed = 1; next } \
 	  /^[^ :]+$$/ { if (++n % 50 == 0) { print "build: " n " of at most " all+0 " packages"; fflush() } next } \
 	  { print; fflush() } \
-	  END { exit failed }'
+	  END { if (!failed) print "build: bin/pillion"; exit failed }'
 
 test: testrun ## Run the tests of every change; they need nothing but Go
 	$(GO) vet ./...
