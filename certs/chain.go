@@ -78,6 +78,9 @@ type ChainReport struct {
 	// Problems are sentences: what is wrong and what to do, causes first. It is empty if all is
 	// well.
 	Problems []string `json:"problems"`
+
+	// Unseen are those of the problems that are only that something cannot be read from here.
+	Unseen []string `json:"-"`
 }
 
 // IssuerReport describes cert-manager's Issuer or ClusterIssuer.

@@ -50,7 +50,8 @@ func (c *Chain) checkTrust(r *ChainReport, pair *tls.Certificate) (problems []st
 		problems = append(problems, c.trustProblems(r, name, empty, unusable, lost)...)
 	}
 	if len(unread) > 0 {
-		problems = append(problems, "certs cannot see what API servers trust; ask for the right to read "+strings.Join(unread, " and "))
+		r.Unseen = append(r.Unseen, "certs cannot see what API servers trust; ask for the right to read "+strings.Join(unread, " and "))
+		problems = append(problems, r.Unseen...)
 	}
 	return problems
 }
@@ -118,7 +119,9 @@ func (c *Chain) checkServed(r *ChainReport, pair *tls.Certificate) (problems []s
 		r.Notes = append(r.Notes, "certs could not connect to an endpoint from here, so it checks the certificate of the Secret instead")
 		r.Served = append(r.Served, ServedReport{From: "Secret/" + c.SecretName, Certificate: new(reportX509(pair.Leaf)), Verified: c.verified(pair)})
 	case len(r.Problems) == 0:
-		return []string{"certs cannot see which certificate is served; name an endpoint that you can reach with --endpoint, or ask for the right to read the Secret " + c.SecretName}
+		unseen := "certs cannot see which certificate is served; name an endpoint that you can reach with --endpoint, or ask for the right to read the Secret " + c.SecretName
+		r.Unseen = append(r.Unseen, unseen)
+		return []string{unseen}
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ func checkAvailability(t testing.TB) {
 	t.Helper()
 	b := load(t)
 	d := b.deployment.Spec
-	wantSame(t, "replicas", d.Replicas, new(int32(2)))
+	wantSame(t, "replicas", d.Replicas, new(int32(manifests.Replicas)))
 	wantSame(t, "strategy", d.Strategy, appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: &appsv1.RollingUpdateDeployment{
 		MaxSurge: new(intstr.FromInt32(1)), MaxUnavailable: new(intstr.FromInt32(0)),
 	}})

@@ -81,7 +81,7 @@ func TestControllerDeployment(t *testing.T) {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
 		ObjectMeta: metav1.ObjectMeta{Name: manifests.ControllerName, Namespace: manifests.Namespace, Labels: controllerLabels()},
 		Spec: appsv1.DeploymentSpec{
-			Replicas: new(int32(1)),
+			Replicas: new(int32(manifests.ControllerReplicas)),
 			Selector: &metav1.LabelSelector{MatchLabels: controllerLabels()},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: controllerLabels()},

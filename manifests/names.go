@@ -15,6 +15,10 @@ const (
 	// ControllerName is the name of the controller's ServiceAccount, Deployment and Lease.
 	ControllerName = "pillion-controller"
 
+	// Replicas and ControllerReplicas are how many replicas the Deployments have.
+	Replicas           = 2
+	ControllerReplicas = 1
+
 	// CertsPolicy and RolloutPolicy are the policies of overlays/self-signed and components/rollout, and their bindings.
 	// Roles have the same names.
 	CertsPolicy   = "pillion-certs"

@@ -53,10 +53,13 @@ native sidecars, your rights, cert-manager, and webhooks of another Pillion.
 Each check is ok, a warning, failed or not checked, for example because you are not
 allowed to read something. If it is not ok, check prints what to do next, and a command.
 
+The checks do not depend on each other: if one cannot run, it is not checked, with the
+reason, and the others follow. If a namespace denies the pod for reasons of its own, such
+as a quota, check tries up to five that opted in.
+
 The exit code is 0 if no check failed. It is 1 if a check failed or if the cluster does
-not answer, and 2 if check was called with wrong flags or arguments. Like pillion certs,
-check fails if you are not allowed to read the webhook configurations. Other rights that
-you lack do not change the exit code.
+not answer, and 2 if check was called with wrong flags or arguments. Rights that you lack
+do not change the exit code.
 
 -o json and -o yaml write one object with summary and checks. Each check has group, name,
 result (ok, warning, failed or "not checked"), message, details, hint and command. Fields

@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/pillion-dev/pillion/cmd/pillion/check"
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/cmd/pillion/clitest"
 	"github.com/pillion-dev/pillion/manifests"
@@ -147,6 +148,43 @@ func (c *certified) empty() {
 	c.objectsAPI[configsPath+"validatingwebhookconfigurations"] = listOf("ValidatingWebhookConfigurationList")
 }
 
+// TestCheckAlways breaks each answer of the cluster in turn. Check still prints a whole report, in which nothing fails only because it
+// could not be read.
+func TestCheckAlways(t *testing.T) {
+	t.Parallel()
+	for path := range newChecked(t).objectsAPI {
+		if path == "/version" {
+			continue // the first question; without an answer, there is no cluster
+		}
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			c := newChecked(t)
+			c.objectsAPI[path] = clitest.Failure{Code: http.StatusInternalServerError, Text: `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 500, "message": "etcd is gone"}`}
+			var out bytes.Buffer
+			root := &cobra.Command{Use: "pillion", SilenceErrors: true, SilenceUsage: true}
+			root.AddCommand(newCheckAt(func() time.Time { return c.now }))
+			root.SetArgs([]string{"check", "--kubeconfig", c.kubeconfig(t), "-o", "json"})
+			root.SetOut(&out)
+			root.SetErr(&out)
+			if err := root.Execute(); err != nil {
+				t.Errorf("%v: %s", err, out.String())
+			}
+			var report check.Report
+			if err := json.Unmarshal(out.Bytes(), &report); err != nil {
+				t.Fatal(err, out.String())
+			}
+			if len(report.Checks) != 12 {
+				t.Errorf("the report has %d checks: %s", len(report.Checks), report.Summary)
+			}
+			for _, c := range report.Checks {
+				if c.Result != check.OK && c.Result != check.NotChecked {
+					t.Errorf("%s is %s: %s %q", c.Name, c.Result, c.Message, c.Details)
+				}
+			}
+		})
+	}
+}
+
 // TestCheckCommand compares the output of check about clusters of a made-up API with golden files. The
 // package check has those about all results of each check; these are about what is read.
 func TestCheckCommand(t *testing.T) {
@@ -207,6 +245,17 @@ func TestCheckCommand(t *testing.T) {
 			c.objectsAPI[systemPath+"pods/pillion-a:8080/proxy/readyz"] = clitest.Failure{Code: http.StatusServiceUnavailable, Text: "[-]templates failed: the namespaces are not loaded yet\nnot ready\n"}
 			c.objectsAPI[systemPath+"pods/pillion-b:8080/proxy/readyz"] = nil
 		}, exitProblem, nil},
+		"denied": {func(c *certified) {
+			c.objectsAPI["/api/v1/namespaces/shop/pods"] = clitest.Failure{Code: http.StatusInternalServerError, Text: `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 500, "reason": "InternalError", ` +
+				`"message": "Internal error occurred: failed calling webhook \"namespace.validate.pillion.dev\": failed to call webhook: Post \"https://pillion.pillion-system.svc:443/validate?timeout=10s\": dial tcp 10.96.0.7:443: connect: connection refused"}`}
+		}, exitProblem, nil},
+		"quota": {func(c *certified) {
+			first := thing("v1", "Namespace", "", "full", map[string]any{"labels": map[string]any{"pillion.dev/inject": "enabled", "kubernetes.io/metadata.name": "full"}})
+			list := c.objectsAPI["/api/v1/namespaces"].(map[string]any)
+			list["items"] = append([]any{first}, list["items"].([]any)...)
+			c.objectsAPI["/api/v1/namespaces/full/pods"] = clitest.Failure{Code: http.StatusForbidden, Text: `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403, "reason": "Forbidden", ` +
+				`"details": {"name": "pillion-check-x", "kind": "pods"}, "message": "pods \"pillion-check-x\" is forbidden: exceeded quota: full, requested: pods=1, used: pods=4, limited: pods=4"}`}
+		}, exitOK, nil},
 		"no-templates": {func(c *certified) { delete(c.objectsAPI, systemPath+"configmaps/pillion-templates") }, exitProblem, nil},
 		"forbidden": {func(c *certified) {
 			for path := range c.objectsAPI {
@@ -214,7 +263,7 @@ func TestCheckCommand(t *testing.T) {
 			}
 			c.objectsAPI["/apis/pillion.dev/v1alpha1/sidecartemplates"] = nil
 			c.objectsAPI["/version"] = `{"gitVersion": "v1.36.2"}`
-		}, exitProblem, nil},
+		}, exitOK, nil},
 		"pre-empty": {(*certified).empty, exitOK, []string{"--pre"}},
 		"pre-bad": {func(c *certified) {
 			c.objectsAPI["/version"] = `{"gitVersion": "v1.28.0"}`

@@ -13,13 +13,13 @@ import (
 // After returns the checks after the installation.
 func After(f *Facts) *Report {
 	checks := []Check{apiServer(f.Version, f.Commands)}
-	if !f.Server.Found && f.Server.Unknown == "" && !slices.ContainsFunc(f.Chain.Configurations, func(w certs.WebhookConfiguration) bool { return w.Found || w.Unread }) {
+	if !f.Server.Found && f.Server.Unknown == "" && f.ChainUnknown == "" && !slices.ContainsFunc(f.Chain.Configurations, func(w certs.WebhookConfiguration) bool { return w.Found || w.Unread }) {
 		return newReport(append(checks, Check{
 			Group: ofPillion, Name: "installation", Result: Failed,
 			Message: fmt.Sprintf("there is no Deployment %s in the namespace %s, and no webhook configuration %[1]s", manifests.Name, f.Namespace),
 			Hint:    "Check whether you can install Pillion, or use --system-namespace if it runs elsewhere:", Command: f.Commands.Pillion("check --pre"),
-		}))
+		}), f.Commands)
 	}
 	return newReport(append(checks, f.rights(), f.kinds(), f.registered(), f.reachable(), f.certificate(),
-		f.replicas(), f.agreement(), f.controller(), f.templates(), f.namespaces(), f.probe()))
+		f.replicas(), f.agreement(), f.controller(), f.templates(), f.namespaces(), f.probe()), f.Commands)
 }

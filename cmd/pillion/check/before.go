@@ -14,7 +14,7 @@ func Before(f *PreFacts) *Report {
 	if f.Overlay == manifests.OverlayCertManager {
 		checks = append(checks, f.certManager())
 	}
-	return newReport(append(checks, f.others()))
+	return newReport(append(checks, f.others()), f.Commands)
 }
 
 func (f *PreFacts) sidecars() Check {
@@ -49,7 +49,11 @@ func (f *PreFacts) mayInstall() Check {
 
 func (f *PreFacts) certManager() Check {
 	c := Check{Group: ofCluster, Name: "cert-manager", Result: OK, Message: "its kinds are installed"}
-	if !f.CertManager {
+	switch {
+	case f.NoCertManager != "":
+		c.Result, c.Message = NotChecked, f.NoCertManager
+		c.Hint, c.Command = "Ask the API server for its kinds:", f.Commands.Kubectl+" api-resources --api-group="+manifests.CertManagerGroup
+	case !f.CertManager:
 		c.Result, c.Message = Failed, "the API server does not serve "+manifests.CertManagerGroup+"/v1, which the overlay cert-manager needs"
 		c.Hint, c.Command = "Install cert-manager, or use the overlay self-signed:", f.Commands.Pillion("check --pre --overlay "+manifests.OverlaySelfSigned)
 	}

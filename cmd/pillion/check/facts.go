@@ -4,6 +4,7 @@ package check
 
 import (
 	"github.com/pillion-dev/pillion/certs"
+	"github.com/pillion-dev/pillion/inject/explain"
 	"github.com/pillion-dev/pillion/manifests"
 )
 
@@ -17,19 +18,24 @@ type Commands struct {
 // Facts are what the checks after the installation read. A field named Unknown is the reason why
 // the rest is unknown, or "".
 type Facts struct {
-	Commands   Commands
-	Namespace  string // Pillion's
-	Version    string // of the API server, for example v1.36.2
-	Rights     AccountRights
-	Kinds      []Kind
-	Chain      certs.Chain
-	Server     Deployment
-	Replicas   Replicas
-	Controller Deployment
-	Templates  Templates
-	Namespaces Namespaces
-	Probe      Probe
+	Commands  Commands
+	Namespace string // Pillion's
+	Version   string // of the API server, for example v1.36.2
+	Rights    AccountRights
+	Kinds     []Kind
+	Chain     certs.Chain
+	// ChainUnknown is why the Chain is unknown, or "".
+	ChainUnknown string
+	Server       Deployment
+	Replicas     Replicas
+	Controller   Deployment
+	Templates    Templates
+	Namespaces   Namespaces
+	Probe        Probe
 }
+
+// Unanswered begins a reason why facts are unknown that is no lack of rights: the API server did not answer, or with an error.
+const Unanswered = "the API server gave no answer "
 
 // AccountRights are the rights that ServiceAccounts need and lack, by the name of the account.
 type AccountRights struct {
@@ -109,7 +115,13 @@ type Probe struct {
 	Got        []string // the templates that the pod got
 	Containers []string // the containers that the pod got
 	Denied     string   // the API server's message
+	Missing    bool     // there is no namespace with that name
 	Unknown    string
+}
+
+// Sent reports whether the pod's fate says something about Pillion: it was accepted, or Pillion is why it was not.
+func (p *Probe) Sent() bool {
+	return p.Unknown == "" && (p.Denied == "" && len(p.Expected) > 0 || p.Denied != "" && explain.ParseDenial(p.Denied, explain.Help{}).Pillions)
 }
 
 // PreFacts are what the checks before the installation read.
@@ -123,7 +135,9 @@ type PreFacts struct {
 	Rights      int    // number of rights that were checked
 	NoRights    string // why they are unknown
 	CertManager bool   // the cluster has its kinds
-	Others      Others
+	// NoCertManager is why CertManager is unknown, or "".
+	NoCertManager string
+	Others        Others
 }
 
 // Sidecars reports whether the API server keeps restartPolicy of init containers.

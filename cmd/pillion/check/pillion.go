@@ -44,7 +44,10 @@ func (f *Facts) deployment(d *Deployment, name string) Check {
 	case !d.Found:
 		c.Result, c.Message = Failed, fmt.Sprintf("there is no Deployment %s in the namespace %s", d.Name, f.Namespace)
 		c.Hint, c.Command = applyAgain, f.Commands.Kubectl+" "+applyCommand
-	case d.Ready < d.Wanted || d.Wanted == 0:
+	case d.Wanted == 0:
+		c.Result, c.Message = Failed, "the Deployment "+d.Name+" is scaled to 0 replicas"
+		c.Hint, c.Command = "Scale it up:", fmt.Sprintf("%s -n %s scale deployment/%s --replicas=%d", f.Commands.Kubectl, f.Namespace, d.Name, replicasOf(d.Name))
+	case d.Ready < d.Wanted:
 		c.Result = Failed
 		c.Hint, c.Command = "See why:", fmt.Sprintf("%s -n %s describe pods -l app.kubernetes.io/name=%s", f.Commands.Kubectl, f.Namespace, d.Name)
 	case d.Updated < d.Wanted:
@@ -52,6 +55,14 @@ func (f *Facts) deployment(d *Deployment, name string) Check {
 		c.Hint, c.Command = "Wait for the rollout:", fmt.Sprintf("%s -n %s rollout status deployment/%s", f.Commands.Kubectl, f.Namespace, d.Name)
 	}
 	return c
+}
+
+// replicasOf returns how many replicas the manifests have.
+func replicasOf(deployment string) int {
+	if deployment == manifests.Name {
+		return manifests.Replicas
+	}
+	return manifests.ControllerReplicas
 }
 
 var revision = regexp.MustCompile(`(?m)^\[\+\]templates ok: revision ([0-9a-f]+)`)

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/inject/explain"
 )
 
 // probe checks what the API server made of a pod that went through everything.
@@ -18,6 +18,9 @@ func (f *Facts) probe() Check {
 	c.Hint, c.Command = "See what Pillion decides about pods there:", f.Commands.Pillion("status "+p.Namespace)
 	lacks := without(p.Expected, p.Got)
 	switch {
+	case p.Missing:
+		c.Result, c.Message = Failed, "there is no namespace "+p.Namespace
+		c.Hint, c.Command = "Name one of these:", f.Commands.Kubectl+" get namespaces"
 	case p.Namespace == "":
 		c.Result, c.Message = NotChecked, "no namespace opted in, so there is nowhere to send it"
 		c.Hint, c.Command = "Opt in a namespace and run this command again:", f.Commands.Kubectl+" label namespace NAMESPACE "+inject.LabelInject+"="+inject.Enabled
@@ -28,11 +31,12 @@ func (f *Facts) probe() Check {
 	case p.Unknown != "":
 		c.Result, c.Message = NotChecked, p.Unknown
 		c.Hint, c.Command = "Use another namespace that opted in:", f.Commands.Pillion("check --namespace NAMESPACE")
-	case p.Denied != "" && strings.Contains(p.Denied, "."+templates.Domain):
-		c.Result, c.Message = Failed, fmt.Sprintf("the API server denies it in the namespace %s: %s", p.Namespace, p.Denied)
 	case p.Denied != "":
-		c.Result, c.Message = NotChecked, fmt.Sprintf("the API server denies it in the namespace %s, but not because of Pillion: %s", p.Namespace, p.Denied)
-		c.Hint, c.Command = "Use another namespace that opted in:", f.Commands.Pillion("check --namespace NAMESPACE")
+		why := explain.ParseDenial(p.Denied, explain.Help{Kubectl: f.Commands.Kubectl, Pillion: f.Commands.Pillion, System: f.Namespace, Namespace: p.Namespace})
+		c.Result, c.Message, c.Hint, c.Command = NotChecked, fmt.Sprintf("in the namespace %s, %s", p.Namespace, why.Sentence), why.Hint, why.Command
+		if why.Pillions {
+			c.Result = Failed
+		}
 	case len(p.Expected) == 0:
 		c.Result, c.Message = NotChecked, fmt.Sprintf("no template injects a simple pod in the namespace %s, for example because all of them need parameters", p.Namespace)
 		c.Hint, c.Command = "Ask about a pod of your own:", f.Commands.Pillion("explain -f POD.yaml -n "+p.Namespace)

@@ -55,7 +55,10 @@ type Report struct {
 }
 
 // newReport returns the checks with their summary.
-func newReport(checks []Check) *Report {
+func newReport(checks []Check, c Commands) *Report {
+	for i := range checks {
+		checks[i].askAgain(c)
+	}
 	r := &Report{Checks: checks}
 	var parts []string
 	if n := r.count(Failed); n > 0 {
@@ -75,6 +78,13 @@ func newReport(checks []Check) *Report {
 	}
 	r.Summary = strings.ToUpper(r.Summary[:1]) + r.Summary[1:]
 	return r
+}
+
+// askAgain replaces advice about rights if these are not what is missing.
+func (check *Check) askAgain(c Commands) {
+	if check.Result == NotChecked && strings.Contains(check.Message, Unanswered) {
+		check.Hint, check.Command = "See whether the API server is well, and check again:", c.Kubectl+" get --raw '/readyz?verbose'"
+	}
 }
 
 func (r *Report) count(result Result) (n int) {

@@ -13,6 +13,9 @@ import (
 
 func (f *Facts) registered() Check {
 	c := Check{Group: ofWebhooks, Name: "registered", Result: OK}
+	if f.ChainUnknown != "" {
+		return f.withoutChain(c)
+	}
 	var present []string
 	for _, w := range f.Chain.Configurations {
 		name := w.Kind + "/" + w.Name
@@ -38,8 +41,18 @@ func (f *Facts) registered() Check {
 	return c
 }
 
+// withoutChain returns a check that needs the webhook configurations and what belongs to them.
+func (f *Facts) withoutChain(c Check) Check {
+	c.Result, c.Message = NotChecked, f.ChainUnknown
+	c.Hint, c.Command = "Read the webhook configurations yourself:", f.Commands.Kubectl+" get mutatingwebhookconfigurations,validatingwebhookconfigurations"
+	return c
+}
+
 func (f *Facts) reachable() Check {
 	c := Check{Group: ofWebhooks, Name: "reachable", Result: OK}
+	if f.ChainUnknown != "" {
+		return f.withoutChain(c)
+	}
 	c.Hint, c.Command = "See the pods:", f.Commands.Kubectl+" -n "+f.Namespace+" get pods -o wide"
 	if f.Chain.Deserted != "" {
 		c.Result, c.Message = Failed, "the Service "+f.Chain.Deserted+" has no ready endpoint, so no pod of Pillion answers API servers"
@@ -73,15 +86,21 @@ func (f *Facts) reachable() Check {
 // certificate has the problems that pillion certs prints, apart from those of the two checks above.
 func (f *Facts) certificate() Check {
 	c := Check{Group: ofWebhooks, Name: "certificate", Result: OK}
+	if f.ChainUnknown != "" {
+		return f.withoutChain(c)
+	}
 	c.Hint, c.Command = "To see the whole chain:", f.Commands.Pillion("certs")
 	chain := f.Chain
 	chain.Deserted = ""
 	chain.Configurations = slices.DeleteFunc(slices.Clone(chain.Configurations), func(w certs.WebhookConfiguration) bool { return !w.Found && !w.Unread })
 	report := chain.Report()
+	problems := without(report.Problems, report.Unseen)
 	switch first := earliest(report); {
-	case len(report.Problems) > 0:
-		c.Result, c.Details = Failed, report.Problems
-		c.Message = "pillion certs reports " + counted(len(report.Problems), "problem")
+	case len(problems) > 0:
+		c.Result, c.Details = Failed, problems
+		c.Message = "pillion certs reports " + counted(len(problems), "problem")
+	case len(report.Unseen) > 0:
+		c.Result, c.Message, c.Details = NotChecked, "not all of it can be read", report.Unseen
 	case first == nil:
 		c.Result, c.Message, c.Details = NotChecked, "no certificate could be read", report.Notes
 	case first.Overdue(f.Chain.Now):

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/url"
 	"slices"
@@ -41,20 +40,26 @@ type checking struct {
 	*podLister
 	Checking
 	*check.Facts
+
+	look   *look // nil if the templates cannot be read
+	chosen []*unstructured.Unstructured
 }
 
 // Checked reads what the checks after the installation need. If that takes long, it writes its
 // progress to stderr.
 func (c *Client) Checked(ctx context.Context, how Checking, stderr io.Writer) (*check.Facts, error) {
-	k := &checking{&podLister{c, cli.NewProgress(stderr)}, how, &check.Facts{Commands: how.Commands, Namespace: c.system}}
+	k := &checking{podLister: &podLister{c, cli.NewProgress(stderr)}, Checking: how, Facts: &check.Facts{Commands: how.Commands, Namespace: c.system}}
 	err := inSteps(ctx, k.progress, []step{
-		{"the version", k.version},
-		{"webhooks and certificate", k.chain},
-		{"Deployments", k.deployments},
-		{"kinds of templates", k.kinds},
-		{"rights", k.rights},
-		{"replicas", k.agreement},
-		{"templates and namespaces", k.look},
+		{"the version", k.version, nil},
+		{"webhooks and certificate", k.chain, func(why string) { k.ChainUnknown = why }},
+		{"the server", k.server, func(why string) { k.Server.Unknown = why }},
+		{"the controller", k.controller, func(why string) { k.Controller.Unknown = why }},
+		{"kinds of templates", k.kinds, func(why string) { k.Kinds = []check.Kind{{Unknown: why}} }},
+		{"rights", k.rights, func(why string) { k.Rights.Unknown = why }},
+		{"replicas", k.agreement, func(why string) { k.Replicas.Unknown = why }},
+		{"templates", k.templates, func(why string) { k.Templates.Unknown = why }},
+		{"namespaces", k.namespaces, func(why string) { k.Namespaces.Unknown = why }},
+		{"a pod", k.send, func(why string) { k.Probe.Unknown = why }},
 	})
 	return k.Facts, err
 }
@@ -91,10 +96,12 @@ func (k *checking) chain(ctx context.Context) error {
 	return err
 }
 
-func (k *checking) deployments(ctx context.Context) (err error) {
-	if k.Server, err = k.deployment(ctx, manifests.Name); err != nil {
-		return err
-	}
+func (k *checking) server(ctx context.Context) (err error) {
+	k.Server, err = k.deployment(ctx, manifests.Name)
+	return err
+}
+
+func (k *checking) controller(ctx context.Context) (err error) {
 	k.Controller, err = k.deployment(ctx, manifests.ControllerName)
 	return err
 }
@@ -137,12 +144,23 @@ func (k *checking) agreement(ctx context.Context) (err error) {
 	return err
 }
 
-// look reads templates and namespaces as status does, and then sends a pod.
-func (k *checking) look(ctx context.Context) error {
+// errNoTemplates is why nothing is known that depends on the templates.
+var errNoTemplates = errors.New("the templates cannot be read")
+
+// templates reads the templates as status does.
+func (k *checking) templates(ctx context.Context) error {
 	l, err := k.newLook(ctx, Query{})
-	if err != nil {
-		return k.without(err)
+	_, network := errors.AsType[*url.Error](err)
+	switch {
+	case apierrors.IsForbidden(err):
+		return errors.New(withoutFiles(cli.OneLine(err)))
+	case network, isAnswer(err) && !apierrors.IsNotFound(err), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case err != nil:
+		k.Templates.Problems = []string{withoutFiles(cli.OneLine(err))}
+		return nil
 	}
+	k.look = l
 	wrong := l.unsure
 	k.Templates.Valid = len(l.injector.All().Templates)
 	for _, problem := range wrong.problems {
@@ -151,58 +169,69 @@ func (k *checking) look(ctx context.Context) error {
 		}
 	}
 	k.Templates.Unknown = withoutFiles(strings.Join(wrong.denied, " "))
-	if err := k.conditions(ctx); err != nil {
-		return err
+	return k.conditions(ctx)
+}
+
+// namespaces finds the namespaces that opted in.
+func (k *checking) namespaces(ctx context.Context) error {
+	if k.look == nil {
+		return errNoTemplates
 	}
-	chosen, _, err := l.choose(ctx, false)
+	chosen, _, err := k.look.choose(ctx, false)
 	if k.Namespaces.Unknown, err = unknown(err, "list", "namespaces", ""); err != nil {
 		return err
 	}
+	k.chosen = chosen
 	for _, ns := range chosen {
 		k.Namespaces.OptedIn = append(k.Namespaces.OptedIn, ns.GetName())
 	}
-	k.Namespaces.Shadow, k.Namespaces.Wrong = l.shadowed, l.wrong
-	return k.send(ctx, l, chosen)
-}
-
-// without records that the templates cannot be read.
-func (k *checking) without(err error) error {
-	if _, network := errors.AsType[*url.Error](err); network {
-		return err
-	}
-	if apierrors.IsForbidden(err) {
-		k.Templates.Unknown = withoutFiles(cli.OneLine(err))
-	} else {
-		k.Templates.Problems = []string{withoutFiles(cli.OneLine(err))}
-	}
-	k.Namespaces.Unknown = "the templates cannot be read"
+	k.Namespaces.Shadow, k.Namespaces.Wrong = k.look.shadowed, k.look.wrong
 	return nil
 }
 
-// send sends the pod to the namespace that the user named, or else to the first one that opted in.
-func (k *checking) send(ctx context.Context, l *look, chosen []*unstructured.Unstructured) (err error) {
+// send sends the pod to the namespace that the user named, or else to the first one that opted in and takes it.
+func (k *checking) send(ctx context.Context) error {
+	if k.look == nil {
+		return errNoTemplates
+	}
+	chosen := k.chosen
 	if k.Checking.Namespace != "" {
-		ns, err := l.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).Get(ctx, k.Checking.Namespace, metav1.GetOptions{})
+		k.Probe.Namespace = k.Checking.Namespace
+		ns, err := k.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).Get(ctx, k.Checking.Namespace, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
-			return fmt.Errorf("there is no namespace %s", k.Checking.Namespace)
-		case apierrors.IsForbidden(err):
-			k.Probe = check.Probe{Namespace: k.Checking.Namespace, Unknown: "you are not allowed to get namespaces, so the labels of " + k.Checking.Namespace + " are unknown"}
+			k.Probe.Missing = true
 			return nil
+		case apierrors.IsForbidden(err):
+			return errors.New("you are not allowed to get namespaces, so the labels of " + k.Checking.Namespace + " are unknown")
 		case err != nil:
 			return err
 		}
 		chosen = []*unstructured.Unstructured{needed(ns)}
 	}
+	tried := 0
 	for _, ns := range chosen {
-		if known := l.known(ns); known.Deleted || known.Excluded != "" && len(chosen) > 1 {
+		if known := k.look.known(ns); known.Deleted || known.Excluded != "" && len(chosen) > 1 {
 			continue
 		}
-		k.Probe, err = l.probe(ctx, ns)
-		return err
+		probe, err := k.look.probe(ctx, ns)
+		if err != nil {
+			k.Probe.Namespace = ns.GetName()
+			return err
+		}
+		if tried++; tried == 1 || probe.Sent() {
+			k.Probe = probe
+		}
+		// A namespace may have a quota, or a policy of another team. A few others are enough to learn whether Pillion works.
+		if probe.Sent() || tried == mostProbes {
+			return nil
+		}
 	}
 	return nil
 }
+
+// mostProbes is the maximum number of namespaces to which a pod is sent.
+const mostProbes = 5
 
 // conditions reads the condition Ready of all template objects.
 func (k *checking) conditions(ctx context.Context) error {

@@ -28,11 +28,11 @@ type preparing struct {
 func (c *Client) CheckedBefore(ctx context.Context, how Checking, stderr io.Writer) (*check.PreFacts, error) {
 	p := &preparing{&podLister{c, cli.NewProgress(stderr)}, how, &check.PreFacts{Commands: how.Commands, Namespace: c.system, Overlay: how.Overlay}}
 	err := inSteps(ctx, p.progress, []step{
-		{"the version", p.version},
-		{"native sidecars", p.sidecars},
-		{"rights", p.rights},
-		{"cert-manager", p.certManager},
-		{"other installations", p.others},
+		{"the version", p.version, nil},
+		{"native sidecars", p.sidecars, func(why string) { p.Sidecars.Unknown = why }},
+		{"rights", p.rights, func(why string) { p.NoRights = why }},
+		{"cert-manager", p.certManager, func(why string) { p.NoCertManager = why }},
+		{"other installations", p.others, func(why string) { p.Others.Unknown = why }},
 	})
 	return p.PreFacts, err
 }

@@ -66,9 +66,9 @@ func (k *look) probe(ctx context.Context, ns *unstructured.Unstructured) (p chec
 	case err != nil:
 		return p, err
 	default:
-		err = k.got(made, &p)
+		return p, k.got(made, &p)
 	}
-	return p, err
+	return p, nil
 }
 
 // isAnswer reports whether an error is an answer of the API server, and not of the network.

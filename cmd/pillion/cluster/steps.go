@@ -4,9 +4,12 @@ package cluster
 
 import (
 	"context"
+	"errors"
+	"net/url"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/pillion-dev/pillion/cmd/pillion/check"
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 )
 
@@ -14,19 +17,37 @@ import (
 type step struct {
 	what string
 	read func(context.Context) error
+	// skip records why the facts of this step are unknown. If it is nil, no other step makes sense without this one.
+	skip func(why string)
 }
 
-// inSteps runs the steps, each within a time limit, and reports which one runs.
+// inSteps runs the steps, each within a time limit, and reports which one runs. A step that fails does not end the others,
+// because a report is wanted most when things are broken.
 func inSteps(ctx context.Context, progress *cli.Progress, steps []step) error {
 	progress.Start()
 	defer progress.End()
 	for _, s := range steps {
 		progress.Say("checking %s", s.what)
-		if err := within(ctx, s.read); err != nil {
+		err := within(ctx, s.read)
+		switch {
+		case err == nil:
+		case s.skip == nil, ctx.Err() != nil:
 			return NoAnswer(err)
+		case errors.Is(err, context.DeadlineExceeded):
+			s.skip(check.Unanswered + "within " + readLimit.String())
+		default:
+			s.skip(whyUnknown(err))
 		}
 	}
 	return nil
+}
+
+// whyUnknown returns the sentence about an answer without the facts.
+func whyUnknown(err error) string {
+	if _, network := errors.AsType[*url.Error](err); network || isAnswer(err) {
+		return check.Unanswered + "to this question: " + cli.OneLine(NoAnswer(err))
+	}
+	return cli.OneLine(err)
 }
 
 func within(ctx context.Context, read func(context.Context) error) error {
