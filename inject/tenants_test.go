@@ -271,15 +271,45 @@ func checkTenant(t *testing.T, alone, both *inject.Injector, pod []byte, moved *
 				t.Errorf("%s is %s with the container %s in the pod, and %s with that in a template", is, was, moved.container.name, is)
 			}
 		}
-		has := fieldsOf(t, keptBy(t, after, true), moved.container)
-		for _, place := range fieldsOf(t, keptBy(t, inPod.InjectedJSON(), true), moved.container) {
-			if !slices.Contains(has, place) {
-				t.Errorf("in a template, the container %s lacks %s\n%s\n%s", moved.container.name, place, inPod.InjectedJSON(), after)
+		if lacking := fieldsLacking(t, after, inPod.InjectedJSON(), moved.container); lacking != nil {
+			// An expression that reads what its template adds has another value for a container that comes later.
+			late := mustInject(t, alone, inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: withContainer(t, before, after, moved.container)})
+			if fieldsLacking(t, after, late.InjectedJSON(), moved.container) != nil {
+				t.Errorf("in a template, the container %s lacks %q\n%s\n%s", moved.container.name, lacking, inPod.InjectedJSON(), after)
 			}
 		}
 		compareFindings(t, alone, inPod.InjectedJSON(), after)
 	}
 	return injected
+}
+
+// fieldsLacking returns the places where a container of one pod has nothing and that of the other one has something.
+func fieldsLacking(t *testing.T, pod, other []byte, container *podContainer) (all []string) {
+	t.Helper()
+	has := fieldsOf(t, keptBy(t, pod, true), container)
+	for _, place := range fieldsOf(t, keptBy(t, other, true), container) {
+		if !slices.Contains(has, place) {
+			all = append(all, place)
+		}
+	}
+	return all
+}
+
+// withContainer returns a pod with one more container, at the place that it has in another pod.
+func withContainer(t *testing.T, pod, other []byte, container *podContainer) []byte {
+	t.Helper()
+	root, err := tree.Parse(keptBy(t, pod, true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	item, err := tree.Parse([]byte(container.text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var nodes tree.Arena
+	spec := nodes.With(root.Get("spec"), container.list, tree.Items(append(slices.Clone(root.At("spec", container.list).Items()), *item)...))
+	with := nodes.With(root, "spec", spec)
+	return keptBy(t, inOrderOf(t, with.AppendTo(nil), other, container.list), true)
 }
 
 // inOrderOf returns a pod with its containers in the order that they have in another pod, because expressions may read the
