@@ -142,6 +142,7 @@ func TestCheck(t *testing.T) {
 	t.Run("denied", i.checkDenied)
 	t.Run("no namespace", i.checkNoNamespace)
 	t.Run("nobody", i.checkNobody)
+	t.Run("developer", i.checkDeveloper)
 	wantCheck(t, c, 0, nil, noNodes)
 }
 
@@ -255,6 +256,49 @@ func (i *installed) checkNoNamespace(t *testing.T) {
 	wantCheck(t, i.Cluster, 0, []string{"--namespace", i.namespace}, noNodes, "namespaces: warning: none opted in")
 	i.kubectl(t, "", "label", "namespace", i.namespace, injectLabel+"=enabled")
 	wantCheck(t, i.Cluster, 0, nil, noNodes)
+}
+
+// checkDeveloper lets a user with the role edit in one namespace ask about a workload there. The command that the answer names gives
+// the user all rights that a whole answer needs. Nothing secret is among them.
+func (i *installed) checkDeveloper(t *testing.T) {
+	i.kubectl(t, "", "create", "serviceaccount", "developer", "-n", i.namespace)
+	i.kubectl(t, "", "create", "rolebinding", "developer", "-n", i.namespace, "--clusterrole=edit", "--serviceaccount="+i.namespace+":developer")
+	i.kubectl(t, "", "create", "deployment", "web", "-n", i.namespace, "--image=web:1", "--replicas=0")
+	kubeconfig, err := i.WriteKubeconfig("developer", strings.TrimSpace(i.kubectl(t, "", "create", "token", "developer", "-n", i.namespace)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	explain := func(ctx context.Context) string {
+		out, _ := exec.CommandContext(ctx, env.binary, "explain", "deploy/web", "-n", i.namespace, "--kubeconfig", kubeconfig).CombinedOutput()
+		return string(out)
+	}
+	var command []string
+	eventually(t, "the answer without rights", func(ctx context.Context) error {
+		text := explain(ctx)
+		_, quoted, _ := strings.Cut(text, "`kubectl ")
+		quoted, _, ok := strings.Cut(quoted, "`")
+		if command = strings.Fields(quoted); !ok || !strings.Contains(text, "its namespace has the label pillion.dev/inject: enabled") || strings.Count(text, "Note:") != 1 {
+			return errors.New(text)
+		}
+		return nil
+	})
+	defer func() { i.kubectl(t, "", "delete", "clusterrolebinding", command[2]) }()
+	i.kubectl(t, "", command...)
+	eventually(t, "the whole answer", func(ctx context.Context) error {
+		if text := explain(ctx); !strings.Contains(text, "agent: injected") || strings.Contains(text, "not allowed") || strings.Contains(text, "unknown") {
+			return errors.New(text)
+		}
+		return nil
+	})
+	account := "--as=system:serviceaccount:" + i.namespace + ":developer"
+	for _, may := range []string{"get clustersidecartemplates", "get configmap/pillion-templates -n " + pillionNamespace, "list mutatingwebhookconfigurations"} {
+		i.kubectl(t, "", append(strings.Fields("auth can-i "+may), account)...)
+	}
+	for _, mayNot := range []string{"create clustersidecartemplates", "get secrets -n " + pillionNamespace, "list configmaps -n " + pillionNamespace, "get pods -n " + pillionNamespace, "list sidecartemplates -n " + pillionNamespace, "update mutatingwebhookconfigurations", "list namespaces"} {
+		if out, err := i.RunKubectl(testContext(t), nil, append(strings.Fields("auth can-i "+mayNot), account)...); err == nil {
+			t.Errorf("may %s: %s", mayNot, out)
+		}
+	}
 }
 
 // checkNobody checks that a user without rights learns what is unknown.

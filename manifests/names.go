@@ -15,6 +15,9 @@ const (
 	// ControllerName is the name of the controller's ServiceAccount, Deployment and Lease.
 	ControllerName = "pillion-controller"
 
+	// ViewerRole is the ClusterRole for users who ask why a pod has a sidecar or not.
+	ViewerRole = "pillion-viewer"
+
 	// Replicas and ControllerReplicas are how many replicas the Deployments have.
 	Replicas           = 2
 	ControllerReplicas = 1

@@ -71,8 +71,9 @@ func TestRights(t *testing.T) {
 					a.forbids[path] = 1 << 30
 				}
 			}
+			a.objects["/apis/authentication.k8s.io/v1/selfsubjectreviews"] = map[string]any{"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview", "status": map[string]any{"userInfo": map[string]any{"username": "dev@example.com"}}}
 			stdout, stderr := ask(a)
-			if all := strings.Join(strings.Fields(stdout), " "); !slices.Contains(itself, "/api/v1/namespaces") && (stderr != "" || !strings.Contains(all, "ask for the verb get on the resource configmaps there, or use --templates PATH") || strings.Contains(all, "gets nothing")) {
+			if all := strings.Join(strings.Fields(stdout), " "); !slices.Contains(itself, "/api/v1/namespaces") && (stderr != "" || !strings.Contains(all, "`kubectl create clusterrolebinding pillion-viewer-dev-example-com --clusterrole=pillion-viewer --user=dev@example.com`. Or let an administrator run the same command, or use --templates PATH") || strings.Contains(all, "gets nothing")) {
 				t.Errorf("with the rights of a namespace only: %s%s", stdout, stderr)
 			}
 		})

@@ -71,6 +71,13 @@ patches:
     - {op: replace, path: /webhooks/2/clientConfig/service/port, value: 8443}
     - {op: replace, path: /webhooks/3/clientConfig/service/port, value: 8443}
 `
+	viewersPatch = `
+patches:
+- target: {kind: ClusterRoleBinding, name: pillion-viewers}
+  patch: |
+    - {op: replace, path: /subjects/0/name, value: developers}
+`
+
 	callersPatch = `
 patches:
 - target: {kind: Deployment, name: pillion$}

@@ -27,6 +27,8 @@ func TestChanges(t *testing.T) {
 		"resources":      {resourcesValues, resourcesPatch},
 		"arguments":      {"extraArgs: [--log-level=debug]\ncontroller: {extraArgs: [--log-level=warn]}", argsPatch},
 		"namespaces":     {"excludeNamespaces: [istio-system]\nadvise: true", "components: [MANIFESTS/components/advise]\n" + namespacesPatch},
+		"viewers":        {"viewers: \"system:authenticated\"", "components: [MANIFESTS/components/viewers]"},
+		"developers":     {"viewers: developers", "components: [MANIFESTS/components/viewers]\n" + viewersPatch},
 		"port":           {"service: {port: 8443}", portPatch},
 		"callers":        {"callers: {authentication: required, secret: pillion-callers, tokens: tokens}", callersPatch},
 		"ways to call":   {waysValues, waysPatch},

@@ -59,7 +59,9 @@ func New(injector *inject.Injector, s Subject) (*Report, error) {
 		return nil, err
 	}
 	r.fit(&s, result)
-	r.Unread = s.Unread
+	if r.Unread = s.Unread; s.Unread {
+		r.Shows = s.shows()
+	}
 	if s.Incomplete || s.Unread {
 		r.forget()
 	} else {

@@ -5,6 +5,7 @@ package explain
 import (
 	"fmt"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/pillion-dev/pillion/inject"
@@ -41,9 +42,9 @@ const column = 16
 
 // Wrap breaks a string into lines of at most room runes. It removes line breaks and escapes
 // hidden characters ([inject.Visible]). It only breaks between words: a longer word gets its
-// own line, because users may want to copy it.
+// own line, because users may want to copy it. Text between backticks is a command, and one word.
 func Wrap(text string, room int) []string {
-	words := strings.Fields(inject.Visible(templates.OneLine(text)))
+	words := wordsOf(inject.Visible(templates.OneLine(text)))
 	lines, column := []string{""}, 0
 	for _, word := range words {
 		n := utf8.RuneCountInString(word)
@@ -60,6 +61,32 @@ func Wrap(text string, room int) []string {
 		column += n
 	}
 	return lines
+}
+
+// wordsOf splits a string at spaces that are not between backticks.
+func wordsOf(text string) (words []string) {
+	inside, word := false, strings.Builder{}
+	end := func() {
+		if word.Len() > 0 {
+			words = append(words, word.String())
+			word.Reset()
+		}
+	}
+	if strings.Count(text, "`")%2 == 1 {
+		return strings.Fields(text)
+	}
+	for _, r := range text {
+		if r == '`' {
+			inside = !inside
+		}
+		if unicode.IsSpace(r) && !inside {
+			end()
+			continue
+		}
+		word.WriteRune(r)
+	}
+	end()
+	return words
 }
 
 // some joins as many names as there is room for.

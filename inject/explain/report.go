@@ -60,8 +60,9 @@ type Report struct {
 	// Notes are sentences about the cluster, or about the notation of the manifest.
 	Notes []string `json:"notes,omitempty"`
 
-	// Unread is set if no template can be read.
-	Unread bool `json:"unread,omitempty"`
+	// Unread is set if no template can be read. Then Shows has sentences about what the pod itself asks of Pillion.
+	Unread bool     `json:"unread,omitempty"`
+	Shows  []string `json:"shows,omitempty"`
 
 	only bool // the report covers only some templates
 }

@@ -39,6 +39,9 @@ func (r *Report) Text(width int, colour bool, detail Detail) string {
 	if r.Failing != "" {
 		p.row("  ", 2, paint.Red, "failing: "+r.Failing)
 	}
+	for _, text := range r.Shows {
+		p.row("  ", 2, "", text)
+	}
 	p.findings(r)
 	for _, m := range r.Misplaced {
 		p.row("  ", 2, paint.Yellow, string(inject.CodeMisplaced)+": "+m)

@@ -13,14 +13,16 @@ import (
 func TestWrap(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string][]string{
-		"":                    {""},
-		"ten  runes":          {"ten runes"},
-		"pod in pillion-syst": {"pod in", "pillion-syst"},
-		"a pillion-system b":  {"a", "pillion-system", "b"},
-		"a {aa:1,bb:2,cc:3} ": {"a", "{aa:1,bb:2,cc:3}"},
-		"äöüäöüäöüäöüäöü":     {"äöüäöüäöüäöüäöü"},
-		"äöüäö üäöüäö":        {"äöüäö üäöüäö"},
-		"äöüäö üäöüäöü":       {"äöüäö", "üäöüäöü"},
+		"":                          {""},
+		"ten  runes":                {"ten runes"},
+		"pod in pillion-syst":       {"pod in", "pillion-syst"},
+		"a pillion-system b":        {"a", "pillion-system", "b"},
+		"a {aa:1,bb:2,cc:3} ":       {"a", "{aa:1,bb:2,cc:3}"},
+		"äöüäöüäöüäöüäöü":           {"äöüäöüäöüäöüäöü"},
+		"äöüäö üäöüäö":              {"äöüäö üäöüäö"},
+		"äöüäö üäöüäöü":             {"äöüäö", "üäöüäöü"},
+		"run `get  all pods`. Then": {"run", "`get  all pods`.", "Then"},
+		"a lone ` is no command":    {"a lone ` is", "no command"},
 	} {
 		if got := explain.Wrap(text, 12); !slices.Equal(got, want) {
 			t.Errorf("%q: got %q, want %q", text, got, want)

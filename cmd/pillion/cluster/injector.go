@@ -18,15 +18,31 @@ import (
 // those of the Pillion in the cluster. It has the other settings of that Pillion, as far as
 // they are known. What is unknown is added to the notes or to wrong.
 func (c *Client) newInjector(ctx context.Context, paths []string, note func(string), wrong *unsure) (*inject.Injector, error) {
-	d, err := c.deployed(ctx, note)
+	var settings []string // notes about them
+	d, err := c.deployed(ctx, func(text string) { settings = append(settings, text) })
 	if err != nil {
 		return nil, withoutTemplates(err)
 	}
-	if d.guessed {
+	if d.guessed && len(paths) > 0 {
 		wrong.doubts = append(wrong.doubts, "You are not allowed to read the Deployment of Pillion, so its configuration is uncertain.")
 	}
 	theirs := unsure{}
 	set, err := d.set(ctx, &theirs)
+	if len(paths) == 0 && d.guessed && theirs.blind {
+		wrong.unread, wrong.blind, wrong.invalid = true, true, theirs.invalid
+		why := fmt.Sprintf("You are not allowed to read Pillion's templates and settings, so what Pillion does with the pods is unknown. An administrator can allow it: `%s`. Or let an administrator run the same command, or use --templates PATH.", c.viewerCommand(ctx))
+		wrong.problems, wrong.denied = append(wrong.problems, why), append(wrong.denied, why)
+		return inject.New(set, d.options.Excluded...), err
+	}
+	for _, text := range settings {
+		note(text)
+	}
+	if d.guessed && len(paths) == 0 {
+		wrong.doubts = append(wrong.doubts, "You are not allowed to read the Deployment of Pillion, so its configuration is uncertain.")
+	}
+	if len(paths) == 0 && (d.guessed || len(theirs.denied) > 0) {
+		note(fmt.Sprintf("An administrator can give you the rights that this report lacks: `%s`.", c.viewerCommand(ctx)))
+	}
 	if len(paths) == 0 {
 		wrong.unread, wrong.denied, wrong.invalid = theirs.unread, theirs.denied, theirs.invalid
 		for _, text := range theirs.notes {

@@ -60,6 +60,13 @@ func (i *Installation) note(text string) {
 	}
 }
 
+// noteUnseen notes what cannot be seen, unless the user can see nothing anyway.
+func (i *Installation) noteUnseen(text string) {
+	if !i.wrong.blind {
+		i.note(text)
+	}
+}
+
 // Installed reads the webhook configurations, their endpoints, and the templates, unless paths
 // name other templates.
 func (c *Client) Installed(ctx context.Context, paths []string, how Explaining) (*Installation, error) {
@@ -73,7 +80,7 @@ func (c *Client) Installed(ctx context.Context, paths []string, how Explaining) 
 		i.note(problem)
 	}
 	i.accounts = c.serviceAccounts(ctx, i.note)
-	i.mutation = l.mutation(ctx, i.note)
+	i.mutation = l.mutation(ctx, i.noteUnseen)
 	i.ownPolicies(ctx)
 	return i, i.configurations(ctx)
 }
@@ -102,7 +109,7 @@ func (i *Installation) configurations(ctx context.Context) error {
 	switch {
 	case apierrors.IsForbidden(err):
 		i.unknown = true
-		i.note("You are not allowed to get mutatingwebhookconfigurations and validatingwebhookconfigurations, so only the labels " + inject.LabelInject + " show whether the API server calls Pillion.")
+		i.noteUnseen("You are not allowed to get mutatingwebhookconfigurations and validatingwebhookconfigurations, so only the labels " + inject.LabelInject + " show whether the API server calls Pillion.")
 		return nil
 	case apierrors.IsNotFound(err):
 		return nil

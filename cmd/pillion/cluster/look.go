@@ -83,6 +83,13 @@ type look struct {
 
 func (k *look) note(text string) { k.notes[text] = true }
 
+// noteUnseen notes what cannot be seen, unless the user can see nothing anyway.
+func (k *look) noteUnseen(text string) {
+	if !k.unsure.blind {
+		k.note(text)
+	}
+}
+
 // matches reports whether a webhook matches pods of the namespace with this opt-in label.
 func (k *look) matches(ns *unstructured.Unstructured, label string) bool {
 	labels := map[string]string{}

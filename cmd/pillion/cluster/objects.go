@@ -27,6 +27,7 @@ type unsure struct {
 	denied           []string // those of the problems that are missing rights
 	notes            []string // templates of namespaces that Pillion does not use, and rollouts that have stopped
 	unread           bool     // no template could be read
+	blind            bool     // the user may read neither the templates of the cluster nor Pillion's settings
 	others           bool     // the templates of files are used, and differ from those of the cluster
 	// invalid has the reason for each template of a namespace whose content is unknown, by namespace and name.
 	invalid map[string]map[string]string
@@ -95,6 +96,7 @@ func (c *Client) readTemplatesIn(ctx context.Context, limits kube.Limits, wrong 
 	case apierrors.IsNotFound(err):
 		return nil, nil // this kind is not installed
 	case apierrors.IsForbidden(err):
+		wrong.blind = wrong.blind || wrong.unread && resource == kube.TemplateResources()[0]
 		return nil, wrong.may(err, "list", resource.Resource, namespace, "these templates are unknown")
 	case err != nil:
 		return nil, err

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// shows returns what a pod and its namespace ask of Pillion by their own labels and annotations, in sentences. A user who can read
+// no template learns at least that. Records of an injection are not in it, see [Report].Gone.
+func (s *Subject) shows() (all []string) {
+	var pod struct{ Metadata metav1.ObjectMeta }
+	if json.Unmarshal(s.Request.Object, &pod) != nil {
+		return nil
+	}
+	namespace, own := s.Request.Namespace.Labels[inject.LabelInject], pod.Metadata.Labels[inject.LabelInject]
+	label := func(value string) string { return fmt.Sprintf("the label %s: %s", inject.LabelInject, value) }
+	switch {
+	case own != "":
+		all = append(all, "the pod has "+label(own))
+	case !s.Request.Namespace.Known: // a note says so
+	case namespace != "":
+		all = append(all, "its namespace has "+label(namespace))
+	default:
+		all = append(all, fmt.Sprintf("neither the pod nor its namespace has the label %s, so it did not opt in", inject.LabelInject))
+	}
+	for _, key := range slices.Sorted(maps.Keys(pod.Metadata.Annotations)) {
+		value := pod.Metadata.Annotations[key]
+		domain, name, _ := strings.Cut(key, "/")
+		owner, ofTemplate := strings.CutSuffix(domain, "."+templates.Domain)
+		switch {
+		case key == inject.AnnotationTemplates:
+			all = append(all, fmt.Sprintf("it requests the templates %q (annotation %s)", value, key))
+		case domain == templates.Domain && key != inject.AnnotationUninject:
+			all = append(all, fmt.Sprintf("it has the annotation %s: %q", key, value))
+		case ofTemplate && !templates.IsRecord(name):
+			all = append(all, fmt.Sprintf("it sets %s of the template %s to %q", name, owner, value))
+		}
+	}
+	return all
+}
