@@ -42,46 +42,48 @@ var (
 )
 
 // ParseDenial finds the cause in the message with which the API server denied a pod: k8s.io/apiserver,
-// pkg/admission/plugin/webhook/errors, and the plugins ResourceQuota, LimitRanger and PodSecurity.
-func ParseDenial(message string, help Help) Denial {
+// pkg/admission/plugin/webhook/errors, and the plugins ResourceQuota, LimitRanger and PodSecurity. Known is false for other messages.
+func ParseDenial(message string, help Help) (d Denial, known bool) {
 	message = strings.TrimSpace(message)
 	if m := uncalled.FindStringSubmatch(message); m != nil {
 		if !isPillions(m[1]) {
 			return Denial{
 				Sentence: fmt.Sprintf("the API server cannot call the webhook %s, which is not Pillion's: %s", m[1], m[2]),
 				Hint:     "Find its configuration, and ask its owner:", Command: help.Kubectl + " get mutatingwebhookconfigurations,validatingwebhookconfigurations",
-			}
+			}, true
 		}
-		return explainCall(m[1], m[2], help)
+		return explainCall(m[1], m[2], help), true
 	}
 	if m := denied.FindStringSubmatch(message); m != nil {
 		if isPillions(m[1]) {
 			return Denial{
 				Pillions: true, Sentence: strings.TrimSuffix(fmt.Sprintf("the webhook %s denies it: %s", m[1], m[2]), ": "),
 				Hint: "See what Pillion decides about pods there:", Command: help.pillion("explain -n " + help.Namespace),
-			}
+			}, true
 		}
 		return Denial{
 			Sentence: strings.TrimSuffix(fmt.Sprintf("the webhook %s, which is not Pillion's, denies it: %s", m[1], m[2]), ": "),
 			Hint:     "Find its configuration, and ask its owner:", Command: help.Kubectl + " get mutatingwebhookconfigurations,validatingwebhookconfigurations",
-		}
+		}, true
 	}
 	if m := policy.FindStringSubmatch(message); m != nil {
 		return Denial{
 			Sentence: fmt.Sprintf("the ValidatingAdmissionPolicy %s denies it: %s", m[1], m[2]),
 			Hint:     "Read the policy:", Command: help.Kubectl + " get validatingadmissionpolicy " + m[1] + " -o yaml",
-		}
+		}, true
 	}
-	r := Denial{Sentence: "the API server denies it, but not because of Pillion: " + message, Hint: "See the limits of the namespace:", Command: help.Kubectl + " describe namespace " + help.Namespace}
+	d = Denial{Sentence: "the API server denies it, but not because of Pillion: " + message, Hint: "See the limits of the namespace:", Command: help.Kubectl + " describe namespace " + help.Namespace}
 	switch {
 	case strings.Contains(message, "exceeded quota"), strings.Contains(message, "failed quota"):
-		r.Hint, r.Command = "See the quota, and ask for a larger one or free some of it:", help.Kubectl+" describe resourcequota -n "+help.Namespace
+		d.Hint, d.Command = "See the quota, and ask for a larger one or free some of it:", help.Kubectl+" describe resourcequota -n "+help.Namespace
 	case strings.Contains(message, "violates PodSecurity"):
-		r.Hint, r.Command = "See the level of Pod Security that the namespace enforces:", help.Kubectl+" get namespace "+help.Namespace+" --show-labels"
+		d.Hint, d.Command = "See the level of Pod Security that the namespace enforces:", help.Kubectl+" get namespace "+help.Namespace+" --show-labels"
 	case strings.Contains(message, "because it is being terminated"):
-		r.Hint, r.Command = "The namespace is being deleted. Use another one:", help.Kubectl+" get namespaces"
+		d.Hint, d.Command = "The namespace is being deleted. Use another one:", help.Kubectl+" get namespaces"
+	default:
+		return d, false
 	}
-	return r
+	return d, true
 }
 
 func isPillions(webhook string) bool { return strings.HasSuffix(webhook, "."+templates.Domain) }

@@ -38,7 +38,7 @@ func TestParseDenial(t *testing.T) {
 		`pods "x" is forbidden: maximum cpu usage per Container is 1, but limit is 2`:                                                 {false, "maximum cpu usage", "describe namespace shop"},
 		``: {false, "denies it", "describe namespace shop"},
 	} {
-		got := explain.ParseDenial(message, help)
+		got, _ := explain.ParseDenial(message, help)
 		if got.Pillions != want.pillions || !strings.Contains(got.Sentence, want.sentence) || !strings.Contains(got.Command, want.command) || got.Hint == "" {
 			t.Errorf("%s\n%+v", message, got)
 		}

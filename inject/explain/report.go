@@ -44,6 +44,9 @@ type Report struct {
 	Running *Running `json:"running,omitempty"`
 	// Failing is why the workload cannot create its pods at the moment, according to the cluster.
 	Failing string `json:"failing,omitempty"`
+	// FailingHint is what to do about that, and FailingCommand is how, if the cause is known.
+	FailingHint    string `json:"failingHint,omitempty"`
+	FailingCommand string `json:"failingCommand,omitempty"`
 	// Patch is the mutating webhook's patch, as RFC 6902.
 	Patch json.RawMessage `json:"patch,omitempty"`
 	// Final is the validating webhook's verdict after that.
@@ -191,9 +194,13 @@ func (r *Report) Compare(running *Running) {
 
 // Fail adds why the workload cannot create its pods, if there is a reason. The rest of the report
 // is then about a pod that could be created.
-func (r *Report) Fail(why string) {
-	if r.Failing = why; why != "" {
-		r.Summary = "It cannot create its pods. " + strings.Replace(r.Summary, "The pod gets", "A pod would get", 1)
+func (r *Report) Fail(why string, help Help) {
+	if r.Failing = why; why == "" {
+		return
+	}
+	r.Summary = "It cannot create its pods. " + strings.Replace(r.Summary, "The pod gets", "A pod would get", 1)
+	if denial, known := ParseDenial(why, help); known {
+		r.FailingHint, r.FailingCommand = denial.Hint, denial.Command
 	}
 }
 

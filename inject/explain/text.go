@@ -38,6 +38,10 @@ func (r *Report) Text(width int, colour bool, detail Detail) string {
 	p.line("", strings.TrimSpace(r.first()+" "+r.OptedIn))
 	if r.Failing != "" {
 		p.row("  ", 2, paint.Red, "failing: "+r.Failing)
+		if r.FailingHint != "" {
+			p.row("  ", 2, "", r.FailingHint)
+			p.WriteString("    " + inject.Visible(templates.OneLine(r.FailingCommand)) + "\n")
+		}
 	}
 	for _, text := range r.Shows {
 		p.row("  ", 2, "", text)

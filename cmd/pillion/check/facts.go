@@ -121,7 +121,8 @@ type Probe struct {
 
 // Sent reports whether the pod's fate says something about Pillion: it was accepted, or Pillion is why it was not.
 func (p *Probe) Sent() bool {
-	return p.Unknown == "" && (p.Denied == "" && len(p.Expected) > 0 || p.Denied != "" && explain.ParseDenial(p.Denied, explain.Help{}).Pillions)
+	why, _ := explain.ParseDenial(p.Denied, explain.Help{})
+	return p.Unknown == "" && (p.Denied == "" && len(p.Expected) > 0 || why.Pillions)
 }
 
 // PreFacts are what the checks before the installation read.

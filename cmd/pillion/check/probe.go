@@ -32,7 +32,7 @@ func (f *Facts) probe() Check {
 		c.Result, c.Message = NotChecked, p.Unknown
 		c.Hint, c.Command = "Use another namespace that opted in:", f.Commands.Pillion("check --namespace NAMESPACE")
 	case p.Denied != "":
-		why := explain.ParseDenial(p.Denied, explain.Help{Kubectl: f.Commands.Kubectl, Pillion: f.Commands.Pillion, System: f.Namespace, Namespace: p.Namespace})
+		why, _ := explain.ParseDenial(p.Denied, explain.Help{Kubectl: f.Commands.Kubectl, Pillion: f.Commands.Pillion, System: f.Namespace, Namespace: p.Namespace})
 		c.Result, c.Message, c.Hint, c.Command = NotChecked, fmt.Sprintf("in the namespace %s, %s", p.Namespace, why.Sentence), why.Hint, why.Command
 		if why.Pillions {
 			c.Result = Failed

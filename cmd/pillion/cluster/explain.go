@@ -84,7 +84,7 @@ func (i *Installation) explainObject(ctx context.Context, object *unstructured.U
 	r, err := explain.New(i.injector, s)
 	if err == nil {
 		r.Compare(running)
-		r.Fail(why)
+		r.Fail(why, explain.Help{Kubectl: i.Commands.Kubectl, Pillion: i.Pillion, System: i.system, Namespace: p.Name})
 	}
 	return r, err
 }

@@ -52,6 +52,7 @@ type Explaining struct {
 	Overlay  func(templates.Namespace) (templates.Namespace, error) // applies the label flags
 	Overlaid bool                                                   // whether Overlay changes namespaces
 	Commands status.Commands
+	Pillion  func(command string) string // a command of this program for the same cluster
 }
 
 func (i *Installation) note(text string) {
