@@ -114,9 +114,9 @@ func explainCall(webhook, reason string, help Help) Denial {
 		r.Sentence = "Pillion does not answer the API server in time: " + reason
 		r.Hint = "See whether its pods run, and read their log. A firewall or NetworkPolicy between the API server and port 8443 of the pods has the same effect:"
 		r.Command = fmt.Sprintf("%s -n %s logs -l app.kubernetes.io/name=pillion --prefix --tail=50", help.Kubectl, help.System)
-	case has("connection refused", "no route to host", "connection reset", "EOF", "proxy"):
+	case has("connect:", "connection reset", "EOF", "proxy"):
 		r.Sentence = "the API server cannot connect to Pillion: " + reason
-		r.Hint, r.Command = "See whether its pods run. If they are ready, something between the API server and port 8443 of the pods refuses the connection:", pods
+		r.Hint, r.Command = "See whether its pods run. If they are ready, something between the API server and port 8443 of the pods blocks the connection:", pods
 	default:
 		r.Sentence = fmt.Sprintf("the API server cannot call the webhook %s of Pillion: %s", webhook, reason)
 		r.Hint, r.Command = "Check the whole installation:", help.pillion("check")

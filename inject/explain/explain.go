@@ -60,7 +60,7 @@ func New(injector *inject.Injector, s Subject) (*Report, error) {
 	}
 	r.fit(&s, result)
 	if r.Unread = s.Unread; s.Unread {
-		r.Shows = s.shows()
+		r.Shows = requestsOf(&s.Request)
 	}
 	if s.Incomplete || s.Unread {
 		r.forget()

@@ -15,19 +15,19 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// shows returns what a pod and its namespace ask of Pillion by their own labels and annotations, in sentences. A user who can read
+// requestsOf returns what a pod and its namespace ask of Pillion by their own labels and annotations, in sentences. A user who can read
 // no template learns at least that. Records of an injection are not in it, see [Report].Gone.
-func (s *Subject) shows() (all []string) {
+func requestsOf(r *inject.Request) (all []string) {
 	var pod struct{ Metadata metav1.ObjectMeta }
-	if json.Unmarshal(s.Request.Object, &pod) != nil {
+	if json.Unmarshal(r.Object, &pod) != nil {
 		return nil
 	}
-	namespace, own := s.Request.Namespace.Labels[inject.LabelInject], pod.Metadata.Labels[inject.LabelInject]
+	namespace, own := r.Namespace.Labels[inject.LabelInject], pod.Metadata.Labels[inject.LabelInject]
 	label := func(value string) string { return fmt.Sprintf("the label %s: %s", inject.LabelInject, value) }
 	switch {
 	case own != "":
 		all = append(all, "the pod has "+label(own))
-	case !s.Request.Namespace.Known: // a note says so
+	case !r.Namespace.Known: // a note says so
 	case namespace != "":
 		all = append(all, "its namespace has "+label(namespace))
 	default:
