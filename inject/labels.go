@@ -10,9 +10,11 @@ const (
 	// LabelInject on a namespace or pod is Enabled or Disabled. On a namespace it may also be
 	// Shadow: Pillion then injects nothing there, and reports what it would inject.
 	LabelInject = templates.Domain + "/inject"
-	Enabled     = "enabled"
-	Disabled    = "disabled"
-	Shadow      = "shadow"
+	// LabelRollout on a namespace is Enabled if the controller may update its running pods.
+	LabelRollout = templates.Domain + "/rollout"
+	Enabled      = "enabled"
+	Disabled     = "disabled"
+	Shadow       = "shadow"
 	// AnnotationTemplates on a pod names templates. "a,b" selects exactly these. "+a,-b" adds to
 	// the default templates and removes from them.
 	AnnotationTemplates = templates.Domain + "/templates"

@@ -21,7 +21,7 @@ const maxMisplaced = 105
 // not show it. Keys that the pod template has as well are no mistake, nor are records of
 // injections, which Pillion writes.
 func (i *Injector) Misplaced(apiVersion, kind string, object *tree.Node) []Finding {
-	podAt, _ := PodIn(apiVersion, kind)
+	podAt := PodTemplateIn(apiVersion, kind, object)
 	if len(podAt) == 0 {
 		return nil
 	}
@@ -50,7 +50,7 @@ func (i *Injector) Misplaced(apiVersion, kind string, object *tree.Node) []Findi
 
 // MisplacedOptIn reports whether a workload has the opt-in label, but its pods do not.
 func MisplacedOptIn(apiVersion, kind string, object *tree.Node) bool {
-	podAt, _ := PodIn(apiVersion, kind)
+	podAt := PodTemplateIn(apiVersion, kind, object)
 	for depth := range podAt {
 		if object.At(podAt[:depth]...).At("metadata", "labels", LabelInject).IsText(Enabled) {
 			return !object.At(podAt...).At("metadata", "labels", LabelInject).IsText(Enabled)

@@ -43,6 +43,7 @@ func mistakes(i *Injector, s *subject) []Finding {
 	}
 	n := &names{injector: i}
 	s.ownKeys(n)
+	n.misspelled(s)
 	for _, name := range s.requested.sorted() {
 		if len(n.all) == maxFindings {
 			break

@@ -29,6 +29,19 @@ func PodIn(apiVersion, kind string) (path []string, ok bool) {
 	return nil, false
 }
 
+// PodTemplateIn returns the path of a pod template's metadata and spec in an object, or nil if it has none. In kinds that [PodIn] does not
+// know, for example Argo's Rollout, Kruise's CloneSet or Knative's Service, it is a list of containers at spec.template.spec that
+// shows it.
+func PodTemplateIn(apiVersion, kind string, object *tree.Node) []string {
+	if at, ok := PodIn(apiVersion, kind); ok {
+		return at
+	}
+	if object.At("spec", "template", "spec", "containers").Kind() == tree.Array {
+		return []string{"spec", "template"}
+	}
+	return nil
+}
+
 // Claims returns the names of the volumes that a StatefulSet's claims become in each of its pods.
 // They replace volumes with the same names. For other objects it returns none.
 func Claims(object *tree.Node) (names []string) {

@@ -35,6 +35,9 @@ func New(injector *inject.Injector, s Subject) (*Report, error) {
 	for i := range s.Misplaced {
 		r.Misplaced = append(r.Misplaced, s.Misplaced[i].Message)
 	}
+	if s.Request.Namespace.Known {
+		r.Misplaced = append(r.Misplaced, injector.NamespaceMistakes(s.Request.Namespace)...)
+	}
 	evidence := EvidenceOf(s.Request.Object)
 	evidence.Without(injector.Set(), result.Decisions)
 	r.Gone = maps.Clone(evidence.InjectedBy)

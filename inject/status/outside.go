@@ -81,6 +81,9 @@ func NewOutside(s *Scope, known Known) *Outside {
 		o.label(s, "--overwrite ")
 	default:
 		o.Code, o.Why, o.Intended = Unlabelled, "it has no label "+inject.LabelInject, false
+		if wrong := inject.WrongOptIn(s.Namespace); wrong != "" {
+			o.Why += "; " + wrong
+		}
 		o.label(s, "")
 	}
 	return o

@@ -123,6 +123,9 @@ func (c *Client) namesOf(ctx context.Context, resource schema.GroupVersionResour
 	return names, nil
 }
 
+// LabelRollout is the label of namespaces in which the controller may update running pods.
+const LabelRollout = inject.LabelRollout
+
 // Injects reports whether Pillion may inject pods in a namespace, by its name and labels. The policy of the component
 // rollout denies what the controller writes elsewhere.
 func (c *Client) Injects(name string, labels map[string]string) bool {

@@ -24,9 +24,6 @@ import (
 	"github.com/pillion-dev/pillion/manifests"
 )
 
-// LabelRollout is the label of namespaces in which the controller may update running pods.
-const LabelRollout = "pillion.dev/rollout"
-
 // enabledRollout is the value of the label.
 const enabledRollout = "enabled"
 
@@ -41,7 +38,7 @@ func (o *Options) rollouts(config *rest.Config, system string, log *slog.Logger)
 	}
 	return &rollouts{
 		namespaces: func(ctx context.Context) ([]string, error) {
-			return c.Labelled(ctx, LabelRollout+"="+enabledRollout, c.Injects)
+			return c.Labelled(ctx, cluster.LabelRollout+"="+enabledRollout, c.Injects)
 		},
 		plan: func(ctx context.Context, namespaces []string, b cluster.Bounds) (*cluster.Targets, error) {
 			return c.Rollout(ctx, cluster.Query{Namespaces: namespaces}, b, io.Discard)

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
 	"github.com/pillion-dev/pillion/cmd/pillion/update"
 	"github.com/pillion-dev/pillion/inject/rollout"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
@@ -57,7 +58,7 @@ func TestRolloutLabel(t *testing.T) {
 		t.Fatalf("the selector is %q, %v", selector, err)
 	}
 	for value, want := range map[string]bool{"enabled": true, "disabled": false, "": false} {
-		if got := selected.Matches(labels.Set{LabelRollout: value}); got != want {
+		if got := selected.Matches(labels.Set{cluster.LabelRollout: value}); got != want {
 			t.Errorf("a namespace with the value %q is selected: %t", value, got)
 		}
 	}

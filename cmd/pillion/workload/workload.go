@@ -31,12 +31,9 @@ type Object struct {
 	Foreign          bool // Pillion does not know the kind, so it may not accept sidecars
 }
 
-// The pod template in objects of kinds that Pillion does not know, for example Argo's Rollout. It
-// is not looked for anywhere else, because policies and the like contain patterns of workloads.
-var (
-	foreignPod        = []string{"spec", "template"}
-	foreignContainers = []string{"spec", "template", "spec", "containers"}
-)
+// foreignContainers are the containers in objects of kinds that Pillion does not know, see [inject.PodTemplateIn]. A pod template is
+// not looked for anywhere else, because policies and the like contain patterns of workloads.
+var foreignContainers = []string{"spec", "template", "spec", "containers"}
 
 // In returns the objects with a pod in a document, which may be a list. In a typed list,
 // the kind of the list implies the kind of items that have none.
@@ -53,8 +50,8 @@ func In(node *tree.Node, apiVersion, kind string, at []string) ([]Object, error)
 		}
 		return []Object{{apiVersion, kind, at, podAt, node, false}}, nil
 	}
-	if kind != "" && node.At(foreignContainers...).Kind() == tree.Array {
-		return []Object{{apiVersion, kind, at, foreignPod, node, true}}, nil
+	if podAt := inject.PodTemplateIn(apiVersion, kind, node); kind != "" && podAt != nil {
+		return []Object{{apiVersion, kind, at, podAt, node, true}}, nil
 	}
 	of, isList := strings.CutSuffix(kind, "List")
 	if !isList {

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// product is the part of Pillion's domain that users misspell: pilion.dev, or pillion.io.
+var product, _, _ = strings.Cut(templates.Domain, ".")
+
+// domainLabels are the keys that have a meaning as labels of a namespace.
+func domainLabels() []string { return []string{LabelInject, LabelRollout} }
+
+// misspelled adds findings about labels and annotations of the pod that resemble Pillion's: those of a domain with another spelling, and
+// labels with the key of a parameter.
+func (n *names) misspelled(s *subject) {
+	for _, metadata := range []struct {
+		what, path string
+		n          *tree.Node
+	}{{"label", "/metadata/labels/", s.labels}, {"annotation", "/metadata/annotations/", s.annotations}} {
+		members := metadata.n.Members()
+		for i := range members[:min(len(members), maxMisspelled)] {
+			key, message := members[i].Name(), ""
+			if meant := n.injector.meantKey(key); meant != "" {
+				message = fmt.Sprintf("the %s %s means nothing; did you mean %s?", metadata.what, key, kindOf(meant, metadata.what))
+			} else if metadata.n == s.labels && n.injector.setsParameter(key) && s.annotation(key) == nil {
+				message = fmt.Sprintf("the label %s sets no parameter; set it as an annotation", key)
+			}
+			if message != "" {
+				n.add(Finding{Code: CodeUnknownParameter, Path: metadata.path + tree.Escape(key), Found: JSON(members[i].String()), Message: message})
+			}
+		}
+	}
+}
+
+// maxMisspelled limits how many keys are compared, because a pod may have very many.
+const maxMisspelled = 1000
+
+// setsParameter reports whether a key is that of a parameter which pods may set.
+func (i *Injector) setsParameter(key string) bool {
+	template, name, ok := templates.SplitAnnotation(key)
+	if !ok {
+		return false
+	}
+	t := i.byName[template]
+	return t != nil && slices.Contains(t.settable, name)
+}
+
+// meantKey returns the key of Pillion's that a key with another domain resembles, or "". The name after the slash must be right, because
+// the domain of somebody else may differ from Pillion's by one letter.
+func (i *Injector) meantKey(key string) string {
+	prefix, name, ok := strings.Cut(key, "/")
+	last := strings.LastIndexByte(prefix, '.')
+	if !ok || last < 0 || prefix == templates.Domain || strings.HasSuffix(prefix, "."+templates.Domain) {
+		return ""
+	}
+	first := strings.LastIndexByte(prefix[:last], '.') + 1
+	domain := prefix[first:last]
+	if difference := len(domain) - len(product); difference < -2 || difference > 2 || templates.Closest(domain, []string{product}) == "" {
+		return ""
+	}
+	meant := templates.Domain + "/" + name
+	if first > 0 {
+		if meant = prefix[:first] + meant; !i.setsParameter(meant) {
+			return ""
+		}
+		return meant
+	}
+	if meant != LabelInject && meant != AnnotationTemplates {
+		return ""
+	}
+	return meant
+}
+
+// kindOf returns a key of Pillion's, and whether it is a label or an annotation if it was set as the other one.
+func kindOf(key, what string) string {
+	is := "annotation"
+	if slices.Contains(domainLabels(), key) {
+		is = "label"
+	}
+	if is == what {
+		return key
+	}
+	return "the " + is + " " + key
+}
+
+// WrongOptIn returns what a namespace has in place of the label [LabelInject], as a sentence, or "".
+func WrongOptIn(ns templates.Namespace) string {
+	for _, message := range new(Injector).NamespaceMistakes(ns) { // parameters do not matter here
+		return message
+	}
+	return ""
+}
+
+// NamespaceMistakes returns sentences about labels and annotations of a namespace that look as if they opted in, and do not.
+func (i *Injector) NamespaceMistakes(ns templates.Namespace) (all []string) {
+	for _, of := range []struct {
+		what string
+		keys map[string]string
+	}{{"label", ns.Labels}, {"annotation", ns.Annotations}} {
+		for _, key := range slices.Sorted(maps.Keys(of.keys)) {
+			switch meant := i.meantKey(key); {
+			case meant != "":
+				all = append(all, fmt.Sprintf("the %s %s of the namespace means nothing; did you mean %s?", of.what, key, kindOf(meant, of.what)))
+			case of.what == "label" && slices.Contains(domainLabels(), key):
+			case of.what == "annotation" && slices.Contains(domainLabels(), key):
+				all = append(all, fmt.Sprintf("the annotation %s of the namespace means nothing; set it as a label", key))
+			case of.what == "label" && i.setsParameter(key):
+				all = append(all, fmt.Sprintf("the label %s of the namespace sets no parameter; set it as an annotation", key))
+			case strings.HasPrefix(key, templates.Domain+"/"):
+				all = append(all, fmt.Sprintf("the %s %s of the namespace means nothing%s", of.what, key, templates.DidYouMean(key, domainLabels())))
+			}
+		}
+	}
+	return all[:min(len(all), maxFindings)]
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// TestNamespaceMistakes checks which labels and annotations of a namespace are said to mean nothing.
+func TestNamespaceMistakes(t *testing.T) {
+	t.Parallel()
+	injector := parsed(t, `{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: agent}, spec: {params: [{name: level, type: string, default: info, overridableBy: [Pod, Namespace]}], pod: {metadata: {annotations: {a: b}}}}}`)
+	for key, want := range map[string]struct{ label, annotation string }{
+		"pillion.dev/inject":      {"", "the annotation pillion.dev/inject of the namespace means nothing; set it as a label"},
+		"pillion.dev/rollout":     {"", "the annotation pillion.dev/rollout of the namespace means nothing; set it as a label"},
+		"pillion.dev/injct":       {`the label pillion.dev/injct of the namespace means nothing; did you mean "pillion.dev/inject"?`, `the annotation pillion.dev/injct of the namespace means nothing; did you mean "pillion.dev/inject"?`},
+		"pilion.dev/inject":       {"the label pilion.dev/inject of the namespace means nothing; did you mean pillion.dev/inject?", "the annotation pilion.dev/inject of the namespace means nothing; did you mean the label pillion.dev/inject?"},
+		"pillion.io/inject":       {"the label pillion.io/inject of the namespace means nothing; did you mean pillion.dev/inject?", "the annotation pillion.io/inject of the namespace means nothing; did you mean the label pillion.dev/inject?"},
+		"agent.pillion.dev/level": {"the label agent.pillion.dev/level of the namespace sets no parameter; set it as an annotation", ""},
+		"agent.pilion.dev/level":  {"the label agent.pilion.dev/level of the namespace means nothing; did you mean the annotation agent.pillion.dev/level?", "the annotation agent.pilion.dev/level of the namespace means nothing; did you mean agent.pillion.dev/level?"},
+		"agent.pilion.dev/other":  {},
+		"million.dev/owner":       {},
+		"linkerd.io/inject":       {},
+		"inject":                  {},
+		"/":                       {},
+		".dev/inject":             {},
+	} {
+		for _, of := range []struct {
+			ns   templates.Namespace
+			want string
+		}{{templates.Namespace{Labels: map[string]string{key: "enabled"}}, want.label}, {templates.Namespace{Annotations: map[string]string{key: "enabled"}}, want.annotation}} {
+			got := injector.NamespaceMistakes(of.ns)
+			if wanted := slices.DeleteFunc([]string{of.want}, func(s string) bool { return s == "" }); !slices.Equal(got, wanted) {
+				t.Errorf("%s: %q, want %q", key, got, wanted)
+			}
+		}
+	}
+}
+
+// TestMisplacedInForeignKinds checks that annotations in the metadata of a workload are found in kinds that Pillion does not know.
+func TestMisplacedInForeignKinds(t *testing.T) {
+	t.Parallel()
+	injector := parsed(t, `{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: agent}, spec: {params: [{name: level, type: string, default: info}], pod: {metadata: {annotations: {a: b}}}}}`)
+	for _, of := range [][2]string{{"argoproj.io/v1alpha1", "Rollout"}, {"apps.kruise.io/v1alpha1", "CloneSet"}, {"serving.knative.dev/v1", "Service"}} {
+		object, err := tree.Parse([]byte(`{"metadata":{"name":"web","annotations":{"agent.pillion.dev/level":"debug"}},"spec":{"template":{"spec":{"containers":[{"name":"app","image":"a"}]}}}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := injector.Misplaced(of[0], of[1], object)
+		if len(found) != 1 || found[0].Code != inject.CodeMisplaced || found[0].Message != of[1]+"/web has agent.pillion.dev/level in metadata; Pillion reads spec.template.metadata" {
+			t.Errorf("%s: %+v", of[1], found)
+		}
+	}
+}
