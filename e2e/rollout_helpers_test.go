@@ -40,7 +40,7 @@ spec:
         args: ["--level=%s"]
         restartPolicy: Always
         resources: {requests: {cpu: 10m, memory: %s}, limits: {memory: %[5]s}}
-`, ns, r.settings, image, level, memory)
+`, ns, atOnce(r.settings), image, level, memory)
 	out, err := r.RunKubectl(t.Context(), []byte(text), "apply", "-f", "-")
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -71,6 +71,15 @@ spec:
 	})
 }
 
+// atOnce adds to the settings of a rollout that a pod is proved as soon as it is ready. The kubelet of these tests
+// reports nothing later.
+func atOnce(settings string) string {
+	if settings == "" || strings.Contains(settings, "bake") {
+		return settings
+	}
+	return settings + ", bake: 0s"
+}
+
 // rolloutEvent is a line of pillion rollout -o json.
 type rolloutEvent struct {
 	Type, Namespace, Workload, Pod, Way, Message string
@@ -78,7 +87,7 @@ type rolloutEvent struct {
 }
 
 func (r *rolling) command(ctx context.Context, ns string, args ...string) *exec.Cmd {
-	args = append([]string{"rollout", ns, "--kubeconfig", r.Kubeconfig, "--min-ready", "0s", "-o", "json"}, args...)
+	args = append([]string{"rollout", ns, "--kubeconfig", r.Kubeconfig, "--yes", "--min-ready", "0s", "--bake", "0s", "-o", "json"}, args...)
 	return exec.CommandContext(ctx, env.binary, args...)
 }
 

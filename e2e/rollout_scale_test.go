@@ -73,7 +73,7 @@ func TestRolloutScale(t *testing.T) {
 	r.template(t, ns, "agent:2", "32Mi", "info")
 	r.measure(t, ns, "plan", "--dry-run")
 	before, start := r.requests(t), time.Now()
-	r.measure(t, ns, "rollout", "--parallel", "200", "--qps", fmt.Sprint(scaleQPS))
+	r.measure(t, ns, "rollout", "--yes", "--bake", "0s", "--parallel", "200", "--qps", fmt.Sprint(scaleQPS))
 	took := time.Since(start).Seconds()
 	n := float64(r.requests(t) - before)
 	t.Logf("%.0f requests (%.1f for each pod), %.0f a second", n, n/float64(*rolloutPods), n/took)

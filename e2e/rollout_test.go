@@ -362,7 +362,7 @@ rules:
 	})
 	apply(role + patch)
 	eventually(t, "the user may patch pods", func(ctx context.Context) error {
-		out, err := exec.CommandContext(ctx, env.binary, "rollout", ns, "--kubeconfig", kubeconfig, "--min-ready", "0s").CombinedOutput()
+		out, err := exec.CommandContext(ctx, env.binary, "rollout", ns, "--kubeconfig", kubeconfig, "--yes", "--min-ready", "0s", "--bake", "0s").CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, out)
 		}

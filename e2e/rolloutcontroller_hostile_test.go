@@ -34,9 +34,9 @@ func (r *selfRolling) hostile(t *testing.T, ns string) {
 			r.kubectl(t, "apiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: "+name+", namespace: "+namespace+"}\nspec: "+spec, "apply", "-f", "-")
 		}
 		apply("base", `{pod: {spec: {initContainers: [{name: agent, image: "evil:1", restartPolicy: Always}]}}}`)
-		apply("steal", `{replaces: base, default: true, rollout: {strategy: InPlaceOrRestart}, pod: {spec: {initContainers: [{name: agent, image: "evil:1", restartPolicy: Always}]}}}`)
+		apply("steal", `{replaces: base, default: true, rollout: {strategy: InPlaceOrRestart, bake: 0s}, pod: {spec: {initContainers: [{name: agent, image: "evil:1", restartPolicy: Always}]}}}`)
 		r.kubectl(t, "", "delete", "sidecartemplate", "base", "-n", namespace)
-		apply("hijack", `{rollout: {strategy: InPlace}, pod: {spec: {containers: [{name: app, image: "evil:1"}]}}}`) // last, so that its plan is about all of them
+		apply("hijack", `{rollout: {strategy: InPlace, bake: 0s}, pod: {spec: {containers: [{name: app, image: "evil:1"}]}}}`) // last, so that its plan is about all of them
 	}
 	create(tenant, "forged", "app")
 	r.settle(t, ns, "strategy: InPlace", "agent:2")

@@ -336,7 +336,7 @@ metadata: {name: next}
 spec:
   replaces: agent
   match: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: `+ns+`}}}
-  rollout: {`+settings+`}
+  rollout: {`+atOnce(settings)+`}
   pod: {spec: {initContainers: [{name: agent, image: "agent:2", args: ["--level=info"], restartPolicy: Always, resources: {requests: {cpu: 10m, memory: 32Mi}, limits: {memory: 32Mi}}}]}}
 `, "apply", "-f", "-")
 	eventuallyWithin(t, rollingLimit, "the pods have the canary", func(context.Context) error {

@@ -22,6 +22,7 @@ var enumerations = sync.OnceValue(func() map[reflect.Type][]string {
 		reflect.TypeFor[End]():                      texts(First, Last),
 		reflect.TypeFor[TokenMode]():                texts(Inherit, None),
 		reflect.TypeFor[v1alpha1.RolloutStrategy](): texts(v1alpha1.OnCreate, v1alpha1.InPlace, v1alpha1.InPlaceOrRestart),
+		reflect.TypeFor[v1alpha1.RolloutScope]():    texts(v1alpha1.ScopeNamespace, v1alpha1.ScopeAll),
 		reflect.TypeFor[ValidateMode]():             texts(Deny, Warn),
 		reflect.TypeFor[Overrider]():                texts(ByPod, ByServiceAccount, ByNamespace),
 		reflect.TypeFor[ParamType]():                ParamTypes(),

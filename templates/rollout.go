@@ -4,6 +4,8 @@ package templates
 
 import (
 	"regexp"
+	"strconv"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -12,6 +14,23 @@ import (
 
 // unavailable matches a number of pods or a percentage, as the CustomResourceDefinitions do.
 var unavailable = regexp.MustCompile(`^([1-9][0-9]{0,8}|([1-9][0-9]?|100)%)$`)
+
+// duration matches a duration, as the CustomResourceDefinitions do.
+var duration = regexp.MustCompile(`^([0-9]+(ms|s|m|h))+$`)
+
+// areShares reports whether texts are percentages in ascending order.
+func areShares(texts []string) bool {
+	last := 0
+	for _, text := range texts {
+		number, percent := strings.CutSuffix(text, "%")
+		n, err := strconv.Atoi(number)
+		if err != nil || !percent || n <= last || n > 100 {
+			return false
+		}
+		last = n
+	}
+	return true
+}
 
 // rollout checks the settings of a rollout, also those that contradict each other.
 func (c *checker) rollout(y *yaml.Node, t *Template) {
@@ -28,6 +47,22 @@ func (c *checker) rollout(y *yaml.Node, t *Template) {
 	}
 	if t.Spec.Rollout.Paused && inert {
 		c.problem(paused, path+"paused", "with the strategy OnCreate, there is no rollout to pause; set InPlace or InPlaceOrRestart, or leave paused out")
+	}
+	for _, key := range []string{"first", "waves", "scope"} {
+		if value := child(of, key); value != nil && inert {
+			c.problem(value, path+key, "%s is for the strategies InPlace and InPlaceOrRestart; set one, or leave %s out", key, key)
+		}
+	}
+	if first := t.Spec.Rollout.First; first != nil && *first < 0 {
+		c.problem(child(of, "first"), path+"first", "must be a number of pods of at least 0")
+	}
+	for _, key := range []string{"minReady", "bake"} {
+		if value := child(of, key); value != nil && value.ShortTag() == "!!str" && !duration.MatchString(value.Value) {
+			c.problem(value, path+key, "must be a duration such as 30s or 5m")
+		}
+	}
+	if waves := child(of, "waves"); waves != nil && !areShares(t.Spec.Rollout.Waves) {
+		c.problem(waves, path+"waves", "must be percentages in ascending order, such as [5%%, 25%%, 100%%]")
 	}
 	pod := child(child(child(y, "spec"), "pod"), "spec")
 	if t.Spec.Rollout.Strategy == v1alpha1.InPlace && child(pod, "initContainers") == nil && child(pod, "containers") == nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
 	"github.com/pillion-dev/pillion/cmd/pillion/kube"
 	"github.com/pillion-dev/pillion/cmd/pillion/update"
+	"github.com/pillion-dev/pillion/inject/explain"
 	"github.com/pillion-dev/pillion/inject/rollout"
 )
 
@@ -31,8 +32,14 @@ type rolloutOptions struct {
 	bounds      cluster.Bounds
 	limits      update.Limits
 	unavailable string
+	first       string
+	shares      []string
+	scope       string
+	bake        time.Duration
+	opted       bool // --all
 	dryRun      bool
 	pause       bool
+	yes         bool
 	qps         int
 	output      string
 }
@@ -40,8 +47,8 @@ type rolloutOptions struct {
 func newRollout() *cobra.Command {
 	o := &rolloutOptions{}
 	cmd := &cobra.Command{
-		Use:         "rollout [NAMESPACE...]",
-		Short:       "Bring running pods to what the templates say now",
+		Use:         "rollout [NAMESPACE...] [KIND/NAME...]",
+		Short:       "Update the sidecars of running pods",
 		Annotations: cli.FailsIf("the rollout stops before its end, or pods are left that it cannot update"),
 		Long: `Rollout updates the pods that pillion status reports as outdated, missing or altered.
 For each of them, it computes what the pod would be if it were created now.
@@ -55,42 +62,54 @@ For each of them, it computes what the pod would be if it were created now.
   finish    the pods of a Job need a new pod. Rollout leaves them until the Job ends
   cannot    rollout leaves the pods to you, and prints the reason
 
+Name what to update: namespaces, workloads with --namespace, --selector, --template, or
+--all. On a terminal, rollout prints the plan and asks. Scripts need --yes. --dry-run
+only prints the plan, also of all namespaces.
+
 Only what Pillion itself has put into a pod is changed. If somebody else has changed the
 image or resources of a sidecar since the pod was created, they stay, and are reported.
 With --template, only the changes of one template are made. Pods stay outdated if other
 templates have changed too.
 
-Rollout works in waves: first the number of workloads of --first, then waves of
---parallel workloads. Of each workload, at most --max-unavailable pods change at a time,
-and not more than PodDisruptionBudgets allow. A wave ends when its pods are Ready. If a
-container does not start, an image cannot be pulled, a node cannot resize a pod, or
-nothing happens for --timeout, rollout stops and prints what is half done. To go back,
-apply the old template and run rollout again.
+Of each workload, at most --max-unavailable pods are unready because of the rollout, and
+not more than PodDisruptionBudgets allow. Pods that are unready for other reasons count
+too. A changed pod keeps its place until it has been ready for --min-ready, for
+minReadySeconds of the workload, and for --bake. So a failure that comes within this time
+never reaches more pods. With --bake 0s and --min-ready 0s, the next pod follows as soon
+as one is ready. A restart follows the strategy of the workload instead.
+
+Rollout works in waves: first the number of pods of --first, or the workloads of
+--first-workloads, then the shares of --waves. If a container does not start, an image
+cannot be pulled, a node cannot resize a pod, a changed pod becomes unready, or nothing
+happens for --timeout, rollout stops in the namespace, or with --scope all everywhere, and
+prints what is half done. To go back, apply the old template and run rollout again.
 
 It keeps no state: if you interrupt it, run it again. The first Ctrl-C completes the pods
 that are being changed, the second one does not.
 
 -o json writes one object per line for each event: time, type (plan, wave, pod, workload,
-skipped, waiting, failed, stopped or done), namespace, workload, pod, way, pods, changes,
-message, done and total.
+skipped, gone, waiting, failed, stopped or done), namespace, workload, pod, way, pods,
+changes, message, blocked, done and total.
 
-The exit code is 0 if all pods are updated, or left until their Job ends. It is 1 if
+The exit code is 0 if all pods are updated, gone, or left until their Job ends. It is 1 if
 rollout stopped, or if pods are left that it cannot update, and 2 if it was called with
 wrong flags or arguments. With --dry-run, it is 0 if the plan can be made.
 
 You need the rights to list pods, their owners and PodDisruptionBudgets, to patch pods,
 pods/resize, Deployments, StatefulSets and DaemonSets, and to create pods/eviction.`,
-		Example: `  # Print the plan.
+		Example: `  # Print the plan for all namespaces.
   pillion rollout --dry-run
 
-  # Update one workload, then waves of ten, and ask before each wave.
-  pillion rollout --first 1 --parallel 10 --pause
+  # Update one pod, then 10% and 50% of all, and ask before each wave.
+  pillion rollout shop --first 1 --waves 10%,50% --pause
 
-  # Only one template.
+  # Only one workload, or only one template.
+  pillion rollout deployment/web -n shop
   pillion rollout shop -l app=web --template log-agent
 
-  pillion rollout -o json | jq -r 'select(.type == "failed") | .message'`,
-		PreRunE: func(_ *cobra.Command, args []string) error { return o.check(args) },
+  # In a script.
+  pillion rollout shop --yes -o json | jq -r 'select(.type == "failed") | .message'`,
+		PreRunE: func(cmd *cobra.Command, args []string) error { return o.check(cmd, args) },
 		RunE: cli.Action(func(cmd *cobra.Command, _ []string) error {
 			kube.Quiet()
 			return o.run(cmd)
@@ -106,12 +125,18 @@ func (o *rolloutOptions) flags(cmd *cobra.Command) {
 	f.BoolVarP(&o.All, "all-namespaces", "A", false, "update all namespaces, including those that did not opt in, and ignore --namespace")
 	f.StringVarP(&o.Selector, "selector", "l", "", "update only pods whose labels match this `SELECTOR`, for example app=web,tier!=test")
 	f.StringVar(&o.bounds.Template, "template", "", "make only changes of the template with this `NAME`, or NAMESPACE/NAME")
+	f.BoolVar(&o.opted, "all", false, "update all namespaces that opted in")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the plan, and change nothing")
-	f.IntVar(&o.limits.First, "first", 0, "update this `NUMBER` of workloads before all others")
-	f.IntVar(&o.limits.Parallel, "parallel", 10, "update this `NUMBER` of workloads at a time")
-	f.StringVar(&o.unavailable, "max-unavailable", "25%", "change at most this `NUMBER` or percentage of a workload's pods at a time, and at least one")
+	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask whether to begin")
+	f.IntVar(&o.limits.First, "first", rollout.DefaultFirst, "update this `NUMBER` of pods before all others")
+	f.StringVar(&o.first, "first-workloads", "", "update this `NUMBER` or percentage of workloads before all others")
+	f.StringSliceVar(&o.shares, "waves", rollout.DefaultShares(), "end waves after these `PERCENTAGES` of all pods")
+	f.IntVar(&o.limits.Parallel, "parallel", 50, "update this `NUMBER` of workloads at a time")
+	f.StringVar(&o.unavailable, "max-unavailable", rollout.DefaultMaxUnavailable, "let at most this `NUMBER` or percentage of a workload's pods be unready, and at least one (without the flag: the template's, if it has one)")
 	f.DurationVar(&o.limits.Timeout, "timeout", 5*time.Minute, "stop if a pod or a restart makes no progress for this `TIME`")
-	f.DurationVar(&o.limits.MinReady, "min-ready", 5*time.Second, "continue after a pod has been ready for this `TIME`")
+	f.DurationVar(&o.limits.MinReady, "min-ready", rollout.DefaultMinReady, "a changed pod must be ready for this `TIME`, or for that of the template or the workload, if it is longer")
+	f.DurationVar(&o.bake, "bake", rollout.DefaultBake, "watch a changed pod for this `TIME` before another one changes in its place (without the flag: the template's, if it has one)")
+	f.StringVar(&o.scope, "scope", "namespace", "stop in this `SCOPE` if a pod fails: its namespace, or all")
 	f.BoolVar(&o.pause, "pause", false, "ask before each wave but the first")
 	f.IntVar(&o.qps, "qps", 50, "send at most this `NUMBER` of requests per second to the API server")
 	o.cluster.Flags(cmd, nil)
@@ -120,11 +145,33 @@ func (o *rolloutOptions) flags(cmd *cobra.Command) {
 	cli.OutputFlag(cmd, &o.output, "text", "json")
 }
 
-func (o *rolloutOptions) check(args []string) error {
-	var err error
-	if o.limits.Unavailable, err = rollout.ParseUnavailable(o.unavailable); err != nil {
+func (o *rolloutOptions) check(cmd *cobra.Command, args []string) error {
+	namespaces, err := o.split(args)
+	if err != nil {
+		return err
+	}
+	most, err := rollout.ParseUnavailable(o.unavailable)
+	if err != nil {
 		return fmt.Errorf("--max-unavailable %w", err)
 	}
+	if cmd.Flags().Changed("max-unavailable") {
+		o.limits.MaxUnavailable = []rollout.Unavailable{most}
+	}
+	if cmd.Flags().Changed("bake") {
+		o.limits.Bake = &o.bake
+	}
+	if o.first != "" {
+		if o.limits.FirstWorkloads, err = rollout.ParseUnavailable(o.first); err != nil {
+			return fmt.Errorf("--first-workloads %w", err)
+		}
+		if !cmd.Flags().Changed("first") {
+			o.limits.First = 0
+		}
+	}
+	if o.limits.Shares, err = rollout.ParseShares(o.shares); err != nil {
+		return fmt.Errorf("--waves %w", err)
+	}
+	o.limits.StopAll = o.scope == "all"
 	switch {
 	case o.limits.First < 0:
 		return fmt.Errorf("--first must be at least 0, not %d", o.limits.First)
@@ -136,16 +183,55 @@ func (o *rolloutOptions) check(args []string) error {
 		return fmt.Errorf("--timeout must be more than 0s, not %s", o.limits.Timeout)
 	case o.limits.MinReady < 0:
 		return fmt.Errorf("--min-ready must be at least 0s, not %s", o.limits.MinReady)
+	case o.bake < 0:
+		return fmt.Errorf("--bake must be at least 0s, not %s", o.bake)
+	case o.scope != "namespace" && o.scope != "all":
+		return fmt.Errorf("--scope must be namespace or all, not %q", o.scope)
 	case o.pause && o.output == "json":
 		return errors.New("--pause cannot be used with -o json")
 	}
 	o.limits.Poll = time.Second
-	return o.Complete(args)
+	if err := o.Complete(namespaces); err != nil {
+		return err
+	}
+	return o.checkTarget()
+}
+
+// split returns the arguments that are namespaces. The others are workloads.
+func (o *rolloutOptions) split(args []string) (namespaces []string, err error) {
+	for _, arg := range args {
+		if !strings.Contains(arg, "/") {
+			namespaces = append(namespaces, arg)
+			continue
+		}
+		w, err := cluster.ParseWorkload(arg)
+		if err != nil {
+			return nil, err
+		}
+		o.bounds.Workloads = append(o.bounds.Workloads, w)
+	}
+	return namespaces, nil
+}
+
+// checkTarget returns an error if the user has not named what to update.
+func (o *rolloutOptions) checkTarget() error {
+	switch {
+	case len(o.bounds.Workloads) > 0 && len(o.Namespaces) == 0:
+		return errors.New("name the namespace of the workload: --namespace NAMESPACE")
+	case o.opted && len(o.Namespaces) > 0:
+		return fmt.Errorf("--all cannot be used with a namespace: remove it or %s", o.Namespaces[0])
+	case !o.dryRun && !o.opted && !o.All && len(o.Namespaces) == 0 && o.Selector == "" && o.bounds.Template == "":
+		return errors.New("name what to update: a namespace, a workload, --selector or --template, or --all for all namespaces that opted in; --dry-run prints the plan")
+	}
+	return nil
 }
 
 func (o *rolloutOptions) run(cmd *cobra.Command) error {
-	if o.pause && !cli.IsTerminalInput(cmd.InOrStdin()) {
+	switch terminal := cli.IsTerminalInput(cmd.InOrStdin()); {
+	case o.pause && !terminal:
 		return cli.UsageError{Err: errors.New("--pause asks questions, but standard input is not a terminal: use --first and --dry-run instead")}
+	case !o.yes && !o.dryRun && !terminal:
+		return cli.UsageError{Err: errors.New("rollout asks before it begins, but standard input is not a terminal: use --yes, or --dry-run to print the plan")}
 	}
 	client, err := o.cluster.Connect()
 	if err != nil {
@@ -164,6 +250,9 @@ func (o *rolloutOptions) run(cmd *cobra.Command) error {
 	s.plan(targets)
 	if o.dryRun {
 		return s.err
+	}
+	if s.acts > 0 && !o.yes && !s.confirm(cmd.InOrStdin()) {
+		return errors.New("nothing was updated")
 	}
 	if s.acts > 0 {
 		err := o.execute(cmd, &update.Rollout{Cluster: client.Executor(), Limits: o.limits, Plan: targets.Plan, Report: s.report}, targets, s)
@@ -201,7 +290,7 @@ func (o *rolloutOptions) execute(cmd *cobra.Command, r *update.Rollout, targets 
 	}()
 	r.Stop = stop
 	if o.pause {
-		r.Pause = func(_ context.Context, wave int, next []*rollout.Workload) error {
+		r.Pause = func(_ context.Context, wave int, next []rollout.Part) error {
 			return s.ask(cmd.InOrStdin(), wave, next)
 		}
 	}
@@ -219,16 +308,39 @@ func (o *rolloutOptions) execute(cmd *cobra.Command, r *update.Rollout, targets 
 	return err
 }
 
+// confirm asks whether to begin.
+func (s *rolloutScreen) confirm(in io.Reader) bool {
+	return s.isYes(in, fmt.Sprintf("Update %s of %s? [y/N] ", explain.Plural(s.total, "pod"), explain.Plural(s.acts, "workload")))
+}
+
 // ask asks whether to continue with the next wave.
-func (s *rolloutScreen) ask(in io.Reader, wave int, next []*rollout.Workload) error {
+func (s *rolloutScreen) ask(in io.Reader, wave int, next []rollout.Part) error {
 	s.clear()
-	fmt.Fprintf(s.stderr, "%d of %d pods are done. Continue with wave %d (%d workloads)? [y/N] ", s.done, s.total, wave, len(next))
-	answer, err := bufio.NewReader(in).ReadString('\n')
-	if err != nil && answer == "" {
-		return update.ErrStopped
+	pods := 0
+	for _, p := range next {
+		pods += len(p.Pods)
 	}
-	if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
+	if !s.isYes(in, fmt.Sprintf("%d of %d pods are done. Continue with wave %d (%s of %s)? [y/N] ", s.done, s.total, wave, explain.Plural(pods, "pod"), explain.Plural(len(next), "workload"))) {
 		return update.ErrStopped
 	}
 	return nil
+}
+
+// isYes asks a question.
+func (s *rolloutScreen) isYes(in io.Reader, question string) bool {
+	fmt.Fprint(s.stderr, question)
+	answer, err := s.answers(in).ReadString('\n')
+	if err != nil && answer == "" {
+		return false
+	}
+	a := strings.ToLower(strings.TrimSpace(answer))
+	return a == "y" || a == "yes"
+}
+
+// answers reads the user's answers. There is one reader, because it may read more than one line at a time.
+func (s *rolloutScreen) answers(in io.Reader) *bufio.Reader {
+	if s.in == nil {
+		s.in = bufio.NewReader(in)
+	}
+	return s.in
 }

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -25,11 +26,13 @@ type rolloutScreen struct {
 	acts      int // workloads that change
 	left      int // pods that the rollout cannot update
 	ending    int // pods of Jobs that run until they end
+	in        *bufio.Reader
 
 	mu          sync.Mutex // guards all below
 	done, total int
 	updated     int
 	skipped     int
+	gone        int
 	shown       bool
 	err         error // of the writer
 }
@@ -136,6 +139,9 @@ func (s *rolloutScreen) report(e update.Event) {
 	case "skipped":
 		s.skipped += max(1, e.Pods)
 		style = paint.Yellow
+	case "gone":
+		s.gone += max(1, e.Pods)
+		style = paint.Yellow
 	case "waiting":
 		style = paint.Yellow
 	}
@@ -162,6 +168,8 @@ func sentence(e update.Event) string {
 		return e.Message
 	case "skipped":
 		return fmt.Sprintf("%d/%d %s %s: skipped, %s", e.Done, e.Total, e.Namespace, name(e), e.Message)
+	case "gone":
+		return fmt.Sprintf("%d/%d %s %s: gone, %s", e.Done, e.Total, e.Namespace, name(e), e.Message)
 	case "waiting":
 		return fmt.Sprintf("%d/%d %s %s: waits for %s", e.Done, e.Total, e.Namespace, name(e), e.Message)
 	case "workload":
@@ -188,7 +196,7 @@ func (s *rolloutScreen) bar(e update.Event) {
 	}
 	bar := strings.Repeat("#", full) + strings.Repeat(".", barCells-full)
 	if cli.WantsColour(s.stderr) && e.Total > 0 {
-		bar = paint.Bar(barCells, paint.Share{Style: paint.Green, Count: e.Done - s.skipped}, paint.Share{Style: paint.Yellow, Count: s.skipped}, paint.Share{Style: paint.Dim, Count: e.Total - e.Done})
+		bar = paint.Bar(barCells, paint.Share{Style: paint.Green, Count: e.Done - s.skipped - s.gone}, paint.Share{Style: paint.Yellow, Count: s.skipped + s.gone}, paint.Share{Style: paint.Dim, Count: e.Total - e.Done})
 	}
 	s.shown = true
 	fmt.Fprintf(cli.Raw(s.stderr), "\r[%s] %-48s", bar, fmt.Sprintf("%d of %d pods", e.Done, e.Total))
@@ -226,6 +234,13 @@ func (s *rolloutScreen) stopped(err error) {
 // end prints the last event.
 func (s *rolloutScreen) end() {
 	message, style := fmt.Sprintf("Updated %s.", explain.Plural(s.updated, "pod")), paint.Bold
+	switch s.gone {
+	case 0:
+	case 1:
+		message += " 1 pod is gone."
+	default:
+		message += fmt.Sprintf(" %d pods are gone.", s.gone)
+	}
 	if s.left > 0 {
 		style = paint.Red
 		message += fmt.Sprintf(" Left %s that it cannot update.", explain.Plural(s.left, "pod"))

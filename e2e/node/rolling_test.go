@@ -132,14 +132,14 @@ func pillionCommand(ctx context.Context, args ...string) *exec.Cmd {
 // rollout runs the command, and returns what it prints, in one line.
 func rollout(t *testing.T, ns string, args ...string) (string, error) {
 	t.Helper()
-	out, err := pillion(t, append([]string{"rollout", ns}, args...)...)
+	out, err := pillion(t, append([]string{"rollout", ns, "--yes"}, args...)...)
 	return strings.Join(strings.Fields(string(out)), " "), err
 }
 
 // mustRollout runs a rollout that updates all pods. It does not watch a pod after it is ready.
 func mustRollout(t *testing.T, ns string, args ...string) string {
 	t.Helper()
-	out, err := rollout(t, ns, append([]string{"--min-ready", "0s"}, args...)...)
+	out, err := rollout(t, ns, append([]string{"--min-ready", "0s", "--bake", "0s"}, args...)...)
 	if err != nil {
 		t.Fatalf("rollout: %v: %s", err, out)
 	}
@@ -149,7 +149,7 @@ func mustRollout(t *testing.T, ns string, args ...string) string {
 // wantStop runs a rollout that stops, and prints these.
 func wantStop(t *testing.T, ns string, prints []string, args ...string) {
 	t.Helper()
-	out, err := rollout(t, ns, append([]string{"--min-ready", "0s"}, args...)...)
+	out, err := rollout(t, ns, append([]string{"--min-ready", "0s", "--bake", "0s"}, args...)...)
 	for _, want := range prints {
 		if err == nil || !strings.Contains(out, want) {
 			t.Errorf("rollout does not stop with %q: %v: %s", want, err, out)

@@ -78,7 +78,7 @@ func TestRollout(t *testing.T) {
 	now.use(t, ns, nil)
 	load := startTraffic(t, requestEvery, addresses(t, r)...)
 	started := time.Now()
-	if out, err := rollout(t, ns, "--parallel", fmt.Sprint(rolledOwners)); err != nil {
+	if out, err := rollout(t, ns, "--bake", "0s", "--parallel", fmt.Sprint(rolledOwners)); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	inPlace := time.Since(started)

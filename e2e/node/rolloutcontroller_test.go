@@ -109,7 +109,7 @@ func TestRolloutController(t *testing.T) {
 		}
 	})
 	ns := namespace(t, map[string]string{injectLabel: "enabled", "pillion.dev/rollout": "enabled"})
-	const slow = "strategy: InPlace, maxUnavailable: 1"
+	const slow = "strategy: InPlace, maxUnavailable: 1, bake: 0s"
 	selfRolled(t, ns, slow, StandIn)
 	for i := range 2 {
 		apply(t, ns, fmt.Sprintf(`
@@ -154,7 +154,7 @@ spec:
 		if n, err := selfWith(testContext(t), ns, NextStandIn); err != nil || n == all {
 			t.Errorf("%d of %d pods have changed although the rollout was paused, %v", n, all, err)
 		}
-		selfRolled(t, ns, "strategy: InPlace, maxUnavailable: 50%", NextStandIn)
+		selfRolled(t, ns, "strategy: InPlace, maxUnavailable: 50%, bake: 0s", NextStandIn)
 		wantAll(NextStandIn, 1)
 	})
 

@@ -27,7 +27,7 @@ func testRolloutKilled(t *testing.T, ns string) {
 	s.image, s.memory = NextStandIn, "24Mi"
 	s.use(t, ns, nil)
 	var output safeBuffer
-	command := pillionCommand(testContext(t), "rollout", ns, "--max-unavailable", "1")
+	command := pillionCommand(testContext(t), "rollout", ns, "--yes", "--max-unavailable", "1")
 	command.Stdout, command.Stderr = &output, &output
 	if err := command.Start(); err != nil {
 		t.Fatal(err)

@@ -72,24 +72,6 @@ func TestChooseUpdating(t *testing.T) {
 	}
 }
 
-// TestWaves checks the sizes of waves.
-func TestWaves(t *testing.T) {
-	t.Parallel()
-	var all []*rollout.Workload
-	for range 6 {
-		all = append(all, &rollout.Workload{Way: rollout.Restart}, &rollout.Workload{Way: rollout.Finish}, &rollout.Workload{Way: rollout.Keep})
-	}
-	for first, want := range map[int]string{0: "[4 2]", 1: "[1 4 1]", 9: "[6]"} {
-		var sizes []int
-		for _, wave := range rollout.Waves(all, first, 4) {
-			sizes = append(sizes, len(wave))
-		}
-		if got := fmt.Sprint(sizes); got != want {
-			t.Errorf("with %d in the first wave: %s, want %s", first, got, want)
-		}
-	}
-}
-
 // TestParseUnavailable checks the limits of pods that may be unavailable, and their rounding.
 func TestParseUnavailable(t *testing.T) {
 	t.Parallel()

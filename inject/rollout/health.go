@@ -70,6 +70,21 @@ func IsReady(pod *corev1.Pod) bool {
 	})
 }
 
+// turnedReady returns when the condition Ready has last changed.
+func turnedReady(pod *corev1.Pod) time.Time {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return time.Time{}
+}
+
+// ReadySince reports whether a pod has been Ready since a time, by the clock of its kubelet.
+func ReadySince(pod *corev1.Pod, since time.Time) bool {
+	return IsReady(pod) && !turnedReady(pod).After(since)
+}
+
 // Steady reports whether containers of a pod have run without a restart since a time. A container that crashes
 // again and again runs for a moment each time.
 func Steady(pod *corev1.Pod, own []string, since time.Time) bool {

@@ -125,8 +125,14 @@ func (o *Pod) after() ([]byte, error) {
 
 // Restarts reports whether a change restarts a container.
 func (o *Pod) Restarts() bool {
+	if o.doc == nil {
+		return o.restarts
+	}
 	return slices.ContainsFunc(o.Changes, func(c Change) bool { return c.How == InPlace || c.How == Resize && o.restartsFor(&c) })
 }
+
+// Forget frees the memory of what only the patches need.
+func (o *Pod) Forget() { o.restarts, o.doc = o.Restarts(), nil }
 
 // restartsFor reports whether the kubelet restarts a container to change one of its resources, by its resizePolicy.
 func (o *Pod) restartsFor(c *Change) bool {

@@ -47,6 +47,7 @@ type Pod struct {
 	Records map[string]string
 
 	doc       object // the pod
+	restarts  bool   // see Restarts, if doc is forgotten
 	notCalled bool   // the API server would not call Pillion for a new one
 }
 
@@ -109,9 +110,6 @@ func (o *Pod) record(c *Change) {
 		o.Records[c.record()] = revision
 	}
 }
-
-// Forget frees the memory of what only the patches need.
-func (o *Pod) Forget() { o.doc = nil }
 
 // Deny makes a new pod necessary, because the API server has denied the resize.
 func (o *Pod) Deny(why string) {

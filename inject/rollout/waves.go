@@ -41,6 +41,7 @@ type Workload struct {
 	Kind       string // Pod for pods without an owner
 	Name       string
 	Pods       int // all that run
+	Limits     Limits
 	Way        Way
 	Why        string // one sentence, or ""
 	// Restarted is when an earlier rollout restarted it, if it is replacing pods since then.
@@ -51,6 +52,11 @@ type Workload struct {
 
 // Title returns the workload as users know it.
 func (w *Workload) Title() string { return w.Kind + "/" + w.Name }
+
+// Builtin reports whether the workload has a number of pods that it should have, as the kinds of Kubernetes do.
+func (w *Workload) Builtin() bool {
+	return slices.Contains([]string{"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController"}, w.Kind)
+}
 
 // Acts reports whether a rollout does something.
 func (w *Workload) Acts() bool { return w.Way != Keep && w.Way != Cannot && w.Way != Finish }
@@ -180,38 +186,130 @@ func Sort(all []*Workload) {
 	})
 }
 
-// Waves returns the workloads that change, in waves: one with the first ones, if first is not zero,
-// and then waves of the given size.
-func Waves(all []*Workload, first, size int) (waves [][]*Workload) {
-	left := slices.DeleteFunc(slices.Clone(all), func(w *Workload) bool { return !w.Acts() })
-	for n := first; len(left) > 0; n = size {
-		if n = min(n, len(left)); n > 0 {
-			waves, left = append(waves, left[:n]), left[n:]
+// Part is some of the pods of a workload that change in one wave.
+type Part struct {
+	*Workload
+
+	Pods []*Pod
+}
+
+// Waves divides a rollout. Each wave ends when its pods are proved, so a wave limits what a bad change can reach.
+type Waves struct {
+	// First is the number of pods of the first wave, or 0 if there is no such wave.
+	First int
+	// FirstWorkloads is the number or the percentage of workloads that are updated before all others, or the zero value.
+	FirstWorkloads Unavailable
+	// Shares are the percentages of all pods at which the other waves end, in ascending order. A last wave has the rest.
+	Shares []int
+}
+
+// ParseShares parses percentages such as 5%, 25% and 100%.
+func ParseShares(texts []string) (all []int, err error) {
+	for _, text := range texts {
+		number, percent := strings.CutSuffix(text, "%")
+		n, err := strconv.Atoi(number)
+		if err != nil || !percent || n < 1 || n > 100 || len(all) > 0 && n <= all[len(all)-1] {
+			return nil, fmt.Errorf("must be percentages in ascending order, such as 5%%,25%%,100%%, not %q", strings.Join(texts, ","))
+		}
+		all = append(all, n)
+	}
+	return all, nil
+}
+
+// Parts returns the workloads that change, in the order in which they change: those that an earlier rollout has begun,
+// so that one of them that has failed stops the rollout before it reaches others; then those whose pods change one by
+// one, so that a wave can be a single pod; then those that are restarted.
+func Parts(all []*Workload) (parts []Part) {
+	for _, w := range all {
+		if w.Acts() {
+			parts = append(parts, Part{w, ordered(w.Todo())})
 		}
 	}
-	return waves
+	slices.SortStableFunc(parts, func(a, b Part) int { return cmp.Compare(a.rank(), b.rank()) })
+	return parts
 }
 
-// Unavailable is how many pods of a workload may be unavailable at a time because of a rollout.
-type Unavailable struct {
-	n       int
-	percent bool
-}
-
-// ParseUnavailable parses a number or a percentage.
-func ParseUnavailable(text string) (u Unavailable, err error) {
-	number, percent := strings.CutSuffix(text, "%")
-	u.percent = percent
-	if u.n, err = strconv.Atoi(number); err != nil || u.n < 1 || percent && u.n > 100 {
-		return u, fmt.Errorf("must be a number of pods of at least 1, or a percentage such as 25%%, not %q", text)
+func (p Part) rank() int {
+	switch {
+	case p.Unfinished():
+		return 0
+	case p.splits():
+		return 1
 	}
-	return u, nil
+	return 2
 }
 
-// Of returns the number of pods. Percentages are rounded down, but it is at least one.
-func (u Unavailable) Of(pods int) int {
-	if !u.percent {
-		return u.n
+// splits reports whether the pods of a workload may change in different waves.
+func (p Part) splits() bool { return p.Way == ChangeInPlace || p.Way == Evict }
+
+// ordered returns the pods that an earlier rollout has begun to change, then those that are not ready, which may need the
+// change, then the others.
+func ordered(all []*Pod) []*Pod {
+	rank := func(p *Pod) int {
+		switch {
+		case p.Unrecorded():
+			return 0
+		case !p.Ready:
+			return 1
+		}
+		return 2
 	}
-	return max(1, pods*u.n/100)
+	slices.SortStableFunc(all, func(a, b *Pod) int { return cmp.Compare(rank(a), rank(b)) })
+	return all
+}
+
+// Ends returns the numbers of pods after which the waves end, in ascending order. The last one is that of all pods.
+func (w Waves) Ends(parts []Part) (ends []int) {
+	total := 0
+	for _, p := range parts {
+		total += p.count()
+	}
+	add := func(n int) {
+		if n = min(n, total); n > 0 && (len(ends) == 0 || n > ends[len(ends)-1]) {
+			ends = append(ends, n)
+		}
+	}
+	add(w.First)
+	if w.FirstWorkloads.n > 0 {
+		first := 0
+		for _, p := range parts[:min(w.FirstWorkloads.Of(len(parts)), len(parts))] {
+			first += p.count()
+		}
+		add(first)
+	}
+	for _, share := range w.Shares {
+		add(total * share / 100)
+	}
+	add(total)
+	return ends
+}
+
+// count returns the number of pods. A workload that an earlier rollout has restarted may have none that is behind.
+func (p Part) count() int { return max(1, len(p.Pods)) }
+
+// TakeWave divides parts into a wave of at least n pods, or all if there are fewer, and the rest. Pods that an earlier
+// rollout has begun to change are in the first wave, and a workload that is restarted is in one wave.
+func TakeWave(parts []Part, n int) (wave, rest []Part) {
+	for _, p := range parts {
+		begun := 0
+		for begun < len(p.Pods) && p.Pods[begun].Unrecorded() {
+			begun++
+		}
+		size := p.count()
+		if p.splits() {
+			size = min(max(n, begun), size)
+		}
+		switch {
+		case n <= 0 && begun == 0:
+			rest = append(rest, p)
+			continue
+		case size >= p.count():
+			wave = append(wave, p)
+		default:
+			wave = append(wave, Part{p.Workload, p.Pods[:size]})
+			rest = append(rest, Part{p.Workload, p.Pods[size:]})
+		}
+		n -= size
+	}
+	return wave, rest
 }

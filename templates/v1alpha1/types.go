@@ -145,8 +145,11 @@ type Spec struct {
 	Rollout Rollout `json:"rollout,omitzero"`
 }
 
-// Rollout is how the controller updates running pods.
+// Rollout is how running pods are updated. The command pillion rollout respects minReady, bake and maxUnavailable too.
 //
+// +kubebuilder:validation:XValidation:rule="has(self.strategy) && self.strategy != 'OnCreate' || !has(self.first)",message="first is for the strategies InPlace and InPlaceOrRestart; set one, or leave first out",fieldPath=".first"
+// +kubebuilder:validation:XValidation:rule="has(self.strategy) && self.strategy != 'OnCreate' || !has(self.waves)",message="waves is for the strategies InPlace and InPlaceOrRestart; set one, or leave waves out",fieldPath=".waves"
+// +kubebuilder:validation:XValidation:rule="has(self.strategy) && self.strategy != 'OnCreate' || !has(self.scope)",message="scope is for the strategies InPlace and InPlaceOrRestart; set one, or leave scope out",fieldPath=".scope"
 // +kubebuilder:validation:XValidation:rule="has(self.strategy) && self.strategy != 'OnCreate' || !has(self.maxUnavailable)",message="maxUnavailable is for the strategies InPlace and InPlaceOrRestart; set one, or leave maxUnavailable out",fieldPath=".maxUnavailable"
 // +kubebuilder:validation:XValidation:rule="has(self.strategy) && self.strategy != 'OnCreate' || !has(self.paused) || !self.paused",message="with the strategy OnCreate, there is no rollout to pause; set InPlace or InPlaceOrRestart, or leave paused out",fieldPath=".paused"
 type Rollout struct {
@@ -154,17 +157,52 @@ type Rollout struct {
 	// controller also changes images and resources of the template's containers in running pods. With
 	// InPlaceOrRestart, it also restarts workloads whose pods can only get the change when they are created.
 	Strategy RolloutStrategy `json:"strategy,omitempty"`
-	// maxUnavailable is the number or the percentage of a workload's pods that change at the same time. A
-	// percentage is rounded down, but at least one pod changes. The default is 25%.
-	// PodDisruptionBudgets may allow fewer.
+	// first is the number of pods that change before all others, and have to be ready for the time of bake. The
+	// default is 1. With 0, there is no such wave.
+	//
+	// +kubebuilder:validation:Minimum=0
+	First *int32 `json:"first,omitempty"`
+	// waves are the shares of all pods after which the rollout waits until the changed pods have been ready for the
+	// time of bake, in ascending order. The default is 5%, 25%, 100%.
+	//
+	// +listType=atomic
+	// +kubebuilder:validation:items:Pattern=`^([1-9][0-9]?|100)%$`
+	Waves []string `json:"waves,omitempty"`
+	// minReady is how long a changed pod must be ready, without an interruption, until another one may change
+	// in its place, such as 30s. If minReadySeconds of the workload is longer, that counts. The default is 0s.
+	//
+	// +kubebuilder:validation:Pattern=`^([0-9]+(ms|s|m|h))+$`
+	MinReady string `json:"minReady,omitempty"`
+	// bake is the same for failures that come late: a changed pod keeps its place among the pods that may be
+	// unavailable until it has been ready for that long, such as 5m. The longer one of bake and minReady counts.
+	// The default is 90s.
+	//
+	// +kubebuilder:validation:Pattern=`^([0-9]+(ms|s|m|h))+$`
+	Bake string `json:"bake,omitempty"`
+	// maxUnavailable is the number or the percentage of a workload's pods that may be unready because of the rollout.
+	// If others are unready, fewer pods change. A percentage is rounded down, but at least one pod changes. The
+	// default is 25%. PodDisruptionBudgets may allow fewer.
 	//
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="type(self) != int || self >= 1",message="must be a number of pods of at least 1, or a percentage such as 25%"
 	// +kubebuilder:validation:Pattern=`^([1-9][0-9]?|100)%$`
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
+	// scope is where a pod that fails stops the rollout: in its Namespace, the default, or in All namespaces.
+	Scope RolloutScope `json:"scope,omitempty"`
 	// paused is true if the controller starts no further change. The default is false.
 	Paused bool `json:"paused,omitempty"`
 }
+
+// RolloutScope is where a pod that fails stops a rollout.
+//
+// +kubebuilder:validation:Enum=Namespace;All
+type RolloutScope string
+
+// The scopes.
+const (
+	ScopeNamespace RolloutScope = "Namespace"
+	ScopeAll       RolloutScope = "All"
+)
 
 // RolloutStrategy is when running pods get a change of their template.
 //
@@ -325,8 +363,11 @@ type Status struct {
 	Revision string `json:"revision,omitempty"`
 	// pods are the numbers of pods that have the sidecar.
 	Pods *PodCounts `json:"pods,omitempty"`
-	// failed is what has stopped the rollout. The condition Degraded has the reason.
-	Failed *FailedRollout `json:"failed,omitempty"`
+	// failed is what has stopped the rollout, in each namespace. The condition Degraded has the reason.
+	//
+	// +listType=map
+	// +listMapKey=namespace
+	Failed []FailedRollout `json:"failed,omitempty"`
 }
 
 // FailedRollout is what has stopped a rollout.
@@ -337,6 +378,8 @@ type FailedRollout struct {
 	Workload string `json:"workload"`
 	// pod is the name of the pod that failed, if it was one.
 	Pod string `json:"pod,omitempty"`
+	// reason is why.
+	Reason string `json:"reason,omitempty"`
 }
 
 // ConditionReady is the type of the condition that reports whether Pillion uses the template.

@@ -5,9 +5,11 @@ package cluster
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -100,11 +102,14 @@ func (g *grouping) finish(ctx context.Context, count *status.Count) error {
 		return err
 	}
 	for o, w := range g.workloads {
-		if len(w.Behind) == 0 {
+		if len(w.Behind) == 0 || !g.bounds.includesWorkload(o) {
 			continue
 		}
 		denied, err := g.tryResize(ctx, w)
 		if err != nil {
+			return err
+		}
+		if w.Limits, err = g.limits(o, w); err != nil {
 			return err
 		}
 		w.Choose(g.owner(count, o))
@@ -114,6 +119,36 @@ func (g *grouping) finish(ctx context.Context, count *status.Count) error {
 		g.targets.Workloads = append(g.targets.Workloads, w)
 	}
 	return nil
+}
+
+// limits returns what the templates of a workload's changes and the workload itself say about its rollout.
+func (g *grouping) limits(o status.Owner, w *rollout.Workload) (rollout.Limits, error) {
+	l := rollout.Limits{}
+	if m := g.makers[o]; m != nil {
+		var of struct {
+			Spec struct{ MinReadySeconds int64 }
+		}
+		if json.Unmarshal(m.text, &of) == nil { // kinds of others may use the name for something else
+			l.MinReady = time.Duration(of.Spec.MinReadySeconds) * time.Second
+		}
+	}
+	changes := map[string]bool{}
+	for _, p := range w.Behind {
+		for i := range p.Changes {
+			changes[p.Changes[i].Template] = true
+		}
+	}
+	for _, t := range g.injector.For(g.name).Set().Templates {
+		if !changes[t.Name] {
+			continue
+		}
+		of, err := RolloutLimits(&t.Spec.Rollout)
+		if err != nil {
+			return l, err
+		}
+		l = l.Strictest(of)
+	}
+	return l, nil
 }
 
 // owner returns what decides about a workload besides its pods.

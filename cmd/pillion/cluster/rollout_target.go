@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +24,29 @@ type Bounds struct {
 	Template string // only changes of the template with this name, or NAMESPACE/NAME; "": of all
 	Object   string // only changes of the template in this object, see [kube.TemplateID]; set for the controller
 	InPlace  bool   // no new pods
+	// Workloads are the only ones that change. None: all.
+	Workloads []WorkloadName
+}
+
+// WorkloadName is a workload in each of the namespaces of a rollout.
+type WorkloadName struct {
+	Kind Kind
+	Name string
+}
+
+// ParseWorkload parses KIND/NAME, for example deployment/web.
+func ParseWorkload(text string) (w WorkloadName, err error) {
+	kind, name, _ := strings.Cut(text, "/")
+	if w.Kind, err = KindOf(kind); err == nil && name == "" {
+		err = fmt.Errorf("%q has no name: write KIND/NAME, for example deployment/web", text)
+	}
+	w.Name = name
+	return w, err
+}
+
+// includesWorkload reports whether a workload is within the bounds.
+func (b Bounds) includesWorkload(o status.Owner) bool {
+	return len(b.Workloads) == 0 || slices.ContainsFunc(b.Workloads, func(w WorkloadName) bool { return w.Kind.Kind == o.Kind && w.Name == o.Name })
 }
 
 // includes reports whether changes of a template are within the bounds.

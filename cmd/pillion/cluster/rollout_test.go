@@ -225,10 +225,20 @@ func TestRolloutInvalid(t *testing.T) {
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	set := &templates.Set{Templates: []*templates.Template{{Name: "agent", File: "clustersidecartemplate/agent"}, {Name: "own", Namespace: "shop", File: "sidecartemplate/shop/own"}, {Name: "own", Namespace: "pay", File: "sidecartemplate/pay/own"}}}
-	for b, want := range map[Bounds]string{
-		{}: "agent shop/own pay/own", {Template: "agent"}: "agent", {Template: "own"}: "shop/own pay/own", {Template: "pay/own"}: "pay/own",
-		{Template: "own/pay"}: "", {Template: "shop/agent"}: "", {Object: "sidecartemplate/shop/own"}: "shop/own", {Object: "sidecartemplate/shop/agent"}: "",
+	for _, test := range []struct {
+		b    Bounds
+		want string
+	}{
+		{Bounds{}, "agent shop/own pay/own"},
+		{Bounds{Template: "agent"}, "agent"},
+		{Bounds{Template: "own"}, "shop/own pay/own"},
+		{Bounds{Template: "pay/own"}, "pay/own"},
+		{Bounds{Template: "own/pay"}, ""},
+		{Bounds{Template: "shop/agent"}, ""},
+		{Bounds{Object: "sidecartemplate/shop/own"}, "shop/own"},
+		{Bounds{Object: "sidecartemplate/shop/agent"}, ""},
 	} {
+		b, want := test.b, test.want
 		var got []string
 		for _, of := range set.Templates {
 			if b.includes(of) {

@@ -43,11 +43,8 @@ func (o *Options) Flags(cmd *cobra.Command) {
 // Logger returns a logger with the configured level and format.
 func (o *Options) Logger(w io.Writer) *slog.Logger { return o.log.Logger(w) }
 
-// The waves of a rollout: a single workload comes first.
-const (
-	firstWave = 1
-	waveSize  = 10
-)
+// parallel is the number of workloads that are updated at a time.
+const parallel = 50
 
 // Check reports a flag with an invalid value.
 func (o *Options) Check() error {
@@ -65,6 +62,6 @@ func (o *Options) Check() error {
 	if err := o.memoryLimit.Check(); err != nil {
 		return err
 	}
-	o.limits.First, o.limits.Parallel, o.limits.Poll = firstWave, waveSize, time.Second
+	o.limits.Parallel, o.limits.Poll = parallel, time.Second
 	return nil
 }

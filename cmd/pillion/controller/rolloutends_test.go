@@ -5,6 +5,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -68,6 +69,20 @@ func (c *replicaSet) Pods(ctx context.Context, namespace, _ string) (all []unstr
 	return all, nil
 }
 
+func (c *replicaSet) Look(context.Context, *rollout.Workload) (*update.Sight, error) {
+	s := &update.Sight{Desired: -1}
+	for _, name := range slices.Sorted(maps.Keys(c.pods)) {
+		s.Pods = append(s.Pods, c.pods[name].DeepCopy())
+	}
+	return s, nil
+}
+
+func (c *replicaSet) Budgets(context.Context, string) ([]update.Budget, error) { return nil, nil }
+
+func (c *replicaSet) Failure(context.Context, *corev1.Pod, string, time.Time) string { return "" }
+
+func (c *replicaSet) Symptom(context.Context, *corev1.Pod, string) string { return "" }
+
 func (c *replicaSet) Evict(_ context.Context, _, name, _ string) error {
 	c.evicted = append(c.evicted, name)
 	delete(c.pods, name)
@@ -109,7 +124,7 @@ func TestRolloutEvicts(t *testing.T) {
 					c.create(fmt.Sprintf("old-%d", i), behindLabel, corev1.ConditionTrue)
 				}
 				r := newRolled()
-				r.rollout(map[string]any{"strategy": "InPlaceOrRestart", "maxUnavailable": int64(1)})
+				r.rollout(map[string]any{"strategy": "InPlaceOrRestart", "maxUnavailable": int64(1), "bake": "0s"})
 				r.workloads, r.cluster = c.workloads, &c
 				r.limits = update.Limits{Parallel: 10, Timeout: 20 * time.Millisecond, Poll: time.Millisecond}
 				r.run = func(ctx context.Context, u *update.Rollout, all []*rollout.Workload) error {

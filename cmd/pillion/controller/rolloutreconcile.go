@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/pillion-dev/pillion/inject/rollout"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // Reconcile implements [reconcile.Reconciler].
@@ -38,10 +39,11 @@ func (r *rollouts) Reconcile(ctx context.Context, request reconcile.Request) (re
 		return r.cannot(ctx, t, err)
 	}
 	if t.stopped() {
-		fixed, err := r.fixed(ctx, t, namespaces)
-		if !fixed || err != nil {
+		if namespaces, err = r.unaffected(ctx, t, namespaces); err != nil || len(namespaces) == 0 {
 			return reconcile.Result{RequeueAfter: waitAgain}, err
 		}
+	} else {
+		t.status.Failed = nil // of an earlier content
 	}
 	origin := r.origin(t)
 	from := fmt.Sprint(origin, namespaces)
@@ -75,11 +77,31 @@ func (r *rollouts) Reconcile(ctx context.Context, request reconcile.Request) (re
 	return reconcile.Result{RequeueAfter: min(wait, lookAgain)}, nil
 }
 
+// unaffected returns the namespaces in which nothing stops the rollout of a template, and forgets what no longer does. A
+// change of a pod may take effect in another namespace meanwhile.
+func (r *rollouts) unaffected(ctx context.Context, t *subject, namespaces []string) (left []string, err error) {
+	var still []v1alpha1.FailedRollout
+	for i := range t.status.Failed {
+		fixed, err := r.fixed(ctx, t, &t.status.Failed[i], namespaces)
+		if err != nil {
+			return nil, err
+		}
+		if !fixed {
+			still = append(still, t.status.Failed[i])
+		}
+	}
+	if t.status.Failed = still; len(still) > 0 && t.spec.Scope == v1alpha1.ScopeAll {
+		return nil, nil
+	}
+	return slices.DeleteFunc(slices.Clone(namespaces), func(name string) bool {
+		return slices.ContainsFunc(still, func(f v1alpha1.FailedRollout) bool { return f.Namespace == name })
+	}), nil
+}
+
 // fixed reports whether what has stopped a rollout is no longer a reason: the pod is gone, or it has all changes
-// and is ready.
-func (r *rollouts) fixed(ctx context.Context, t *subject, namespaces []string) (bool, error) {
-	failed := t.status.Failed
-	if failed == nil || !slices.Contains(namespaces, failed.Namespace) {
+// and has been ready for long enough.
+func (r *rollouts) fixed(ctx context.Context, t *subject, failed *v1alpha1.FailedRollout, namespaces []string) (bool, error) {
+	if !slices.Contains(namespaces, failed.Namespace) {
 		return true, nil
 	}
 	targets, err := r.plan(ctx, []string{failed.Namespace}, t.bounds())
@@ -109,5 +131,10 @@ func (r *rollouts) fixed(ctx context.Context, t *subject, namespaces []string) (
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, pod); err != nil {
 		return false, err
 	}
-	return rollout.Check(pod, nil, behind.Own, true).Done && rollout.Steady(pod, behind.Own, r.now().Add(-steady)), nil
+	limits, err := r.limitsOf(&t.spec)
+	if err != nil {
+		return false, err
+	}
+	now, proof := r.now(), rollout.Limits{}.Rules(limits.Limits, limits.Timeout).Proof
+	return rollout.Check(pod, nil, behind.Own, true).Done && rollout.Steady(pod, behind.Own, now.Add(-steady)) && rollout.ReadySince(pod, now.Add(-proof)), nil
 }

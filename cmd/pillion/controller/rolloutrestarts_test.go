@@ -58,9 +58,9 @@ func (d *daemons) workloads() (all []*rollout.Workload) {
 func TestRolloutRestarts(t *testing.T) {
 	d := &daemons{replicaSet: replicaSet{pods: map[string]*corev1.Pod{}}, names: []string{"aa", "ab"}}
 	r := newRolled()
-	r.rollout(map[string]any{"strategy": "InPlaceOrRestart"})
+	r.rollout(map[string]any{"strategy": "InPlaceOrRestart", "bake": "0s"})
 	r.workloads, r.cluster = d.workloads, d
-	r.limits = update.Limits{First: 1, Parallel: 10, Timeout: time.Minute, Poll: time.Millisecond}
+	r.limits = update.Limits{Parallel: 10, Timeout: time.Minute, Poll: time.Millisecond}
 	r.run = func(ctx context.Context, u *update.Rollout, all []*rollout.Workload) error { return u.Run(ctx, all) }
 	reconcileOften := func() {
 		for range 4 {

@@ -15,21 +15,37 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
 	"github.com/pillion-dev/pillion/cmd/pillion/update"
 	"github.com/pillion-dev/pillion/inject/rollout"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
-// defaultUnavailable is the default of spec.rollout.maxUnavailable.
-const defaultUnavailable = "25%"
+// limitsOf returns the limits of the rollout of a template.
+func (r *rollouts) limitsOf(spec *v1alpha1.Rollout) (l update.Limits, err error) {
+	l = r.limits
+	of, err := cluster.RolloutLimits(spec)
+	if err != nil {
+		return l, err
+	}
+	l.Limits = l.Strictest(of)
+	l.First = rollout.DefaultFirst
+	if spec.First != nil {
+		l.First = int(*spec.First)
+	}
+	shares := spec.Waves
+	if len(shares) == 0 {
+		shares = rollout.DefaultShares()
+	}
+	l.Shares, err = rollout.ParseShares(shares)
+	l.StopAll = spec.Scope == v1alpha1.ScopeAll
+	return l, err
+}
 
 // update plans, and updates the pods of a template. It returns when to plan again, or 0 for at once.
 func (r *rollouts) update(ctx context.Context, t *subject, namespaces []string, origin string) (wait time.Duration, err error) {
-	most := defaultUnavailable
-	if t.spec.MaxUnavailable != nil {
-		most = t.spec.MaxUnavailable.String()
-	}
-	limits := r.limits
-	if limits.Unavailable, err = rollout.ParseUnavailable(most); err != nil {
+	limits, err := r.limitsOf(&t.spec)
+	if err != nil {
 		return 0, err
 	}
 	var all []*rollout.Workload
@@ -48,14 +64,18 @@ func (r *rollouts) update(ctx context.Context, t *subject, namespaces []string, 
 	if !slices.ContainsFunc(all, (*rollout.Workload).Acts) {
 		return wait, r.complete(ctx, t, all)
 	}
-	slices.SortStableFunc(all, unfinishedFirst)
-	switch failed, err := r.execute(ctx, t, origin, executor, all); {
+	switch end := r.execute(ctx, t, origin, executor, all); {
 	case ctx.Err() != nil:
 		return wait, nil //nolint:nilerr // the next replica that leads continues
-	case errors.Is(err, update.ErrStopped):
+	case end.failed:
+		return waitAgain, r.stop(ctx, t)
+	case end.blocked != "":
+		r.progress(ctx, t, shortened("Blocked: "+end.blocked+"."))
+		return waitAgain, nil
+	case errors.Is(end.err, update.ErrStopped):
 		return 0, nil
-	case err != nil:
-		return waitAgain, r.stop(ctx, t, failed, err)
+	case end.err != nil:
+		return waitAgain, r.stopForError(ctx, t, end.err)
 	}
 	return 0, nil // to see what is left
 }
@@ -81,49 +101,47 @@ func places(all []*rollout.Workload) (names []string) {
 	return names
 }
 
-// unfinishedFirst orders workloads: those that an earlier process has not finished come first, so that one that has
-// failed stops the rollout before it reaches others.
-func unfinishedFirst(a, b *rollout.Workload) int {
-	rank := func(w *rollout.Workload) int {
-		if w.Unfinished() {
-			return 0
-		}
-		return 1
-	}
-	return cmp.Compare(rank(a), rank(b))
-}
-
 // wave is the reason of the Events of waves.
 const wave = "RolloutWave"
 
-// execute runs a rollout until its end, the end of its turn, or a change of what it was planned
-// from. It returns the first failure.
-func (r *rollouts) execute(ctx context.Context, t *subject, origin string, executor *update.Rollout, all []*rollout.Workload) (failed *update.Event, err error) {
+// end is how a rollout has ended.
+type end struct {
+	err     error
+	failed  bool   // pods have failed, see subject.failures
+	blocked string // what the rollout waited for in vain, if no pod has failed
+}
+
+// execute runs a rollout until its end, the end of its turn, or a change of what it was planned from.
+func (r *rollouts) execute(ctx context.Context, t *subject, origin string, executor *update.Rollout, all []*rollout.Workload) (e end) {
 	stop := make(chan struct{})
 	executor.Stop = stop
-	executor.Report = func(e update.Event) {
-		switch e.Type {
+	executor.Report = func(event update.Event) {
+		r.log.Info("rollout", "template", client.ObjectKeyFromObject(t.object).String(), "event", event.Type, "namespace", event.Namespace, "workload", event.Workload, "pod", event.Pod, "message", event.Message)
+		switch event.Type {
 		case "wave":
-			message := strings.ToUpper(e.Message[:1]) + e.Message[1:] + "."
+			message := strings.ToUpper(event.Message[:1]) + event.Message[1:] + "."
 			r.event(t.object, corev1.EventTypeNormal, wave, shortened(message))
-			r.progress(ctx, t, fmt.Sprintf("%s Before it, %d of %d pods were done.", message, e.Done, e.Total))
+			r.progress(ctx, t, fmt.Sprintf("%s Before it, %d of %d pods were done.", message, event.Done, event.Total))
 		case "waiting":
-			of := cmp.Or(e.Pod, e.Workload)
-			r.progress(ctx, t, shortened(fmt.Sprintf("%s in the namespace %s waits for %s. %d of %d pods are done.", of, e.Namespace, e.Message, e.Done, e.Total)))
+			of := cmp.Or(event.Pod, event.Workload)
+			r.progress(ctx, t, shortened(fmt.Sprintf("%s in the namespace %s waits for %s. %d of %d pods are done.", of, event.Namespace, event.Message, event.Done, event.Total)))
 		case "failed":
-			if failed == nil {
-				failed = &e
+			switch {
+			case event.Blocked:
+				e.blocked = event.Message
+			case !missingRight(event.Err):
+				e.failed = true
+				r.failed(ctx, t, &event)
 			}
 		}
-		r.log.Info("rollout", "template", client.ObjectKeyFromObject(t.object).String(), "event", e.Type, "namespace", e.Namespace, "workload", e.Workload, "pod", e.Pod, "message", e.Message)
 	}
 	watch, end := context.WithCancel(ctx)
 	var group sync.WaitGroup
 	group.Go(func() { defer close(stop); r.until(watch, t, origin, places(all)) })
-	err = r.run(ctx, executor, all)
+	e.err = r.run(ctx, executor, all)
 	end()
 	group.Wait()
-	return failed, err
+	return e
 }
 
 // until returns when the rollout of a template has to stop, or ctx is done: what it was planned from has changed, a

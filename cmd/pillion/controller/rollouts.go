@@ -84,6 +84,8 @@ type subject struct {
 	object *unstructured.Unstructured // without content
 	spec   v1alpha1.Rollout
 	status v1alpha1.Status
+	// written is status.Failed as the API server has it.
+	written []v1alpha1.FailedRollout
 }
 
 // get returns a template, or nil if there is none.
@@ -99,6 +101,7 @@ func (r *rollouts) get(name types.NamespacedName) *subject {
 	if e.Status != nil {
 		t.status = *e.Status
 		t.status.Conditions = slices.Clone(t.status.Conditions)
+		t.written = t.status.Failed
 	}
 	return t
 }

@@ -139,7 +139,11 @@ func (r *rolled) canary() {
 
 // update plays the executor.
 func (r *rolled) update(ctx context.Context, u *update.Rollout, all []*rollout.Workload) error {
-	for i, wave := range rollout.Waves(all, firstWave, waveSize) {
+	left, taken := rollout.Parts(all), 0
+	for i, end := range u.Limits.Ends(left) {
+		var wave []rollout.Part
+		wave, left = rollout.TakeWave(left, end-taken)
+		taken = end
 		names := ""
 		for _, w := range wave {
 			names += " " + w.Namespace + " " + w.Title()
@@ -159,9 +163,10 @@ func (r *rolled) update(ctx context.Context, u *update.Rollout, all []*rollout.W
 	if r.runErr == nil {
 		r.workloads = func() []*rollout.Workload { return nil } // all is done
 	} else {
-		u.Report(update.Event{Type: "failed", Namespace: "shop", Workload: "Deployment/web", Pod: "web-1", Message: r.runErr.Error()})
+		u.Report(update.Event{Type: "failed", Namespace: "shop", Workload: "Deployment/web", Pod: "web-1", Message: r.runErr.Error(), Err: r.runErr})
 	}
-	fmt.Fprintf(&r.journal, "at most %d of 10 pods\n", u.Limits.Unavailable.Of(10))
+	rules := rollout.Limits{}.Rules(u.Limits.Limits, u.Limits.Timeout)
+	fmt.Fprintf(&r.journal, "at most %d of 10 pods, each watched for %s\n", rules.MaxUnavailable[0].Of(10), rules.Proof)
 	return r.runErr
 }
 

@@ -37,8 +37,23 @@ type change struct {
 	is                    bool
 }
 
-func notDegraded() change {
-	return change{v1alpha1.ConditionDegraded, v1alpha1.ReasonAsExpected, "No pod has failed.", false}
+// advice ends the message about pods that have failed.
+const advice = ". To continue, change the template, or fix or delete the pod."
+
+// degraded returns the condition Degraded, from what has stopped the rollout.
+func (t *subject) degraded() change {
+	var namespaces, reasons []string
+	for i := range t.status.Failed {
+		namespaces, reasons = append(namespaces, t.status.Failed[i].Namespace), append(reasons, t.status.Failed[i].Reason)
+	}
+	if len(reasons) == 0 {
+		return change{v1alpha1.ConditionDegraded, v1alpha1.ReasonAsExpected, "No pod has failed.", false}
+	}
+	message := reasons[0] + advice
+	if len(reasons) > 1 {
+		message = fmt.Sprintf("The rollout has stopped in %d namespaces (%s): %s%s", len(reasons), strings.Join(namespaces, ", "), strings.Join(reasons, "; "), advice)
+	}
+	return change{v1alpha1.ConditionDegraded, v1alpha1.ReasonFailed, shortened(message), true}
 }
 
 func notPaused() change {
@@ -52,18 +67,21 @@ func progressing(is bool, reason, message string) change {
 // pause reports that a rollout is paused. What has failed before remains.
 func (r *rollouts) pause(ctx context.Context, t *subject) error {
 	const message = "spec.rollout.paused is true."
-	return r.write(ctx, t, t.status.Failed, progressing(false, v1alpha1.ReasonPaused, message), change{v1alpha1.ConditionPaused, v1alpha1.ReasonPaused, message, true})
+	return r.write(ctx, t, progressing(false, v1alpha1.ReasonPaused, message), change{v1alpha1.ConditionPaused, v1alpha1.ReasonPaused, message, true})
 }
 
 // progress reports a wave. If that is impossible, the rollout goes on.
 func (r *rollouts) progress(ctx context.Context, t *subject, message string) {
-	if err := r.write(ctx, t, nil, progressing(true, v1alpha1.ReasonUpdating, message), notDegraded(), notPaused()); err != nil {
+	if err := r.write(ctx, t, progressing(true, v1alpha1.ReasonUpdating, message), t.degraded(), notPaused()); err != nil {
 		r.log.Error("the status cannot be written", "template", client.ObjectKeyFromObject(t.object).String(), "error", err)
 	}
 }
 
-// complete reports that nothing is left to do.
+// complete reports that nothing is left to do, in the namespaces in which no pod has failed.
 func (r *rollouts) complete(ctx context.Context, t *subject, all []*rollout.Workload) error {
+	if len(t.status.Failed) > 0 {
+		return r.stop(ctx, t)
+	}
 	reason, message := v1alpha1.ReasonComplete, "All pods are current in the namespaces with the label pillion.dev/rollout: enabled."
 	if text := left(all); text != "" {
 		if reason, message = v1alpha1.ReasonIncomplete, text; t.bounds().InPlace {
@@ -74,18 +92,36 @@ func (r *rollouts) complete(ctx context.Context, t *subject, all []*rollout.Work
 	if was != nil && was.Status == metav1.ConditionTrue {
 		r.event(t.object, corev1.EventTypeNormal, "Rollout"+reason, shortened(message))
 	}
-	return r.write(ctx, t, nil, progressing(false, reason, message), notDegraded(), notPaused())
+	return r.write(ctx, t, progressing(false, reason, message), t.degraded(), notPaused())
 }
 
-// stop reports a failure.
-func (r *rollouts) stop(ctx context.Context, t *subject, failed *update.Event, err error) error {
-	reason, advice, of := v1alpha1.ReasonFailed, "To continue, change the template, or fix or delete the pod.", failedRollout(failed)
-	if missingRight(err) {
-		reason, advice, of = v1alpha1.ReasonForbidden, "The component rollout has the rights that the controller needs.", nil
+// failed reports a failure as soon as it happens. The rollout may go on in other namespaces.
+func (r *rollouts) failed(ctx context.Context, t *subject, e *update.Event) {
+	f := v1alpha1.FailedRollout{Namespace: e.Namespace, Workload: e.Workload, Pod: e.Pod, Reason: shortened(e.Message)}
+	if slices.ContainsFunc(t.status.Failed, func(other v1alpha1.FailedRollout) bool { return other.Namespace == f.Namespace }) {
+		return
 	}
-	message := shortened(fmt.Sprintf("%s. %s", err, advice))
+	t.status.Failed = append(slices.Clone(t.status.Failed), f)
+	r.event(t.object, corev1.EventTypeWarning, "RolloutStopped", shortened(f.Reason+advice))
+	if err := r.write(ctx, t, t.degraded()); err != nil {
+		r.log.Error("the status cannot be written", "template", client.ObjectKeyFromObject(t.object).String(), "error", err)
+	}
+}
+
+// stop reports that a rollout has stopped because pods have failed.
+func (r *rollouts) stop(ctx context.Context, t *subject) error {
+	return r.write(ctx, t, progressing(false, v1alpha1.ReasonStopped, "The condition Degraded has the reason."), t.degraded(), notPaused())
+}
+
+// stopForError reports that a rollout has stopped for another reason, such as a right that is missing.
+func (r *rollouts) stopForError(ctx context.Context, t *subject, err error) error {
+	reason, next := v1alpha1.ReasonFailed, "To continue, change the template."
+	if missingRight(err) {
+		reason, next = v1alpha1.ReasonForbidden, "The component rollout has the rights that the controller needs."
+	}
+	message := shortened(fmt.Sprintf("%s. %s", err, next))
 	r.event(t.object, corev1.EventTypeWarning, "RolloutStopped", message)
-	return r.write(ctx, t, of, progressing(false, v1alpha1.ReasonStopped, "The condition Degraded has the reason."),
+	return r.write(ctx, t, progressing(false, v1alpha1.ReasonStopped, "The condition Degraded has the reason."),
 		change{v1alpha1.ConditionDegraded, reason, message, true}, notPaused())
 }
 
@@ -95,27 +131,27 @@ func (r *rollouts) cannot(ctx context.Context, t *subject, err error) (reconcile
 	if missingRight(err) {
 		message += " The component rollout has the rights that the controller needs."
 	}
-	writeErr := r.write(ctx, t, t.status.Failed, progressing(false, v1alpha1.ReasonCannotPlan, message), notPaused())
+	writeErr := r.write(ctx, t, progressing(false, v1alpha1.ReasonCannotPlan, message), notPaused())
 	return reconcile.Result{RequeueAfter: waitAgain}, writeErr
 }
 
 // clear removes what was reported about a rollout.
 func (r *rollouts) clear(ctx context.Context, t *subject) error {
-	if t.status.Failed == nil && !slices.ContainsFunc(t.status.Conditions, func(c metav1.Condition) bool { return slices.Contains(rolloutConditions(), c.Type) }) {
+	if len(t.status.Failed) == 0 && !slices.ContainsFunc(t.status.Conditions, func(c metav1.Condition) bool { return slices.Contains(rolloutConditions(), c.Type) }) {
 		return nil
 	}
 	return r.applied(ctx, t, &v1alpha1.Status{})
 }
 
 // write changes conditions. Others of the rollout stay.
-func (r *rollouts) write(ctx context.Context, t *subject, failed *v1alpha1.FailedRollout, changes ...change) error {
-	now := &v1alpha1.Status{Failed: failed}
+func (r *rollouts) write(ctx context.Context, t *subject, changes ...change) error {
+	now := &v1alpha1.Status{Failed: t.status.Failed}
 	for _, c := range t.status.Conditions {
 		if slices.Contains(rolloutConditions(), c.Type) {
 			now.Conditions = append(now.Conditions, c)
 		}
 	}
-	before := &v1alpha1.Status{Failed: t.status.Failed, Conditions: slices.Clone(now.Conditions)}
+	before := &v1alpha1.Status{Failed: t.written, Conditions: slices.Clone(now.Conditions)}
 	for _, c := range changes {
 		condition := metav1.Condition{Type: c.kind, Reason: c.reason, Message: c.message, Status: metav1.ConditionFalse, ObservedGeneration: t.object.GetGeneration(), LastTransitionTime: metav1.NewTime(r.now())}
 		if c.is {
@@ -131,7 +167,7 @@ func (r *rollouts) write(ctx context.Context, t *subject, failed *v1alpha1.Faile
 
 // applied applies the conditions of a rollout, and what has failed.
 func (r *rollouts) applied(ctx context.Context, t *subject, now *v1alpha1.Status) error {
-	t.status.Failed = now.Failed
+	t.status.Failed, t.written = now.Failed, now.Failed
 	t.status.Conditions = append(slices.DeleteFunc(t.status.Conditions, func(c metav1.Condition) bool {
 		return slices.Contains(rolloutConditions(), c.Type)
 	}), now.Conditions...)
@@ -163,13 +199,5 @@ func left(all []*rollout.Workload) string {
 // missingRight reports whether an error is about a right of the controller, and not about an object that
 // an admission plugin denies.
 func missingRight(err error) bool {
-	return apierrors.IsForbidden(err) && (strings.Contains(err.Error(), " cannot ") && strings.Contains(err.Error(), " resource ") || strings.Contains(err.Error(), "you are not allowed to"))
-}
-
-// failedRollout is what a status says about a failure.
-func failedRollout(e *update.Event) *v1alpha1.FailedRollout {
-	if e == nil {
-		return nil
-	}
-	return &v1alpha1.FailedRollout{Namespace: e.Namespace, Workload: e.Workload, Pod: e.Pod}
+	return err != nil && apierrors.IsForbidden(err) && (strings.Contains(err.Error(), " cannot ") && strings.Contains(err.Error(), " resource ") || strings.Contains(err.Error(), "you are not allowed to"))
 }

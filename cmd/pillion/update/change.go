@@ -6,14 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/pillion-dev/pillion/inject/rollout"
 )
@@ -24,59 +22,59 @@ const attempts = 5
 // errAgain means that the pod has changed since it was planned.
 var errAgain = errors.New("the pod keeps changing")
 
-// change updates one pod in place.
-func (r *Rollout) change(ctx context.Context, w *rollout.Workload, p *rollout.Pod) error {
+// change changes one pod in place.
+func (s *run) change(ctx context.Context, p *rollout.Pod) error {
 	var err error
 	for range attempts {
-		err = r.changeOnce(ctx, w, p)
+		err = s.changeOnce(ctx, p)
 		if !errors.Is(err, errAgain) {
 			break
 		}
 	}
 	if apierrors.IsNotFound(err) {
-		r.say(Event{Type: "skipped", Namespace: p.Namespace, Workload: w.Title(), Pod: p.Name, Message: "it no longer exists"})
-		return nil
+		return nil // the next look reports it
 	}
 	return err
 }
 
-// changeOnce plans a pod in its present state, and changes it: images, resources, and, if it is well, the
-// record.
-func (r *Rollout) changeOnce(ctx context.Context, w *rollout.Workload, p *rollout.Pod) error {
-	object, err := r.Cluster.Pod(ctx, p.Namespace, p.Name)
+// changeOnce plans a pod in its present state, and changes its images and resources. Its record follows when it is proved.
+func (s *run) changeOnce(ctx context.Context, p *rollout.Pod) error {
+	object, err := s.Cluster.Pod(ctx, p.Namespace, p.Name)
 	if err != nil {
 		return err
 	}
-	event := Event{Type: "skipped", Namespace: p.Namespace, Workload: w.Title(), Pod: p.Name}
-	if string(object.GetUID()) != p.UID {
-		event.Message = "it is another pod now"
-		r.say(event)
-		return nil
+	if string(object.GetUID()) != p.UID || object.GetDeletionTimestamp() != nil {
+		return nil // the next look reports it
 	}
-	now, before, err := r.plan(object)
+	now, before, err := s.plan(object)
 	if err != nil {
 		return err
 	}
 	if now.Action != rollout.Patch {
-		if event.Message = now.Why; now.Action == rollout.None {
+		event := Event{Type: "skipped", Namespace: p.Namespace, Workload: s.w.Title(), Pod: p.Name, Message: now.Why}
+		if now.Action == rollout.None {
 			event.Message = "it is current already"
 		}
-		r.say(event)
+		s.leaveOut(p.UID)
+		s.say(event)
 		return nil
 	}
-	if now.Restarts() && now.Ready {
-		release, err := r.admit(ctx, p, object.GetLabels())
-		if err != nil {
-			return err
-		}
-		defer release()
+	did, err := s.apply(ctx, now)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(did) > 0 || err == nil {
+		s.did[p.UID] = strings.Join(did, " and ")
+		s.watch.Begin(now, before, time.Now())
 	}
-	if err := r.apply(ctx, now, before); err != nil {
-		return err
-	}
-	event.Type, event.Way, event.Changes, event.Message = "pod", rollout.ChangeInPlace, now.Changes, now.Summary()
-	r.say(event)
-	return nil
+	return err
+}
+
+// leaveOut notes that a pod gets no change.
+func (s *run) leaveOut(uid string) {
+	s.mu.Lock()
+	s.watch.Leave(uid)
+	s.mu.Unlock()
+	s.release(uid)
 }
 
 // plan plans a pod, with the owner that is known.
@@ -93,22 +91,21 @@ func (r *Rollout) plan(object *unstructured.Unstructured) (*rollout.Pod, *corev1
 	return now, pod, err
 }
 
-// apply makes the requests of a change, and waits until the pod is well before the last one.
-func (r *Rollout) apply(ctx context.Context, p *rollout.Pod, before *corev1.Pod) error {
+// apply changes images and resources. It returns what it has changed, also if there is an error.
+func (r *Rollout) apply(ctx context.Context, p *rollout.Pod) (did []string, err error) {
 	images, err := p.Images()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	resources, err := p.Resources()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if resources != nil { // nothing is changed if the resize would be denied
 		if err := r.Cluster.PatchPod(ctx, Patch{p.Namespace, p.Name, resizeSubresource, resources, true}); err != nil {
-			return rejected("resize", err)
+			return nil, rejected("resize", err)
 		}
 	}
-	var did []string
 	for _, step := range []struct {
 		what, subresource string
 		patch             []byte
@@ -117,41 +114,14 @@ func (r *Rollout) apply(ctx context.Context, p *rollout.Pod, before *corev1.Pod)
 			continue
 		}
 		if err := r.Cluster.PatchPod(ctx, Patch{p.Namespace, p.Name, step.subresource, step.patch, false}); err != nil {
-			if len(did) > 0 && !changedMeanwhile(err) {
-				r.halfDone(p, did)
-			}
-			return rejected("change of its "+step.what, err)
+			return did, rejected("change of its "+step.what, err)
 		}
 		did = append(did, step.what)
 	}
-	if len(did) == 0 {
-		before = nil
-	}
-	if err := r.await(ctx, p, before); err != nil {
-		r.halfDone(p, did)
-		return err
-	}
-	record, err := p.Record()
-	if err != nil || record == nil {
-		return err
-	}
-	if err := r.Cluster.PatchPod(ctx, Patch{p.Namespace, p.Name, "", record, false}); err != nil {
-		if !changedMeanwhile(err) {
-			r.halfDone(p, did)
-		}
-		return rejected("change of its record", err)
-	}
-	return nil
+	return did, nil
 }
 
 const resizeSubresource = "resize"
-
-func (r *Rollout) halfDone(p *rollout.Pod, did []string) {
-	if len(did) == 0 {
-		did = []string{"its containers"}
-	}
-	r.leaves(fmt.Sprintf("pod %s in the namespace %s (%s changed, not yet recorded)", p.Name, p.Namespace, strings.Join(did, " and ")))
-}
 
 // changedMeanwhile reports whether a patch failed because the pod is not as it was planned for. The API server
 // gives no cause if a test of a JSON Patch fails. If it denies the result, it does.
@@ -173,101 +143,60 @@ func rejected(what string, err error) error {
 	return err
 }
 
-// await waits until a pod is well for a while. A pod that is replaced meanwhile needs no wait.
-func (r *Rollout) await(ctx context.Context, p *rollout.Pod, before *corev1.Pod) error {
-	deadline, waits := time.Now().Add(r.Limits.Timeout), "an answer of the API server"
-	var well time.Time // since when
-	tell := r.waiting(Event{Namespace: p.Namespace, Pod: p.Name})
-	for {
-		object, err := r.Cluster.Pod(ctx, p.Namespace, p.Name)
-		switch {
-		case apierrors.IsNotFound(err), err == nil && string(object.GetUID()) != p.UID:
-			return apierrors.NewNotFound(podResource.GroupResource(), p.Name)
-		case err == nil:
-			pod, err := asPod(object)
-			if err != nil {
-				return err
-			}
-			h := rollout.Check(pod, before, p.Own, p.Ready)
-			switch {
-			case h.Failed != "":
-				return errors.New(h.Failed)
-			case h.Ended != "":
-				if why := r.Cluster.Failure(ctx, pod, h.Ended, rollout.Changed(&pod.ObjectMeta)); why != "" {
-					return fmt.Errorf("the container %s does not start: %s", h.Ended, why)
-				}
-				well, waits = time.Time{}, h.Waits
-			case !h.Done:
-				well, waits = time.Time{}, h.Waits
-			case well.IsZero():
-				well = time.Now()
-			}
-			if h.Done && time.Since(well) >= r.Limits.MinReady {
-				return nil
-			}
-			if h.Done {
-				waits = fmt.Sprintf("it to be ready for %s", r.Limits.MinReady)
-			}
-		case denied(err):
-			return err
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("it is not done after %s: it waits for %s", r.Limits.Timeout, waits)
-		}
-		tell(waits)
-		if err := r.sleep(ctx); err != nil {
-			return err
-		}
-	}
-}
-
 // denied reports whether trying again is pointless.
 func denied(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) }
 
-// admit waits until the PodDisruptionBudgets allow that a pod becomes unready. The controller of the
-// budgets counts such a pod a moment later, so those that this rollout disrupts are counted twice.
-func (r *Rollout) admit(ctx context.Context, p *rollout.Pod, podLabels map[string]string) (release func(), err error) {
-	deadline, blocked := time.Now().Add(r.Limits.Timeout), ""
-	tell := r.waiting(Event{Namespace: p.Namespace, Pod: p.Name})
-	for {
-		budgets, err := r.Cluster.Budgets(ctx, p.Namespace)
-		if err != nil {
-			return nil, err
+// record records the changes of pods that are proved.
+func (s *run) record(ctx context.Context, uids []string) error {
+	for _, uid := range uids {
+		s.release(uid)
+		p, pod := s.watch.Plan(uid), s.watch.Last(uid)
+		if p == nil || pod == nil || !s.watch.Ours(uid) {
+			continue
 		}
-		budgets = slices.DeleteFunc(budgets, func(b Budget) bool { return !b.Selector.Matches(labels.Set(podLabels)) })
-		if release, blocked = r.take(p.Namespace, budgets); release != nil {
-			return release, nil
+		event := Event{Type: "pod", Namespace: s.w.Namespace, Workload: s.w.Title(), Pod: pod.Name, Way: s.w.Way, Changes: p.Changes, Message: p.Summary()}
+		if s.w.Way == rollout.Evict {
+			event.Pod, event.Changes, event.Message = p.Name, nil, p.Why
+		} else if err := s.recordOne(ctx, pod.Namespace, pod.Name, uid); err != nil {
+			if apierrors.IsNotFound(err) {
+				continue // the next look reports it
+			}
+			s.leaves(fmt.Sprintf("pod %s in the namespace %s (%s changed, not yet recorded)", pod.Name, pod.Namespace, s.did[uid]))
+			return aboutPod(pod.Namespace, pod.Name, err)
 		}
-		if r.stopping() {
-			return nil, ErrStopped
-		}
-		tell("the PodDisruptionBudget " + blocked + " to allow a disruption")
-		if time.Now().After(deadline) {
-			return nil, fmt.Errorf("the PodDisruptionBudget %s has allowed no disruption for %s", blocked, r.Limits.Timeout)
-		}
-		if err := r.sleep(ctx); err != nil {
-			return nil, err
-		}
+		s.say(event)
 	}
+	return nil
 }
 
-// take counts a disruption if all budgets allow it. Otherwise it returns the name of one that does not.
-func (r *Rollout) take(namespace string, budgets []Budget) (release func(), blocked string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, b := range budgets {
-		if b.Allowed <= r.flight[namespace+"/"+b.Name] {
-			return nil, b.Name
+// recordOne writes the revision into a pod, if nothing else is left to do.
+func (s *run) recordOne(ctx context.Context, namespace, name, uid string) (err error) {
+	for range attempts {
+		if err = s.tryRecord(ctx, namespace, name, uid); !errors.Is(err, errAgain) {
+			return err
 		}
 	}
-	for _, b := range budgets {
-		r.flight[namespace+"/"+b.Name]++
+	return err
+}
+
+func (s *run) tryRecord(ctx context.Context, namespace, name, uid string) error {
+	object, err := s.Cluster.Pod(ctx, namespace, name)
+	if err != nil {
+		return err
 	}
-	return func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		for _, b := range budgets {
-			r.flight[namespace+"/"+b.Name]--
-		}
-	}, ""
+	if string(object.GetUID()) != uid {
+		return apierrors.NewNotFound(podResource.GroupResource(), name)
+	}
+	now, _, err := s.plan(object)
+	if err != nil || !now.Unrecorded() {
+		return err
+	}
+	record, err := now.Record()
+	if err != nil || record == nil {
+		return err
+	}
+	if err := s.Cluster.PatchPod(ctx, Patch{namespace, name, "", record, false}); err != nil {
+		return rejected("change of its record", err)
+	}
+	return nil
 }

@@ -12,12 +12,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -33,14 +33,14 @@ func TestOtherPod(t *testing.T) {
 	t.Parallel()
 	c := newFake(t, 2)
 	events := c.run(t, func(r *update.Rollout) {
-		r.Limits.First = 1
-		r.Pause = func(context.Context, int, []*rollout.Workload) error {
+		firstWorkload(t, r)
+		r.Pause = func(context.Context, int, []rollout.Part) error {
 			c.pods["web-1"].UID = "other"
 			return nil
 		}
 	})
 	last := events[len(events)-1]
-	if image := c.image(t, "web-1"); image != "agent:1" || last.Type != "skipped" || last.Message != "it is another pod now" {
+	if image := c.image(t, "web-1"); image != "agent:1" || last.Type != "gone" {
 		t.Errorf("the image is %s, and the last event %+v", image, last)
 	}
 }
@@ -58,7 +58,7 @@ func TestReplacedWhileAwaited(t *testing.T) {
 	}
 	var events []update.Event
 	err := c.tryRun(t, func(r *update.Rollout) { r.Limits.Timeout = time.Minute }, &events)
-	if last := events[len(events)-1]; err != nil || last.Type != "skipped" || last.Message != "it no longer exists" {
+	if last := events[len(events)-1]; err != nil || last.Type != "gone" {
 		t.Errorf("%v, and the last event is %+v", err, last)
 	}
 }
@@ -104,36 +104,33 @@ func TestStopsWaiting(t *testing.T) {
 	}
 }
 
-// flapping is a cluster in which each second read of a pod finds it unready.
-type flapping struct {
-	*fake
-
-	reads int
-}
-
-func (c *flapping) Pod(ctx context.Context, namespace, name string) (*unstructured.Unstructured, error) {
-	object, err := c.fake.Pod(ctx, namespace, name)
-	if c.reads++; err == nil && c.reads > 1 && c.reads%2 == 0 {
-		err = unstructured.SetNestedSlice(object.Object, nil, "status", "conditions")
-	}
-	return object, err
-}
-
-// TestMinReady checks that a pod must be ready all the time for as long as it has to be.
+// TestMinReady checks that a pod must be ready all the time for as long as it has to be, and that this is no lack of
+// progress.
 func TestMinReady(t *testing.T) {
 	t.Parallel()
-	c := newFake(t, 1)
-	err := c.tryRun(t, func(r *update.Rollout) { r.Limits.MinReady, r.Limits.Timeout = time.Hour, 50*time.Millisecond })
-	if err == nil || !strings.Contains(err.Error(), "it waits for it to be ready for 1h0m0s") {
-		t.Errorf("a pod that is ready: %v", err)
-	}
-	c = newFake(t, 1)
-	err = c.tryRun(t, func(r *update.Rollout) {
-		r.Cluster, r.Limits.MinReady, r.Limits.Timeout = &flapping{fake: c}, 10*time.Millisecond, 100*time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		c, begun := newFake(t, 1), time.Now()
+		must(t, c.tryRun(t, func(r *update.Rollout) {
+			r.Limits.MinReady, r.Limits.Timeout, r.Limits.Poll = time.Hour, time.Minute, time.Second
+		}))
+		if lasted := time.Since(begun); lasted < time.Hour || lasted > time.Hour+time.Minute {
+			t.Errorf("the rollout took %s", lasted)
+		}
 	})
-	if err == nil || !strings.Contains(err.Error(), "it is not done after 100ms") {
-		t.Errorf("a pod that is ready now and then: %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c := newFake(t, 1)
+		c.symptom = "Readiness probe failed: no answer"
+		go func() {
+			<-time.After(10 * time.Minute)
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.unready()
+		}()
+		err := c.tryRun(t, func(r *update.Rollout) { r.Limits.MinReady, r.Limits.Poll = time.Hour, time.Second })
+		if want := "pod web-0 in the namespace shop: it was ready with the change for 10m"; err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), c.symptom) || !strings.Contains(err.Error(), "half done: pod web-0") {
+			t.Errorf("a pod that is not ready any more: %v", err)
+		}
+	})
 }
 
 // TestUnreadyFirst checks that pods that are not ready, which may need the change, are the first ones.
@@ -142,7 +139,7 @@ func TestUnreadyFirst(t *testing.T) {
 	c := newFake(t, 4)
 	c.pods["web-3"].Status.Conditions[0].Status = corev1.ConditionFalse
 	var order []string
-	for _, e := range c.run(t, func(r *update.Rollout) { r.Limits.Unavailable, _ = rollout.ParseUnavailable("1") }) {
+	for _, e := range c.run(t, func(r *update.Rollout) { r.Limits.MaxUnavailable = limits(t, "1", 0).MaxUnavailable }) {
 		if e.Type == "pod" {
 			order = append(order, e.Pod)
 		}

@@ -28,12 +28,23 @@ type Cluster interface {
 	Evict(ctx context.Context, namespace, name, uid string) error
 	// Pods lists the pods that match a selector.
 	Pods(ctx context.Context, namespace, selector string) ([]unstructured.Unstructured, error)
+	// Look returns the pods of a workload.
+	Look(ctx context.Context, w *rollout.Workload) (*Sight, error)
 	Workload(ctx context.Context, w *rollout.Workload) (*unstructured.Unstructured, error)
 	// Restart returns when that was, by the clock of the API server.
 	Restart(ctx context.Context, w *rollout.Workload) (time.Time, error)
 	Budgets(ctx context.Context, namespace string) ([]Budget, error)
 	// Failure returns why a container of a pod has not started since a time, by the pod's events, or "".
 	Failure(ctx context.Context, pod *corev1.Pod, container string, since time.Time) string
+	// Symptom returns the last message about the probes of a container, by the pod's events, or "". The name of the
+	// container is "" for any.
+	Symptom(ctx context.Context, pod *corev1.Pod, container string) string
+}
+
+// Sight is what a rollout sees of a workload.
+type Sight struct {
+	Pods    []*corev1.Pod
+	Desired int // the number of pods that it should have, or -1 if that is unknown
 }
 
 // Budget is a PodDisruptionBudget.
@@ -160,16 +171,9 @@ func (k Kubernetes) Budgets(ctx context.Context, namespace string) (all []Budget
 // Times have seconds, so those of the second of the change may be of what was before. The kubelet repeats the others.
 // Users who may not read events wait until the deadline.
 func (k Kubernetes) Failure(ctx context.Context, pod *corev1.Pod, container string, since time.Time) string {
-	const most = 50 // a pod has fewer, unless users forge some
-	options := metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(pod.UID) + ",type=" + corev1.EventTypeWarning, Limit: most}
-	list, err := k.Resource(corev1.SchemeGroupVersion.WithResource("events")).Namespace(pod.Namespace).List(ctx, options)
-	if err != nil {
-		return ""
-	}
 	why, best := "", len(startFailures())
-	for i := range list.Items {
-		e := &corev1.Event{}
-		if convert(&list.Items[i], e) != nil || !strings.HasSuffix(e.InvolvedObject.FieldPath, "{"+container+"}") {
+	for _, e := range k.warnings(ctx, pod) {
+		if !strings.HasSuffix(e.InvolvedObject.FieldPath, "{"+container+"}") {
 			continue
 		}
 		if e.Reason == "BackOff" && !endedSince(pod, container, since) || ofOtherImage(pod, container, e.Message) {
@@ -215,6 +219,37 @@ func endedSince(pod *corev1.Pod, container string, since time.Time) bool {
 // come first.
 func startFailures() []string {
 	return []string{"ErrImageNeverPull", "InspectFailed", "Failed", "BackOff"}
+}
+
+// Symptom implements [Cluster].
+func (k Kubernetes) Symptom(ctx context.Context, pod *corev1.Pod, container string) string {
+	var last *corev1.Event
+	for _, e := range k.warnings(ctx, pod) {
+		if e.Reason == "Unhealthy" && strings.HasSuffix(e.InvolvedObject.FieldPath, "{"+container+"}") && (last == nil || lastOf(e).After(lastOf(last))) {
+			last = e
+		}
+	}
+	if last == nil {
+		return ""
+	}
+	return strings.TrimSpace(last.Message)
+}
+
+// warnings returns events of a pod. Users who may not read events get none.
+func (k Kubernetes) warnings(ctx context.Context, pod *corev1.Pod) (all []*corev1.Event) {
+	const most = 50 // a pod has fewer, unless users forge some
+	options := metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(pod.UID) + ",type=" + corev1.EventTypeWarning, Limit: most}
+	list, err := k.Resource(corev1.SchemeGroupVersion.WithResource("events")).Namespace(pod.Namespace).List(ctx, options)
+	if err != nil {
+		return nil
+	}
+	for i := range list.Items {
+		e := &corev1.Event{}
+		if convert(&list.Items[i], e) == nil {
+			all = append(all, e)
+		}
+	}
+	return all
 }
 
 func convert(from *unstructured.Unstructured, to any) error {

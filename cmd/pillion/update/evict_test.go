@@ -71,7 +71,7 @@ func TestEvictWaits(t *testing.T) {
 				c.pods[name].Status.Conditions[0].Status = corev1.ConditionFalse
 			}
 			err := c.update(t, rollout.Evict, 50*time.Millisecond)
-			if err == nil || !strings.Contains(err.Error(), "it replaces web-0, which was evicted, and is not ready after 50ms") || len(c.evicted) != 1 {
+			if err == nil || !strings.Contains(err.Error(), "it replaces web-0, which was evicted: it is not done after 50ms: it waits for the pod to become Ready") || len(c.evicted) != 1 {
 				t.Errorf("evicted %v, %v", c.evicted, err)
 			}
 		})

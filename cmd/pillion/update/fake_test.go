@@ -64,6 +64,7 @@ type fake struct {
 	kubelet   func(*corev1.Pod) // after a change of a pod; nil: all becomes well
 	meanwhile func(*corev1.Pod) // somebody changes a pod after it was read
 	event     string            // why a container does not start
+	symptom   string            // the last message about its probes
 	hold      int               // polls until a changed pod is ready
 	held      map[string]int
 	calls     []string
@@ -150,11 +151,6 @@ func (c *fake) Pod(_ context.Context, _, name string) (*unstructured.Unstructure
 		defer c.meanwhile(pod)
 		pod = pod.DeepCopy()
 	}
-	if c.held[name] > 0 {
-		if c.held[name]--; c.held[name] == 0 {
-			well(pod)
-		}
-	}
 	out, err := runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
 	return &unstructured.Unstructured{Object: out}, err
 }
@@ -229,6 +225,30 @@ func (c *fake) Budgets(context.Context, string) ([]update.Budget, error) {
 	return c.budgets, errors.Join(before, after)
 }
 
+// Look returns the pods of one of the two workloads, or of the only one.
+func (c *fake) Look(_ context.Context, w *rollout.Workload) (*update.Sight, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if before, after := c.call("look", w.Name); before != nil || after != nil {
+		return nil, errors.Join(before, after)
+	}
+	s := &update.Sight{Desired: -1}
+	for i, name := range c.order {
+		if w.Name == "first" && i > 0 || w.Name == "rest" && i == 0 {
+			continue
+		}
+		if c.held[name] > 0 {
+			if c.held[name]--; c.held[name] == 0 {
+				well(c.pods[name])
+			}
+		}
+		s.Pods = append(s.Pods, c.pods[name].DeepCopy())
+	}
+	return s, nil
+}
+
+func (c *fake) Symptom(context.Context, *corev1.Pod, string) string { return c.symptom }
+
 func (c *fake) Failure(_ context.Context, pod *corev1.Pod, _ string, _ time.Time) string {
 	return c.event
 }
@@ -277,12 +297,27 @@ func (c *fake) workloads(t *testing.T) []*rollout.Workload {
 	return all
 }
 
+// limits are those of a rollout of one workload at a time, in which a pod is proved at once.
+func limits(t *testing.T, most string, timeout time.Duration) update.Limits {
+	t.Helper()
+	u, err := rollout.ParseUnavailable(most)
+	must(t, err)
+	l := update.Limits{Parallel: 1, Timeout: timeout, Poll: time.Millisecond}
+	l.MaxUnavailable, l.Bake = []rollout.Unavailable{u}, new(time.Duration)
+	return l
+}
+
+func firstWorkload(t *testing.T, r *update.Rollout) {
+	t.Helper()
+	var err error
+	r.Limits.FirstWorkloads, err = rollout.ParseUnavailable("1")
+	must(t, err)
+}
+
 func (c *fake) tryRun(t *testing.T, options func(*update.Rollout), events ...*[]update.Event) error {
 	t.Helper()
-	one, err := rollout.ParseUnavailable("100%")
-	must(t, err)
 	r := &update.Rollout{
-		Cluster: c, Limits: update.Limits{Parallel: 1, Unavailable: one, Timeout: 10 * time.Second, Poll: time.Millisecond},
+		Cluster: c, Limits: limits(t, "100%", 10*time.Second),
 		Plan: func(_ string, pod []byte) (*rollout.Pod, error) { return c.planner.Plan(pod, nil) },
 		Report: func(e update.Event) {
 			for _, into := range events {

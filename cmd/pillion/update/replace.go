@@ -4,10 +4,8 @@ package update
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,63 +19,132 @@ import (
 )
 
 // restart replaces all pods of a workload, as kubectl rollout restart does.
-func (r *Rollout) restart(ctx context.Context, w *rollout.Workload) error {
-	at, err := r.Cluster.Restart(ctx, w)
-	if err != nil {
-		return fmt.Errorf("%s in the namespace %s cannot be restarted: %w", w.Title(), w.Namespace, err)
+func (s *run) restart(ctx context.Context) error {
+	if _, err := s.look(ctx); err != nil && !apierrors.IsNotFound(err) { // pods that appear later are new
+		return err
 	}
-	return r.follow(ctx, w, at)
+	at, err := s.Cluster.Restart(ctx, s.w)
+	if apierrors.IsNotFound(err) {
+		s.isGone()
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("%s in the namespace %s cannot be restarted: %w", s.w.Title(), s.w.Namespace, err)
+	}
+	return s.follow(ctx, at)
 }
 
-// follow waits until a workload has replaced its pods. The deadline starts again with each pod. Since is when the new
-// pods begin, by the clock of the API server. If the rollout has to stop, the next one awaits the workload.
-func (r *Rollout) follow(ctx context.Context, w *rollout.Workload, since time.Time) error {
-	deadline, updated, waits := time.Now().Add(r.Limits.Timeout), 0, "an answer of the API server"
-	tell := r.waiting(Event{Namespace: w.Namespace, Workload: w.Title()})
+// isGone reports that the workload no longer exists.
+func (s *run) isGone() {
+	s.say(Event{Type: "gone", Namespace: s.w.Namespace, Workload: s.w.Title(), Pods: len(s.w.Todo()), Message: "it no longer exists"})
+}
+
+// follow waits until a workload has replaced its pods and the new ones are proved. The deadline starts again with each
+// pod. Since is when the new pods begin, by the clock of the API server. If the rollout has to stop, the next one awaits
+// the workload.
+func (s *run) follow(ctx context.Context, since time.Time) error {
+	w, deadline, updated, waits := s.w, time.Now().Add(s.Limits.Timeout), 0, "an answer of the API server"
+	s.begun = true
 	for {
-		object, err := r.Cluster.Workload(ctx, w)
+		object, err := s.Cluster.Workload(ctx, w)
 		if apierrors.IsNotFound(err) {
-			r.say(Event{Type: "skipped", Namespace: w.Namespace, Workload: w.Title(), Pods: len(w.Todo()), Message: "it no longer exists"})
+			s.isGone()
 			return nil
 		}
 		if err != nil && denied(err) {
 			return err
 		}
 		if err == nil {
-			p, err := r.progress(ctx, w, object, since)
+			p, err := s.progress(ctx, w, object, since)
 			switch {
 			case err != nil:
 				return err
 			case p.Failed != "":
-				r.leaves(fmt.Sprintf("%s in the namespace %s (restarted, its new pods do not start)", w.Title(), w.Namespace))
-				return &podError{p.pod, fmt.Errorf("%s in the namespace %s: %s", w.Title(), w.Namespace, p.Failed)}
+				s.leaves(fmt.Sprintf("%s in the namespace %s (restarted, its new pods do not start)", w.Title(), w.Namespace))
+				return &podError{name: p.pod, err: fmt.Errorf("%s in the namespace %s: %s", w.Title(), w.Namespace, p.Failed)}
 			case p.Done:
-				if err := r.verify(ctx, w, object, since); err != nil {
+				if err := s.verify(ctx, w, object, since); err != nil {
 					return err
 				}
-				r.say(Event{Type: "workload", Namespace: w.Namespace, Workload: w.Title(), Way: w.Way, Pods: len(w.Todo()), Message: w.Why})
+				if err := s.bake(ctx); err != nil {
+					return err
+				}
+				s.say(Event{Type: "workload", Namespace: w.Namespace, Workload: w.Title(), Way: w.Way, Pods: len(w.Todo()), Message: w.Why})
 				return nil
 			case p.Updated > updated:
-				updated, deadline = p.Updated, time.Now().Add(r.Limits.Timeout)
+				updated, deadline = p.Updated, time.Now().Add(s.Limits.Timeout)
 			}
 			waits = p.Waits
 			if time.Now().After(deadline) {
-				return r.late(ctx, w, object, waits)
+				return s.late(ctx, w, object, waits)
+			}
+			if err := s.fell(ctx); err != nil {
+				return err
 			}
 		}
 		if time.Now().After(deadline) {
-			return r.late(ctx, w, nil, waits)
+			return s.late(ctx, w, nil, waits)
 		}
-		tell(waits)
-		err = r.sleep(ctx)
-		if r.toldToStop() {
+		s.tell("", waits)
+		err = s.sleep(ctx, 1)
+		if s.toldToStop() {
 			err = ErrStopped
 		}
 		if err != nil {
-			r.leaves(fmt.Sprintf("%s in the namespace %s (restarted, not complete)", w.Title(), w.Namespace))
+			s.leaves(fmt.Sprintf("%s in the namespace %s (restarted, not complete)", w.Title(), w.Namespace))
 			return err
 		}
 	}
+}
+
+// fell returns an error if a new pod was ready, and is not any more. The controller of the workload goes on by itself.
+func (s *run) fell(ctx context.Context) error {
+	if _, err := s.look(ctx); err != nil {
+		return nil //nolint:nilerr // the next look may succeed, and there is a deadline
+	}
+	fallen := s.watch.Fallen()
+	if fallen == nil {
+		return nil
+	}
+	s.leaves(fmt.Sprintf("%s in the namespace %s (restarted, its new pods do not stay ready)", s.w.Title(), s.w.Namespace))
+	return s.stopped(ctx, fallen)
+}
+
+// bake waits until the new pods of the workload are proved.
+func (s *run) bake(ctx context.Context) error {
+	last := time.Now()
+	for s.watch.Rules.Proof > 0 {
+		sight, err := s.look(ctx)
+		if err != nil && (denied(err) || ctx.Err() != nil || time.Since(last) > s.Limits.Timeout) {
+			return err
+		}
+		polls := 1
+		if err == nil {
+			last = time.Now()
+			d, err := s.decide(ctx, nil, sight.Desired)
+			if err != nil {
+				return err
+			}
+			if d.Stop != nil {
+				s.leaves(fmt.Sprintf("%s in the namespace %s (restarted, its new pods do not stay ready)", s.w.Title(), s.w.Namespace))
+				return s.stopped(ctx, d.Stop)
+			}
+			open := s.watch.Open()
+			if len(open) == 0 {
+				return nil
+			}
+			polls = s.pace(d, open)
+		}
+		err = s.sleep(ctx, polls)
+		if s.toldToStop() {
+			err = ErrStopped
+		}
+		if err != nil {
+			s.leaves(fmt.Sprintf("%s in the namespace %s (restarted, not complete)", s.w.Title(), s.w.Namespace))
+			return err
+		}
+	}
+	return nil
 }
 
 // late returns the error about a workload that does not progress, with one of its pods that are not ready.
@@ -150,7 +217,7 @@ func (r *Rollout) verify(ctx context.Context, w *rollout.Workload, object *unstr
 		return err
 	}
 	if old != nil {
-		return &podError{old.Name, fmt.Errorf("%s in the namespace %s was restarted, but its new pod %s is %s; maybe not all replicas of Pillion use the templates yet", w.Title(), w.Namespace, old.Name, old.State)}
+		return &podError{name: old.Name, err: fmt.Errorf("%s in the namespace %s was restarted, but its new pod %s is %s; maybe not all replicas of Pillion use the templates yet", w.Title(), w.Namespace, old.Name, old.State)}
 	}
 	selector, err := selectorOf(object)
 	if err != nil {
@@ -158,7 +225,7 @@ func (r *Rollout) verify(ctx context.Context, w *rollout.Workload, object *unstr
 	}
 	for _, p := range w.Todo() {
 		if !selector.Matches(labels.Set(p.Labels)) {
-			return &podError{p.Name, fmt.Errorf("%s in the namespace %s was restarted, but not its pod %s, whose labels it does not select", w.Title(), w.Namespace, p.Name)}
+			return &podError{name: p.Name, err: fmt.Errorf("%s in the namespace %s was restarted, but not its pod %s, whose labels it does not select", w.Title(), w.Namespace, p.Name)}
 		}
 	}
 	return nil
@@ -171,21 +238,6 @@ func selectorOf(workload *unstructured.Unstructured) (labels.Selector, error) {
 		return nil, err
 	}
 	return metav1.LabelSelectorAsSelector(selector)
-}
-
-// notCurrent returns one of the pods that would have to change again, or nil.
-func (r *Rollout) notCurrent(w *rollout.Workload, pods []*corev1.Pod) (*rollout.Pod, error) {
-	for _, pod := range pods {
-		text, err := json.Marshal(pod)
-		if err != nil {
-			return nil, err
-		}
-		now, err := r.Plan(w.Namespace, text)
-		if err != nil || now.Action == rollout.Patch || now.Action == rollout.Replace {
-			return now, err
-		}
-	}
-	return nil, nil
 }
 
 // newPods returns the pods of a workload that were created since its restart.
@@ -210,118 +262,48 @@ func (r *Rollout) newPods(ctx context.Context, w *rollout.Workload, object *unst
 	return all, nil
 }
 
-// evict deletes a pod if its PodDisruptionBudgets allow it, and waits for the new one.
-func (r *Rollout) evict(ctx context.Context, w *rollout.Workload, p *rollout.Pod) error {
-	object, err := r.Cluster.Pod(ctx, p.Namespace, p.Name)
-	if err == nil && string(object.GetUID()) == p.UID {
-		err = r.evictOne(ctx, w, object)
-	}
-	if err != nil && !apierrors.IsNotFound(err) {
+// evict deletes a pod if its PodDisruptionBudgets allow it. Otherwise, the next look tries again.
+func (s *run) evict(ctx context.Context, p *rollout.Pod) error {
+	object, err := s.Cluster.Pod(ctx, p.Namespace, p.Name)
+	switch {
+	case apierrors.IsNotFound(err), err == nil && string(object.GetUID()) != p.UID:
+		return nil // the next look reports it
+	case err != nil:
 		return err
+	case metav1.GetControllerOf(object) == nil:
+		return errors.New("it has lost its controller")
 	}
-	r.say(Event{Type: "pod", Namespace: p.Namespace, Workload: w.Title(), Pod: p.Name, Way: rollout.Evict, Message: p.Why})
+	err = s.Cluster.Evict(ctx, p.Namespace, p.Name, p.UID)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case apierrors.IsTooManyRequests(err):
+		s.release(p.UID)
+		return s.postponed()
+	case err != nil:
+		return fmt.Errorf("it cannot be evicted: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.denied = time.Time{}
+	s.watch.Evict(p.UID, time.Now())
 	return nil
 }
 
-func (r *Rollout) evictOne(ctx context.Context, w *rollout.Workload, object *unstructured.Unstructured) error {
-	owner := metav1.GetControllerOf(object)
-	if owner == nil {
-		return errors.New("it has lost its controller")
+// postponed notes that a budget does not allow an eviction now.
+func (s *run) postponed() error {
+	s.mu.Lock()
+	if s.denied.IsZero() {
+		s.denied = time.Now()
 	}
-	before, err := r.owned(ctx, object, owner)
-	if err != nil {
-		return err
+	since := s.denied
+	s.mu.Unlock()
+	switch {
+	case s.stopping(s.w.Namespace):
+		return ErrStopped
+	case time.Since(since) > s.Limits.Timeout:
+		return fmt.Errorf("a PodDisruptionBudget has not allowed to evict it for %s", s.Limits.Timeout)
 	}
-	had := ready(before)
-	tell := r.waiting(Event{Namespace: object.GetNamespace(), Workload: w.Title(), Pod: object.GetName()})
-	deadline := time.Now().Add(r.Limits.Timeout)
-	for {
-		err := r.Cluster.Evict(ctx, object.GetNamespace(), object.GetName(), string(object.GetUID()))
-		if err == nil || apierrors.IsNotFound(err) {
-			break
-		}
-		if !apierrors.IsTooManyRequests(err) {
-			return fmt.Errorf("it cannot be evicted: %w", err)
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("a PodDisruptionBudget has not allowed to evict it for %s", r.Limits.Timeout)
-		}
-		if r.stopping() {
-			return ErrStopped
-		}
-		tell("a PodDisruptionBudget to allow its eviction")
-		if err := r.sleep(ctx); err != nil {
-			return err
-		}
-	}
-	deadline = time.Now().Add(r.Limits.Timeout)
-	for {
-		now, err := r.owned(ctx, object, owner)
-		if err != nil && denied(err) {
-			return err
-		}
-		made := slices.DeleteFunc(slices.Clone(now), func(pod *corev1.Pod) bool {
-			return slices.ContainsFunc(before, func(old *corev1.Pod) bool { return old.UID == pod.UID })
-		})
-		if err == nil && ready(now) >= had {
-			return r.replaced(w, object.GetName(), made)
-		}
-		if time.Now().After(deadline) {
-			return r.notReplaced(w, object.GetName(), made)
-		}
-		tell("the pod that replaces it")
-		if err := r.sleep(ctx); err != nil {
-			return err
-		}
-	}
-}
-
-// notReplaced returns an error about the pod that took the place of an evicted one and is not ready. Rollouts stop until
-// that pod is fixed, and the evicted one is gone.
-func (r *Rollout) notReplaced(w *rollout.Workload, evicted string, made []*corev1.Pod) error {
-	r.leaves(fmt.Sprintf("%s in the namespace %s (a pod was evicted, and its replacement is not ready)", w.Title(), w.Namespace))
-	for _, pod := range made {
-		if !rollout.IsReady(pod) {
-			return aboutPod(pod.Namespace, pod.Name, fmt.Errorf("it replaces %s, which was evicted, and is not ready after %s", evicted, r.Limits.Timeout))
-		}
-	}
-	return &podError{err: fmt.Errorf("%s in the namespace %s has not replaced the evicted pod %s after %s", w.Title(), w.Namespace, evicted, r.Limits.Timeout)}
-}
-
-// replaced checks that the pods that a controller has created are current, so that they are not evicted again.
-func (r *Rollout) replaced(w *rollout.Workload, evicted string, made []*corev1.Pod) error {
-	old, err := r.notCurrent(w, made)
-	if err != nil || old == nil {
-		return err
-	}
-	return aboutPod(old.Namespace, old.Name, fmt.Errorf("it replaces %s, which was evicted, and is %s; maybe not all replicas of Pillion use the templates yet", evicted, old.State))
-}
-
-// owned returns the pods of a controller, without those that are being deleted.
-func (r *Rollout) owned(ctx context.Context, like *unstructured.Unstructured, owner *metav1.OwnerReference) (all []*corev1.Pod, err error) {
-	pods, err := r.Cluster.Pods(ctx, like.GetNamespace(), "")
-	if err != nil {
-		return nil, err
-	}
-	for i := range pods {
-		of := metav1.GetControllerOf(&pods[i])
-		if of == nil || of.UID != owner.UID || pods[i].GetDeletionTimestamp() != nil {
-			continue
-		}
-		pod, err := asPod(&pods[i])
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, pod)
-	}
-	return all, nil
-}
-
-func ready(pods []*corev1.Pod) (n int) {
-	for _, pod := range pods {
-		if rollout.IsReady(pod) {
-			n++
-		}
-	}
-	return n
+	s.tell("", "a PodDisruptionBudget to allow an eviction")
+	return nil
 }

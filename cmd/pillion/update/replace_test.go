@@ -167,10 +167,8 @@ func (c *recreating) update(t *testing.T, way rollout.Way, timeout time.Duration
 	if c.planned != nil {
 		c.planned()
 	}
-	one, err := rollout.ParseUnavailable("1")
-	must(t, err)
 	r := &update.Rollout{
-		Cluster: c, Limits: update.Limits{Parallel: 1, Unavailable: one, Timeout: timeout, Poll: time.Millisecond},
+		Cluster: c, Limits: limits(t, "1", timeout),
 		Plan: func(_ string, pod []byte) (*rollout.Pod, error) { return c.planner.Plan(pod, nil) },
 		Stop: c.stop,
 	}
@@ -226,7 +224,7 @@ func TestEvict(t *testing.T) {
 	}
 	c = newRecreating(t, 2)
 	c.by = c.old
-	if err := c.update(t, rollout.Evict, 10*time.Second); err == nil || !strings.Contains(err.Error(), "pod web-0 in the namespace shop: it replaces web-0, which was evicted, and is outdated") || len(c.evicted) != 1 {
+	if err := c.update(t, rollout.Evict, 10*time.Second); err == nil || !strings.Contains(err.Error(), "pod web-0 in the namespace shop: it replaces web-0, which was evicted: it is outdated") || len(c.evicted) != 1 {
 		t.Errorf("evicted %v, %v", c.evicted, err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pillion-dev/pillion/inject/rollout"
@@ -16,18 +17,19 @@ import (
 
 // Limits are what a user sets.
 type Limits struct {
-	First       int // the number of workloads in the first wave; 0: as many as in the others
-	Parallel    int // the number of workloads in each wave
-	Unavailable rollout.Unavailable
-	Timeout     time.Duration // for each pod or restart without progress
-	MinReady    time.Duration // how long a pod must be ready
-	Poll        time.Duration
+	rollout.Limits
+	rollout.Waves
+
+	Parallel int           // the number of workloads at a time
+	Timeout  time.Duration // for each pod or restart without progress
+	Poll     time.Duration
+	StopAll  bool // a failure in one namespace stops the rollout in all
 }
 
 // Event is something that happened. Its JSON is a stable format for scripts.
 type Event struct {
 	Time time.Time `json:"time"`
-	// Type is plan, wave, pod, workload, skipped, waiting, failed, stopped or done.
+	// Type is plan, wave, pod, workload, skipped, gone, waiting, failed, stopped or done.
 	Type      string           `json:"type"`
 	Namespace string           `json:"namespace,omitempty"`
 	Workload  string           `json:"workload,omitempty"` // KIND/NAME
@@ -36,6 +38,8 @@ type Event struct {
 	Pods      int              `json:"pods,omitempty"`    // that change, or have changed
 	Changes   []rollout.Change `json:"changes,omitempty"` // of a pod, or an example
 	Message   string           `json:"message,omitempty"`
+	Blocked   bool             `json:"blocked,omitempty"` // no pod has failed because of the rollout
+	Err       error            `json:"-"`                 // of the type failed
 	Done      int              `json:"done"`
 	Total     int              `json:"total"`
 }
@@ -49,20 +53,23 @@ type Rollout struct {
 	// Report receives what happens. It may be called from several goroutines, one at a time.
 	Report func(Event)
 	// Pause is called between two waves. It may be nil. An error ends the rollout.
-	Pause func(ctx context.Context, wave int, next []*rollout.Workload) error
+	Pause func(ctx context.Context, wave int, next []rollout.Part) error
 	// Patience is how long nothing happens until Report receives what a pod or a workload waits for. The default is 10 s.
 	Patience time.Duration
 	// Stop ends the rollout if it is closed. Pods that are being changed are completed. A restart goes on, and the next
 	// rollout awaits it.
 	Stop <-chan struct{}
 
-	mu     sync.Mutex // guards all below, and Report
-	done   int
-	total  int
-	flight map[string]int // disruptions by namespace and budget
-	half   []string       // what is not complete
-	failed chan struct{}  // closed after the first failure
-	first  error
+	interrupted atomic.Bool
+
+	mu       sync.Mutex // guards all below, and Report
+	done     int
+	total    int
+	proved   int              // pods
+	flight   map[string]int   // disruptions by namespace and budget
+	half     []string         // what is not complete
+	failures map[string]error // by namespace
+	causes   []error          // of all failures
 }
 
 // ErrStopped is returned if the rollout was stopped before its end.
@@ -86,13 +93,14 @@ func (e *FailedError) Unwrap() error { return e.Cause }
 
 // podError is an error about a pod. The name is "" if the pod is missing.
 type podError struct {
-	name string
-	err  error
+	name    string
+	err     error
+	blocked bool
 }
 
 // aboutPod returns an error that begins with the pod.
 func aboutPod(namespace, name string, err error) *podError {
-	return &podError{name, fmt.Errorf("pod %s in the namespace %s: %w", name, namespace, err)}
+	return &podError{name: name, err: fmt.Errorf("pod %s in the namespace %s: %w", name, namespace, err)}
 }
 
 func (e *podError) Error() string { return e.err.Error() }
@@ -109,23 +117,44 @@ func (r *Rollout) toldToStop() bool {
 	}
 }
 
-// stopping reports whether nothing more may begin.
-func (r *Rollout) stopping() bool {
-	select {
-	case <-r.Stop:
-		return true
-	case <-r.failed:
-		return true
-	default:
-		return false
+// stopping reports whether nothing more may begin in a namespace.
+func (r *Rollout) stopping(namespace string) bool { return r.toldToStop() || r.failed(namespace) }
+
+// failed reports whether a failure has stopped the rollout in a namespace.
+func (r *Rollout) failed(namespace string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failures[namespace] != nil || r.Limits.StopAll && len(r.failures) > 0
+}
+
+// fail stops the rollout in a namespace, or everywhere.
+func (r *Rollout) fail(w *rollout.Workload, err error) {
+	if errors.Is(err, ErrStopped) || errors.Is(err, context.Canceled) {
+		r.interrupted.Store(true) // the pods that are left are not a failure
+		return
 	}
+	event := Event{Type: "failed", Namespace: w.Namespace, Workload: w.Title(), Message: err.Error(), Err: err}
+	if of, ok := errors.AsType[*podError](err); ok {
+		event.Pod, event.Blocked = of.name, of.blocked
+	}
+	r.mu.Lock()
+	if r.failures[w.Namespace] == nil && !event.Blocked { // a workload that is blocked says nothing about others
+		r.failures[w.Namespace] = err
+	}
+	r.causes = append(r.causes, err)
+	r.mu.Unlock()
+	r.say(event)
 }
 
 // say reports an event.
 func (r *Rollout) say(e Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if e.Type == "pod" || e.Type == "skipped" || e.Type == "workload" {
+	switch e.Type {
+	case "pod", "workload":
+		r.proved += max(1, e.Pods)
+		r.done += max(1, e.Pods)
+	case "skipped", "gone":
 		r.done += max(1, e.Pods)
 	}
 	e.Time, e.Done, e.Total = time.Now().UTC().Truncate(time.Millisecond), r.done, r.total
@@ -134,16 +163,20 @@ func (r *Rollout) say(e Event) {
 	}
 }
 
-// waiting returns a function that reports what a pod or a workload waits for, if this takes long.
-func (r *Rollout) waiting(e Event) func(what string) {
+// waiting returns a function that reports what a pod, or if it has no name the workload, waits for, if this takes long.
+func (r *Rollout) waiting(e Event) func(pod, what string) {
 	e.Type = "waiting"
 	last, patience := time.Now(), cmp.Or(r.Patience, 10*time.Second)
-	return func(what string) {
-		if time.Since(last) < patience || e.Message == what && time.Since(last) < 6*patience {
-			return
+	return func(pod, what string) {
+		r.mu.Lock()
+		told := time.Since(last) < patience || e.Message == what && e.Pod == pod && time.Since(last) < 6*patience
+		if !told {
+			last, e.Message, e.Pod = time.Now(), what, pod
 		}
-		last, e.Message = time.Now(), what
-		r.say(e)
+		r.mu.Unlock()
+		if !told {
+			r.say(e)
+		}
 	}
 }
 
@@ -154,11 +187,14 @@ func (r *Rollout) leaves(what string) {
 	r.half = append(r.half, what)
 }
 
-func (r *Rollout) sleep(ctx context.Context) error {
+// sleep waits for so many polls.
+func (r *Rollout) sleep(ctx context.Context, polls int) error {
+	timer := time.NewTimer(time.Duration(polls) * r.Limits.Poll)
+	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(r.Limits.Poll):
+	case <-timer.C:
 		return nil
 	}
 }

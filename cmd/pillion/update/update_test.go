@@ -110,7 +110,7 @@ func TestStops(t *testing.T) {
 			if what == "cannot pull" {
 				c.event = "Failed: cannot pull agent:2"
 			}
-			err := c.tryRun(t, func(r *update.Rollout) { r.Limits.First, r.Limits.Timeout = 1, 50*time.Millisecond })
+			err := c.tryRun(t, func(r *update.Rollout) { firstWorkload(t, r); r.Limits.Timeout = 50 * time.Millisecond })
 			if err == nil || !strings.Contains(err.Error(), what) || !strings.Contains(err.Error(), "half done: pod web-0") {
 				t.Fatalf("got %v, want %s and what is half done", err, what)
 			}
@@ -170,9 +170,7 @@ func TestUnavailable(t *testing.T) {
 		c := newFake(t, 6)
 		c.hold = 5
 		c.run(t, func(r *update.Rollout) {
-			var err error
-			r.Limits.Unavailable, err = rollout.ParseUnavailable(n)
-			must(t, err)
+			r.Limits.MaxUnavailable = limits(t, n, 0).MaxUnavailable
 		})
 		want := map[string]int{"1": 1, "3": 3, "50%": 3}[n]
 		if c.most > want || want > 1 && c.most < 2 {
@@ -219,8 +217,8 @@ func TestPause(t *testing.T) {
 	c := newFake(t, 4)
 	var asked []int
 	err := c.tryRun(t, func(r *update.Rollout) {
-		r.Limits.First = 1
-		r.Pause = func(_ context.Context, wave int, next []*rollout.Workload) error {
+		firstWorkload(t, r)
+		r.Pause = func(_ context.Context, wave int, next []rollout.Part) error {
 			asked = append(asked, wave, len(next))
 			return update.ErrStopped
 		}

@@ -1,0 +1,501 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package update_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/update"
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/rollout"
+	"github.com/pillion-dev/pillion/inject/sizetest"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// TestBound checks the promise of a rollout with random clusters: at no time are more pods unready because of it than
+// maxUnavailable and the budgets allow. The image may fail at any time until a pod is proved, in all pods or some of
+// them, for good or now and then. Meanwhile pods are deleted, nodes stop reporting, requests fail, clocks differ, and
+// the process of the rollout is killed.
+func TestBound(t *testing.T) {
+	t.Parallel()
+	all := sizetest.Choose(t, 400, 100_000)
+	const groups = 8
+	for g := range groups {
+		t.Run(fmt.Sprint("group ", g), func(t *testing.T) {
+			t.Parallel()
+			for i := g; i < all && !t.Failed(); i += groups {
+				synctest.Test(t, func(t *testing.T) { newSimulation(t, uint64(i)).run(t) })
+			}
+		})
+	}
+}
+
+// images are the two images of the template agent, which has nothing else that changes.
+var images = sync.OnceValue(func() [2]*inject.Injector {
+	var all [2]*inject.Injector
+	for i := range all {
+		set, err := templates.Load(templates.Source{Name: "agent.yaml", Data: fmt.Appendf(nil, strings.Replace(agent, ", resources: {limits: {memory: %dMi}}", "", 1), i+1)})
+		if err != nil {
+			panic(err)
+		}
+		all[i] = inject.New(set)
+	}
+	return all
+})
+
+// bad is how the new image fails.
+type bad string
+
+const (
+	never    bad = "never"
+	late     bad = "late"     // in each pod, some time after it was ready
+	some     bad = "some"     // in some pods, at different times
+	flaps    bad = "flaps"    // in each pod, for a while, again and again
+	breaks   bad = "breaks"   // the sidecar is ready, and the app is not any more
+	restarts bad = "restarts" // the sidecar crashes, and is ready at once
+)
+
+// simulation is a cluster with one workload and a kubelet. Its pods are never changed: another one takes their place.
+type simulation struct {
+	*fake
+
+	t        *testing.T
+	rand     *rand.Rand
+	seed     uint64
+	way      rollout.Way
+	bad      bad
+	after    time.Duration // until a pod fails
+	start    time.Duration // until a new pod or image is ready, at most
+	most     string
+	allowed  int
+	budget   int           // that a budget allows to be unready, or -1
+	skew     time.Duration // of the clock of the API server and kubelets
+	errors   float64       // the share of requests that fail
+	faults   bool          // pods are deleted, and nodes stop reporting
+	kills    int           // how often the process is killed
+	states   map[string]*state
+	created  int
+	broken   string // what was wrong
+	deployed bool
+}
+
+// state is what the simulation knows of a pod.
+type state struct {
+	generation int
+	ready      bool // what the kubelet reports
+	silent     bool // its node does not report
+	ours       bool // it is because of the rollout if the pod is not ready
+}
+
+func newSimulation(t *testing.T, seed uint64) *simulation {
+	r := rand.New(rand.NewPCG(seed, 1))
+	n := 1 + r.IntN(12)
+	c := &simulation{
+		fake: &fake{pods: map[string]*corev1.Pod{}, held: map[string]int{}, old: images()[0], failAt: -1}, t: t, rand: r, seed: seed, way: rollout.ChangeInPlace,
+		bad: []bad{never, late, late, some, flaps, breaks, restarts}[r.IntN(7)], after: time.Duration(r.IntN(80)) * time.Second, start: time.Duration(r.IntN(30)) * time.Second,
+		most: []string{"1", "2", "4", "25%", "50%", "100%"}[r.IntN(6)], budget: -1, states: map[string]*state{},
+	}
+	if r.IntN(3) == 0 {
+		c.way = rollout.Evict
+	}
+	if r.IntN(3) == 0 {
+		c.budget = 1 + r.IntN(3)
+	}
+	if r.IntN(2) == 0 {
+		c.skew = time.Duration(r.IntN(400)-200) * time.Second
+	}
+	if r.IntN(3) == 0 {
+		c.errors = 0.02
+	}
+	c.faults, c.kills = r.IntN(3) == 0, max(0, r.IntN(6)-3)
+	most, err := rollout.ParseUnavailable(c.most)
+	must(t, err)
+	if c.allowed = most.Of(n); c.budget >= 0 {
+		c.allowed = min(c.allowed, c.budget)
+	}
+	c.planner = &rollout.Planner{
+		Injector: images()[1], Called: func([]byte) bool { return true },
+		Namespace: templates.Namespace{Name: "shop", Labels: map[string]string{"pillion.dev/inject": "enabled"}, Known: true},
+	}
+	for range n {
+		name := c.create(images()[0])
+		c.states[name].ready = true
+		c.report(name)
+		pod := c.pods[name]
+		pod.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour))
+		pod.Status.Conditions[0].LastTransitionTime = pod.CreationTimestamp
+	}
+	c.deployed = true
+	c.kubelet = func(pod *corev1.Pod) { c.replaced(pod) }
+	return c
+}
+
+func (c *simulation) now() metav1.Time { return metav1.NewTime(time.Now().Add(c.skew)) }
+
+// create creates a pod, as its controller does. It is not ready.
+func (c *simulation) create(by *inject.Injector) (name string) {
+	c.created++
+	name = fmt.Sprintf("web-%d", c.created)
+	controls := true
+	bare := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: "shop", UID: types.UID("u-" + name), CreationTimestamp: c.now(), Labels: map[string]string{"app": "web"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "set", Controller: &controls}},
+		},
+		Spec: corev1.PodSpec{NodeName: "node", Containers: []corev1.Container{{Name: "web", Image: "web:1"}}},
+	}
+	text, err := json.Marshal(bare)
+	must(c.t, err)
+	r, err := by.Inject(inject.Request{Operation: "CREATE", Namespace: c.planner.Namespace, Object: text, OptedIn: true})
+	must(c.t, err)
+	pod := &corev1.Pod{}
+	must(c.t, json.Unmarshal(r.InjectedJSON(), pod))
+	pod.ManagedFields = []metav1.ManagedFieldsEntry{owner("kube-controller-manager", pod.CreationTimestamp)}
+	c.pods[name], c.states[name] = pod, &state{}
+	c.report(name)
+	return name
+}
+
+// report is the kubelet that reports a pod, or the node controller if its node is silent.
+func (c *simulation) report(name string) {
+	s, pod := c.states[name], c.pods[name].DeepCopy()
+	app := s.ready || c.bad == breaks && pod.Spec.InitContainers[0].Image == "agent:2"
+	var before []corev1.PodCondition
+	restarts := int32(0)
+	if len(pod.Status.InitContainerStatuses) > 0 {
+		before, restarts = pod.Status.Conditions, pod.Status.InitContainerStatuses[0].RestartCount
+	}
+	well(pod)
+	pod.Status.InitContainerStatuses[0].Ready = app
+	pod.Status.InitContainerStatuses[0].RestartCount = restarts
+	pod.Status.InitContainerStatuses[0].State.Running.StartedAt = c.now()
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "ContainersNotReady", LastTransitionTime: c.now()}, {Type: corev1.ContainersReady, Status: corev1.ConditionFalse}}
+	if s.ready {
+		pod.Status.Conditions[0] = corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: c.now()}
+		pod.Status.Conditions[1].Status = corev1.ConditionTrue
+		if s.silent {
+			pod.Status.Conditions[0].Status = corev1.ConditionFalse
+		}
+	}
+	if len(before) > 0 && before[0].Status == pod.Status.Conditions[0].Status {
+		pod.Status.Conditions[0].LastTransitionTime = before[0].LastTransitionTime
+	}
+	c.pods[name] = pod
+	c.check()
+}
+
+// later does something with a pod, unless it was changed or deleted meanwhile.
+func (c *simulation) later(name string, after time.Duration, do func(s *state)) {
+	generation := c.states[name].generation
+	time.AfterFunc(after, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if s := c.states[name]; s != nil && s.generation == generation {
+			do(s)
+			c.report(name)
+		}
+	})
+}
+
+func (c *simulation) random(most time.Duration) time.Duration {
+	return time.Duration(c.rand.Int64N(int64(most) + 1))
+}
+
+// replaced is the kubelet that replaces the container of a pod that was changed. It notices that a moment later.
+func (c *simulation) replaced(pod *corev1.Pod) {
+	s := c.states[pod.Name]
+	s.ours = s.ours || s.ready
+	s.generation++
+	pod.Generation++
+	pod.Status = c.pods[pod.Name].Status
+	pod.Status.InitContainerStatuses[0].Image = "agent:1"
+	pod.ManagedFields = []metav1.ManagedFieldsEntry{owner(rollout.Manager, c.now())}
+	c.later(pod.Name, c.random(2*time.Second), func(s *state) {
+		s.ready = false
+		c.starts(pod.Name)
+	})
+}
+
+// starts lets a pod become ready, and fail if its image does.
+func (c *simulation) starts(name string) {
+	c.later(name, c.random(c.start), func(s *state) {
+		s.ready = true
+		if c.pods[name].Spec.InitContainers[0].Image == "agent:2" {
+			c.fails(name)
+		}
+	})
+}
+
+func (c *simulation) fails(name string) {
+	fail := func(s *state) { s.ready = false }
+	switch c.bad {
+	case late, breaks:
+		c.later(name, c.after, fail)
+	case some:
+		if c.rand.IntN(2) == 0 {
+			c.later(name, c.random(c.after), fail)
+		}
+	case flaps:
+		c.later(name, c.random(c.after), func(s *state) {
+			s.ready = false
+			c.starts(name)
+		})
+	case restarts:
+		c.later(name, c.random(c.after), func(s *state) { // for a moment that no look sees
+			s.ready = false
+			c.report(name)
+			c.pods[name].Status.InitContainerStatuses[0].RestartCount++
+			s.ready = true
+			c.fails(name)
+		})
+	case never:
+	}
+}
+
+// check counts the pods that are unready because of the rollout.
+func (c *simulation) check() {
+	n := 0
+	for _, s := range c.states {
+		if s.ours && !s.ready {
+			n++
+		}
+	}
+	if n > c.allowed && c.broken == "" && c.deployed {
+		c.broken = fmt.Sprintf("%d pods are unready because of the rollout, and %d may be", n, c.allowed)
+	}
+}
+
+// remove deletes a pod. Its controller creates another one, which gets the new image.
+func (c *simulation) remove(name string, ours bool) {
+	delete(c.states, name)
+	delete(c.pods, name)
+	place := &state{ours: ours}
+	c.states["in place of "+name] = place // until there is another pod
+	c.check()
+	time.AfterFunc(c.random(time.Second), func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.states, "in place of "+name)
+		made := c.create(images()[1])
+		c.states[made].ours = ours
+		c.check()
+		c.starts(made)
+	})
+}
+
+// request lets a request fail now and then.
+func (c *simulation) request() error {
+	if c.rand.Float64() < c.errors {
+		return errors.New("the connection broke")
+	}
+	return nil
+}
+
+func (c *simulation) Look(context.Context, *rollout.Workload) (*update.Sight, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.request(); err != nil {
+		return nil, err
+	}
+	s := &update.Sight{Desired: c.size()}
+	for _, pod := range c.pods {
+		s.Pods = append(s.Pods, pod)
+	}
+	return s, nil
+}
+
+// size is the number of pods that should be there.
+func (c *simulation) size() int { return len(c.states) }
+
+func (c *simulation) Pod(ctx context.Context, namespace, name string) (*unstructured.Unstructured, error) {
+	c.mu.Lock()
+	err, there := c.request(), c.pods[name] != nil
+	c.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	if !there {
+		return nil, apierrors.NewNotFound(corev1.Resource("pods"), name)
+	}
+	return c.fake.Pod(ctx, namespace, name)
+}
+
+func (c *simulation) PatchPod(ctx context.Context, p update.Patch) error {
+	c.mu.Lock()
+	before, after, there := c.request(), c.request(), c.pods[p.Name] != nil
+	c.mu.Unlock()
+	switch {
+	case before != nil:
+		return before
+	case !there:
+		return apierrors.NewNotFound(corev1.Resource("pods"), p.Name)
+	}
+	return errors.Join(c.fake.PatchPod(ctx, p), after)
+}
+
+func (c *simulation) Budgets(context.Context, string) ([]update.Budget, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.budget < 0 {
+		return nil, c.request()
+	}
+	return []update.Budget{{Name: "web", Selector: labels.Everything(), Allowed: c.disruptions()}}, c.request()
+}
+
+func (c *simulation) disruptions() int {
+	n := c.budget
+	for _, s := range c.states {
+		if !s.ready || s.silent {
+			n--
+		}
+	}
+	return max(0, n)
+}
+
+func (c *simulation) Evict(_ context.Context, _, name, _ string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.request(); err != nil {
+		return err
+	}
+	s := c.states[name]
+	switch {
+	case s == nil:
+		return apierrors.NewNotFound(corev1.Resource("pods"), name)
+	case c.budget >= 0 && s.ready && c.disruptions() < 1:
+		return apierrors.NewTooManyRequests("the budget", 1)
+	}
+	c.remove(name, s.ours || s.ready)
+	return c.request()
+}
+
+// disturb deletes pods, and lets nodes be silent for a while.
+func (c *simulation) disturb(ctx context.Context) {
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(c.random(2 * time.Minute)):
+		}
+		c.mu.Lock()
+		for name := range c.pods { // any one
+			if c.rand.IntN(2) == 0 {
+				c.remove(name, false)
+			} else {
+				c.states[name].silent = true
+				c.report(name)
+				time.AfterFunc(c.random(time.Minute), func() {
+					c.mu.Lock()
+					defer c.mu.Unlock()
+					if s := c.states[name]; s != nil {
+						s.silent = false
+						c.report(name)
+					}
+				})
+			}
+			break
+		}
+		c.mu.Unlock()
+	}
+}
+
+// workload plans.
+func (c *simulation) workload() *rollout.Workload {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w := &rollout.Workload{Namespace: "shop", APIVersion: "apps/v1", Kind: "Deployment", Name: "web", Pods: len(c.pods), Way: c.way}
+	for _, pod := range c.pods {
+		p := c.plan(c.t, pod)
+		if p.Action == rollout.None {
+			continue
+		}
+		if c.way == rollout.Evict {
+			p.Action, p.Why = rollout.Replace, "more differs"
+		}
+		p.Forget()
+		w.Behind = append(w.Behind, p)
+	}
+	return w
+}
+
+func (c *simulation) run(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var group sync.WaitGroup
+	defer group.Wait()
+	disturbing, calm := context.WithTimeout(ctx, 20*time.Minute)
+	defer calm()
+	if c.faults {
+		group.Go(func() { c.disturb(disturbing) })
+	}
+	most, err := rollout.ParseUnavailable(c.most)
+	must(t, err)
+	var failures []string
+	for try := 0; ; try++ {
+		process, kill := context.WithCancel(ctx)
+		if try < c.kills {
+			time.AfterFunc(c.random(5*time.Minute), kill)
+		}
+		r := &update.Rollout{
+			Cluster: c, Limits: update.Limits{Parallel: 1, Timeout: 5 * time.Minute, Poll: time.Second},
+			Plan: func(_ string, pod []byte) (*rollout.Pod, error) { return c.planner.Plan(pod, nil) },
+		}
+		r.Limits.MaxUnavailable = []rollout.Unavailable{most}
+		if c.seed%2 == 0 {
+			r.Limits.First, r.Limits.Shares = 1, []int{5, 25, 100}
+		}
+		err = r.Run(process, []*rollout.Workload{c.workload()})
+		killed := process.Err() != nil
+		kill()
+		if killed && try < c.kills {
+			continue
+		}
+		if err == nil || c.bad != never || try > c.kills+20 {
+			break
+		}
+		failures = append(failures, err.Error()) // because of a request that failed, or a pod that somebody deleted
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	describe := func(what string) {
+		t.Errorf("seed %d: %s; %s, %d pods, the image fails %s after %s, maxUnavailable %s, budget %d, skew %s, start %s, errors %g, faults %t, killed %d times; the rollout returned %v after %q",
+			c.seed, what, c.way, len(c.pods), c.bad, c.after, c.most, c.budget, c.skew, c.start, c.errors, c.faults, c.kills, err, failures)
+	}
+	if c.broken != "" {
+		describe(c.broken)
+	}
+	outdated, unready := 0, 0
+	for name, pod := range c.pods {
+		if pod.Spec.InitContainers[0].Image != "agent:2" {
+			outdated++
+		}
+		if s := c.states[name]; s.ours && !s.ready {
+			unready++
+		}
+	}
+	switch {
+	case err == nil && outdated > 0:
+		describe(fmt.Sprintf("it is complete, and %d pods are outdated", outdated))
+	case err == nil && unready > 0:
+		describe(fmt.Sprintf("it is complete, and %d pods that it has changed are not ready", unready))
+	case err != nil && c.bad == never && !c.faults && c.errors == 0:
+		describe("it failed without a reason")
+	}
+	cancel()
+}

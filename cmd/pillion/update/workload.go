@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package update
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/pillion-dev/pillion/inject/rollout"
+)
+
+// run updates one workload. Which pods may change when is decided by [rollout.Decide], from what the watch remembers.
+type run struct {
+	*Rollout
+
+	w     *rollout.Workload
+	gate  *sync.Mutex // workloads of a namespace may share a budget, so they decide one after another
+	watch *rollout.Watch
+	begun bool
+	tell  func(of, what string)
+	did   map[string]string // by UID: what has changed in a pod
+	// denied is since when budgets deny evictions, and checked are the UIDs of new pods that were planned.
+	denied  time.Time
+	checked map[string]bool
+	held    map[string][]string // by UID: the budgets that count the pod
+}
+
+func (r *Rollout) newRun(w *rollout.Workload, gate *sync.Mutex) *run {
+	s := &run{
+		Rollout: r, w: w, gate: gate, watch: rollout.NewWatch(w.Way, w.Limits.Rules(r.Limits.Limits, r.Limits.Timeout)),
+		did: map[string]string{}, held: map[string][]string{}, checked: map[string]bool{},
+	}
+	s.tell = r.waiting(Event{Namespace: w.Namespace, Workload: w.Title()})
+	if w.Way == rollout.ChangeInPlace || w.Way == rollout.Evict {
+		s.watch.Expect(w.Todo())
+	}
+	return s
+}
+
+// slowly is how many polls pass between two looks at pods that only have to stay as they are.
+const slowly = 5
+
+// pace reports what the rollout waits for, and returns after how many polls to look again.
+func (s *run) pace(d rollout.Decision, open []rollout.Member) (polls int) {
+	bakes := ""
+	for _, m := range open {
+		if m.Stage == rollout.Changing {
+			s.tell(m.Name, m.Waits)
+			return 1
+		}
+		bakes = m.Name
+	}
+	if d.Waits != "" {
+		s.tell(d.Of, d.Waits)
+	} else if bakes != "" {
+		s.tell(bakes, fmt.Sprintf("it to be ready for %s", s.watch.Rules.Proof))
+	}
+	if len(d.Change) > 0 || s.watch.Rules.Proof < slowly*s.Limits.Poll {
+		return 1
+	}
+	return slowly
+}
+
+// look looks at the pods of the workload. Those that are gone are done.
+func (s *run) look(ctx context.Context) (*Sight, error) {
+	sight, err := s.Cluster.Look(ctx, s.w)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range s.watch.See(sight.Pods, time.Now()) {
+		s.release(m.UID)
+		s.say(Event{Type: "gone", Namespace: s.w.Namespace, Workload: s.w.Title(), Pod: m.Name, Message: "it no longer exists, or is being deleted"})
+	}
+	for _, m := range s.watch.Open() {
+		pod := s.watch.Last(m.UID)
+		if m.Ended == "" || pod == nil {
+			continue
+		}
+		if why := s.Cluster.Failure(ctx, pod, m.Ended, rollout.Changed(&pod.ObjectMeta)); why != "" {
+			s.watch.Fail(m.UID, fmt.Sprintf("the container %s does not start: %s", m.Ended, why))
+		}
+	}
+	return sight, s.checkNew()
+}
+
+// decide decides which of the pods may change now, and counts their disruptions before another workload decides.
+func (s *run) decide(ctx context.Context, next []string, desired int) (d rollout.Decision, err error) {
+	s.gate.Lock()
+	defer s.gate.Unlock()
+	var limits []rollout.Limit
+	if len(next) > 0 {
+		budgets, err := s.Cluster.Budgets(ctx, s.w.Namespace)
+		if err != nil {
+			return d, err
+		}
+		for _, b := range budgets {
+			limits = append(limits, rollout.Limit{Name: b.Name, Selector: b.Selector, Allowed: b.Allowed - s.inFlight(b.Name)})
+		}
+	}
+	d = s.watch.Decide(next, desired, limits, s.restarts, time.Now())
+	for _, uid := range d.Change {
+		pod := s.watch.Last(uid)
+		if !rollout.IsReady(pod) || !s.restarts(uid) {
+			continue
+		}
+		for _, b := range limits {
+			if b.Selector.Matches(labels.Set(pod.Labels)) {
+				s.hold(uid, b.Name)
+			}
+		}
+	}
+	return d, nil
+}
+
+// restarts reports whether the change of a pod restarts a container.
+func (s *run) restarts(uid string) bool {
+	p := s.watch.Plan(uid)
+	return s.w.Way == rollout.Evict || p != nil && p.Restarts()
+}
+
+// A controller counts a disrupted pod in the budget a moment later, so that a pod of the rollout may count twice. That is
+// on the safe side.
+
+func (r *Rollout) inFlight(namespace, budget string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.flight[namespace+"/"+budget]
+}
+
+func (s *run) inFlight(budget string) int { return s.Rollout.inFlight(s.w.Namespace, budget) }
+
+func (s *run) hold(uid, budget string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.flight[s.w.Namespace+"/"+budget]++
+	s.held[uid] = append(s.held[uid], budget)
+}
+
+func (s *run) release(uid string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, budget := range s.held[uid] {
+		s.flight[s.w.Namespace+"/"+budget]--
+	}
+	delete(s.held, uid)
+}
+
+// stopped returns the error about what stops the rollout of the workload.
+func (s *run) stopped(ctx context.Context, stop *rollout.Stop) error {
+	why := stop.Why
+	if p := s.watch.Plan(stop.UID); s.w.Way == rollout.Evict && p != nil && p.UID != stop.UID {
+		why = fmt.Sprintf("it replaces %s, which was evicted: %s", p.Name, why)
+	}
+	if pod := s.watch.Last(stop.UID); pod != nil && stop.Fell {
+		if symptom := s.Cluster.Symptom(ctx, pod, rollout.Troubled(pod)); symptom != "" {
+			why += ": " + symptom
+		}
+	}
+	err := aboutPod(s.w.Namespace, stop.Pod, errors.New(why))
+	err.blocked = stop.Blocked
+	return err
+}
+
+// leave notes what is half done, and returns the error.
+func (s *run) leave(err error) error {
+	s.halfDone()
+	return err
+}
+
+// halfDone notes the pods that have the change and are not proved.
+func (s *run) halfDone() {
+	for _, m := range s.watch.Open() {
+		did := s.did[m.UID]
+		if did == "" {
+			did = "its containers"
+		}
+		if s.w.Way == rollout.Evict {
+			s.leaves(fmt.Sprintf("%s in the namespace %s (a pod was evicted, and its replacement %s is not ready)", s.w.Title(), s.w.Namespace, m.Name))
+			continue
+		}
+		s.leaves(fmt.Sprintf("pod %s in the namespace %s (%s changed, not yet recorded)", m.Name, s.w.Namespace, did))
+	}
+}
+
+// checkNew checks that new pods that take the place of evicted ones are current, so that they are not evicted again.
+func (s *run) checkNew() error {
+	for _, m := range s.watch.Open() {
+		pod, p := s.watch.Last(m.UID), s.watch.Plan(m.UID)
+		if s.w.Way != rollout.Evict || pod == nil || p == nil || p.UID == m.UID || s.checked[m.UID] {
+			continue
+		}
+		s.checked[m.UID] = true
+		old, err := s.notCurrent(s.w, []*corev1.Pod{pod})
+		if err != nil {
+			return err
+		}
+		if old != nil {
+			s.watch.Fail(m.UID, fmt.Sprintf("it is %s; maybe not all replicas of Pillion use the templates yet", old.State))
+		}
+	}
+	return nil
+}
+
+// notCurrent returns one of the pods that would have to change again, or nil.
+func (r *Rollout) notCurrent(w *rollout.Workload, pods []*corev1.Pod) (*rollout.Pod, error) {
+	for _, pod := range pods {
+		text, err := json.Marshal(pod)
+		if err != nil {
+			return nil, err
+		}
+		now, err := r.Plan(w.Namespace, text)
+		if err != nil || now.Action == rollout.Patch || now.Action == rollout.Replace {
+			return now, err
+		}
+	}
+	return nil, nil
+}

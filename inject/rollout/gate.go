@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/pillion-dev/pillion/inject/explain"
+)
+
+// A rollout promises that at no time more pods of a workload are unready because of it than MaxUnavailable allows. A pod
+// that starts well may fail later, so a changed pod keeps its place until it has been ready for a while: until it is
+// proved. So if all changed pods that are not proved fail at once, the promise still holds.
+
+// Rules are the limits of a rollout for one workload.
+type Rules struct {
+	// MaxUnavailable are numbers or percentages of pods. The smallest one counts.
+	MaxUnavailable []Unavailable
+	// Proof is how long a changed pod must be ready, without an interruption, until it is proved: MinReady or Bake,
+	// whichever is longer. Zero is the behavior of a Deployment without minReadySeconds.
+	Proof time.Duration
+	// Timeout is how long a changed pod may take to become ready, and how long nothing may change.
+	Timeout time.Duration
+}
+
+// allowed returns how many of so many pods may be unready because of the rollout.
+func (r Rules) allowed(pods int) int {
+	n := r.MaxUnavailable[0].Of(pods)
+	for _, u := range r.MaxUnavailable[1:] {
+		n = min(n, u.Of(pods))
+	}
+	return n
+}
+
+// Stage is how far a pod of a workload is.
+type Stage string
+
+// The stages.
+const (
+	// Settled pods were there before the rollout, and need no change.
+	Settled Stage = "settled"
+	// Behind pods wait for their change.
+	Behind Stage = "behind"
+	// Changing pods have the change, and are not ready with it.
+	Changing Stage = "changing"
+	// Baking pods are ready with the change, and not proved.
+	Baking Stage = "baking"
+	// Proved pods have been ready with the change for as long as the rules ask.
+	Proved Stage = "proved"
+	// Fallen pods were ready with the change, and are not any more.
+	Fallen Stage = "fallen"
+)
+
+// Member is a pod of a workload as a rollout has watched it until now. Pods that are being deleted or have ended are
+// none.
+type Member struct {
+	Name  string
+	UID   string
+	Stage Stage
+	Since time.Time // when the stage began, by the clock of the rollout
+	Ready bool
+	// Ours is set if the rollout has changed the pod, or has caused its creation. Only such a pod stops the rollout.
+	Ours bool
+	// Starting is set if the pod was created a moment ago, and may become ready without a change.
+	Starting bool
+	// Restarts is set if the change restarts a container, so that budgets count.
+	Restarts bool
+	Budgets  []string // the names of the budgets that select the pod
+	Failed   string   // why it will never be ready, or ""
+	Waits    string   // what it waits for, or ""
+	Ended    string   // the container that has ended and does not run again yet, or ""; events have the reason
+}
+
+// open reports whether a pod has the change and is not proved.
+func (m *Member) open() bool { return m.Stage == Changing || m.Stage == Baking || m.Stage == Fallen }
+
+// View is what a rollout knows about the pods of a workload.
+type View struct {
+	Members []Member
+	// Desired is the number of pods that the workload should have, or -1 if that is unknown.
+	Desired int
+	// Next are the UIDs of pods that wait for their change, in the order in which they get it.
+	Next []string
+	// Budgets are the numbers of pods that each budget lets the rollout disrupt now, besides those that are not proved.
+	Budgets map[string]int
+	// Idle is since when no pod of the rollout is between its change and its proof, and no change was possible.
+	Idle time.Time
+}
+
+// Decision is what a rollout may do now.
+type Decision struct {
+	Change []string // the UIDs of the pods that may change
+	Proved []string // the UIDs of the pods that are proved from now on
+	Stop   *Stop    // why nothing more may change, or nil
+	Waits  string   // what the next change waits for, or ""
+	Of     string   // the name of the pod that waits, or ""
+}
+
+// Stop is why a rollout may change no more pods of a workload.
+type Stop struct {
+	Pod string // its name, or "" if it is about the workload
+	UID string
+	Why string
+	// Fell is set if the pod was ready with the change.
+	Fell bool
+	// Blocked is set if no pod has failed because of the rollout: pods that it has not changed are not ready, or a budget
+	// allows no disruption.
+	Blocked bool
+}
+
+// Decide returns which pods of a workload may change now, and whether the rollout has to stop. It has no other input, so
+// all rollouts decide alike.
+func Decide(v *View, rules Rules, now time.Time) (d Decision) {
+	d.Stop = stop(v, rules, now)
+	g := &gate{allowed: rules.allowed(v.size()), budgets: maps.Clone(v.Budgets)}
+	ready, unready := 0, 0
+	for i := range v.Members {
+		m := &v.Members[i]
+		if m.Ready {
+			ready++
+		} else {
+			unready++
+			g.unready = append(g.unready, m.Name)
+		}
+		switch {
+		case m.Stage == Baking && now.Sub(m.Since) >= rules.Proof:
+			d.Proved = append(d.Proved, m.UID)
+		case m.open():
+			if g.open++; m.Ready {
+				g.risk++
+			}
+		}
+	}
+	if d.Stop != nil {
+		return d
+	}
+	if g.down = unready; v.Desired >= 0 {
+		g.down = max(0, v.Desired-ready)
+	}
+	for _, uid := range v.Next {
+		i := slices.IndexFunc(v.Members, func(m Member) bool { return m.UID == uid && m.Stage == Behind })
+		if i < 0 {
+			continue
+		}
+		if why := g.admit(&v.Members[i]); why == "" {
+			d.Change = append(d.Change, uid)
+		} else if d.Waits == "" {
+			d.Waits, d.Of = why, v.Members[i].Name
+		}
+	}
+	if len(d.Change) == 0 && d.Waits != "" && !v.Idle.IsZero() && now.Sub(v.Idle) > rules.Timeout {
+		d.Stop = &Stop{Pod: d.Of, Why: fmt.Sprintf("it is not changed after %s: it waits for %s", rules.Timeout, d.Waits), Blocked: true}
+	}
+	return d
+}
+
+// size returns the number of pods that percentages are of.
+func (v *View) size() int {
+	if v.Desired >= 0 {
+		return v.Desired
+	}
+	return len(v.Members)
+}
+
+// stop returns why a pod that the rollout has changed stops it, or nil.
+func stop(v *View, rules Rules, now time.Time) *Stop {
+	for i := range v.Members {
+		m := &v.Members[i]
+		switch {
+		case !m.Ours:
+		case m.Stage == Fallen:
+			return &Stop{Pod: m.Name, UID: m.UID, Why: m.Waits, Fell: true}
+		case m.Stage == Changing && m.Failed != "":
+			return &Stop{Pod: m.Name, UID: m.UID, Why: m.Failed}
+		case m.Stage == Changing && now.Sub(m.Since) > rules.Timeout:
+			return &Stop{Pod: m.Name, UID: m.UID, Why: fmt.Sprintf("it is not done after %s: it waits for %s", rules.Timeout, m.Waits)}
+		}
+	}
+	return nil
+}
+
+// gate counts while a decision admits one pod after another.
+type gate struct {
+	allowed int // pods that may be unready
+	down    int // pods that are missing or unready, whoever is the reason
+	open    int // pods that have the change and are not proved
+	risk    int // the ready ones of these
+	unready []string
+	budgets map[string]int
+}
+
+// admit admits a pod, or returns what it has to wait for.
+func (g *gate) admit(m *Member) (waits string) {
+	switch {
+	case m.Starting:
+		return "it to start"
+	case g.open+1 > g.allowed:
+		return fmt.Sprintf("%s to prove itself, because %s may be unavailable", explain.Plural(g.open, "changed pod"), explain.Plural(g.allowed, "pod"))
+	case m.Ready && g.down+g.risk+1 > g.allowed:
+		return g.blocked()
+	}
+	counts := m.Ready && m.Restarts
+	for _, name := range m.Budgets {
+		if counts && g.budgets[name] < 1 {
+			return "the PodDisruptionBudget " + name + " to allow a disruption"
+		}
+	}
+	if g.open++; m.Ready {
+		g.risk++
+	}
+	for _, name := range m.Budgets {
+		if counts {
+			g.budgets[name]--
+		}
+	}
+	return ""
+}
+
+// blocked names the pods that are not ready.
+func (g *gate) blocked() string {
+	text := explain.Plural(g.down, "pod") + " to be ready"
+	if len(g.unready) > 0 {
+		text += ", for example " + g.unready[0]
+	}
+	return text + fmt.Sprintf(", because %s may be unavailable", explain.Plural(g.allowed, "pod"))
+}

@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// Watch remembers how the pods of a workload have been since a rollout first saw them. It measures times only with the
+// clock of the rollout, because the clocks of API servers and kubelets may differ.
+type Watch struct {
+	Rules Rules
+
+	replaces bool // all new pods are ours
+	seen     bool // the pods were seen once
+	pods     map[string]*watched
+	evicted  []*watched // pods whose replacement does not exist yet
+	idle     time.Time
+}
+
+// watched is a pod, and what a rollout remembers of it.
+type watched struct {
+	Member
+
+	pod      *corev1.Pod // as last seen
+	before   *corev1.Pod // before the change, or nil
+	own      []string    // the containers that change
+	wasReady bool        // it must be Ready to be well
+	loose    bool        // no node runs it, so it cannot fall
+	changed  time.Time   // when a rollout last changed it, by the clock of the API server, before this one
+	well     time.Time   // since when it is ready with the change
+	turned   time.Time   // when it became Ready, by the kubelet's clock
+	starts   int32       // of its own containers
+	plan     *Pod
+}
+
+// NewWatch returns a watch for a workload that is updated in a way.
+func NewWatch(way Way, rules Rules) *Watch {
+	return &Watch{Rules: rules, replaces: way == Restart || way == Await, pods: map[string]*watched{}}
+}
+
+// Expect adds pods that are to change. An earlier rollout may have changed them already, and not recorded that, because
+// they were not proved.
+func (w *Watch) Expect(all []*Pod) {
+	for _, p := range all {
+		if w.pods[p.UID] == nil {
+			w.pods[p.UID] = &watched{Member: Member{Name: p.Name, UID: p.UID, Stage: Behind}, plan: p}
+		}
+	}
+}
+
+// clockSkew is how much the clocks of a cluster may differ. It matters only for pods that are new when a rollout first
+// sees them.
+const clockSkew = 5 * time.Minute
+
+// See takes in the present pods of the workload. It returns those of the rollout that are gone.
+func (w *Watch) See(pods []*corev1.Pod, now time.Time) (gone []Member) {
+	present := map[string]bool{}
+	for _, pod := range pods {
+		t := w.pods[string(pod.UID)]
+		if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed && (t == nil || !t.open()) {
+			continue
+		}
+		present[string(pod.UID)] = true
+		if t == nil {
+			t = w.add(pod, now)
+		}
+		t.see(pod, now, w.Rules)
+	}
+	for _, uid := range slices.Sorted(maps.Keys(w.pods)) {
+		if t := w.pods[uid]; !present[uid] {
+			if t.Stage == Behind || t.Ours && t.open() {
+				gone = append(gone, t.Member)
+			}
+			delete(w.pods, uid)
+		}
+	}
+	w.seen = true
+	return gone
+}
+
+// add begins to watch a pod that is not expected.
+func (w *Watch) add(pod *corev1.Pod, now time.Time) *watched {
+	t := &watched{Member: Member{Name: pod.Name, UID: string(pod.UID), Stage: Settled, Since: now}, wasReady: true}
+	w.pods[t.UID] = t
+	// A rollout records what it has proved. Pods that it has not changed may be new.
+	young := w.Rules.Proof > 0 && Changed(&pod.ObjectMeta).IsZero() && now.Sub(readySince(pod)) < w.Rules.Proof+clockSkew
+	switch {
+	case w.seen && w.replaces:
+		t.Stage, t.Ours = Changing, true
+	case w.seen && len(w.evicted) > 0: // it takes the place of an evicted one
+		t.Stage, t.Ours, t.plan, w.evicted = Changing, true, w.evicted[0].plan, w.evicted[1:]
+	case w.seen, young: // a new pod has the new revision
+		t.Stage, t.Ours = Changing, w.replaces
+	}
+	return t
+}
+
+// readySince returns when a pod became ready, or, if it is not, when it was created.
+func readySince(pod *corev1.Pod) time.Time {
+	at := turnedReady(pod)
+	if at.Before(pod.CreationTimestamp.Time) {
+		at = pod.CreationTimestamp.Time
+	}
+	return at
+}
+
+// Begin notes that a pod is being changed in place. Before is the pod before that.
+func (w *Watch) Begin(p *Pod, before *corev1.Pod, now time.Time) {
+	t := w.pods[p.UID]
+	if t == nil {
+		t = &watched{}
+		w.pods[p.UID] = t
+	}
+	if t.Ours && t.before != nil { // a second step of the change
+		before, now = t.before, t.Since
+	}
+	*t = watched{Member: Member{Name: p.Name, UID: p.UID, Stage: Changing, Since: now, Ready: t.Ready, Ours: true}, pod: before, before: before, own: p.Own, wasReady: p.Ready, plan: p}
+	if p.Unrecorded() {
+		t.before, t.wasReady = nil, true
+	}
+}
+
+// Evict notes that a pod is evicted, so that the next new one replaces it.
+func (w *Watch) Evict(uid string, now time.Time) {
+	if t := w.pods[uid]; t != nil {
+		t.Stage, t.Since, t.Ours, t.Ready, t.Waits = Changing, now, true, false, "the pod that replaces it"
+		w.evicted = append(w.evicted, t)
+		delete(w.pods, uid)
+	}
+}
+
+// Waits reports whether a pod waits for its change.
+func (w *Watch) Waits(uid string) bool {
+	t := w.pods[uid]
+	return t != nil && t.Stage == Behind
+}
+
+// Ours reports whether the rollout has changed a pod, or has caused its creation.
+func (w *Watch) Ours(uid string) bool {
+	t := w.pods[uid]
+	return t != nil && t.Ours
+}
+
+// Fail notes that a pod will never be ready with the change.
+func (w *Watch) Fail(uid, why string) {
+	if t := w.pods[uid]; t != nil && t.open() {
+		t.Stage, t.Failed = Changing, why
+	}
+}
+
+// Leave notes that a pod needs no change, or gets none.
+func (w *Watch) Leave(uid string) {
+	if t := w.pods[uid]; t != nil && t.Stage == Behind {
+		t.Stage = Settled
+	}
+}
+
+// Plan returns what a pod of the rollout needed. For a new pod, it is the one that it replaces.
+func (w *Watch) Plan(uid string) *Pod {
+	if t := w.pods[uid]; t != nil {
+		return t.plan
+	}
+	return nil
+}
+
+// Open returns the pods of the rollout that have the change and are not proved.
+func (w *Watch) Open() (all []Member) {
+	for _, m := range w.members() {
+		if m.Ours && m.open() {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// Bakes reports whether a pod of the rollout is ready, and may still be proved.
+func (w *Watch) Bakes() bool {
+	return slices.ContainsFunc(w.members(), func(m Member) bool { return m.Ours && m.Stage == Baking })
+}
+
+// Last returns a pod as it was last seen, or nil.
+func (w *Watch) Last(uid string) *corev1.Pod {
+	if t := w.pods[uid]; t != nil {
+		return t.pod
+	}
+	return nil
+}
+
+// Fallen returns a pod of the rollout that was ready with the change, and is not any more, or nil.
+func (w *Watch) Fallen() *Stop {
+	for _, m := range w.members() {
+		if m.Ours && m.Stage == Fallen {
+			return &Stop{Pod: m.Name, UID: m.UID, Why: m.Waits, Fell: true}
+		}
+	}
+	return nil
+}
+
+// members returns the pods in the order of their names.
+func (w *Watch) members() []Member {
+	all := make([]Member, 0, len(w.pods)+len(w.evicted))
+	for _, t := range w.evicted {
+		all = append(all, t.Member)
+	}
+	for _, t := range w.pods {
+		if t.pod != nil {
+			all = append(all, t.Member)
+		}
+	}
+	slices.SortFunc(all, func(a, b Member) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID)) })
+	return all
+}
+
+// Limit is how many disruptions a budget allows, besides those of pods that are not proved.
+type Limit struct {
+	Name     string
+	Selector labels.Selector
+	Allowed  int
+}
+
+// Decide decides about the next pods, with [Decide]. Restarts reports whether the change of a pod restarts a container.
+func (w *Watch) Decide(next []string, desired int, budgets []Limit, restarts func(uid string) bool, now time.Time) Decision {
+	v := &View{Members: w.members(), Desired: desired, Next: next, Budgets: map[string]int{}, Idle: w.idle}
+	for _, b := range budgets {
+		v.Budgets[b.Name] = b.Allowed
+	}
+	for i := range v.Members {
+		m := &v.Members[i]
+		if t := w.pods[m.UID]; m.Stage == Behind && t != nil {
+			m.Restarts = restarts(m.UID)
+			for _, b := range budgets {
+				if b.Selector.Matches(labels.Set(t.pod.Labels)) {
+					m.Budgets = append(m.Budgets, b.Name)
+				}
+			}
+		}
+	}
+	d := Decide(v, w.Rules, now)
+	for _, uid := range d.Proved {
+		t := w.pods[uid]
+		if t.Stage, t.Since = Proved, now; !t.Ours {
+			t.Stage = Settled
+		}
+	}
+	switch {
+	case len(d.Change)+len(d.Proved) > 0 || slices.ContainsFunc(v.Members, func(m Member) bool { return m.Ours && m.open() }):
+		w.idle = time.Time{}
+	case w.idle.IsZero():
+		w.idle = now
+	}
+	return d
+}
+
+// see takes in the present state of the pod.
+func (t *watched) see(pod *corev1.Pod, now time.Time, rules Rules) {
+	first := t.pod == nil
+	t.pod, t.Ready = pod, IsReady(pod)
+	changed := Changed(&pod.ObjectMeta)
+	if first {
+		t.changed = changed
+		if t.Since.IsZero() {
+			t.Since = now
+		}
+		if t.Stage == Behind && t.plan.Unrecorded() { // an earlier rollout has changed it
+			t.Stage, t.Ours, t.own, t.wasReady = Changing, true, t.plan.Own, true
+		}
+	}
+	switch t.Stage {
+	case Behind:
+		if !changed.Equal(t.changed) { // another rollout has changed it meanwhile
+			t.Stage, t.Since, t.wasReady, t.own = Changing, now, true, t.plan.Own
+			return
+		}
+		t.Starting = !t.Ready && changed.IsZero() && now.Sub(t.Since) < rules.Proof && now.Sub(pod.CreationTimestamp.Time) < rules.Proof
+	case Changing:
+		t.become(now)
+	case Baking, Proved:
+		t.stay(now)
+	case Settled, Fallen:
+	}
+}
+
+// become finds out whether the change has taken effect.
+func (t *watched) become(now time.Time) {
+	h := t.health()
+	if t.Failed, t.Waits, t.Ended = h.Failed, h.Waits, h.Ended; !h.Done {
+		return
+	}
+	t.Stage, t.Since, t.well, t.turned, t.starts = Baking, now, now, turnedReady(t.pod), t.restarts()
+	if t.loose = unscheduled(t.pod) != nil; t.loose { // it starts with the change
+		t.Since = time.Time{}
+	}
+}
+
+func (t *watched) health() Health {
+	h := Check(t.pod, t.before, t.own, t.wasReady)
+	if h.Failed == "" && t.own == nil {
+		h.Failed = Stuck(t.pod)
+	}
+	return h
+}
+
+// restarts returns how often the kubelet has restarted the pod's containers that change.
+func (t *watched) restarts() (n int32) {
+	for _, name := range t.own {
+		if s := statusOf(t.pod, name); s != nil {
+			n += s.RestartCount
+		}
+	}
+	return n
+}
+
+// stay finds out whether a pod that was ready with the change still is, and has been all the time.
+func (t *watched) stay(now time.Time) {
+	if t.loose {
+		return
+	}
+	h := t.health()
+	if !t.wasReady && t.Ready { // it is better than before
+		t.wasReady, t.turned = true, turnedReady(t.pod)
+	}
+	interrupted := t.wasReady && !turnedReady(t.pod).Equal(t.turned) || t.restarts() != t.starts
+	if h.Done && !interrupted {
+		return
+	}
+	lasted := now.Sub(t.well).Round(time.Second)
+	switch {
+	case !t.Ours || nodeSilent(t.pod):
+		t.Stage, t.Since, t.Waits = Changing, now, "the pod to become Ready"
+		if nodeSilent(t.pod) {
+			t.Waits = "its node to report"
+		}
+	default:
+		t.Stage, t.Waits = Fallen, fmt.Sprintf("it was ready with the change for %s, and is not any more: %s", lasted, trouble(t.pod, t.own))
+	}
+}
+
+// nodeSilent reports whether a pod is not Ready only because its node does not report. Then the node lifecycle controller
+// sets the condition Ready, and no other one (MarkPodsNotReady in pkg/util/node/node.go of Kubernetes).
+func nodeSilent(pod *corev1.Pod) bool {
+	containers := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.ContainersReady && c.Status == corev1.ConditionTrue
+	})
+	return containers && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status != corev1.ConditionTrue && c.Reason != "ReadinessGatesNotReady"
+	})
+}
+
+// trouble returns the state of a container because of which a pod is not ready. The containers of the rollout come first.
+func trouble(pod *corev1.Pod, own []string) string {
+	all := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
+	slices.SortStableFunc(all, func(a, b corev1.ContainerStatus) int {
+		rank := func(name string) int { return slices.Index(own, name) }
+		return cmp.Compare(rank(b.Name), rank(a.Name))
+	})
+	for i := range all {
+		s := &all[i]
+		if _, stays := find(pod, s.Name); !stays || s.Ready || over(pod, s.Name) {
+			continue
+		}
+		switch {
+		case s.State.Waiting != nil:
+			return fmt.Sprintf("the container %s waits: %s", s.Name, orWord(s.State.Waiting.Message, s.State.Waiting.Reason))
+		case s.State.Terminated != nil:
+			return fmt.Sprintf("the container %s has ended with the exit code %d", s.Name, s.State.Terminated.ExitCode)
+		}
+		return fmt.Sprintf("the container %s runs and is not ready", s.Name)
+	}
+	for i := range all {
+		if last := all[i].LastTerminationState.Terminated; last != nil && slices.Contains(own, all[i].Name) {
+			return fmt.Sprintf("the container %s had ended with the exit code %d, and runs again", all[i].Name, last.ExitCode)
+		}
+	}
+	if IsReady(pod) {
+		return "it was not Ready for a moment"
+	}
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady {
+			return "its condition Ready: " + orWord(c.Message, c.Reason)
+		}
+	}
+	return "it has no condition Ready"
+}
+
+// Troubled returns the name of the container because of which a pod is not ready, or "".
+func Troubled(pod *corev1.Pod) string {
+	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if _, stays := find(pod, s.Name); stays && !s.Ready && !over(pod, s.Name) {
+			return s.Name
+		}
+	}
+	return ""
+}
