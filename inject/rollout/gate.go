@@ -64,8 +64,11 @@ type Member struct {
 	Ready bool
 	// Ours is set if the rollout has changed the pod, or has caused its creation. Only such a pod stops the rollout.
 	Ours bool
-	// Starting is set if the pod was created a moment ago, and may become ready without a change.
-	Starting bool
+	// Place is the UID of the pod of the plan: that of the pod itself, or of the one that it replaces.
+	Place string
+	// Starting is what the pod waits for before it may change, or "": it was created a moment ago and may become ready
+	// without a change, or its node does not report.
+	Starting string
 	// Restarts is set if the change restarts a container, so that budgets count.
 	Restarts bool
 	Budgets  []string // the names of the budgets that select the pod
@@ -195,10 +198,10 @@ type gate struct {
 // admit admits a pod, or returns what it has to wait for.
 func (g *gate) admit(m *Member) (waits string) {
 	switch {
-	case m.Starting:
-		return "it to start"
+	case m.Starting != "":
+		return m.Starting
 	case g.open+1 > g.allowed:
-		return fmt.Sprintf("%s to prove itself, because %s may be unavailable", explain.Plural(g.open, "changed pod"), explain.Plural(g.allowed, "pod"))
+		return fmt.Sprintf("%s to be proved, because %s may be unavailable", explain.Plural(g.open, "changed pod"), explain.Plural(g.allowed, "pod"))
 	case m.Ready && g.down+g.risk+1 > g.allowed:
 		return g.blocked()
 	}

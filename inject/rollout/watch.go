@@ -51,7 +51,7 @@ func NewWatch(way Way, rules Rules) *Watch {
 func (w *Watch) Expect(all []*Pod) {
 	for _, p := range all {
 		if w.pods[p.UID] == nil {
-			w.pods[p.UID] = &watched{Member: Member{Name: p.Name, UID: p.UID, Stage: Behind}, plan: p}
+			w.pods[p.UID] = &watched{Member: Member{Name: p.Name, UID: p.UID, Place: p.UID, Stage: Behind}, plan: p}
 		}
 	}
 }
@@ -88,7 +88,7 @@ func (w *Watch) See(pods []*corev1.Pod, now time.Time) (gone []Member) {
 
 // add begins to watch a pod that is not expected.
 func (w *Watch) add(pod *corev1.Pod, now time.Time) *watched {
-	t := &watched{Member: Member{Name: pod.Name, UID: string(pod.UID), Stage: Settled, Since: now}, wasReady: true}
+	t := &watched{Member: Member{Name: pod.Name, UID: string(pod.UID), Place: string(pod.UID), Stage: Settled, Since: now}, wasReady: true}
 	w.pods[t.UID] = t
 	// A rollout records what it has proved. Pods that it has not changed may be new.
 	young := w.Rules.Proof > 0 && Changed(&pod.ObjectMeta).IsZero() && now.Sub(readySince(pod)) < w.Rules.Proof+clockSkew
@@ -96,7 +96,7 @@ func (w *Watch) add(pod *corev1.Pod, now time.Time) *watched {
 	case w.seen && w.replaces:
 		t.Stage, t.Ours = Changing, true
 	case w.seen && len(w.evicted) > 0: // it takes the place of an evicted one
-		t.Stage, t.Ours, t.plan, w.evicted = Changing, true, w.evicted[0].plan, w.evicted[1:]
+		t.Stage, t.Ours, t.plan, t.Place, w.evicted = Changing, true, w.evicted[0].plan, w.evicted[0].Place, w.evicted[1:]
 	case w.seen, young: // a new pod has the new revision
 		t.Stage, t.Ours = Changing, w.replaces
 	}
@@ -122,7 +122,7 @@ func (w *Watch) Begin(p *Pod, before *corev1.Pod, now time.Time) {
 	if t.Ours && t.before != nil { // a second step of the change
 		before, now = t.before, t.Since
 	}
-	*t = watched{Member: Member{Name: p.Name, UID: p.UID, Stage: Changing, Since: now, Ready: t.Ready, Ours: true}, pod: before, before: before, own: p.Own, wasReady: p.Ready, plan: p}
+	*t = watched{Member: Member{Name: p.Name, UID: p.UID, Place: p.UID, Stage: Changing, Since: now, Ready: t.Ready, Ours: true}, pod: before, before: before, own: p.Own, wasReady: p.Ready, plan: p}
 	if p.Unrecorded() {
 		t.before, t.wasReady = nil, true
 	}
@@ -279,7 +279,13 @@ func (t *watched) see(pod *corev1.Pod, now time.Time, rules Rules) {
 			t.Stage, t.Since, t.wasReady, t.own = Changing, now, true, t.plan.Own
 			return
 		}
-		t.Starting = !t.Ready && changed.IsZero() && now.Sub(t.Since) < rules.Proof && now.Sub(pod.CreationTimestamp.Time) < rules.Proof
+		switch t.Starting = ""; {
+		case t.Ready:
+		case nodeSilent(pod):
+			t.Starting = "its node to report"
+		case changed.IsZero() && now.Sub(t.Since) < rules.Proof && now.Sub(pod.CreationTimestamp.Time) < rules.Proof:
+			t.Starting = "it to start"
+		}
 	case Changing:
 		t.become(now)
 	case Baking, Proved:

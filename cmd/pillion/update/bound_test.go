@@ -93,14 +93,17 @@ type simulation struct {
 	created  int
 	broken   string // what was wrong
 	deployed bool
+	worst    int // the most pods that were unready because of the rollout
 }
 
 // state is what the simulation knows of a pod.
 type state struct {
 	generation int
-	ready      bool // what the kubelet reports
-	silent     bool // its node does not report
-	ours       bool // it is because of the rollout if the pod is not ready
+	ready      bool        // what the kubelet reports
+	silent     bool        // its node does not report
+	runs       string      // the image
+	since      metav1.Time // when its container started
+	ours       bool        // it is because of the rollout if the pod is not ready
 }
 
 func newSimulation(t *testing.T, seed uint64) *simulation {
@@ -124,6 +127,13 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 		c.errors = 0.02
 	}
 	c.faults, c.kills = r.IntN(3) == 0, max(0, r.IntN(6)-3)
+	c.deploy(n)
+	return c
+}
+
+// deploy creates the pods, which are ready for an hour.
+func (c *simulation) deploy(n int) {
+	t := c.t
 	most, err := rollout.ParseUnavailable(c.most)
 	must(t, err)
 	if c.allowed = most.Of(n); c.budget >= 0 {
@@ -139,14 +149,18 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 		c.report(name)
 		pod := c.pods[name]
 		pod.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour))
+		c.states[name].since = pod.CreationTimestamp
+		pod.Status.InitContainerStatuses[0].State.Running.StartedAt = pod.CreationTimestamp
 		pod.Status.Conditions[0].LastTransitionTime = pod.CreationTimestamp
 	}
 	c.deployed = true
-	c.kubelet = func(pod *corev1.Pod) { c.replaced(pod) }
-	return c
+	c.reacts = c.replaced
 }
 
-func (c *simulation) now() metav1.Time { return metav1.NewTime(time.Now().Add(c.skew)) }
+// now is the time of the API server and of kubelets. Kubernetes stores it in seconds.
+func (c *simulation) now() metav1.Time {
+	return metav1.NewTime(time.Now().Add(c.skew).Truncate(time.Second))
+}
 
 // create creates a pod, as its controller does. It is not ready.
 func (c *simulation) create(by *inject.Injector) (name string) {
@@ -167,7 +181,7 @@ func (c *simulation) create(by *inject.Injector) (name string) {
 	pod := &corev1.Pod{}
 	must(c.t, json.Unmarshal(r.InjectedJSON(), pod))
 	pod.ManagedFields = []metav1.ManagedFieldsEntry{owner("kube-controller-manager", pod.CreationTimestamp)}
-	c.pods[name], c.states[name] = pod, &state{}
+	c.pods[name], c.states[name] = pod, &state{runs: pod.Spec.InitContainers[0].Image, since: c.now()}
 	c.report(name)
 	return name
 }
@@ -184,7 +198,7 @@ func (c *simulation) report(name string) {
 	well(pod)
 	pod.Status.InitContainerStatuses[0].Ready = app
 	pod.Status.InitContainerStatuses[0].RestartCount = restarts
-	pod.Status.InitContainerStatuses[0].State.Running.StartedAt = c.now()
+	pod.Status.InitContainerStatuses[0].Image, pod.Status.InitContainerStatuses[0].State.Running.StartedAt = s.runs, s.since
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "ContainersNotReady", LastTransitionTime: c.now()}, {Type: corev1.ContainersReady, Status: corev1.ConditionFalse}}
 	if s.ready {
 		pod.Status.Conditions[0] = corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: c.now()}
@@ -220,14 +234,11 @@ func (c *simulation) random(most time.Duration) time.Duration {
 // replaced is the kubelet that replaces the container of a pod that was changed. It notices that a moment later.
 func (c *simulation) replaced(pod *corev1.Pod) {
 	s := c.states[pod.Name]
-	s.ours = s.ours || s.ready
+	s.ours = s.ours || s.ready && !s.silent
 	s.generation++
-	pod.Generation++
-	pod.Status = c.pods[pod.Name].Status
-	pod.Status.InitContainerStatuses[0].Image = "agent:1"
 	pod.ManagedFields = []metav1.ManagedFieldsEntry{owner(rollout.Manager, c.now())}
 	c.later(pod.Name, c.random(2*time.Second), func(s *state) {
-		s.ready = false
+		s.ready, s.runs, s.since = false, "agent:2", c.now()
 		c.starts(pod.Name)
 	})
 }
@@ -276,7 +287,7 @@ func (c *simulation) check() {
 			n++
 		}
 	}
-	if n > c.allowed && c.broken == "" && c.deployed {
+	if c.worst = max(c.worst, n); n > c.allowed && c.broken == "" && c.deployed {
 		c.broken = fmt.Sprintf("%d pods are unready because of the rollout, and %d may be", n, c.allowed)
 	}
 }
@@ -381,7 +392,7 @@ func (c *simulation) Evict(_ context.Context, _, name, _ string) error {
 	case c.budget >= 0 && s.ready && c.disruptions() < 1:
 		return apierrors.NewTooManyRequests("the budget", 1)
 	}
-	c.remove(name, s.ours || s.ready)
+	c.remove(name, s.ours || s.ready && !s.silent)
 	return c.request()
 }
 
@@ -494,8 +505,107 @@ func (c *simulation) run(t *testing.T) {
 		describe(fmt.Sprintf("it is complete, and %d pods are outdated", outdated))
 	case err == nil && unready > 0:
 		describe(fmt.Sprintf("it is complete, and %d pods that it has changed are not ready", unready))
-	case err != nil && c.bad == never && !c.faults && c.errors == 0:
+	case (err != nil || len(failures) > 0) && c.bad == never && !c.faults && c.errors == 0:
 		describe("it failed without a reason")
 	}
 	cancel()
+}
+
+// TestLateFailure checks rollouts with the default limits, in which 20 pods are ready at first. If the image fails, the
+// rollout stops before more pods than the first wave have it, and reports the pod. If only something else happens, it ends.
+func TestLateFailure(t *testing.T) {
+	t.Parallel()
+	type fault struct {
+		bad   bad
+		after time.Duration
+		most  string
+		waves bool
+		// meanwhile happens after a minute.
+		meanwhile func(c *simulation, name string)
+	}
+	shares, err := rollout.ParseShares(rollout.DefaultShares())
+	must(t, err)
+	for what, test := range map[string]fault{
+		"unready after 20 s":                {bad: late, after: 20 * time.Second, most: "4", waves: true},
+		"unready after 60 s":                {bad: late, after: 60 * time.Second, most: "4", waves: true},
+		"unready after 20 s, without waves": {bad: late, after: 20 * time.Second, most: "4"},
+		"unready after 60 s, without waves": {bad: late, after: 60 * time.Second, most: "4"},
+		"one at a time":                     {bad: late, after: 20 * time.Second, most: "1"},
+		"some pods only":                    {bad: some, after: 60 * time.Second, most: "4"},
+		"flapping":                          {bad: flaps, after: 30 * time.Second, most: "4", waves: true},
+		"it breaks the app":                 {bad: breaks, after: 20 * time.Second, most: "4", waves: true},
+		"it crashes, and is ready at once":  {bad: restarts, after: 40 * time.Second, most: "4", waves: true},
+		"a pod is deleted": {bad: never, most: "4", waves: true, meanwhile: func(c *simulation, name string) {
+			c.remove(name, false)
+		}},
+		"a node goes away": {bad: never, most: "4", waves: true, meanwhile: func(c *simulation, name string) {
+			c.states[name].silent = true
+			c.report(name)
+			time.AfterFunc(time.Minute, func() { // its pods are evicted
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				c.remove(name, false)
+			})
+		}},
+		"nothing": {bad: never, most: "25%", waves: true},
+	} {
+		for _, way := range []rollout.Way{rollout.ChangeInPlace, rollout.Evict} {
+			t.Run(what+", "+string(way), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					c := &simulation{
+						fake: &fake{pods: map[string]*corev1.Pod{}, held: map[string]int{}, old: images()[0], failAt: -1}, t: t, rand: rand.New(rand.NewPCG(1, 1)),
+						way: way, bad: test.bad, after: test.after, start: 5 * time.Second, most: test.most, budget: -1, states: map[string]*state{},
+					}
+					const pods = 20
+					c.deploy(pods)
+					if test.meanwhile != nil {
+						time.AfterFunc(time.Minute, func() {
+							c.mu.Lock()
+							defer c.mu.Unlock()
+							for _, changed := range []bool{true, false} { // one that has the change, and one that has not
+								for name, pod := range c.pods {
+									if (pod.Spec.InitContainers[0].Image == "agent:2") == changed {
+										test.meanwhile(c, name)
+										break
+									}
+								}
+							}
+						})
+					}
+					most, err := rollout.ParseUnavailable(test.most)
+					must(t, err)
+					r := &update.Rollout{
+						Cluster: c, Limits: update.Limits{Parallel: 1, Timeout: 5 * time.Minute, Poll: time.Second},
+						Plan: func(_ string, pod []byte) (*rollout.Pod, error) { return c.planner.Plan(pod, nil) },
+					}
+					r.Limits.MaxUnavailable, r.Limits.MinReady = []rollout.Unavailable{most}, rollout.DefaultMinReady
+					first := most.Of(pods)
+					if test.waves {
+						r.Limits.First, r.Limits.Shares, first = rollout.DefaultFirst, shares, 1
+					}
+					begun := time.Now()
+					err = r.Run(t.Context(), []*rollout.Workload{c.workload()})
+					if c.broken != "" {
+						t.Error(c.broken)
+					}
+					t.Logf("%s: at most %d pods were unready because of it, and it took %s: %v", what, c.worst, time.Since(begun).Round(time.Second), err)
+					changed := 0
+					for _, pod := range c.pods {
+						if pod.Spec.InitContainers[0].Image == "agent:2" {
+							changed++
+						}
+					}
+					switch {
+					case test.bad == never && (err != nil || changed != pods):
+						t.Errorf("%d pods have the change: %v", changed, err)
+					case test.bad != never && (err == nil || !strings.Contains(err.Error(), "it was ready with the change for")):
+						t.Errorf("it does not report a pod: %v", err)
+					case test.bad != never && test.bad != some && changed > first:
+						t.Errorf("%d pods have the change, want at most %d", changed, first)
+					}
+				})
+			})
+		}
+	}
 }

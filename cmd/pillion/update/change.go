@@ -149,11 +149,11 @@ func denied(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsU
 // record records the changes of pods that are proved.
 func (s *run) record(ctx context.Context, uids []string) error {
 	for _, uid := range uids {
-		s.release(uid)
 		p, pod := s.watch.Plan(uid), s.watch.Last(uid)
 		if p == nil || pod == nil || !s.watch.Ours(uid) {
 			continue
 		}
+		s.release(p.UID)
 		event := Event{Type: "pod", Namespace: s.w.Namespace, Workload: s.w.Title(), Pod: pod.Name, Way: s.w.Way, Changes: p.Changes, Message: p.Summary()}
 		if s.w.Way == rollout.Evict {
 			event.Pod, event.Changes, event.Message = p.Name, nil, p.Why

@@ -62,6 +62,7 @@ type fake struct {
 	old       *inject.Injector
 	planner   *rollout.Planner
 	kubelet   func(*corev1.Pod) // after a change of a pod; nil: all becomes well
+	reacts    func(*corev1.Pod) // instead of the kubelet; the pod has its former status
 	meanwhile func(*corev1.Pod) // somebody changes a pod after it was read
 	event     string            // why a container does not start
 	symptom   string            // the last message about its probes
@@ -195,6 +196,10 @@ func (c *fake) PatchPod(_ context.Context, p update.Patch) error {
 // patched stores a pod. If its containers have changed, the kubelet reacts.
 func (c *fake) patched(pod *corev1.Pod, containers bool) {
 	if c.pods[pod.Name] = pod; !containers {
+		return
+	}
+	if c.reacts != nil {
+		c.reacts(pod)
 		return
 	}
 	pod.ManagedFields = []metav1.ManagedFieldsEntry{owner(rollout.Manager, metav1.Now())}

@@ -75,7 +75,7 @@ func (s *run) look(ctx context.Context) (*Sight, error) {
 		return nil, err
 	}
 	for _, m := range s.watch.See(sight.Pods, time.Now()) {
-		s.release(m.UID)
+		s.release(m.Place)
 		s.say(Event{Type: "gone", Namespace: s.w.Namespace, Workload: s.w.Title(), Pod: m.Name, Message: "it no longer exists, or is being deleted"})
 	}
 	for _, m := range s.watch.Open() {
