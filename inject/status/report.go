@@ -44,6 +44,8 @@ type Report struct {
 	Unlabelled int       `json:"unlabelled,omitempty"`
 	// Notes are sentences about namespaces, and about what could not be inspected.
 	Notes []string `json:"notes,omitempty"`
+	// Stopped is the number of automatic rollouts that have stopped. The notes have the reasons.
+	Stopped int `json:"stopped,omitempty"`
 
 	// Unread is set if no template can be read.
 	Unread bool `json:"unread,omitempty"`
@@ -201,6 +203,7 @@ func (r *Report) Finish() {
 	r.Summary = r.summary() +
 		also(r.mistaken, "1 requests something that it does not get", "%d request something that they do not get") +
 		also(misplacedOwners(r.Misplaced), "1 workload has labels or annotations in the wrong place", "%d workloads have labels or annotations in the wrong place") +
+		also(r.Stopped, "1 automatic rollout has stopped", "%d automatic rollouts have stopped") +
 		also(len(r.Failing), "one owner cannot create its pods", "%d owners cannot create their pods") + "."
 }
 
@@ -230,7 +233,7 @@ func (r *Report) summary() string {
 		return fmt.Sprintf("The only pod in %s gets no sidecar", where)
 	case wanted == 0:
 		return fmt.Sprintf("None of the %d pods in %s gets a sidecar", p.Pods, where)
-	case p.Current == wanted && r.mistaken == 0 && len(r.Problems)+len(r.Doubts)+len(r.Failing)+len(r.Misplaced) == 0:
+	case p.Current == wanted && r.mistaken == 0 && len(r.Problems)+len(r.Doubts)+len(r.Failing)+len(r.Misplaced)+r.Stopped == 0:
 		return fmt.Sprintf("No problems: %s in %s, of which %d should be injected, and all of these are current", explain.Plural(p.Pods, "pod"), where, wanted)
 	}
 	var parts []string

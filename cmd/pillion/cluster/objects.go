@@ -26,6 +26,7 @@ type unsure struct {
 	problems, doubts []string
 	denied           []string // those of the problems that are missing rights
 	notes            []string // templates of namespaces that Pillion does not use, and rollouts that have stopped
+	stopped          int      // automatic rollouts that have stopped
 	unread           bool     // no template could be read
 	blind            bool     // the user may read neither the templates of the cluster nor Pillion's settings
 	others           bool     // the templates of files are used, and differ from those of the cluster
@@ -113,6 +114,7 @@ func (c *Client) readTemplatesIn(ctx context.Context, limits kube.Limits, wrong 
 			continue
 		}
 		if why := whyStopped(e); why != "" {
+			wrong.stopped++
 			wrong.notes = append(wrong.notes, fmt.Sprintf("The automatic rollout of %s has stopped: %s", e.ID(), templates.OneLine(why)))
 		}
 		text, err := catalog.Content(ctx, e)

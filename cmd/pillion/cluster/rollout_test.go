@@ -267,3 +267,21 @@ func TestRolloutGone(t *testing.T) {
 		t.Error("a user who names a namespace that does not exist gets no error")
 	}
 }
+
+// TestStatusOfStoppedRollout checks that status does not report that there are no problems if a rollout has stopped, also
+// if all pods are current.
+func TestStatusOfStoppedRollout(t *testing.T) {
+	t.Parallel()
+	for reason, stopped := range map[string]bool{"Failed": true, "AsExpected": false} {
+		current := templateObject("SidecarTemplate", "shop", "current")
+		current["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Degraded", "status": map[bool]string{true: "True", false: "False"}[stopped], "reason": reason, "message": "pod web-0 crashes."}}}
+		api := rolloutAPI(t, []string{"shop"}, nil, current)
+		api["/api/v1/namespaces/shop/pods"] = listOf()
+		c := clientOf(t, api)
+		report, err := c.Report(t.Context(), Query{Namespaces: []string{"shop"}}, io.Discard)
+		clitest.Must(t, err)
+		if says := strings.Contains(report.Summary, "1 automatic rollout has stopped"); says != stopped || report.Stopped > 0 != stopped {
+			t.Errorf("%s: %s", reason, report.Summary)
+		}
+	}
+}
