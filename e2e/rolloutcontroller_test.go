@@ -182,9 +182,9 @@ func (r *selfRolling) label(t *testing.T, ns string) {
 		if err != nil {
 			return err
 		}
-		for _, wave := range []string{"Wave 1 of 2: ", "Wave 2 of 2: "} {
+		for _, wave := range []string{"Wave 1 of 3: ", "Wave 2 of 3: ", "Wave 3 of 3: "} {
 			if !slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool {
-				return e.Reason == "RolloutWave" && strings.HasPrefix(e.Note, wave+ns+" ")
+				return e.Reason == "RolloutWave" && strings.HasPrefix(e.Note, wave) && strings.Contains(e.Note, ns+" ")
 			}) {
 				return fmt.Errorf("there is none of %s", wave)
 			}
@@ -234,7 +234,7 @@ func (r *selfRolling) failure(t *testing.T, ns string) {
 	before := uids(r.ready(t, ns, 3))
 	r.settle(t, ns, slow, "agent:bad")
 	message := r.wantCondition(t, "Degraded", "True Failed")
-	failed := r.field(t, "clustersidecartemplate/agent", "{.status.failed.namespace} {.status.failed.workload} {.status.failed.pod}")
+	failed := r.field(t, "clustersidecartemplate/agent", "{.status.failed[0].namespace} {.status.failed[0].workload} {.status.failed[0].pod}")
 	pod, _ := strings.CutPrefix(failed, ns+" Deployment/web ")
 	if before[pod] == "" || !strings.Contains(message, "pod "+pod+" in the namespace "+ns) || !strings.Contains(message, "ImagePullBackOff") || !strings.Contains(message, "half done") {
 		t.Errorf("%q has failed: %s", failed, message)

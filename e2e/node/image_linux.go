@@ -31,6 +31,8 @@ const (
 	NextStandIn = "registry.example/standin:2"
 	// CrashingStandIn is an image whose program ends at once with an error.
 	CrashingStandIn = "registry.example/standin:crash"
+	// LateStandIn is an image whose program answers 503 after 20 seconds.
+	LateStandIn = "registry.example/standin:late"
 	// pillionName is the image of Pillion. The manifests name it with the tag of a release.
 	pillionName = "ghcr.io/pillion-dev/pillion"
 
@@ -67,7 +69,11 @@ func BuildImages(ctx context.Context, steps *programs.Steps, dir string, tags ..
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(addTag(images, StandIn, standIn), addTag(images, NextStandIn, next), addTag(images, CrashingStandIn, crashing)); err != nil {
+		late, err := another(standIn, func(c *v1.Config) { c.Entrypoint = append(c.Entrypoint, "-unready=20s") })
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(addTag(images, LateStandIn, late), addTag(images, StandIn, standIn), addTag(images, NextStandIn, next), addTag(images, CrashingStandIn, crashing)); err != nil {
 			return err
 		}
 		return tarball.MultiWriteToFile(filepath.Join(dir, imagesName), images)

@@ -33,6 +33,7 @@ type sidecar struct {
 	memory    string // request and limit
 	args      string // further ones
 	probe     bool   // whether it has a startupProbe
+	readiness bool   // whether it has a readinessProbe
 	spec      string // further fields of the template
 }
 
@@ -47,6 +48,9 @@ func (s sidecar) manifest() string {
 	probe := ""
 	if s.probe {
 		probe = "startupProbe: {httpGet: {path: /, port: 9900}, periodSeconds: 1, failureThreshold: 120}, "
+	}
+	if s.readiness {
+		probe += "readinessProbe: {httpGet: {path: /, port: 9900}, periodSeconds: 1, failureThreshold: 1}, "
 	}
 	return fmt.Sprintf(`
 apiVersion: pillion.dev/v1alpha1

@@ -149,6 +149,12 @@ func (r *readiness) see(pod *corev1.Pod) {
 // not at the same time.
 func (r *readiness) end(t *testing.T, ns string) (most int) {
 	t.Helper()
+	return r.endWhen(t, ns, ready)
+}
+
+// endWhen is end for pods of which only something else is true.
+func (r *readiness) endWhen(t *testing.T, ns string, is func(*corev1.Pod) bool) (most int) {
+	t.Helper()
 	eventually(t, "the watch has seen all pods", func(ctx context.Context) error {
 		list, err := env.Client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
 		if err != nil {
@@ -157,7 +163,7 @@ func (r *readiness) end(t *testing.T, ns string) (most int) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		for i := range list.Items {
-			if pod := &list.Items[i]; r.seen[pod.Name] != pod.ResourceVersion || !ready(pod) {
+			if pod := &list.Items[i]; r.seen[pod.Name] != pod.ResourceVersion || !is(pod) {
 				return fmt.Errorf("%s, version %s of %s", stateOf(pod), r.seen[pod.Name], pod.ResourceVersion)
 			}
 		}

@@ -98,6 +98,9 @@ func (r *rollouts) complete(ctx context.Context, t *subject, all []*rollout.Work
 // failed reports a failure as soon as it happens. The rollout may go on in other namespaces.
 func (r *rollouts) failed(ctx context.Context, t *subject, e *update.Event) {
 	f := v1alpha1.FailedRollout{Namespace: e.Namespace, Workload: e.Workload, Pod: e.Pod, Reason: shortened(e.Message)}
+	if len(e.Half) > 0 {
+		f.Reason = shortened(e.Message + "; half done: " + strings.Join(e.Half, ", "))
+	}
 	if slices.ContainsFunc(t.status.Failed, func(other v1alpha1.FailedRollout) bool { return other.Namespace == f.Namespace }) {
 		return
 	}

@@ -38,7 +38,7 @@ func (s *run) update(ctx context.Context, pods []*rollout.Pod) error {
 		}
 		if decision.Stop != nil && failure == nil {
 			failure = s.stopped(ctx, decision.Stop)
-			s.fail(s.w, failure)
+			s.fail(s.w, failure, s.half()...)
 		}
 		if err := s.begin(ctx, decision.Change, next); err != nil && failure == nil {
 			failure = err

@@ -142,7 +142,7 @@ func (r *Rollout) wave(ctx context.Context, runs runs, wave []rollout.Part) {
 				return
 			}
 			if err := runs[p.Workload].part(ctx, p); err != nil {
-				r.fail(p.Workload, err)
+				r.fail(p.Workload, err, runs[p.Workload].left...)
 			}
 		})
 	}

@@ -40,6 +40,7 @@ type Event struct {
 	Message   string           `json:"message,omitempty"`
 	Blocked   bool             `json:"blocked,omitempty"` // no pod has failed because of the rollout
 	Err       error            `json:"-"`                 // of the type failed
+	Half      []string         `json:"-"`                 // of the type failed: what is half done now
 	Done      int              `json:"done"`
 	Total     int              `json:"total"`
 }
@@ -127,13 +128,13 @@ func (r *Rollout) failed(namespace string) bool {
 	return r.failures[namespace] != nil || r.Limits.StopAll && len(r.failures) > 0
 }
 
-// fail stops the rollout in a namespace, or everywhere.
-func (r *Rollout) fail(w *rollout.Workload, err error) {
+// fail stops the rollout in a namespace, or everywhere. Half is what is half done in the workload now.
+func (r *Rollout) fail(w *rollout.Workload, err error, half ...string) {
 	if errors.Is(err, ErrStopped) || errors.Is(err, context.Canceled) {
 		r.interrupted.Store(true) // the pods that are left are not a failure
 		return
 	}
-	event := Event{Type: "failed", Namespace: w.Namespace, Workload: w.Title(), Message: err.Error(), Err: err}
+	event := Event{Type: "failed", Namespace: w.Namespace, Workload: w.Title(), Message: err.Error(), Err: err, Half: half}
 	if of, ok := errors.AsType[*podError](err); ok {
 		event.Pod, event.Blocked = of.name, of.blocked
 	}

@@ -24,6 +24,7 @@ type run struct {
 	gate  *sync.Mutex // workloads of a namespace may share a budget, so they decide one after another
 	watch *rollout.Watch
 	begun bool
+	left  []string // what is half done, see leaves
 	tell  func(of, what string)
 	did   map[string]string // by UID: what has changed in a pod
 	// denied is since when budgets deny evictions, and checked are the UIDs of new pods that were planned.
@@ -176,17 +177,31 @@ func (s *run) leave(err error) error {
 
 // halfDone notes the pods that have the change and are not proved.
 func (s *run) halfDone() {
+	for _, what := range s.half() {
+		s.leaves(what)
+	}
+}
+
+// leaves notes that something is half done.
+func (s *run) leaves(what string) {
+	s.left = append(s.left, what)
+	s.Rollout.leaves(what)
+}
+
+// half returns the pods that have the change and are not proved.
+func (s *run) half() (all []string) {
 	for _, m := range s.watch.Open() {
 		did := s.did[m.UID]
 		if did == "" {
 			did = "its containers"
 		}
 		if s.w.Way == rollout.Evict {
-			s.leaves(fmt.Sprintf("%s in the namespace %s (a pod was evicted, and its replacement %s is not ready)", s.w.Title(), s.w.Namespace, m.Name))
+			all = append(all, fmt.Sprintf("%s in the namespace %s (a pod was evicted, and its replacement %s is not ready)", s.w.Title(), s.w.Namespace, m.Name))
 			continue
 		}
-		s.leaves(fmt.Sprintf("pod %s in the namespace %s (%s changed, not yet recorded)", m.Name, s.w.Namespace, did))
+		all = append(all, fmt.Sprintf("pod %s in the namespace %s (%s changed, not yet recorded)", m.Name, s.w.Namespace, did))
 	}
+	return all
 }
 
 // checkNew checks that new pods that take the place of evicted ones are current, so that they are not evicted again.

@@ -30,8 +30,9 @@ func main() {
 // run logs its start and its end, each with the time in nanoseconds.
 func run(ctx context.Context, args []string) (int, error) {
 	flags := flag.NewFlagSet("standin", flag.ContinueOnError)
-	serve := flags.String("serve", "", "answer HTTP requests at this `ADDRESS`: 503 until -ready, then 200. A request for /end ends the program")
+	serve := flags.String("serve", "", "answer HTTP requests at this `ADDRESS`: 503 until -ready and after -unready, and 200 between them. A request for /end ends the program")
 	ready := flags.Duration("ready", 0, "be ready after this time")
+	unready := flags.Duration("unready", 0, "answer 503 again after this time")
 	lasts := flags.Duration("for", 0, "end after this time, instead of at a signal")
 	linger := flags.Duration("linger", 0, "end this long after the signal")
 	needs := flags.String("needs", "", "fail at once unless this `URL` answers with 200")
@@ -51,7 +52,7 @@ func run(ctx context.Context, args []string) (int, error) {
 	}
 	failed, asked := make(chan error, 1), make(chan struct{}, 1)
 	if *serve != "" {
-		go func() { failed <- listen(*serve, time.Now().Add(*ready), asked) }()
+		go func() { failed <- listen(*serve, *ready, *unready, asked) }()
 	}
 	var over <-chan time.Time
 	if *lasts > 0 {
@@ -72,9 +73,10 @@ func run(ctx context.Context, args []string) (int, error) {
 
 func say(what string) { fmt.Fprintln(os.Stdout, time.Now().UnixNano(), what) }
 
-func listen(address string, ready time.Time, asked chan<- struct{}) error {
+func listen(address string, ready, unready time.Duration, asked chan<- struct{}) error {
+	started := time.Now()
 	server := &http.Server{Addr: address, ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if time.Now().Before(ready) {
+		if lasted := time.Since(started); lasted < ready || unready > 0 && lasted > unready {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 		if r.URL.Path == "/end" {

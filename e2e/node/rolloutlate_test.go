@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pillion-dev/pillion/e2e/cluster"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// latePods is the number of pods of a Deployment that gets an image which fails its readiness after 20 seconds.
+const latePods = 8
+
+// TestRolloutLate rolls out an image that is ready at first, and not any more after 20 seconds, by the command and by the
+// controller. No more pods are unready than may be, the Service answers all requests, and the rollout stops.
+func TestRolloutLate(t *testing.T) {
+	installed(t)
+	root, err := cluster.Root(testContext(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubectl(t, "apply", "--server-side", "-f", filepath.Join(root, "manifests", "components", "rollout", "rbac.yaml"))
+	for _, most := range []int{1, 4} {
+		t.Run(fmt.Sprintf("command, at most %d", most), func(t *testing.T) {
+			t.Parallel()
+			s := sidecar{name: fmt.Sprintf("late-command-%d", most), image: StandIn, memory: "16Mi", readiness: true}
+			ns := optedInNamespace(t)
+			l := startLate(t, ns, s)
+			s.image = LateStandIn
+			s.use(t, ns, nil)
+			wantLateStop(t, ns, most)
+			l.want(t, s, most)
+		})
+		t.Run(fmt.Sprintf("controller, at most %d", most), func(t *testing.T) {
+			t.Parallel()
+			s := sidecar{name: fmt.Sprintf("late-controller-%d", most), image: StandIn, memory: "16Mi", readiness: true}
+			s.spec = fmt.Sprintf("rollout: {strategy: InPlace, maxUnavailable: %d, first: 0, waves: [100%%]},", most)
+			ns := namespace(t, map[string]string{injectLabel: "enabled", "pillion.dev/rollout": "enabled"})
+			l := startLate(t, ns, s)
+			s.image = LateStandIn
+			s.use(t, ns, nil)
+			wantLateCondition(t, s.name, ns)
+			l.want(t, s, most)
+		})
+	}
+}
+
+// lateRollout is a rollout while clients send requests and a watch counts pods that are unready.
+type lateRollout struct {
+	ns      string
+	pods    *rolled
+	load    *traffic
+	watched *readiness
+}
+
+func startLate(t *testing.T, ns string, s sidecar) *lateRollout {
+	t.Helper()
+	s.use(t, ns, nil)
+	apply(t, ns, deploymentOf("web", latePods, s.name, "")+`
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec: {selector: {app: web}, ports: [{port: 80, targetPort: 8000}]}
+`)
+	l := &lateRollout{ns: ns, pods: running(t, ns, latePods)}
+	service, err := env.Client.CoreV1().Services(ns).Get(testContext(t), "web", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.load, l.watched = startTraffic(t, requestEvery, net.JoinHostPort(service.Spec.ClusterIP, "80")), watchReadiness(t, ns)
+	return l
+}
+
+// want checks what the rollout has done, when it has stopped.
+func (l *lateRollout) want(t *testing.T, s sidecar, allowed int) {
+	t.Helper()
+	most := l.watched.endWhen(t, l.ns, func(pod *corev1.Pod) bool { return ready(pod) || pod.Spec.InitContainers[0].Image == s.image })
+	if most < 1 || most > allowed {
+		t.Errorf("%d of %d pods were unready at the same time, and %d may be", most, latePods, allowed)
+	}
+	requests, changed := l.load.wantNoFailures(t), 0
+	for _, pod := range podsIn(t, l.ns) {
+		app, was := statusIn(&pod, "app"), l.pods.before[pod.Name]
+		if app.RestartCount != 0 || app.ContainerID != statusIn(&was, "app").ContainerID {
+			t.Errorf("the app of pod %s was restarted", pod.Name)
+		}
+		if pod.Spec.InitContainers[0].Image == s.image {
+			changed++
+		}
+	}
+	if changed > allowed {
+		t.Errorf("%d pods have the image, want at most %d", changed, allowed)
+	}
+	if out, err := rollout(t, l.ns, "--dry-run"); err != nil || strings.Contains(out, "All pods are current") {
+		t.Errorf("afterwards: %v: %s", err, out)
+	}
+	figure(t, fmt.Sprintf("an image that fails after 20 s: pods unready of %d at a time, requests to the Service, those that failed", latePods), fmt.Sprintf("%d, %d, %d", most, requests, len(l.load.failures)))
+}
+
+// wantLateStop runs the command, which stops. It has the default limits, besides the waves.
+func wantLateStop(t *testing.T, ns string, most int) {
+	t.Helper()
+	out, err := rollout(t, ns, "--max-unavailable", fmt.Sprint(most), "--first", "0", "--waves", "100%")
+	for _, want := range []string{"rollout has stopped after 0 of 8 pods: pod web-", "it was ready with the change for", "Readiness probe failed: HTTP probe failed with statuscode: 503", "half done: pod web-"} {
+		if err == nil || !strings.Contains(out, want) {
+			t.Errorf("rollout does not stop with %q: %v: %s", want, err, out)
+		}
+	}
+}
+
+// wantLateCondition waits until the controller has stopped, and checks what it reports.
+func wantLateCondition(t *testing.T, template, ns string) {
+	t.Helper()
+	eventually(t, "the rollout has stopped", func(ctx context.Context) error {
+		out, err := env.RunKubectl(ctx, nil, "get", "clustersidecartemplate", template, "-o", `jsonpath={range .status.conditions[*]}{.type} {.status} {.reason}: {.message}{"\n"}{end}`)
+		for _, want := range []string{"Progressing False Stopped: ", "Degraded True Failed: pod web-", "it was ready with the change for"} {
+			if err == nil && !strings.Contains(string(out), want) {
+				err = errors.New(string(out))
+			}
+		}
+		return err
+	})
+	eventually(t, "there is an Event", func(ctx context.Context) error {
+		list, err := env.Client.CoreV1().Events(corev1.NamespaceDefault).List(ctx, metav1.ListOptions{FieldSelector: "reason=RolloutStopped,involvedObject.name=" + template})
+		if err == nil && (len(list.Items) == 0 || !strings.Contains(list.Items[0].Message, "in the namespace "+ns)) {
+			err = fmt.Errorf("%+v", list.Items)
+		}
+		return err
+	})
+}
