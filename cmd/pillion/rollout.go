@@ -76,7 +76,8 @@ not more than PodDisruptionBudgets allow. Pods that are unready for other reason
 too. A changed pod keeps its place until it has been ready for --min-ready, for
 minReadySeconds of the workload, and for --bake. So a failure that comes within this time
 never reaches more pods. With --bake 0s and --min-ready 0s, the next pod follows as soon
-as one is ready. A restart follows the strategy of the workload instead.
+as one is ready. A restart follows the strategy of the workload instead, after one pod was
+evicted and the new one has been ready for that long.
 
 Rollout works in waves: first the number of pods of --first, or the workloads of
 --first-workloads, then the shares of --waves. If a container does not start, an image

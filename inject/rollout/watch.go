@@ -93,10 +93,10 @@ func (w *Watch) add(pod *corev1.Pod, now time.Time) *watched {
 	// A rollout records what it has proved. Pods that it has not changed may be new.
 	young := w.Rules.Proof > 0 && Changed(&pod.ObjectMeta).IsZero() && now.Sub(readySince(pod)) < w.Rules.Proof+clockSkew
 	switch {
-	case w.seen && w.replaces:
-		t.Stage, t.Ours = Changing, true
 	case w.seen && len(w.evicted) > 0: // it takes the place of an evicted one
 		t.Stage, t.Ours, t.plan, t.Place, w.evicted = Changing, true, w.evicted[0].plan, w.evicted[0].Place, w.evicted[1:]
+	case w.seen && w.replaces:
+		t.Stage, t.Ours = Changing, true
 	case w.seen, young: // a new pod has the new revision
 		t.Stage, t.Ours = Changing, w.replaces
 	}

@@ -154,6 +154,9 @@ func (s *run) record(ctx context.Context, uids []string) error {
 			continue
 		}
 		s.release(p.UID)
+		if s.proving {
+			continue // the restart reports all pods
+		}
 		event := Event{Type: "pod", Namespace: s.w.Namespace, Workload: s.w.Title(), Pod: pod.Name, Way: s.w.Way, Changes: p.Changes, Message: p.Summary()}
 		if s.w.Way == rollout.Evict {
 			event.Pod, event.Changes, event.Message = p.Name, nil, p.Why

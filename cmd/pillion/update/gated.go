@@ -36,6 +36,9 @@ func (s *run) update(ctx context.Context, pods []*rollout.Pod) error {
 		if err := s.record(ctx, decision.Proved); err != nil && failure == nil {
 			failure = err
 		}
+		if decision.Stop != nil && decision.Stop.Blocked && s.proving {
+			return errNoProof
+		}
 		if decision.Stop != nil && failure == nil {
 			failure = s.stopped(ctx, decision.Stop)
 			s.fail(s.w, failure, s.half()...)
@@ -47,9 +50,6 @@ func (s *run) update(ctx context.Context, pods []*rollout.Pod) error {
 		switch over := len(order) == 0 || failure != nil || s.stopping(s.w.Namespace); {
 		case failure != nil && !s.watch.Bakes():
 			s.halfDone()
-			if s.reported(failure) {
-				return nil
-			}
 			return failure
 		case over && len(open) == 0 && len(decision.Change) == 0 && err == nil:
 			if len(order) > 0 && s.toldToStop() {
@@ -77,17 +77,10 @@ func (s *run) step(ctx context.Context, order *[]string, more bool) (d rollout.D
 	return s.decide(ctx, candidates, sight.Desired)
 }
 
-// reported reports whether a failure was reported already.
-func (s *run) reported(err error) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Contains(s.causes, err)
-}
-
 // begin changes or evicts pods, at the same time.
 func (s *run) begin(ctx context.Context, uids []string, next map[string]*rollout.Pod) error {
 	do := s.change
-	if s.w.Way == rollout.Evict {
+	if s.evicts() {
 		do = s.evict
 	}
 	var group sync.WaitGroup

@@ -20,6 +20,9 @@ import (
 
 // restart replaces all pods of a workload, as kubectl rollout restart does.
 func (s *run) restart(ctx context.Context) error {
+	if done, err := s.prove(ctx); done || err != nil {
+		return err
+	}
 	if _, err := s.look(ctx); err != nil && !apierrors.IsNotFound(err) { // pods that appear later are new
 		return err
 	}
@@ -32,6 +35,31 @@ func (s *run) restart(ctx context.Context) error {
 		return fmt.Errorf("%s in the namespace %s cannot be restarted: %w", s.w.Title(), s.w.Namespace, err)
 	}
 	return s.follow(ctx, at)
+}
+
+// prove evicts one pod before a restart and waits until the new one is proved, because nothing holds a restart if its new
+// pods fail later. If all pods would have to stay, it does nothing. It reports whether no restart is necessary after that.
+func (s *run) prove(ctx context.Context) (done bool, err error) {
+	todo := s.w.Todo()
+	if s.watch.Rules.Proof == 0 || s.w.Pods < 2 || len(todo) == 0 {
+		return false, nil
+	}
+	s.proving = true
+	s.watch.Expect(todo[:1])
+	err = s.update(ctx, todo[:1])
+	s.proving = false
+	switch {
+	case errors.Is(err, errNoProof):
+		return false, nil
+	case err != nil:
+		return false, err
+	case s.stopping(s.w.Namespace):
+		return true, ErrStopped
+	}
+	if len(todo) == 1 {
+		s.say(Event{Type: "workload", Namespace: s.w.Namespace, Workload: s.w.Title(), Way: rollout.Evict, Pods: 1, Message: s.w.Why})
+	}
+	return len(todo) == 1, nil
 }
 
 // isGone reports that the workload no longer exists.
@@ -260,50 +288,4 @@ func (r *Rollout) newPods(ctx context.Context, w *rollout.Workload, object *unst
 		}
 	}
 	return all, nil
-}
-
-// evict deletes a pod if its PodDisruptionBudgets allow it. Otherwise, the next look tries again.
-func (s *run) evict(ctx context.Context, p *rollout.Pod) error {
-	object, err := s.Cluster.Pod(ctx, p.Namespace, p.Name)
-	switch {
-	case apierrors.IsNotFound(err), err == nil && string(object.GetUID()) != p.UID:
-		return nil // the next look reports it
-	case err != nil:
-		return err
-	case metav1.GetControllerOf(object) == nil:
-		return errors.New("it has lost its controller")
-	}
-	err = s.Cluster.Evict(ctx, p.Namespace, p.Name, p.UID)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil
-	case apierrors.IsTooManyRequests(err):
-		s.release(p.UID)
-		return s.postponed()
-	case err != nil:
-		return fmt.Errorf("it cannot be evicted: %w", err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.denied = time.Time{}
-	s.watch.Evict(p.UID, time.Now())
-	return nil
-}
-
-// postponed notes that a budget does not allow an eviction now.
-func (s *run) postponed() error {
-	s.mu.Lock()
-	if s.denied.IsZero() {
-		s.denied = time.Now()
-	}
-	since := s.denied
-	s.mu.Unlock()
-	switch {
-	case s.stopping(s.w.Namespace):
-		return ErrStopped
-	case time.Since(since) > s.Limits.Timeout:
-		return fmt.Errorf("a PodDisruptionBudget has not allowed to evict it for %s", s.Limits.Timeout)
-	}
-	s.tell("", "a PodDisruptionBudget to allow an eviction")
-	return nil
 }

@@ -141,7 +141,7 @@ func (r *Rollout) wave(ctx context.Context, runs runs, wave []rollout.Part) {
 				r.interrupted.Store(r.interrupted.Load() || r.toldToStop())
 				return
 			}
-			if err := runs[p.Workload].part(ctx, p); err != nil {
+			if err := runs[p.Workload].part(ctx, p); err != nil && !r.reported(err) {
 				r.fail(p.Workload, err, runs[p.Workload].left...)
 			}
 		})

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -145,6 +146,13 @@ func (r *Rollout) fail(w *rollout.Workload, err error, half ...string) {
 	r.causes = append(r.causes, err)
 	r.mu.Unlock()
 	r.say(event)
+}
+
+// reported reports whether a failure was reported already.
+func (r *Rollout) reported(err error) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Contains(r.causes, err)
 }
 
 // say reports an event.

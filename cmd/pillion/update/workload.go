@@ -27,6 +27,8 @@ type run struct {
 	left  []string // what is half done, see leaves
 	tell  func(of, what string)
 	did   map[string]string // by UID: what has changed in a pod
+	// proving is set while one pod is evicted before a restart.
+	proving bool
 	// denied is since when budgets deny evictions, and checked are the UIDs of new pods that were planned.
 	denied  time.Time
 	checked map[string]bool
@@ -120,10 +122,13 @@ func (s *run) decide(ctx context.Context, next []string, desired int) (d rollout
 	return d, nil
 }
 
+// evicts reports whether pods are evicted now, and not changed in place.
+func (s *run) evicts() bool { return s.w.Way == rollout.Evict || s.proving }
+
 // restarts reports whether the change of a pod restarts a container.
 func (s *run) restarts(uid string) bool {
 	p := s.watch.Plan(uid)
-	return s.w.Way == rollout.Evict || p != nil && p.Restarts()
+	return s.evicts() || p != nil && p.Restarts()
 }
 
 // A controller counts a disrupted pod in the budget a moment later, so that a pod of the rollout may count twice. That is
@@ -156,7 +161,7 @@ func (s *run) release(uid string) {
 // stopped returns the error about what stops the rollout of the workload.
 func (s *run) stopped(ctx context.Context, stop *rollout.Stop) error {
 	why := stop.Why
-	if p := s.watch.Plan(stop.UID); s.w.Way == rollout.Evict && p != nil && p.UID != stop.UID {
+	if p := s.watch.Plan(stop.UID); p != nil && p.UID != stop.UID {
 		why = fmt.Sprintf("it replaces %s, which was evicted: %s", p.Name, why)
 	}
 	if pod := s.watch.Last(stop.UID); pod != nil && stop.Fell {
@@ -195,7 +200,7 @@ func (s *run) half() (all []string) {
 		if did == "" {
 			did = "its containers"
 		}
-		if s.w.Way == rollout.Evict {
+		if s.evicts() {
 			all = append(all, fmt.Sprintf("%s in the namespace %s (a pod was evicted, and its replacement %s is not ready)", s.w.Title(), s.w.Namespace, m.Name))
 			continue
 		}
@@ -208,7 +213,7 @@ func (s *run) half() (all []string) {
 func (s *run) checkNew() error {
 	for _, m := range s.watch.Open() {
 		pod, p := s.watch.Last(m.UID), s.watch.Plan(m.UID)
-		if s.w.Way != rollout.Evict || pod == nil || p == nil || p.UID == m.UID || s.checked[m.UID] {
+		if pod == nil || p == nil || p.UID == m.UID || s.checked[m.UID] {
 			continue
 		}
 		s.checked[m.UID] = true
