@@ -29,7 +29,8 @@ type Watch struct {
 type watched struct {
 	Member
 
-	pod      *corev1.Pod // as last seen
+	seen     bool
+	pod      *corev1.Pod // as last seen, or nil, see Rest
 	before   *corev1.Pod // before the change, or nil
 	own      []string    // the containers that change
 	wasReady bool        // it must be Ready to be well
@@ -122,7 +123,7 @@ func (w *Watch) Begin(p *Pod, before *corev1.Pod, now time.Time) {
 	if t.Ours && t.before != nil { // a second step of the change
 		before, now = t.before, t.Since
 	}
-	*t = watched{Member: Member{Name: p.Name, UID: p.UID, Place: p.UID, Stage: Changing, Since: now, Ready: t.Ready, Ours: true}, pod: before, before: before, own: p.Own, wasReady: p.Ready, plan: p}
+	*t = watched{Member: Member{Name: p.Name, UID: p.UID, Place: p.UID, Stage: Changing, Since: now, Ready: t.Ready, Ours: true}, seen: true, pod: before, before: before, own: p.Own, wasReady: p.Ready, plan: p}
 	if p.Unrecorded() {
 		t.before, t.wasReady = nil, true
 	}
@@ -186,6 +187,13 @@ func (w *Watch) Bakes() bool {
 	return slices.ContainsFunc(w.members(), func(m Member) bool { return m.Ours && m.Stage == Baking })
 }
 
+// Rest frees memory until the pods are seen again.
+func (w *Watch) Rest() {
+	for _, t := range w.pods {
+		t.pod, t.before = nil, nil
+	}
+}
+
 // Last returns a pod as it was last seen, or nil.
 func (w *Watch) Last(uid string) *corev1.Pod {
 	if t := w.pods[uid]; t != nil {
@@ -211,7 +219,7 @@ func (w *Watch) members() []Member {
 		all = append(all, t.Member)
 	}
 	for _, t := range w.pods {
-		if t.pod != nil {
+		if t.seen {
 			all = append(all, t.Member)
 		}
 	}
@@ -261,8 +269,8 @@ func (w *Watch) Decide(next []string, desired int, budgets []Limit, restarts fun
 
 // see takes in the present state of the pod.
 func (t *watched) see(pod *corev1.Pod, now time.Time, rules Rules) {
-	first := t.pod == nil
-	t.pod, t.Ready = pod, IsReady(pod)
+	first := !t.seen
+	t.seen, t.pod, t.Ready = true, pod, IsReady(pod)
 	changed := Changed(&pod.ObjectMeta)
 	if first {
 		t.changed = changed

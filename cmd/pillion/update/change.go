@@ -60,6 +60,7 @@ func (s *run) changeOnce(ctx context.Context, p *rollout.Pod) error {
 		return nil
 	}
 	did, err := s.apply(ctx, now)
+	now.Forget()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(did) > 0 || err == nil {
@@ -153,22 +154,33 @@ func (s *run) record(ctx context.Context, uids []string) error {
 		if p == nil || pod == nil || !s.watch.Ours(uid) {
 			continue
 		}
-		s.release(p.UID)
-		if s.proving {
-			continue // the restart reports all pods
+		err := s.recordProved(ctx, p, pod)
+		if s.release(p.UID); err != nil {
+			return err
 		}
-		event := Event{Type: "pod", Namespace: s.w.Namespace, Workload: s.w.Title(), Pod: pod.Name, Way: s.w.Way, Changes: p.Changes, Message: p.Summary()}
-		if s.w.Way == rollout.Evict {
-			event.Pod, event.Changes, event.Message = p.Name, nil, p.Why
-		} else if err := s.recordOne(ctx, pod.Namespace, pod.Name, uid); err != nil {
-			if apierrors.IsNotFound(err) {
-				continue // the next look reports it
-			}
-			s.leaves(fmt.Sprintf("pod %s in the namespace %s (%s changed, not yet recorded)", pod.Name, pod.Namespace, s.did[uid]))
+	}
+	return nil
+}
+
+// recordProved records the change of a pod. P is its plan, or that of the pod that it replaces.
+func (s *run) recordProved(ctx context.Context, p *rollout.Pod, pod *corev1.Pod) error {
+	event := Event{Type: "pod", Namespace: s.w.Namespace, Workload: s.w.Title(), Pod: p.Name, Way: s.w.Way, Changes: p.Changes, Message: p.Summary()}
+	switch {
+	case s.proving:
+		return nil // the restart reports all pods
+	case s.w.Way == rollout.Evict:
+		event.Changes, event.Message = nil, p.Why
+	default:
+		err := s.recordOne(ctx, pod.Namespace, pod.Name, string(pod.UID))
+		if apierrors.IsNotFound(err) {
+			return nil // the next look reports it
+		}
+		if err != nil {
+			s.leaves(fmt.Sprintf("pod %s in the namespace %s (%s changed, not yet recorded)", pod.Name, pod.Namespace, s.did[string(pod.UID)]))
 			return aboutPod(pod.Namespace, pod.Name, err)
 		}
-		s.say(event)
 	}
+	s.say(event)
 	return nil
 }
 

@@ -136,7 +136,7 @@ func (r *Rollout) wave(ctx context.Context, runs runs, wave []rollout.Part) {
 	for _, p := range wave {
 		free <- struct{}{}
 		group.Go(func() {
-			defer func() { <-free }()
+			defer func() { runs[p.Workload].watch.Rest(); <-free }()
 			if r.stopping(p.Namespace) || ctx.Err() != nil {
 				r.interrupted.Store(r.interrupted.Load() || r.toldToStop())
 				return
@@ -180,6 +180,7 @@ func (r *Rollout) look(ctx context.Context, runs runs) error {
 		if fallen := s.watch.Fallen(); fallen != nil {
 			r.fail(w, s.stopped(ctx, fallen))
 		}
+		s.watch.Rest()
 	}
 	return nil
 }
