@@ -107,7 +107,7 @@ func checkJudgement(t *testing.T, injector *inject.Injector, judge *inject.Judge
 	return damaged
 }
 
-func mustJudge(t *testing.T, judge *inject.Judge, req inject.Request) *inject.Verdict {
+func mustJudge(t testing.TB, judge *inject.Judge, req inject.Request) *inject.Verdict {
 	t.Helper()
 	v, err := judge.Judge(req)
 	if err != nil {

@@ -94,6 +94,25 @@ func checkUnrecorded(t testing.TB, injector *inject.Injector, before, after []by
 	}
 }
 
+// checkNewFaults checks that an injection is never the reason for a finding of the judge. Only what another webhook changed before
+// the injection may be one, and a template that could not be injected.
+func checkNewFaults(t testing.TB, injector *inject.Injector, before, after []byte, decisions []inject.Decision) {
+	t.Helper()
+	judge := func(pod []byte) []inject.Finding {
+		return mustJudge(t, inject.NewJudge(injector, nil, true), inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: keptBy(t, pod, true)}).Judged
+	}
+	old := judge(before)
+	for _, f := range judge(after) {
+		failed := slices.ContainsFunc(decisions, func(d inject.Decision) bool {
+			return d.Template == f.Template && (d.Code.Failed() || d.Code == inject.CodeFellBack) // to one that may have failed
+		})
+		was := slices.ContainsFunc(old, func(was inject.Finding) bool { return was.Code == inject.CodeAltered && was.Template == f.Template })
+		if f.Template != "" && f.Code != inject.CodeUnknownParameter && !failed && (f.Code != inject.CodeAltered || !was) {
+			t.Errorf("only after the injection, the judge says: %s", &f)
+		}
+	}
+}
+
 // keptBy returns what an API server stores of a pod, with its feature gates off or on. Kubernetes' own
 // types write the values, so that this does not depend on what the engine foresees of them.
 func keptBy(t testing.TB, pod []byte, gates bool) []byte {
@@ -363,6 +382,7 @@ func tryOwnWorkOf(t *testing.T, g *reviewtest.Sets, documents []string, tried ta
 		changed, _ := g.Meddle(keptBy(t, after, true))
 		r, again := checkInvariants(t, injector, inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: changed})
 		checkUnrecorded(t, injector, changed, again, r.Decisions)
+		checkNewFaults(t, injector, changed, again, r.Decisions)
 		if r.Adds() {
 			tried["again"]++
 		}
@@ -374,4 +394,81 @@ func tryOwnWorkOf(t *testing.T, g *reviewtest.Sets, documents []string, tried ta
 	if t.Failed() {
 		t.Fatalf("%s\n%s\n%s", strings.Join(documents, "\n"), pod, after)
 	}
+}
+
+// TestLostRecord checks pods in which another webhook removed or changed one record between two calls of Pillion. The second
+// call may see containers of the template that it did not see before, and templates may add what these need. When it has written
+// the record again, they must still be right.
+func TestLostRecord(t *testing.T) {
+	t.Parallel()
+	const names = `pod: {spec: {containers: [{name: k, image: s, env: [{"${forEach}": {c: "pod.spec.containers.map(c, c.name)"}, name: "E-${c}", value: x}]}]}}`
+	const counts = `pod: {spec: {containers: [{name: k, image: s, env: [{name: E, value: "${string(size(pod.spec.containers))}"}]}]}}`
+	const ports = `pod: {spec: {containers: [{name: k, image: s, ports: [{"${forEach}": {i: "lists.range(size(pod.spec.containers))"}, containerPort: "${8000 + i}"}]}]}}`
+	for _, reads := range []string{names, counts, ports} {
+		for _, protect := range []string{"all", "env", "ports", "image, env, ports"} {
+			for _, order := range []string{"-1", "1"} {
+				injector := withSpecs(t, "validate: {mode: Deny, protect: ["+protect+"]}, "+reads, "required: true, order: "+order+", pod: {spec: {containers: [{name: l, image: s}]}}")
+				_, after, _ := checkOwnWork(t, injector, []byte(`{"metadata":{"name":"web"},"spec":{"containers":[{"name":"app","image":"a"}]}}`))
+				if checkLostRecords(t, injector, keptBy(t, after, true)); t.Failed() {
+					t.Fatalf("protect %s, order %s: %s", protect, order, reads)
+				}
+			}
+		}
+	}
+	lost, count := 0, sizetest.Choose(t, 40, 1500)
+	for seed := range uint64(count) {
+		g := &reviewtest.Sets{Rand: rand.New(rand.NewPCG(seed, 9))}
+		var all []*templates.Template
+		for _, document := range g.Documents(shop().Name, g.Template) {
+			found, _ := templates.Parse("t", []byte(document))
+			all = append(all, found...)
+		}
+		injector, pod := injectorOf(all), keptBy(t, []byte(g.Pod(true)), true)
+		r, err := injector.Inject(inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: pod})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lost += checkLostRecords(t, injector, keptBy(t, applyPatch(t, pod, r.Patch()), true)); t.Failed() {
+			t.Fatalf("seed %d: %s", seed, pod)
+		}
+	}
+	t.Logf("%d records", lost)
+	if lost < count/2 {
+		t.Errorf("only %d records were lost", lost)
+	}
+}
+
+// checkLostRecords removes and changes each record of a pod, one at a time. It returns the number of records.
+func checkLostRecords(t testing.TB, injector *inject.Injector, pod []byte) (n int) {
+	t.Helper()
+	for key := range inject.InjectedBy(pod) {
+		n++
+		for _, instead := range []any{nil, "", "0123456789ab"} {
+			doc := decodeJSON(t, pod).(map[string]any)
+			annotations := doc["metadata"].(map[string]any)["annotations"].(map[string]any)
+			if annotations[key+".pillion.dev/injected"] = instead; instead == nil {
+				delete(annotations, key+".pillion.dev/injected")
+			}
+			changed, err := json.Marshal(doc)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := injector.Inject(inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: changed})
+			if err != nil {
+				t.Fatal(err)
+			}
+			after := keptBy(t, applyPatch(t, changed, r.Patch()), true)
+			again, err := injector.Inject(inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: after})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if again.Adds() {
+				t.Errorf("another run adds %s", again.Patch())
+			}
+			if checkNewFaults(t, injector, changed, after, r.Decisions); t.Failed() {
+				t.Fatalf("the record of %s is %v: %s", key, instead, changed)
+			}
+		}
+	}
+	return n
 }

@@ -338,14 +338,15 @@ func (s *settling) wasRight(i int) bool {
 	return p.were[i]
 }
 
-// faultsSince returns what is wrong except for what was altered before.
+// faultsSince returns what is wrong except for what was altered before. A place that has another value now counts: Pillion may have
+// added that value, for example in place of one that was missing.
 func (d *Decision) faultsSince(before []Difference) []Finding {
 	if len(before) == 0 || len(d.Altered) == 0 {
 		return d.faults()
 	}
 	now := *d
 	now.Altered = slices.DeleteFunc(slices.Clone(d.Altered), func(p Difference) bool {
-		return slices.ContainsFunc(before, func(was Difference) bool { return was.Path == p.Path })
+		return slices.ContainsFunc(before, func(was Difference) bool { return was.Path == p.Path && was.Pod == p.Pod })
 	})
 	return now.faults()
 }

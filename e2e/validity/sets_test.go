@@ -175,6 +175,29 @@ func (c *checker) judge(final []byte, codes map[string]inject.Code, counts func(
 	}
 }
 
+// newFaults checks that an injection is never the reason for a finding of the judge. Only what another webhook changed before the
+// injection may be one, and a template that could not be injected.
+func (c *checker) newFaults(before, final []byte, codes map[string]inject.Code) {
+	c.Helper()
+	judge := func(podJSON []byte) []inject.Finding {
+		verdict, err := inject.NewJudge(c.injector, nil, true).Judge(c.request(podJSON))
+		if err != nil {
+			c.Fatal(err)
+		}
+		return verdict.Judged
+	}
+	old := judge(before)
+	for _, f := range judge(final) {
+		altered := func(was inject.Finding) bool { return was.Code == inject.CodeAltered && was.Template == f.Template }
+		switch {
+		case f.Code == inject.CodeUnknownParameter || f.Template == "" || codes[f.Template].Failed() || codes[f.Template] == inject.CodeFellBack:
+		case f.Code == inject.CodeAltered && slices.ContainsFunc(old, altered):
+		default:
+			c.Errorf("only after the injection, the judge says: %s", &f)
+		}
+	}
+}
+
 // readsPod finds templates whose values change if another webhook changes the pod.
 var readsPod = regexp.MustCompile(`\b(pod|container)\.(spec|metadata|env|image|name|volumeMounts|securityContext)\b`)
 
@@ -206,6 +229,7 @@ func (c *checker) again(g *reviewtest.Sets, kept []byte) (adds bool) {
 	if third.Adds() {
 		c.Errorf("after another webhook, a third run adds %s", third.Patch())
 	}
+	c.newFaults(changed, final, codes)
 	unharmed := !damaged && !slices.ContainsFunc(c.documents, readsPod.MatchString)
 	c.judge(final, codes, func(template string) bool {
 		return unharmed || codes[template] == inject.CodeInjected && !bytes.Contains(changed, []byte(template+"."+templates.Domain+"/"))

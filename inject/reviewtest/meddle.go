@@ -113,11 +113,18 @@ func (p *meddled) damages() []func() {
 		},
 		func() { p.remove(p.pick("containers", "initContainers", "volumes")) },
 		func() {
-			annotations := member(p.metadata, "annotations")
-			for key := range annotations {
-				if strings.HasSuffix(key, ".pillion.dev/injected") {
-					delete(annotations, key)
-				}
+			for _, key := range p.records() {
+				delete(member(p.metadata, "annotations"), key)
+			}
+		},
+		func() {
+			if key := p.record(); key != "" {
+				delete(member(p.metadata, "annotations"), key)
+			}
+		},
+		func() {
+			if key := p.record(); key != "" {
+				member(p.metadata, "annotations")[key] = p.pick("", "true", "0123456789ab")
 			}
 		},
 		func() { delete(p.spec, p.pick("tolerations", "securityContext", "terminationGracePeriodSeconds")) },
@@ -127,6 +134,25 @@ func (p *meddled) damages() []func() {
 		func() { p.spec["os"] = map[string]any{"name": "linux"} },
 		func() { p.spec["shareProcessNamespace"] = true },
 	}
+}
+
+// records returns the keys of the annotations in which Pillion records what it injected, sorted.
+func (p *meddled) records() (keys []string) {
+	for key := range member(p.metadata, "annotations") {
+		if strings.HasSuffix(key, ".pillion.dev/injected") {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// record returns one of the records, or "" if there is none.
+func (p *meddled) record() string {
+	if keys := p.records(); len(keys) > 0 {
+		return keys[p.IntN(len(keys))]
+	}
+	return ""
 }
 
 // containers returns the containers of both lists.
