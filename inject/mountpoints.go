@@ -14,89 +14,180 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// The container runtime needs a directory, or a file, at each path at which something is mounted. It creates this
-// itself, but not inside a read-only volume. The kubelet creates directories inside of the volumes that it writes,
-// never files (MakeNestedMountpoints in pkg/volume/util), and nothing inside of other read-only volumes. What those
-// contain is not known.
+// The container runtime needs a directory, or a file, at each path at which something is mounted, and a directory as the
+// working directory. It creates these itself, but not inside a read-only volume, and nothing inside a file. The kubelet creates
+// directories inside of the volumes that it writes, never files (MakeNestedMountpoints in pkg/volume/util), and nothing inside
+// of other volumes. An emptyDir that no container may write to is empty. What other read-only volumes contain is not known.
 
-// mountFault is a mount without which the container could start.
+// mountFault is a reason why a container cannot start.
 type mountFault struct {
-	mount  *tree.Node // the mount
-	within *tree.Node // the mount that contains it, or nil
-	path   string
+	mount  *tree.Node   // the mount without which it could start
+	within *tree.Node   // the mount that contains it, or nil
+	parts  []*tree.Node // the fault is new if one of these is
 	why    string
+	advice string
 }
 
-// mountPoint is a path at which something is mounted in a container.
+// mountPoint is a path at which a container needs something.
 type mountPoint struct {
 	path  string
-	mount *tree.Node // nil for a file that the kubelet mounts in every container
-	what  string     // for that file
+	mount *tree.Node // nil for what the kubelet or the runtime mounts in every container, and for the working directory
+	field *tree.Node // the field of the container that names the path, or nil
+	what  string     // if there is no mount
+	kind  entry
+	// always is set for a file that the kubelet or the runtime mounts in every container.
+	always bool
 }
 
-const hostsPath = "/etc/hosts"
+// runtimeFiles are the paths of files that the kubelet and each container runtime mount in every container in which nothing else
+// is mounted there.
+func runtimeFiles() [3]mountPoint {
+	return [...]mountPoint{
+		{path: "/etc/hosts", what: "the pod's file of host names", kind: file, always: true},
+		{path: "/etc/hostname", what: "the file with the pod's host name", kind: file, always: true},
+		{path: "/etc/resolv.conf", what: "the file with the DNS servers", kind: file, always: true},
+	}
+}
 
-// impossibleMounts returns the mounts that keep a container from starting, given the volume of each
-// mount.
-func impossibleMounts(container *tree.Node, volume func(mount *tree.Node) *tree.Node) (all []mountFault) {
-	mounts := container.Get("volumeMounts").Items()
+// impossibleMounts returns what keeps a container from starting because of its mounts.
+func (p *podVolumes) impossibleMounts(container *tree.Node) (all []mountFault) {
+	mounts := p.mountsOf(container)
 	if len(mounts) == 0 {
 		return nil
 	}
-	points := make([]mountPoint, 0, len(mounts)+2)
-	hosts := true
-	for i := range mounts {
-		m := mountPoint{path: absolute(mountPath(&mounts[i])), mount: &mounts[i]}
-		hosts = hosts && m.path != hostsPath
-		if why := templates.ReservedPath(m.path); why != "" && volume(&mounts[i]).Get("hostPath") == nil {
-			all = append(all, mountFault{m.mount, nil, m.path, why})
+	points := make([]mountPoint, 0, len(mounts)+5)
+	for _, mount := range mounts {
+		m := mountPoint{path: absolute(mountPath(mount)), mount: mount, kind: p.kindOf(container, mount)}
+		if why := templates.ReservedPath(m.path); why != "" && p.volume(mount).Get("hostPath") == nil {
+			all = append(all, mountFault{mount: mount, parts: []*tree.Node{mount}, why: why, advice: otherPath})
+		}
+		if why := p.partOfFile(container, mount); why != "" {
+			all = append(all, mountFault{mount: mount, parts: []*tree.Node{mount}, why: why, advice: "correct the sub path"})
 		}
 		points = append(points, m)
 	}
-	message := container.Get("terminationMessagePath").Text()
-	if message == "" {
-		message = corev1.TerminationMessagePathDefault
+	for _, f := range runtimeFiles() {
+		if !slices.ContainsFunc(points, func(m mountPoint) bool { return m.path == f.path }) {
+			points = append(points, f)
+		}
 	}
-	points = append(points, mountPoint{path: absolute(schema.CleanPath(message)), what: "the file for the termination message"})
-	if hosts {
-		points = append(points, mountPoint{path: hostsPath, what: "the pod's file of host names"})
+	message := container.Get("terminationMessagePath")
+	points = append(points, mountPoint{path: absolute(schema.CleanPath(orDefault(message.Text(), corev1.TerminationMessagePathDefault))), field: message, what: "the file for the termination message", kind: file})
+	if dir := container.Get("workingDir"); dir.Text() != "" {
+		points = append(points, mountPoint{path: absolute(schema.CleanPath(dir.Text())), field: dir, kind: directory})
 	}
 	slices.SortStableFunc(points, func(a, b mountPoint) int { return compareMountPaths(a.path, b.path) })
 	var around []*mountPoint // those that contain the next one, the innermost last
 	for i := range points {
 		inner := &points[i]
-		for len(around) > 0 && !isInside(inner.path, around[len(around)-1].path) {
-			if last := around[len(around)-1]; last.path == inner.path && inner.mount == nil && last.mount != nil && surelyDirectory(last.mount, volume) {
-				all = append(all, mountFault{last.mount, nil, last.path, fmt.Sprintf("%s is mounted at %s, too", inner.what, inner.path)})
-			}
+		for len(around) > 0 && around[len(around)-1].path != inner.path && !isInside(inner.path, around[len(around)-1].path) {
 			around = around[:len(around)-1]
 		}
+		var outer *mountPoint
 		if len(around) > 0 {
-			if outer := around[len(around)-1]; outer.mount != nil && lacks(outer, inner, volume) {
-				all = append(all, mountFault{orElse(inner.mount, outer.mount), outer.mount, inner.path, insideReadOnly(outer, inner)})
+			outer = around[len(around)-1]
+		}
+		switch {
+		case outer == nil:
+		case outer.path != inner.path:
+			if why := p.faultInside(container, outer, inner); why != "" {
+				all = append(all, faultInside(outer, inner, why))
 			}
+		case inner.mount == nil && outer.kind != unknownEntry && (outer.kind == directory) != (inner.kind == directory):
+			all = append(all, faultAt(outer, inner))
+		}
+		if inner.isWorkingDir() {
+			continue // it contains nothing
+		}
+		if outer != nil && outer.path == inner.path {
+			around = around[:len(around)-1]
 		}
 		around = append(around, inner)
 	}
 	return all
 }
 
-func insideReadOnly(outer, inner *mountPoint) string {
-	what := inner.what
-	if inner.mount != nil {
-		what = "a file of the volume " + inner.mount.Get("name").Text()
+func (m *mountPoint) isWorkingDir() bool { return m.mount == nil && m.kind == directory }
+
+const (
+	otherPath = "mount it at another path"
+	otherDir  = "change the working directory, or mount the volume at another path"
+)
+
+// faultAt returns the fault that a path has the wrong kind for something else at the same path.
+func faultAt(outer, inner *mountPoint) mountFault {
+	fault := mountFault{mount: outer.mount, parts: []*tree.Node{outer.mount, inner.field}, why: fmt.Sprintf("%s is mounted at %s, too", inner.what, inner.path), advice: otherPath}
+	if inner.isWorkingDir() {
+		fault.why, fault.advice = fmt.Sprintf("its working directory is %s, where %s is mounted", inner.path, outer.name()), otherDir
 	}
-	return fmt.Sprintf("%s is mounted at %s, inside of the volume %s at %s, which is read-only and does not have that file", what, inner.path, outer.mount.Get("name").Text(), outer.path)
+	return fault
 }
 
-func absolute(path string) string {
-	switch {
-	case path == ".":
-		return "/"
-	case strings.HasPrefix(path, "/"):
-		return path
+// faultInside returns the fault that something cannot be inside of something else.
+func faultInside(outer, inner *mountPoint, why string) mountFault {
+	fault := mountFault{mount: orElse(inner.mount, outer.mount), within: outer.mount, parts: []*tree.Node{inner.mount, inner.field, outer.mount, outer.field}, why: why, advice: otherPath}
+	if inner.isWorkingDir() {
+		fault.advice = otherDir
 	}
-	return "/" + path
+	return fault
+}
+
+// faultInside returns why something cannot be inside of the innermost mount around it, or "".
+func (p *podVolumes) faultInside(container *tree.Node, outer, inner *mountPoint) string {
+	what := fmt.Sprintf("%s is mounted at %s", inner.name(), inner.path)
+	if inner.isWorkingDir() {
+		what = "its working directory is " + inner.path
+	}
+	if outer.kind == file || outer.kind == keyFile {
+		return fmt.Sprintf("%s, inside of %s, which is %s", what, outer.path, outer.name())
+	}
+	if outer.mount == nil || !p.isKnown(outer.mount) {
+		return ""
+	}
+	volume := p.volume(outer.mount)
+	part, known := p.subPath(container, outer.mount)
+	if !known {
+		return ""
+	}
+	if inner.fits(p.entryAt(volume, join(part, inner.path[len(strings.TrimSuffix(outer.path, "/"))+1:]))) {
+		return ""
+	}
+	lacks := map[bool]string{true: "that directory", false: "that file"}[inner.kind == directory]
+	if inner.kind == unknownEntry {
+		lacks = "that path"
+	}
+	return fmt.Sprintf("%s, inside of %s at %s, which is read-only and does not have %s", what, outer.name(), outer.path, lacks)
+}
+
+// fits reports whether what is at the path may be what is needed there.
+func (m *mountPoint) fits(is entry) bool {
+	switch {
+	case is == unknownEntry:
+		return true
+	case m.kind == unknownEntry:
+		return is != noEntry
+	case m.kind == directory:
+		return is == directory
+	}
+	return is == file || is == keyFile && !m.always // no ConfigMap has files that are always mounted
+}
+
+// name returns words for what is mounted.
+func (m *mountPoint) name() string {
+	switch {
+	case m.mount == nil:
+		return m.what
+	case m.kind == file, m.kind == keyFile:
+		return "a file of " + volumeName(m.mount)
+	}
+	return volumeName(m.mount)
+}
+
+func orDefault(text, value string) string {
+	if text == "" {
+		return value
+	}
+	return text
 }
 
 // compareMountPaths compares clean paths so that a path comes directly before those inside it.
@@ -113,118 +204,4 @@ func compareMountPaths(a, b string) int {
 		}
 	}
 	return len(a) - len(b)
-}
-
-func isInside(path, directory string) bool {
-	return len(path) > len(directory) && strings.HasPrefix(path, directory) && (path[len(directory)] == '/' || directory == "/")
-}
-
-// lacks reports whether a file is mounted where the volume around it surely has none.
-func lacks(outer, inner *mountPoint, volumeOf func(*tree.Node) *tree.Node) bool {
-	if hasSubPath(outer.mount) {
-		return false
-	}
-	volume := volumeOf(outer.mount)
-	if !isWritten(volume) {
-		return false
-	}
-	if inner.mount != nil {
-		return surelyFile(inner.mount, volumeOf) // the kubelet creates a directory there
-	}
-	at := inner.path[len(strings.TrimSuffix(outer.path, "/"))+1:]
-	if strings.HasPrefix(at, "..") {
-		return false // the kubelet's own links to the content
-	}
-	for path := range filesOf(volume) {
-		if path == anyKey && !strings.Contains(at, "/") && inner.path != hostsPath || path != anyKey && schema.CleanPath(path) == at {
-			return false
-		}
-	}
-	return true
-}
-
-func hasSubPath(mount *tree.Node) bool {
-	return mount.Get("subPath").Text()+mount.Get("subPathExpr").Text() != ""
-}
-
-func surelyDirectory(mount *tree.Node, volumeOf func(*tree.Node) *tree.Node) bool {
-	volume := volumeOf(mount)
-	return !hasSubPath(mount) && (isWritten(volume) || volume.Get("emptyDir") != nil || volume.Get("persistentVolumeClaim") != nil || volume.Get("ephemeral") != nil)
-}
-
-// surelyFile reports whether a mount is a single file of a volume that the kubelet writes.
-func surelyFile(mount *tree.Node, volumeOf func(*tree.Node) *tree.Node) bool {
-	part := mount.Get("subPath").Text()
-	if part == "" {
-		return false
-	}
-	volume := volumeOf(mount)
-	if !isWritten(volume) {
-		return false
-	}
-	part = schema.CleanPath(part)
-	file := false
-	for path := range filesOf(volume) {
-		switch {
-		case path == anyKey:
-			file = file || !strings.Contains(part, "/")
-		case isInside(schema.CleanPath(path), part):
-			return false
-		case schema.CleanPath(path) == part:
-			file = true
-		}
-	}
-	return file
-}
-
-// isWritten reports whether the kubelet writes the content of a volume. It mounts such volumes read-only.
-func isWritten(volume *tree.Node) bool {
-	for _, kind := range [...]string{"configMap", "secret", "downwardAPI", "projected"} {
-		if volume.Get(kind).Kind() == tree.Object {
-			return true
-		}
-	}
-	return false
-}
-
-// anyKey is the path of a file for each key of a ConfigMap or Secret. Keys contain no slash.
-const anyKey = ""
-
-// filesOf yields the paths of the files of a volume that the kubelet writes.
-func filesOf(volume *tree.Node) func(yield func(string) bool) {
-	return func(yield func(string) bool) {
-		if !yieldFiles(volume, yield) {
-			return
-		}
-		sources := volume.At("projected", "sources").Items()
-		for i := range sources {
-			if !yieldFiles(&sources[i], yield) {
-				return
-			}
-		}
-	}
-}
-
-// yieldFiles yields the paths of the files of a volume, or of a source of a projected one.
-func yieldFiles(source *tree.Node, yield func(string) bool) bool {
-	for _, kind := range [...]string{"configMap", "secret", "downwardAPI"} {
-		from := source.Get(kind)
-		items := from.Get("items").Items()
-		for i := range items {
-			if path := items[i].Get("path").Text(); path != "" && !yield(path) {
-				return false
-			}
-		}
-		if from.Kind() == tree.Object && len(items) == 0 && kind != "downwardAPI" && !yield(anyKey) {
-			return false
-		}
-	}
-	for _, kind := range [...]string{"serviceAccountToken", "clusterTrustBundle", "podCertificate"} {
-		for _, member := range [...]string{"path", "credentialBundlePath", "keyPath", "certificateChainPath"} {
-			if path := source.At(kind, member).Text(); path != "" && !yield(path) {
-				return false
-			}
-		}
-	}
-	return true
 }

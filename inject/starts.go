@@ -27,6 +27,7 @@ func (p *planner) checkStarts() {
 	}
 	s := &starts{planner: p, spec: p.subject.pod.Get("spec")}
 	s.serviceLinks = s.spec.Get("enableServiceLinks").Kind() != tree.False
+	s.volumes = podVolumes{spec: s.spec, find: s.volume, getsToken: s.getsToken, serviceLinks: s.serviceLinks}
 	s.checkVolumes()
 	for _, list := range containerLists() {
 		items := s.spec.Get(list).Items()
@@ -49,6 +50,8 @@ type starts struct {
 
 	at    schema.Pointer // to the container
 	isNew bool           // whether a template added the container
+
+	volumes podVolumes
 }
 
 // reject records a conflict. Pod is the value at the place, and fragment is what conflicts with it. Other reports whether
@@ -188,14 +191,15 @@ func (s *starts) hasContainer(name string) bool {
 	return false
 }
 
-// checkMounts finds mounts that keep the container from starting.
+// checkMounts finds what keeps the container from starting because of its mounts.
 func (s *starts) checkMounts(c *tree.Node, name string) {
 	mounts := c.Get("volumeMounts")
-	if !s.isNew && !mounts.HasNew() && !c.Get("terminationMessagePath").IsNew() {
+	if !s.isNew && !mounts.HasNew() && !c.Get("terminationMessagePath").IsNew() && !c.Get("workingDir").IsNew() {
 		return
 	}
-	for _, fault := range impossibleMounts(c, s.volume) {
-		if !s.adds(mounts, fault.mount, fault.within, c.Get("terminationMessagePath")) {
+	for _, fault := range s.volumes.impossibleMounts(c) {
+		ofNewList := mounts.IsNew() && (isOf(mounts, fault.mount) || isOf(mounts, fault.within))
+		if !ofNewList && !s.adds(fault.parts...) {
 			continue
 		}
 		pod, fragment := s.theirs(fault.mount), fault.within
@@ -203,8 +207,8 @@ func (s *starts) checkMounts(c *tree.Node, name string) {
 			pod, fragment = s.theirs(fault.within), fault.mount
 		}
 		s.reject(s.at.Member("volumeMounts"), pod, fragment, func(o *candidate) bool {
-			return o.t.Brings(name) || o.mounts(fault.mount) || fault.within != nil && o.mounts(fault.within)
-		}, fmt.Sprintf("the container %s could not start: %s; mount it at another path", name, fault.why))
+			return o.t.Brings(name) || fault.mount != nil && o.mounts(fault.mount) || fault.within != nil && o.mounts(fault.within)
+		}, fmt.Sprintf("the container %s could not start: %s; %s", name, fault.why, fault.advice))
 	}
 }
 
@@ -215,6 +219,34 @@ func (s *starts) volume(mount *tree.Node) *tree.Node {
 		return &all.Items()[i]
 	}
 	return nil
+}
+
+// getsToken reports whether the ServiceAccount plugin has not seen the pod yet, and will mount the token in its containers
+// (shouldAutomount in plugin/pkg/admission/serviceaccount). If the ServiceAccount is not known, it does.
+func (s *starts) getsToken() bool {
+	asked := &s.planner.subject.asked
+	if !asked.file && asked.owner.Kind == "" {
+		return false
+	}
+	switch s.spec.Get("automountServiceAccountToken").Kind() {
+	case tree.True:
+		return true
+	case tree.False:
+		return false
+	}
+	account := asked.namespace.ServiceAccount(s.planner.subject.pod)
+	return !account.NoToken
+}
+
+// isOf reports whether a node is an item of a list.
+func isOf(list, item *tree.Node) bool {
+	items := list.Items()
+	for i := range items {
+		if item == &items[i] {
+			return true
+		}
+	}
+	return false
 }
 
 // checkVolumes finds volumes that read resources of a container that the pod does not have. The kubelet cannot make them

@@ -32,6 +32,8 @@ type ServiceAccount struct {
 	Annotations map[string]string
 	// Known is false if only the name is known.
 	Known bool
+	// NoToken reports whether its automountServiceAccountToken is false. It is only set for those of files and of the command line.
+	NoToken bool
 	// Before is what the ServiceAccount was a moment ago, or nil. Another replica may have injected
 	// pods with it.
 	Before *ServiceAccount

@@ -165,6 +165,24 @@ func UnusableSubPaths(container *tree.Node, serviceLinks bool, concerns, counts 
 	return all
 }
 
+// ExpandSubPath returns the value of a mount's subPathExpr. Known is false if only the node knows all of it; the path then contains
+// a question mark for what is not known. ServiceLinks is as for [UnusableSubPaths].
+func ExpandSubPath(container, mount *tree.Node, serviceLinks bool) (path string, known bool) {
+	expr := mount.Get("subPathExpr").Text()
+	if expr == "" {
+		return "", true
+	}
+	may := mayGetVariable(container, serviceLinks, present)
+	variables := knownVariables(container, may, present)
+	path, ok := expand(expr, func(name string) string {
+		if value, there := variables[name]; there {
+			return value
+		}
+		return someText
+	})
+	return path, ok && !strings.Contains(path, someText)
+}
+
 // someText stands for a part of a value that only the node knows. It is no path element, and may be empty.
 const someText = "?"
 

@@ -67,6 +67,56 @@ func refusedPods() []unstarted {
 			`volumes: [{name: config, configMap: {name: config}}], containers: [{` + standInApp + `, volumeMounts: [{name: config, mountPath: /etc/app}]}]`, plainPod,
 		},
 		{
+			"socket-inside", `volumes: [{name: config, configMap: {name: config}}, {name: socket, hostPath: {path: /tmp/refused.sock, type: FileOrCreate}}], containers: [{` + standInApp + `, volumeMounts: [{name: config, mountPath: /etc/app}, {name: socket, mountPath: /etc/app/run.sock}]}]`, `to rootfs at "/etc/app/run.sock"`,
+			`pod: {spec: {volumes: [{name: socket, hostPath: {path: /tmp/refused.sock, type: FileOrCreate}}]}}, forEachContainer: [{add: {volumeMounts: [{name: socket, mountPath: /etc/app/run.sock}]}}]`,
+			`volumes: [{name: config, configMap: {name: config}}], containers: [{` + standInApp + `, volumeMounts: [{name: config, mountPath: /etc/app}]}]`, plainPod,
+		},
+		{
+			"expression-inside", `volumes: [{name: config, configMap: {name: config}}, {name: ca, configMap: {name: config}}], containers: [{` + standInApp + `, env: [{name: KEY, value: key}], volumeMounts: [{name: config, mountPath: /etc/app}, {name: ca, mountPath: /etc/app/ca.pem, subPathExpr: $(KEY)}]}]`, `to rootfs at "/etc/app/ca.pem"`,
+			`pod: {spec: {volumes: [{name: ca, configMap: {name: config}}]}}, forEachContainer: [{add: {env: [{name: KEY, value: key}], volumeMounts: [{name: ca, mountPath: /etc/app/ca.pem, subPathExpr: $(KEY)}]}}]`,
+			`volumes: [{name: config, configMap: {name: config}}], containers: [{` + standInApp + `, volumeMounts: [{name: config, mountPath: /etc/app}]}]`, plainPod,
+		},
+		{
+			"etc", `volumes: [{name: etc, configMap: {name: config, items: [{key: key, path: hosts}]}}], containers: [{` + standInApp + `, volumeMounts: [{name: etc, mountPath: /etc}]}]`, `to rootfs at "/etc/hostname"`,
+			`pod: {spec: {volumes: [{name: etc, configMap: {name: config, items: [{key: key, path: hosts}]}}]}}, forEachContainer: [{where: "!has(container.workingDir)", add: {volumeMounts: [{name: etc, mountPath: /etc}]}}]`,
+			plainPod, `containers: [{` + standInApp + `, workingDir: /}]`,
+		},
+		{
+			"working-dir-inside", `volumes: [{name: config, configMap: {name: config}}], containers: [{` + standInApp + `, workingDir: /srv/app, volumeMounts: [{name: config, mountPath: /srv}]}]`, `mkdir /srv/app: read-only file system`,
+			`pod: {spec: {volumes: [{name: config, configMap: {name: config}}]}}, forEachContainer: [{add: {volumeMounts: [{name: config, mountPath: /srv}]}}]`,
+			`containers: [{` + standInApp + `, workingDir: /srv/app}]`, plainPod,
+		},
+		{
+			"working-dir-file", `volumes: [{name: config, configMap: {name: config}}], containers: [{` + standInApp + `, workingDir: /srv, volumeMounts: [{name: config, mountPath: /srv, subPath: key}]}]`, `mkdir /srv: not a directory`,
+			`pod: {spec: {volumes: [{name: config, configMap: {name: config}}]}}, forEachContainer: [{add: {volumeMounts: [{name: config, mountPath: /srv, subPath: key}]}}]`,
+			`containers: [{` + standInApp + `, workingDir: /srv}]`, plainPod,
+		},
+		{
+			"in-file", `volumes: [{name: config, configMap: {name: config}}, {name: data, emptyDir: {}}], containers: [{` + standInApp + `, volumeMounts: [{name: config, mountPath: /etc/app.conf, subPath: key}, {name: data, mountPath: /etc/app.conf/data}]}]`, `to rootfs at "/etc/app.conf/data"`,
+			`pod: {spec: {volumes: [{name: data, emptyDir: {}}]}}, forEachContainer: [{add: {volumeMounts: [{name: data, mountPath: /etc/app.conf/data}]}}]`,
+			`volumes: [{name: config, configMap: {name: config}}], containers: [{` + standInApp + `, volumeMounts: [{name: config, mountPath: /etc/app.conf, subPath: key}]}]`, plainPod,
+		},
+		{
+			"in-empty", `volumes: [{name: cache, emptyDir: {}}, {name: data, emptyDir: {}}], containers: [{` + standInApp + `, volumeMounts: [{name: cache, mountPath: /cache, readOnly: true}, {name: data, mountPath: /cache/data}]}]`, `to rootfs at "/cache/data"`,
+			`pod: {spec: {volumes: [{name: data, emptyDir: {}}]}}, forEachContainer: [{add: {volumeMounts: [{name: data, mountPath: /cache/data}]}}]`,
+			`volumes: [{name: cache, emptyDir: {}}], containers: [{` + standInApp + `, volumeMounts: [{name: cache, mountPath: /cache, readOnly: true}]}]`, plainPod,
+		},
+		{
+			"in-part", `volumes: [{name: config, configMap: {name: config, items: [{key: key, path: app/key}]}}, {name: data, emptyDir: {}}], containers: [{` + standInApp + `, volumeMounts: [{name: config, mountPath: /etc/app, subPath: app}, {name: data, mountPath: /etc/app/data}]}]`, `to rootfs at "/etc/app/data"`,
+			`pod: {spec: {volumes: [{name: data, emptyDir: {}}]}}, forEachContainer: [{add: {volumeMounts: [{name: data, mountPath: /etc/app/data}]}}]`,
+			`volumes: [{name: config, configMap: {name: config, items: [{key: key, path: app/key}]}}], containers: [{` + standInApp + `, volumeMounts: [{name: config, mountPath: /etc/app, subPath: app}]}]`, plainPod,
+		},
+		{
+			"part-of-file", `volumes: [{name: config, configMap: {name: config, items: [{key: key, path: app}]}}], containers: [{` + standInApp + `, volumeMounts: [{name: config, mountPath: /etc/app, subPath: app/data}]}]`, `failed to prepare subPath`,
+			`pod: {spec: {volumes: [{name: data, emptyDir: {}}]}}, forEachContainer: [{add: {volumeMounts: [{name: "${'config'}", mountPath: /etc/app, subPath: app/data}]}}]`,
+			`volumes: [{name: config, configMap: {name: config, items: [{key: key, path: app}]}}], containers: [{` + standInApp + `}]`, `volumes: [{name: config, emptyDir: {}}], ` + plainPod,
+		},
+		{
+			"in-token", `volumes: [{name: config, configMap: {name: config}}], containers: [{` + standInApp + `, volumeMounts: [{name: config, mountPath: /var/run/secrets/kubernetes.io/serviceaccount/extra, subPath: key}]}]`, `serviceaccount/extra"`,
+			`pod: {spec: {volumes: [{name: config, configMap: {name: config}}]}}, forEachContainer: [{add: {volumeMounts: [{name: config, mountPath: /var/run/secrets/kubernetes.io/serviceaccount/extra, subPath: key}]}}]`,
+			plainPod, `automountServiceAccountToken: false, ` + plainPod,
+		},
+		{
 			"termination-message", `volumes: [{name: logs, emptyDir: {}}], containers: [{` + standInApp + `, terminationMessagePath: /logs, volumeMounts: [{name: logs, mountPath: /logs}]}]`, `"/logs"`,
 			`pod: {spec: {volumes: [{name: logs, emptyDir: {}}]}}, forEachContainer: [{add: {volumeMounts: [{name: logs, mountPath: /logs}]}}]`,
 			`containers: [{` + standInApp + `, terminationMessagePath: /logs}]`, plainPod,

@@ -131,26 +131,88 @@ func (m *mutation) containersKnown(n *node) {
 	}
 }
 
-// mountsKnown reports mounts of a template's container inside of each other that may not be possible.
+// mountsKnown reports mounts of a template's container inside of each other that may not be possible, and a working directory
+// that may not be there.
 func (m *mutation) mountsKnown(container *node) {
 	mounts := container.get("volumeMounts").items()
 	for i := range mounts {
 		inner := &mounts[i]
 		m.notReserved(inner)
-		if written, part := m.isWritten(inner); !written || !part {
-			continue
-		}
+		at := inner.get("mountPath")
 		for j := range mounts {
-			outer, at := mounts[j].get("mountPath"), inner.get("mountPath")
-			if written, _ := m.isWritten(&mounts[j]); !written || i == j {
+			outer := mounts[j].get("mountPath")
+			if i == j || m.isRoomy(&mounts[j], inner) {
 				continue
 			}
-			if !outer.constant || !at.constant || strings.HasPrefix(at.unquoted(), strings.TrimSuffix(outer.unquoted(), "/")+"/") {
+			if !outer.constant || !at.constant || isInside(at.unquoted(), outer.unquoted()) {
 				m.problem(at.path, "a policy cannot check whether this can be mounted inside of another volume")
 				break
 			}
 		}
+		if dir := container.get("workingDir"); dir != nil && m.kindOf(inner) != otherVolume {
+			if !dir.constant || !at.constant || isInside(dir.unquoted()+"/", at.unquoted()) {
+				m.problem(dir.path, "a policy cannot check whether the volume has this directory")
+			}
+		}
 	}
+}
+
+func isInside(path, directory string) bool {
+	return strings.HasPrefix(path, strings.TrimSuffix(directory, "/")+"/")
+}
+
+// isRoomy reports whether one mount surely can be inside of another one of the template's.
+func (m *mutation) isRoomy(outer, inner *node) bool {
+	switch m.kindOf(outer) {
+	case otherVolume:
+		return true
+	case writtenVolume:
+		return m.kindOf(inner) == otherVolume && inner.get("subPath") == nil && inner.get("subPathExpr") == nil || m.kindOf(inner) == writtenVolume || m.kindOf(inner) == emptyVolume
+	}
+	return false
+}
+
+// volumeKind is what a policy knows about a mount.
+type volumeKind int
+
+const (
+	otherVolume   volumeKind = iota
+	writtenVolume            // the kubelet writes it, and nothing else can be created inside of it
+	emptyVolume              // it is read-only, and no container of the template writes to it
+	aFile                    // it is a file, or may be one
+)
+
+func (m *mutation) kindOf(mount *node) volumeKind {
+	volume := m.volumeOf(mount)
+	written, part := m.isWritten(mount)
+	hostPath := volume.get("hostPath", "type")
+	switch {
+	case written && part, hostPath != nil && (!hostPath.constant || !strings.HasPrefix(hostPath.unquoted(), "Directory") && hostPath.unquoted() != ""):
+		return aFile
+	case written:
+		return writtenVolume
+	case volume.get("emptyDir") != nil && mount.get("readOnly") != nil && !m.writes(mount.get("name")):
+		return emptyVolume
+	}
+	return otherVolume
+}
+
+// writes reports whether a container of the template may write to a volume, or the pod's own containers.
+func (m *mutation) writes(volume *node) bool {
+	is := func(mount node) bool {
+		return mount.get("readOnly") == nil && mount.get("name") != nil && mount.get("name").text == volume.text
+	}
+	for _, c := range m.containers {
+		if slices.ContainsFunc(c.get("volumeMounts").items(), is) {
+			return true
+		}
+	}
+	for i := range m.each {
+		if slices.ContainsFunc(m.each[i].add.get("volumeMounts").items(), is) {
+			return true
+		}
+	}
+	return false
 }
 
 // notReserved reports a mount at a place of the container runtime.
@@ -185,21 +247,40 @@ func (m *mutation) isWritten(mount *node) (written, part bool) {
 	return written, mount.get("subPath") != nil || mount.get("subPathExpr") != nil
 }
 
-// mountable returns the condition that a mount is possible beside those of a container x.
+// mountable returns the condition that a mount is possible beside those of a container x. It is stricter than the engine, which
+// looks for what is inside of volumes.
 func (m *mutation) mountable(mount *node, x string) string {
 	at := cleaned(mount.get("mountPath"))
-	written, part := m.isWritten(mount)
+	_, part := m.isWritten(mount)
+	kind := m.kindOf(mount)
 	message := x + `.?terminationMessagePath.orValue("` + corev1.TerminationMessagePathDefault + `")`
-	var conditions []string
-	if !part {
+	workingDir := x + `.?workingDir.orValue("")`
+	mounts := x + ".?volumeMounts.orValue([])"
+	const inside = `%s.startsWith(%s + "/")`
+	around := fmt.Sprintf(`%s.startsWith(y.mountPath.endsWith("/") ? y.mountPath : y.mountPath + "/")`, at)
+	ofY := func(is string) string {
+		return podVolumes + ".exists(v, v.name == y.name && (" + is + "))"
+	}
+	const (
+		written  = `has(v.configMap) || has(v.secret) || has(v.projected) || has(v.downwardAPI)`
+		fileHost = `v.?hostPath.?type.orValue("") in ["File", "FileOrCreate", "Socket", "CharDevice", "BlockDevice"]`
+		partY    = `y.?subPath.orValue("") + y.?subPathExpr.orValue("") != ""`
+	)
+	conditions := []string{fmt.Sprintf("%s.all(y, !%s || !(%s && %s || y.?readOnly.orValue(false) && %s || %s))",
+		mounts, around, partY, ofY(written), ofY("has(v.emptyDir)"), ofY(fileHost))}
+	if !part && kind != aFile {
 		conditions = append(conditions, fmt.Sprintf("%s != %s", message, at))
 	}
-	if written && !part {
-		conditions = append(conditions, fmt.Sprintf(`%s != "/etc" && !%s.startsWith(%[1]s + "/")`, at, message),
-			fmt.Sprintf(`%s.?volumeMounts.orValue([]).all(y, !y.mountPath.startsWith(%s + "/") || y.?subPath.orValue("") + y.?subPathExpr.orValue("") == "")`, x, at))
-	}
-	if written && part {
-		conditions = append(conditions, fmt.Sprintf(`%s.?volumeMounts.orValue([]).all(y, !%s.startsWith(y.mountPath.endsWith("/") ? y.mountPath : y.mountPath + "/"))`, x, at))
+	switch kind {
+	case writtenVolume:
+		conditions = append(conditions, fmt.Sprintf(`%s != "/etc"`, at), "!"+fmt.Sprintf(inside, message, at), "!"+fmt.Sprintf(inside, workingDir, at),
+			fmt.Sprintf(`%s.all(y, !y.mountPath.startsWith(%s + "/") || !(%s) && !%s)`, mounts, at, partY, ofY(fileHost)))
+	case emptyVolume:
+		conditions = append(conditions, fmt.Sprintf(`%s != "/etc"`, at), "!"+fmt.Sprintf(inside, message, at), "!"+fmt.Sprintf(inside, workingDir, at),
+			fmt.Sprintf(`%s.all(y, !y.mountPath.startsWith(%s + "/"))`, mounts, at))
+	case aFile:
+		conditions = append(conditions, fmt.Sprintf(`%s.all(y, !%s && !y.mountPath.startsWith(%s + "/"))`, mounts, around, at),
+			"!"+fmt.Sprintf(inside, message, at), fmt.Sprintf(`!(%s + "/").startsWith(%s + "/")`, workingDir, at))
 	}
 	if !mount.get("mountPath").constant && !m.isHostPath(mount) {
 		conditions = append(conditions, fmt.Sprintf(`!(%s in ["/dev", "/proc"]) && !%[1]s.startsWith("/proc/")`, at))

@@ -41,6 +41,7 @@ func (s *serviceAccounts) ServiceAccount(namespace, name string) templates.Servi
 		s.note(fmt.Sprintf("The ServiceAccount %s%s cannot be read: %s.", name, InNamespace(namespace), err))
 	default:
 		account.Labels, account.Annotations, account.Known = object.GetLabels(), object.GetAnnotations(), true
+		account.NoToken = object.Object["automountServiceAccountToken"] == false
 	}
 	s.known[key] = account
 	return account

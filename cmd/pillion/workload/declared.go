@@ -87,7 +87,9 @@ func (all *Declared) account(node *tree.Node) error {
 	if all.Accounts == nil {
 		all.Accounts = map[string]templates.ServiceAccount{}
 	}
-	all.Accounts[node.At("metadata", "namespace").Text()+"/"+name] = templates.ServiceAccount{Name: name, Known: true, Labels: labels, Annotations: annotations}
+	all.Accounts[node.At("metadata", "namespace").Text()+"/"+name] = templates.ServiceAccount{
+		Name: name, Known: true, Labels: labels, Annotations: annotations, NoToken: node.Get("automountServiceAccountToken").Kind() == tree.False,
+	}
 	return nil
 }
 

@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pillion-dev/pillion/inject/schema"
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// entry is what is at a path.
+type entry uint8
+
+const (
+	unknownEntry entry = iota
+	noEntry
+	directory
+	file
+	// keyFile is a file if the ConfigMap or Secret has a key of that name, which is not known, and else nothing.
+	keyFile
+)
+
+// podVolumes knows what the volumes of a pod contain, as far as the pod shows it.
+type podVolumes struct {
+	spec *tree.Node
+	// find returns the pod's volume of a mount, or nil.
+	find func(mount *tree.Node) *tree.Node
+	// getsToken reports whether the ServiceAccount plugin will mount the API token in the pod's containers.
+	getsToken func() bool
+	// serviceLinks reports whether containers may get variables for Services.
+	serviceLinks bool
+
+	known []madeIn // by volume, see made
+}
+
+// mountsOf returns the mounts of a container, with the one of the API token if the ServiceAccount plugin will add it. The webhook
+// sees that mount, and a file or a workload does not have it yet.
+func (p *podVolumes) mountsOf(container *tree.Node) []*tree.Node {
+	items := container.Get("volumeMounts").Items()
+	all := make([]*tree.Node, 0, len(items)+1)
+	near, own := false, false
+	for i := range items {
+		at := absolute(mountPath(&items[i]))
+		near = near || isInside(at, templates.TokenPath) || isInside(templates.TokenPath, at)
+		own = own || items[i].Get("mountPath").IsText(templates.TokenPath)
+		all = append(all, &items[i])
+	}
+	if near = near || isInside(container.Get("workingDir").Text(), templates.TokenPath); near && !own && p.getsToken() {
+		all = append(all, &laterToken.mount)
+	}
+	return all
+}
+
+// laterToken is the mount that the ServiceAccount plugin will add, and its volume (TokenVolumeSource in
+// plugin/pkg/admission/serviceaccount).
+var laterToken = struct{ mount, volume tree.Node }{
+	tree.Members(
+		tree.Field("name", tree.Text(templates.TokenVolumePrefix)),
+		tree.Field("readOnly", tree.Bool(true)),
+		tree.Field("mountPath", tree.Text(templates.TokenPath))),
+	tree.Members(tree.Field("projected", tree.Members(tree.Field("sources", tree.Items(
+		tree.Members(tree.Field("serviceAccountToken", tree.Members(tree.Field("path", tree.Text("token"))))),
+		tree.Members(tree.Field("configMap", tree.Members(tree.Field("items", tree.Items(tree.Members(tree.Field("path", tree.Text("ca.crt")))))))),
+		tree.Members(tree.Field("downwardAPI", tree.Members(tree.Field("items", tree.Items(tree.Members(tree.Field("path", tree.Text("namespace")))))))),
+	))))),
+}
+
+// volume returns the pod's volume of a mount, or nil.
+func (p *podVolumes) volume(mount *tree.Node) *tree.Node {
+	if mount == &laterToken.mount {
+		return &laterToken.volume
+	}
+	return p.find(mount)
+}
+
+// subPath returns the path in a volume that a mount has. It is not known if only the node knows the value of subPathExpr.
+func (p *podVolumes) subPath(container, mount *tree.Node) (path string, known bool) {
+	known = true
+	if path = mount.Get("subPath").Text(); path == "" {
+		path, known = templates.ExpandSubPath(container, mount, p.serviceLinks)
+	}
+	if path == "" {
+		return "", known
+	}
+	if path = schema.CleanPath(path); path == "." {
+		path = ""
+	}
+	return path, known
+}
+
+// kindOf returns what a mount is.
+func (p *podVolumes) kindOf(container, mount *tree.Node) entry {
+	volume := p.volume(mount)
+	part, known := p.subPath(container, mount)
+	switch {
+	case part == "" && known && volume.Get("hostPath") != nil:
+		return kindOfHostPath(corev1.HostPathType(volume.At("hostPath", "type").Text()))
+	case part == "" && known:
+		return directory
+	case !isWritten(volume):
+		if known && p.isKnown(mount) {
+			return directory // the kubelet creates it
+		}
+		return unknownEntry
+	case !known:
+		return partOfUnknownName(volume, part)
+	}
+	switch is := p.entryAt(volume, part); is {
+	case noEntry:
+		return directory // the kubelet creates it
+	default:
+		return is
+	}
+}
+
+// partOfFile returns why the kubelet cannot create the sub path of a mount, or "". It cannot create a directory inside a file.
+func (p *podVolumes) partOfFile(container, mount *tree.Node) string {
+	volume := p.volume(mount)
+	part, known := p.subPath(container, mount)
+	if !known || !isWritten(volume) {
+		return ""
+	}
+	for i, char := range part {
+		if char == '/' && p.entryAt(volume, part[:i]) == file {
+			return fmt.Sprintf("the sub path %s of %s is inside of %s, which is a file", part, volumeName(mount), part[:i])
+		}
+	}
+	return ""
+}
+
+// kindOfHostPath returns what a file or directory of the node is. The kubelet checks that it has the type.
+func kindOfHostPath(is corev1.HostPathType) entry {
+	switch is {
+	case corev1.HostPathDirectory, corev1.HostPathDirectoryOrCreate:
+		return directory
+	case corev1.HostPathFile, corev1.HostPathFileOrCreate, corev1.HostPathSocket, corev1.HostPathCharDev, corev1.HostPathBlockDev:
+		return file
+	}
+	return unknownEntry
+}
+
+// partOfUnknownName returns what a part of a volume is that the kubelet writes, if only the node knows its name. If all files
+// of the volume are at its top, it is one of these.
+func partOfUnknownName(volume *tree.Node, part string) entry {
+	if strings.Contains(part, "/") {
+		return unknownEntry
+	}
+	for path := range filesOf(volume) {
+		if strings.Contains(path, "/") {
+			return unknownEntry
+		}
+	}
+	return keyFile
+}
+
+// isKnown reports whether a mount is read-only, and what its volume contains is known: the kubelet writes it, or it is empty.
+func (p *podVolumes) isKnown(mount *tree.Node) bool {
+	volume := p.volume(mount)
+	return isWritten(volume) || volume.Get("emptyDir").Kind() == tree.Object && mount.Get("readOnly").Kind() == tree.True && !p.made(volume).isWritable
+}
+
+// isWritten reports whether the kubelet writes the content of a volume. It mounts such volumes read-only.
+func isWritten(volume *tree.Node) bool {
+	for _, kind := range [...]string{"configMap", "secret", "downwardAPI", "projected"} {
+		if volume.Get(kind).Kind() == tree.Object {
+			return true
+		}
+	}
+	return false
+}
+
+// entryAt returns what is at a clean path of a volume whose content is known.
+func (p *podVolumes) entryAt(volume *tree.Node, path string) entry {
+	if path == "" {
+		return directory
+	}
+	made := p.made(volume)
+	if made.isUnknown || strings.HasPrefix(path, "..") { // the kubelet's own links to the content
+		return unknownEntry
+	}
+	isThere := func(dir string) bool { return dir == path || isInside(dir, path) }
+	if slices.ContainsFunc(made.nested, isThere) {
+		return directory
+	}
+	top, _, _ := strings.Cut(path, "/")
+	if slices.ContainsFunc(made.nested, func(dir string) bool { return dir == top || isInside(dir, top) }) {
+		return noEntry // the directory is there before the files, and hides them
+	}
+	is := fileAt(volume, path)
+	isParent := func(part string) bool { return isInside(part, path) }
+	if is == noEntry && slices.ContainsFunc(made.parts, isThere) || is == keyFile && slices.ContainsFunc(made.parts, isParent) {
+		return directory
+	}
+	return is
+}
+
+// fileAt returns what is at a clean path of a volume, apart from what mounts lead to.
+func fileAt(volume *tree.Node, path string) entry {
+	is := noEntry
+	for name := range filesOf(volume) {
+		switch clean := schema.CleanPath(name); {
+		case name == anyKey:
+			if is == noEntry && !strings.Contains(path, "/") {
+				is = keyFile
+			}
+		case clean == path:
+			is = file
+		case isInside(clean, path):
+			return directory
+		}
+	}
+	return is
+}
+
+// madeIn is what mounts do to a volume.
+type madeIn struct {
+	volume *tree.Node
+	// nested are the directories that the kubelet creates because something is mounted there.
+	nested []string
+	// parts are the sub paths of mounts, which the kubelet creates if they are not there.
+	parts      []string
+	isWritable bool
+	isUnknown  bool // whether one of them is not known
+}
+
+// made returns what the mounts of all containers do to a volume.
+func (p *podVolumes) made(volume *tree.Node) *madeIn {
+	for i := range p.known {
+		if p.known[i].volume == volume {
+			return &p.known[i]
+		}
+	}
+	made := madeIn{volume: volume}
+	for _, list := range containerLists() {
+		items := p.spec.Get(list).Items()
+		for i := range items {
+			made.addMounts(p, &items[i])
+		}
+	}
+	p.known = append(p.known, made)
+	return &p.known[len(p.known)-1]
+}
+
+func (m *madeIn) addMounts(p *podVolumes, container *tree.Node) {
+	mounts := p.mountsOf(container)
+	for _, mount := range mounts {
+		if p.volume(mount) != m.volume {
+			continue
+		}
+		m.isWritable = m.isWritable || mount.Get("readOnly").Kind() != tree.True
+		switch part, known := p.subPath(container, mount); {
+		case !known:
+			m.isUnknown = m.isUnknown || !isWritten(m.volume) || partOfUnknownName(m.volume, part) != keyFile
+		case part != "" && fileAt(m.volume, part) == noEntry:
+			m.parts = append(m.parts, part)
+		}
+		if !isWritten(m.volume) {
+			continue
+		}
+		at := absolute(mountPath(mount))
+		isNested := func(other *tree.Node) bool { return isInside(absolute(mountPath(other)), at) }
+		for _, inner := range mounts {
+			path := absolute(mountPath(inner))
+			isBetween := func(other *tree.Node) bool { return isNested(other) && isInside(path, absolute(mountPath(other))) }
+			if isNested(inner) && !slices.ContainsFunc(mounts, isBetween) {
+				m.nested = append(m.nested, path[len(strings.TrimSuffix(at, "/"))+1:])
+			}
+		}
+	}
+}
+
+// anyKey is the path of a file for each key of a ConfigMap or Secret. Keys contain no slash.
+const anyKey = ""
+
+// filesOf yields the paths of the files of a volume that the kubelet writes.
+func filesOf(volume *tree.Node) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		if !yieldFiles(volume, yield) {
+			return
+		}
+		sources := volume.At("projected", "sources").Items()
+		for i := range sources {
+			if !yieldFiles(&sources[i], yield) {
+				return
+			}
+		}
+	}
+}
+
+// yieldFiles yields the paths of the files of a volume, or of a source of a projected one.
+func yieldFiles(source *tree.Node, yield func(string) bool) bool {
+	for _, kind := range [...]string{"configMap", "secret", "downwardAPI"} {
+		from := source.Get(kind)
+		items := from.Get("items").Items()
+		for i := range items {
+			if path := items[i].Get("path").Text(); path != "" && !yield(path) {
+				return false
+			}
+		}
+		if from.Kind() == tree.Object && len(items) == 0 && kind != "downwardAPI" && !yield(anyKey) {
+			return false
+		}
+	}
+	for _, kind := range [...]string{"serviceAccountToken", "clusterTrustBundle", "podCertificate"} {
+		for _, member := range [...]string{"path", "credentialBundlePath", "keyPath", "certificateChainPath"} {
+			if path := source.At(kind, member).Text(); path != "" && !yield(path) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// join joins a path inside of a volume with one inside of that, which may be empty.
+func join(part, path string) string {
+	if part == "" {
+		return path
+	}
+	return part + "/" + path
+}
+
+func absolute(path string) string {
+	switch {
+	case path == ".":
+		return "/"
+	case strings.HasPrefix(path, "/"):
+		return path
+	}
+	return "/" + path
+}
+
+func isInside(path, directory string) bool {
+	return len(path) > len(directory) && strings.HasPrefix(path, directory) && (path[len(directory)] == '/' || directory == "/")
+}
+
+// volumeName returns words for the volume of a mount. The one of the API token has a random name.
+func volumeName(mount *tree.Node) string {
+	name := mount.Get("name").Text()
+	if strings.HasPrefix(name, templates.TokenVolumePrefix) {
+		return "the volume of the API token"
+	}
+	return "the volume " + name
+}
