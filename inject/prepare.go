@@ -4,6 +4,7 @@ package inject
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -129,9 +130,8 @@ func (c *candidate) tokenDeclined() bool {
 	for _, list := range containerLists() {
 		containers := c.subject.pod.At("spec", list).Items()
 		for i := range containers {
-			name := containers[i].Get("name").Text()
-			if c.subject.isBrought(name) {
-				continue // a template's container does not show what the user wants
+			if c.subject.isOfTemplate(&containers[i]) {
+				continue // it does not show what the user wants
 			}
 			if !mounts(&containers[i], templates.TokenPath) {
 				return false
@@ -153,11 +153,12 @@ func (c *candidate) prepareContainer(container, token *tree.Node) (prepared tree
 	return prepared, mounted
 }
 
-// inherited reports whether the pod's container of that name keeps its mount at the token's path,
-// which the plugin, the user, or an earlier look added. With None, this is true only for containers
-// that the user wrote. A template's own container must not keep a credential that the plugin added.
+// inherited reports whether the pod's container of that name is left as it is at the token's path: it keeps its mount, which the
+// plugin, the user, or an earlier look added, and a container that the user wrote gets what the plugin adds. With None, this is true
+// only for containers that the user wrote. A template's own container must not keep a credential that the plugin added.
 func (c *candidate) inherited(container *tree.Node) bool {
-	if c.t.Spec.ServiceAccountToken != templates.Inherit && !c.subject.annotation(c.t.customize).IsText("true") {
+	isUsers := c.subject.annotation(c.t.customize).IsText("true")
+	if c.t.Spec.ServiceAccountToken != templates.Inherit && !isUsers {
 		return false
 	}
 	for _, list := range containerLists() {
@@ -166,10 +167,18 @@ func (c *candidate) inherited(container *tree.Node) bool {
 		}
 		existing := c.subject.pod.At("spec", list).Items()
 		if i := c.subject.schema.At("spec").At(list).Find(existing, container); i >= 0 {
-			return mounts(&existing[i], templates.TokenPath)
+			return isUsers && !existing[i].Added() || mounts(&existing[i], templates.TokenPath)
 		}
 	}
 	return false
+}
+
+// isOfTemplate reports whether a template added a container, and the user did not write it.
+func (s *subject) isOfTemplate(container *tree.Node) bool {
+	name := container.Get("name").Text()
+	return s.isBrought(name) && (container.Added() || slices.ContainsFunc(s.templates, func(t *loaded) bool {
+		return t.Brings(name) && s.annotation(t.injected) != nil && !s.annotation(t.customize).IsText("true")
+	}))
 }
 
 // withoutResources removes cpu, memory and huge pages if the pod has pod-level resources
