@@ -60,7 +60,7 @@ func (c *candidate) plan(o *owners, journal *tree.Journal, couplings []coupling)
 	}
 	delete(c.subject.marks, c.t) // its annotation may have been added
 	delete(c.subject.marks, c.t.base)
-	c.decision.outside = p.outside
+	c.decision.outside, c.decision.leaves = p.outside, p.leaves
 	switch {
 	case c.decision.Code == CodeInjected && c.subject.isOthers(c.t):
 		c.decision.Code = CodePresent

@@ -35,6 +35,7 @@ type planner struct {
 	conflicts []Obstacle
 	failed    error
 	lacks     []Obstacle // the volume without which it failed
+	leaves    bool       // whether a label takes the pods out of the selector of their workload
 	claimed   nodePorts  // by planned additions
 	theirs    []string   // containers that the pod already has, even if something is added to them
 

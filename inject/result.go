@@ -55,6 +55,7 @@ type Decision struct {
 	recorded bool     // only for a final pod: it records an injection of the template
 	other    string   // only for a final pod: the revision in that record (JSON), if it is not the template's
 	outside  bool     // see planner.outside
+	leaves   bool     // see planner.leaves
 }
 
 // keepAlso adds what a later look found. The first look knows best who set a value.

@@ -13,7 +13,7 @@ import (
 
 // A label that a template adds can take a pod out of the selector of its workload, if that has NotIn or DoesNotExist. Then the
 // workload does not find its pods and creates more without end, and the API server rejects such a workload. A pod does not show
-// the selector, so the webhook for pods cannot find this out.
+// the selector, so the webhook for pods cannot find this out. The commands do, see [Decision.LeavesSelector].
 
 // labelSet returns the pod's labels, with what was added to them.
 func (s *subject) labelSet() labels.Set {
@@ -48,6 +48,7 @@ func (p *planner) checkOwnerSelector(selector labels.Selector) {
 		if r.Matches(set) {
 			continue
 		}
+		p.leaves = true
 		owner, value := p.subject.asked.owner, p.fragment.At("metadata", "labels", r.Key())
 		p.conflict(schema.Pointer{}.Member("metadata").Member("labels").Member(r.Key()), nil, value,
 			"its label %s=%s takes the pods out of the selector of the %s (%s), which then does not find them and creates more without end; "+
@@ -56,6 +57,10 @@ func (p *planner) checkOwnerSelector(selector labels.Selector) {
 		return
 	}
 }
+
+// LeavesSelector reports whether the decision is a conflict because a label of the template takes the pods out of the selector of
+// their workload. The webhook for pods does not see the selector, so the workload then creates pods without end.
+func (d *Decision) LeavesSelector() bool { return d.leaves && d.Code == CodeConflict }
 
 // wantedLabels returns the pod's labels with those of the template. A later template that added another value, because this one
 // was left out, does not count: otherwise this template would be added after all.

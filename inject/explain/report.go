@@ -198,11 +198,18 @@ func (r *Report) Fail(why string, help Help) {
 	if r.Failing = why; why == "" {
 		return
 	}
-	r.Summary = "It cannot create its pods. " + strings.Replace(r.Summary, "The pod gets", "A pod would get", 1)
+	begin := "It cannot create its pods. "
+	if strings.HasPrefix(why, LosesPods) {
+		begin = "It loses its pods. "
+	}
+	r.Summary = begin + strings.Replace(r.Summary, "The pod gets", "A pod would get", 1)
 	if denial, known := ParseDenial(why, help); known {
 		r.FailingHint, r.FailingCommand = denial.Hint, denial.Command
 	}
 }
+
+// LosesPods is the begin of the reason if a label takes the pods out of the selector of their workload.
+const LosesPods = "it loses its pods"
 
 func no(known *bool) bool { return known != nil && !*known }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/explain"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
 )
 
 // Unexplained reports whether the owner's status does not contain the reason.
@@ -56,7 +57,7 @@ type maker struct {
 }
 
 // Lacks checks an object that creates pods. It returns nil if the object can create all of
-// them, or if its pods are not counted. It also returns nil if the object was changed a moment
+// them and then finds them, or if its pods are not counted. It also returns nil if the object was changed a moment
 // ago, or if its pods are created one after another.
 func (c *Count) Lacks(object []byte) (*Failing, error) {
 	m := &maker{}
@@ -65,6 +66,15 @@ func (c *Count) Lacks(object []byte) (*Failing, error) {
 		return nil, err
 	}
 	why, unexplained := m.lacks()
+	if ptr.Deref(m.Spec.Replicas, 1) > 0 && m.Metadata.DeletionTimestamp == nil {
+		leaves, err := c.leavesSelector(m, object)
+		if err != nil {
+			return nil, err
+		}
+		if leaves != "" { // a quota is at most what ends it
+			why, unexplained = leaves, ""
+		}
+	}
 	if why == "" || m.Metadata.DeletionTimestamp != nil || !c.asked(m.Spec.Template) {
 		return nil, nil
 	}
@@ -73,6 +83,34 @@ func (c *Count) Lacks(object []byte) (*Failing, error) {
 		f.Owner = *o
 	}
 	return f, nil
+}
+
+// leavesSelector returns why an object does not find the pods that it creates, or "".
+func (c *Count) leavesSelector(m *maker, object []byte) (string, error) {
+	node, err := new(tree.Parser).Parse(string(object), 0)
+	if err != nil {
+		return "", err
+	}
+	owner := inject.OwnerOf(m.Kind, node)
+	if owner.Selector == "" {
+		return "", nil
+	}
+	req := inject.Request{Operation: "CREATE", Namespace: c.scope.Namespace, Object: m.Spec.Template, Claims: inject.Claims(node), Owner: owner}
+	if !c.scope.Unknown {
+		if req.OptedIn, _ = c.called(m.Spec.Template); !req.OptedIn {
+			return "", nil
+		}
+	}
+	r, err := c.injector.Inject(req)
+	if err != nil {
+		return "", err
+	}
+	for i := range r.Decisions {
+		if d := &r.Decisions[i]; d.LeavesSelector() {
+			return fmt.Sprintf("%s because of the template %s: %s", explain.LosesPods, d.Template, shorten(d.Sentence())), nil
+		}
+	}
+	return "", nil
 }
 
 // asked reports whether Pillion is relevant to a pod.
@@ -135,6 +173,9 @@ func (c *Count) Fail(f *Failing) {
 func (c *Count) Fails() string {
 	if len(c.failing) == 0 {
 		return ""
+	}
+	if c.failing[0].losesPods() {
+		return c.failing[0].title() + " loses its new pods, so others here may too"
 	}
 	return "new pods of " + c.failing[0].title() + " cannot be created, so other new pods here may fail too"
 }

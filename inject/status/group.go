@@ -217,7 +217,7 @@ func entry(all map[string]*Tally, name string) *Tally {
 	return t
 }
 
-// Failing is an owner that cannot create all its pods.
+// Failing is an owner that cannot create all its pods, or does not find them.
 type Failing struct {
 	Namespace string `json:"namespace"`
 	Owner
@@ -226,7 +226,13 @@ type Failing struct {
 	unexplained string // a sentence, if the status has no reason
 }
 
+// losesPods reports whether it creates pods and does not find them.
+func (f *Failing) losesPods() bool { return strings.HasPrefix(f.Why, explain.LosesPods) }
+
 // String returns a sentence.
 func (f *Failing) String() string {
+	if f.losesPods() {
+		return fmt.Sprintf("%s in the namespace %s %s", f.title(), f.Namespace, strings.TrimPrefix(f.Why, "it "))
+	}
 	return fmt.Sprintf("%s in the namespace %s cannot create its pods: %s", f.title(), f.Namespace, f.Why)
 }

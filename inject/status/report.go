@@ -34,7 +34,7 @@ type Report struct {
 	// If there are any of either, the report suggests no restarts.
 	Problems []string `json:"problems,omitempty"`
 	Doubts   []string `json:"doubts,omitempty"`
-	// Failing are the owners that cannot create all their pods, with the reason.
+	// Failing are the owners that cannot create all their pods, or lose them, with the reason.
 	Failing []Failing `json:"failing,omitempty"`
 	// Misplaced are the workloads with labels or annotations in places that Pillion does not read.
 	Misplaced []Misplaced `json:"misplaced,omitempty"`
@@ -200,11 +200,18 @@ func (r *Report) Finish() {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), compareOwners(a.Owner, b.Owner))
 	})
 	r.Misplaced = sortMisplaced(r.Misplaced)
+	lose := 0
+	for i := range r.Failing {
+		if r.Failing[i].losesPods() {
+			lose++
+		}
+	}
 	r.Summary = r.summary() +
 		also(r.mistaken, "1 requests something that it does not get", "%d request something that they do not get") +
 		also(misplacedOwners(r.Misplaced), "1 workload has labels or annotations in the wrong place", "%d workloads have labels or annotations in the wrong place") +
 		also(r.Stopped, "1 automatic rollout has stopped", "%d automatic rollouts have stopped") +
-		also(len(r.Failing), "one owner cannot create its pods", "%d owners cannot create their pods") + "."
+		also(len(r.Failing)-lose, "one owner cannot create its pods", "%d owners cannot create their pods") +
+		also(lose, "one owner loses its pods", "%d owners lose their pods") + "."
 }
 
 // also returns a part of the summary about n objects.
