@@ -51,11 +51,15 @@ func runtimeFiles() [3]mountPoint {
 
 // impossibleMounts returns what keeps a container from starting because of its mounts.
 func (p *podVolumes) impossibleMounts(container *tree.Node) (all []mountFault) {
-	mounts := p.mountsOf(container)
+	if isSimple(container) {
+		return nil
+	}
+	p.mounts = p.mountsOf(container, p.mounts[:0])
+	mounts := p.mounts
 	if len(mounts) == 0 {
 		return nil
 	}
-	points := make([]mountPoint, 0, len(mounts)+5)
+	points := slices.Grow(p.points[:0], len(mounts)+5)
 	for _, mount := range mounts {
 		m := mountPoint{path: absolute(mountPath(mount)), mount: mount, kind: p.kindOf(container, mount)}
 		if why := templates.ReservedPath(m.path); why != "" && p.volume(mount).Get("hostPath") == nil {
@@ -77,7 +81,8 @@ func (p *podVolumes) impossibleMounts(container *tree.Node) (all []mountFault) {
 		points = append(points, mountPoint{path: absolute(schema.CleanPath(dir.Text())), field: dir, kind: directory})
 	}
 	slices.SortStableFunc(points, func(a, b mountPoint) int { return compareMountPaths(a.path, b.path) })
-	var around []*mountPoint // those that contain the next one, the innermost last
+	p.points = points
+	around := p.around[:0] // those that contain the next one, the innermost last
 	for i := range points {
 		inner := &points[i]
 		for len(around) > 0 && around[len(around)-1].path != inner.path && !isInside(inner.path, around[len(around)-1].path) {
@@ -104,7 +109,46 @@ func (p *podVolumes) impossibleMounts(container *tree.Node) (all []mountFault) {
 		}
 		around = append(around, inner)
 	}
+	p.around = around
 	return all
+}
+
+// isSimple reports whether no mount of a container is at, around or inside of anything else, as in most containers. It saves the
+// search for faults.
+func isSimple(container *tree.Node) bool {
+	var room [longList]string
+	paths := append(room[:0], "/etc/hosts", "/etc/hostname", "/etc/resolv.conf",
+		absolute(schema.CleanPath(orDefault(container.Get("terminationMessagePath").Text(), corev1.TerminationMessagePathDefault))))
+	if dir := container.Get("workingDir").Text(); dir != "" {
+		paths = append(paths, absolute(schema.CleanPath(dir)))
+	}
+	mounts := container.Get("volumeMounts").Items()
+	isLong := len(paths)+len(mounts) > len(room)
+	for i := range mounts {
+		at := absolute(mountPath(&mounts[i]))
+		if templates.ReservedPath(at) != "" || isInside(at, templates.TokenPath) || isInside(templates.TokenPath, at) ||
+			mounts[i].Get("subPathExpr") != nil || strings.Contains(mounts[i].Get("subPath").Text(), "/") {
+			return false
+		}
+		for _, other := range paths {
+			if isLong {
+				break // comparing all with each other takes time
+			}
+			if at == other || isInside(at, other) || isInside(other, at) {
+				return false
+			}
+		}
+		paths = append(paths, at)
+	}
+	if isLong {
+		slices.SortFunc(paths, compareMountPaths)
+		for i, at := range paths[1:] { // a path comes directly before those inside it
+			if before := paths[i]; at == before || isInside(at, before) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 func (m *mountPoint) isWorkingDir() bool { return m.mount == nil && m.kind == directory }

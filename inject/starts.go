@@ -27,7 +27,7 @@ func (p *planner) checkStarts() {
 	}
 	s := &starts{planner: p, spec: p.subject.pod.Get("spec")}
 	s.serviceLinks = s.spec.Get("enableServiceLinks").Kind() != tree.False
-	s.volumes = podVolumes{spec: s.spec, find: s.volume, getsToken: s.getsToken, serviceLinks: s.serviceLinks}
+	s.volumes = podVolumes{subject: p.subject, spec: s.spec, serviceLinks: s.serviceLinks}
 	s.checkVolumes()
 	for _, list := range containerLists() {
 		items := s.spec.Get(list).Items()
@@ -212,32 +212,6 @@ func (s *starts) checkMounts(c *tree.Node, name string) {
 	}
 }
 
-// volume returns the pod's volume of a mount, or nil.
-func (s *starts) volume(mount *tree.Node) *tree.Node {
-	all := s.spec.Get("volumes")
-	if i := s.planner.subject.find(s.planner.subject.schema.At("spec").At("volumes").Schema, all, mount); i >= 0 {
-		return &all.Items()[i]
-	}
-	return nil
-}
-
-// getsToken reports whether the ServiceAccount plugin has not seen the pod yet, and will mount the token in its containers
-// (shouldAutomount in plugin/pkg/admission/serviceaccount). If the ServiceAccount is not known, it does.
-func (s *starts) getsToken() bool {
-	asked := &s.planner.subject.asked
-	if !asked.file && asked.owner.Kind == "" {
-		return false
-	}
-	switch s.spec.Get("automountServiceAccountToken").Kind() {
-	case tree.True:
-		return true
-	case tree.False:
-		return false
-	}
-	account := asked.namespace.ServiceAccount(s.planner.subject.pod)
-	return !account.NoToken
-}
-
 // isOf reports whether a node is an item of a list.
 func isOf(list, item *tree.Node) bool {
 	items := list.Items()
@@ -325,7 +299,7 @@ func (s *starts) eachUse(list string, yield func(claim string, u use)) {
 			uses := items[i].Get(list).Items()
 			for j := range uses {
 				claim := "volume " + uses[j].Get("name").Text()
-				if name := s.volume(&uses[j]).At("persistentVolumeClaim", "claimName").Text(); name != "" {
+				if name := s.volumes.volume(&uses[j]).At("persistentVolumeClaim", "claimName").Text(); name != "" {
 					claim = "claim " + name
 				}
 				yield(claim, use{&items[i], &uses[j]})

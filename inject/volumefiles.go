@@ -28,22 +28,24 @@ const (
 
 // podVolumes knows what the volumes of a pod contain, as far as the pod shows it.
 type podVolumes struct {
-	spec *tree.Node
-	// find returns the pod's volume of a mount, or nil.
-	find func(mount *tree.Node) *tree.Node
-	// getsToken reports whether the ServiceAccount plugin will mount the API token in the pod's containers.
-	getsToken func() bool
+	subject *subject
+	spec    *tree.Node
 	// serviceLinks reports whether containers may get variables for Services.
 	serviceLinks bool
 
 	known []madeIn // by volume, see made
+
+	// Memory for one container after another.
+	mounts []*tree.Node
+	points []mountPoint
+	around []*mountPoint
 }
 
-// mountsOf returns the mounts of a container, with the one of the API token if the ServiceAccount plugin will add it. The webhook
+// mountsOf appends the mounts of a container, with the one of the API token if the ServiceAccount plugin will add it. The webhook
 // sees that mount, and a file or a workload does not have it yet.
-func (p *podVolumes) mountsOf(container *tree.Node) []*tree.Node {
+func (p *podVolumes) mountsOf(container *tree.Node, all []*tree.Node) []*tree.Node {
 	items := container.Get("volumeMounts").Items()
-	all := make([]*tree.Node, 0, len(items)+1)
+	all = slices.Grow(all, len(items)+1)
 	near, own := false, false
 	for i := range items {
 		at := absolute(mountPath(&items[i]))
@@ -71,12 +73,33 @@ var laterToken = struct{ mount, volume tree.Node }{
 	))))),
 }
 
+// getsToken reports whether the ServiceAccount plugin has not seen the pod yet, and will mount the token in its containers
+// (shouldAutomount in plugin/pkg/admission/serviceaccount). If the ServiceAccount is not known, it does.
+func (p *podVolumes) getsToken() bool {
+	asked := &p.subject.asked
+	if !asked.file && asked.owner.Kind == "" {
+		return false
+	}
+	switch p.spec.Get("automountServiceAccountToken").Kind() {
+	case tree.True:
+		return true
+	case tree.False:
+		return false
+	}
+	account := asked.namespace.ServiceAccount(p.subject.pod)
+	return !account.NoToken
+}
+
 // volume returns the pod's volume of a mount, or nil.
 func (p *podVolumes) volume(mount *tree.Node) *tree.Node {
 	if mount == &laterToken.mount {
 		return &laterToken.volume
 	}
-	return p.find(mount)
+	all := p.spec.Get("volumes")
+	if i := p.subject.find(p.subject.schema.At("spec").At("volumes").Schema, all, mount); i >= 0 {
+		return &all.Items()[i]
+	}
+	return nil
 }
 
 // subPath returns the path in a volume that a mount has. It is not known if only the node knows the value of subPathExpr.
@@ -248,7 +271,7 @@ func (p *podVolumes) made(volume *tree.Node) *madeIn {
 }
 
 func (m *madeIn) addMounts(p *podVolumes, container *tree.Node) {
-	mounts := p.mountsOf(container)
+	mounts := p.mountsOf(container, nil)
 	for _, mount := range mounts {
 		if p.volume(mount) != m.volume {
 			continue
