@@ -154,7 +154,7 @@ func (m *maker) pod(steps int) object {
 func (m *maker) scene(p object) {
 	spec := p["spec"].(object)
 	app := spec["containers"].([]any)[0].(object)
-	switch m.IntN(16) {
+	switch m.IntN(18) {
 	case 0:
 		spec["restartPolicy"] = pick(m, "Never", "OnFailure")
 	case 1:
@@ -182,5 +182,39 @@ func (m *maker) scene(p object) {
 		spec["hostNetwork"] = true
 	case 11:
 		spec["hostUsers"] = false
+	case 12, 13:
+		m.appArmor(p, app)
 	}
+}
+
+// appArmor gives containers a profile in the old form, an annotation with the name of the container, and perhaps in the new form too.
+// One of them may be the user's version of a template's container.
+func (m *maker) appArmor(p, app object) {
+	spec, annotations := p["spec"].(object), object{}
+	containers := []object{app}
+	if m.in(2) {
+		own := object{"name": "side", "image": "own:1"}
+		if m.in(2) {
+			spec["containers"] = append(spec["containers"].([]any), own)
+		} else {
+			spec["initContainers"] = []any{own}
+		}
+		containers = append(containers, own)
+		annotations["t0.pillion.dev/customize"] = "true"
+	}
+	for _, c := range containers {
+		profile := pick(m, "runtime/default", "unconfined", "localhost/one", "localhost/two")
+		annotations[corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix+c["name"].(string)] = profile
+		if m.in(3) {
+			field := object{"type": map[string]string{"runtime/default": "RuntimeDefault", "unconfined": "Unconfined"}[profile]}
+			if name, is := strings.CutPrefix(profile, "localhost/"); is {
+				field = object{"type": "Localhost", "localhostProfile": name}
+			}
+			c["securityContext"] = object{"appArmorProfile": field}
+		}
+	}
+	if m.in(3) {
+		spec["securityContext"] = object{"appArmorProfile": object{"type": pick(m, "RuntimeDefault", "Unconfined")}}
+	}
+	p["metadata"].(object)["annotations"] = annotations
 }
