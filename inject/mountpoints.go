@@ -124,6 +124,9 @@ func isSimple(container *tree.Node) bool {
 	}
 	mounts := container.Get("volumeMounts").Items()
 	isLong := len(paths)+len(mounts) > len(room)
+	if isLong {
+		paths = slices.Grow(paths, len(mounts))
+	}
 	for i := range mounts {
 		at := absolute(mountPath(&mounts[i]))
 		if templates.ReservedPath(at) != "" || isInside(at, templates.TokenPath) || isInside(templates.TokenPath, at) ||
