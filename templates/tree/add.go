@@ -12,8 +12,10 @@ import (
 // Journal records what was added to a tree, so that it can be undone. Its zero value is ready
 // to use.
 type Journal struct {
-	Nodes  *Arena // memory for additions, or nil
-	before []change
+	Nodes *Arena // memory for additions, or nil
+	// Tentative marks what is added as not to be written: [Node.DropTentative] removes it.
+	Tentative bool
+	before    []change
 }
 
 // change is the previous state of a node, or an item that was inserted into it.
@@ -30,7 +32,7 @@ func (j *Journal) note(n *Node) { j.before = append(j.before, change{at: n, was:
 // that is null or [], because both mean that there is no value. If the member has another
 // value, Add returns nil and changes nothing.
 func (j *Journal) Add(n *Node, name string, value Node) *Node {
-	value.added, value.name = added, name
+	value.added, value.name = j.mark(), name
 	if m := n.member(name); m != nil {
 		if m.kind != Null && (m.kind != Array || len(m.Items()) > 0) {
 			return nil
@@ -46,8 +48,15 @@ func (j *Journal) Add(n *Node, name string, value Node) *Node {
 // Insert inserts an item before item i of an array; i may be the array's length.
 func (j *Journal) Insert(n *Node, i int, value Node) {
 	n.fill()
-	value.added = added
+	value.added = j.mark()
 	j.insert(n, i, value)
+}
+
+func (j *Journal) mark() addition {
+	if j.Tentative {
+		return tentative
+	}
+	return added
 }
 
 // insert moves the nodes after the new one. It moves all nodes only if there is no room, so
@@ -101,7 +110,7 @@ func indexOf(list []Node, n *Node) int {
 // added to the copy.
 func (n *Node) Copy() Node {
 	c := *n
-	if n.IsNew() {
+	if n.added == added {
 		c.added = addedEarlier
 	}
 	c.kids = slices.Clone(n.kids)
@@ -109,6 +118,42 @@ func (n *Node) Copy() Node {
 		c.kids[i] = n.kids[i].Copy()
 	}
 	return c
+}
+
+// IsTentative reports whether the node was added and is not to be written, see [Journal.Tentative].
+func (n *Node) IsTentative() bool { return n != nil && n.added == tentative }
+
+// DropTentative removes what was added tentatively, together with the added objects and lists that become empty. What replaced
+// null or [] in the original tree becomes that again.
+func (n *Node) DropTentative(original *Node) {
+	if !n.HasNew() {
+		return
+	}
+	kids, came := n.kids[:0:0], 0
+	for i := range n.kids {
+		kid, was := &n.kids[i], (*Node)(nil)
+		switch {
+		case n.kind == Object && original.Kind() == Object:
+			was = original.member(n.kids[i].name)
+		case n.kind == Array && original.Kind() == Array && !kid.IsNew():
+			was = &original.Items()[came]
+			came++
+		}
+		if before := len(kid.kids); kid.added != tentative {
+			in := was
+			if kid.IsNew() {
+				in = nil
+			}
+			if kid.DropTentative(in); !kid.IsNew() || len(kid.kids) > 0 || before == 0 {
+				kids = append(kids, *kid)
+				continue
+			}
+		}
+		if n.kind == Object && was != nil {
+			kids = append(kids, *was)
+		}
+	}
+	n.kids = kids
 }
 
 // HasAtMost reports whether a value has at most n values in it. It counts those that have been read.

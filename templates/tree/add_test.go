@@ -150,3 +150,38 @@ func insertions(t *testing.T, lists int) time.Duration {
 	}
 	return least
 }
+
+// TestDropTentative checks that what was added tentatively disappears, with what was only made for it, and that null and [] are
+// there again.
+func TestDropTentative(t *testing.T) {
+	t.Parallel()
+	const text = `{"a":{"b":1},"list":[{"name":"x","empty":null}],"none":[],"nil":null}`
+	n, err := tree.Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var j tree.Journal
+	j.Add(n, "stays", tree.Text("s"))
+	made := j.Add(n, "made", tree.Items())
+	j.Insert(n.Get("list"), 0, tree.Members(tree.Field("name", tree.Text("new"))))
+	j.Tentative = true
+	j.Insert(made, 0, tree.Text("t"))
+	j.Add(n.Get("a"), "c", tree.Text("t"))
+	j.Insert(n.Get("list"), 0, tree.Text("t"))
+	j.Add(&n.Get("list").Items()[2], "empty", tree.Text("t"))
+	j.Add(n, "none", tree.Items(tree.Text("t")))
+	j.Add(n, "nil", tree.Text("t"))
+	j.Add(n, "new", tree.Members(tree.Field("x", tree.Text("t"))))
+	if !n.Get("new").IsTentative() || n.Get("stays").IsTentative() {
+		t.Error("what is tentative is wrong")
+	}
+	original, err := tree.Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.DropTentative(original)
+	const want = `{"a":{"b":1},"list":[{"name":"new"},{"name":"x","empty":null}],"none":[],"nil":null,"stays":"s"}`
+	if got := string(n.AppendWithAdditions(nil)); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}

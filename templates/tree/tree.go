@@ -49,6 +49,7 @@ const (
 	original addition = iota
 	added
 	addedEarlier // before the tree was copied
+	tentative    // see [Journal.Tentative]
 )
 
 // Name returns a member's name, unescaped.
