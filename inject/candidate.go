@@ -5,6 +5,7 @@ package inject
 import (
 	"slices"
 
+	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
@@ -20,6 +21,7 @@ type candidate struct {
 	placed   templates.Placement
 	apps     []appContainer
 	altered  []Difference // before this look added anything
+	added    bool         // whether it added something to the pod in this look
 
 	byName     map[string]*tree.Node // see own
 	appsByName map[string][]int      // see appsOf
@@ -51,6 +53,14 @@ func (c *candidate) same(existing *tree.Node) bool {
 	return own != nil && c.subject.schema.At("spec").At("containers").Elem.Contains(c.subject.withHostPorts(existing), own)
 }
 
+// equal reports whether two containers, or two items of a list in them, have the same effect in this pod.
+func (s *subject) equal(in *schema.Schema, a, b *tree.Node) bool {
+	if s.onHost {
+		a, b = s.withHostPorts(s.withHostPort(a, in)), s.withHostPorts(s.withHostPort(b, in))
+	}
+	return in.Equal(a, b)
+}
+
 // withHostPorts returns a container with the ports of the node that its ports get because the pod uses the node's network.
 func (s *subject) withHostPorts(container *tree.Node) *tree.Node {
 	ports := container.Get("ports").Items()
@@ -59,11 +69,18 @@ func (s *subject) withHostPorts(container *tree.Node) *tree.Node {
 	}
 	all := append(s.nodes.Nodes(len(ports)), ports...)
 	for i := range all {
-		if number := all[i].Get("containerPort"); number != nil && all[i].Get("hostPort") == nil {
-			all[i] = s.nodes.With(&all[i], "hostPort", *number)
-		}
+		all[i] = *s.withHostPort(&all[i], s.containerSchema().At("ports").Elem)
 	}
 	return new(s.nodes.With(container, "ports", tree.Items(all...)))
+}
+
+// withHostPort is withHostPorts for one port. It returns other values unchanged.
+func (s *subject) withHostPort(port *tree.Node, in *schema.Schema) *tree.Node {
+	number := port.Get("containerPort")
+	if in.GoType != schema.PortType() || number == nil || port.Get("hostPort") != nil {
+		return port
+	}
+	return s.held(s.nodes.With(port, "hostPort", *number))
 }
 
 // own returns the template's container with that name, or nil.

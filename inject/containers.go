@@ -40,16 +40,13 @@ func (p *planner) container(pod, fragment *tree.Node, s *schema.Schema, at schem
 }
 
 func (p *planner) knownContainer(existing, fragment *tree.Node, s *schema.Schema, at schema.Pointer) {
-	if other := p.owners.bringer(existing, p.t, p.wasMarked); other != "" && len(altered(p.subject, p.t, p.fragment, nil)) > 0 {
-		p.conflict(at, existing, fragment, "the template %s adds a different container named %s; rename it in one of the templates", other, fragment.Get("name").Text())
+	other := p.owners.bringer(existing, p.t)
+	if other != nil && !p.subject.equal(s.Elem, other.own(existing), fragment) {
+		p.conflict(at, existing, fragment, "the template %s adds a different container named %s; rename it in one of the templates", other.t.Name, fragment.Get("name").Text())
 		return
 	}
 	if s.Elem.Contains(p.subject.withHostPorts(existing), fragment) && !slices.Contains(p.theirs, fragment.Get("name").Text()) {
 		p.checkProtected(existing, fragment, at)
-		return
-	}
-	if other := p.owners.bringer(existing, p.t, p.wasMarked); other != "" {
-		p.conflict(at, existing, fragment, "the template %s adds a different container named %s; rename it in one of the templates", other, fragment.Get("name").Text())
 		return
 	}
 	if !p.wasMarked {
@@ -147,7 +144,7 @@ func (p *planner) checkClash(list *schema.Field, a, b *tree.Node, at schema.Poin
 	}
 	items := b.Items()
 	for i := range items {
-		if found := list.Find(a.Items(), &items[i]); found >= 0 && !list.Elem.Contains(&a.Items()[found], &items[i]) {
+		if found := list.Find(a.Items(), &items[i]); found >= 0 && !list.Elem.Equal(&a.Items()[found], &items[i]) {
 			p.conflict(at, nil, &items[i], "the template adds two different things: %s and %s; fix the template", &a.Items()[found], &items[i])
 		}
 	}

@@ -146,6 +146,10 @@ func describe(r *inject.Result) string {
 			fmt.Fprintf(&b, "  param %s = %q (%s)\n", p.Name, p.Text, p.Source)
 		}
 		for _, k := range d.Kept {
+			if k.Beside != "" {
+				fmt.Fprintf(&b, "  left out %s %s, because %s has %s\n", k.Path, k.Template, k.Owner(), k.Beside)
+				continue
+			}
 			fmt.Fprintf(&b, "  kept %s %s of %s, not %s\n", k.Path, k.Pod, k.Owner(), k.Template)
 		}
 	}

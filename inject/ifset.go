@@ -60,9 +60,10 @@ func (s *subject) variables() *schema.Schema {
 // holdsVariable reports whether a container's variable is the template's, or contains its value as one
 // of its words: these are separated by spaces, commas, semicolons or colons.
 func (s *subject) holdsVariable(pod, fragment *tree.Node) bool {
-	if s.variables().Elem.Contains(pod, fragment) {
-		return true
-	}
+	return s.variables().Elem.Contains(pod, fragment) || holdsWord(pod, fragment)
+}
+
+func holdsWord(pod, fragment *tree.Node) bool {
 	there, ours := pod.Get("value"), fragment.Get("value")
 	if there == nil || ours == nil || ours.IsText("") {
 		return false

@@ -29,7 +29,7 @@ const (
 // KeepRule is what happens at one kind of place.
 type KeepRule struct {
 	Place string // in the words of the documentation
-	// OfPod is the outcome if the pod has another value, and OfTemplate if an earlier template set it.
+	// OfPod is the outcome if the pod has another value, and OfTemplate if another template set it.
 	OfPod, OfTemplate Outcome
 	Why               string // one phrase
 
@@ -60,7 +60,7 @@ var keepRules = []KeepRule{
 	},
 	{
 		Place: "the annotation `" + SafeToEvictLocalVolumes + "`", OfPod: Stays, OfTemplate: Joins,
-		Why: "it is a list; a pod that lists volumes itself decides which are in it",
+		Why: "it is a list; a pod that lists volumes itself decides which are in it. A template of a namespace may not list a volume that a template of the cluster brings",
 		at:  []string{"metadata", "annotations", SafeToEvictLocalVolumes},
 	},
 	{
@@ -70,10 +70,19 @@ var keepRules = []KeepRule{
 			return list == "volumeDevices" || list == "volumeMounts" && otherFiles(there, fragment)
 		},
 	},
+	besideRule,
 	{
 		Place: "all other places: labels, other annotations, variables, and the fields of containers", OfPod: Stays, OfTemplate: Conflicts,
 		Why: "the pod's author decides; of two templates, the later one would be incomplete",
 	},
+}
+
+// besideRule is for a field that the pod must not have beside another field, so that it is left out, see [schema.Excludes].
+var besideRule = KeepRule{
+	Place: "a field of a container that is not possible beside what another field has: `runAsNonRoot: true` beside `runAsUser: 0`, " +
+		"`allowPrivilegeEscalation: false` beside `privileged: true` or `SYS_ADMIN`, and a request beside a limit of the same resource, or the reverse",
+	OfPod: Stays, OfTemplate: Conflicts,
+	Why: "as at all other places; the template's field is left out",
 }
 
 // SafeToEvictLocalVolumes is the annotation of a pod with the names of the volumes, separated by commas, whose loss does

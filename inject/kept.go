@@ -12,23 +12,28 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// keep handles a place at which there is another value than the template's. The function has reports whether another
-// template sets the value that is there.
+// keep handles a place at which the pod has a value. The function has returns what a template renders there, if that is equal.
 //
-// Only an earlier template makes a difference for the outcome. A later one may have the same value as the pod before
-// anything was injected, and afterwards nothing shows which of them it was.
-func (p *planner) keep(at schema.Pointer, there, fragment *tree.Node, has func(c *candidate) bool) {
-	rule := keepRule(at, there, fragment)
-	kept := Kept{Difference: newDifference(at.String(), there, fragment)}
-	var earlier bool
-	if kept.By, earlier = p.owners.setter(p.t, has); kept.By == "" {
-		kept.By = p.theirsBy()
+// A value that has more than the template's is enough if the pod's author wrote it. If another template set it, the templates
+// want different things.
+func (p *planner) keep(at schema.Pointer, there, fragment *tree.Node, in *schema.Schema, has func(c *candidate) *tree.Node) {
+	enough := in.Contains(there, fragment) && (in.GoType != schema.VolumeMountType() || !otherFiles(there, fragment))
+	if enough && (in.ContainsNoMore(there, fragment) || p.subject.onHost && p.subject.equal(in, there, fragment)) {
+		p.found = true
+		return
 	}
+	kept := Kept{Difference: newDifference(at.String(), there, fragment)}
+	whose := p.setter(&kept, at, there, has, func(its *tree.Node) bool { return p.subject.equal(in, its, fragment) })
+	rule := keepRule(at, there, fragment)
 	outcome := rule.OfPod
-	if earlier {
+	if whose == ofTemplate {
 		outcome = rule.OfTemplate
 	}
 	switch known := func(o Obstacle) bool { return o.Difference == kept.Difference }; {
+	case whose == ofSame, enough && whose == ofPod:
+		p.found = true
+	case whose == ofItself:
+		p.conflictAt(kept.Difference, "the template adds two different things for %s: %s and %s; fix the template", p.placeOf(at, fragment), valueOf(there), valueOf(fragment))
 	case outcome != Conflicts:
 		p.kept = append(p.kept, kept)
 	case slices.ContainsFunc(p.conflicts, known):
@@ -39,6 +44,56 @@ func (p *planner) keep(at schema.Pointer, there, fragment *tree.Node, has func(c
 		}
 		p.conflictAt(kept.Difference, "%s has %s for %s, and this template needs %s; %s", kept.Owner(), valueOf(there), p.placeOf(at, fragment), valueOf(fragment), do)
 	}
+}
+
+// owner is who set a value, for a template that has another one.
+type owner int
+
+const (
+	ofPod      owner = iota // the pod's author, or a template that counts as the author
+	ofTemplate              // another template, beside which this one would be incomplete
+	ofItself                // another entry of this template
+	ofSame                  // a template with the same value, or this one, which has computed another value since
+)
+
+// setter finds out who set the value there, and notes the name of the template. The function has is that of keep, and same reports whether
+// what a template renders is what this one does.
+//
+// A template of the namespace counts as the pod's author for one of the cluster. If the pod records this template, it was complete,
+// so a later one with the value has only the same as the pod had.
+func (p *planner) setter(kept *Kept, at schema.Pointer, there *tree.Node, has func(c *candidate) *tree.Node, same func(its *tree.Node) bool) owner {
+	isNew := there.IsNew() || p.merged.IsNew()
+	for c := range p.owners.others(p.t, isNew, func(t *loaded) bool { return p.mayHave(t, at) }) {
+		its := has(c)
+		if its == nil {
+			continue
+		}
+		if c.t.Template == p.t.Template || same(its) {
+			return ofSame
+		}
+		tenants := c.t.Namespace != "" && p.t.Namespace == ""
+		if !tenants && c.t.index > p.t.index && p.wasInjected {
+			continue
+		}
+		if kept.By = c.t.Name; tenants {
+			return ofPod
+		}
+		return ofTemplate
+	}
+	if isNew && p.inApp && has(&candidate{subject: p.subject, t: p.t, fragment: *p.fragment, apps: p.apps}) != nil {
+		return ofItself
+	}
+	kept.By = p.theirsBy()
+	return ofPod
+}
+
+// mayHave reports whether a template can set something at a place, in the container of the pod that is merged, or in the pod.
+func (p *planner) mayHave(t *loaded, at schema.Pointer) bool {
+	if p.merged == nil {
+		return t.PodFragment().Has(at.Name(len(at) - 1))
+	}
+	field := at.Name(len(at) - 1 - inContainer)
+	return t.Brings(p.merged.Get("name").Text()) || slices.ContainsFunc(t.each, func(each templates.EachFragment) bool { return each.Add.Has(field) })
 }
 
 // theirsBy returns the template of the namespace that added the container that is merged, or "".
@@ -60,6 +115,8 @@ func (p *planner) placeOf(at schema.Pointer, fragment *tree.Node) string {
 		place = "the variable " + fragment.Get("name").Text()
 	case "volumeMounts":
 		place = "the mount path " + fragment.Get("mountPath").Text()
+	case "ports":
+		place = "the port " + fragment.Get("containerPort").String()
 	case "volumeDevices":
 		place = "the device path " + fragment.Get("devicePath").Text()
 	}
@@ -74,20 +131,48 @@ func valueOf(n *tree.Node) string {
 	return templates.Cut(string(compact(n)), maxValue)
 }
 
-// leaveExcluded handles a value that the pod must not have beside what it has, or that it has in another form.
-func (p *planner) leaveExcluded(at schema.Pointer, there, value *tree.Node) {
-	p.kept = append(p.kept, Kept{newDifference(at.String(), there, value), p.theirsBy()})
+// keepExcluded handles a value that the pod lacks, and must not have beside what it has in a field. The function has returns what
+// a template renders for that field, if it is what is there.
+func (p *planner) keepExcluded(at schema.Pointer, value, beside *tree.Node, field string, has func(c *candidate) *tree.Node) {
+	kept := Kept{Difference: newDifference(at.String(), nil, value), Beside: field + ": " + string(compact(beside))}
+	outcome := besideRule.OfPod
+	switch p.setter(&kept, at, beside, has, func(*tree.Node) bool { return false }) {
+	case ofSame:
+		p.found = true
+		return
+	case ofItself:
+		p.conflictAt(kept.Difference, "the template adds %s to the container %s, and cannot add %s beside that; fix the template", kept.Beside, p.merged.Get("name").Text(), excludedIn(at, value))
+		return
+	case ofTemplate:
+		outcome = besideRule.OfTemplate
+	}
+	if outcome == Conflicts {
+		p.conflictAt(kept.Difference, "%s adds %s to the container %s, so this template cannot add %s; change one of the templates", kept.Owner(), kept.Beside, p.merged.Get("name").Text(), excludedIn(at, value))
+		return
+	}
+	p.kept = append(p.kept, kept)
+}
+
+// excludedIn returns a field of a container with its value.
+func excludedIn(at schema.Pointer, value *tree.Node) string {
+	return schema.Where(at[inContainer:].String()) + ": " + valueOf(value)
 }
 
 // keepUnit handles a value that is merged as a whole.
 func (p *planner) keepUnit(there, value *tree.Node, f *schema.Field, at schema.Pointer) {
-	if keepRule(at, there, value).OfTemplate == Joins && p.join(there, value, at) {
+	switch {
+	case f.Contains(there, value) && f.ContainsNoMore(there, value):
+		p.found = true
+		return
+	case keepRule(at, there, value).OfTemplate == Joins && p.join(there, value, at):
 		return
 	}
-	p.keep(at, there, value, func(c *candidate) bool {
-		return c.hasAt(p, at, func(object *tree.Node, name string) bool {
-			own := object.Get(name)
-			return own != nil && f.Contains(there, own)
+	p.keep(at, there, value, f.Schema, func(c *candidate) *tree.Node {
+		return c.hasAt(p, at, func(object *tree.Node, name string) *tree.Node {
+			if own := object.Get(name); own != nil && c.subject.equal(f.Schema, there, own) {
+				return own
+			}
+			return nil
 		})
 	})
 }
@@ -115,33 +200,60 @@ func (p *planner) join(there, value *tree.Node, at schema.Pointer) bool {
 	return true
 }
 
+// checkListed finds volumes in a list for the cluster autoscaler that are not the template's to list: a template of the namespace
+// decides about no volume that a template of the cluster brings.
+func (p *planner) checkListed() {
+	if p.t.Namespace == "" {
+		return
+	}
+	own := p.fragment.At("metadata", "annotations", SafeToEvictLocalVolumes)
+	there := listed(p.subject.annotation(SafeToEvictLocalVolumes).Text())
+	for _, volume := range listed(own.Text()) {
+		if slices.Contains(there, volume) {
+			continue
+		}
+		for c := range p.owners.others(p.t, true, func(t *loaded) bool { return t.Namespace == "" }) {
+			if c.t.Namespace == "" && c.brings(volume) {
+				p.conflict(schema.Pointer{}.Member("metadata").Member("annotations").Member(SafeToEvictLocalVolumes), p.subject.annotation(SafeToEvictLocalVolumes), own,
+					"the template %s of the cluster brings the volume %s, so a template of the namespace may not list it as safe to evict; remove it from the list", c.t.Name, volume)
+				break
+			}
+		}
+	}
+}
+
 // keepItem handles an item of a list with keys.
 func (p *planner) keepItem(there, value *tree.Node, s *schema.Schema, at schema.Pointer) {
-	p.keep(at, there, value, func(c *candidate) bool {
-		return c.hasAt(p, at[:len(at)-1], func(object *tree.Node, name string) bool {
+	p.keep(at, there, value, s.Elem, func(c *candidate) *tree.Node {
+		return c.hasAt(p, at[:len(at)-1], func(object *tree.Node, name string) *tree.Node {
 			items := object.Get(name).Items()
 			i := s.Find(items, there)
-			return i >= 0 && (s.Elem.Contains(there, &items[i]) || s.Elem.GoType == schema.EnvVarType() && c.subject.holdsVariable(there, &items[i]))
+			if i >= 0 && c.subject.equal(s.Elem, there, &items[i]) {
+				return &items[i]
+			}
+			return nil
 		})
 	})
 }
 
-// hasAt reports whether a template renders something in the object that has a place. In a container, the object may be in
-// the template's own container, or in what the template adds to those of the pod.
-func (c *candidate) hasAt(p *planner, at schema.Pointer, has func(object *tree.Node, name string) bool) bool {
+// hasAt returns what a template renders in the object that has a place, as the function finds it. In a container, the object may
+// be in the template's own container, or in what the template adds to those of the pod.
+func (c *candidate) hasAt(p *planner, at schema.Pointer, has func(object *tree.Node, name string) *tree.Node) *tree.Node {
 	name := at.Name(0)
 	if p.merged == nil {
 		return has(at.In(&c.fragment, 0), name)
 	}
 	for _, i := range c.appsOf(p.merged.Get("name").Text()) {
 		for k := range c.apps[i].fragments {
-			if has(at.In(&c.apps[i].fragments[k], inContainer), name) {
-				return true
+			if its := has(at.In(&c.apps[i].fragments[k], inContainer), name); its != nil {
+				return its
 			}
 		}
 	}
-	own := c.own(p.merged)
-	return own != nil && has(at.In(own, inContainer), name)
+	if own := c.own(p.merged); own != nil {
+		return has(at.In(own, inContainer), name)
+	}
+	return nil
 }
 
 // appsOf returns the indexes of what a template adds to containers of the pod with that name.

@@ -3,6 +3,7 @@
 package inject
 
 import (
+	"reflect"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,32 +22,52 @@ import (
 //   - The labels of a ReplicationController or a Job, and the selector of the former, are copied from the pod template if there
 //     are none.
 
-// withoutLeft returns a member of a fragment without what is left to the webhook, or nil if that is all.
-func (p *planner) withoutLeft(pod, value *tree.Node, in *schema.Schema) *tree.Node {
+//
+// Decisions are those of the webhook: what is left to it counts as added for the other templates, and is not written.
+
+// isLeft reports whether a member of a fragment is left to the webhook.
+func (p *planner) isLeft(there, value *tree.Node, in *schema.Schema) bool {
 	if !p.subject.asked.written {
-		return value
+		return false
 	}
-	name := value.Name()
-	switch in.GoType.Name() + "." + name {
+	switch in.GoType.Name() + "." + value.Name() {
 	case "PodSpec.imagePullSecrets":
-		if isEmptyOrAbsent(pod.Get(name)) && len(value.Items()) > 0 {
+		if (isEmptyOrAbsent(there) || there.IsTentative()) && len(value.Items()) > 0 {
 			p.noteLeft("its imagePullSecrets are left to the webhook, because the API server would not add those of the ServiceAccount to a pod that has some")
-			return nil
+			return true
 		}
-	case "PodSpec.tolerations":
-		return p.withoutTolerations(pod.Get(name), value)
 	case "Container.resources":
-		if p.inApp && len(value.Members()) > 0 && !p.coversResources(pod.Get(name), value) {
+		if p.inApp && len(value.Members()) > 0 && !p.coversResources(there, value) {
 			p.noteLeft("the resources for the pod's own containers are left to the webhook, because a LimitRange may have others, which then have precedence")
-			return nil
+			return true
 		}
 	case "ObjectMeta.labels":
 		if p.subject.asked.copiesLabels && len(value.Members()) > 0 {
 			p.noteLeft("its labels are left to the webhook, because the API server would copy them from the pod template to the workload")
-			return nil
+			return true
 		}
 	}
-	return value
+	return false
+}
+
+// isTolerationLeft reports whether an item of a list is a toleration that is left to the webhook.
+func (p *planner) isTolerationLeft(item *tree.Node, in *schema.Schema) bool {
+	if !p.subject.asked.written || in.GoType != reflect.TypeFor[corev1.Toleration]() || !replacesDefault(item) {
+		return false
+	}
+	p.noteLeft("tolerations for nodes that are not ready or unreachable are left to the webhook, because the API server would not add its own to a pod that has some")
+	return true
+}
+
+// withoutLeft removes from the result what is left to the webhook.
+func (r *Result) withoutLeft() error {
+	original, err := tree.Parse([]byte(r.pod.String()))
+	if err != nil {
+		return err
+	}
+	r.pod.DropTentative(original)
+	r.size = r.pod.AddedSize()
+	return nil
 }
 
 // noteLeft adds a note about something that is left to the webhook.
@@ -62,25 +83,6 @@ func (p *planner) coversResources(pod, value *tree.Node) bool {
 }
 
 func isEmptyOrAbsent(n *tree.Node) bool { return n == nil || n.Kind() == tree.Null || isEmptyList(n) }
-
-// withoutTolerations returns the tolerations of a fragment without those for nodes that are not ready or unreachable.
-func (p *planner) withoutTolerations(pod, value *tree.Node) *tree.Node {
-	items := value.Items()
-	rest := make([]tree.Node, 0, len(items))
-	for i := range items {
-		if !replacesDefault(&items[i]) || p.subject.schema.At("spec").At("tolerations").Elem.Among(pod.Items(), &items[i]) {
-			rest = append(rest, items[i])
-		}
-	}
-	if len(rest) == len(items) {
-		return value
-	}
-	p.noteLeft("tolerations for nodes that are not ready or unreachable are left to the webhook, because the API server would not add its own to a pod that has some")
-	if len(rest) == 0 {
-		return nil
-	}
-	return new(tree.Field(value.Name(), tree.Items(rest...)))
-}
 
 // replacesDefault reports whether the DefaultTolerationSeconds plugin adds less to a pod with a toleration.
 func replacesDefault(toleration *tree.Node) bool {

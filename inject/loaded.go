@@ -4,6 +4,7 @@ package inject
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/pillion-dev/pillion/templates"
@@ -25,6 +26,8 @@ type loaded struct {
 	products               productKeys // annotations of other products that it reads
 	protect                [][]string  // the elements of each protected path
 	forNamespaces, forPods string
+	each                   []templates.EachFragment
+	readsPod               bool       // whether what it renders may differ between pods
 	audit                  string     // audit annotation of a pod that has the template
 	revision               tree.Node  // value of the annotation that records the injection
 	recorded               *tree.Node // the fragment with that annotation, or nil if it differs between pods
@@ -41,6 +44,9 @@ func load(t *templates.Template) *loaded {
 		revision:      tree.Text(t.Revision), audit: "injected: revision " + t.Revision,
 	}
 	l.products.add(t)
+	l.each = t.EachFragments()
+	l.readsPod = t.ConditionExpression() != nil || t.PodFragment().Static() == nil ||
+		slices.ContainsFunc(l.each, func(each templates.EachFragment) bool { return each.Where != nil || each.Add.Static() == nil })
 	for _, path := range t.Spec.Validate.Protect {
 		l.protect = append(l.protect, strings.Split(path, "."))
 	}

@@ -22,17 +22,20 @@ func (p *planner) object(pod, fragment *tree.Node, s *schema.Schema, at schema.P
 			rest, _ := p.subject.withoutShared(value)
 			value = &rest
 		}
-		if p.excluded(pod, f, name, value) || there == nil && p.allExcluded(value, f.Schema) {
-			p.leaveExcluded(at.Member(name), there, value)
+		if there == nil && p.excluded(pod, f, value, at.Member(name)) {
 			continue
 		}
-		if value = p.withoutLeft(pod, value, s); value == nil {
+		if p.isGated(f) && (there == nil || f.Shape != schema.Unit) { // what is there may lack parts that are gated
+			p.found = p.found || there != nil && f.Contains(there, value)
 			continue
 		}
 		if there == nil && p.hasDefault(pod, f, value, at.Member(name)) {
 			continue
 		}
+		left := p.tentative
+		p.tentative = left || p.isLeft(there, value, s)
 		p.member(pod, there, f, value, at.Member(name))
+		p.tentative = left
 	}
 }
 
@@ -49,25 +52,39 @@ func (p *planner) hasDefault(object *tree.Node, f *schema.Field, value *tree.Nod
 	case f.Contains(there, value):
 		p.found = true
 	default:
-		p.kept = append(p.kept, Kept{newDifference(at.String(), there, value), ""})
+		p.kept = append(p.kept, Kept{Difference: newDifference(at.String(), there, value)})
 	}
 	return true
 }
 
-// allExcluded reports whether a new object would stay empty because all of its fields are excluded.
-func (p *planner) allExcluded(fragment *tree.Node, s *schema.Schema) bool {
-	members := fragment.Members()
-	for i := range members {
-		if name := members[i].Name(); !p.excluded(nil, s.At(name), name, &members[i]) {
+// excluded reports whether the pod must not have a value beside what it has, or all values of a new object. It decides what
+// happens then.
+func (p *planner) excluded(pod *tree.Node, f *schema.Field, value *tree.Node, at schema.Pointer) bool {
+	by := schema.Excludes(pod, p.subject.pod, f, value.Name(), value)
+	members := value.Members()
+	for i := 0; by == nil && i < len(members); i++ {
+		in := f.At(members[i].Name())
+		if by = schema.Excludes(nil, p.subject.pod, in, members[i].Name(), &members[i]); by == nil && !p.isGated(in) {
 			return false
 		}
 	}
-	return len(members) > 0
+	if by == nil {
+		return len(members) > 0 && value.Kind() == tree.Object
+	}
+	p.keepExcluded(at, value, by.Value, by.Field, func(c *candidate) *tree.Node {
+		return c.hasAt(p, at, func(object *tree.Node, name string) *tree.Node {
+			if own := schema.Excludes(object, nil, f, name, value); own != nil && !by.OfPod {
+				return own.Value
+			}
+			return nil
+		})
+	})
+	return true
 }
 
-func (p *planner) excluded(pod *tree.Node, f *schema.Field, name string, value *tree.Node) bool {
-	return schema.Excludes(pod, p.subject.pod, f, name, value) ||
-		f.Gated && (p.subject.asked.alone || p.wasInjected)
+// isGated reports whether the API server may have dropped a field, because the pod has been injected before.
+func (p *planner) isGated(f *schema.Field) bool {
+	return f.Gated && (p.subject.asked.alone || p.wasInjected)
 }
 
 // member merges a value of the fragment into there, the pod's member with the same name, or nil.
@@ -79,11 +96,7 @@ func (p *planner) member(pod, there *tree.Node, f *schema.Field, value *tree.Nod
 	case f.Shape == schema.Unit && (there == nil || value.Kind() == tree.Array && isEmptyList(there)):
 		p.add(pod, name, *value, at)
 	case f.Shape == schema.Unit:
-		if f.Contains(there, value) {
-			p.found = true
-		} else {
-			p.keepUnit(there, value, f, at)
-		}
+		p.keepUnit(there, value, f, at)
 	case there != nil && there.Kind() != value.Kind():
 		p.conflict(at, there, value, "the pod's %s has the wrong type; correct it", at.String())
 	case len(value.Items()) == 0 && value.Kind() == tree.Array:
@@ -133,7 +146,10 @@ func (p *planner) list(pod, fragment *tree.Node, s *schema.Schema, at schema.Poi
 		case s.Shape == schema.Set && s.Elem.Among(pod.Items(), value):
 			p.found = true
 		default:
+			left := p.tentative
+			p.tentative = left || p.isTolerationLeft(value, s.Elem)
 			p.insert(pod, len(pod.Items()), *value, at)
+			p.tentative = left
 		}
 	}
 }
@@ -161,12 +177,15 @@ func (p *planner) hostAlias(pod, value *tree.Node, at schema.Pointer) {
 	switch {
 	case len(rest) == 0 && known:
 		p.found = true
-	case known && p.subject.asked.written:
-		p.noteLeft("its hostAliases for " + value.Get("ip").Text() + " are left to the webhook, because kubectl merges items with the same address")
-	case len(rest) == len(names):
-		p.insert(pod, len(items), *value, at)
 	default:
-		p.insert(pod, len(items), tree.Members(tree.Field("ip", *value.Get("ip")), tree.Field("hostnames", tree.Items(rest...))), at)
+		if p.tentative = known && p.subject.asked.written; p.tentative {
+			p.noteLeft("its hostAliases for " + value.Get("ip").Text() + " are left to the webhook, because kubectl merges items with the same address")
+		}
+		if len(rest) < len(names) {
+			value = new(tree.Members(tree.Field("ip", *value.Get("ip")), tree.Field("hostnames", tree.Items(rest...))))
+		}
+		p.insert(pod, len(items), *value, at)
+		p.tentative = false
 	}
 }
 
@@ -179,10 +198,6 @@ func (p *planner) known(pod, fragment *tree.Node, s *schema.Schema, at schema.Po
 		} else {
 			p.otherVolume(pod, fragment, at)
 		}
-		return
-	}
-	if s.Elem.Contains(pod, fragment) && (s.Elem.GoType != schema.VolumeMountType() || !otherFiles(pod, fragment)) {
-		p.found = true
 		return
 	}
 	switch s.Elem.GoType {
@@ -231,18 +246,41 @@ func (p *planner) resources(pod, fragment *tree.Node, s *schema.Schema, at schem
 			if !said(name) {
 				continue
 			}
-			there := pod.At(section, name)
-			if !s.At(section).Elem.Contains(there, &members[i]) {
-				if there == nil {
-					p.leaveExcluded(at.Member(section).Member(name), nil, &members[i])
-				} else {
-					p.keepUnit(there, &members[i], s.At(section).Elem.AsField(), at.Member(section).Member(name))
-				}
-			}
+			p.quantity(pod, &members[i], section, s, at)
 			free = p.subject.nodes.With(&free, section, p.subject.nodes.Without(free.Get(section), name))
 		}
 	}
 	p.object(pod, &free, s, at)
+}
+
+// quantity handles a request or a limit of a resource of which the container has one, or both.
+func (p *planner) quantity(pod, value *tree.Node, section string, s *schema.Schema, at schema.Pointer) {
+	name, in := value.Name(), s.At(section).Elem
+	has := func(section string, there *tree.Node) func(c *candidate) *tree.Node {
+		return func(c *candidate) *tree.Node {
+			return c.hasAt(p, slices.Clone(at).Member(section), func(resources *tree.Node, _ string) *tree.Node {
+				own := resources.At(section, name)
+				if own == nil && section == "requests" {
+					own = resources.At("limits", name) // the API server's default
+				}
+				if own != nil && in.Contains(there, own) {
+					return own
+				}
+				return nil
+			})
+		}
+	}
+	if there := pod.At(section, name); there != nil {
+		p.keep(at.Member(section).Member(name), there, value, in, has(section, there))
+		return
+	}
+	other := "requests"
+	if section == other {
+		other = "limits"
+	}
+	if there := pod.At(other, name); section == "limits" || !in.Contains(there, value) { // otherwise the API server sets it
+		p.keepExcluded(at.Member(section).Member(name), value, there, other+"."+name, has(other, there))
+	}
 }
 
 // mayShare reports whether the pod may have had resources of its own when it was injected, for which

@@ -7,61 +7,151 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// owners finds out which containers of the pod belong to a template.
+// owners finds out which containers and values of the pod belong to a template.
+//
+// What templates add in a look is remembered for the later ones. In a pod that was injected before, only what the templates
+// render shows it. A template may render something only if it is absent, so it is also rendered for the pod without its own
+// values, see [owners.unset].
 type owners struct {
-	subject    *subject
-	candidates []*candidate
-	leftOut    []*candidate              // their containers in the pod may be right
-	flipped    []*loaded                 // templates that do not apply, which additions may change
-	users      [2][]appContainer         // see userContainers
-	later      map[*candidate]*candidate // see rendered
+	subject     *subject
+	input       *templates.Input // for this look, before it adds anything
+	candidates  []*candidate
+	contributed []candidate               // what templates added in earlier looks, in this order
+	leftOut     []*candidate              // their containers in the pod may be right
+	flipped     []*loaded                 // templates that do not apply, which additions may change
+	users       [2][]appContainer         // see userContainers
+	later       map[*candidate]*candidate // see rendered
+	unsets      map[*loaded][2]*candidate // see unset
+	bare        map[string]*tree.Node     // see withoutAll
 }
 
-// bringer returns the other template that a container of the pod belongs to, or "". A name has one
-// owner. It is the template that added the container in this look, or else the one whose container
-// is equal, or else the first one that the pod marks as injected.
-func (o *owners) bringer(existing *tree.Node, besides *loaded, wasMarked bool) string {
-	before, name := true, existing.Get("name").Text()
-	for _, c := range o.candidates {
-		if c.t == besides {
-			before = false
-			continue
-		}
-		if c.claims(name, existing) &&
-			(existing.Added() && c.decision.Code == CodeInjected || c.same(existing) || c.subject.marked(c.t) && (before || !wasMarked)) {
-			return c.t.Name
-		}
-	}
-	return ""
-}
-
-// contributor returns the other template that brings something to the pod, or "" if the pod has it
-// itself. The function has reports whether a template renders it.
-func (o *owners) contributor(besides *loaded, has func(c *candidate) bool) string {
-	name, _ := o.setter(besides, has)
-	return name
-}
-
-// setter also reports whether the other template comes before this one, and is complete. Of two templates that want
-// different values, the earlier one is injected.
-func (o *owners) setter(besides *loaded, has func(c *candidate) bool) (name string, earlier bool) {
-	before := true
-	for _, c := range o.candidates {
-		switch {
-		case c.t == besides:
-			before = false
-		case before && c.decision.Code.Succeeded() && has(c):
-			return c.t.Name, true
-		case !before && c.subject.marked(c.t):
-			if later := o.rendered(c); later != nil && has(later) { // it may have added something in an earlier look
-				return c.t.Name, false
+// bringer returns the other template that a container of the pod belongs to, or nil. A name has one owner. It is the template
+// that added the container. If nothing shows that, it is the first one whose container is equal, or that the pod marks as
+// injected, or whose container is a part of this one.
+func (o *owners) bringer(existing *tree.Node, besides *loaded) *candidate {
+	name := existing.Get("name").Text()
+	if existing.IsNew() {
+		for i := range o.contributed {
+			if c := &o.contributed[i]; c.own(existing) != nil {
+				return c.unless(besides)
 			}
 		}
 	}
-	return "", false
+	claims := func(c *candidate) bool { return c.claims(name, existing) }
+	flipped := o.flippedBringers(existing, name)
+	if len(flipped) == 0 && !slices.ContainsFunc(o.candidates, func(c *candidate) bool { return c.t != besides && claims(c) }) {
+		return nil
+	}
+	all := flipped
+	for _, c := range o.candidates {
+		if claims(c) {
+			all = append(all, c)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *candidate) int { return a.t.index - b.t.index })
+	var owner *candidate
+	best := 0
+	for _, c := range all {
+		if existing.Added() && c.decision.Code == CodeInjected {
+			return c.unless(besides)
+		}
+		if proof := c.proof(existing); proof > best {
+			owner, best = c, proof
+		}
+	}
+	return owner.unless(besides)
+}
+
+// flippedBringers returns the templates that the pod records, that no longer apply, and that have a container with that name.
+func (o *owners) flippedBringers(existing *tree.Node, name string) (all []*candidate) {
+	for _, t := range o.flipped {
+		if t.Brings(name) && o.subject.isRecorded(t) {
+			o.unset(t, func(c *candidate) bool {
+				found := c.own(existing) != nil
+				if found {
+					all = append(all, c)
+				}
+				return !found
+			})
+		}
+	}
+	return all
+}
+
+// proof returns how much speaks for it that a container of the pod is the template's. 0 is nothing.
+func (c *candidate) proof(existing *tree.Node) int {
+	switch marked, same := c.subject.marked(c.t), c.same(existing); {
+	case same && c.subject.equal(c.subject.containerSchema(), c.own(existing), existing):
+		return 4
+	case marked && same:
+		return 3
+	case marked:
+		return 2
+	case same:
+		return 1
+	}
+	return 0
+}
+
+// unless returns the candidate, or nil if it is of that template.
+func (c *candidate) unless(t *loaded) *candidate {
+	if c == nil || c.t.Template == t.Template {
+		return nil
+	}
+	return c
+}
+
+// others yields, in order, the templates that may have set something in the pod, as they were rendered when they did so.
+// IsNew reports whether it was added after the pod came. MayHave reports whether a template can have it at all.
+func (o *owners) others(besides *loaded, isNew bool, mayHave func(t *loaded) bool) func(yield func(*candidate) bool) {
+	return func(yield func(*candidate) bool) {
+		if isNew {
+			for i := range o.contributed {
+				if !yield(&o.contributed[i]) {
+					return
+				}
+			}
+		}
+		before, next := true, 0
+		for _, t := range o.subject.templates {
+			var c *candidate
+			if next < len(o.candidates) && o.candidates[next].t == t {
+				c = o.candidates[next]
+				next++
+			}
+			switch {
+			case t == besides:
+				before = false
+				continue
+			case !mayHave(t):
+				continue
+			case c == nil:
+				if !o.subject.isRecorded(t) || !slices.Contains(o.flipped, t) {
+					continue
+				}
+			case before && !c.decision.Code.Succeeded(), !before && !o.subject.marked(t):
+				continue
+			case before:
+				if !yield(c) {
+					return
+				}
+			default: // it may have added something in an earlier look
+				if later := o.rendered(c); later != nil && !yield(later) {
+					return
+				}
+			}
+			if c != nil && !t.readsPod {
+				continue
+			}
+			if !o.unset(t, yield) {
+				return
+			}
+		}
+	}
 }
 
 // rendered returns a template that has not been planned yet, with what it adds to each container, or nil
@@ -72,7 +162,7 @@ func (o *owners) rendered(c *candidate) *candidate {
 		again := *c
 		again.input.See(c.input.Pod) // the pod has a part of another template now, which may be undone
 		users := o.users
-		if again.apps = nil; o.renderApps(&again) == nil {
+		if again.apps, again.appsByName = nil, nil; o.renderApps(&again) == nil {
 			later = &again
 		}
 		o.users = users // what is there now may be undone
@@ -88,10 +178,11 @@ func (o *owners) rendered(c *candidate) *candidate {
 // which may be templates too, and the place to change it.
 func (o *owners) before(of *loaded) (have, where string) {
 	var names []string
-	o.contributor(of, func(c *candidate) bool {
-		names = append(names, c.t.Name)
-		return false
-	})
+	for c := range o.others(of, true, func(*loaded) bool { return true }) {
+		if c.t.Template != of.Template && !slices.Contains(names, c.t.Name) {
+			names = append(names, c.t.Name)
+		}
+	}
 	if len(names) == 0 {
 		return "the pod has", "in the pod"
 	}

@@ -320,7 +320,7 @@ func TestProtectedCustomized(t *testing.T) {
 // only that call injects.
 func TestOwnWork(t *testing.T) {
 	t.Parallel()
-	count, tried := sizetest.Choose(t, 100, 400), tally{}
+	count, tried := sizetest.Choose(t, 120, 400), tally{}
 	for seed := range uint64(count) {
 		tryOwnWork(t, seed, 3, tried)
 	}

@@ -23,9 +23,10 @@ func (c *candidate) plan(o *owners, journal *tree.Journal, couplings []coupling)
 	}
 	selector := p.ownerSelector()
 	p.checkForeign()
+	p.checkListed()
 	p.eachAppContainer()
 	p.object(c.subject.pod, &c.fragment, c.subject.schema, c.subject.at)
-	if p.additions > 0 {
+	if p.additions+p.left > 0 {
 		p.checkAnnotations()
 		p.checkClaims()
 		p.checkOwnerSelector(selector)
@@ -64,11 +65,11 @@ func (c *candidate) plan(o *owners, journal *tree.Journal, couplings []coupling)
 	switch {
 	case c.decision.Code == CodeInjected && c.subject.isOthers(c.t):
 		c.decision.Code = CodePresent
-	case c.decision.Code == CodeInjected && !c.subject.asked.alone:
+	case c.decision.Code == CodeInjected && !c.subject.asked.alone, c.decision.Code == CodePresent && p.left > 0:
 		p.journal.Keep()
 		return true
 	}
-	if p.journal.Undo(); p.additions > 0 {
+	if p.journal.Undo(); p.additions+p.left > 0 {
 		c.subject.here = c.subject.here[:0]
 	}
 	return false

@@ -29,6 +29,7 @@ type planner struct {
 	journal   *tree.Journal // of the additions to the pod
 	found     bool          // whether a part of the fragment is in the pod
 	additions int
+	left      int          // additions that are left to the webhook
 	outside   bool         // whether one of them is outside of the containers of the namespace's templates
 	added     []Difference // only for Request.Detail and final pods
 	kept      []Kept
@@ -43,6 +44,7 @@ type planner struct {
 	inApp         bool       // while it merges a container of the user's
 	inTheirs      bool       // while it merges one that a template of the namespace added
 	keptVariables []string   // of this container
+	tentative     bool       // while it merges what is left to the webhook
 	notes         []string
 
 	indices map[string]map[string]int // see rendered
@@ -62,17 +64,26 @@ func (p *planner) conflictAt(at Difference, format string, args ...any) {
 }
 
 // contributor returns the other template that brings something to the pod, or "" if the pod has it
-// itself. It searches only for conflicts that are reported.
+// itself. It searches only for conflicts that are reported. The function has reports whether a template renders it.
 func (p *planner) contributor(has func(c *candidate) bool) string {
 	if len(p.conflicts) == maxConflicts {
 		return ""
 	}
-	return p.owners.contributor(p.t, has)
+	for c := range p.owners.others(p.t, true, func(*loaded) bool { return true }) {
+		if c.t.Template != p.t.Template && has(c) {
+			return c.t.Name
+		}
+	}
+	return ""
 }
 
 // addition records that something is missing. A parent that is created only to contain it does not
 // count.
 func (p *planner) addition(at schema.Pointer, value *tree.Node) {
+	if p.tentative {
+		p.left++
+		return
+	}
 	p.additions++
 	p.outside = p.outside || !p.inTheirs
 	if (p.subject.asked.detail || p.subject.asked.alone) && (value.Kind() != tree.Object && value.Kind() != tree.Array || !schema.IsZero(value)) {
@@ -83,11 +94,13 @@ func (p *planner) addition(at schema.Pointer, value *tree.Node) {
 // add adds a new member to an object of the pod.
 func (p *planner) add(pod *tree.Node, name string, value tree.Node, at schema.Pointer) *tree.Node {
 	p.addition(at, &value)
+	p.journal.Tentative = p.tentative
 	return p.journal.Add(pod, name, value)
 }
 
 func (p *planner) insert(pod *tree.Node, i int, value tree.Node, list schema.Pointer) {
 	p.addition(list.Member("-"), &value)
+	p.journal.Tentative = p.tentative
 	p.journal.Insert(pod, i, value)
 }
 

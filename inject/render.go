@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
 )
 
 // render applies the rules and renders the fragment. If it returns a code other than "", there is
@@ -28,12 +29,7 @@ func (c *candidate) render(rules []rule) (Code, string) {
 	if why := c.subject.tooMany(); why != "" {
 		return CodeRenderFailed, why
 	}
-	var invalid error
-	if c.setsParams() {
-		c.values, invalid = c.t.Values(c.subject.withoutDropped(c.subject.annotations), c.subject.asked.account, &c.subject.asked.namespace)
-	} else {
-		c.values, invalid = c.t.Values(nil, c.subject.asked.account, &c.subject.asked.namespace)
-	}
+	invalid := c.readParams()
 	c.decision.Params = c.values
 	ok, err := c.t.Condition(&c.input, c.values)
 	if err == nil && !ok {
@@ -64,6 +60,16 @@ func (c *candidate) render(rules []rule) (Code, string) {
 	}
 	c.prepare()
 	return "", ""
+}
+
+// readParams reads the values of the template's parameters.
+func (c *candidate) readParams() (invalid error) {
+	annotations := (*tree.Node)(nil)
+	if c.setsParams() {
+		annotations = c.subject.withoutDropped(c.subject.annotations)
+	}
+	c.values, invalid = c.t.Values(annotations, c.subject.asked.account, &c.subject.asked.namespace)
+	return invalid
 }
 
 // also returns further reasons why the pod does not get the template, given the rules from the one

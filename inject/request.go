@@ -120,14 +120,20 @@ func (i *Injector) Inject(req Request) (*Result, error) {
 		req.Scratch = &Scratch{}
 	}
 	req.Scratch.Env = i.addsEnv // takes effect when it parses the next pod
-	if i.cluster != nil && i.ofCluster() > 0 && req.tier == bothTiers {
-		return req.Scratch.tenant.inject(i, req.asked(i, pod), &req.Scratch.Arena, pod)
-	}
 	s := &req.Scratch.settling
-	if err := s.settle(i, req.asked(i, pod), &req.Scratch.Arena, pod, parseOriginal(pod)); err != nil {
+	result := &s.result
+	if i.cluster != nil && i.ofCluster() > 0 && req.tier == bothTiers {
+		result, err = req.Scratch.tenant.inject(i, req.asked(i, pod), &req.Scratch.Arena, pod)
+	} else {
+		err = s.settle(i, req.asked(i, pod), &req.Scratch.Arena, pod, parseOriginal(pod))
+	}
+	if err == nil && req.Written {
+		err = result.withoutLeft()
+	}
+	if err != nil {
 		return nil, err
 	}
-	return &s.result, nil
+	return result, nil
 }
 
 // account returns the pod's ServiceAccount, or nil if no template reads it. It is read once for each

@@ -85,6 +85,9 @@ type Kept struct {
 	Difference
 	// By is the template that set the value, or "" if the pod has it.
 	By string `json:"by,omitempty"`
+	// Beside is set if the pod has nothing at the place, and must not have the template's value there: it is the field with
+	// which the value is not possible, and that field's value, such as "runAsUser: 0".
+	Beside string `json:"beside,omitempty"`
 }
 
 // Owner returns words for the pod or the template that set the value.

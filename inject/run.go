@@ -20,6 +20,8 @@ type run struct {
 	room     []candidate
 	rivals   rivals
 
+	contributed []candidate // what templates have added, see owners
+
 	leftOut map[string]string // reasons by template
 	added   bool
 	shown   int // number of containers that expressions saw at first
@@ -34,12 +36,31 @@ func (r *run) start(i *Injector, asked asked, nodes *tree.Arena) {
 	r.room = slices.Grow(r.room[:0], len(i.templates))[:len(i.templates)]
 }
 
+// remember keeps what the templates added in the last look, for the later ones.
+func (r *run) remember() {
+	if !r.added {
+		return
+	}
+	r.added = false
+	for _, c := range r.owners.candidates {
+		if c.added {
+			r.contributed = append(r.contributed, *c)
+		}
+	}
+}
+
+// forgetAdded forgets what the templates added, except for what they added to the pod before it was copied.
+func (r *run) forgetAdded(earlier []candidate) {
+	r.added, r.contributed = false, append(r.contributed[:0], earlier...)
+}
+
 // look begins another look.
 func (r *run) look(pod *tree.Node, grown bool) {
+	r.remember()
 	r.journal.Keep()
 	r.subject.look(pod, grown)
 	asked := &r.subject.asked
-	r.owners = owners{subject: &r.subject, candidates: r.owners.candidates[:0]}
+	r.owners = owners{subject: &r.subject, input: &r.input, candidates: r.owners.candidates[:0], contributed: r.contributed}
 	r.input = templates.Input{
 		Namespace: asked.namespace, ServiceAccount: asked.account, Nodes: r.subject.nodes, Done: asked.done,
 		Request: templates.RequestInfo{Operation: asked.operation, Username: asked.username, DryRun: asked.dryRun},
@@ -95,7 +116,7 @@ func (r *run) decide(decisions []Decision) {
 			c.input.See(view)
 		}
 		if c.plan(o, &r.journal, r.injector.couplings) {
-			r.added = true
+			r.added, c.added = true, true
 			s.forget()
 			o.users = [2][]appContainer{}
 		}

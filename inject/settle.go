@@ -41,13 +41,14 @@ type settling struct {
 	current   pass
 	decisions []Decision
 	looks     int
-	gaveUp    bool // after too many looks: every template is left out
-	always    bool // the culprits of a pass must be left out in all earlier ones too
+	earlier   []candidate // what templates added to the pod before it was copied, see owners
+	gaveUp    bool        // after too many looks: every template is left out
+	always    bool        // the culprits of a pass must be left out in all earlier ones too
 }
 
 // kept returns the number of bytes that stay allocated for the next pod.
 func (s *settling) kept() int {
-	return s.run.journal.Kept() + cap(s.decisions)*int(unsafe.Sizeof(Decision{})) + (cap(s.run.room)+cap(s.run.rivals.candidates))*int(unsafe.Sizeof(candidate{})) + cap(s.run.subject.tokenVolumes)*int(unsafe.Sizeof(""))
+	return s.run.journal.Kept() + cap(s.decisions)*int(unsafe.Sizeof(Decision{})) + (cap(s.run.room)+cap(s.run.contributed)+cap(s.run.rivals.candidates))*int(unsafe.Sizeof(candidate{})) + cap(s.run.subject.tokenVolumes)*int(unsafe.Sizeof(""))
 }
 
 // settle adds to the pod until nothing is left to add.
@@ -58,6 +59,7 @@ func (s *settling) kept() int {
 // second run would, until a pass adds nothing.
 func (s *settling) settle(i *Injector, asked asked, nodes *tree.Arena, pod *tree.Node, fresh func() (*tree.Node, error)) error {
 	s.run.start(i, asked, nodes)
+	s.run.forgetAdded(s.earlier)
 	s.decisions = slices.Grow(s.decisions[:0], len(i.templates))[:len(i.templates)]
 	s.result, s.looks, s.gaveUp = Result{Pod: identify(pod), pod: pod, size: asked.sizeBefore(pod)}, 0, false
 	var leftOut []map[string]string // indexed by pass
@@ -86,6 +88,7 @@ func (s *settling) settle(i *Injector, asked asked, nodes *tree.Arena, pod *tree
 			return err
 		}
 		s.result = Result{Pod: s.result.Pod, pod: pod, size: asked.sizeBefore(pod)}
+		s.run.forgetAdded(s.earlier)
 	}
 }
 
@@ -205,7 +208,12 @@ func (p *pass) take(decisions []Decision) {
 		switch d := &p.result.Decisions[i]; {
 		case d.Code == CodeFellBack && decisions[i].Code == CodeFellBack: // the first reason is the cause
 		case d.Code != CodeInjected:
-			*d = decisions[i]
+			notes, code := d.Notes, d.Code
+			if *d = decisions[i]; d.Code == code { // it may have left something to the webhook
+				for _, note := range notes {
+					d.note(note)
+				}
+			}
 		default:
 			d.Added, d.outside = append(d.Added, decisions[i].Added...), d.outside || decisions[i].outside
 			d.keepAlso(decisions[i].Kept)

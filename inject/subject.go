@@ -261,5 +261,8 @@ type keys struct {
 // lookup.
 const longList = 32
 
+// containerSchema returns the schema of a container.
+func (s *subject) containerSchema() *schema.Schema { return s.schema.At("spec").At("containers").Elem }
+
 // held copies a node into the arena and returns its address.
 func (s *subject) held(n tree.Node) *tree.Node { return &append(s.nodes.Nodes(1), n)[0] }

@@ -46,6 +46,8 @@ type tenant struct {
 	count  int             // of the templates of the cluster, which come first
 	mine   map[string]bool // names of the containers that they added
 
+	contributed []candidate // what templates have added to it, see owners
+
 	// What the templates of the cluster decide about the pod now, and what they want it to have. Known is nil if that was
 	// not asked.
 	known  []Decision
@@ -64,10 +66,12 @@ type tenant struct {
 func (w *tenant) inject(i *Injector, asked asked, nodes *tree.Arena, pod *tree.Node) (*Result, error) {
 	w.injector, w.asked, w.nodes, w.count = i, asked, nodes, len(i.cluster.templates)
 	first := asked
-	first.tier = clusterTier
+	first.tier, w.cluster.earlier = clusterTier, nil
 	if err := w.cluster.settle(i.cluster, first, nodes, pod, parseOriginal(pod)); err != nil {
 		return nil, err
 	}
+	w.cluster.run.remember()
+	w.contributed = slices.Clone(w.cluster.run.contributed)
 	start := w.cluster.result
 	start.Decisions = append(slices.Clone(start.Decisions), make([]Decision, len(i.templates)-w.count)...)
 	w.result, w.mine, w.known, w.looks = start, addedContainers(start.pod), nil, 0
@@ -96,6 +100,7 @@ func (w *tenant) leaveOut(start Result, why string) (*Result, error) {
 	w.result, w.again, w.pod = start, nil, start.pod // nothing is added, so no copy is needed
 	asked := w.asked
 	asked.tier, asked.denied, asked.copied = ownTier, w.allBut(nil, why), true
+	w.own.earlier = w.contributed
 	err := w.own.settle(w.injector, asked, w.nodes, start.pod, func() (*tree.Node, error) { return start.pod, nil })
 	w.take()
 	return &w.result, err
@@ -195,18 +200,20 @@ func (w *tenant) attempt(denied map[string]string) (why string, err error) {
 	copied := func() (*tree.Node, error) { return new(w.result.pod.Copy()), nil }
 	asked := w.asked
 	asked.tier, asked.denied, asked.copied = ownTier, denied, true
+	w.own.earlier = w.contributed
 	err, w.again = w.own.settle(w.injector, asked, w.nodes, new(w.result.pod.Copy()), copied), nil
 	w.looks += w.own.looks
 	if w.pod = w.own.result.pod; err != nil || w.own.result.size == w.result.size {
 		return "", err
 	}
 	if w.known == nil {
-		if w.known, _, err = w.seenByCluster(w.result.pod); err != nil {
+		if w.known, _, err = w.seenByCluster(w.result.pod, w.contributed); err != nil {
 			return "", err
 		}
 		w.wanted = w.wantedByCluster()
 	}
-	if w.again, w.pod, err = w.seenByCluster(w.pod); err != nil {
+	w.own.run.remember()
+	if w.again, w.pod, err = w.seenByCluster(w.pod, w.own.run.contributed); err != nil {
 		return "", err
 	}
 	for i := range w.again {
@@ -225,9 +232,10 @@ func (w *tenant) attempt(denied map[string]string) (why string, err error) {
 }
 
 // seenByCluster lets the templates of the cluster add to a copy of a pod to which templates of the namespace have added.
-func (w *tenant) seenByCluster(pod *tree.Node) ([]Decision, *tree.Node, error) {
+func (w *tenant) seenByCluster(pod *tree.Node, contributed []candidate) ([]Decision, *tree.Node, error) {
 	asked := w.asked
 	asked.tier, asked.theirs, asked.copied = clusterTier, w.addedBy(pod), true
+	w.cluster.earlier = contributed
 	copied := func() (*tree.Node, error) { return new(pod.Copy()), nil }
 	err := w.cluster.settle(w.injector.cluster, asked, w.nodes, new(pod.Copy()), copied)
 	w.looks += w.cluster.looks
@@ -398,6 +406,12 @@ func (w *tenant) take() {
 		w.result.Findings = w.own.result.Findings
 	}
 	w.result.pod, w.result.size, w.known = w.pod, w.pod.AddedSize(), nil
+	w.own.run.remember()
+	if w.contributed = w.own.run.contributed; w.again != nil {
+		w.cluster.run.remember()
+		w.contributed = w.cluster.run.contributed // it began with those of the namespace
+	}
+	w.contributed = slices.Clone(w.contributed)
 	for i := range w.own.result.Decisions[w.count:] {
 		w.result.Decisions[w.count+i].then(&w.own.result.Decisions[w.count+i])
 	}

@@ -155,10 +155,10 @@ func tryTenants(t *testing.T, seed uint64, tried tally) {
 	}
 	ofCluster := 1 + g.IntN(2)
 	for i := range ofCluster {
-		add(&cluster, "ClusterSidecarTemplate", fmt.Sprintf("t%d", i), g.Template(i))
+		add(&cluster, "ClusterSidecarTemplate", fmt.Sprintf("t%d", i), lists(g.Template(i), seed, i))
 	}
 	for i := range 1 + g.IntN(2) {
-		add(&own, "SidecarTemplate", fmt.Sprintf("t%d, namespace: shop", ofCluster+i), g.Template(ofCluster+i))
+		add(&own, "SidecarTemplate", fmt.Sprintf("t%d, namespace: shop", ofCluster+i), lists(g.Template(ofCluster+i), seed, ofCluster+i))
 	}
 	if len(cluster) == 0 || len(own) == 0 {
 		tried["not loaded"]++
@@ -182,6 +182,65 @@ func tryTenants(t *testing.T, seed uint64, tried tally) {
 	if t.Failed() {
 		t.Fatalf("seed %d\n%s\n%s", seed, strings.Join(documents, "\n---\n"), pod)
 	}
+}
+
+// lists lets some templates list volumes for the cluster autoscaler.
+func lists(spec string, seed uint64, i int) string {
+	random := rand.New(rand.NewPCG(seed, uint64(41+i)))
+	if random.IntN(3) > 0 {
+		return spec
+	}
+	names := []string{"v0", "v1", "v2", "v3", "shared", "w"}
+	list := fmt.Sprintf("%s: %q", inject.SafeToEvictLocalVolumes, names[random.IntN(len(names))]+","+names[random.IntN(len(names))])
+	if with := strings.Replace(spec, "annotations: {x.example", "annotations: {"+list+", x.example", 1); with != spec {
+		return with
+	}
+	return strings.Replace(spec, "pod: {spec:", "pod: {metadata: {annotations: {"+list+"}}, spec:", 1)
+}
+
+// compareLists checks that a pod lists the volumes that the templates of the cluster list, and beside them no volume of these.
+func compareLists(t *testing.T, original, before, after []byte) {
+	t.Helper()
+	list := func(pod []byte) []string {
+		text, _ := lookup(decodeJSON(t, pod), "/metadata/annotations/"+strings.ReplaceAll(inject.SafeToEvictLocalVolumes, "/", "~1"))
+		return strings.FieldsFunc(fmt.Sprint(text), func(r rune) bool { return r == ',' })
+	}
+	volumes := func(pod []byte) (names []string) {
+		items, _ := lookup(decodeJSON(t, pod), "/spec/volumes")
+		all, _ := items.([]any)
+		for _, v := range all {
+			names = append(names, fmt.Sprint(v.(map[string]any)["name"]))
+		}
+		return names
+	}
+	was, is, own := list(before), list(after), volumes(original)
+	theirs := slices.DeleteFunc(volumes(before), func(name string) bool { return slices.Contains(own, name) })
+	for _, name := range was {
+		if name != "<nil>" && !slices.Contains(is, name) {
+			t.Errorf("beside templates of the namespace, the list lacks %s: %s", name, is)
+		}
+	}
+	for _, name := range is {
+		if !slices.Contains(was, name) && slices.Contains(theirs, name) {
+			t.Errorf("beside templates of the namespace, the volume %s of the cluster's is listed: %s, and not %s", name, is, was)
+		}
+	}
+}
+
+// withoutList returns a pod without the list of volumes.
+func withoutList(t *testing.T, pod []byte) []byte {
+	t.Helper()
+	root, err := tree.Parse(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if root.At("metadata", "annotations", inject.SafeToEvictLocalVolumes) == nil {
+		return pod
+	}
+	var nodes tree.Arena
+	metadata := root.Get("metadata")
+	rest := nodes.With(root, "metadata", nodes.With(metadata, "annotations", nodes.Without(metadata.Get("annotations"), inject.SafeToEvictLocalVolumes)))
+	return rest.AppendTo(nil)
 }
 
 // readsItself finds templates that may add to a container or not depending on what they have added to the pod themselves.
@@ -251,7 +310,8 @@ func checkTenant(t *testing.T, alone, both *inject.Injector, pod []byte, moved *
 		}
 	}
 	before, after := was.InjectedJSON(), is.InjectedJSON()
-	if what := lacks(t, before, after); what != "" {
+	compareLists(t, keptBy(t, pod, true), before, after)
+	if what := lacks(t, withoutList(t, before), withoutList(t, after)); what != "" {
 		t.Errorf("beside templates of the namespace, the pod lacks %s\n%s\n%s", what, before, after)
 	}
 	compareFindings(t, alone, before, after)

@@ -52,13 +52,13 @@ func (c *candidate) sets(variable *tree.Node) bool {
 
 // keepVariable handles a variable that a container of the user's has.
 func (p *planner) keepVariable(pod, fragment *tree.Node, s *schema.Schema, at schema.Pointer) {
-	if p.subject.holdsVariable(pod, fragment) {
+	if holdsWord(pod, fragment) {
 		p.found = true
 		return
 	}
 	before := len(p.kept)
 	if p.keepItem(pod, fragment, s, at); len(p.kept) == before {
-		return // a conflict
+		return // nothing differs, or a conflict
 	}
 	p.keptVariables = append(p.keptVariables, fragment.Get("name").Text())
 }

@@ -271,6 +271,10 @@ func (j *injection) decisions(o workload.Object, wrong []string, result *inject.
 			left[reason] = append(left[reason], d.Template)
 		}
 		for _, k := range d.Kept {
+			if k.Beside != "" {
+				j.say(o, fmt.Sprintf("%s: left out %s, because %s has %s", d.Template, k.Path, k.Owner(), k.Beside))
+				continue
+			}
 			j.say(o, fmt.Sprintf("%s: kept %s of %s, which differs from the template's", d.Template, k.Path, k.Owner()))
 		}
 		for _, note := range d.Notes {

@@ -221,8 +221,14 @@ func (p *page) differences(r *Report, t *Template) {
 		p.pair(name, "", fmt.Sprintf("%s: %s", schema.Where(d.Path), inject.Brief(d.Template)))
 		name = ""
 	}
-	for _, d := range t.Kept {
-		p.pair("keeps", "", fmt.Sprintf("%s: %s, not %s", schema.Where(d.Path), value(&d), templates.Cut(string(d.Template), maxShown)))
+	for i := range t.Kept {
+		k := &t.Kept[i]
+		own := templates.Cut(string(k.Template), maxShown)
+		if k.Beside != "" {
+			p.pair("leaves out", "", fmt.Sprintf("%s: %s, because %s has %s", schema.Where(k.Path), own, k.Owner(), k.Beside))
+			continue
+		}
+		p.pair("keeps", "", fmt.Sprintf("%s: %s's %s, not %s", schema.Where(k.Path), k.Owner(), templates.Cut(string(k.Pod), maxShown), own))
 	}
 	obstacle := "place"
 	if t.Code == inject.CodeConflict {
@@ -236,14 +242,6 @@ func (p *page) differences(r *Report, t *Template) {
 	for _, note := range t.Notes {
 		p.pair("note", "", note)
 	}
-}
-
-// value returns the value that stays at a place, with who set it.
-func value(k *inject.Kept) string {
-	if string(k.Pod) == "null" {
-		return "the pod has none"
-	}
-	return fmt.Sprintf("%s's %s", k.Owner(), templates.Cut(string(k.Pod), maxShown))
 }
 
 func at(pointer, sentence string) string {

@@ -74,9 +74,14 @@ func (trial *Trial) others(t, whole *templates.Template, from sample.Situation) 
 		}
 		*source.at = had
 	}
-	if d := &run(bare(sampled), t).Decisions[0]; d.Code == inject.CodeRenderFailed && !lacksVolume(d) {
+	if d := &run(bare(sampled), t).Decisions[0]; d.Code == inject.CodeRenderFailed && !lacksVolume(d) || contradictsItself(d) {
 		trial.fail("pods whose containers have only a name and an image", d)
 	}
+}
+
+// contradictsItself reports whether a template conflicts with itself: with what another entry of it adds.
+func contradictsItself(d *inject.Decision) bool {
+	return d.Code == inject.CodeConflict && strings.Contains(d.Message, "; fix the template")
 }
 
 // needed returns the labels that a selector requires, and Pillion's own labels, which the

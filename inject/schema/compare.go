@@ -40,6 +40,27 @@ func (s *Schema) Contains(pod, fragment *tree.Node) bool {
 	return s.EqualScalars(pod, fragment)
 }
 
+// Equal reports whether two values have the same effect. Either may have defaults that the other one lacks.
+func (s *Schema) Equal(a, b *tree.Node) bool { return s.Contains(a, b) && s.Contains(b, a) }
+
+// ContainsNoMore reports whether a value that contains another one has nothing beside that. Most values are scalars, or objects
+// with the same members, which are scalars.
+func (s *Schema) ContainsNoMore(value, contained *tree.Node) bool {
+	if value.Kind() == tree.Object {
+		members := contained.Members()
+		if len(members) != len(value.Members()) {
+			return s.Contains(contained, value)
+		}
+		for i := range members {
+			if kind := members[i].Kind(); kind == tree.Object || kind == tree.Array || value.Get(members[i].Name()) == nil {
+				return s.Contains(contained, value)
+			}
+		}
+		return true
+	}
+	return value.Kind() != tree.Array || s.Contains(contained, value)
+}
+
 // holds is like Contains, for a place that may be absent.
 func (f *Field) holds(pod, fragment *tree.Node) bool {
 	if fragment.Kind() == tree.Null {
@@ -106,7 +127,7 @@ func (s *Schema) containsItems(pod, fragment []tree.Node) bool {
 // Among reports whether the list of the pod has an equal item.
 func (s *Schema) Among(pod []tree.Node, fragment *tree.Node) bool {
 	for i := range pod {
-		if s.Contains(&pod[i], fragment) && s.Contains(fragment, &pod[i]) {
+		if s.Equal(&pod[i], fragment) {
 			return true
 		}
 	}

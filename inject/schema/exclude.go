@@ -10,27 +10,39 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// Excludes reports whether something in the pod forbids a field of the fragment that is valid by
-// itself. The planner then omits this field. Pod is the object that would get the field, and whole
-// is the pod. If the pod runs as root, its containers count as root even if their own fields
-// differ, because another template may have set those.
-func Excludes(pod, whole *tree.Node, f *Field, name string, value *tree.Node) bool {
+// Exclusion is something in a pod that forbids a value which is valid by itself.
+type Exclusion struct {
+	Field string     // path of a field in the object that would get the value, or in the pod
+	Value *tree.Node // of the field, or the item of its list that forbids the value
+	OfPod bool       // whether the field is one of the pod, which no template may set
+}
+
+// Excludes returns what in the pod forbids a field of the fragment, or nil. The planner then omits the field, or all of the
+// template. Pod is the object that would get the field, and whole is the pod. If the pod runs as root, its containers count as
+// root even if their own fields differ, because another template may have set those.
+func Excludes(pod, whole *tree.Node, f *Field, name string, value *tree.Node) *Exclusion {
 	switch {
 	case f.Parent == reflect.TypeFor[corev1.SecurityContext]() && name == "allowPrivilegeEscalation" && value.Kind() == tree.False:
-		if pod.Get("privileged").Kind() == tree.True {
-			return true
+		if privileged := pod.Get("privileged"); privileged.Kind() == tree.True {
+			return &Exclusion{Field: "privileged", Value: privileged}
 		}
 		added := pod.At("capabilities", "add").Items()
 		for i := range added {
 			if added[i].IsText("SYS_ADMIN") || added[i].IsText("CAP_SYS_ADMIN") {
-				return true
+				return &Exclusion{Field: "capabilities.add", Value: &added[i]}
 			}
 		}
 	case f.Parent == reflect.TypeFor[corev1.SecurityContext]() && name == "runAsNonRoot" && value.Kind() == tree.True:
-		own, all := pod.Get("runAsUser"), whole.At("spec", "securityContext", "runAsUser")
-		return own != nil && IsZero(own) || all != nil && IsZero(all)
+		if own := pod.Get("runAsUser"); own != nil && IsZero(own) {
+			return &Exclusion{Field: "runAsUser", Value: own}
+		}
+		if all := whole.At("spec", "securityContext", "runAsUser"); all != nil && IsZero(all) {
+			return &Exclusion{Field: "spec.securityContext.runAsUser", Value: all, OfPod: true}
+		}
 	case f.Parent == reflect.TypeFor[corev1.PodSpec]() && name == "shareProcessNamespace" && value.Kind() == tree.True:
-		return pod.Get("hostPID").Kind() == tree.True
+		if host := pod.Get("hostPID"); host.Kind() == tree.True {
+			return &Exclusion{Field: "spec.hostPID", Value: host, OfPod: true}
+		}
 	}
-	return false
+	return nil
 }

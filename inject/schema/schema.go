@@ -215,6 +215,9 @@ func EnvVarType() reflect.Type { return reflect.TypeFor[corev1.EnvVar]() }
 // VolumeMountType returns the [Schema.GoType] of a volume mount.
 func VolumeMountType() reflect.Type { return reflect.TypeFor[corev1.VolumeMount]() }
 
+// PortType returns the [Schema.GoType] of a port of a container.
+func PortType() reflect.Type { return reflect.TypeFor[corev1.ContainerPort]() }
+
 // VolumeDeviceType returns the [Schema.GoType] of a block device of a container.
 func VolumeDeviceType() reflect.Type { return reflect.TypeFor[corev1.VolumeDevice]() }
 

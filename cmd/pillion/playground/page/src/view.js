@@ -46,6 +46,11 @@ const names = {
 
 export const named = (p) => (p.field ? {...p, path: names[p.field]} : p);
 
+function kept(k) {
+  const owner = k.by ? `the template ${k.by}` : 'the pod';
+  return k.beside ? `${k.path} is left out, because ${owner} has ${k.beside}` : `${owner} has another value at ${k.path}`;
+}
+
 export function decisions(objects, invalid) {
   put('decisions', ...objects.flatMap((o) => [
     element('h3', {}, o.title),
@@ -54,7 +59,7 @@ export function decisions(objects, invalid) {
       if (d.sentence) li.append(`: ${d.sentence}`);
       const more = [
         ...(d.params ?? []).map((p) => `parameter ${p.name} = ${JSON.stringify(p.value)} (${p.source})`),
-        ...(d.kept ?? []).map((k) => `${k.by ? `the template ${k.by}` : 'the pod'} has another value at ${k.path}`),
+        ...(d.kept ?? []).map(kept),
       ];
       if (more.length) li.append(list(more));
       return li;

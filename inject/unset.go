@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/pillion-dev/pillion/inject/schema"
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// A template may add something only if it is absent: a condition that it makes false itself, or that another one makes false
+// later. In a pod that has the addition, the template no longer renders it. Nothing in the pod says whose it is then. It counts
+// as the template's if the template would render it for the pod without its own values, or without those of all templates.
+
+// isRecorded reports whether the pod records an injection of the template.
+func (s *subject) isRecorded(t *loaded) bool {
+	return s.annotation(t.injected) != nil && !s.isCanarys(t)
+}
+
+// unset yields a template as it would be rendered for the pod without the values that may be its own, and without those that may
+// be of any template, unless the pod would not get it. It renders each template once in a look.
+func (o *owners) unset(t *loaded, yield func(*candidate) bool) bool {
+	known, ok := o.unsets[t]
+	if !ok {
+		users := o.users
+		own := []*loaded{t}
+		known[0] = o.renderUnset(t, o.subject.withoutValues(o.input.Pod, own), func(_ string, container *tree.Node) *tree.Node { return o.subject.withoutEach(container, own) })
+		if t.readsPod { // otherwise it is the same
+			pod := o.withoutAll("", func() *tree.Node { return o.subject.withoutValues(o.input.Pod, o.added()) })
+			known[1] = o.renderUnset(t, pod, func(list string, container *tree.Node) *tree.Node {
+				return o.withoutAll(list+"/"+container.Get("name").Text(), func() *tree.Node { return o.subject.withoutEach(container, o.added()) })
+			})
+		}
+		o.users = users // what is there now may be undone
+		if o.unsets == nil {
+			o.unsets = map[*loaded][2]*candidate{}
+		}
+		o.unsets[t] = known
+	}
+	for _, c := range known {
+		if c != nil && !yield(c) {
+			return false
+		}
+	}
+	return true
+}
+
+// added returns the templates that may have added something to the pod.
+func (o *owners) added() (all []*loaded) {
+	for _, c := range o.candidates {
+		all = append(all, c.t)
+	}
+	for _, t := range o.flipped {
+		if o.subject.isRecorded(t) {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+// withoutAll returns the pod, or a container in it, without the values that may be of any template. It computes each once in a look.
+func (o *owners) withoutAll(what string, compute func() *tree.Node) *tree.Node {
+	bare := o.bare[what]
+	if bare == nil {
+		if bare = compute(); o.bare == nil {
+			o.bare = map[string]*tree.Node{}
+		}
+		o.bare[what] = bare
+	}
+	return bare
+}
+
+// renderUnset renders a template for a pod. The function without returns what is seen of a container in a list.
+func (o *owners) renderUnset(t *loaded, pod *tree.Node, without func(list string, container *tree.Node) *tree.Node) *candidate {
+	c := &candidate{subject: o.subject, t: t, input: *o.input, decision: &Decision{}}
+	c.input.See(pod)
+	if c.readParams() != nil {
+		return nil
+	}
+	if ok, err := t.Condition(&c.input, c.values); err != nil || !ok {
+		return nil
+	}
+	var err error
+	if c.fragment, err = t.Render(&c.input, c.values); err != nil {
+		return nil
+	}
+	c.prepare()
+	for _, app := range o.userContainers(t.Spec.Required) {
+		container := without(app.list, &o.subject.pod.At("spec", app.list).Items()[app.index])
+		if !t.HasForEach() || o.renderApp(c, &app, container) != nil {
+			return c
+		}
+		if len(app.fragments) > 0 {
+			c.apps = append(c.apps, app)
+		}
+	}
+	return c
+}
+
+// withoutValues returns a pod without the values that templates may have set, whatever their conditions are. Containers of
+// templates are hidden from expressions already, see view.
+func (s *subject) withoutValues(pod *tree.Node, of []*loaded) *tree.Node {
+	for _, t := range of {
+		if pod = s.without(pod, t.PodFragment(), s.schema); pod == nil {
+			return s.held(tree.Members())
+		}
+	}
+	if !slices.ContainsFunc(of, func(t *loaded) bool { return t.HasForEach() }) {
+		return pod
+	}
+	spec := pod.Get("spec")
+	for _, list := range containerLists() {
+		items := spec.Get(list).Items()
+		if len(items) == 0 {
+			continue
+		}
+		rest := s.nodes.Nodes(len(items))
+		for i := range items {
+			rest = append(rest, *s.withoutEach(&items[i], of))
+		}
+		spec = s.held(s.nodes.With(spec, list, tree.Items(rest...)))
+	}
+	if spec == pod.Get("spec") {
+		return pod
+	}
+	return s.held(s.nodes.With(pod, "spec", *spec))
+}
+
+// withoutEach returns a container of the pod's own without the values that templates may have set.
+func (s *subject) withoutEach(container *tree.Node, of []*loaded) *tree.Node {
+	rest := container
+	for _, t := range of {
+		for _, each := range t.each {
+			if rest = s.without(rest, each.Add, s.containerSchema()); rest == nil {
+				return s.held(tree.Members())
+			}
+		}
+	}
+	return rest
+}
+
+// without returns an object without the members and items of a fragment: the constant ones that are equal, and the computed
+// ones whatever their values are. It returns nil if nothing is left.
+func (s *subject) without(object *tree.Node, fragment templates.Fragment, in *schema.Schema) *tree.Node {
+	rest := object
+	for name, child := range fragment.Children() {
+		there, f := rest.Get(name), in.At(name)
+		if there == nil || f.Elem != nil && f.Elem.GoType == schema.ContainerType() {
+			continue
+		}
+		var left *tree.Node
+		switch static := child.Static(); {
+		case static != nil && (f.Shape == schema.Unit || !child.IsObject() && !child.IsList()):
+			if left = there; there.Kind() == static.Kind() && s.equal(f.Schema, there, static) {
+				left = nil
+			}
+		case f.Shape == schema.Unit || child.Whole() || !child.IsObject() && !child.IsList():
+		case child.IsObject() && there.Kind() == tree.Object:
+			if static == nil || len(static.Members())+len(there.Members()) > 0 { // otherwise both are {}
+				left = s.without(there, child, f.Schema)
+			}
+		case child.IsList() && there.Kind() == tree.Array:
+			left = s.withoutItems(there, child, f.Schema)
+		default:
+			left = there
+		}
+		switch left {
+		case there:
+		case nil:
+			rest = s.held(s.nodes.Without(rest, name))
+		default:
+			rest = s.held(s.nodes.With(rest, name, *left))
+		}
+	}
+	if in.GoType == schema.ResourcesType() && rest != object {
+		rest = s.withoutDerived(object, rest, in)
+	}
+	if rest != object && len(rest.Members()) == 0 {
+		return nil
+	}
+	return rest
+}
+
+// withoutDerived returns resources without the requests that the API server made of limits which are left out.
+func (s *subject) withoutDerived(resources, rest *tree.Node, in *schema.Schema) *tree.Node {
+	requests := rest.Get("requests")
+	for _, limit := range resources.Get("limits").Members() {
+		name := limit.Name()
+		if rest.At("limits", name) == nil && in.At("limits").Elem.Contains(requests.Get(name), &limit) {
+			requests = s.held(s.nodes.Without(requests, name))
+		}
+	}
+	switch {
+	case requests == rest.Get("requests"):
+		return rest
+	case len(requests.Members()) == 0:
+		return s.held(s.nodes.Without(rest, "requests"))
+	}
+	return s.held(s.nodes.With(rest, "requests", *requests))
+}
+
+// withoutItems is like without, for a list.
+func (s *subject) withoutItems(list *tree.Node, fragment templates.Fragment, in *schema.Schema) *tree.Node {
+	items := list.Items()
+	rest := s.nodes.Nodes(len(items))
+	for i := range items {
+		if !slices.ContainsFunc(childrenOf(fragment), func(own templates.Fragment) bool { return s.mayBe(&items[i], own, in) }) {
+			rest = append(rest, items[i])
+		}
+	}
+	switch len(rest) {
+	case len(items):
+		return list
+	case 0:
+		return nil
+	}
+	return s.held(tree.Items(rest...))
+}
+
+func childrenOf(fragment templates.Fragment) (all []templates.Fragment) {
+	for _, child := range fragment.Children() {
+		all = append(all, child)
+	}
+	return all
+}
+
+// mayBe reports whether an item of the pod may be an item of a fragment: it is equal to a constant one, or it has the key of a
+// computed one.
+func (s *subject) mayBe(item *tree.Node, own templates.Fragment, in *schema.Schema) bool {
+	if static := own.Static(); static != nil {
+		if static.Get(templates.IfSetKey) != nil {
+			static = s.held(s.nodes.Without(static, templates.IfSetKey))
+		}
+		return item.Kind() == static.Kind() && s.equal(in.Elem, item, static)
+	}
+	for name, child := range own.Children() {
+		if name != in.Key {
+			continue
+		}
+		if key := child.Static(); key != nil {
+			return key.SameText(item.Get(name)) || key.String() == item.Get(name).String()
+		}
+		pieces, _ := child.Pieces()
+		first, last := pieces[0].Literal, pieces[len(pieces)-1].Literal
+		text := item.Get(name).Text()
+		return first+last != "" && strings.HasPrefix(text, first) && strings.HasSuffix(text, last)
+	}
+	return false
+}
