@@ -78,7 +78,7 @@ func TestRollout(t *testing.T) {
 	now.use(t, ns, nil)
 	load := startTraffic(t, requestEvery, addresses(t, r)...)
 	started := time.Now()
-	if out, err := rollout(t, ns, "--bake", "0s", "--parallel", fmt.Sprint(rolledOwners)); err != nil {
+	if out, err := rollout(t, ns, "--bake", "0s", "--first", "0", "--waves", "100%", "--parallel", fmt.Sprint(rolledOwners)); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	inPlace := time.Since(started)
@@ -115,7 +115,7 @@ func TestRollout(t *testing.T) {
 	next.image, next.memory = old.image, "32Mi"
 	next.use(t, ns, nil)
 	started = time.Now()
-	mustRollout(t, ns, "--parallel", fmt.Sprint(rolledOwners))
+	mustRollout(t, ns, "--first", "0", "--waves", "100%", "--parallel", fmt.Sprint(rolledOwners))
 	inPlace = time.Since(started)
 	figure(t, "new image and memory in these pods, in place, with --min-ready 0s", inPlace)
 	figure(t, "ratio to that", fmt.Sprintf("%.1f", restart.Seconds()/inPlace.Seconds()))

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -78,7 +79,13 @@ spec: {selector: {app: web}, ports: [{port: 80, targetPort: 8000}]}
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.load, l.watched = startTraffic(t, requestEvery, net.JoinHostPort(service.Spec.ClusterIP, "80")), watchReadiness(t, ns)
+	address := net.JoinHostPort(service.Spec.ClusterIP, "80")
+	eventually(t, "the Service answers", func(ctx context.Context) error {
+		probe := &traffic{answered: map[string]int{}}
+		probe.request(ctx, http.DefaultClient, address)
+		return errors.Join(probe.failures...)
+	})
+	l.load, l.watched = startTraffic(t, requestEvery, address), watchReadiness(t, ns)
 	return l
 }
 

@@ -36,6 +36,7 @@ type watched struct {
 	wasReady bool        // it must be Ready to be well
 	loose    bool        // no node runs it, so it cannot fall
 	changed  time.Time   // when a rollout last changed it, by the clock of the API server, before this one
+	begun    time.Time   // since when it is changing
 	well     time.Time   // since when it is ready with the change
 	turned   time.Time   // when it became Ready, by the kubelet's clock
 	starts   int32       // of its own containers
@@ -56,6 +57,10 @@ func (w *Watch) Expect(all []*Pod) {
 		}
 	}
 }
+
+// settling is how long a pod may become ready and unready again after its change: its app may notice late that a sidecar
+// has started again. It keeps its place meanwhile.
+const settling = 10 * time.Second
 
 // clockSkew is how much the clocks of a cluster may differ. It matters only for pods that are new when a rollout first
 // sees them.
@@ -297,7 +302,7 @@ func (t *watched) see(pod *corev1.Pod, now time.Time, rules Rules) {
 	case Changing:
 		t.become(now)
 	case Baking, Proved:
-		t.stay(now)
+		t.stay(now, rules)
 	case Settled, Fallen:
 	}
 }
@@ -308,6 +313,7 @@ func (t *watched) become(now time.Time) {
 	if t.Failed, t.Waits, t.Ended = h.Failed, h.Waits, h.Ended; !h.Done {
 		return
 	}
+	t.begun = t.Since
 	t.Stage, t.Since, t.well, t.turned, t.starts = Baking, now, now, turnedReady(t.pod), t.restarts()
 	if t.loose = unscheduled(t.pod) != nil; t.loose { // it starts with the change
 		t.Since = time.Time{}
@@ -333,7 +339,7 @@ func (t *watched) restarts() (n int32) {
 }
 
 // stay finds out whether a pod that was ready with the change still is, and has been all the time.
-func (t *watched) stay(now time.Time) {
+func (t *watched) stay(now time.Time, rules Rules) {
 	if t.loose {
 		return
 	}
@@ -347,8 +353,11 @@ func (t *watched) stay(now time.Time) {
 	}
 	lasted := now.Sub(t.well).Round(time.Second)
 	switch {
+	case t.Stage == Baking && t.Ours && now.Sub(t.well) < settling && now.Sub(t.begun) < rules.Timeout && !nodeSilent(t.pod): // it has not settled yet
+		t.Stage, t.Since, t.Waits = Changing, t.begun, "the pod to stay Ready"
+		t.become(now)
 	case !t.Ours || nodeSilent(t.pod):
-		t.Stage, t.Since, t.Waits = Changing, now, "the pod to become Ready"
+		t.Stage, t.Since, t.begun, t.Waits = Changing, now, now, "the pod to become Ready"
 		if nodeSilent(t.pod) {
 			t.Waits = "its node to report"
 		}

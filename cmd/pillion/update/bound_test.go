@@ -69,6 +69,7 @@ const (
 	flaps    bad = "flaps"    // in each pod, for a while, again and again
 	breaks   bad = "breaks"   // the sidecar is ready, and the app is not any more
 	restarts bad = "restarts" // the sidecar crashes, and is ready at once
+	shaky    bad = "shaky"    // each pod is ready, unready for a moment, and ready again, soon after its start; no failure
 )
 
 // simulation is a cluster with one workload and a kubelet. Its pods are never changed: another one takes their place.
@@ -111,7 +112,7 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 	n := 1 + r.IntN(12)
 	c := &simulation{
 		fake: &fake{pods: map[string]*corev1.Pod{}, held: map[string]int{}, old: images()[0], failAt: -1}, t: t, rand: r, seed: seed, way: rollout.ChangeInPlace,
-		bad: []bad{never, late, late, some, flaps, breaks, restarts}[r.IntN(7)], after: time.Duration(r.IntN(80)) * time.Second, start: time.Duration(r.IntN(30)) * time.Second,
+		bad: []bad{never, late, late, some, flaps, breaks, restarts, shaky}[r.IntN(8)], after: time.Duration(r.IntN(80)) * time.Second, start: time.Duration(r.IntN(30)) * time.Second,
 		most: []string{"1", "2", "4", "25%", "50%", "100%"}[r.IntN(6)], budget: -1, states: map[string]*state{},
 	}
 	if r.IntN(3) == 0 {
@@ -263,21 +264,29 @@ func (c *simulation) fails(name string) {
 			c.later(name, c.random(c.after), fail)
 		}
 	case flaps:
-		c.later(name, c.random(c.after), func(s *state) {
+		c.later(name, time.Second+c.random(c.after), func(s *state) {
 			s.ready = false
 			c.starts(name)
 		})
 	case restarts:
-		c.later(name, c.random(c.after), func(s *state) { // for a moment that no look sees
+		c.later(name, time.Second+c.random(c.after), func(s *state) { // for a moment that no look sees
 			s.ready = false
 			c.report(name)
 			c.pods[name].Status.InitContainerStatuses[0].RestartCount++
 			s.ready = true
 			c.fails(name)
 		})
+	case shaky:
+		c.later(name, c.random(5*time.Second), func(s *state) {
+			s.ready = false
+			c.later(name, c.random(3*time.Second), func(s *state) { s.ready = true })
+		})
 	case never:
 	}
 }
+
+// harmless reports whether the new image works.
+func (b bad) harmless() bool { return b == never || b == shaky }
 
 // check counts the pods that are unready because of the rollout.
 func (c *simulation) check() {
@@ -477,7 +486,7 @@ func (c *simulation) run(t *testing.T) {
 		if killed && try < c.kills {
 			continue
 		}
-		if err == nil || c.bad != never || try > c.kills+20 {
+		if err == nil || !c.bad.harmless() || try > c.kills+20 {
 			break
 		}
 		failures = append(failures, err.Error()) // because of a request that failed, or a pod that somebody deleted
@@ -505,7 +514,7 @@ func (c *simulation) run(t *testing.T) {
 		describe(fmt.Sprintf("it is complete, and %d pods are outdated", outdated))
 	case err == nil && unready > 0 && (c.way != rollout.Evict || c.kills == 0): // a new pod is recorded when it is created, so another process does not know that it is not proved
 		describe(fmt.Sprintf("it is complete, and %d pods that it has changed are not ready", unready))
-	case (err != nil || len(failures) > 0) && c.bad == never && !c.faults && c.errors == 0:
+	case (err != nil || len(failures) > 0) && c.bad.harmless() && !c.faults && c.errors == 0:
 		describe("it failed without a reason")
 	}
 	cancel()
@@ -547,7 +556,8 @@ func TestLateFailure(t *testing.T) {
 				c.remove(name, false)
 			})
 		}},
-		"nothing": {bad: never, most: "25%", waves: true},
+		"unready for a moment after the start": {bad: shaky, most: "4", waves: true},
+		"nothing":                              {bad: never, most: "25%", waves: true},
 	} {
 		for _, way := range []rollout.Way{rollout.ChangeInPlace, rollout.Evict} {
 			t.Run(what+", "+string(way), func(t *testing.T) {
@@ -597,11 +607,11 @@ func TestLateFailure(t *testing.T) {
 						}
 					}
 					switch {
-					case test.bad == never && (err != nil || changed != pods):
+					case test.bad.harmless() && (err != nil || changed != pods):
 						t.Errorf("%d pods have the change: %v", changed, err)
-					case test.bad != never && (err == nil || !strings.Contains(err.Error(), "it was ready with the change for")):
+					case !test.bad.harmless() && (err == nil || !strings.Contains(err.Error(), "it was ready with the change for")):
 						t.Errorf("it does not report a pod: %v", err)
-					case test.bad != never && test.bad != some && changed > first:
+					case !test.bad.harmless() && test.bad != some && changed > first:
 						t.Errorf("%d pods have the change, want at most %d", changed, first)
 					}
 				})
