@@ -93,8 +93,9 @@ skipped, gone, waiting, failed, stopped or done), namespace, workload, pod, way,
 changes, message, blocked, done and total.
 
 The exit code is 0 if all pods are updated, gone, or left until their Job ends. It is 1 if
-rollout stopped, or if pods are left that it cannot update, and 2 if it was called with
-wrong flags or arguments. With --dry-run, it is 0 if the plan can be made.
+rollout stopped, if you did not confirm the plan, or if pods are left that it cannot
+update, and 2 if it was called with wrong flags or arguments. With --dry-run, it is 0 if
+the plan can be made.
 
 You need the rights to list pods, their owners and PodDisruptionBudgets, to patch pods,
 pods/resize, Deployments, StatefulSets and DaemonSets, and to create pods/eviction.`,
