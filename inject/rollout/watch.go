@@ -30,16 +30,18 @@ type watched struct {
 	Member
 
 	seen     bool
-	pod      *corev1.Pod // as last seen, or nil, see Rest
-	before   *corev1.Pod // before the change, or nil
-	own      []string    // the containers that change
-	wasReady bool        // it must be Ready to be well
-	loose    bool        // no node runs it, so it cannot fall
-	changed  time.Time   // when a rollout last changed it, by the clock of the API server, before this one
-	begun    time.Time   // since when it is changing
-	well     time.Time   // since when it is ready with the change
-	turned   time.Time   // when it became Ready, by the kubelet's clock
-	starts   int32       // of its own containers
+	pod      *corev1.Pod   // as last seen, or nil, see Rest
+	before   *corev1.Pod   // before the change, or nil
+	own      []string      // the containers that change
+	wasReady bool          // it must be Ready to be well
+	loose    bool          // no node runs it, so it cannot fall
+	changed  time.Time     // when a rollout last changed it, by the clock of the API server, before this one
+	begun    time.Time     // since when it is changing
+	slipped  time.Time     // when it became unready before it had settled, or the zero time
+	lasted   time.Duration // how long it was ready before that
+	well     time.Time     // since when it is ready with the change
+	turned   time.Time     // when it became Ready, by the kubelet's clock
+	starts   int32         // of its own containers
 	plan     *Pod
 }
 
@@ -61,6 +63,9 @@ func (w *Watch) Expect(all []*Pod) {
 // settling is how long a pod may become ready and unready again after its change: its app may notice late that a sidecar
 // has started again. It keeps its place meanwhile.
 const settling = 10 * time.Second
+
+// slip is how long such a pod may be unready.
+const slip = 30 * time.Second
 
 // clockSkew is how much the clocks of a cluster may differ. It matters only for pods that are new when a rollout first
 // sees them.
@@ -300,7 +305,9 @@ func (t *watched) see(pod *corev1.Pod, now time.Time, rules Rules) {
 			t.Starting = "it to start"
 		}
 	case Changing:
-		t.become(now)
+		if t.become(now); t.Stage == Changing && t.Failed == "" && !t.slipped.IsZero() && now.Sub(t.slipped) > slip {
+			t.fall(t.lasted)
+		}
 	case Baking, Proved:
 		t.stay(now, rules)
 	case Settled, Fallen:
@@ -354,16 +361,21 @@ func (t *watched) stay(now time.Time, rules Rules) {
 	lasted := now.Sub(t.well).Round(time.Second)
 	switch {
 	case t.Stage == Baking && t.Ours && now.Sub(t.well) < settling && now.Sub(t.begun) < rules.Timeout && !nodeSilent(t.pod): // it has not settled yet
-		t.Stage, t.Since, t.Waits = Changing, t.begun, "the pod to stay Ready"
+		t.Stage, t.Since, t.Waits, t.slipped, t.lasted = Changing, t.begun, "the pod to stay Ready", now, lasted
 		t.become(now)
 	case !t.Ours || nodeSilent(t.pod):
-		t.Stage, t.Since, t.begun, t.Waits = Changing, now, now, "the pod to become Ready"
+		t.Stage, t.Since, t.begun, t.slipped, t.Waits = Changing, now, now, time.Time{}, "the pod to become Ready"
 		if nodeSilent(t.pod) {
 			t.Waits = "its node to report"
 		}
 	default:
-		t.Stage, t.Waits = Fallen, fmt.Sprintf("it was ready with the change for %s, and is not any more: %s", lasted, trouble(t.pod, t.own))
+		t.fall(lasted)
 	}
+}
+
+// fall notes that a pod was ready with the change for some time, and is not any more.
+func (t *watched) fall(lasted time.Duration) {
+	t.Stage, t.Waits = Fallen, fmt.Sprintf("it was ready with the change for %s, and is not any more: %s", lasted, trouble(t.pod, t.own))
 }
 
 // nodeSilent reports whether a pod is not Ready only because its node does not report. Then the node lifecycle controller

@@ -539,6 +539,7 @@ func TestLateFailure(t *testing.T) {
 		"unready after 60 s":                {bad: late, after: 60 * time.Second, most: "4", waves: true},
 		"unready after 20 s, without waves": {bad: late, after: 20 * time.Second, most: "4"},
 		"unready after 60 s, without waves": {bad: late, after: 60 * time.Second, most: "4"},
+		"unready after 8 s":                 {bad: late, after: 8 * time.Second, most: "4", waves: true},
 		"one at a time":                     {bad: late, after: 20 * time.Second, most: "1"},
 		"some pods only":                    {bad: some, after: 60 * time.Second, most: "4"},
 		"flapping":                          {bad: flaps, after: 30 * time.Second, most: "4", waves: true},

@@ -52,8 +52,9 @@ const slowly = 5
 
 // pace reports what the rollout waits for, and returns after how many polls to look again.
 func (s *run) pace(d rollout.Decision, open []rollout.Member) (polls int) {
-	bakes := ""
+	bakes, settles := "", false
 	for _, m := range open {
+		settles = settles || time.Since(m.Since) < 2*slowly*s.Limits.Poll
 		if m.Stage == rollout.Changing {
 			s.tell(m.Name, m.Waits)
 			return 1
@@ -65,7 +66,7 @@ func (s *run) pace(d rollout.Decision, open []rollout.Member) (polls int) {
 	} else if bakes != "" {
 		s.tell(bakes, fmt.Sprintf("it to be ready for %s", s.watch.Rules.Proof))
 	}
-	if len(d.Change) > 0 || s.watch.Rules.Proof < slowly*s.Limits.Poll {
+	if len(d.Change) > 0 || settles || s.watch.Rules.Proof < slowly*s.Limits.Poll {
 		return 1
 	}
 	return slowly
