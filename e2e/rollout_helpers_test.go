@@ -71,7 +71,7 @@ spec:
 	})
 }
 
-// atOnce adds to the settings of a rollout that a pod is proved as soon as it is ready. The kubelet of these tests
+// atOnce adds to the settings of a rollout that a pod is proved once it is ready. The kubelet of these tests
 // reports nothing later.
 func atOnce(settings string) string {
 	if settings == "" || strings.Contains(settings, "bake") {

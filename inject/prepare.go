@@ -153,7 +153,7 @@ func (c *candidate) prepareContainer(container, token *tree.Node) (prepared tree
 	return prepared, mounted
 }
 
-// inherited reports whether the pod's container of that name is left as it is at the token's path: it keeps its mount, which the
+// inherited reports whether the pod's container of that name is left unchanged at the token's path: it keeps its mount, which the
 // plugin, the user, or an earlier look added, and a container that the user wrote gets what the plugin adds. With None, this is true
 // only for containers that the user wrote. A template's own container must not keep a credential that the plugin added.
 func (c *candidate) inherited(container *tree.Node) bool {

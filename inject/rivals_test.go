@@ -15,7 +15,7 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// rival is a template that wants values which others want, too. It may add something only where it is absent, so that its own
+// rival is a template that wants values which others want, too. It may add something only if it is absent, so that its own
 // additions make its condition false.
 type rival struct {
 	name   string

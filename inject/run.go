@@ -36,7 +36,7 @@ func (r *run) start(i *Injector, asked asked, nodes *tree.Arena) {
 	r.room = slices.Grow(r.room[:0], len(i.templates))[:len(i.templates)]
 }
 
-// remember keeps what the templates added in the last look, for the later ones.
+// remember keeps what the templates added in the last look, because later ones need it.
 func (r *run) remember() {
 	if !r.added {
 		return

@@ -18,7 +18,7 @@ var unavailable = regexp.MustCompile(`^([1-9][0-9]{0,8}|([1-9][0-9]?|100)%)$`)
 // duration matches a duration, as the CustomResourceDefinitions do.
 var duration = regexp.MustCompile(`^([0-9]+(ms|s|m|h))+$`)
 
-// areShares reports whether texts are percentages in ascending order.
+// areShares reports whether strings are percentages in ascending order.
 func areShares(texts []string) bool {
 	last := 0
 	for _, text := range texts {

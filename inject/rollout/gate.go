@@ -188,7 +188,7 @@ func stop(v *View, rules Rules, now time.Time) *Stop {
 // gate counts while a decision admits one pod after another.
 type gate struct {
 	allowed int // pods that may be unready
-	down    int // pods that are missing or unready, whoever is the reason
+	down    int // pods that are missing or unready, for any reason
 	open    int // pods that have the change and are not proved
 	risk    int // the ready ones of these
 	unready []string

@@ -41,7 +41,7 @@ func (l Limits) Strictest(other Limits) Limits {
 }
 
 // Rules returns the rules for a workload with so many pods. Those of the user who started the rollout come first, as far
-// as they are given: the longest MinReady of all counts, the Bake that is given or the longest one, and the
+// unchanged: the longest MinReady of all counts, the Bake that is given or the longest one, and the
 // MaxUnavailable that is given or the smallest one.
 func (l Limits) Rules(given Limits, timeout time.Duration) Rules {
 	bake, most := DefaultBake, l.MaxUnavailable

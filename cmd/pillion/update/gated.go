@@ -63,7 +63,7 @@ func (s *run) update(ctx context.Context, pods []*rollout.Pod) error {
 	}
 }
 
-// step looks at the pods, and decides. Order has the pods that wait for their change.
+// step inspects the pods, and decides. Order has the pods that wait for their change.
 func (s *run) step(ctx context.Context, order *[]string, more bool) (d rollout.Decision, err error) {
 	sight, err := s.look(ctx)
 	if err != nil {

@@ -165,7 +165,7 @@ func (s *run) part(ctx context.Context, p rollout.Part) error {
 // runs are those of all workloads of a rollout.
 type runs map[*rollout.Workload]*run
 
-// look looks at all pods again that the rollout has changed.
+// look inspects all pods again that the rollout has changed.
 func (r *Rollout) look(ctx context.Context, runs runs) error {
 	workloads := slices.Collect(maps.Keys(runs))
 	rollout.Sort(workloads)

@@ -211,7 +211,7 @@ func TestGone(t *testing.T) {
 	})
 }
 
-// TestFallsLater checks that a pod that was proved is looked at again before each wave and at the end.
+// TestFallsLater checks that a pod that was proved is inspected again before each wave and at the end.
 func TestFallsLater(t *testing.T) {
 	t.Parallel()
 	for what, test := range map[string]struct {

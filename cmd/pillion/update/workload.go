@@ -47,7 +47,7 @@ func (r *Rollout) newRun(w *rollout.Workload, gate *sync.Mutex) *run {
 	return s
 }
 
-// slowly is how many polls pass between two looks at pods that only have to stay as they are.
+// slowly is how many polls pass between two inspections of pods that only have to stay ready.
 const slowly = 5
 
 // pace reports what the rollout waits for, and returns after how many polls to look again.
@@ -72,7 +72,7 @@ func (s *run) pace(d rollout.Decision, open []rollout.Member) (polls int) {
 	return slowly
 }
 
-// look looks at the pods of the workload. Those that are gone are done.
+// look inspects the pods of the workload. Those that are gone are done.
 func (s *run) look(ctx context.Context) (*Sight, error) {
 	sight, err := s.Cluster.Look(ctx, s.w)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 )
 
-// TestDeclaredToken checks that a ServiceAccount of a manifest tells whether its pods get a token.
+// TestDeclaredToken checks that a ServiceAccount of a manifest decides whether its pods get a token.
 func TestDeclaredToken(t *testing.T) {
 	t.Parallel()
 	for text, noToken := range map[string]bool{"": false, "automountServiceAccountToken: true": false, "automountServiceAccountToken: false": true} {
