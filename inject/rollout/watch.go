@@ -192,6 +192,11 @@ func (w *Watch) Open() (all []Member) {
 	return all
 }
 
+// Unproved returns all pods that have the change and are not proved, also those that another process has changed.
+func (w *Watch) Unproved() []Member {
+	return slices.DeleteFunc(w.members(), func(m Member) bool { return !m.open() })
+}
+
 // Bakes reports whether a pod of the rollout is ready, and may still be proved.
 func (w *Watch) Bakes() bool {
 	return slices.ContainsFunc(w.members(), func(m Member) bool { return m.Ours && m.Stage == Baking })

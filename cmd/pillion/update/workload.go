@@ -32,7 +32,7 @@ type run struct {
 	// denied is since when budgets deny evictions, and checked are the UIDs of new pods that were planned.
 	denied  time.Time
 	checked map[string]bool
-	held    map[string][]string // by UID: the budgets that count the pod
+	held    map[string][]string // by place: the budgets that count the pod
 }
 
 func (r *Rollout) newRun(w *rollout.Workload, gate *sync.Mutex) *run {
@@ -99,11 +99,12 @@ func (s *run) decide(ctx context.Context, next []string, desired int) (d rollout
 	s.gate.Lock()
 	defer s.gate.Unlock()
 	var limits []rollout.Limit
+	var budgets []Budget
 	if len(next) > 0 {
-		budgets, err := s.Cluster.Budgets(ctx, s.w.Namespace)
-		if err != nil {
+		if budgets, err = s.Cluster.Budgets(ctx, s.w.Namespace); err != nil {
 			return d, err
 		}
+		s.holdUnproved(budgets)
 		for _, b := range budgets {
 			limits = append(limits, rollout.Limit{Name: b.Name, Selector: b.Selector, Allowed: b.Allowed - s.inFlight(b.Name)})
 		}
@@ -114,13 +115,26 @@ func (s *run) decide(ctx context.Context, next []string, desired int) (d rollout
 		if !rollout.IsReady(pod) || !s.restarts(uid) {
 			continue
 		}
-		for _, b := range limits {
-			if b.Selector.Matches(labels.Set(pod.Labels)) {
-				s.hold(uid, b.Name)
-			}
-		}
+		s.hold(uid, pod, budgets)
 	}
 	return d, nil
+}
+
+// holdUnproved counts all pods that are not proved in their budgets, also those that another process has changed, and no
+// others.
+func (s *run) holdUnproved(budgets []Budget) {
+	open := map[string]bool{}
+	for _, m := range s.watch.Unproved() {
+		open[m.Place] = true
+		if pod := s.watch.Last(m.UID); pod != nil && len(s.held[m.Place]) == 0 {
+			s.hold(m.Place, pod, budgets)
+		}
+	}
+	for place := range s.held {
+		if !open[place] {
+			s.release(place)
+		}
+	}
 }
 
 // evicts reports whether pods are evicted now, and not changed in place.
@@ -143,20 +157,24 @@ func (r *Rollout) inFlight(namespace, budget string) int {
 
 func (s *run) inFlight(budget string) int { return s.Rollout.inFlight(s.w.Namespace, budget) }
 
-func (s *run) hold(uid, budget string) {
+func (s *run) hold(place string, pod *corev1.Pod, budgets []Budget) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.flight[s.w.Namespace+"/"+budget]++
-	s.held[uid] = append(s.held[uid], budget)
+	for _, b := range budgets {
+		if b.Selector.Matches(labels.Set(pod.Labels)) {
+			s.flight[s.w.Namespace+"/"+b.Name]++
+			s.held[place] = append(s.held[place], b.Name)
+		}
+	}
 }
 
-func (s *run) release(uid string) {
+func (s *run) release(place string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, budget := range s.held[uid] {
+	for _, budget := range s.held[place] {
 		s.flight[s.w.Namespace+"/"+budget]--
 	}
-	delete(s.held, uid)
+	delete(s.held, place)
 }
 
 // stopped returns the error about what stops the rollout of the workload.
