@@ -66,6 +66,7 @@ var components = map[string]string{
 	"no-custom-resources": "crds: {install: false}\ncontroller: {enabled: false}\n",
 	"rollout":             "rollout: true\n",
 	"static-pods":         "staticPods: {enabled: true}\n",
+	"viewers":             "viewers: \"system:authenticated\"\n",
 }
 
 // TestSame checks that each overlay with each component has the same objects as a chart and as a

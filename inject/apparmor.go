@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// The API server makes a field of an annotation for AppArmor, after the mutating webhooks (applyAppArmorVersionSkew in
+// pkg/registry/core/pod). The validating webhook sees the field. So the mutating webhook must see the container with it, too.
+
+// appArmorOf returns the profile that the API server gives a container because of an annotation, or nil.
+func (s *subject) appArmorOf(container *tree.Node) *tree.Node {
+	if !s.appArmor || container.At("securityContext", appArmorField) != nil || s.pod.At("spec", "os", "name").IsText(string(corev1.Windows)) {
+		return nil
+	}
+	annotation := s.annotations.Get(corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + container.Get("name").Text()).Text()
+	var profile tree.Node
+	switch local, isLocal := strings.CutPrefix(annotation, corev1.DeprecatedAppArmorBetaProfileNamePrefix); {
+	case annotation == corev1.DeprecatedAppArmorBetaProfileNameUnconfined:
+		profile = tree.Members(tree.Field("type", tree.Text(string(corev1.AppArmorProfileTypeUnconfined))))
+	case annotation == corev1.DeprecatedAppArmorBetaProfileRuntimeDefault:
+		profile = tree.Members(tree.Field("type", tree.Text(string(corev1.AppArmorProfileTypeRuntimeDefault))))
+	case isLocal && local != "" && local == strings.TrimSpace(local):
+		profile = tree.Members(tree.Field("type", tree.Text(string(corev1.AppArmorProfileTypeLocalhost))), tree.Field("localhostProfile", tree.Text(local)))
+	default:
+		return nil
+	}
+	field := s.schema.At("spec").At("securityContext").At(appArmorField)
+	if ofPod := s.pod.At("spec", "securityContext", appArmorField); ofPod != nil && field.Contains(ofPod, &profile) && field.Contains(&profile, ofPod) {
+		return nil
+	}
+	return &profile
+}
+
+// withAppArmor returns a container with the profile that the API server gives it because of an annotation.
+func (s *subject) withAppArmor(container *tree.Node) *tree.Node {
+	profile := s.appArmorOf(container)
+	if profile == nil {
+		return container
+	}
+	security := tree.Members()
+	if own := container.Get("securityContext"); own.Kind() == tree.Object {
+		security = *own
+	}
+	return s.held(s.nodes.With(container, "securityContext", s.nodes.With(&security, appArmorField, *profile)))
+}
+
+// withAppArmors returns a pod whose containers have the profiles that the API server gives them because of annotations.
+func (s *subject) withAppArmors(pod *tree.Node) *tree.Node {
+	if !s.appArmor {
+		return pod
+	}
+	spec := pod.Get("spec")
+	changed := spec
+	for _, list := range containerLists() {
+		items := spec.Get(list).Items()
+		all, differs := append(s.nodes.Nodes(len(items)), items...), false
+		for i := range all {
+			if c := s.withAppArmor(&items[i]); c != &items[i] {
+				all[i], differs = *c, true
+			}
+		}
+		if differs {
+			changed = s.held(s.nodes.With(changed, list, tree.Items(all...)))
+		}
+	}
+	if changed == spec {
+		return pod
+	}
+	return s.held(s.nodes.With(pod, "spec", *changed))
+}
+
+// hasAppArmor reports whether a pod has an annotation for AppArmor.
+func hasAppArmor(annotations *tree.Node) bool {
+	members := annotations.Members()
+	for i := range members {
+		if strings.HasPrefix(members[i].Name(), corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix) {
+			return true
+		}
+	}
+	return false
+}
+
+const appArmorField = "appArmorProfile"
