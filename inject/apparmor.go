@@ -75,15 +75,4 @@ func (s *subject) withAppArmors(pod *tree.Node) *tree.Node {
 	return s.held(s.nodes.With(pod, "spec", *changed))
 }
 
-// hasAppArmor reports whether a pod has an annotation for AppArmor.
-func hasAppArmor(annotations *tree.Node) bool {
-	members := annotations.Members()
-	for i := range members {
-		if strings.HasPrefix(members[i].Name(), corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix) {
-			return true
-		}
-	}
-	return false
-}
-
 const appArmorField = "appArmorProfile"

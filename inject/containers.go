@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
@@ -35,6 +37,7 @@ func (p *planner) container(pod, fragment *tree.Node, s *schema.Schema, at schem
 	}
 	p.checkContainer(at.Name(0), nil, fragment, at.Member("-"))
 	p.checkMerged(fragment, fragment, at.Member("-"))
+	p.checkAppArmor(fragment)
 	p.insert(pod, p.index(pod.Items(), fragment, at.Name(0)), *fragment, at)
 	p.subject.here[p.subject.brings[name]] = true
 }
@@ -148,4 +151,15 @@ func (p *planner) checkClash(list *schema.Field, a, b *tree.Node, at schema.Poin
 			p.conflict(at, nil, &items[i], "the template adds two different things: %s and %s; fix the template", &a.Items()[found], &items[i])
 		}
 	}
+}
+
+// checkAppArmor finds an annotation of the pod for a container that the template adds. Without the template, the API server would
+// reject the pod, because it has no such container.
+func (p *planner) checkAppArmor(container *tree.Node) {
+	if p.subject.appArmorOf(container) == nil {
+		return
+	}
+	key := corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + container.Get("name").Text()
+	at := p.subject.beside.Member("metadata").Member("annotations").Member(key)
+	p.conflict(at, p.subject.annotation(key), nil, "the pod's annotation %s changes a container that the template adds; remove the annotation", templates.Cut(key, maxValue))
 }

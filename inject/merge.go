@@ -29,6 +29,9 @@ func (p *planner) object(pod, fragment *tree.Node, s *schema.Schema, at schema.P
 			p.found = p.found || there != nil && f.Contains(there, value)
 			continue
 		}
+		if there == nil && p.hasAppArmor(name, value, at.Member(name)) {
+			continue
+		}
 		if there == nil && p.hasDefault(pod, f, value, at.Member(name)) {
 			continue
 		}
@@ -57,6 +60,31 @@ func (p *planner) hasDefault(object *tree.Node, f *schema.Field, value *tree.Nod
 	return true
 }
 
+// annotatedProfile returns the profile that the API server gives the container that is merged because of an annotation, or nil.
+func (p *planner) annotatedProfile() *tree.Node {
+	if p.merged == nil || p.merged.IsNew() {
+		return nil
+	}
+	return p.subject.appArmorOf(p.merged)
+}
+
+// hasAppArmor reports whether an annotation of the pod gives the container that is merged a profile. It stays, as a field does.
+func (p *planner) hasAppArmor(name string, value *tree.Node, at schema.Pointer) bool {
+	if name != appArmorField {
+		return false
+	}
+	profile := p.annotatedProfile()
+	switch {
+	case profile == nil:
+		return false
+	case p.subject.schema.At("spec").At("securityContext").At(appArmorField).Contains(profile, value):
+		p.found = true
+	default:
+		p.kept = append(p.kept, Kept{Difference: newDifference(at.String(), profile, value)})
+	}
+	return true
+}
+
 // excluded reports whether the pod must not have a value beside what it has, or all values of a new object. It decides what
 // happens then.
 func (p *planner) excluded(pod *tree.Node, f *schema.Field, value *tree.Node, at schema.Pointer) bool {
@@ -64,11 +92,14 @@ func (p *planner) excluded(pod *tree.Node, f *schema.Field, value *tree.Node, at
 	members := value.Members()
 	for i := 0; by == nil && i < len(members); i++ {
 		in := f.At(members[i].Name())
-		if by = schema.Excludes(nil, p.subject.pod, in, members[i].Name(), &members[i]); by == nil && !p.isGated(in) {
+		if by = schema.Excludes(nil, p.subject.pod, in, members[i].Name(), &members[i]); by == nil && !p.isGated(in) && (members[i].Name() != appArmorField || p.annotatedProfile() == nil) {
 			return false
 		}
 	}
 	if by == nil {
+		for i := range members {
+			p.hasAppArmor(members[i].Name(), &members[i], at.Member(members[i].Name()))
+		}
 		return len(members) > 0 && value.Kind() == tree.Object
 	}
 	p.keepExcluded(at, value, by.Value, by.Field, func(c *candidate) *tree.Node {

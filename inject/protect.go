@@ -72,6 +72,7 @@ func altered(s *subject, t *loaded, fragment *tree.Node, again func(list string,
 // alteredIn implements altered for one container.
 func (s *subject) alteredIn(t *loaded, existing, own *tree.Node, at schema.Pointer, besides ...*tree.Node) []Difference {
 	var all []Difference
+	existing = s.withAppArmor(existing)
 	add := func(d *difference) {
 		if d != nil && !slices.ContainsFunc(all, func(p Difference) bool { return p.Path == d.at }) {
 			all = append(all, newDifference(d.at, d.pod, d.fragment))

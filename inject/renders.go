@@ -17,6 +17,7 @@ func (c *candidate) renders(existing *tree.Node, besides ...*tree.Node) bool {
 	if own == nil {
 		return false
 	}
+	existing = c.subject.withAppArmor(existing)
 	container := comparison{subject: c.subject, at: c.subject.beside, f: c.subject.schema.At("spec").At("containers").Elem.AsField(), stored: true, besides: besides}
 	equal := func(m tree.Node) bool {
 		name := m.Name()

@@ -70,7 +70,8 @@ func (r *run) look(pod *tree.Node, grown bool) {
 	r.input.Pod, r.shown = r.subject.foreseen(view, r.subject.schema), shown
 }
 
-// view is [subject.view] without a generated name, and without annotations that the API server drops.
+// view is [subject.view] without a generated name, without annotations that the API server drops, and with the profiles that it
+// makes of annotations.
 func (r *run) view(t *loaded) (pod *tree.Node, containers int) {
 	pod = r.subject.pod
 	if r.injector.readsContainers {
@@ -85,7 +86,7 @@ func (r *run) view(t *loaded) (pod *tree.Node, containers int) {
 		nodes := r.subject.nodes
 		pod = r.subject.held(nodes.With(pod, "metadata", nodes.With(pod.Get("metadata"), "annotations", *kept)))
 	}
-	return pod, containers
+	return r.subject.withAppArmors(pod), containers
 }
 
 // decide decides about every template, in order. It renders all templates before it plans any,

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
@@ -84,6 +86,7 @@ type subject struct {
 	requested   requested
 	os          string
 	onHost      bool           // whether the pod uses the node's network
+	appArmor    bool           // whether an annotation is for AppArmor
 	at, beside  schema.Pointer // pointers to the pod, with capacity for longer paths
 
 	// Results that all templates share.
@@ -126,6 +129,7 @@ func (s *subject) look(pod *tree.Node, grown bool) {
 		}
 		s.claims[claim] = true
 	}
+	s.appArmor = hasAppArmor(s.annotations)
 	s.requested = parseRequested(s.annotation(AnnotationTemplates))
 }
 
@@ -266,3 +270,14 @@ func (s *subject) containerSchema() *schema.Schema { return s.schema.At("spec").
 
 // held copies a node into the arena and returns its address.
 func (s *subject) held(n tree.Node) *tree.Node { return &append(s.nodes.Nodes(1), n)[0] }
+
+// hasAppArmor reports whether a pod has an annotation for AppArmor.
+func hasAppArmor(annotations *tree.Node) bool {
+	members := annotations.Members()
+	for i := range members {
+		if strings.HasPrefix(members[i].Name(), corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix) {
+			return true
+		}
+	}
+	return false
+}

@@ -68,6 +68,9 @@ func (s *subject) view(t *loaded) (pod *tree.Node, containers int) {
 // form in which the API server will store them, so a second run sees the same. Gated fields are left
 // out if an expression might see them. If none reads the pod, it is returned unchanged.
 func (s *subject) foreseen(n *tree.Node, of *schema.Schema) *tree.Node {
+	if of.GoType == schema.ContainerType() {
+		n = s.withAppArmor(n)
+	}
 	if !s.readsPod || !s.asked.file && (!s.grown || n.AddedSize() == 0) && (!s.readsGated || !of.HasGated(n)) {
 		return n
 	}
