@@ -69,7 +69,7 @@ func TestDeployer(t *testing.T) {
 		"a Secret elsewhere":                {"", []string{"-n", "default", "get", "secret", "pillion-tls"}},
 		"another Secret":                    {"", []string{"-n", "pillion-system", "get", "secret", "other"}},
 		"all Secrets":                       {"", []string{"-n", "pillion-system", "get", "secrets"}},
-		"another webhook configuration":     {"", []string{"patch", "mutatingwebhookconfiguration", "other", "-p", "{}"}},
+		"another webhook configuration":     {"apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingWebhookConfiguration\nmetadata: {name: other}\n", apply("-f", "-")},
 		"another namespace":                 {"", []string{"label", "namespace", "default", "x=y"}},
 		"taking it out":                     {"", []string{"delete", "validatingwebhookconfiguration", "pillion"}},
 		"a pod of its own":                  {"", []string{"-n", "pillion-system", "run", "x", "--image=x"}},
