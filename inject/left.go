@@ -21,7 +21,6 @@ import (
 //   - The LimitRanger plugin adds the defaults of a LimitRange to a container that has no request or limit of a resource.
 //   - The labels of a ReplicationController or a Job, and the selector of the former, are copied from the pod template if there
 //     are none.
-
 //
 // Decisions are those of the webhook: what is left to it counts as added for the other templates, and is not written.
 

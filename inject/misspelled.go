@@ -93,10 +93,11 @@ func kindOf(key, what string) string {
 
 // WrongOptIn returns what a namespace has in place of the label [LabelInject], as a sentence, or "".
 func WrongOptIn(ns templates.Namespace) string {
-	for _, message := range new(Injector).NamespaceMistakes(ns) { // parameters do not matter here
-		return message
+	all := new(Injector).NamespaceMistakes(ns) // parameters do not matter here
+	if len(all) == 0 {
+		return ""
 	}
-	return ""
+	return all[0]
 }
 
 // NamespaceMistakes returns sentences about labels and annotations of a namespace that look as if they opted in, and do not.

@@ -36,9 +36,9 @@ func (h *Help) pillion(command string) string {
 }
 
 var (
-	uncalled = regexp.MustCompile(`failed calling webhook "([^"]+)": (?:failed to call webhook: )?(?:Post "[^"]*": )?(.*)`)
-	denied   = regexp.MustCompile(`admission webhook "([^"]+)" denied the request(?:: (.*)| without explanation)`)
-	policy   = regexp.MustCompile(`ValidatingAdmissionPolicy '([^']+)' with binding '[^']+' denied request: (.*)`)
+	uncalled = regexp.MustCompile(`(?s)failed calling webhook "([^"]+)": (?:failed to call webhook: )?(?:Post "[^"]*": )?(.*)`)
+	denied   = regexp.MustCompile(`(?s)admission webhook "([^"]+)" denied the request(?:: (.*)| without explanation)`)
+	policy   = regexp.MustCompile(`(?s)ValidatingAdmissionPolicy '([a-z0-9.-]+)' with binding '[^']+' denied request: (.*)`)
 )
 
 // ParseDenial finds the cause in the message with which the API server denied a pod: k8s.io/apiserver,
@@ -47,10 +47,7 @@ func ParseDenial(message string, help Help) (d Denial, known bool) {
 	message = strings.TrimSpace(message)
 	if m := uncalled.FindStringSubmatch(message); m != nil {
 		if !isPillions(m[1]) {
-			return Denial{
-				Sentence: fmt.Sprintf("the API server cannot call the webhook %s, which is not Pillion's: %s", m[1], m[2]),
-				Hint:     "Find its configuration, and ask its owner:", Command: help.Kubectl + " get mutatingwebhookconfigurations,validatingwebhookconfigurations",
-			}, true
+			return byOthers(fmt.Sprintf("the API server cannot call the webhook %s, which is not Pillion's: %s", m[1], m[2]), help), true
 		}
 		return explainCall(m[1], m[2], help), true
 	}
@@ -61,10 +58,7 @@ func ParseDenial(message string, help Help) (d Denial, known bool) {
 				Hint: "See what Pillion decides about pods there:", Command: help.pillion("explain -n " + help.Namespace),
 			}, true
 		}
-		return Denial{
-			Sentence: strings.TrimSuffix(fmt.Sprintf("the webhook %s, which is not Pillion's, denies it: %s", m[1], m[2]), ": "),
-			Hint:     "Find its configuration, and ask its owner:", Command: help.Kubectl + " get mutatingwebhookconfigurations,validatingwebhookconfigurations",
-		}, true
+		return byOthers(strings.TrimSuffix(fmt.Sprintf("the webhook %s, which is not Pillion's, denies it: %s", m[1], m[2]), ": "), help), true
 	}
 	if m := policy.FindStringSubmatch(message); m != nil {
 		return Denial{
@@ -84,6 +78,11 @@ func ParseDenial(message string, help Help) (d Denial, known bool) {
 		return d, false
 	}
 	return d, true
+}
+
+// byOthers is a denial because of a webhook that is not Pillion's.
+func byOthers(sentence string, help Help) Denial {
+	return Denial{Sentence: sentence, Hint: "Find its configuration, and ask its owner:", Command: help.Kubectl + " get mutatingwebhookconfigurations,validatingwebhookconfigurations"}
 }
 
 func isPillions(webhook string) bool { return strings.HasSuffix(webhook, "."+templates.Domain) }

@@ -36,6 +36,8 @@ func TestParseDenial(t *testing.T) {
 		`pods "x" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no`:                                    {false, "the ValidatingAdmissionPolicy p denies it: no", "get validatingadmissionpolicy p"},
 		`pods "x" is forbidden: unable to create new content in namespace shop because it is being terminated`:                        {false, "being terminated", "get namespaces"},
 		`pods "x" is forbidden: maximum cpu usage per Container is 1, but limit is 2`:                                                 {false, "maximum cpu usage", "describe namespace shop"},
+		`pods "x" is forbidden: ValidatingAdmissionPolicy 'p; reboot' with binding 'b' denied request: no`:                            {false, "not because of Pillion", "describe namespace shop"},
+		"admission webhook \"a.other.example\" denied the request: first\nsecond":                                                     {false, "denies it: first\nsecond", "get mutatingwebhookconfigurations"},
 		``: {false, "denies it", "describe namespace shop"},
 	} {
 		got, _ := explain.ParseDenial(message, help)

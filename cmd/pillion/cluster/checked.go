@@ -50,21 +50,21 @@ type checking struct {
 func (c *Client) Checked(ctx context.Context, how Checking, stderr io.Writer) (*check.Facts, error) {
 	k := &checking{podLister: &podLister{c, cli.NewProgress(stderr)}, Checking: how, Facts: &check.Facts{Commands: how.Commands, Namespace: c.system}}
 	err := inSteps(ctx, k.progress, []step{
-		{"the version", k.version, nil},
-		{"webhooks and certificate", k.chain, func(why string) { k.ChainUnknown = why }},
-		{"the server", k.server, func(why string) { k.Server.Unknown = why }},
-		{"the controller", k.controller, func(why string) { k.Controller.Unknown = why }},
-		{"kinds of templates", k.kinds, func(why string) { k.Kinds = []check.Kind{{Unknown: why}} }},
-		{"rights", k.rights, func(why string) { k.Rights.Unknown = why }},
-		{"replicas", k.agreement, func(why string) { k.Replicas.Unknown = why }},
-		{"templates", k.templates, func(why string) { k.Templates.Unknown = why }},
-		{"namespaces", k.namespaces, func(why string) { k.Namespaces.Unknown = why }},
-		{"a pod", k.send, func(why string) { k.Probe.Unknown = why }},
+		{"the version", k.readVersion, nil},
+		{"webhooks and certificate", k.readChain, func(why string) { k.ChainUnknown = why }},
+		{"the server", k.readServer, func(why string) { k.Server.Unknown = why }},
+		{"the controller", k.readController, func(why string) { k.Controller.Unknown = why }},
+		{"kinds of templates", k.readKinds, func(why string) { k.Kinds = []check.Kind{{Unknown: why}} }},
+		{"rights", k.reviewRights, func(why string) { k.Rights.Unknown = why }},
+		{"replicas", k.askReplicas, func(why string) { k.Replicas.Unknown = why }},
+		{"templates", k.checkTemplates, func(why string) { k.Templates.Unknown = why }},
+		{"namespaces", k.findOptedIn, func(why string) { k.Namespaces.Unknown = why }},
+		{"a pod", k.sendPod, func(why string) { k.Probe.Unknown = why }},
 	})
 	return k.Facts, err
 }
 
-func (k *checking) version(ctx context.Context) (err error) {
+func (k *checking) readVersion(ctx context.Context) (err error) {
 	k.Version, err = k.podLister.version(ctx)
 	return err
 }
@@ -88,7 +88,7 @@ func (c *Client) version(ctx context.Context) (string, error) {
 	return v.GitVersion, err
 }
 
-func (k *checking) chain(ctx context.Context) error {
+func (k *checking) readChain(ctx context.Context) error {
 	chain, err := k.Client.Chain(ctx, manifests.Name, k.Endpoints, k.Now)
 	if err == nil {
 		k.Chain = *chain
@@ -96,18 +96,18 @@ func (k *checking) chain(ctx context.Context) error {
 	return err
 }
 
-func (k *checking) server(ctx context.Context) (err error) {
+func (k *checking) readServer(ctx context.Context) (err error) {
 	k.Server, err = k.deployment(ctx, manifests.Name)
 	return err
 }
 
-func (k *checking) controller(ctx context.Context) (err error) {
+func (k *checking) readController(ctx context.Context) (err error) {
 	k.Controller, err = k.deployment(ctx, manifests.ControllerName)
 	return err
 }
 
-// kinds reads the CustomResourceDefinitions.
-func (k *checking) kinds(ctx context.Context) error {
+// readKinds reads the CustomResourceDefinitions.
+func (k *checking) readKinds(ctx context.Context) error {
 	type definition struct {
 		Status struct {
 			Conditions []metav1.Condition `json:"conditions"`
@@ -134,12 +134,12 @@ func (k *checking) kinds(ctx context.Context) error {
 	return nil
 }
 
-func (k *checking) rights(ctx context.Context) (err error) {
+func (k *checking) reviewRights(ctx context.Context) (err error) {
 	k.Rights, err = k.accountRights(ctx, k.Chain.SelfManaged)
 	return err
 }
 
-func (k *checking) agreement(ctx context.Context) (err error) {
+func (k *checking) askReplicas(ctx context.Context) (err error) {
 	k.Replicas, err = k.replicas(ctx)
 	return err
 }
@@ -147,8 +147,8 @@ func (k *checking) agreement(ctx context.Context) (err error) {
 // errNoTemplates is why nothing is known that depends on the templates.
 var errNoTemplates = errors.New("the templates cannot be read")
 
-// templates reads the templates as status does.
-func (k *checking) templates(ctx context.Context) error {
+// checkTemplates reads the templates as status does.
+func (k *checking) checkTemplates(ctx context.Context) error {
 	l, err := k.newLook(ctx, Query{})
 	_, network := errors.AsType[*url.Error](err)
 	switch {
@@ -172,8 +172,8 @@ func (k *checking) templates(ctx context.Context) error {
 	return k.conditions(ctx)
 }
 
-// namespaces finds the namespaces that opted in.
-func (k *checking) namespaces(ctx context.Context) error {
+// findOptedIn finds the namespaces that opted in.
+func (k *checking) findOptedIn(ctx context.Context) error {
 	if k.look == nil {
 		return errNoTemplates
 	}
@@ -189,8 +189,8 @@ func (k *checking) namespaces(ctx context.Context) error {
 	return nil
 }
 
-// send sends the pod to the namespace that the user named, or else to the first one that opted in and takes it.
-func (k *checking) send(ctx context.Context) error {
+// sendPod sends the pod to the namespace that the user named, or else to the first one that opted in and takes it.
+func (k *checking) sendPod(ctx context.Context) error {
 	if k.look == nil {
 		return errNoTemplates
 	}

@@ -109,7 +109,7 @@ func (g *grouping) finish(ctx context.Context, count *status.Count) error {
 		if err != nil {
 			return err
 		}
-		if w.Limits, err = g.limits(o, w); err != nil {
+		if w.Limits, err = g.limitsOf(o, w); err != nil {
 			return err
 		}
 		w.Choose(g.owner(count, o))
@@ -121,8 +121,8 @@ func (g *grouping) finish(ctx context.Context, count *status.Count) error {
 	return nil
 }
 
-// limits returns what the templates of a workload's changes and the workload itself say about its rollout.
-func (g *grouping) limits(o status.Owner, w *rollout.Workload) (rollout.Limits, error) {
+// limitsOf returns what the templates of a workload's changes and the workload itself say about its rollout.
+func (g *grouping) limitsOf(o status.Owner, w *rollout.Workload) (rollout.Limits, error) {
 	l := rollout.Limits{}
 	if m := g.makers[o]; m != nil {
 		var of struct {

@@ -23,11 +23,15 @@ func (c *Client) viewerCommand(ctx context.Context) string {
 	if user := c.userName(ctx); user != "" {
 		subject, binding = "--user="+cli.Quote(user), unnamed.ReplaceAllString(strings.ToLower(user), "-")
 		if account, ok := strings.CutPrefix(user, "system:serviceaccount:"); ok {
-			subject = "--serviceaccount=" + account
+			subject = "--serviceaccount=" + cli.Quote(account)
 		}
 	}
-	return fmt.Sprintf("kubectl create clusterrolebinding %s-%s --clusterrole=%[1]s %[3]s", manifests.ViewerRole, strings.Trim(binding, "-"), subject)
+	binding = strings.Trim(binding[:min(len(binding), maxBinding)], "-")
+	return fmt.Sprintf("kubectl create clusterrolebinding %s-%s --clusterrole=%[1]s %[3]s", manifests.ViewerRole, binding, subject)
 }
+
+// maxBinding is how much of a user's name is in that of the binding. Names of objects may have at most 253 characters.
+const maxBinding = 200
 
 // unnamed are the characters that the name of an object cannot have.
 var unnamed = regexp.MustCompile(`[^a-z0-9]+`)

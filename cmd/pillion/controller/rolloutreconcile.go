@@ -39,7 +39,7 @@ func (r *rollouts) Reconcile(ctx context.Context, request reconcile.Request) (re
 		return r.cannot(ctx, t, err)
 	}
 	if t.stopped() {
-		if namespaces, err = r.unaffected(ctx, t, namespaces); err != nil || len(namespaces) == 0 {
+		if namespaces, err = r.keepUnaffected(ctx, t, namespaces); err != nil || len(namespaces) == 0 {
 			return reconcile.Result{RequeueAfter: waitAgain}, err
 		}
 	} else {
@@ -77,12 +77,12 @@ func (r *rollouts) Reconcile(ctx context.Context, request reconcile.Request) (re
 	return reconcile.Result{RequeueAfter: min(wait, lookAgain)}, nil
 }
 
-// unaffected returns the namespaces in which nothing stops the rollout of a template, and forgets what no longer does. A
+// keepUnaffected returns the namespaces in which nothing stops the rollout of a template, and forgets what no longer does. A
 // change of a pod may take effect in another namespace meanwhile.
-func (r *rollouts) unaffected(ctx context.Context, t *subject, namespaces []string) (left []string, err error) {
+func (r *rollouts) keepUnaffected(ctx context.Context, t *subject, namespaces []string) (left []string, err error) {
 	var still []v1alpha1.FailedRollout
 	for i := range t.status.Failed {
-		fixed, err := r.fixed(ctx, t, &t.status.Failed[i], namespaces)
+		fixed, err := r.isFixed(ctx, t, &t.status.Failed[i], namespaces)
 		if err != nil {
 			return nil, err
 		}
@@ -98,9 +98,9 @@ func (r *rollouts) unaffected(ctx context.Context, t *subject, namespaces []stri
 	}), nil
 }
 
-// fixed reports whether what has stopped a rollout is no longer a reason: the pod is gone, or it has all changes
+// isFixed reports whether what has stopped a rollout is no longer a reason: the pod is gone, or it has all changes
 // and has been ready for long enough.
-func (r *rollouts) fixed(ctx context.Context, t *subject, failed *v1alpha1.FailedRollout, namespaces []string) (bool, error) {
+func (r *rollouts) isFixed(ctx context.Context, t *subject, failed *v1alpha1.FailedRollout, namespaces []string) (bool, error) {
 	if !slices.Contains(namespaces, failed.Namespace) {
 		return true, nil
 	}

@@ -64,11 +64,11 @@ func (r *rollouts) update(ctx context.Context, t *subject, namespaces []string, 
 	if !slices.ContainsFunc(all, (*rollout.Workload).Acts) {
 		return wait, r.complete(ctx, t, all)
 	}
-	switch end := r.execute(ctx, t, origin, executor, all); {
+	switch end := r.runTurn(ctx, t, origin, executor, all); {
 	case ctx.Err() != nil:
 		return wait, nil //nolint:nilerr // the next replica that leads continues
 	case end.failed:
-		return waitAgain, r.stop(ctx, t)
+		return waitAgain, r.writeStopped(ctx, t)
 	case end.blocked != "":
 		r.progress(ctx, t, shortened("Blocked: "+end.blocked+"."))
 		return waitAgain, nil
@@ -111,8 +111,8 @@ type end struct {
 	blocked string // what the rollout waited for in vain, if no pod has failed
 }
 
-// execute runs a rollout until its end, the end of its turn, or a change of what it was planned from.
-func (r *rollouts) execute(ctx context.Context, t *subject, origin string, executor *update.Rollout, all []*rollout.Workload) (e end) {
+// runTurn runs a rollout until its end, the end of its turn, or a change of what it was planned from.
+func (r *rollouts) runTurn(ctx context.Context, t *subject, origin string, executor *update.Rollout, all []*rollout.Workload) (e end) {
 	stop := make(chan struct{})
 	executor.Stop = stop
 	executor.Report = func(event update.Event) {
@@ -131,7 +131,7 @@ func (r *rollouts) execute(ctx context.Context, t *subject, origin string, execu
 				e.blocked = event.Message
 			case !missingRight(event.Err):
 				e.failed = true
-				r.failed(ctx, t, &event)
+				r.noteFailure(ctx, t, &event)
 			}
 		}
 	}

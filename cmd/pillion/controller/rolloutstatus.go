@@ -40,8 +40,8 @@ type change struct {
 // advice ends the message about pods that have failed.
 const advice = ". To continue, change the template, or fix or delete the pod."
 
-// degraded returns the condition Degraded, from what has stopped the rollout.
-func (t *subject) degraded() change {
+// conditionDegraded returns the condition Degraded, from what has stopped the rollout.
+func (t *subject) conditionDegraded() change {
 	var namespaces, reasons []string
 	for i := range t.status.Failed {
 		namespaces, reasons = append(namespaces, t.status.Failed[i].Namespace), append(reasons, t.status.Failed[i].Reason)
@@ -72,7 +72,7 @@ func (r *rollouts) pause(ctx context.Context, t *subject) error {
 
 // progress reports a wave. If that is impossible, the rollout goes on.
 func (r *rollouts) progress(ctx context.Context, t *subject, message string) {
-	if err := r.write(ctx, t, progressing(true, v1alpha1.ReasonUpdating, message), t.degraded(), notPaused()); err != nil {
+	if err := r.write(ctx, t, progressing(true, v1alpha1.ReasonUpdating, message), t.conditionDegraded(), notPaused()); err != nil {
 		r.log.Error("the status cannot be written", "template", client.ObjectKeyFromObject(t.object).String(), "error", err)
 	}
 }
@@ -80,7 +80,7 @@ func (r *rollouts) progress(ctx context.Context, t *subject, message string) {
 // complete reports that nothing is left to do, in the namespaces in which no pod has failed.
 func (r *rollouts) complete(ctx context.Context, t *subject, all []*rollout.Workload) error {
 	if len(t.status.Failed) > 0 {
-		return r.stop(ctx, t)
+		return r.writeStopped(ctx, t)
 	}
 	reason, message := v1alpha1.ReasonComplete, "All pods are current in the namespaces with the label pillion.dev/rollout: enabled."
 	if text := left(all); text != "" {
@@ -92,11 +92,11 @@ func (r *rollouts) complete(ctx context.Context, t *subject, all []*rollout.Work
 	if was != nil && was.Status == metav1.ConditionTrue {
 		r.event(t.object, corev1.EventTypeNormal, "Rollout"+reason, shortened(message))
 	}
-	return r.write(ctx, t, progressing(false, reason, message), t.degraded(), notPaused())
+	return r.write(ctx, t, progressing(false, reason, message), t.conditionDegraded(), notPaused())
 }
 
-// failed reports a failure as soon as it happens. The rollout may go on in other namespaces.
-func (r *rollouts) failed(ctx context.Context, t *subject, e *update.Event) {
+// noteFailure reports a failure as soon as it happens. The rollout may go on in other namespaces.
+func (r *rollouts) noteFailure(ctx context.Context, t *subject, e *update.Event) {
 	f := v1alpha1.FailedRollout{Namespace: e.Namespace, Workload: e.Workload, Pod: e.Pod, Reason: shortened(e.Message)}
 	if len(e.Half) > 0 {
 		f.Reason = shortened(e.Message + "; half done: " + strings.Join(e.Half, ", "))
@@ -106,14 +106,14 @@ func (r *rollouts) failed(ctx context.Context, t *subject, e *update.Event) {
 	}
 	t.status.Failed = append(slices.Clone(t.status.Failed), f)
 	r.event(t.object, corev1.EventTypeWarning, "RolloutStopped", shortened(f.Reason+advice))
-	if err := r.write(ctx, t, t.degraded()); err != nil {
+	if err := r.write(ctx, t, t.conditionDegraded()); err != nil {
 		r.log.Error("the status cannot be written", "template", client.ObjectKeyFromObject(t.object).String(), "error", err)
 	}
 }
 
-// stop reports that a rollout has stopped because pods have failed.
-func (r *rollouts) stop(ctx context.Context, t *subject) error {
-	return r.write(ctx, t, progressing(false, v1alpha1.ReasonStopped, "The condition Degraded has the reason."), t.degraded(), notPaused())
+// writeStopped reports that a rollout has stopped because pods have failed.
+func (r *rollouts) writeStopped(ctx context.Context, t *subject) error {
+	return r.write(ctx, t, progressing(false, v1alpha1.ReasonStopped, "The condition Degraded has the reason."), t.conditionDegraded(), notPaused())
 }
 
 // stopForError reports that a rollout has stopped for another reason, such as a right that is missing.
