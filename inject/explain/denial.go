@@ -105,7 +105,7 @@ func explainCall(webhook, reason string, help Help) Denial {
 		r.Hint, r.Command = "See whether its Deployment has replicas, and why they are not ready:", pods
 	case has(`service "`) && has("not found"):
 		r.Sentence = "Pillion's Service does not exist, so the API server cannot ask it about the pod"
-		r.Hint, r.Command = "Install Pillion again, or remove its webhooks:", help.pillion("check --pre")
+		r.Hint, r.Command = "Install Pillion again. First check whether you can:", help.pillion("check --pre")
 	case has("x509:", "tls:", "certificate"):
 		r.Sentence = "the API server does not trust the certificate of Pillion: " + reason
 		r.Hint, r.Command = "See the whole chain, and where it breaks:", help.pillion("certs")
