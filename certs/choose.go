@@ -14,8 +14,7 @@ import (
 // Configuration is a webhook configuration of Pillion's.
 type Configuration string
 
-// The configurations. Advising belongs to the component advise. It is optional: without it,
-// only warnings are lost.
+// The configurations. Advising is optional: without it, only warnings are lost.
 const (
 	Mutating   Configuration = "mutating"
 	Validating Configuration = "validating"

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -24,34 +25,31 @@ import (
 // adviseLabel is on the namespaces whose workloads the API server asks about: other tests expect silence.
 const adviseLabel = "e2e.example.com/advise"
 
-// advisor is a Pillion that is asked about workloads.
+// advisor is a Pillion that is asked about workloads, through a proxy.
 type advisor struct {
 	*cluster.Pillion
-	component string
+	proxy *cluster.Proxy
 }
 
 // TestAdvise checks that users who apply a workload get warnings about problems of its future pods.
 func TestAdvise(t *testing.T) {
-	root, err := cluster.Root(t.Context())
-	if err != nil {
+	a := &advisor{}
+	var err error
+	if a.Pillion, err = env.StartPillionWith(t.Context(), env.binary, []string{"--advise"}, env.templates...); err != nil {
 		t.Fatal(err)
 	}
-	a := &advisor{component: filepath.Join(root, "manifests", "components", "advise")}
-	if a.Pillion, err = env.StartAdvisor(t.Context(), a.component, env.binary, env.templates...); err != nil {
-		t.Fatal(err)
-	}
-	config, err := env.InstallAdvice(testContext(t), a.component, adviseLabel, a.Endpoint)
-	if err != nil {
+	a.proxy = newProxy(t, []cluster.Endpoint{a.Endpoint})
+	if err := env.InstallAdvising(testContext(t), env.manifests, adviseLabel, cluster.Endpoint{URL: a.proxy.URL(), CA: env.Authority.PEM}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		err := env.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(cleanupContext(), config.Name, metav1.DeleteOptions{})
+		err := env.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(cleanupContext(), adviseConfiguration, metav1.DeleteOptions{})
 		if err != nil {
 			t.Error(err)
 		}
 	})
 	t.Parallel()
-	t.Run("component", a.installs)
+	t.Run("by default", a.installs)
 	t.Run("kubectl", a.kubectl)
 	t.Run("mistakes", a.mistakes)
 	t.Run("misplaced", a.misplaced)
@@ -62,20 +60,23 @@ func TestAdvise(t *testing.T) {
 			t.Run(c.name, c.run)
 		}
 	})
+	t.Run("updates", a.updates)
+	t.Run("hung", a.hung)
 	t.Run("down", a.down)
 }
 
-// installs: the component goes with the base and with every overlay.
+// installs: the base and every overlay have it, and the component no-advise removes it.
 func (a *advisor) installs(t *testing.T) {
 	for _, target := range []string{"base", "overlays/cert-manager", "overlays/self-signed"} {
-		dir := kustomization(t, target, "advise")
-		out, err := env.RunKubectl(testContext(t), nil, "kustomize", dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, want := range []string{"- --advise\n", "name: pillion-advise\n", "name: namespace.advise.pillion.dev\n"} {
-			if !bytes.Contains(out, []byte(want)) {
-				t.Errorf("%s: no %q in\n%s", target, want, out)
+		for _, components := range [][]string{nil, {"no-advise"}} {
+			out, err := env.RunKubectl(testContext(t), nil, "kustomize", kustomization(t, target, components...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range []string{"- --advise\n", "name: pillion-advise\n", "name: namespace.advise.pillion.dev\n"} {
+				if bytes.Contains(out, []byte(want)) != (components == nil) {
+					t.Errorf("%s with the components %q: it has %q: %t", target, components, want, components != nil)
+				}
 			}
 		}
 	}
@@ -315,6 +316,57 @@ func (a *advisor) podsOptIn(t *testing.T) {
 	got, err := tryDeployment(testContext(t), t, plainNamespace(t, withLabel(adviseLabel, "true"), withLabel(injectLabel, "disabled")), wrong)
 	if err != nil || len(got) > 0 {
 		t.Errorf("where the namespace opted out: warnings %q, error %v", got, err)
+	}
+}
+
+// updates checks that Pillion is called only for updates that change what it reads: not for those of a controller, of
+// replicas or of the status.
+func (a *advisor) updates(t *testing.T) {
+	ns := advisedNamespace(t)
+	const text = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: often, annotations: {a: \"%s\"}}\nspec: {selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}, spec: {containers: [{name: web, image: registry.example/web:1}]}}}\n"
+	before := len(a.Decided(ns))
+	called := func() int { return len(a.Decided(ns)) - before }
+	applied(t, ns, fmt.Sprintf(text, "b"))
+	eventually(t, "the controller has updated the Deployment", func(ctx context.Context) error {
+		d, err := env.Client.AppsV1().Deployments(ns).Get(ctx, "often", metav1.GetOptions{})
+		if err == nil && (d.Annotations["deployment.kubernetes.io/revision"] == "" || d.Status.ObservedGeneration == 0) {
+			err = errors.New("not yet")
+		}
+		return err
+	})
+	for _, command := range []string{`patch --type=merge -p {"spec":{"replicas":2,"paused":true,"minReadySeconds":1}}`, "scale --replicas=0"} {
+		args := append(strings.Fields(command), "deployment/often", "-n", ns)
+		if _, err := env.RunKubectl(testContext(t), nil, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	applied(t, ns, fmt.Sprintf(text, "c"))
+	eventually(t, "the last update is answered", func(context.Context) error {
+		if called() < 2 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	if n := called(); n != 2 {
+		t.Errorf("Pillion was called %d times, want 2, for the creation and for the annotation: %v", n, a.Decided(ns)[before:])
+	}
+}
+
+// hung: if Pillion does not answer, users wait for 1 second, once for each workload, and nothing is rejected.
+func (a *advisor) hung(t *testing.T) {
+	ns := advisedNamespace(t)
+	a.proxy.Hang()
+	defer a.proxy.Any()
+	for _, kind := range []string{"Deployment", "ReplicaSet"} {
+		began := time.Now()
+		if _, err := env.RunKubectl(testContext(t), []byte(workload("apps/v1", kind, "{REPLICAS, PODS}", "info", 0)), "create", "-n", ns, "-f", "-"); err != nil {
+			t.Error(err)
+		}
+		took := time.Since(began)
+		t.Logf("kubectl create of a %s took %s while Pillion hung", kind, took.Round(10*time.Millisecond))
+		if took < time.Second || took >= 2*time.Second { // kubectl itself takes a moment
+			t.Errorf("kubectl create of a %s took %s", kind, took)
+		}
 	}
 }
 

@@ -33,11 +33,11 @@ const exemptLabel = "pillion.dev/exempt"
 
 func variants() []variant {
 	return []variant{
-		{"base", "base", []string{"advise"}, "Ignore", "Fail"},
-		{"fail-open", "base", []string{"advise", "fail-open"}, "Ignore", "Ignore"},
-		{"fail-closed", "base", []string{"advise", "fail-closed"}, "Fail", "Fail"},
-		{"cert-manager", "overlays/cert-manager", []string{"advise", "fail-closed"}, "Fail", "Fail"},
-		{"exempt-pods", "overlays/self-signed", []string{"advise", "fail-closed", "exempt-pods"}, "Fail", "Fail"},
+		{"base", "base", nil, "Ignore", "Fail"},
+		{"fail-open", "base", []string{"fail-open"}, "Ignore", "Ignore"},
+		{"fail-closed", "base", []string{"fail-closed"}, "Fail", "Fail"},
+		{"cert-manager", "overlays/cert-manager", []string{"fail-closed"}, "Fail", "Fail"},
+		{"exempt-pods", "overlays/self-signed", []string{"fail-closed", "exempt-pods"}, "Fail", "Fail"},
 	}
 }
 
@@ -97,7 +97,7 @@ func TestFailurePolicyOfEachEntry(t *testing.T) {
 			for _, configuration := range u.render(t, v) {
 				entries += u.try(t, v, configuration)
 			}
-			if entries != len(pillionRules())+2 { // with those of advise
+			if entries != len(pillionRules()) {
 				t.Errorf("%d entries", entries)
 			}
 		})

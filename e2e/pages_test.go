@@ -42,7 +42,7 @@ func runElsewhere() map[string][]string {
 // TestPages runs every command of every page, in order, and compares the output with the page.
 func TestPages(t *testing.T) {
 	t.Parallel()
-	i := (&installed{Cluster: newCluster(t), components: []string{"advise"}}).install(t, "self-signed")
+	i := (&installed{Cluster: newCluster(t)}).install(t, "self-signed")
 	i.nodes(t, i.namespace)
 	i.waitForInjection(t)
 	u := i.newUser(t)

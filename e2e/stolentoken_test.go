@@ -78,7 +78,7 @@ func shippedConfigurations() []configuration {
 func TestStolenToken(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	i := &installed{Cluster: c, components: []string{"advise"}}
+	i := &installed{Cluster: c}
 	i.apply(t, "self-signed")
 	admin, err := dynamic.NewForConfig(c.Config)
 	if err != nil {
@@ -345,7 +345,7 @@ func wellTyped(t *testing.T, c *cluster.Cluster) {
 
 // elsewhere: where a kustomization gives all another namespace, the policy is for the ServiceAccount there.
 func elsewhere(t *testing.T, c *cluster.Cluster, admin dynamic.Interface) {
-	dir := kustomization(t, "overlays/self-signed", "advise")
+	dir := kustomization(t, "overlays/self-signed")
 	path := filepath.Join(dir, "kustomization.yaml")
 	text, err := os.ReadFile(path)
 	if err != nil {

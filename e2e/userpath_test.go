@@ -136,7 +136,7 @@ func (u *user) rolledOut(t *testing.T) {
 // TestUserPath follows a user from the mistake to the fixed Deployment at the prompt, and compares all output.
 func TestUserPath(t *testing.T) {
 	t.Parallel()
-	i := (&installed{Cluster: newCluster(t), components: []string{"advise"}}).install(t, "self-signed")
+	i := (&installed{Cluster: newCluster(t)}).install(t, "self-signed")
 	i.nodes(t, i.namespace)
 	u := i.newUser(t)
 	i.waitForInjection(t)
@@ -178,14 +178,14 @@ func TestUserPath(t *testing.T) {
 	}
 }
 
-// TestSelfSignedAdvise checks that the component's webhook is always trusted, as the others are.
+// TestSelfSignedAdvise checks that the webhook for workloads is always trusted, as the others are.
 func TestSelfSignedAdvise(t *testing.T) {
 	t.Parallel()
-	i := (&installed{Cluster: newCluster(t), components: []string{"advise"}}).install(t, "self-signed")
+	i := (&installed{Cluster: newCluster(t)}).install(t, "self-signed")
 	u := i.newUser(t)
 	eventually(t, "advice comes", u.warned)
 	i.waitForCABundles(t)
-	if report := i.certs(t); report.Source != "self-managed" || len(report.Trust) != len(pillionRules())+2 || len(report.Problems) > 0 {
+	if report := i.certs(t); report.Source != "self-managed" || len(report.Trust) != len(pillionRules()) || len(report.Problems) > 0 {
 		t.Errorf("all is well, and the report is %+v", report)
 	}
 
@@ -231,8 +231,8 @@ func TestSelfSignedAdvise(t *testing.T) {
 	if err := configurations.Delete(testContext(t), adviseConfiguration, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if report := i.certs(t); len(report.Trust) != len(pillionRules()) || len(report.Problems) > 0 {
-		t.Errorf("without the component, the report is %+v", report)
+	if report := i.certs(t); len(report.Trust) != len(pillionRules())-2 || len(report.Problems) > 0 {
+		t.Errorf("without it, the report is %+v", report)
 	}
 	i.apply(t, "self-signed")
 	i.waitForCABundles(t)

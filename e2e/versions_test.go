@@ -281,5 +281,8 @@ func pillionRules() [][]admissionregistrationv1.RuleWithOperations {
 	for i := range env.manifests.Validating.Webhooks {
 		all = append(all, env.manifests.Validating.Webhooks[i].Rules)
 	}
+	for i := range env.manifests.Advising.Webhooks {
+		all = append(all, env.manifests.Advising.Webhooks[i].Rules)
+	}
 	return all
 }

@@ -4,14 +4,12 @@ package manifests_test
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
-	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -20,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"sigs.k8s.io/yaml"
 
 	"github.com/pillion-dev/pillion/certs"
 	"github.com/pillion-dev/pillion/inject"
@@ -28,15 +25,14 @@ import (
 	"github.com/pillion-dev/pillion/manifests"
 )
 
-const adviseComponent = "components/advise"
+const adviseFolder = "advise"
 
-// loadAdvise reads the component's entries by the eyes of [entry].
+// loadAdvise reads the entries by the eyes of [entry].
 func loadAdvise(t *testing.T) (admissionregistrationv1.ValidatingWebhookConfiguration, []entry) {
 	t.Helper()
-	var c admissionregistrationv1.ValidatingWebhookConfiguration
-	decodeStrictly(t, filepath.Join(adviseComponent, "validatingwebhookconfiguration.yaml"), &c)
-	_, all := entries(&base{validating: c})
-	return c, all
+	b := load(t)
+	_, all := entries(&base{validating: b.advising})
+	return b.advising, all
 }
 
 func TestAdviseEntries(t *testing.T) {
@@ -44,8 +40,9 @@ func TestAdviseEntries(t *testing.T) {
 	if c.Name != manifests.AdviseName || c.Name != certs.Advising.Named(manifests.Name) || c.Labels["app.kubernetes.io/name"] != manifests.Name {
 		t.Errorf("its name is %q, its labels are %v", c.Name, c.Labels)
 	}
-	if want := map[string]string{"cert-manager.io/inject-ca-from": manifests.Namespace + "/" + manifests.Name}; !equality.Semantic.DeepEqual(c.Annotations, want) {
-		t.Errorf("its annotations are %v, want %v", c.Annotations, want)
+	overlay := loadWith(t, certManagerOverlay)
+	if len(c.Annotations) > 0 || !equality.Semantic.DeepEqual(overlay.advising.Annotations, overlay.validating.Annotations) {
+		t.Errorf("its annotations are %v, and %v with cert-manager", c.Annotations, overlay.advising.Annotations)
 	}
 	if manifests.AdvisePath != webhook.PathAdvise {
 		t.Errorf("the API server calls %s", manifests.AdvisePath)
@@ -70,7 +67,7 @@ func TestAdviseEntries(t *testing.T) {
 		want.MatchPolicy = new(admissionregistrationv1.Equivalent)
 		want.FailurePolicy = new(admissionregistrationv1.Ignore)
 		want.SideEffects = new(admissionregistrationv1.SideEffectClassNone)
-		want.TimeoutSeconds = new(int32(2))
+		want.TimeoutSeconds = new(int32(1))
 		want.AdmissionReviewVersions = []string{"v1", "v1beta1"}
 		want.ObjectSelector = nil
 		if !equality.Semantic.DeepEqual(e, want) {
@@ -107,7 +104,7 @@ func checkAdviseSelectors(t *testing.T, all, mutating []entry, ns, pod, own labe
 	object := workloadOf(t, workload, pod, nil)
 	object.(map[string]any)["metadata"].(map[string]any)["labels"] = decodeLabels(own)
 	for i, e := range all {
-		got := e.matches(t, ns, nil) && holds(t, e, object)
+		got := e.matches(t, ns, nil) && holds(t, e, object, nil, "jane")
 		if want := mutating[i].matches(t, ns, pod) || mutating[i].matches(t, ns, own); got != want {
 			t.Errorf("%s matches %t: namespace %v, %s %v, itself %v", e.Name, got, ns, workload, pod, own)
 		}
@@ -132,16 +129,54 @@ func TestAdviseConditions(t *testing.T) {
 	optedIn := labels.Set{inject.LabelInject: inject.Enabled}
 	for _, e := range all {
 		for _, workload := range []string{"template", "jobTemplate"} {
-			if holds(t, e, workloadOf(t, workload, optedIn, byController)) {
+			if holds(t, e, workloadOf(t, workload, optedIn, byController), nil, "jane") {
 				t.Errorf("%s is called for what a controller made", e.Name)
 			}
-			if !holds(t, e, workloadOf(t, workload, optedIn, byOthers)) {
-				t.Errorf("%s is not called", e.Name)
+			for user, want := range map[string]bool{
+				"jane": true, "system:serviceaccount:kube-system:helm": true, "system:serviceaccount:argocd:application-controller": true,
+				"system:kube-controller-manager": false, "system:serviceaccount:kube-system:deployment-controller": false,
+			} {
+				if got := holds(t, e, workloadOf(t, workload, optedIn, byOthers), nil, user); got != want {
+					t.Errorf("%s is called for %s: %t", e.Name, user, got)
+				}
 			}
 		}
 		for _, odd := range []string{`{}`, `{"metadata":{}}`, `{"metadata":{"ownerReferences":[]},"spec":{}}`, `{"spec":{"template":{}}}`, `{"spec":{"jobTemplate":{"spec":{"template":{"metadata":{}}}}}}`} {
-			if got := holds(t, e, decode(t, odd)); got != (e.Name == manifests.AdviseNamespaceEntry) {
+			if got := holds(t, e, decode(t, odd), nil, "jane"); got != (e.Name == manifests.AdviseNamespaceEntry) {
 				t.Errorf("%s on %s: %t", e.Name, odd, got)
+			}
+		}
+	}
+}
+
+// TestAdviseUpdates checks that the webhook is called for an update that changes something that Pillion reads, and for no
+// other: controllers update workloads often.
+func TestAdviseUpdates(t *testing.T) {
+	_, all := loadAdvise(t)
+	const old = `{"metadata":{"name":"web","generation":1,"labels":{"a":"b"},"annotations":{"c":"d"}},"spec":{"replicas":1,` +
+		`"template":{"metadata":{"labels":{"pillion.dev/inject":"enabled"}},"spec":{"containers":[{"name":"web","image":"web:1"}]}},` +
+		`"jobTemplate":{"metadata":{"labels":{"e":"f"}}}},"status":{"replicas":1}}`
+	for change, called := range map[[2]string]bool{
+		{`"generation":1`, `"generation":2,"finalizers":["x"],"managedFields":[{"manager":"m"}]`}: false,
+		{`"replicas":1,`, `"replicas":2,"paused":true,"suspend":true,`}:                           false,
+		{`"status":{"replicas":1}`, `"status":{"replicas":2}`}:                                    false,
+		{`"status":{"replicas":1}`, `"other":1.5`}:                                                false,
+		{`"labels":{"a":"b"},`, ``}:                                                               true,
+		{`"c":"d"`, `"c":"e"`}:                                                                    true,
+		{`"image":"web:1"`, `"image":"web:2"`}:                                                    true,
+		{`{"e":"f"}`, `null`}:                                                                     true,
+		{`"enabled"`, `"enabled","g":"h"`}:                                                        true,
+	} {
+		text := strings.Replace(old, change[0], change[1], 1)
+		if text == old {
+			t.Fatal(change)
+		}
+		for _, e := range all {
+			if got := holds(t, e, decode(t, text), decode(t, old), "jane"); got != called {
+				t.Errorf("%s is called for %s: %t", e.Name, text, got)
+			}
+			if holds(t, e, decode(t, old), decode(t, old), "jane") {
+				t.Errorf("%s is called if nothing changes", e.Name)
 			}
 		}
 	}
@@ -164,23 +199,12 @@ func workloadOf(t *testing.T, kind string, pod labels.Set, owners []any) any {
 	return decode(t, string(text))
 }
 
-// holds reports whether all matchConditions of an entry do.
-func holds(t *testing.T, e entry, object any) bool {
+// holds reports whether all matchConditions of an entry do, for a request of a user. If old is nil, it creates the object.
+func holds(t *testing.T, e entry, object, old any, user string) bool {
 	t.Helper()
-	env, err := cel.NewEnv(cel.Variable("object", cel.DynType), cel.OptionalTypes())
-	if err != nil {
-		t.Fatal(err)
-	}
+	evaluation := newEvaluation(t, map[string]any{"object": object, "oldObject": old, "request": map[string]any{"userInfo": map[string]any{"username": user}}})
 	for _, c := range e.MatchConditions {
-		ast, issues := env.Compile(c.Expression)
-		if issues.Err() != nil {
-			t.Fatalf("%s: %s: %v", e.Name, c.Name, issues.Err())
-		}
-		program, err := env.Program(ast)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, _, err := program.Eval(map[string]any{"object": object})
+		out, err := evaluation.value(c.Expression)
 		if err != nil {
 			t.Fatalf("%s: %s on %v: %v", e.Name, c.Name, object, err)
 		}
@@ -191,55 +215,19 @@ func holds(t *testing.T, e entry, object any) bool {
 	return true
 }
 
-// wantFlag: a component adds these resources, and this flag to the Deployment.
-func wantFlag(t *testing.T, component, flag string, resources ...string) {
-	t.Helper()
-	k := readKustomization(t, component)
+// TestAdviseDefault checks that the base has the webhook, the flag where the component no-advise removes it, and the
+// right to read what the flag needs.
+func TestAdviseDefault(t *testing.T) {
 	b := load(t)
-	target := map[string]string{"kind": "Deployment", "name": b.deployment.Name, "namespace": b.deployment.Namespace}
-	if k.Kind != "Component" || !slices.Equal(k.Resources, resources) ||
-		len(k.Patches) != 1 || !equality.Semantic.DeepEqual(k.Patches[0].Target, target) {
-		t.Fatalf("the kustomization is %+v", k)
+	if args := b.deployment.Spec.Template.Spec.Containers[0].Args; args[1] != "--advise" {
+		t.Errorf("the arguments are %q", args)
 	}
-	text, err := os.ReadFile(filepath.Join(component, k.Patches[0].Path))
-	if err != nil {
-		t.Fatal(err)
+	if k := readKustomization(t, adviseFolder); !slices.Equal(k.Resources, []string{"rbac.yaml", "validatingwebhookconfiguration.yaml"}) || len(k.Patches) > 0 {
+		t.Errorf("the kustomization is %+v", k)
 	}
-	patchJSON, err := yaml.YAMLToJSON(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	patch, err := jsonpatch.DecodePatch(patchJSON)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, err := json.Marshal(b.deployment)
-	if err != nil {
-		t.Fatal(err)
-	}
-	after, err := patch.Apply(before)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got appsv1.Deployment
-	if err := json.Unmarshal(after, &got); err != nil {
-		t.Fatal(err)
-	}
-	want := b.deployment
-	want.Spec.Template.Spec.Containers[0].Args = append(want.Spec.Template.Spec.Containers[0].Args, flag)
-	if !equality.Semantic.DeepEqual(got, want) {
-		t.Errorf("the Deployment is\n%+v, want\n%+v", got.Spec.Template.Spec, want.Spec.Template.Spec)
-	}
-}
-
-// TestAdviseComponent checks that the component adds the flag, and the right to read what the flag
-// needs.
-func TestAdviseComponent(t *testing.T) {
-	wantFlag(t, adviseComponent, "--advise", "rbac.yaml", "validatingwebhookconfiguration.yaml")
-	b := load(t)
 	var role rbacv1.ClusterRole
 	var binding rbacv1.ClusterRoleBinding
-	decodeStrictly(t, filepath.Join(adviseComponent, "rbac.yaml"), &role, &binding)
+	decodeStrictly(t, filepath.Join(adviseFolder, "rbac.yaml"), &role, &binding)
 	rules := []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"limitranges", "resourcequotas"}, Verbs: []string{"list", "watch"}},
 		{

@@ -167,7 +167,7 @@ func TestKeepCABundle(t *testing.T) {
 	var binding admissionregistrationv1.MutatingAdmissionPolicyBinding
 	var advise admissionregistrationv1.ValidatingWebhookConfiguration
 	decodeAll(t, "components/keep-ca-bundle/policy.yaml", &policy, &binding)
-	decodeAll(t, "components/advise/validatingwebhookconfiguration.yaml", &advise)
+	decodeAll(t, "advise/validatingwebhookconfiguration.yaml", &advise)
 	b := load(t)
 	rules := policy.Spec.MatchConstraints.ResourceRules
 	if len(rules) != 1 || !slices.Equal(rules[0].ResourceNames, []string{b.mutating.Name, advise.Name}) || b.mutating.Name != b.validating.Name {

@@ -52,7 +52,9 @@ func loadWith(t *testing.T, dir string) *base {
 			t.Fatal(err)
 		}
 		patched := 0
-		for id, object := range b.targets() {
+		targets := b.targets()
+		targets["admissionregistration.k8s.io/advise/ValidatingWebhookConfiguration"] = &b.advising
+		for id, object := range targets {
 			parts := strings.Split(id, "/")
 			is := map[string]string{"group": parts[0], "kind": parts[len(parts)-1], "name": object.GetName(), "namespace": object.GetNamespace()}
 			if !selects(p.Target, is) {

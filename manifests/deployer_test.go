@@ -44,7 +44,7 @@ func needed(t *testing.T, patterns ...string) (everywhere, inside rights) {
 	everywhere, inside = rights{}, rights{}
 	get := []string{"get", "create", "patch"}
 	inside.add(rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{manifests.TemplatesConfigMap}, Verbs: get})
-	for _, pattern := range append([]string{"base/*.yaml", "crds/*.yaml", "controller/*.yaml"}, patterns...) {
+	for _, pattern := range append([]string{"base/*.yaml", "crds/*.yaml", "advise/*.yaml", "controller/*.yaml"}, patterns...) {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			t.Fatal(pattern, err)

@@ -20,6 +20,7 @@ func checkArguments(t testing.TB) {
 	container := load(t).deployment.Spec.Template.Spec.Containers[0]
 	want := []string{
 		"serve",
+		"--advise",
 		"--templates=" + manifests.TemplatesPath,
 		fmt.Sprintf("--listen=:%d", manifests.WebhookPort),
 		fmt.Sprintf("--admin-listen=:%d", manifests.AdminPort),

@@ -38,6 +38,7 @@ type base struct {
 	budget         policyv1.PodDisruptionBudget
 	mutating       admissionregistrationv1.MutatingWebhookConfiguration
 	validating     admissionregistrationv1.ValidatingWebhookConfiguration
+	advising       admissionregistrationv1.ValidatingWebhookConfiguration // of the folder advise
 }
 
 func (b *base) targets() map[string]metav1.Object {
@@ -83,6 +84,9 @@ func load(t testing.TB) *base {
 	if len(left) > 0 {
 		t.Fatalf("missing: %v", slices.Sorted(maps.Keys(left)))
 	}
+	if err := yaml.UnmarshalStrict([]byte(read(t, "../advise/validatingwebhookconfiguration.yaml")), &b.advising); err != nil {
+		t.Fatal(err)
+	}
 	return b
 }
 
@@ -120,7 +124,7 @@ func TestKustomization(t *testing.T) {
 	if err := yaml.UnmarshalStrict([]byte(read(t, "kustomization.yaml")), &k); err != nil {
 		t.Fatal(err)
 	}
-	others := []string{"../crds", "../../templates/library", "../controller"}
+	others := []string{"../crds", "../../templates/library", "../advise", "../controller"}
 	var listed []string
 	for _, r := range k.Resources {
 		if !slices.Contains(others, r) {

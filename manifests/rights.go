@@ -146,7 +146,7 @@ func of(overlay string, rules []rbacv1.PolicyRule) (all []rbacv1.PolicyRule) {
 		named := len(rule.ResourceNames) > 0
 		if overlay != OverlaySelfSigned {
 			rule.ResourceNames = slices.DeleteFunc(slices.Clone(rule.ResourceNames), func(name string) bool {
-				return slices.Contains([]string{CertsPolicy, TLSSecret, "pillion-advise"}, name)
+				return slices.Contains([]string{CertsPolicy, TLSSecret}, name)
 			})
 		}
 		others := overlay == OverlaySelfSigned && slices.Contains(rule.APIGroups, CertManagerGroup)

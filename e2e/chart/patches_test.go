@@ -55,18 +55,17 @@ patches:
 - target: {kind: Deployment, name: pillion$}
   patch: |
     - {op: add, path: /spec/template/spec/containers/0/args/-, value: --exclude-namespace=istio-system}
-    - {op: move, from: /spec/template/spec/containers/0/args/6, path: /spec/template/spec/containers/0/args/7}
 `
 	portPatch = `
 patches:
 - target: {kind: Service, name: pillion}
   patch: |
     - {op: replace, path: /spec/ports/0/port, value: 8443}
-- target: {group: admissionregistration.k8s.io, name: pillion$, kind: (Mutating|Validating)WebhookConfiguration}
+- target: {group: admissionregistration.k8s.io, kind: (Mutating|Validating)WebhookConfiguration}
   patch: |
     - {op: replace, path: /webhooks/0/clientConfig/service/port, value: 8443}
     - {op: replace, path: /webhooks/1/clientConfig/service/port, value: 8443}
-- target: {kind: ValidatingWebhookConfiguration, name: pillion}
+- target: {kind: ValidatingWebhookConfiguration, name: pillion$}
   patch: |
     - {op: replace, path: /webhooks/2/clientConfig/service/port, value: 8443}
     - {op: replace, path: /webhooks/3/clientConfig/service/port, value: 8443}

@@ -55,7 +55,6 @@ var overlays = map[string]string{
 
 // components are the values of each component. The key is its folder.
 var components = map[string]string{
-	"advise":              "advise: true\n",
 	"exempt-pods":         "exemptPods: true\n",
 	"fail-closed":         "failurePolicy: {mutating: Fail}\n",
 	"fail-open":           "failurePolicy: {validating: Ignore}\n",
@@ -63,6 +62,7 @@ var components = map[string]string{
 	"keep-ca-bundle":      "keepCABundle: true\n",
 	"monitoring":          "monitoring: {enabled: true}\n",
 	"network-policy":      "networkPolicy: {enabled: true}\n",
+	"no-advise":           "advise: false\n",
 	"no-custom-resources": "crds: {install: false}\ncontroller: {enabled: false}\n",
 	"rollout":             "rollout: true\n",
 	"static-pods":         "staticPods: {enabled: true}\n",
@@ -123,7 +123,7 @@ func TestSameOwn(t *testing.T) {
 	const ca = "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n"
 	want := kustomize(t, strings.ReplaceAll(string(example), "../manifests", "MANIFESTS"), map[string]string{"tls.crt": ca, "tls.key": "key"})
 	delete(want, "Secret/pillion-tls") // the chart takes no key; the user makes the Secret
-	for _, id := range []string{"MutatingWebhookConfiguration/pillion", "ValidatingWebhookConfiguration/pillion"} {
+	for _, id := range []string{"MutatingWebhookConfiguration/pillion", "ValidatingWebhookConfiguration/pillion", "ValidatingWebhookConfiguration/pillion-advise"} {
 		for _, webhook := range want[id].Object["webhooks"].([]any) { // kustomize breaks the lines of base64
 			config := webhook.(map[string]any)["clientConfig"].(map[string]any)
 			config["caBundle"] = strings.ReplaceAll(config["caBundle"].(string), "\n", "")

@@ -26,7 +26,7 @@ func TestChanges(t *testing.T) {
 		"replicas":       {"replicas: 3\ncontroller: {replicas: 2}", "replicas: [{name: pillion, count: 3}, {name: pillion-controller, count: 2}]"},
 		"resources":      {resourcesValues, resourcesPatch},
 		"arguments":      {"extraArgs: [--log-level=debug]\ncontroller: {extraArgs: [--log-level=warn]}", argsPatch},
-		"namespaces":     {"excludeNamespaces: [istio-system]\nadvise: true", "components: [MANIFESTS/components/advise]\n" + namespacesPatch},
+		"namespaces":     {"excludeNamespaces: [istio-system]", namespacesPatch},
 		"viewers":        {"viewers: \"system:authenticated\"", "components: [MANIFESTS/components/viewers]"},
 		"developers":     {"viewers: developers", "components: [MANIFESTS/components/viewers]\n" + viewersPatch},
 		"port":           {"service: {port: 8443}", portPatch},
@@ -51,7 +51,7 @@ func TestChanges(t *testing.T) {
 // for what pillion serve has to know about it.
 func TestNamespace(t *testing.T) {
 	const other = "sidecars"
-	everything := "advise: true\nhpa: {enabled: true}\nmonitoring: {enabled: true}\nnetworkPolicy: {enabled: true}\n"
+	everything := "hpa: {enabled: true}\nmonitoring: {enabled: true}\nnetworkPolicy: {enabled: true}\n"
 	for overlay, source := range overlays {
 		t.Run(overlay, func(t *testing.T) {
 			want := mustRenderChart(t, system, source+everything).Manifest

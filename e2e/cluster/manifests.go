@@ -23,6 +23,8 @@ import (
 type Manifests struct {
 	Mutating   *admissionregistrationv1.MutatingWebhookConfiguration
 	Validating *admissionregistrationv1.ValidatingWebhookConfiguration
+	// Advising is for workloads. It is nil without the webhooks that warn their authors.
+	Advising *admissionregistrationv1.ValidatingWebhookConfiguration
 	// Rest is a YAML stream of everything else.
 	Rest []byte
 }
@@ -54,7 +56,7 @@ func RenderManifests(dir string) (*Manifests, error) {
 }
 
 func (m *Manifests) take(doc []byte) error {
-	var meta metav1.TypeMeta
+	var meta metav1.PartialObjectMetadata
 	if err := yaml.Unmarshal(doc, &meta); err != nil {
 		return err
 	}
@@ -62,6 +64,9 @@ func (m *Manifests) take(doc []byte) error {
 	case "MutatingWebhookConfiguration":
 		return yaml.UnmarshalStrict(doc, &m.Mutating)
 	case "ValidatingWebhookConfiguration":
+		if meta.Name == "pillion-advise" {
+			return yaml.UnmarshalStrict(doc, &m.Advising)
+		}
 		return yaml.UnmarshalStrict(doc, &m.Validating)
 	default:
 		m.Rest = append(append(m.Rest, "---\n"...), doc...)
@@ -130,6 +135,21 @@ func (c *Cluster) InstallValidating(ctx context.Context, m *Manifests, at Endpoi
 	config := m.Validating.DeepCopy()
 	for i := range config.Webhooks {
 		config.Webhooks[i].ClientConfig = at.clientConfig(config.Webhooks[i].ClientConfig)
+	}
+	return createOrUpdate(ctx, c.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations(), config)
+}
+
+// InstallAdvising is InstallMutating for the configuration for workloads. If label is not "", it is only for namespaces with
+// this label.
+func (c *Cluster) InstallAdvising(ctx context.Context, m *Manifests, label string, at Endpoint) error {
+	config := m.Advising.DeepCopy()
+	for i := range config.Webhooks {
+		w := &config.Webhooks[i]
+		w.ClientConfig = at.clientConfig(w.ClientConfig)
+		if label != "" {
+			w.NamespaceSelector.MatchExpressions = append(w.NamespaceSelector.MatchExpressions,
+				metav1.LabelSelectorRequirement{Key: label, Operator: metav1.LabelSelectorOpExists})
+		}
 	}
 	return createOrUpdate(ctx, c.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations(), config)
 }

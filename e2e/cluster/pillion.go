@@ -66,6 +66,11 @@ type Pillion struct {
 // authority and the permissions of the shipped ServiceAccount, so the manifests must have been
 // applied. It returns when Pillion is ready.
 func (c *Cluster) StartPillion(ctx context.Context, binary string, templates ...string) (*Pillion, error) {
+	return c.StartPillionWith(ctx, binary, nil, templates...)
+}
+
+// StartPillionWith is StartPillion with flags.
+func (c *Cluster) StartPillionWith(ctx context.Context, binary string, flags []string, templates ...string) (*Pillion, error) {
 	var p *Pillion
 	err := c.steps.Do("pillion serve", func() error {
 		ctx, cancel := context.WithTimeout(ctx, readyWithin)
@@ -75,7 +80,7 @@ func (c *Cluster) StartPillion(ctx context.Context, binary string, templates ...
 		if err != nil {
 			return err
 		}
-		p, err = c.startPillion(ctx, binary, templates, nil, "--kubeconfig", kubeconfig)
+		p, err = c.startPillion(ctx, binary, templates, nil, append([]string{"--kubeconfig", kubeconfig}, flags...)...)
 		return err
 	})
 	return p, err

@@ -123,7 +123,7 @@ func (d *demo) start(ctx context.Context) error {
 	if err := d.steps.Do("e2e/demo/templates applied", func() error { return d.applyTemplates(ctx) }); err != nil {
 		return err
 	}
-	if d.pillion, err = d.StartPillion(ctx, binary); err != nil {
+	if d.pillion, err = d.StartPillionWith(ctx, binary, []string{"--advise"}); err != nil {
 		return err
 	}
 	if _, err := d.StartController(ctx, binary); err != nil {
@@ -153,6 +153,9 @@ func (d *demo) install(ctx context.Context, at cluster.Endpoint) error {
 		return err
 	}
 	if err := d.InstallValidating(ctx, d.manifests, at); err != nil {
+		return err
+	}
+	if err := d.InstallAdvising(ctx, d.manifests, "", at); err != nil {
 		return err
 	}
 	return d.WaitForPillion(ctx, d.manifests, optedIn, recorder)

@@ -18,7 +18,7 @@
 {{- range include "pillion.excluded" $root | fromJsonArray -}}
 {{- $args = append $args (printf "--exclude-namespace=%s" .) -}}
 {{- end -}}
-{{- if $values.advise }}{{ $args = append $args "--advise" }}{{ end -}}
+{{- if not $values.advise }}{{ $args = without $args "--advise" }}{{ end -}}
 {{- if eq $values.failurePolicy.validating "Ignore" }}{{ $args = append $args "--uninjected-pods=Warn" }}{{ end -}}
 {{- $args = concat $args (include "pillion.callers" $values.callers | fromJsonArray) $values.extraArgs -}}
 {{- toJson $args -}}
