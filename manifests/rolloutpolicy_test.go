@@ -97,6 +97,9 @@ func TestRolloutPolicy(t *testing.T) {
 		{"a deletion", controller, "DELETE", "/pods", "shop", good, pod, `[]`, false},
 		{"exec", controller, "CONNECT", "/pods/exec", "shop", good, `{}`, `[]`, false},
 	}
+	all = append(all, historyRequests(func(what, operation, namespace, before, patch string, want bool) request {
+		return request{what, controller, operation, "apps/controllerrevisions", namespace, `{}`, before, patch, want}
+	})...)
 	for labels, want := range map[string]bool{
 		good: true, `{"pillion.dev/rollout":"enabled"}`: true, `{"pillion.dev/inject":"enabled"}`: false, `{"pillion.dev/rollout":"true","pillion.dev/inject":"enabled"}`: false, `{}`: false,
 		`{"pillion.dev/rollout":"enabled","pillion.dev/inject":"shadow"}`: false, `{"pillion.dev/rollout":"enabled","pillion.dev/inject":"disabled"}`: false,
@@ -152,4 +155,37 @@ func TestRolloutPolicy(t *testing.T) {
 			t.Errorf("%s: %s of %s in %s with %s: it is allowed: %t", r.what, r.operation, r.resource, r.namespace, r.labels, got)
 		}
 	}
+}
+
+// historyRequests are those of the history of templates. Namespaces need no label for it.
+func historyRequests[R any](request func(what, operation, namespace, before, patch string, want bool) R) (all []R) {
+	const ofShop = `{"apiVersion":"apps/v1","kind":"ControllerRevision","metadata":{"name":"sidecartemplate.agent.0123456789abcdef","resourceVersion":"1","labels":{"pillion.dev/template":"agent","pillion.dev/template-kind":"SidecarTemplate"},
+"annotations":{"pillion.dev/revision":"0123456789ab","pillion.dev/changed":"2026-01-01T00:00:00Z"},"ownerReferences":[{"apiVersion":"pillion.dev/v1alpha1","kind":"SidecarTemplate","name":"agent","uid":"u","controller":true}]},
+"revision":1,"data":{"spec":{"default":true}}}`
+	ofCluster := strings.NewReplacer("sidecartemplate.agent", "clustersidecartemplate.agent", `"SidecarTemplate"`, `"ClusterSidecarTemplate"`).Replace(ofShop)
+	const ofSet = `{"apiVersion":"apps/v1","kind":"ControllerRevision","metadata":{"name":"db-1","labels":{"app":"db"},"ownerReferences":[{"apiVersion":"apps/v1","kind":"StatefulSet","name":"db","uid":"u","controller":true}]},"revision":1,"data":{"spec":{"template":{}}}}`
+	const renew = `[{"op":"replace","path":"/revision","value":3},{"op":"replace","path":"/metadata/annotations/pillion.dev~1changed","value":"2026-01-02T00:00:00Z"},{"op":"replace","path":"/metadata/resourceVersion","value":"2"}]`
+	for _, operation := range []string{"CREATE", "DELETE"} {
+		add := func(what, namespace, before string, want bool) {
+			all = append(all, request(what, operation, namespace, before, `[]`, want))
+		}
+		add("a revision of a template", "shop", ofShop, true)
+		add("a revision of a template of the cluster", "pillion-system", ofCluster, true)
+		add("a revision of a template of the cluster elsewhere", "shop", ofCluster, false)
+		add("a revision of a StatefulSet", "shop", ofSet, false)
+	}
+	for _, patch := range []string{
+		`[{"op":"replace","path":"/metadata/name","value":"db-1"}]`, `[{"op":"replace","path":"/metadata/name","value":"sidecartemplate.other.0"}]`,
+		`[{"op":"add","path":"/metadata/labels/app","value":"db"}]`, `[{"op":"remove","path":"/metadata/labels"}]`, `[{"op":"add","path":"/metadata/annotations/x","value":"y"}]`,
+		`[{"op":"replace","path":"/metadata/labels/pillion.dev~1template-kind","value":"Other"}]`, `[{"op":"add","path":"/metadata/finalizers","value":["x"]}]`,
+		`[{"op":"remove","path":"/metadata/ownerReferences"}]`, `[{"op":"replace","path":"/metadata/ownerReferences/0/kind","value":"StatefulSet"}]`,
+		`[{"op":"replace","path":"/metadata/ownerReferences/0/apiVersion","value":"apps/v1"}]`, `[{"op":"replace","path":"/metadata/ownerReferences/0/name","value":"other"}]`,
+		`[{"op":"add","path":"/metadata/ownerReferences/-","value":{"apiVersion":"apps/v1","kind":"StatefulSet","name":"db","uid":"u"}}]`,
+		`[{"op":"add","path":"/data/other","value":1}]`,
+	} {
+		all = append(all, request("a revision that is none of a template: "+patch, "CREATE", "shop", ofShop, patch, false), request("a change to one that is none: "+patch, "UPDATE", "shop", ofShop, patch, false))
+	}
+	return append(all, request("a new number", "UPDATE", "shop", ofShop, renew, true), request("a new number of a StatefulSet's", "UPDATE", "shop", ofSet, `[{"op":"replace","path":"/revision","value":3}]`, false),
+		request("another content", "UPDATE", "shop", ofShop, `[{"op":"replace","path":"/data/spec/default","value":false}]`, false),
+		request("another owner", "UPDATE", "shop", ofShop, `[{"op":"replace","path":"/metadata/ownerReferences/0/uid","value":"other"}]`, false))
 }

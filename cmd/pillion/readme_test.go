@@ -76,7 +76,7 @@ func TestInlineCommands(t *testing.T) {
 	for _, file := range pages(t) {
 		for _, m := range regexp.MustCompile("`pillion ([^`]+)`").FindAllStringSubmatch(contents(t, file), -1) {
 			words := strings.Fields(m[1])
-			cmd, _, err := newRoot().Find(words[:1])
+			cmd, _, err := newRoot().Find(words)
 			if words[0] == "COMMAND" {
 				continue
 			}

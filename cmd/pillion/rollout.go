@@ -83,7 +83,8 @@ Rollout works in waves: first the number of pods of --first, or the workloads of
 --first-workloads, then the shares of --waves. If a container does not start, an image
 cannot be pulled, a node cannot resize a pod, a changed pod becomes unready, or nothing
 happens for --timeout, rollout stops in the namespace, or with --scope all everywhere, and
-prints what is half done. To go back, apply the old template and run rollout again.
+prints what is half done. To go back, apply the old template, or use pillion rollout undo,
+and run rollout again.
 
 It keeps no state: if you interrupt it, run it again. The first Ctrl-C completes the pods
 that are being changed, the second one does not.
@@ -109,6 +110,9 @@ pods/resize, Deployments, StatefulSets and DaemonSets, and to create pods/evicti
   pillion rollout deployment/web -n shop
   pillion rollout shop -l app=web --template log-agent
 
+  # The namespaces history and undo, which are also names of commands.
+  pillion rollout -n history -n undo
+
   # In a script.
   pillion rollout shop --yes -o json | jq -r 'select(.type == "failed") | .message'`,
 		PreRunE: func(cmd *cobra.Command, args []string) error { return o.check(cmd, args) },
@@ -118,6 +122,7 @@ pods/resize, Deployments, StatefulSets and DaemonSets, and to create pods/evicti
 		}),
 	}
 	o.flags(cmd)
+	cmd.AddCommand(newRolloutHistory(), newRolloutUndo())
 	return cmd
 }
 

@@ -114,6 +114,16 @@ func (o *Options) CompleteTemplates(paths *[]string) cobra.CompletionFunc {
 	}
 }
 
+// CompleteTemplateObjects completes the names of the template objects of a namespace, or of the cluster.
+func (o *Options) CompleteTemplateObjects(namespace *string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		names := o.names(cmd, func(ctx context.Context, c *Client) ([]string, error) {
+			return c.namesOf(ctx, templateResource(*namespace), *namespace)
+		})
+		return beginning(typed, names, args), noFiles
+	}
+}
+
 // CompleteObjects completes KIND/NAME, and names after a KIND. It offers objects with pods in
 // a namespace.
 func (o *Options) CompleteObjects(namespace *string) cobra.CompletionFunc {

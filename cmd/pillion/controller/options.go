@@ -22,6 +22,7 @@ type Options struct {
 	log         cli.LogOptions
 	limits      update.Limits
 	qps         int
+	history     int
 
 	templateLimits kube.Limits
 	memoryLimit    cli.MemoryLimit
@@ -35,6 +36,7 @@ func (o *Options) Flags(cmd *cobra.Command) {
 	f.DurationVar(&o.limits.Timeout, "rollout-timeout", 5*time.Minute, "stop a rollout if a pod or a restart makes no progress for this `TIME`")
 	f.DurationVar(&o.limits.MinReady, "rollout-min-ready", 5*time.Second, "in a rollout, continue after a pod has been ready for this `TIME`")
 	f.IntVar(&o.qps, "rollout-qps", 50, "for rollouts, send at most this `NUMBER` of requests per second to the API server")
+	f.IntVar(&o.history, "history", 10, "keep this `NUMBER` of the last revisions of each template, for pillion rollout undo")
 	o.templateLimits.Flags(f)
 	o.memoryLimit.Flags(f)
 	o.log.Flags(cmd)
@@ -51,6 +53,8 @@ func (o *Options) Check() error {
 	switch {
 	case o.qps < 1:
 		return fmt.Errorf("--rollout-qps must be at least 1, not %d", o.qps)
+	case o.history < 0:
+		return fmt.Errorf("--history must be at least 0, not %d", o.history)
 	case o.limits.Timeout <= 0:
 		return fmt.Errorf("--rollout-timeout must be more than 0s, not %s", o.limits.Timeout)
 	case o.limits.MinReady < 0:

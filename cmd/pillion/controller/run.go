@@ -59,9 +59,14 @@ func (o *Options) Run(ctx context.Context, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	system := cmp.Or(namespace, ownNamespace())
 	s := &statuses{pods: newPods(client), templates: followTemplates(templates, o.templateLimits), log: log}
-	if s.rollouts, err = o.rollouts(config, cmp.Or(namespace, ownNamespace()), log); err != nil {
+	if s.rollouts, err = o.rollouts(config, system, log); err != nil {
 		return err
+	}
+	s.histories = &histories{
+		read: s.templates, keep: kube.NewHistory(templates, system).Keep, most: o.history,
+		now: time.Now, log: log, kept: map[types.NamespacedName]content{},
 	}
 	s.all, err = manager.New(config, manager.Options{
 		Logger:                        logger,
@@ -91,6 +96,7 @@ type statuses struct {
 	pods      *pods
 	templates *followed
 	rollouts  *rollouts
+	histories *histories
 	log       *slog.Logger
 
 	leads atomic.Bool
@@ -123,7 +129,11 @@ func (s *statuses) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return together(ctx, of, rollouts)
+	histories, err := s.histories.controller(s.all, s.templates)
+	if err != nil {
+		return err
+	}
+	return together(ctx, of, rollouts, histories)
 }
 
 // together runs controllers until ctx is done or one of them fails.

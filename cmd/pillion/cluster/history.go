@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/kube"
+	"github.com/pillion-dev/pillion/inject/rollout"
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
+)
+
+// History is a template object with the contents that it has had.
+type History struct {
+	// ID is how messages name the template.
+	ID string
+	// Revisions are the contents. The newest one is the first.
+	Revisions []*kube.Revision
+	// Content is the present content, as [kube.Content] returns it.
+	Content []byte
+	// Acts reports whether the controller updates running pods after a change, in namespaces with the label.
+	Acts bool
+
+	name   types.NamespacedName
+	object *unstructured.Unstructured
+	kube   *kube.History
+}
+
+// templateResource returns the resource of the template objects of a namespace, or of the cluster.
+func templateResource(namespace string) schema.GroupVersionResource {
+	return kube.TemplateResources()[min(len(namespace), 1)]
+}
+
+// History reads a template object and its history.
+func (c *Client) History(ctx context.Context, name types.NamespacedName) (*History, error) {
+	h := &History{name: name}
+	var err error
+	resource := templateResource(name.Namespace)
+	if h.object, err = c.Resource(resource).Namespace(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{}); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, c.noTemplate(ctx, name)
+		}
+		return nil, NoAnswer(forbidden(err, "get", resource.Resource, name.Namespace, "ask an administrator"))
+	}
+	h.ID = kube.TemplateID(h.object)
+	spec, err := json.Marshal(h.object.Object["spec"])
+	if err == nil {
+		h.Content, err = kube.Content(spec)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var of v1alpha1.Rollout
+	if settings, ok, _ := unstructured.NestedMap(h.object.Object, "spec", "rollout"); ok {
+		strategy, _ := settings["strategy"].(string)
+		of.Strategy = v1alpha1.RolloutStrategy(strategy)
+		of.Paused, _ = settings["paused"].(bool)
+	}
+	h.Acts = of.Acts() && !of.Paused
+	client, err := kube.NewRESTClient(c.config)
+	if err != nil {
+		return nil, err
+	}
+	h.kube = kube.NewHistory(client, c.system)
+	if h.Revisions, err = h.kube.List(ctx, name, h.object.GetUID()); err != nil {
+		in := name.Namespace
+		if in == "" {
+			in = c.system
+		}
+		return nil, NoAnswer(forbidden(err, "list", "controllerrevisions", in, "ask an administrator"))
+	}
+	return h, nil
+}
+
+// noTemplate returns the error about a template object that does not exist.
+func (c *Client) noTemplate(ctx context.Context, name types.NamespacedName) error {
+	kind, where := v1alpha1.ClusterKind, ""
+	if name.Namespace != "" {
+		kind, where = v1alpha1.NamespacedKind, InNamespace(name.Namespace)
+	}
+	text := fmt.Sprintf("there is no %s %q%s", kind, name.Name, where)
+	if names, err := c.namesOf(ctx, templateResource(name.Namespace), name.Namespace); err == nil {
+		if hint := templates.DidYouMean(name.Name, names); hint != "" {
+			return errors.New(text + hint)
+		}
+	}
+	if name.Namespace == "" {
+		return fmt.Errorf("%s; for a %s, name its namespace: --namespace NAMESPACE. Templates of files have no history", text, v1alpha1.NamespacedKind)
+	}
+	return fmt.Errorf("%s; for a %s, leave out --namespace", text, v1alpha1.ClusterKind)
+}
+
+// Fetch reads the content of a revision, as JSON.
+func (h *History) Fetch(ctx context.Context, r *kube.Revision) ([]byte, error) {
+	content, err := h.kube.Fetch(ctx, h.name, r)
+	return content, NoAnswer(err)
+}
+
+// Pods counts the pods that record each revision of the template. It returns nil if the user is not allowed to list them.
+func (h *History) Pods(ctx context.Context, c *Client) (map[string]int, error) {
+	client, err := metadata.NewForConfig(c.config)
+	if err != nil {
+		return nil, err
+	}
+	pods := client.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(h.name.Namespace)
+	record := h.name.Name + "." + templates.Domain + "/" + templates.AnnotationInjected
+	counts := map[string]int{}
+	options := metav1.ListOptions{Limit: pageSize, FieldSelector: "status.phase!=Succeeded,status.phase!=Failed"}
+	for {
+		list, err := pods.List(ctx, options)
+		switch {
+		case apierrors.IsForbidden(err):
+			return nil, nil //nolint:nilnil // a user may have no rights
+		case apierrors.IsResourceExpired(err) && options.Continue != "":
+			options.Continue = ""
+			clear(counts)
+			continue
+		case err != nil:
+			return nil, NoAnswer(err)
+		}
+		for i := range list.Items {
+			if of := list.Items[i].Annotations[record]; of != "" && list.Items[i].DeletionTimestamp == nil {
+				counts[of]++
+			}
+		}
+		if options.Continue = list.Continue; options.Continue == "" {
+			return counts, nil
+		}
+	}
+}
+
+// GoBack writes a content into the template, if nobody has changed the template since it was read. The settings of the
+// rollout stay. With dryRun, the API server only checks it.
+func (c *Client) GoBack(ctx context.Context, h *History, content []byte, dryRun bool) error {
+	var spec map[string]any
+	if err := json.Unmarshal(content, &spec); err != nil {
+		return err
+	}
+	if settings, ok, _ := unstructured.NestedFieldNoCopy(h.object.Object, "spec", "rollout"); ok {
+		spec["rollout"] = settings
+	}
+	patch, err := json.Marshal([]map[string]any{
+		{"op": "test", "path": "/metadata/resourceVersion", "value": h.object.GetResourceVersion()},
+		{"op": "replace", "path": "/spec", "value": spec},
+	})
+	if err != nil {
+		return err
+	}
+	options := metav1.PatchOptions{FieldManager: rollout.Manager}
+	if dryRun {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	resource := templateResource(h.name.Namespace)
+	_, err = c.Resource(resource).Namespace(h.name.Namespace).Patch(ctx, h.name.Name, types.JSONPatchType, patch, options)
+	status, isStatus := errors.AsType[*apierrors.StatusError](err)
+	switch {
+	case err == nil:
+		return nil
+	case apierrors.IsConflict(err), isStatus && apierrors.IsInvalid(err) && (status.ErrStatus.Details == nil || len(status.ErrStatus.Details.Causes) == 0):
+		return fmt.Errorf("somebody has changed %s meanwhile: run the same command again", h.ID) // a test of a JSON Patch has failed
+	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), " cannot "):
+		return forbidden(err, "patch", resource.Resource, h.name.Namespace, "ask an administrator")
+	}
+	return fmt.Errorf("the API server denies this content: %w", NoAnswer(err))
+}

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/pillion-dev/pillion/inject/sizetest"
+)
+
+// revisionsAPI plays the API server for the ControllerRevisions of one namespace.
+type revisionsAPI struct {
+	mu      sync.Mutex
+	objects map[string]map[string]any
+	version int
+	writes  int
+}
+
+func (a *revisionsAPI) history(t *testing.T, system string) *History {
+	t.Helper()
+	server := httptest.NewServer(a)
+	t.Cleanup(server.Close)
+	client, err := NewRESTClient(&rest.Config{Host: server.URL, QPS: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return NewHistory(client, system)
+}
+
+func (a *revisionsAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	_, name, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/apis/apps/v1/namespaces/"), "/controllerrevisions")
+	name = strings.TrimPrefix(name, "/")
+	fail := func(code int, reason metav1.StatusReason) {
+		w.WriteHeader(code)
+		_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Code: int32(code), Reason: reason})
+	}
+	body, _ := io.ReadAll(r.Body)
+	var sent map[string]any
+	_ = json.Unmarshal(body, &sent)
+	metadata, _ := sent["metadata"].(map[string]any)
+	if r.Method != http.MethodGet {
+		a.writes++
+	}
+	switch object := a.objects[name]; {
+	case r.Method == http.MethodGet && name == "":
+		selector, _ := labels.Parse(r.URL.Query().Get("labelSelector"))
+		items := []any{}
+		for _, name := range slices.Sorted(maps.Keys(a.objects)) {
+			of := labels.Set{}
+			if all, ok := a.objects[name]["metadata"].(map[string]any)["labels"].(map[string]any); ok {
+				for key, value := range all {
+					of[key] = value.(string)
+				}
+			}
+			if selector.Matches(of) {
+				items = append(items, a.objects[name])
+			}
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{"kind": "ControllerRevisionList", "apiVersion": "apps/v1", "metadata": map[string]any{}, "items": items})
+	case r.Method == http.MethodPost:
+		if name = metadata["name"].(string); a.objects[name] != nil {
+			fail(http.StatusConflict, metav1.StatusReasonAlreadyExists)
+			return
+		}
+		a.put(sent)
+		_ = json.NewEncoder(w).Encode(sent)
+	case object == nil:
+		fail(http.StatusNotFound, metav1.StatusReasonNotFound)
+	case r.Method == http.MethodDelete:
+		delete(a.objects, name)
+		_ = json.NewEncoder(w).Encode(object)
+	case r.Method == http.MethodPatch:
+		of := object["metadata"].(map[string]any)
+		if metadata["resourceVersion"] != of["resourceVersion"] {
+			fail(http.StatusConflict, metav1.StatusReasonConflict)
+			return
+		}
+		of["annotations"], object["revision"] = metadata["annotations"], sent["revision"]
+		a.put(object)
+		_ = json.NewEncoder(w).Encode(object)
+	default:
+		_ = json.NewEncoder(w).Encode(object)
+	}
+}
+
+func (a *revisionsAPI) put(object map[string]any) {
+	of := object["metadata"].(map[string]any)
+	a.version++
+	of["resourceVersion"] = fmt.Sprint(a.version)
+	if a.objects == nil {
+		a.objects = map[string]map[string]any{}
+	}
+	a.objects[of["name"].(string)] = object
+}
+
+func specWith(image int) []byte {
+	return fmt.Appendf(nil, `{"default":true,"pod":{"spec":{"initContainers":[{"name":"agent","image":"agent:%d"}]}},"rollout":{"strategy":"InPlace","first":%[1]d}}`, image)
+}
+
+// TestHistory changes a template at random, and checks that its history has the last contents, each once, in the order in
+// which the template last got them, and that no object of others changes.
+func TestHistory(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(3, 1))
+	for range sizetest.Choose(t, 20, 200) {
+		for _, e := range []*Entry{{Name: "agent", UID: "1"}, {Namespace: "shop", Name: "agent", UID: "1"}} {
+			a := &revisionsAPI{}
+			h := a.history(t, "pillion-system")
+			others := strangers(a, e, random)
+			before, err := json.Marshal(others)
+			if err != nil {
+				t.Fatal(err)
+			}
+			most, now := 1+random.IntN(5), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+			var model []int // the newest content is the first
+			for range 15 {
+				image := random.IntN(8)
+				now = now.Add(time.Second)
+				if err := h.Keep(t.Context(), e, Present{specWith(image), fmt.Sprintf("%012x", image), now}, most); err != nil {
+					t.Fatal(err)
+				}
+				model = append([]int{image}, slices.DeleteFunc(slices.Clone(model), func(i int) bool { return i == image })...)
+				model = model[:min(most, len(model))]
+				checkHistory(t, h, e, model)
+			}
+			after, err := json.Marshal(others)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name := range others {
+				if a.objects[name] == nil {
+					t.Errorf("%s is gone", name)
+				}
+			}
+			if string(before) != string(after) {
+				t.Errorf("objects of others have changed from %s to %s", before, after)
+			}
+		}
+	}
+}
+
+// strangers adds ControllerRevisions that are not of the template: of a StatefulSet, of an earlier template of this name, and
+// with the name that one of the template would have.
+func strangers(a *revisionsAPI, e *Entry, random *rand.Rand) map[string]map[string]any {
+	of := map[string]any{LabelTemplate: e.Name, LabelTemplateKind: e.Kind()}
+	owner := []any{map[string]any{"apiVersion": "pillion.dev/v1alpha1", "kind": e.Kind(), "name": e.Name, "uid": "0", "controller": true}}
+	a.put(map[string]any{"metadata": map[string]any{"name": "db-1", "labels": map[string]any{"app": "db"}}, "revision": 1})
+	a.put(map[string]any{"metadata": map[string]any{"name": "earlier", "labels": of, "ownerReferences": owner}, "revision": 99, "data": map[string]any{"spec": map[string]any{"default": true}}})
+	a.put(map[string]any{"metadata": map[string]any{"name": "broken", "labels": of}, "revision": 100, "data": "text"})
+	content, _ := Content(specWith(random.IntN(8)))
+	a.put(map[string]any{"metadata": map[string]any{"name": strings.ToLower(e.Kind()) + ".agent." + digestOf(content)[:16]}, "data": map[string]any{"spec": map[string]any{}}})
+	return maps.Clone(a.objects)
+}
+
+func checkHistory(t *testing.T, h *History, e *Entry, model []int) {
+	t.Helper()
+	all, err := h.List(t.Context(), e.Key(), e.UID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var have []int
+	for i, r := range all {
+		var image int
+		if _, err := fmt.Sscanf(strings.Join(r.Images, ","), "agent:%d", &image); err != nil {
+			t.Fatal(err)
+		}
+		have = append(have, image)
+		if r.Hash != fmt.Sprintf("%012x", image) || i > 0 && (r.Number >= all[i-1].Number || r.Changed.After(all[i-1].Changed)) {
+			t.Errorf("revision %d is %+v", i, r)
+		}
+	}
+	if !slices.Equal(have, model) {
+		t.Errorf("the history is %v, want %v", have, model)
+	}
+	present, err := Content(specWith(model[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	switch back, err := Earlier(all, present, 0); {
+	case len(model) == 1:
+		if err != ErrNoEarlier { //nolint:errorlint // it is not wrapped
+			t.Errorf("the earlier one of a single content is %v, %v", back, err)
+		}
+	case err != nil || back.Images[0] != fmt.Sprintf("agent:%d", model[1]):
+		t.Errorf("the earlier one is %v, %v", back, err)
+	default:
+		content, err := h.Fetch(t.Context(), e.Key(), back)
+		if want, _ := Content(specWith(model[1])); err != nil || string(content) != string(want) {
+			t.Errorf("its content is %s, %v", content, err)
+		}
+	}
+}
+
+// TestHistoryWrites checks that the history is written only if there is something new, and not without an end if all names
+// are taken.
+func TestHistoryWrites(t *testing.T) {
+	t.Parallel()
+	a, e, now := &revisionsAPI{}, &Entry{Name: "agent", UID: "1"}, time.Now()
+	h := a.history(t, "pillion-system")
+	for i, settings := range []string{`"first":1`, `"first":2`, `"paused":true`} {
+		spec := strings.Replace(string(specWith(1)), `"first":1`, settings, 1)
+		if err := h.Keep(t.Context(), e, Present{[]byte(spec), "000000000001", now.Add(time.Duration(i) * time.Second)}, 10); err != nil || a.writes != 1 {
+			t.Errorf("%s: there were %d writes, %v", settings, a.writes, err)
+		}
+	}
+	if err := h.Keep(t.Context(), e, Present{specWith(1), "000000000002", now}, 10); err != nil || a.writes != 2 {
+		t.Errorf("after a new hash of the same content, there were %d writes, %v", a.writes, err)
+	}
+	b := &revisionsAPI{}
+	content, _ := Content(specWith(1))
+	for i := range collisions {
+		name := "clustersidecartemplate.agent." + digestOf(content)[:16]
+		if i > 0 {
+			name += fmt.Sprintf(".%d", i)
+		}
+		b.put(map[string]any{"metadata": map[string]any{"name": name}})
+	}
+	err := b.history(t, "sidecars").Keep(t.Context(), e, Present{specWith(1), "000000000001", now}, 10)
+	if err == nil || !strings.Contains(err.Error(), "in the namespace sidecars; delete it") || b.writes != collisions {
+		t.Errorf("if all names are taken, the error is %v, after %d writes", err, b.writes)
+	}
+	all, err := h.List(t.Context(), types.NamespacedName{Name: "agent"}, "2")
+	if err != nil || len(all) != 0 {
+		t.Errorf("another template of this name has the history %v, %v", all, err)
+	}
+}
