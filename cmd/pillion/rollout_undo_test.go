@@ -123,7 +123,7 @@ Revision 4 is the present content.
 	}
 }
 
-// TestRolloutUndo checks which content undo writes, that it writes only if nobody has changed the template meanwhile, and that the
+// TestRolloutUndo checks which content undo writes, that it writes only if the template has not changed meanwhile, and that the
 // settings of the rollout stay.
 func TestRolloutUndo(t *testing.T) {
 	t.Parallel()

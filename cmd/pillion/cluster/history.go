@@ -142,7 +142,7 @@ func (h *History) Pods(ctx context.Context, c *Client) (map[string]int, error) {
 	}
 }
 
-// GoBack writes a content into the template, if nobody has changed the template since it was read. The settings of the
+// GoBack writes a content into the template, if the template has not changed since it was read. The settings of the
 // rollout stay. With dryRun, the API server only checks it.
 func (c *Client) GoBack(ctx context.Context, h *History, content []byte, dryRun bool) error {
 	var spec map[string]any
