@@ -32,6 +32,7 @@ func runElsewhere() map[string][]string {
 		"manifests/docs/first-steps.md":  {"$"},                                 // TestFirstSteps
 		"manifests/docs/helm.md":         {"$"},                                 // TestChart
 		"manifests/docs/install.md":      {"$"},                                 // TestDocumentedOperations
+		"manifests/docs/rollout.md":      {"rollout history"},                   // TestRolloutHistory
 		"manifests/docs/playground.md":   {"$"},                                 // the module e2e/playground; TestPlaygroundPage in cmd/pillion
 		"manifests/docs/certificates.md": {"secret pillion-ca", "ca=$(kubectl"}, // TestCertManager
 		"e2e/README.md":                  {"make node"},                         // it needs root, and takes 10 minutes

@@ -72,7 +72,7 @@ func TestImports(t *testing.T) {
 		"cmd/pillion/update":            {internal: []string{"inject/rollout"}},
 		"cmd/pillion/serve":             {internal: []string{"certs", "cmd/pillion/cli", "cmd/pillion/kube", "inject", "inject/fit", "inject/webhook", "inject/webhook/authentication", "manifests", "templates", "templates/v1alpha1"}},
 		"cmd/pillion/cluster":           {internal: []string{"certs", "cmd/pillion/check", "cmd/pillion/cli", "cmd/pillion/kube", "cmd/pillion/serve", "cmd/pillion/update", "inject", "inject/diff", "inject/explain", "inject/fit", "inject/rollout", "inject/status", "manifests", "templates", "templates/tree", "templates/v1alpha1"}},
-		"cmd/pillion":                   {internal: []string{"certs", "cmd/pillion/check", "cmd/pillion/cli", "cmd/pillion/cluster", "cmd/pillion/controller", "cmd/pillion/kube", "cmd/pillion/playground", "cmd/pillion/serve", "cmd/pillion/update", "cmd/pillion/workload", "cmd/pillion/yamledit", "inject", "inject/audit", "inject/diff", "inject/explain", "inject/fit", "inject/paint", "inject/policy", "inject/rollout", "inject/schema", "inject/status", "inject/suite", "manifests", "templates", "templates/tree"}},
+		"cmd/pillion":                   {internal: []string{"certs", "cmd/pillion/check", "cmd/pillion/cli", "cmd/pillion/cluster", "cmd/pillion/controller", "cmd/pillion/kube", "cmd/pillion/playground", "cmd/pillion/serve", "cmd/pillion/update", "cmd/pillion/workload", "cmd/pillion/yamledit", "inject", "inject/audit", "inject/diff", "inject/explain", "inject/fit", "inject/paint", "inject/policy", "inject/rollout", "inject/schema", "inject/status", "inject/suite", "inject/yamldiff", "manifests", "templates", "templates/tree"}},
 	}
 	d := json.NewDecoder(bytes.NewReader(out))
 	for {

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -331,23 +330,4 @@ func (s *rolloutScreen) ask(in io.Reader, wave int, next []rollout.Part) error {
 		return update.ErrStopped
 	}
 	return nil
-}
-
-// isYes asks a question.
-func (s *rolloutScreen) isYes(in io.Reader, question string) bool {
-	fmt.Fprint(s.stderr, question)
-	answer, err := s.answers(in).ReadString('\n')
-	if err != nil && answer == "" {
-		return false
-	}
-	a := strings.ToLower(strings.TrimSpace(answer))
-	return a == "y" || a == "yes"
-}
-
-// answers reads the user's answers. There is one reader, because it may read more than one line at a time.
-func (s *rolloutScreen) answers(in io.Reader) *bufio.Reader {
-	if s.in == nil {
-		s.in = bufio.NewReader(in)
-	}
-	return s.in
 }

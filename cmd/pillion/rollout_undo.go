@@ -33,7 +33,7 @@ func newRolloutUndo() *cobra.Command {
 		Annotations: cli.FailsIf("there is no such revision, you did not confirm it, or the API server denies the change"),
 		Long: `Undo writes the content of an earlier revision into a template object, with your own
 rights. New pods get it from then on. Running pods get it as after any other change of the
-template: from pillion controller, or by pillion rollout. spec.rollout stays as it is.
+template: from pillion controller, or by pillion rollout. spec.rollout does not change.
 
 It prints what changes, and asks. Scripts need --yes. --dry-run only prints the change,
 and has the API server check it.

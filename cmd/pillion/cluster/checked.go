@@ -65,7 +65,7 @@ func (c *Client) Checked(ctx context.Context, how Checking, stderr io.Writer) (*
 }
 
 func (k *checking) readVersion(ctx context.Context) (err error) {
-	k.Version, err = k.podLister.version(ctx)
+	k.Version, err = k.version(ctx)
 	return err
 }
 
