@@ -136,7 +136,7 @@ func TestComponentsRemoved(t *testing.T) {
 	before := u.objects(t, "app.kubernetes.io/name=pillion")
 
 	u.types(t, "echo components: >> my-pillion/kustomization.yaml", 0)
-	added, atLeast := allComponents(t), len(before)+13
+	added, atLeast := allComponents(t), len(before)+10
 	if kubernetesMinor(t) < 36 { // it does not serve the two objects of this one
 		added, atLeast = slices.DeleteFunc(added, func(name string) bool { return name == "keep-ca-bundle" }), atLeast-2
 	}
