@@ -41,7 +41,7 @@ func newRevised(namespace, strategy string, revisions ...map[string]any) *revise
 	spec := contentWith("3")
 	spec["rollout"] = map[string]any{"strategy": strategy}
 	kind, path, history := "ClusterSidecarTemplate", templateObjects, "/apis/apps/v1/namespaces/pillion-system/controllerrevisions"
-	metadata := map[string]any{"name": "log-agent", "uid": "1", "resourceVersion": "7"}
+	metadata := map[string]any{"name": "log-agent", "uid": "1", "resourceVersion": "9", "generation": 7}
 	selector := "pillion.dev/template=log-agent,pillion.dev/template-kind="
 	if namespace != "" {
 		kind, path = "SidecarTemplate", "/apis/pillion.dev/v1alpha1/namespaces/"+namespace+"/sidecartemplates"
@@ -165,7 +165,7 @@ func TestRolloutUndo(t *testing.T) {
 			}
 			continue
 		}
-		for _, want := range []string{`"path":"/metadata/resourceVersion","value":"7"`, "log-agent:" + c.image + `"`, `"rollout":{"strategy":"` + c.strategy + `"}`, "fieldManager=pillion-rollout"} {
+		for _, want := range []string{`"path":"/metadata/generation","value":7`, "log-agent:" + c.image + `"`, `"rollout":{"strategy":"` + c.strategy + `"}`, "fieldManager=pillion-rollout"} {
 			if !strings.Contains(written, want) || len(r.patches) != 2 || !strings.Contains(r.patches[0], "dryRun=All") {
 				t.Errorf("%s: it writes %s, without %s", c.args, r.patches, want)
 			}

@@ -153,7 +153,9 @@ func (c *Client) GoBack(ctx context.Context, h *History, content []byte, dryRun 
 		spec["rollout"] = settings
 	}
 	patch, err := json.Marshal([]map[string]any{
-		{"op": "test", "path": "/metadata/resourceVersion", "value": h.object.GetResourceVersion()},
+		// The controller writes the status often, so the resource version would say too much.
+		{"op": "test", "path": "/metadata/uid", "value": h.object.GetUID()},
+		{"op": "test", "path": "/metadata/generation", "value": h.object.GetGeneration()},
 		{"op": "replace", "path": "/spec", "value": spec},
 	})
 	if err != nil {
