@@ -45,7 +45,7 @@ func TestRolloutHistory(t *testing.T) {
 			wantHistory := func(want string) {
 				t.Helper()
 				eventually(t, "the history is "+want, func(context.Context) error {
-					if got := history(); strings.TrimSpace(got) != want { //nolint:contextcheck // kubectl has the test's context
+					if got := history(); strings.TrimSpace(got) != want {
 						return fmt.Errorf("it is %s; %s", got, p.LogTail())
 					}
 					return nil
@@ -70,7 +70,7 @@ func TestRolloutHistory(t *testing.T) {
 			i.kubectl(t, "", append([]string{"delete", strings.ToLower(of.kind)}, arguments...)...)
 			// It finds new kinds of owners every 30 seconds.
 			eventuallyWithin(t, rollingLimit, "the garbage collector deletes the history", func(context.Context) error {
-				if got := history(); got != "" { //nolint:contextcheck // the same
+				if got := history(); got != "" {
 					return fmt.Errorf("it is %s", got)
 				}
 				return nil

@@ -40,7 +40,8 @@ const (
 	LintEntry              = "lint.pillion.dev"
 )
 
-// The name of the webhook configuration that only warns, and its entries. They are for workloads in namespaces that opted in, and for workloads whose pods opt in individually.
+// The name of the webhook configuration that only warns, and its entries. They are for workloads in
+// namespaces that opted in, and for workloads whose pods opt in individually.
 const (
 	AdviseName           = "pillion-advise"
 	AdviseNamespaceEntry = "namespace.advise.pillion.dev"

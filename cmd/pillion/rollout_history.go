@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -41,8 +42,8 @@ func (o *templateOptions) flags(cmd *cobra.Command) {
 	}
 }
 
-// parse reads the only argument: NAME, or NAMESPACE/NAME.
-func (o *templateOptions) parse(args []string) error {
+// parseName reads the only argument: NAME, or NAMESPACE/NAME.
+func (o *templateOptions) parseName(args []string) error {
 	if len(args) != 1 {
 		return fmt.Errorf("name one template, not %d", len(args))
 	}
@@ -80,7 +81,7 @@ A revision is a content of the template without spec.rollout. HASH is what pods 
 their annotation NAME.pillion.dev/injected, and PODS is how many record it. If the
 template gets the content of an earlier revision again, that one gets a new number.
 
---revision prints the content of one revision as YAML.
+--revision prints the content of one revision as YAML, or with -o json as JSON.
 
 -o json and -o yaml write one object: template, and revisions (revision, hash, changed,
 current, images, pods). Without the right to list pods, pods is absent.
@@ -99,7 +100,7 @@ namespace, or in Pillion's for a ClusterSidecarTemplate.`,
 			if o.revision < 0 {
 				return fmt.Errorf("--revision must be at least 0, not %d", o.revision)
 			}
-			return o.parse(args)
+			return o.parseName(args)
 		},
 		RunE: cli.Action(func(cmd *cobra.Command, _ []string) error {
 			kube.Quiet()
@@ -133,14 +134,14 @@ func (o *historyOptions) run(ctx context.Context, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	h, err := c.History(ctx, o.name)
+	h, err := c.ReadHistory(ctx, o.name)
 	if err != nil {
 		return err
 	}
 	if o.revision > 0 {
 		return o.printRevision(ctx, h, stdout)
 	}
-	pods, err := h.Pods(ctx, c)
+	pods, err := c.CountPods(ctx, h)
 	if err != nil {
 		return err
 	}
@@ -165,8 +166,11 @@ func (o *historyOptions) printRevision(ctx context.Context, h *cluster.History, 
 	if err != nil {
 		return err
 	}
-	v := yamldiff.Decode(content)
-	return cli.Print(stdout, map[string]string{"json": "json"}[o.output], v, func() string { return yamldiff.Encode(v) })
+	if o.output == "json" {
+		return cli.WriteJSON(stdout, json.RawMessage(content))
+	}
+	_, err = io.WriteString(stdout, yamldiff.Encode(yamldiff.Decode(content)))
+	return err
 }
 
 // noEarlier explains an error of [kube.Earlier].

@@ -62,7 +62,7 @@ in its namespace, or in Pillion's for a ClusterSidecarTemplate.`,
 			case !o.yes && !o.dryRun && !cli.IsTerminalInput(cmd.InOrStdin()):
 				return errors.New("rollout undo asks before it changes the template, but standard input is not a terminal: use --yes, or --dry-run to print the change")
 			}
-			return o.parse(args)
+			return o.parseName(args)
 		},
 		RunE: cli.Action(func(cmd *cobra.Command, _ []string) error {
 			kube.Quiet()
@@ -83,7 +83,7 @@ func (o *undoOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	h, err := c.History(ctx, o.name)
+	h, err := c.ReadHistory(ctx, o.name)
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func revision(name string, number int, image string) map[string]any {
 }
 
 func contentWith(image string) map[string]any {
-	return map[string]any{"default": true, "pod": map[string]any{"spec": map[string]any{"initContainers": []any{map[string]any{"name": "log-agent", "image": "log-agent:" + image, "restartPolicy": "Always"}}}}}
+	return map[string]any{"default": true, "order": 9007199254740993, "pod": map[string]any{"spec": map[string]any{"initContainers": []any{map[string]any{"name": "log-agent", "image": "log-agent:" + image, "restartPolicy": "Always"}}}}}
 }
 
 func newRevised(namespace, strategy string, revisions ...map[string]any) *revisedTemplate {
@@ -96,8 +96,11 @@ Revision 4 is the present content.
 	if stdout != want {
 		t.Errorf("it prints %s%s, want %s", stdout, stderr, want)
 	}
-	if _, stdout, stderr = r.run(t, "history", "log-agent", "--revision", "3"); !strings.HasPrefix(stdout, "default: true\npod:\n  spec:\n    initContainers:\n    - image: log-agent:2\n") {
+	if _, stdout, stderr = r.run(t, "history", "log-agent", "--revision", "3"); !strings.HasPrefix(stdout, "default: true\norder: 9007199254740993\npod:\n  spec:\n    initContainers:\n    - image: log-agent:2\n") {
 		t.Errorf("the content of revision 3 is %s%s", stdout, stderr)
+	}
+	if _, stdout, _ = r.run(t, "history", "log-agent", "--revision", "3", "-o", "json"); !json.Valid([]byte(stdout)) || !strings.Contains(stdout, `"order": 9007199254740993`) {
+		t.Errorf("as JSON, it is %s", stdout)
 	}
 	r.api["/api/v1/pods"] = nil // the user may not list them
 	var of templateHistory
@@ -165,7 +168,7 @@ func TestRolloutUndo(t *testing.T) {
 			}
 			continue
 		}
-		for _, want := range []string{`"path":"/metadata/generation","value":7`, "log-agent:" + c.image + `"`, `"rollout":{"strategy":"` + c.strategy + `"}`, "fieldManager=pillion-rollout"} {
+		for _, want := range []string{`"path":"/metadata/generation","value":7`, "log-agent:" + c.image + `"`, `"order":9007199254740993,`, `"rollout":{"strategy":"` + c.strategy + `"}`, "fieldManager=pillion-rollout"} {
 			if !strings.Contains(written, want) || len(r.patches) != 2 || !strings.Contains(r.patches[0], "dryRun=All") {
 				t.Errorf("%s: it writes %s, without %s", c.args, r.patches, want)
 			}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/metadata"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/kube"
@@ -44,8 +45,8 @@ func templateResource(namespace string) schema.GroupVersionResource {
 	return kube.TemplateResources()[min(len(namespace), 1)]
 }
 
-// History reads a template object and its history.
-func (c *Client) History(ctx context.Context, name types.NamespacedName) (*History, error) {
+// ReadHistory reads a template object and its history.
+func (c *Client) ReadHistory(ctx context.Context, name types.NamespacedName) (*History, error) {
 	h := &History{name: name}
 	var err error
 	resource := templateResource(name.Namespace)
@@ -63,13 +64,13 @@ func (c *Client) History(ctx context.Context, name types.NamespacedName) (*Histo
 	if err != nil {
 		return nil, err
 	}
-	var of v1alpha1.Rollout
-	if settings, ok, _ := unstructured.NestedMap(h.object.Object, "spec", "rollout"); ok {
-		strategy, _ := settings["strategy"].(string)
-		of.Strategy = v1alpha1.RolloutStrategy(strategy)
-		of.Paused, _ = settings["paused"].(bool)
+	var of struct {
+		Rollout v1alpha1.Rollout `json:"rollout"`
 	}
-	h.Acts = of.Acts() && !of.Paused
+	if err := json.Unmarshal(spec, &of); err != nil {
+		return nil, err
+	}
+	h.Acts = of.Rollout.Acts() && !of.Rollout.Paused
 	client, err := kube.NewRESTClient(c.config)
 	if err != nil {
 		return nil, err
@@ -109,8 +110,9 @@ func (h *History) Fetch(ctx context.Context, r *kube.Revision) ([]byte, error) {
 	return content, NoAnswer(err)
 }
 
-// Pods counts the pods that record each revision of the template. It returns nil if the user is not allowed to list them.
-func (h *History) Pods(ctx context.Context, c *Client) (map[string]int, error) {
+// CountPods counts the pods that record each revision of the template. It returns nil if the user is not allowed to list
+// them.
+func (c *Client) CountPods(ctx context.Context, h *History) (map[string]int, error) {
 	client, err := metadata.NewForConfig(c.config)
 	if err != nil {
 		return nil, err
@@ -118,35 +120,30 @@ func (h *History) Pods(ctx context.Context, c *Client) (map[string]int, error) {
 	pods := client.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(h.name.Namespace)
 	record := h.name.Name + "." + templates.Domain + "/" + templates.AnnotationInjected
 	counts := map[string]int{}
-	options := metav1.ListOptions{Limit: pageSize, FieldSelector: "status.phase!=Succeeded,status.phase!=Failed"}
-	for {
+	err = paged(ctx, "", func(ctx context.Context, options metav1.ListOptions) (string, error) {
+		options.FieldSelector = "status.phase!=Succeeded,status.phase!=Failed"
 		list, err := pods.List(ctx, options)
-		switch {
-		case apierrors.IsForbidden(err):
-			return nil, nil //nolint:nilnil // a user may have no rights
-		case apierrors.IsResourceExpired(err) && options.Continue != "":
-			options.Continue = ""
-			clear(counts)
-			continue
-		case err != nil:
-			return nil, NoAnswer(err)
+		if err != nil {
+			return "", err
 		}
 		for i := range list.Items {
 			if of := list.Items[i].Annotations[record]; of != "" && list.Items[i].DeletionTimestamp == nil {
 				counts[of]++
 			}
 		}
-		if options.Continue = list.Continue; options.Continue == "" {
-			return counts, nil
-		}
+		return list.Continue, nil
+	}, func() { clear(counts) })
+	if apierrors.IsForbidden(err) {
+		return nil, nil //nolint:nilnil // a user may have no rights
 	}
+	return counts, NoAnswer(err)
 }
 
 // GoBack writes a content into the template, if the template has not changed since it was read. The settings of the
 // rollout stay. With dryRun, the API server only checks it.
 func (c *Client) GoBack(ctx context.Context, h *History, content []byte, dryRun bool) error {
 	var spec map[string]any
-	if err := json.Unmarshal(content, &spec); err != nil {
+	if err := utiljson.Unmarshal(content, &spec); err != nil { // integers keep their digits
 		return err
 	}
 	if settings, ok, _ := unstructured.NestedFieldNoCopy(h.object.Object, "spec", "rollout"); ok {

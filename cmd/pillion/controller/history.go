@@ -77,8 +77,8 @@ func (h *histories) Reconcile(ctx context.Context, request reconcile.Request) (r
 	return reconcile.Result{}, nil
 }
 
-// controller returns what calls Reconcile.
-func (h *histories) controller(all manager.Manager, templates *followed) (controller.Controller, error) {
+// newController returns what calls Reconcile.
+func (h *histories) newController(all manager.Manager, templates *followed) (controller.Controller, error) {
 	of, err := controller.NewUnmanaged("histories", controller.Options{Reconciler: h, Logger: all.GetLogger()})
 	if err != nil {
 		return nil, err

@@ -36,7 +36,7 @@ func (o *Options) Flags(cmd *cobra.Command) {
 	f.DurationVar(&o.limits.Timeout, "rollout-timeout", 5*time.Minute, "stop a rollout if a pod or a restart makes no progress for this `TIME`")
 	f.DurationVar(&o.limits.MinReady, "rollout-min-ready", 5*time.Second, "in a rollout, continue after a pod has been ready for this `TIME`")
 	f.IntVar(&o.qps, "rollout-qps", 50, "for rollouts, send at most this `NUMBER` of requests per second to the API server")
-	f.IntVar(&o.history, "history", 10, "keep this `NUMBER` of the last revisions of each template, for pillion rollout undo")
+	f.IntVar(&o.history, "history", 10, "keep this `NUMBER` of the last revisions of each template, for pillion rollout undo; 0 keeps no new ones")
 	o.templateLimits.Flags(f)
 	o.memoryLimit.Flags(f)
 	o.log.Flags(cmd)

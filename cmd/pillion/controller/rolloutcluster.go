@@ -60,8 +60,8 @@ func ownNamespace() string {
 	return strings.TrimSpace(string(name))
 }
 
-// controller returns what calls Reconcile.
-func (r *rollouts) controller(all manager.Manager, pods *pods, templates *followed) (controller.Controller, error) {
+// newController returns what calls Reconcile.
+func (r *rollouts) newController(all manager.Manager, pods *pods, templates *followed) (controller.Controller, error) {
 	r.read, r.count = templates, pods.count
 	r.apply = func(ctx context.Context, status *unstructured.Unstructured) error {
 		return all.GetClient().Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(status), client.FieldOwner(rolloutManager), client.ForceOwnership)

@@ -125,11 +125,11 @@ func (s *statuses) run(ctx context.Context) error {
 			return err
 		}
 	}
-	rollouts, err := s.rollouts.controller(s.all, s.pods, s.templates)
+	rollouts, err := s.rollouts.newController(s.all, s.pods, s.templates)
 	if err != nil {
 		return err
 	}
-	histories, err := s.histories.controller(s.all, s.templates)
+	histories, err := s.histories.newController(s.all, s.templates)
 	if err != nil {
 		return err
 	}

@@ -75,7 +75,7 @@ const mostRevisions = 500
 
 // List returns the contents of a template. The newest one is the first. UID is that of the template.
 func (h *History) List(ctx context.Context, name types.NamespacedName, uid types.UID) (all []*Revision, err error) {
-	s := NewStream(h.client, h.path(name))
+	s := NewStream(h.client, h.pathOf(name))
 	s.Read = func(text []byte) (runtime.Object, error) {
 		if r := readRevision(text, uid); r != nil {
 			all = append(all, r)
@@ -90,7 +90,7 @@ func (h *History) List(ctx context.Context, name types.NamespacedName, uid types
 	return all, err
 }
 
-func (h *History) path(name types.NamespacedName) string {
+func (h *History) pathOf(name types.NamespacedName) string {
 	return "/apis/apps/v1/namespaces/" + cmp.Or(name.Namespace, h.system) + "/controllerrevisions"
 }
 
@@ -197,7 +197,7 @@ func Earlier(all []*Revision, present []byte, number int64) (*Revision, error) {
 
 // Fetch reads the content of a revision, as canonical JSON. It returns an error if that is not what was listed.
 func (h *History) Fetch(ctx context.Context, name types.NamespacedName, r *Revision) ([]byte, error) {
-	text, err := h.client.Get().AbsPath(h.path(name), r.Name).DoRaw(ctx)
+	text, err := h.client.Get().AbsPath(h.pathOf(name), r.Name).DoRaw(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -241,12 +241,12 @@ func (h *History) Keep(ctx context.Context, e *Entry, now Present, most int) err
 	i := slices.IndexFunc(all, func(r *Revision) bool { return r.Has(content) })
 	switch {
 	case i < 0:
-		if err := h.create(ctx, e, now, number); err != nil {
+		if err := h.createRevision(ctx, e, now, number); err != nil {
 			return err
 		}
 		most--
 	case i > 0 || all[0].Hash != now.Hash:
-		if err := h.renew(ctx, e, all[i], now, number); err != nil {
+		if err := h.renewRevision(ctx, e, all[i], now, number); err != nil {
 			return err
 		}
 	}
@@ -254,7 +254,7 @@ func (h *History) Keep(ctx context.Context, e *Entry, now Present, most int) err
 		all = slices.Insert(slices.Delete(slices.Clone(all), i, i+1), 0, all[i])
 	}
 	for _, r := range all[min(max(most, 0), len(all)):] {
-		if err := h.delete(ctx, e, r); err != nil {
+		if err := h.deleteRevision(ctx, e, r); err != nil {
 			return err
 		}
 	}
@@ -264,15 +264,15 @@ func (h *History) Keep(ctx context.Context, e *Entry, now Present, most int) err
 // collisions is how many other names are tried if a ControllerRevision has the name already, and another content or owner.
 const collisions = 5
 
-// create creates a ControllerRevision. Its owner is the template, so the garbage collector deletes it with the template:
+// createRevision creates a ControllerRevision. Its owner is the template, so the garbage collector deletes it with the template:
 // an object of a namespace may have an owner of the cluster.
-func (h *History) create(ctx context.Context, e *Entry, now Present, number int64) (err error) {
+func (h *History) createRevision(ctx context.Context, e *Entry, now Present, number int64) (err error) {
 	o := appsv1.ControllerRevision{
 		TypeMeta: metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "ControllerRevision"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:   cmp.Or(e.Namespace, h.system),
 			Labels:      map[string]string{LabelTemplate: e.Name, LabelTemplateKind: e.Kind()},
-			Annotations: now.stamps(),
+			Annotations: now.toAnnotations(),
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: v1alpha1.Group + "/" + v1alpha1.Version, Kind: e.Kind(), Name: e.Name, UID: e.UID, Controller: new(true),
 			}},
@@ -292,7 +292,7 @@ func (h *History) create(ctx context.Context, e *Entry, now Present, number int6
 		if err != nil {
 			return err
 		}
-		err = h.client.Post().AbsPath(h.path(e.Key())).SetHeader("Content-Type", runtime.ContentTypeJSON).Body(text).Do(ctx).Error()
+		err = h.client.Post().AbsPath(h.pathOf(e.Key())).SetHeader("Content-Type", runtime.ContentTypeJSON).Body(text).Do(ctx).Error()
 		if !apierrors.IsAlreadyExists(err) {
 			return err
 		}
@@ -300,21 +300,21 @@ func (h *History) create(ctx context.Context, e *Entry, now Present, number int6
 	return fmt.Errorf("the history of %s cannot be written: other objects have the names that Pillion uses, for example the ControllerRevision %s in the namespace %s; delete it", e.ID(), name, o.Namespace)
 }
 
-func (p *Present) stamps() map[string]string {
+func (p *Present) toAnnotations() map[string]string {
 	return map[string]string{annotationRevision: p.Hash, annotationChanged: p.At.UTC().Format(time.RFC3339)}
 }
 
-// renew gives a ControllerRevision the highest number.
-func (h *History) renew(ctx context.Context, e *Entry, r *Revision, now Present, number int64) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": r.version, "annotations": now.stamps()}, "revision": number})
+// renewRevision gives a ControllerRevision the highest number.
+func (h *History) renewRevision(ctx context.Context, e *Entry, r *Revision, now Present, number int64) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": r.version, "annotations": now.toAnnotations()}, "revision": number})
 	if err != nil {
 		return err
 	}
-	return h.client.Patch(types.MergePatchType).AbsPath(h.path(e.Key()), r.Name).Body(patch).Do(ctx).Error()
+	return h.client.Patch(types.MergePatchType).AbsPath(h.pathOf(e.Key()), r.Name).Body(patch).Do(ctx).Error()
 }
 
-func (h *History) delete(ctx context.Context, e *Entry, r *Revision) error {
-	err := h.client.Delete().AbsPath(h.path(e.Key()), r.Name).Do(ctx).Error()
+func (h *History) deleteRevision(ctx context.Context, e *Entry, r *Revision) error {
+	err := h.client.Delete().AbsPath(h.pathOf(e.Key()), r.Name).Do(ctx).Error()
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

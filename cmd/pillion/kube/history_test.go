@@ -32,7 +32,7 @@ type revisionsAPI struct {
 	writes  int
 }
 
-func (a *revisionsAPI) history(t *testing.T, system string) *History {
+func (a *revisionsAPI) newHistory(t *testing.T, system string) *History {
 	t.Helper()
 	server := httptest.NewServer(a)
 	t.Cleanup(server.Close)
@@ -81,7 +81,7 @@ func (a *revisionsAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			fail(http.StatusConflict, metav1.StatusReasonAlreadyExists)
 			return
 		}
-		a.put(sent)
+		a.putObject(sent)
 		_ = json.NewEncoder(w).Encode(sent)
 	case object == nil:
 		fail(http.StatusNotFound, metav1.StatusReasonNotFound)
@@ -95,14 +95,14 @@ func (a *revisionsAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		of["annotations"], object["revision"] = metadata["annotations"], sent["revision"]
-		a.put(object)
+		a.putObject(object)
 		_ = json.NewEncoder(w).Encode(object)
 	default:
 		_ = json.NewEncoder(w).Encode(object)
 	}
 }
 
-func (a *revisionsAPI) put(object map[string]any) {
+func (a *revisionsAPI) putObject(object map[string]any) {
 	of := object["metadata"].(map[string]any)
 	a.version++
 	of["resourceVersion"] = fmt.Sprint(a.version)
@@ -124,8 +124,8 @@ func TestHistory(t *testing.T) {
 	for range sizetest.Choose(t, 20, 200) {
 		for _, e := range []*Entry{{Name: "agent", UID: "1"}, {Namespace: "shop", Name: "agent", UID: "1"}} {
 			a := &revisionsAPI{}
-			h := a.history(t, "pillion-system")
-			others := strangers(a, e, random)
+			h := a.newHistory(t, "pillion-system")
+			others := addStrangers(a, e, random)
 			before, err := json.Marshal(others)
 			if err != nil {
 				t.Fatal(err)
@@ -158,16 +158,16 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// strangers adds ControllerRevisions that are not of the template: of a StatefulSet, of an earlier template of this name, and
+// addStrangers adds ControllerRevisions that are not of the template: of a StatefulSet, of an earlier template of this name, and
 // with the name that one of the template would have.
-func strangers(a *revisionsAPI, e *Entry, random *rand.Rand) map[string]map[string]any {
+func addStrangers(a *revisionsAPI, e *Entry, random *rand.Rand) map[string]map[string]any {
 	of := map[string]any{LabelTemplate: e.Name, LabelTemplateKind: e.Kind()}
 	owner := []any{map[string]any{"apiVersion": "pillion.dev/v1alpha1", "kind": e.Kind(), "name": e.Name, "uid": "0", "controller": true}}
-	a.put(map[string]any{"metadata": map[string]any{"name": "db-1", "labels": map[string]any{"app": "db"}}, "revision": 1})
-	a.put(map[string]any{"metadata": map[string]any{"name": "earlier", "labels": of, "ownerReferences": owner}, "revision": 99, "data": map[string]any{"spec": map[string]any{"default": true}}})
-	a.put(map[string]any{"metadata": map[string]any{"name": "broken", "labels": of}, "revision": 100, "data": "text"})
+	a.putObject(map[string]any{"metadata": map[string]any{"name": "db-1", "labels": map[string]any{"app": "db"}}, "revision": 1})
+	a.putObject(map[string]any{"metadata": map[string]any{"name": "earlier", "labels": of, "ownerReferences": owner}, "revision": 99, "data": map[string]any{"spec": map[string]any{"default": true}}})
+	a.putObject(map[string]any{"metadata": map[string]any{"name": "broken", "labels": of}, "revision": 100, "data": "text"})
 	content, _ := Content(specWith(random.IntN(8)))
-	a.put(map[string]any{"metadata": map[string]any{"name": strings.ToLower(e.Kind()) + ".agent." + digestOf(content)[:16]}, "data": map[string]any{"spec": map[string]any{}}})
+	a.putObject(map[string]any{"metadata": map[string]any{"name": strings.ToLower(e.Kind()) + ".agent." + digestOf(content)[:16]}, "data": map[string]any{"spec": map[string]any{}}})
 	return maps.Clone(a.objects)
 }
 
@@ -215,7 +215,7 @@ func checkHistory(t *testing.T, h *History, e *Entry, model []int) {
 func TestHistoryWrites(t *testing.T) {
 	t.Parallel()
 	a, e, now := &revisionsAPI{}, &Entry{Name: "agent", UID: "1"}, time.Now()
-	h := a.history(t, "pillion-system")
+	h := a.newHistory(t, "pillion-system")
 	for i, settings := range []string{`"first":1`, `"first":2`, `"paused":true`} {
 		spec := strings.Replace(string(specWith(1)), `"first":1`, settings, 1)
 		if err := h.Keep(t.Context(), e, Present{[]byte(spec), "000000000001", now.Add(time.Duration(i) * time.Second)}, 10); err != nil || a.writes != 1 {
@@ -232,9 +232,9 @@ func TestHistoryWrites(t *testing.T) {
 		if i > 0 {
 			name += fmt.Sprintf(".%d", i)
 		}
-		b.put(map[string]any{"metadata": map[string]any{"name": name}})
+		b.putObject(map[string]any{"metadata": map[string]any{"name": name}})
 	}
-	err := b.history(t, "sidecars").Keep(t.Context(), e, Present{specWith(1), "000000000001", now}, 10)
+	err := b.newHistory(t, "sidecars").Keep(t.Context(), e, Present{specWith(1), "000000000001", now}, 10)
 	if err == nil || !strings.Contains(err.Error(), "in the namespace sidecars; delete it") || b.writes != collisions {
 		t.Errorf("if all names are taken, the error is %v, after %d writes", err, b.writes)
 	}
