@@ -55,7 +55,7 @@ func (i *installed) rotateBut(t *testing.T, name string, rotation func(t *testin
 		windows := rotation(t, l)
 		took := time.Since(start)
 		l.more(t, max(fewestCreates/3, fewestCreates-l.created.Load()))
-		eventually(t, fmt.Sprintf("%d connections are made", fewestConnections), func(context.Context) error {
+		eventuallyWithin(t, 3*time.Minute, fmt.Sprintf("%d connections are made", fewestConnections), func(context.Context) error {
 			if made := i.connections() - connections; made < fewestConnections {
 				return fmt.Errorf("%d were made, so few certificates were looked at", made)
 			}
