@@ -158,7 +158,7 @@ func (o *injectOptions) injector(ctx context.Context, stdin io.Reader) (*inject.
 		return inject.New(set), nil, nil
 	}
 	c, err := o.cluster.Connect()
-	if err != nil && o.cluster.Kubeconfig+o.cluster.Context == "" {
+	if err != nil && !o.cluster.Selects() {
 		return nil, nil, cli.UsageError{Err: errors.New("name the templates: --templates PATH, or the cluster that has them: --kubeconfig FILE")}
 	}
 	if err != nil {

@@ -63,7 +63,7 @@ your templates.`,
   pillion playground --kubeconfig ~/.kube/config`,
 		Args: cli.NoArguments,
 		PreRunE: func(*cobra.Command, []string) error {
-			if len(o.templates) > 0 && o.ofCluster() {
+			if len(o.templates) > 0 && o.cluster.Selects() {
 				return errors.New("--templates and --kubeconfig or --context exclude each other")
 			}
 			if o.port < 0 || o.port > 65535 {
@@ -85,8 +85,6 @@ your templates.`,
 	o.cluster.Flags(cmd, nil)
 	return cmd
 }
-
-func (o *playgroundOptions) ofCluster() bool { return o.cluster.Kubeconfig+o.cluster.Context != "" }
 
 func (o *playgroundOptions) run(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	files, err := o.folder()
@@ -137,7 +135,7 @@ func (o *playgroundOptions) folder() (string, error) {
 
 // own returns the templates to begin with as YAML, or "".
 func (o *playgroundOptions) own(ctx context.Context, stdin io.Reader) (string, error) {
-	if !o.ofCluster() {
+	if !o.cluster.Selects() {
 		return textOfTemplates(stdin, o.templates)
 	}
 	c, err := o.cluster.Connect()

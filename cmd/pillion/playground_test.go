@@ -82,8 +82,8 @@ func TestPlaygroundTemplates(t *testing.T) {
 
 // TestPlaygroundCluster checks that the page begins with the templates of a cluster.
 func TestPlaygroundCluster(t *testing.T) {
-	o := &playgroundOptions{}
-	o.cluster.Flags(&cobra.Command{}, nil)
+	o, cmd := &playgroundOptions{}, &cobra.Command{}
+	o.cluster.Flags(cmd, nil)
 	file, err := os.ReadFile("../../examples/templates/log-agent.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func TestPlaygroundCluster(t *testing.T) {
 	api := clitest.API{templateObjects: templateList("one"), "/api/v1/namespaces/pillion-system/configmaps/pillion-templates": corev1.ConfigMap{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Name: "pillion-templates"}, Data: map[string]string{"a.yaml": string(file)},
 	}}
-	o.cluster.Kubeconfig = clitest.Kubeconfig(t, api)
+	must(t, cmd.Flags().Set("kubeconfig", clitest.Kubeconfig(t, api)))
 	text, err := o.own(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +101,7 @@ func TestPlaygroundCluster(t *testing.T) {
 		t.Errorf("the templates are %s: %v", text, err)
 	}
 	api[templateObjects] = nil
-	o.cluster.Kubeconfig = clitest.Kubeconfig(t, api)
+	must(t, cmd.Flags().Set("kubeconfig", clitest.Kubeconfig(t, api)))
 	if text, err := o.own(t.Context(), nil); err == nil {
 		t.Errorf("without the right to read templates, these are %q", text)
 	}

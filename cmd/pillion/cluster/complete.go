@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/cmd/pillion/kube"
@@ -76,13 +77,15 @@ func (o *Options) CompleteNamespaces(cmd *cobra.Command, args []string, typed st
 	return beginning(typed, names, args), noFiles
 }
 
-// completeContexts reads only the kubeconfig.
-func (o *Options) completeContexts(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-	config, err := o.rules().Load()
-	if err != nil {
-		return nil, noFiles
+// completeKubeconfig completes a name of the kubeconfig. It asks no cluster.
+func completeKubeconfig[T any](o *Options, of func(*clientcmdapi.Config) map[string]T) cobra.CompletionFunc {
+	return func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		config, err := o.rules().Load()
+		if err != nil {
+			return nil, noFiles
+		}
+		return beginning(typed, slices.Collect(maps.Keys(of(config))), nil), noFiles
 	}
-	return beginning(typed, slices.Collect(maps.Keys(config.Contexts)), nil), noFiles
 }
 
 // CompleteTemplateFiles completes the names of the templates in files.

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -23,15 +24,31 @@ import (
 type Options struct {
 	cmd        *cobra.Command
 	Kubeconfig string
-	Context    string
+	overrides  clientcmd.ConfigOverrides
 	System     string
+}
+
+// kubectlFlags are those that kubectl has too.
+var kubectlFlags = []string{"kubeconfig", "context", "cluster", "user", "as", "as-group", "request-timeout"}
+
+// Selects reports whether a flag says which cluster.
+func (o *Options) Selects() bool {
+	return len(o.given("kubeconfig", "context", "cluster", "user")) > 0
 }
 
 // given returns those of the named flags that are set, quoted for a shell.
 func (o *Options) given(names ...string) (all []string) {
 	for _, name := range names {
-		if f := o.cmd.Flags().Lookup(name); f != nil && f.Changed {
-			all = append(all, "--"+name+" "+cli.Quote(f.Value.String()))
+		f := o.cmd.Flags().Lookup(name)
+		if f == nil || !f.Changed {
+			continue
+		}
+		values := []string{f.Value.String()}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		for _, value := range values {
+			all = append(all, "--"+name+" "+cli.Quote(value))
 		}
 	}
 	return all
@@ -39,7 +56,7 @@ func (o *Options) given(names ...string) (all []string) {
 
 // Kubectl returns the beginning of a kubectl command for the same cluster.
 func (o *Options) Kubectl() string {
-	return strings.Join(append([]string{"kubectl"}, o.given("kubeconfig", "context")...), " ")
+	return strings.Join(append([]string{"kubectl"}, o.given(kubectlFlags...)...), " ")
 }
 
 // Connect returns a client of the cluster that the flags select. It sends no request yet.
@@ -47,7 +64,10 @@ func (o *Options) Connect() (*Client, error) {
 	if err := CheckNamespaces(o.System); err != nil {
 		return nil, cli.UsageError{Err: err}
 	}
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(o.rules(), &clientcmd.ConfigOverrides{CurrentContext: o.Context})
+	if _, err := clientcmd.ParseTimeout(o.overrides.Timeout); err != nil && o.overrides.Timeout != "" {
+		return nil, cli.UsageError{Err: fmt.Errorf("--request-timeout: %q is not a time, such as 5s", o.overrides.Timeout)}
+	}
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(o.rules(), &o.overrides)
 	config, err := loader.ClientConfig()
 	if clientcmd.IsEmptyConfig(err) && o.Kubeconfig == "" && nowhere(os.Getenv(clientcmd.RecommendedConfigPathEnvVar)) {
 		return nil, fmt.Errorf("there is no cluster to connect to: $KUBECONFIG names %s, which does not exist", os.Getenv(clientcmd.RecommendedConfigPathEnvVar))
@@ -113,7 +133,7 @@ func (o *Options) Commands(arguments, paths []string) status.Commands {
 		files = append(files, "--templates "+cli.QuoteItem(path))
 	}
 	program := o.cmd.Root().CommandPath()
-	flags := o.given("kubeconfig", "context", "system-namespace")
+	flags := o.given(append(kubectlFlags, "system-namespace")...)
 	join := func(parts ...[]string) string { return strings.Join(slices.Concat(parts...), " ") }
 	rollout := ""
 	if len(paths) == 0 {
@@ -130,7 +150,7 @@ func (o *Options) Commands(arguments, paths []string) status.Commands {
 
 // Command returns a command of this program for the same cluster, for example for "certs".
 func (o *Options) Command(arguments string) string {
-	return strings.Join(append([]string{o.cmd.Root().CommandPath(), arguments}, o.given("kubeconfig", "context", "system-namespace")...), " ")
+	return strings.Join(append([]string{o.cmd.Root().CommandPath(), arguments}, o.given(append(kubectlFlags, "system-namespace")...)...), " ")
 }
 
 // rules returns where to look for the kubeconfig.
