@@ -45,12 +45,17 @@ func TestControllerRights(t *testing.T) {
 		{APIGroups: []string{"pillion.dev"}, Resources: []string{"clustersidecartemplates", "sidecartemplates"}, Verbs: read},
 		{APIGroups: []string{"pillion.dev"}, Resources: []string{"clustersidecartemplates/status", "sidecartemplates/status"}, Verbs: []string{"patch"}},
 		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: read},
+		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}},
+		{APIGroups: []string{"apps"}, Resources: []string{"replicasets"}, Verbs: []string{"get"}},
+		{APIGroups: []string{"batch"}, Resources: []string{"jobs"}, Verbs: []string{"get"}},
 		{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
 	})
 	wantSame(t, "the Role", role.Rules, []rbacv1.PolicyRule{
 		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create"}},
 		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: []string{manifests.ControllerName}, Verbs: []string{"get", "update"}},
 		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
+		{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, ResourceNames: []string{manifests.Name}, Verbs: []string{"get"}},
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{manifests.TemplatesConfigMap}, Verbs: []string{"get"}},
 	})
 	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: manifests.ControllerName, Namespace: manifests.Namespace}}
 	wantSame(t, "subjects", [][]rbacv1.Subject{clusterBinding.Subjects, binding.Subjects}, [][]rbacv1.Subject{subjects, subjects})

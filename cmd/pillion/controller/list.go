@@ -4,7 +4,9 @@ package controller
 
 import (
 	"context"
+	"strconv"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -36,12 +38,21 @@ type followed struct {
 
 	kinds []*kube.Kind
 
-	mu     sync.Mutex
-	queues []workqueue.TypedRateLimitingInterface[reconcile.Request]
+	mu      sync.Mutex
+	known   map[types.NamespacedName]knownContent
+	version int // changes with the content of a template
+	queues  []workqueue.TypedRateLimitingInterface[reconcile.Request]
+}
+
+// knownContent is one content of a template, and since when it is known.
+type knownContent struct {
+	uid        types.UID
+	generation int64
+	since      time.Time
 }
 
 func followTemplates(client rest.Interface, limits kube.Limits) *followed {
-	f := &followed{}
+	f := &followed{known: map[types.NamespacedName]knownContent{}}
 	f.Catalog = kube.NewCatalog(limits, client, true, f.requestReconciles)
 	f.kinds = f.Kinds(func(*kube.Kind, error) {}) // client-go logs errors
 	return f
@@ -86,6 +97,9 @@ func (f *followed) haveSynced() bool {
 func (f *followed) requestReconciles(names []types.NamespacedName) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	for _, name := range names {
+		f.note(name)
+	}
 	for _, queue := range f.queues {
 		for _, name := range names {
 			queue.Add(reconcile.Request{NamespacedName: name})
@@ -97,6 +111,36 @@ func (f *followed) requestReconciles(names []types.NamespacedName) {
 			}
 		}
 	}
+}
+
+// note remembers since when the content of a template is known.
+func (f *followed) note(name types.NamespacedName) {
+	e, _ := f.Get(name)
+	was, had := f.known[name]
+	switch {
+	case e == nil && !had, e != nil && had && was.uid == e.UID && was.generation == e.Generation:
+		return
+	case e == nil:
+		delete(f.known, name)
+	default:
+		f.known[name] = knownContent{e.UID, e.Generation, time.Now()}
+	}
+	f.version++
+}
+
+// since returns since when the present content of a template is known.
+func (f *followed) since(name types.NamespacedName) (time.Time, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c, ok := f.known[name]
+	return c.since, ok
+}
+
+// contents returns a string that changes with the content of any template.
+func (f *followed) contents() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return strconv.Itoa(f.version)
 }
 
 // newObject returns an empty object of a kind of templates.

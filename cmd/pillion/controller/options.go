@@ -23,6 +23,7 @@ type Options struct {
 	limits      update.Limits
 	qps         int
 	history     int
+	events      bool // about pods
 
 	templateLimits kube.Limits
 	memoryLimit    cli.MemoryLimit
@@ -37,6 +38,7 @@ func (o *Options) Flags(cmd *cobra.Command) {
 	f.DurationVar(&o.limits.MinReady, "rollout-min-ready", 5*time.Second, "in a rollout, continue after a pod has been ready for this `TIME`")
 	f.IntVar(&o.qps, "rollout-qps", 50, "for rollouts, send at most this `NUMBER` of requests per second to the API server")
 	f.IntVar(&o.history, "history", 10, "keep this `NUMBER` of the last revisions of each template, for pillion rollout undo; 0 keeps no new ones")
+	f.BoolVar(&o.events, "pod-events", true, "create an Event if the pods of a workload lack a sidecar because of a mistake")
 	o.templateLimits.Flags(f)
 	o.memoryLimit.Flags(f)
 	o.log.Flags(cmd)

@@ -38,6 +38,7 @@ const unfinished = "status.phase!=" + string(corev1.PodSucceeded) + ",status.pha
 // sidecar.
 type pods struct {
 	client metadata.Interface
+	offer  func(*metav1.PartialObjectMetadata) // called for each pod that is read; may be nil
 
 	queue  workqueue.TypedRateLimitingInterface[reconcile.Request] // nil in tests that count only
 	synced chan struct{}                                           // closed when all pods were read
@@ -123,7 +124,7 @@ func (p *pods) Update(object any) error { return p.take(object, true) }
 func (p *pods) Delete(object any) error { return p.take(object, false) }
 
 func (p *pods) take(object any, exists bool) error {
-	pod, err := read(object)
+	pod, err := p.read(object)
 	if err != nil {
 		return err
 	}
@@ -142,7 +143,7 @@ func (p *pods) Replace(objects []any, _ string) error {
 	defer p.mu.Unlock()
 	now := make(map[string]bool, len(p.with))
 	for _, object := range objects {
-		pod, err := read(object)
+		pod, err := p.read(object)
 		if err != nil {
 			return err
 		}
@@ -165,7 +166,7 @@ func (p *pods) Resync() error { return nil }
 
 // Transformer implements [cache.TransformingStore]: a list that is being read has only what is counted.
 func (p *pods) Transformer() cache.TransformFunc {
-	return func(object any) (any, error) { return read(object) }
+	return func(object any) (any, error) { return p.read(object) }
 }
 
 // one is what is counted of a pod. The reflector needs only its name.
@@ -184,11 +185,14 @@ func (o *one) GetNamespace() string { return o.key[:strings.Index(o.key, "/")] }
 func (o *one) GetName() string { return o.key[strings.Index(o.key, "/")+1:] }
 
 // read returns what is counted of a pod, which may have been read already.
-func read(object any) (*one, error) {
+func (p *pods) read(object any) (*one, error) {
 	switch pod := object.(type) {
 	case *one:
 		return pod, nil
 	case *metav1.PartialObjectMetadata:
+		if p.offer != nil {
+			p.offer(pod)
+		}
 		return &one{ObjectMeta: &empty, key: pod.Namespace + "/" + pod.Name, sidecars: unique.Make(sidecars(pod)).Value()}, nil
 	default:
 		return nil, fmt.Errorf("a pod is a %T", object)

@@ -32,8 +32,8 @@ import (
 func TestRolloutLabel(t *testing.T) {
 	var selector string
 	all := map[string]map[string]string{
-		"a": nil, "b": {inject: "enabled"}, "c": {inject: "shadow"}, "d": {inject: "disabled"}, "e": {inject: "true"},
-		"kube-system": {inject: "enabled"}, "kube-public": nil, "kube-node-lease": nil, "sidecars": {inject: "enabled"},
+		"a": nil, "b": {injectLabel: "enabled"}, "c": {injectLabel: "shadow"}, "d": {injectLabel: "disabled"}, "e": {injectLabel: "true"},
+		"kube-system": {injectLabel: "enabled"}, "kube-public": nil, "kube-node-lease": nil, "sidecars": {injectLabel: "enabled"},
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		selector = r.URL.Query().Get("labelSelector")
@@ -64,8 +64,8 @@ func TestRolloutLabel(t *testing.T) {
 	}
 }
 
-// inject is the label with which namespaces opt in or out.
-const inject = "pillion.dev/inject"
+// injectLabel is the label with which namespaces opt in or out.
+const injectLabel = "pillion.dev/inject"
 
 // TestRolloutReadsKind checks that a rollout is about a template of the cluster or of a namespace, as requested.
 func TestRolloutReadsKind(t *testing.T) {

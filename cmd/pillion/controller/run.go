@@ -61,6 +61,9 @@ func (o *Options) Run(ctx context.Context, log *slog.Logger) error {
 	}
 	system := cmp.Or(namespace, ownNamespace())
 	s := &statuses{pods: newPods(client), templates: followTemplates(templates, o.templateLimits), log: log}
+	if s.podEvents, err = o.podEvents(config, system, s.templates, log); err != nil {
+		return err
+	}
 	if s.rollouts, err = o.rollouts(config, system, log); err != nil {
 		return err
 	}
@@ -97,6 +100,7 @@ type statuses struct {
 	templates *followed
 	rollouts  *rollouts
 	histories *histories
+	podEvents *podEvents // nil: there are none
 	log       *slog.Logger
 
 	leads atomic.Bool
@@ -124,6 +128,10 @@ func (s *statuses) run(ctx context.Context) error {
 		if err := of.Watch(events); err != nil {
 			return err
 		}
+	}
+	if s.podEvents != nil {
+		s.pods.offer = s.podEvents.offer
+		running.Go(func() { s.podEvents.run(ctx) })
 	}
 	rollouts, err := s.rollouts.newController(s.all, s.pods, s.templates)
 	if err != nil {

@@ -95,12 +95,14 @@ func listed(problems templates.Problems) string {
 	return strings.Clone(text[:min(len(text), mostText)]) // a message has no more of it
 }
 
-func shortened(text string) string {
-	if len(text) <= mostText {
+func shortened(text string) string { return shortenedTo(text, mostText) }
+
+func shortenedTo(text string, most int) string {
+	if len(text) <= most {
 		return text
 	}
 	const dots = " ..."
-	return strings.ToValidUTF8(text[:mostText-len(dots)], "") + dots
+	return strings.ToValidUTF8(text[:most-len(dots)], "") + dots
 }
 
 // condition returns the condition of a status, or an empty one if there is none yet.
