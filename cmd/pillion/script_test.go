@@ -53,6 +53,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("TEMPLATES", folder)
 			e.Setenv("GORACE", os.Getenv("GORACE"))
+			e.Setenv("COLUMNS", os.Getenv("COLUMNS"))
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

@@ -93,6 +93,36 @@ func TestWidth(t *testing.T) {
 	}
 }
 
+// TestPiped checks that output that does not go to a terminal is the same with more lines if it is wrapped: a long sentence is one
+// line, and no table is padded to the width.
+func TestPiped(t *testing.T) {
+	a := explainAPI(t)
+	file, lines, wrapped := a.kubeconfig(t), 0, 0
+	for _, command := range []string{"explain pod/web -n shop -v", "status", "certs", "diff --without agent", "lint nowhere/that/is/a/folder/whose/name/is/so/long/that/the/whole/sentence/needs/a/second/line"} {
+		printed := func(columns string) string {
+			t.Setenv("COLUMNS", columns)
+			args := strings.Fields(command)
+			if !strings.Contains(command, "lint") {
+				args = append(args, "--kubeconfig", file)
+			}
+			stdout, stderr, _ := runWords(args...)
+			return stdout + stderr
+		}
+		piped, narrow := printed(""), printed("90")
+		if got, want := strings.Fields(piped), strings.Fields(narrow); !slices.Equal(got, want) {
+			t.Errorf("%s: the words differ:\n%s\n%s", command, piped, narrow)
+		}
+		lines += strings.Count(piped, "\n")
+		wrapped += strings.Count(narrow, "\n")
+		if len(piped) > len(narrow)+1000 {
+			t.Errorf("%s: padding:\n%s\n%s", command, piped, narrow)
+		}
+	}
+	if wrapped < lines+5 {
+		t.Errorf("%d lines, and %d wrapped", lines, wrapped)
+	}
+}
+
 func eachCommand(cmd *cobra.Command, do func(*cobra.Command)) {
 	do(cmd)
 	for _, c := range cmd.Commands() {

@@ -14,7 +14,7 @@ import (
 // TestCleanEnvironment also compares this copy with the root module's, which this module does not import.
 func TestCleanEnvironment(t *testing.T) {
 	from := []string{"PATH=/bin", "PILLION_OTHER=1", "OTEL_TRACES_SAMPLER=x", "KUBECONFIG=/x", "NO_COLOR=1", "KUBEBUILDER_ASSETS=/a", "KUBERNETES=1.36"}
-	want := []string{"PATH=/bin", "KUBEBUILDER_ASSETS=/a", "KUBERNETES=1.36", "KUBECONFIG=" + os.DevNull}
+	want := []string{"PATH=/bin", "KUBEBUILDER_ASSETS=/a", "KUBERNETES=1.36", "KUBECONFIG=" + os.DevNull, "COLUMNS=100"}
 	if got := CleanEnvironment(from); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}

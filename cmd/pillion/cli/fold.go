@@ -4,6 +4,7 @@ package cli
 
 import (
 	"io"
+	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -13,21 +14,26 @@ import (
 )
 
 const (
-	// TextWidth is the width of output that does not go to a terminal, in runes.
+	// TextWidth is the width of output to a terminal that does not tell its own, in runes.
 	TextWidth = 100
+	// Unwrapped is the width of output that does not go to a terminal.
+	Unwrapped = math.MaxInt32
 	// MinWidth is the smallest width of output.
 	MinWidth = 40
 )
 
-// WidthOf returns the width of output to w: $COLUMNS, or the terminal's width, or [TextWidth].
+// WidthOf returns the width of output to w: $COLUMNS, or the terminal's width. Without both it is [Unwrapped], so that grep and
+// other programs get whole lines.
 func WidthOf(w io.Writer) int {
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
 		return max(n, MinWidth)
 	}
-	if file, ok := Raw(w).(*os.File); ok {
-		if n, _, err := term.GetSize(int(file.Fd())); err == nil && n > 0 {
-			return max(n, MinWidth)
-		}
+	file, ok := Raw(w).(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		return Unwrapped
+	}
+	if n, _, err := term.GetSize(int(file.Fd())); err == nil && n > 0 {
+		return max(n, MinWidth)
 	}
 	return TextWidth
 }

@@ -18,6 +18,7 @@ func TestWidthOfTerminal(t *testing.T) {
 		t.Skip("SKIP: there is no pseudo terminal: ", err)
 	}
 	defer terminal.Close()
+	t.Setenv("COLUMNS", "")
 	for columns, want := range map[uint16]int{72: 72, 7: MinWidth, 0: TextWidth} {
 		clitest.Must(t, unix.IoctlSetWinsize(int(terminal.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: columns}))
 		if got := WidthOf(&Screen{w: terminal}); got != want {

@@ -16,7 +16,7 @@ import (
 
 // TestWidthOf checks that $COLUMNS sets the width if it is a number.
 func TestWidthOf(t *testing.T) {
-	for columns, want := range map[string]int{"": TextWidth, "80": 80, "1": MinWidth, "250": 250, "0": TextWidth, "-80": TextWidth, "wide": TextWidth, "99999999999999999999": TextWidth} {
+	for columns, want := range map[string]int{"": Unwrapped, "80": 80, "1": MinWidth, "250": 250, "0": Unwrapped, "-80": Unwrapped, "wide": Unwrapped, "99999999999999999999": Unwrapped} {
 		t.Setenv("COLUMNS", columns)
 		if got := WidthOf(new(bytes.Buffer)); got != want {
 			t.Errorf("COLUMNS=%s: %d columns, want %d", columns, got, want)

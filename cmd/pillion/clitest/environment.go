@@ -26,7 +26,8 @@ func ClearEnvironment() {
 }
 
 // CleanEnvironment returns the variables that the product and its libraries do not read. It adds an empty kubeconfig,
-// because without one the product connects to the cluster of ~/.kube/config.
+// because without one the product connects to the cluster of ~/.kube/config, and the width of the terminal in which users
+// are thought to see what golden files and pages show.
 //
 // Proxies and certificates (HTTPS_PROXY, SSL_CERT_FILE) remain, because the go command that tests run needs them to
 // download modules. The product has no use for them in tests, which only call this machine.
@@ -36,7 +37,7 @@ func CleanEnvironment(environ []string) []string {
 		return slices.Contains(readByProduct, name) ||
 			slices.ContainsFunc(readByProductPrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 	})
-	return append(clean, "KUBECONFIG="+os.DevNull)
+	return append(clean, "KUBECONFIG="+os.DevNull, "COLUMNS=100")
 }
 
 // readByProductPrefixes begin the names of variables that the product or its libraries read.
