@@ -20,29 +20,42 @@ const maxMisplaced = 105
 // effect there, because only those of its pods count. This is the most common mistake, and pods do
 // not show it. Keys that the pod template has as well are no mistake, nor are records of
 // injections, which Pillion writes.
-func (i *Injector) Misplaced(apiVersion, kind string, object *tree.Node) []Finding {
-	podAt := PodTemplateIn(apiVersion, kind, object)
-	if len(podAt) == 0 {
-		return nil
-	}
+func (i *Injector) Misplaced(apiVersion, kind string, object *tree.Node) (all []Finding) {
 	i = i.For(object.At("metadata", "namespace").Text())
-	reads := strings.Join(podAt, ".") + ".metadata"
-	title := kind + "/" + templates.Cut(nameOf(object), maxValue)
-	pod := object.At(podAt...).Get("metadata")
-	var all []Finding
-	for depth := range podAt {
-		if depth > 0 && !strings.HasSuffix(podAt[depth-1], "Template") { // a CronJob's jobTemplate has metadata too
-			continue
-		}
-		at := strings.Join(append(slices.Clone(podAt[:depth]), "metadata"), ".")
-		own, others := i.misplacedIn(object.At(podAt[:depth]...).Get("metadata"), pod)
-		if len(own) > 0 {
-			all = append(all, misplaced(title, at, reads, own))
-		}
-		for _, reader := range []string{ofNamespace, ofAccount} {
-			if len(others[reader]) > 0 {
-				all = append(all, misplaced(title, at, reader, others[reader]))
+	for _, t := range PodTemplates(apiVersion, kind, object) {
+		for _, f := range i.misplacedFor(t, kind, object) {
+			if !slices.Contains(all, f) { // several pod templates
+				all = append(all, f)
 			}
+		}
+	}
+	return all
+}
+
+// misplacedFor is Misplaced for one pod template.
+func (i *Injector) misplacedFor(t PodTemplate, kind string, object *tree.Node) (all []Finding) {
+	reads := t.Where() + ".metadata"
+	title := kind + "/" + templates.Cut(nameOf(object), maxValue)
+	pod, holder := t.Node.Get("metadata"), object
+	for depth, name := range t.At {
+		if depth == 0 || strings.HasSuffix(strings.ToLower(t.At[depth-1]), "template") { // a CronJob's jobTemplate has metadata too
+			at := PodTemplate{At: append(slices.Clone(t.At[:depth]), "metadata")}.Where()
+			all = append(all, i.misplacedAt(at, reads, title, holder, pod)...)
+		}
+		holder = child(holder, name)
+	}
+	return all
+}
+
+// misplacedAt is misplacedFor for the metadata of one object above the pod template.
+func (i *Injector) misplacedAt(at, reads, title string, holder, pod *tree.Node) (all []Finding) {
+	own, others := i.misplacedIn(holder.Get("metadata"), pod)
+	if len(own) > 0 {
+		all = append(all, misplaced(title, at, reads, own))
+	}
+	for _, reader := range []string{ofNamespace, ofAccount} {
+		if len(others[reader]) > 0 {
+			all = append(all, misplaced(title, at, reader, others[reader]))
 		}
 	}
 	return all
@@ -50,13 +63,16 @@ func (i *Injector) Misplaced(apiVersion, kind string, object *tree.Node) []Findi
 
 // MisplacedOptIn reports whether a workload has the opt-in label, but its pods do not.
 func MisplacedOptIn(apiVersion, kind string, object *tree.Node) bool {
-	podAt := PodTemplateIn(apiVersion, kind, object)
-	for depth := range podAt {
-		if object.At(podAt[:depth]...).At("metadata", "labels", LabelInject).IsText(Enabled) {
-			return !object.At(podAt...).At("metadata", "labels", LabelInject).IsText(Enabled)
+	return slices.ContainsFunc(PodTemplates(apiVersion, kind, object), func(t PodTemplate) bool {
+		holder := object
+		for _, name := range t.At {
+			if holder.At("metadata", "labels", LabelInject).IsText(Enabled) {
+				return !t.Node.At("metadata", "labels", LabelInject).IsText(Enabled)
+			}
+			holder = child(holder, name)
 		}
-	}
-	return false
+		return false
+	})
 }
 
 func nameOf(object *tree.Node) string {

@@ -3,8 +3,14 @@
 package inject
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/pillion-dev/pillion/inject/schema"
+	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
@@ -29,17 +35,78 @@ func PodIn(apiVersion, kind string) (path []string, ok bool) {
 	return nil, false
 }
 
-// PodTemplateIn returns the path of a pod template's metadata and spec in an object, or nil if it has none. In kinds that [PodIn] does not
-// know, for example Argo's Rollout, Kruise's CloneSet or Knative's Service, it is a list of containers at spec.template.spec that
-// shows it.
-func PodTemplateIn(apiVersion, kind string, object *tree.Node) []string {
+// PodTemplate is a pod template in an object.
+type PodTemplate struct {
+	At   []string   // its path in the object; indexes of lists are decimal numbers
+	Node *tree.Node // nil if a kind that [PodIn] knows lacks it
+}
+
+// PodTemplates returns the pod templates of an object. For kinds that [PodIn] knows, that is the one at its path. Other kinds, for
+// example Argo's Rollout, Knative's Service or JobSet, have one in each field that has the shape of a PodTemplateSpec.
+func PodTemplates(apiVersion, kind string, object *tree.Node) []PodTemplate {
 	if at, ok := PodIn(apiVersion, kind); ok {
-		return at
+		return []PodTemplate{{at, object.At(at...)}}
 	}
-	if object.At("spec", "template", "spec", "containers").Kind() == tree.Array {
-		return []string{"spec", "template"}
+	if kind == "" || hasPatterns(apiVersion, kind) {
+		return nil
 	}
-	return nil
+	return podTemplatesBelow(object, nil, nil)
+}
+
+// Where returns the path in the form that users write, for example spec.template.
+func (t PodTemplate) Where() string {
+	var pointer jsontext.Pointer
+	for _, name := range t.At {
+		pointer = pointer.AppendToken(name)
+	}
+	return schema.Where(string(pointer))
+}
+
+// child returns a member of an object or an item of a list, or nil.
+func child(n *tree.Node, name string) *tree.Node {
+	items := n.Items()
+	if i, err := strconv.Atoi(name); err == nil && i < len(items) {
+		return &items[i]
+	}
+	return n.Get(name)
+}
+
+// hasPatterns reports whether objects of a kind contain parts of pods that are no pod templates: those of Pillion, and policies.
+func hasPatterns(apiVersion, kind string) bool {
+	group, _, _ := strings.Cut(apiVersion, "/")
+	return strings.HasSuffix(group, templates.Domain) || strings.HasSuffix(group, "gatekeeper.sh") || strings.HasSuffix(kind, "Policy")
+}
+
+// podTemplatesBelow adds the pod templates in the fields of a value to others.
+func podTemplatesBelow(n *tree.Node, at []string, all []PodTemplate) []PodTemplate {
+	each := func(name string, field *tree.Node) {
+		below := append(slices.Clip(at), name)
+		if isPodTemplate(field) {
+			all = append(all, PodTemplate{below, field})
+			return
+		}
+		all = podTemplatesBelow(field, below, all)
+	}
+	members, items := n.Members(), n.Items()
+	for i := range members {
+		each(members[i].Name(), &members[i])
+	}
+	for i := range items {
+		each(strconv.Itoa(i), &items[i])
+	}
+	return all
+}
+
+// isPodTemplate reports whether a value has the shape of a PodTemplateSpec: spec.containers has only containers.
+func isPodTemplate(n *tree.Node) bool {
+	containers := n.At("spec", "containers").Items()
+	for i := range containers {
+		name, image := containers[i].Get("name").Text(), containers[i].Get("image").Text()
+		if name+image == "" || strings.ContainsAny(name+image, "*?") { // a pattern
+			return false
+		}
+	}
+	return len(containers) > 0
 }
 
 // Claims returns the names of the volumes that a StatefulSet's claims become in each of its pods.

@@ -104,6 +104,8 @@ type injectOptions struct {
 	annotations []string
 	// accountAnnotations are those of --service-account-annotation.
 	accountAnnotations []string
+	podPathValues      []string       // --pod-template-path
+	podPaths           workload.Paths // the same, parsed
 	output             string
 	quiet              bool
 	strict             bool

@@ -14,6 +14,7 @@ import (
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
+	"github.com/pillion-dev/pillion/cmd/pillion/workload"
 	"github.com/pillion-dev/pillion/inject"
 )
 
@@ -27,7 +28,8 @@ func newInject() *cobra.Command {
 supports Pods, Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs, CronJobs,
 ReplicationControllers, PodTemplates and lists of them, in YAML and JSON. Everything
 else stays unchanged, byte for byte. Other kinds may not accept sidecars. If an object
-of such a kind has a pod template, inject prints that it is not injected.
+of such a kind has a pod template, inject prints that it is not injected, and the flag
+--pod-template-path with which it is.
 
 Inject writes the objects to standard output. It writes one line for each object and
 template to standard error. If there is an error, it writes only the error. With
@@ -56,6 +58,9 @@ ServiceAccounts in the manifests are used too, for templates that read them.
 
   # In a pipeline: fail if a pod cannot get what it requests.
   pillion inject -f web.yaml --templates templates/ --strict > injected.yaml
+
+  # Also the pods of a kind that is not one of Kubernetes' own.
+  pillion inject -f web.yaml -t templates/ --pod-template-path Rollout=spec.template
 
   # As JSON patches, for a namespace that sets a parameter.
   pillion inject -f web.yaml --templates templates/ -o patch \
@@ -113,6 +118,7 @@ func (o *injectOptions) complete(cmd *cobra.Command, outputs ...string) {
 	f.StringArrayVar(&o.labels, "namespace-label", nil, "set a label of the namespaces: `KEY=VALUE`, or KEY- to remove it; may be repeated")
 	f.StringArrayVar(&o.annotations, "namespace-annotation", nil, "set an annotation of the namespaces: `KEY=VALUE`, or KEY- to remove it; may be repeated")
 	f.StringArrayVar(&o.accountAnnotations, accountFlag, nil, "set an annotation of the ServiceAccounts: `K=V`, or K- to remove it; may be repeated")
+	f.StringArrayVar(&o.podPathValues, podPathFlag, nil, "change the pods of a kind that Pillion does not know: `KIND=PATH`, for example Rollout=spec.template; may be repeated")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "do not print the decisions")
 	cli.OutputFlag(cmd, &o.output, outputs...)
 }
@@ -125,7 +131,11 @@ func (o *injectOptions) check() error {
 	if slices.Contains(o.files, "-") && slices.Contains(o.templates, "-") {
 		return errors.New("standard input cannot be both the manifests and the templates")
 	}
-	_, err := o.about("x")
+	var err error
+	if o.podPaths, err = workload.ParsePaths(o.podPathValues); err != nil {
+		return fmt.Errorf("--%s: %w", podPathFlag, err)
+	}
+	_, err = o.about("x")
 	return errors.Join(err, cluster.CheckNamespaces(o.namespace))
 }
 

@@ -20,6 +20,9 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
+// podPathFlag names where objects of other kinds have pod templates.
+const podPathFlag = "pod-template-path"
+
 // injection is the state of one run of the command.
 type injection struct {
 	options  *injectOptions
@@ -28,6 +31,7 @@ type injection struct {
 	told     strings.Builder                                                  // for report, if there is no error
 	change   func(*yamledit.Root, workload.Object) ([]yamledit.Change, error) // for one object
 	found    int                                                              // number of objects with a pod
+	reported map[string]bool                                                  // objects of kinds that Pillion does not know
 	wrong    []string                                                         // sentences about the problems for --strict
 
 	stream    bytes.Buffer // -o yaml
@@ -36,7 +40,7 @@ type injection struct {
 }
 
 func newInjection(o *injectOptions, injector *inject.Injector, report io.Writer) *injection {
-	j := &injection{options: o, injector: injector, report: report}
+	j := &injection{options: o, injector: injector, report: report, reported: map[string]bool{}}
 	if j.change = j.inject; o.uninject {
 		j.change = j.uninject
 	}
@@ -96,7 +100,7 @@ func (j *injection) document(i int, d yamledit.Document) error {
 	if isArray(root.Content[0]) {
 		return errArray
 	}
-	if j.options.output != "json" && !workload.MayHoldPods(root.Content[0]) {
+	if j.options.output != "json" && !workload.MayHoldPods(root.Content[0], j.options.podPaths) {
 		j.keep(i, d) // it may be anything, even invalid JSON
 		return nil
 	}
@@ -110,7 +114,7 @@ func (j *injection) document(i int, d yamledit.Document) error {
 		}
 	}
 	var changes []yamledit.Change
-	found, err := workload.In(&node, "", "", nil)
+	found, err := workload.In(&node, "", "", nil, j.options.podPaths)
 	if err != nil {
 		return err
 	}
@@ -315,10 +319,19 @@ func (j *injection) line(text string) {
 // foreign reports an object that stays unchanged although it has a pod template: its kind may
 // not accept what the templates add.
 func (j *injection) foreign(o workload.Object) {
-	text := "not injected: inject does not know this kind; the webhook injects into the pods"
+	o.OneOfSeveral = false // one flag changes all
+	of := o.Title() + " " + o.Value()
+	if j.reported[of] {
+		return
+	}
+	if !j.reported[o.Title()] && !j.options.uninject {
+		j.misplaced(o)
+	}
+	j.reported[o.Title()], j.reported[of] = true, true
+	text := "not injected: inject does not know this kind; the webhook injects into the pods; to change the file: --" + podPathFlag + " " + cli.Quote(o.Value())
 	switch {
 	case j.options.uninject:
-		j.say(o, "not changed: uninject does not know this kind")
+		j.say(o, "not changed: uninject does not know this kind; to change it: --"+podPathFlag+" "+cli.Quote(o.Value()))
 	case j.options.strict:
 		j.wrong = append(j.wrong, o.Title()+": "+text)
 	default:

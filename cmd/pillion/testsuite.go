@@ -117,7 +117,7 @@ func (s *testSuite) input(c *suite.Case) (in suite.Input, err error) {
 	if err != nil {
 		return in, err
 	}
-	found, err := workload.In(node, "", "", nil)
+	found, err := workload.In(node, "", "", nil, nil)
 	if err != nil {
 		return in, err
 	}
@@ -131,8 +131,8 @@ func (s *testSuite) input(c *suite.Case) (in suite.Input, err error) {
 			setText(&pod, append(slices.Clone(manifest.PodAt), "metadata", place, key), values[key])
 		}
 	}
-	manifest.Node = &pod
-	if err := errors.Join(o.declareFor(c, manifest), o.declareAccountFor(c, manifest.Node.At(manifest.PodAt...))); err != nil {
+	manifest.Node, manifest.Pod = &pod, pod.At(manifest.PodAt...)
+	if err := errors.Join(o.declareFor(c, manifest), o.declareAccountFor(c, manifest.Pod)); err != nil {
 		return in, err
 	}
 	req, wrong, err := newInjection(o, s.injector, io.Discard).request(manifest)

@@ -77,14 +77,14 @@ func objectsIn(d yamledit.Document) ([]workload.Object, *yamledit.Root, error) {
 		return nil, nil, nil
 	}
 	root, err := d.Parse()
-	if err != nil || len(root.Content) == 0 || !workload.MayHoldPods(root.Content[0]) {
+	if err != nil || len(root.Content) == 0 || !workload.MayHoldPods(root.Content[0], nil) {
 		return nil, root, err
 	}
 	node, err := tree.FromYAML(root.Node)
 	if err != nil {
 		return nil, nil, err
 	}
-	objects, err := workload.In(&node, "", "", nil)
+	objects, err := workload.In(&node, "", "", nil, nil)
 	return objects, root, err
 }
 

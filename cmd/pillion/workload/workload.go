@@ -22,55 +22,64 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// Object is an object in a document that is a pod or has a pod template.
+// Object is a pod in an object of a document: the object itself, or one of its pod templates.
 type Object struct {
 	APIVersion, Kind string
 	At               []string // its path in the document
-	PodAt            []string // path of the pod's metadata and spec in the object
+	PodAt            []string // path of the pod's metadata and spec in the object; indexes of lists are decimal numbers
 	Node             *tree.Node
-	Foreign          bool // Pillion does not know the kind, so it may not accept sidecars
+	Pod              *tree.Node // the pod's metadata and spec
+	Foreign          bool       // Pillion does not know the kind, so it may not accept sidecars
+	OneOfSeveral     bool       // the object has other pod templates, too
 }
 
-// foreignContainers are the containers in objects of kinds that Pillion does not know, see [inject.PodTemplateIn]. A pod template is
-// not looked for anywhere else, because policies and the like contain patterns of workloads.
-var foreignContainers = []string{"spec", "template", "spec", "containers"}
-
-// In returns the objects with a pod in a document, which may be a list. In a typed list,
-// the kind of the list implies the kind of items that have none.
-func In(node *tree.Node, apiVersion, kind string, at []string) ([]Object, error) {
+// In returns the pods in a document, which may be a list. In a typed list, the kind of the list implies the kind of items that have
+// none. Objects of other kinds than Kubernetes' own are Foreign, unless the user named the paths of their pod templates.
+func In(node *tree.Node, apiVersion, kind string, at []string, paths Paths) ([]Object, error) {
 	if text := node.At("apiVersion").Text(); text != "" {
 		apiVersion = text
 	}
 	if text := node.At("kind").Text(); text != "" {
 		kind = text
 	}
-	if podAt, ok := inject.PodIn(apiVersion, kind); ok {
-		if node.At(podAt...).Kind() != tree.Object {
-			return nil, nil
+	all, err := inList(node, apiVersion, kind, at, paths)
+	if err != nil || all != nil {
+		return all, err
+	}
+	found, named := inject.PodTemplates(apiVersion, kind, node), false
+	_, known := inject.PodIn(apiVersion, kind)
+	if !known && paths.name(apiVersion, kind) {
+		found, named = paths.find(apiVersion, kind, node), true
+	}
+	for _, t := range found {
+		if t.Node.Kind() != tree.Object { // a workload without a pod template
+			continue
 		}
-		return []Object{{apiVersion, kind, at, podAt, node, false}}, nil
+		all = append(all, Object{apiVersion, kind, at, t.At, node, t.Node, !known && !named, len(found) > 1})
 	}
-	if podAt := inject.PodTemplateIn(apiVersion, kind, node); kind != "" && podAt != nil {
-		return []Object{{apiVersion, kind, at, podAt, node, true}}, nil
-	}
+	return all, nil
+}
+
+// inList returns the pods in the items of a list, and nil for another object.
+func inList(node *tree.Node, apiVersion, kind string, at []string, paths Paths) ([]Object, error) {
 	of, isList := strings.CutSuffix(kind, "List")
 	if !isList {
 		return nil, nil
 	}
-	if _, ok := inject.PodIn(apiVersion, of); !ok && (of != "" || apiVersion != "v1") {
+	if _, ok := inject.PodIn(apiVersion, of); !ok && (of != "" || apiVersion != "v1") && !paths.name(apiVersion, of) {
 		return nil, nil
 	}
 	list := node.At("items")
 	if list != nil && list.Kind() != tree.Array && list.Kind() != tree.Null {
 		return nil, fmt.Errorf("the items of this %s are no list", templates.OneLine(kind))
 	}
-	var all []Object
+	all := []Object{}
 	items := list.Items()
 	for i := range items {
 		if items[i].Kind() != tree.Object {
 			return nil, fmt.Errorf("items[%d] of this %s is no object; every item must be one, not a list of some", i, templates.OneLine(kind))
 		}
-		of, err := In(&items[i], apiVersion, of, slices.Concat(at, []string{"items", strconv.Itoa(i)}))
+		of, err := In(&items[i], apiVersion, of, slices.Concat(at, []string{"items", strconv.Itoa(i)}), paths)
 		if err != nil {
 			return nil, err
 		}
@@ -79,39 +88,42 @@ func In(node *tree.Node, apiVersion, kind string, at []string) ([]Object, error)
 	return all, nil
 }
 
-// InDocument returns the objects with a pod in a document of a file.
+// InDocument returns the pods in a document of a file.
 func InDocument(d yamledit.Document) ([]Object, error) {
 	if d.Empty() {
 		return nil, nil
 	}
 	root, err := d.Parse()
-	if err != nil || len(root.Content) == 0 || !MayHoldPods(root.Content[0]) {
+	if err != nil || len(root.Content) == 0 || !MayHoldPods(root.Content[0], nil) {
 		return nil, err
 	}
 	node, err := tree.FromYAML(root.Node)
 	if err != nil {
 		return nil, err
 	}
-	return In(&node, "", "", nil)
+	return In(&node, "", "", nil, nil)
 }
 
-// MayHoldPods reports whether [In] inspects documents of this kind.
-func MayHoldPods(root *yaml.Node) bool {
+// MayHoldPods reports whether [In] may find a pod in a document. It costs less than parsing one that has none.
+func MayHoldPods(root *yaml.Node, paths Paths) bool {
 	if yamledit.Member(root, "<<") != nil {
 		return true // only parsing shows what a merge key adds
 	}
-	_, ok := inject.PodIn(textOf(root, "apiVersion"), KindOf(root))
-	return ok || strings.HasSuffix(KindOf(root), "List") || KindOf(root) != "" && hasMember(root, foreignContainers)
+	apiVersion, kind := textOf(root, "apiVersion"), KindOf(root)
+	_, ok := inject.PodIn(apiVersion, kind)
+	return ok || strings.HasSuffix(kind, "List") || kind != "" && (paths.name(apiVersion, kind) || mayHoldPodTemplate(root))
 }
 
-// hasMember reports whether a path leads to a value.
-func hasMember(n *yaml.Node, path []string) bool {
-	for _, name := range path {
-		if n = resolved(yamledit.Member(n, name)); n == nil {
-			return false
-		}
+// mayHoldPodTemplate reports whether a value has a field spec with containers. It does not follow aliases, because these can refer
+// to each other, but parsing shows what they are.
+func mayHoldPodTemplate(n *yaml.Node) bool {
+	if n.Kind == yaml.AliasNode {
+		return true
 	}
-	return true
+	if spec := yamledit.Member(n, "spec"); spec != nil && yamledit.Member(spec, "containers") != nil {
+		return true
+	}
+	return slices.ContainsFunc(n.Content, mayHoldPodTemplate)
 }
 
 // KindOf returns a document's kind.
@@ -186,8 +198,35 @@ func nameless(pod *tree.Node) (wrong []string) {
 	return wrong
 }
 
-// Title returns kind and name: Deployment/web.
-func (o Object) Title() string { return templates.OneLine(o.Kind + "/" + o.Name()) }
+// Title returns kind and name, for example Deployment/web, and which of several pod templates it is.
+func (o Object) Title() string {
+	title := o.Kind + "/" + o.Name()
+	if o.OneOfSeveral {
+		title += " " + o.Where()
+	}
+	return templates.OneLine(title)
+}
+
+// Where returns the path of the pod template, for example spec.template.
+func (o Object) Where() string { return inject.PodTemplate{At: o.PodAt}.Where() }
+
+// Value returns the value of the flag that names the pod template of an object and those at its siblings in lists.
+func (o Object) Value() string {
+	group, _, found := strings.Cut(o.APIVersion, "/")
+	of := o.Kind
+	if found {
+		of += "." + group
+	}
+	at := ""
+	for _, name := range o.PodAt {
+		if _, err := strconv.Atoi(name); err == nil {
+			at += every
+		} else {
+			at = strings.TrimPrefix(at+"."+name, ".")
+		}
+	}
+	return of + "=" + at
+}
 
 // Name returns metadata.name, or the prefix in metadata.generateName.
 func (o Object) Name() string {
@@ -203,7 +242,7 @@ func Names(path string) []string { return slices.Collect(jsontext.Pointer(path).
 // Request returns the engine's input to create the pod of an object, and sentences about mistakes in its
 // notation. The function reads is as for [Pod].
 func (o Object) Request(namespace templates.Namespace, reads func(key string) bool) (inject.Request, Mistakes) {
-	pod, wrong := Pod(o.Node.At(o.PodAt...), reads)
+	pod, wrong := Pod(o.Pod, reads)
 	return inject.Request{
 		Operation: "CREATE", File: true, Namespace: namespace, Object: pod, Claims: inject.Claims(o.Node), Owner: inject.OwnerOf(o.Kind, o.Node), CopiesLabels: o.copiesLabels(),
 	}, wrong
