@@ -326,6 +326,7 @@ func TestExplainInstalled(t *testing.T) {
 		}
 	}
 	want(true, "injected", "allowed")
+	i.explainOtherKinds(t)
 
 	err = i.Client.DiscoveryV1().EndpointSlices(pillionNamespace).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{})
 	if err != nil {

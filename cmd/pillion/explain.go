@@ -34,16 +34,17 @@ https://github.com/pillion-dev/pillion/blob/main/inject/README.md.
 
 With --filename, explain reads manifests of all kinds that contain pods, and
 AdmissionReviews, and uses the templates of --templates, or without this flag those of
-the cluster of your kubeconfig. If the manifests contain a Namespace, its labels decide whether its pods are injected. Otherwise the namespace
-counts as opted in, unless --namespace-label changes that (pillion.dev/inject- removes
-the label).
+the cluster of your kubeconfig. If the manifests contain a Namespace, its labels decide
+whether its pods are injected. Otherwise the namespace counts as opted in, unless
+--namespace-label changes that (pillion.dev/inject- removes the label).
 
 With KIND/NAME or KIND NAME, explain reads the object from the cluster of your
 kubeconfig. It uses what the cluster uses: the labels of the namespace, the webhook
 configurations, the templates, excluded namespaces, the endpoints of Pillion, and
 whatever else changes pods. It lists the resources that you are not allowed to read.
 It compares an existing pod, or the running pods of a workload, with what they should
-be.
+be. For a kind that is not one of Kubernetes' own, such as an Argo Rollout or a Tekton
+TaskRun, it explains the pod templates in the object, and the pods that belong to it.
 
 Without a name, explain prints all objects of the kind. Without a kind, it prints all
 workloads of the namespace, and pods without a workload. Workloads with the same result
@@ -66,6 +67,7 @@ as if it were created again.`,
   # Why has it no sidecar?
   pillion explain deploy/web -n shop
   pillion explain pod web-7d4b9c-x2x8z -n shop
+  pillion explain rollout/web -n shop
 
   # All workloads of a namespace, and what an opt-in would change.
   pillion explain -n shop
@@ -208,7 +210,7 @@ func (o *explainOptions) document(injector *inject.Injector, d yamledit.Document
 		return nil, errArray
 	}
 	isReview := workload.KindOf(root.Content[0]) == "AdmissionReview"
-	if !isReview && !workload.MayHoldPods(root.Content[0]) {
+	if !isReview && !workload.MayHoldPods(root.Content[0], o.podPaths) {
 		return nil, nil
 	}
 	node, err := tree.FromYAML(root.Node)
@@ -220,7 +222,7 @@ func (o *explainOptions) document(injector *inject.Injector, d yamledit.Document
 		return []*explain.Report{r}, err
 	}
 	var reports []*explain.Report
-	found, err := workload.In(&node, "", "", nil)
+	found, err := workload.In(&node, "", "", nil, o.podPaths)
 	if err != nil {
 		return nil, err
 	}
@@ -231,7 +233,7 @@ func (o *explainOptions) document(injector *inject.Injector, d yamledit.Document
 		}
 		wrong := mistakes.All()
 		if object.Foreign {
-			wrong = append(wrong, "Pillion does not know this kind. This is about pods with the template at spec.template.")
+			wrong = append(wrong, "Pillion does not know this kind. This is about pods with the template at "+object.Where()+".")
 		}
 		if name := req.Namespace.Name; o.assumesOptIn(name) {
 			wrong = append(wrong, fmt.Sprintf("nothing is known about the namespace %s, so it counts as opted in", name))

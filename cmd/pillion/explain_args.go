@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -39,6 +40,7 @@ type explainOptions struct {
 // kind.
 type asked struct {
 	argument string
+	word     string // for the kind
 	kind     cluster.Kind
 	name     string
 }
@@ -54,27 +56,27 @@ func arguments(args []string) (all []asked, err error) {
 			if kind == "" || name == "" || strings.Contains(name, "/") {
 				return nil, fmt.Errorf("%q must be KIND/NAME, for example deploy/web; for a file, use --filename %s", arg, arg)
 			}
-			k, err := cluster.KindOf(kind)
-			if err != nil {
-				return nil, err
+			if _, err := os.Stat(arg); err == nil {
+				return nil, fmt.Errorf("%s is no KIND/NAME; did you mean --filename %[1]s?", arg)
 			}
-			all = append(all, asked{arg, k, name})
+			k, _ := cluster.KindOf(kind) // or the cluster knows it
+			all = append(all, asked{arg, kind, k, name})
 		}
 		return all, nil
 	}
 	for kind := range strings.SplitSeq(args[0], ",") {
 		k, err := cluster.KindOf(kind)
-		if err != nil {
+		if err != nil && len(args) == 1 {
 			return nil, fmt.Errorf("%q must be KIND/NAME or KIND NAME, for example deploy/web; for a file, use --filename %s", args[0], args[0])
 		}
 		for _, name := range args[1:] {
 			if strings.Contains(name, "/") || name == "" {
 				return nil, fmt.Errorf("%q must be a name: use either KIND/NAME or KIND NAME, not both", name)
 			}
-			all = append(all, asked{kind + "/" + name, k, name})
+			all = append(all, asked{kind + "/" + name, kind, k, name})
 		}
 		if len(args) == 1 {
-			all = append(all, asked{kind, k, ""})
+			all = append(all, asked{kind, kind, k, ""})
 		}
 	}
 	return all, nil
@@ -175,15 +177,28 @@ func (o *explainOptions) fromCluster(ctx context.Context) ([]*explain.Report, er
 	}
 	var reports []*explain.Report
 	for _, a := range o.asked {
-		r, err := i.Explain(ctx, a.kind, namespace, a.name)
+		found, err := explainAsked(ctx, i, a, namespace)
 		switch {
 		case apierrors.IsNotFound(err) || apierrors.IsForbidden(err): // continue, because the other objects may exist
 			o.failed = append(o.failed, fmt.Errorf("%s: %w", templates.OneLine(a.argument), err))
 		case err != nil:
 			return nil, fmt.Errorf("%s: %w", templates.OneLine(a.argument), err)
 		default:
-			reports = append(reports, r)
+			reports = append(reports, found...)
 		}
 	}
 	return reports, nil
+}
+
+// explainAsked explains one object that the user named.
+func explainAsked(ctx context.Context, i *cluster.Installation, a asked, namespace string) ([]*explain.Report, error) {
+	kind, err := i.FindKind(a.word)
+	if err != nil {
+		return nil, err
+	}
+	if kind.IsOther() {
+		return i.ExplainOther(ctx, kind, namespace, a.name)
+	}
+	r, err := i.Explain(ctx, kind, namespace, a.name)
+	return []*explain.Report{r}, err
 }

@@ -5,7 +5,6 @@ package cluster
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -28,29 +27,28 @@ func (i *Installation) Explain(ctx context.Context, kind Kind, namespace, name s
 	return i.explainObject(ctx, object)
 }
 
+// explainObject explains a pod, or the pods of a workload.
 func (i *Installation) explainObject(ctx context.Context, object *unstructured.Unstructured) (*explain.Report, error) {
-	p, err := i.namespace(ctx, object.GetNamespace())
-	if err != nil {
-		return nil, err
-	}
-	podAt, _ := inject.PodIn(object.GetAPIVersion(), object.GetKind())
-	pod, found, err := unstructured.NestedMap(object.Object, podAt...)
-	if len(podAt) == 0 {
-		pod, found = object.Object, true
-	}
-	if err != nil || !found {
-		return nil, errors.Join(err, errors.New("there is no pod in it"))
-	}
-	text, err := json.Marshal(pod)
-	if err != nil {
-		return nil, err
-	}
 	node, err := nodeOf(object)
 	if err != nil {
 		return nil, err
 	}
+	podAt, _ := inject.PodIn(object.GetAPIVersion(), object.GetKind())
+	return i.explainTemplate(ctx, object, node, inject.PodTemplate{At: podAt, Node: node.At(podAt...)})
+}
+
+// explainTemplate explains the pods with a pod template of an object. Running pods are compared if Kubernetes' own controllers make them.
+func (i *Installation) explainTemplate(ctx context.Context, object *unstructured.Unstructured, node *tree.Node, t inject.PodTemplate) (*explain.Report, error) {
+	p, err := i.namespace(ctx, object.GetNamespace())
+	if err != nil {
+		return nil, err
+	}
+	if t.Node.Kind() != tree.Object {
+		return nil, errors.New("there is no pod in it")
+	}
+	podAt, text := t.At, t.Node.AppendTo(nil)
 	if i.injector.For(p.Name).Set().ReadsServiceAccount() {
-		p.ServiceAccount(node.At(podAt...)) // so that the notes say why it cannot be read
+		p.ServiceAccount(t.Node) // so that the notes say why it cannot be read
 	}
 	s := explain.Subject{
 		Object:   explain.Object{Kind: object.GetKind(), Name: object.GetName(), Namespace: p.Name, Live: len(podAt) == 0},
@@ -69,7 +67,8 @@ func (i *Installation) explainObject(ctx context.Context, object *unstructured.U
 			s.Webhooks = append(s.Webhooks, i.entries[k].Match(p.Labels, text))
 		}
 	}
-	if len(podAt) == 0 || i.Overlaid || object.GetKind() == "PodTemplate" { // create no pods
+	_, known := inject.PodIn(object.GetAPIVersion(), object.GetKind())
+	if !known || len(podAt) == 0 || i.Overlaid || object.GetKind() == "PodTemplate" { // create no pods, or in an unknown way
 		return explain.New(i.injector, s)
 	}
 	why, err := i.failing(ctx, p, object)

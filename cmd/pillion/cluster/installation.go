@@ -12,6 +12,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -43,7 +44,8 @@ type Installation struct {
 	namespaces map[string]*namespace
 	owners     map[string]*unstructured.Unstructured
 	accounts   templates.ServiceAccounts
-	resizable  func() bool // whether the API server can resize pods, asked once
+	resizable  func() bool                     // whether the API server can resize pods, asked once
+	resources  func() (meta.RESTMapper, error) // asked once
 }
 
 // Explaining configures how to explain the objects of a cluster.
@@ -72,7 +74,7 @@ func (i *Installation) noteUnseen(text string) {
 // name other templates.
 func (c *Client) Installed(ctx context.Context, paths []string, how Explaining) (*Installation, error) {
 	l := &podLister{c, &cli.Progress{}}
-	i := &Installation{podLister: l, Explaining: how, namespaces: map[string]*namespace{}, owners: map[string]*unstructured.Unstructured{}, resizable: sync.OnceValue(c.canResize)}
+	i := &Installation{podLister: l, Explaining: how, namespaces: map[string]*namespace{}, owners: map[string]*unstructured.Unstructured{}, resizable: sync.OnceValue(c.canResize), resources: sync.OnceValues(c.resourceMapper)}
 	var err error
 	if i.injector, err = c.newInjector(ctx, paths, i.note, &i.wrong); err != nil {
 		return nil, err

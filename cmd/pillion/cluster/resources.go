@@ -30,6 +30,7 @@ type Kind struct {
 	makes    string // what its controller creates: "pods", "owners" of pods, or ""
 	owned    bool   // usually owned by another object
 	restarts bool   // kubectl rollout restart works
+	other    bool   // none of Kinds
 }
 
 var replicaSet = Kind{GroupVersionKind: apps.WithKind("ReplicaSet"), resource: "replicasets", short: "rs", makes: "pods", owned: true}
