@@ -27,6 +27,15 @@ func (p *planner) index(items []tree.Node, fragment *tree.Node, list string) int
 	case first < len(items):
 		return first
 	}
+	i := p.placedAt(items, list)
+	if p.t.Namespace != "" {
+		return p.besideCluster(items, fragment, list, i)
+	}
+	return i
+}
+
+// placedAt returns where the template's placement puts its first container.
+func (p *planner) placedAt(items []tree.Node, list string) int {
 	position := positionIn(p.placed, list, items)
 	i := 0
 	switch {
@@ -37,26 +46,69 @@ func (p *planner) index(items []tree.Node, fragment *tree.Node, list string) int
 	case position.End == templates.Last:
 		return len(items)
 	}
-	for i < len(items) && p.owners.earlier(&items[i], p.t, position, list, items) {
+	for i < len(items) {
+		if by := p.owners.earlier(&items[i], p.t); by == nil || positionIn(&by.placed, list, items) != position {
+			break
+		}
 		i++
 	}
 	return i
 }
 
-// earlier reports whether a container of the pod was put there by an earlier template with the same
-// position in the list.
-func (o *owners) earlier(existing *tree.Node, of *loaded, position templates.Position, list string, items []tree.Node) bool {
+// besideCluster returns where a container of a namespace's template goes that would go to an index. For the templates of the
+// cluster, it is as if the pod had had it before they put theirs there. So nothing comes before what they put first, for example.
+func (p *planner) besideCluster(items []tree.Node, own *tree.Node, list string, i int) int {
+	name := own.Get("name").Text()
+	placed := func(k int) (position templates.Position, ofCluster bool) {
+		if k < 0 || k >= len(items) {
+			return position, false
+		}
+		by := p.owners.earlier(&items[k], p.t)
+		if by == nil || by.t.Namespace != "" {
+			return position, false
+		}
+		return templates.PositionIn(&by.placed, list), true
+	}
+	for k := range items {
+		switch position, _ := placed(k); name {
+		case "":
+		case position.Before:
+			return k + 1
+		case position.After:
+			return k
+		}
+	}
+	for position, ofCluster := placed(i); ofCluster && (position.After != "" || position.Before == "" && position.End != templates.Last); position, ofCluster = placed(i) {
+		i++
+	}
+	for position, ofCluster := placed(i - 1); ofCluster && (position.Before != "" || position.After == "" && position.End == templates.Last); position, ofCluster = placed(i - 1) {
+		i--
+	}
+	return i
+}
+
+// earlier returns the earlier template that put a container into the pod, or nil.
+func (o *owners) earlier(existing *tree.Node, of *loaded) *candidate {
+	if existing.IsNew() {
+		for i := range o.contributed {
+			if c := &o.contributed[i]; c.t.index < of.index && c.own(existing) != nil {
+				return c
+			}
+		}
+	}
 	name := existing.Get("name").Text()
 	for _, c := range o.candidates {
 		if c.t == of {
-			return false
+			return nil
 		}
 		if c.claims(name, existing) {
-			ours := existing.Added() || c.subject.marked(c.t) || c.same(existing)
-			return ours && positionIn(&c.placed, list, items) == position
+			if existing.Added() || c.subject.marked(c.t) || c.same(existing) {
+				return c
+			}
+			return nil
 		}
 	}
-	return false
+	return nil
 }
 
 // beside reports whether a container of the pod is one of the template's, and belongs before or after

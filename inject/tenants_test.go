@@ -131,6 +131,41 @@ func TestTenantMemory(t *testing.T) {
 	}
 }
 
+// TestTenantComesAfter checks that a template of a namespace cannot put a container before one that a template of the cluster puts
+// first, nor after one that it puts last.
+func TestTenantComesAfter(t *testing.T) {
+	t.Parallel()
+	const template = "---\napiVersion: pillion.dev/v1alpha1\nkind: %s\nmetadata: {name: %s}\nspec: {default: true, placement: {initContainers: %s}, pod: {spec: {initContainers: [{name: %s, image: s}]}}}\n"
+	for _, c := range []struct{ cluster, own, want string }{
+		{"First", "{before: wall}", "wall own i"},
+		{"First", "First", "wall own i"},
+		{"{before: i}", "{before: i}", "own wall i"},
+		{"{before: i}", "{after: wall}", "own wall i"},
+		{"{after: i}", "{after: i}", "i wall own"},
+		{"{after: i}", "{before: wall}", "i wall own"},
+		{"{after: own}", "First", "i own wall"},
+		{"{before: own}", "Last", "i wall own"},
+		{"Last", "Last", "i own wall"},
+		{"Last", "{after: wall}", "i own wall"},
+	} {
+		injector := injectorOf(mustParse(t, fmt.Sprintf(template, "ClusterSidecarTemplate", "wall", c.cluster, "wall")+
+			fmt.Sprintf(template, "SidecarTemplate", "own, namespace: shop", c.own, "own")))
+		r := mustInject(t, injector, inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: []byte(`{"spec":{"initContainers":[{"name":"i","image":"a"}],"containers":[{"name":"app","image":"a"}]}}`)})
+		root, err := tree.Parse(r.InjectedJSON())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		items := root.At("spec", "initContainers").Items()
+		for i := range items {
+			names = append(names, items[i].Get("name").Text())
+		}
+		if got := strings.Join(names, " "); got != c.want {
+			t.Errorf("%s of the cluster, and %s of the namespace: %s, and not %s", c.cluster, c.own, got, c.want)
+		}
+	}
+}
+
 // FuzzTenants is TestTenants for any seed.
 func FuzzTenants(f *testing.F) {
 	for seed := range uint64(20) {
@@ -169,7 +204,9 @@ func tryTenants(t *testing.T, seed uint64, tried tally) {
 		tried["injected beside"]++
 	}
 	if container, rest := takeContainer(g, pod); container != nil && !slices.ContainsFunc(documents[:len(cluster)], readsItself.MatchString) {
-		spec := fmt.Sprintf("default: true, match: {hostNetwork: true}, pod: {spec: {%s: [%s]}}", container.list, container.text)
+		places := []string{"First", "Last", "{before: k0}", "{after: k0}", "{before: k1}", "{before: app}", "{after: app}", "{before: i}"}
+		placement := fmt.Sprintf("%s: %s", container.list, places[g.IntN(len(places))])
+		spec := fmt.Sprintf("default: true, match: {hostNetwork: true}, placement: {%s}, pod: {spec: {%s: [%s]}}", placement, container.list, container.text)
 		wraps := []*templates.Template(nil)
 		if add(&wraps, "SidecarTemplate", "wraps, namespace: shop", spec) {
 			tried["moved"]++
@@ -338,8 +375,29 @@ func checkTenant(t *testing.T, alone, both *inject.Injector, pod []byte, moved *
 			}
 		}
 		compareFindings(t, alone, inPod.InjectedJSON(), after)
+		compareOrders(t, inPod.InjectedJSON(), after, moved.container)
 	}
 	return injected
+}
+
+// compareOrders checks that the containers of the cluster's templates are at the same places beside a container in the pod and one
+// in a template.
+func compareOrders(t *testing.T, inPod, after []byte, container *podContainer) {
+	t.Helper()
+	names := func(pod []byte) (all []string) {
+		root, err := tree.Parse(pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		items := root.At("spec", container.list).Items()
+		for i := range items {
+			all = append(all, items[i].Get("name").Text())
+		}
+		return all
+	}
+	if was, is := names(inPod), names(after); !slices.Equal(was, is) {
+		t.Errorf("with %s in the pod, the %s are %q, and in a template %q", container.name, container.list, was, is)
+	}
 }
 
 // fieldsLacking returns the places where a container of one pod has nothing and that of the other one has something.
