@@ -47,10 +47,53 @@ type pods struct {
 	mu     sync.Mutex
 	with   map[string]unique.Handle[string]          // the sidecars of each pod that has some, by NAMESPACE/NAME
 	counts map[types.NamespacedName]map[string]int64 // by template and revision; without a namespace: in all namespaces
+	kept   map[string]*records                       // by namespace
 }
 
 func newPods(client metadata.Interface) *pods {
-	return &pods{client: client, synced: make(chan struct{}), with: map[string]unique.Handle[string]{}, counts: map[types.NamespacedName]map[string]int64{}}
+	return &pods{
+		client: client, synced: make(chan struct{}),
+		with: map[string]unique.Handle[string]{}, counts: map[types.NamespacedName]map[string]int64{}, kept: map[string]*records{},
+	}
+}
+
+// maxRecords limits the different sidecars of the pods of a namespace together, in bytes: any user can write such annotations,
+// with names and revisions that do not exist. Pods with others beyond the limit are not counted.
+const maxRecords = 64 << 10
+
+// records are the different sidecars of the pods of a namespace.
+type records struct {
+	pods map[unique.Handle[string]]int
+	size int
+}
+
+// keep reports whether a pod with these sidecars is counted.
+func (p *pods) keep(namespace string, have unique.Handle[string]) bool {
+	of := p.kept[namespace]
+	if of == nil {
+		of = &records{pods: map[unique.Handle[string]]int{}}
+		p.kept[namespace] = of
+	}
+	if of.pods[have] == 0 {
+		if of.size+len(have.Value()) > maxRecords {
+			return false
+		}
+		of.size += len(have.Value())
+	}
+	of.pods[have]++
+	return true
+}
+
+// drop is the opposite of keep.
+func (p *pods) drop(namespace string, have unique.Handle[string]) {
+	of := p.kept[namespace]
+	if of.pods[have]--; of.pods[have] > 0 {
+		return
+	}
+	of.size -= len(have.Value())
+	if delete(of.pods, have); len(of.pods) == 0 {
+		delete(p.kept, namespace)
+	}
 }
 
 // String names the source in log lines.
@@ -208,10 +251,13 @@ func (p *pods) set(key, now string) {
 		return
 	case had:
 		p.add(namespace, before.Value(), -1)
+		p.drop(namespace, before)
 		delete(p.with, key)
 	}
-	if now != "" {
-		have := unique.Make(now)
+	if now == "" {
+		return
+	}
+	if have := unique.Make(now); p.keep(namespace, have) {
 		p.with[key] = have
 		p.add(namespace, have.Value(), 1)
 	}

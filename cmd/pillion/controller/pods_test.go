@@ -203,6 +203,43 @@ func TestPodMemory(t *testing.T) {
 	runtime.KeepAlive(p)
 }
 
+// TestForgedRecordsMemory checks that records that users write into pods take little memory, and that pods of other namespaces are
+// counted beside them.
+func TestForgedRecordsMemory(t *testing.T) {
+	const n = 500
+	p := newPods(nil)
+	forged := func(i int) map[string]string {
+		all := map[string]string{}
+		for k := range maxSidecars {
+			all[fmt.Sprintf("n%d-%d-%040d.pillion.dev/injected", i, k, k)] = fmt.Sprintf("%012x", i*maxSidecars+k)
+		}
+		return all
+	}
+	before := heap()
+	for i := range n {
+		if err := p.Add(pod("tenant", fmt.Sprint("p", i), forged(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	took := heap() - before
+	t.Logf("%d pods take %d KiB", n, took>>10)
+	if took > 2<<20 {
+		t.Errorf("%d pods with forged records take %d KiB", n, took>>10)
+	}
+	if err := p.Add(pod("shop", "web", map[string]string{agentKey: first})); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.count(types.NamespacedName{Name: "agent"}, first); got.Current != 1 {
+		t.Errorf("a pod of another namespace is counted as %v", got)
+	}
+	if err := p.Replace(nil, ""); err != nil {
+		t.Fatal(err)
+	}
+	if len(p.with)+len(p.counts)+len(p.kept) > 0 {
+		t.Errorf("without pods, %d, %d and %d are left", len(p.with), len(p.counts), len(p.kept))
+	}
+}
+
 func heap() int64 {
 	var m runtime.MemStats
 	runtime.GC()
