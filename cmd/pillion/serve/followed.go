@@ -40,14 +40,38 @@ type followed struct {
 	later   func(time.Duration, func()) // time.AfterFunc
 }
 
-// inform keeps the labels and annotations of objects that have at most so many bytes of them.
-func (f *followed) inform(client metadata.Interface, resource string, most int) {
+// inform keeps the labels and annotations of objects that have at most so many bytes of them, as far as there is room.
+func (f *followed) inform(client metadata.Interface, resource string, most int, room *room) {
 	options := cache.InformerOptions{
 		ObjectType: &metav1.PartialObjectMetadata{},
-		Handler:    cache.ResourceEventHandlerFuncs{UpdateFunc: f.changed},
-		Transform:  func(object any) (any, error) { return compact(object, most), nil },
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(object any) { f.stored(object, room) },
+			UpdateFunc: func(was, is any) { f.changed(was, f.stored(is, room)) },
+			DeleteFunc: room.drop,
+		},
+		Transform: func(object any) (any, error) {
+			object = compact(object, most)
+			if m, ok := object.(*metav1.PartialObjectMetadata); ok { // a list that is being read has no more than what fits
+				object = room.keep(m)
+			}
+			return object, nil
+		},
 	}
 	f.store, f.controller = kube.Inform(client, client.Resource(corev1.SchemeGroupVersion.WithResource(resource)), "", f.asked, options)
+}
+
+// stored counts an object of the store, and returns what the store has of it then. It was counted when it was read, but one
+// of the same name may have been deleted since.
+func (f *followed) stored(object any, room *room) any {
+	m, ok := object.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return object
+	}
+	kept := room.keep(m)
+	if kept != m {
+		_ = f.store.Update(kept) // fails only without a name
+	}
+	return kept
 }
 
 // compact drops what Pillion does not read, and of objects with too many labels and annotations also these: users may
@@ -61,27 +85,9 @@ func compact(object any, most int) any {
 		Name: m.Name, Namespace: m.Namespace, ResourceVersion: m.ResourceVersion, Labels: m.Labels, Annotations: m.Annotations,
 	}}
 	if size(c) > most {
-		c.Labels, c.Annotations = nil, map[string]string{tooLarge: ""}
+		return withoutContent(c)
 	}
 	return c
-}
-
-// tooLarge is the annotation of objects that were compacted because they are too large. No user can write it.
-const tooLarge = ""
-
-func isTooLarge(m *metav1.PartialObjectMetadata) bool {
-	_, ok := m.Annotations[tooLarge]
-	return ok
-}
-
-// size returns the bytes of the labels and annotations of an object.
-func size(m *metav1.PartialObjectMetadata) (n int) {
-	for _, all := range []map[string]string{m.Labels, m.Annotations} {
-		for key, value := range all {
-			n += len(key) + len(value)
-		}
-	}
-	return n
 }
 
 // asked records why the objects cannot be watched; client-go logs it. Known objects stay in use.

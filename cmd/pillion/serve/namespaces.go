@@ -51,7 +51,7 @@ func newInformer(kubeconfig string) (*informer, error) {
 func informNamespaces(client metadata.Interface) *informer {
 	i := &informer{accounts: newAccounts(client)}
 	i.later = i.accounts.later
-	i.inform(client, "namespaces", maxNamespace)
+	i.inform(client, "namespaces", maxNamespace, nil)
 	return i
 }
 

@@ -113,12 +113,15 @@ func (a *accounts) check() (string, error) {
 // tens of thousands of ServiceAccounts.
 const maxAccount = 4 << 10
 
+// maxAccounts limits them for all ServiceAccounts of a namespace together.
+const maxAccounts = 1 << 20
+
 // accountInformer follows the metadata of ServiceAccounts.
 type accountInformer struct{ followed }
 
 func (a *accounts) inform() *accountInformer {
 	i := &accountInformer{followed{later: a.later}}
-	i.inform(a.client, "serviceaccounts", maxAccount)
+	i.inform(a.client, "serviceaccounts", maxAccount, newRoom(maxAccounts))
 	return i
 }
 

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"math/rand/v2"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -20,6 +22,7 @@ import (
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/clitest"
 	"github.com/pillion-dev/pillion/inject"
@@ -270,6 +273,89 @@ func TestMetadataMemory(t *testing.T) {
 	clitest.Must(t, i.store.Update(compact(object("Namespace", "", "n1", 20<<10), maxNamespace)))
 	if ns, err := i.Namespace("n1"); err != nil || len(ns.Annotations["role"]) != 20<<10 {
 		t.Errorf("an ordinary namespace is %.100v, %v", ns, err)
+	}
+}
+
+// TestManyAccounts checks that very many large ServiceAccounts of one namespace take no more memory than its share, and that those
+// of other namespaces are known beside them.
+func TestManyAccounts(t *testing.T) {
+	t.Parallel()
+	const n = 1000
+	var objects []k8sruntime.Object
+	for k := range n {
+		account := serviceAccount(fmt.Sprint("a", k), strings.Repeat("x", maxAccount-100))
+		account.Namespace = "tenant"
+		objects = append(objects, account)
+	}
+	client := metadataClient(t, append(objects, serviceAccount("web", "reader"))...)
+	i := newAccounts(client).inform()
+	go i.controller.RunWithContext(t.Context())
+	eventually(t, "the ServiceAccounts are loaded", i.controller.HasSynced)
+	kept := func() (n, bytes int) {
+		for _, object := range i.store.List() {
+			if m := object.(*metav1.PartialObjectMetadata); m.Namespace == "tenant" && !isTooLarge(m) {
+				n, bytes = n+1, bytes+size(m)
+			}
+		}
+		return n, bytes
+	}
+	if n, bytes := kept(); bytes > maxAccounts || bytes < maxAccounts/2 {
+		t.Errorf("%d ServiceAccounts are kept, with %d bytes", n, bytes)
+	}
+	if got := i.account("shop", "web"); !got.Known || got.Annotations["role"] != "reader" {
+		t.Errorf("the ServiceAccount of another namespace is %v", got)
+	}
+	accounts := corev1.SchemeGroupVersion.WithResource("serviceaccounts")
+	for k := range n {
+		clitest.Must(t, client.Tracker().Delete(accounts, "tenant", fmt.Sprint("a", k)))
+		if k%50 == 49 { // the fake watch has a short queue
+			eventually(t, "the deletion is seen", func() bool { return i.object(fmt.Sprint("tenant/a", k)) == nil })
+		}
+	}
+	small := serviceAccount("small", "r")
+	small.Namespace = "tenant"
+	clitest.Must(t, client.Tracker().Create(accounts, small, "tenant"))
+	eventually(t, "a ServiceAccount is known after the others were deleted", func() bool { return i.account("tenant", "small").Known })
+	small.Annotations = map[string]string{"role": strings.Repeat("x", 1000)}
+	clitest.Must(t, client.Tracker().Update(accounts, small, "tenant"))
+	eventually(t, "its change is known", func() bool { return len(i.account("tenant", "small").Annotations["role"]) == 1000 })
+	if n, _ := kept(); n != 1 {
+		t.Errorf("%d ServiceAccounts are kept", n)
+	}
+}
+
+// TestRoom checks that what a namespace uses is what its objects have, whatever happens to these.
+func TestRoom(t *testing.T) {
+	t.Parallel()
+	r, random := newRoom(2000), rand.New(rand.NewPCG(1, 2))
+	has := map[string]int{}
+	for range sizetest.Choose(t, 2000, 50_000) {
+		m := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprint("n", random.IntN(2)), Name: fmt.Sprint("a", random.IntN(20))}}
+		key := m.Namespace + "/" + m.Name
+		delete(has, key)
+		switch n := random.IntN(500); {
+		case n < 100:
+			r.drop(m)
+			continue
+		case n < 150:
+			r.drop(cache.DeletedFinalStateUnknown{Key: key})
+			continue
+		case n > 200:
+			m.Annotations = map[string]string{"a": strings.Repeat("x", n-1)}
+		}
+		if kept := r.keep(m); !isTooLarge(kept) && size(kept) > 0 {
+			has[key] = size(kept) + perObject
+		}
+		used := map[string]int{}
+		for key, n := range has {
+			used[key[:2]] += n
+		}
+		if !maps.Equal(used, r.used) || used["n0"] > r.most || used["n1"] > r.most {
+			t.Fatalf("used are %v, and counted %v", used, r.used)
+		}
+	}
+	if len(has) == 0 {
+		t.Error("nothing was kept")
 	}
 }
 
