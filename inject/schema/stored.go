@@ -48,20 +48,38 @@ func (f *Field) stays(value *tree.Node) bool {
 
 // fillIn adds the defaults of the object's own fields. A struct that is no pointer always exists.
 func (s *Schema) fillIn(object *tree.Node) {
+	for _, value := range s.fillings() {
+		if object.Get(value.Name()) != nil || s.GoType == VolumeType() && len(object.Members()) > 1 {
+			continue // a volume of another kind is no emptyDir
+		}
+		object.Set(value.Name(), value.Clone())
+	}
+}
+
+// fillings returns the defaults of the object's own fields, by name. Every item of every list of a pod needs them.
+func (s *Schema) fillings() []tree.Node {
+	if known, ok := fillings.Load(s); ok {
+		return known.([]tree.Node)
+	}
+	var all []tree.Node
 	for _, name := range slices.Sorted(maps.Keys(s.fields)) {
 		f := s.fields[name]
 		value, ok := Default(f.Parent.Name() + "." + name)
 		if f.AbsentIsZero && f.fields != nil && s.GoType != podType {
 			value, ok = "{}", true
 		}
-		if !ok || f.Gated || object.Get(name) != nil || s.GoType == VolumeType() && len(object.Members()) > 1 {
-			continue // a volume of another kind is no emptyDir
+		if !ok || f.Gated {
+			continue
 		}
 		if v, err := tree.Parse([]byte(value)); err == nil {
-			object.Set(name, *v)
+			all = append(all, tree.Field(name, v.Clone())) // it is parsed completely, because others read it at the same time
 		}
 	}
+	fillings.Store(s, all)
+	return all
 }
+
+var fillings sync.Map // []tree.Node by *Schema
 
 // podDefaults are the defaults of a PodSpec's own fields.
 func podDefaults() []tree.Node {
@@ -150,7 +168,7 @@ func (s *Schema) foreseen(n *tree.Node, by Server, stored bool) tree.Node {
 	case s.fields == nil:
 		return *n
 	}
-	object := tree.Members()
+	object := tree.Members(make([]tree.Node, 0, len(n.Members())+len(s.fillings()))...)
 	for i := range n.Members() {
 		m := &n.Members()[i]
 		f := s.At(m.Name())
