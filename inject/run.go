@@ -25,6 +25,8 @@ type run struct {
 	leftOut map[string]string // reasons by template
 	added   bool
 	shown   int // number of containers that expressions saw at first
+
+	spent uint64 // cost of the expressions of the templates of the namespace, in all looks
 }
 
 // start prepares for the looks of one pod.
@@ -206,6 +208,7 @@ func (r *run) renderSeen(t *loaded, d *Decision, c *candidate) {
 	*c = candidate{subject: s, t: t, input: r.input, decision: d, placed: t.Spec.Placement}
 	if t.Namespace != "" {
 		c.byCluster = o.addedByCluster
+		c.input.Total = &r.spent
 	}
 	if t.Spec.Required && len(s.exposed) > 0 || s.unseen[t] {
 		view, _ := r.view(t)

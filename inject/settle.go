@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/pillion-dev/pillion/inject/schema"
+	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
@@ -46,6 +47,19 @@ type settling struct {
 	always    bool        // the culprits of a pass must be left out in all earlier ones too
 }
 
+const spendsTooMuch = "the expressions of the templates of the namespace cost too much for this pod; use fewer of them, or simpler ones"
+
+// endless returns why the pod must not be inspected again, or "".
+func (s *settling) endless() string {
+	switch {
+	case s.run.spent > templates.MaxTotal:
+		return spendsTooMuch
+	case s.looks > maxLooks:
+		return neverSettles
+	}
+	return ""
+}
+
 // kept returns the number of bytes that stay allocated for the next pod.
 func (s *settling) kept() int {
 	return s.run.journal.Kept() + cap(s.decisions)*int(unsafe.Sizeof(Decision{})) + (cap(s.run.room)+cap(s.run.contributed)+cap(s.run.rivals.candidates))*int(unsafe.Sizeof(candidate{})) + cap(s.run.subject.tokenVolumes)*int(unsafe.Sizeof(""))
@@ -59,6 +73,9 @@ func (s *settling) kept() int {
 // second run would, until a pass adds nothing.
 func (s *settling) settle(i *Injector, asked asked, nodes *tree.Arena, pod *tree.Node, fresh func() (*tree.Node, error)) error {
 	s.run.start(i, asked, nodes)
+	if !asked.copied {
+		s.run.spent = 0
+	}
 	s.run.forgetAdded(s.earlier)
 	s.decisions = slices.Grow(s.decisions[:0], len(i.templates))[:len(i.templates)]
 	s.result, s.looks, s.gaveUp = Result{Pod: identify(pod), pod: pod, size: asked.sizeBefore(pod)}, 0, false
@@ -69,8 +86,8 @@ func (s *settling) settle(i *Injector, asked asked, nodes *tree.Arena, pod *tree
 			return ErrGone
 		}
 		switch {
-		case s.looks > maxLooks && !s.gaveUp: // culprits is incomplete
-			leftOut, s.gaveUp = []map[string]string{s.all()}, true
+		case s.endless() != "" && !s.gaveUp: // culprits is incomplete
+			leftOut, s.gaveUp = []map[string]string{s.all(s.endless())}, true
 		case len(culprits) == 0:
 			return nil
 		default:
@@ -98,10 +115,10 @@ func parseOriginal(pod *tree.Node) func() (*tree.Node, error) {
 }
 
 // all returns every template, to be left out.
-func (s *settling) all() map[string]string {
+func (s *settling) all(why string) map[string]string {
 	all := map[string]string{}
 	for _, name := range s.run.injector.names {
-		all[name] = neverSettles
+		all[name] = why
 	}
 	return all
 }
@@ -138,7 +155,7 @@ func (s *settling) pass(leftOut map[string]string) (culprits map[string]string) 
 		if s.result.Decisions != nil {
 			decisions = make([]Decision, len(decisions))
 		}
-		if s.looks++; s.looks > maxLooks && !s.gaveUp {
+		if s.looks++; s.endless() != "" && !s.gaveUp {
 			return nil
 		}
 		if run.decide(decisions); s.run.subject.asked.gone() {

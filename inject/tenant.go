@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/pillion-dev/pillion/inject/schema"
+	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
@@ -74,7 +75,7 @@ func (w *tenant) inject(i *Injector, asked asked, nodes *tree.Arena, pod *tree.N
 	w.contributed = slices.Clone(w.cluster.run.contributed)
 	start := w.cluster.result
 	start.Decisions = append(slices.Clone(start.Decisions), make([]Decision, len(i.templates)-w.count)...)
-	w.result, w.mine, w.known, w.looks = start, addedContainers(start.pod), nil, 0
+	w.result, w.mine, w.known, w.looks, w.own.run.spent = start, addedContainers(start.pod), nil, 0, 0
 	w.result.Decisions = slices.Clone(start.Decisions)
 	if !start.pod.HasAtMost(mostCopied) {
 		return w.leaveOut(start, fmt.Sprintf("the pod has more than %d values, which is too many for templates of a namespace", mostCopied))
@@ -84,6 +85,8 @@ func (w *tenant) inject(i *Injector, asked asked, nodes *tree.Arena, pod *tree.N
 		switch err := w.cycle(); {
 		case errors.Is(err, errTooManyTries):
 			return w.leaveOut(start, tooManyTries)
+		case errors.Is(err, errSpendsTooMuch):
+			return w.leaveOut(start, spendsTooMuch)
 		case err != nil:
 			return nil, err
 		case w.whole || w.result.size == before:
@@ -93,14 +96,17 @@ func (w *tenant) inject(i *Injector, asked asked, nodes *tree.Arena, pod *tree.N
 	return w.leaveOut(start, neverSettles)
 }
 
-var errTooManyTries = errors.New("the pod was inspected too often")
+var (
+	errTooManyTries  = errors.New("the pod was inspected too often")
+	errSpendsTooMuch = errors.New("expressions cost too much")
+)
 
 // leaveOut decides that no template of the namespace adds to the pod.
 func (w *tenant) leaveOut(start Result, why string) (*Result, error) {
 	w.result, w.again, w.pod = start, nil, start.pod // nothing is added, so no copy is needed
 	asked := w.asked
 	asked.tier, asked.denied, asked.copied = ownTier, w.allBut(nil, why), true
-	w.own.earlier = w.contributed
+	w.own.earlier, w.own.run.spent = w.contributed, 0
 	err := w.own.settle(w.injector, asked, w.nodes, start.pod, func() (*tree.Node, error) { return start.pod, nil })
 	w.take()
 	return &w.result, err
@@ -194,8 +200,11 @@ func (w *tenant) allBut(chosen []string, why string) map[string]string {
 // attempt lets the templates of the namespace add to a copy of the pod, and then those of the cluster. It returns why the
 // additions must not be used, or "".
 func (w *tenant) attempt(denied map[string]string) (why string, err error) {
-	if w.whole = false; w.looks > mostTries {
+	switch w.whole = false; {
+	case w.looks > mostTries:
 		return "", errTooManyTries
+	case w.own.run.spent > templates.MaxTotal:
+		return "", errSpendsTooMuch
 	}
 	copied := func() (*tree.Node, error) { return new(w.result.pod.Copy()), nil }
 	asked := w.asked

@@ -69,19 +69,29 @@ spec: {default: true, pod: {spec: {containers: [{name: main, image: "m:1"}]}}}
 func TestTenantTries(t *testing.T) {
 	t.Parallel()
 	pod := []byte(`{"metadata":{"name":"web"},"spec":{"containers":[{"name":"app","image":"a"}]}}`)
+	const search = "lists.range(500).filter(i, container.env.exists(e, e.name == string(i))).size()"
 	for name, of := range map[string]string{
 		"each changes a condition": "pod: {spec: {containers: [{name: n%d, image: s}]}}",
+		"each costs much":          "forEachContainer: [{add: {env: [{name: \"T%[1]d${string(size(container.env))}\", value: \"${string(" + search + ")}\"}]}}], pod: {spec: {volumes: [{name: n%[1]d, emptyDir: {}}]}}",
 		"each adds without end":    "forEachContainer: [{add: {env: [{name: \"T%[1]d${string(size(container.env))}\", value: x}]}}], pod: {spec: {volumes: [{name: n%[1]d, emptyDir: {}}]}}",
 	} {
 		documents := "---\napiVersion: pillion.dev/v1alpha1\nkind: ClusterSidecarTemplate\nmetadata: {name: one}\nspec: {default: true, match: {condition: \"size(pod.spec.containers) == 1\"}, pod: {spec: {initContainers: [{name: one, image: s}]}}}\n"
 		alone := injectorOf(mustParse(t, documents))
-		for i := range 50 {
+		many := 50
+		if name == "each costs much" {
+			many = 20
+		}
+		for i := range many {
 			documents += fmt.Sprintf("---\napiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: n%d, namespace: shop}\nspec: {default: true, %s}\n", i, fmt.Sprintf(of, i))
 		}
 		both := injectorOf(mustParse(t, documents))
 		began := cputest.Used(t)
 		r := mustInject(t, both, inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: pod})
-		t.Logf("%s: %v", name, cputest.Used(t)-began)
+		took := cputest.Used(t) - began
+		t.Logf("%s: %v", name, took)
+		if name == "each costs much" && !strings.Contains(r.Decisions[1].Message, "cost too much for this pod") {
+			t.Errorf("%s: the reason is %q", name, r.Decisions[1].Message)
+		}
 		checkTenant(t, alone, both, pod, nil)
 		if t.Failed() {
 			t.Fatal(name)

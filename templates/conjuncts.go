@@ -60,7 +60,7 @@ func (t *Template) Unmet(in *Input, values Values) string {
 		if err == nil && out == types.False {
 			return c.text
 		}
-		if in.spent += costIn(details, err); in.spent > totalLimit {
+		if in.spend(costIn(details, err)); in.spentTooMuch() {
 			return ""
 		}
 	}

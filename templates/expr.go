@@ -56,15 +56,15 @@ func (p *program) eval(in *Input) (ref.Val, error) {
 	if in.isDone() {
 		return nil, errGone
 	}
-	if in.spent > totalLimit {
+	if in.spentTooMuch() {
 		return nil, p.errTooMuch()
 	}
 	out, details, err := p.prog.Eval(in)
-	in.spent += costIn(details, err)
+	in.spend(costIn(details, err))
 	if err != nil {
 		return nil, fmt.Errorf("%q: %w%s", p.source, err, advice(err, p.checked, p.leaf))
 	}
-	if in.spent > totalLimit {
+	if in.spentTooMuch() {
 		return nil, p.errTooMuch()
 	}
 	return out, nil

@@ -85,7 +85,7 @@ func inside(step string, err error) error {
 }
 
 func (f *form) of(in *Input, n *tree.Node) (made tree.Node, err error) {
-	if in.spent++; in.spent > totalLimit {
+	if in.spend(1); in.spentTooMuch() {
 		return made, fmt.Errorf("the template's expressions for this pod cost more than %d", totalLimit)
 	}
 	switch {

@@ -24,6 +24,9 @@ type Input struct {
 	Done <-chan struct{}
 	// Nodes is memory for the rendered nodes, or nil.
 	Nodes *tree.Arena
+	// Total counts the cost of the expressions of several inputs together, in CEL's units. Beyond [MaxTotal], they fail. It may
+	// be nil.
+	Total *uint64
 
 	spent     uint64 // cost of the expressions so far
 	steps     int    // steps of those evaluated without CEL
@@ -49,6 +52,24 @@ type loopValue struct {
 
 // See sets the pod. The values of variables are forgotten, because they may depend on the pod.
 func (in *Input) See(pod *tree.Node) { in.Pod, in.variables = pod, nil }
+
+// spend counts the cost of an expression.
+func (in *Input) spend(cost uint64) {
+	in.spent += cost
+	in.spendOfTotal(cost)
+}
+
+// spendOfTotal counts the cost of an expression that is evaluated for a message only.
+func (in *Input) spendOfTotal(cost uint64) {
+	if in.Total != nil {
+		*in.Total += cost
+	}
+}
+
+// spentTooMuch reports whether expressions have cost more than they may.
+func (in *Input) spentTooMuch() bool {
+	return in.spent > totalLimit || in.Total != nil && *in.Total > MaxTotal
+}
 
 // isDone reports whether the caller no longer waits for the result.
 func (in *Input) isDone() bool {

@@ -16,6 +16,11 @@ const (
 	maxNesting = 3        // of nested lists during an evaluation
 )
 
+// MaxTotal limits the cost of all expressions that count in [Input.Total], for one pod: those of the templates of a namespace,
+// however often the pod is inspected. Each inspection evaluates them again, so without this limit a tenant could make
+// the work as long as the caller waits.
+const MaxTotal = 2_000_000
+
 // maxOutput is the maximum size of a string that one leaf renders to, in bytes. The API server
 // accepts no object over 3 MiB.
 const maxOutput = 64 << 10

@@ -113,11 +113,12 @@ func (t *Template) NamedContainers(in *Input, values Values) (all []NamedContain
 			if by < 0 {
 				continue
 			}
-			if spent > totalLimit || in.isDone() {
+			if spent > totalLimit || in.spentTooMuch() || in.isDone() {
 				return all
 			}
 			out, details, err := named.names.Eval(in.with(values, nil))
 			spent += costIn(details, err)
+			in.spendOfTotal(costIn(details, err))
 			if err != nil {
 				continue // where may fail too
 			}
@@ -199,11 +200,12 @@ func (t *Template) Unmatched(in *Input, values Values) (wheres []string) {
 
 func (f *forEach) namesNone(in *Input, values Values, spent *uint64) bool {
 	for _, named := range f.named {
-		if *spent > totalLimit {
+		if *spent > totalLimit || in.spentTooMuch() {
 			return false
 		}
 		out, details, err := named.names.Eval(in.with(values, nil))
 		*spent += costIn(details, err)
+		in.spendOfTotal(costIn(details, err))
 		if err != nil || slices.ContainsFunc(stringsIn(out), func(name string) bool { return name != "" }) {
 			return false
 		}
