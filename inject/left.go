@@ -19,6 +19,8 @@ import (
 //   - The DefaultTolerationSeconds plugin adds tolerations for nodes that are not ready or unreachable, for 300 seconds, to a
 //     pod that has none for them.
 //   - The LimitRanger plugin adds the defaults of a LimitRange to a container that has no request or limit of a resource.
+//   - kubectl apply merges ports of a container with the same number, whatever their protocols are, and hostAliases with the
+//     same address. If the workload exists already, the file's own item is lost, or kubectl fails.
 //   - The labels of a ReplicationController or a Job, and the selector of the former, are copied from the pod template if there
 //     are none.
 //
@@ -55,6 +57,17 @@ func (p *planner) isTolerationLeft(item *tree.Node, in *schema.Schema) bool {
 		return false
 	}
 	p.noteLeft("tolerations for nodes that are not ready or unreachable are left to the webhook, because the API server would not add its own to a pod that has some")
+	return true
+}
+
+// isPortLeft reports whether an item of a list is a port that is left to the webhook.
+func (p *planner) isPortLeft(list, item *tree.Node, in *schema.Schema) bool {
+	number := item.Get("containerPort")
+	if !p.subject.asked.written || in.GoType != reflect.TypeFor[corev1.ContainerPort]() ||
+		!slices.ContainsFunc(list.Items(), func(port tree.Node) bool { return port.Get("containerPort").String() == number.String() }) {
+		return false
+	}
+	p.noteLeft("its further port " + number.String() + " is left to the webhook, because kubectl merges ports of a container that have the same number")
 	return true
 }
 

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/sizetest"
 	"github.com/pillion-dev/pillion/templates"
@@ -54,7 +57,7 @@ func tryFileAsWebhook(t *testing.T, w wishes, seen map[string]int) {
 	for i := range count {
 		spec := map[string]any{"default": true, "order": i, "labelDomains": []any{"example.com"}, "pod": w.lefts()}
 		if w.IntN(2) == 0 {
-			add := w.maybe(map[string]any{"resources": w.resources(), "env": []any{map[string]any{"name": "A", "value": w.some("1", "2")}}})
+			add := w.maybe(map[string]any{"resources": w.resources(), "ports": w.ports(), "env": []any{map[string]any{"name": "A", "value": w.some("1", "2")}}})
 			spec["forEachContainer"] = []any{map[string]any{"add": add}}
 		}
 		// Only the last one reads what others add. Otherwise the webhook may apply an earlier one first to the file, in which it
@@ -78,7 +81,7 @@ func tryFileAsWebhook(t *testing.T, w wishes, seen map[string]int) {
 	if w.IntN(4) == 0 {
 		spec[w.some("tolerations", "imagePullSecrets").(string)] = w.some([]any{}, nil)
 	}
-	app := w.maybe(map[string]any{"resources": w.resources()})
+	app := w.maybe(map[string]any{"resources": w.resources(), "ports": w.ports()})
 	app["name"], app["image"] = "app", "app:1"
 	spec["containers"] = []any{app}
 
@@ -106,13 +109,40 @@ func tryFileAsWebhook(t *testing.T, w wishes, seen map[string]int) {
 	webhook := func(object []byte) []byte {
 		return mustInject(t, injector, inject.Request{Operation: "CREATE", OptedIn: true, Namespace: req.Namespace, Object: keptBy(t, object, true)}).InjectedJSON()
 	}
-	one, other := webhook(req.Object), webhook(file.InjectedJSON())
+	one, other, updated := webhook(req.Object), webhook(file.InjectedJSON()), webhook(applied(t, req.Object, file.InjectedJSON()))
 	if ordered(t, decodeJSON(t, one)) != ordered(t, decodeJSON(t, other)) {
 		t.Errorf("the pod becomes\n%s\nand the file\n%s", one, other)
+	}
+	if ordered(t, decodeJSON(t, one)) != ordered(t, decodeJSON(t, updated)) {
+		t.Errorf("the pod becomes\n%s\nand the file, if kubectl applies it to the pod template without injection,\n%s", one, updated)
 	}
 	if t.Failed() {
 		t.Errorf("%s\n---\n%s\n---\n%s", strings.Join(texts, "\n---\n"), req.Object, file.InjectedJSON())
 	}
+}
+
+// ports returns ports with few numbers.
+func (w wishes) ports() []any {
+	return []any{map[string]any{"containerPort": w.some(80, 81), "protocol": w.some("TCP", "UDP")}}
+}
+
+// applied returns what kubectl apply makes of a pod that was applied before, if its file has another content now.
+func applied(t *testing.T, before, now []byte) []byte {
+	t.Helper()
+	meta, err := strategicpatch.NewPatchMetaFromStruct(&corev1.Pod{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := keptBy(t, before, true)
+	patch, err := strategicpatch.CreateThreeWayMergePatch(before, now, stored, meta, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := strategicpatch.StrategicMergePatch(stored, patch, &corev1.Pod{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
 }
 
 // ordered returns a value as JSON with the items of lists in order.

@@ -178,7 +178,7 @@ func (p *planner) list(pod, fragment *tree.Node, s *schema.Schema, at schema.Poi
 			p.found = true
 		default:
 			left := p.tentative
-			p.tentative = left || p.isTolerationLeft(value, s.Elem)
+			p.tentative = left || p.isTolerationLeft(value, s.Elem) || p.isPortLeft(pod, value, s.Elem)
 			p.insert(pod, len(pod.Items()), *value, at)
 			p.tentative = left
 		}
