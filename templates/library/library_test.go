@@ -255,3 +255,20 @@ func TestReadme(t *testing.T) {
 		}
 	}
 }
+
+// TestLocalVolumes checks that the cluster autoscaler may remove the node of a pod with a template, unless the template's volumes
+// have data that may not have been sent yet.
+func TestLocalVolumes(t *testing.T) {
+	unsent := []string{"fluent-bit", "vector", "litestream"}
+	for _, tmpl := range load(t) {
+		pod := render(t, tmpl)
+		listed := strings.Split(pod.Annotations["cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"], ",")
+		for _, v := range pod.Spec.Volumes {
+			local := v.EmptyDir != nil && v.EmptyDir.Medium != corev1.StorageMediumMemory
+			want := local && !slices.Contains(unsent, tmpl.Name)
+			if is := slices.Contains(listed, v.Name); is != want {
+				t.Errorf("%s: the volume %s is listed: %v", tmpl.Name, v.Name, is)
+			}
+		}
+	}
+}
