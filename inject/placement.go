@@ -73,15 +73,18 @@ func (p *planner) besideCluster(items []tree.Node, own *tree.Node, list string, 
 		switch position, _ := placed(k); name {
 		case "":
 		case position.Before:
-			return k + 1
+			i = k + 1
 		case position.After:
-			return k
+			i = k
 		}
 	}
-	for position, ofCluster := placed(i); ofCluster && (position.After != "" || position.Before == "" && position.End != templates.Last); position, ofCluster = placed(i) {
+	comesFirst := func(position templates.Position) bool {
+		return position.After != "" && position.After != name || position.Before == name || position.Before == "" && position.After == "" && position.End != templates.Last
+	}
+	for position, ofCluster := placed(i); ofCluster && comesFirst(position); position, ofCluster = placed(i) {
 		i++
 	}
-	for position, ofCluster := placed(i - 1); ofCluster && (position.Before != "" || position.After == "" && position.End == templates.Last); position, ofCluster = placed(i - 1) {
+	for position, ofCluster := placed(i - 1); ofCluster && !comesFirst(position); position, ofCluster = placed(i - 1) {
 		i--
 	}
 	return i
