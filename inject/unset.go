@@ -100,11 +100,26 @@ func (o *owners) renderUnset(t *loaded, pod *tree.Node, without func(list string
 	return c
 }
 
-// withoutValues returns a pod without the values that templates may have set, whatever their conditions are. Containers of
-// templates are hidden from expressions already, see view.
+// withoutRecord returns a pod without the record of a template, which its condition may read.
+func (s *subject) withoutRecord(pod *tree.Node, t *loaded) *tree.Node {
+	metadata := pod.Get("metadata")
+	annotations := metadata.Get("annotations")
+	switch {
+	case annotations.Get(t.injected) == nil:
+		return pod
+	case len(annotations.Members()) == 1:
+		metadata = s.held(s.nodes.Without(metadata, "annotations"))
+	default:
+		metadata = s.held(s.nodes.With(metadata, "annotations", s.nodes.Without(annotations, t.injected)))
+	}
+	return s.held(s.nodes.With(pod, "metadata", *metadata))
+}
+
+// withoutValues returns a pod without the values that templates may have set, whatever their conditions are, and without the records
+// of these. Containers of templates are hidden from expressions already, see view.
 func (s *subject) withoutValues(pod *tree.Node, of []*loaded) *tree.Node {
 	for _, t := range of {
-		if pod = s.without(pod, t.PodFragment(), s.schema); pod == nil {
+		if pod = s.without(s.withoutRecord(pod, t), t.PodFragment(), s.schema); pod == nil {
 			return s.held(tree.Members())
 		}
 	}
