@@ -67,7 +67,10 @@ func (p *planner) besideCluster(items []tree.Node, own *tree.Node, list string, 
 		if by == nil || by.t.Namespace != "" {
 			return position, false
 		}
-		return templates.PositionIn(&by.placed, list), true
+		if position = templates.PositionIn(&by.placed, list); position.After+position.Before != name {
+			position = positionIn(&by.placed, list, items)
+		}
+		return position, true
 	}
 	for k := range items {
 		switch position, _ := placed(k); name {

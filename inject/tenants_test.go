@@ -157,6 +157,7 @@ func TestTenantComesAfter(t *testing.T) {
 		{"{before: own}", "Last", "i wall own"},
 		{"Last", "Last", "i own wall"},
 		{"Last", "{after: wall}", "i own wall"},
+		{"{after: none}", "{after: wall}", "i own wall"}, // it is last by default
 	} {
 		injector := injectorOf(mustParse(t, fmt.Sprintf(template, "ClusterSidecarTemplate", "wall", c.cluster, "wall")+
 			fmt.Sprintf(template, "SidecarTemplate", "own, namespace: shop", c.own, "own")))
@@ -181,6 +182,7 @@ func FuzzTenants(f *testing.F) {
 	for seed := range uint64(21) { // in the last one, what a template of the cluster puts after a container was there before that
 		f.Add(seed + 10_000)
 	}
+	f.Add(uint64(9918))   // templates of the cluster name containers that the pod does not have
 	f.Add(uint64(10_050)) // the condition of a template of the cluster reads the template's own record
 	f.Fuzz(func(t *testing.T, seed uint64) { tryTenants(t, seed, tally{}) })
 }
