@@ -67,7 +67,7 @@ func (f *Field) holds(pod, fragment *tree.Node) bool {
 		return true
 	}
 	if pod == nil {
-		return f.AbsentIsZero && IsZero(fragment) || f.Droppable(fragment)
+		return (f.AbsentIsZero || f.AlwaysSent) && IsZero(fragment) || f.Droppable(fragment)
 	}
 	return f.Contains(pod, fragment)
 }

@@ -65,8 +65,12 @@ func (s *Schema) fillings() []tree.Node {
 	for _, name := range slices.Sorted(maps.Keys(s.fields)) {
 		f := s.fields[name]
 		value, ok := Default(f.Parent.Name() + "." + name)
-		if f.AbsentIsZero && f.fields != nil && s.GoType != podType {
+		switch {
+		case ok:
+		case f.AbsentIsZero && f.fields != nil && s.GoType != podType:
 			value, ok = "{}", true
+		case f.AlwaysSent:
+			value, ok = zeroOf(f.GoType)
 		}
 		if !ok || f.Gated {
 			continue
@@ -77,6 +81,19 @@ func (s *Schema) fillings() []tree.Node {
 	}
 	fillings.Store(s, all)
 	return all
+}
+
+// zeroOf returns the JSON of a zero value that is always sent, for example of the seconds of a SleepAction.
+func zeroOf(t reflect.Type) (value string, ok bool) {
+	switch t.Kind() {
+	case reflect.String:
+		return `""`, true
+	case reflect.Bool:
+		return "false", true
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		return "0", true
+	}
+	return "", false
 }
 
 var fillings sync.Map // []tree.Node by *Schema
