@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
@@ -237,7 +238,7 @@ func (i *Injector) recorded(pod *tree.Node, r *Removal) []string {
 			continue
 		}
 		for _, m := range pod.At("metadata", "annotations").Members() {
-			if t.isRecord(m.Name()) {
+			if key := m.Name(); t.isRecord(key) || t.isRolloutRecord(key) {
 				all = append(all, annotationPath(m.Name()))
 			}
 		}
@@ -255,6 +256,11 @@ func (i *Injector) recorded(pod *tree.Node, r *Removal) []string {
 		}
 	}
 	return all
+}
+
+// isRolloutRecord reports whether a rollout writes an annotation with this key when it changes the template's containers.
+func (t *loaded) isRolloutRecord(key string) bool {
+	return key == t.Annotation(templates.AnnotationBefore) || t.base != nil && key == t.base.Annotation(templates.AnnotationBefore)
 }
 
 // remove removes the paths from doc, together with parents that become empty. It records them in an

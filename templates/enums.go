@@ -19,14 +19,15 @@ func choices(t reflect.Type) []string { return enumerations()[t] }
 // enumerations are the strings that types of the template format and of the Kubernetes API allow.
 var enumerations = sync.OnceValue(func() map[reflect.Type][]string {
 	return map[reflect.Type][]string{
-		reflect.TypeFor[End]():                      texts(First, Last),
-		reflect.TypeFor[TokenMode]():                texts(Inherit, None),
-		reflect.TypeFor[v1alpha1.RolloutStrategy](): texts(v1alpha1.OnCreate, v1alpha1.InPlace, v1alpha1.InPlaceOrRestart),
-		reflect.TypeFor[v1alpha1.RolloutScope]():    texts(v1alpha1.ScopeNamespace, v1alpha1.ScopeAll),
-		reflect.TypeFor[ValidateMode]():             texts(Deny, Warn),
-		reflect.TypeFor[Overrider]():                texts(ByPod, ByServiceAccount, ByNamespace),
-		reflect.TypeFor[ParamType]():                ParamTypes(),
-		reflect.TypeFor[corev1.OSName]():            texts(corev1.Linux, corev1.Windows),
+		reflect.TypeFor[End]():                       texts(First, Last),
+		reflect.TypeFor[TokenMode]():                 texts(Inherit, None),
+		reflect.TypeFor[v1alpha1.RolloutStrategy]():  texts(v1alpha1.OnCreate, v1alpha1.InPlace, v1alpha1.InPlaceOrRestart),
+		reflect.TypeFor[v1alpha1.RolloutScope]():     texts(v1alpha1.ScopeNamespace, v1alpha1.ScopeAll),
+		reflect.TypeFor[v1alpha1.RolloutOnFailure](): texts(v1alpha1.StopOnFailure, v1alpha1.UndoOnFailure),
+		reflect.TypeFor[ValidateMode]():              texts(Deny, Warn),
+		reflect.TypeFor[Overrider]():                 texts(ByPod, ByServiceAccount, ByNamespace),
+		reflect.TypeFor[ParamType]():                 ParamTypes(),
+		reflect.TypeFor[corev1.OSName]():             texts(corev1.Linux, corev1.Windows),
 
 		reflect.TypeFor[corev1.PullPolicy]():                  texts(corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever),
 		reflect.TypeFor[corev1.Protocol]():                    texts(corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP),

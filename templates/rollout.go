@@ -48,7 +48,7 @@ func (c *checker) rollout(y *yaml.Node, t *Template) {
 	if t.Spec.Rollout.Paused && inert {
 		c.problem(paused, path+"paused", "with the strategy OnCreate, there is no rollout to pause; set InPlace or InPlaceOrRestart, or leave paused out")
 	}
-	for _, key := range []string{"first", "waves", "scope"} {
+	for _, key := range []string{"first", "waves", "scope", "onFailure"} {
 		if value := child(of, key); value != nil && inert {
 			c.problem(value, path+key, "%s is for the strategies InPlace and InPlaceOrRestart; set one, or leave %s out", key, key)
 		}

@@ -183,10 +183,14 @@ const (
 	// AnnotationInstead names a template that would replace this one, but could not be injected. No parameter
 	// has a name with a hyphen.
 	AnnotationInstead = "instead-of"
+	// AnnotationBefore has the revision that a pod had before a rollout changed it in place to the one in AnnotationInjected.
+	AnnotationBefore = AnnotationInjected + "-before"
 )
 
 // IsRecord reports whether Pillion writes the annotation of a template with that name.
-func IsRecord(name string) bool { return name == AnnotationInjected || name == AnnotationInstead }
+func IsRecord(name string) bool {
+	return name == AnnotationInjected || name == AnnotationInstead || name == AnnotationBefore
+}
 
 // SplitAnnotation splits <template>.pillion.dev/<name>. It returns false for any other key.
 func SplitAnnotation(key string) (template, name string, ok bool) {

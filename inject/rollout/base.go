@@ -225,7 +225,7 @@ func stripped(running []byte, set []*templates.Template) ([]byte, error) {
 	if spec["containers"] == nil {
 		return nil, nil
 	}
-	maps.DeleteFunc(annotations, func(key string, _ any) bool { return isRecord(key) })
+	maps.DeleteFunc(annotations, func(key string, _ any) bool { return isRecord(key) || isBefore(key) })
 	delete(doc, "status")
 	return json.Marshal(doc)
 }

@@ -24,6 +24,9 @@ type Rules struct {
 	Proof time.Duration
 	// Timeout is how long a changed pod may take to become ready, and how long nothing may change.
 	Timeout time.Duration
+	// Undo is set if pods get again what they had before. Then a pod that is not ready does not wait for others: the change
+	// cannot make it worse.
+	Undo bool
 }
 
 // allowed returns how many of so many pods may be unready because of the rollout.
@@ -71,14 +74,22 @@ type Member struct {
 	Starting string
 	// Restarts is set if the change restarts a container, so that budgets count.
 	Restarts bool
-	Budgets  []string // the names of the budgets that select the pod
-	Failed   string   // why it will never be ready, or ""
-	Waits    string   // what it waits for, or ""
-	Ended    string   // the container that has ended and does not run again yet, or ""; events have the reason
+	// Reverts is set if the pod is behind because it has a change that was not proved and goes back, see [Pod.Reverts]. So it
+	// may become unready at any time, and counts as a changed pod already, until it has been ready for as long as a proved one.
+	Reverts bool
+	Budgets []string // the names of the budgets that select the pod
+	Failed  string   // why it will never be ready, or ""
+	Waits   string   // what it waits for, or ""
+	Ended   string   // the container that has ended and does not run again yet, or ""; events have the reason
 }
 
 // open reports whether a pod has the change and is not proved.
 func (m *Member) open() bool { return m.Stage == Changing || m.Stage == Baking || m.Stage == Fallen }
+
+// doubtful reports whether a pod that waits for its change has another one that is not proved.
+func (m *Member) doubtful(rules Rules, now time.Time) bool {
+	return m.Stage == Behind && m.Reverts && now.Sub(m.Since) < rules.Proof
+}
 
 // View is what a rollout knows about the pods of a workload.
 type View struct {
@@ -118,7 +129,7 @@ type Stop struct {
 // all rollouts decide alike.
 func Decide(v *View, rules Rules, now time.Time) (d Decision) {
 	d.Stop = stop(v, rules, now)
-	g := &gate{allowed: rules.allowed(v.size()), budgets: maps.Clone(v.Budgets)}
+	g := &gate{allowed: rules.allowed(v.size()), undo: rules.Undo, budgets: maps.Clone(v.Budgets)}
 	ready, unready := 0, 0
 	for i := range v.Members {
 		m := &v.Members[i]
@@ -135,6 +146,10 @@ func Decide(v *View, rules Rules, now time.Time) (d Decision) {
 			if g.open++; m.Ready {
 				g.risk++
 			}
+		case m.doubtful(rules, now):
+			if g.reverts++; m.Ready {
+				g.doubt++
+			}
 		}
 	}
 	if d.Stop != nil {
@@ -148,7 +163,7 @@ func Decide(v *View, rules Rules, now time.Time) (d Decision) {
 		if i < 0 {
 			continue
 		}
-		if why := g.admit(&v.Members[i]); why == "" {
+		if why := g.admit(&v.Members[i], v.Members[i].doubtful(rules, now)); why == "" {
 			d.Change = append(d.Change, uid)
 		} else if d.Waits == "" {
 			d.Waits, d.Of = why, v.Members[i].Name
@@ -191,18 +206,24 @@ type gate struct {
 	down    int // pods that are missing or unready, for any reason
 	open    int // pods that have the change and are not proved
 	risk    int // the ready ones of these
+	reverts int // pods that have the change, are not proved, and wait to go back
+	doubt   int // the ready ones of these
+	undo    bool
 	unready []string
 	budgets map[string]int
 }
 
-// admit admits a pod, or returns what it has to wait for.
-func (g *gate) admit(m *Member) (waits string) {
+// admit admits a pod, or returns what it has to wait for. A doubtful one counts already.
+func (g *gate) admit(m *Member, doubtful bool) (waits string) {
 	switch {
 	case m.Starting != "":
 		return m.Starting
-	case g.open+1 > g.allowed:
-		return fmt.Sprintf("%s to be proved, because %s may be unavailable", explain.Plural(g.open, "changed pod"), explain.Plural(g.allowed, "pod"))
-	case m.Ready && g.down+g.risk+1 > g.allowed:
+	case doubtful && m.Ready && g.down+g.risk+g.doubt > g.allowed:
+		return g.blocked()
+	case doubtful:
+	case g.open+g.reverts+1 > g.allowed && (m.Ready || !g.undo):
+		return fmt.Sprintf("%s to be proved, because %s may be unavailable", explain.Plural(g.open+g.reverts, "changed pod"), explain.Plural(g.allowed, "pod"))
+	case m.Ready && g.down+g.risk+g.doubt+1 > g.allowed:
 		return g.blocked()
 	}
 	counts := m.Ready && m.Restarts
@@ -213,6 +234,11 @@ func (g *gate) admit(m *Member) (waits string) {
 	}
 	if g.open++; m.Ready {
 		g.risk++
+	}
+	if doubtful {
+		if g.reverts--; m.Ready {
+			g.doubt--
+		}
 	}
 	for _, name := range m.Budgets {
 		if counts {

@@ -13,17 +13,19 @@ import (
 
 // TestDecide checks which pods may change next. Each letter is a pod: B waits for its change, b too and is not ready; S is
 // settled, s too and is not ready; C changes and is reported ready, c is not; K is ready and is not proved, P is proved; F
-// was ready with the change; x is a new pod that is not of the rollout.
+// was ready with the change; x is a new pod that is not of the rollout; R waits to lose a change that was not proved, r too and
+// is not ready.
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	stages := map[rune]rollout.Stage{'B': rollout.Behind, 'S': rollout.Settled, 'C': rollout.Changing, 'K': rollout.Baking, 'P': rollout.Proved, 'F': rollout.Fallen, 'X': rollout.Changing}
+	stages := map[rune]rollout.Stage{'B': rollout.Behind, 'S': rollout.Settled, 'C': rollout.Changing, 'K': rollout.Baking, 'P': rollout.Proved, 'F': rollout.Fallen, 'X': rollout.Changing, 'R': rollout.Behind}
 	for _, test := range []struct {
 		what, pods, most string
 		desired          int // 0: as many as there are
 		budget           int // -1: none
 		change           int
 		waits, stop      string
+		undo             bool
 	}{
 		{what: "all are ready", pods: "BBBBBBBB", most: "25%", budget: -1, change: 2, waits: "2 changed pods to be proved"},
 		{what: "one is not proved", pods: "KBBBBBBB", most: "25%", budget: -1, change: 1},
@@ -41,6 +43,14 @@ func TestDecide(t *testing.T) {
 		{what: "a budget, and pods that are not ready", pods: "bbBBBB", most: "100%", budget: 0, change: 2, waits: "the PodDisruptionBudget web to allow a disruption"},
 		{what: "one fell", pods: "FKBBBB", most: "3", budget: -1, change: 0, stop: "pod-0"},
 		{what: "at least one", pods: "BB", most: "25%", budget: -1, change: 1},
+		{what: "pods that are not proved go back, and no others", pods: "RRRBBB", most: "3", budget: -1, change: 3, waits: "3 changed pods to be proved"},
+		{what: "a pod that goes back later may fail meanwhile", pods: "BRBBBB", most: "1", budget: -1, change: 1, waits: "1 changed pod to be proved"},
+		{what: "more are not proved than may be", pods: "RRRBBB", most: "1", budget: -1, change: 0, waits: "1 pod may be unavailable"},
+		{what: "a failed one of those goes back", pods: "RrRBBB", most: "1", budget: -1, change: 1, waits: "1 pod may be unavailable"},
+		{what: "a budget for those that go back", pods: "RRRBBB", most: "3", budget: 1, change: 1, waits: "the PodDisruptionBudget web to allow a disruption"},
+		{what: "a failed one goes back", pods: "rRRBBB", most: "3", budget: -1, change: 3},
+		{what: "unready ones do not wait", pods: "bbbbBB", most: "2", budget: -1, change: 4, undo: true, waits: "4 changed pods to be proved"},
+		{what: "ready ones wait for unready ones", pods: "KbbBBB", most: "2", budget: -1, change: 2, undo: true, waits: "3 changed pods to be proved"},
 	} {
 		v := &rollout.View{Desired: test.desired, Budgets: map[string]int{}}
 		if v.Desired == 0 {
@@ -49,7 +59,7 @@ func TestDecide(t *testing.T) {
 		for i, r := range test.pods {
 			upper := []rune(strings.ToUpper(string(r)))[0]
 			name := fmt.Sprint("pod-", i)
-			m := rollout.Member{Name: name, UID: name, Stage: stages[upper], Since: now.Add(-time.Second), Ready: r == upper && upper != 'F', Ours: strings.ContainsRune("CKPF", upper), Restarts: true}
+			m := rollout.Member{Name: name, UID: name, Stage: stages[upper], Since: now.Add(-time.Second), Ready: r == upper && upper != 'F', Ours: strings.ContainsRune("CKPF", upper), Restarts: true, Reverts: upper == 'R'}
 			if test.budget >= 0 {
 				m.Budgets, v.Budgets["web"] = []string{"web"}, test.budget
 			}
@@ -59,7 +69,7 @@ func TestDecide(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := rollout.Decide(v, rollout.Rules{MaxUnavailable: []rollout.Unavailable{most}, Proof: time.Minute, Timeout: time.Hour}, now)
+		d := rollout.Decide(v, rollout.Rules{MaxUnavailable: []rollout.Unavailable{most}, Proof: time.Minute, Timeout: time.Hour, Undo: test.undo}, now)
 		stop := ""
 		if d.Stop != nil {
 			stop = d.Stop.Pod

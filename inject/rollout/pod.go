@@ -43,7 +43,7 @@ type Pod struct {
 	Kept      []Kept   // fields that somebody else has changed since
 	// Own are the names of the templates' containers in the pod.
 	Own []string
-	// Records are the annotations to write last, with the revisions, or "" to remove one.
+	// Records are the annotations to write last, with the revisions, or "" to remove one: what was injected, and what was before.
 	Records map[string]string
 
 	doc       object // the pod
@@ -105,11 +105,24 @@ func (o *Pod) leave(why string) *Pod {
 }
 
 func (o *Pod) record(c *Change) {
-	var revision string
-	if c.To == nil || json.Unmarshal(c.To, &revision) == nil {
-		o.Records[c.record()] = revision
+	var was, revision string
+	if c.To != nil && json.Unmarshal(c.To, &revision) != nil || c.From != nil && json.Unmarshal(c.From, &was) != nil {
+		return
+	}
+	key := c.record()
+	o.Records[key] = revision
+	before, _ := child(child(o.doc, "metadata"), "annotations")[beforeOf(key)].(string)
+	switch {
+	case was != "" && revision != "" && before != revision:
+		o.Records[beforeOf(key)] = was
+	case before != "": // it goes back, or loses the template
+		o.Records[beforeOf(key)] = ""
 	}
 }
+
+// Reverts reports whether the change takes back one of an earlier rollout that was not proved, so that the pod has again what
+// it records.
+func (o *Pod) Reverts() bool { return o.Action == Patch && !o.State.IsBehind() }
 
 // Deny makes a new pod necessary, because the API server has denied the resize.
 func (o *Pod) Deny(why string) {

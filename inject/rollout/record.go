@@ -16,6 +16,16 @@ func isRecord(key string) bool {
 	return key == inject.AnnotationUninject || strings.HasSuffix(key, "."+templates.Domain+"/"+templates.AnnotationInjected)
 }
 
+// beforeOf returns the annotation that has the revision before the one that a record has.
+func beforeOf(record string) string {
+	return strings.TrimSuffix(record, templates.AnnotationInjected) + templates.AnnotationBefore
+}
+
+// isBefore reports whether an annotation is one of [beforeOf].
+func isBefore(key string) bool {
+	return strings.HasSuffix(key, "."+templates.Domain+"/"+templates.AnnotationBefore)
+}
+
 // brought reports whether a container of a pod is of a template, according to the annotations of the pod: it records
 // the injection, and the container is not one that the user wrote for a template to complete.
 func brought(set []*templates.Template, annotation func(key string) string, container string) bool {

@@ -55,7 +55,7 @@ func NewWatch(way Way, rules Rules) *Watch {
 func (w *Watch) Expect(all []*Pod) {
 	for _, p := range all {
 		if w.pods[p.UID] == nil {
-			w.pods[p.UID] = &watched{Member: Member{Name: p.Name, UID: p.UID, Place: p.UID, Stage: Behind}, plan: p}
+			w.pods[p.UID] = &watched{Member: Member{Name: p.Name, UID: p.UID, Place: p.UID, Stage: Behind, Reverts: p.Reverts()}, plan: p}
 		}
 	}
 }
@@ -102,13 +102,16 @@ func (w *Watch) add(pod *corev1.Pod, now time.Time) *watched {
 	t := &watched{Member: Member{Name: pod.Name, UID: string(pod.UID), Place: string(pod.UID), Stage: Settled, Since: now}, wasReady: true}
 	w.pods[t.UID] = t
 	// A rollout records what it has proved. Pods that it has not changed may be new.
-	young := w.Rules.Proof > 0 && Changed(&pod.ObjectMeta).IsZero() && now.Sub(readySince(pod)) < w.Rules.Proof+clockSkew
+	changed, recent := Changed(&pod.ObjectMeta), w.Rules.Proof+clockSkew
+	young := w.Rules.Proof > 0 && changed.IsZero() && now.Sub(readySince(pod)) < recent
+	// Nothing records that a pod which went back was proved, so that another process may have to wait for that.
+	wentBack := w.Rules.Proof > 0 && w.Rules.Undo && now.Sub(changed) < recent
 	switch {
 	case w.seen && len(w.evicted) > 0: // it takes the place of an evicted one
 		t.Stage, t.Ours, t.plan, t.Place, w.evicted = Changing, true, w.evicted[0].plan, w.evicted[0].Place, w.evicted[1:]
 	case w.seen && w.replaces:
 		t.Stage, t.Ours = Changing, true
-	case w.seen, young: // a new pod has the new revision
+	case w.seen, young, wentBack: // a new pod has the new revision
 		t.Stage, t.Ours = Changing, w.replaces
 	}
 	return t
@@ -274,7 +277,7 @@ func (w *Watch) Decide(next []string, desired int, budgets []Limit, restarts fun
 		}
 	}
 	switch {
-	case len(d.Change)+len(d.Proved) > 0 || slices.ContainsFunc(v.Members, func(m Member) bool { return m.Ours && m.open() }):
+	case len(d.Change)+len(d.Proved) > 0 || slices.ContainsFunc(v.Members, func(m Member) bool { return m.Ours && m.open() || m.doubtful(w.Rules, now) }):
 		w.idle = time.Time{}
 	case w.idle.IsZero():
 		w.idle = now
@@ -301,6 +304,9 @@ func (t *watched) see(pod *corev1.Pod, now time.Time, rules Rules) {
 		if !changed.Equal(t.changed) { // another rollout has changed it meanwhile
 			t.Stage, t.Since, t.wasReady, t.own = Changing, now, true, t.plan.Own
 			return
+		}
+		if t.Reverts && !t.Ready { // it may become ready again for a while
+			t.Since = now
 		}
 		switch t.Starting = ""; {
 		case t.Ready:

@@ -243,7 +243,7 @@ func (p Part) rank() int {
 func (p Part) splits() bool { return p.Way == ChangeInPlace || p.Way == Evict }
 
 // ordered returns the pods that an earlier rollout has begun to change, then those that are not ready, which may need the
-// change, then the others.
+// change, then those that may become unready because of an earlier rollout, then the others.
 func ordered(all []*Pod) []*Pod {
 	rank := func(p *Pod) int {
 		switch {
@@ -251,8 +251,10 @@ func ordered(all []*Pod) []*Pod {
 			return 0
 		case !p.Ready:
 			return 1
+		case p.Reverts():
+			return 2
 		}
-		return 2
+		return 3
 	}
 	slices.SortStableFunc(all, func(a, b *Pod) int { return cmp.Compare(rank(a), rank(b)) })
 	return all

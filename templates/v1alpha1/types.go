@@ -150,6 +150,7 @@ type Spec struct {
 // +kubebuilder:validation:XValidation:rule="has(self.strategy) && self.strategy != 'OnCreate' || !has(self.first)",message="first is for the strategies InPlace and InPlaceOrRestart; set one, or leave first out",fieldPath=".first"
 // +kubebuilder:validation:XValidation:rule="has(self.strategy) && self.strategy != 'OnCreate' || !has(self.waves)",message="waves is for the strategies InPlace and InPlaceOrRestart; set one, or leave waves out",fieldPath=".waves"
 // +kubebuilder:validation:XValidation:rule="has(self.strategy) && self.strategy != 'OnCreate' || !has(self.scope)",message="scope is for the strategies InPlace and InPlaceOrRestart; set one, or leave scope out",fieldPath=".scope"
+// +kubebuilder:validation:XValidation:rule="has(self.strategy) && self.strategy != 'OnCreate' || !has(self.onFailure)",message="onFailure is for the strategies InPlace and InPlaceOrRestart; set one, or leave onFailure out",fieldPath=".onFailure"
 // +kubebuilder:validation:XValidation:rule="has(self.strategy) && self.strategy != 'OnCreate' || !has(self.maxUnavailable)",message="maxUnavailable is for the strategies InPlace and InPlaceOrRestart; set one, or leave maxUnavailable out",fieldPath=".maxUnavailable"
 // +kubebuilder:validation:XValidation:rule="has(self.strategy) && self.strategy != 'OnCreate' || !has(self.paused) || !self.paused",message="with the strategy OnCreate, there is no rollout to pause; set InPlace or InPlaceOrRestart, or leave paused out",fieldPath=".paused"
 type Rollout struct {
@@ -189,6 +190,10 @@ type Rollout struct {
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 	// scope is where a pod that fails stops the rollout: in its Namespace, the default, or in All namespaces.
 	Scope RolloutScope `json:"scope,omitempty"`
+	// onFailure is what the controller does if a pod fails. With Stop, the default, it changes nothing more there. With
+	// Undo, it also gives the pods that it has changed in place the content again that they had before. The template
+	// keeps its content, and the rollout stays stopped until the template changes.
+	OnFailure RolloutOnFailure `json:"onFailure,omitempty"`
 	// paused is true if the controller starts no further change. The default is false.
 	Paused bool `json:"paused,omitempty"`
 }
@@ -202,6 +207,17 @@ type RolloutScope string
 const (
 	ScopeNamespace RolloutScope = "Namespace"
 	ScopeAll       RolloutScope = "All"
+)
+
+// RolloutOnFailure is what the controller does if a pod fails.
+//
+// +kubebuilder:validation:Enum=Stop;Undo
+type RolloutOnFailure string
+
+// What the controller does if a pod fails.
+const (
+	StopOnFailure RolloutOnFailure = "Stop"
+	UndoOnFailure RolloutOnFailure = "Undo"
 )
 
 // RolloutStrategy is when running pods get a change of their template.
@@ -380,6 +396,18 @@ type FailedRollout struct {
 	Pod string `json:"pod,omitempty"`
 	// reason is why.
 	Reason string `json:"reason,omitempty"`
+	// undo is how far the controller is with putting back what it has changed, if rollout.onFailure is Undo.
+	Undo *RolloutUndo `json:"undo,omitempty"`
+}
+
+// RolloutUndo is how far the controller is with putting pods back to the content that they had before.
+type RolloutUndo struct {
+	// done is true if no other pod can be put back.
+	Done bool `json:"done"`
+	// pods is the number of pods that were put back.
+	Pods int64 `json:"pods"`
+	// message is about pods that were not put back, if there are some.
+	Message string `json:"message,omitempty"`
 }
 
 // ConditionReady is the type of the condition that reports whether Pillion uses the template.
@@ -416,6 +444,10 @@ const (
 	ReasonCannotPlan = "CannotPlan"
 	// ReasonFailed is of Degraded: a pod or a workload has failed after a change.
 	ReasonFailed = "Failed"
+	// ReasonUndone is of Degraded: a pod has failed, and those that had changed have again what they had before.
+	ReasonUndone = "Undone"
+	// ReasonUndoing is of Progressing: pods get again what they had before.
+	ReasonUndoing = "Undoing"
 	// ReasonForbidden is of Degraded: the controller lacks a right.
 	ReasonForbidden = "Forbidden"
 	// ReasonAsExpected is of Degraded, if it is False.

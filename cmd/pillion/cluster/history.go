@@ -142,12 +142,9 @@ func (c *Client) CountPods(ctx context.Context, h *History) (map[string]int, err
 // GoBack writes a content into the template, if the template has not changed since it was read. The settings of the
 // rollout stay. With dryRun, the API server only checks it.
 func (c *Client) GoBack(ctx context.Context, h *History, content []byte, dryRun bool) error {
-	var spec map[string]any
-	if err := utiljson.Unmarshal(content, &spec); err != nil { // integers keep their digits
+	spec, err := h.withRollout(content)
+	if err != nil {
 		return err
-	}
-	if settings, ok, _ := unstructured.NestedFieldNoCopy(h.object.Object, "spec", "rollout"); ok {
-		spec["rollout"] = settings
 	}
 	patch, err := json.Marshal([]map[string]any{
 		// The controller writes the status often, so the resource version would say too much.
@@ -174,4 +171,33 @@ func (c *Client) GoBack(ctx context.Context, h *History, content []byte, dryRun 
 		return forbidden(err, "patch", resource.Resource, h.name.Namespace, "ask an administrator")
 	}
 	return fmt.Errorf("the API server denies this content: %w", NoAnswer(err))
+}
+
+// compile compiles an earlier content of the template, with its present settings of the rollout.
+func (h *History) compile(content []byte) (*templates.Template, error) {
+	spec, err := h.withRollout(content)
+	if err != nil {
+		return nil, err
+	}
+	object := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	object.SetKind(h.object.GetKind())
+	object.SetNamespace(h.name.Namespace)
+	object.SetName(h.name.Name)
+	text, err := kube.TemplateText(object)
+	if err != nil {
+		return nil, err
+	}
+	return kube.CompileTemplateText(h.ID, text)
+}
+
+// withRollout returns the spec of a template with an earlier content, and its present settings of the rollout.
+func (h *History) withRollout(content []byte) (map[string]any, error) {
+	var spec map[string]any
+	if err := utiljson.Unmarshal(content, &spec); err != nil { // integers keep their digits
+		return nil, err
+	}
+	if settings, ok, _ := unstructured.NestedFieldNoCopy(h.object.Object, "spec", "rollout"); ok {
+		spec["rollout"] = settings
+	}
+	return spec, nil
 }

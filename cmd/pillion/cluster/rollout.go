@@ -41,6 +41,15 @@ func (c *Client) Rollout(ctx context.Context, q Query, b Bounds, stderr io.Write
 	if t.resizes, err = c.resizes(); err != nil {
 		return nil, NoAnswer(err)
 	}
+	if b.Failed != "" {
+		i := slices.IndexFunc(k.injector.All().Templates, b.includes)
+		if i < 0 {
+			return t.targets, nil // nothing is injected
+		}
+		if t.back, err = c.newWayBack(ctx, k.injector, k.injector.All().Templates[i], b.Failed); err != nil {
+			return nil, err
+		}
+	}
 	if err := t.all(ctx, q); err != nil {
 		return nil, NoAnswer(err)
 	}
@@ -116,6 +125,9 @@ func (t *targeting) namespace(ctx context.Context, ns *unstructured.Unstructured
 	g := &grouping{targeting: t, targetNamespace: n, name: ns.GetName(), workloads: map[status.Owner]*rollout.Workload{}, resizing: map[*rollout.Workload]*resizing{}}
 	pods := t.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(ns.GetName())
 	err = t.pages(ctx, pods, selector, func(pod *unstructured.Unstructured) error {
+		if err := t.back.load(ctx, pod); err != nil {
+			return err
+		}
 		return g.add(count, pod)
 	}, func() {
 		count, g.workloads, g.resizing = t.count(ns), map[status.Owner]*rollout.Workload{}, map[*rollout.Workload]*resizing{}

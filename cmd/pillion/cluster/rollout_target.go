@@ -24,6 +24,7 @@ type Bounds struct {
 	Template string // only changes of the template with this name, or NAMESPACE/NAME; "": of all
 	Object   string // only changes of the template in this object, see [kube.TemplateID]; set for the controller
 	InPlace  bool   // no new pods
+	Failed   string // the revision of the template in Object that has failed, so that pods get again what they had before; "": they get what it says now
 	// Workloads are the only ones that change. None: all.
 	Workloads []WorkloadName
 }
@@ -90,6 +91,7 @@ type Targets struct {
 // targetNamespace is what planning the pods of a namespace needs.
 type targetNamespace struct {
 	planner *rollout.Planner
+	back    *wayBack // if pods go back, or nil
 	makers  map[status.Owner]*maker
 }
 
@@ -121,6 +123,9 @@ func (n *targetNamespace) plan(object *unstructured.Unstructured, pod []byte) (*
 			owner = m.text
 		}
 	}
+	if n.back != nil {
+		return n.planner.PlanBack(pod, owner, &n.back.WayBack)
+	}
 	return n.planner.Plan(pod, owner)
 }
 
@@ -129,13 +134,14 @@ type targeting struct {
 	*look
 	bounds  Bounds
 	targets *Targets
+	back    *wayBack
 	resizes bool
 }
 
 // prepare reads the objects that create pods in a namespace.
 func (t *targeting) prepare(ctx context.Context, ns *unstructured.Unstructured, only string) (*targetNamespace, error) {
 	scope := t.scope(ns)
-	n := &targetNamespace{makers: map[status.Owner]*maker{}, planner: &rollout.Planner{
+	n := &targetNamespace{back: t.back, makers: map[status.Owner]*maker{}, planner: &rollout.Planner{
 		Injector: t.injector, Namespace: scope.Namespace, Resizes: t.resizes, Only: only, Added: t.bounds.Object != "", Invalid: t.unsure.invalid[ns.GetName()],
 		Mutated: t.mutation.Changes(ns.GetLabels()) || len(t.mutation.LastWord(ns.GetLabels())) > 0 || t.mutation.Webhooks == nil,
 	}}

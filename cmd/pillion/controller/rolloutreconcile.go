@@ -34,22 +34,25 @@ func (r *rollouts) Reconcile(ctx context.Context, request reconcile.Request) (re
 	case !t.ready():
 		return reconcile.Result{}, nil // when it is, its status changes
 	}
+	t.origin = r.origin(t)
 	namespaces, err := r.look(ctx, t)
 	if err != nil {
 		return r.cannot(ctx, t, err)
 	}
 	if t.stopped() {
+		if wait, err := r.continueUndo(ctx, t, namespaces); err != nil || wait > 0 {
+			return reconcile.Result{RequeueAfter: wait}, err
+		}
 		if namespaces, err = r.keepUnaffected(ctx, t, namespaces); err != nil || len(namespaces) == 0 {
 			return reconcile.Result{RequeueAfter: waitAgain}, err
 		}
 	} else {
 		t.status.Failed = nil // of an earlier content
 	}
-	origin := r.origin(t)
-	from := fmt.Sprint(origin, namespaces)
+	from := fmt.Sprint(t.origin, namespaces)
 	now := r.now()
-	if r.planned[request.NamespacedName].from != from {
-		r.planned[request.NamespacedName] = planned{from: from, known: now}
+	if before := r.planned[request.NamespacedName]; before.from != from {
+		r.planned[request.NamespacedName] = planned{from: from, known: now, undo: before.undo}
 	}
 	p := r.planned[request.NamespacedName]
 	if rest := settles - now.Sub(p.known); rest > 0 { // until all replicas use a canary, or no longer use it
@@ -62,7 +65,7 @@ func (r *rollouts) Reconcile(ctx context.Context, request reconcile.Request) (re
 	if p.holds(outdated, now) && !t.stopped() {
 		return reconcile.Result{RequeueAfter: lookAgain}, nil
 	}
-	wait, err := r.update(ctx, t, namespaces, origin)
+	wait, err := r.update(ctx, t, namespaces)
 	if err != nil {
 		return r.cannot(ctx, t, err)
 	}
@@ -103,6 +106,9 @@ func (r *rollouts) keepUnaffected(ctx context.Context, t *subject, namespaces []
 func (r *rollouts) isFixed(ctx context.Context, t *subject, failed *v1alpha1.FailedRollout, namespaces []string) (bool, error) {
 	if !slices.Contains(namespaces, failed.Namespace) {
 		return true, nil
+	}
+	if t.undoes() { // the content has failed, whatever happens to the pod
+		return false, nil
 	}
 	targets, err := r.plan(ctx, []string{failed.Namespace}, t.bounds())
 	if err != nil {

@@ -43,7 +43,7 @@ func (r *rollouts) limitsOf(spec *v1alpha1.Rollout) (l update.Limits, err error)
 }
 
 // update plans, and updates the pods of a template. It returns when to plan again, or 0 for at once.
-func (r *rollouts) update(ctx context.Context, t *subject, namespaces []string, origin string) (wait time.Duration, err error) {
+func (r *rollouts) update(ctx context.Context, t *subject, namespaces []string) (wait time.Duration, err error) {
 	limits, err := r.limitsOf(&t.spec)
 	if err != nil {
 		return 0, err
@@ -64,9 +64,12 @@ func (r *rollouts) update(ctx context.Context, t *subject, namespaces []string, 
 	if !slices.ContainsFunc(all, (*rollout.Workload).Acts) {
 		return wait, r.complete(ctx, t, all)
 	}
-	switch end := r.runTurn(ctx, t, origin, executor, all); {
+	report := func(event *update.Event, e *end) bool { return r.report(ctx, t, event, e) }
+	switch end := r.runTurn(ctx, t, executor, all, report); {
 	case ctx.Err() != nil:
 		return wait, nil //nolint:nilerr // the next replica that leads continues
+	case end.failed && t.undoes():
+		return 0, nil
 	case end.failed:
 		return waitAgain, r.writeStopped(ctx, t)
 	case end.blocked != "":
@@ -111,42 +114,57 @@ type end struct {
 	blocked string // what the rollout waited for in vain, if no pod has failed
 }
 
-// runTurn runs a rollout until its end, the end of its turn, or a change of what it was planned from.
-func (r *rollouts) runTurn(ctx context.Context, t *subject, origin string, executor *update.Rollout, all []*rollout.Workload) (e end) {
+// runTurn runs a rollout until its end, the end of its turn, or a change of what it was planned from. Report receives what
+// happens, and returns true if the rollout has to stop everywhere.
+func (r *rollouts) runTurn(ctx context.Context, t *subject, executor *update.Rollout, all []*rollout.Workload, report func(event *update.Event, e *end) (stops bool)) (e end) {
 	stop := make(chan struct{})
 	executor.Stop = stop
+	watch, end := context.WithCancel(ctx)
+	run, kill := context.WithCancel(ctx)
+	defer kill()
 	executor.Report = func(event update.Event) {
 		r.log.Info("rollout", "template", client.ObjectKeyFromObject(t.object).String(), "event", event.Type, "namespace", event.Namespace, "workload", event.Workload, "pod", event.Pod, "message", event.Message)
-		switch event.Type {
-		case "wave":
-			message := strings.ToUpper(event.Message[:1]) + event.Message[1:] + "."
-			r.event(t.object, corev1.EventTypeNormal, wave, shortened(message))
-			r.progress(ctx, t, fmt.Sprintf("%s Before it, %d of %d pods were done.", message, event.Done, event.Total))
-		case "waiting":
-			of := cmp.Or(event.Pod, event.Workload)
-			r.progress(ctx, t, shortened(fmt.Sprintf("%s in the namespace %s waits for %s. %d of %d pods are done.", of, event.Namespace, event.Message, event.Done, event.Total)))
-		case "failed":
-			switch {
-			case event.Blocked:
-				e.blocked = event.Message
-			case !missingRight(event.Err):
-				e.failed = true
-				r.noteFailure(ctx, t, &event)
-			}
+		if !report(&event, &e) {
+			return
+		}
+		if end(); t.bounds().InPlace { // what is half done goes back, or the next plan completes it
+			kill()
 		}
 	}
-	watch, end := context.WithCancel(ctx)
 	var group sync.WaitGroup
-	group.Go(func() { defer close(stop); r.until(watch, t, origin, places(all)) })
-	e.err = r.run(ctx, executor, all)
+	group.Go(func() { defer close(stop); r.until(watch, t, places(all)) })
+	e.err = r.run(run, executor, all)
 	end()
 	group.Wait()
 	return e
 }
 
+// report reports what happens in a rollout. It returns true if the rollout has to be undone.
+func (r *rollouts) report(ctx context.Context, t *subject, event *update.Event, e *end) (stops bool) {
+	switch event.Type {
+	case "wave":
+		message := strings.ToUpper(event.Message[:1]) + event.Message[1:] + "."
+		r.event(t.object, corev1.EventTypeNormal, wave, shortened(message))
+		r.progress(ctx, t, fmt.Sprintf("%s Before it, %d of %d pods were done.", message, event.Done, event.Total))
+	case "waiting":
+		of := cmp.Or(event.Pod, event.Workload)
+		r.progress(ctx, t, shortened(fmt.Sprintf("%s in the namespace %s waits for %s. %d of %d pods are done.", of, event.Namespace, event.Message, event.Done, event.Total)))
+	case "failed":
+		switch {
+		case event.Blocked:
+			e.blocked = event.Message
+		case !missingRight(event.Err):
+			e.failed = true
+			r.noteFailure(ctx, t, event)
+			return t.undoes()
+		}
+	}
+	return false
+}
+
 // until returns when the rollout of a template has to stop, or ctx is done: what it was planned from has changed, a
 // namespace in which it changes something no longer has the label, or its turn ends.
-func (r *rollouts) until(ctx context.Context, t *subject, origin string, places []string) {
+func (r *rollouts) until(ctx context.Context, t *subject, places []string) {
 	begun := r.now()
 	poll := time.NewTicker(time.Second)
 	defer poll.Stop()
@@ -157,7 +175,7 @@ func (r *rollouts) until(ctx context.Context, t *subject, origin string, places 
 		case <-poll.C:
 		}
 		now := r.get(t.entry.Key())
-		if now == nil || r.now().Sub(begun) > turn || r.origin(now) != origin {
+		if now == nil || r.now().Sub(begun) > turn || r.origin(now) != t.origin {
 			return
 		}
 		labelled, err := r.look(ctx, now)

@@ -69,6 +69,7 @@ type planned struct {
 	outdated int64
 	at       time.Time
 	wait     time.Duration // until the next one
+	undo     time.Time     // when to try again to undo the rollout
 }
 
 // holds reports whether another plan would hardly differ. If only the number of outdated pods has changed, which a
@@ -84,6 +85,7 @@ type subject struct {
 	object *unstructured.Unstructured // without content
 	spec   v1alpha1.Rollout
 	status v1alpha1.Status
+	origin string // see [rollouts.origin]
 	// written is status.Failed as the API server has it.
 	written []v1alpha1.FailedRollout
 }
@@ -115,8 +117,11 @@ func (t *subject) ready() bool {
 // stopped reports whether the present content has failed.
 func (t *subject) stopped() bool {
 	c := meta.FindStatusCondition(t.status.Conditions, v1alpha1.ConditionDegraded)
-	return c != nil && c.Status == metav1.ConditionTrue && c.Reason == v1alpha1.ReasonFailed && c.ObservedGeneration == t.object.GetGeneration()
+	return c != nil && c.Status == metav1.ConditionTrue && (c.Reason == v1alpha1.ReasonFailed || c.Reason == v1alpha1.ReasonUndone) && c.ObservedGeneration == t.object.GetGeneration()
 }
+
+// undoes reports whether a failure undoes the rollout.
+func (t *subject) undoes() bool { return t.spec.OnFailure == v1alpha1.UndoOnFailure }
 
 // origin describes a template, and those that replace it or that it replaces. If one of these changes, a plan does not
 // hold any more.

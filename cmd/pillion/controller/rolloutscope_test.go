@@ -136,7 +136,7 @@ func TestPlaces(t *testing.T) {
 	if got := places(all); !slices.Equal(got, []string{"shop"}) {
 		t.Errorf("it changes something in %q", got)
 	}
-	if got, want := left(all), "1 pod of 1 workload is not updated, for example Deployment/left in the namespace till: its args differ."; got != want {
+	if got, want := left(all, "updated"), "1 pod of 1 workload is not updated, for example Deployment/left in the namespace till: its args differ."; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

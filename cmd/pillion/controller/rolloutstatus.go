@@ -38,22 +38,59 @@ type change struct {
 }
 
 // advice ends the message about pods that have failed.
-const advice = ". To continue, change the template, or fix or delete the pod."
+func (t *subject) advice() string {
+	if t.undoes() {
+		return ". To continue, change the template."
+	}
+	return ". To continue, change the template, or fix or delete the pod."
+}
 
 // conditionDegraded returns the condition Degraded, from what has stopped the rollout.
 func (t *subject) conditionDegraded() change {
 	var namespaces, reasons []string
+	reason := v1alpha1.ReasonUndone
 	for i := range t.status.Failed {
-		namespaces, reasons = append(namespaces, t.status.Failed[i].Namespace), append(reasons, t.status.Failed[i].Reason)
+		f := &t.status.Failed[i]
+		text := f.Reason
+		if t.undoes() {
+			text = undoText(f)
+		}
+		namespaces, reasons = append(namespaces, f.Namespace), append(reasons, text)
+		if f.Undo == nil || !f.Undo.Done {
+			reason = v1alpha1.ReasonFailed
+		}
 	}
 	if len(reasons) == 0 {
 		return change{v1alpha1.ConditionDegraded, v1alpha1.ReasonAsExpected, "No pod has failed.", false}
 	}
-	message := reasons[0] + advice
+	message := reasons[0] + t.advice()
 	if len(reasons) > 1 {
-		message = fmt.Sprintf("The rollout has stopped in %d namespaces (%s): %s%s", len(reasons), strings.Join(namespaces, ", "), strings.Join(reasons, "; "), advice)
+		message = fmt.Sprintf("The rollout has stopped in %d namespaces (%s): %s%s", len(reasons), strings.Join(namespaces, ", "), strings.Join(reasons, "; "), t.advice())
 	}
-	return change{v1alpha1.ConditionDegraded, v1alpha1.ReasonFailed, shortened(message), true}
+	return change{v1alpha1.ConditionDegraded, reason, shortened(message), true}
+}
+
+// undoText returns what is reported about a failure: first what has become of it, because the rest may be long.
+func undoText(f *v1alpha1.FailedRollout) string {
+	u := f.Undo
+	if u == nil {
+		u = &v1alpha1.RolloutUndo{}
+	}
+	text := "No pod was put back to the content before the rollout"
+	if u.Pods > 0 {
+		text = explain.Plural(int(u.Pods), "pod") + map[bool]string{true: " was", false: " were"}[u.Pods == 1] + " put back to the content before the rollout"
+	}
+	switch {
+	case u.Done:
+	case u.Pods == 0:
+		text = "The rollout is being undone"
+	default:
+		text = "The rollout is being undone, and " + text
+	}
+	if u.Message != "" {
+		text += " (" + u.Message + ")"
+	}
+	return text + ", because of this failure: " + f.Reason
 }
 
 func notPaused() change {
@@ -72,7 +109,12 @@ func (r *rollouts) pause(ctx context.Context, t *subject) error {
 
 // progress reports a wave. If that is impossible, the rollout goes on.
 func (r *rollouts) progress(ctx context.Context, t *subject, message string) {
-	if err := r.write(ctx, t, progressing(true, v1alpha1.ReasonUpdating, message), t.conditionDegraded(), notPaused()); err != nil {
+	r.tryWrite(ctx, t, progressing(true, v1alpha1.ReasonUpdating, message), t.conditionDegraded(), notPaused())
+}
+
+// tryWrite changes conditions. If that is impossible, the rollout goes on.
+func (r *rollouts) tryWrite(ctx context.Context, t *subject, changes ...change) {
+	if err := r.write(ctx, t, changes...); err != nil {
 		r.log.Error("the status cannot be written", "template", client.ObjectKeyFromObject(t.object).String(), "error", err)
 	}
 }
@@ -83,7 +125,7 @@ func (r *rollouts) complete(ctx context.Context, t *subject, all []*rollout.Work
 		return r.writeStopped(ctx, t)
 	}
 	reason, message := v1alpha1.ReasonComplete, "All pods are current in the namespaces with the label pillion.dev/rollout: enabled."
-	if text := left(all); text != "" {
+	if text := left(all, "updated"); text != "" {
 		if reason, message = v1alpha1.ReasonIncomplete, text; t.bounds().InPlace {
 			message += " The strategy InPlaceOrRestart, or the command pillion rollout, can restart workloads."
 		}
@@ -105,10 +147,12 @@ func (r *rollouts) noteFailure(ctx context.Context, t *subject, e *update.Event)
 		return
 	}
 	t.status.Failed = append(slices.Clone(t.status.Failed), f)
-	r.event(t.object, corev1.EventTypeWarning, "RolloutStopped", shortened(f.Reason+advice))
-	if err := r.write(ctx, t, t.conditionDegraded()); err != nil {
-		r.log.Error("the status cannot be written", "template", client.ObjectKeyFromObject(t.object).String(), "error", err)
+	next := t.advice()
+	if t.undoes() {
+		next = ". The pods that have changed in place are put back" + next
 	}
+	r.event(t.object, corev1.EventTypeWarning, "RolloutStopped", shortened(f.Reason+next))
+	r.tryWrite(ctx, t, t.conditionDegraded())
 }
 
 // writeStopped reports that a rollout has stopped because pods have failed.
@@ -181,8 +225,8 @@ func (r *rollouts) applied(ctx context.Context, t *subject, now *v1alpha1.Status
 	return client.IgnoreNotFound(r.apply(ctx, object))
 }
 
-// left returns what the controller does not update, as a sentence, or "".
-func left(all []*rollout.Workload) string {
+// left returns what the controller does not do with pods, such as updated, as a sentence, or "".
+func left(all []*rollout.Workload, what string) string {
 	pods, workloads, example := 0, 0, ""
 	for _, w := range all {
 		if len(w.Behind) == 0 || w.Acts() {
@@ -196,7 +240,7 @@ func left(all []*rollout.Workload) string {
 	if pods == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s of %s not updated, for example %s.", explain.Plural(pods, "pod"), explain.Plural(workloads, "workload")+map[bool]string{true: " is", false: " are"}[pods == 1], example)
+	return fmt.Sprintf("%s of %s not %s, for example %s.", explain.Plural(pods, "pod"), explain.Plural(workloads, "workload")+map[bool]string{true: " is", false: " are"}[pods == 1], what, example)
 }
 
 // missingRight reports whether an error is about a right of the controller, and not about an object that

@@ -90,6 +90,7 @@ type simulation struct {
 	errors   float64       // the share of requests that fail
 	faults   bool          // pods are deleted, and nodes stop reporting
 	kills    int           // how often the process is killed
+	undo     bool          // a failure undoes the rollout
 	states   map[string]*state
 	created  int
 	broken   string // what was wrong
@@ -128,6 +129,7 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 		c.errors = 0.02
 	}
 	c.faults, c.kills = r.IntN(3) == 0, max(0, r.IntN(6)-3)
+	c.undo = c.way == rollout.ChangeInPlace && r.IntN(2) == 0
 	c.deploy(n)
 	return c
 }
@@ -190,7 +192,7 @@ func (c *simulation) create(by *inject.Injector) (name string) {
 // report is the kubelet that reports a pod, or the node controller if its node is silent.
 func (c *simulation) report(name string) {
 	s, pod := c.states[name], c.pods[name].DeepCopy()
-	app := s.ready || c.bad == breaks && pod.Spec.InitContainers[0].Image == "agent:2"
+	app := s.ready || c.bad == breaks && s.runs == "agent:2"
 	var before []corev1.PodCondition
 	restarts := int32(0)
 	if len(pod.Status.InitContainerStatuses) > 0 {
@@ -234,12 +236,12 @@ func (c *simulation) random(most time.Duration) time.Duration {
 
 // replaced is the kubelet that replaces the container of a pod that was changed. It notices that a moment later.
 func (c *simulation) replaced(pod *corev1.Pod) {
-	s := c.states[pod.Name]
+	s, image := c.states[pod.Name], pod.Spec.InitContainers[0].Image
 	s.ours = s.ours || s.ready && !s.silent
 	s.generation++
 	pod.ManagedFields = []metav1.ManagedFieldsEntry{owner(rollout.Manager, c.now())}
 	c.later(pod.Name, c.random(2*time.Second), func(s *state) {
-		s.ready, s.runs, s.since = false, "agent:2", c.now()
+		s.ready, s.runs, s.since = false, image, c.now()
 		c.starts(pod.Name)
 	})
 }
@@ -435,17 +437,85 @@ func (c *simulation) disturb(ctx context.Context) {
 	}
 }
 
+// goBack undoes the rollout, until nothing is left to do. The bound holds meanwhile, too.
+func (c *simulation) goBack(ctx context.Context, t *testing.T, most rollout.Unavailable) {
+	var failures []string
+	for try := 0; try < c.kills+40; try++ {
+		w := c.workloadBy(func(pod *corev1.Pod) *rollout.Pod { return c.planBack(t, pod) })
+		w.Choose(rollout.Owner{InPlace: true})
+		if !w.Acts() {
+			break
+		}
+		process, kill := context.WithCancel(ctx)
+		if try < c.kills {
+			time.AfterFunc(c.random(2*time.Minute), kill)
+		}
+		r := &update.Rollout{
+			Cluster: c, Limits: update.Limits{Parallel: 1, Timeout: 5 * time.Minute, Poll: time.Second, Undo: true},
+			Plan: func(_ string, pod []byte) (*rollout.Pod, error) { return c.planner.PlanBack(pod, nil, c.wayBack()) },
+		}
+		r.Limits.MaxUnavailable, r.Limits.Shares = []rollout.Unavailable{most}, []int{100}
+		if err := r.Run(process, []*rollout.Workload{w}); err != nil {
+			failures = append(failures, err.Error())
+		}
+		kill()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	describe := func(what string) {
+		t.Errorf("seed %d: undo: %s; %d pods, the image fails %s after %s, maxUnavailable %s, budget %d, skew %s, start %s, errors %g, faults %t, killed %d times, after %q",
+			c.seed, what, len(c.pods), c.bad, c.after, c.most, c.budget, c.skew, c.start, c.errors, c.faults, c.kills, failures)
+	}
+	if c.broken != "" {
+		describe(c.broken)
+	}
+	for name, pod := range c.pods {
+		made := len(pod.ManagedFields) == 1 && pod.ManagedFields[0].Manager != rollout.Manager && pod.Spec.InitContainers[0].Image == "agent:2"
+		switch before, kept := pod.Annotations["agent.pillion.dev/injected-before"]; {
+		case made:
+		case pod.Spec.InitContainers[0].Image != "agent:1" || pod.Annotations["agent.pillion.dev/injected"] == c.failed() || kept:
+			describe(fmt.Sprintf("pod %s has %s, %q, before %q", name, pod.Spec.InitContainers[0].Image, pod.Annotations["agent.pillion.dev/injected"], before))
+		case !c.states[name].ready && !c.faults && len(failures) == 0:
+			describe("pod " + name + " is not ready")
+		}
+	}
+}
+
+// failed is the revision that has failed.
+func (*simulation) failed() string { return images()[1].All().Templates[0].Revision }
+
+func (c *simulation) wayBack() *rollout.WayBack {
+	return &rollout.WayBack{Template: "agent", Failed: c.failed(), Earlier: func(revision string) (*inject.Injector, string) {
+		if revision == c.failed() {
+			return nil, "it is the one that has failed"
+		}
+		return images()[0], ""
+	}}
+}
+
+func (c *simulation) planBack(t *testing.T, pod *corev1.Pod) *rollout.Pod {
+	text, err := json.Marshal(pod)
+	must(t, err)
+	p, err := c.planner.PlanBack(text, nil, c.wayBack())
+	must(t, err)
+	return p
+}
+
 // workload plans.
 func (c *simulation) workload() *rollout.Workload {
+	return c.workloadBy(func(pod *corev1.Pod) *rollout.Pod { return c.plan(c.t, pod) })
+}
+
+func (c *simulation) workloadBy(plan func(pod *corev1.Pod) *rollout.Pod) *rollout.Workload {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w := &rollout.Workload{Namespace: "shop", APIVersion: "apps/v1", Kind: "Deployment", Name: "web", Pods: len(c.pods), Way: c.way}
 	for _, pod := range c.pods {
-		p := c.plan(c.t, pod)
+		p := plan(pod)
 		if p.Action == rollout.None {
 			continue
 		}
-		if c.way == rollout.Evict {
+		if c.way == rollout.Evict && p.Action != rollout.Leave {
 			p.Action, p.Why = rollout.Replace, "more differs"
 		}
 		p.Forget()
@@ -477,12 +547,23 @@ func (c *simulation) run(t *testing.T) {
 			Plan: func(_ string, pod []byte) (*rollout.Pod, error) { return c.planner.Plan(pod, nil) },
 		}
 		r.Limits.MaxUnavailable = []rollout.Unavailable{most}
+		failed := false
+		r.Report = func(e update.Event) {
+			if e.Type == "failed" && !e.Blocked && c.undo {
+				failed = true
+				kill() // as the controller does
+			}
+		}
 		if c.seed%2 == 0 {
 			r.Limits.First, r.Limits.Shares = 1, []int{5, 25, 100}
 		}
 		err = r.Run(process, []*rollout.Workload{c.workload()})
-		killed := process.Err() != nil
+		killed := process.Err() != nil && !failed
 		kill()
+		if failed {
+			c.goBack(ctx, t, most)
+			return
+		}
 		if killed && try < c.kills {
 			continue
 		}

@@ -25,6 +25,7 @@ type Limits struct {
 	Timeout  time.Duration // for each pod or restart without progress
 	Poll     time.Duration
 	StopAll  bool // a failure in one namespace stops the rollout in all
+	Undo     bool // pods get again what they had before, see [rollout.Rules]
 }
 
 // Event is something that happened. Its JSON is a stable format for scripts.

@@ -36,8 +36,10 @@ type run struct {
 }
 
 func (r *Rollout) newRun(w *rollout.Workload, gate *sync.Mutex) *run {
+	rules := w.Limits.Rules(r.Limits.Limits, r.Limits.Timeout)
+	rules.Undo = r.Limits.Undo
 	s := &run{
-		Rollout: r, w: w, gate: gate, watch: rollout.NewWatch(w.Way, w.Limits.Rules(r.Limits.Limits, r.Limits.Timeout)),
+		Rollout: r, w: w, gate: gate, watch: rollout.NewWatch(w.Way, rules),
 		did: map[string]string{}, held: map[string][]string{}, checked: map[string]bool{},
 	}
 	s.tell = r.waiting(Event{Namespace: w.Namespace, Workload: w.Title()})

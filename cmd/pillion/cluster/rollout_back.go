@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
+	"github.com/pillion-dev/pillion/cmd/pillion/kube"
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/rollout"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// wayBack is what pods go back to after a rollout of a template that has failed. The template keeps its content.
+type wayBack struct {
+	rollout.WayBack
+
+	template *templates.Template // with the content that failed
+	history  *History
+	now      *inject.Injector
+	earlier  map[string]earlier // by revision
+}
+
+// earlier is an injector with an earlier content of the template, or why there is none.
+type earlier struct {
+	injector *inject.Injector
+	why      string
+}
+
+// newWayBack reads the history of a template of the injector, one of whose revisions has failed.
+func (c *Client) newWayBack(ctx context.Context, now *inject.Injector, t *templates.Template, failed string) (*wayBack, error) {
+	w := &wayBack{template: t, now: now, earlier: map[string]earlier{}}
+	w.WayBack = rollout.WayBack{Template: t.Name, Failed: failed, Earlier: func(revision string) (*inject.Injector, string) {
+		e, ok := w.earlier[revision]
+		if !ok {
+			e.why = "it has changed meanwhile"
+		}
+		return e.injector, e.why
+	}}
+	var err error
+	w.history, err = c.ReadHistory(ctx, types.NamespacedName{Namespace: t.Namespace, Name: t.Name})
+	return w, err
+}
+
+// load reads the content that a pod goes back to, once for each content.
+func (w *wayBack) load(ctx context.Context, pod *unstructured.Unstructured) error {
+	if w == nil {
+		return nil
+	}
+	revision, _ := w.Revision(pod.GetAnnotations())
+	if _, known := w.earlier[revision]; known || revision == "" {
+		return nil
+	}
+	injector, why, err := w.read(ctx, revision)
+	if err == nil {
+		w.earlier[revision] = earlier{injector, why}
+	}
+	return err
+}
+
+// read returns an injector with an earlier content of the template, or why there is none.
+func (w *wayBack) read(ctx context.Context, revision string) (i *inject.Injector, why string, err error) {
+	named := fmt.Sprintf("revision %s of the template, which the pod had before, ", templates.OneLine(revision))
+	at := slices.IndexFunc(w.history.Revisions, func(r *kube.Revision) bool { return r.Hash == revision })
+	if at < 0 {
+		return nil, named + "is not in its history", nil
+	}
+	content, err := w.history.Fetch(ctx, w.history.Revisions[at])
+	if err != nil {
+		return nil, "", err
+	}
+	t, err := w.history.compile(content)
+	if err != nil {
+		return nil, named + "is not valid: " + cli.OneLine(err), nil
+	}
+	all := slices.Clone(w.now.All().Templates)
+	all[slices.Index(all, w.template)] = t
+	set, problems := templates.Join(&templates.Set{Templates: all})
+	if len(problems) > 0 {
+		return nil, named + "cannot be used with the other templates: " + cli.OneLine(problems), nil
+	}
+	return w.now.With(set), "", nil
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/update"
+	"github.com/pillion-dev/pillion/inject/rollout"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
+)
+
+// If a pod fails, and the template says so, the controller undoes the rollout: the pods that it has changed in place get again
+// what they had before. Each pod records this. The state is in the cluster, as that of a rollout: a plan finds the pods that
+// are left, and status.failed has what is done.
+
+// continueUndo undoes a rollout that has failed, if the template says so. It returns when to go on, or 0 if the rollout may go
+// on in other namespaces meanwhile.
+func (r *rollouts) continueUndo(ctx context.Context, t *subject, namespaces []string) (wait time.Duration, err error) {
+	places, key, now := t.toUndo(namespaces), t.entry.Key(), r.now()
+	p := r.planned[key]
+	if len(places) == 0 || now.Before(p.undo) {
+		return 0, nil
+	}
+	if wait, err = r.undo(ctx, t, places); err != nil {
+		result, err := r.cannot(ctx, t, err)
+		p.undo = now.Add(result.RequeueAfter)
+		r.planned[key] = p
+		return 0, err
+	}
+	if wait < waitAgain {
+		return wait, nil
+	}
+	p.undo = r.now().Add(wait)
+	r.planned[key] = p
+	return 0, nil
+}
+
+// toUndo returns those of the namespaces in which pods may have to go back.
+func (t *subject) toUndo(namespaces []string) (places []string) {
+	if !t.undoes() || t.status.Revision == "" {
+		return nil
+	}
+	for i := range t.status.Failed {
+		f := &t.status.Failed[i]
+		switch {
+		case f.Undo != nil && f.Undo.Done:
+		case t.spec.Scope == v1alpha1.ScopeAll:
+			return namespaces
+		case slices.Contains(namespaces, f.Namespace):
+			places = append(places, f.Namespace)
+		}
+	}
+	return places
+}
+
+// undo puts pods back to the content that they had before the rollout. It returns when to go on with it, or 0 if nothing is
+// left to do.
+func (r *rollouts) undo(ctx context.Context, t *subject, places []string) (wait time.Duration, err error) {
+	limits, err := r.limitsOf(&t.spec)
+	if err != nil {
+		return 0, err
+	}
+	limits.First, limits.Shares, limits.StopAll, limits.Undo = 0, []int{100}, false, true
+	bounds := t.bounds()
+	bounds.InPlace, bounds.Failed = true, t.status.Revision
+	targets, err := r.plan(ctx, places, bounds)
+	if err != nil {
+		return 0, err
+	}
+	all := targets.Workloads
+	replacing := false
+	for _, w := range all {
+		if w.Way == rollout.Await { // its new pods have the content of the template
+			w.Way, w.Why, replacing = rollout.Cannot, "it is replacing its pods", true
+		}
+	}
+	if !slices.ContainsFunc(all, (*rollout.Workload).Acts) {
+		if replacing {
+			return waitAgain, nil
+		}
+		return 0, r.undone(ctx, t, places, all)
+	}
+	executor := &update.Rollout{Cluster: r.cluster, Limits: limits, Plan: targets.Plan}
+	end := r.runTurn(ctx, t, executor, all, func(event *update.Event, e *end) bool { return r.reportUndo(ctx, t, event, e) })
+	switch {
+	case ctx.Err() != nil:
+		return waitAgain, nil //nolint:nilerr // the next replica that leads continues
+	case missingRight(end.err):
+		return waitAgain, r.stopForError(ctx, t, end.err)
+	case end.failed:
+		return waitAgain, r.writeStopped(ctx, t) // others may go back later
+	case end.err != nil && !errors.Is(end.err, update.ErrStopped):
+		return waitAgain, r.stopForError(ctx, t, end.err)
+	}
+	return time.Millisecond, r.write(ctx, t, t.conditionDegraded()) // and see what is left
+}
+
+// reportUndo reports what happens while pods go back. It returns false, because a failure stops nothing else.
+func (r *rollouts) reportUndo(ctx context.Context, t *subject, event *update.Event, e *end) (stops bool) {
+	progress := func(what string) {
+		message := fmt.Sprintf("%s %d of %d pods have again what they had before.", what, event.Done, event.Total)
+		r.tryWrite(ctx, t, progressing(true, v1alpha1.ReasonUndoing, message), t.conditionDegraded(), notPaused())
+	}
+	switch event.Type {
+	case "wave":
+		progress("The rollout is being undone.")
+	case "waiting":
+		progress(shortened(fmt.Sprintf("%s in the namespace %s waits for %s.", cmp.Or(event.Pod, event.Workload), event.Namespace, event.Message)))
+	case "pod":
+		t.changeUndo(event.Namespace, func(u *v1alpha1.RolloutUndo) { u.Pods++ })
+	case "failed":
+		if e.failed = true; !missingRight(event.Err) {
+			t.changeUndo(event.Namespace, func(u *v1alpha1.RolloutUndo) { u.Message = shortened(event.Message) })
+		}
+	}
+	return false
+}
+
+// changeUndo changes what the status reports about the pods of a namespace. With the scope All, that may be one in which no pod
+// has failed, and the first failure has the sum.
+func (t *subject) changeUndo(namespace string, change func(u *v1alpha1.RolloutUndo)) {
+	t.status.Failed = slices.Clone(t.status.Failed)
+	i := max(0, slices.IndexFunc(t.status.Failed, func(f v1alpha1.FailedRollout) bool { return f.Namespace == namespace }))
+	u := &v1alpha1.RolloutUndo{}
+	if of := t.status.Failed[i].Undo; of != nil {
+		*u = *of
+	}
+	change(u)
+	t.status.Failed[i].Undo = u
+}
+
+// undone reports that no other pod of the namespaces can be put back.
+func (r *rollouts) undone(ctx context.Context, t *subject, places []string, all []*rollout.Workload) error {
+	for i := range t.status.Failed {
+		f := &t.status.Failed[i]
+		if f.Undo != nil && f.Undo.Done || !slices.Contains(places, f.Namespace) && t.spec.Scope != v1alpha1.ScopeAll {
+			continue
+		}
+		own := slices.DeleteFunc(slices.Clone(all), func(w *rollout.Workload) bool {
+			return w.Namespace != f.Namespace && t.spec.Scope != v1alpha1.ScopeAll
+		})
+		t.changeUndo(f.Namespace, func(u *v1alpha1.RolloutUndo) {
+			u.Done, u.Message = true, strings.TrimSuffix(left(own, "put back"), ".")
+		})
+		r.event(t.object, corev1.EventTypeNormal, "RolloutUndone", shortened(undoText(&t.status.Failed[i])+t.advice()))
+	}
+	return r.writeStopped(ctx, t)
+}
