@@ -17,20 +17,22 @@ import (
 )
 
 // kubelet writes the status of pods as a kubelet does after a change of their containers, without running
-// them. Containers with an image that contains "bad" never start, and no node has 1Ti of memory.
+// them. Containers with an image that contains "bad" never start, those with one that contains "once" start only in the first
+// pod, and no node has 1Ti of memory.
 type kubelet struct {
 	client kubernetes.Interface
 
 	mu      sync.Mutex
-	unready map[string]int // how often a pod is still reported as not ready
-	delay   int            // what unready begins with after a change
-	most    int            // pods that were not ready at the same time
+	unready map[string]int    // how often a pod is still reported as not ready
+	delay   int               // what unready begins with after a change
+	most    int               // pods that were not ready at the same time
+	first   map[string]string // by image: the first pod that had it
 }
 
 // startKubelet runs until the end of the test.
 func startKubelet(t *testing.T, client kubernetes.Interface) *kubelet {
 	t.Helper()
-	k := &kubelet{client: client, unready: map[string]int{}}
+	k := &kubelet{client: client, unready: map[string]int{}, first: map[string]string{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -97,7 +99,10 @@ func (k *kubelet) report(pod *corev1.Pod) bool {
 	tooBig := false
 	all := func(containers []corev1.Container) (statuses []corev1.ContainerStatus) {
 		for _, c := range containers {
-			s := reportContainer(c, old)
+			if k.first[c.Image] == "" {
+				k.first[c.Image] = id
+			}
+			s := reportContainer(c, old, strings.Contains(c.Image, "bad") || strings.Contains(c.Image, "once") && k.first[c.Image] != id)
 			ready = ready && s.Ready
 			tooBig = tooBig || c.Resources.Limits.Memory().String() == "1Ti"
 			statuses = append(statuses, s)
@@ -117,7 +122,7 @@ func (k *kubelet) report(pod *corev1.Pod) bool {
 }
 
 // reportContainer reports a container. One whose image has changed has been restarted.
-func reportContainer(c corev1.Container, old map[string]corev1.ContainerStatus) corev1.ContainerStatus {
+func reportContainer(c corev1.Container, old map[string]corev1.ContainerStatus, fails bool) corev1.ContainerStatus {
 	s, known := old[c.Name]
 	if s.Name = c.Name; known && s.Image != c.Image {
 		s.RestartCount++
@@ -127,7 +132,7 @@ func reportContainer(c corev1.Container, old map[string]corev1.ContainerStatus) 
 	}
 	resources := c.Resources
 	s.Image, s.ImageID, s.Ready, s.Started, s.Resources = c.Image, "sha256:"+c.Image, true, new(true), &resources
-	if strings.Contains(c.Image, "bad") {
+	if fails {
 		s.Ready, s.Started = false, new(false)
 		s.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "Back-off pulling image \"" + c.Image + "\""}}
 	}

@@ -57,6 +57,7 @@ func TestRolloutController(t *testing.T) {
 		{"label", r.label},
 		{"paused", r.paused},
 		{"failure", r.failure},
+		{"undo", r.undoes},
 		{"restart", r.restarts},
 		{"budget", r.withinBudget},
 		{"canary", r.canary},
@@ -251,6 +252,48 @@ func (r *selfRolling) failure(t *testing.T, ns string) {
 			t.Errorf("pod %s is another one", p.Name)
 		}
 	}
+}
+
+// undoes: one pod is proved, and another one fails. Both go back to the image before, which is not the first one. Nothing else
+// changes until the template does, also if the pod that has failed is deleted.
+func (r *selfRolling) undoes(t *testing.T, ns string) {
+	const slow = "strategy: InPlace, maxUnavailable: 1, onFailure: Undo"
+	r.settle(t, ns, slow, "agent:1")
+	r.allow(t, ns)
+	r.deployment(t, ns, 3)
+	before := uids(r.ready(t, ns, 3))
+	r.settle(t, ns, slow, "agent:2")
+	r.wantUpdated(t, ns, "agent:2", 3)
+	was := r.field(t, "clustersidecartemplate/agent", "{.status.revision}")
+	r.settle(t, ns, slow, "agent:once")
+	message := r.wantCondition(t, "Degraded", "True Undone")
+	if !strings.HasPrefix(message, "2 pods were put back to the content before the rollout, because of this failure: pod web-") || !strings.Contains(message, "ImagePullBackOff") {
+		t.Error(message)
+	}
+	r.wantCondition(t, "Progressing", "False Stopped")
+	r.wantEvent(t, "default", "agent", "Normal RolloutUndone "+message)
+	if got := r.field(t, "clustersidecartemplate/agent", "{.status.failed[0].undo}"); got != `{"done":true,"pods":2}` {
+		t.Error(got)
+	}
+	for _, p := range r.ready(t, ns, 3) {
+		if before[p.Name] != p.UID || p.Spec.InitContainers[0].Image != "agent:2" || p.Annotations["agent.pillion.dev/injected"] != was {
+			t.Errorf("pod %s (%s) has the image %s and %v", p.Name, p.UID, p.Spec.InitContainers[0].Image, p.Annotations)
+		}
+	}
+	if app := restarted(r.rolling.pods(t, ns), "app"); app != 0 {
+		t.Errorf("the apps have %d restarts", app)
+	}
+	failed := r.field(t, "clustersidecartemplate/agent", "{.status.failed[0].pod}")
+	r.kubectl(t, "", "delete", "pod", failed, "-n", ns, "--wait=false")
+	eventually(t, "there is a new pod", func(context.Context) error {
+		if n := r.with(t, ns, "agent:once"); n != 1 { //nolint:contextcheck // it has the test's context
+			return fmt.Errorf("%d pods have the content of the template", n)
+		}
+		return nil
+	})
+	r.wantCondition(t, "Degraded", "True Undone")
+	r.settle(t, ns, slow, "agent:3")
+	r.wantUpdated(t, ns, "agent:3", 3)
 }
 
 // restarts: a change that needs new pods happens only with the strategy for that.

@@ -71,6 +71,18 @@ func (i *Injector) restore(req Request, pod *tree.Node, before Before) (r *Remov
 	if r.Templates, err = i.injectedBy(pod); err != nil || len(r.Templates) == 0 {
 		return r, req.Object, err
 	}
+	if records := rolloutRecords(pod); len(records) > 0 {
+		doc, err := decode(req.Object)
+		if err != nil {
+			return nil, nil, err
+		}
+		if req.Object, err = json.Marshal(r.remove(doc, records)); err != nil {
+			return nil, nil, err
+		}
+		if pod, err = tree.Parse(req.Object); err != nil {
+			return nil, nil, err
+		}
+	}
 	if len(before.Added) == 0 {
 		return i.infer(req, pod, before, r)
 	}
@@ -78,6 +90,16 @@ func (i *Injector) restore(req Request, pod *tree.Node, before Before) (r *Remov
 		err = i.verify(req, left)
 	}
 	return r, left, err
+}
+
+// rolloutRecords returns the paths of the annotations in which rollouts have recorded what a pod had before.
+func rolloutRecords(pod *tree.Node) (paths []string) {
+	for _, m := range pod.At("metadata", "annotations").Members() {
+		if _, name, ok := templates.SplitAnnotation(m.Name()); ok && name == templates.AnnotationBefore {
+			paths = append(paths, annotationPath(m.Name()))
+		}
+	}
+	return paths
 }
 
 // infer finds out what the templates added, from what they would add now.
@@ -238,7 +260,7 @@ func (i *Injector) recorded(pod *tree.Node, r *Removal) []string {
 			continue
 		}
 		for _, m := range pod.At("metadata", "annotations").Members() {
-			if key := m.Name(); t.isRecord(key) || t.isRolloutRecord(key) {
+			if t.isRecord(m.Name()) {
 				all = append(all, annotationPath(m.Name()))
 			}
 		}
@@ -256,11 +278,6 @@ func (i *Injector) recorded(pod *tree.Node, r *Removal) []string {
 		}
 	}
 	return all
-}
-
-// isRolloutRecord reports whether a rollout writes an annotation with this key when it changes the template's containers.
-func (t *loaded) isRolloutRecord(key string) bool {
-	return key == t.Annotation(templates.AnnotationBefore) || t.base != nil && key == t.base.Annotation(templates.AnnotationBefore)
 }
 
 // remove removes the paths from doc, together with parents that become empty. It records them in an

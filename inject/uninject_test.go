@@ -91,6 +91,26 @@ func TestUninjectErrors(t *testing.T) {
 	}
 }
 
+// TestUninjectRollout checks that nothing is left of what a rollout has recorded in a pod.
+func TestUninjectRollout(t *testing.T) {
+	t.Parallel()
+	agent := setOf(t)
+	was := []byte(`{"metadata":{"name":"web","annotations":{"a":"b"}},"spec":{"containers":[{"name":"web","image":"web:1"}]}}`)
+	r, err := agent.Inject(inject.Request{Operation: "CREATE", Object: was, OptedIn: true, Namespace: templates.Namespace{Name: "shop", Labels: map[string]string{"pillion.dev/inject": "enabled"}, Known: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := strings.Replace(string(r.InjectedJSON()), `"a":"b"`, `"a":"b","agent.pillion.dev/injected-before":"0123456789ab"`, 1)
+	req := inject.Request{Operation: "CREATE", Object: []byte(pod), Namespace: templates.Namespace{Name: "shop", Labels: map[string]string{"pillion.dev/inject": "enabled"}, Known: true}}
+	if left, err := agent.Original(req); err != nil || canonical(t, left) != canonical(t, was) {
+		t.Errorf("%v: %s", err, left)
+	}
+	removal, err := agent.Uninject(req)
+	if err != nil || canonical(t, without(t, req.Object, removal)) != canonical(t, was) {
+		t.Errorf("%v: %+v", err, removal)
+	}
+}
+
 // canonical returns JSON with sorted keys, and without null and empty values.
 func canonical(t *testing.T, text []byte) string {
 	t.Helper()

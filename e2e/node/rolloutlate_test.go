@@ -23,7 +23,8 @@ import (
 const latePods = 8
 
 // TestRolloutLate rolls out an image that is ready at first, and not any more after 20 seconds, by the command and by the
-// controller. No more pods are unready than may be, the Service answers all requests, and the rollout stops.
+// controller. No more pods are unready than may be, the Service answers all requests, and the rollout stops. The controller also
+// undoes it, if the template says so.
 func TestRolloutLate(t *testing.T) {
 	installed(t)
 	root, err := cluster.Root(testContext(t))
@@ -50,8 +51,19 @@ func TestRolloutLate(t *testing.T) {
 			l := startLate(t, ns, s)
 			s.image = LateStandIn
 			s.use(t, ns, nil)
-			wantLateCondition(t, s.name, ns)
+			wantLateCondition(t, s.name, ns, "Degraded True Failed: pod web-")
 			l.want(t, s, most)
+		})
+		t.Run(fmt.Sprintf("controller with undo, at most %d", most), func(t *testing.T) {
+			t.Parallel()
+			s := sidecar{name: fmt.Sprintf("late-undo-%d", most), image: StandIn, memory: "16Mi", readiness: true}
+			s.spec = fmt.Sprintf("rollout: {strategy: InPlace, onFailure: Undo, maxUnavailable: %d, first: 0, waves: [100%%]},", most)
+			ns := namespace(t, map[string]string{injectLabel: "enabled", "pillion.dev/rollout": "enabled"})
+			l := startLate(t, ns, s)
+			s.image = LateStandIn
+			s.use(t, ns, nil)
+			wantLateCondition(t, s.name, ns, "Degraded True Undone: ", "put back to the content before the rollout, because of this failure: pod web-")
+			l.wantBack(t, most)
 		})
 	}
 }
@@ -115,6 +127,32 @@ func (l *lateRollout) want(t *testing.T, s sidecar, allowed int) {
 	figure(t, fmt.Sprintf("an image that fails after 20 s: pods unready of %d at a time, requests to the Service, those that failed", latePods), fmt.Sprintf("%d, %d, %d", most, requests, len(l.load.failures)))
 }
 
+// wantBack checks that the rollout was undone.
+func (l *lateRollout) wantBack(t *testing.T, allowed int) {
+	t.Helper()
+	most := l.watched.endWhen(t, l.ns, ready)
+	if most < 1 || most > allowed {
+		t.Errorf("%d of %d pods were unready at the same time, and %d may be", most, latePods, allowed)
+	}
+	requests, back := l.load.wantNoFailures(t), 0
+	for _, pod := range podsIn(t, l.ns) {
+		app, was := statusIn(&pod, "app"), l.pods.before[pod.Name]
+		if app.RestartCount != 0 || app.ContainerID != statusIn(&was, "app").ContainerID {
+			t.Errorf("the app of pod %s was restarted", pod.Name)
+		}
+		if pod.Spec.InitContainers[0].Image != StandIn {
+			t.Errorf("pod %s has the image %s", pod.Name, pod.Spec.InitContainers[0].Image)
+		}
+		if pod.Status.InitContainerStatuses[0].RestartCount > 0 {
+			back++
+		}
+	}
+	if back < 1 || back > allowed {
+		t.Errorf("%d pods were changed, want 1 to %d", back, allowed)
+	}
+	figure(t, fmt.Sprintf("an image that fails after 20 s, with undo: pods unready of %d at a time, pods put back, requests to the Service, those that failed", latePods), fmt.Sprintf("%d, %d, %d, %d", most, back, requests, len(l.load.failures)))
+}
+
 // wantLateStop runs the command, which stops. It has the default limits, besides the waves.
 func wantLateStop(t *testing.T, ns string, most int) {
 	t.Helper()
@@ -127,11 +165,11 @@ func wantLateStop(t *testing.T, ns string, most int) {
 }
 
 // wantLateCondition waits until the controller has stopped, and checks what it reports.
-func wantLateCondition(t *testing.T, template, ns string) {
+func wantLateCondition(t *testing.T, template, ns string, degraded ...string) {
 	t.Helper()
 	eventually(t, "the rollout has stopped", func(ctx context.Context) error {
 		out, err := env.RunKubectl(ctx, nil, "get", "clustersidecartemplate", template, "-o", `jsonpath={range .status.conditions[*]}{.type} {.status} {.reason}: {.message}{"\n"}{end}`)
-		for _, want := range []string{"Progressing False Stopped: ", "Degraded True Failed: pod web-", "it was ready with the change for"} {
+		for _, want := range append(degraded, "Progressing False Stopped: ", "it was ready with the change for") {
 			if err == nil && !strings.Contains(string(out), want) {
 				err = errors.New(string(out))
 			}

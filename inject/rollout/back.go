@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/templates"
 )
 
 // If a content of a template has failed, pods can go back to the content that each of them had before. A pod records it: while
@@ -16,19 +15,31 @@ import (
 // WayBack is what pods go back to.
 type WayBack struct {
 	Template string // its name
+	Replaces string // the template that it replaces, or ""
 	Failed   string // the revision that has failed
-	// Earlier returns an injector with the content of an earlier revision, or nil and why there is none.
+	// Earlier returns an injector with the content of an earlier revision, or nil and why there is none. Of the revision "", it
+	// has no content of the template: a pod that had the template that it replaces gets that again.
 	Earlier func(revision string) (i *inject.Injector, why string)
 }
 
 // Revision returns the revision that a pod with these annotations has to have, or "" if it was created with the failed one or
-// has no sidecar of the template. Recorded is set if the pod records the failed one.
+// had no sidecar of the template. Recorded is set if the pod records the failed one.
 func (w *WayBack) Revision(annotations map[string]string) (revision string, recorded bool) {
-	record := w.Template + "." + templates.Domain + "/" + templates.AnnotationInjected
-	if annotations[record] != w.Failed {
-		return annotations[record], false
+	if annotations[recordOf(w.Template)] != w.Failed {
+		return annotations[recordOf(w.Template)], false
 	}
-	return annotations[beforeOf(record)], true
+	return annotations[beforeOf(recordOf(w.Template))], true
+}
+
+// replaced returns the revision of the template that a canary replaces which a pod with these annotations had before, or "".
+func (w *WayBack) replaced(annotations map[string]string, recorded bool) string {
+	switch {
+	case w.Replaces == "":
+		return ""
+	case recorded:
+		return annotations[beforeOf(recordOf(w.Replaces))]
+	}
+	return annotations[recordOf(w.Replaces)]
 }
 
 // PlanBack returns what a running pod needs to go back. Owner is as for [Planner.Plan]. The injector of the planner is not used.
@@ -39,20 +50,34 @@ func (p *Planner) PlanBack(pod, owner []byte, w *WayBack) (*Pod, error) {
 	}
 	out := newPod(p.Namespace.Name, m)
 	revision, recorded := w.Revision(m.Metadata.Annotations)
+	other := ""
+	if revision == "" {
+		other = w.replaced(m.Metadata.Annotations, recorded)
+	}
 	switch {
-	case !m.counts(), revision == "" && !recorded:
-		return out, nil
-	case revision == "":
+	case !m.counts(), !recorded && (revision == "" && other == "" || !managersOf(m.Metadata.CreationTimestamp.Time, m.Metadata.ManagedFields).wrote()):
+		return out, nil // no rollout has changed it
+	case revision == "" && other == "":
 		return out.leave("it was created with the content that has failed"), nil
 	}
-	injector, why := w.Earlier(revision)
-	if injector == nil {
-		if !recorded && !managersOf(m.Metadata.CreationTimestamp.Time, m.Metadata.ManagedFields).wrote() {
-			return out, nil // no rollout has changed it
-		}
+	back, why := *p, ""
+	if back.Injector, why = w.Earlier(revision); back.Injector == nil {
 		return out.leave(why), nil
 	}
-	back := *p
-	back.Injector = injector
-	return back.Plan(pod, owner)
+	if revision != "" {
+		return back.Plan(pod, owner)
+	}
+	back.Only = w.Replaces
+	now, err := back.Plan(pod, owner)
+	switch to := ""; {
+	case err != nil:
+		return nil, err
+	case !recorded && now.State.IsBehind(): // the other template has changed, which is no matter of this one
+		return out, nil
+	default:
+		if to = now.Records[recordOf(w.Replaces)]; to != "" && to != other {
+			return out.leave("the template " + w.Replaces + ", which it had before, has changed"), nil
+		}
+	}
+	return now, nil
 }

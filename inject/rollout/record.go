@@ -16,6 +16,11 @@ func isRecord(key string) bool {
 	return key == inject.AnnotationUninject || strings.HasSuffix(key, "."+templates.Domain+"/"+templates.AnnotationInjected)
 }
 
+// recordOf returns the annotation that records the injection of a template.
+func recordOf(template string) string {
+	return template + "." + templates.Domain + "/" + templates.AnnotationInjected
+}
+
 // beforeOf returns the annotation that has the revision before the one that a record has.
 func beforeOf(record string) string {
 	return strings.TrimSuffix(record, templates.AnnotationInjected) + templates.AnnotationBefore

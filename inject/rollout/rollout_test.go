@@ -226,7 +226,7 @@ func (c *planCase) apps(pod []byte) (text string) {
 }
 
 func (c *planCase) steps(p *rollout.Pod, out *bytes.Buffer) {
-	pod := c.running
+	pod, changes, back := c.running, p.Changes, c.wayBack(p)
 	for _, step := range []struct {
 		name string
 		make func(*rollout.Pod) ([]byte, error)
@@ -239,6 +239,9 @@ func (c *planCase) steps(p *rollout.Pod, out *bytes.Buffer) {
 		fmt.Fprintf(out, "%s: %s\n", step.name, patch)
 		before := c.apps(pod)
 		pod = patched(c.t, pod, patch)
+		if back != nil {
+			c.wantBack(step.name, c.byRollout(pod, changes), back)
+		}
 		if after := c.apps(pod); after != before {
 			c.t.Errorf("the step %s changes the app's containers from\n%s to\n%s", step.name, before, after)
 		}
@@ -269,6 +272,93 @@ func (c *planCase) steps(p *rollout.Pod, out *bytes.Buffer) {
 	if len(v.Judged) > 0 {
 		c.t.Errorf("the validating webhook finds %v", v.Judged)
 	}
+}
+
+// wantBack checks that a pod with some or all of its changes goes back to what it had before, if one template has changed.
+func (c *planCase) wantBack(step string, pod []byte, w *rollout.WayBack) {
+	c.t.Helper()
+	planner := *c.planner
+	planner.Only = w.Template
+	for i := 0; ; i++ {
+		p, err := planner.PlanBack(pod, c.owner, w)
+		must(c.t, err)
+		if p.Action == rollout.None {
+			break
+		}
+		if p.Action != rollout.Patch || i == 3 {
+			c.t.Errorf("after the step %s, the way back is %s: %s", step, p.Action, p.Why)
+			return
+		}
+		for _, make := range []func(*rollout.Pod) ([]byte, error){(*rollout.Pod).Images, (*rollout.Pod).Resources, (*rollout.Pod).Record} {
+			patch, err := make(p)
+			must(c.t, err)
+			if patch != nil {
+				pod = patched(c.t, pod, patch)
+				break
+			}
+		}
+	}
+	left, err := rollout.Changes(c.running, pod)
+	left = slices.DeleteFunc(left, func(c rollout.Change) bool { // a digest that another client has added
+		return strings.HasPrefix(string(c.From), strings.TrimSuffix(string(c.To), `"`)+"@")
+	})
+	if err != nil || len(left) > 0 {
+		c.t.Errorf("after the step %s and the way back, the pod differs: %+v, %v", step, left, err)
+	}
+}
+
+// wayBack returns the way back from the change of a pod, or nil if not exactly one template has another content that the pod gets.
+func (c *planCase) wayBack(p *rollout.Pod) *rollout.WayBack {
+	if c.files["new.yaml"] == nil {
+		return nil
+	}
+	old := injector(c.t, c.files["old.yaml"])
+	var changed []*templates.Template
+	for _, t := range c.planner.Injector.All().Templates {
+		if !slices.ContainsFunc(old.All().Templates, func(o *templates.Template) bool { return o.Name == t.Name && o.Revision == t.Revision }) {
+			changed = append(changed, t)
+		}
+	}
+	fewer := len(c.planner.Injector.All().Templates) < len(old.All().Templates) // then its earlier content is not all that changes
+	if fewer || len(changed) != 1 || p.Records[changed[0].Annotation(templates.AnnotationInjected)] != changed[0].Revision {
+		return nil
+	}
+	t := changed[0]
+	return &rollout.WayBack{Template: t.Name, Replaces: t.Spec.Replaces, Failed: t.Revision, Earlier: func(string) (*inject.Injector, string) { return old, "" }}
+}
+
+// byRollout returns a pod whose managed fields show that a rollout has made changes.
+func (c *planCase) byRollout(pod []byte, changes []rollout.Change) []byte {
+	var p map[string]any
+	must(c.t, json.Unmarshal(pod, &p))
+	metadata := p["metadata"].(map[string]any)
+	entries, fields := metadata["managedFields"].([]any), map[string]any{}
+	for i := range changes {
+		path := strings.Split(changes[i].Path, "/")
+		if len(path) < 5 || path[1] != "spec" {
+			continue
+		}
+		list, key, field := "f:"+path[2], fmt.Sprintf(`k:{"name":%q}`, path[3]), "f:"+path[4]
+		for _, e := range entries {
+			spec, _ := e.(map[string]any)["fieldsV1"].(map[string]any)["f:spec"].(map[string]any)
+			containers, _ := spec[list].(map[string]any)
+			container, _ := containers[key].(map[string]any)
+			delete(container, field)
+		}
+		if fields[list] == nil {
+			fields[list] = map[string]any{}
+		}
+		if of := fields[list].(map[string]any); of[key] == nil {
+			of[key] = map[string]any{}
+		}
+		fields[list].(map[string]any)[key].(map[string]any)[field] = map[string]any{}
+	}
+	metadata["managedFields"] = append(entries, map[string]any{
+		"manager": rollout.Manager, "operation": "Update", "apiVersion": "v1", "time": "2026-01-02T04:00:00Z", "fieldsType": "FieldsV1", "fieldsV1": map[string]any{"f:spec": fields},
+	})
+	text, err := json.Marshal(p)
+	must(c.t, err)
+	return text
 }
 
 // simple returns a case of a pod without a controller, and a change of its template.

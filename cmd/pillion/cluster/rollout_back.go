@@ -36,7 +36,7 @@ type earlier struct {
 // newWayBack reads the history of a template of the injector, one of whose revisions has failed.
 func (c *Client) newWayBack(ctx context.Context, now *inject.Injector, t *templates.Template, failed string) (*wayBack, error) {
 	w := &wayBack{template: t, now: now, earlier: map[string]earlier{}}
-	w.WayBack = rollout.WayBack{Template: t.Name, Failed: failed, Earlier: func(revision string) (*inject.Injector, string) {
+	w.WayBack = rollout.WayBack{Template: t.Name, Replaces: t.Spec.Replaces, Failed: failed, Earlier: func(revision string) (*inject.Injector, string) {
 		e, ok := w.earlier[revision]
 		if !ok {
 			e.why = "it has changed meanwhile"
@@ -54,7 +54,7 @@ func (w *wayBack) load(ctx context.Context, pod *unstructured.Unstructured) erro
 		return nil
 	}
 	revision, _ := w.Revision(pod.GetAnnotations())
-	if _, known := w.earlier[revision]; known || revision == "" {
+	if _, known := w.earlier[revision]; known || revision == "" && w.Replaces == "" {
 		return nil
 	}
 	injector, why, err := w.read(ctx, revision)
@@ -66,10 +66,14 @@ func (w *wayBack) load(ctx context.Context, pod *unstructured.Unstructured) erro
 
 // read returns an injector with an earlier content of the template, or why there is none.
 func (w *wayBack) read(ctx context.Context, revision string) (i *inject.Injector, why string, err error) {
-	named := fmt.Sprintf("revision %s of the template, which the pod had before, ", templates.OneLine(revision))
+	all := slices.Clone(w.now.All().Templates)
+	if revision == "" {
+		return w.with(slices.DeleteFunc(all, func(t *templates.Template) bool { return t == w.template }), "the set without this template")
+	}
+	named := fmt.Sprintf("revision %s of the template, which the pod had before,", templates.OneLine(revision))
 	at := slices.IndexFunc(w.history.Revisions, func(r *kube.Revision) bool { return r.Hash == revision })
 	if at < 0 {
-		return nil, named + "is not in its history", nil
+		return nil, named + " is not in its history", nil
 	}
 	content, err := w.history.Fetch(ctx, w.history.Revisions[at])
 	if err != nil {
@@ -77,13 +81,17 @@ func (w *wayBack) read(ctx context.Context, revision string) (i *inject.Injector
 	}
 	t, err := w.history.compile(content)
 	if err != nil {
-		return nil, named + "is not valid: " + cli.OneLine(err), nil
+		return nil, named + " is not valid: " + cli.OneLine(err), nil
 	}
-	all := slices.Clone(w.now.All().Templates)
 	all[slices.Index(all, w.template)] = t
+	return w.with(all, named)
+}
+
+// with returns an injector with other templates, or why there is none.
+func (w *wayBack) with(all []*templates.Template, what string) (i *inject.Injector, why string, err error) {
 	set, problems := templates.Join(&templates.Set{Templates: all})
 	if len(problems) > 0 {
-		return nil, named + "cannot be used with the other templates: " + cli.OneLine(problems), nil
+		return nil, what + " cannot be used with the other templates: " + cli.OneLine(problems), nil
 	}
 	return w.now.With(set), "", nil
 }

@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -463,16 +465,20 @@ func (c *simulation) goBack(ctx context.Context, t *testing.T, most rollout.Unav
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	describe := func(what string) {
-		t.Errorf("seed %d: undo: %s; %d pods, the image fails %s after %s, maxUnavailable %s, budget %d, skew %s, start %s, errors %g, faults %t, killed %d times, after %q",
-			c.seed, what, len(c.pods), c.bad, c.after, c.most, c.budget, c.skew, c.start, c.errors, c.faults, c.kills, failures)
+		t.Errorf("seed %d: undo: %s; %d pods, the image fails %s after %s, maxUnavailable %s, budget %d, skew %s, start %s, errors %g, faults %t, killed %d times, after %d failures, the last one: %q",
+			c.seed, what, len(c.pods), c.bad, c.after, c.most, c.budget, c.skew, c.start, c.errors, c.faults, c.kills, len(failures), failures[max(0, len(failures)-1):])
 	}
 	if c.broken != "" {
 		describe(c.broken)
 	}
+	// Pods that were created with the content that fails never become ready, and others may wait for them.
+	made := func(pod *corev1.Pod) bool {
+		return len(pod.ManagedFields) == 1 && pod.ManagedFields[0].Manager != rollout.Manager && pod.Spec.InitContainers[0].Image == "agent:2"
+	}
+	waits := slices.ContainsFunc(slices.Collect(maps.Values(c.pods)), made)
 	for name, pod := range c.pods {
-		made := len(pod.ManagedFields) == 1 && pod.ManagedFields[0].Manager != rollout.Manager && pod.Spec.InitContainers[0].Image == "agent:2"
 		switch before, kept := pod.Annotations["agent.pillion.dev/injected-before"]; {
-		case made:
+		case waits:
 		case pod.Spec.InitContainers[0].Image != "agent:1" || pod.Annotations["agent.pillion.dev/injected"] == c.failed() || kept:
 			describe(fmt.Sprintf("pod %s has %s, %q, before %q", name, pod.Spec.InitContainers[0].Image, pod.Annotations["agent.pillion.dev/injected"], before))
 		case !c.states[name].ready && !c.faults && len(failures) == 0:
