@@ -75,6 +75,7 @@ func TestAlerts(t *testing.T) {
 		},
 		"PillionTemplatesInvalid": {"warning", "5m", []string{"pillion_template_problems"}, nil, []string{"> 0"}},
 		"PillionReplicasDisagree": {"warning", "15m", []string{"pillion_templates"}, nil, []string{"> 1"}},
+		"PillionRolloutStopped":   {"warning", "", []string{"pillion_controller_rollouts"}, []string{`state=~"stopped|undoing|undone"`}, []string{"> 0"}},
 		"PillionConfigInvalid":    {"warning", "5m", []string{"pillion_config_problems"}, nil, []string{"> 0"}},
 		"PillionShedding":         {"warning", "5m", []string{"pillion_webhook_requests_total"}, []string{`decision="shed"`}, []string{"[5m]", "> 0"}},
 		"PillionPatchWithheld":    {"warning", "", []string{"pillion_webhook_patches_withheld_total"}, nil, []string{"[10m]", "> 0"}},

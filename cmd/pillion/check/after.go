@@ -20,6 +20,6 @@ func After(f *Facts) *Report {
 			Hint:    "Check whether you can install Pillion, or use --system-namespace if it runs elsewhere:", Command: f.Commands.Pillion("check --pre"),
 		}), f.Commands)
 	}
-	return newReport(append(checks, f.rights(), f.kinds(), f.registered(), f.reachable(), f.certificate(),
-		f.replicas(), f.agreement(), f.controller(), f.templates(), f.namespaces(), f.probe()), f.Commands)
+	checks = append(checks, f.rights(), f.kinds(), f.registered(), f.reachable(), f.certificate(), f.replicas(), f.agreement(), f.controller(), f.templates())
+	return newReport(append(append(checks, f.rollouts()...), f.namespaces(), f.probe()), f.Commands)
 }

@@ -184,6 +184,8 @@ func TestAfter(t *testing.T) {
 		"unreported": {func(_ *testing.T, f *check.Facts) {
 			f.Templates.Objects[0] = check.Template{ID: "clustersidecartemplate/agent"}
 		}, false},
+		"rollout-stopped": {stoppedRollouts, false},
+		"rollout-running": {runningRollouts, false},
 		"none-opted-in": {func(_ *testing.T, f *check.Facts) {
 			f.Namespaces, f.Probe = check.Namespaces{Shadow: []string{"trial"}}, check.Probe{}
 		}, false},
@@ -258,6 +260,13 @@ func rejectedTemplates(_ *testing.T, f *check.Facts) {
 		"A template is invalid, so this report ignores it. Pillion may still use its last valid content: configmap/pillion-templates/x.yaml:1: wrong.",
 	}
 }
+
+func stoppedRollouts(_ *testing.T, f *check.Facts) {
+	f.Templates.Running = 1
+	f.Templates.Stopped = []string{"The automatic rollout of clustersidecartemplate/log-agent has stopped: pod web-1 in the namespace shop: it crashes. To continue, change the template, or fix or delete the pod."}
+}
+
+func runningRollouts(_ *testing.T, f *check.Facts) { f.Templates.Running = 2 }
 
 func noRights(_ *testing.T, f *check.Facts) {
 	f.Version = ""

@@ -89,6 +89,8 @@ type Templates struct {
 	Valid    int
 	Problems []string // sentences about invalid templates
 	Objects  []Template
+	Running  int      // automatic rollouts
+	Stopped  []string // sentences about automatic rollouts that have stopped or are undone
 }
 
 // Template is the condition Ready of a template object.

@@ -159,6 +159,19 @@ func (f *Facts) templates() Check {
 	return c
 }
 
+// rollouts reports the automatic rollouts, if some run or have stopped.
+func (f *Facts) rollouts() []Check {
+	c := Check{Group: ofPillion, Name: "rollouts", Result: OK, Message: counted(f.Templates.Running, "automatic rollout") + " in progress"}
+	switch {
+	case len(f.Templates.Stopped) > 0:
+		c.Result, c.Message, c.Details = Warning, counted(len(f.Templates.Stopped), "automatic rollout")+" stopped, because a pod has failed", f.Templates.Stopped
+		c.Hint, c.Command = "Fix the template, or go back to an earlier content:", "pillion rollout undo TEMPLATE"
+	case f.Templates.Running == 0:
+		return nil
+	}
+	return []Check{c}
+}
+
 func (f *Facts) namespaces() Check {
 	n := &f.Namespaces
 	c := Check{Group: ofPods, Name: "namespaces", Result: OK, Message: "opted in: " + brief(n.OptedIn)}

@@ -169,6 +169,7 @@ func (k *checking) checkTemplates(ctx context.Context) error {
 		}
 	}
 	k.Templates.Unknown = withoutFiles(strings.Join(wrong.denied, " "))
+	k.Templates.Running, k.Templates.Stopped = wrong.running, wrong.stopped
 	return k.conditions(ctx)
 }
 

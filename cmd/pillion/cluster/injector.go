@@ -44,7 +44,8 @@ func (c *Client) newInjector(ctx context.Context, paths []string, note func(stri
 		note(fmt.Sprintf("An administrator can give you the rights that this report lacks: `%s`.", c.viewerCommand(ctx)))
 	}
 	if len(paths) == 0 {
-		wrong.unread, wrong.denied, wrong.invalid, wrong.stopped = theirs.unread, theirs.denied, theirs.invalid, theirs.stopped
+		wrong.unread, wrong.denied, wrong.invalid = theirs.unread, theirs.denied, theirs.invalid
+		wrong.stopped, wrong.running = theirs.stopped, theirs.running
 		for _, text := range theirs.notes {
 			note(text)
 		}

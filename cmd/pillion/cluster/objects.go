@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,8 +24,9 @@ import (
 type unsure struct {
 	problems, doubts []string
 	denied           []string // those of the problems that are missing rights
-	notes            []string // templates of namespaces that Pillion does not use, and rollouts that have stopped
-	stopped          int      // automatic rollouts that have stopped
+	notes            []string // templates of namespaces that Pillion does not use, and automatic rollouts
+	stopped          []string // those of the notes that are about automatic rollouts that have stopped or are undone
+	running          int      // other automatic rollouts
 	unread           bool     // no template could be read
 	blind            bool     // the user may read neither the templates of the cluster nor Pillion's settings
 	others           bool     // the templates of files are used, and differ from those of the cluster
@@ -113,10 +113,7 @@ func (c *Client) readTemplatesIn(ctx context.Context, limits kube.Limits, wrong 
 			wrong.doesNotUse(e.ID(), why)
 			continue
 		}
-		if why := whyStopped(e); why != "" {
-			wrong.stopped++
-			wrong.notes = append(wrong.notes, fmt.Sprintf("The automatic rollout of %s has stopped: %s", e.ID(), templates.OneLine(why)))
-		}
+		wrong.noteRollout(e)
 		text, err := catalog.Content(ctx, e)
 		if err != nil {
 			return nil, err
@@ -137,6 +134,21 @@ func (c *Client) readTemplatesIn(ctx context.Context, limits kube.Limits, wrong 
 
 func invalid(err error) string {
 	return fmt.Sprintf("A template is invalid, so this report ignores it. Pillion may still use its last valid content: %s.", cli.OneLine(err))
+}
+
+// noteRollout notes the automatic rollout of a template, unless all is done.
+func (u *unsure) noteRollout(e *kube.Entry) {
+	state, message := e.Rolling()
+	text := map[kube.RolloutState]string{kube.RolloutRunning: "is running", kube.RolloutUndoing: "is being undone", kube.RolloutStopped: "has stopped", kube.RolloutUndone: "was undone"}[state]
+	if text == "" {
+		return
+	}
+	text = fmt.Sprintf("The automatic rollout of %s %s: %s", e.ID(), text, templates.OneLine(message))
+	if u.notes = append(u.notes, text); state == kube.RolloutRunning {
+		u.running++
+	} else {
+		u.stopped = append(u.stopped, text)
+	}
 }
 
 // noteUnknown records that the content of a template of a namespace is unknown.
@@ -160,33 +172,13 @@ func (u *unsure) doesNotUse(id, why string) {
 // statusOf returns why Pillion does not use a valid template, by its status, or "" if it does or the status is
 // old. A user who may not read the templates of the cluster, or those of other namespaces, cannot find out otherwise.
 func statusOf(e *kube.Entry) string {
-	switch c := conditionOf(e, v1alpha1.ConditionReady); c.Reason {
+	switch c := e.Condition(v1alpha1.ConditionReady); c.Reason {
 	case v1alpha1.ReasonNameTaken:
 		return kube.Taken(e.Name)
 	case v1alpha1.ReasonTooMany:
 		return strings.TrimSuffix(templates.OneLine(c.Message), ".")
 	}
 	return ""
-}
-
-// whyStopped returns why the automatic rollout of a template has stopped, or "".
-func whyStopped(e *kube.Entry) string {
-	if c := conditionOf(e, v1alpha1.ConditionDegraded); c.Status == metav1.ConditionTrue {
-		return c.Message
-	}
-	return ""
-}
-
-// conditionOf returns a condition of the present content of a template, or an empty one.
-func conditionOf(e *kube.Entry, kind string) metav1.Condition {
-	if e.Status == nil {
-		return metav1.Condition{}
-	}
-	c := meta.FindStatusCondition(e.Status.Conditions, kind)
-	if c == nil || c.ObservedGeneration != e.Generation {
-		return metav1.Condition{}
-	}
-	return *c
 }
 
 // notTaken returns the templates without those of namespaces that have the name of a mounted one.

@@ -82,7 +82,7 @@ func (l *podLister) report(ctx context.Context, q Query) (*status.Report, error)
 		k.note(loop.String())
 	}
 	k.report.Notes = append(k.report.Notes, slices.Sorted(maps.Keys(k.notes))...)
-	k.report.Stopped = k.unsure.stopped
+	k.report.Stopped = len(k.unsure.stopped)
 	k.report.Finish()
 	return k.report, nil
 }

@@ -268,20 +268,37 @@ func TestRolloutGone(t *testing.T) {
 	}
 }
 
-// TestStatusOfStoppedRollout checks that status does not report that there are no problems if a rollout has stopped, also
-// if all pods are current.
-func TestStatusOfStoppedRollout(t *testing.T) {
+// TestStatusOfRollout checks that status does not report that there are no problems if a rollout has stopped, also if all pods
+// are current, and that it has a note about each rollout that is not complete.
+func TestStatusOfRollout(t *testing.T) {
 	t.Parallel()
-	for reason, stopped := range map[string]bool{"Failed": true, "AsExpected": false} {
+	condition := func(kind, status, reason, message string) map[string]any {
+		return map[string]any{"type": kind, "status": status, "reason": reason, "message": message}
+	}
+	for what, test := range map[string]struct {
+		progressing, degraded map[string]any
+		note                  string // "": none
+		stopped               bool
+	}{
+		"complete": {condition("Progressing", "False", "Complete", ""), condition("Degraded", "False", "AsExpected", "No pod has failed."), "", false},
+		"running":  {condition("Progressing", "True", "Updating", "Wave 1 of 3."), condition("Degraded", "False", "AsExpected", "No pod has failed."), "is running: Wave 1 of 3.", false},
+		"stopped":  {condition("Progressing", "False", "Stopped", ""), condition("Degraded", "True", "Failed", "pod web-0 crashes."), "has stopped: pod web-0 crashes.", true},
+		"it stopped, and runs in other namespaces": {condition("Progressing", "True", "Updating", "Wave 1 of 3."), condition("Degraded", "True", "Failed", "pod web-0 crashes."), "has stopped: pod web-0 crashes.", true},
+		"being undone": {condition("Progressing", "True", "Undoing", ""), condition("Degraded", "True", "Failed", "It is being undone."), "is being undone: It is being undone.", true},
+		"undone":       {condition("Progressing", "False", "Stopped", ""), condition("Degraded", "True", "Undone", "2 pods were put back."), "was undone: 2 pods were put back.", true},
+	} {
 		current := templateObject("SidecarTemplate", "shop", "current")
-		current["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Degraded", "status": map[bool]string{true: "True", false: "False"}[stopped], "reason": reason, "message": "pod web-0 crashes."}}}
+		current["status"] = map[string]any{"conditions": []any{test.progressing, test.degraded}}
 		api := rolloutAPI(t, []string{"shop"}, nil, current)
 		api["/api/v1/namespaces/shop/pods"] = listOf()
 		c := clientOf(t, api)
 		report, err := c.Report(t.Context(), Query{Namespaces: []string{"shop"}}, io.Discard)
 		clitest.Must(t, err)
-		if says := strings.Contains(report.Summary, "1 automatic rollout has stopped"); says != stopped || report.Stopped > 0 != stopped {
-			t.Errorf("%s: %s", reason, report.Summary)
+		if says := strings.Contains(report.Summary, "1 automatic rollout has stopped"); says != test.stopped || report.Stopped > 0 != test.stopped {
+			t.Errorf("%s: %s", what, report.Summary)
+		}
+		if notes := strings.Join(report.Notes, " "); strings.Contains(notes, "The automatic rollout of sidecartemplate/shop/current "+test.note) != (test.note != "") {
+			t.Errorf("%s: the notes are %s", what, notes)
 		}
 	}
 }

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -85,6 +86,11 @@ func (o *Options) Run(ctx context.Context, log *slog.Logger) error {
 	if err := s.all.Add(manager.RunnableFunc(s.run)); err != nil {
 		return err
 	}
+	counts := &rolloutMetrics{leads: s.leads.Load, entries: s.templates.Entries}
+	if err := metrics.Registry.Register(counts); err != nil {
+		return err
+	}
+	defer metrics.Registry.Unregister(counts)
 	log.Info("starting", "admin", o.adminListen, "version", cli.BuildVersion().Version)
 	if err := s.all.Start(ctx); err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -158,6 +159,53 @@ func ownStatus(text []byte) *v1alpha1.Status {
 		c.Message = strings.Clone(c.Message[:min(len(c.Message), 2*maxMessage)]) // a longer one is not Pillion's, and replaced
 	}
 	return status
+}
+
+// RolloutState is what the controller reports about the automatic rollout of a template.
+type RolloutState string
+
+// The states.
+const (
+	RolloutNone    RolloutState = ""        // nothing changes, and nothing has failed
+	RolloutRunning RolloutState = "running" // pods are being changed
+	RolloutUndoing RolloutState = "undoing" // pods are being put back
+	RolloutStopped RolloutState = "stopped" // a pod has failed
+	RolloutUndone  RolloutState = "undone"  // a pod has failed, and pods were put back
+)
+
+// RolloutStates returns all states but the first.
+func RolloutStates() []RolloutState {
+	return []RolloutState{RolloutRunning, RolloutUndoing, RolloutStopped, RolloutUndone}
+}
+
+// Rolling returns the state of the automatic rollout of the present content, and what the controller says about it. If it has
+// stopped in some namespaces and runs in others, the state is that it has stopped.
+func (e *Entry) Rolling() (state RolloutState, message string) {
+	degraded, progressing := e.Condition(v1alpha1.ConditionDegraded), e.Condition(v1alpha1.ConditionProgressing)
+	runs := progressing.Status == metav1.ConditionTrue
+	switch {
+	case runs && progressing.Reason == v1alpha1.ReasonUndoing:
+		return RolloutUndoing, degraded.Message
+	case degraded.Status == metav1.ConditionTrue && degraded.Reason == v1alpha1.ReasonUndone:
+		return RolloutUndone, degraded.Message
+	case degraded.Status == metav1.ConditionTrue:
+		return RolloutStopped, degraded.Message
+	case runs:
+		return RolloutRunning, progressing.Message
+	}
+	return RolloutNone, ""
+}
+
+// Condition returns a condition of the present content of the template, or an empty one.
+func (e *Entry) Condition(kind string) metav1.Condition {
+	if e.Status == nil {
+		return metav1.Condition{}
+	}
+	c := meta.FindStatusCondition(e.Status.Conditions, kind)
+	if c == nil || c.ObservedGeneration != e.Generation {
+		return metav1.Condition{}
+	}
+	return *c
 }
 
 // CompareNames compares the names of two templates, by namespace and name.
