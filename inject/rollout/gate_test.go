@@ -51,6 +51,8 @@ func TestDecide(t *testing.T) {
 		{what: "a failed one goes back", pods: "rRRBBB", most: "3", budget: -1, change: 3},
 		{what: "unready ones do not wait", pods: "bbbbBB", most: "2", budget: -1, change: 4, undo: true, waits: "4 changed pods to be proved"},
 		{what: "ready ones wait for unready ones", pods: "KbbBBB", most: "2", budget: -1, change: 2, undo: true, waits: "3 changed pods to be proved"},
+		{what: "ready ones wait for others, too", pods: "sBBBBB", most: "1", budget: -1, change: 0, undo: true, waits: "1 pod to be ready"},
+		{what: "ready ones wait for one that changes", pods: "cBBBBB", most: "1", desired: 5, budget: -1, change: 0, undo: true, waits: "1 changed pod to be proved"},
 	} {
 		v := &rollout.View{Desired: test.desired, Budgets: map[string]int{}}
 		if v.Desired == 0 {

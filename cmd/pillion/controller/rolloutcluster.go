@@ -47,7 +47,7 @@ func (o *Options) rollouts(config *rest.Config, system string, log *slog.Logger)
 		run: func(ctx context.Context, r *update.Rollout, all []*rollout.Workload) error {
 			return r.Run(ctx, all)
 		},
-		limits: o.limits, now: time.Now, log: log, planned: map[types.NamespacedName]planned{},
+		limits: o.limits, now: time.Now, log: log, planned: map[types.NamespacedName]planned{}, wrote: map[types.NamespacedName]wrote{},
 	}, nil
 }
 

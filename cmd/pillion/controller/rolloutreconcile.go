@@ -24,7 +24,11 @@ func (r *rollouts) Reconcile(ctx context.Context, request reconcile.Request) (re
 	t := r.get(request.NamespacedName)
 	if t == nil {
 		delete(r.planned, request.NamespacedName)
+		delete(r.wrote, request.NamespacedName)
 		return reconcile.Result{}, nil
+	}
+	if r.isStale(t) {
+		return reconcile.Result{RequeueAfter: settles / 10}, nil
 	}
 	switch {
 	case !t.spec.Acts():

@@ -60,6 +60,14 @@ type rollouts struct {
 	enabled atomic.Pointer[[]string] // the namespaces
 	listed  time.Time                // when
 	planned map[types.NamespacedName]planned
+	wrote   map[types.NamespacedName]wrote
+}
+
+// wrote is what was last written into the status of a template. What is read may be older for a moment.
+type wrote struct {
+	uid    types.UID
+	at     time.Time
+	status v1alpha1.Status
 }
 
 // planned is what the plans of a template follow from, and the last one of these plans.

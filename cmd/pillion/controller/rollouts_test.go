@@ -82,7 +82,7 @@ func newRolled() *rolled {
 			defer r.Unlock()
 			return r.clock
 		},
-		log: slog.New(slog.DiscardHandler), planned: map[types.NamespacedName]planned{},
+		log: slog.New(slog.DiscardHandler), planned: map[types.NamespacedName]planned{}, wrote: map[types.NamespacedName]wrote{},
 	}
 	a.put("", "one")
 	r.rollout(map[string]any{"strategy": "InPlace", "maxUnavailable": int64(3)})

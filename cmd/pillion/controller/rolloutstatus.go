@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -222,7 +223,33 @@ func (r *rollouts) applied(ctx context.Context, t *subject, now *v1alpha1.Status
 	if err != nil {
 		return err
 	}
-	return client.IgnoreNotFound(r.apply(ctx, object))
+	if err := r.apply(ctx, object); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	r.wrote[t.entry.Key()] = wrote{t.entry.UID, r.now(), *now}
+	return nil
+}
+
+// staleFor is how long what was read may be older than what was written. After that, somebody else has changed it.
+const staleFor = 5 * time.Second
+
+// isStale reports whether a template was read with an older status than the one that was last written.
+func (r *rollouts) isStale(t *subject) bool {
+	w, ok := r.wrote[t.entry.Key()]
+	if !ok || w.uid != t.entry.UID || r.now().Sub(w.at) > staleFor {
+		return false
+	}
+	seconds := func(all []metav1.Condition) (of []metav1.Condition) { // as the API server stores times
+		for _, c := range all {
+			if slices.Contains(rolloutConditions(), c.Type) {
+				c.LastTransitionTime = metav1.Time{}
+				of = append(of, c)
+			}
+		}
+		slices.SortFunc(of, func(a, b metav1.Condition) int { return strings.Compare(a.Type, b.Type) })
+		return of
+	}
+	return !equality.Semantic.DeepEqual(w.status.Failed, t.status.Failed) || !equality.Semantic.DeepEqual(seconds(w.status.Conditions), seconds(t.status.Conditions))
 }
 
 // left returns what the controller does not do with pods, such as updated, as a sentence, or "".

@@ -77,17 +77,12 @@ func (r *rollouts) undo(ctx context.Context, t *subject, places []string) (wait 
 		return 0, err
 	}
 	all := targets.Workloads
-	replacing := false
-	for _, w := range all {
-		if w.Way == rollout.Await { // its new pods have the content of the template
-			w.Way, w.Why, replacing = rollout.Cannot, "it is replacing its pods", true
-		}
-	}
+	r.noteUndone(t, places, all)
 	if !slices.ContainsFunc(all, (*rollout.Workload).Acts) {
-		if replacing {
-			return waitAgain, nil
+		if len(t.toUndo(places)) > 0 { // workloads that replace their pods
+			wait = waitAgain
 		}
-		return 0, r.undone(ctx, t, places, all)
+		return wait, r.writeStopped(ctx, t)
 	}
 	executor := &update.Rollout{Cluster: r.cluster, Limits: limits, Plan: targets.Plan}
 	end := r.runTurn(ctx, t, executor, all, func(event *update.Event, e *end) bool { return r.reportUndo(ctx, t, event, e) })
@@ -138,20 +133,33 @@ func (t *subject) changeUndo(namespace string, change func(u *v1alpha1.RolloutUn
 	t.status.Failed[i].Undo = u
 }
 
-// undone reports that no other pod of the namespaces can be put back.
-func (r *rollouts) undone(ctx context.Context, t *subject, places []string, all []*rollout.Workload) error {
+// noteUndone notes in which namespaces no other pod can be put back. A workload that replaces its pods has to end this first: its
+// new pods have the content of the template.
+func (r *rollouts) noteUndone(t *subject, places []string, all []*rollout.Workload) {
 	for i := range t.status.Failed {
 		f := &t.status.Failed[i]
-		if f.Undo != nil && f.Undo.Done || !slices.Contains(places, f.Namespace) && t.spec.Scope != v1alpha1.ScopeAll {
+		of := func(w *rollout.Workload) bool { return w.Namespace == f.Namespace || t.spec.Scope == v1alpha1.ScopeAll }
+		if f.Undo != nil && f.Undo.Done || !slices.Contains(places, f.Namespace) && t.spec.Scope != v1alpha1.ScopeAll ||
+			slices.ContainsFunc(all, func(w *rollout.Workload) bool { return of(w) && w.Way != rollout.Await && w.Acts() }) {
 			continue
 		}
-		own := slices.DeleteFunc(slices.Clone(all), func(w *rollout.Workload) bool {
-			return w.Namespace != f.Namespace && t.spec.Scope != v1alpha1.ScopeAll
-		})
+		own := slices.DeleteFunc(slices.Clone(all), func(w *rollout.Workload) bool { return !of(w) })
+		var replaces []string
+		for _, w := range own {
+			if w.Way == rollout.Await {
+				w.Way, w.Why = rollout.Cannot, "it is replacing its pods"
+				replaces = append(replaces, w.Title()+" in the namespace "+w.Namespace)
+			}
+		}
+		if len(replaces) > 0 {
+			t.changeUndo(f.Namespace, func(u *v1alpha1.RolloutUndo) {
+				u.Message = shortened("waiting for workloads that replace their pods, for example " + replaces[0])
+			})
+			continue
+		}
 		t.changeUndo(f.Namespace, func(u *v1alpha1.RolloutUndo) {
 			u.Done, u.Message = true, strings.TrimSuffix(left(own, "put back"), ".")
 		})
 		r.event(t.object, corev1.EventTypeNormal, "RolloutUndone", shortened(undoText(&t.status.Failed[i])+t.advice()))
 	}
-	return r.writeStopped(ctx, t)
 }

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
+	"github.com/pillion-dev/pillion/cmd/pillion/kube"
 	"github.com/pillion-dev/pillion/cmd/pillion/update"
 	"github.com/pillion-dev/pillion/inject/goldentest"
 	"github.com/pillion-dev/pillion/inject/rollout"
@@ -30,6 +31,7 @@ type undone struct {
 	extra   func(namespace string) *rollout.Pod // a pod that cannot go back, or nil
 	fails   map[string]error                    // of the undo, by namespace
 	settled bool                                // the rollout changes no more pods
+	deploys bool                                // a user deploys a new version of another workload of the namespace shop
 	ended   error                               // of the context of the rollout that has failed
 }
 
@@ -60,6 +62,9 @@ func newUndone(t *testing.T, settings map[string]any) *undone {
 			}
 			if p := u.extra(namespace); p != nil && b.Failed != "" {
 				w.Behind = append(w.Behind, p)
+			}
+			if u.deploys && namespace == "shop" && b.Failed != "" {
+				targets.Workloads = append(targets.Workloads, &rollout.Workload{Namespace: namespace, Kind: "Deployment", Name: "zoo", Way: rollout.Await})
 			}
 			if len(w.Behind) > 0 {
 				w.Choose(rollout.Owner{InPlace: true})
@@ -204,6 +209,25 @@ func TestRolloutUndoRetries(t *testing.T) {
 	}
 }
 
+// TestRolloutUndoWaits checks that an undo waits for workloads that replace their pods, and is done in other namespaces meanwhile.
+func TestRolloutUndoWaits(t *testing.T) {
+	u := newUndone(t, map[string]any{})
+	u.deploys = true
+	u.settle(t)
+	f := u.failed(t)
+	if len(f) != 1 || f[0].Undo == nil || f[0].Undo.Done || f[0].Undo.Pods != 2 || f[0].Undo.Message != "waiting for workloads that replace their pods, for example Deployment/zoo in the namespace shop" {
+		t.Fatalf("%+v", f[0].Undo)
+	}
+	if !u.settled {
+		t.Error("the rollout does not go on in the other namespace")
+	}
+	u.clock, u.deploys = u.clock.Add(waitAgain), false
+	u.settle(t)
+	if f := u.failed(t); len(f) != 1 || !f[0].Undo.Done || f[0].Undo.Pods != 2 || f[0].Undo.Message != "" {
+		t.Errorf("%+v", f[0].Undo)
+	}
+}
+
 // TestRolloutUndoScope checks that with the scope All, pods of all namespaces go back.
 func TestRolloutUndoScope(t *testing.T) {
 	for scope, want := range map[string][]int{"All": {0, 0, 5}, "Namespace": {0, 3, 2}} {
@@ -218,4 +242,50 @@ func TestRolloutUndoScope(t *testing.T) {
 			t.Errorf("%s: %d, want %d", scope, got, want)
 		}
 	}
+}
+
+// TestRolloutUndoStale checks that nothing is done twice if what the controller reads is older than what it has written, for a
+// moment.
+func TestRolloutUndoStale(t *testing.T) {
+	u := newUndone(t, map[string]any{})
+	read := &lagging{reader: u.read, status: func() *unstructured.Unstructured { return u.objects[u.of].DeepCopy() }}
+	apply := u.rollouts.apply
+	u.rollouts.apply = func(ctx context.Context, status *unstructured.Unstructured) error {
+		read.old, read.left = read.status(), 3
+		return apply(ctx, status)
+	}
+	u.read = read
+	for range 40 {
+		u.clock = u.clock.Add(settles / 5)
+		if _, err := u.Reconcile(t.Context(), reconcile.Request{NamespacedName: u.of}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := u.failed(t)
+	if len(f) != 1 || f[0].Undo == nil || !f[0].Undo.Done || f[0].Undo.Pods != 2 {
+		t.Errorf("%+v", f)
+	}
+	for what, want := range map[string]int{"event: Warning RolloutStopped": 1, "event: Normal RolloutUndone": 1, "run: undo true": 1} {
+		if got := strings.Count(u.journal.String(), what); got != want {
+			t.Errorf("%q: %d times, want %d:\n%s", what, got, want, u.journal.String())
+		}
+	}
+}
+
+// lagging returns an older template a few times after it was written.
+type lagging struct {
+	reader
+
+	status func() *unstructured.Unstructured
+	old    *unstructured.Unstructured
+	left   int
+}
+
+func (l *lagging) Get(name types.NamespacedName) (*kube.Entry, bool) {
+	if l.left == 0 || l.old == nil {
+		return l.reader.Get(name)
+	}
+	l.left--
+	a := &api{objects: map[types.NamespacedName]*unstructured.Unstructured{name: l.old}}
+	return a.Get(name)
 }
