@@ -60,6 +60,13 @@ func TestRolloutLate(t *testing.T) {
 			s.spec = fmt.Sprintf("rollout: {strategy: InPlace, onFailure: Undo, maxUnavailable: %d, first: 0, waves: [100%%]},", most)
 			ns := namespace(t, map[string]string{injectLabel: "enabled", "pillion.dev/rollout": "enabled"})
 			l := startLate(t, ns, s)
+			eventually(t, "the history has the content", func(ctx context.Context) error {
+				list, err := env.Client.AppsV1().ControllerRevisions(pillionNamespace).List(ctx, metav1.ListOptions{LabelSelector: "pillion.dev/template=" + s.name})
+				if err == nil && len(list.Items) == 0 {
+					err = errors.New("it has none")
+				}
+				return err
+			})
 			s.image = LateStandIn
 			s.use(t, ns, nil)
 			wantLateCondition(t, s.name, ns, "Degraded True Undone: ", "put back to the content before the rollout, because of this failure: pod web-")

@@ -29,6 +29,10 @@ type histories struct {
 	blocked time.Time                        // until when the controller does not try, because it lacks the rights
 }
 
+// askForRights is how often to find out whether the controller has got the rights, with one request for all templates. A content
+// that changes before this is not in the history, so that no pod can go back to it.
+const askForRights = 5 * time.Second
+
 // content identifies the content of a template object.
 type content struct {
 	uid        types.UID
@@ -67,8 +71,8 @@ func (h *histories) Reconcile(ctx context.Context, request reconcile.Request) (r
 		if h.blocked.IsZero() {
 			h.log.Info("no history of templates is kept: the component rollout has the rights that the controller needs", "error", err)
 		}
-		h.blocked = now.Add(waitAgain)
-		return reconcile.Result{RequeueAfter: waitAgain}, nil
+		h.blocked = now.Add(askForRights)
+		return reconcile.Result{RequeueAfter: askForRights}, nil
 	}
 	if err != nil {
 		return reconcile.Result{}, err
