@@ -145,7 +145,7 @@ func (o *explainOptions) kinds() (names []string) {
 func (o *explainOptions) fromCluster(ctx context.Context) ([]*explain.Report, error) {
 	c, err := o.cluster.Connect()
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(o.unknownKind(), err)
 	}
 	namespace := c.NamespaceOr(o.namespace)
 	within := cli.Quote(namespace)
@@ -188,6 +188,16 @@ func (o *explainOptions) fromCluster(ctx context.Context) ([]*explain.Report, er
 		}
 	}
 	return reports, nil
+}
+
+// unknownKind returns an error about a kind that only a cluster may know.
+func (o *explainOptions) unknownKind() error {
+	for _, a := range o.asked {
+		if _, err := cluster.KindOf(a.word); err != nil {
+			return cli.UsageError{Err: err}
+		}
+	}
+	return nil
 }
 
 // explainAsked explains one object that the user named.

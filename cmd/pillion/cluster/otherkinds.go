@@ -15,28 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/restmapper"
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/explain"
 )
-
-// IsOther reports whether the kind is none of [Kinds], for example an Argo Rollout or a TaskRun.
-func (k Kind) IsOther() bool { return k.other }
-
-// resourceMapper returns what the API server says about its resources.
-func (c *Client) resourceMapper() (meta.RESTMapper, error) {
-	client, err := discovery.NewDiscoveryClientForConfig(c.config)
-	if err != nil {
-		return nil, err
-	}
-	groups, err := restmapper.GetAPIGroupResources(client)
-	if err != nil {
-		return nil, NoAnswer(err)
-	}
-	return restmapper.NewShortcutExpander(restmapper.NewDiscoveryRESTMapper(groups), client, nil), nil
-}
 
 // FindKind returns the kind that a user means by a name, a short name or a resource, as kubectl does: one of [Kinds], or any other
 // of the cluster, which [Installation.ExplainOther] explains.
@@ -47,7 +29,7 @@ func (i *Installation) FindKind(word string) (Kind, error) {
 	}
 	mapper, mapErr := i.resources()
 	if mapErr != nil {
-		return Kind{}, fmt.Errorf("whether the cluster knows %q: %w", word, mapErr)
+		return Kind{}, fmt.Errorf("whether the cluster knows %q: %w", word, NoAnswer(mapErr))
 	}
 	exact, parts := schema.ParseResourceArg(strings.ToLower(word))
 	resource, mapErr := schema.GroupVersionResource{}, error(nil)

@@ -8,10 +8,13 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/restmapper"
 )
 
 // apps, batch and core are API groups. Importing the packages of the first two from k8s.io/api
@@ -34,6 +37,9 @@ type Kind struct {
 }
 
 var replicaSet = Kind{GroupVersionKind: apps.WithKind("ReplicaSet"), resource: "replicasets", short: "rs", makes: "pods", owned: true}
+
+// IsOther reports whether the kind is none of [Kinds], for example an Argo Rollout or a TaskRun.
+func (k Kind) IsOther() bool { return k.other }
 
 // Kinds returns all kinds that hold pods. Those that users write come first.
 func Kinds() []Kind {
@@ -97,6 +103,19 @@ func InNamespace(namespace string) string {
 		return ""
 	}
 	return " in the namespace " + namespace
+}
+
+// resourceMapper returns what the API server says about its resources.
+func (c *Client) resourceMapper() (meta.RESTMapper, error) {
+	client, err := discovery.NewDiscoveryClientForConfig(c.config)
+	if err != nil {
+		return nil, err
+	}
+	groups, err := restmapper.GetAPIGroupResources(client)
+	if err != nil {
+		return nil, err
+	}
+	return restmapper.NewShortcutExpander(restmapper.NewDiscoveryRESTMapper(groups), client, nil), nil
 }
 
 // isMade reports whether another listed object owns this one.
