@@ -119,7 +119,7 @@ func TestAccountRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, n := range map[string][2]int{"cert-manager": {len(certManager.Cluster), len(certManager.Namespaced)}, "self-signed": {len(selfSigned.Cluster), len(selfSigned.Namespaced)}, "controller": {len(controller.Cluster), len(controller.Namespaced)}} {
-		if want := map[string][2]int{"cert-manager": {3, 0}, "self-signed": {5, 2}, "controller": {7, 5}}[what]; n != want {
+		if want := map[string][2]int{"cert-manager": {4, 0}, "self-signed": {6, 2}, "controller": {7, 5}}[what]; n != want {
 			t.Errorf("%s has %v rules, want %v", what, n, want)
 		}
 	}

@@ -222,6 +222,10 @@ func checkRBAC(t testing.TB) {
 			Resources:     []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"},
 			ResourceNames: []string{b.mutating.Name}, Verbs: read,
 		},
+		{
+			APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions"},
+			ResourceNames: []string{"clustersidecartemplates.pillion.dev", "sidecartemplates.pillion.dev"}, Verbs: []string{"get"},
+		},
 	}
 	if !equality.Semantic.DeepEqual(b.role.Rules, want) || b.validating.Name != b.mutating.Name {
 		t.Errorf("rules are %v, want only %v", b.role.Rules, want)

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // Catalog knows the templates in the API server. It has the content of a template until its user takes it, and only if
@@ -88,6 +89,17 @@ func (k *Kind) Installed(ctx context.Context) error {
 	return k.catalog.client.Get().AbsPath(k.path).Param("limit", "1").Do(ctx).Error()
 }
 
+// Keep keeps the templates of the kind if the kind itself is deleted. They stay until the process ends, or until their users create
+// them again. Lost is called with their number. Keep must be called before [Kind.Run].
+func (k *Kind) Keep(lost func(kept int)) {
+	s := k.store
+	s.keeper = newKeeper(k.catalog.client, k.Name+"."+v1alpha1.Group, func() {
+		if n := s.catalog.keepAll(s.ofCluster); n > 0 {
+			lost(n)
+		}
+	})
+}
+
 // Run follows the objects until ctx is done.
 func (k *Kind) Run(ctx context.Context) {
 	s := NewStream(k.catalog.client, k.path)
@@ -101,6 +113,11 @@ func (k *Kind) Run(ctx context.Context) {
 				draft.put(e)
 			}
 		}
+	}
+	if of := k.store.keeper; of != nil {
+		var running sync.WaitGroup
+		defer running.Wait()
+		running.Go(func() { of.run(ctx, k.catalog.dropDeleted) })
 	}
 	cache.NewReflectorWithOptions(s.ListerWatcher(), nil, k.store, cache.ReflectorOptions{Name: k.Name}).RunWithContext(ctx)
 }
@@ -124,6 +141,7 @@ type kindStore struct {
 	ofCluster bool
 	synced    chan struct{}
 	once      sync.Once
+	keeper    *keeper // nil: what the API server no longer has is dropped at once
 }
 
 // Add implements [cache.ReflectorStore].
@@ -145,6 +163,10 @@ func (s *kindStore) Delete(object any) error {
 	if !ok {
 		return fmt.Errorf("a template is a %T", object)
 	}
+	if s.keeper != nil {
+		s.keeper.note(e)
+		return nil
+	}
 	s.catalog.Drop(e.Key())
 	return nil
 }
@@ -158,6 +180,15 @@ func (s *kindStore) Replace(objects []any, _ string) error {
 			return fmt.Errorf("a template is a %T", object)
 		}
 		all = append(all, e)
+	}
+	if s.keeper != nil && s.catalog.lacks(s.ofCluster, all) {
+		gone, err := s.keeper.isGone(context.Background())
+		if err != nil {
+			return err // the reflector lists again
+		}
+		if gone {
+			s.keeper.kept()
+		}
 	}
 	s.catalog.replace(s.ofCluster, all)
 	s.once.Do(func() { close(s.synced) })
@@ -304,7 +335,60 @@ func (c *Catalog) drop(name types.NamespacedName) []types.NamespacedName {
 	return append(changed, c.evaluate(name.Namespace)...)
 }
 
-// replace replaces all templates of a kind.
+// dropDeleted removes a template that a user deleted, unless there is another one of its name.
+func (c *Catalog) dropDeleted(d deletedTemplate) {
+	if e, _ := c.Get(d.name); e != nil && e.UID == d.uid && !e.kept {
+		c.Drop(d.name)
+	}
+}
+
+// keepAll keeps the templates of a kind whatever the API server says, until users create others of their names. It returns how
+// many these are.
+func (c *Catalog) keepAll(ofCluster bool) (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for namespace, s := range c.shelves {
+		if (namespace == "") == ofCluster {
+			for _, e := range s.byAge {
+				e.kept = true
+			}
+			n += len(s.byAge)
+		}
+	}
+	return n
+}
+
+// Kept returns how many templates are kept although their kind was deleted.
+func (c *Catalog) Kept() (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.shelves {
+		for _, e := range s.byAge {
+			if e.kept {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// lacks reports whether a list lacks templates of a kind that are known.
+func (c *Catalog) lacks(ofCluster bool, all []*Entry) bool {
+	now := map[types.NamespacedName]bool{}
+	for _, e := range all {
+		now[e.Key()] = true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for namespace, s := range c.shelves {
+		if (namespace == "") == ofCluster && slices.ContainsFunc(s.byAge, func(e *Entry) bool { return !now[e.Key()] && !e.kept }) {
+			return true
+		}
+	}
+	return false
+}
+
+// replace replaces all templates of a kind, apart from those that are kept.
 func (c *Catalog) replace(ofCluster bool, all []*Entry) {
 	c.mu.Lock()
 	c.order = nil // until all are known
@@ -318,7 +402,7 @@ func (c *Catalog) replace(ofCluster bool, all []*Entry) {
 			continue
 		}
 		for _, e := range slices.Clone(s.byAge) {
-			if !now[e.Key()] {
+			if !now[e.Key()] && !e.kept {
 				changed = append(changed, e.Key())
 				c.forget(e)
 				c.remove(s, e)

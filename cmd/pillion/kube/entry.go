@@ -40,6 +40,7 @@ type Entry struct {
 	version string // the resource version
 	memory  int    // see Memory
 	used    bool
+	kept    bool   // its kind was deleted, see keeper
 	text    []byte // the content as JSON, until it is taken
 }
 

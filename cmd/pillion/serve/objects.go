@@ -86,6 +86,10 @@ func followObjects(client rest.Interface, limits kube.Limits, log *slog.Logger) 
 	all.catalog = kube.NewCatalog(limits, client, false, all.take)
 	kinds := map[*kube.Kind]*kind{}
 	for _, k := range all.catalog.Kinds(func(k *kube.Kind, err error) { all.asked(kinds[k], err) }) {
+		k.Keep(func(kept int) {
+			log.Error("the kind of these templates is being deleted; they stay in use until this process ends", "resource", k.Name, "templates", kept)
+			wake(all.changed)
+		})
 		kinds[k] = &kind{name: k.Name, ask: k.Installed, run: k.Run, synced: k.Synced()}
 		all.kinds = append(all.kinds, kinds[k])
 	}
@@ -306,6 +310,12 @@ func (o *objects) templates() (all []*templates.Template, rejected []rejection) 
 	}
 	for _, first := range o.catalog.FirstUnused() {
 		rejected = append(rejected, rejection{what: first.ID() + " and all younger ones", instead: " (they are not used)", err: errors.New(o.catalog.Excess(first.Key()))})
+	}
+	if n := o.catalog.Kept(); n > 0 {
+		rejected = append(rejected, rejection{
+			what: "the deletion of a CustomResourceDefinition", instead: fmt.Sprintf(" (%d templates stay in use until this replica starts again)", n),
+			err: errors.New("install the definitions and the templates again"),
+		})
 	}
 	for _, k := range o.kinds {
 		if err := k.failure(); err != nil && k.whole() {
