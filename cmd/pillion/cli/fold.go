@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// TextWidth is the width of output to a terminal that does not tell its own, in runes.
+	// TextWidth is the width of output to a terminal whose own is unknown, in runes.
 	TextWidth = 100
 	// Unwrapped is the width of output that does not go to a terminal.
 	Unwrapped = math.MaxInt32

@@ -31,7 +31,7 @@ type Options struct {
 // kubectlFlags are those that kubectl has too.
 var kubectlFlags = []string{"kubeconfig", "context", "cluster", "user", "as", "as-group", "request-timeout"}
 
-// Selects reports whether a flag says which cluster.
+// Selects reports whether a flag selects the cluster.
 func (o *Options) Selects() bool {
 	return len(o.given("kubeconfig", "context", "cluster", "user")) > 0
 }

@@ -15,8 +15,8 @@ import (
 )
 
 // keeper finds out whether users deleted templates, or whether somebody deleted their kind: the API server deletes the objects of a
-// CustomResourceDefinition that is being deleted, and nobody meant that. It marks the definition first
-// (apiextensions.k8s.io/v1, finalizer customresourcecleanup), so a look at it after the deletion of an object tells the two apart.
+// CustomResourceDefinition that is being deleted, and the users of these did not mean that. It marks the definition first
+// (apiextensions.k8s.io/v1, finalizer customresourcecleanup), so the definition shows the reason after an object was deleted.
 type keeper struct {
 	client     rest.Interface
 	definition string // the name of the CustomResourceDefinition
@@ -36,7 +36,7 @@ type deletedTemplate struct {
 // definitionAgain is how long to wait if the definition could not be read.
 const definitionAgain = time.Second
 
-// definitionTimeout limits the time of one look at the definition.
+// definitionTimeout limits the time of one request for the definition.
 const definitionTimeout = 10 * time.Second
 
 func newKeeper(client rest.Interface, definition string, kept func()) *keeper {
@@ -73,7 +73,7 @@ func (k *keeper) note(e *Entry) {
 	}
 }
 
-// run drops templates that users deleted, until ctx is done. One look at the definition is enough for all that were deleted before it.
+// run drops templates that users deleted, until ctx is done. One request for the definition is enough for all that were deleted before it.
 func (k *keeper) run(ctx context.Context, drop func(deletedTemplate)) {
 	for {
 		select {

@@ -139,7 +139,7 @@ func TestKeep(t *testing.T) {
 	want("and deleted", "c3", "e1")
 }
 
-// TestKeepAsksOnce checks that very many deletions at a time need few looks at the definition.
+// TestKeepAsksOnce checks that very many deletions at a time need few requests for the definition.
 func TestKeepAsksOnce(t *testing.T) {
 	t.Parallel()
 	const n = 2000
@@ -151,7 +151,7 @@ func TestKeepAsksOnce(t *testing.T) {
 	dropped := make(chan struct{}, n)
 	k := newKeeper(client, "sidecartemplates.pillion.dev", nil)
 	all := make([]Entry, n)
-	api.during = func() { // the rest comes during the first look
+	api.during = func() { // the rest comes during the first request
 		if api.asked == 1 {
 			for i := range n - 1 {
 				k.note(&all[i])
@@ -168,6 +168,6 @@ func TestKeepAsksOnce(t *testing.T) {
 	cancel()
 	running.Wait()
 	if api.asked != 2 {
-		t.Errorf("%d deletions need %d looks", n, api.asked)
+		t.Errorf("%d deletions need %d requests", n, api.asked)
 	}
 }
