@@ -93,6 +93,8 @@ type simulation struct {
 	faults   bool          // pods are deleted, and nodes stop reporting
 	kills    int           // how often the process is killed
 	undo     bool          // a failure undoes the rollout
+	reapply  bool          // after a failure, the user applies the old template
+	content  int           // of the template: one of images
 	states   map[string]*state
 	created  int
 	broken   string // what was wrong
@@ -131,7 +133,9 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 		c.errors = 0.02
 	}
 	c.faults, c.kills = r.IntN(3) == 0, max(0, r.IntN(6)-3)
-	c.undo = c.way == rollout.ChangeInPlace && r.IntN(2) == 0
+	if c.way == rollout.ChangeInPlace {
+		c.undo, c.reapply = r.IntN(2) == 0, r.IntN(4) == 0
+	}
 	c.deploy(n)
 	return c
 }
@@ -144,6 +148,7 @@ func (c *simulation) deploy(n int) {
 	if c.allowed = most.Of(n); c.budget >= 0 {
 		c.allowed = min(c.allowed, c.budget)
 	}
+	c.content = 1
 	c.planner = &rollout.Planner{
 		Injector: images()[1], Called: func([]byte) bool { return true },
 		Namespace: templates.Namespace{Name: "shop", Labels: map[string]string{"pillion.dev/inject": "enabled"}, Known: true},
@@ -316,7 +321,7 @@ func (c *simulation) remove(name string, ours bool) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		delete(c.states, "in place of "+name)
-		made := c.create(images()[1])
+		made := c.create(images()[c.content])
 		c.states[made].ours = ours
 		c.check()
 		c.starts(made)
@@ -442,8 +447,21 @@ func (c *simulation) disturb(ctx context.Context) {
 // goBack undoes the rollout, until nothing is left to do. The bound holds meanwhile, too.
 func (c *simulation) goBack(ctx context.Context, t *testing.T, most rollout.Unavailable) {
 	var failures []string
+	plan := func(_ string, pod []byte) (*rollout.Pod, error) { return c.planner.PlanBack(pod, nil, c.wayBack()) }
+	if !c.undo {
+		c.mu.Lock()
+		c.content, c.planner.Injector, c.kills = 0, images()[0], 0 // another process does not know which pods went back
+		c.mu.Unlock()
+		plan = func(_ string, pod []byte) (*rollout.Pod, error) { return c.planner.Plan(pod, nil) }
+	}
 	for try := 0; try < c.kills+40; try++ {
-		w := c.workloadBy(func(pod *corev1.Pod) *rollout.Pod { return c.planBack(t, pod) })
+		w := c.workloadBy(func(pod *corev1.Pod) *rollout.Pod {
+			text, err := json.Marshal(pod)
+			must(t, err)
+			p, err := plan("", text)
+			must(t, err)
+			return p
+		})
 		w.Choose(rollout.Owner{InPlace: true})
 		if !w.Acts() {
 			break
@@ -453,8 +471,7 @@ func (c *simulation) goBack(ctx context.Context, t *testing.T, most rollout.Unav
 			time.AfterFunc(c.random(2*time.Minute), kill)
 		}
 		r := &update.Rollout{
-			Cluster: c, Limits: update.Limits{Parallel: 1, Timeout: 5 * time.Minute, Poll: time.Second, Undo: true},
-			Plan: func(_ string, pod []byte) (*rollout.Pod, error) { return c.planner.PlanBack(pod, nil, c.wayBack()) },
+			Cluster: c, Limits: update.Limits{Parallel: 1, Timeout: 5 * time.Minute, Poll: time.Second, Undo: c.undo}, Plan: plan,
 		}
 		r.Limits.MaxUnavailable, r.Limits.Shares = []rollout.Unavailable{most}, []int{100}
 		if err := r.Run(process, []*rollout.Workload{w}); err != nil {
@@ -465,8 +482,8 @@ func (c *simulation) goBack(ctx context.Context, t *testing.T, most rollout.Unav
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	describe := func(what string) {
-		t.Errorf("seed %d: undo: %s; %d pods, the image fails %s after %s, maxUnavailable %s, budget %d, skew %s, start %s, errors %g, faults %t, killed %d times, after %d failures, the last one: %q",
-			c.seed, what, len(c.pods), c.bad, c.after, c.most, c.budget, c.skew, c.start, c.errors, c.faults, c.kills, len(failures), failures[max(0, len(failures)-1):])
+		t.Errorf("seed %d: undo %t: %s; %d pods, the image fails %s after %s, maxUnavailable %s, budget %d, skew %s, start %s, errors %g, faults %t, killed %d times, after %d failures, the last one: %q",
+			c.seed, c.undo, what, len(c.pods), c.bad, c.after, c.most, c.budget, c.skew, c.start, c.errors, c.faults, c.kills, len(failures), failures[max(0, len(failures)-1):])
 	}
 	if c.broken != "" {
 		describe(c.broken)
@@ -479,7 +496,7 @@ func (c *simulation) goBack(ctx context.Context, t *testing.T, most rollout.Unav
 	for name, pod := range c.pods {
 		switch before, kept := pod.Annotations["agent.pillion.dev/injected-before"]; {
 		case waits:
-		case pod.Spec.InitContainers[0].Image != "agent:1" || pod.Annotations["agent.pillion.dev/injected"] == c.failed() || kept:
+		case pod.Spec.InitContainers[0].Image != "agent:1" || pod.Annotations["agent.pillion.dev/injected"] == c.failed() || kept && c.undo:
 			describe(fmt.Sprintf("pod %s has %s, %q, before %q", name, pod.Spec.InitContainers[0].Image, pod.Annotations["agent.pillion.dev/injected"], before))
 		case !c.states[name].ready && !c.faults && len(failures) == 0:
 			describe("pod " + name + " is not ready")
@@ -497,14 +514,6 @@ func (c *simulation) wayBack() *rollout.WayBack {
 		}
 		return images()[0], ""
 	}}
-}
-
-func (c *simulation) planBack(t *testing.T, pod *corev1.Pod) *rollout.Pod {
-	text, err := json.Marshal(pod)
-	must(t, err)
-	p, err := c.planner.PlanBack(text, nil, c.wayBack())
-	must(t, err)
-	return p
 }
 
 // workload plans.
@@ -555,8 +564,7 @@ func (c *simulation) run(t *testing.T) {
 		r.Limits.MaxUnavailable = []rollout.Unavailable{most}
 		failed := false
 		r.Report = func(e update.Event) {
-			if e.Type == "failed" && !e.Blocked && c.undo {
-				failed = true
+			if failed = failed || e.Type == "failed" && !e.Blocked; failed && c.undo {
 				kill() // as the controller does
 			}
 		}
@@ -566,7 +574,7 @@ func (c *simulation) run(t *testing.T) {
 		err = r.Run(process, []*rollout.Workload{c.workload()})
 		killed := process.Err() != nil && !failed
 		kill()
-		if failed {
+		if failed && (c.undo || c.reapply) {
 			c.goBack(ctx, t, most)
 			return
 		}
