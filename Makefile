@@ -127,7 +127,7 @@ fuzz-packages: # the folders with fuzz targets
 	@$(FUZZ_TARGETS)
 
 golden: ## Rewrite the golden files; look at the diff before you commit it
-	$(GO) test $$(grep -rl inject/goldentest --include='*_test.go' cmd inject templates | xargs -n 1 dirname | sort -u | sed 's,^,./,') -update
+	$(GO) test $$(grep -rl inject/testing/golden --include='*_test.go' cmd inject templates | xargs -n 1 dirname | sort -u | sed 's,^,./,') -update
 
 generate: ## Write the CustomResourceDefinitions, the JSON Schema and the page with all fields, after changes of templates/v1alpha1
 	cd e2e && $(GO) run ./generate -into ../manifests/crds

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // What templates added to a pod is usually clear from what they would add to it now. If they read
@@ -27,7 +27,7 @@ func (i *Injector) unclear(req Request, original, injected []byte, b Before) ([]
 	if err != nil {
 		return nil, err
 	}
-	pod, err := tree.Parse(injected)
+	pod, err := jsontree.Parse(injected)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func (i *Injector) unclear(req Request, original, injected []byte, b Before) ([]
 }
 
 // original returns a pod as it was before earlier injections, which may have been by fewer templates.
-func (i *Injector) original(req Request, pod *tree.Node, b Before) ([]byte, error) {
+func (i *Injector) original(req Request, pod *jsontree.Node, b Before) ([]byte, error) {
 	if len(b.Added) > 0 {
 		return new(Removal).undo(req.Object, pod, b)
 	}
@@ -62,9 +62,9 @@ func added(was, is any, at string, report func(path string)) {
 		}
 		for _, name := range slices.Sorted(maps.Keys(is)) {
 			if before, ok := was[name]; ok {
-				added(before, is[name], at+"/"+tree.Escape(name), report)
+				added(before, is[name], at+"/"+jsontree.Escape(name), report)
 			} else {
-				report(at + "/" + tree.Escape(name))
+				report(at + "/" + jsontree.Escape(name))
 			}
 		}
 	case []any:
@@ -114,7 +114,7 @@ func grownFrom(was, is any) bool {
 }
 
 // undo removes the recorded additions, and returns the remaining pod.
-func (r *Removal) undo(object []byte, pod *tree.Node, before Before) ([]byte, error) {
+func (r *Removal) undo(object []byte, pod *jsontree.Node, before Before) ([]byte, error) {
 	doc, err := decode(object)
 	if err != nil {
 		return nil, err

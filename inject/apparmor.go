@@ -7,26 +7,26 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // The API server makes a field of an annotation for AppArmor, after the mutating webhooks (applyAppArmorVersionSkew in
 // pkg/registry/core/pod). The validating webhook sees the field. So the mutating webhook must see the container with it, too.
 
 // appArmorOf returns the profile that the API server gives a container because of an annotation, or nil.
-func (s *subject) appArmorOf(container *tree.Node) *tree.Node {
+func (s *subject) appArmorOf(container *jsontree.Node) *jsontree.Node {
 	if !s.appArmor || container.At("securityContext", appArmorField) != nil || s.pod.At("spec", "os", "name").IsText(string(corev1.Windows)) {
 		return nil
 	}
 	annotation := s.annotations.Get(corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + container.Get("name").Text()).Text()
-	var profile tree.Node
+	var profile jsontree.Node
 	switch local, isLocal := strings.CutPrefix(annotation, corev1.DeprecatedAppArmorBetaProfileNamePrefix); {
 	case annotation == corev1.DeprecatedAppArmorBetaProfileNameUnconfined:
-		profile = tree.Members(tree.Field("type", tree.Text(string(corev1.AppArmorProfileTypeUnconfined))))
+		profile = jsontree.Members(jsontree.Field("type", jsontree.Text(string(corev1.AppArmorProfileTypeUnconfined))))
 	case annotation == corev1.DeprecatedAppArmorBetaProfileRuntimeDefault:
-		profile = tree.Members(tree.Field("type", tree.Text(string(corev1.AppArmorProfileTypeRuntimeDefault))))
+		profile = jsontree.Members(jsontree.Field("type", jsontree.Text(string(corev1.AppArmorProfileTypeRuntimeDefault))))
 	case isLocal && local != "" && local == strings.TrimSpace(local):
-		profile = tree.Members(tree.Field("type", tree.Text(string(corev1.AppArmorProfileTypeLocalhost))), tree.Field("localhostProfile", tree.Text(local)))
+		profile = jsontree.Members(jsontree.Field("type", jsontree.Text(string(corev1.AppArmorProfileTypeLocalhost))), jsontree.Field("localhostProfile", jsontree.Text(local)))
 	default:
 		return nil
 	}
@@ -38,20 +38,20 @@ func (s *subject) appArmorOf(container *tree.Node) *tree.Node {
 }
 
 // withAppArmor returns a container with the profile that the API server gives it because of an annotation.
-func (s *subject) withAppArmor(container *tree.Node) *tree.Node {
+func (s *subject) withAppArmor(container *jsontree.Node) *jsontree.Node {
 	profile := s.appArmorOf(container)
 	if profile == nil {
 		return container
 	}
-	security := tree.Members()
-	if own := container.Get("securityContext"); own.Kind() == tree.Object {
+	security := jsontree.Members()
+	if own := container.Get("securityContext"); own.Kind() == jsontree.Object {
 		security = *own
 	}
 	return s.held(s.nodes.With(container, "securityContext", s.nodes.With(&security, appArmorField, *profile)))
 }
 
 // withAppArmors returns a pod whose containers have the profiles that the API server gives them because of annotations.
-func (s *subject) withAppArmors(pod *tree.Node) *tree.Node {
+func (s *subject) withAppArmors(pod *jsontree.Node) *jsontree.Node {
 	if !s.appArmor {
 		return pod
 	}
@@ -66,7 +66,7 @@ func (s *subject) withAppArmors(pod *tree.Node) *tree.Node {
 			}
 		}
 		if differs {
-			changed = s.held(s.nodes.With(changed, list, tree.Items(all...)))
+			changed = s.held(s.nodes.With(changed, list, jsontree.Items(all...)))
 		}
 	}
 	if changed == spec {

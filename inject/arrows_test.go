@@ -15,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pillion-dev/pillion/inject/goldentest"
+	"github.com/pillion-dev/pillion/inject/testing/golden"
 )
 
 // TestArrows compares ARCHITECTURE.md with the packages and their imports. make arrows draws the picture again.
@@ -38,7 +38,7 @@ func TestArrows(t *testing.T) {
 		}
 	}
 	want := before + opening + picture(all) + closing + after
-	goldentest.File(t, path, []byte(want))
+	golden.File(t, path, []byte(want))
 }
 
 // imports returns the packages of the module, each with those that it imports.

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/pillion-dev/pillion/inject/schema"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // Before is what an injected pod does not show of the original pod. Its paths are JSON Pointers
@@ -39,7 +39,7 @@ func (b *Before) text() (string, error) {
 }
 
 // beforeOf parses the pod's annotation. It returns a zero Before if there is none.
-func beforeOf(pod *tree.Node) (b Before, err error) {
+func beforeOf(pod *jsontree.Node) (b Before, err error) {
 	said := pod.At("metadata", "annotations", AnnotationUninject)
 	if said == nil {
 		return b, nil
@@ -77,18 +77,18 @@ func emptyOf(text string) any {
 }
 
 // named replaces the index of a container in a path with its name.
-func named(pod *tree.Node, path string) string {
+func named(pod *jsontree.Node, path string) string {
 	return throughContainer(path, func(list, at string) string {
 		items := pod.At("spec", list).Items()
 		if k, err := strconv.Atoi(at); err == nil && k >= 0 && k < len(items) && items[k].Get("name").Text() != "" {
-			return tree.Escape(items[k].Get("name").Text())
+			return jsontree.Escape(items[k].Get("name").Text())
 		}
 		return at
 	})
 }
 
 // indexed is the inverse of named.
-func indexed(pod *tree.Node, path string) string {
+func indexed(pod *jsontree.Node, path string) string {
 	return throughContainer(path, func(list, at string) string {
 		items := pod.At("spec", list).Items()
 		for k := range items {

@@ -4,7 +4,7 @@ package inject
 
 import (
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // Another webhook may change an unprotected field of a sidecar between two calls. Required templates
@@ -13,7 +13,7 @@ import (
 
 // alteredBeside is alteredIn for a container of c's. It excuses what other templates add to the
 // container.
-func (o *owners) alteredBeside(c *candidate, list string, found int, own *tree.Node) []Difference {
+func (o *owners) alteredBeside(c *candidate, list string, found int, own *jsontree.Node) []Difference {
 	s := o.subject
 	items := s.pod.At("spec", list).Items()
 	others := o.additions(c, list, &items[found], own)
@@ -23,7 +23,7 @@ func (o *owners) alteredBeside(c *candidate, list string, found int, own *tree.N
 // additions returns what other templates add to one of c's containers in the pod. Required templates
 // add to it only if an unprotected field differs from the template: then it counts as the user's
 // for them. Templates of the cluster always add to the containers of a namespace's template. They see the protected fields as the template has them, as when they added to it.
-func (o *owners) additions(c *candidate, list string, existing, own *tree.Node) (all []*tree.Node) {
+func (o *owners) additions(c *candidate, list string, existing, own *jsontree.Node) (all []*jsontree.Node) {
 	tenants := c.t.Namespace != ""
 	if !tenants && o.brought(existing, true) {
 		return nil
@@ -42,7 +42,7 @@ func (o *owners) additions(c *candidate, list string, existing, own *tree.Node) 
 }
 
 // addedBy returns what a template adds to a container that is not its own.
-func (o *owners) addedBy(other *candidate, list string, container *tree.Node) (all []*tree.Node) {
+func (o *owners) addedBy(other *candidate, list string, container *jsontree.Node) (all []*jsontree.Node) {
 	again, app := *other, appContainer{list: list}
 	if again.input.See(other.input.Pod); !other.t.HasForEach() || o.renderApp(&again, &app, container) != nil {
 		return nil
@@ -54,7 +54,7 @@ func (o *owners) addedBy(other *candidate, list string, container *tree.Node) (a
 }
 
 // addedByCluster returns what templates of the cluster add to a container of c's, a template of a namespace.
-func (o *owners) addedByCluster(c *candidate, existing *tree.Node) (all []*tree.Node) {
+func (o *owners) addedByCluster(c *candidate, existing *jsontree.Node) (all []*jsontree.Node) {
 	own := c.own(existing)
 	if own == nil {
 		return nil
@@ -74,7 +74,7 @@ func (o *owners) addedByCluster(c *candidate, existing *tree.Node) (all []*tree.
 
 // restored returns a container of the pod with the template's values in protected fields that
 // differ.
-func (c *candidate) restored(existing, own *tree.Node) *tree.Node {
+func (c *candidate) restored(existing, own *jsontree.Node) *jsontree.Node {
 	all := *existing
 	container := comparison{subject: c.subject, at: c.subject.beside, f: c.subject.schema.At("spec").At("containers").Elem.AsField()}
 	for _, path := range c.t.protect {
@@ -84,7 +84,7 @@ func (c *candidate) restored(existing, own *tree.Node) *tree.Node {
 			}
 			continue
 		}
-		for _, of := range [2]*tree.Node{own, existing} {
+		for _, of := range [2]*jsontree.Node{own, existing} {
 			for _, m := range of.Members() {
 				if name := m.Name(); c.t.Protects(name) && container.findProtected(c.t, name, &all, own) != nil {
 					all = c.subject.restore(&all, own, []string{name})
@@ -96,10 +96,10 @@ func (c *candidate) restored(existing, own *tree.Node) *tree.Node {
 }
 
 // restore returns an object with the value that own has at a path, or without one.
-func (s *subject) restore(pod, own *tree.Node, path []string) tree.Node {
+func (s *subject) restore(pod, own *jsontree.Node, path []string) jsontree.Node {
 	there, ours := pod.Get(path[0]), own.Get(path[0])
 	switch {
-	case len(path) > 1 && there.Kind() == tree.Object:
+	case len(path) > 1 && there.Kind() == jsontree.Object:
 		return s.nodes.With(pod, path[0], s.restore(there, ours, path[1:]))
 	case ours == nil:
 		return s.nodes.Without(pod, path[0])

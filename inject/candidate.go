@@ -7,7 +7,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // candidate is one template for this pod.
@@ -17,18 +17,18 @@ type candidate struct {
 	decision *Decision
 	input    templates.Input // not shared, because it counts the cost of the template's expressions
 	values   templates.Values
-	fragment tree.Node // what the pod must have, as a partial Pod
+	fragment jsontree.Node // what the pod must have, as a partial Pod
 	placed   templates.Placement
 	apps     []appContainer
 	altered  []Difference // before this look added anything
 	added    bool         // whether it added something to the pod in this look
 
-	byName     map[string]*tree.Node // see own
-	appsByName map[string][]int      // see appsOf
+	byName     map[string]*jsontree.Node // see own
+	appsByName map[string][]int          // see appsOf
 
 	// byCluster returns what templates of the cluster add to a container of this template. It is nil for a template of the
 	// cluster.
-	byCluster func(c *candidate, existing *tree.Node) []*tree.Node
+	byCluster func(c *candidate, existing *jsontree.Node) []*jsontree.Node
 }
 
 // pass records that a rule does not apply, unless the reason is obvious.
@@ -48,13 +48,13 @@ func (d *Decision) note(text string) {
 }
 
 // same reports whether a container has everything that the template's container with that name has.
-func (c *candidate) same(existing *tree.Node) bool {
+func (c *candidate) same(existing *jsontree.Node) bool {
 	own := c.own(existing)
 	return own != nil && c.subject.schema.At("spec").At("containers").Elem.Contains(c.subject.withHostPorts(existing), own)
 }
 
 // equal reports whether two containers, or two items of a list in them, have the same effect in this pod.
-func (s *subject) equal(in *schema.Schema, a, b *tree.Node) bool {
+func (s *subject) equal(in *schema.Schema, a, b *jsontree.Node) bool {
 	if s.onHost {
 		a, b = s.withHostPorts(s.withHostPort(a, in)), s.withHostPorts(s.withHostPort(b, in))
 	}
@@ -62,7 +62,7 @@ func (s *subject) equal(in *schema.Schema, a, b *tree.Node) bool {
 }
 
 // withHostPorts returns a container with the ports of the node that its ports get because the pod uses the node's network.
-func (s *subject) withHostPorts(container *tree.Node) *tree.Node {
+func (s *subject) withHostPorts(container *jsontree.Node) *jsontree.Node {
 	ports := container.Get("ports").Items()
 	if !s.onHost || len(ports) == 0 {
 		return container
@@ -71,11 +71,11 @@ func (s *subject) withHostPorts(container *tree.Node) *tree.Node {
 	for i := range all {
 		all[i] = *s.withHostPort(&all[i], s.containerSchema().At("ports").Elem)
 	}
-	return new(s.nodes.With(container, "ports", tree.Items(all...)))
+	return new(s.nodes.With(container, "ports", jsontree.Items(all...)))
 }
 
 // withHostPort is withHostPorts for one port. It returns other values unchanged.
-func (s *subject) withHostPort(port *tree.Node, in *schema.Schema) *tree.Node {
+func (s *subject) withHostPort(port *jsontree.Node, in *schema.Schema) *jsontree.Node {
 	number := port.Get("containerPort")
 	if in.GoType != schema.PortType() || number == nil || port.Get("hostPort") != nil {
 		return port
@@ -84,12 +84,12 @@ func (s *subject) withHostPort(port *tree.Node, in *schema.Schema) *tree.Node {
 }
 
 // own returns the template's container with that name, or nil.
-func (c *candidate) own(existing *tree.Node) *tree.Node {
+func (c *candidate) own(existing *jsontree.Node) *jsontree.Node {
 	if c.containers() < longList {
 		return c.subject.sameName(&c.fragment, existing)
 	}
 	if c.byName == nil {
-		c.byName = map[string]*tree.Node{}
+		c.byName = map[string]*jsontree.Node{}
 		for _, list := range containerLists() {
 			items := c.fragment.At("spec", list).Items()
 			for i := range items {
@@ -112,12 +112,12 @@ func (c *candidate) containers() (n int) {
 
 // claims reports whether a container of the pod has a name that the template uses in this pod. The
 // caller reads the name once for all templates.
-func (c *candidate) claims(name string, existing *tree.Node) bool {
+func (c *candidate) claims(name string, existing *jsontree.Node) bool {
 	return slices.Contains(c.t.Containers, name) || c.t.Brings(name) && c.own(existing) != nil
 }
 
 // sameName returns the container of a fragment with the same name as one of the pod's, or nil.
-func (s *subject) sameName(fragment, existing *tree.Node) *tree.Node {
+func (s *subject) sameName(fragment, existing *jsontree.Node) *jsontree.Node {
 	for _, list := range containerLists() {
 		items := fragment.At("spec", list).Items()
 		if i := s.schema.At("spec").At(list).Find(items, existing); i >= 0 {
@@ -133,6 +133,6 @@ type appContainer struct {
 	index     int
 	name      string // for pointers: its index among the original containers, or -
 	container string // its name
-	fragments []tree.Node
+	fragments []jsontree.Node
 	taken     []takenVariable
 }

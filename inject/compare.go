@@ -9,13 +9,13 @@ import (
 
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // difference is a place where the pod and a fragment differ.
 type difference struct {
 	at            string
-	pod, fragment *tree.Node
+	pod, fragment *jsontree.Node
 }
 
 // comparison compares one place in the pod and the fragment.
@@ -23,25 +23,25 @@ type comparison struct {
 	subject *subject
 	at      schema.Pointer
 	f       *schema.Field
-	name    string     // of the field at this place
-	in      *tree.Node // the pod's object with this field
+	name    string         // of the field at this place
+	in      *jsontree.Node // the pod's object with this field
 	// stored treats fields of the pod that the API server may drop as dropped.
 	stored bool
 	// open is set for a list to which others may add items.
 	open bool
 	// besides are what other templates add to the fragment. It may be in the pod, too.
-	besides []*tree.Node
+	besides []*jsontree.Node
 	// again compares a whole pod with the result of injecting it again. Items must keep their
 	// positions. Resources are compared too, because they may be the user's own.
 	again bool
 }
 
-func (d comparison) differ(pod, fragment *tree.Node) *difference {
+func (d comparison) differ(pod, fragment *jsontree.Node) *difference {
 	return &difference{d.at.String(), pod, fragment}
 }
 
 // within returns the first difference at or below a protected path, or nil.
-func (d comparison) within(pod, fragment *tree.Node, path []string) *difference {
+func (d comparison) within(pod, fragment *jsontree.Node, path []string) *difference {
 	if len(path) == 0 {
 		return d.find(pod, fragment)
 	}
@@ -49,8 +49,8 @@ func (d comparison) within(pod, fragment *tree.Node, path []string) *difference 
 }
 
 // everything calls add with the first difference in each protected field of a container.
-func (d comparison) everything(t *loaded, pod, fragment *tree.Node, add func(*difference)) {
-	for _, of := range [2]*tree.Node{fragment, pod} {
+func (d comparison) everything(t *loaded, pod, fragment *jsontree.Node, add func(*difference)) {
+	for _, of := range [2]*jsontree.Node{fragment, pod} {
 		members := of.Members()
 		for i := range members {
 			name := members[i].Name()
@@ -63,7 +63,7 @@ func (d comparison) everything(t *loaded, pod, fragment *tree.Node, add func(*di
 }
 
 // findProtected is find for a field of a container that a template protects.
-func (d comparison) findProtected(t *loaded, name string, pod, fragment *tree.Node) *difference {
+func (d comparison) findProtected(t *loaded, name string, pod, fragment *jsontree.Node) *difference {
 	if t.LeavesOpen(name) {
 		return d.findBesideOthers(name, pod, fragment, hardensSameUser)
 	}
@@ -72,7 +72,7 @@ func (d comparison) findProtected(t *loaded, name string, pod, fragment *tree.No
 
 // findBesideOthers is find for a field of a container, and ignores what other webhooks often add to it in all containers.
 // Hardens reports whether a field of a security context is such an addition.
-func (d comparison) findBesideOthers(name string, pod, fragment *tree.Node, hardens func(*tree.Node) bool) *difference {
+func (d comparison) findBesideOthers(name string, pod, fragment *jsontree.Node, hardens func(*jsontree.Node) bool) *difference {
 	there, ours := pod.Get(name), fragment.Get(name)
 	switch {
 	case name == "securityContext":
@@ -85,7 +85,7 @@ func (d comparison) findBesideOthers(name string, pod, fragment *tree.Node, hard
 	return member.find(there, ours)
 }
 
-func (d comparison) member(name string, in *tree.Node) comparison {
+func (d comparison) member(name string, in *jsontree.Node) comparison {
 	member := comparison{subject: d.subject, at: d.at.Member(name), f: d.f.At(name), name: name, in: in, stored: d.stored, again: d.again}
 	for _, n := range d.besides {
 		if value := n.Get(name); value != nil {
@@ -97,11 +97,11 @@ func (d comparison) member(name string, in *tree.Node) comparison {
 
 // find returns the first place at or below d where the pod lacks, changes or exceeds the fragment.
 // It ignores what Kubernetes itself sets or drops.
-func (d comparison) find(pod, fragment *tree.Node) *difference {
+func (d comparison) find(pod, fragment *jsontree.Node) *difference {
 	if d.f.AbsentIsZero && fragment != nil && schema.IsZero(fragment) {
 		fragment = nil // the API server treats both as absent
 	}
-	if pod.Kind() == tree.Null {
+	if pod.Kind() == jsontree.Null {
 		pod = nil
 	}
 	if fragment != nil && d.f.Shape == schema.Unit {
@@ -110,9 +110,9 @@ func (d comparison) find(pod, fragment *tree.Node) *difference {
 	switch {
 	case pod == nil && fragment == nil:
 		return nil
-	case fragment == nil && d.open && pod.Kind() == tree.Array:
-		return d.findItem(pod, new(tree.Items()))
-	case fragment == nil || fragment.Kind() == tree.Null:
+	case fragment == nil && d.open && pod.Kind() == jsontree.Array:
+		return d.findItem(pod, new(jsontree.Items()))
+	case fragment == nil || fragment.Kind() == jsontree.Null:
 		if pod == nil || (d.f.AbsentIsZero || d.f.AlwaysSent) && schema.IsZero(pod) || d.fills(pod) || d.stored && d.f.Droppable(pod) {
 			return nil
 		}
@@ -128,9 +128,9 @@ func (d comparison) find(pod, fragment *tree.Node) *difference {
 			return nil
 		}
 		return d.differ(pod, fragment)
-	case fragment.Kind() == tree.Object:
+	case fragment.Kind() == jsontree.Object:
 		return d.findMember(pod, fragment)
-	case fragment.Kind() == tree.Array:
+	case fragment.Kind() == jsontree.Array:
 		return d.findItem(pod, fragment)
 	case d.f.EqualScalars(pod, fragment) || d.name == "imagePullPolicy" && pod.IsText(string(corev1.PullAlways)):
 		return nil // the AlwaysPullImages admission plugin sets it
@@ -140,22 +140,22 @@ func (d comparison) find(pod, fragment *tree.Node) *difference {
 
 // findExtra returns the first place at or below d where the pod exceeds what other templates add. A
 // unit must be all that one of them adds.
-func (d comparison) findExtra(pod *tree.Node) *difference {
+func (d comparison) findExtra(pod *jsontree.Node) *difference {
 	alone := d
 	alone.besides = nil
 	switch shape := d.f.Shape; {
 	case len(d.besides) == 0:
-	case shape == schema.KeyedList && pod.Kind() == tree.Array:
-		return d.findItem(pod, new(tree.Items()))
-	case shape != schema.KeyedList && shape != schema.Unit && shape != schema.Set && pod.Kind() == tree.Object:
-		return d.findMember(pod, new(tree.Members()))
-	case slices.ContainsFunc(d.besides, func(n *tree.Node) bool { return alone.find(pod, n) == nil }):
+	case shape == schema.KeyedList && pod.Kind() == jsontree.Array:
+		return d.findItem(pod, new(jsontree.Items()))
+	case shape != schema.KeyedList && shape != schema.Unit && shape != schema.Set && pod.Kind() == jsontree.Object:
+		return d.findMember(pod, new(jsontree.Members()))
+	case slices.ContainsFunc(d.besides, func(n *jsontree.Node) bool { return alone.find(pod, n) == nil }):
 		return nil
 	}
 	return d.differ(pod, nil)
 }
 
-func (d comparison) findMember(pod, fragment *tree.Node) *difference {
+func (d comparison) findMember(pod, fragment *jsontree.Node) *difference {
 	if d.f.GoType == schema.ResourcesType() {
 		pod = schema.WithRequests(pod, fragment)
 	}
@@ -181,7 +181,7 @@ func (d comparison) findMember(pod, fragment *tree.Node) *difference {
 
 // findItem compares lists. It compares lists without a key item by item. In other lists it compares
 // the items with equal keys, and each key may occur only once.
-func (d comparison) findItem(pod, fragment *tree.Node) *difference {
+func (d comparison) findItem(pod, fragment *jsontree.Node) *difference {
 	theirs, own := pod.Items(), fragment.Items()
 	elem := d.f.Elem
 	if elem == nil {
@@ -230,7 +230,7 @@ func (d comparison) findItem(pod, fragment *tree.Node) *difference {
 
 // findInOrder returns the first item of a list without a key that the pod lacks. Others may have added items before and
 // after it.
-func (d comparison) findInOrder(theirs, own []tree.Node, elem *schema.Schema) *difference {
+func (d comparison) findInOrder(theirs, own []jsontree.Node, elem *schema.Schema) *difference {
 	next := 0
 	for i := range own {
 		for next < len(theirs) && d.item(elem, theirs, next).find(&theirs[next], &own[i]) != nil {
@@ -244,13 +244,13 @@ func (d comparison) findInOrder(theirs, own []tree.Node, elem *schema.Schema) *d
 	return nil
 }
 
-func (d comparison) item(elem *schema.Schema, items []tree.Node, i int) comparison {
+func (d comparison) item(elem *schema.Schema, items []jsontree.Node, i int) comparison {
 	return comparison{subject: d.subject, at: d.at.Item(items, i), f: elem.AsField(), stored: d.stored, again: d.again}
 }
 
 // extra is item for one that the fragment lacks. Other templates never add an item with a key that
 // the list has.
-func (d comparison) extra(elem *schema.Schema, items []tree.Node, i int) comparison {
+func (d comparison) extra(elem *schema.Schema, items []jsontree.Node, i int) comparison {
 	item := d.item(elem, items, i)
 	for _, list := range d.besides {
 		others := list.Items()
@@ -263,16 +263,16 @@ func (d comparison) extra(elem *schema.Schema, items []tree.Node, i int) compari
 
 // isTokenMount reports whether an item of a list is the mount that the ServiceAccount plugin adds,
 // or the one that Pillion adds instead.
-func (d comparison) isTokenMount(mount *tree.Node) bool {
+func (d comparison) isTokenMount(mount *jsontree.Node) bool {
 	volume := mount.Get("name")
 	return d.name == "volumeMounts" && volume != nil && len(mount.Members()) == 3 &&
-		mount.Get("readOnly").Kind() == tree.True && mount.Get("mountPath") != nil && mount.Get("mountPath").IsText(templates.TokenPath) &&
+		mount.Get("readOnly").Kind() == jsontree.True && mount.Get("mountPath") != nil && mount.Get("mountPath").IsText(templates.TokenPath) &&
 		(volume.IsText(templates.NoTokenVolume) || d.subject.isTokenVolume(volume.Text()))
 }
 
 // fills reports whether Kubernetes itself may have set a value that the template lacks: a default,
 // the ServiceAccount plugin's mount, or a LimitRange's resources.
-func (d comparison) fills(pod *tree.Node) bool {
+func (d comparison) fills(pod *jsontree.Node) bool {
 	if d.f.Parent == nil {
 		return d.f.Quantity && !d.again // the quantity of a resource
 	}

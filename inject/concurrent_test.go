@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/sizetest"
+	"github.com/pillion-dev/pillion/inject/testing/size"
 	"github.com/pillion-dev/pillion/templates"
 	librarytests "github.com/pillion-dev/pillion/templates/library/tests"
 )
@@ -18,8 +18,8 @@ import (
 // requests as to sequential ones. The race detector needs this test to see the engine.
 func TestConcurrently(t *testing.T) {
 	t.Parallel()
-	_, requests := reviews(t)
-	requests = requests[:sizetest.Choose(t, 15, 60)]
+	_, requests := readReviews(t)
+	requests = requests[:size.Choose(t, 15, 60)]
 	for name, set := range map[string]*templates.Set{
 		"testdata": mustLoad(t, os.DirFS("testdata/templates"), "."),
 		"library":  requestedByDefault(librarySet(t)),

@@ -10,11 +10,11 @@ import (
 
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // container merges a container of the fragment into a list of the pod.
-func (p *planner) container(pod, fragment *tree.Node, s *schema.Schema, at schema.Pointer) {
+func (p *planner) container(pod, fragment *jsontree.Node, s *schema.Schema, at schema.Pointer) {
 	name := fragment.Get("name").Text()
 	for _, list := range containerLists() {
 		if !p.subject.has(name) {
@@ -42,7 +42,7 @@ func (p *planner) container(pod, fragment *tree.Node, s *schema.Schema, at schem
 	p.subject.here[p.subject.brings[name]] = true
 }
 
-func (p *planner) knownContainer(existing, fragment *tree.Node, s *schema.Schema, at schema.Pointer) {
+func (p *planner) knownContainer(existing, fragment *jsontree.Node, s *schema.Schema, at schema.Pointer) {
 	other := p.owners.bringer(existing, p.t)
 	if other != nil && !p.subject.equal(s.Elem, other.own(existing), fragment) {
 		p.conflict(at, existing, fragment, "the template %s adds a different container named %s; rename it in one of the templates", other.t.Name, fragment.Get("name").Text())
@@ -74,7 +74,7 @@ func (p *planner) knownContainer(existing, fragment *tree.Node, s *schema.Schema
 
 // checkProtected finds protected fields that differ in a container of the user's that the template
 // completes. The validating webhook would deny the pod.
-func (p *planner) checkProtected(existing, fragment *tree.Node, at schema.Pointer) {
+func (p *planner) checkProtected(existing, fragment *jsontree.Node, at schema.Pointer) {
 	if p.wasInjected || existing.Added() {
 		return
 	}
@@ -91,7 +91,7 @@ func (p *planner) checkProtected(existing, fragment *tree.Node, at schema.Pointe
 // notInjected returns what to do about a container that differs from the template, in a pod without
 // a record of the injection. A copy of a pod may have lost it: by default, kubectl debug --copy-to
 // drops annotations and labels.
-func (p *planner) notInjected(existing, fragment *tree.Node, s *schema.Schema) string {
+func (p *planner) notInjected(existing, fragment *jsontree.Node, s *schema.Schema) string {
 	name, image := fragment.Get("name").Text(), existing.Get("image")
 	differs, which := "differs from the template", ""
 	if names := lacking(existing, fragment, s); len(names) > 0 { // otherwise only what other templates add is missing
@@ -108,10 +108,10 @@ func (p *planner) notInjected(existing, fragment *tree.Node, s *schema.Schema) s
 }
 
 // lacking returns the names of the fields in which an object lacks something of the fragment.
-func lacking(existing, fragment *tree.Node, s *schema.Schema) (names []string) {
+func lacking(existing, fragment *jsontree.Node, s *schema.Schema) (names []string) {
 	members := fragment.Members()
 	for i := range members {
-		if !s.Contains(existing, new(tree.Members(members[i]))) {
+		if !s.Contains(existing, new(jsontree.Members(members[i]))) {
 			names = append(names, members[i].Name())
 		}
 	}
@@ -121,7 +121,7 @@ func lacking(existing, fragment *tree.Node, s *schema.Schema) (names []string) {
 // checkContainer finds conflicts that would make the API server reject the pod, or break it
 // silently, if fragment were added to existing, a container in list. If existing is nil, the
 // container is new.
-func (p *planner) checkContainer(list string, existing, fragment *tree.Node, at schema.Pointer) (addable bool) {
+func (p *planner) checkContainer(list string, existing, fragment *jsontree.Node, at schema.Pointer) (addable bool) {
 	addable = p.checkMounts(existing, fragment, at)
 	p.checkPorts(list, existing, fragment, at)
 	return addable
@@ -129,7 +129,7 @@ func (p *planner) checkContainer(list string, existing, fragment *tree.Node, at 
 
 // checkClashes finds places of one container to which two entries of forEachContainer add different
 // values.
-func (p *planner) checkClashes(fragments []tree.Node, container *schema.Schema, at schema.Pointer) {
+func (p *planner) checkClashes(fragments []jsontree.Node, container *schema.Schema, at schema.Pointer) {
 	for i := range fragments {
 		members := fragments[i].Members()
 		for j := range members {
@@ -141,7 +141,7 @@ func (p *planner) checkClashes(fragments []tree.Node, container *schema.Schema, 
 	}
 }
 
-func (p *planner) checkClash(list *schema.Field, a, b *tree.Node, at schema.Pointer) {
+func (p *planner) checkClash(list *schema.Field, a, b *jsontree.Node, at schema.Pointer) {
 	if list.Shape != schema.KeyedList {
 		return
 	}
@@ -155,7 +155,7 @@ func (p *planner) checkClash(list *schema.Field, a, b *tree.Node, at schema.Poin
 
 // checkAppArmor finds an annotation of the pod for a container that the template adds. Without the template, the API server would
 // reject the pod, because it has no such container.
-func (p *planner) checkAppArmor(container *tree.Node) {
+func (p *planner) checkAppArmor(container *jsontree.Node) {
 	if p.subject.appArmorOf(container) == nil {
 		return
 	}

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/reviewtest"
+	"github.com/pillion-dev/pillion/inject/testing/reviews"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/library"
 	librarytests "github.com/pillion-dev/pillion/templates/library/tests"
@@ -29,11 +29,11 @@ type review struct {
 	}
 }
 
-// reviews returns the AdmissionReviews that create a pod, by name: the project's own, and captured
+// readReviews returns the AdmissionReviews that create a pod, by name: the project's own, and captured
 // ones if they exist.
-func reviews(t testing.TB) (names []string, requests []inject.Request) {
+func readReviews(t testing.TB) (names []string, requests []inject.Request) {
 	t.Helper()
-	for _, one := range reviewtest.All(t) {
+	for _, one := range reviews.All(t) {
 		var r review
 		if err := json.Unmarshal(one.Body, &r); err != nil {
 			t.Fatalf("%s: %v", one.Name, err)
@@ -54,7 +54,7 @@ func reviews(t testing.TB) (names []string, requests []inject.Request) {
 // corpus calls f for the pod of every review.
 func corpus(t *testing.T, f func(t *testing.T, name string, req inject.Request)) {
 	t.Helper()
-	names, requests := reviews(t)
+	names, requests := readReviews(t)
 	for i := range names {
 		t.Run(names[i], func(t *testing.T) { f(t, names[i], requests[i]) })
 	}

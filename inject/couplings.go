@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // Injection must not make a valid pod invalid. Mistakes of the template alone are found when it is
@@ -21,7 +21,7 @@ import (
 // template adds that field.
 type coupling struct {
 	field  string
-	broken func(pod, container *tree.Node) string // returns what to do, or "" if the rule is kept
+	broken func(pod, container *jsontree.Node) string // returns what to do, or "" if the rule is kept
 }
 
 func couplings() []coupling {
@@ -36,7 +36,7 @@ func couplings() []coupling {
 
 // fitting returns a container without optional fields that the pod does not allow. They are removed
 // before anything is compared.
-func (s *subject) fitting(container tree.Node) tree.Node {
+func (s *subject) fitting(container jsontree.Node) jsontree.Node {
 	if resize := container.Get("resizePolicy"); resize != nil && s.pod.At("spec", "restartPolicy").IsText(string(corev1.RestartPolicyNever)) && restarts(resize) {
 		container = s.nodes.Without(&container, "resizePolicy") // only the default, NotRequired, is allowed
 	}
@@ -51,7 +51,7 @@ func (s *subject) fitting(container tree.Node) tree.Node {
 
 // withoutField returns a container without a field of one of its objects, and without the object if
 // nothing is left of it.
-func (s *subject) withoutField(container tree.Node, object, field string) tree.Node {
+func (s *subject) withoutField(container jsontree.Node, object, field string) jsontree.Node {
 	there := container.Get(object)
 	if there.Get(field) == nil {
 		return container
@@ -63,16 +63,16 @@ func (s *subject) withoutField(container tree.Node, object, field string) tree.N
 	return s.nodes.With(&container, object, rest)
 }
 
-func restarts(resizePolicy *tree.Node) bool {
-	return slices.ContainsFunc(resizePolicy.Items(), func(item tree.Node) bool {
+func restarts(resizePolicy *jsontree.Node) bool {
+	return slices.ContainsFunc(resizePolicy.Items(), func(item jsontree.Node) bool {
 		return item.Get("restartPolicy").IsText(string(corev1.RestartContainer))
 	})
 }
 
 // sleepsTooLong reports a hook that sleeps longer than the pod's grace period.
-func sleepsTooLong(pod, container *tree.Node) string {
+func sleepsTooLong(pod, container *jsontree.Node) string {
 	grace := int64(corev1.DefaultTerminationGracePeriodSeconds)
-	if n := pod.At("spec", "terminationGracePeriodSeconds"); n.Kind() == tree.Number { // a file may have null
+	if n := pod.At("spec", "terminationGracePeriodSeconds"); n.Kind() == jsontree.Number { // a file may have null
 		grace, _ = strconv.ParseInt(n.String(), 10, 64)
 	}
 	if grace < 0 { // also only in a file
@@ -92,23 +92,23 @@ func sleepsTooLong(pod, container *tree.Node) string {
 }
 
 // unmasked reports a container that sees all of /proc in a pod without its own user namespace.
-func unmasked(pod, container *tree.Node) string {
-	if container.At("securityContext", "procMount").IsText(string(corev1.UnmaskedProcMount)) && pod.At("spec", "hostUsers").Kind() != tree.False {
+func unmasked(pod, container *jsontree.Node) string {
+	if container.At("securityContext", "procMount").IsText(string(corev1.UnmaskedProcMount)) && pod.At("spec", "hostUsers").Kind() != jsontree.False {
 		return "securityContext.procMount Unmasked needs hostUsers: false; set it in the pod"
 	}
 	return ""
 }
 
 // devicesOfUser reports block devices in a pod with its own user namespace.
-func devicesOfUser(pod, _ *tree.Node) string {
-	if pod.At("spec", "hostUsers").Kind() == tree.False {
+func devicesOfUser(pod, _ *jsontree.Node) string {
+	if pod.At("spec", "hostUsers").Kind() == jsontree.False {
 		return "a pod with hostUsers: false cannot have volumeDevices"
 	}
 	return ""
 }
 
 // otherSeccomp reports an annotation, the older form, that contradicts the field.
-func otherSeccomp(pod, container *tree.Node) string {
+func otherSeccomp(pod, container *jsontree.Node) string {
 	profile := container.At("securityContext", "seccompProfile")
 	if profile == nil {
 		return ""
@@ -134,7 +134,7 @@ func otherSeccomp(pod, container *tree.Node) string {
 }
 
 // otherAppArmor is otherSeccomp for AppArmor. The API server compares nothing on Windows.
-func otherAppArmor(pod, container *tree.Node) string {
+func otherAppArmor(pod, container *jsontree.Node) string {
 	profile := container.At("securityContext", "appArmorProfile")
 	if profile == nil || podOS(pod) == string(corev1.Windows) {
 		return ""
@@ -160,15 +160,15 @@ func otherAppArmor(pod, container *tree.Node) string {
 }
 
 // hostProcess reports a mix of Windows host process containers with other containers in one pod.
-func hostProcess(pod, container *tree.Node) string {
+func hostProcess(pod, container *jsontree.Node) string {
 	all := pod.At("spec", "securityContext", "windowsOptions", "hostProcess")
-	of := func(c *tree.Node) *tree.Node { return c.At("securityContext", "windowsOptions", "hostProcess") }
+	of := func(c *jsontree.Node) *jsontree.Node { return c.At("securityContext", "windowsOptions", "hostProcess") }
 	own := of(container)
 	theirs := false
 	if items := pod.At("spec", "containers").Items(); len(items) > 0 {
-		theirs = orElse(of(&items[0]), all).Kind() == tree.True
+		theirs = orElse(of(&items[0]), all).Kind() == jsontree.True
 	}
-	if (orElse(own, all).Kind() == tree.True) != theirs || own != nil && all != nil && own.Kind() != all.Kind() {
+	if (orElse(own, all).Kind() == jsontree.True) != theirs || own != nil && all != nil && own.Kind() != all.Kind() {
 		return fmt.Sprintf("either all containers of a pod are host process containers or none is, but %s differs from the pod's containers", container.Get("name").Text())
 	}
 	return ""

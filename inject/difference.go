@@ -7,14 +7,14 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-func newDifference(at string, pod, fragment *tree.Node) Difference {
+func newDifference(at string, pod, fragment *jsontree.Node) Difference {
 	return Difference{Path: at, Pod: compact(pod), Template: compact(fragment)}
 }
 
-func compact(n *tree.Node) JSON {
+func compact(n *jsontree.Node) JSON {
 	if n == nil {
 		return "null"
 	}
@@ -25,7 +25,7 @@ func compact(n *tree.Node) JSON {
 	return JSON(b.String())
 }
 
-func annotationPath(key string) string { return "/metadata/annotations/" + tree.Escape(key) }
+func annotationPath(key string) string { return "/metadata/annotations/" + jsontree.Escape(key) }
 
 func messages(obstacles []Obstacle) string {
 	all := make([]string, len(obstacles))

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/pillion-dev/pillion/inject/schema"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 func notJSON(err error) error { return fmt.Errorf("the pod is not JSON: %w", err) }
@@ -24,16 +24,16 @@ func decode(text []byte) (any, error) {
 	return doc, err
 }
 
-func parseAgain(doc any) (*tree.Node, error) {
+func parseAgain(doc any) (*jsontree.Node, error) {
 	text, err := json.Marshal(doc)
 	if err != nil {
 		return nil, err
 	}
-	return tree.Parse(text)
+	return jsontree.Parse(text)
 }
 
 // served reports whether the pod comes from an API server.
-func served(pod *tree.Node) bool {
+func served(pod *jsontree.Node) bool {
 	return pod.At("spec", "schedulerName") != nil && pod.At("spec", "dnsPolicy") != nil
 }
 

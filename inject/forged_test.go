@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/reviewtest"
-	"github.com/pillion-dev/pillion/inject/sizetest"
+	"github.com/pillion-dev/pillion/inject/testing/reviews"
+	"github.com/pillion-dev/pillion/inject/testing/size"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -122,16 +122,16 @@ func TestLeftOutContainer(t *testing.T) {
 // TestForgedRandom is TestForgedComputed for random sets of templates and pods.
 func TestForgedRandom(t *testing.T) {
 	t.Parallel()
-	seen, count := 0, sizetest.Choose(t, 40, 100)
+	seen, count := 0, size.Choose(t, 40, 100)
 	for seed := range uint64(count) {
-		g := &reviewtest.Sets{Rand: rand.New(rand.NewPCG(seed, 17))}
+		g := &reviews.Sets{Rand: rand.New(rand.NewPCG(seed, 17))}
 		var specs []string
 		for i := range 1 + g.IntN(3) {
 			specs = append(specs, g.Template(i))
 		}
 		seen += tryForged(t, g, specs)
 		if len(specs) > 1 && !t.Failed() {
-			tryForged(t, g, reviewtest.Replacing(specs, 0, seed))
+			tryForged(t, g, reviews.Replacing(specs, 0, seed))
 		}
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
@@ -144,7 +144,7 @@ func TestForgedRandom(t *testing.T) {
 }
 
 // tryForged tries a random pod with a container that looks like one of the templates', beside a required template.
-func tryForged(t *testing.T, g *reviewtest.Sets, specs []string) (seen int) {
+func tryForged(t *testing.T, g *reviews.Sets, specs []string) (seen int) {
 	t.Helper()
 	all, documents := []*templates.Template{}, ""
 	for i, spec := range specs {

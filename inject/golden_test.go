@@ -16,13 +16,13 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/goldentest"
-	"github.com/pillion-dev/pillion/inject/reviewtest"
+	"github.com/pillion-dev/pillion/inject/testing/golden"
+	"github.com/pillion-dev/pillion/inject/testing/reviews"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-func TestMain(m *testing.M) { os.Exit(reviewtest.Main(m, os.Stdout)) }
+func TestMain(m *testing.M) { os.Exit(reviews.Main(m, os.Stdout)) }
 
 // TestCases runs the cases. A case is one file with templates (*.template.yaml), a pod, a
 // namespace, and the result of the engine. The pod is pod.yaml, or pod.json if the JSON itself
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { os.Exit(reviewtest.Main(m, os.Stdout)) }
 // is known. The pod's ServiceAccount is serviceaccount.yaml, with the same fields. Every case must
 // keep the invariants too.
 func TestCases(t *testing.T) {
-	goldentest.Cases(t, "testdata/cases/*.txtar", func(t *testing.T, archive *txtar.Archive) []txtar.File {
+	golden.Cases(t, "testdata/cases/*.txtar", func(t *testing.T, archive *txtar.Archive) []txtar.File {
 		injector, req := readCase(t, archive)
 		r, _ := checkInvariants(t, injector, req)
 		return []txtar.File{{Name: "want", Data: []byte(describe(r))}}
@@ -116,7 +116,7 @@ func yamlToJSON(t testing.TB, text []byte) []byte {
 	if err := yaml.Unmarshal(text, &doc); err != nil {
 		t.Fatal(err)
 	}
-	n, err := tree.FromYAML(&doc)
+	n, err := jsontree.FromYAML(&doc)
 	if err != nil {
 		t.Fatal(err)
 	}

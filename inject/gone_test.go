@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/cputest"
+	"github.com/pillion-dev/pillion/inject/testing/cpu"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // TestGone checks that the engine stops soon after the caller no longer waits, at any point of a
@@ -25,8 +25,8 @@ func TestGone(t *testing.T) {
 	injector := withSpecs(t, specs...)
 	object := []byte(`{"metadata":{"annotations":{` + list(100_000, `"a%[1]d.pillion.dev/x":""`) + `}},"spec":{"containers":[` +
 		list(490, `{"name":"c%[1]d","env":[`+list(50, `{"name":"E","value":"v"}`)+`]}`) + `]}}`)
-	pod := func() *tree.Node {
-		n, err := tree.Parse(object)
+	pod := func() *jsontree.Node {
+		n, err := jsontree.Parse(object)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,9 +41,9 @@ func TestGone(t *testing.T) {
 	} {
 		run := func(done <-chan struct{}) (time.Duration, error) {
 			req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "shop"}, Pod: pod(), Done: done}
-			before := cputest.Used(t)
+			before := cpu.Used(t)
 			err := work(req)
-			return cputest.Used(t) - before, err
+			return cpu.Used(t) - before, err
 		}
 		whole, err := run(nil)
 		if err != nil {
@@ -51,12 +51,12 @@ func TestGone(t *testing.T) {
 		}
 		for _, share := range []time.Duration{0, 4} { // the caller leaves at once, or after a quarter of the time
 			done := make(chan struct{})
-			leave := cputest.Used(t) + whole/max(share, 1)
+			leave := cpu.Used(t) + whole/max(share, 1)
 			if share == 0 {
 				close(done)
 			} else {
 				go func() {
-					for cputest.Used(t) < leave {
+					for cpu.Used(t) < leave {
 						<-time.After(time.Millisecond) // the duration does not matter
 					}
 					close(done)

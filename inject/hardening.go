@@ -2,11 +2,11 @@
 
 package inject
 
-import "github.com/pillion-dev/pillion/templates/tree"
+import "github.com/pillion-dev/pillion/templates/jsontree"
 
 // withoutHardening returns a security context without fields that the template lacks and that harden the container, as the
 // function reports.
-func (s *subject) withoutHardening(there, ours *tree.Node, hardens func(*tree.Node) bool) *tree.Node {
+func (s *subject) withoutHardening(there, ours *jsontree.Node, hardens func(*jsontree.Node) bool) *jsontree.Node {
 	rest := there
 	members := there.Members()
 	for i := range members {
@@ -21,15 +21,15 @@ func (s *subject) withoutHardening(there, ours *tree.Node, hardens func(*tree.No
 }
 
 // hardens reports whether a field of a security context only reduces what the container may do.
-func hardens(m *tree.Node) bool {
+func hardens(m *jsontree.Node) bool {
 	only := func(name string) bool { return len(m.Members()) == 1 && m.Get(name) != nil }
 	switch m.Name() {
 	case "readOnlyRootFilesystem", "runAsNonRoot":
-		return m.Kind() == tree.True
+		return m.Kind() == jsontree.True
 	case "allowPrivilegeEscalation", "privileged":
-		return m.Kind() == tree.False
+		return m.Kind() == jsontree.False
 	case "runAsUser", "runAsGroup":
-		return m.Kind() == tree.Number && m.String() != "0"
+		return m.Kind() == jsontree.Number && m.String() != "0"
 	case "capabilities":
 		return only("drop")
 	case "seccompProfile":
@@ -41,7 +41,7 @@ func hardens(m *tree.Node) bool {
 }
 
 // hardensSameUser is hardens without the fields that decide as whom the container runs.
-func hardensSameUser(m *tree.Node) bool {
+func hardensSameUser(m *jsontree.Node) bool {
 	switch m.Name() {
 	case "runAsUser", "runAsGroup", "seLinuxOptions":
 		return false

@@ -7,19 +7,19 @@ import (
 
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // takenVariable is a variable that the container has, although the template insists on its own.
 type takenVariable struct {
 	own      int // index of the container's variable
-	variable tree.Node
+	variable jsontree.Node
 }
 
 // resolveVariables returns what a template adds to a container, in which each variable that the
 // container has already may have another name, as [templates.IfSetKey] asks. It also returns those that are
 // conflicts.
-func (s *subject) resolveVariables(container *tree.Node, fragment tree.Node) (resolvedFragment tree.Node, taken []takenVariable) {
+func (s *subject) resolveVariables(container *jsontree.Node, fragment jsontree.Node) (resolvedFragment jsontree.Node, taken []takenVariable) {
 	env := fragment.Get("env").Items()
 	if len(env) == 0 {
 		return fragment, nil
@@ -37,14 +37,14 @@ func (s *subject) resolveVariables(container *tree.Node, fragment tree.Node) (re
 		case conflict:
 			taken = append(taken, takenVariable{own, resolved[i]})
 		default:
-			resolved[i] = s.nodes.With(&resolved[i], "name", tree.Text(other))
+			resolved[i] = s.nodes.With(&resolved[i], "name", jsontree.Text(other))
 		}
 	}
-	return s.nodes.With(&fragment, "env", tree.Items(resolved...)), taken
+	return s.nodes.With(&fragment, "env", jsontree.Items(resolved...)), taken
 }
 
 // variable returns the index of a container's variable with the same name, or -1.
-func (s *subject) variable(container, variable *tree.Node) int {
+func (s *subject) variable(container, variable *jsontree.Node) int {
 	env := container.Get("env")
 	if env == nil {
 		return -1
@@ -59,16 +59,16 @@ func (s *subject) variables() *schema.Schema {
 
 // holdsVariable reports whether a container's variable is the template's, or contains its value as one
 // of its words: these are separated by spaces, commas, semicolons or colons.
-func (s *subject) holdsVariable(pod, fragment *tree.Node) bool {
+func (s *subject) holdsVariable(pod, fragment *jsontree.Node) bool {
 	return s.variables().Elem.Contains(pod, fragment) || holdsWord(pod, fragment)
 }
 
-func holdsWord(pod, fragment *tree.Node) bool {
+func holdsWord(pod, fragment *jsontree.Node) bool {
 	there, ours := pod.Get("value"), fragment.Get("value")
 	if there == nil || ours == nil || ours.IsText("") {
 		return false
 	}
-	words := func(n *tree.Node) string {
+	words := func(n *jsontree.Node) string {
 		return " " + strings.Join(strings.FieldsFunc(n.Text(), separates), " ") + " "
 	}
 	return strings.Contains(words(there), words(ours))

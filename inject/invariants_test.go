@@ -20,9 +20,9 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/reviewtest"
+	"github.com/pillion-dev/pillion/inject/testing/reviews"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // checkInvariants checks the invariants for one request. The patch only adds. After the API
@@ -39,7 +39,7 @@ func checkInvariants(t testing.TB, injector *inject.Injector, req inject.Request
 		t.Fatal("the request's bytes were changed")
 	}
 	patch := r.Patch()
-	if verified, err := r.AppendVerified(nil, &tree.Verifier{}); err != nil || !bytes.Equal(verified, patch) {
+	if verified, err := r.AppendVerified(nil, &jsontree.Verifier{}); err != nil || !bytes.Equal(verified, patch) {
 		t.Fatalf("the patch is sound and does not pass: %v\n%s\n%s", err, patch, req.Object)
 	}
 	checkAgain(t, injector, req, r)
@@ -49,7 +49,7 @@ func checkInvariants(t testing.TB, injector *inject.Injector, req inject.Request
 	if injected := r.InjectedJSON(); !reflect.DeepEqual(decodeJSON(t, injected), decodeJSON(t, after)) || patch == nil && !bytes.Equal(injected, bytes.TrimSpace(after)) {
 		t.Fatalf("the result is printed as\n%s\nand its patch gives\n%s", injected, after)
 	}
-	if at := reviewtest.Lost(decodeJSON(t, req.Object), decodeJSON(t, after), ""); at != "" {
+	if at := reviews.Lost(decodeJSON(t, req.Object), decodeJSON(t, after), ""); at != "" {
 		t.Fatalf("the original value at %s is not in place\npatch: %s\nafter: %s", at, patch, after)
 	}
 	checkOrder(t, injector.Set().Templates, req.Object, after)

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // MaxSets is the maximum number of sets of templates in a [Judge], including the one in use.
@@ -151,7 +151,7 @@ func (j *Judge) judgeTier(req Request) (*Verdict, error) {
 		return now, err
 	}
 	for old := range req.before {
-		if old.Pod, err = tree.Parse(pod); err != nil {
+		if old.Pod, err = jsontree.Parse(pod); err != nil {
 			return nil, err
 		}
 		v, err := j.judge(old)
@@ -396,7 +396,7 @@ func (v *Verdict) AppendAudit(notes []Note) []Note {
 // InjectedBy returns the revisions of the templates that injected a pod, by template name, as its
 // annotations record them. It returns nil if it cannot parse the pod.
 func InjectedBy(pod []byte) map[string]string {
-	n, err := tree.Parse(pod)
+	n, err := jsontree.Parse(pod)
 	if err != nil {
 		return nil
 	}
@@ -405,7 +405,7 @@ func InjectedBy(pod []byte) map[string]string {
 
 // revisions returns the revisions of the templates that injected a pod, as its annotations record
 // them.
-func revisions(pod *tree.Node) map[string]string {
+func revisions(pod *jsontree.Node) map[string]string {
 	said := map[string]string{}
 	annotations := pod.At("metadata", "annotations").Members()
 	for i := range annotations {

@@ -16,9 +16,9 @@ import (
 	"testing"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/reviewtest"
+	"github.com/pillion-dev/pillion/inject/testing/reviews"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // TestJudgeCorpus checks that every captured pod is correct after injection. If any single addition
@@ -124,7 +124,7 @@ func places(before, after any, at string) []string {
 	case map[string]any:
 		before, _ := before.(map[string]any)
 		for _, name := range sorted(after) {
-			child := at + "/" + tree.Escape(name)
+			child := at + "/" + jsontree.Escape(name)
 			if after[name] == nil {
 				continue
 			}
@@ -138,7 +138,7 @@ func places(before, after any, at string) []string {
 		before, _ := before.([]any)
 		for i := range after {
 			child := at + "/" + strconv.Itoa(i)
-			if len(before) > 0 && reviewtest.Lost(before[0], after[i], "") == "" {
+			if len(before) > 0 && reviews.Lost(before[0], after[i], "") == "" {
 				all = append(all, places(before[0], after[i], child)...)
 				before = before[1:]
 			} else {
@@ -189,7 +189,7 @@ func below(value any, at string, levels int) []string {
 	switch value := value.(type) {
 	case map[string]any:
 		for _, name := range sorted(value) {
-			add(tree.Escape(name), value[name])
+			add(jsontree.Escape(name), value[name])
 		}
 	case []any:
 		for i := range value {

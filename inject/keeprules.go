@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/pillion-dev/pillion/inject/schema"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // A template is added completely or not at all. So if there is another value at a place than the template's, one of the
@@ -35,7 +35,7 @@ type KeepRule struct {
 
 	at []string // path of a field in the pod, with a name for each step
 	// in reports whether the rule is for the item of a list in a container, with what the container has instead.
-	in func(list string, there, fragment *tree.Node) bool
+	in func(list string, there, fragment *jsontree.Node) bool
 }
 
 // KeepRules returns the rules, with the one for all other places at the end. The values of lists of which both can be
@@ -66,7 +66,7 @@ var keepRules = []KeepRule{
 	{
 		Place: "the path of a volume or a device in a container", OfPod: Conflicts, OfTemplate: Conflicts,
 		Why: "the container would see other files, or could not write to them; only a mount with `readOnly: true` in the template may be writable",
-		in: func(list string, there, fragment *tree.Node) bool {
+		in: func(list string, there, fragment *jsontree.Node) bool {
 			return list == "volumeDevices" || list == "volumeMounts" && otherFiles(there, fragment)
 		},
 	},
@@ -90,7 +90,7 @@ var besideRule = KeepRule{
 const SafeToEvictLocalVolumes = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
 
 // keepRule returns the rule for a place.
-func keepRule(at schema.Pointer, there, fragment *tree.Node) *KeepRule {
+func keepRule(at schema.Pointer, there, fragment *jsontree.Node) *KeepRule {
 	for i := range keepRules {
 		if r := &keepRules[i]; r.at != nil && at.Is(r.at) || r.in != nil && len(at) > inContainer && r.in(at.Name(1), there, fragment) {
 			return r
@@ -104,7 +104,7 @@ const inContainer = 3
 
 // otherFiles reports whether a container sees other files of a volume by its own mount than by the template's, or cannot
 // write to them.
-func otherFiles(pod, fragment *tree.Node) bool {
+func otherFiles(pod, fragment *jsontree.Node) bool {
 	for _, field := range []string{"subPath", "subPathExpr"} {
 		if pod.Get(field).Text() != fragment.Get(field).Text() { // absent means all of the volume
 			return true
@@ -113,7 +113,7 @@ func otherFiles(pod, fragment *tree.Node) bool {
 	if ours := fragment.Get("mountPropagation"); ours != nil && !ours.SameText(pod.Get("mountPropagation")) {
 		return true
 	}
-	return fragment.Get("readOnly").Kind() != tree.True && pod.Get("readOnly").Kind() == tree.True
+	return fragment.Get("readOnly").Kind() != jsontree.True && pod.Get("readOnly").Kind() == jsontree.True
 }
 
 // listed returns the names in a list, without repetitions.

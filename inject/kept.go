@@ -9,21 +9,21 @@ import (
 
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // keep handles a place at which the pod has a value. The function has returns what a template renders there, if that is equal.
 //
 // A value that has more than the template's is enough if the pod's author wrote it. If another template set it, the templates
 // want different things.
-func (p *planner) keep(at schema.Pointer, there, fragment *tree.Node, in *schema.Schema, has func(c *candidate) *tree.Node) {
+func (p *planner) keep(at schema.Pointer, there, fragment *jsontree.Node, in *schema.Schema, has func(c *candidate) *jsontree.Node) {
 	enough := in.Contains(there, fragment) && (in.GoType != schema.VolumeMountType() || !otherFiles(there, fragment))
 	if enough && (in.ContainsNoMore(there, fragment) || p.subject.onHost && p.subject.equal(in, there, fragment)) {
 		p.found = true
 		return
 	}
 	kept := Kept{Difference: newDifference(at.String(), there, fragment)}
-	whose := p.setter(&kept, at, there, has, func(its *tree.Node) bool { return p.subject.equal(in, its, fragment) })
+	whose := p.setter(&kept, at, there, has, func(its *jsontree.Node) bool { return p.subject.equal(in, its, fragment) })
 	rule := keepRule(at, there, fragment)
 	outcome := rule.OfPod
 	if whose == ofTemplate {
@@ -61,7 +61,7 @@ const (
 //
 // A template of the namespace counts as the pod's author for one of the cluster. If the pod records this template, it was complete,
 // so a later one with the value has only the same as the pod had.
-func (p *planner) setter(kept *Kept, at schema.Pointer, there *tree.Node, has func(c *candidate) *tree.Node, same func(its *tree.Node) bool) owner {
+func (p *planner) setter(kept *Kept, at schema.Pointer, there *jsontree.Node, has func(c *candidate) *jsontree.Node, same func(its *jsontree.Node) bool) owner {
 	isNew := there.IsNew() || p.merged.IsNew()
 	for c := range p.owners.others(p.t, isNew, func(t *loaded) bool { return p.mayHave(t, at) }) {
 		its := has(c)
@@ -100,7 +100,7 @@ func (p *planner) mayHave(t *loaded, at schema.Pointer) bool {
 func (p *planner) theirsBy() string { return p.subject.asked.theirs[p.merged.Get("name").Text()] }
 
 // placeOf returns words for a place. They are the same after the injection, which moves containers.
-func (p *planner) placeOf(at schema.Pointer, fragment *tree.Node) string {
+func (p *planner) placeOf(at schema.Pointer, fragment *jsontree.Node) string {
 	switch {
 	case p.merged == nil && len(at) == 3 && at.Name(1) == "annotations":
 		return "the annotation " + at.Name(0)
@@ -124,7 +124,7 @@ func (p *planner) placeOf(at schema.Pointer, fragment *tree.Node) string {
 }
 
 // valueOf returns words for a value, or for the one of a variable.
-func valueOf(n *tree.Node) string {
+func valueOf(n *jsontree.Node) string {
 	if value := n.Get("value"); value != nil {
 		n = value
 	}
@@ -133,10 +133,10 @@ func valueOf(n *tree.Node) string {
 
 // keepExcluded handles a value that the pod lacks, and must not have beside what it has in a field. The function has returns what
 // a template renders for that field, if it is what is there.
-func (p *planner) keepExcluded(at schema.Pointer, value, beside *tree.Node, field string, has func(c *candidate) *tree.Node) {
+func (p *planner) keepExcluded(at schema.Pointer, value, beside *jsontree.Node, field string, has func(c *candidate) *jsontree.Node) {
 	kept := Kept{Difference: newDifference(at.String(), nil, value), Beside: field + ": " + string(compact(beside))}
 	outcome := besideRule.OfPod
-	switch p.setter(&kept, at, beside, has, func(*tree.Node) bool { return false }) {
+	switch p.setter(&kept, at, beside, has, func(*jsontree.Node) bool { return false }) {
 	case ofSame:
 		p.found = true
 		return
@@ -154,12 +154,12 @@ func (p *planner) keepExcluded(at schema.Pointer, value, beside *tree.Node, fiel
 }
 
 // excludedIn returns a field of a container with its value.
-func excludedIn(at schema.Pointer, value *tree.Node) string {
+func excludedIn(at schema.Pointer, value *jsontree.Node) string {
 	return schema.Where(at[inContainer:].String()) + ": " + valueOf(value)
 }
 
 // keepUnit handles a value that is merged as a whole.
-func (p *planner) keepUnit(there, value *tree.Node, f *schema.Field, at schema.Pointer) {
+func (p *planner) keepUnit(there, value *jsontree.Node, f *schema.Field, at schema.Pointer) {
 	switch {
 	case f.Contains(there, value) && f.ContainsNoMore(there, value):
 		p.found = true
@@ -167,8 +167,8 @@ func (p *planner) keepUnit(there, value *tree.Node, f *schema.Field, at schema.P
 	case keepRule(at, there, value).OfTemplate == Joins && p.join(there, value, at):
 		return
 	}
-	p.keep(at, there, value, f.Schema, func(c *candidate) *tree.Node {
-		return c.hasAt(p, at, func(object *tree.Node, name string) *tree.Node {
+	p.keep(at, there, value, f.Schema, func(c *candidate) *jsontree.Node {
+		return c.hasAt(p, at, func(object *jsontree.Node, name string) *jsontree.Node {
 			if own := object.Get(name); own != nil && c.subject.equal(f.Schema, there, own) {
 				return own
 			}
@@ -179,7 +179,7 @@ func (p *planner) keepUnit(there, value *tree.Node, f *schema.Field, at schema.P
 
 // join handles a list in one string, separated by commas. It adds the names that a value added by another template lacks,
 // and reports whether no name is missing then.
-func (p *planner) join(there, value *tree.Node, at schema.Pointer) bool {
+func (p *planner) join(there, value *jsontree.Node, at schema.Pointer) bool {
 	known, all := listed(there.Text()), there.Text()
 	var rest []string
 	for _, name := range listed(value.Text()) {
@@ -192,8 +192,8 @@ func (p *planner) join(there, value *tree.Node, at schema.Pointer) bool {
 		p.found = true
 	case there.IsNew():
 		names := strings.Join(rest, ",")
-		p.addition(at, new(tree.Text(names)))
-		p.journal.Change(there, tree.Text(strings.TrimPrefix(all+","+names, ",")))
+		p.addition(at, new(jsontree.Text(names)))
+		p.journal.Change(there, jsontree.Text(strings.TrimPrefix(all+","+names, ",")))
 	default:
 		return false
 	}
@@ -223,9 +223,9 @@ func (p *planner) checkListed() {
 }
 
 // keepItem handles an item of a list with keys.
-func (p *planner) keepItem(there, value *tree.Node, s *schema.Schema, at schema.Pointer) {
-	p.keep(at, there, value, s.Elem, func(c *candidate) *tree.Node {
-		return c.hasAt(p, at[:len(at)-1], func(object *tree.Node, name string) *tree.Node {
+func (p *planner) keepItem(there, value *jsontree.Node, s *schema.Schema, at schema.Pointer) {
+	p.keep(at, there, value, s.Elem, func(c *candidate) *jsontree.Node {
+		return c.hasAt(p, at[:len(at)-1], func(object *jsontree.Node, name string) *jsontree.Node {
 			items := object.Get(name).Items()
 			i := s.Find(items, there)
 			if i >= 0 && c.subject.equal(s.Elem, there, &items[i]) {
@@ -238,7 +238,7 @@ func (p *planner) keepItem(there, value *tree.Node, s *schema.Schema, at schema.
 
 // hasAt returns what a template renders in the object that has a place, as the function finds it. In a container, the object may
 // be in the template's own container, or in what the template adds to those of the pod.
-func (c *candidate) hasAt(p *planner, at schema.Pointer, has func(object *tree.Node, name string) *tree.Node) *tree.Node {
+func (c *candidate) hasAt(p *planner, at schema.Pointer, has func(object *jsontree.Node, name string) *jsontree.Node) *jsontree.Node {
 	name := at.Name(0)
 	if p.merged == nil {
 		return has(at.In(&c.fragment, 0), name)

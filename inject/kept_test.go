@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/sizetest"
+	"github.com/pillion-dev/pillion/inject/testing/size"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -95,7 +95,7 @@ func TestCompleteOrNot(t *testing.T) {
 	t.Parallel()
 	w := wishes{rand.New(rand.NewPCG(20261127, 3))}
 	seen := map[string]int{}
-	for range sizetest.Choose(t, 600, 40_000) {
+	for range size.Choose(t, 600, 40_000) {
 		var texts []string
 		fragments, apps := map[string]map[string]any{}, map[string]map[string]any{}
 		for i := range 1 + w.IntN(3) {

@@ -5,11 +5,11 @@ package inject
 import (
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // find is like [schema.Schema.Find], for a list of the pod that only grows at its end.
-func (s *subject) find(in *schema.Schema, list, fragment *tree.Node) int {
+func (s *subject) find(in *schema.Schema, list, fragment *jsontree.Node) int {
 	items := list.Items()
 	key, ok := in.TextKey(fragment)
 	if !ok || len(items) < longList {
@@ -18,7 +18,7 @@ func (s *subject) find(in *schema.Schema, list, fragment *tree.Node) int {
 	known := s.keys[list]
 	if known == nil {
 		if s.keys == nil {
-			s.keys = map[*tree.Node]*keys{}
+			s.keys = map[*jsontree.Node]*keys{}
 		}
 		known = &keys{first: make(map[string]int, len(items))}
 		s.keys[list] = known

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/pillion-dev/pillion/inject/schema"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // The API server gives a meaning to what a pod does not have. The webhook sees the pod afterwards, and a file is written
@@ -27,7 +27,7 @@ import (
 // Decisions are those of the webhook: what is left to it counts as added for the other templates, and is not written.
 
 // isLeft reports whether a member of a fragment is left to the webhook.
-func (p *planner) isLeft(there, value *tree.Node, in *schema.Schema) bool {
+func (p *planner) isLeft(there, value *jsontree.Node, in *schema.Schema) bool {
 	if !p.subject.asked.written {
 		return false
 	}
@@ -52,7 +52,7 @@ func (p *planner) isLeft(there, value *tree.Node, in *schema.Schema) bool {
 }
 
 // isTolerationLeft reports whether an item of a list is a toleration that is left to the webhook.
-func (p *planner) isTolerationLeft(item *tree.Node, in *schema.Schema) bool {
+func (p *planner) isTolerationLeft(item *jsontree.Node, in *schema.Schema) bool {
 	if !p.subject.asked.written || in.GoType != reflect.TypeFor[corev1.Toleration]() || !replacesDefault(item) {
 		return false
 	}
@@ -61,10 +61,10 @@ func (p *planner) isTolerationLeft(item *tree.Node, in *schema.Schema) bool {
 }
 
 // isPortLeft reports whether an item of a list is a port that is left to the webhook.
-func (p *planner) isPortLeft(list, item *tree.Node, in *schema.Schema) bool {
+func (p *planner) isPortLeft(list, item *jsontree.Node, in *schema.Schema) bool {
 	number := item.Get("containerPort")
 	if !p.subject.asked.written || in.GoType != reflect.TypeFor[corev1.ContainerPort]() ||
-		!slices.ContainsFunc(list.Items(), func(port tree.Node) bool { return port.Get("containerPort").String() == number.String() }) {
+		!slices.ContainsFunc(list.Items(), func(port jsontree.Node) bool { return port.Get("containerPort").String() == number.String() }) {
 		return false
 	}
 	p.noteLeft("its further port " + number.String() + " is left to the webhook, because kubectl merges ports of a container that have the same number")
@@ -73,7 +73,7 @@ func (p *planner) isPortLeft(list, item *tree.Node, in *schema.Schema) bool {
 
 // withoutLeft removes from the result what is left to the webhook.
 func (r *Result) withoutLeft() error {
-	original, err := tree.Parse([]byte(r.pod.String()))
+	original, err := jsontree.Parse([]byte(r.pod.String()))
 	if err != nil {
 		return err
 	}
@@ -90,14 +90,16 @@ func (p *planner) noteLeft(text string) {
 }
 
 // coversResources reports whether an object has all that another one has. Then nothing would be added.
-func (p *planner) coversResources(pod, value *tree.Node) bool {
+func (p *planner) coversResources(pod, value *jsontree.Node) bool {
 	return p.subject.schema.At("spec").At("containers").Elem.At("resources").Contains(pod, value)
 }
 
-func isEmptyOrAbsent(n *tree.Node) bool { return n == nil || n.Kind() == tree.Null || isEmptyList(n) }
+func isEmptyOrAbsent(n *jsontree.Node) bool {
+	return n == nil || n.Kind() == jsontree.Null || isEmptyList(n)
+}
 
 // replacesDefault reports whether the DefaultTolerationSeconds plugin adds less to a pod with a toleration.
-func replacesDefault(toleration *tree.Node) bool {
+func replacesDefault(toleration *jsontree.Node) bool {
 	if effect := toleration.Get("effect").Text(); effect != "" && effect != string(corev1.TaintEffectNoExecute) {
 		return false
 	}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/sizetest"
+	"github.com/pillion-dev/pillion/inject/testing/size"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -36,7 +36,7 @@ func (w wishes) lefts() map[string]any {
 func TestFileAsWebhook(t *testing.T) {
 	t.Parallel()
 	seen := map[string]int{}
-	for seed := range uint64(sizetest.Choose(t, 600, 20_000)) {
+	for seed := range uint64(size.Choose(t, 600, 20_000)) {
 		tryFileAsWebhook(t, wishes{rand.New(rand.NewPCG(seed, 37))}, seen)
 		if t.Failed() {
 			t.Fatal("seed ", seed)

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/cputest"
+	"github.com/pillion-dev/pillion/inject/testing/cpu"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -133,11 +133,11 @@ func cpuOf(t *testing.T, run func() error) time.Duration {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	least := time.Hour
 	for range 4 {
-		before := cputest.Used(t)
+		before := cpu.Used(t)
 		if err := run(); err != nil {
 			t.Fatal(err)
 		}
-		least = min(least, cputest.Used(t)-before)
+		least = min(least, cpu.Used(t)-before)
 	}
 	return max(least, time.Millisecond) // less cannot be measured well
 }

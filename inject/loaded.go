@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // loaded is a template with data that is the same for each pod: the keys of its annotations, and
@@ -27,10 +27,10 @@ type loaded struct {
 	protect                [][]string  // the elements of each protected path
 	forNamespaces, forPods string
 	each                   []templates.EachFragment
-	readsPod               bool       // whether what it renders may differ between pods
-	audit                  string     // audit annotation of a pod that has the template
-	revision               tree.Node  // value of the annotation that records the injection
-	recorded               *tree.Node // the fragment with that annotation, or nil if it differs between pods
+	readsPod               bool           // whether what it renders may differ between pods
+	audit                  string         // audit annotation of a pod that has the template
+	revision               jsontree.Node  // value of the annotation that records the injection
+	recorded               *jsontree.Node // the fragment with that annotation, or nil if it differs between pods
 }
 
 // load computes what the engine needs of a template.
@@ -41,7 +41,7 @@ func load(t *templates.Template) *loaded {
 		runs: t.Runs(), settable: append(t.OwnParamNames(), templates.AnnotationCustomize),
 		forNamespaces: fmt.Sprintf("the template is for namespaces with %v", t.NamespaceSelector),
 		forPods:       fmt.Sprintf("the template is for pods with %v", t.PodSelector),
-		revision:      tree.Text(t.Revision), audit: "injected: revision " + t.Revision,
+		revision:      jsontree.Text(t.Revision), audit: "injected: revision " + t.Revision,
 	}
 	l.products.add(t)
 	l.each = t.EachFragments()
@@ -57,7 +57,7 @@ func load(t *templates.Template) *loaded {
 }
 
 // record returns a fragment with an annotation that records the injection.
-func (t *loaded) record(nodes *tree.Arena, fragment *tree.Node, key string, value tree.Node) tree.Node {
+func (t *loaded) record(nodes *jsontree.Arena, fragment *jsontree.Node, key string, value jsontree.Node) jsontree.Node {
 	metadata := fragment.Get("metadata")
 	annotations := nodes.With(metadata.Get("annotations"), key, value)
 	return nodes.With(fragment, "metadata", nodes.With(metadata, "annotations", annotations))

@@ -6,15 +6,15 @@ import (
 	"slices"
 
 	"github.com/pillion-dev/pillion/inject/schema"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // object merges an object of the fragment key by key.
-func (p *planner) object(pod, fragment *tree.Node, s *schema.Schema, at schema.Pointer) {
+func (p *planner) object(pod, fragment *jsontree.Node, s *schema.Schema, at schema.Pointer) {
 	members := fragment.Members()
 	for i := range members {
 		name, value := members[i].Name(), &members[i]
-		if value.Kind() == tree.Null {
+		if value.Kind() == jsontree.Null {
 			continue
 		}
 		f, there := s.At(name), pod.Get(name)
@@ -44,7 +44,7 @@ func (p *planner) object(pod, fragment *tree.Node, s *schema.Schema, at schema.P
 
 // hasDefault reports whether the API server writes a value into an absent field of an object that no template has added. It
 // does so before it calls a webhook, so that value stays, as any value of the pod does. A pod in a file does not have it yet.
-func (p *planner) hasDefault(object *tree.Node, f *schema.Field, value *tree.Node, at schema.Pointer) bool {
+func (p *planner) hasDefault(object *jsontree.Node, f *schema.Field, value *jsontree.Node, at schema.Pointer) bool {
 	if object.IsNew() || p.merged.IsNew() {
 		return false
 	}
@@ -61,7 +61,7 @@ func (p *planner) hasDefault(object *tree.Node, f *schema.Field, value *tree.Nod
 }
 
 // annotatedProfile returns the profile that the API server gives the container that is merged because of an annotation, or nil.
-func (p *planner) annotatedProfile() *tree.Node {
+func (p *planner) annotatedProfile() *jsontree.Node {
 	if p.merged == nil || p.merged.IsNew() {
 		return nil
 	}
@@ -69,7 +69,7 @@ func (p *planner) annotatedProfile() *tree.Node {
 }
 
 // hasAppArmor reports whether an annotation of the pod gives the container that is merged a profile. It stays, as a field does.
-func (p *planner) hasAppArmor(name string, value *tree.Node, at schema.Pointer) bool {
+func (p *planner) hasAppArmor(name string, value *jsontree.Node, at schema.Pointer) bool {
 	if name != appArmorField {
 		return false
 	}
@@ -87,7 +87,7 @@ func (p *planner) hasAppArmor(name string, value *tree.Node, at schema.Pointer) 
 
 // excluded reports whether the pod must not have a value beside what it has, or all values of a new object. It decides what
 // happens then.
-func (p *planner) excluded(pod *tree.Node, f *schema.Field, value *tree.Node, at schema.Pointer) bool {
+func (p *planner) excluded(pod *jsontree.Node, f *schema.Field, value *jsontree.Node, at schema.Pointer) bool {
 	by := schema.Excludes(pod, p.subject.pod, f, value.Name(), value)
 	members := value.Members()
 	for i := 0; by == nil && i < len(members); i++ {
@@ -100,10 +100,10 @@ func (p *planner) excluded(pod *tree.Node, f *schema.Field, value *tree.Node, at
 		for i := range members {
 			p.hasAppArmor(members[i].Name(), &members[i], at.Member(members[i].Name()))
 		}
-		return len(members) > 0 && value.Kind() == tree.Object
+		return len(members) > 0 && value.Kind() == jsontree.Object
 	}
-	p.keepExcluded(at, value, by.Value, by.Field, func(c *candidate) *tree.Node {
-		return c.hasAt(p, at, func(object *tree.Node, name string) *tree.Node {
+	p.keepExcluded(at, value, by.Value, by.Field, func(c *candidate) *jsontree.Node {
+		return c.hasAt(p, at, func(object *jsontree.Node, name string) *jsontree.Node {
 			if own := schema.Excludes(object, nil, f, name, value); own != nil && !by.OfPod {
 				return own.Value
 			}
@@ -119,29 +119,29 @@ func (p *planner) isGated(f *schema.Field) bool {
 }
 
 // member merges a value of the fragment into there, the pod's member with the same name, or nil.
-func (p *planner) member(pod, there *tree.Node, f *schema.Field, value *tree.Node, at schema.Pointer) {
+func (p *planner) member(pod, there *jsontree.Node, f *schema.Field, value *jsontree.Node, at schema.Pointer) {
 	name := value.Name()
 	switch {
 	case there == nil && f.AbsentIsZero && schema.IsZero(value):
 		return
-	case f.Shape == schema.Unit && (there == nil || value.Kind() == tree.Array && isEmptyList(there)):
+	case f.Shape == schema.Unit && (there == nil || value.Kind() == jsontree.Array && isEmptyList(there)):
 		p.add(pod, name, *value, at)
 	case f.Shape == schema.Unit:
 		p.keepUnit(there, value, f, at)
 	case there != nil && there.Kind() != value.Kind():
 		p.conflict(at, there, value, "the pod's %s has the wrong type; correct it", at.String())
-	case len(value.Items()) == 0 && value.Kind() == tree.Array:
+	case len(value.Items()) == 0 && value.Kind() == jsontree.Array:
 		return
 	case f.Shape == schema.KeyedList || f.Shape == schema.Set:
 		if there == nil || isEmptyList(there) {
-			there = p.add(pod, name, tree.Items(p.subject.nodes.Nodes(len(value.Items()))...), at)
+			there = p.add(pod, name, jsontree.Items(p.subject.nodes.Nodes(len(value.Items()))...), at)
 		}
 		p.list(there, value, f.Schema, at)
 	case f.GoType == schema.ResourcesType() && there != nil:
 		p.resources(there, value, f.Schema, at)
 	case there == nil:
 		before := len(p.added)
-		p.object(p.add(pod, name, tree.Members(p.subject.nodes.Nodes(len(value.Members()))...), at), value, f.Schema, at)
+		p.object(p.add(pod, name, jsontree.Members(p.subject.nodes.Nodes(len(value.Members()))...), at), value, f.Schema, at)
 		if len(p.added) > before { // report the object as one addition
 			p.added = append(p.added[:before], newDifference(at.String(), nil, value))
 		}
@@ -151,7 +151,7 @@ func (p *planner) member(pod, there *tree.Node, f *schema.Field, value *tree.Nod
 }
 
 // list inserts the items with new keys.
-func (p *planner) list(pod, fragment *tree.Node, s *schema.Schema, at schema.Pointer) {
+func (p *planner) list(pod, fragment *jsontree.Node, s *schema.Schema, at schema.Pointer) {
 	items := fragment.Items()
 	for i := range items {
 		value := &items[i]
@@ -187,7 +187,7 @@ func (p *planner) list(pod, fragment *tree.Node, s *schema.Schema, at schema.Poi
 
 // hostAlias adds the names that the pod has for no item with the address. Several items with one address are valid, and the
 // kubelet writes a line of /etc/hosts for each.
-func (p *planner) hostAlias(pod, value *tree.Node, at schema.Pointer) {
+func (p *planner) hostAlias(pod, value *jsontree.Node, at schema.Pointer) {
 	there, known := map[string]bool{}, false
 	items := pod.Items()
 	for i := range items {
@@ -199,7 +199,7 @@ func (p *planner) hostAlias(pod, value *tree.Node, at schema.Pointer) {
 		}
 	}
 	names := value.Get("hostnames").Items()
-	rest := make([]tree.Node, 0, len(names))
+	rest := make([]jsontree.Node, 0, len(names))
 	for i := range names {
 		if !there[names[i].Text()] {
 			rest = append(rest, names[i])
@@ -213,7 +213,7 @@ func (p *planner) hostAlias(pod, value *tree.Node, at schema.Pointer) {
 			p.noteLeft("its hostAliases for " + value.Get("ip").Text() + " are left to the webhook, because kubectl merges items with the same address")
 		}
 		if len(rest) < len(names) {
-			value = new(tree.Members(tree.Field("ip", *value.Get("ip")), tree.Field("hostnames", tree.Items(rest...))))
+			value = new(jsontree.Members(jsontree.Field("ip", *value.Get("ip")), jsontree.Field("hostnames", jsontree.Items(rest...))))
 		}
 		p.insert(pod, len(items), *value, at)
 		p.tentative = false
@@ -222,7 +222,7 @@ func (p *planner) hostAlias(pod, value *tree.Node, at schema.Pointer) {
 
 // known handles an item whose key the pod already has. The pod's item stays. If it is something
 // different, the rest of the fragment would not work, so there is a conflict.
-func (p *planner) known(pod, fragment *tree.Node, s *schema.Schema, at schema.Pointer) {
+func (p *planner) known(pod, fragment *jsontree.Node, s *schema.Schema, at schema.Pointer) {
 	if s.Elem.GoType == schema.VolumeType() {
 		if p.subject.sameVolume(pod, fragment, s.Elem, at) {
 			p.found = true
@@ -254,7 +254,7 @@ func (p *planner) known(pod, fragment *tree.Node, s *schema.Schema, at schema.Po
 }
 
 // otherVolume is the conflict with another volume of the same name.
-func (p *planner) otherVolume(pod, fragment *tree.Node, at schema.Pointer) {
+func (p *planner) otherVolume(pod, fragment *jsontree.Node, at schema.Pointer) {
 	name := fragment.Get("name").Text()
 	if other := p.contributor(func(c *candidate) bool { return c.brings(name) }); other != "" {
 		p.conflict(at, pod, fragment, "the template %s adds a different volume named %s; rename it in one of the templates", other, name)
@@ -265,7 +265,7 @@ func (p *planner) otherVolume(pod, fragment *tree.Node, at schema.Pointer) {
 
 // resources adds the resources that neither the requests nor the limits of the pod name. Otherwise
 // a request of the template could exceed a limit of the pod.
-func (p *planner) resources(pod, fragment *tree.Node, s *schema.Schema, at schema.Pointer) {
+func (p *planner) resources(pod, fragment *jsontree.Node, s *schema.Schema, at schema.Pointer) {
 	said := func(name string) bool {
 		return pod.At("requests", name) != nil || pod.At("limits", name) != nil
 	}
@@ -285,11 +285,11 @@ func (p *planner) resources(pod, fragment *tree.Node, s *schema.Schema, at schem
 }
 
 // quantity handles a request or a limit of a resource of which the container has one, or both.
-func (p *planner) quantity(pod, value *tree.Node, section string, s *schema.Schema, at schema.Pointer) {
+func (p *planner) quantity(pod, value *jsontree.Node, section string, s *schema.Schema, at schema.Pointer) {
 	name, in := value.Name(), s.At(section).Elem
-	has := func(section string, there *tree.Node) func(c *candidate) *tree.Node {
-		return func(c *candidate) *tree.Node {
-			return c.hasAt(p, slices.Clone(at).Member(section), func(resources *tree.Node, _ string) *tree.Node {
+	has := func(section string, there *jsontree.Node) func(c *candidate) *jsontree.Node {
+		return func(c *candidate) *jsontree.Node {
+			return c.hasAt(p, slices.Clone(at).Member(section), func(resources *jsontree.Node, _ string) *jsontree.Node {
 				own := resources.At(section, name)
 				if own == nil && section == "requests" {
 					own = resources.At("limits", name) // the API server's default
@@ -317,12 +317,12 @@ func (p *planner) quantity(pod, value *tree.Node, section string, s *schema.Sche
 // mayShare reports whether the pod may have had resources of its own when it was injected, for which
 // the containers were left without. Without the feature gate PodLevelResources, the API server drops
 // those of the pod before the validating webhook sees it.
-func (p *planner) mayShare(resources *tree.Node) bool {
+func (p *planner) mayShare(resources *jsontree.Node) bool {
 	if !p.subject.asked.alone || !p.wasInjected {
 		return false
 	}
 	for _, section := range []string{"requests", "limits"} {
-		if slices.ContainsFunc(resources.Get(section).Members(), func(m tree.Node) bool { return isShared(m.Name()) }) {
+		if slices.ContainsFunc(resources.Get(section).Members(), func(m jsontree.Node) bool { return isShared(m.Name()) }) {
 			return false
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // maxMisplaced is the maximum length of a sentence about misplaced keys, in runes, if it can be
@@ -20,7 +20,7 @@ const maxMisplaced = 105
 // effect there, because only those of its pods count. This is the most common mistake, and pods do
 // not show it. Keys that the pod template has as well are no mistake, nor are records of
 // injections, which Pillion writes.
-func (i *Injector) Misplaced(apiVersion, kind string, object *tree.Node) (all []Finding) {
+func (i *Injector) Misplaced(apiVersion, kind string, object *jsontree.Node) (all []Finding) {
 	i = i.For(object.At("metadata", "namespace").Text())
 	for _, t := range PodTemplates(apiVersion, kind, object) {
 		for _, f := range i.misplacedFor(t, kind, object) {
@@ -33,7 +33,7 @@ func (i *Injector) Misplaced(apiVersion, kind string, object *tree.Node) (all []
 }
 
 // misplacedFor is Misplaced for one pod template.
-func (i *Injector) misplacedFor(t PodTemplate, kind string, object *tree.Node) (all []Finding) {
+func (i *Injector) misplacedFor(t PodTemplate, kind string, object *jsontree.Node) (all []Finding) {
 	reads := t.Where() + ".metadata"
 	title := kind + "/" + templates.Cut(nameOf(object), maxValue)
 	pod, holder := t.Node.Get("metadata"), object
@@ -48,7 +48,7 @@ func (i *Injector) misplacedFor(t PodTemplate, kind string, object *tree.Node) (
 }
 
 // misplacedAt is misplacedFor for the metadata of one object above the pod template.
-func (i *Injector) misplacedAt(at, reads, title string, holder, pod *tree.Node) (all []Finding) {
+func (i *Injector) misplacedAt(at, reads, title string, holder, pod *jsontree.Node) (all []Finding) {
 	own, others := i.misplacedIn(holder.Get("metadata"), pod)
 	if len(own) > 0 {
 		all = append(all, misplaced(title, at, reads, own))
@@ -62,7 +62,7 @@ func (i *Injector) misplacedAt(at, reads, title string, holder, pod *tree.Node) 
 }
 
 // MisplacedOptIn reports whether a workload has the opt-in label, but its pods do not.
-func MisplacedOptIn(apiVersion, kind string, object *tree.Node) bool {
+func MisplacedOptIn(apiVersion, kind string, object *jsontree.Node) bool {
 	return slices.ContainsFunc(PodTemplates(apiVersion, kind, object), func(t PodTemplate) bool {
 		holder := object
 		for _, name := range t.At {
@@ -75,7 +75,7 @@ func MisplacedOptIn(apiVersion, kind string, object *tree.Node) bool {
 	})
 }
 
-func nameOf(object *tree.Node) string {
+func nameOf(object *jsontree.Node) string {
 	if name := object.At("metadata", "name").Text(); name != "" {
 		return name
 	}
@@ -91,7 +91,7 @@ const (
 // misplacedIn returns the keys in some metadata that have an effect only on a pod, and those that
 // have one only on other objects, by what Pillion reads. It omits keys that the pod has with the same
 // value.
-func (i *Injector) misplacedIn(metadata, pod *tree.Node) (own []string, others map[string][]string) {
+func (i *Injector) misplacedIn(metadata, pod *jsontree.Node) (own []string, others map[string][]string) {
 	others = map[string][]string{}
 	var first []string // keys that concern all templates
 	for _, field := range []string{"labels", "annotations"} {
@@ -100,7 +100,7 @@ func (i *Injector) misplacedIn(metadata, pod *tree.Node) (own []string, others m
 			key := members[k].Name()
 			template, name, ofTemplate := templates.SplitAnnotation(key)
 			switch there := pod.At(field, key); {
-			case members[k].Kind() == tree.Null, there.SameText(&members[k]), there != nil && there.String() == members[k].String():
+			case members[k].Kind() == jsontree.Null, there.SameText(&members[k]), there != nil && there.String() == members[k].String():
 			case strings.HasPrefix(key, templates.Domain+"/"):
 				first = append(first, key)
 			case field == "annotations" && i.products.reads(key):

@@ -13,7 +13,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 const misplacedTemplate = `
@@ -39,7 +39,7 @@ func misplacedInjector(t testing.TB) *inject.Injector {
 
 func misplacedIn(t testing.TB, i *inject.Injector, apiVersion, kind, object string) (messages []string) {
 	t.Helper()
-	node, err := tree.Parse([]byte(object))
+	node, err := jsontree.Parse([]byte(object))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // product is the part of Pillion's domain that users misspell: pilion.dev, or pillion.io.
@@ -23,7 +23,7 @@ func domainLabels() []string { return []string{LabelInject, LabelRollout} }
 func (n *names) misspelled(s *subject) {
 	for _, metadata := range []struct {
 		what, path string
-		n          *tree.Node
+		n          *jsontree.Node
 	}{{"label", "/metadata/labels/", s.labels}, {"annotation", "/metadata/annotations/", s.annotations}} {
 		members := metadata.n.Members()
 		for i := range members[:min(len(members), maxMisspelled)] {
@@ -34,7 +34,7 @@ func (n *names) misspelled(s *subject) {
 				message = fmt.Sprintf("the label %s sets no parameter; set it as an annotation", key)
 			}
 			if message != "" {
-				n.add(Finding{Code: CodeUnknownParameter, Path: metadata.path + tree.Escape(key), Found: JSON(members[i].String()), Message: message})
+				n.add(Finding{Code: CodeUnknownParameter, Path: metadata.path + jsontree.Escape(key), Found: JSON(members[i].String()), Message: message})
 			}
 		}
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // TestNamespaceMistakes checks which labels and annotations of a namespace are said to mean nothing.
@@ -47,7 +47,7 @@ func TestMisplacedInForeignKinds(t *testing.T) {
 	t.Parallel()
 	injector := parsed(t, `{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: agent}, spec: {params: [{name: level, type: string, default: info}], pod: {metadata: {annotations: {a: b}}}}}`)
 	for _, of := range [][2]string{{"argoproj.io/v1alpha1", "Rollout"}, {"apps.kruise.io/v1alpha1", "CloneSet"}, {"serving.knative.dev/v1", "Service"}} {
-		object, err := tree.Parse([]byte(`{"metadata":{"name":"web","annotations":{"agent.pillion.dev/level":"debug"}},"spec":{"template":{"spec":{"containers":[{"name":"app","image":"a"}]}}}}`))
+		object, err := jsontree.Parse([]byte(`{"metadata":{"name":"web","annotations":{"agent.pillion.dev/level":"debug"}},"spec":{"template":{"spec":{"containers":[{"name":"app","image":"a"}]}}}}`))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,7 @@ import (
 	"unicode"
 
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // maxFindings is the maximum number of findings about a pod's annotations. More would not help
@@ -100,7 +100,7 @@ func templateKeys(annotations map[string]string) []string {
 func (s *subject) ownKeys(n *names) {
 	for _, metadata := range []struct {
 		what, path string
-		n          *tree.Node
+		n          *jsontree.Node
 		known      string
 		// other is known too, but of another kind.
 		other, kind string
@@ -116,21 +116,21 @@ func (s *subject) ownKeys(n *names) {
 				if key == metadata.other {
 					message = fmt.Sprintf("the %s %s means nothing; set it as %s", metadata.what, key, metadata.kind)
 				}
-				n.add(Finding{Code: CodeUnknownParameter, Path: metadata.path + tree.Escape(key), Found: JSON(members[i].String()), Message: message})
+				n.add(Finding{Code: CodeUnknownParameter, Path: metadata.path + jsontree.Escape(key), Found: JSON(members[i].String()), Message: message})
 			}
 		}
 	}
 	if label := s.optIn(); label != nil && !label.IsText(Enabled) && !label.IsText(Disabled) {
 		n.add(Finding{
-			Code: CodeUnknownParameter, Path: "/metadata/labels/" + tree.Escape(LabelInject), Found: JSON(label.String()),
+			Code: CodeUnknownParameter, Path: "/metadata/labels/" + jsontree.Escape(LabelInject), Found: JSON(label.String()),
 			Message: fmt.Sprintf("the label %s; it must be %s or %s", meaningless(label), Enabled, Disabled),
 		})
 	}
 }
 
 // meaningless returns what is wrong with the value of the opt-in label.
-func meaningless(label *tree.Node) string {
-	if label.Kind() == tree.Null || label.IsText("") {
+func meaningless(label *jsontree.Node) string {
+	if label.Kind() == jsontree.Null || label.IsText("") {
 		return LabelInject + " has no value"
 	}
 	return fmt.Sprintf("%s: %s means nothing", LabelInject, label)
@@ -189,7 +189,7 @@ func (n *names) ofProducts(s *subject) {
 		return
 	}
 	left := maxCompared
-	add := func(whose, path string, message string, found *tree.Node) {
+	add := func(whose, path string, message string, found *jsontree.Node) {
 		f := Finding{Code: CodeUnknownParameter, Message: "the " + whose + message}
 		if found != nil {
 			f.Path, f.Found = path, JSON(found.String())
@@ -207,7 +207,7 @@ func (n *names) ofProducts(s *subject) {
 	members = s.labels.Members()
 	for i := 0; i < len(members) && left > 0; i++ {
 		if key := members[i].Name(); s.annotation(key) == nil {
-			add("", "/metadata/labels/"+tree.Escape(key), known.asLabel(key), &members[i])
+			add("", "/metadata/labels/"+jsontree.Escape(key), known.asLabel(key), &members[i])
 		}
 	}
 	outside := func(whose string, annotations map[string]string) {

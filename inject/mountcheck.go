@@ -8,12 +8,12 @@ import (
 
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // checkMounts finds mounts that conflict with each other, and references to volumes that the pod
 // does not have. It returns false if the fragment itself has two mounts at one path.
-func (p *planner) checkMounts(existing, fragment *tree.Node, at schema.Pointer) (addable bool) {
+func (p *planner) checkMounts(existing, fragment *jsontree.Node, at schema.Pointer) (addable bool) {
 	addable = true
 	taken, many := make([]string, 0, 16), map[string]bool(nil) // many instead of taken, if there are many
 	container := orElse(existing, fragment).Get("name").Text()
@@ -43,7 +43,7 @@ func (p *planner) checkMounts(existing, fragment *tree.Node, at schema.Pointer) 
 
 func mountLists() [2]string { return [2]string{"volumeMounts", "volumeDevices"} }
 
-func mountPath(item *tree.Node) string {
+func mountPath(item *jsontree.Node) string {
 	if device := item.Get("devicePath").Text(); device != "" {
 		return schema.CleanPath(device)
 	}
@@ -52,7 +52,7 @@ func mountPath(item *tree.Node) string {
 
 // checkBeside finds mounts at paths at which the container has a device, and devices at paths of its
 // mounts.
-func (p *planner) checkBeside(other string, existing *tree.Node, items []tree.Node, at schema.Pointer) {
+func (p *planner) checkBeside(other string, existing *jsontree.Node, items []jsontree.Node, at schema.Pointer) {
 	theirs := existing.Get(other).Items()
 	if len(items) == 0 || len(theirs) == 0 {
 		return
@@ -77,7 +77,7 @@ func (p *planner) checkBeside(other string, existing *tree.Node, items []tree.No
 
 // checkVolume finds a mount or device without a volume, because a ${when} omitted it or because
 // its name is an expression, and a volume of the wrong kind.
-func (p *planner) checkVolume(container, list string, mount *tree.Node, at schema.Pointer) {
+func (p *planner) checkVolume(container, list string, mount *jsontree.Node, at schema.Pointer) {
 	volume, found := p.volume(mount)
 	name := mount.Get("name").Text()
 	switch {
@@ -96,16 +96,16 @@ func (p *planner) noVolume(name, list, use string) {
 		return
 	}
 	var names []string
-	for _, pod := range []*tree.Node{p.subject.pod, p.fragment} {
+	for _, pod := range []*jsontree.Node{p.subject.pod, p.fragment} {
 		volumes := pod.At("spec", "volumes").Items()
 		for i := range volumes[:min(len(volumes), longList)] { // comparing names takes time
 			names = append(names, volumes[i].Get("name").Text())
 		}
 	}
 	p.failed = fmt.Errorf("%s, but the pod has no such volume%s", use, templates.DidYouMean(name, names))
-	lacks := tree.Members(tree.Field("name", tree.Text(name)))
+	lacks := jsontree.Members(jsontree.Field("name", jsontree.Text(name)))
 	if list == "volumeDevices" {
-		lacks.Set("persistentVolumeClaim", tree.Members(tree.Field("claimName", tree.Text(name))))
+		lacks.Set("persistentVolumeClaim", jsontree.Members(jsontree.Field("claimName", jsontree.Text(name))))
 	}
 	at := p.subject.at.Member("spec").Member("volumes").Member("-")
 	p.lacks = []Obstacle{{newDifference(at.String(), nil, &lacks), p.failed.Error()}}
@@ -113,7 +113,7 @@ func (p *planner) noVolume(name, list, use string) {
 
 // volume returns the volume of a mount. It returns nil and true for a volume that a StatefulSet adds to
 // the pod.
-func (p *planner) volume(mount *tree.Node) (volume *tree.Node, found bool) {
+func (p *planner) volume(mount *jsontree.Node) (volume *jsontree.Node, found bool) {
 	s := p.subject.schema.At("spec").At("volumes").Schema // matches by name, as mounts refer to volumes
 	own := p.fragment.At("spec", "volumes").Items()
 	if i := s.Find(own, mount); i >= 0 {
@@ -127,12 +127,12 @@ func (p *planner) volume(mount *tree.Node) (volume *tree.Node, found bool) {
 }
 
 // mounts reports whether the template mounts this volume at that path in the user's containers.
-func (c *candidate) mounts(mount *tree.Node) bool {
+func (c *candidate) mounts(mount *jsontree.Node) bool {
 	for i := range c.apps {
 		for k := range c.apps[i].fragments {
 			for _, list := range mountLists() {
 				items := c.apps[i].fragments[k].Get(list).Items()
-				if slices.ContainsFunc(items, func(m tree.Node) bool {
+				if slices.ContainsFunc(items, func(m jsontree.Node) bool {
 					return mountPath(&m) == mountPath(mount) && m.Get("name").IsText(mount.Get("name").Text())
 				}) {
 					return true

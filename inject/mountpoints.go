@@ -11,7 +11,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // The container runtime needs a directory, or a file, at each path at which something is mounted, and a directory as the
@@ -21,9 +21,9 @@ import (
 
 // mountFault is a reason why a container cannot start.
 type mountFault struct {
-	mount  *tree.Node   // the mount without which it could start
-	within *tree.Node   // the mount that contains it, or nil
-	parts  []*tree.Node // the fault is new if one of these is
+	mount  *jsontree.Node   // the mount without which it could start
+	within *jsontree.Node   // the mount that contains it, or nil
+	parts  []*jsontree.Node // the fault is new if one of these is
 	why    string
 	advice string
 }
@@ -31,9 +31,9 @@ type mountFault struct {
 // mountPoint is a path at which a container needs something.
 type mountPoint struct {
 	path  string
-	mount *tree.Node // nil for what the kubelet or the runtime mounts in every container, and for the working directory
-	field *tree.Node // the field of the container that names the path, or nil
-	what  string     // if there is no mount
+	mount *jsontree.Node // nil for what the kubelet or the runtime mounts in every container, and for the working directory
+	field *jsontree.Node // the field of the container that names the path, or nil
+	what  string         // if there is no mount
 	kind  entry
 	// always is set for a file that the kubelet or the runtime mounts in every container.
 	always bool
@@ -50,7 +50,7 @@ func runtimeFiles() [3]mountPoint {
 }
 
 // impossibleMounts returns what keeps a container from starting because of its mounts.
-func (p *podVolumes) impossibleMounts(container *tree.Node) (all []mountFault) {
+func (p *podVolumes) impossibleMounts(container *jsontree.Node) (all []mountFault) {
 	if isSimple(container) {
 		return nil
 	}
@@ -63,10 +63,10 @@ func (p *podVolumes) impossibleMounts(container *tree.Node) (all []mountFault) {
 	for _, mount := range mounts {
 		m := mountPoint{path: absolute(mountPath(mount)), mount: mount, kind: p.kindOf(container, mount)}
 		if why := templates.ReservedPath(m.path); why != "" && p.volume(mount).Get("hostPath") == nil {
-			all = append(all, mountFault{mount: mount, parts: []*tree.Node{mount}, why: why, advice: otherPath})
+			all = append(all, mountFault{mount: mount, parts: []*jsontree.Node{mount}, why: why, advice: otherPath})
 		}
 		if why := p.partOfFile(container, mount); why != "" {
-			all = append(all, mountFault{mount: mount, parts: []*tree.Node{mount}, why: why, advice: "correct the sub path"})
+			all = append(all, mountFault{mount: mount, parts: []*jsontree.Node{mount}, why: why, advice: "correct the sub path"})
 		}
 		points = append(points, m)
 	}
@@ -115,7 +115,7 @@ func (p *podVolumes) impossibleMounts(container *tree.Node) (all []mountFault) {
 
 // isSimple reports whether no mount of a container is at, around or inside of anything else, as in most containers. It saves the
 // search for faults.
-func isSimple(container *tree.Node) bool {
+func isSimple(container *jsontree.Node) bool {
 	var room [longList]string
 	paths := append(room[:0], "/etc/hosts", "/etc/hostname", "/etc/resolv.conf",
 		absolute(schema.CleanPath(orDefault(container.Get("terminationMessagePath").Text(), corev1.TerminationMessagePathDefault))))
@@ -163,7 +163,7 @@ const (
 
 // faultAt returns the fault that a path has the wrong kind for something else at the same path.
 func faultAt(outer, inner *mountPoint) mountFault {
-	fault := mountFault{mount: outer.mount, parts: []*tree.Node{outer.mount, inner.field}, why: fmt.Sprintf("%s is mounted at %s, too", inner.what, inner.path), advice: otherPath}
+	fault := mountFault{mount: outer.mount, parts: []*jsontree.Node{outer.mount, inner.field}, why: fmt.Sprintf("%s is mounted at %s, too", inner.what, inner.path), advice: otherPath}
 	if inner.isWorkingDir() {
 		fault.why, fault.advice = fmt.Sprintf("its working directory is %s, where %s is mounted", inner.path, outer.name()), otherDir
 	}
@@ -172,7 +172,7 @@ func faultAt(outer, inner *mountPoint) mountFault {
 
 // faultInside returns the fault that something cannot be inside of something else.
 func faultInside(outer, inner *mountPoint, why string) mountFault {
-	fault := mountFault{mount: orElse(inner.mount, outer.mount), within: outer.mount, parts: []*tree.Node{inner.mount, inner.field, outer.mount, outer.field}, why: why, advice: otherPath}
+	fault := mountFault{mount: orElse(inner.mount, outer.mount), within: outer.mount, parts: []*jsontree.Node{inner.mount, inner.field, outer.mount, outer.field}, why: why, advice: otherPath}
 	if inner.isWorkingDir() {
 		fault.advice = otherDir
 	}
@@ -180,7 +180,7 @@ func faultInside(outer, inner *mountPoint, why string) mountFault {
 }
 
 // faultInside returns why something cannot be inside of the innermost mount around it, or "".
-func (p *podVolumes) faultInside(container *tree.Node, outer, inner *mountPoint) string {
+func (p *podVolumes) faultInside(container *jsontree.Node, outer, inner *mountPoint) string {
 	what := fmt.Sprintf("%s is mounted at %s", inner.name(), inner.path)
 	if inner.isWorkingDir() {
 		what = "its working directory is " + inner.path

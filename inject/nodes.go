@@ -8,24 +8,24 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // containerLists returns the lists of containers that a fragment may have.
 func containerLists() [2]string { return [2]string{"initContainers", "containers"} }
 
-func orElse(n, other *tree.Node) *tree.Node {
+func orElse(n, other *jsontree.Node) *jsontree.Node {
 	if n == nil {
 		return other
 	}
 	return n
 }
 
-func isSidecar(container *tree.Node) bool {
+func isSidecar(container *jsontree.Node) bool {
 	return container.Get("restartPolicy") != nil && container.Get("restartPolicy").IsText(string(corev1.ContainerRestartPolicyAlways))
 }
 
-func mounts(container *tree.Node, path string) bool {
+func mounts(container *jsontree.Node, path string) bool {
 	list := container.Get("volumeMounts").Items()
 	for i := range list {
 		if list[i].Get("mountPath").IsText(path) {
@@ -37,7 +37,7 @@ func mounts(container *tree.Node, path string) bool {
 
 // numbered returns the indexes of items, and what a pointer to each item contains, see
 // [schema.Pointer.String].
-func numbered(items []tree.Node) iter.Seq2[int, string] {
+func numbered(items []jsontree.Node) iter.Seq2[int, string] {
 	return func(yield func(int, string) bool) {
 		came := 0
 		for i := range items {
@@ -54,6 +54,6 @@ func numbered(items []tree.Node) iter.Seq2[int, string] {
 
 // isEmptyList reports whether a value is an empty list. Only files have those, because an API
 // server omits them.
-func isEmptyList(n *tree.Node) bool {
-	return n.Kind() == tree.Array && len(n.Items()) == 0
+func isEmptyList(n *jsontree.Node) bool {
+	return n.Kind() == jsontree.Array && len(n.Items()) == 0
 }

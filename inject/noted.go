@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // Before returns the value for the annotation [AnnotationUninject] of a pod that is injected, or
@@ -18,7 +18,7 @@ func (i *Injector) Before(req Request, result *Result, empty func(path string) (
 		return "", nil
 	}
 	i = i.For(req.Namespace.Name)
-	pod, err := tree.Parse(req.Object)
+	pod, err := jsontree.Parse(req.Object)
 	if err != nil {
 		return "", notJSON(err)
 	}
@@ -65,7 +65,7 @@ func (i *Injector) Before(req Request, result *Result, empty func(path string) (
 // own returns the paths that a pod has exactly as the templates have them that are injected into
 // it. It returns none if one of the templates is injected only because of another; uninject reports
 // that.
-func (i *Injector) own(req Request, pod *tree.Node, result *Result) (own []string) {
+func (i *Injector) own(req Request, pod *jsontree.Node, result *Result) (own []string) {
 	r := &Removal{Served: served(pod), own: func(path string) bool {
 		own = append(own, path)
 		return true

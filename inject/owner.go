@@ -10,7 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // Owner is the workload that a pod belongs to.
@@ -24,7 +24,7 @@ type Owner struct {
 // OwnerOf returns the owner of the pods that an object of this kind makes. For a pod, it returns no owner: the
 // pod names its own. If the API server makes the name of the object, the pods know only that name. It returns the beginning
 // of the name if there is no name yet.
-func OwnerOf(kind string, object *tree.Node) Owner {
+func OwnerOf(kind string, object *jsontree.Node) Owner {
 	if kind == "Pod" {
 		return Owner{}
 	}
@@ -33,9 +33,9 @@ func OwnerOf(kind string, object *tree.Node) Owner {
 }
 
 // selectorOf returns the selector of a workload as a string, or "" if it has none that Kubernetes accepts.
-func selectorOf(kind string, object *tree.Node) string {
+func selectorOf(kind string, object *jsontree.Node) string {
 	n := object.At("spec", "selector")
-	if n == nil || n.Kind() != tree.Object {
+	if n == nil || n.Kind() != jsontree.Object {
 		return ""
 	}
 	structured := &metav1.LabelSelector{}
@@ -55,7 +55,7 @@ func selectorOf(kind string, object *tree.Node) string {
 
 // stableName returns the name of a pod. If the API server makes the name, it returns the beginning, which all such pods
 // share: some API servers make it only after the admission.
-func stableName(pod *tree.Node) string {
+func stableName(pod *jsontree.Node) string {
 	metadata := pod.Get("metadata")
 	return cmp.Or(metadata.Get("generateName").Text(), metadata.Get("name").Text())
 }
@@ -88,12 +88,12 @@ func CronJobOf(job string) (name string, ok bool) {
 // ownerOf returns the workload that a pod belongs to. By is the owner of a pod template, or empty for a pod. A
 // pod of a ReplicaSet or a Job belongs to the Deployment or the CronJob above that, of which the names are
 // known without a request to the API server. The selector is the one of the object that was given.
-func ownerOf(pod *tree.Node, by Owner) Owner {
+func ownerOf(pod *jsontree.Node, by Owner) Owner {
 	if by.Kind == "" {
 		by = Owner{Kind: "Pod", Name: stableName(pod)}
 		owners := pod.At("metadata", "ownerReferences").Items()
 		for i := range owners {
-			if owners[i].Get("controller").Kind() == tree.True {
+			if owners[i].Get("controller").Kind() == jsontree.True {
 				by = Owner{Kind: owners[i].Get("kind").Text(), Name: owners[i].Get("name").Text()}
 			}
 		}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // TestOwner checks which workload a pod belongs to, from the pod and from the pod template alone.
@@ -42,7 +42,7 @@ func TestOwner(t *testing.T) {
 		{`{}`, Owner{Kind: "Job", Name: "report-29312345"}, Owner{Kind: "CronJob", Name: "report"}},
 		{`{"metadata":{"labels":{"pod-template-hash":"5d4f8c7b9"}}}`, Owner{Kind: "ReplicaSet", Name: "web-5d4f8c7b9"}, Owner{Kind: "Deployment", Name: "web"}},
 	} {
-		pod, err := tree.Parse([]byte(c.pod))
+		pod, err := jsontree.Parse([]byte(c.pod))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,17 +68,17 @@ func TestOwnerOf(t *testing.T) {
 		{"Pod", `"generateName":"one-","name":"one-abcde"`, ``, Owner{Kind: "Pod", Name: "one-"}},
 		{"Job", `"generateName":"report-"`, `{"kind":"Job","name":"report-","controller":true}`, Owner{Kind: "Job", Name: "report-"}}, // a manifest, which has no name yet
 	} {
-		object, err := tree.Parse([]byte(`{"metadata":{` + c.metadata + `}}`))
+		object, err := jsontree.Parse([]byte(`{"metadata":{` + c.metadata + `}}`))
 		if err != nil {
 			t.Fatal(err)
 		}
 		pod := object
 		if c.pod != "" {
-			if pod, err = tree.Parse([]byte(`{"metadata":{"generateName":"x-","labels":{"pod-template-hash":"6c9"},"ownerReferences":[` + c.pod + `]}}`)); err != nil {
+			if pod, err = jsontree.Parse([]byte(`{"metadata":{"generateName":"x-","labels":{"pod-template-hash":"6c9"},"ownerReferences":[` + c.pod + `]}}`)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		template := new(tree.Node) // a pod template has no owner
+		template := new(jsontree.Node) // a pod template has no owner
 		if c.kind == "Pod" {
 			template = object
 		}

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // owners finds out which containers and values of the pod belong to a template.
@@ -26,13 +26,13 @@ type owners struct {
 	users       [2][]appContainer         // see userContainers
 	later       map[*candidate]*candidate // see rendered
 	unsets      map[*loaded][2]*candidate // see unset
-	bare        map[string]*tree.Node     // see withoutAll
+	bare        map[string]*jsontree.Node // see withoutAll
 }
 
 // bringer returns the other template that a container of the pod belongs to, or nil. A name has one owner. It is the template
 // that added the container. If nothing shows that, it is the first one whose container is equal, or that the pod marks as
 // injected, or whose container is a part of this one.
-func (o *owners) bringer(existing *tree.Node, besides *loaded) *candidate {
+func (o *owners) bringer(existing *jsontree.Node, besides *loaded) *candidate {
 	name := existing.Get("name").Text()
 	if existing.IsNew() {
 		for i := range o.contributed {
@@ -67,7 +67,7 @@ func (o *owners) bringer(existing *tree.Node, besides *loaded) *candidate {
 }
 
 // flippedBringers returns the templates that the pod records, that no longer apply, and that have a container with that name.
-func (o *owners) flippedBringers(existing *tree.Node, name string) (all []*candidate) {
+func (o *owners) flippedBringers(existing *jsontree.Node, name string) (all []*candidate) {
 	for _, t := range o.flipped {
 		if t.Brings(name) && o.subject.isRecorded(t) {
 			o.unset(t, func(c *candidate) bool {
@@ -83,7 +83,7 @@ func (o *owners) flippedBringers(existing *tree.Node, name string) (all []*candi
 }
 
 // proof returns how much speaks for it that a container of the pod is the template's. 0 is nothing.
-func (c *candidate) proof(existing *tree.Node) int {
+func (c *candidate) proof(existing *jsontree.Node) int {
 	switch marked, same := c.subject.marked(c.t), c.same(existing); {
 	case same && c.subject.equal(c.subject.containerSchema(), c.own(existing), existing):
 		return 4
@@ -195,7 +195,7 @@ func (o *owners) before(of *loaded) (have, where string) {
 
 // brings reports whether the template has a volume with this name.
 func (c *candidate) brings(volume string) bool {
-	return slices.ContainsFunc(c.fragment.At("spec", "volumes").Items(), func(v tree.Node) bool { return v.Get("name").IsText(volume) })
+	return slices.ContainsFunc(c.fragment.At("spec", "volumes").Items(), func(v jsontree.Node) bool { return v.Get("name").IsText(volume) })
 }
 
 // renderApps renders what the template adds to each container that the user wrote. It does so only
@@ -217,7 +217,7 @@ func (o *owners) renderApps(c *candidate) error {
 }
 
 // renderApp renders what the template adds to one container.
-func (o *owners) renderApp(c *candidate, app *appContainer, container *tree.Node) (err error) {
+func (o *owners) renderApp(c *candidate, app *appContainer, container *jsontree.Node) (err error) {
 	if app.fragments, err = c.t.ForEach(&c.input, c.values, c.subject.foreseen(container, c.subject.schema.At("spec").At(app.list).Elem), app.list == "initContainers"); err != nil {
 		return err
 	}
@@ -249,7 +249,7 @@ func (o *owners) userContainers(required bool) []appContainer {
 	for _, list := range containerLists() {
 		items := o.subject.pod.At("spec", list).Items()
 		for i, name := range numbered(items) { // for a required template, an added container may count as the user's
-			if items[i].Kind() == tree.Object && !o.brought(&items[i], required) {
+			if items[i].Kind() == jsontree.Object && !o.brought(&items[i], required) {
 				*known = append(*known, appContainer{list: list, index: i, name: name, container: items[i].Get("name").Text()})
 			}
 		}
@@ -260,7 +260,7 @@ func (o *owners) userContainers(required bool) []appContainer {
 // brought reports whether a container of the pod belongs to a template, not to the user. A template
 // that no longer wants this pod counts too, because its own additions may be the reason. For
 // required templates, an annotation is no proof: the container must be what a template now renders.
-func (o *owners) brought(existing *tree.Node, required bool) bool {
+func (o *owners) brought(existing *jsontree.Node, required bool) bool {
 	name := existing.Get("name").Text()
 	if !o.subject.isBrought(name) {
 		return false

@@ -17,11 +17,11 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/reviewtest"
 	"github.com/pillion-dev/pillion/inject/schema"
-	"github.com/pillion-dev/pillion/inject/sizetest"
+	"github.com/pillion-dev/pillion/inject/testing/reviews"
+	"github.com/pillion-dev/pillion/inject/testing/size"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // checkOwnWork checks that the validating webhook accepts the pods of the mutating webhook, and
@@ -117,11 +117,11 @@ func checkNewFaults(t testing.TB, injector *inject.Injector, before, after []byt
 // types write the values, so that this does not depend on what the engine foresees of them.
 func keptBy(t testing.TB, pod []byte, gates bool) []byte {
 	t.Helper()
-	parsed, err := tree.Parse(pod)
+	parsed, err := jsontree.Parse(pod)
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := schema.Server{File: true, OnHost: parsed.At("spec", "hostNetwork").Kind() == tree.True, DropsGated: !gates}
+	server := schema.Server{File: true, OnHost: parsed.At("spec", "hostNetwork").Kind() == jsontree.True, DropsGated: !gates}
 	all := schema.Pod().Foreseen(parsed, server)
 	kept := all.AppendTo(nil)
 	var full corev1.Pod
@@ -320,7 +320,7 @@ func TestProtectedCustomized(t *testing.T) {
 // only that call injects.
 func TestOwnWork(t *testing.T) {
 	t.Parallel()
-	count, tried := sizetest.Choose(t, 120, 400), tally{}
+	count, tried := size.Choose(t, 120, 400), tally{}
 	for seed := range uint64(count) {
 		tryOwnWork(t, seed, 3, tried)
 	}
@@ -346,14 +346,14 @@ type tally map[inject.Code]int
 
 func tryOwnWork(t *testing.T, seed, stream uint64, tried tally) {
 	t.Helper()
-	g := &reviewtest.Sets{Rand: rand.New(rand.NewPCG(seed, stream))}
+	g := &reviews.Sets{Rand: rand.New(rand.NewPCG(seed, stream))}
 	tryOwnWorkOf(t, g, g.Documents(shop().Name, g.Template), tried)
 	if t.Failed() {
 		t.Fatalf("seed %d, stream %d", seed, stream)
 	}
 }
 
-func tryOwnWorkOf(t *testing.T, g *reviewtest.Sets, documents []string, tried tally) {
+func tryOwnWorkOf(t *testing.T, g *reviews.Sets, documents []string, tried tally) {
 	t.Helper()
 	var all []*templates.Template
 	written := map[string]string{}
@@ -415,9 +415,9 @@ func TestLostRecord(t *testing.T) {
 			}
 		}
 	}
-	lost, count := 0, sizetest.Choose(t, 40, 1500)
+	lost, count := 0, size.Choose(t, 40, 1500)
 	for seed := range uint64(count) {
-		g := &reviewtest.Sets{Rand: rand.New(rand.NewPCG(seed, 9))}
+		g := &reviews.Sets{Rand: rand.New(rand.NewPCG(seed, 9))}
 		var all []*templates.Template
 		for _, document := range g.Documents(shop().Name, g.Template) {
 			found, _ := templates.Parse("t", []byte(document))

@@ -9,14 +9,14 @@ import (
 
 	"github.com/mattbaird/jsonpatch"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // Adds reports whether there is anything to add.
 func (r *Result) Adds() bool { return r.size > 0 }
 
 // Injected returns the pod with all additions.
-func (r *Result) Injected() *tree.Node { return r.pod }
+func (r *Result) Injected() *jsontree.Node { return r.pod }
 
 // InjectedJSON returns the pod with all additions as JSON. Parts without additions keep their
 // bytes.
@@ -29,7 +29,7 @@ func (r *Result) InjectedJSON() []byte {
 func (r *Result) Ops() []jsonpatch.JsonPatchOperation {
 	var ops []jsonpatch.JsonPatchOperation
 	if r.Adds() {
-		r.pod.Additions(func(path []byte, value *tree.Node) {
+		r.pod.Additions(func(path []byte, value *jsontree.Node) {
 			ops = append(ops, jsonpatch.NewPatch("add", string(path), json.RawMessage(value.AppendTo(nil))))
 		})
 	}
@@ -56,7 +56,7 @@ func (e *UnsoundError) Error() string {
 // returns an [UnsoundError], and the caller must not use the patch. With such a patch, the API
 // server would fail the pod's creation or lose a part of the pod, whatever the webhook's
 // failurePolicy is.
-func (r *Result) AppendVerified(b []byte, with *tree.Verifier) ([]byte, error) {
+func (r *Result) AppendVerified(b []byte, with *jsontree.Verifier) ([]byte, error) {
 	var unsound *UnsoundError
 	with.Begin(r.pod)
 	b = r.appendPatch(b, "", func(path []byte) {
@@ -90,7 +90,7 @@ func (r *Result) appendPatch(b []byte, podPath string, check func(path []byte)) 
 	}
 	b = append(slices.Grow(b, r.size+roomAround), '[')
 	first := len(b)
-	r.pod.Additions(func(path []byte, value *tree.Node) {
+	r.pod.Additions(func(path []byte, value *jsontree.Node) {
 		if len(b) > first {
 			b = append(b, ',')
 		}
@@ -99,7 +99,7 @@ func (r *Result) appendPatch(b []byte, podPath string, check func(path []byte)) 
 		if podPath != "" {
 			path = append([]byte(podPath), path...)
 		}
-		b = tree.AppendQuoted(b, unsafe.String(unsafe.SliceData(path), len(path)))
+		b = jsontree.AppendQuoted(b, unsafe.String(unsafe.SliceData(path), len(path)))
 		b = append(b, `,"value":`...)
 		b = value.AppendTo(b)
 		b = append(b, '}')

@@ -6,12 +6,12 @@ import (
 	"slices"
 
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // index returns where in a list of the pod's containers a new one goes. The template's containers stay
 // next to each other, in its order. The first one goes where the template's placement puts it.
-func (p *planner) index(items []tree.Node, fragment *tree.Node, list string) int {
+func (p *planner) index(items []jsontree.Node, fragment *jsontree.Node, list string) int {
 	last, first := -1, len(items)
 	for i := range items {
 		switch before, after := p.beside(&items[i], fragment, list); {
@@ -35,7 +35,7 @@ func (p *planner) index(items []tree.Node, fragment *tree.Node, list string) int
 }
 
 // placedAt returns where the template's placement puts its first container.
-func (p *planner) placedAt(items []tree.Node, list string) int {
+func (p *planner) placedAt(items []jsontree.Node, list string) int {
 	position := positionIn(p.placed, list, items)
 	i := 0
 	switch {
@@ -57,7 +57,7 @@ func (p *planner) placedAt(items []tree.Node, list string) int {
 
 // besideCluster returns where a container of a namespace's template goes that would go to an index. For the templates of the
 // cluster, it is as if the pod had had it before they put theirs there. So nothing comes before what they put first, for example.
-func (p *planner) besideCluster(items []tree.Node, own *tree.Node, list string, i int) int {
+func (p *planner) besideCluster(items []jsontree.Node, own *jsontree.Node, list string, i int) int {
 	name := own.Get("name").Text()
 	placed := func(k int) (position templates.Position, ofCluster bool) {
 		if k < 0 || k >= len(items) {
@@ -94,7 +94,7 @@ func (p *planner) besideCluster(items []tree.Node, own *tree.Node, list string, 
 }
 
 // earlier returns the earlier template that put a container into the pod, or nil.
-func (o *owners) earlier(existing *tree.Node, of *loaded) *candidate {
+func (o *owners) earlier(existing *jsontree.Node, of *loaded) *candidate {
 	if existing.IsNew() {
 		for i := range o.contributed {
 			if c := &o.contributed[i]; c.t.index < of.index && c.own(existing) != nil {
@@ -119,7 +119,7 @@ func (o *owners) earlier(existing *tree.Node, of *loaded) *candidate {
 
 // beside reports whether a container of the pod is one of the template's, and belongs before or after
 // another one of them. A container that was added earlier may have a condition that is false by now.
-func (p *planner) beside(existing, own *tree.Node, list string) (before, after bool) {
+func (p *planner) beside(existing, own *jsontree.Node, list string) (before, after bool) {
 	name := existing.Get("name").Text()
 	there := p.rank(list, name)
 	if there < 0 {
@@ -177,7 +177,7 @@ func (p *planner) rendered(list, name string) int {
 }
 
 // positionIn returns a position in a list, without a container that the list does not have.
-func positionIn(placed *templates.Placement, list string, items []tree.Node) templates.Position {
+func positionIn(placed *templates.Placement, list string, items []jsontree.Node) templates.Position {
 	position := templates.PositionIn(placed, list)
 	if name := position.After + position.Before; name != "" && !slices.ContainsFunc(items, hasName(name)) {
 		return templates.Position{End: position.End}
@@ -185,6 +185,6 @@ func positionIn(placed *templates.Placement, list string, items []tree.Node) tem
 	return position
 }
 
-func hasName(name string) func(tree.Node) bool {
-	return func(item tree.Node) bool { return item.Get("name").IsText(name) }
+func hasName(name string) func(jsontree.Node) bool {
+	return func(item jsontree.Node) bool { return item.Get("name").IsText(name) }
 }

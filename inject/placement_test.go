@@ -7,14 +7,14 @@ import (
 	"testing"
 
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // checkOrder checks that no added container comes before one that its template has before it.
 func checkOrder(t testing.TB, set []*templates.Template, before, after []byte) {
 	t.Helper()
 	names := func(pod []byte, list string) (names []string) {
-		root, err := tree.Parse(pod)
+		root, err := jsontree.Parse(pod)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,13 +5,13 @@ package inject
 import (
 	"fmt"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // plan compares the fragment with the pod and adds what is missing to the tree. It plans a complete
 // template or nothing: if there is a conflict, it undoes all additions. It reports whether anything
 // was added.
-func (c *candidate) plan(o *owners, journal *tree.Journal, couplings []coupling) (added bool) {
+func (c *candidate) plan(o *owners, journal *jsontree.Journal, couplings []coupling) (added bool) {
 	if err := o.renderApps(c); err != nil {
 		c.decision.Code, c.decision.Message = CodeRenderFailed, err.Error()
 		return false

@@ -7,7 +7,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // planner merges the additions of one template into the pod.
@@ -15,7 +15,7 @@ type planner struct {
 	// Input.
 	subject   *subject
 	t         *loaded
-	fragment  *tree.Node     // for the pod
+	fragment  *jsontree.Node // for the pod
 	apps      []appContainer // for the user's containers
 	placed    *templates.Placement
 	owners    *owners
@@ -26,8 +26,8 @@ type planner struct {
 	wasInjected bool
 
 	// Output.
-	journal   *tree.Journal // of the additions to the pod
-	found     bool          // whether a part of the fragment is in the pod
+	journal   *jsontree.Journal // of the additions to the pod
+	found     bool              // whether a part of the fragment is in the pod
 	additions int
 	left      int          // additions that are left to the webhook
 	outside   bool         // whether one of them is outside of the containers of the namespace's templates
@@ -40,18 +40,18 @@ type planner struct {
 	claimed   nodePorts  // by planned additions
 	theirs    []string   // containers that the pod already has, even if something is added to them
 
-	merged        *tree.Node // the container of the pod, while it merges one
-	inApp         bool       // while it merges a container of the user's
-	inTheirs      bool       // while it merges one that a template of the namespace added
-	keptVariables []string   // of this container
-	tentative     bool       // while it merges what is left to the webhook
+	merged        *jsontree.Node // the container of the pod, while it merges one
+	inApp         bool           // while it merges a container of the user's
+	inTheirs      bool           // while it merges one that a template of the namespace added
+	keptVariables []string       // of this container
+	tentative     bool           // while it merges what is left to the webhook
 	notes         []string
 
 	indices map[string]map[string]int // see rendered
 	ranks   map[[2]string]int         // see rank
 }
 
-func (p *planner) conflict(at fmt.Stringer, pod, fragment *tree.Node, format string, args ...any) {
+func (p *planner) conflict(at fmt.Stringer, pod, fragment *jsontree.Node, format string, args ...any) {
 	if len(p.conflicts) < maxConflicts { // a place costs a walk through its list
 		p.conflictAt(newDifference(at.String(), pod, fragment), format, args...)
 	}
@@ -79,26 +79,26 @@ func (p *planner) contributor(has func(c *candidate) bool) string {
 
 // addition records that something is missing. A parent that is created only to contain it does not
 // count.
-func (p *planner) addition(at schema.Pointer, value *tree.Node) {
+func (p *planner) addition(at schema.Pointer, value *jsontree.Node) {
 	if p.tentative {
 		p.left++
 		return
 	}
 	p.additions++
 	p.outside = p.outside || !p.inTheirs
-	if (p.subject.asked.detail || p.subject.asked.alone) && (value.Kind() != tree.Object && value.Kind() != tree.Array || !schema.IsZero(value)) {
+	if (p.subject.asked.detail || p.subject.asked.alone) && (value.Kind() != jsontree.Object && value.Kind() != jsontree.Array || !schema.IsZero(value)) {
 		p.added = append(p.added, newDifference(at.String(), nil, value))
 	}
 }
 
 // add adds a new member to an object of the pod.
-func (p *planner) add(pod *tree.Node, name string, value tree.Node, at schema.Pointer) *tree.Node {
+func (p *planner) add(pod *jsontree.Node, name string, value jsontree.Node, at schema.Pointer) *jsontree.Node {
 	p.addition(at, &value)
 	p.journal.Tentative = p.tentative
 	return p.journal.Add(pod, name, value)
 }
 
-func (p *planner) insert(pod *tree.Node, i int, value tree.Node, list schema.Pointer) {
+func (p *planner) insert(pod *jsontree.Node, i int, value jsontree.Node, list schema.Pointer) {
 	p.addition(list.Member("-"), &value)
 	p.journal.Tentative = p.tentative
 	p.journal.Insert(pod, i, value)
@@ -106,6 +106,6 @@ func (p *planner) insert(pod *tree.Node, i int, value tree.Node, list schema.Poi
 
 // isClaim reports whether a volume, or the volume of a mount, is one that a StatefulSet adds to the
 // pod.
-func (p *planner) isClaim(volume *tree.Node) bool {
+func (p *planner) isClaim(volume *jsontree.Node) bool {
 	return p.subject.claims[volume.Get("name").Text()]
 }

@@ -6,13 +6,13 @@ import (
 	"slices"
 
 	"github.com/pillion-dev/pillion/inject/schema"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // checkPorts finds two containers that use the same port of the node. They would never start, and
 // the API server's validation does not find all such cases. A plain init container ends before the
 // others begin, but the API server rejects one that has the same port twice.
-func (p *planner) checkPorts(list string, existing, fragment *tree.Node, at schema.Pointer) {
+func (p *planner) checkPorts(list string, existing, fragment *jsontree.Node, at schema.Pointer) {
 	ports := fragment.Get("ports").Items()
 	if len(ports) == 0 {
 		return
@@ -53,7 +53,7 @@ func (p *planner) checkPorts(list string, existing, fragment *tree.Node, at sche
 }
 
 // checkPortName finds another port of the container with the same name.
-func (p *planner) checkPortName(container string, port *tree.Node, own []tree.Node, key *schema.Field, at schema.Pointer) {
+func (p *planner) checkPortName(container string, port *jsontree.Node, own []jsontree.Node, key *schema.Field, at schema.Pointer) {
 	name := port.Get("name")
 	for i := range own {
 		if name != nil && own[i].Get("name") != nil && name.IsText(own[i].Get("name").Text()) && !key.SameKey(port, &own[i]) {
@@ -64,7 +64,7 @@ func (p *planner) checkPortName(container string, port *tree.Node, own []tree.No
 
 // checkNodePort finds another container that uses a port of the node. It may be one of the
 // template's or one of the pod's.
-func (p *planner) checkNodePort(n nodePort, port *tree.Node) {
+func (p *planner) checkNodePort(n nodePort, port *jsontree.Node) {
 	if twice := p.claimed.clash(&n); twice != nil {
 		p.conflict(twice.at, nil, port, "the template uses the host port %s in two containers, %s and %s; fix the template", n.port, twice.container, n.container)
 		return
@@ -101,7 +101,7 @@ func (s *subject) portsTaken() nodePorts {
 }
 
 // takePorts records the ports of the node that the ports of one container use.
-func (s *subject) takePorts(all nodePorts, container string, ports []tree.Node, at string) {
+func (s *subject) takePorts(all nodePorts, container string, ports []jsontree.Node, at string) {
 	for i := range ports {
 		if n, ok := s.nodePortOf(container, &ports[i]); ok {
 			n.at = listPath(at)
@@ -112,7 +112,7 @@ func (s *subject) takePorts(all nodePorts, container string, ports []tree.Node, 
 
 // nodePortOf returns the port of the node that a container's port uses. On the host network, every
 // port uses one, and the API server sets hostPort.
-func (s *subject) nodePortOf(container string, port *tree.Node) (n nodePort, ok bool) {
+func (s *subject) nodePortOf(container string, port *jsontree.Node) (n nodePort, ok bool) {
 	number := port.Get("hostPort")
 	if number == nil || schema.IsZero(number) {
 		if !s.onHost {
@@ -130,8 +130,8 @@ func (c *candidate) uses(container, port string) bool {
 		return true
 	}
 	return slices.ContainsFunc(c.apps, func(app appContainer) bool {
-		return slices.ContainsFunc(app.fragments, func(f tree.Node) bool {
-			return slices.ContainsFunc(f.Get("ports").Items(), func(p tree.Node) bool {
+		return slices.ContainsFunc(app.fragments, func(f jsontree.Node) bool {
+			return slices.ContainsFunc(f.Get("ports").Items(), func(p jsontree.Node) bool {
 				n, ok := c.subject.nodePortOf(container, &p)
 				return ok && n.port == port
 			})

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/pillion-dev/pillion/inject/schema"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // notePorts notes ports of the template's containers that another container of the pod has too. All
@@ -24,7 +24,7 @@ func (c *candidate) notePorts() {
 	}
 }
 
-func (c *candidate) notePortsOf(container *tree.Node, room *int) {
+func (c *candidate) notePortsOf(container *jsontree.Node, room *int) {
 	ports, name := container.Get("ports").Items(), container.Get("name").Text()
 	for i := range ports {
 		if *room--; *room < 0 {
@@ -39,7 +39,7 @@ func (c *candidate) notePortsOf(container *tree.Node, room *int) {
 
 // listener returns another container of the pod with a port, or "". It ignores plain init containers,
 // which end before the others begin.
-func (c *candidate) listener(port *tree.Node, besides string) string {
+func (c *candidate) listener(port *jsontree.Node, besides string) string {
 	number, protocol := port.Get("containerPort"), schema.Protocol(port)
 	for _, list := range containerLists() {
 		containers := c.subject.pod.At("spec", list).Items()

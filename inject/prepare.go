@@ -10,11 +10,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-func noToken() tree.Node {
-	return tree.Members(tree.Field("name", tree.Text(templates.NoTokenVolume)), tree.Field(templates.NoTokenSource, tree.Members()))
+func noToken() jsontree.Node {
+	return jsontree.Members(jsontree.Field("name", jsontree.Text(templates.NoTokenVolume)), jsontree.Field(templates.NoTokenSource, jsontree.Members()))
 }
 
 // prepare adds to the fragment what depends on the pod but not on the template's author: the record
@@ -37,7 +37,7 @@ func (c *candidate) prepare() {
 			containers = append(containers, container)
 			used = used || mounted
 		}
-		prepared = c.subject.nodes.With(&prepared, list, tree.Items(containers...))
+		prepared = c.subject.nodes.With(&prepared, list, jsontree.Items(containers...))
 	}
 	if used && token.Get("name").IsText(templates.NoTokenVolume) {
 		prepared = c.subject.withItem(&prepared, "volumes", noToken())
@@ -61,7 +61,7 @@ func (c *candidate) recordInjection() {
 	default:
 		c.fragment = t.record(s.nodes, &c.fragment, t.injected, t.revision)
 		if instead != nil && s.annotation(t.instead) == nil {
-			c.fragment = t.record(s.nodes, &c.fragment, t.instead, tree.Text(instead.asInstead))
+			c.fragment = t.record(s.nodes, &c.fragment, t.instead, jsontree.Text(instead.asInstead))
 		}
 	}
 }
@@ -69,7 +69,7 @@ func (c *candidate) recordInjection() {
 // tokenMount returns the mount for each container at the path where the plugin would mount the
 // token, or nil. The plugin then has nothing to add. This saves the second call that the API server
 // makes if a plugin changes the pod.
-func (c *candidate) tokenMount() *tree.Node {
+func (c *candidate) tokenMount() *jsontree.Node {
 	known := &c.subject.tokens[0]
 	if c.t.Spec.ServiceAccountToken == templates.Inherit {
 		known = &c.subject.tokens[1]
@@ -77,27 +77,27 @@ func (c *candidate) tokenMount() *tree.Node {
 	if *known == nil {
 		*known = new(c.newTokenMount())
 	}
-	if (*known).Kind() != tree.Object {
+	if (*known).Kind() != jsontree.Object {
 		return nil
 	}
 	return *known
 }
 
 // newTokenMount computes tokenMount. It returns a node that is not an object instead of nil.
-func (c *candidate) newTokenMount() tree.Node {
-	if c.subject.pod.At("spec", "automountServiceAccountToken").Kind() == tree.False {
-		return tree.Node{}
+func (c *candidate) newTokenMount() jsontree.Node {
+	if c.subject.pod.At("spec", "automountServiceAccountToken").Kind() == jsontree.False {
+		return jsontree.Node{}
 	}
 	volume := templates.NoTokenVolume
 	if c.t.Spec.ServiceAccountToken == templates.Inherit && !c.tokenDeclined() {
 		if volume = c.tokenVolume(); volume == "" {
-			return tree.Node{}
+			return jsontree.Node{}
 		}
 	}
-	return tree.Members(append(c.subject.nodes.Nodes(3),
-		tree.Field("name", tree.Text(volume)),
-		tree.Field("readOnly", tree.Bool(true)),
-		tree.Field("mountPath", tree.Text(templates.TokenPath)))...)
+	return jsontree.Members(append(c.subject.nodes.Nodes(3),
+		jsontree.Field("name", jsontree.Text(volume)),
+		jsontree.Field("readOnly", jsontree.Bool(true)),
+		jsontree.Field("mountPath", jsontree.Text(templates.TokenPath)))...)
 }
 
 // tokenVolume returns the volume that the plugin made. It returns "" if there is none, so that no
@@ -142,7 +142,7 @@ func (c *candidate) tokenDeclined() bool {
 	return declined
 }
 
-func (c *candidate) prepareContainer(container, token *tree.Node) (prepared tree.Node, mounted bool) {
+func (c *candidate) prepareContainer(container, token *jsontree.Node) (prepared jsontree.Node, mounted bool) {
 	prepared = c.subject.fitting(*container)
 	if mounted = token != nil && !mounts(container, templates.TokenPath) && !c.inherited(container); mounted {
 		prepared = c.subject.withItem(&prepared, "volumeMounts", *token)
@@ -156,7 +156,7 @@ func (c *candidate) prepareContainer(container, token *tree.Node) (prepared tree
 // inherited reports whether the pod's container of that name is left unchanged at the token's path: it keeps its mount, which the
 // plugin, the user, or an earlier look added, and a container that the user wrote gets what the plugin adds. With None, this is true
 // only for containers that the user wrote. A template's own container must not keep a credential that the plugin added.
-func (c *candidate) inherited(container *tree.Node) bool {
+func (c *candidate) inherited(container *jsontree.Node) bool {
 	isUsers := c.subject.annotation(c.t.customize).IsText("true")
 	if c.t.Spec.ServiceAccountToken != templates.Inherit && !isUsers {
 		return false
@@ -174,7 +174,7 @@ func (c *candidate) inherited(container *tree.Node) bool {
 }
 
 // isOfTemplate reports whether a template added a container, and the user did not write it.
-func (s *subject) isOfTemplate(container *tree.Node) bool {
+func (s *subject) isOfTemplate(container *jsontree.Node) bool {
 	name := container.Get("name").Text()
 	return s.isBrought(name) && (container.Added() || slices.ContainsFunc(s.templates, func(t *loaded) bool {
 		return t.Brings(name) && s.annotation(t.injected) != nil && !s.annotation(t.customize).IsText("true")
@@ -184,7 +184,7 @@ func (s *subject) isOfTemplate(container *tree.Node) bool {
 // withoutResources removes cpu, memory and huge pages if the pod has pod-level resources
 // (KEP-2837). The container then shares these. The API server rejects a pod whose containers
 // request more in total.
-func (c *candidate) withoutResources(container tree.Node, name string) tree.Node {
+func (c *candidate) withoutResources(container jsontree.Node, name string) jsontree.Node {
 	resources := container.Get("resources")
 	if resources == nil {
 		return container
@@ -199,7 +199,7 @@ func (c *candidate) withoutResources(container tree.Node, name string) tree.Node
 
 // withoutShared returns resources without those that containers may share, and whether there were
 // any.
-func (s *subject) withoutShared(resources *tree.Node) (reduced tree.Node, found bool) {
+func (s *subject) withoutShared(resources *jsontree.Node) (reduced jsontree.Node, found bool) {
 	reduced = *resources
 	for _, section := range []string{"requests", "limits"} {
 		members := reduced.Get(section).Members()

@@ -20,7 +20,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/cputest"
+	"github.com/pillion-dev/pillion/inject/testing/cpu"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -202,12 +202,12 @@ func TestHostileExpressions(t *testing.T) {
 			t.Fatal(problems)
 		}
 		injector := inject.New(templates.NewSet(found))
-		began, before := cputest.Used(t), allocated()
+		began, before := cpu.Used(t), allocated()
 		r, err := injector.Inject(inject.Request{Operation: "CREATE", Object: pod})
 		if err != nil {
 			t.Fatal(err)
 		}
-		took, memory := cputest.Used(t)-began, allocated()-before
+		took, memory := cpu.Used(t)-began, allocated()-before
 		if took > mostTime || memory > mostMemory {
 			t.Errorf("%s: %v and %d MiB: %s", expression, took, memory>>20, r.Decisions[0].Sentence())
 		}
@@ -241,7 +241,7 @@ func digest(t *testing.T) []byte {
 		add(readCase(t, archive))
 	}
 	injector := inject.New(mustLoad(t, os.DirFS("testdata/templates"), "."))
-	_, requests := reviews(t)
+	_, requests := readReviews(t)
 	for _, req := range requests {
 		add(injector, req)
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // noContainer reports whether no container in the pod comes from the template. A container that the
@@ -28,7 +28,7 @@ func (p *planner) absent(noContainer bool) bool {
 func (p *planner) moreThanRecord() bool {
 	alone := JSON("") // if the pod has no annotations
 	annotations := p.fragment.At("metadata", "annotations")
-	if members := annotations.Members(); !slices.ContainsFunc(members, func(m tree.Node) bool { return !p.t.isRecord(m.Name()) }) {
+	if members := annotations.Members(); !slices.ContainsFunc(members, func(m jsontree.Node) bool { return !p.t.isRecord(m.Name()) }) {
 		alone = JSON(annotations.String())
 	}
 	return slices.ContainsFunc(p.added, func(at Difference) bool {
@@ -45,7 +45,7 @@ func (t *loaded) isRecord(key string) bool {
 // altered returns the protected fields of the template's containers that differ from the template.
 // It returns only the first place in each field. The function again, if there is one, compares a
 // container that differs once more, and excuses more.
-func altered(s *subject, t *loaded, fragment *tree.Node, again func(list string, found int, own *tree.Node) []Difference) []Difference {
+func altered(s *subject, t *loaded, fragment *jsontree.Node, again func(list string, found int, own *jsontree.Node) []Difference) []Difference {
 	if len(t.protect) == 0 {
 		return nil
 	}
@@ -70,7 +70,7 @@ func altered(s *subject, t *loaded, fragment *tree.Node, again func(list string,
 }
 
 // alteredIn implements altered for one container.
-func (s *subject) alteredIn(t *loaded, existing, own *tree.Node, at schema.Pointer, besides ...*tree.Node) []Difference {
+func (s *subject) alteredIn(t *loaded, existing, own *jsontree.Node, at schema.Pointer, besides ...*jsontree.Node) []Difference {
 	var all []Difference
 	existing = s.withAppArmor(existing)
 	add := func(d *difference) {
@@ -92,16 +92,16 @@ func (s *subject) alteredIn(t *loaded, existing, own *tree.Node, at schema.Point
 // sameVolume reports whether the pod's volume is the template's, apart from Kubernetes' defaults.
 // Both webhooks must get the same result, although only the first one sees fields that the API
 // server drops before the second call.
-func (s *subject) sameVolume(pod, fragment *tree.Node, in *schema.Schema, at schema.Pointer) bool {
+func (s *subject) sameVolume(pod, fragment *jsontree.Node, in *schema.Schema, at schema.Pointer) bool {
 	return comparison{subject: s, at: at, f: in.AsField(), stored: true}.find(s.withSource(pod), s.withSource(fragment)) == nil
 }
 
 // withSource returns a volume with a source. If it has none, it gets the source that Kubernetes
 // sets by default.
-func (s *subject) withSource(volume *tree.Node) *tree.Node {
+func (s *subject) withSource(volume *jsontree.Node) *jsontree.Node {
 	members := volume.Members()
-	if slices.ContainsFunc(members, func(m tree.Node) bool { return m.Name() != "name" && m.Kind() != tree.Null }) {
+	if slices.ContainsFunc(members, func(m jsontree.Node) bool { return m.Name() != "name" && m.Kind() != jsontree.Null }) {
 		return volume
 	}
-	return new(s.nodes.With(volume, "emptyDir", tree.Members()))
+	return new(s.nodes.With(volume, "emptyDir", jsontree.Members()))
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // read is a part of the pod that templates depend on: all of it, the set of its items, one member,
@@ -35,7 +35,7 @@ func newRead(part string) (r read) {
 }
 
 // addedIn reports whether something was added at that path, or a parent was.
-func (r read) addedIn(n *tree.Node) bool {
+func (r read) addedIn(n *jsontree.Node) bool {
 	for path := r.path; len(path) > 0 && n != nil && !n.Added(); path = path[1:] {
 		n = n.Get(path[0])
 	}
@@ -45,9 +45,9 @@ func (r read) addedIn(n *tree.Node) bool {
 	case r.key != "":
 		return n.Get(r.key).Added()
 	case r.prefix != "":
-		return slices.ContainsFunc(n.Members(), func(m tree.Node) bool { return m.Added() && strings.HasPrefix(m.Name(), r.prefix) })
+		return slices.ContainsFunc(n.Members(), func(m jsontree.Node) bool { return m.Added() && strings.HasPrefix(m.Name(), r.prefix) })
 	case r.items:
-		return slices.ContainsFunc(n.Items(), func(item tree.Node) bool { return item.Added() })
+		return slices.ContainsFunc(n.Items(), func(item jsontree.Node) bool { return item.Added() })
 	}
 	return n.AddedSize() > 0
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // render applies the rules and renders the fragment. If it returns a code other than "", there is
@@ -64,7 +64,7 @@ func (c *candidate) render(rules []rule) (Code, string) {
 
 // readParams reads the values of the template's parameters.
 func (c *candidate) readParams() (invalid error) {
-	annotations := (*tree.Node)(nil)
+	annotations := (*jsontree.Node)(nil)
 	if c.setsParams() {
 		annotations = c.subject.withoutDropped(c.subject.annotations)
 	}

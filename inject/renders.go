@@ -5,21 +5,21 @@ package inject
 import (
 	"slices"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // renders reports whether a container is what the template renders. It ignores what Kubernetes itself
 // sets, and what other webhooks commonly add to all containers: variables, mounts, ports, resources, and
 // fewer rights. Another webhook may run after Pillion, and the pod must stay valid. It also ignores besides, which are what
 // other templates add to the container.
-func (c *candidate) renders(existing *tree.Node, besides ...*tree.Node) bool {
+func (c *candidate) renders(existing *jsontree.Node, besides ...*jsontree.Node) bool {
 	own := c.own(existing)
 	if own == nil {
 		return false
 	}
 	existing = c.subject.withAppArmor(existing)
 	container := comparison{subject: c.subject, at: c.subject.beside, f: c.subject.schema.At("spec").At("containers").Elem.AsField(), stored: true, besides: besides}
-	equal := func(m tree.Node) bool {
+	equal := func(m jsontree.Node) bool {
 		name := m.Name()
 		switch name {
 		case "env", "volumeMounts", "resources":
@@ -30,6 +30,6 @@ func (c *candidate) renders(existing *tree.Node, besides ...*tree.Node) bool {
 	return allOf(own.Members(), equal) && allOf(existing.Members(), equal)
 }
 
-func allOf(members []tree.Node, is func(tree.Node) bool) bool {
-	return !slices.ContainsFunc(members, func(m tree.Node) bool { return !is(m) })
+func allOf(members []jsontree.Node, is func(jsontree.Node) bool) bool {
+	return !slices.ContainsFunc(members, func(m jsontree.Node) bool { return !is(m) })
 }

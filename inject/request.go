@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // Request describes a pod that is about to be created.
@@ -23,7 +23,7 @@ type Request struct {
 	// Object is the pod's JSON, as received.
 	Object []byte
 	// Pod is Object parsed, if the caller has parsed it already. Inject adds to it.
-	Pod *tree.Node
+	Pod *jsontree.Node
 	// Owner is the workload if Object is its pod template, see [OwnerOf]. A pod names its own.
 	Owner Owner
 	// Claims are the names of volumes that the pod will get later, see [Claims].
@@ -53,7 +53,7 @@ type Request struct {
 	account *templates.ServiceAccount
 }
 
-func (r *Request) asked(i *Injector, pod *tree.Node) asked {
+func (r *Request) asked(i *Injector, pod *jsontree.Node) asked {
 	account := r.account
 	if account == nil {
 		account = i.account(&r.Namespace, pod)
@@ -65,16 +65,16 @@ func (r *Request) asked(i *Injector, pod *tree.Node) asked {
 }
 
 // parse returns the pod as a tree.
-func (r *Request) parse() (pod *tree.Node, err error) {
+func (r *Request) parse() (pod *jsontree.Node, err error) {
 	if pod = r.Pod; pod == nil {
-		if pod, err = tree.Parse(r.Object); err != nil {
+		if pod, err = jsontree.Parse(r.Object); err != nil {
 			return nil, notJSON(err)
 		}
 	}
-	if pod.Kind() != tree.Object {
+	if pod.Kind() != jsontree.Object {
 		return nil, errors.New("the pod is not a JSON object")
 	}
-	for _, n := range []*tree.Node{pod, pod.Get("metadata"), pod.Get("spec")} {
+	for _, n := range []*jsontree.Node{pod, pod.Get("metadata"), pod.Get("spec")} {
 		if fields := len(n.Members()); fields > maxFields {
 			return nil, fmt.Errorf("an object in it has %d fields, but Pillion reads at most %d", fields, maxFields)
 		}
@@ -85,7 +85,7 @@ func (r *Request) parse() (pod *tree.Node, err error) {
 // Scratch is memory to process one pod after another. Its zero value is ready to use. A Result that
 // uses it is valid until the next pod.
 type Scratch struct {
-	tree.Parser // for the pod, or for the document that contains it
+	jsontree.Parser // for the pod, or for the document that contains it
 
 	settling settling
 	tenant   tenant
@@ -97,9 +97,9 @@ func (s *Scratch) Kept() int {
 }
 
 // newRun begins the only look of a run.
-func (i *Injector) newRun(req *Request, pod *tree.Node) *run {
+func (i *Injector) newRun(req *Request, pod *jsontree.Node) *run {
 	r := &run{}
-	r.start(i, req.asked(i, pod), &tree.Arena{})
+	r.start(i, req.asked(i, pod), &jsontree.Arena{})
 	r.look(pod, false)
 	return r
 }
@@ -138,7 +138,7 @@ func (i *Injector) Inject(req Request) (*Result, error) {
 
 // account returns the pod's ServiceAccount, or nil if no template reads it. It is read once for each
 // pod: it may change in the meantime, and all looks must see the same.
-func (i *Injector) account(ns *templates.Namespace, pod *tree.Node) *templates.ServiceAccount {
+func (i *Injector) account(ns *templates.Namespace, pod *jsontree.Node) *templates.ServiceAccount {
 	if !i.readsAccount {
 		return nil
 	}

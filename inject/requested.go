@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // requested is the content of the annotation pillion.dev/templates.
@@ -18,7 +18,7 @@ type requested struct {
 	names map[string]bool // false if the template is excluded
 }
 
-func parseRequested(n *tree.Node) requested {
+func parseRequested(n *jsontree.Node) requested {
 	if n == nil {
 		return requested{}
 	}
@@ -50,7 +50,7 @@ func (r requested) says(name string) (named, wanted bool) {
 }
 
 // podOS returns the pod's operating system. The default is linux.
-func podOS(pod *tree.Node) string {
+func podOS(pod *jsontree.Node) string {
 	if os := pod.At("spec", "os", "name").Text(); os != "" {
 		return os
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // Decision is the outcome for one template and one pod.
@@ -126,8 +126,8 @@ type Result struct {
 	// returns them too.
 	Findings []Finding
 
-	pod  *tree.Node // with all additions
-	size int        // approximate size of the additions, in bytes
+	pod  *jsontree.Node // with all additions
+	size int            // approximate size of the additions, in bytes
 }
 
 // Note is an audit annotation.
@@ -215,14 +215,14 @@ type Identity struct {
 	Owner        string // Kind/name of the controller, or ""
 }
 
-func identify(pod *tree.Node) Identity {
+func identify(pod *jsontree.Node) Identity {
 	id := Identity{
 		Name:         pod.At("metadata", "name").Text(),
 		GenerateName: pod.At("metadata", "generateName").Text(),
 	}
 	owners := pod.At("metadata", "ownerReferences").Items()
 	for i := range owners {
-		if owners[i].Get("controller").Kind() == tree.True {
+		if owners[i].Get("controller").Kind() == jsontree.True {
 			id.Owner = owners[i].Get("kind").Text() + "/" + owners[i].Get("name").Text()
 		}
 	}

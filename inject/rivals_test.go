@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/sizetest"
+	"github.com/pillion-dev/pillion/inject/testing/size"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -90,7 +90,7 @@ func (w wishes) resources() map[string]any {
 func TestRivals(t *testing.T) {
 	t.Parallel()
 	seen := map[string]int{}
-	for seed := range uint64(sizetest.Choose(t, 1500, 60_000)) {
+	for seed := range uint64(size.Choose(t, 1500, 60_000)) {
 		tryRivals(t, seed, seen)
 	}
 	for _, what := range []string{"injected", "conflict", "unless variable", "unless securityContext", "unless resources", "left out", "kept", "flipped"} {

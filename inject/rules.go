@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // rule decides about one template for one pod, or leaves the decision to the next rule.
@@ -267,7 +267,7 @@ func podNotMatched(s *subject, t *loaded) (bool, string) {
 func whyPodMatched(s *subject, t *loaded) string { return whyMatched(t.PodSelector, "pod") }
 
 // nodeLabels implements labels.Labels for a JSON object.
-type nodeLabels struct{ n *tree.Node }
+type nodeLabels struct{ n *jsontree.Node }
 
 // Has implements labels.Labels.
 func (l nodeLabels) Has(key string) bool { return l.n.Get(key) != nil }

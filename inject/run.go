@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // run is one look (see settle.go): decide, render, plan. The next look reuses its memory.
@@ -16,7 +16,7 @@ type run struct {
 	subject  subject
 	owners   owners
 	input    templates.Input
-	journal  tree.Journal
+	journal  jsontree.Journal
 	room     []candidate
 	rivals   rivals
 
@@ -30,7 +30,7 @@ type run struct {
 }
 
 // start prepares for the looks of one pod.
-func (r *run) start(i *Injector, asked asked, nodes *tree.Arena) {
+func (r *run) start(i *Injector, asked asked, nodes *jsontree.Arena) {
 	r.injector, r.journal.Nodes, r.rivals.replaced = i, nodes, i.replaced
 	s := &r.subject
 	s.proven = nil
@@ -57,7 +57,7 @@ func (r *run) forgetAdded(earlier []candidate) {
 }
 
 // look begins another look.
-func (r *run) look(pod *tree.Node, grown bool) {
+func (r *run) look(pod *jsontree.Node, grown bool) {
 	r.remember()
 	r.journal.Keep()
 	r.subject.look(pod, grown)
@@ -74,7 +74,7 @@ func (r *run) look(pod *tree.Node, grown bool) {
 
 // view is [subject.view] without a generated name, without annotations that the API server drops, and with the profiles that it
 // makes of annotations.
-func (r *run) view(t *loaded) (pod *tree.Node, containers int) {
+func (r *run) view(t *loaded) (pod *jsontree.Node, containers int) {
 	pod = r.subject.pod
 	if r.injector.readsContainers {
 		pod, containers = r.subject.view(t)
@@ -101,7 +101,7 @@ func (r *run) decide(decisions []Decision) {
 		r.expose(decisions)
 	}
 	for _, c := range o.candidates {
-		c.altered = altered(s, c.t, &c.fragment, func(list string, found int, own *tree.Node) []Difference {
+		c.altered = altered(s, c.t, &c.fragment, func(list string, found int, own *jsontree.Node) []Difference {
 			return o.alteredBeside(c, list, found, own)
 		})
 	}

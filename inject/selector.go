@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/pillion-dev/pillion/inject/schema"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // A label that a template adds can take a pod out of the selector of its workload, if that has NotIn or DoesNotExist. Then the
@@ -68,7 +68,7 @@ func (p *planner) wantedLabels() labels.Set {
 	set := p.subject.labelSet()
 	members := p.fragment.At("metadata", "labels").Members()
 	for i := range members {
-		path := "/metadata/labels/" + tree.Escape(members[i].Name())
+		path := "/metadata/labels/" + jsontree.Escape(members[i].Name())
 		if slices.ContainsFunc(p.kept, func(k Kept) bool { return k.By != "" && k.Path == path }) {
 			set[members[i].Name()] = members[i].Text()
 		}

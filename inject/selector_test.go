@@ -15,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/sizetest"
+	"github.com/pillion-dev/pillion/inject/testing/size"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // TestOwnerSelector checks with random labels and selectors that no template takes the pods of a workload out of its selector,
@@ -37,12 +37,12 @@ func TestOwnerSelector(t *testing.T) {
 	}
 	var pool [2][]*templates.Template
 	for i := range pool {
-		for n := range sizetest.Choose(t, 8, 100) {
+		for n := range size.Choose(t, 8, 100) {
 			pool[i] = append(pool[i], labeling(t, fmt.Sprint("t", i), someLabels(keys[1:4-i]), n))
 		}
 	}
 	conflicts, left := 0, 0
-	for range sizetest.Choose(t, 500, 20_000) {
+	for range size.Choose(t, 500, 20_000) {
 		selector := metav1.LabelSelector{}
 		own := someLabels(keys[:2])
 		for _, key := range keys {
@@ -66,7 +66,7 @@ func TestOwnerSelector(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		object, err := tree.Parse(jsonText(t, map[string]any{"metadata": map[string]any{"name": "web"}, "spec": map[string]any{"selector": selector}}))
+		object, err := jsontree.Parse(jsonText(t, map[string]any{"metadata": map[string]any{"name": "web"}, "spec": map[string]any{"selector": selector}}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +116,7 @@ func TestOwnerSelectorOfKinds(t *testing.T) {
 		{"Deployment", `{"matchExpressions":[{"key":"b","operator":"Other"}]}`, ""},
 		{"Service", `"a"`, ""},
 	} {
-		object, err := tree.Parse([]byte(`{"spec":{"selector":` + c.selector + `}}`))
+		object, err := jsontree.Parse([]byte(`{"spec":{"selector":` + c.selector + `}}`))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // Additions may change the values of expressions. Inject therefore inspects the pod again until
@@ -71,7 +71,7 @@ func (s *settling) kept() int {
 // pod, of which fresh returns another copy. The other templates then get the same result as without that template. A
 // template that was left out may be correct together with later additions. settle therefore makes another pass, as a
 // second run would, until a pass adds nothing.
-func (s *settling) settle(i *Injector, asked asked, nodes *tree.Arena, pod *tree.Node, fresh func() (*tree.Node, error)) error {
+func (s *settling) settle(i *Injector, asked asked, nodes *jsontree.Arena, pod *jsontree.Node, fresh func() (*jsontree.Node, error)) error {
 	s.run.start(i, asked, nodes)
 	if !asked.copied {
 		s.run.spent = 0
@@ -110,8 +110,8 @@ func (s *settling) settle(i *Injector, asked asked, nodes *tree.Arena, pod *tree
 }
 
 // parseOriginal returns a function that parses a pod again, without what was added to it.
-func parseOriginal(pod *tree.Node) func() (*tree.Node, error) {
-	return func() (*tree.Node, error) { return tree.Parse([]byte(pod.String())) }
+func parseOriginal(pod *jsontree.Node) func() (*jsontree.Node, error) {
+	return func() (*jsontree.Node, error) { return jsontree.Parse([]byte(pod.String())) }
 }
 
 // all returns every template, to be left out.
@@ -348,14 +348,14 @@ func (s *settling) wasRight(i int) bool {
 	if before == nil {
 		before = []byte(s.result.pod.String())
 	}
-	pod, err := tree.Parse(before)
+	pod, err := jsontree.Parse(before)
 	if err != nil {
 		return false
 	}
 	asked := s.run.subject.asked
 	asked.alone = true
 	var judging run
-	judging.start(s.run.injector, asked, &tree.Arena{})
+	judging.start(s.run.injector, asked, &jsontree.Arena{})
 	judging.look(pod, false)
 	decisions := make([]Decision, len(p.were))
 	judging.decide(decisions)

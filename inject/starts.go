@@ -11,7 +11,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // Injection must not make a pod that starts one that never does. The API server accepts pods that the kubelet does
@@ -26,7 +26,7 @@ func (p *planner) checkStarts() {
 		return // they may be the cause
 	}
 	s := &starts{planner: p, spec: p.subject.pod.Get("spec")}
-	s.serviceLinks = s.spec.Get("enableServiceLinks").Kind() != tree.False
+	s.serviceLinks = s.spec.Get("enableServiceLinks").Kind() != jsontree.False
 	s.volumes = podVolumes{subject: p.subject, spec: s.spec, serviceLinks: s.serviceLinks}
 	s.checkVolumes()
 	for _, list := range containerLists() {
@@ -45,7 +45,7 @@ func (p *planner) checkStarts() {
 // starts checks a pod.
 type starts struct {
 	planner      *planner
-	spec         *tree.Node
+	spec         *jsontree.Node
 	serviceLinks bool
 
 	at    schema.Pointer // to the container
@@ -56,7 +56,7 @@ type starts struct {
 
 // reject records a conflict. Pod is the value at the place, and fragment is what conflicts with it. Other reports whether
 // a template adds a part of it; it is nil if no other template can.
-func (s *starts) reject(at schema.Pointer, pod, fragment *tree.Node, other func(*candidate) bool, why string) {
+func (s *starts) reject(at schema.Pointer, pod, fragment *jsontree.Node, other func(*candidate) bool, why string) {
 	if other != nil {
 		if owner := s.planner.contributor(other); owner != "" {
 			why = fmt.Sprintf("together with the template %s, %s", owner, why)
@@ -66,19 +66,19 @@ func (s *starts) reject(at schema.Pointer, pod, fragment *tree.Node, other func(
 }
 
 // adds reports whether a template added one of these values, or the container.
-func (s *starts) adds(nodes ...*tree.Node) bool {
-	return s.isNew || slices.ContainsFunc(nodes, (*tree.Node).IsNew)
+func (s *starts) adds(nodes ...*jsontree.Node) bool {
+	return s.isNew || slices.ContainsFunc(nodes, (*jsontree.Node).IsNew)
 }
 
 // theirs returns a value of the container, or nil if a template has added it.
-func (s *starts) theirs(n *tree.Node) *tree.Node {
+func (s *starts) theirs(n *jsontree.Node) *jsontree.Node {
 	if s.adds(n) {
 		return nil
 	}
 	return n
 }
 
-func (s *starts) checkContainer(c *tree.Node) {
+func (s *starts) checkContainer(c *jsontree.Node) {
 	name := c.Get("name").Text()
 	s.checkUser(c, name)
 	for _, fault := range templates.UnknownPorts(c) {
@@ -105,17 +105,17 @@ func (s *starts) checkContainer(c *tree.Node) {
 
 // checkSubPaths finds mounts whose subPathExpr has no value, or no right one. A variable that a template adds can hide one
 // of envFrom that the container's own mounts read.
-func (s *starts) checkSubPaths(c *tree.Node, name string) {
+func (s *starts) checkSubPaths(c *jsontree.Node, name string) {
 	env, mounts := c.Get("env"), c.Get("volumeMounts")
 	anyNew := s.isNew || env.HasNew()
-	if !anyNew && !mounts.HasNew() || !slices.ContainsFunc(mounts.Items(), func(m tree.Node) bool { return m.Get("subPathExpr") != nil }) {
+	if !anyNew && !mounts.HasNew() || !slices.ContainsFunc(mounts.Items(), func(m jsontree.Node) bool { return m.Get("subPathExpr") != nil }) {
 		return // most containers, whose other lists are not parsed then
 	}
-	concerns := func(mount *tree.Node) bool { return anyNew || mount.IsNew() }
-	wasThere := func(v *tree.Node) bool { return !v.IsNew() && (!env.IsNew() || v == c.Get("envFrom")) }
-	for _, fault := range templates.UnusableSubPaths(c, s.serviceLinks, concerns, func(*tree.Node) bool { return true }) {
+	concerns := func(mount *jsontree.Node) bool { return anyNew || mount.IsNew() }
+	wasThere := func(v *jsontree.Node) bool { return !v.IsNew() && (!env.IsNew() || v == c.Get("envFrom")) }
+	for _, fault := range templates.UnusableSubPaths(c, s.serviceLinks, concerns, func(*jsontree.Node) bool { return true }) {
 		mount := fault.Nodes[0]
-		one := func(other *tree.Node) bool { return other == mount }
+		one := func(other *jsontree.Node) bool { return other == mount }
 		if !s.adds(mount) && len(templates.UnusableSubPaths(c, s.serviceLinks, one, wasThere)) > 0 {
 			continue // it is wrong without the template, too
 		}
@@ -125,10 +125,10 @@ func (s *starts) checkSubPaths(c *tree.Node, name string) {
 
 // checkUser finds a container that runs as root although runAsNonRoot is true for it (verifyRunAsNonRoot in
 // pkg/kubelet/kuberuntime). A container's own fields win over those of the pod. The user of an image is not known.
-func (s *starts) checkUser(c *tree.Node, name string) {
+func (s *starts) checkUser(c *jsontree.Node, name string) {
 	own, pod := c.Get("securityContext"), s.spec.Get("securityContext")
 	nonRoot, ownNonRoot := effective(own, pod, "runAsNonRoot")
-	if nonRoot.Kind() != tree.True {
+	if nonRoot.Kind() != jsontree.True {
 		return
 	}
 	field := "runAsUser"
@@ -159,22 +159,22 @@ func (s *starts) checkUser(c *tree.Node, name string) {
 }
 
 // effective returns the value of a field of a container, or else of the pod.
-func effective(own, pod *tree.Node, field string) (value *tree.Node, isOwn bool) {
-	if value = own.Get(field); value != nil && value.Kind() != tree.Null {
+func effective(own, pod *jsontree.Node, field string) (value *jsontree.Node, isOwn bool) {
+	if value = own.Get(field); value != nil && value.Kind() != jsontree.Null {
 		return value, true
 	}
 	return pod.Get(field), false
 }
 
 // isRoot reports whether a user is root: 0, or an administrator of Windows.
-func isRoot(user *tree.Node) bool {
-	return user.Kind() == tree.Number && schema.IsZero(user) || strings.EqualFold(user.Text(), "ContainerAdministrator")
+func isRoot(user *jsontree.Node) bool {
+	return user.Kind() == jsontree.Number && schema.IsZero(user) || strings.EqualFold(user.Text(), "ContainerAdministrator")
 }
 
 // changesUser reports whether the template decides as which user a container runs.
 func (c *candidate) changesUser(container string) bool {
 	return c.t.Brings(container) || slices.ContainsFunc(c.apps, func(app appContainer) bool {
-		return slices.ContainsFunc(app.fragments, func(f tree.Node) bool {
+		return slices.ContainsFunc(app.fragments, func(f jsontree.Node) bool {
 			s := f.Get("securityContext")
 			return s.Get("runAsUser") != nil || s.Get("runAsNonRoot") != nil
 		})
@@ -184,7 +184,7 @@ func (c *candidate) changesUser(container string) bool {
 // hasContainer reports whether the pod has a container with that name.
 func (s *starts) hasContainer(name string) bool {
 	for _, list := range containerLists() {
-		if slices.ContainsFunc(s.spec.Get(list).Items(), func(c tree.Node) bool { return c.Get("name").IsText(name) }) {
+		if slices.ContainsFunc(s.spec.Get(list).Items(), func(c jsontree.Node) bool { return c.Get("name").IsText(name) }) {
 			return true
 		}
 	}
@@ -192,7 +192,7 @@ func (s *starts) hasContainer(name string) bool {
 }
 
 // checkMounts finds what keeps the container from starting because of its mounts.
-func (s *starts) checkMounts(c *tree.Node, name string) {
+func (s *starts) checkMounts(c *jsontree.Node, name string) {
 	mounts := c.Get("volumeMounts")
 	if !s.isNew && !mounts.HasNew() && !c.Get("terminationMessagePath").IsNew() && !c.Get("workingDir").IsNew() {
 		return
@@ -213,7 +213,7 @@ func (s *starts) checkMounts(c *tree.Node, name string) {
 }
 
 // isOf reports whether a node is an item of a list.
-func isOf(list, item *tree.Node) bool {
+func isOf(list, item *jsontree.Node) bool {
 	items := list.Items()
 	for i := range items {
 		if item == &items[i] {
@@ -239,7 +239,7 @@ func (s *starts) checkVolumes() {
 	}
 }
 
-func (s *starts) checkDownwardAPI(volume, downwardAPI *tree.Node) {
+func (s *starts) checkDownwardAPI(volume, downwardAPI *jsontree.Node) {
 	files := downwardAPI.Get("items").Items()
 	for i := range files {
 		if other := files[i].At("resourceFieldRef", "containerName").Text(); other != "" && !s.hasContainer(other) {
@@ -255,8 +255,8 @@ func (s *starts) volumesAt() schema.Pointer {
 
 // use is a mount or a device of a container.
 type use struct {
-	container *tree.Node
-	item      *tree.Node
+	container *jsontree.Node
+	item      *jsontree.Node
 }
 
 func (u *use) isNew() bool { return u.container.IsNew() || u.item.IsNew() }
@@ -349,7 +349,7 @@ func noPages(medium string, sizes map[int64]bool) string {
 // request that is missing to the limit.
 func (s *starts) pageSizes(withNew bool) map[int64]bool {
 	sizes := map[int64]bool{}
-	add := func(resources *tree.Node) {
+	add := func(resources *jsontree.Node) {
 		for _, section := range [...]string{"requests", "limits"} {
 			members := resources.Get(section).Members()
 			for i := range members {

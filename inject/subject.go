@@ -11,7 +11,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // tier selects templates of a set.
@@ -46,7 +46,7 @@ type asked struct {
 
 // sizeBefore returns the size of what was added before the pod was copied. Other additions count as a part of the pod, as
 // when the validating webhook's answer is wanted for what the mutating webhook has just made.
-func (a *asked) sizeBefore(pod *tree.Node) int {
+func (a *asked) sizeBefore(pod *jsontree.Node) int {
 	if !a.copied {
 		return 0
 	}
@@ -71,18 +71,18 @@ type subject struct {
 	asked     asked
 	schema    *schema.Schema
 	templates []*loaded
-	brings    map[string]int // container names of all templates, numbered from 1
-	patterns  []string       // those of generated containers
-	excluded  []string       // namespaces
-	nodes     *tree.Arena    // memory for new nodes
+	brings    map[string]int  // container names of all templates, numbered from 1
+	patterns  []string        // those of generated containers
+	excluded  []string        // namespaces
+	nodes     *jsontree.Arena // memory for new nodes
 
 	readsPod   bool // whether an expression reads more of the pod than names of containers
 	readsGated bool // see [templates.Template.ReadsGated]
 
-	pod         *tree.Node
+	pod         *jsontree.Node
 	grown       bool // whether earlier looks added something
-	labels      *tree.Node
-	annotations *tree.Node
+	labels      *jsontree.Node
+	annotations *jsontree.Node
 	requested   requested
 	os          string
 	onHost      bool           // whether the pod uses the node's network
@@ -90,8 +90,8 @@ type subject struct {
 	at, beside  schema.Pointer // pointers to the pod, with capacity for longer paths
 
 	// Results that all templates share.
-	tokens [2]*tree.Node // see tokenMount
-	keys   map[*tree.Node]*keys
+	tokens [2]*jsontree.Node // see tokenMount
+	keys   map[*jsontree.Node]*keys
 	here   []bool           // see has
 	marks  map[*loaded]bool // see marked
 	ports  nodePorts        // see portsTaken
@@ -112,7 +112,7 @@ type subject struct {
 }
 
 // look begins another look.
-func (s *subject) look(pod *tree.Node, grown bool) {
+func (s *subject) look(pod *jsontree.Node, grown bool) {
 	*s = subject{
 		asked: s.asked, schema: s.schema, templates: s.templates, brings: s.brings, patterns: s.patterns, excluded: s.excluded, readsPod: s.readsPod, readsGated: s.readsGated, proven: s.proven, nodes: s.nodes,
 		at: slices.Grow(s.at[:0], 8), beside: slices.Grow(s.beside[:0], 8), here: s.here[:0], ours: s.ours[:0], tokenVolumes: s.tokenVolumes[:0],
@@ -121,7 +121,7 @@ func (s *subject) look(pod *tree.Node, grown bool) {
 		labels:      pod.At("metadata", "labels"),
 		annotations: pod.At("metadata", "annotations"),
 		os:          podOS(pod),
-		onHost:      pod.At("spec", "hostNetwork").Kind() == tree.True,
+		onHost:      pod.At("spec", "hostNetwork").Kind() == jsontree.True,
 	}
 	for _, claim := range s.asked.claims {
 		if s.claims == nil {
@@ -134,8 +134,8 @@ func (s *subject) look(pod *tree.Node, grown bool) {
 }
 
 // replace sets a pod that lacks something that the previous one had.
-func (s *subject) replace(pod *tree.Node) {
-	s.pod, s.tokens, s.keys, s.here, s.marks = pod, [2]*tree.Node{}, nil, nil, nil
+func (s *subject) replace(pod *jsontree.Node) {
+	s.pod, s.tokens, s.keys, s.here, s.marks = pod, [2]*jsontree.Node{}, nil, nil, nil
 	s.forget()
 }
 
@@ -150,8 +150,8 @@ func (s *subject) marksAgain() {
 // isOthers reports whether a template is in the set only to be known to the templates of the namespace.
 func (s *subject) isOthers(t *loaded) bool { return s.asked.tier == ownTier && t.Namespace == "" }
 
-func (s *subject) optIn() *tree.Node                { return s.labels.Get(LabelInject) }
-func (s *subject) annotation(key string) *tree.Node { return s.annotations.Get(key) }
+func (s *subject) optIn() *jsontree.Node                { return s.labels.Get(LabelInject) }
+func (s *subject) annotation(key string) *jsontree.Node { return s.annotations.Get(key) }
 
 // marked reports whether an annotation of the pod says that containers with the template's names
 // belong to the template. The annotation records an injection or requests that Pillion completes
@@ -198,7 +198,7 @@ func (s *subject) isTokenVolume(name string) bool {
 	return is
 }
 
-func projectsToken(volume *tree.Node) bool {
+func projectsToken(volume *jsontree.Node) bool {
 	sources := volume.At("projected", "sources").Items()
 	for i := range sources {
 		if sources[i].Get("serviceAccountToken") != nil {
@@ -215,10 +215,10 @@ func (s *subject) podResources() bool {
 }
 
 // withItem returns a copy of an object with another item in a list.
-func (s *subject) withItem(n *tree.Node, list string, item tree.Node) tree.Node {
+func (s *subject) withItem(n *jsontree.Node, list string, item jsontree.Node) jsontree.Node {
 	old := n.Get(list).Items()
 	items := append(s.nodes.Nodes(len(old)+1), old...)
-	return s.nodes.With(n, list, tree.Items(append(items, item)...))
+	return s.nodes.With(n, list, jsontree.Items(append(items, item)...))
 }
 
 // isBrought reports whether a template brings containers with that name, and the container is not one that a template of the
@@ -269,10 +269,10 @@ const longList = 32
 func (s *subject) containerSchema() *schema.Schema { return s.schema.At("spec").At("containers").Elem }
 
 // held copies a node into the arena and returns its address.
-func (s *subject) held(n tree.Node) *tree.Node { return &append(s.nodes.Nodes(1), n)[0] }
+func (s *subject) held(n jsontree.Node) *jsontree.Node { return &append(s.nodes.Nodes(1), n)[0] }
 
 // hasAppArmor reports whether a pod has an annotation for AppArmor.
-func hasAppArmor(annotations *tree.Node) bool {
+func hasAppArmor(annotations *jsontree.Node) bool {
 	members := annotations.Members()
 	for i := range members {
 		if strings.HasPrefix(members[i].Name(), corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix) {

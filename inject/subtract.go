@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/pillion-dev/pillion/inject/schema"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // subtraction finds what a pod has of a fragment.
@@ -18,8 +18,8 @@ type subtraction struct {
 	own         func(path string) bool
 	ownStays    bool // in app containers, keeps list items that precede others
 	inApp       bool
-	original    *tree.Node // the pod with its author's order of keys, or nil
-	joined      []string   // names that all templates together list in SafeToEvictLocalVolumes
+	original    *jsontree.Node // the pod with its author's order of keys, or nil
+	joined      []string       // names that all templates together list in SafeToEvictLocalVolumes
 }
 
 func (s *subtraction) all() {
@@ -36,12 +36,12 @@ func (s *subtraction) all() {
 	s.object(s.candidate.subject.pod, &s.candidate.fragment, s.candidate.subject.schema, "")
 }
 
-func (s *subtraction) object(pod, fragment *tree.Node, in *schema.Schema, at string) {
+func (s *subtraction) object(pod, fragment *jsontree.Node, in *schema.Schema, at string) {
 	members := fragment.Members()
 	for i := range members {
 		name, value := members[i].Name(), &members[i]
 		f, there := in.At(name), pod.Get(name)
-		at := at + "/" + tree.Escape(name)
+		at := at + "/" + jsontree.Escape(name)
 		switch {
 		case there == nil || there.Kind() != value.Kind():
 		case at == annotationPath(SafeToEvictLocalVolumes):
@@ -50,7 +50,7 @@ func (s *subtraction) object(pod, fragment *tree.Node, in *schema.Schema, at str
 			if f.Contains(there, value) {
 				s.take(at, s.isBeforeOwn(at, fragment))
 			}
-		case value.Kind() == tree.Array:
+		case value.Kind() == jsontree.Array:
 			s.list(there, value, f.Schema, at)
 		default:
 			s.object(there, value, f.Schema, at)
@@ -59,7 +59,7 @@ func (s *subtraction) object(pod, fragment *tree.Node, in *schema.Schema, at str
 }
 
 // takeJoined takes a list in one string if templates have all names in it.
-func (s *subtraction) takeJoined(there, fragment *tree.Node, at string) {
+func (s *subtraction) takeJoined(there, fragment *jsontree.Node, at string) {
 	names := append(listed(fragment.Get(SafeToEvictLocalVolumes).Text()), s.joined...)
 	if !slices.ContainsFunc(listed(there.Text()), func(name string) bool { return !slices.Contains(names, name) }) {
 		s.take(at, s.isBeforeOwn(at, fragment))
@@ -74,7 +74,7 @@ func joinedBy(all []*candidate) (names []string) {
 	return names
 }
 
-func (s *subtraction) list(pod, fragment *tree.Node, in *schema.Schema, at string) {
+func (s *subtraction) list(pod, fragment *jsontree.Node, in *schema.Schema, at string) {
 	if in.Elem.GoType == schema.HostAliasType() {
 		s.hostAliases(pod.Items(), fragment.Items(), at)
 		return
@@ -89,7 +89,7 @@ func (s *subtraction) list(pod, fragment *tree.Node, in *schema.Schema, at strin
 				found, before, next = true, before || i >= next, i
 			case in.Shape != schema.KeyedList || !in.SameKey(&theirs[j], &items[i]):
 			case in.Elem.GoType == schema.ContainerType():
-				s.object(&theirs[j], new(new(tree.Arena).Without(&items[i], "name")), in.Elem, at)
+				s.object(&theirs[j], new(new(jsontree.Arena).Without(&items[i], "name")), in.Elem, at)
 			case in.Elem.Contains(&theirs[j], &items[i]):
 				found, before, next = true, before || i >= next, i
 			}
@@ -103,11 +103,11 @@ func (s *subtraction) list(pod, fragment *tree.Node, in *schema.Schema, at strin
 
 // hostAliases takes the items that [planner.hostAlias] adds: those with the names of a fragment's item that the other items
 // with the address lack. The pod's own items come first.
-func (s *subtraction) hostAliases(theirs, items []tree.Node, at string) {
+func (s *subtraction) hostAliases(theirs, items []jsontree.Node, at string) {
 	taken := map[int]bool{}
-	has := func(ip *tree.Node, name string) bool {
+	has := func(ip *jsontree.Node, name string) bool {
 		for k := range theirs {
-			if !taken[k] && theirs[k].Get("ip").SameText(ip) && slices.ContainsFunc(theirs[k].Get("hostnames").Items(), func(n tree.Node) bool { return n.IsText(name) }) {
+			if !taken[k] && theirs[k].Get("ip").SameText(ip) && slices.ContainsFunc(theirs[k].Get("hostnames").Items(), func(n jsontree.Node) bool { return n.IsText(name) }) {
 				return true
 			}
 		}
@@ -116,15 +116,15 @@ func (s *subtraction) hostAliases(theirs, items []tree.Node, at string) {
 	for j := range slices.Backward(theirs) {
 		for i := range items {
 			ip, names, own := items[i].Get("ip"), items[i].Get("hostnames").Items(), theirs[j].Get("hostnames").Items()
-			among := func(n tree.Node) bool {
-				return slices.ContainsFunc(names, func(m tree.Node) bool { return m.SameText(&n) })
+			among := func(n jsontree.Node) bool {
+				return slices.ContainsFunc(names, func(m jsontree.Node) bool { return m.SameText(&n) })
 			}
-			if taken[j] || !theirs[j].Get("ip").SameText(ip) || slices.ContainsFunc(own, func(n tree.Node) bool { return !among(n) }) {
+			if taken[j] || !theirs[j].Get("ip").SameText(ip) || slices.ContainsFunc(own, func(n jsontree.Node) bool { return !among(n) }) {
 				continue
 			}
 			taken[j] = true
-			rest := func(n tree.Node) bool {
-				return !slices.ContainsFunc(own, func(m tree.Node) bool { return m.SameText(&n) }) && !has(ip, n.Text())
+			rest := func(n jsontree.Node) bool {
+				return !slices.ContainsFunc(own, func(m jsontree.Node) bool { return m.SameText(&n) }) && !has(ip, n.Text())
 			}
 			if taken[j] = !slices.ContainsFunc(names, rest); taken[j] {
 				s.take(at+"/"+strconv.Itoa(j), false)
@@ -146,7 +146,7 @@ func (s *subtraction) take(at string, own bool) {
 
 // isBeforeOwn reports whether a label or annotation precedes one of the pod's own. Pillion adds its
 // keys after those.
-func (s *subtraction) isBeforeOwn(at string, fragment *tree.Node) bool {
+func (s *subtraction) isBeforeOwn(at string, fragment *jsontree.Node) bool {
 	object, ok := strings.CutPrefix(at[:strings.LastIndexByte(at, '/')], "/metadata/")
 	if !ok || s.original == nil {
 		return false

@@ -11,7 +11,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // Templates of a namespace, which tenants write, change nothing about what the templates of the cluster do. For those, what
@@ -40,7 +40,7 @@ const mostCopied = 10_000
 type tenant struct {
 	injector     *Injector
 	asked        asked
-	nodes        *tree.Arena
+	nodes        *jsontree.Arena
 	cluster, own settling
 
 	result Result
@@ -57,14 +57,14 @@ type tenant struct {
 	looks int // so far
 
 	// The last attempt.
-	pod   *tree.Node
+	pod   *jsontree.Node
 	again []Decision // about the templates of the cluster, or nil if nothing was added
 	whole bool       // whether another one would add nothing
 }
 
 // inject adds to the pod until nothing is left to add. A second run would begin with the same pod, because the templates
 // of the cluster would add nothing. So it would leave out the same templates.
-func (w *tenant) inject(i *Injector, asked asked, nodes *tree.Arena, pod *tree.Node) (*Result, error) {
+func (w *tenant) inject(i *Injector, asked asked, nodes *jsontree.Arena, pod *jsontree.Node) (*Result, error) {
 	w.injector, w.asked, w.nodes, w.count = i, asked, nodes, len(i.cluster.templates)
 	first := asked
 	first.tier, w.cluster.earlier = clusterTier, nil
@@ -107,12 +107,12 @@ func (w *tenant) leaveOut(start Result, why string) (*Result, error) {
 	asked := w.asked
 	asked.tier, asked.denied, asked.copied = ownTier, w.allBut(nil, why), true
 	w.own.earlier, w.own.run.spent = w.contributed, 0
-	err := w.own.settle(w.injector, asked, w.nodes, start.pod, func() (*tree.Node, error) { return start.pod, nil })
+	err := w.own.settle(w.injector, asked, w.nodes, start.pod, func() (*jsontree.Node, error) { return start.pod, nil })
 	w.take()
 	return &w.result, err
 }
 
-func addedContainers(pod *tree.Node) map[string]bool {
+func addedContainers(pod *jsontree.Node) map[string]bool {
 	names := map[string]bool{}
 	for _, list := range containerLists() {
 		items := pod.At("spec", list).Items()
@@ -126,7 +126,7 @@ func addedContainers(pod *tree.Node) map[string]bool {
 }
 
 // addedBy returns the templates of the namespace by the names of the containers that they added.
-func (w *tenant) addedBy(pod *tree.Node) map[string]string {
+func (w *tenant) addedBy(pod *jsontree.Node) map[string]string {
 	all := map[string]string{}
 	for name := range addedContainers(pod) {
 		if w.mine[name] {
@@ -206,7 +206,7 @@ func (w *tenant) attempt(denied map[string]string) (why string, err error) {
 	case w.own.run.spent > templates.MaxTotal:
 		return "", errSpendsTooMuch
 	}
-	copied := func() (*tree.Node, error) { return new(w.result.pod.Copy()), nil }
+	copied := func() (*jsontree.Node, error) { return new(w.result.pod.Copy()), nil }
 	asked := w.asked
 	asked.tier, asked.denied, asked.copied = ownTier, denied, true
 	w.own.earlier = w.contributed
@@ -241,11 +241,11 @@ func (w *tenant) attempt(denied map[string]string) (why string, err error) {
 }
 
 // seenByCluster lets the templates of the cluster add to a copy of a pod to which templates of the namespace have added.
-func (w *tenant) seenByCluster(pod *tree.Node, contributed []candidate) ([]Decision, *tree.Node, error) {
+func (w *tenant) seenByCluster(pod *jsontree.Node, contributed []candidate) ([]Decision, *jsontree.Node, error) {
 	asked := w.asked
 	asked.tier, asked.theirs, asked.copied = clusterTier, w.addedBy(pod), true
 	w.cluster.earlier = contributed
-	copied := func() (*tree.Node, error) { return new(pod.Copy()), nil }
+	copied := func() (*jsontree.Node, error) { return new(pod.Copy()), nil }
 	err := w.cluster.settle(w.injector.cluster, asked, w.nodes, new(pod.Copy()), copied)
 	w.looks += w.cluster.looks
 	return slices.Clone(w.cluster.result.Decisions), w.cluster.result.pod, err
@@ -253,8 +253,8 @@ func (w *tenant) seenByCluster(pod *tree.Node, contributed []candidate) ([]Decis
 
 // wanted is what a template wants a pod to have.
 type wanted struct {
-	pod  tree.Node            // a partial Pod
-	apps map[string]tree.Node // partial containers, by list and name
+	pod  jsontree.Node            // a partial Pod
+	apps map[string]jsontree.Node // partial containers, by list and name
 }
 
 // wantedByCluster returns what each template of the cluster wanted the pod to have when it saw it last. It returns nothing if
@@ -265,10 +265,10 @@ func (w *tenant) wantedByCluster() []wanted {
 	}
 	all := make([]wanted, w.count)
 	for _, c := range w.cluster.run.owners.candidates {
-		of := wanted{pod: c.fragment.Copy(), apps: map[string]tree.Node{}}
+		of := wanted{pod: c.fragment.Copy(), apps: map[string]jsontree.Node{}}
 		for i := range c.apps {
 			app := &c.apps[i]
-			of.apps[app.list+"/"+app.container] = tree.Items(slices.Clone(app.fragments)...)
+			of.apps[app.list+"/"+app.container] = jsontree.Items(slices.Clone(app.fragments)...)
 		}
 		all[c.t.index] = of
 	}
@@ -296,10 +296,10 @@ func (is *wanted) addsLess(was *wanted, s *schema.Schema) string {
 }
 
 // missingPlace returns the pointer to a place where a fragment has no value and another one has one, or "".
-func missingPlace(is, was *tree.Node, s *schema.Schema, at string) string {
+func missingPlace(is, was *jsontree.Node, s *schema.Schema, at string) string {
 	for i := range was.Members() {
 		m := &was.Members()[i]
-		at := at + "/" + tree.Escape(m.Name())
+		at := at + "/" + jsontree.Escape(m.Name())
 		value := is.Get(m.Name())
 		if value == nil {
 			return at
@@ -313,7 +313,7 @@ func missingPlace(is, was *tree.Node, s *schema.Schema, at string) string {
 	}
 	for i := range was.Items() {
 		item := &was.Items()[i]
-		at := at + "/" + tree.Escape(cmp.Or(item.Get(s.Key).Text(), item.Get(s.Key).String()))
+		at := at + "/" + jsontree.Escape(cmp.Or(item.Get(s.Key).Text(), item.Get(s.Key).String()))
 		found := s.Find(is.Items(), item)
 		if found < 0 {
 			return at
@@ -384,8 +384,8 @@ func (f *Finding) isLike(other Finding) bool {
 }
 
 // faults returns what is wrong with a pod, by template.
-func (w *tenant) faults(i *Injector, tier tier, pod *tree.Node) ([][]Finding, error) {
-	stored, err := tree.Parse(pod.AppendWithAdditions(nil))
+func (w *tenant) faults(i *Injector, tier tier, pod *jsontree.Node) ([][]Finding, error) {
+	stored, err := jsontree.Parse(pod.AppendWithAdditions(nil))
 	if err != nil {
 		return nil, err
 	}
@@ -393,7 +393,7 @@ func (w *tenant) faults(i *Injector, tier tier, pod *tree.Node) ([][]Finding, er
 	asked.tier, asked.alone = tier, true
 	asked.file = true // expressions see what the API server makes of the additions
 	var judging run
-	judging.start(i, asked, &tree.Arena{})
+	judging.start(i, asked, &jsontree.Arena{})
 	judging.look(stored, false)
 	decisions := make([]Decision, len(i.templates))
 	judging.decide(decisions)

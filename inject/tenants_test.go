@@ -12,12 +12,12 @@ import (
 	"testing"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/cputest"
-	"github.com/pillion-dev/pillion/inject/reviewtest"
 	"github.com/pillion-dev/pillion/inject/schema"
-	"github.com/pillion-dev/pillion/inject/sizetest"
+	"github.com/pillion-dev/pillion/inject/testing/cpu"
+	"github.com/pillion-dev/pillion/inject/testing/reviews"
+	"github.com/pillion-dev/pillion/inject/testing/size"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // TestTenants checks for random sets that templates of a namespace change nothing about what the templates of the cluster
@@ -26,7 +26,7 @@ import (
 // as much to it as before.
 func TestTenants(t *testing.T) {
 	t.Parallel()
-	count, tried := sizetest.Choose(t, 150, 5000), tally{}
+	count, tried := size.Choose(t, 150, 5000), tally{}
 	for seed := range uint64(count) {
 		tryTenants(t, seed, tried)
 	}
@@ -85,9 +85,9 @@ func TestTenantTries(t *testing.T) {
 			documents += fmt.Sprintf("---\napiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: n%d, namespace: shop}\nspec: {default: true, %s}\n", i, fmt.Sprintf(of, i))
 		}
 		both := injectorOf(mustParse(t, documents))
-		began := cputest.Used(t)
+		began := cpu.Used(t)
 		r := mustInject(t, both, inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: pod})
-		took := cputest.Used(t) - began
+		took := cpu.Used(t) - began
 		t.Logf("%s: %v", name, took)
 		if name == "each costs much" && !strings.Contains(r.Decisions[1].Message, "cost too much for this pod") {
 			t.Errorf("%s: the reason is %q", name, r.Decisions[1].Message)
@@ -162,7 +162,7 @@ func TestTenantComesAfter(t *testing.T) {
 		injector := injectorOf(mustParse(t, fmt.Sprintf(template, "ClusterSidecarTemplate", "wall", c.cluster, "wall")+
 			fmt.Sprintf(template, "SidecarTemplate", "own, namespace: shop", c.own, "own")))
 		r := mustInject(t, injector, inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: []byte(`{"spec":{"initContainers":[{"name":"i","image":"a"}],"containers":[{"name":"app","image":"a"}]}}`)})
-		root, err := tree.Parse(r.InjectedJSON())
+		root, err := jsontree.Parse(r.InjectedJSON())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -189,7 +189,7 @@ func FuzzTenants(f *testing.F) {
 
 func tryTenants(t *testing.T, seed uint64, tried tally) {
 	t.Helper()
-	g := &reviewtest.Sets{Rand: rand.New(rand.NewPCG(seed, 23))}
+	g := &reviews.Sets{Rand: rand.New(rand.NewPCG(seed, 23))}
 	var cluster, own []*templates.Template
 	var documents []string
 	add := func(to *[]*templates.Template, kind, name, spec string) bool {
@@ -279,14 +279,14 @@ func compareLists(t *testing.T, original, before, after []byte) {
 // withoutList returns a pod without the list of volumes.
 func withoutList(t *testing.T, pod []byte) []byte {
 	t.Helper()
-	root, err := tree.Parse(pod)
+	root, err := jsontree.Parse(pod)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if root.At("metadata", "annotations", inject.SafeToEvictLocalVolumes) == nil {
 		return pod
 	}
-	var nodes tree.Arena
+	var nodes jsontree.Arena
 	metadata := root.Get("metadata")
 	rest := nodes.With(root, "metadata", nodes.With(metadata, "annotations", nodes.Without(metadata.Get("annotations"), inject.SafeToEvictLocalVolumes)))
 	return rest.AppendTo(nil)
@@ -318,8 +318,8 @@ type movedFrom struct {
 type podContainer struct{ list, name, text string }
 
 // takeContainer removes one of several containers.
-func takeContainer(g *reviewtest.Sets, pod []byte) (*podContainer, []byte) {
-	root, err := tree.Parse(pod)
+func takeContainer(g *reviews.Sets, pod []byte) (*podContainer, []byte) {
+	root, err := jsontree.Parse(pod)
 	if err != nil {
 		return nil, nil
 	}
@@ -336,8 +336,8 @@ func takeContainer(g *reviewtest.Sets, pod []byte) (*podContainer, []byte) {
 		return nil, nil // a template leaves out the resources of its containers
 	}
 	taken := &podContainer{list, items[i].Get("name").Text(), items[i].String()}
-	var nodes tree.Arena
-	spec := nodes.With(root.Get("spec"), list, tree.Items(slices.Delete(slices.Clone(items), i, i+1)...))
+	var nodes jsontree.Arena
+	spec := nodes.With(root.Get("spec"), list, jsontree.Items(slices.Delete(slices.Clone(items), i, i+1)...))
 	rest := nodes.With(root, "spec", spec)
 	return taken, rest.AppendTo(nil)
 }
@@ -397,7 +397,7 @@ func checkTenant(t *testing.T, alone, both *inject.Injector, pod []byte, moved *
 func compareOrders(t *testing.T, inPod, after []byte, container *podContainer) {
 	t.Helper()
 	names := func(pod []byte) (all []string) {
-		root, err := tree.Parse(pod)
+		root, err := jsontree.Parse(pod)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -430,16 +430,16 @@ func fieldsLacking(t *testing.T, pod, other []byte, container *podContainer) (al
 // withContainer returns a pod with one more container, at the place that it has in another pod.
 func withContainer(t *testing.T, pod, other []byte, container *podContainer) []byte {
 	t.Helper()
-	root, err := tree.Parse(keptBy(t, pod, true))
+	root, err := jsontree.Parse(keptBy(t, pod, true))
 	if err != nil {
 		t.Fatal(err)
 	}
-	item, err := tree.Parse([]byte(container.text))
+	item, err := jsontree.Parse([]byte(container.text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var nodes tree.Arena
-	spec := nodes.With(root.Get("spec"), container.list, tree.Items(append(slices.Clone(root.At("spec", container.list).Items()), *item)...))
+	var nodes jsontree.Arena
+	spec := nodes.With(root.Get("spec"), container.list, jsontree.Items(append(slices.Clone(root.At("spec", container.list).Items()), *item)...))
 	with := nodes.With(root, "spec", spec)
 	return keptBy(t, inOrderOf(t, with.AppendTo(nil), other, container.list), true)
 }
@@ -448,21 +448,21 @@ func withContainer(t *testing.T, pod, other []byte, container *podContainer) []b
 // first one.
 func inOrderOf(t *testing.T, pod, other []byte, list string) []byte {
 	t.Helper()
-	root, err := tree.Parse(pod)
+	root, err := jsontree.Parse(pod)
 	if err != nil {
 		t.Fatal(err)
 	}
-	like, err := tree.Parse(other)
+	like, err := jsontree.Parse(other)
 	if err != nil {
 		t.Fatal(err)
 	}
-	place := func(of *tree.Node) int {
-		return slices.IndexFunc(like.At("spec", list).Items(), func(c tree.Node) bool { return c.Get("name").Text() == of.Get("name").Text() })
+	place := func(of *jsontree.Node) int {
+		return slices.IndexFunc(like.At("spec", list).Items(), func(c jsontree.Node) bool { return c.Get("name").Text() == of.Get("name").Text() })
 	}
 	items := slices.Clone(root.At("spec", list).Items())
-	slices.SortStableFunc(items, func(a, b tree.Node) int { return place(&a) - place(&b) })
-	var nodes tree.Arena
-	ordered := nodes.With(root, "spec", nodes.With(root.Get("spec"), list, tree.Items(items...)))
+	slices.SortStableFunc(items, func(a, b jsontree.Node) int { return place(&a) - place(&b) })
+	var nodes jsontree.Arena
+	ordered := nodes.With(root, "spec", nodes.With(root.Get("spec"), list, jsontree.Items(items...)))
 	return ordered.AppendTo(nil)
 }
 
@@ -482,12 +482,12 @@ var counts = regexp.MustCompile(`-[0-9]+\b`)
 // except in its security context.
 func fieldsOf(t *testing.T, pod []byte, container *podContainer) (all []string) {
 	t.Helper()
-	root, err := tree.Parse(pod)
+	root, err := jsontree.Parse(pod)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var walk func(n *tree.Node, at string)
-	walk = func(n *tree.Node, at string) {
+	var walk func(n *jsontree.Node, at string)
+	walk = func(n *jsontree.Node, at string) {
 		if all = append(all, at); strings.HasPrefix(at, "/securityContext/") {
 			all = append(all, at+"="+n.String())
 		}
@@ -512,11 +512,11 @@ func fieldsOf(t *testing.T, pod []byte, container *podContainer) (all []string) 
 // lacks returns what the first pod has and the second one does not, or "".
 func lacks(t *testing.T, has, pod []byte) string {
 	t.Helper()
-	one, err := tree.Parse(has)
+	one, err := jsontree.Parse(has)
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := tree.Parse(pod)
+	other, err := jsontree.Parse(pod)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -526,7 +526,7 @@ func lacks(t *testing.T, has, pod []byte) string {
 	for _, list := range []string{"initContainers", "containers"} {
 		items := one.At("spec", list).Items()
 		for i := range items {
-			found := slices.IndexFunc(other.At("spec", list).Items(), func(c tree.Node) bool { return c.Get("name").Text() == items[i].Get("name").Text() })
+			found := slices.IndexFunc(other.At("spec", list).Items(), func(c jsontree.Node) bool { return c.Get("name").Text() == items[i].Get("name").Text() })
 			if found < 0 || !schema.Pod().At("spec").At(list).Elem.Contains(&other.At("spec", list).Items()[found], &items[i]) {
 				return items[i].String()
 			}

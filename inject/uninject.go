@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // Removal is what to remove from an injected pod to get the original one.
@@ -54,7 +54,7 @@ func (i *Injector) Original(req Request) ([]byte, error) {
 
 func (i *Injector) undone(req Request) (*Removal, []byte, error) {
 	i = i.For(req.Namespace.Name)
-	pod, err := tree.Parse(req.Object)
+	pod, err := jsontree.Parse(req.Object)
 	if err != nil {
 		return nil, nil, notJSON(err)
 	}
@@ -66,7 +66,7 @@ func (i *Injector) undone(req Request) (*Removal, []byte, error) {
 }
 
 // restore also returns the pod without what was injected.
-func (i *Injector) restore(req Request, pod *tree.Node, before Before) (r *Removal, left []byte, err error) {
+func (i *Injector) restore(req Request, pod *jsontree.Node, before Before) (r *Removal, left []byte, err error) {
 	r = &Removal{Pod: identify(pod), Served: served(pod)}
 	if r.Templates, err = i.injectedBy(pod); err != nil || len(r.Templates) == 0 {
 		return r, req.Object, err
@@ -79,7 +79,7 @@ func (i *Injector) restore(req Request, pod *tree.Node, before Before) (r *Remov
 		if req.Object, err = json.Marshal(r.remove(doc, records)); err != nil {
 			return nil, nil, err
 		}
-		if pod, err = tree.Parse(req.Object); err != nil {
+		if pod, err = jsontree.Parse(req.Object); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -93,7 +93,7 @@ func (i *Injector) restore(req Request, pod *tree.Node, before Before) (r *Remov
 }
 
 // rolloutRecords returns the paths of the annotations in which rollouts have recorded what a pod had before.
-func rolloutRecords(pod *tree.Node) (paths []string) {
+func rolloutRecords(pod *jsontree.Node) (paths []string) {
 	for _, m := range pod.At("metadata", "annotations").Members() {
 		if _, name, ok := templates.SplitAnnotation(m.Name()); ok && name == templates.AnnotationBefore {
 			paths = append(paths, annotationPath(m.Name()))
@@ -103,7 +103,7 @@ func rolloutRecords(pod *tree.Node) (paths []string) {
 }
 
 // infer finds out what the templates added, from what they would add now.
-func (i *Injector) infer(req Request, pod *tree.Node, before Before, r *Removal) (*Removal, []byte, error) {
+func (i *Injector) infer(req Request, pod *jsontree.Node, before Before, r *Removal) (*Removal, []byte, error) {
 	r.own = before.owns
 	// The containers go first, because expressions may count them.
 	doc, err := decode(req.Object)
@@ -148,7 +148,7 @@ func (i *Injector) infer(req Request, pod *tree.Node, before Before, r *Removal)
 // emptied records the paths of values that were empty. The paths are those in the pod without the
 // templates' containers.
 func (r *Removal) emptied(bare []byte, before Before) error {
-	pod, err := tree.Parse(bare)
+	pod, err := jsontree.Parse(bare)
 	if err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func (r *Removal) emptied(bare []byte, before Before) error {
 
 // addedBy renders what the templates added, each as if the earlier ones had added nothing.
 func (i *Injector) addedBy(req *Request, r *Removal, bare []byte) ([]*candidate, error) {
-	pod, err := tree.Parse(bare)
+	pod, err := jsontree.Parse(bare)
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +205,7 @@ func (i *Injector) addedBy(req *Request, r *Removal, bare []byte) ([]*candidate,
 // subtract removes what templates added. It removes the last template's additions first, because
 // each template adds after the earlier ones. It returns the remaining pod and the paths that it
 // keeps as the pod's own. Original is the pod with its author's order of keys, or nil.
-func (r *Removal) subtract(bare []byte, original *tree.Node, added []*candidate, ownStays bool) (left []byte, kept []string, err error) {
+func (r *Removal) subtract(bare []byte, original *jsontree.Node, added []*candidate, ownStays bool) (left []byte, kept []string, err error) {
 	doc, err := decode(bare)
 	if err != nil {
 		return nil, nil, err
@@ -225,7 +225,7 @@ func (r *Removal) subtract(bare []byte, original *tree.Node, added []*candidate,
 
 // injectedBy returns the names of the templates that injected a pod, as its annotations record
 // them. It returns an error if the Injector has no template with that name and revision.
-func (i *Injector) injectedBy(pod *tree.Node) ([]string, error) {
+func (i *Injector) injectedBy(pod *jsontree.Node) ([]string, error) {
 	said := revisions(pod)
 	for _, t := range i.templates {
 		if _, ok := said[t.Name]; ok && t.base != nil {
@@ -250,7 +250,7 @@ func (i *Injector) injectedBy(pod *tree.Node) ([]string, error) {
 }
 
 // recorded returns the paths of the templates' containers and of the records of injections.
-func (i *Injector) recorded(pod *tree.Node, r *Removal) []string {
+func (i *Injector) recorded(pod *jsontree.Node, r *Removal) []string {
 	var all []string
 	if pod.At("metadata", "annotations", AnnotationUninject) != nil {
 		all = append(all, annotationPath(AnnotationUninject))

@@ -8,7 +8,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // A template may add something only if it is absent: a condition that it makes false itself, or that another one makes false
@@ -27,11 +27,11 @@ func (o *owners) unset(t *loaded, yield func(*candidate) bool) bool {
 	if !ok {
 		users := o.users
 		own := []*loaded{t}
-		known[0] = o.renderUnset(t, o.subject.withoutValues(o.input.Pod, own), func(_ string, container *tree.Node) *tree.Node { return o.subject.withoutEach(container, own) })
+		known[0] = o.renderUnset(t, o.subject.withoutValues(o.input.Pod, own), func(_ string, container *jsontree.Node) *jsontree.Node { return o.subject.withoutEach(container, own) })
 		if t.readsPod { // otherwise it is the same
-			pod := o.withoutAll("", func() *tree.Node { return o.subject.withoutValues(o.input.Pod, o.added()) })
-			known[1] = o.renderUnset(t, pod, func(list string, container *tree.Node) *tree.Node {
-				return o.withoutAll(list+"/"+container.Get("name").Text(), func() *tree.Node { return o.subject.withoutEach(container, o.added()) })
+			pod := o.withoutAll("", func() *jsontree.Node { return o.subject.withoutValues(o.input.Pod, o.added()) })
+			known[1] = o.renderUnset(t, pod, func(list string, container *jsontree.Node) *jsontree.Node {
+				return o.withoutAll(list+"/"+container.Get("name").Text(), func() *jsontree.Node { return o.subject.withoutEach(container, o.added()) })
 			})
 		}
 		o.users = users // what is there now may be undone
@@ -62,11 +62,11 @@ func (o *owners) added() (all []*loaded) {
 }
 
 // withoutAll returns the pod, or a container in it, without the values that may be of any template. It computes each once in a look.
-func (o *owners) withoutAll(what string, compute func() *tree.Node) *tree.Node {
+func (o *owners) withoutAll(what string, compute func() *jsontree.Node) *jsontree.Node {
 	bare := o.bare[what]
 	if bare == nil {
 		if bare = compute(); o.bare == nil {
-			o.bare = map[string]*tree.Node{}
+			o.bare = map[string]*jsontree.Node{}
 		}
 		o.bare[what] = bare
 	}
@@ -74,7 +74,7 @@ func (o *owners) withoutAll(what string, compute func() *tree.Node) *tree.Node {
 }
 
 // renderUnset renders a template for a pod. The function without returns what is seen of a container in a list.
-func (o *owners) renderUnset(t *loaded, pod *tree.Node, without func(list string, container *tree.Node) *tree.Node) *candidate {
+func (o *owners) renderUnset(t *loaded, pod *jsontree.Node, without func(list string, container *jsontree.Node) *jsontree.Node) *candidate {
 	c := &candidate{subject: o.subject, t: t, input: *o.input, decision: &Decision{}}
 	c.input.See(pod)
 	if c.readParams() != nil {
@@ -101,7 +101,7 @@ func (o *owners) renderUnset(t *loaded, pod *tree.Node, without func(list string
 }
 
 // withoutRecord returns a pod without the record of a template, which its condition may read.
-func (s *subject) withoutRecord(pod *tree.Node, t *loaded) *tree.Node {
+func (s *subject) withoutRecord(pod *jsontree.Node, t *loaded) *jsontree.Node {
 	metadata := pod.Get("metadata")
 	annotations := metadata.Get("annotations")
 	switch {
@@ -117,10 +117,10 @@ func (s *subject) withoutRecord(pod *tree.Node, t *loaded) *tree.Node {
 
 // withoutValues returns a pod without the values that templates may have set, whatever their conditions are, and without the records
 // of these. Containers of templates are hidden from expressions already, see view.
-func (s *subject) withoutValues(pod *tree.Node, of []*loaded) *tree.Node {
+func (s *subject) withoutValues(pod *jsontree.Node, of []*loaded) *jsontree.Node {
 	for _, t := range of {
 		if pod = s.without(s.withoutRecord(pod, t), t.PodFragment(), s.schema); pod == nil {
-			return s.held(tree.Members())
+			return s.held(jsontree.Members())
 		}
 	}
 	if !slices.ContainsFunc(of, func(t *loaded) bool { return t.HasForEach() }) {
@@ -136,7 +136,7 @@ func (s *subject) withoutValues(pod *tree.Node, of []*loaded) *tree.Node {
 		for i := range items {
 			rest = append(rest, *s.withoutEach(&items[i], of))
 		}
-		spec = s.held(s.nodes.With(spec, list, tree.Items(rest...)))
+		spec = s.held(s.nodes.With(spec, list, jsontree.Items(rest...)))
 	}
 	if spec == pod.Get("spec") {
 		return pod
@@ -145,12 +145,12 @@ func (s *subject) withoutValues(pod *tree.Node, of []*loaded) *tree.Node {
 }
 
 // withoutEach returns a container of the pod's own without the values that templates may have set.
-func (s *subject) withoutEach(container *tree.Node, of []*loaded) *tree.Node {
+func (s *subject) withoutEach(container *jsontree.Node, of []*loaded) *jsontree.Node {
 	rest := container
 	for _, t := range of {
 		for _, each := range t.each {
 			if rest = s.without(rest, each.Add, s.containerSchema()); rest == nil {
-				return s.held(tree.Members())
+				return s.held(jsontree.Members())
 			}
 		}
 	}
@@ -159,25 +159,25 @@ func (s *subject) withoutEach(container *tree.Node, of []*loaded) *tree.Node {
 
 // without returns an object without the members and items of a fragment: the constant ones that are equal, and the computed
 // ones whatever their values are. It returns nil if nothing is left.
-func (s *subject) without(object *tree.Node, fragment templates.Fragment, in *schema.Schema) *tree.Node {
+func (s *subject) without(object *jsontree.Node, fragment templates.Fragment, in *schema.Schema) *jsontree.Node {
 	rest := object
 	for name, child := range fragment.Children() {
 		there, f := rest.Get(name), in.At(name)
 		if there == nil || f.Elem != nil && f.Elem.GoType == schema.ContainerType() {
 			continue
 		}
-		var left *tree.Node
+		var left *jsontree.Node
 		switch static := child.Static(); {
 		case static != nil && (f.Shape == schema.Unit || !child.IsObject() && !child.IsList()):
 			if left = there; there.Kind() == static.Kind() && s.equal(f.Schema, there, static) {
 				left = nil
 			}
 		case f.Shape == schema.Unit || child.Whole() || !child.IsObject() && !child.IsList():
-		case child.IsObject() && there.Kind() == tree.Object:
+		case child.IsObject() && there.Kind() == jsontree.Object:
 			if static == nil || len(static.Members())+len(there.Members()) > 0 { // otherwise both are {}
 				left = s.without(there, child, f.Schema)
 			}
-		case child.IsList() && there.Kind() == tree.Array:
+		case child.IsList() && there.Kind() == jsontree.Array:
 			left = s.withoutItems(there, child, f.Schema)
 		default:
 			left = there
@@ -200,7 +200,7 @@ func (s *subject) without(object *tree.Node, fragment templates.Fragment, in *sc
 }
 
 // withoutDerived returns resources without the requests that the API server made of limits which are left out.
-func (s *subject) withoutDerived(resources, rest *tree.Node, in *schema.Schema) *tree.Node {
+func (s *subject) withoutDerived(resources, rest *jsontree.Node, in *schema.Schema) *jsontree.Node {
 	requests := rest.Get("requests")
 	for _, limit := range resources.Get("limits").Members() {
 		name := limit.Name()
@@ -218,7 +218,7 @@ func (s *subject) withoutDerived(resources, rest *tree.Node, in *schema.Schema) 
 }
 
 // withoutItems is like without, for a list.
-func (s *subject) withoutItems(list *tree.Node, fragment templates.Fragment, in *schema.Schema) *tree.Node {
+func (s *subject) withoutItems(list *jsontree.Node, fragment templates.Fragment, in *schema.Schema) *jsontree.Node {
 	items := list.Items()
 	rest := s.nodes.Nodes(len(items))
 	for i := range items {
@@ -232,7 +232,7 @@ func (s *subject) withoutItems(list *tree.Node, fragment templates.Fragment, in 
 	case 0:
 		return nil
 	}
-	return s.held(tree.Items(rest...))
+	return s.held(jsontree.Items(rest...))
 }
 
 func childrenOf(fragment templates.Fragment) (all []templates.Fragment) {
@@ -244,7 +244,7 @@ func childrenOf(fragment templates.Fragment) (all []templates.Fragment) {
 
 // mayBe reports whether an item of the pod may be an item of a fragment: it is equal to a constant one, or it has the key of a
 // computed one.
-func (s *subject) mayBe(item *tree.Node, own templates.Fragment, in *schema.Schema) bool {
+func (s *subject) mayBe(item *jsontree.Node, own templates.Fragment, in *schema.Schema) bool {
 	if static := own.Static(); static != nil {
 		if static.Get(templates.IfSetKey) != nil {
 			static = s.held(s.nodes.Without(static, templates.IfSetKey))

@@ -10,12 +10,12 @@ import (
 
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // checkMerged finds what makes a container invalid after fragment was added to it. For a new
 // container, merged and fragment are the same.
-func (p *planner) checkMerged(merged, fragment *tree.Node, at schema.Pointer) {
+func (p *planner) checkMerged(merged, fragment *jsontree.Node, at schema.Pointer) {
 	if len(p.conflicts) > 0 {
 		return // they may be the cause
 	}
@@ -42,7 +42,7 @@ func (p *planner) checkMerged(merged, fragment *tree.Node, at schema.Pointer) {
 	}
 }
 
-func (p *planner) checkObject(object, fragment *tree.Node, t reflect.Type, at schema.Pointer) {
+func (p *planner) checkObject(object, fragment *jsontree.Node, t reflect.Type, at schema.Pointer) {
 	if err := templates.Broken(t, object, fragment); err != nil && len(p.conflicts) < maxConflicts {
 		have, where := p.owners.before(p.t)
 		p.conflict(at, nil, fragment, "together with what %s, %v; change that %s, or leave this template out", have, err, where)
@@ -77,7 +77,7 @@ func (p *planner) checkClaims() {
 	}
 }
 
-func (p *planner) checkClaim(volume *tree.Node) {
+func (p *planner) checkClaim(volume *jsontree.Node) {
 	pod := p.subject.pod.At("metadata", "name").Text()
 	if pod == "" {
 		return // the API server will generate a unique name

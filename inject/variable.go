@@ -8,14 +8,14 @@ import (
 	"strings"
 
 	"github.com/pillion-dev/pillion/inject/schema"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // A container of the pod may have an environment variable that a template sets, too. The container's
 // variable always stays unchanged. If the template's value is a part of it, nothing is missing.
 
 // checkVariables finds the conflicts of an app container's variables.
-func (p *planner) checkVariables(app *appContainer, container *tree.Node, at schema.Pointer) {
+func (p *planner) checkVariables(app *appContainer, container *jsontree.Node, at schema.Pointer) {
 	if len(app.taken) == 0 {
 		return // without reading the variables
 	}
@@ -37,10 +37,10 @@ func (p *planner) checkVariables(app *appContainer, container *tree.Node, at sch
 }
 
 // sets reports whether the template sets a variable of the user's containers to this value.
-func (c *candidate) sets(variable *tree.Node) bool {
+func (c *candidate) sets(variable *jsontree.Node) bool {
 	for i := range c.apps {
 		for k := range c.apps[i].fragments {
-			if slices.ContainsFunc(c.apps[i].fragments[k].Get("env").Items(), func(v tree.Node) bool {
+			if slices.ContainsFunc(c.apps[i].fragments[k].Get("env").Items(), func(v jsontree.Node) bool {
 				return v.Get("name").IsText(variable.Get("name").Text()) && c.subject.holdsVariable(variable, &v)
 			}) {
 				return true
@@ -51,7 +51,7 @@ func (c *candidate) sets(variable *tree.Node) bool {
 }
 
 // keepVariable handles a variable that a container of the user's has.
-func (p *planner) keepVariable(pod, fragment *tree.Node, s *schema.Schema, at schema.Pointer) {
+func (p *planner) keepVariable(pod, fragment *jsontree.Node, s *schema.Schema, at schema.Pointer) {
 	if holdsWord(pod, fragment) {
 		p.found = true
 		return
@@ -64,7 +64,7 @@ func (p *planner) keepVariable(pod, fragment *tree.Node, s *schema.Schema, at sc
 }
 
 // noteVariables notes the variables that a container keeps.
-func (p *planner) noteVariables(container *tree.Node) {
+func (p *planner) noteVariables(container *jsontree.Node) {
 	if len(p.keptVariables) == 0 {
 		return
 	}

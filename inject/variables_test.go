@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/reviewtest"
-	"github.com/pillion-dev/pillion/inject/sizetest"
+	"github.com/pillion-dev/pillion/inject/testing/reviews"
+	"github.com/pillion-dev/pillion/inject/testing/size"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -18,9 +18,9 @@ import (
 // as the templates without variables, and that the validating webhook has the same findings.
 func TestVariablesChangeNothing(t *testing.T) {
 	t.Parallel()
-	count, injected := sizetest.Choose(t, 60, 200), 0
+	count, injected := size.Choose(t, 60, 200), 0
 	for seed := range uint64(count) {
-		g := &reviewtest.Sets{Rand: rand.New(rand.NewPCG(seed, 11))}
+		g := &reviews.Sets{Rand: rand.New(rand.NewPCG(seed, 11))}
 		var plain, named []string
 		for i := range 1 + g.IntN(3) {
 			spec := g.Template(i)

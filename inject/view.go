@@ -7,7 +7,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // Expressions see the pod without the containers of templates. Otherwise a template that counts
@@ -32,7 +32,7 @@ import (
 
 // view returns the pod as the expressions of a template see it, and the number of visible
 // containers. If t is nil, no exposed container is visible. It shares memory with the pod.
-func (s *subject) view(t *loaded) (pod *tree.Node, containers int) {
+func (s *subject) view(t *loaded) (pod *jsontree.Node, containers int) {
 	spec := s.pod.Get("spec")
 	seen := spec
 	for _, list := range containerLists() {
@@ -56,7 +56,7 @@ func (s *subject) view(t *loaded) (pod *tree.Node, containers int) {
 				own = append(own, items[i])
 			}
 		}
-		seen = s.held(s.nodes.With(seen, list, tree.Items(own...)))
+		seen = s.held(s.nodes.With(seen, list, jsontree.Items(own...)))
 	}
 	if seen == spec {
 		return s.pod, containers
@@ -67,7 +67,7 @@ func (s *subject) view(t *loaded) (pod *tree.Node, containers int) {
 // foreseen returns a part of the pod as expressions see it. Additions of earlier looks have the
 // form in which the API server will store them, so a second run sees the same. Gated fields are left
 // out if an expression might see them. If none reads the pod, it is returned unchanged.
-func (s *subject) foreseen(n *tree.Node, of *schema.Schema) *tree.Node {
+func (s *subject) foreseen(n *jsontree.Node, of *schema.Schema) *jsontree.Node {
 	if of.GoType == schema.ContainerType() {
 		n = s.withAppArmor(n)
 	}
@@ -79,7 +79,7 @@ func (s *subject) foreseen(n *tree.Node, of *schema.Schema) *tree.Node {
 
 // withoutDropped returns the pod's annotations without those that every API server drops. It returns the same node if there
 // are none.
-func (s *subject) withoutDropped(annotations *tree.Node) *tree.Node {
+func (s *subject) withoutDropped(annotations *jsontree.Node) *jsontree.Node {
 	for _, key := range templates.DroppedAnnotations() {
 		if annotations.Get(key) != nil {
 			annotations = s.held(s.nodes.Without(annotations, key))
@@ -90,7 +90,7 @@ func (s *subject) withoutDropped(annotations *tree.Node) *tree.Node {
 
 // hides reports whether a container of the pod is invisible to the expressions of a template, see
 // view.
-func (s *subject) hides(container *tree.Node, t *loaded) bool {
+func (s *subject) hides(container *jsontree.Node, t *loaded) bool {
 	name := container.Get("name").Text()
 	switch {
 	case !s.isBrought(name), t != nil && t.Spec.Required && s.exposed[name] && !t.Brings(name):
@@ -160,7 +160,7 @@ func (s *subject) prove() {
 }
 
 // hidden yields the containers that templates brought, or that look so.
-func (s *subject) hidden(yield func(*tree.Node) bool) {
+func (s *subject) hidden(yield func(*jsontree.Node) bool) {
 	for _, list := range containerLists() {
 		items := s.pod.At("spec", list).Items()
 		for i := range items {
@@ -184,14 +184,14 @@ func (s *subject) lost(candidates []*candidate) func(yield func(name string) boo
 }
 
 // stays reports whether a hidden container is known to be a template's that wants this pod.
-func (s *subject) stays(container *tree.Node, candidates []*candidate) bool {
+func (s *subject) stays(container *jsontree.Node, candidates []*candidate) bool {
 	name := container.Get("name").Text()
 	return (container.Added() || s.proven[name]) && slices.ContainsFunc(candidates, func(c *candidate) bool { return c.t.Brings(name) })
 }
 
 // isRendered reports whether a container is what one of the templates renders. A container of a namespace's template may
 // also have what the templates of the cluster add to it.
-func isRendered(container *tree.Node, candidates []*candidate) bool {
+func isRendered(container *jsontree.Node, candidates []*candidate) bool {
 	return slices.ContainsFunc(candidates, func(c *candidate) bool {
 		return c.renders(container) || c.byCluster != nil && c.renders(container, c.byCluster(c, container)...)
 	})

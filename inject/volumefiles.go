@@ -11,7 +11,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // entry is what is at a path.
@@ -29,21 +29,21 @@ const (
 // podVolumes knows what the volumes of a pod contain, as far as the pod shows it.
 type podVolumes struct {
 	subject *subject
-	spec    *tree.Node
+	spec    *jsontree.Node
 	// serviceLinks reports whether containers may get variables for Services.
 	serviceLinks bool
 
 	known []madeIn // by volume, see made
 
 	// Memory for one container after another.
-	mounts []*tree.Node
+	mounts []*jsontree.Node
 	points []mountPoint
 	around []*mountPoint
 }
 
 // mountsOf appends the mounts of a container, with the one of the API token if the ServiceAccount plugin will add it. The webhook
 // sees that mount, and a file or a workload does not have it yet.
-func (p *podVolumes) mountsOf(container *tree.Node, all []*tree.Node) []*tree.Node {
+func (p *podVolumes) mountsOf(container *jsontree.Node, all []*jsontree.Node) []*jsontree.Node {
 	items := container.Get("volumeMounts").Items()
 	all = slices.Grow(all, len(items)+1)
 	near, own := false, false
@@ -61,15 +61,15 @@ func (p *podVolumes) mountsOf(container *tree.Node, all []*tree.Node) []*tree.No
 
 // laterToken is the mount that the ServiceAccount plugin will add, and its volume (TokenVolumeSource in
 // plugin/pkg/admission/serviceaccount).
-var laterToken = struct{ mount, volume tree.Node }{
-	tree.Members(
-		tree.Field("name", tree.Text(templates.TokenVolumePrefix)),
-		tree.Field("readOnly", tree.Bool(true)),
-		tree.Field("mountPath", tree.Text(templates.TokenPath))),
-	tree.Members(tree.Field("projected", tree.Members(tree.Field("sources", tree.Items(
-		tree.Members(tree.Field("serviceAccountToken", tree.Members(tree.Field("path", tree.Text("token"))))),
-		tree.Members(tree.Field("configMap", tree.Members(tree.Field("items", tree.Items(tree.Members(tree.Field("path", tree.Text("ca.crt")))))))),
-		tree.Members(tree.Field("downwardAPI", tree.Members(tree.Field("items", tree.Items(tree.Members(tree.Field("path", tree.Text("namespace")))))))),
+var laterToken = struct{ mount, volume jsontree.Node }{
+	jsontree.Members(
+		jsontree.Field("name", jsontree.Text(templates.TokenVolumePrefix)),
+		jsontree.Field("readOnly", jsontree.Bool(true)),
+		jsontree.Field("mountPath", jsontree.Text(templates.TokenPath))),
+	jsontree.Members(jsontree.Field("projected", jsontree.Members(jsontree.Field("sources", jsontree.Items(
+		jsontree.Members(jsontree.Field("serviceAccountToken", jsontree.Members(jsontree.Field("path", jsontree.Text("token"))))),
+		jsontree.Members(jsontree.Field("configMap", jsontree.Members(jsontree.Field("items", jsontree.Items(jsontree.Members(jsontree.Field("path", jsontree.Text("ca.crt")))))))),
+		jsontree.Members(jsontree.Field("downwardAPI", jsontree.Members(jsontree.Field("items", jsontree.Items(jsontree.Members(jsontree.Field("path", jsontree.Text("namespace")))))))),
 	))))),
 }
 
@@ -81,9 +81,9 @@ func (p *podVolumes) getsToken() bool {
 		return false
 	}
 	switch p.spec.Get("automountServiceAccountToken").Kind() {
-	case tree.True:
+	case jsontree.True:
 		return true
-	case tree.False:
+	case jsontree.False:
 		return false
 	}
 	account := asked.namespace.ServiceAccount(p.subject.pod)
@@ -91,7 +91,7 @@ func (p *podVolumes) getsToken() bool {
 }
 
 // volume returns the pod's volume of a mount, or nil.
-func (p *podVolumes) volume(mount *tree.Node) *tree.Node {
+func (p *podVolumes) volume(mount *jsontree.Node) *jsontree.Node {
 	if mount == &laterToken.mount {
 		return &laterToken.volume
 	}
@@ -103,7 +103,7 @@ func (p *podVolumes) volume(mount *tree.Node) *tree.Node {
 }
 
 // subPath returns the path in a volume that a mount has. It is not known if only the node knows the value of subPathExpr.
-func (p *podVolumes) subPath(container, mount *tree.Node) (path string, known bool) {
+func (p *podVolumes) subPath(container, mount *jsontree.Node) (path string, known bool) {
 	known = true
 	if path = mount.Get("subPath").Text(); path == "" {
 		path, known = templates.ExpandSubPath(container, mount, p.serviceLinks)
@@ -118,7 +118,7 @@ func (p *podVolumes) subPath(container, mount *tree.Node) (path string, known bo
 }
 
 // kindOf returns what a mount is.
-func (p *podVolumes) kindOf(container, mount *tree.Node) entry {
+func (p *podVolumes) kindOf(container, mount *jsontree.Node) entry {
 	volume := p.volume(mount)
 	part, known := p.subPath(container, mount)
 	switch {
@@ -143,7 +143,7 @@ func (p *podVolumes) kindOf(container, mount *tree.Node) entry {
 }
 
 // partOfFile returns why the kubelet cannot create the sub path of a mount, or "". It cannot create a directory inside a file.
-func (p *podVolumes) partOfFile(container, mount *tree.Node) string {
+func (p *podVolumes) partOfFile(container, mount *jsontree.Node) string {
 	volume := p.volume(mount)
 	part, known := p.subPath(container, mount)
 	if !known || !isWritten(volume) {
@@ -170,7 +170,7 @@ func kindOfHostPath(is corev1.HostPathType) entry {
 
 // partOfUnknownName returns what a part of a volume is that the kubelet writes, if only the node knows its name. If all files
 // of the volume are at its top, it is one of these.
-func partOfUnknownName(volume *tree.Node, part string) entry {
+func partOfUnknownName(volume *jsontree.Node, part string) entry {
 	if strings.Contains(part, "/") {
 		return unknownEntry
 	}
@@ -183,15 +183,15 @@ func partOfUnknownName(volume *tree.Node, part string) entry {
 }
 
 // isKnown reports whether a mount is read-only, and what its volume contains is known: the kubelet writes it, or it is empty.
-func (p *podVolumes) isKnown(mount *tree.Node) bool {
+func (p *podVolumes) isKnown(mount *jsontree.Node) bool {
 	volume := p.volume(mount)
-	return isWritten(volume) || volume.Get("emptyDir").Kind() == tree.Object && mount.Get("readOnly").Kind() == tree.True && !p.made(volume).isWritable
+	return isWritten(volume) || volume.Get("emptyDir").Kind() == jsontree.Object && mount.Get("readOnly").Kind() == jsontree.True && !p.made(volume).isWritable
 }
 
 // isWritten reports whether the kubelet writes the content of a volume. It mounts such volumes read-only.
-func isWritten(volume *tree.Node) bool {
+func isWritten(volume *jsontree.Node) bool {
 	for _, kind := range [...]string{"configMap", "secret", "downwardAPI", "projected"} {
-		if volume.Get(kind).Kind() == tree.Object {
+		if volume.Get(kind).Kind() == jsontree.Object {
 			return true
 		}
 	}
@@ -199,7 +199,7 @@ func isWritten(volume *tree.Node) bool {
 }
 
 // entryAt returns what is at a clean path of a volume whose content is known.
-func (p *podVolumes) entryAt(volume *tree.Node, path string) entry {
+func (p *podVolumes) entryAt(volume *jsontree.Node, path string) entry {
 	if path == "" {
 		return directory
 	}
@@ -224,7 +224,7 @@ func (p *podVolumes) entryAt(volume *tree.Node, path string) entry {
 }
 
 // fileAt returns what is at a clean path of a volume, apart from what mounts lead to.
-func fileAt(volume *tree.Node, path string) entry {
+func fileAt(volume *jsontree.Node, path string) entry {
 	is := noEntry
 	for name := range filesOf(volume) {
 		switch clean := schema.CleanPath(name); {
@@ -243,7 +243,7 @@ func fileAt(volume *tree.Node, path string) entry {
 
 // madeIn is what mounts do to a volume.
 type madeIn struct {
-	volume *tree.Node
+	volume *jsontree.Node
 	// nested are the directories that the kubelet creates because something is mounted there.
 	nested []string
 	// parts are the sub paths of mounts, which the kubelet creates if they are not there.
@@ -253,7 +253,7 @@ type madeIn struct {
 }
 
 // made returns what the mounts of all containers do to a volume.
-func (p *podVolumes) made(volume *tree.Node) *madeIn {
+func (p *podVolumes) made(volume *jsontree.Node) *madeIn {
 	for i := range p.known {
 		if p.known[i].volume == volume {
 			return &p.known[i]
@@ -270,13 +270,13 @@ func (p *podVolumes) made(volume *tree.Node) *madeIn {
 	return &p.known[len(p.known)-1]
 }
 
-func (m *madeIn) addMounts(p *podVolumes, container *tree.Node) {
+func (m *madeIn) addMounts(p *podVolumes, container *jsontree.Node) {
 	mounts := p.mountsOf(container, nil)
 	for _, mount := range mounts {
 		if p.volume(mount) != m.volume {
 			continue
 		}
-		m.isWritable = m.isWritable || mount.Get("readOnly").Kind() != tree.True
+		m.isWritable = m.isWritable || mount.Get("readOnly").Kind() != jsontree.True
 		switch part, known := p.subPath(container, mount); {
 		case !known:
 			m.isUnknown = m.isUnknown || !isWritten(m.volume) || partOfUnknownName(m.volume, part) != keyFile
@@ -287,10 +287,10 @@ func (m *madeIn) addMounts(p *podVolumes, container *tree.Node) {
 			continue
 		}
 		at := absolute(mountPath(mount))
-		isNested := func(other *tree.Node) bool { return isInside(absolute(mountPath(other)), at) }
+		isNested := func(other *jsontree.Node) bool { return isInside(absolute(mountPath(other)), at) }
 		for _, inner := range mounts {
 			path := absolute(mountPath(inner))
-			isBetween := func(other *tree.Node) bool { return isNested(other) && isInside(path, absolute(mountPath(other))) }
+			isBetween := func(other *jsontree.Node) bool { return isNested(other) && isInside(path, absolute(mountPath(other))) }
 			if isNested(inner) && !slices.ContainsFunc(mounts, isBetween) {
 				m.nested = append(m.nested, path[len(strings.TrimSuffix(at, "/"))+1:])
 			}
@@ -302,7 +302,7 @@ func (m *madeIn) addMounts(p *podVolumes, container *tree.Node) {
 const anyKey = ""
 
 // filesOf yields the paths of the files of a volume that the kubelet writes.
-func filesOf(volume *tree.Node) func(yield func(string) bool) {
+func filesOf(volume *jsontree.Node) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		if !yieldFiles(volume, yield) {
 			return
@@ -317,7 +317,7 @@ func filesOf(volume *tree.Node) func(yield func(string) bool) {
 }
 
 // yieldFiles yields the paths of the files of a volume, or of a source of a projected one.
-func yieldFiles(source *tree.Node, yield func(string) bool) bool {
+func yieldFiles(source *jsontree.Node, yield func(string) bool) bool {
 	for _, kind := range [...]string{"configMap", "secret", "downwardAPI"} {
 		from := source.Get(kind)
 		items := from.Get("items").Items()
@@ -326,7 +326,7 @@ func yieldFiles(source *tree.Node, yield func(string) bool) bool {
 				return false
 			}
 		}
-		if from.Kind() == tree.Object && len(items) == 0 && kind != "downwardAPI" && !yield(anyKey) {
+		if from.Kind() == jsontree.Object && len(items) == 0 && kind != "downwardAPI" && !yield(anyKey) {
 			return false
 		}
 	}
@@ -363,7 +363,7 @@ func isInside(path, directory string) bool {
 }
 
 // volumeName returns words for the volume of a mount. The one of the API token has a random name.
-func volumeName(mount *tree.Node) string {
+func volumeName(mount *jsontree.Node) string {
 	name := mount.Get("name").Text()
 	if strings.HasPrefix(name, templates.TokenVolumePrefix) {
 		return "the volume of the API token"

@@ -11,7 +11,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // PodIn returns the path of a pod's metadata and spec in objects of a kind. The path is nil for a
@@ -37,13 +37,13 @@ func PodIn(apiVersion, kind string) (path []string, ok bool) {
 
 // PodTemplate is a pod template in an object.
 type PodTemplate struct {
-	At   []string   // its path in the object; indexes of lists are decimal numbers
-	Node *tree.Node // nil if a kind that [PodIn] knows lacks it
+	At   []string       // its path in the object; indexes of lists are decimal numbers
+	Node *jsontree.Node // nil if a kind that [PodIn] knows lacks it
 }
 
 // PodTemplates returns the pod templates of an object. For kinds that [PodIn] knows, that is the one at its path. Other kinds, for
 // example Argo's Rollout, Knative's Service or JobSet, have one in each field that has the shape of a PodTemplateSpec.
-func PodTemplates(apiVersion, kind string, object *tree.Node) []PodTemplate {
+func PodTemplates(apiVersion, kind string, object *jsontree.Node) []PodTemplate {
 	if at, ok := PodIn(apiVersion, kind); ok {
 		return []PodTemplate{{at, object.At(at...)}}
 	}
@@ -63,7 +63,7 @@ func (t PodTemplate) Where() string {
 }
 
 // child returns a member of an object or an item of a list, or nil.
-func child(n *tree.Node, name string) *tree.Node {
+func child(n *jsontree.Node, name string) *jsontree.Node {
 	items := n.Items()
 	if i, err := strconv.Atoi(name); err == nil && i < len(items) {
 		return &items[i]
@@ -78,8 +78,8 @@ func hasPatterns(apiVersion, kind string) bool {
 }
 
 // podTemplatesBelow adds the pod templates in the fields of a value to others.
-func podTemplatesBelow(n *tree.Node, at []string, all []PodTemplate) []PodTemplate {
-	each := func(name string, field *tree.Node) {
+func podTemplatesBelow(n *jsontree.Node, at []string, all []PodTemplate) []PodTemplate {
+	each := func(name string, field *jsontree.Node) {
 		below := append(slices.Clip(at), name)
 		if isPodTemplate(field) {
 			all = append(all, PodTemplate{below, field})
@@ -98,7 +98,7 @@ func podTemplatesBelow(n *tree.Node, at []string, all []PodTemplate) []PodTempla
 }
 
 // isPodTemplate reports whether a value has the shape of a PodTemplateSpec: spec.containers has only containers.
-func isPodTemplate(n *tree.Node) bool {
+func isPodTemplate(n *jsontree.Node) bool {
 	containers := n.At("spec", "containers").Items()
 	for i := range containers {
 		name, image := containers[i].Get("name").Text(), containers[i].Get("image").Text()
@@ -111,7 +111,7 @@ func isPodTemplate(n *tree.Node) bool {
 
 // Claims returns the names of the volumes that a StatefulSet's claims become in each of its pods.
 // They replace volumes with the same names. For other objects it returns none.
-func Claims(object *tree.Node) (names []string) {
+func Claims(object *jsontree.Node) (names []string) {
 	claims := object.At("spec", "volumeClaimTemplates").Items()
 	for i := range claims {
 		names = append(names, claims[i].At("metadata", "name").Text())

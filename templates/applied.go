@@ -15,7 +15,7 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	kubectlyaml "sigs.k8s.io/yaml"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // MaxObject limits the size of a template in the API server, in bytes. Many users may create one, and
@@ -71,7 +71,7 @@ func (c *checker) sameApplied(y *yaml.Node, document []byte) bool {
 	}
 	value, err := stored(document)
 	if err != nil {
-		_, message := tree.CutLine(strings.TrimPrefix(err.Error(), "yaml: "))
+		_, message := jsontree.CutLine(strings.TrimPrefix(err.Error(), "yaml: "))
 		c.problem(y, "", "kubectl cannot read this document: %s; write it without directives (%%), tags and aliases", message)
 		return false
 	}
@@ -124,7 +124,7 @@ const plainHint = "write it without tags, and a merge key (<<) before the other 
 // differs returns what to write if the API server stores another scalar than this one, or "".
 func (c *checker) differs(y *yaml.Node, stored any) (hint string) {
 	text, isText := stored.(string)
-	read, err := tree.FromYAML(y)
+	read, err := jsontree.FromYAML(y)
 	isRead := string(read.AppendTo(nil))
 	inQuotes := fmt.Sprintf("put it in quotes: %q", y.Value)
 	switch tag := y.ShortTag(); {

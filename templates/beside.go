@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // beside returns where a field is that a Pod lacks, or "".
@@ -55,7 +55,7 @@ func inPodSpec(key string) bool { return hasKey(corev1.PodSpec{}, key) }
 
 // hasKey reports whether a key is a field of the struct of.
 func hasKey(of any, key string) bool {
-	_, ok := tree.StructFieldOf(reflect.TypeOf(of), key)
+	_, ok := jsontree.StructFieldOf(reflect.TypeOf(of), key)
 	return ok
 }
 

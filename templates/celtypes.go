@@ -20,7 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // The names of the variables' types in CEL.
@@ -49,7 +49,7 @@ type structs map[string]map[string]*structField
 // structField is a field. If it is a Go struct's, json is set.
 type structField struct {
 	types.FieldType
-	json tree.StructField
+	json jsontree.StructField
 }
 
 func newProvider(base types.Provider, params []Param) *provider {
@@ -107,7 +107,7 @@ func (s structs) add(t reflect.Type) {
 	}
 	fields := map[string]*structField{}
 	s[t.Name()] = fields
-	for _, f := range tree.StructFields(t) {
+	for _, f := range jsontree.StructFields(t) {
 		if Gated(f.Parent.Name(), f.JSON) {
 			continue
 		}
@@ -115,7 +115,7 @@ func (s structs) add(t reflect.Type) {
 			fields[f.JSON] = &structField{json: f, FieldType: types.FieldType{
 				Type: s.celType(f.Type),
 				IsSet: func(obj any) bool {
-					n, ok := obj.(*tree.Node)
+					n, ok := obj.(*jsontree.Node)
 					return ok && n.Get(f.JSON) != nil
 				},
 				GetFrom: func(obj any) (any, error) { return getField(obj, f) },
@@ -127,8 +127,8 @@ func (s structs) add(t reflect.Type) {
 // getField reads a field. Absent labels, annotations, lists and metadata read as empty, because the
 // API server omits empty ones. has() still distinguishes them. Some strings and numbers that the
 // API server never omits, such as a container's name, also read as empty.
-func getField(obj any, f tree.StructField) (any, error) {
-	if n, ok := obj.(*tree.Node); ok {
+func getField(obj any, f jsontree.StructField) (any, error) {
+	if n, ok := obj.(*jsontree.Node); ok {
 		if value := n.Get(f.JSON); value != nil {
 			return celValue(value), nil
 		}

@@ -14,17 +14,17 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // celValue converts JSON to a CEL value. It decodes only what expressions read.
-func celValue(n *tree.Node) ref.Val {
+func celValue(n *jsontree.Node) ref.Val {
 	switch n.Kind() {
-	case tree.String:
+	case jsontree.String:
 		return celText(n.Text())
-	case tree.True, tree.False:
-		return types.Bool(n.Kind() == tree.True)
-	case tree.Number:
+	case jsontree.True, jsontree.False:
+		return types.Bool(n.Kind() == jsontree.True)
+	case jsontree.Number:
 		if i, err := strconv.ParseInt(n.String(), 10, 64); err == nil {
 			return types.Int(i)
 		}
@@ -33,13 +33,13 @@ func celValue(n *tree.Node) ref.Val {
 			return types.NewErr("%s is too large a number", n)
 		}
 		return types.Double(f)
-	case tree.Array:
+	case jsontree.Array:
 		items := n.Items()
 		if len(items) > maxItems {
 			return types.NewErr("a list of %d items is too long to be read; at most %d", len(items), maxItems)
 		}
 		return list{items}
-	case tree.Object:
+	case jsontree.Object:
 		if size := len(n.Members()); size > maxItems {
 			return types.NewErr("an object with %d members is too large to be read; at most %d", size, maxItems)
 		}
@@ -80,16 +80,16 @@ func textMap(m map[string]string) ref.Val {
 	if len(m) > maxItems {
 		return types.NewErr("an object with %d members is too large to be read; at most %d", len(m), maxItems)
 	}
-	n := tree.Members()
+	n := jsontree.Members()
 	for _, k := range slices.Sorted(maps.Keys(m)) {
-		n.Set(k, tree.Text(m[k]))
+		n.Set(k, jsontree.Text(m[k]))
 	}
 	return object{&n}
 }
 
 // object is a JSON object as a CEL map. Unlike CEL's own maps, it is ordered by its keys. The API
 // server sends keys sorted and a file may not, so the same pod renders to the same bytes from both.
-type object struct{ node *tree.Node }
+type object struct{ node *jsontree.Node }
 
 var _ traits.Mapper = object{}
 
@@ -125,7 +125,7 @@ func (o object) Size() ref.Val { return types.Int(len(o.entries())) }
 // IsZeroValue implements traits.Zeroer. CEL charges nothing for its time, so it reads only the first
 // member that has a value.
 func (o object) IsZeroValue() bool {
-	return !slices.ContainsFunc(o.node.Members(), func(m tree.Node) bool { return m.Kind() != tree.Null })
+	return !slices.ContainsFunc(o.node.Members(), func(m jsontree.Node) bool { return m.Kind() != jsontree.Null })
 }
 
 // Iterator implements traits.Iterable.
@@ -145,7 +145,7 @@ func (o object) Equal(other ref.Val) ref.Val {
 		return types.False
 	}
 	theirs, isObject := other.(object)
-	var others []*tree.Node
+	var others []*jsontree.Node
 	if isObject {
 		others = theirs.entries()
 	}
@@ -170,7 +170,7 @@ func (o object) Equal(other ref.Val) ref.Val {
 
 // ConvertToNative implements ref.Val.
 func (o object) ConvertToNative(t reflect.Type) (any, error) {
-	if t == reflect.TypeFor[*tree.Node]() {
+	if t == reflect.TypeFor[*jsontree.Node]() {
 		return o.node, nil
 	}
 	return nil, fmt.Errorf("an object cannot become a %v", t)
@@ -198,43 +198,43 @@ func (o object) Value() any { return o.node }
 
 // jsonValue returns the JSON of an expression's value. It writes CEL's own maps in the order of
 // their keys.
-func jsonValue(v ref.Val) (tree.Node, error) {
+func jsonValue(v ref.Val) (jsontree.Node, error) {
 	room := maxOutput
 	return jsonWithin(v, &room)
 }
 
 // jsonWithin returns an error instead of JSON that is larger than room, in bytes. A small value may
 // contain another one very many times.
-func jsonWithin(v ref.Val, room *int) (tree.Node, error) {
+func jsonWithin(v ref.Val, room *int) (jsontree.Node, error) {
 	*room -= len(textOf(v)) + 1
 	if o, ok := v.(object); ok {
 		*room -= o.node.Size() - 1
 	}
 	if *room < 0 {
-		return tree.Node{}, errTooLong
+		return jsontree.Node{}, errTooLong
 	}
 	switch v := v.(type) {
 	case types.String:
-		return tree.Text(string(v)), nil
+		return jsontree.Text(string(v)), nil
 	case types.Bool:
-		return tree.Bool(bool(v)), nil
+		return jsontree.Bool(bool(v)), nil
 	case types.Int:
-		return tree.Int(int64(v)), nil
+		return jsontree.Int(int64(v)), nil
 	case types.Uint:
-		return tree.Uint(uint64(v)), nil
+		return jsontree.Uint(uint64(v)), nil
 	case types.Double:
 		if math.IsInf(float64(v), 0) || math.IsNaN(float64(v)) {
-			return tree.Node{}, fmt.Errorf("the expression gives %v, which is no number in JSON", float64(v))
+			return jsontree.Node{}, fmt.Errorf("the expression gives %v, which is no number in JSON", float64(v))
 		}
-		return tree.Float(float64(v)), nil
+		return jsontree.Float(float64(v)), nil
 	case object:
 		return *v.node, nil
 	case traits.Lister:
-		list := tree.Items()
+		list := jsontree.Items()
 		for it := v.Iterator(); it.HasNext() == types.True; {
 			item, err := jsonWithin(it.Next(), room)
 			if err != nil {
-				return tree.Node{}, err
+				return jsontree.Node{}, err
 			}
 			list.Append(item)
 		}
@@ -242,20 +242,20 @@ func jsonWithin(v ref.Val, room *int) (tree.Node, error) {
 	case traits.Mapper:
 		return jsonMap(v, room)
 	}
-	return tree.Node{}, fmt.Errorf("the expression gives a %s, which has no place here", v.Type().TypeName())
+	return jsontree.Node{}, fmt.Errorf("the expression gives a %s, which has no place here", v.Type().TypeName())
 }
 
-func jsonMap(m traits.Mapper, room *int) (tree.Node, error) {
-	values := map[string]tree.Node{}
+func jsonMap(m traits.Mapper, room *int) (jsontree.Node, error) {
+	values := map[string]jsontree.Node{}
 	for it := m.Iterator(); it.HasNext() == types.True; {
 		key := it.Next()
 		value, err := jsonWithin(m.Get(key), room)
 		if err != nil {
-			return tree.Node{}, err
+			return jsontree.Node{}, err
 		}
 		values[fmt.Sprint(key.Value())] = value
 	}
-	n := tree.Members()
+	n := jsontree.Members()
 	for _, k := range slices.Sorted(maps.Keys(values)) {
 		n.Set(k, values[k])
 	}
@@ -264,7 +264,7 @@ func jsonMap(m traits.Mapper, room *int) (tree.Node, error) {
 
 // list is a JSON list as a CEL list. Its items are converted when they are read, because an
 // expression that is evaluated for each container may read only their number.
-type list struct{ items []tree.Node }
+type list struct{ items []jsontree.Node }
 
 var _ traits.Lister = list{}
 
@@ -313,7 +313,7 @@ func (l list) ConvertToNative(t reflect.Type) (any, error) { return l.whole().Co
 func (l list) ConvertToType(t ref.Type) ref.Val { return l.whole().ConvertToType(t) }
 
 // String returns the list as CEL's functions print it in errors.
-func (l list) String() string { n := tree.Items(l.items...); return n.String() }
+func (l list) String() string { n := jsontree.Items(l.items...); return n.String() }
 
 // Type implements ref.Val.
 func (l list) Type() ref.Type { return types.ListType }

@@ -11,7 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
@@ -33,7 +33,7 @@ func (c *checker) walk(y *yaml.Node, t reflect.Type, field, path string) *part {
 	}
 	if t == reflect.TypeFor[Position]() && y.Kind == yaml.ScalarNode {
 		if strings.Contains(y.Value, "${") {
-			return &part{static: tree.Text(y.Value)} // compiled when the parameters are known
+			return &part{static: jsontree.Text(y.Value)} // compiled when the parameters are known
 		}
 		if !slices.Contains(choices(reflect.TypeFor[End]()), y.Value) {
 			c.problem(y, path, "must be First, Last, {after: NAME}, {before: NAME}, or one ${...} that gives First or Last%s", meantPosition(y.Value))
@@ -61,9 +61,9 @@ func (c *checker) object(y *yaml.Node, t reflect.Type, field, path string) *part
 		c.problem(y, path, "must be an object")
 		return nil
 	}
-	fields := map[string]tree.StructField{}
+	fields := map[string]jsontree.StructField{}
 	var names []string
-	for _, f := range tree.StructFields(t) {
+	for _, f := range jsontree.StructFields(t) {
 		fields[f.JSON] = f
 		names = append(names, f.JSON)
 	}
@@ -207,7 +207,7 @@ func (c *checker) scalar(y *yaml.Node, t reflect.Type, field, path string) *part
 	}
 	if t == reflect.TypeFor[Scalar]() {
 		c.written[y] = true
-		return &part{static: tree.Text(y.Value)}
+		return &part{static: jsontree.Text(y.Value)}
 	}
 	if !fits(y, t) {
 		c.problem(y, path, "must be %s%s", describe(t), quoteHint(y, t))
@@ -217,9 +217,9 @@ func (c *checker) scalar(y *yaml.Node, t reflect.Type, field, path string) *part
 		c.problem(y, path, "must be one of %s%s", strings.Join(allowed, ", "), DidYouMean(cmp.Or(otherTypes[strings.ToLower(y.Value)], y.Value), allowed))
 		return nil
 	}
-	n, err := tree.Text(y.Value), error(nil)
+	n, err := jsontree.Text(y.Value), error(nil)
 	if y.ShortTag() != "!!str" { // a string here, even if older YAML has another type for it
-		n, err = tree.FromYAML(y)
+		n, err = jsontree.FromYAML(y)
 	}
 	if err == nil && c.env != nil {
 		err = checkValue(rulesFor(t, field, path), &n)

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pillion-dev/pillion/inject/cputest"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/inject/testing/cpu"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // greedy are expressions with a size N. Each has a function with a large argument.
@@ -144,12 +144,12 @@ func bounds(t *testing.T, c *compiler, source, name string, n int) (cost uint64,
 	if err != nil {
 		return 0, err
 	}
-	in := &Input{Pod: &tree.Node{}}
+	in := &Input{Pod: &jsontree.Node{}}
 	var m1, m2 runtime.MemStats
 	runtime.ReadMemStats(&m1)
-	before := cputest.Used(t)
+	before := cpu.Used(t)
 	_, err = p.eval(in)
-	took := cputest.Used(t) - before
+	took := cpu.Used(t) - before
 	runtime.ReadMemStats(&m2)
 	const most, space = 400 * time.Millisecond, 100 << 20
 	if allocated := m2.TotalAlloc - m1.TotalAlloc; took > most || allocated > space {
@@ -167,12 +167,12 @@ func TestNamedContainersCost(t *testing.T) {
 		if problems != nil {
 			t.Fatal(problems)
 		}
-		annotations := tree.Members(tree.Field("a.pillion.dev/p", tree.Text("y")))
+		annotations := jsontree.Members(jsontree.Field("a.pillion.dev/p", jsontree.Text("y")))
 		values, err := found[0].Values(&annotations, nil, &Namespace{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return testing.AllocsPerRun(1, func() { found[0].NamedContainers(&Input{Pod: new(tree.Members())}, values) })
+		return testing.AllocsPerRun(1, func() { found[0].NamedContainers(&Input{Pod: new(jsontree.Members())}, values) })
 	}
 	if few, many := cost(10), cost(80); many > 1.5*few {
 		t.Errorf("80 comparisons take %v allocations, and 10 take %v", many, few)

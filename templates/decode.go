@@ -13,7 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // Document is a decoded YAML file, for callers that check more of it.
@@ -76,9 +76,9 @@ func onlyDocument(data []byte) (*yaml.Node, *Problem) {
 }
 
 func unfolded(y *yaml.Node) (*yaml.Node, *Problem) {
-	y, err := tree.Unfold(y, maxNodes)
+	y, err := jsontree.Unfold(y, maxNodes)
 	if err != nil {
-		line, message := tree.CutLine(err.Error())
+		line, message := jsontree.CutLine(err.Error())
 		return nil, &Problem{Line: line, Message: message}
 	}
 	return y, nil
@@ -115,7 +115,7 @@ func (c *checker) special(y *yaml.Node, t reflect.Type, field, path string) (*pa
 	case reflect.TypeFor[PodJSON]():
 		return c.walk(y, reflect.TypeFor[corev1.Pod](), field, path), true
 	case reflect.TypeFor[json.RawMessage]():
-		n, err := tree.FromYAML(y)
+		n, err := jsontree.FromYAML(y)
 		if err != nil {
 			c.problem(y, path, "%v", err)
 			return nil, true

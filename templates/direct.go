@@ -14,7 +14,7 @@ import (
 	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // CEL takes microseconds for the simplest expression: it allocates values, accounts costs and calls
@@ -28,19 +28,19 @@ type (
 	textFunc func(*Input) (v string, ok bool)
 	boolFunc func(*Input) (v, ok bool)
 	intFunc  func(*Input) (v int64, ok bool)
-	nodeFunc func(*Input) (v *tree.Node, ok bool) // an object or a list
+	nodeFunc func(*Input) (v *jsontree.Node, ok bool) // an object or a list
 
 	// These return a value that may be missing.
 	optionalText func(*Input) (v string, found, ok bool)
-	optionalNode func(*Input) (v *tree.Node, found, ok bool)
+	optionalNode func(*Input) (v *jsontree.Node, found, ok bool)
 	lookupFunc   func(in *Input, key string) (v string, found, ok bool) // in a map of strings
 )
 
 // direct is an expression as functions. They are nil if there are none.
 type direct struct {
-	bool boolFunc                           // nil if it is not a condition
-	text textFunc                           // the value as a part of a string
-	node func(in *Input, n *tree.Node) bool // sets n to the value
+	bool boolFunc                               // nil if it is not a condition
+	text textFunc                               // the value as a part of a string
+	node func(in *Input, n *jsontree.Node) bool // sets n to the value
 }
 
 // step counts repeated work. It reports whether the count is within the limit.
@@ -73,7 +73,7 @@ func newDirect(checked *ast.AST, params []Param, variables []*lazy, loops []stri
 	switch e := checked.Expr(); c.typeOf(e).Kind() {
 	case types.StringKind:
 		text := c.text(e)
-		d.text, d.node = text, func(in *Input, n *tree.Node) bool {
+		d.text, d.node = text, func(in *Input, n *jsontree.Node) bool {
 			v, ok := text(in)
 			if ok {
 				*n = in.Nodes.Text(v)
@@ -84,18 +84,18 @@ func newDirect(checked *ast.AST, params []Param, variables []*lazy, loops []stri
 		d.node = optionalNodeOf(c.optionalText(e))
 	case types.BoolKind:
 		d.bool = c.bool(e)
-		d.text, d.node = converted(d.bool, strconv.FormatBool), asNode(d.bool, tree.Bool)
+		d.text, d.node = converted(d.bool, strconv.FormatBool), asNode(d.bool, jsontree.Bool)
 	case types.IntKind:
 		get := c.int(e)
-		d.text, d.node = converted(get, decimal), asNode(get, tree.Int)
+		d.text, d.node = converted(get, decimal), asNode(get, jsontree.Int)
 	}
 	return d
 }
 
 func decimal(i int64) string { return strconv.FormatInt(i, 10) }
 
-func asNode[T any](get func(*Input) (T, bool), node func(T) tree.Node) func(*Input, *tree.Node) bool {
-	return func(in *Input, n *tree.Node) bool {
+func asNode[T any](get func(*Input) (T, bool), node func(T) jsontree.Node) func(*Input, *jsontree.Node) bool {
+	return func(in *Input, n *jsontree.Node) bool {
 		v, ok := get(in)
 		*n = node(v)
 		return ok
@@ -230,7 +230,7 @@ func textOfNode(get nodeFunc, f *structField) textFunc {
 			return "", false
 		case n == nil:
 			return "", empty
-		case n.Kind() != tree.String:
+		case n.Kind() != jsontree.String:
 			return "", false
 		}
 		return readable(n.Text())
@@ -344,7 +344,7 @@ func (c *directly) int(e ast.Expr) intFunc {
 				return 0, ok && zero
 			}
 			i, err := strconv.ParseInt(n.String(), 10, 64)
-			return i, err == nil && n.Kind() == tree.Number
+			return i, err == nil && n.Kind() == jsontree.Number
 		}
 	case ast.CallKind:
 		switch function, args := call(e); {
@@ -353,7 +353,7 @@ func (c *directly) int(e ast.Expr) intFunc {
 		case function == overloads.Size && c.is(args[0], types.StringKind):
 			return converted(c.text(args[0]), func(text string) int64 { return int64(utf8.RuneCountInString(text)) })
 		case function == overloads.Size && c.is(args[0], types.ListKind):
-			return converted(c.node(args[0]), func(n *tree.Node) int64 { return int64(len(n.Items())) })
+			return converted(c.node(args[0]), func(n *jsontree.Node) int64 { return int64(len(n.Items())) })
 		}
 	}
 	panic(errUnsupported)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/cel-go/common/types"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // expressions makes expressions of the forms that have direct functions, and of some other forms.
@@ -147,10 +147,10 @@ func directInput(t *testing.T, pod, container string) *Input {
 		{Name: "o", cel: types.String("web")},
 		{Name: "a"},
 	}
-	var nodes [2]*tree.Node
+	var nodes [2]*jsontree.Node
 	for i, text := range []string{pod, container} {
 		var err error
-		if nodes[i], err = tree.Parse([]byte(text)); err != nil {
+		if nodes[i], err = jsontree.Parse([]byte(text)); err != nil {
 			t.Skip()
 		}
 	}
@@ -189,7 +189,7 @@ func compareDirect(t *testing.T, c *compiler, source, pod, container string) (co
 	if !ok {
 		return true, false
 	}
-	var n tree.Node
+	var n jsontree.Node
 	if !p.direct.node(in, &n) {
 		t.Fatalf("%s gives the string %q, and no value, for\n%s\n%s", source, text, pod, container)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // This file has the conditions among the functions of direct.go.
@@ -36,7 +36,7 @@ func (c *directly) bool(e ast.Expr) boolFunc {
 		get, _ := c.field(e)
 		return func(in *Input) (bool, bool) {
 			n, ok := get(in)
-			return n.Kind() == tree.True, ok && (n.Kind() == tree.True || n.Kind() == tree.False)
+			return n.Kind() == jsontree.True, ok && (n.Kind() == jsontree.True || n.Kind() == jsontree.False)
 		}
 	case ast.ComprehensionKind:
 		return c.loop(e.AsComprehension())

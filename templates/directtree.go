@@ -10,21 +10,21 @@ import (
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // This file has the functions of direct.go that read the pod and the namespace.
 
 // small reports whether CEL may read an object or a list of this length.
-func small(n *tree.Node) bool { return len(n.Members()) <= maxItems && len(n.Items()) <= maxItems }
+func small(n *jsontree.Node) bool { return len(n.Members()) <= maxItems && len(n.Items()) <= maxItems }
 
 // node compiles an expression whose value is an object of a known type, a map or a list. If the
 // value is absent but reads as empty, it is a node without a kind.
 func (c *directly) node(e ast.Expr) nodeFunc {
-	want := tree.Object
+	want := jsontree.Object
 	switch c.typeOf(e).Kind() {
 	case types.ListKind:
-		want = tree.Array
+		want = jsontree.Array
 	case types.StructKind, types.MapKind:
 	default:
 		panic(errUnsupported)
@@ -40,7 +40,7 @@ func (c *directly) node(e ast.Expr) nodeFunc {
 		panic(errUnsupported)
 	}
 	empty := f != nil && readsAsEmpty(f.json.Type.Kind())
-	return func(in *Input) (*tree.Node, bool) {
+	return func(in *Input) (*jsontree.Node, bool) {
 		switch n, ok := get(in); {
 		case !ok:
 			return nil, false
@@ -56,14 +56,14 @@ func (c *directly) node(e ast.Expr) nodeFunc {
 func (c *directly) ident(name string) nodeFunc {
 	switch i := c.local(name); {
 	case i >= 0:
-		return func(in *Input) (*tree.Node, bool) { return in.locals[i], in.locals[i] != nil }
+		return func(in *Input) (*jsontree.Node, bool) { return in.locals[i], in.locals[i] != nil }
 	case c.loopOf(name) >= 0:
 		i := c.loopOf(name)
-		return func(in *Input) (*tree.Node, bool) { v, ok := in.loops[i].value.(object); return v.node, ok }
+		return func(in *Input) (*jsontree.Node, bool) { v, ok := in.loops[i].value.(object); return v.node, ok }
 	case name == "pod":
-		return func(in *Input) (*tree.Node, bool) { return in.Pod, in.Pod != nil }
+		return func(in *Input) (*jsontree.Node, bool) { return in.Pod, in.Pod != nil }
 	case name == "container":
-		return func(in *Input) (*tree.Node, bool) { return in.container, in.container != nil }
+		return func(in *Input) (*jsontree.Node, bool) { return in.container, in.container != nil }
 	}
 	panic(errUnsupported)
 }
@@ -87,7 +87,7 @@ func (c *directly) field(e ast.Expr) (nodeFunc, *structField) {
 		panic(errUnsupported)
 	}
 	get := c.node(operand)
-	return func(in *Input) (*tree.Node, bool) {
+	return func(in *Input) (*jsontree.Node, bool) {
 		n, ok := get(in)
 		return n.Get(name), ok
 	}, f
@@ -132,13 +132,13 @@ func (c *directly) lookup(e ast.Expr) lookupFunc {
 	}
 }
 
-func member(of *tree.Node, ok bool, key string) (text string, found, readable bool) {
+func member(of *jsontree.Node, ok bool, key string) (text string, found, readable bool) {
 	n := of.Get(key)
 	if !ok || n == nil {
 		return "", false, ok
 	}
 	text = n.Text()
-	return text, true, n.Kind() == tree.String && len(text) <= maxDirect
+	return text, true, n.Kind() == jsontree.String && len(text) <= maxDirect
 }
 
 // optionalText compiles m[?key] and x.?f.
@@ -152,7 +152,7 @@ func (c *directly) optionalText(e ast.Expr) optionalText {
 		return func(in *Input) (string, bool, bool) {
 			n, found, ok := get(in)
 			k, ok2 := key(in)
-			if !found || !ok || !ok2 || n.Kind() != tree.Object || !small(n) {
+			if !found || !ok || !ok2 || n.Kind() != jsontree.Object || !small(n) {
 				return "", false, ok && ok2 && !found
 			}
 			return member(n, true, k)
@@ -171,7 +171,7 @@ func (c *directly) optionalText(e ast.Expr) optionalText {
 			return "", false, ok
 		}
 		text, ok := readable(n.Text())
-		return text, true, ok && n.Kind() == tree.String
+		return text, true, ok && n.Kind() == jsontree.String
 	}
 }
 
@@ -201,10 +201,10 @@ func (c *directly) optionalParam(e ast.Expr) optionalText {
 }
 
 // optionalNodeOf returns a function that sets a node to a value, or to a node without a kind.
-func optionalNodeOf(get optionalText) func(*Input, *tree.Node) bool {
-	return func(in *Input, n *tree.Node) bool {
+func optionalNodeOf(get optionalText) func(*Input, *jsontree.Node) bool {
+	return func(in *Input, n *jsontree.Node) bool {
 		v, found, ok := get(in)
-		if *n = (tree.Node{}); found && ok {
+		if *n = (jsontree.Node{}); found && ok {
 			*n = in.Nodes.Text(v)
 		}
 		return ok && n.Size() <= maxOutput
@@ -239,12 +239,12 @@ func (c *directly) optionalNode(e ast.Expr) optionalNode {
 		panic(errUnsupported)
 	}
 	get := c.optionalObject(args[0])
-	return func(in *Input) (*tree.Node, bool, bool) {
+	return func(in *Input) (*jsontree.Node, bool, bool) {
 		n, found, ok := get(in)
 		if !found || !ok {
 			return nil, false, ok
 		}
-		if n.Kind() != tree.Object || !small(n) {
+		if n.Kind() != jsontree.Object || !small(n) {
 			return nil, false, false
 		}
 		n = n.Get(name)
@@ -256,7 +256,7 @@ func (c *directly) optionalNode(e ast.Expr) optionalNode {
 func (c *directly) optionalObject(e ast.Expr) optionalNode {
 	if c.is(e, types.StructKind) {
 		get := c.node(e)
-		return func(in *Input) (*tree.Node, bool, bool) { n, ok := get(in); return n, n != nil, ok }
+		return func(in *Input) (*jsontree.Node, bool, bool) { n, ok := get(in); return n, n != nil, ok }
 	}
 	if !c.gives(e, types.StructKind) {
 		panic(errUnsupported)
@@ -299,7 +299,7 @@ func inList(text textFunc, list nodeFunc) boolFunc {
 		}
 		items, there := n.Items(), false
 		for i := range items {
-			if items[i].Kind() != tree.String || !in.step(1) {
+			if items[i].Kind() != jsontree.String || !in.step(1) {
 				return false, false
 			}
 			item, ok := readable(items[i].Text())

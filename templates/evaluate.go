@@ -7,7 +7,7 @@ import (
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types/ref"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // Evaluation evaluates a part of an expression by itself, with the variables of the enclosing
@@ -42,4 +42,4 @@ func (s scope) ResolveName(name string) (any, bool) {
 }
 
 // View converts JSON to CEL as the variables of expressions do.
-func View(n *tree.Node) ref.Val { return celValue(n) }
+func View(n *jsontree.Node) ref.Val { return celValue(n) }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // TestFaults checks that an error about a pod has the line in the template's file, and the annotations
@@ -26,7 +26,7 @@ func TestFaults(t *testing.T) {
 		{"pod: {spec: {containers: [{name: c, image: i}]}}\n  placement: {containers: \"${params.a}\"}", "spec.placement.containers (line 7): ", set},
 	} {
 		tpl := parseWhole(t, "params: [{name: a, default: '1,2'}, {name: b, default: '3'}, {name: other, annotation: example.com/other, default: i}]\n  "+c.spec)
-		pod := tree.Members(tree.Field("x.pillion.dev/a", tree.Text("first")), tree.Field("x.pillion.dev/b", tree.Text("4")))
+		pod := jsontree.Members(jsontree.Field("x.pillion.dev/a", jsontree.Text("first")), jsontree.Field("x.pillion.dev/b", jsontree.Text("4")))
 		values, err := tpl.Values(&pod, nil, &Namespace{Annotations: map[string]string{"example.com/other": ""}})
 		if err != nil {
 			t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pillion-dev/pillion/inject/goldentest"
+	"github.com/pillion-dev/pillion/inject/testing/golden"
 )
 
 const fieldsPage = `# All fields of a template
@@ -33,7 +33,7 @@ func TestFieldsPage(t *testing.T) {
 	for _, name := range []string{"spec", "status"} {
 		writeField(b, name, root["properties"].(jsonObject)[name].(jsonObject))
 	}
-	goldentest.File(t, "../manifests/docs/template-fields.md", b.Bytes())
+	golden.File(t, "../manifests/docs/template-fields.md", b.Bytes())
 }
 
 // writeField writes the rows of a field and of those below it.

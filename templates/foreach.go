@@ -13,7 +13,7 @@ import (
 	"github.com/google/cel-go/common/types"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // isControl reports whether a key of a list item controls whether the item exists.
@@ -88,7 +88,7 @@ func (c *compiler) loop(env *cel.Env, name, source string) (*loop, *cel.Env, err
 }
 
 // keepOnce lets a list with ${forEach} fail if two items have the same key.
-func (c *checker) keepOnce(list *part, f tree.StructField) {
+func (c *checker) keepOnce(list *part, f jsontree.StructField) {
 	key := f.Tag.Get("patchMergeKey")
 	if !list.loops() || key == "" || key == "containerPort" { // a port is also its protocol, see portsOnce
 		return

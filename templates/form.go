@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // form checks a computed value against a type of the API, with the rules for written ones. It writes
@@ -49,7 +49,7 @@ func newForm(t reflect.Type, field, path string, os corev1.OSName, copied bool) 
 	default:
 		f.shape, f.objects = shapeOf(t, field), objectRulesOf(t, field)
 		f.shape.never = slices.Concat(f.shape.never, f.shape.dropped, f.shape.unrun, neverOn(os, t, path))
-		for _, member := range tree.StructFields(t) {
+		for _, member := range jsontree.StructFields(t) {
 			f.names = append(f.names, member.JSON)
 			f.fields = append(f.fields, formField{member.JSON, needed(t, field, member.JSON), newForm(member.Type, t.Name()+"."+member.JSON, path, os, copied)})
 		}
@@ -58,7 +58,7 @@ func newForm(t reflect.Type, field, path string, os corev1.OSName, copied bool) 
 }
 
 // apply implements former.
-func (f *form) apply(in *Input, n *tree.Node) (path string, err error) {
+func (f *form) apply(in *Input, n *jsontree.Node) (path string, err error) {
 	made, err := f.of(in, n)
 	if at, ok := err.(*formError); ok { //nolint:errorlint // only this file makes it
 		return at.path, at.err
@@ -84,7 +84,7 @@ func inside(step string, err error) error {
 	return &formError{step, err}
 }
 
-func (f *form) of(in *Input, n *tree.Node) (made tree.Node, err error) {
+func (f *form) of(in *Input, n *jsontree.Node) (made jsontree.Node, err error) {
 	if in.spend(1); in.spentTooMuch() {
 		return made, fmt.Errorf("the template's expressions for this pod cost more than %d", totalLimit)
 	}
@@ -106,8 +106,8 @@ func (f *form) of(in *Input, n *tree.Node) (made tree.Node, err error) {
 	return made, err
 }
 
-func (f *form) object(in *Input, n *tree.Node) (made tree.Node, err error) {
-	if n.Kind() != tree.Object {
+func (f *form) object(in *Input, n *jsontree.Node) (made jsontree.Node, err error) {
+	if n.Kind() != jsontree.Object {
 		return made, fmt.Errorf("must be an object, not %s", cut(n))
 	}
 	if err := f.known(n); err != nil {
@@ -130,7 +130,7 @@ func (f *form) object(in *Input, n *tree.Node) (made tree.Node, err error) {
 		kid.Rename(field.name)
 		kids = append(kids, kid)
 	}
-	made = tree.Members(kids...)
+	made = jsontree.Members(kids...)
 	for _, rule := range f.objects {
 		if err := rule.check(&made); err != nil {
 			return made, err
@@ -140,7 +140,7 @@ func (f *form) object(in *Input, n *tree.Node) (made tree.Node, err error) {
 }
 
 // known checks which fields an object has.
-func (f *form) known(n *tree.Node) error {
+func (f *form) known(n *jsontree.Node) error {
 	alternatives := len(f.shape.one) + len(f.shape.some)
 	if f.copied && alternatives+len(f.shape.never) == 0 {
 		return nil
@@ -150,7 +150,7 @@ func (f *form) known(n *tree.Node) error {
 	for i := range members {
 		name := members[i].Name()
 		switch {
-		case members[i].Kind() == tree.Null:
+		case members[i].Kind() == jsontree.Null:
 		case slices.Contains(f.shape.never, name):
 			return fmt.Errorf("it has %s, which a template may not set", name)
 		case slices.Contains(f.shape.one, name) || slices.Contains(f.shape.some, name):
@@ -168,10 +168,10 @@ func (f *form) known(n *tree.Node) error {
 	return nil
 }
 
-func (f *form) list(in *Input, n *tree.Node) (made tree.Node, err error) {
+func (f *form) list(in *Input, n *jsontree.Node) (made jsontree.Node, err error) {
 	items := n.Items()
 	switch {
-	case n.Kind() != tree.Array:
+	case n.Kind() != jsontree.Array:
 		return made, fmt.Errorf("must be a list, not %s", cut(n))
 	case len(items) > maxItems:
 		return made, fmt.Errorf("has %d items, and at most %d are allowed", len(items), maxItems)
@@ -187,16 +187,16 @@ func (f *form) list(in *Input, n *tree.Node) (made tree.Node, err error) {
 		}
 		kids = append(kids, kid)
 	}
-	return tree.Items(kids...), nil
+	return jsontree.Items(kids...), nil
 }
 
 // isTokenMount reports whether the ServiceAccount admission plugin made a mount.
-func isTokenMount(mount *tree.Node) bool {
+func isTokenMount(mount *jsontree.Node) bool {
 	return mount.Get("mountPath").IsText(TokenPath) && strings.HasPrefix(mount.Get("name").Text(), TokenVolumePrefix)
 }
 
-func (f *form) mapping(in *Input, n *tree.Node) (made tree.Node, err error) {
-	if n.Kind() != tree.Object {
+func (f *form) mapping(in *Input, n *jsontree.Node) (made jsontree.Node, err error) {
+	if n.Kind() != jsontree.Object {
 		return made, fmt.Errorf("must be an object, not %s", cut(n))
 	}
 	if size := len(n.Members()); size > maxItems {
@@ -212,33 +212,33 @@ func (f *form) mapping(in *Input, n *tree.Node) (made tree.Node, err error) {
 		kid.Rename(e.Name())
 		kids = append(kids, kid)
 	}
-	return tree.Members(kids...), nil
+	return jsontree.Members(kids...), nil
 }
 
 // isOf reports whether the API server decodes a scalar as a value of type t.
-func isOf(t reflect.Type, n *tree.Node) bool {
-	isText := n.Kind() == tree.String
+func isOf(t reflect.Type, n *jsontree.Node) bool {
+	isText := n.Kind() == jsontree.String
 	switch t {
 	case reflect.TypeFor[resource.Quantity]():
-		return isText || n.Kind() == tree.Number
+		return isText || n.Kind() == jsontree.Number
 	case reflect.TypeFor[intstr.IntOrString]():
 		return isText || isInt(n)
 	}
 	switch t.Kind() {
 	case reflect.Bool:
-		return n.Kind() == tree.True || n.Kind() == tree.False
+		return n.Kind() == jsontree.True || n.Kind() == jsontree.False
 	case reflect.Int, reflect.Int32, reflect.Int64:
 		return isInt(n)
 	}
 	return isText
 }
 
-func isInt(n *tree.Node) bool {
+func isInt(n *jsontree.Node) bool {
 	_, err := strconv.ParseInt(n.String(), 10, 64)
-	return n.Kind() == tree.Number && err == nil
+	return n.Kind() == jsontree.Number && err == nil
 }
 
 // maxValue is the maximum length of a template's value in a problem, in bytes.
 const maxValue = 40
 
-func cut(n *tree.Node) string { return Cut(n.String(), maxValue) }
+func cut(n *jsontree.Node) string { return Cut(n.String(), maxValue) }

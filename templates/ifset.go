@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // IfSetKey in an environment variable of forEachContainer defines what happens in a container that has
@@ -28,7 +28,7 @@ const (
 const ifSetHint = `"` + IfSetKey + `" must be keep, conflict or {append: NAME}, where NAME is another variable that the program reads`
 
 // IfSet returns what a variable of a fragment asks for: the name of another variable, or a conflict.
-func IfSet(variable *tree.Node) (other string, conflict bool) {
+func IfSet(variable *jsontree.Node) (other string, conflict bool) {
 	ask := variable.Get(IfSetKey)
 	return ask.Get("append").Text(), ask != nil && ask.IsText(ifSetConflict)
 }
@@ -47,7 +47,7 @@ func (c *checker) ifSet(o *part, y, value *yaml.Node, t reflect.Type, path strin
 	case value.Kind == yaml.ScalarNode && value.Value == ifSetKeep:
 		return
 	case value.Kind == yaml.ScalarNode && value.Value == ifSetConflict:
-		o.add(IfSetKey, &part{static: tree.Text(value.Value)})
+		o.add(IfSetKey, &part{static: jsontree.Text(value.Value)})
 		c.asksIfSet = true
 		return
 	case value.Kind == yaml.ScalarNode:
@@ -65,7 +65,7 @@ func (c *checker) ifSet(o *part, y, value *yaml.Node, t reflect.Type, path strin
 	case child(y, "name") != nil && child(y, "name").Value == other.Value:
 		c.problem(other, at+".append", "must be another variable than %s, because a container has one value of it", other.Value)
 	default:
-		o.add(IfSetKey, &part{static: tree.Members(tree.Field("append", tree.Text(other.Value)))})
+		o.add(IfSetKey, &part{static: jsontree.Members(jsontree.Field("append", jsontree.Text(other.Value)))})
 		c.asksIfSet = true
 	}
 }

@@ -8,13 +8,13 @@ import (
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types/ref"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // Input is the input of a template besides its parameters. It is for one template and one evaluation
 // of a pod.
 type Input struct {
-	Pod       *tree.Node
+	Pod       *jsontree.Node
 	Namespace Namespace
 	// ServiceAccount is the pod's. It may be nil if no expression reads it.
 	ServiceAccount *ServiceAccount
@@ -23,17 +23,17 @@ type Input struct {
 	// that; one takes 20 ms at most, see costLimit.
 	Done <-chan struct{}
 	// Nodes is memory for the rendered nodes, or nil.
-	Nodes *tree.Arena
+	Nodes *jsontree.Arena
 	// Total counts the cost of the expressions of several inputs together, in CEL's units. Beyond [MaxTotal], they fail. It may
 	// be nil.
 	Total *uint64
 
 	spent     uint64 // cost of the expressions so far
 	steps     int    // steps of those evaluated without CEL
-	locals    [maxLocals]*tree.Node
+	locals    [maxLocals]*jsontree.Node
 	values    Values
-	given     paramSet   // parameters that the pod or its namespace sets
-	container *tree.Node // only in forEachContainer
+	given     paramSet       // parameters that the pod or its namespace sets
+	container *jsontree.Node // only in forEachContainer
 	variables []evaluated
 	matched   uint64 // entries of forEachContainer that were for a container, see maxMatched
 	params    *fieldsView
@@ -51,7 +51,7 @@ type loopValue struct {
 }
 
 // See sets the pod. The values of variables are forgotten, because they may depend on the pod.
-func (in *Input) See(pod *tree.Node) { in.Pod, in.variables = pod, nil }
+func (in *Input) See(pod *jsontree.Node) { in.Pod, in.variables = pod, nil }
 
 // spend counts the cost of an expression.
 func (in *Input) spend(cost uint64) {
@@ -82,7 +82,7 @@ func (in *Input) isDone() bool {
 }
 
 // with sets the variables of an evaluation and returns in.
-func (in *Input) with(values Values, container *tree.Node) *Input {
+func (in *Input) with(values Values, container *jsontree.Node) *Input {
 	in.values, in.container, in.params = values, container, nil
 	return in
 }

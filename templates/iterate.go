@@ -10,7 +10,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // iterator makes each value of a list or a map when an expression asks for it. CEL charges nothing
@@ -35,20 +35,20 @@ func (it *iterator) Next() ref.Val {
 
 // entries returns the members that have a value, each name once, in the order of their names. The
 // API server sends them in this order.
-func (o object) entries() []*tree.Node {
+func (o object) entries() []*jsontree.Node {
 	members := o.node.Members()
-	all, inOrder := make([]*tree.Node, len(members)), true
+	all, inOrder := make([]*jsontree.Node, len(members)), true
 	for i := range members {
 		all[i] = &members[i]
 		inOrder = inOrder && (i == 0 || all[i-1].Name() < all[i].Name())
 	}
 	if !inOrder {
-		slices.SortStableFunc(all, func(a, b *tree.Node) int { return strings.Compare(a.Name(), b.Name()) })
+		slices.SortStableFunc(all, func(a, b *jsontree.Node) int { return strings.Compare(a.Name(), b.Name()) })
 	}
 	kept := all[:0]
 	for i, n := range all {
 		isLast := i == len(all)-1 || all[i+1].Name() != n.Name()
-		if isLast && n.Kind() != tree.Null {
+		if isLast && n.Kind() != jsontree.Null {
 			kept = append(kept, n)
 		}
 	}

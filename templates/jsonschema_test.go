@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
 
-	"github.com/pillion-dev/pillion/inject/goldentest"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/inject/testing/golden"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // TestJSONSchema checks that the schema for editors is current. It joins the schema of the
@@ -43,7 +43,7 @@ func TestJSONSchema(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	goldentest.File(t, "../manifests/schema/template.json", b.Bytes())
+	golden.File(t, "../manifests/schema/template.json", b.Bytes())
 }
 
 type jsonObject = map[string]any
@@ -136,7 +136,7 @@ func (g *schemaOf) fields(t reflect.Type, allow func(name string) (fields, bool)
 		properties[IfSetKey] = jsonObject{"description": "What happens if the container already has the variable."}
 	}
 	docs := docsOf(t)
-	for _, f := range tree.StructFields(t) {
+	for _, f := range jsontree.StructFields(t) {
 		sub, ok := allow(f.JSON)
 		if !ok {
 			continue

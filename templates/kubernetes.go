@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/version"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // This file has the API server's functions, with the same names and results, as far as CEL's own
@@ -191,12 +191,12 @@ func parseURL(text string) (*url.URL, error) {
 
 // query returns the parameters of a URL, in the order of their names.
 func query(u *url.URL) ref.Val {
-	n := tree.Members()
+	n := jsontree.Members()
 	values := u.Query()
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		all := tree.Items()
+		all := jsontree.Items()
 		for _, v := range values[name] {
-			all.Append(tree.Text(strings.ToValidUTF8(v, "\uFFFD")))
+			all.Append(jsontree.Text(strings.ToValidUTF8(v, "\uFFFD")))
 		}
 		n.Set(strings.ToValidUTF8(name, "\uFFFD"), all)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/google/cel-go/common/types"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // leaf compiles a scalar with expressions in a place of type t.
@@ -26,7 +26,7 @@ func (c *checker) leaf(y *yaml.Node, t reflect.Type, field, path string) *part {
 		return nil
 	}
 	if len(pieces) == 1 && pieces[0].program == nil {
-		return &part{static: tree.Text(pieces[0].literal)} // it contains only $${
+		return &part{static: jsontree.Text(pieces[0].literal)} // it contains only $${
 	}
 	if len(pieces) == 1 {
 		out, maybe := valueType(pieces[0].program.out)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/cel-go/common/types/traits"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // forEachKey in an object that is a list item makes one item for each value of a list.
@@ -44,7 +44,7 @@ func (l *loop) values(in *Input) (traits.Lister, int, error) {
 var errLoopOutput = fmt.Errorf("the items of %s have more than %d bytes", forEachKey, maxLoopOutput)
 
 // charge counts the bytes of a string in a loop.
-func (in *Input) charge(n *tree.Node) error {
+func (in *Input) charge(n *jsontree.Node) error {
 	if len(in.loops) == 0 {
 		return nil
 	}

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pillion-dev/pillion/inject/cputest"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/inject/testing/cpu"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // looping returns a template that adds a container with these fields.
@@ -46,12 +46,12 @@ func TestLoopBounds(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			in := &Input{Pod: &tree.Node{}}
+			in := &Input{Pod: &jsontree.Node{}}
 			var m1, m2 runtime.MemStats
 			runtime.ReadMemStats(&m1)
-			before := cputest.Used(t)
+			before := cpu.Used(t)
 			rendered, err := tmpl.Render(in, Values{{Name: "n", cel: value}})
-			took := cputest.Used(t) - before
+			took := cpu.Used(t) - before
 			runtime.ReadMemStats(&m2)
 			switch {
 			case n == row.most && err != nil, n > row.most && (err == nil || !strings.Contains(err.Error(), row.want)):
@@ -107,7 +107,7 @@ func TestLoopPresets(t *testing.T) {
 	}
 }
 
-func names(pod *tree.Node) string {
+func names(pod *jsontree.Node) string {
 	var all []string
 	for _, c := range pod.At("spec", "containers").Items() {
 		all = append(all, c.Get("name").Text())

@@ -17,7 +17,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 const marshalFunction = "json.marshal"
@@ -64,7 +64,7 @@ func appendJSON(to []byte, v ref.Val) (text []byte, err error) {
 		if math.IsInf(float64(v), 0) || math.IsNaN(float64(v)) {
 			return nil, fmt.Errorf("%v is no number in JSON", float64(v))
 		}
-		n := tree.Float(float64(v))
+		n := jsontree.Float(float64(v))
 		to = n.AppendTo(to)
 	case types.Timestamp, types.Duration:
 		to = appendText(to, textOf(v.ConvertToType(types.StringType)))

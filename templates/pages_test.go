@@ -13,7 +13,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // The pages about the format, and the parameters that their examples read without declaring them.
@@ -218,7 +218,7 @@ func evaluates(t *testing.T, page, source string, params map[string]string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in.with(values, &tree.Node{})
+	in.with(values, &jsontree.Node{})
 	p, err := c.compile(c.each, source)
 	if err == nil {
 		_, err = p.eval(in)

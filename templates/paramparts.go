@@ -17,7 +17,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // This file parses the values that consist of several: lists, maps and JSON.
@@ -170,7 +170,7 @@ func shortened(text string) string { return Cut(text, 256) }
 // parseJSON parses an object or a list in JSON or YAML. Aliases and merge keys are rejected: a
 // short string with them can be a large value.
 func parseJSON(p *param, text string) (ref.Val, error) {
-	if n, err := tree.Parse([]byte(text)); err == nil {
+	if n, err := jsontree.Parse([]byte(text)); err == nil {
 		return p.valueOfJSON(n)
 	}
 	var doc yaml.Node
@@ -186,7 +186,7 @@ func parseJSON(p *param, text string) (ref.Val, error) {
 	if err := plainYAML(&doc, 0); err != nil {
 		return nil, err
 	}
-	n, err := tree.FromYAML(&doc)
+	n, err := jsontree.FromYAML(&doc)
 	if err != nil {
 		return nil, partError("is not JSON: " + err.Error())
 	}
@@ -212,8 +212,8 @@ func plainYAML(y *yaml.Node, depth int) error {
 var errTooDeep = partError("is nested more than " + strconv.Itoa(maxJSONDepth) + " deep")
 
 // valueOfJSON returns an object or a list that expressions can read.
-func (p *param) valueOfJSON(n *tree.Node) (ref.Val, error) {
-	if n.Kind() != tree.Object && n.Kind() != tree.Array {
+func (p *param) valueOfJSON(n *jsontree.Node) (ref.Val, error) {
+	if n.Kind() != jsontree.Object && n.Kind() != jsontree.Array {
 		return nil, errors.New("a scalar")
 	}
 	left := maxJSONValues
@@ -229,7 +229,7 @@ func (p *param) valueOfJSON(n *tree.Node) (ref.Val, error) {
 
 // checkKeys returns an error for a key that the template does not know, in the object itself or in an
 // object that is an item of the list.
-func (p *param) checkKeys(n *tree.Node) error {
+func (p *param) checkKeys(n *jsontree.Node) error {
 	if len(p.Keys) == 0 {
 		return nil
 	}
@@ -248,12 +248,12 @@ func (p *param) checkKeys(n *tree.Node) error {
 	return nil
 }
 
-func checkJSON(n *tree.Node, left *int, depth int) error {
+func checkJSON(n *jsontree.Node, left *int, depth int) error {
 	kids := n.Items()
 	switch {
-	case n.Kind() == tree.Object:
+	case n.Kind() == jsontree.Object:
 		kids = n.Members()
-	case n.Kind() == tree.Number && types.IsError(celValue(n)):
+	case n.Kind() == jsontree.Number && types.IsError(celValue(n)):
 		return partError(fmt.Sprintf("has the number %s, which is too large", shortened(n.String())))
 	}
 	if depth > maxJSONDepth && len(kids) > 0 {
@@ -264,7 +264,7 @@ func checkJSON(n *tree.Node, left *int, depth int) error {
 		if *left--; *left < 0 {
 			return partError(fmt.Sprintf("has more than %d values", maxJSONValues))
 		}
-		if name := kids[i].Name(); n.Kind() == tree.Object {
+		if name := kids[i].Name(); n.Kind() == jsontree.Object {
 			if names[name] {
 				return partError(fmt.Sprintf("has the key %q twice", shortened(name)))
 			}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/cel-go/common/types"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // shown returns a value as JSON.
@@ -115,10 +115,10 @@ func TestParts(t *testing.T) {
 }
 
 // annotated returns annotations as a node.
-func annotated(values ...string) *tree.Node {
-	n := tree.Members()
+func annotated(values ...string) *jsontree.Node {
+	n := jsontree.Members()
 	for i := 0; i < len(values); i += 2 {
-		n.Set(values[i], tree.Text(values[i+1]))
+		n.Set(values[i], jsontree.Text(values[i+1]))
 	}
 	return &n
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // This file knows which annotations have the value of a parameter: one of the template's own, one
@@ -135,7 +135,7 @@ func (p *param) collected(from sources) (v Value, wrong []*InvalidValueError) {
 	}
 	members := from.pod.Members()
 	for i := range members {
-		if members[i].Kind() != tree.Null {
+		if members[i].Kind() != jsontree.Null {
 			take(members[i].Name(), members[i].Text(), FromPod)
 		}
 	}

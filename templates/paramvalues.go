@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // InvalidValueError reports a parameter's value that is invalid, or missing.
@@ -50,7 +50,7 @@ func (e InvalidValuesError) Error() string {
 // annotations is the pod's, or nil if none of them can set a parameter. The ServiceAccount may be
 // nil. Values omits parameters without a valid value; the error is an [InvalidValuesError] about
 // them. Callers must not change the values.
-func (t *Template) Values(annotations *tree.Node, account *ServiceAccount, ns *Namespace) (values Values, err error) {
+func (t *Template) Values(annotations *jsontree.Node, account *ServiceAccount, ns *Namespace) (values Values, err error) {
 	if !t.accountSets {
 		account = nil // the result must not depend on what other templates read
 	}
@@ -77,7 +77,7 @@ func (t *Template) Values(annotations *tree.Node, account *ServiceAccount, ns *N
 
 // sources are the objects whose annotations set a parameter.
 type sources struct {
-	pod     *tree.Node // its annotations
+	pod     *jsontree.Node // its annotations
 	account *ServiceAccount
 	ns      *Namespace
 }

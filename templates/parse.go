@@ -20,7 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
@@ -123,9 +123,9 @@ func parseOne(file string, y *yaml.Node, applied []byte) (*Template, Problems) {
 		p.key = t.Key(&p.Param)
 	}
 	t.presets()
-	whole, err := tree.FromYAML(y)
+	whole, err := jsontree.FromYAML(y)
 	if err != nil { // an unknown tag, or a number that JSON lacks
-		line, message := tree.CutLine(err.Error())
+		line, message := jsontree.CutLine(err.Error())
 		return nil, Problems{{File: file, Line: line, Message: "not YAML: " + message}}
 	}
 	if !c.sameApplied(y, applied) {
@@ -244,7 +244,7 @@ func (c *checker) expressions(y *yaml.Node, t *Template) {
 	if pod == nil && len(each) == 0 && !c.meant["spec.pod"] && !c.meant["spec.forEachContainer"] {
 		c.problem(at(y, "spec"), "spec", "adds nothing: give it pod, forEachContainer or both")
 	}
-	t.pod = &part{static: tree.Members()}
+	t.pod = &part{static: jsontree.Members()}
 	if pod != nil {
 		c.env = c.compiler.env
 		t.pod = c.walk(pod, reflect.TypeFor[corev1.Pod](), "", "spec.pod")

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/pillion-dev/pillion/inject/goldentest"
+	"github.com/pillion-dev/pillion/inject/testing/golden"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // TestParse checks the files in testdata. Each file in testdata/bad lists its problems below the
@@ -46,7 +46,7 @@ func TestParse(t *testing.T) {
 			case !bad && len(found) == 0:
 				t.Fatal("no template")
 			case bad:
-				goldentest.File(t, file, []byte(source+mark+got))
+				golden.File(t, file, []byte(source+mark+got))
 			}
 		})
 	}
@@ -220,7 +220,7 @@ const sampledPod = `{"metadata":{"name":"web","labels":{"b":"1","a":"2"},"annota
 
 // renderSampled returns all that a template makes for a pod whose annotations set each parameter to one of its samples.
 func renderSampled(tpl *templates.Template) (string, error) {
-	pod, err := tree.Parse([]byte(sampledPod))
+	pod, err := jsontree.Parse([]byte(sampledPod))
 	if err != nil {
 		return "", err
 	}
@@ -261,7 +261,7 @@ func renderSampled(tpl *templates.Template) (string, error) {
 }
 
 // sampleAnnotations sets each parameter to the first of its samples that is valid.
-func sampleAnnotations(tpl *templates.Template) *tree.Node {
+func sampleAnnotations(tpl *templates.Template) *jsontree.Node {
 	texts := map[string]string{}
 	for i := range tpl.Spec.Params {
 		p := &tpl.Spec.Params[i]
@@ -279,10 +279,10 @@ func sampleAnnotations(tpl *templates.Template) *tree.Node {
 	return members(texts)
 }
 
-func members(texts map[string]string) *tree.Node {
-	n := tree.Members()
+func members(texts map[string]string) *jsontree.Node {
+	n := jsontree.Members()
 	for _, key := range slices.Sorted(maps.Keys(texts)) {
-		n.Set(key, tree.Text(texts[key]))
+		n.Set(key, jsontree.Text(texts[key]))
 	}
 	return &n
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/cel-go/common/types"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 type partKind int
@@ -27,17 +27,17 @@ const (
 // template is loaded, too: see fitter.
 type part struct {
 	kind   partKind
-	static tree.Node
+	static jsontree.Node
 	names  []string
 	parts  []*part
 	when   *program
 	loop   *loop // makes several items of this one
 	pieces []piece
-	whole  bool       // the leaf is a single expression and has its type
-	text   bool       // the value of a whole leaf becomes a string
-	maybe  bool       // the leaf is left out if its expression, of an optional type, has no value
-	form   former     // checks an object, or a list of objects, that the leaf computes
-	preset *tree.Node // its value if the pod sets none of params; nil if it also depends on other data
+	whole  bool           // the leaf is a single expression and has its type
+	text   bool           // the value of a whole leaf becomes a string
+	maybe  bool           // the leaf is left out if its expression, of an optional type, has no value
+	form   former         // checks an object, or a list of objects, that the leaf computes
+	preset *jsontree.Node // its value if the pod sets none of params; nil if it also depends on other data
 	params paramSet
 	pure   bool   // depends only on params, and on the variables of loops
 	free   uint32 // the loops whose variables it reads, by depth
@@ -50,7 +50,7 @@ type part struct {
 // former checks a computed value and sets it to its canonical form. If there is an error, path is
 // the place in the value, for example [0].name.
 type former interface {
-	apply(in *Input, n *tree.Node) (path string, err error)
+	apply(in *Input, n *jsontree.Node) (path string, err error)
 }
 
 // add adds a child. It ignores nil, which is a child with a problem.
@@ -64,9 +64,9 @@ func (p *part) add(name string, child *part) {
 
 // folded converts an object or list without expressions into a static part.
 func (p *part) folded() *part {
-	n := tree.Items()
+	n := jsontree.Items()
 	if p.kind == objectPart {
-		n = tree.Members()
+		n = jsontree.Members()
 	}
 	for i, child := range p.parts {
 		if child.kind != staticPart || child.when != nil || child.loop != nil {
@@ -83,7 +83,7 @@ func (p *part) folded() *part {
 }
 
 // render sets n to the part's value for one pod. It returns keep false if a ${when} omits the item.
-func (p *part) render(in *Input, n *tree.Node) (keep bool, err error) {
+func (p *part) render(in *Input, n *jsontree.Node) (keep bool, err error) {
 	if p.when != nil {
 		if keep, err = p.when.evalBool(in); err != nil {
 			return false, p.when.fault(p.path+"."+whenKey, err)
@@ -102,7 +102,7 @@ func (p *part) render(in *Input, n *tree.Node) (keep bool, err error) {
 	return err == nil && (!p.maybe || n.Kind() != 0), err
 }
 
-func (p *part) renderAs(in *Input, n *tree.Node) error {
+func (p *part) renderAs(in *Input, n *jsontree.Node) error {
 	if p.kind == leafPart {
 		err := p.renderValue(in, n)
 		if err == nil && n.Kind() == 0 {
@@ -143,15 +143,15 @@ func (p *part) renderAs(in *Input, n *tree.Node) error {
 		}
 	}
 	if p.kind == objectPart {
-		*n = tree.Members(kids...)
+		*n = jsontree.Members(kids...)
 	} else {
-		*n = tree.Items(kids...)
+		*n = jsontree.Items(kids...)
 	}
 	return p.check(n)
 }
 
 // check applies the part's rules.
-func (p *part) check(n *tree.Node) error {
+func (p *part) check(n *jsontree.Node) error {
 	if err := checkValue(p.rules, n); err != nil {
 		return p.fault("", err)
 	}
@@ -170,7 +170,7 @@ func (p *part) fault(inside string, err error) error {
 }
 
 // renderEach appends one item for each value of the part's loop.
-func (p *part) renderEach(in *Input, kids []tree.Node) ([]tree.Node, error) {
+func (p *part) renderEach(in *Input, kids []jsontree.Node) ([]jsontree.Node, error) {
 	list, n, err := p.loop.values(in)
 	if err != nil {
 		return nil, p.loop.list.fault(p.path+"."+forEachKey, err)
@@ -208,7 +208,7 @@ func (p *part) loops() bool {
 	return p != nil && slices.ContainsFunc(p.parts, func(item *part) bool { return item.loop != nil })
 }
 
-func (p *part) renderValue(in *Input, n *tree.Node) error {
+func (p *part) renderValue(in *Input, n *jsontree.Node) error {
 	switch {
 	case p.text:
 		return p.pieces[0].program.renderText(in, n)
@@ -233,14 +233,14 @@ func (p *part) renderValue(in *Input, n *tree.Node) error {
 }
 
 // render sets n to the expression's value.
-func (p *program) render(in *Input, n *tree.Node) error {
+func (p *program) render(in *Input, n *jsontree.Node) error {
 	if p.direct.node != nil && p.direct.node(in, n) {
 		return nil
 	}
 	out, err := p.eval(in)
 	if v, ok := out.(*types.Optional); ok && err == nil {
 		if !v.HasValue() {
-			*n = tree.Node{}
+			*n = jsontree.Node{}
 			return nil
 		}
 		out = v.GetValue()
@@ -255,12 +255,12 @@ func (p *program) render(in *Input, n *tree.Node) error {
 }
 
 // renderText sets n to the text of an optional scalar, or to nothing.
-func (p *program) renderText(in *Input, n *tree.Node) error {
+func (p *program) renderText(in *Input, n *jsontree.Node) error {
 	out, err := p.eval(in)
 	if err != nil {
 		return err
 	}
-	*n = tree.Node{}
+	*n = jsontree.Node{}
 	if v, ok := out.(*types.Optional); ok && v.HasValue() {
 		*n = in.Nodes.Text(textOf(v.GetValue().ConvertToType(types.StringType)))
 	}
@@ -291,12 +291,12 @@ func (p *program) evalText(in *Input) (string, error) {
 const whenKey = "${when}"
 
 // known returns the part without computed values.
-func (p *part) known() tree.Node {
+func (p *part) known() jsontree.Node {
 	switch p.kind {
 	case staticPart:
 		return p.static
 	case objectPart:
-		n := tree.Members()
+		n := jsontree.Members()
 		for i, child := range p.parts {
 			if child.kind != leafPart {
 				n.Set(p.names[i], child.known())
@@ -304,7 +304,7 @@ func (p *part) known() tree.Node {
 		}
 		return n
 	case listPart:
-		n := tree.Items()
+		n := jsontree.Items()
 		for _, child := range p.parts {
 			if child.kind != leafPart && child.loop == nil {
 				n.Append(child.known())
@@ -312,7 +312,7 @@ func (p *part) known() tree.Node {
 		}
 		return n
 	}
-	return tree.Node{}
+	return jsontree.Node{}
 }
 
 // mayLack reports whether the part is left out for some pods.

@@ -12,7 +12,7 @@ import (
 	"github.com/google/cel-go/common/types"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // The mutating webhook sees no name if the API server generates it from generateName, and the
@@ -20,7 +20,7 @@ import (
 // result. The pods of a StatefulSet have generateName and a name of their own, which both webhooks see.
 
 // HasGeneratedName reports whether the API server may have generated the name in a pod's metadata.
-func HasGeneratedName(metadata *tree.Node) bool {
+func HasGeneratedName(metadata *jsontree.Node) bool {
 	name, base := metadata.Get("name").Text(), metadata.Get("generateName").Text()
 	return name != "" && base != "" && isGenerated(name, base)
 }

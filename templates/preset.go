@@ -3,7 +3,7 @@
 package templates
 
 import (
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // Most pods set no parameter, so most parts that depend only on parameters are the same for them.
@@ -75,7 +75,7 @@ func (p *part) presetAll(in *Input) {
 		return
 	}
 	in.looped, in.output = 0, 0
-	var n tree.Node
+	var n jsontree.Node
 	if p.renderAs(in, &n) == nil {
 		n.Seal()
 		p.preset = &n

@@ -13,7 +13,7 @@ import (
 	"github.com/google/cel-go/common/types"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // lifecycle is the field of a container that an API server drops if it contains only a gated field.
@@ -70,7 +70,7 @@ var withGated = sync.OnceValue(func() map[string]bool {
 			return known
 		}
 		found[t.Name()] = false
-		for _, f := range tree.StructFields(t) {
+		for _, f := range jsontree.StructFields(t) {
 			if Gated(f.Parent.Name(), f.JSON) || visit(f.Type) {
 				found[t.Name()] = true
 			}

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // Condition reports whether the template's condition is true. Without a condition it returns true.
@@ -33,16 +33,16 @@ func (t *Template) Condition(in *Input, values Values) (bool, error) {
 
 // Render returns the fragment for one pod: a partial Pod. The fragment may share memory with the
 // template, so callers must not change it.
-func (t *Template) Render(in *Input, values Values) (tree.Node, error) {
+func (t *Template) Render(in *Input, values Values) (jsontree.Node, error) {
 	in.given = t.given(values)
-	var n tree.Node
+	var n jsontree.Node
 	_, err := t.pod.render(in.with(values, nil), &n)
 	return n, t.blamed(err, values)
 }
 
 // ForEach returns what to add to one app container: partial Containers in the order of the
 // template. Callers must not change them.
-func (t *Template) ForEach(in *Input, values Values, container *tree.Node, initContainer bool) ([]tree.Node, error) {
+func (t *Template) ForEach(in *Input, values Values, container *jsontree.Node, initContainer bool) ([]jsontree.Node, error) {
 	all := in.Nodes.Nodes(len(t.forEach))
 	in.with(values, container).given = t.given(values)
 	for i := range t.forEach {
@@ -60,7 +60,7 @@ func (t *Template) ForEach(in *Input, values Values, container *tree.Node, initC
 			}
 			in.matched |= 1 << i
 		}
-		all = append(all, tree.Node{})
+		all = append(all, jsontree.Node{})
 		if _, err := f.add.render(in, &all[len(all)-1]); err != nil {
 			return nil, fmt.Errorf("container %s: %w", shortened(container.Get("name").Text()), t.blamed(err, values))
 		}

@@ -8,13 +8,13 @@ import (
 	"testing"
 
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 const somePod = `{"metadata":{"labels":{"z":"1","app":"we\"b","a":"2"}},"spec":{"containers":[{"name":"app","ports":[{"containerPort":80}]}],"priority":7}}`
 
 func renderText(t *templates.Template) (string, error) {
-	pod, err := tree.Parse([]byte(somePod))
+	pod, err := jsontree.Parse([]byte(somePod))
 	if err != nil {
 		return "", err
 	}
@@ -118,7 +118,7 @@ func TestPresets(t *testing.T) {
 	if problems != nil {
 		t.Fatal(problems)
 	}
-	in := &templates.Input{Pod: &tree.Node{}}
+	in := &templates.Input{Pod: &jsontree.Node{}}
 	for _, c := range []struct{ annotation, value, want string }{
 		{"", "", `3 x\"y`},
 		{"a.pillion.dev/n", "3", `3 x\"y`},
@@ -126,7 +126,7 @@ func TestPresets(t *testing.T) {
 		{"a.pillion.dev/s", "z", "3 z"},
 		{"a.pillion.dev/b", "false", `3 x\"y`},
 	} {
-		values, err := tmpl.Values(new(tree.Members(tree.Field(c.annotation, tree.Text(c.value)))), nil, &in.Namespace)
+		values, err := tmpl.Values(new(jsontree.Members(jsontree.Field(c.annotation, jsontree.Text(c.value)))), nil, &in.Namespace)
 		if err != nil {
 			t.Fatal(err)
 		}

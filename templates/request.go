@@ -2,7 +2,7 @@
 
 package templates
 
-import "github.com/pillion-dev/pillion/templates/tree"
+import "github.com/pillion-dev/pillion/templates/jsontree"
 
 // Namespace is the pod's namespace.
 type Namespace struct {
@@ -55,7 +55,7 @@ func (s SameServiceAccount) ServiceAccount(_, name string) ServiceAccount {
 }
 
 // ServiceAccount returns what is known about the ServiceAccount of a pod in the namespace.
-func (ns *Namespace) ServiceAccount(pod *tree.Node) ServiceAccount {
+func (ns *Namespace) ServiceAccount(pod *jsontree.Node) ServiceAccount {
 	name := ServiceAccountName(pod)
 	if ns.ServiceAccounts == nil {
 		return ServiceAccount{Name: name}
@@ -65,7 +65,7 @@ func (ns *Namespace) ServiceAccount(pod *tree.Node) ServiceAccount {
 
 // ServiceAccountName returns the name of a pod's ServiceAccount, as the ServiceAccount admission
 // plugin sets it. In a file, the field may have its old name.
-func ServiceAccountName(pod *tree.Node) string {
+func ServiceAccountName(pod *jsontree.Node) string {
 	spec := pod.Get("spec")
 	for _, field := range []string{"serviceAccountName", "serviceAccount"} {
 		if name := spec.Get(field).Text(); name != "" {

@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // conditionOf returns the field for the condition of a whole fragment, or "" for other objects.
@@ -51,6 +51,6 @@ func (c *checker) certain(y *yaml.Node, o *part, t reflect.Type, field, path str
 
 // needed reports whether a member must have a value: the API requires it, or its Go type writes it always.
 func needed(t reflect.Type, field, name string) bool {
-	f, ok := tree.StructFieldOf(t, name)
+	f, ok := jsontree.StructFieldOf(t, name)
 	return isRequired(t, field, name) || ok && f.Type.Kind() == reflect.String && !f.OmitEmpty
 }

@@ -8,14 +8,14 @@ import (
 	"encoding/hex"
 	"encoding/json"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // content returns the part of a spec that pods get. A template that has replaced another one keeps its
 // revision under the name of that one, and a larger share leaves the pods that have it current. How running
 // pods are updated makes no difference to them.
-func content(spec *tree.Node) *tree.Node {
-	var nodes tree.Arena
+func content(spec *jsontree.Node) *jsontree.Node {
+	var nodes jsontree.Arena
 	for _, key := range []string{"replaces", "share", "rollout"} {
 		if spec.Get(key) != nil {
 			spec = new(nodes.Without(spec, key))
@@ -26,7 +26,7 @@ func content(spec *tree.Node) *tree.Node {
 
 // revision returns the hash of the document as canonical JSON with sorted keys. Comments, order and
 // layout do not change it.
-func revision(n *tree.Node) string {
+func revision(n *jsontree.Node) string {
 	var v any
 	d := json.NewDecoder(bytes.NewReader(n.AppendTo(nil)))
 	d.UseNumber()

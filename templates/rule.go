@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // Loading a template finds the mistakes that do not depend on the pod. These are the rules of the
@@ -33,7 +33,7 @@ type shape struct {
 // objectRule is a rule for an object as a whole.
 type objectRule struct {
 	reads []string // all fields that check reads; for lists, also those of the items
-	check func(object *tree.Node) error
+	check func(object *jsontree.Node) error
 	// fewer reports that removing items of a list never breaks the rule, so ${when} does not
 	// matter.
 	fewer bool
@@ -47,16 +47,16 @@ type objectRule struct {
 }
 
 // ofKubelet returns a rule of the kubelet's. The engine checks the final container, too (inject/starts.go).
-func ofKubelet(reads []string, check func(*tree.Node) error) objectRule {
+func ofKubelet(reads []string, check func(*jsontree.Node) error) objectRule {
 	return objectRule{own: true, policed: true, reads: reads, check: check}
 }
 
 // needs returns a rule for a field that is allowed only if another field has a certain value.
-func needs(name string, when func(*tree.Node) bool, other string, ok func(*tree.Node) bool, message string) objectRule {
+func needs(name string, when func(*jsontree.Node) bool, other string, ok func(*jsontree.Node) bool, message string) objectRule {
 	applies := func(o *part) bool { // a field that can never exist may decide the rule
 		return (when(nil) || has(name)(o)) && (!ok(nil) || has(other)(o))
 	}
-	return objectRule{applies: applies, reads: []string{name, other}, check: func(n *tree.Node) error {
+	return objectRule{applies: applies, reads: []string{name, other}, check: func(n *jsontree.Node) error {
 		if when(n.Get(name)) && !ok(n.Get(other)) {
 			return errors.New(message)
 		}
@@ -78,7 +78,7 @@ func hasTwo(list string) func(*part) bool {
 
 // hasName returns a rule for a reference to a Secret, which must have a name.
 func hasName() objectRule {
-	return objectRule{reads: []string{"name"}, check: func(n *tree.Node) error {
+	return objectRule{reads: []string{"name"}, check: func(n *jsontree.Node) error {
 		if errs := validation.IsDNS1123Subdomain(n.Get("name").Text()); len(errs) > 0 {
 			return fmt.Errorf("name: %s", brief(errs[0]))
 		}
@@ -86,24 +86,24 @@ func hasName() objectRule {
 	}}
 }
 
-func present(n *tree.Node) bool { return n != nil }
+func present(n *jsontree.Node) bool { return n != nil }
 
-func isTrue(n *tree.Node) bool { return n.Kind() == tree.True }
+func isTrue(n *jsontree.Node) bool { return n.Kind() == jsontree.True }
 
-func isFalse(n *tree.Node) bool { return n.Kind() == tree.False }
+func isFalse(n *jsontree.Node) bool { return n.Kind() == jsontree.False }
 
-func is(texts ...string) func(*tree.Node) bool {
-	return func(n *tree.Node) bool { return slices.Contains(texts, n.Text()) }
+func is(texts ...string) func(*jsontree.Node) bool {
+	return func(n *jsontree.Node) bool { return slices.Contains(texts, n.Text()) }
 }
 
-func not(f func(*tree.Node) bool) func(*tree.Node) bool {
-	return func(n *tree.Node) bool { return !f(n) }
+func not(f func(*jsontree.Node) bool) func(*jsontree.Node) bool {
+	return func(n *jsontree.Node) bool { return !f(n) }
 }
 
 // unique returns a rule for a list in which a field must differ between items ("" is the item
 // itself).
 func unique(list, field string) objectRule {
-	return objectRule{fewer: true, applies: hasTwo(list), reads: []string{strings.TrimSuffix(list+"."+field, ".")}, check: func(n *tree.Node) error {
+	return objectRule{fewer: true, applies: hasTwo(list), reads: []string{strings.TrimSuffix(list+"."+field, ".")}, check: func(n *jsontree.Node) error {
 		if key := doubled(n.Get(list).Items(), field); key != "" {
 			return fmt.Errorf("%s has %q twice", list, key)
 		}
@@ -112,7 +112,7 @@ func unique(list, field string) objectRule {
 }
 
 // doubled returns a value that a field has in two items ("" is the item itself), or "".
-func doubled(items []tree.Node, field string) string {
+func doubled(items []jsontree.Node, field string) string {
 	const few = 32 // comparing a few items is faster than a map
 	keys, seen := make([]string, 0, few), map[string]bool(nil)
 	if len(items) > few {
@@ -143,7 +143,7 @@ func uniqueItems(key, from string) valueRule {
 	if from != "" {
 		hint = "; check " + from
 	}
-	return valueRule{"", func(n *tree.Node) error {
+	return valueRule{"", func(n *jsontree.Node) error {
 		if value := doubled(n.Items(), key); value != "" {
 			return fmt.Errorf("two items have the %s %q%s", key, value, hint)
 		}

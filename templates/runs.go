@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // Runs is the part of what a template's container runs that is known without a pod.
@@ -36,7 +36,7 @@ func (t *Template) Runs() []Runs {
 // MayBe reports whether a container of a pod can be this one. It returns false if the container is
 // known to run something that the template's container does not. Fields that the container lacks do
 // not matter, because Pillion may add them.
-func (r Runs) MayBe(container *tree.Node) bool {
+func (r Runs) MayBe(container *jsontree.Node) bool {
 	for field, p := range r.fields {
 		if there := container.Get(field); there != nil && !p.mayBe(there) {
 			return false
@@ -66,7 +66,7 @@ func (r Runs) Condition() string {
 }
 
 // mayBe reports whether rendering p can result in a certain string or list of strings.
-func (p *part) mayBe(n *tree.Node) bool {
+func (p *part) mayBe(n *jsontree.Node) bool {
 	switch {
 	case p == nil:
 		return false
@@ -80,11 +80,11 @@ func (p *part) mayBe(n *tree.Node) bool {
 	return (first.program != nil || strings.HasPrefix(text, first.literal)) && (last.program != nil || strings.HasSuffix(text, last.literal))
 }
 
-func sameStrings(a, b *tree.Node) bool {
-	if a.Kind() != b.Kind() || a.Kind() == tree.String && !a.SameText(b) {
+func sameStrings(a, b *jsontree.Node) bool {
+	if a.Kind() != b.Kind() || a.Kind() == jsontree.String && !a.SameText(b) {
 		return false
 	}
-	return slices.EqualFunc(a.Items(), b.Items(), func(a, b tree.Node) bool { return sameStrings(&a, &b) })
+	return slices.EqualFunc(a.Items(), b.Items(), func(a, b jsontree.Node) bool { return sameStrings(&a, &b) })
 }
 
 // member returns the member of an object, or nil.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pillion-dev/pillion/inject/cputest"
+	"github.com/pillion-dev/pillion/inject/testing/cpu"
 )
 
 // TestMixedValues checks where values may have different types: in json.marshal, in whole fields and in
@@ -76,7 +76,7 @@ func TestMixedVariablesBounds(t *testing.T) {
 		`livenessProbe: "${pod.spec.containers.size() > 0 ? variables.v63 : {}}"`: `exec: unknown key "exec"`,
 		`args: ["${json.marshal(variables.v63)}"]`:                                "would cost more than",
 	} {
-		before := cputest.Used(t)
+		before := cpu.Used(t)
 		found, problems := Parse("x", []byte("apiVersion: pillion.dev/v1alpha1\nkind: ClusterSidecarTemplate\nmetadata: {name: x}\nspec:\n  variables: ["+strings.Join(declared, ", ")+"]\n  pod: {spec: {containers: [{name: c, image: i, "+field+"}]}}"))
 		got := problems.Error()
 		if len(problems) == 0 {
@@ -87,7 +87,7 @@ func TestMixedVariablesBounds(t *testing.T) {
 		if !strings.Contains(got, want) {
 			t.Errorf("%s: %s", field, got)
 		}
-		if took := cputest.Used(t) - before; took > time.Second { // of the whole process, so this test is not parallel
+		if took := cpu.Used(t) - before; took > time.Second { // of the whole process, so this test is not parallel
 			t.Errorf("%s: %v", field, took)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // scalarType is what the checker knows about a type of scalars.
@@ -91,7 +91,7 @@ func fieldOf(t reflect.Type, name string) (names []string, field reflect.Type) {
 	if t.Kind() != reflect.Struct {
 		return nil, nil
 	}
-	for _, f := range tree.StructFields(t) {
+	for _, f := range jsontree.StructFields(t) {
 		names = append(names, f.JSON)
 		if f.JSON == name {
 			field = f.Type

@@ -13,7 +13,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // counted is a string that counts how often it is compared.
@@ -148,19 +148,19 @@ func TestStopped(t *testing.T) {
 }
 
 // largePod returns a pod with n annotations, and with n variables in each of two containers.
-func largePod(n int) *tree.Node {
-	annotations, env := tree.Members(), tree.Items()
+func largePod(n int) *jsontree.Node {
+	annotations, env := jsontree.Members(), jsontree.Items()
 	for i := range n {
 		name := fmt.Sprintf("example.com/%04d", i)
-		annotations.Set(name, tree.Text("x"))
-		variable := tree.Members()
-		variable.Set("name", tree.Text(name))
+		annotations.Set(name, jsontree.Text("x"))
+		variable := jsontree.Members()
+		variable.Set("name", jsontree.Text(name))
 		env.Append(variable)
 	}
-	container, metadata, spec, pod := tree.Members(), tree.Members(), tree.Members(), tree.Members()
+	container, metadata, spec, pod := jsontree.Members(), jsontree.Members(), jsontree.Members(), jsontree.Members()
 	container.Set("env", env)
 	metadata.Set("annotations", annotations)
-	spec.Set("containers", tree.Items(container, container))
+	spec.Set("containers", jsontree.Items(container, container))
 	pod.Set("metadata", metadata)
 	pod.Set("spec", spec)
 	return &pod

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // The API server accepts containers that the kubelet never starts, or whose probes and hooks it never runs. The
@@ -25,7 +25,7 @@ type ContainerFault struct {
 	// Message says what is wrong, and what to do.
 	Message string
 	// Nodes are the field and the objects around it. One of them is new if a template has added the field.
-	Nodes []*tree.Node
+	Nodes []*jsontree.Node
 }
 
 // firstFault returns the first of a container's faults as an error.
@@ -55,7 +55,7 @@ var isWorkingDir = textRule(`VALUE == "" || VALUE.matches("^/|[:\\\\]")`, func(s
 const LeastMemory = 1 << 20
 
 // enoughMemory rejects a memory limit with which no container starts. A limit of 0 means none.
-func enoughMemory(n *tree.Node) error {
+func enoughMemory(n *jsontree.Node) error {
 	limit := n.At("limits", "memory")
 	if limit == nil {
 		return nil
@@ -94,14 +94,14 @@ func startRules() []objectRule {
 		ofKubelet([]string{
 			"ports.name", "startupProbe.httpGet.port", "startupProbe.tcpSocket.port", "readinessProbe.httpGet.port", "readinessProbe.tcpSocket.port",
 			"livenessProbe.httpGet.port", "livenessProbe.tcpSocket.port", "lifecycle.postStart.httpGet.port", "lifecycle.preStop.httpGet.port",
-		}, func(n *tree.Node) error { return firstFault(UnknownPorts(n)) }),
-		ofKubelet([]string{"volumeMounts.subPathExpr", "env", "envFrom", "resources"}, func(n *tree.Node) error { return firstFault(UnusableSubPaths(n, true, present, present)) }),
+		}, func(n *jsontree.Node) error { return firstFault(UnknownPorts(n)) }),
+		ofKubelet([]string{"volumeMounts.subPathExpr", "env", "envFrom", "resources"}, func(n *jsontree.Node) error { return firstFault(UnusableSubPaths(n, true, present, present)) }),
 	}
 }
 
 // notAsRoot returns the rule for a security context alone.
 func notAsRoot() objectRule {
-	return ofKubelet([]string{"runAsNonRoot", "runAsUser"}, func(n *tree.Node) error {
+	return ofKubelet([]string{"runAsNonRoot", "runAsUser"}, func(n *jsontree.Node) error {
 		if user := n.Get("runAsUser"); isTrue(n.Get("runAsNonRoot")) && user != nil && user.String() == "0" {
 			return errors.New("runAsNonRoot: true and runAsUser: 0 exclude each other; the kubelet does not start such a container")
 		}
@@ -113,14 +113,14 @@ func notAsRoot() objectRule {
 // resolves names in the container's own ports only (pkg/probe/util.go): it never runs such a probe, so it takes a
 // container with such a startupProbe or readinessProbe for one that is not ready, and stops a container with such a
 // postStart hook.
-func UnknownPorts(container *tree.Node) (all []ContainerFault) {
-	check := func(field, action string, nodes ...*tree.Node) {
+func UnknownPorts(container *jsontree.Node) (all []ContainerFault) {
+	check := func(field, action string, nodes ...*jsontree.Node) {
 		port := nodes[0].At(action, "port")
-		if port.Kind() != tree.String {
+		if port.Kind() != jsontree.String {
 			return
 		}
 		ports := container.Get("ports").Items()
-		if slices.ContainsFunc(ports, func(p tree.Node) bool { return p.Get("name").IsText(port.Text()) }) {
+		if slices.ContainsFunc(ports, func(p jsontree.Node) bool { return p.Get("name").IsText(port.Text()) }) {
 			return
 		}
 		all = append(all, ContainerFault{field, fmt.Sprintf("%s names the port %q, which the container does not declare, so the kubelet cannot use it; write the number of the port", field, port.Text()), nodes})
@@ -145,7 +145,7 @@ func UnknownPorts(container *tree.Node) (all []ContainerFault) {
 // and makeMounts in pkg/kubelet/kubelet_pods.go). ServiceLinks reports whether the container may get variables for
 // Services. A variable whose value only the node knows counts as right. Concerns selects the mounts, and counts
 // the variables in env, and envFrom.
-func UnusableSubPaths(container *tree.Node, serviceLinks bool, concerns, counts func(item *tree.Node) bool) (all []ContainerFault) {
+func UnusableSubPaths(container *jsontree.Node, serviceLinks bool, concerns, counts func(item *jsontree.Node) bool) (all []ContainerFault) {
 	mounts := container.Get("volumeMounts").Items()
 	var known map[string]string
 	var may func(string) bool
@@ -159,7 +159,7 @@ func UnusableSubPaths(container *tree.Node, serviceLinks bool, concerns, counts 
 			known = knownVariables(container, may, counts)
 		}
 		if why := unusable(expr, known, may); why != "" {
-			all = append(all, ContainerFault{"volumeMounts", fmt.Sprintf("the subPathExpr of the mount at %s %s", mounts[i].Get("mountPath").Text(), why), []*tree.Node{&mounts[i]}})
+			all = append(all, ContainerFault{"volumeMounts", fmt.Sprintf("the subPathExpr of the mount at %s %s", mounts[i].Get("mountPath").Text(), why), []*jsontree.Node{&mounts[i]}})
 		}
 	}
 	return all
@@ -167,7 +167,7 @@ func UnusableSubPaths(container *tree.Node, serviceLinks bool, concerns, counts 
 
 // ExpandSubPath returns the value of a mount's subPathExpr. Known is false if only the node knows all of it; the path then contains
 // a question mark for what is not known. ServiceLinks is as for [UnusableSubPaths].
-func ExpandSubPath(container, mount *tree.Node, serviceLinks bool) (path string, known bool) {
+func ExpandSubPath(container, mount *jsontree.Node, serviceLinks bool) (path string, known bool) {
 	expr := mount.Get("subPathExpr").Text()
 	if expr == "" {
 		return "", true
@@ -213,7 +213,7 @@ func unusable(expr string, variables map[string]string, may func(string) bool) (
 
 // knownVariables returns the variables in the container's env, as the kubelet makes them
 // (makeEnvironmentVariables in pkg/kubelet/kubelet_pods.go). They contain someText for what is not known.
-func knownVariables(container *tree.Node, may func(string) bool, counts func(*tree.Node) bool) map[string]string {
+func knownVariables(container *jsontree.Node, may func(string) bool, counts func(*jsontree.Node) bool) map[string]string {
 	env := container.Get("env").Items()
 	all := make(map[string]string, len(env))
 	for i := range env {
@@ -235,7 +235,7 @@ func knownVariables(container *tree.Node, may func(string) bool, counts func(*tr
 			if value = expanded; !ok {
 				value = someText
 			}
-		} else if from := env[i].Get("valueFrom"); from != nil && from.Kind() != tree.Null {
+		} else if from := env[i].Get("valueFrom"); from != nil && from.Kind() != jsontree.Null {
 			value = someText
 		}
 		all[name] = value
@@ -247,8 +247,8 @@ var serviceVariable = regexp.MustCompile(`^[A-Z0-9_]+_(SERVICE_HOST|SERVICE_PORT
 
 // mayGetVariable returns a function that reports whether a container may have a variable that its env does not name:
 // from envFrom, for a Service, or from the plugin of a device.
-func mayGetVariable(container *tree.Node, serviceLinks bool, counts func(*tree.Node) bool) func(name string) bool {
-	extended := func(m tree.Node) bool { return strings.Contains(m.Name(), "/") }
+func mayGetVariable(container *jsontree.Node, serviceLinks bool, counts func(*jsontree.Node) bool) func(name string) bool {
+	extended := func(m jsontree.Node) bool { return strings.Contains(m.Name(), "/") }
 	resources := container.Get("resources")
 	from := container.Get("envFrom")
 	if len(from.Items()) > 0 && counts(from) || len(resources.Get("claims").Items()) > 0 || slices.ContainsFunc(resources.Get("limits").Members(), extended) {

@@ -6,12 +6,12 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // notYAML returns the line of an error in a YAML stream, and a message.
 func notYAML(data []byte, err error) (line int, message string) {
-	line, message = tree.WhereYAML(data, err)
+	line, message = jsontree.WhereYAML(data, err)
 	lines := strings.Split(string(data), "\n")
 	if 0 < line && line <= len(lines) && hasUnquoted(lines[line-1]) {
 		message, _, _ = strings.Cut(message, "; ") // this hint is better

@@ -14,7 +14,7 @@ import (
 	quantity "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // shapeOf returns the shape of an object by its field, for example Container.livenessProbe, or by
@@ -34,7 +34,7 @@ func isRequired(t reflect.Type, field, name string) bool {
 func objectRulesOf(t reflect.Type, field string) []objectRule {
 	byType, byField := objectRules()[t.Name()], objectRules()[field]
 	var filled []objectRule
-	for _, f := range tree.StructFields(t) {
+	for _, f := range jsontree.StructFields(t) {
 		if nonEmptyStrings()[field+"."+f.JSON] {
 			filled = append(filled, hasText(f.JSON))
 		}
@@ -47,7 +47,7 @@ func objectRulesOf(t reflect.Type, field string) []objectRule {
 
 // hasText returns a rule for a string that must not be empty in some objects of its type.
 func hasText(name string) objectRule {
-	return objectRule{reads: []string{name}, check: func(n *tree.Node) error {
+	return objectRule{reads: []string{name}, check: func(n *jsontree.Node) error {
 		if err := isNotEmpty.check(n.Get(name)); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
@@ -72,7 +72,7 @@ func merged[V any](all ...map[string]V) map[string]V {
 // hasShape checks which keys an object has.
 func (c *checker) hasShape(y *yaml.Node, t reflect.Type, field, path string) {
 	s := shapeOf(t, field)
-	for _, f := range tree.StructFields(t) {
+	for _, f := range jsontree.StructFields(t) {
 		if isRequired(t, field, f.JSON) && child(y, f.JSON) == nil && !strings.HasSuffix(path, "].add") { // to a container that has it
 			c.problem(y, join(path, f.JSON), "is missing")
 		}
@@ -128,7 +128,7 @@ func (c *checker) objectRules(y *yaml.Node, o *part, all []objectRule, path stri
 }
 
 // Broken returns an error if an object of type t breaks a rule after a fragment was added to it.
-func Broken(t reflect.Type, object, fragment *tree.Node) error {
+func Broken(t reflect.Type, object, fragment *jsontree.Node) error {
 	for _, rule := range objectRules()[t.Name()] {
 		if !rule.own && slices.ContainsFunc(rule.reads, func(path string) bool {
 			name, _, _ := strings.Cut(path, ".")

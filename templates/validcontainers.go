@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 func shapesOfContainers() map[string]shape {
@@ -77,7 +77,7 @@ func valuesOfContainers() map[string][]valueRule {
 }
 
 func containerRules() map[string][]objectRule {
-	one := objectRule{reads: []string{"successThreshold"}, check: func(n *tree.Node) error {
+	one := objectRule{reads: []string{"successThreshold"}, check: func(n *jsontree.Node) error {
 		if s := n.Get("successThreshold"); s != nil && s.String() != "1" && s.String() != "0" {
 			return errors.New("successThreshold must be 1 for this kind of probe")
 		}
@@ -105,7 +105,7 @@ func containerRules() map[string][]objectRule {
 			return spec.member("initContainers").loops() || spec.member("containers").loops() || oneName(&known) != nil
 		}}},
 		"PodSpec.imagePullSecrets": {hasName()},
-		"PodSpec.initContainers": append(startRules(), objectRule{fewer: true, applies: has("resizePolicy"), reads: []string{"restartPolicy", "resizePolicy.restartPolicy"}, check: func(n *tree.Node) error {
+		"PodSpec.initContainers": append(startRules(), objectRule{fewer: true, applies: has("resizePolicy"), reads: []string{"restartPolicy", "resizePolicy.restartPolicy"}, check: func(n *jsontree.Node) error {
 			items := n.Get("resizePolicy").Items()
 			for i := range items {
 				if n.Get("restartPolicy") == nil && items[i].Get("restartPolicy").IsText(string(corev1.RestartContainer)) {
@@ -139,7 +139,7 @@ func containerRules() map[string][]objectRule {
 			needs("key", is(""), "operator", is("Exists"), "without a key the operator must be Exists, for all taints"),
 			needs("tolerationSeconds", present, "effect", is("NoExecute"), "tolerationSeconds needs the effect NoExecute"),
 			needs("operator", is("Exists"), "value", is(""), "the operator Exists takes no value"),
-			{reads: []string{"operator", "value"}, check: func(n *tree.Node) error {
+			{reads: []string{"operator", "value"}, check: func(n *jsontree.Node) error {
 				value := n.Get("value")
 				if value == nil || n.Get("operator").Text() == "Exists" {
 					return nil
@@ -157,13 +157,13 @@ func containerRules() map[string][]objectRule {
 const MaxAnnotations = 256 << 10
 
 func metadataRules() []objectRule {
-	return []objectRule{{reads: []string{"annotations." + corev1.PodDeletionCost}, check: func(n *tree.Node) error {
+	return []objectRule{{reads: []string{"annotations." + corev1.PodDeletionCost}, check: func(n *jsontree.Node) error {
 		cost := n.At("annotations", corev1.PodDeletionCost)
 		if _, err := strconv.ParseInt(cost.Text(), 10, 32); cost != nil && err != nil {
 			return fmt.Errorf("the annotation %s must be an integer of 32 bits", corev1.PodDeletionCost)
 		}
 		return nil
-	}}, {check: func(n *tree.Node) error {
+	}}, {check: func(n *jsontree.Node) error {
 		size := 0
 		annotations := n.Get("annotations").Members()
 		for i := range annotations {
@@ -177,7 +177,7 @@ func metadataRules() []objectRule {
 }
 
 // oneName rejects two containers of a pod with the same name.
-func oneName(spec *tree.Node) error {
+func oneName(spec *jsontree.Node) error {
 	all := slices.Concat(spec.Get("initContainers").Items(), spec.Get("containers").Items())
 	if name := doubled(all, "name"); name != "" {
 		return fmt.Errorf("two containers have the name %q", name)
@@ -186,7 +186,7 @@ func oneName(spec *tree.Node) error {
 }
 
 // mountedOnce rejects a volume that a container both mounts and uses as a device.
-func mountedOnce(n *tree.Node) error {
+func mountedOnce(n *jsontree.Node) error {
 	mounts, devices := n.Get("volumeMounts").Items(), n.Get("volumeDevices").Items()
 	if len(mounts) == 0 || len(devices) == 0 {
 		return nil
@@ -208,7 +208,7 @@ func mountedOnce(n *tree.Node) error {
 
 // portsOnce rejects a port with two names. The API server warns of the second one, and removes one
 // of the ports if such a pod is applied.
-func portsOnce(n *tree.Node) error {
+func portsOnce(n *jsontree.Node) error {
 	seen := map[string]bool{}
 	ports := n.Get("ports").Items()
 	for i := range ports {
@@ -229,7 +229,7 @@ func portsOnce(n *tree.Node) error {
 	return nil
 }
 
-func bidirectional(n *tree.Node) error {
+func bidirectional(n *jsontree.Node) error {
 	mounts := n.Get("volumeMounts").Items()
 	for i := range mounts {
 		if mounts[i].Get("mountPropagation").Text() == string(corev1.MountPropagationBidirectional) && !isTrue(n.At("securityContext", "privileged")) {
@@ -239,16 +239,16 @@ func bidirectional(n *tree.Node) error {
 	return nil
 }
 
-func escalates(n *tree.Node) error {
+func escalates(n *jsontree.Node) error {
 	added := n.At("capabilities", "add").Items()
-	if isFalse(n.Get("allowPrivilegeEscalation")) && slices.ContainsFunc(added, func(c tree.Node) bool { return c.IsText("CAP_SYS_ADMIN") }) {
+	if isFalse(n.Get("allowPrivilegeEscalation")) && slices.ContainsFunc(added, func(c jsontree.Node) bool { return c.IsText("CAP_SYS_ADMIN") }) {
 		return errors.New("the capability CAP_SYS_ADMIN and allowPrivilegeEscalation: false exclude each other")
 	}
 	return nil
 }
 
 // resourcesRule checks the names and quantities of a container's resources.
-func resourcesRule(n *tree.Node) error {
+func resourcesRule(n *jsontree.Node) error {
 	pages, compute := false, false
 	for _, section := range []string{"limits", "requests"} {
 		members := n.Get(section).Members()
@@ -267,7 +267,7 @@ func resourcesRule(n *tree.Node) error {
 	return nil
 }
 
-func resourceRule(n *tree.Node, section string, value *tree.Node) error {
+func resourceRule(n *jsontree.Node, section string, value *jsontree.Node) error {
 	name := value.Name()
 	q, err := quantityOf(value)
 	if err != nil {
@@ -312,8 +312,8 @@ func resourceRule(n *tree.Node, section string, value *tree.Node) error {
 }
 
 // fieldPath returns a rule for the field in a fieldRef.
-func fieldPath(allowed ...string) func(*tree.Node) error {
-	return func(n *tree.Node) error {
+func fieldPath(allowed ...string) func(*jsontree.Node) error {
+	return func(n *jsontree.Node) error {
 		text := n.Get("fieldPath").Text()
 		if slices.Contains(allowed, text) {
 			return nil
@@ -333,7 +333,7 @@ func fieldPath(allowed ...string) func(*tree.Node) error {
 }
 
 // resourceField checks a resourceFieldRef.
-func resourceField(n *tree.Node) error {
+func resourceField(n *jsontree.Node) error {
 	text := n.Get("resource").Text()
 	section, name, _ := strings.Cut(text, ".")
 	pages := strings.HasPrefix(name, corev1.ResourceHugePagesPrefix)

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 func shapesOfVolumes() map[string]shape {
@@ -94,13 +94,13 @@ func volumeRules() map[string][]objectRule {
 		"ProjectedVolumeSource":                  {{reads: []string{"sources"}, check: pathsOnce}},
 		"LabelSelector":                          {{reads: []string{"matchLabels"}, check: labelsMatched}},
 		"PersistentVolumeClaimTemplate.metadata": {
-			{reads: []string{"labels"}, check: func(n *tree.Node) error { return checkKeys(n.Get("labels"), validation.IsQualifiedName) }},
-			{reads: []string{"annotations"}, check: func(n *tree.Node) error {
+			{reads: []string{"labels"}, check: func(n *jsontree.Node) error { return checkKeys(n.Get("labels"), validation.IsQualifiedName) }},
+			{reads: []string{"annotations"}, check: func(n *jsontree.Node) error {
 				return checkKeys(n.Get("annotations"), func(key string) []string { return validation.IsQualifiedName(strings.ToLower(key)) })
 			}},
 		},
 		"LabelSelectorRequirement": {{reads: []string{"operator", "values"}, check: operatorTakes}},
-		"FlexVolumeSource": {{reads: []string{"options"}, check: func(n *tree.Node) error {
+		"FlexVolumeSource": {{reads: []string{"options"}, check: func(n *jsontree.Node) error {
 			options := n.Get("options").Members()
 			for i := range options {
 				domain, _, _ := strings.Cut(strings.ToLower(options[i].Name()), "/")
@@ -110,7 +110,7 @@ func volumeRules() map[string][]objectRule {
 			}
 			return nil
 		}}},
-		"PersistentVolumeClaimSpec": {{reads: []string{"resources"}, check: func(n *tree.Node) error {
+		"PersistentVolumeClaimSpec": {{reads: []string{"resources"}, check: func(n *jsontree.Node) error {
 			if q, err := quantityOf(n.At("resources", "requests", "storage")); err != nil || q.Sign() <= 0 {
 				return fmt.Errorf("resources.requests.storage must be set, and greater than 0")
 			}
@@ -120,7 +120,7 @@ func volumeRules() map[string][]objectRule {
 }
 
 // labelsMatched checks the labels that a selector names.
-func labelsMatched(n *tree.Node) error {
+func labelsMatched(n *jsontree.Node) error {
 	if err := checkKeys(n.Get("matchLabels"), validation.IsQualifiedName); err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func labelsMatched(n *tree.Node) error {
 }
 
 // checkKeys checks the keys of labels or annotations. The function errs returns what is wrong with a key.
-func checkKeys(n *tree.Node, errs func(key string) []string) error {
+func checkKeys(n *jsontree.Node, errs func(key string) []string) error {
 	members := n.Members()
 	for i := range members {
 		if errs := errs(members[i].Name()); len(errs) > 0 {
@@ -145,7 +145,7 @@ func checkKeys(n *tree.Node, errs func(key string) []string) error {
 }
 
 // operatorTakes checks the operator of a requirement, and whether it has values if the operator needs them.
-func operatorTakes(n *tree.Node) error {
+func operatorTakes(n *jsontree.Node) error {
 	operator, values := n.Get("operator").Text(), len(n.Get("values").Items())
 	switch metav1.LabelSelectorOperator(operator) {
 	case metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn:
@@ -163,9 +163,9 @@ func operatorTakes(n *tree.Node) error {
 }
 
 // pathsOnce rejects two files of a projected volume with the same path.
-func pathsOnce(n *tree.Node) error {
+func pathsOnce(n *jsontree.Node) error {
 	seen := map[string]bool{}
-	take := func(path *tree.Node) error {
+	take := func(path *jsontree.Node) error {
 		text := path.Text()
 		if text != "" && seen[text] {
 			return fmt.Errorf("two sources have the path %s", text)
@@ -177,7 +177,7 @@ func pathsOnce(n *tree.Node) error {
 	for i := range sources {
 		kinds := sources[i].Members()
 		for j := range kinds {
-			files := slices.Concat([]tree.Node{kinds[j]}, kinds[j].Get("items").Items())
+			files := slices.Concat([]jsontree.Node{kinds[j]}, kinds[j].Get("items").Items())
 			for k := range files {
 				for _, name := range []string{"path", "credentialBundlePath", "keyPath", "certificateChainPath"} {
 					if err := take(files[k].Get(name)); err != nil {
@@ -190,8 +190,8 @@ func pathsOnce(n *tree.Node) error {
 	return nil
 }
 
-func hasPrefix(prefix string) func(*tree.Node) bool {
-	return func(n *tree.Node) bool { return strings.HasPrefix(n.Text(), prefix) }
+func hasPrefix(prefix string) func(*jsontree.Node) bool {
+	return func(n *jsontree.Node) bool { return strings.HasPrefix(n.Text(), prefix) }
 }
 
 var isInitiator = textRule("",

@@ -15,16 +15,16 @@ import (
 	quantity "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // valueRule is a rule for a scalar, literal or rendered.
 type valueRule struct {
-	cel   string                 // for policies: a condition on VALUE that implies the rule, or "" if there is none
-	check func(*tree.Node) error // an error describes what is wrong
+	cel   string                     // for policies: a condition on VALUE that implies the rule, or "" if there is none
+	check func(*jsontree.Node) error // an error describes what is wrong
 }
 
-func checkValue(rules []valueRule, n *tree.Node) error {
+func checkValue(rules []valueRule, n *jsontree.Node) error {
 	for _, rule := range rules {
 		if err := rule.check(n); err != nil {
 			return err
@@ -34,7 +34,7 @@ func checkValue(rules []valueRule, n *tree.Node) error {
 }
 
 func each(rules []valueRule) valueRule {
-	return valueRule{"", func(n *tree.Node) error {
+	return valueRule{"", func(n *jsontree.Node) error {
 		items := n.Items()
 		for i := range items {
 			if err := checkValue(rules, &items[i]); err != nil {
@@ -45,23 +45,23 @@ func each(rules []valueRule) valueRule {
 	}}
 }
 
-var isQuantity = valueRule{strings.ReplaceAll(rowOfType("quantity").policy.Check, "TEXT", "string(VALUE)") + ` && quantity(string(VALUE)).compareTo(quantity("0")) >= 0`, func(n *tree.Node) error {
+var isQuantity = valueRule{strings.ReplaceAll(rowOfType("quantity").policy.Check, "TEXT", "string(VALUE)") + ` && quantity(string(VALUE)).compareTo(quantity("0")) >= 0`, func(n *jsontree.Node) error {
 	if q, err := quantityOf(n); err != nil || q.Sign() < 0 {
 		return fmt.Errorf("%s is not "+aQuantity, n)
 	}
 	return nil
 }}
 
-func quantityOf(n *tree.Node) (quantity.Quantity, error) {
-	if n.Kind() == tree.String {
+func quantityOf(n *jsontree.Node) (quantity.Quantity, error) {
+	if n.Kind() == jsontree.String {
 		return ParseQuantity(n.Text())
 	}
 	return ParseQuantity(n.String())
 }
 
 func fitsInt(bits int) valueRule {
-	return valueRule{fmt.Sprintf("VALUE <= %d", int64(1)<<(bits-1)-1), func(n *tree.Node) error {
-		if n.Kind() != tree.Number {
+	return valueRule{fmt.Sprintf("VALUE <= %d", int64(1)<<(bits-1)-1), func(n *jsontree.Node) error {
+		if n.Kind() != jsontree.Number {
 			return nil
 		}
 		if _, err := strconv.ParseInt(n.String(), 10, bits); err != nil {
@@ -71,7 +71,7 @@ func fitsInt(bits int) valueRule {
 	}}
 }
 
-var isNotNegative = valueRule{`VALUE >= 0`, func(n *tree.Node) error {
+var isNotNegative = valueRule{`VALUE >= 0`, func(n *jsontree.Node) error {
 	if strings.HasPrefix(n.String(), "-") {
 		return fmt.Errorf("%s must not be negative", n)
 	}
@@ -80,8 +80,8 @@ var isNotNegative = valueRule{`VALUE >= 0`, func(n *tree.Node) error {
 
 // isPort allows a port number. It also allows a name if the type does.
 var isPort = valueRule{`type(VALUE) == int ? dyn(VALUE) >= 1 && dyn(VALUE) <= 65535 : ` +
-	`dyn(VALUE).matches("^([a-z0-9]+-?)*[a-z0-9]+$") && dyn(VALUE).matches("[a-z]") && size(dyn(VALUE)) <= 15`, func(n *tree.Node) error {
-	if n.Kind() == tree.String {
+	`dyn(VALUE).matches("^([a-z0-9]+-?)*[a-z0-9]+$") && dyn(VALUE).matches("[a-z]") && size(dyn(VALUE)) <= 15`, func(n *jsontree.Node) error {
+	if n.Kind() == jsontree.String {
 		if errs := validation.IsValidPortName(n.Text()); len(errs) > 0 {
 			return fmt.Errorf("%q is not a port; write a number without quotes, or the name of a port", n.Text())
 		}
@@ -94,7 +94,7 @@ var isPort = valueRule{`type(VALUE) == int ? dyn(VALUE) >= 1 && dyn(VALUE) <= 65
 }}
 
 func inRange(least, most int64) valueRule {
-	return valueRule{fmt.Sprintf("VALUE >= %d && VALUE <= %d", least, most), func(n *tree.Node) error {
+	return valueRule{fmt.Sprintf("VALUE >= %d && VALUE <= %d", least, most), func(n *jsontree.Node) error {
 		if i, err := strconv.ParseInt(n.String(), 10, 64); err != nil || i < least || i > most {
 			return fmt.Errorf("%s must be from %d to %d", n, least, most)
 		}
@@ -104,7 +104,7 @@ func inRange(least, most int64) valueRule {
 
 // textRule returns a rule for strings. The message contains %q, which is the string.
 func textRule(cel string, ok func(string) bool, message string) valueRule {
-	return valueRule{cel, func(n *tree.Node) error {
+	return valueRule{cel, func(n *jsontree.Node) error {
 		if text := n.Text(); !ok(text) {
 			return fmt.Errorf(message, text)
 		}
@@ -115,7 +115,7 @@ func textRule(cel string, ok func(string) bool, message string) valueRule {
 // passes returns a rule for one of Kubernetes' own checks, which returns what is wrong. The message
 // contains %q, which is the string.
 func passes(cel string, check func(string) []string, message string) valueRule {
-	return valueRule{cel, func(n *tree.Node) error {
+	return valueRule{cel, func(n *jsontree.Node) error {
 		if errs := check(n.Text()); len(errs) > 0 {
 			return fmt.Errorf(message+": %s", n.Text(), brief(errs[0]))
 		}
@@ -137,7 +137,7 @@ var isNotTokenVolume = textRule("", func(s string) bool { return !isTokenVolume(
 
 // orEmpty returns a rule that also allows the empty string.
 func orEmpty(rule valueRule) valueRule {
-	return valueRule{"", func(n *tree.Node) error {
+	return valueRule{"", func(n *jsontree.Node) error {
 		if n.Text() == "" {
 			return nil
 		}
@@ -146,7 +146,7 @@ func orEmpty(rule valueRule) valueRule {
 }
 
 func isAtMost(bytes int) valueRule {
-	return valueRule{fmt.Sprintf("size(bytes(VALUE)) <= %d", bytes), func(n *tree.Node) error {
+	return valueRule{fmt.Sprintf("size(bytes(VALUE)) <= %d", bytes), func(n *jsontree.Node) error {
 		if len(n.Text()) > bytes {
 			return fmt.Errorf("is %d bytes long; at most %d are allowed", len(n.Text()), bytes)
 		}
@@ -155,7 +155,7 @@ func isAtMost(bytes int) valueRule {
 }
 
 func isOneOf(allowed []string) valueRule {
-	return valueRule{"VALUE in [\"" + strings.Join(allowed, `", "`) + `"]`, func(n *tree.Node) error {
+	return valueRule{"VALUE in [\"" + strings.Join(allowed, `", "`) + `"]`, func(n *jsontree.Node) error {
 		if !slices.Contains(allowed, n.Text()) {
 			return fmt.Errorf("%q must be one of %s", n.Text(), strings.Join(allowed, ", "))
 		}
@@ -171,7 +171,7 @@ var isEnvName = passes("", validation.IsRelaxedEnvVarName, "%q is not the name o
 // decides which containers get the token, not a mount in the user's containers. In policies, the
 // rule holds for computed mounts of all containers.
 func isNotTokenPath(applies bool) valueRule {
-	return valueRule{`!VALUE.matches("^` + TokenPath + `/*$")`, func(n *tree.Node) error {
+	return valueRule{`!VALUE.matches("^` + TokenPath + `/*$")`, func(n *jsontree.Node) error {
 		if applies && strings.TrimRight(n.Text(), "/") == TokenPath {
 			return errors.New("a template may not mount anything at the path of the pod's API token")
 		}
@@ -191,8 +191,8 @@ var isLabelValue = passes(
 	`VALUE.matches("^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$") && size(VALUE) <= 63`, validation.IsValidLabelValue, "%q is not a valid label value",
 )
 
-var isNotEmpty = valueRule{`string(VALUE) != ""`, func(n *tree.Node) error {
-	if n.Kind() == tree.String && n.IsText("") {
+var isNotEmpty = valueRule{`string(VALUE) != ""`, func(n *jsontree.Node) error {
+	if n.Kind() == jsontree.String && n.IsText("") {
 		return errEmpty
 	}
 	return nil
@@ -201,7 +201,7 @@ var isNotEmpty = valueRule{`string(VALUE) != ""`, func(n *tree.Node) error {
 var errEmpty = errors.New("must not be empty")
 
 // hasItems is isNotEmpty for a list or a map.
-var hasItems = valueRule{`size(VALUE) > 0`, func(n *tree.Node) error {
+var hasItems = valueRule{`size(VALUE) > 0`, func(n *jsontree.Node) error {
 	if len(n.Items())+len(n.Members()) == 0 {
 		return errEmpty
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 func withVariables(t testing.TB, variables, args string) *Template {
@@ -25,7 +25,7 @@ func withVariables(t testing.TB, variables, args string) *Template {
 
 func withPod(t testing.TB, pod string) *Input {
 	t.Helper()
-	n, err := tree.Parse([]byte(pod))
+	n, err := jsontree.Parse([]byte(pod))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // The types in this file expose a compiled template for translation into other languages. They are
@@ -28,7 +28,7 @@ type Fragment struct{ p *part }
 
 // Static returns the value if it is the same for every pod, and otherwise nil. It may be an object
 // or a list.
-func (f Fragment) Static() *tree.Node {
+func (f Fragment) Static() *jsontree.Node {
 	if f.p.kind != staticPart {
 		return nil
 	}
@@ -75,12 +75,12 @@ func (f Fragment) Ruled() bool {
 
 // IsObject reports whether the fragment is an object.
 func (f Fragment) IsObject() bool {
-	return f.p.kind == objectPart || f.p.kind == staticPart && f.p.static.Kind() == tree.Object
+	return f.p.kind == objectPart || f.p.kind == staticPart && f.p.static.Kind() == jsontree.Object
 }
 
 // IsList reports whether the fragment is a list.
 func (f Fragment) IsList() bool {
-	return f.p.kind == listPart || f.p.kind == staticPart && f.p.static.Kind() == tree.Array
+	return f.p.kind == listPart || f.p.kind == staticPart && f.p.static.Kind() == jsontree.Array
 }
 
 // Children returns an object's members, or a list's items, which have no names.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 func parseWhole(t testing.TB, spec string) *Template {
@@ -21,7 +21,7 @@ func parseWhole(t testing.TB, spec string) *Template {
 
 func wholeInput(t testing.TB, pod string) *Input {
 	t.Helper()
-	n, err := tree.Parse([]byte(pod))
+	n, err := jsontree.Parse([]byte(pod))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestWholeObjectBounds(t *testing.T) {
 func TestWholeObjectsCost(t *testing.T) {
 	t.Parallel()
 	tpl := parseWhole(t, `forEachContainer: [{add: {env: "${pod.spec.containers[0].env}"}}]`)
-	container, err := tree.Parse([]byte(`{"name":"a"}`))
+	container, err := jsontree.Parse([]byte(`{"name":"a"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestWholeScalars(t *testing.T) {
 		tpl := parseWhole(t, `params: [{name: cfg, type: json, default: "[b]"}]
   variables: [{name: v, expression: "['a'] + params.cfg"}]
   pod: {spec: {containers: [{name: c, image: i, args: "`+args+`"}]}}`)
-		annotations, err := tree.Parse([]byte(`{"x.pillion.dev/cfg":"[[\"b\"],{\"c\":1}]"}`))
+		annotations, err := jsontree.Parse([]byte(`{"x.pillion.dev/cfg":"[[\"b\"],{\"c\":1}]"}`))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // TestWholeLikeWritten checks that the rules for written objects hold for computed ones: both are
@@ -66,7 +66,7 @@ func accepts(t *testing.T, field, value string) error {
 	}
 	n, err := found[0].Render(wholeInput(t, `{"spec":{"containers":[{"name":"a"}]}}`), nil)
 	if err == nil {
-		_, err = tree.Parse(n.AppendTo(nil))
+		_, err = jsontree.Parse(n.AppendTo(nil))
 	}
 	return err
 }

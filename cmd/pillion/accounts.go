@@ -3,7 +3,7 @@
 package main
 
 import (
-	"github.com/pillion-dev/pillion/cmd/pillion/workload"
+	"github.com/pillion-dev/pillion/cmd/pillion/manifest"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -13,7 +13,7 @@ const accountFlag = "service-account-annotation"
 // accounts are the ServiceAccounts of a namespace that the manifests, the case of a test or the cluster
 // have, with the annotations of the flags.
 type accounts struct {
-	declared    workload.Declared
+	declared    manifest.Declared
 	usual       bool                      // whether it is the namespace of objects without one
 	all         *templates.ServiceAccount // what all ServiceAccounts are, or nil
 	annotations []string                  // of the flags

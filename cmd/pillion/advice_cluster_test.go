@@ -19,8 +19,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/explain"
-	"github.com/pillion-dev/pillion/inject/fit"
+	"github.com/pillion-dev/pillion/inject/lint/limits"
+	"github.com/pillion-dev/pillion/inject/report/explain"
 	"github.com/pillion-dev/pillion/inject/rollout"
 	"github.com/pillion-dev/pillion/templates"
 )
@@ -65,7 +65,7 @@ func newCluster(t *testing.T, r *rand.Rand) *clusterState {
 		strips: !often(6), labels: map[string]string{"pillion.dev/inject": "enabled"},
 	}
 	var err error
-	s.fits, err = fit.NewEvaluator()
+	s.fits, err = limits.NewEvaluator()
 	must(t, err)
 	good := fill("side", "2")
 	side := pick("none", "none", "good", "good", "broken", "broken, and some know it", "removed", "doubled")
@@ -277,7 +277,7 @@ func (s *clusterState) create(pod []byte, limited bool) (made []byte, denied boo
 		return nil, true
 	}
 	if limited {
-		limits := fit.Limits{}
+		limits := limits.Limits{}
 		if s.quota != nil {
 			limits.Quotas = append(limits.Quotas, s.quota)
 		}

@@ -14,9 +14,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/fit"
-	"github.com/pillion-dev/pillion/inject/sizetest"
-	"github.com/pillion-dev/pillion/inject/status"
+	"github.com/pillion-dev/pillion/inject/lint/limits"
+	"github.com/pillion-dev/pillion/inject/report/status"
+	"github.com/pillion-dev/pillion/inject/testing/size"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -24,7 +24,7 @@ import (
 // least one better. Status reports that all is well only if new pods would be correct.
 func TestAdvice(t *testing.T) {
 	t.Parallel()
-	states := sizetest.Choose(t, 150, 300)
+	states := size.Choose(t, 150, 300)
 	advised, helped, well, rolling, rollouts, deleted, labelled, annotated := 0, 0, 0, 0, 0, 0, 0, 0
 	for seed := range uint64(states + states/4) {
 		s := newCluster(t, rand.New(rand.NewPCG(seed, 14)))
@@ -248,7 +248,7 @@ type clusterState struct {
 	labels                         map[string]string // of the namespace
 	quota                          *corev1.ResourceQuota
 	owners                         []*ownerState
-	fits                           *fit.Evaluator
+	fits                           *limits.Evaluator
 }
 
 // ownerState is a workload and its pods.

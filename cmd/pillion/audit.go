@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
-	"github.com/pillion-dev/pillion/inject/audit"
+	"github.com/pillion-dev/pillion/inject/report/audit"
 )
 
 const (

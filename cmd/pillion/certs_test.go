@@ -30,7 +30,7 @@ import (
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/cmd/pillion/clitest"
-	"github.com/pillion-dev/pillion/inject/goldentest"
+	"github.com/pillion-dev/pillion/inject/testing/golden"
 )
 
 type objectsAPI = clitest.API
@@ -252,17 +252,12 @@ func TestCertsGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			compare := func(kind, got string) {
-				golden(t, filepath.Join("testdata", "certs", name+kind), strings.ReplaceAll(got, c.endpoint, "192.0.2.10:8443"))
+				golden.File(t, filepath.Join("testdata", "certs", name+kind), []byte(strings.ReplaceAll(got, c.endpoint, "192.0.2.10:8443")))
 			}
 			compare(".txt", chainText(report, c.now, cli.TextWidth))
 			compare(".json", asJSON.String())
 		})
 	}
-}
-
-func golden(t *testing.T, path, got string) {
-	t.Helper()
-	goldentest.File(t, path, []byte(got))
 }
 
 func TestCertsExitCode(t *testing.T) {

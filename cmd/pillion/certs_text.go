@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/pillion-dev/pillion/certs"
-	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/inject/report/explain"
 )
 
 // chainText returns the links of the chain in order, and then the problems.

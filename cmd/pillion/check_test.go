@@ -21,6 +21,7 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/check"
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/cmd/pillion/clitest"
+	"github.com/pillion-dev/pillion/inject/testing/golden"
 	"github.com/pillion-dev/pillion/manifests"
 )
 
@@ -301,7 +302,7 @@ func TestCheckCommand(t *testing.T) {
 				t.Errorf("exit code %d, want %d", code, test.code)
 			}
 			text := strings.NewReplacer(c.endpoint, "192.0.2.10:8443", kubeconfig, "FILE").Replace(out.String())
-			golden(t, filepath.Join("testdata", "check", name+".txt"), text)
+			golden.File(t, filepath.Join("testdata", "check", name+".txt"), []byte(text))
 		})
 	}
 }

@@ -14,26 +14,26 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
-	"github.com/pillion-dev/pillion/cmd/pillion/workload"
+	"github.com/pillion-dev/pillion/cmd/pillion/manifest"
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// manifest is an input file with its content.
-type manifest struct {
+// inputFile is an input file with its content.
+type inputFile struct {
 	name string
 	data []byte
 }
 
 // read reads all manifests, and the namespaces and ServiceAccounts that they declare.
-func (o *injectOptions) read(stdin io.Reader) ([]manifest, error) {
+func (o *injectOptions) read(stdin io.Reader) ([]inputFile, error) {
 	names, err := inputs(o.files)
 	if err != nil {
 		return nil, err
 	}
-	o.declared = workload.Declared{Namespaces: map[string]templates.Namespace{}}
-	var files []manifest
+	o.declared = manifest.Declared{Namespaces: map[string]templates.Namespace{}}
+	var files []inputFile
 	for _, name := range names {
 		data, err := readInput(name, stdin)
 		if err != nil {
@@ -42,7 +42,7 @@ func (o *injectOptions) read(stdin io.Reader) ([]manifest, error) {
 		if name == "-" {
 			name = "standard input"
 		}
-		files = append(files, manifest{name, data})
+		files = append(files, inputFile{name, data})
 		for _, d := range yamledit.Split(data) {
 			if err := o.declared.Read(d); err != nil {
 				return nil, located(d, name, err)
@@ -105,14 +105,14 @@ type injectOptions struct {
 	// accountAnnotations are those of --service-account-annotation.
 	accountAnnotations []string
 	podPathValues      []string       // --pod-template-path
-	podPaths           workload.Paths // the same, parsed
+	podPaths           manifest.Paths // the same, parsed
 	output             string
 	quiet              bool
 	strict             bool
 	uninject           bool
 	cluster            cluster.Options // whose templates are used if none are named
 
-	declared workload.Declared         // the manifests or the cluster have these namespaces, and the manifests these ServiceAccounts
+	declared manifest.Declared         // the manifests or the cluster have these namespaces, and the manifests these ServiceAccounts
 	account  *templates.ServiceAccount // of all pods, if it is not nil
 }
 

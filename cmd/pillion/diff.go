@@ -17,7 +17,7 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
 	"github.com/pillion-dev/pillion/cmd/pillion/kube"
-	"github.com/pillion-dev/pillion/inject/diff"
+	"github.com/pillion-dev/pillion/inject/report/diff"
 	"github.com/pillion-dev/pillion/templates"
 )
 

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pillion-dev/pillion/inject/diff"
+	"github.com/pillion-dev/pillion/inject/report/diff"
 )
 
 // diff runs the command against the API, with a template that is like the one in use, except for pairs of strings.

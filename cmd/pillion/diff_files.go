@@ -13,13 +13,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
-	"github.com/pillion-dev/pillion/cmd/pillion/workload"
+	"github.com/pillion-dev/pillion/cmd/pillion/manifest"
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/diff"
-	"github.com/pillion-dev/pillion/inject/fit"
+	"github.com/pillion-dev/pillion/inject/lint/limits"
+	"github.com/pillion-dev/pillion/inject/report/diff"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // twoSets are the files of diff.
@@ -46,7 +46,7 @@ func (o *twoSets) offline(ctx context.Context, stdin io.Reader, stderr io.Writer
 	if to, _, err = diff.Applied(to, templates.NewSet(nil), o.without); err != nil {
 		return nil, err
 	}
-	fits, err := fit.NewEvaluator()
+	fits, err := limits.NewEvaluator()
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ type manifestSet struct {
 
 // made is what new pods of an owner are made from.
 type made struct {
-	object workload.Object // a workload or a pod
+	object manifest.Object // a workload or a pod
 	pods   int
 }
 
@@ -88,10 +88,10 @@ func (m *manifestSet) readAll(stdin io.Reader) error {
 	if err != nil {
 		return err
 	}
-	pods := map[diff.Owner][]workload.Object{} // of an owner
+	pods := map[diff.Owner][]manifest.Object{} // of an owner
 	for _, file := range files {
 		for _, d := range yamledit.Split(file.data) {
-			all, err := workload.InDocument(d)
+			all, err := manifest.InDocument(d)
 			if err != nil {
 				return located(d, file.name, err)
 			}
@@ -105,7 +105,7 @@ func (m *manifestSet) readAll(stdin io.Reader) error {
 }
 
 // sort stores a workload, or an object with an owner in pods.
-func (m *manifestSet) sort(o workload.Object, pods map[diff.Owner][]workload.Object) {
+func (m *manifestSet) sort(o manifest.Object, pods map[diff.Owner][]manifest.Object) {
 	namespace := cmp.Or(o.Node.At("metadata", "namespace").Text(), m.namespace)
 	if len(m.namespaces) > 0 && !slices.Contains(m.namespaces, namespace) {
 		return
@@ -116,7 +116,7 @@ func (m *manifestSet) sort(o workload.Object, pods map[diff.Owner][]workload.Obj
 	}
 	owners := o.Node.At("metadata", "ownerReferences").Items()
 	for i := range owners {
-		if w := &owners[i]; w.Get("controller").Kind() == tree.True {
+		if w := &owners[i]; w.Get("controller").Kind() == jsontree.True {
 			key := diff.Owner{Namespace: namespace, APIVersion: w.Get("apiVersion").Text(), Kind: w.Get("kind").Text(), Name: w.Get("name").Text()}
 			pods[key] = append(pods[key], o)
 			return
@@ -129,13 +129,13 @@ func (m *manifestSet) sort(o workload.Object, pods map[diff.Owner][]workload.Obj
 }
 
 // isRunning reports whether a pod of the files has not ended, and is no mirror pod.
-func isRunning(pod *tree.Node) bool {
+func isRunning(pod *jsontree.Node) bool {
 	phase := corev1.PodPhase(pod.At("status", "phase").Text())
 	return phase != corev1.PodSucceeded && phase != corev1.PodFailed && pod.At("metadata", "annotations", corev1.MirrorPodAnnotationKey) == nil
 }
 
 // replicas returns how many pods an object has according to the files.
-func replicas(o workload.Object) int {
+func replicas(o manifest.Object) int {
 	at := map[string][]string{
 		"Job": {"spec", "parallelism"}, "CronJob": {"spec", "jobTemplate", "spec", "parallelism"}, "DaemonSet": {"status", "desiredNumberScheduled"},
 	}[o.Kind]
@@ -149,7 +149,7 @@ func replicas(o workload.Object) int {
 }
 
 // own gives objects with owners to these: a pod of an owner that is in the files counts for it.
-func (m *manifestSet) own(pods map[diff.Owner][]workload.Object) {
+func (m *manifestSet) own(pods map[diff.Owner][]manifest.Object) {
 	var top func(key diff.Owner) diff.Owner // the owner of an owner
 	owned := map[diff.Owner]diff.Owner{}
 	keys := slices.SortedFunc(maps.Keys(pods), diff.CompareOwners)

@@ -11,13 +11,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
-	"github.com/pillion-dev/pillion/cmd/pillion/workload"
+	"github.com/pillion-dev/pillion/cmd/pillion/manifest"
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/explain"
-	"github.com/pillion-dev/pillion/inject/fit"
+	"github.com/pillion-dev/pillion/inject/lint/limits"
+	"github.com/pillion-dev/pillion/inject/report/explain"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 func newExplain() *cobra.Command {
@@ -73,7 +73,7 @@ as if it were created again.`,
   pillion explain -n shop
   pillion explain -n shop --namespace-label pillion.dev/inject=enabled
 
-  # For a script: the fields are in inject/explain/README.md of the sources.
+  # For a script: the fields are in inject/report/explain/README.md of the sources.
   pillion explain deploy/web -o json |
     jq -r '.reports[].templates[] | "\(.template) \(.code)"'`,
 		PreRunE: func(_ *cobra.Command, args []string) error { return o.check(args) },
@@ -103,7 +103,7 @@ as if it were created again.`,
 func (o *explainOptions) run(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	var reports []*explain.Report
 	var err error
-	if o.fits, err = fit.NewEvaluator(); err != nil {
+	if o.fits, err = limits.NewEvaluator(); err != nil {
 		return err
 	}
 	missing := errNoPods.Error()
@@ -209,11 +209,11 @@ func (o *explainOptions) document(injector *inject.Injector, d yamledit.Document
 	if isArray(root.Content[0]) {
 		return nil, errArray
 	}
-	isReview := workload.KindOf(root.Content[0]) == "AdmissionReview"
-	if !isReview && !workload.MayHoldPods(root.Content[0], o.podPaths) {
+	isReview := manifest.KindOf(root.Content[0]) == "AdmissionReview"
+	if !isReview && !manifest.MayHoldPods(root.Content[0], o.podPaths) {
 		return nil, nil
 	}
-	node, err := tree.FromYAML(root.Node)
+	node, err := jsontree.FromYAML(root.Node)
 	if err != nil {
 		return nil, err
 	}
@@ -222,7 +222,7 @@ func (o *explainOptions) document(injector *inject.Injector, d yamledit.Document
 		return []*explain.Report{r}, err
 	}
 	var reports []*explain.Report
-	found, err := workload.In(&node, "", "", nil, o.podPaths)
+	found, err := manifest.In(&node, "", "", nil, o.podPaths)
 	if err != nil {
 		return nil, err
 	}
@@ -252,7 +252,7 @@ func (o *explainOptions) document(injector *inject.Injector, d yamledit.Document
 }
 
 // review explains a request of an API server. That it was sent proves the opt-in.
-func (o *explainOptions) review(injector *inject.Injector, node *tree.Node) (*explain.Report, error) {
+func (o *explainOptions) review(injector *inject.Injector, node *jsontree.Node) (*explain.Report, error) {
 	request := node.At("request")
 	if request.At("resource", "group").Text() != "" || request.At("resource", "version").Text() != "v1" || request.At("resource", "resource").Text() != "pods" || request.At("operation").Text() != "CREATE" || request.At("subResource").Text() != "" {
 		return nil, errors.New("the AdmissionReview is not about the creation of a pod; Pillion handles no other requests")
@@ -272,7 +272,7 @@ func (o *explainOptions) review(injector *inject.Injector, node *tree.Node) (*ex
 	return explain.New(injector, explain.Subject{
 		Object: explain.Object{Kind: "Pod", Name: name, Namespace: namespace.Name},
 		Request: inject.Request{
-			Operation: "CREATE", Username: request.At("userInfo", "username").Text(), DryRun: request.At("dryRun").Kind() == tree.True,
+			Operation: "CREATE", Username: request.At("userInfo", "username").Text(), DryRun: request.At("dryRun").Kind() == jsontree.True,
 			OptedIn: true, Namespace: namespace, Object: pod.AppendTo(nil),
 		},
 		Misfits: o.misfits(namespace), Original: o.original(namespace),
@@ -282,11 +282,11 @@ func (o *explainOptions) review(injector *inject.Injector, node *tree.Node) (*ex
 // misfits checks the pod against the namespace's labels only.
 func (o *explainOptions) misfits(namespace templates.Namespace) func(pod, injected []byte) ([]string, string) {
 	return func(pod, injected []byte) ([]string, string) {
-		return o.fits.Misfits(namespace.Labels, fit.Limits{}, pod, injected), ""
+		return o.fits.Misfits(namespace.Labels, limits.Limits{}, pod, injected), ""
 	}
 }
 
 // original checks the original pod against the namespace's labels only.
 func (o *explainOptions) original(namespace templates.Namespace) func(pod []byte) []string {
-	return func(pod []byte) []string { return o.fits.Original(namespace.Labels, fit.Limits{}, pod) }
+	return func(pod []byte) []string { return o.fits.Original(namespace.Labels, limits.Limits{}, pod) }
 }

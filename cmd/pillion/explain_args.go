@@ -16,8 +16,8 @@ import (
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
-	"github.com/pillion-dev/pillion/inject/explain"
-	"github.com/pillion-dev/pillion/inject/fit"
+	"github.com/pillion-dev/pillion/inject/lint/limits"
+	"github.com/pillion-dev/pillion/inject/report/explain"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -31,7 +31,7 @@ type explainOptions struct {
 	only       []string // names of templates
 	all        bool
 	verbose    bool
-	fits       *fit.Evaluator
+	fits       *limits.Evaluator
 	uncertain  bool    // templates are invalid or cannot be read
 	failed     []error // objects that the user named and that cannot be read
 }

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
-	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/inject/report/explain"
 )
 
 // explainJSON runs explain against the API and gives its reports.

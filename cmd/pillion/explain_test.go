@@ -12,6 +12,8 @@ import (
 	"unicode/utf8"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/pillion-dev/pillion/inject/testing/golden"
 )
 
 const (
@@ -180,7 +182,7 @@ spec: {limits: [{type: Container, defaultRequest: {cpu: 100m}}]}}`))
 					t.Errorf("too long: %s", line)
 				}
 			}
-			golden(t, filepath.Join("testdata", "explain", c.name+".txt"), regexp.MustCompile(`\b[0-9a-f]{12}\b`).ReplaceAllString(strings.ReplaceAll(out.String(), kubeconfig, "FILE"), "REVISION"))
+			golden.File(t, filepath.Join("testdata", "explain", c.name+".txt"), []byte(regexp.MustCompile(`\b[0-9a-f]{12}\b`).ReplaceAllString(strings.ReplaceAll(out.String(), kubeconfig, "FILE"), "REVISION")))
 		})
 	}
 }

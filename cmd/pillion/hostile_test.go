@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/net/http2"
 
-	"github.com/pillion-dev/pillion/cmd/pillion/serve"
-	"github.com/pillion-dev/pillion/inject/sizetest"
+	"github.com/pillion-dev/pillion/cmd/pillion/server"
+	"github.com/pillion-dev/pillion/inject/testing/size"
 )
 
 // maxResident is the limit of the container in the manifests, in MiB.
@@ -100,7 +100,7 @@ func streams() []attack {
 				if h := a.http2(deaf); h != nil {
 					all = append(all, h)
 				}
-				return a.crowd || len(all) == min(connections, serve.MaxHTTP2-1), fmt.Sprint(len(all)) // one is the innocents'
+				return a.crowd || len(all) == min(connections, server.MaxHTTP2-1), fmt.Sprint(len(all)) // one is the innocents'
 			})
 			a.each(connections, func(i int) {
 				if i < len(all) {
@@ -258,7 +258,7 @@ func TestServeHostile(t *testing.T) {
 	all := slices.Concat(promises(), streams(), bodies())
 	all = append(all, attack{name: "all of them", run: together(all), costly: true})
 	quick := slices.DeleteFunc(slices.Clone(all), func(a attack) bool { return a.costly })
-	if sizetest.Choose(t, len(quick), len(all)) < len(all) {
+	if size.Choose(t, len(quick), len(all)) < len(all) {
 		all = quick
 	}
 	for _, attack := range all {
@@ -269,7 +269,7 @@ func TestServeHostile(t *testing.T) {
 // TestServeHostileOneCPU checks that one CPU is enough to withstand the clients that cost the most
 // CPU.
 func TestServeHostileOneCPU(t *testing.T) {
-	sizetest.SkipUnlessFull(t, "TestServeHostile has most of these clients, and smaller ones in place of the rest, on all CPUs")
+	size.SkipUnlessFull(t, "TestServeHostile has most of these clients, and smaller ones in place of the rest, on all CPUs")
 	t.Setenv("GOMAXPROCS", "1")
 	s := startServe(t, "--standalone", "--tls-self-signed", "--templates", greedy(t), "--memory-limit", "256Mi")
 	for _, attack := range slices.Concat(promises()[2:4], streams()[4:6], bodies()[2:5]) {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
-	"github.com/pillion-dev/pillion/cmd/pillion/workload"
+	"github.com/pillion-dev/pillion/cmd/pillion/manifest"
 	"github.com/pillion-dev/pillion/inject"
 )
 
@@ -132,7 +132,7 @@ func (o *injectOptions) check() error {
 		return errors.New("standard input cannot be both the manifests and the templates")
 	}
 	var err error
-	if o.podPaths, err = workload.ParsePaths(o.podPathValues); err != nil {
+	if o.podPaths, err = manifest.ParsePaths(o.podPathValues); err != nil {
 		return fmt.Errorf("--%s: %w", podPathFlag, err)
 	}
 	_, err = o.about("x")

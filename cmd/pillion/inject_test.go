@@ -25,7 +25,7 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // TestInjectEngineCases runs every case of the engine with the command. The output is the pod with
@@ -140,7 +140,7 @@ func fromYAML(text string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	n, err := tree.FromYAML(node.Node)
+	n, err := jsontree.FromYAML(node.Node)
 	if err != nil {
 		return nil, err
 	}

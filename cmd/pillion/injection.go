@@ -11,13 +11,13 @@ import (
 	"strings"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
-	"github.com/pillion-dev/pillion/cmd/pillion/workload"
+	"github.com/pillion-dev/pillion/cmd/pillion/manifest"
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/fit"
+	"github.com/pillion-dev/pillion/inject/lint/limits"
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // podPathFlag names where objects of other kinds have pod templates.
@@ -29,14 +29,14 @@ type injection struct {
 	injector *inject.Injector
 	report   io.Writer
 	told     strings.Builder                                                  // for report, if there is no error
-	change   func(*yamledit.Root, workload.Object) ([]yamledit.Change, error) // for one object
+	change   func(*yamledit.Root, manifest.Object) ([]yamledit.Change, error) // for one object
 	found    int                                                              // number of objects with a pod
 	reported map[string]bool                                                  // objects of kinds that Pillion does not know
 	wrong    []string                                                         // sentences about the problems for --strict
 
-	stream    bytes.Buffer // -o yaml
-	documents []tree.Node  // -o json
-	patches   bytes.Buffer // -o patch
+	stream    bytes.Buffer    // -o yaml
+	documents []jsontree.Node // -o json
+	patches   bytes.Buffer    // -o patch
 }
 
 func newInjection(o *injectOptions, injector *inject.Injector, report io.Writer) *injection {
@@ -100,11 +100,11 @@ func (j *injection) document(i int, d yamledit.Document) error {
 	if isArray(root.Content[0]) {
 		return errArray
 	}
-	if j.options.output != "json" && !workload.MayHoldPods(root.Content[0], j.options.podPaths) {
+	if j.options.output != "json" && !manifest.MayHoldPods(root.Content[0], j.options.podPaths) {
 		j.keep(i, d) // it may be anything, even invalid JSON
 		return nil
 	}
-	node, err := tree.FromYAML(root.Node)
+	node, err := jsontree.FromYAML(root.Node)
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (j *injection) document(i int, d yamledit.Document) error {
 		}
 	}
 	var changes []yamledit.Change
-	found, err := workload.In(&node, "", "", nil, j.options.podPaths)
+	found, err := manifest.In(&node, "", "", nil, j.options.podPaths)
 	if err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (j *injection) document(i int, d yamledit.Document) error {
 		if d.Body, err = root.Edit(changes); err != nil {
 			return err
 		}
-		if node, err = tree.FromYAML(root.Node); err != nil {
+		if node, err = jsontree.FromYAML(root.Node); err != nil {
 			return err
 		}
 	}
@@ -147,7 +147,7 @@ func (j *injection) document(i int, d yamledit.Document) error {
 
 // request returns the engine's input for one object, and sentences about mistakes in its
 // notation.
-func (j *injection) request(o workload.Object) (req inject.Request, wrong workload.Mistakes, err error) {
+func (j *injection) request(o manifest.Object) (req inject.Request, wrong manifest.Mistakes, err error) {
 	name := o.Node.At("metadata", "namespace").Text()
 	if name == "" {
 		name = j.options.namespace
@@ -159,7 +159,7 @@ func (j *injection) request(o workload.Object) (req inject.Request, wrong worklo
 }
 
 // inject calls the engine for one object and reports the decisions.
-func (j *injection) inject(root *yamledit.Root, o workload.Object) ([]yamledit.Change, error) {
+func (j *injection) inject(root *yamledit.Root, o manifest.Object) ([]yamledit.Change, error) {
 	req, wrong, err := j.request(o)
 	if err != nil {
 		return nil, err
@@ -172,7 +172,7 @@ func (j *injection) inject(root *yamledit.Root, o workload.Object) ([]yamledit.C
 	j.misplaced(o)
 	j.decisions(o, wrong.All(), result)
 	if result.Adds() {
-		for _, effect := range fit.EffectsOf(req.Object, result.InjectedJSON(), req.Owner.Kind) {
+		for _, effect := range limits.EffectsOf(req.Object, result.InjectedJSON(), req.Owner.Kind) {
 			j.say(o, "effect: "+effect)
 		}
 	}
@@ -188,14 +188,14 @@ func (j *injection) inject(root *yamledit.Root, o workload.Object) ([]yamledit.C
 }
 
 // before returns the change that records in a pod what uninject needs to know.
-func (j *injection) before(root *yamledit.Root, o workload.Object, req inject.Request, result *inject.Result) ([]yamledit.Change, error) {
+func (j *injection) before(root *yamledit.Root, o manifest.Object, req inject.Request, result *inject.Result) ([]yamledit.Change, error) {
 	pod := slices.Concat(o.At, o.PodAt)
 	text, err := j.injector.Before(req, result, func(path string) (string, string, bool) {
-		at, text, ok := root.Empty(slices.Concat(pod, workload.Names(path)))
+		at, text, ok := root.Empty(slices.Concat(pod, manifest.Names(path)))
 		if !ok || len(at) <= len(pod) {
 			return "", "", false
 		}
-		return workload.Path(at[len(pod):]), text, true
+		return manifest.Path(at[len(pod):]), text, true
 	})
 	if err != nil || text == "" {
 		return nil, err
@@ -205,7 +205,7 @@ func (j *injection) before(root *yamledit.Root, o workload.Object, req inject.Re
 }
 
 // uninject removes the injected values from one object and reports it.
-func (j *injection) uninject(root *yamledit.Root, o workload.Object) ([]yamledit.Change, error) {
+func (j *injection) uninject(root *yamledit.Root, o manifest.Object) ([]yamledit.Change, error) {
 	req, wrong, err := j.request(o)
 	if err != nil {
 		return nil, err
@@ -230,20 +230,20 @@ func (j *injection) uninject(root *yamledit.Root, o workload.Object) ([]yamledit
 	var changes []yamledit.Change
 	pod := slices.Concat(o.At, o.PodAt)
 	for _, path := range removal.Paths {
-		changes = append(changes, yamledit.Change{Path: slices.Concat(pod, workload.Names(path))})
+		changes = append(changes, yamledit.Change{Path: slices.Concat(pod, manifest.Names(path))})
 	}
 	for _, e := range removal.Empty {
-		changes = append(changes, root.Restore(slices.Concat(pod, workload.Names(e.Path)), e.Text))
+		changes = append(changes, root.Restore(slices.Concat(pod, manifest.Names(e.Path)), e.Text))
 	}
 	return changes, nil
 }
 
 // decisions prints a line for each template, and the notes. Templates that do not apply for the same
 // reason share a line. It leaves out what the error of --strict will contain.
-func (j *injection) decisions(o workload.Object, wrong []string, result *inject.Result) {
+func (j *injection) decisions(o manifest.Object, wrong []string, result *inject.Result) {
 	complain := j.say
 	if j.options.strict {
-		complain = func(o workload.Object, text string) {
+		complain = func(o manifest.Object, text string) {
 			j.wrong = append(j.wrong, o.Title()+": "+templates.OneLine(text))
 		}
 	}
@@ -299,7 +299,7 @@ func (j *injection) decisions(o workload.Object, wrong []string, result *inject.
 
 // misplaced prints the labels and annotations in the object's own metadata that belong into
 // its pod template.
-func (j *injection) misplaced(o workload.Object) {
+func (j *injection) misplaced(o manifest.Object) {
 	for _, f := range j.injector.Misplaced(o.APIVersion, o.Kind, o.Node) {
 		if j.options.strict {
 			j.wrong = append(j.wrong, templates.OneLine(f.Message))
@@ -310,7 +310,7 @@ func (j *injection) misplaced(o workload.Object) {
 }
 
 // say prints a sentence about an object.
-func (j *injection) say(o workload.Object, text string) { j.line(o.Title() + ": " + text) }
+func (j *injection) say(o manifest.Object, text string) { j.line(o.Title() + ": " + text) }
 
 func (j *injection) line(text string) {
 	fmt.Fprintln(&j.told, cli.Fold(j.report, templates.OneLine(text)))
@@ -318,7 +318,7 @@ func (j *injection) line(text string) {
 
 // foreign reports an object that stays unchanged although it has a pod template: its kind may
 // not accept what the templates add.
-func (j *injection) foreign(o workload.Object) {
+func (j *injection) foreign(o manifest.Object) {
 	o.OneOfSeveral = false // one flag changes all
 	of := o.Title() + " " + o.Value()
 	if j.reported[of] {
@@ -340,7 +340,7 @@ func (j *injection) foreign(o workload.Object) {
 }
 
 // patch writes an object's line of -o patch. The paths are relative to the object.
-func (j *injection) patch(o workload.Object, namespace templates.Namespace, result *inject.Result) error {
+func (j *injection) patch(o manifest.Object, namespace templates.Namespace, result *inject.Result) error {
 	if !result.Adds() {
 		return nil
 	}

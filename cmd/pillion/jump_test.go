@@ -23,8 +23,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pillion-dev/pillion/cmd/pillion/serve"
-	"github.com/pillion-dev/pillion/inject/sizetest"
+	"github.com/pillion-dev/pillion/cmd/pillion/server"
+	"github.com/pillion-dev/pillion/inject/testing/size"
 )
 
 // The wall clock of a jumping Pillion is off by a given duration. Except for [time.Now], it is the program that is
@@ -69,7 +69,7 @@ type jumping struct {
 
 func startJumping(t *testing.T, args ...string) *jumping {
 	t.Helper()
-	sizetest.SkipUnlessFull(t, "it compiles the package time and all that depends on it, which takes minutes the first time")
+	size.SkipUnlessFull(t, "it compiles the package time and all that depends on it, which takes minutes the first time")
 	if runtime.GOOS == "windows" {
 		t.Skip("SKIPPED: there is no named pipe")
 	}
@@ -288,7 +288,7 @@ func (s *served) startLoad(t *testing.T) *innocents {
 			client := s.http1()
 			defer client.CloseIdleConnections()
 			for !l.over.Load() {
-				if o := s.send(t, client, reviewBody()); o.err != nil || o.status != http.StatusOK || o.close && time.Since(began) < serve.ConnectionAge {
+				if o := s.send(t, client, reviewBody()); o.err != nil || o.status != http.StatusOK || o.close && time.Since(began) < server.ConnectionAge {
 					t.Errorf("lost: %+v", o)
 					return
 				}

@@ -13,12 +13,12 @@ import (
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
-	"github.com/pillion-dev/pillion/cmd/pillion/workload"
+	"github.com/pillion-dev/pillion/cmd/pillion/manifest"
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/fit"
+	"github.com/pillion-dev/pillion/inject/lint/limits"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // lintOptions are the flags of lint.
@@ -174,10 +174,10 @@ func (o *lintOptions) try(ctx context.Context, stdin io.Reader, found *linted, s
 	if err != nil {
 		return err
 	}
-	if err := fit.CheckValues(set, values); err != nil {
+	if err := limits.CheckValues(set, values); err != nil {
 		return cli.UsageError{Err: fmt.Errorf("--set: %w", err)}
 	}
-	e, err := fit.NewEvaluator()
+	e, err := limits.NewEvaluator()
 	if err != nil {
 		return err
 	}
@@ -207,7 +207,7 @@ func (o *lintOptions) try(ctx context.Context, stdin io.Reader, found *linted, s
 }
 
 // subjects returns the pods of --pod.
-func (o *lintOptions) subjects(e *fit.Evaluator, injector *inject.Injector, to *linted, stdin io.Reader) ([]fit.Subject, error) {
+func (o *lintOptions) subjects(e *limits.Evaluator, injector *inject.Injector, to *linted, stdin io.Reader) ([]limits.Subject, error) {
 	if len(o.pods.files) == 0 {
 		return nil, nil
 	}
@@ -218,7 +218,7 @@ func (o *lintOptions) subjects(e *fit.Evaluator, injector *inject.Injector, to *
 	if err != nil {
 		return nil, err
 	}
-	var all []fit.Subject
+	var all []limits.Subject
 	var wrong []error
 	for _, file := range files {
 		for _, d := range yamledit.Split(file.data) {
@@ -239,8 +239,8 @@ func (o *lintOptions) subjects(e *fit.Evaluator, injector *inject.Injector, to *
 }
 
 // subjectsIn returns the pods in a document, or errors that begin with the line.
-func (o *lintOptions) subjectsIn(e *fit.Evaluator, injector *inject.Injector, to *linted, d yamledit.Document) (all []fit.Subject, wrong []error) {
-	found, err := workload.InDocument(d)
+func (o *lintOptions) subjectsIn(e *limits.Evaluator, injector *inject.Injector, to *linted, d yamledit.Document) (all []limits.Subject, wrong []error) {
+	found, err := manifest.InDocument(d)
 	if err != nil {
 		return nil, []error{err}
 	}
@@ -252,14 +252,14 @@ func (o *lintOptions) subjectsIn(e *fit.Evaluator, injector *inject.Injector, to
 		for _, sentence := range warnings.All() {
 			to.Warnings = append(to.Warnings, object.Title()+": "+sentence)
 		}
-		pod, err := tree.Parse(req.Object)
+		pod, err := jsontree.Parse(req.Object)
 		if err != nil {
 			return nil, []error{err}
 		}
 		at := slices.Concat(object.At, object.PodAt)
-		mistyped := workload.Schema().Mistyped(pod)
+		mistyped := manifest.Schema().Mistyped(pod)
 		for _, m := range mistyped {
-			wrong = append(wrong, fmt.Errorf("line %d: %s: %s", d.LineOf(slices.Concat(at, workload.Names(m.Pointer))), object.Title(), m.Sentence))
+			wrong = append(wrong, fmt.Errorf("line %d: %s: %s", d.LineOf(slices.Concat(at, manifest.Names(m.Pointer))), object.Title(), m.Sentence))
 		}
 		if len(mistyped) > 0 {
 			continue

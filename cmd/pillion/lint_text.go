@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
-	"github.com/pillion-dev/pillion/inject/fit"
+	"github.com/pillion-dev/pillion/inject/lint/limits"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -27,7 +27,7 @@ type linted struct {
 
 // trial is the result for one template, with the API server's answer if the pod was sent.
 type trial struct {
-	fit.Trial
+	limits.Trial
 
 	Accepted bool   `json:"accepted,omitempty"`
 	Rejected string `json:"rejected,omitempty"`

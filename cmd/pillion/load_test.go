@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pillion-dev/pillion/cmd/pillion/serve"
+	"github.com/pillion-dev/pillion/cmd/pillion/server"
 )
 
 // http1 is a client that speaks HTTP/1.1, as an API server does to a Service.
@@ -195,7 +195,7 @@ func TestServeConnections(t *testing.T) {
 			client.CloseIdleConnections()
 		}
 	}()
-	for range serve.MaxConnections / 2 {
+	for range server.MaxConnections / 2 {
 		client := s.http1()
 		if o := s.send(t, client, "{}"); o.err != nil || o.close {
 			t.Fatalf("connection %d: %+v", len(kept), o)
@@ -220,7 +220,7 @@ func TestServeConnections(t *testing.T) {
 // out other clients.
 func TestServeSilentConnections(t *testing.T) {
 	s := startServe(t, "--standalone", "--tls-self-signed", "--templates", "testdata/templates")
-	for range serve.MaxConnections + 100 {
+	for range server.MaxConnections + 100 {
 		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(s.webhook, "https://"))
 		must(t, err)
 		defer conn.Close()

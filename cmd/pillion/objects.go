@@ -10,11 +10,11 @@ import (
 
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // jsonOutput returns a single document unchanged, and several as a List.
-func jsonOutput(documents []tree.Node) ([]byte, error) {
+func jsonOutput(documents []jsontree.Node) ([]byte, error) {
 	var out jsontext.Value
 	switch len(documents) {
 	case 0:
@@ -22,13 +22,13 @@ func jsonOutput(documents []tree.Node) ([]byte, error) {
 	case 1:
 		out = documents[0].AppendTo(nil)
 	default:
-		items := tree.Items()
+		items := jsontree.Items()
 		for i := range documents {
 			for _, item := range unlisted(&documents[i]) {
 				items.Append(item)
 			}
 		}
-		list := tree.Members(tree.Field("apiVersion", tree.Text("v1")), tree.Field("kind", tree.Text("List")), tree.Field("items", items))
+		list := jsontree.Members(jsontree.Field("apiVersion", jsontree.Text("v1")), jsontree.Field("kind", jsontree.Text("List")), jsontree.Field("items", items))
 		out = list.AppendTo(nil)
 	}
 	if err := out.Indent(jsontext.WithIndent("  ")); err != nil {
@@ -39,22 +39,22 @@ func jsonOutput(documents []tree.Node) ([]byte, error) {
 
 // unlisted returns the object itself, or the items of a list, because kubectl accepts no list
 // inside a list. In a typed list, the kind of the list implies the kind of its items.
-func unlisted(n *tree.Node) []tree.Node {
+func unlisted(n *jsontree.Node) []jsontree.Node {
 	list := n.Get("items")
-	if list.Kind() != tree.Array {
-		return []tree.Node{*n}
+	if list.Kind() != jsontree.Array {
+		return []jsontree.Node{*n}
 	}
 	of := map[string]string{"apiVersion": n.Get("apiVersion").Text(), "kind": strings.TrimSuffix(n.Get("kind").Text(), "List")}
-	var all []tree.Node
+	var all []jsontree.Node
 	items := list.Items()
 	for i := range items {
-		if items[i].Kind() != tree.Object {
-			return []tree.Node{*n}
+		if items[i].Kind() != jsontree.Object {
+			return []jsontree.Node{*n}
 		}
-		item := tree.Members()
+		item := jsontree.Members()
 		for _, name := range []string{"apiVersion", "kind"} {
 			if items[i].Get(name) == nil && of["kind"] != "" {
-				item.Set(name, tree.Text(of[name]))
+				item.Set(name, jsontree.Text(of[name]))
 			}
 		}
 		for _, m := range items[i].Members() {

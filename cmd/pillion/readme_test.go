@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
-	"github.com/pillion-dev/pillion/inject/goldentest"
+	"github.com/pillion-dev/pillion/inject/testing/golden"
 )
 
 // TestEveryCommand checks each command: it describes when it fails, its help has an example and
@@ -67,7 +67,7 @@ func TestCommandsPage(t *testing.T) {
 	if !opened || !closed {
 		t.Fatalf("%s has no %q before %q", page, opening, closing)
 	}
-	goldentest.File(t, page, []byte(before+opening+"| command | does | exits with 1 if |\n|---|---|---|\n"+table.String()+closing+after))
+	golden.File(t, page, []byte(before+opening+"| command | does | exits with 1 if |\n|---|---|---|\n"+table.String()+closing+after))
 }
 
 // TestInlineCommands checks that commands within sentences and tables exist, with their flags.

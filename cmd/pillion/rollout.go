@@ -17,9 +17,9 @@ import (
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
+	"github.com/pillion-dev/pillion/cmd/pillion/executor"
 	"github.com/pillion-dev/pillion/cmd/pillion/kube"
-	"github.com/pillion-dev/pillion/cmd/pillion/update"
-	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/inject/report/explain"
 	"github.com/pillion-dev/pillion/inject/rollout"
 )
 
@@ -29,7 +29,7 @@ type rolloutOptions struct {
 
 	cluster     cluster.Options
 	bounds      cluster.Bounds
-	limits      update.Limits
+	limits      executor.Limits
 	unavailable string
 	first       string
 	shares      []string
@@ -261,7 +261,7 @@ func (o *rolloutOptions) run(cmd *cobra.Command) error {
 		return errors.New("nothing was updated")
 	}
 	if s.acts > 0 {
-		err := o.execute(cmd, &update.Rollout{Cluster: client.Executor(), Limits: o.limits, Plan: targets.Plan, Report: s.report}, targets, s)
+		err := o.execute(cmd, &executor.Rollout{Cluster: client.Executor(), Limits: o.limits, Plan: targets.Plan, Report: s.report}, targets, s)
 		if err != nil {
 			return err
 		}
@@ -274,7 +274,7 @@ func (o *rolloutOptions) run(cmd *cobra.Command) error {
 }
 
 // execute runs the rollout until its end or the second signal.
-func (o *rolloutOptions) execute(cmd *cobra.Command, r *update.Rollout, targets *cluster.Targets, s *rolloutScreen) error {
+func (o *rolloutOptions) execute(cmd *cobra.Command, r *executor.Rollout, targets *cluster.Targets, s *rolloutScreen) error {
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
 	signals, stop := make(chan os.Signal, 2), make(chan struct{})
@@ -305,7 +305,7 @@ func (o *rolloutOptions) execute(cmd *cobra.Command, r *update.Rollout, targets 
 	if err != nil {
 		s.stopped(err)
 	}
-	if errors.Is(err, update.ErrStopped) || errors.Is(err, context.Canceled) {
+	if errors.Is(err, executor.ErrStopped) || errors.Is(err, context.Canceled) {
 		return fmt.Errorf("the rollout was stopped after %d of %d pods; run the same command again to continue%s", s.done, s.total, halfOf(err))
 	}
 	if err != nil {
@@ -327,7 +327,7 @@ func (s *rolloutScreen) ask(in io.Reader, wave int, next []rollout.Part) error {
 		pods += len(p.Pods)
 	}
 	if !s.isYes(in, fmt.Sprintf("%d of %d pods are done. Continue with wave %d (%s of %s)? [y/N] ", s.done, s.total, wave, explain.Plural(pods, "pod"), explain.Plural(len(next), "workload"))) {
-		return update.ErrStopped
+		return executor.ErrStopped
 	}
 	return nil
 }

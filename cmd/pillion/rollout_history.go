@@ -20,7 +20,7 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
 	"github.com/pillion-dev/pillion/cmd/pillion/kube"
-	"github.com/pillion-dev/pillion/inject/yamldiff"
+	"github.com/pillion-dev/pillion/inject/report/yamldiff"
 	"github.com/pillion-dev/pillion/templates"
 )
 

@@ -13,9 +13,9 @@ import (
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
-	"github.com/pillion-dev/pillion/cmd/pillion/update"
-	"github.com/pillion-dev/pillion/inject/explain"
-	"github.com/pillion-dev/pillion/inject/paint"
+	"github.com/pillion-dev/pillion/cmd/pillion/executor"
+	"github.com/pillion-dev/pillion/inject/report/explain"
+	"github.com/pillion-dev/pillion/inject/report/terminal"
 	"github.com/pillion-dev/pillion/inject/rollout"
 )
 
@@ -38,7 +38,7 @@ type rolloutScreen struct {
 }
 
 // event writes an event as JSON.
-func (s *rolloutScreen) event(e update.Event) { s.keep(cli.JSONEncoder(s.w, "").Encode(e)) }
+func (s *rolloutScreen) event(e executor.Event) { s.keep(cli.JSONEncoder(s.w, "").Encode(e)) }
 
 func (s *rolloutScreen) keep(err error) {
 	if err != nil && s.err == nil {
@@ -94,15 +94,15 @@ func (s *rolloutScreen) plan(t *cluster.Targets) {
 		return
 	}
 	for _, note := range t.Notes {
-		s.keep(cli.Say(s.stderr, paint.Yellow, "pillion: "+note))
+		s.keep(cli.Say(s.stderr, terminal.Yellow, "pillion: "+note))
 	}
 	if behind == 0 {
-		s.print(paint.Bold, "All pods are current (%s).", explain.Plural(t.Pods, "pod"))
+		s.print(terminal.Bold, "All pods are current (%s).", explain.Plural(t.Pods, "pod"))
 		return
 	}
-	s.print(paint.Bold, "%d of %s are not current:", behind, explain.Plural(t.Pods, "pod"))
+	s.print(terminal.Bold, "%d of %s are not current:", behind, explain.Plural(t.Pods, "pod"))
 	if cli.WantsColour(s.w) {
-		bar := paint.Bar(barCells, paint.Share{Style: paint.Green, Count: t.Pods - behind}, paint.Share{Style: paint.Yellow, Count: behind - s.left}, paint.Share{Style: paint.Red, Count: s.left})
+		bar := terminal.Bar(barCells, terminal.Share{Style: terminal.Green, Count: t.Pods - behind}, terminal.Share{Style: terminal.Yellow, Count: behind - s.left}, terminal.Share{Style: terminal.Red, Count: s.left})
 		_, err := fmt.Fprintf(cli.Raw(s.w), "  %s\n", bar)
 		s.keep(err)
 	}
@@ -111,8 +111,8 @@ func (s *rolloutScreen) plan(t *cluster.Targets) {
 	}
 }
 
-func planned(w *rollout.Workload, total int) update.Event {
-	e := update.Event{Time: time.Now().UTC().Truncate(time.Millisecond), Type: "plan", Namespace: w.Namespace, Workload: w.Title(), Way: w.Way, Pods: len(w.Behind), Message: w.Why, Total: total}
+func planned(w *rollout.Workload, total int) executor.Event {
+	e := executor.Event{Time: time.Now().UTC().Truncate(time.Millisecond), Type: "plan", Namespace: w.Namespace, Workload: w.Title(), Way: w.Way, Pods: len(w.Behind), Message: w.Why, Total: total}
 	if len(w.Behind) > 0 {
 		e.Pod, e.Changes = w.Behind[0].Name, w.Behind[0].Changes
 	}
@@ -130,7 +130,7 @@ func (s *rolloutScreen) workload(w *rollout.Workload) {
 	}
 	style := ""
 	if w.Way == rollout.Cannot {
-		style = paint.Red
+		style = terminal.Red
 	}
 	s.print(style, "  %-8s %s %s, %s: %s", w.Way, w.Namespace, w.Title(), explain.Plural(len(w.Behind), "pod"), what)
 	const most = 3
@@ -139,14 +139,14 @@ func (s *rolloutScreen) workload(w *rollout.Workload) {
 		for i := range p.Kept {
 			if text := p.Kept[i].String(); !said[text] && len(said) < most && text != w.Why {
 				said[text] = true
-				s.print(paint.Yellow, "           pod %s: %s", p.Name, text)
+				s.print(terminal.Yellow, "           pod %s: %s", p.Name, text)
 			}
 		}
 	}
 }
 
 // report prints an event.
-func (s *rolloutScreen) report(e update.Event) {
+func (s *rolloutScreen) report(e executor.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.done, s.total = e.Done, e.Total
@@ -157,12 +157,12 @@ func (s *rolloutScreen) report(e update.Event) {
 	switch e.Type {
 	case "skipped":
 		s.skipped += max(1, e.Pods)
-		style = paint.Yellow
+		style = terminal.Yellow
 	case "gone":
 		s.gone += max(1, e.Pods)
-		style = paint.Yellow
+		style = terminal.Yellow
 	case "waiting":
-		style = paint.Yellow
+		style = terminal.Yellow
 	}
 	switch {
 	case s.json:
@@ -181,7 +181,7 @@ func (s *rolloutScreen) report(e update.Event) {
 }
 
 // sentence returns an event as a line.
-func sentence(e update.Event) string {
+func sentence(e executor.Event) string {
 	switch e.Type {
 	case "wave":
 		return e.Message
@@ -197,7 +197,7 @@ func sentence(e update.Event) string {
 	return fmt.Sprintf("%d/%d %s %s: %s, %s", e.Done, e.Total, e.Namespace, name(e), e.Way, e.Message)
 }
 
-func name(e update.Event) string {
+func name(e executor.Event) string {
 	if e.Pod != "" {
 		return "Pod/" + e.Pod
 	}
@@ -208,14 +208,14 @@ func name(e update.Event) string {
 const barCells = 20
 
 // bar replaces the bar on a terminal.
-func (s *rolloutScreen) bar(e update.Event) {
+func (s *rolloutScreen) bar(e executor.Event) {
 	full := barCells
 	if e.Total > 0 {
 		full = barCells * e.Done / e.Total
 	}
 	bar := strings.Repeat("#", full) + strings.Repeat(".", barCells-full)
 	if cli.WantsColour(s.stderr) && e.Total > 0 {
-		bar = paint.Bar(barCells, paint.Share{Style: paint.Green, Count: e.Done - s.skipped - s.gone}, paint.Share{Style: paint.Yellow, Count: s.skipped + s.gone}, paint.Share{Style: paint.Dim, Count: e.Total - e.Done})
+		bar = terminal.Bar(barCells, terminal.Share{Style: terminal.Green, Count: e.Done - s.skipped - s.gone}, terminal.Share{Style: terminal.Yellow, Count: s.skipped + s.gone}, terminal.Share{Style: terminal.Dim, Count: e.Total - e.Done})
 	}
 	s.shown = true
 	fmt.Fprintf(cli.Raw(s.stderr), "\r[%s] %-48s", bar, fmt.Sprintf("%d of %d pods", e.Done, e.Total))
@@ -240,19 +240,19 @@ func (s *rolloutScreen) line(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.erase()
-	s.keep(cli.Say(s.stderr, paint.Yellow, "pillion: "+text))
+	s.keep(cli.Say(s.stderr, terminal.Yellow, "pillion: "+text))
 }
 
 // stopped prints the last event of a rollout that has failed or was interrupted.
 func (s *rolloutScreen) stopped(err error) {
 	if s.json {
-		s.event(update.Event{Time: time.Now().UTC().Truncate(time.Millisecond), Type: "stopped", Message: strings.TrimPrefix(halfOf(err), "; "), Done: s.done, Total: s.total})
+		s.event(executor.Event{Time: time.Now().UTC().Truncate(time.Millisecond), Type: "stopped", Message: strings.TrimPrefix(halfOf(err), "; "), Done: s.done, Total: s.total})
 	}
 }
 
 // end prints the last event.
 func (s *rolloutScreen) end() {
-	message, style := fmt.Sprintf("Updated %s.", explain.Plural(s.updated, "pod")), paint.Bold
+	message, style := fmt.Sprintf("Updated %s.", explain.Plural(s.updated, "pod")), terminal.Bold
 	switch s.gone {
 	case 0:
 	case 1:
@@ -261,7 +261,7 @@ func (s *rolloutScreen) end() {
 		message += fmt.Sprintf(" %d pods are gone.", s.gone)
 	}
 	if s.left > 0 {
-		style = paint.Red
+		style = terminal.Red
 		message += fmt.Sprintf(" Left %s that it cannot update.", explain.Plural(s.left, "pod"))
 	}
 	if s.ending > 0 {
@@ -269,7 +269,7 @@ func (s *rolloutScreen) end() {
 	}
 	switch {
 	case s.json:
-		s.event(update.Event{Time: time.Now().UTC().Truncate(time.Millisecond), Type: "done", Message: message, Done: s.done, Total: s.total})
+		s.event(executor.Event{Time: time.Now().UTC().Truncate(time.Millisecond), Type: "done", Message: message, Done: s.done, Total: s.total})
 	case s.acts+s.left+s.ending > 0:
 		s.print(style, "%s", message)
 	}
@@ -277,7 +277,7 @@ func (s *rolloutScreen) end() {
 
 // halfOf returns what a rollout has left half done, as the end of a sentence.
 func halfOf(err error) string {
-	if failed, ok := errors.AsType[*update.FailedError](err); ok && len(failed.Half) > 0 {
+	if failed, ok := errors.AsType[*executor.FailedError](err); ok && len(failed.Half) > 0 {
 		return "; half done: " + strings.Join(failed.Half, ", ")
 	}
 	return ""

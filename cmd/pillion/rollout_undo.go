@@ -12,8 +12,8 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
 	"github.com/pillion-dev/pillion/cmd/pillion/kube"
-	"github.com/pillion-dev/pillion/inject/paint"
-	"github.com/pillion-dev/pillion/inject/yamldiff"
+	"github.com/pillion-dev/pillion/inject/report/terminal"
+	"github.com/pillion-dev/pillion/inject/report/yamldiff"
 )
 
 // undoOptions are the flags of rollout undo.
@@ -114,7 +114,7 @@ func (o *undoOptions) run(cmd *cobra.Command) error {
 	if err := c.GoBack(ctx, h, content, false); err != nil {
 		return err
 	}
-	screen.print(paint.Bold, "%s has the content of revision %d (%s) again.", h.ID, r.Number, r.Hash)
+	screen.print(terminal.Bold, "%s has the content of revision %d (%s) again.", h.ID, r.Number, r.Hash)
 	if h.Acts {
 		screen.print("", "The controller updates running pods in the namespaces with the label %s: enabled. To update others:", cluster.LabelRollout)
 	} else {
@@ -124,7 +124,7 @@ func (o *undoOptions) run(cmd *cobra.Command) error {
 	if o.name.Namespace != "" {
 		of = o.name.Namespace + "/" + of
 	}
-	screen.print(paint.Cyan, "  %s", o.cluster.Command("rollout --template "+cli.Quote(of)+" --dry-run"))
+	screen.print(terminal.Cyan, "  %s", o.cluster.Command("rollout --template "+cli.Quote(of)+" --dry-run"))
 	screen.print("", "If a file or a GitOps tool applies this template, change it there too: otherwise it writes its own content again.")
 	return screen.err
 }

@@ -18,7 +18,7 @@ import (
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
-	"github.com/pillion-dev/pillion/inject/paint"
+	"github.com/pillion-dev/pillion/inject/report/terminal"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -63,7 +63,7 @@ func runAs(file string, args []string, stdin io.Reader, stdout, stderr io.Writer
 	case errors.Is(err, cli.ErrIncomplete):
 		return exitTrouble
 	case errors.As(err, &failed):
-		_ = cli.Say(stderr, paint.Red, "pillion: "+cli.PlainWords(cluster.NoAnswer(err))) // an error cannot be reported any more
+		_ = cli.Say(stderr, terminal.Red, "pillion: "+cli.PlainWords(cluster.NoAnswer(err))) // an error cannot be reported any more
 		if cmd.Annotations[cli.Trouble] != "" {
 			return exitTrouble
 		}

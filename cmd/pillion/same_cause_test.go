@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/inject/report/explain"
 )
 
 // randomCluster is a cluster in a random state: what is installed and since when, whether the

@@ -15,11 +15,11 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
-	"github.com/pillion-dev/pillion/cmd/pillion/serve"
+	"github.com/pillion-dev/pillion/cmd/pillion/server"
 )
 
 func newServe() *cobra.Command {
-	o := &serve.Options{}
+	o := &server.Options{}
 	cmd := &cobra.Command{
 		Use:         "serve",
 		Short:       "Serve the admission webhooks",

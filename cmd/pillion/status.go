@@ -19,7 +19,7 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
 	"github.com/pillion-dev/pillion/cmd/pillion/kube"
-	"github.com/pillion-dev/pillion/inject/status"
+	"github.com/pillion-dev/pillion/inject/report/status"
 )
 
 // statusOptions are the flags of status.

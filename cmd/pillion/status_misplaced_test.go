@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pillion-dev/pillion/inject/status"
+	"github.com/pillion-dev/pillion/inject/report/status"
 )
 
 const shopStateful = "/apis/apps/v1/namespaces/shop/statefulsets"

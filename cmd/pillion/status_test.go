@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
-	"github.com/pillion-dev/pillion/inject/status"
+	"github.com/pillion-dev/pillion/inject/report/status"
 )
 
 // TestStatusLarge checks that 10,000 pods are read in pages and never all in memory.

@@ -11,8 +11,8 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/cmd/pillion/clitest"
 	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
-	"github.com/pillion-dev/pillion/cmd/pillion/update"
-	"github.com/pillion-dev/pillion/inject/paint"
+	"github.com/pillion-dev/pillion/cmd/pillion/executor"
+	"github.com/pillion-dev/pillion/inject/report/terminal"
 	"github.com/pillion-dev/pillion/inject/rollout"
 )
 
@@ -38,10 +38,10 @@ func TestOnTerminal(t *testing.T) {
 		command string
 		want    []string
 	}{
-		{"status shop", []string{paint.Red + "3 pods in 1 namespace", "  " + paint.Red + "██████████"}},
-		{"status nowhere", []string{paint.Red + "pillion: "}},
-		{"rollout --dry-run shop", []string{paint.Bold + "3 of 3 pods are not current:", "  " + paint.Yellow + strings.Repeat("█", 20)}},
-		{"rollout --dry-run nowhere", []string{paint.Red + "pillion: "}},
+		{"status shop", []string{terminal.Red + "3 pods in 1 namespace", "  " + terminal.Red + "██████████"}},
+		{"status nowhere", []string{terminal.Red + "pillion: "}},
+		{"rollout --dry-run shop", []string{terminal.Bold + "3 of 3 pods are not current:", "  " + terminal.Yellow + strings.Repeat("█", 20)}},
+		{"rollout --dry-run nowhere", []string{terminal.Red + "pillion: "}},
 	} {
 		t.Run(c.command, func(t *testing.T) {
 			a := newPagedAPI(3)
@@ -81,8 +81,8 @@ func rollHalf(screen *rolloutScreen) {
 		{Namespace: "shop", Kind: "Deployment", Name: "web", Pods: 1, Way: rollout.Restart, Why: "args of agent", Behind: pod(rollout.Replace)},
 		{Namespace: "shop", Kind: "Deployment", Name: "db", Pods: 1, Way: rollout.Restart, Why: "args of agent", Behind: pod(rollout.Replace)},
 	}})
-	screen.report(update.Event{Type: "workload", Namespace: "shop", Workload: "Deployment/web", Done: 1, Total: 2})
-	screen.report(update.Event{Type: "skipped", Namespace: "shop", Workload: "Deployment/db", Message: "it is gone", Done: 2, Total: 2})
+	screen.report(executor.Event{Type: "workload", Namespace: "shop", Workload: "Deployment/web", Done: 1, Total: 2})
+	screen.report(executor.Event{Type: "skipped", Namespace: "shop", Workload: "Deployment/db", Message: "it is gone", Done: 2, Total: 2})
 	screen.clear()
 	screen.end()
 }
@@ -92,15 +92,15 @@ func TestRolloutOnTerminal(t *testing.T) {
 	both := func(terminal *os.File) {
 		rollHalf(&rolloutScreen{w: cli.NewScreen(terminal), stderr: cli.NewScreen(terminal)})
 	}
-	cells := func(style string, n int) string { return paint.Text(true, style, strings.Repeat("█", n)) }
+	cells := func(style string, n int) string { return terminal.Text(true, style, strings.Repeat("█", n)) }
 	colored := onTerminal(t, "xterm", "", both)
 	for _, want := range []string{
-		"\n  " + cells(paint.Green, 5) + cells(paint.Yellow, 10) + cells(paint.Red, 5) + "\n",
-		paint.Red + "  cannot   shop Pod/bare, 1 pod: nothing would create it again\\u001b[2J",
-		"\r[" + cells(paint.Green, 10) + cells(paint.Dim, 10) + "] 1 of 2 pods",
-		paint.Yellow + "2/2 shop Deployment/db: skipped, it is gone",
-		"\r[" + cells(paint.Green, 10) + cells(paint.Yellow, 10) + "] 2 of 2 pods",
-		paint.Red + "Updated 1 pod. Left 1 pod that it cannot update.",
+		"\n  " + cells(terminal.Green, 5) + cells(terminal.Yellow, 10) + cells(terminal.Red, 5) + "\n",
+		terminal.Red + "  cannot   shop Pod/bare, 1 pod: nothing would create it again\\u001b[2J",
+		"\r[" + cells(terminal.Green, 10) + cells(terminal.Dim, 10) + "] 1 of 2 pods",
+		terminal.Yellow + "2/2 shop Deployment/db: skipped, it is gone",
+		"\r[" + cells(terminal.Green, 10) + cells(terminal.Yellow, 10) + "] 2 of 2 pods",
+		terminal.Red + "Updated 1 pod. Left 1 pod that it cannot update.",
 	} {
 		if !strings.Contains(colored, want) {
 			t.Errorf("no %q in\n%q", want, colored)

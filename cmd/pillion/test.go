@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
-	"github.com/pillion-dev/pillion/inject/suite"
+	"github.com/pillion-dev/pillion/inject/templatetest"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -135,7 +135,7 @@ func (o *testOptions) test(paths []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	report := &suite.Report{}
+	report := &templatetest.Report{}
 	progress := cli.NewProgress(stderr)
 	progress.Start()
 	defer progress.End()
@@ -144,7 +144,7 @@ func (o *testOptions) test(paths []string, stdout, stderr io.Writer) error {
 		settled = map[string]bool{}
 	}
 	for _, s := range suites {
-		of := suite.FileReport{File: s.file}
+		of := templatetest.FileReport{File: s.file}
 		for i := range s.Cases {
 			if !o.match.MatchString(s.Cases[i].Name) {
 				continue
@@ -176,7 +176,7 @@ func (o *testOptions) test(paths []string, stdout, stderr io.Writer) error {
 	return nil
 }
 
-func (o *testOptions) write(w io.Writer, report *suite.Report) (err error) {
+func (o *testOptions) write(w io.Writer, report *templatetest.Report) (err error) {
 	switch o.output {
 	case "json":
 		err = cli.WriteJSON(w, report)

@@ -12,24 +12,24 @@ import (
 	"slices"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
-	"github.com/pillion-dev/pillion/cmd/pillion/workload"
+	"github.com/pillion-dev/pillion/cmd/pillion/manifest"
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/suite"
+	"github.com/pillion-dev/pillion/inject/templatetest"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // testSuite is a test file with its templates.
 type testSuite struct {
-	*suite.Suite
+	*templatetest.Suite
 
 	file     string
 	injector *inject.Injector
 }
 
 func newTestSuite(file string, data []byte) (*testSuite, templates.Problems) {
-	parsed, problems := suite.Parse(file, data)
+	parsed, problems := templatetest.Parse(file, data)
 	if len(problems) > 0 {
 		return nil, problems
 	}
@@ -69,7 +69,7 @@ func (s *testSuite) beside(path string) string {
 // run runs a case. If settled is not nil, it writes the golden file of the case and returns its path,
 // unless the file exists and the case fails for another reason, too. If settled has the file, an
 // earlier case agrees with it, so it stays.
-func (s *testSuite) run(c *suite.Case, settled map[string]bool) (outcome *suite.Outcome, updated string, err error) {
+func (s *testSuite) run(c *templatetest.Case, settled map[string]bool) (outcome *templatetest.Outcome, updated string, err error) {
 	in, err := s.input(c)
 	if err != nil {
 		return nil, "", templates.Problems{s.CaseProblem(c, cli.PlainWords(err))}
@@ -94,7 +94,7 @@ func (s *testSuite) run(c *suite.Case, settled map[string]bool) (outcome *suite.
 	golden := s.beside(c.Expect.Golden)
 	switch differs := outcome.Pod != string(in.Golden); {
 	case differs && settled[golden]:
-		outcome.Failures = append(outcome.Failures, suite.Failure{
+		outcome.Failures = append(outcome.Failures, templatetest.Failure{
 			What: "expect.golden", Message: "another case agrees with " + c.Expect.Golden + ", so --update does not write it; name another file",
 		})
 	case differs && (in.Golden == nil || outcome.OnlyGolden()):
@@ -111,13 +111,13 @@ func (s *testSuite) run(c *suite.Case, settled map[string]bool) (outcome *suite.
 }
 
 // input makes of a case what inject reads: a manifest, and what is known about the namespace.
-func (s *testSuite) input(c *suite.Case) (in suite.Input, err error) {
-	o := &injectOptions{namespace: "default", output: "yaml", declared: workload.Declared{Namespaces: map[string]templates.Namespace{}}}
+func (s *testSuite) input(c *templatetest.Case) (in templatetest.Input, err error) {
+	o := &injectOptions{namespace: "default", output: "yaml", declared: manifest.Declared{Namespaces: map[string]templates.Namespace{}}}
 	node, err := s.object(o, c)
 	if err != nil {
 		return in, err
 	}
-	found, err := workload.In(node, "", "", nil, nil)
+	found, err := manifest.In(node, "", "", nil, nil)
 	if err != nil {
 		return in, err
 	}
@@ -139,7 +139,7 @@ func (s *testSuite) input(c *suite.Case) (in suite.Input, err error) {
 	if err == nil && len(wrong.Rejected) > 0 {
 		err = errors.New(wrong.Rejected[0])
 	}
-	in = suite.Input{Request: req, Findings: s.injector.Misplaced(manifest.APIVersion, manifest.Kind, manifest.Node)}
+	in = templatetest.Input{Request: req, Findings: s.injector.Misplaced(manifest.APIVersion, manifest.Kind, manifest.Node)}
 	if len(inject.InjectedBy(req.Object)) == 0 { // otherwise uninject removes more than what is injected now
 		in.Undo = func() (was, is []byte, err error) { return s.undo(o, pod.AppendTo(nil)) }
 	}
@@ -147,7 +147,7 @@ func (s *testSuite) input(c *suite.Case) (in suite.Input, err error) {
 }
 
 // declareFor declares the namespace of a case.
-func (o *injectOptions) declareFor(c *suite.Case, manifest workload.Object) error {
+func (o *injectOptions) declareFor(c *templatetest.Case, manifest manifest.Object) error {
 	name := manifest.Node.At("metadata", "namespace").Text()
 	ns := c.Namespace
 	switch {
@@ -166,7 +166,7 @@ func (o *injectOptions) declareFor(c *suite.Case, manifest workload.Object) erro
 }
 
 // declareAccountFor declares the ServiceAccount of a case.
-func (o *injectOptions) declareAccountFor(c *suite.Case, pod *tree.Node) error {
+func (o *injectOptions) declareAccountFor(c *templatetest.Case, pod *jsontree.Node) error {
 	account := c.ServiceAccount
 	if account == nil {
 		return nil // only what the file declares is known
@@ -181,9 +181,9 @@ func (o *injectOptions) declareAccountFor(c *suite.Case, pod *tree.Node) error {
 
 // object returns the Pod or workload of a case. It declares the namespaces and ServiceAccounts in its
 // file.
-func (s *testSuite) object(o *injectOptions, c *suite.Case) (*tree.Node, error) {
+func (s *testSuite) object(o *injectOptions, c *templatetest.Case) (*jsontree.Node, error) {
 	if c.File == "" {
-		pod, err := tree.Parse(c.Pod)
+		pod, err := jsontree.Parse(c.Pod)
 		if err != nil {
 			return nil, err
 		}
@@ -194,10 +194,10 @@ func (s *testSuite) object(o *injectOptions, c *suite.Case) (*tree.Node, error) 
 	if err != nil {
 		return nil, err
 	}
-	var all []*tree.Node
+	var all []*jsontree.Node
 	for _, file := range files {
 		for _, d := range yamledit.Split(file.data) {
-			found, err := workload.InDocument(d)
+			found, err := manifest.InDocument(d)
 			if err != nil {
 				return nil, located(d, file.name, err)
 			}
@@ -213,8 +213,8 @@ func (s *testSuite) object(o *injectOptions, c *suite.Case) (*tree.Node, error) 
 }
 
 // withKind returns an object that begins with its kind. An item of a typed list has none.
-func withKind(n *tree.Node, apiVersion, kind string) *tree.Node {
-	whole := tree.Members(tree.Field("apiVersion", tree.Text(apiVersion)), tree.Field("kind", tree.Text(kind)))
+func withKind(n *jsontree.Node, apiVersion, kind string) *jsontree.Node {
+	whole := jsontree.Members(jsontree.Field("apiVersion", jsontree.Text(apiVersion)), jsontree.Field("kind", jsontree.Text(kind)))
 	members := n.Members()
 	for i := range members {
 		if name := members[i].Name(); name != "apiVersion" && name != "kind" {
@@ -225,20 +225,20 @@ func withKind(n *tree.Node, apiVersion, kind string) *tree.Node {
 }
 
 // setText sets a string at a path of members, and makes objects on the way.
-func setText(n *tree.Node, path []string, text string) {
+func setText(n *jsontree.Node, path []string, text string) {
 	members := n.Members()
-	i := slices.IndexFunc(members, func(m tree.Node) bool { return m.Name() == path[0] })
+	i := slices.IndexFunc(members, func(m jsontree.Node) bool { return m.Name() == path[0] })
 	if i < 0 {
-		n.Set(path[0], tree.Members())
+		n.Set(path[0], jsontree.Members())
 		members = n.Members()
 		i = len(members) - 1
 	}
 	switch {
 	case len(path) == 1:
-		members[i] = tree.Field(path[0], tree.Text(text))
+		members[i] = jsontree.Field(path[0], jsontree.Text(text))
 		return
-	case members[i].Kind() != tree.Object: // null
-		members[i] = tree.Field(path[0], tree.Members())
+	case members[i].Kind() != jsontree.Object: // null
+		members[i] = jsontree.Field(path[0], jsontree.Members())
 	}
 	setText(&members[i], path[1:], text)
 }

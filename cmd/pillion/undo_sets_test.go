@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/reviewtest"
+	"github.com/pillion-dev/pillion/inject/testing/reviews"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -42,7 +42,7 @@ var nameOfContainer = regexp.MustCompile(`\bname"? ?: *["']?(app|c0|c1|i|web|sid
 // tryUndoSets returns the number of documents that were injected.
 func tryUndoSets(t *testing.T, seed, stream uint64) (injected int) {
 	t.Helper()
-	g := &reviewtest.Sets{Rand: rand.New(rand.NewPCG(seed, stream))}
+	g := &reviews.Sets{Rand: rand.New(rand.NewPCG(seed, stream))}
 	var docs []string
 	var set []*templates.Template
 	for i := range 1 + g.IntN(4) {

@@ -9,7 +9,8 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/pillion-dev/pillion/inject/status"
+	"github.com/pillion-dev/pillion/inject/report/status"
+	"github.com/pillion-dev/pillion/inject/testing/golden"
 )
 
 // outsideAPI has a namespace for each reason to be outside: those of [newPagedAPI], and more.
@@ -59,7 +60,7 @@ func TestUnlabelled(t *testing.T) {
 	t.Parallel()
 	a := outsideAPI(t)
 	code, stdout, stderr := a.status(t, "unlabelled")
-	golden(t, "testdata/unlabelled.txt", strings.ReplaceAll(stdout, a.file, "FILE"))
+	golden.File(t, "testdata/unlabelled.txt", []byte(strings.ReplaceAll(stdout, a.file, "FILE")))
 	if code != exitProblem || stderr != "" {
 		t.Errorf("exit code %d, %q", code, stderr)
 	}

@@ -49,7 +49,7 @@ func TestWidth(t *testing.T) {
 			shown[file] = contents(t, file)
 		}
 	}
-	for _, pattern := range []string{"../../inject/explain/testdata/*.txtar", "../../inject/status/testdata/*.txtar"} {
+	for _, pattern := range []string{"../../inject/report/explain/testdata/*.txtar", "../../inject/report/status/testdata/*.txtar"} {
 		for _, file := range glob(t, pattern) {
 			for _, f := range txtar.Parse([]byte(contents(t, file))).Files {
 				if filepath.Ext(f.Name) == ".txt" {

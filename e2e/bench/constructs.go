@@ -7,8 +7,9 @@ import (
 	"maps"
 	"strings"
 
-	"github.com/pillion-dev/pillion/templates"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pillion-dev/pillion/templates"
 )
 
 // construct is a construct of the template format, and another way to give a pod the same.

@@ -13,9 +13,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/pillion-dev/pillion/inject/cputest"
-	"github.com/pillion-dev/pillion/inject/webhook"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pillion-dev/pillion/inject/testing/cpu"
+	"github.com/pillion-dev/pillion/inject/webhook"
 )
 
 func handler(t testing.TB, s templateSet) http.Handler {
@@ -86,13 +87,13 @@ func send(b *testing.B, h http.Handler, path string, pod []byte, patched bool) {
 	closer := io.NopCloser(reader)
 	w := &discardWriter{header: http.Header{}}
 	b.ReportAllocs()
-	before := cputest.Used(b)
+	before := cpu.Used(b)
 	for b.Loop() {
 		reader.Reset(body)
 		r.Body = closer // which handlers wrap
 		h.ServeHTTP(w, r)
 	}
-	b.ReportMetric(float64(cputest.Used(b)-before)/float64(b.N), cpuUnit)
+	b.ReportMetric(float64(cpu.Used(b)-before)/float64(b.N), cpuUnit)
 }
 
 type discardWriter struct{ header http.Header }

@@ -14,9 +14,10 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/pillion-dev/pillion/e2e/cluster"
 	"github.com/pillion-dev/pillion/e2e/programs"
-	corev1 "k8s.io/api/core/v1"
 )
 
 // TestChart installs, upgrades, rolls back and uninstalls the chart, as the page about Helm does, while pods are

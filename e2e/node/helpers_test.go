@@ -12,11 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pillion-dev/pillion/e2e/cluster"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
+
+	"github.com/pillion-dev/pillion/e2e/cluster"
 )
 
 const (

@@ -13,10 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pillion-dev/pillion/e2e/cluster"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
+
+	"github.com/pillion-dev/pillion/e2e/cluster"
 )
 
 const (

@@ -11,10 +11,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pillion-dev/pillion/e2e/cluster"
-	"github.com/pillion-dev/pillion/e2e/programs"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/pillion-dev/pillion/e2e/cluster"
+	"github.com/pillion-dev/pillion/e2e/programs"
 )
 
 const (

@@ -12,8 +12,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pillion-dev/pillion/e2e/cluster"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/pillion-dev/pillion/e2e/cluster"
 )
 
 const (

@@ -14,9 +14,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pillion-dev/pillion/e2e/cluster"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/pillion-dev/pillion/e2e/cluster"
 )
 
 // latePods is the number of pods of a Deployment that gets an image which fails its readiness after 20 seconds.

@@ -11,8 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pillion-dev/pillion/cmd/pillion/playground"
 	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/playground"
 )
 
 // TestAgree checks that the WebAssembly of the page gives the same bytes as the native engine, for every case of

@@ -22,8 +22,9 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
-	"github.com/pillion-dev/pillion/cmd/pillion/playground"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/playground"
 )
 
 // within is how long a test may take. The conditions that it waits for usually hold within a second.

@@ -23,7 +23,7 @@ import (
 	"time"
 )
 
-// The package inject/sizetest of the root module, which this module does not import, defines these.
+// The package inject/testing/size of the root module, which this module does not import, defines these.
 const (
 	sizeVariable  = "TEST_SIZE"
 	sizeAttribute = "size" // its value is, for example, "200 of 5000"

@@ -13,10 +13,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pillion-dev/pillion/inject/sizetest"
 	corev1 "k8s.io/api/core/v1"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	podutil "k8s.io/kubernetes/pkg/api/pod"
+
+	"github.com/pillion-dev/pillion/inject/testing/size"
 )
 
 func init() { flag.Bool("update", false, "write the generated files anew") }
@@ -27,7 +28,7 @@ func updating() bool { return flag.Lookup("update").Value.String() == "true" }
 // missing fields, and templates/gated_generated.go the fields that Kubernetes drops if a feature gate
 // is off.
 func TestDefaults(t *testing.T) {
-	sizetest.SkipUnlessFull(t, "the files change only with the version of Kubernetes")
+	size.SkipUnlessFull(t, "the files change only with the version of Kubernetes")
 	d := &defaults{values: map[string]map[string]bool{}, gated: map[string]bool{}}
 	d.probe(t, 2500)
 	back := gates(t, "AllAlpha=true,AllBeta=true")

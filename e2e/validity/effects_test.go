@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pillion-dev/pillion/inject/fit"
-	"github.com/pillion-dev/pillion/inject/sizetest"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -30,6 +28,9 @@ import (
 	"k8s.io/kubectl/pkg/drain"
 	"k8s.io/kubernetes/pkg/controller/podautoscaler"
 	metricsclient "k8s.io/kubernetes/pkg/controller/podautoscaler/metrics"
+
+	"github.com/pillion-dev/pillion/inject/lint/limits"
+	"github.com/pillion-dev/pillion/inject/testing/size"
 )
 
 // TestEffectsAgree checks with random pods and additions that an effect is reported if, and only if, Kubernetes' own code
@@ -37,12 +38,12 @@ import (
 func TestEffectsAgree(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(20261127, 12))
 	seen := map[string]int{}
-	for range sizetest.Choose(t, 2_000, 50_000) {
+	for range size.Choose(t, 2_000, 50_000) {
 		kind := choose(rnd, "ReplicaSet", "StatefulSet", "DaemonSet", "Job")
 		before := randomPod(rnd, kind)
 		after := before.DeepCopy()
 		addTo(rnd, after)
-		reported := fit.EffectsOf(encode(t, before), encode(t, after), "")
+		reported := limits.EffectsOf(encode(t, before), encode(t, after), "")
 		for _, effect := range []struct {
 			begins string
 			facts  func(*corev1.Pod) []string // about what Kubernetes does; new ones are reported

@@ -15,11 +15,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/sizetest"
-	"github.com/pillion-dev/pillion/templates"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/pkg/volume/util"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/testing/size"
+	"github.com/pillion-dev/pillion/templates"
 )
 
 // node makes the volumes of a pod with the kubelet's own code, and then mounts them as a container runtime does. What is not known
@@ -415,7 +416,7 @@ func withToken(pod *corev1.Pod) *corev1.Pod {
 // same for a file, in which the mount of the API token is missing.
 func TestMounts(t *testing.T) {
 	seen := map[string]int{}
-	for seed := range uint64(sizetest.Choose(t, 400, 20000)) {
+	for seed := range uint64(size.Choose(t, 400, 20000)) {
 		seen[tryMounts(t, seed)]++
 	}
 	t.Logf("%v", seen)

@@ -9,8 +9,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pillion-dev/pillion/templates"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pillion-dev/pillion/templates"
 )
 
 // parametrize replaces values by expressions, each with a parameter that pods set.

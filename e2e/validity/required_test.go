@@ -14,19 +14,20 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pillion-dev/pillion/inject/sizetest"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/pillion-dev/pillion/inject/testing/size"
 )
 
 // TestRequired checks that templates/required_generated.go has the fields that Kubernetes requires, and the lists, maps
 // and strings that it does not accept empty. It makes a valid pod with each field that a template may set. Then
 // Kubernetes' own validation judges each of them without the field, and with the field empty.
 func TestRequired(t *testing.T) {
-	sizetest.SkipUnlessFull(t, "the file changes only with the version of Kubernetes")
+	size.SkipUnlessFull(t, "the file changes only with the version of Kubernetes")
 	t.Cleanup(gates(t, "AllAlpha=true,AllBeta=true"))
 	all := samples(t)
 	r := &requirements{present: map[string]bool{}, absent: map[string]bool{}, texts: map[string]bool{}, lists: map[string]bool{}, empty: map[string]bool{}, types: map[string]string{}}

@@ -9,9 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pillion-dev/pillion/templates"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"sigs.k8s.io/yaml"
+
+	"github.com/pillion-dev/pillion/templates"
 )
 
 // TestSchema checks with an independent library that the schema for editors accepts every template of

@@ -11,13 +11,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/reviewtest"
-	"github.com/pillion-dev/pillion/inject/schema"
-	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/kubernetes/pkg/features"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/schema"
+	"github.com/pillion-dev/pillion/inject/testing/reviews"
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // TestDefaultsInFiles checks that an expression sees values that an API server replaces, in a pod in a file, as the webhook
@@ -46,7 +47,7 @@ func TestDefaultsInFiles(t *testing.T) {
 
 // podFor returns a valid pod that sets parameters of sketches, or nil. Customized reports whether a container of the pod
 // is marked as the user's version of one of t0's.
-func (m *maker) podFor(g *reviewtest.Sets, sketches map[string]*sketch) (podJSON []byte, customized bool) {
+func (m *maker) podFor(g *reviews.Sets, sketches map[string]*sketch) (podJSON []byte, customized bool) {
 	p := object{}
 	if m.in(3) {
 		if err := json.Unmarshal([]byte(g.Pod(true)), &p); err != nil {
@@ -144,11 +145,11 @@ func (c *checker) run(podJSON []byte, file bool) (after, kept []byte, codes map[
 			c.Errorf("%s is %s and has no reason: %q", d.Template, d.Code, d.Sentence())
 		}
 	}
-	if _, err := r.AppendVerified(nil, &tree.Verifier{}); err != nil {
+	if _, err := r.AppendVerified(nil, &jsontree.Verifier{}); err != nil {
 		c.Errorf("the patch does more than add: %v", err)
 	}
 	after = patched(c, podJSON, r.Patch())
-	if at := reviewtest.Lost(numbered(podJSON), numbered(after), ""); at != "" {
+	if at := reviews.Lost(numbered(podJSON), numbered(after), ""); at != "" {
 		c.Errorf("the original value at %s is not in place\npatch: %s", at, r.Patch())
 	}
 	if kept, err = stored(after); err != nil {
@@ -203,7 +204,7 @@ var readsPod = regexp.MustCompile(`\b(pod|container)\.(spec|metadata|env|image|n
 // again lets another webhook change a pod that the API server has stored, and checks the second call. The judge may find
 // what the other webhook did, but nothing about a template that only the second call injects. Adds reports whether the second
 // call was made and adds something.
-func (c *checker) again(g *reviewtest.Sets, kept []byte) (adds bool) {
+func (c *checker) again(g *reviews.Sets, kept []byte) (adds bool) {
 	c.Helper()
 	if kept == nil {
 		return false

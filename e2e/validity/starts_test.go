@@ -11,9 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/sizetest"
-	"github.com/pillion-dev/pillion/templates"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/kubernetes/pkg/api/v1/resource"
@@ -21,6 +18,10 @@ import (
 	"k8s.io/kubernetes/pkg/securitycontext"
 	"k8s.io/kubernetes/pkg/util/parsers"
 	"k8s.io/kubernetes/third_party/forked/golang/expansion"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/testing/size"
+	"github.com/pillion-dev/pillion/templates"
 )
 
 // refusalsOf returns why the kubelet would not start a pod, by its own functions. What a node alone knows counts as right: the
@@ -218,7 +219,7 @@ func (m *maker) starter(name string, whole bool) object {
 // that a template is skipped for no other reason.
 func TestStarts(t *testing.T) {
 	seen := map[inject.Code]int{}
-	for seed := range uint64(sizetest.Choose(t, 4000, 40000)) {
+	for seed := range uint64(size.Choose(t, 4000, 40000)) {
 		seen[tryStart(t, seed)]++
 	}
 	t.Logf("%v", seen)
@@ -374,7 +375,7 @@ func fill(pod *corev1.Pod, c, add *corev1.Container) {
 func TestImageNames(t *testing.T) {
 	m := newMaker(1, 2)
 	rejected, right := 0, 0
-	for range sizetest.Choose(t, 3000, 30000) {
+	for range size.Choose(t, 3000, 30000) {
 		name := ""
 		for range 1 + m.IntN(6) {
 			name += pick(m, "a", "b1", "Foo", "registry.example", ":", ":80", "/", ".", "_", "-", "--", "__", "@", "@sha256:"+strings.Repeat("0a", 32), "@sha512:"+strings.Repeat("0a", 64), "@md5:"+strings.Repeat("0a", 32), "[::1]", "localhost", ":v1.2", "☃", " ", "")

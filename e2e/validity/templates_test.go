@@ -9,9 +9,10 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
-	corev1 "k8s.io/api/core/v1"
 )
 
 // sketch is a template in the making.

@@ -9,17 +9,18 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/sizetest"
-	"github.com/pillion-dev/pillion/templates"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/testing/size"
+	"github.com/pillion-dev/pillion/templates"
 )
 
 // TestTokens checks that a container has the same at the path of the API token, whether the file of the pod was injected or the
 // webhook injects. The pod may bring some of the template's containers itself.
 func TestTokens(t *testing.T) {
 	customized := 0
-	for seed := range uint64(sizetest.Choose(t, 2000, 20000)) {
+	for seed := range uint64(size.Choose(t, 2000, 20000)) {
 		m := newMaker(seed, 79)
 		container := func(name string) object {
 			c := object{"name": name, "image": "i:1"}

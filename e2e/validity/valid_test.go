@@ -9,11 +9,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/reviewtest"
-	"github.com/pillion-dev/pillion/inject/sizetest"
-	"github.com/pillion-dev/pillion/templates"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/testing/reviews"
+	"github.com/pillion-dev/pillion/inject/testing/size"
+	"github.com/pillion-dev/pillion/templates"
 )
 
 // TestAlone checks that a template that is wrong for every pod is rejected when it is loaded, and also a
@@ -38,7 +39,7 @@ func settings() []string {
 func alone(t *testing.T, counted bool) {
 	t.Helper()
 	tried, strict := 0, map[string]int{}
-	for seed := range uint64(sizetest.Choose(t, 60, 300)) {
+	for seed := range uint64(size.Choose(t, 60, 300)) {
 		m := newMaker(seed, 2)
 		m.plain = true
 		s := newSketch(m, 0)
@@ -87,7 +88,7 @@ func TestValid(t *testing.T) {
 				t.Cleanup(gates(t, setting))
 			}
 			seen := coverage{}
-			injected, n := 0, sizetest.Choose(t, 60, 250)
+			injected, n := 0, size.Choose(t, 60, 250)
 			for seed := range n {
 				injected += try(t, uint64(seed), uint64(len(setting)), seen)
 			}
@@ -143,7 +144,7 @@ func FuzzValid(f *testing.F) {
 func try(t *testing.T, seed, stream uint64, seen coverage) (injected int) {
 	t.Helper()
 	m := newMaker(seed, stream)
-	g := &reviewtest.Sets{Rand: m.Rand}
+	g := &reviews.Sets{Rand: m.Rand}
 	sketches := map[string]*sketch{}
 	documents := g.Documents(namespace, func(i int) string {
 		if m.in(3) {

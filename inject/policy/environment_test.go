@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // world is what expressions can read of an admission request.
@@ -162,7 +162,7 @@ func parse(t testing.TB, text string) *templates.Template {
 
 func input(t testing.TB, pod string, ns templates.Namespace) *templates.Input {
 	t.Helper()
-	n, err := tree.Parse([]byte(pod))
+	n, err := jsontree.Parse([]byte(pod))
 	if err != nil {
 		t.Fatal(err)
 	}

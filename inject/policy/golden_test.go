@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
-	"github.com/pillion-dev/pillion/inject/goldentest"
+	"github.com/pillion-dev/pillion/inject/testing/golden"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -20,7 +20,7 @@ import (
 // policies or problems, validating and mutating.
 func TestCases(t *testing.T) {
 	t.Parallel()
-	goldentest.Cases(t, "testdata/*.txtar", runCase)
+	golden.Cases(t, "testdata/*.txtar", runCase)
 }
 
 func runCase(t *testing.T, archive *txtar.Archive) (want []txtar.File) {

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/pillion-dev/pillion/inject/schema"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // place is a place in the pod.
@@ -19,7 +19,7 @@ type place struct {
 }
 
 func (p place) member(name string) place {
-	return place{p.at + "/" + tree.Escape(name), strings.TrimPrefix(p.what+"."+name, "."), p.name + "." + name}
+	return place{p.at + "/" + jsontree.Escape(name), strings.TrimPrefix(p.what+"."+name, "."), p.name + "." + name}
 }
 
 func (p place) item(key string) place {
@@ -141,7 +141,7 @@ func (b *builder) same(item *node, list *schema.Field) (key, same string) {
 	case list.Key == "" && !item.object:
 		return item.text, "x == " + item.text
 	case list.Key == "":
-		for _, f := range tree.StructFields(item.field.GoType) {
+		for _, f := range jsontree.StructFields(item.field.GoType) {
 			is := "!has(x." + f.JSON + ")"
 			if own := item.get(f.JSON); own != nil && !own.zero {
 				is = fmt.Sprintf("has(x.%s) && x.%[1]s == %s", f.JSON, own.text)

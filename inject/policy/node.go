@@ -14,7 +14,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // node is a piece of a fragment: an object, a list, or a value.
@@ -144,7 +144,7 @@ func (b *builder) fragment(f templates.Fragment, field *schema.Field, path strin
 	case n.object, n.list:
 		n.zero = len(n.children) == 0
 	case n.constant:
-		if n.text = f.Static().String(); f.Static().Kind() == tree.String {
+		if n.text = f.Static().String(); f.Static().Kind() == jsontree.String {
 			n.text = quote(f.Static().Text())
 		}
 		n.zero = slices.Contains([]string{`""`, "false", "0"}, n.text)

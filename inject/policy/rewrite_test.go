@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 func somePods() []string {
@@ -114,7 +114,7 @@ func sameValue(t *testing.T, b *builder, pod *node, w world, in *templates.Input
 	}
 }
 
-func firstArg(n *tree.Node) string {
+func firstArg(n *jsontree.Node) string {
 	return n.At("spec", "containers").Items()[0].Get("args").Items()[0].Text()
 }
 

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 func someTexts() []string {
@@ -65,9 +65,9 @@ func TestParameters(t *testing.T) {
 				if places[1] {
 					ns.Annotations = map[string]string{key: text}
 				}
-				var annotations *tree.Node
+				var annotations *jsontree.Node
 				if places[0] {
-					annotations = new(tree.Members(tree.Field(key, tree.Text(text))))
+					annotations = new(jsontree.Members(jsontree.Field(key, jsontree.Text(text))))
 				}
 				values, err := tmpl.Values(annotations, nil, &ns)
 				b := &builder{set: templates.NewSet([]*templates.Template{tmpl}), t: tmpl}
@@ -149,7 +149,7 @@ func TestValueConditions(t *testing.T) {
 			for _, name := range []string{"s", "n"} {
 				key := "a.pillion.dev/" + name
 				pod, ns := fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}},"spec":{}}`, key, quote(text)), templates.Namespace{Name: "shop"}
-				values, err := tmpl.Values(new(tree.Members(tree.Field(key, tree.Text(text)))), nil, &ns)
+				values, err := tmpl.Values(new(jsontree.Members(jsontree.Field(key, jsontree.Text(text)))), nil, &ns)
 				if err != nil {
 					continue
 				}

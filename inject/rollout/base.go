@@ -12,7 +12,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // A pod "as it would be if it were created now" starts from one of two bases: what its controller
@@ -70,13 +70,13 @@ func lists() []string { return []string{"initContainers", "containers"} }
 
 // fromOwner returns the pod that the owner would create in the place of a running one.
 func fromOwner(owner, running []byte) (base []byte, claims []string, err error) {
-	o, err := tree.Parse(owner)
+	o, err := jsontree.Parse(owner)
 	if err != nil {
 		return nil, nil, err
 	}
 	path, ok := inject.PodIn(o.Get("apiVersion").Text(), o.Get("kind").Text())
 	template := o.At(path...)
-	if !ok || template.Kind() != tree.Object {
+	if !ok || template.Kind() != jsontree.Object {
 		return nil, nil, nil
 	}
 	doc, err := decode(template.AppendTo(nil))

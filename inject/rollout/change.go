@@ -15,7 +15,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // How is how a running pod gets a change.
@@ -76,11 +76,11 @@ func (c *Change) container() (list, name, field string) {
 // ignores differences without a meaning, for example 1 and 1000m, or defaults of the API server. The
 // templates are those of either state; their containers may change in place.
 func Changes(from, to []byte, all ...*templates.Template) ([]Change, error) {
-	a, err := tree.Parse(from)
+	a, err := jsontree.Parse(from)
 	if err != nil {
 		return nil, fmt.Errorf("the pod is not JSON: %w", err)
 	}
-	b, err := tree.Parse(to)
+	b, err := jsontree.Parse(to)
 	if err != nil {
 		return nil, fmt.Errorf("the pod is not JSON: %w", err)
 	}
@@ -108,28 +108,28 @@ type place struct {
 	path  string
 	field *schema.Field
 	name  string
-	a, b  *tree.Node // the objects that contain it
+	a, b  *jsontree.Node // the objects that contain it
 }
 
-func (p place) member(name string, a, b *tree.Node) place {
-	return place{path: p.path + "/" + tree.Escape(name), field: p.field.At(name), name: name, a: a, b: b}
+func (p place) member(name string, a, b *jsontree.Node) place {
+	return place{path: p.path + "/" + jsontree.Escape(name), field: p.field.At(name), name: name, a: a, b: b}
 }
 
 // value compares one place.
-func (c *comparison) value(p place, a, b *tree.Node) {
+func (c *comparison) value(p place, a, b *jsontree.Node) {
 	if b == nil && p.means(p.a, a) || a == nil && p.means(p.b, b) {
 		return
 	}
 	switch {
-	case p.isOpen() && (a == nil || a.Kind() == tree.Object) && (b == nil || b.Kind() == tree.Object):
+	case p.isOpen() && (a == nil || a.Kind() == jsontree.Object) && (b == nil || b.Kind() == jsontree.Object):
 		c.members(p, a, b)
 	case p.field.Shape == schema.KeyedList && (a == nil || b == nil):
 		c.items(p, orEmpty(a), orEmpty(b))
 	case a == nil || b == nil:
 		c.differ(p, a, b)
-	case a.Kind() == tree.Object && b.Kind() == tree.Object:
+	case a.Kind() == jsontree.Object && b.Kind() == jsontree.Object:
 		c.members(p, a, b)
-	case a.Kind() == tree.Array && b.Kind() == tree.Array:
+	case a.Kind() == jsontree.Array && b.Kind() == jsontree.Array:
 		c.items(p, a, b)
 	case !p.field.EqualScalars(a, b):
 		c.differ(p, a, b)
@@ -143,9 +143,9 @@ func (p place) isOpen() bool {
 }
 
 // means reports whether a value means the same as its absence. Object contains it.
-func (p place) means(object, n *tree.Node) bool {
+func (p place) means(object, n *jsontree.Node) bool {
 	switch {
-	case n == nil || n.Kind() == tree.Null:
+	case n == nil || n.Kind() == jsontree.Null:
 		return true
 	case (p.field.AbsentIsZero || p.field.AlwaysSent) && schema.IsZero(n):
 		return true
@@ -163,9 +163,9 @@ func (p place) means(object, n *tree.Node) bool {
 	}
 }
 
-func (c *comparison) members(p place, a, b *tree.Node) {
+func (c *comparison) members(p place, a, b *jsontree.Node) {
 	was, is := orLimits(p, p.a, a), orLimits(p, p.b, b)
-	for _, of := range [2]*tree.Node{a, b} {
+	for _, of := range [2]*jsontree.Node{a, b} {
 		all := of.Members()
 		for i := range all {
 			name := all[i].Name()
@@ -182,7 +182,7 @@ type limited struct{ members, limits members }
 
 // orLimits returns the members of an object. A request that is absent is the limit of the resource, also if one of the
 // pods states it.
-func orLimits(p place, resources, object *tree.Node) limited {
+func orLimits(p place, resources, object *jsontree.Node) limited {
 	l := limited{members: membersOf(object)}
 	if p.name == "requests" && p.field.Parent == schema.ResourcesType() {
 		l.limits = membersOf(resources.Get("limits"))
@@ -190,7 +190,7 @@ func orLimits(p place, resources, object *tree.Node) limited {
 	return l
 }
 
-func (l limited) get(name string) *tree.Node {
+func (l limited) get(name string) *jsontree.Node {
 	if n := l.members.get(name); n != nil {
 		return n
 	}
@@ -198,7 +198,7 @@ func (l limited) get(name string) *tree.Node {
 }
 
 // items compares lists, by their keys if they have some.
-func (c *comparison) items(p place, a, b *tree.Node) {
+func (c *comparison) items(p place, a, b *jsontree.Node) {
 	was, is := a.Items(), b.Items()
 	elem := p.field.Elem
 	switch {
@@ -229,7 +229,7 @@ func (c *comparison) items(p place, a, b *tree.Node) {
 	inWas, inIs := p.field.Index(was), p.field.Index(is)
 	var order []int // positions of the items that both have
 	for i := range was {
-		at := place{path: p.path + "/" + tree.Escape(key(p.field, &was[i])), field: elem.AsField()}
+		at := place{path: p.path + "/" + jsontree.Escape(key(p.field, &was[i])), field: elem.AsField()}
 		if k := inIs.Find(&was[i]); k >= 0 {
 			order = append(order, k)
 			c.value(at, &was[i], &is[k])
@@ -239,7 +239,7 @@ func (c *comparison) items(p place, a, b *tree.Node) {
 	}
 	for i := range is {
 		if inWas.Find(&is[i]) < 0 {
-			c.differ(place{path: p.path + "/" + tree.Escape(key(p.field, &is[i])), field: elem.AsField()}, nil, &is[i])
+			c.differ(place{path: p.path + "/" + jsontree.Escape(key(p.field, &is[i])), field: elem.AsField()}, nil, &is[i])
 		}
 	}
 	// Init containers run one after another.
@@ -249,22 +249,22 @@ func (c *comparison) items(p place, a, b *tree.Node) {
 }
 
 // orEmpty returns a list. The items of an absent one are reported one by one, too.
-func orEmpty(list *tree.Node) *tree.Node {
+func orEmpty(list *jsontree.Node) *jsontree.Node {
 	if list == nil {
-		return new(tree.Items())
+		return new(jsontree.Items())
 	}
 	return list
 }
 
 // differs reports whether two values differ.
-func (*comparison) differs(elem *schema.Schema, a, b *tree.Node) bool {
+func (*comparison) differs(elem *schema.Schema, a, b *jsontree.Node) bool {
 	part := &comparison{}
 	part.value(place{field: elem.AsField()}, a, b)
 	return len(part.all) > 0
 }
 
 // key returns the key of an item, for a path.
-func key(list *schema.Field, item *tree.Node) string {
+func key(list *schema.Field, item *jsontree.Node) string {
 	if text, ok := list.TextKey(item); ok {
 		return text
 	}
@@ -275,15 +275,15 @@ func key(list *schema.Field, item *tree.Node) string {
 	return text
 }
 
-func keys(list *schema.Field, items []tree.Node) *tree.Node {
-	all := tree.Items()
+func keys(list *schema.Field, items []jsontree.Node) *jsontree.Node {
+	all := jsontree.Items()
 	for i := range items {
-		all.Append(tree.Text(key(list, &items[i])))
+		all.Append(jsontree.Text(key(list, &items[i])))
 	}
 	return &all
 }
 
-func (c *comparison) differ(p place, a, b *tree.Node) {
+func (c *comparison) differ(p place, a, b *jsontree.Node) {
 	change := Change{Path: p.path, From: text(a), To: text(b), How: NewPod}
 	change.Template = c.template(&change)
 	change.How = c.how(&change)
@@ -291,7 +291,7 @@ func (c *comparison) differ(p place, a, b *tree.Node) {
 	c.all = append(c.all, change)
 }
 
-func text(n *tree.Node) json.RawMessage {
+func text(n *jsontree.Node) json.RawMessage {
 	if n == nil {
 		return nil
 	}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/inject/report/explain"
 )
 
 // A rollout promises that at no time more pods of a workload are unready because of it than MaxUnavailable allows. A pod

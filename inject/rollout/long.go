@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // Users decide how long the lists and objects of a pod are, up to the 1 MiB of an object. So the work for a plan may
@@ -15,28 +15,28 @@ import (
 
 // members finds the members of an object by their names.
 type members struct {
-	object *tree.Node
-	at     map[string]*tree.Node // nil if the object is small
+	object *jsontree.Node
+	at     map[string]*jsontree.Node // nil if the object is small
 }
 
-func membersOf(object *tree.Node) members {
+func membersOf(object *jsontree.Node) members {
 	m := members{object: object}
 	all := object.Members()
 	if len(all) <= 16 {
 		return m
 	}
-	m.at = make(map[string]*tree.Node, len(all))
+	m.at = make(map[string]*jsontree.Node, len(all))
 	for i := range all {
-		m.at[all[i].Name()] = &all[i] // the last one of several counts, as in tree.Node
+		m.at[all[i].Name()] = &all[i] // the last one of several counts, as in jsontree.Node
 	}
 	return m
 }
 
-func (m members) get(name string) *tree.Node {
+func (m members) get(name string) *jsontree.Node {
 	if m.at == nil {
 		return m.object.Get(name)
 	}
-	if n := m.at[name]; n.Kind() != tree.Null {
+	if n := m.at[name]; n.Kind() != jsontree.Null {
 		return n
 	}
 	return nil
@@ -70,7 +70,7 @@ func (p paths) has(path string) bool {
 }
 
 // flat returns the text of a value with sorted members.
-func flat(n *tree.Node) string {
+func flat(n *jsontree.Node) string {
 	all := n.Members()
 	if len(all) == 0 {
 		return n.String()
@@ -81,7 +81,7 @@ func flat(n *tree.Node) string {
 	}
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(sorted)) {
-		b.WriteString(tree.Escape(name) + "/" + sorted[name] + ",")
+		b.WriteString(jsontree.Escape(name) + "/" + sorted[name] + ",")
 	}
 	return b.String()
 }

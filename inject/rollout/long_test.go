@@ -14,8 +14,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"github.com/pillion-dev/pillion/inject/cputest"
 	"github.com/pillion-dev/pillion/inject/rollout"
+	"github.com/pillion-dev/pillion/inject/testing/cpu"
 )
 
 // TestLong checks that the work for a plan grows with the length of a pod's lists and objects, and no faster.
@@ -88,11 +88,11 @@ func planning(t *testing.T, pattern string, length int, ownsAll bool) time.Durat
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	least := time.Hour
 	for range 2 {
-		began := cputest.Used(t)
+		began := cpu.Used(t)
 		if p := c.plan(c.running); p.Action == rollout.None {
 			t.Fatal("the pod is current")
 		}
-		least = min(least, cputest.Used(t)-began)
+		least = min(least, cpu.Used(t)-began)
 	}
 	return least
 }

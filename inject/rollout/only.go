@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/inject/report/explain"
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 )

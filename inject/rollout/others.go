@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // Other webhooks add variables, mounts and settings to all containers of a pod, also to those of templates. What they
@@ -57,18 +57,18 @@ func holder(c *Change) string {
 // leavesOf returns the path and the text of each value that a change removes from a container, without the parts of
 // objects.
 func leavesOf(c *Change) (leaves []string, err error) {
-	n, err := tree.Parse(c.From)
+	n, err := jsontree.Parse(c.From)
 	if err != nil {
 		return nil, err
 	}
-	var descend func(at string, n *tree.Node)
-	descend = func(at string, n *tree.Node) {
+	var descend func(at string, n *jsontree.Node)
+	descend = func(at string, n *jsontree.Node) {
 		members := n.Members()
 		if len(members) == 0 {
 			leaves = append(leaves, at+" "+flat(n))
 		}
 		for i := range members {
-			descend(at+"/"+tree.Escape(members[i].Name()), &members[i])
+			descend(at+"/"+jsontree.Escape(members[i].Name()), &members[i])
 		}
 	}
 	_, _, field := c.container()
@@ -105,7 +105,7 @@ func (t *target) findExtras(all []Change) (extras, error) {
 			if err != nil {
 				return nil, err
 			}
-			if err := found.addParts(&Change{Path: "/spec/" + list + "/" + tree.Escape(name), From: from}); err != nil {
+			if err := found.addParts(&Change{Path: "/spec/" + list + "/" + jsontree.Escape(name), From: from}); err != nil {
 				return nil, err
 			}
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/pillion-dev/pillion/inject/rollout"
-	"github.com/pillion-dev/pillion/inject/sizetest"
+	"github.com/pillion-dev/pillion/inject/testing/size"
 )
 
 // addition is what another webhook adds to each container that lacks it.
@@ -76,7 +76,7 @@ func containersOf(pod map[string]any) (all []map[string]any) {
 // and that what was added stays. Random templates, apps and additions are tried.
 func TestOthersAdditions(t *testing.T) {
 	t.Parallel()
-	for seed := range sizetest.Choose(t, 150, 5000) {
+	for seed := range size.Choose(t, 150, 5000) {
 		r := rand.New(rand.NewPCG(uint64(seed), 17))
 		own := []string{
 			`env: [{name: MODE, value: fast}, {name: LEVEL, value: info}]`, `env: [{name: Z, value: z}]`, `volumeMounts: [{name: logs, mountPath: /logs}]`,

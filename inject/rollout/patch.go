@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/pillion-dev/pillion/inject/schema"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // The steps of a change in place are three requests, each atomic: images, resources, and last the
@@ -83,7 +83,7 @@ func (o *Pod) Record() ([]byte, error) {
 		ops = append(ops, operation{"add", "/metadata/annotations", object{}})
 	}
 	for _, key := range slices.Sorted(maps.Keys(o.Records)) {
-		if path := "/metadata/annotations/" + tree.Escape(key); o.Records[key] == "" {
+		if path := "/metadata/annotations/" + jsontree.Escape(key); o.Records[key] == "" {
 			ops = append(ops, operation{"remove", path, nil})
 		} else {
 			ops = append(ops, operation{"add", path, o.Records[key]})

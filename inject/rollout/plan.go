@@ -8,7 +8,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/inject/report/explain"
 )
 
 // Plan returns what a running pod needs. Owner is the object that has created it, with a pod

@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/inject/report/explain"
 	"github.com/pillion-dev/pillion/templates"
 )
 

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // A running pod keeps its containers. If a canary is deleted, or a new revision drops a container, no template brings
@@ -34,7 +34,7 @@ func (p *Planner) remnants(o *Pod, t *target, written managers) (all []Change, e
 			if err != nil {
 				return nil, err
 			}
-			all = append(all, Change{Path: "/spec/" + list + "/" + tree.Escape(name), From: from, How: NewPod})
+			all = append(all, Change{Path: "/spec/" + list + "/" + jsontree.Escape(name), From: from, How: NewPod})
 		}
 	}
 	return all, nil

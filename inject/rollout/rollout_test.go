@@ -16,10 +16,10 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/explain"
-	"github.com/pillion-dev/pillion/inject/goldentest"
+	"github.com/pillion-dev/pillion/inject/report/explain"
 	"github.com/pillion-dev/pillion/inject/rollout"
 	"github.com/pillion-dev/pillion/inject/schema"
+	"github.com/pillion-dev/pillion/inject/testing/golden"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -168,7 +168,7 @@ func (c *planCase) plan(pod []byte) *rollout.Pod {
 // each step, plans again after each, and checks that nothing is left at the end.
 func TestPlans(t *testing.T) {
 	t.Parallel()
-	goldentest.Cases(t, "testdata/cases/*.txtar", func(t *testing.T, archive *txtar.Archive) []txtar.File {
+	golden.Cases(t, "testdata/cases/*.txtar", func(t *testing.T, archive *txtar.Archive) []txtar.File {
 		c := newCase(t, archive)
 		p := c.plan(c.running)
 		var out bytes.Buffer

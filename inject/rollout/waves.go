@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/inject/report/explain"
 )
 
 // Way is how a rollout updates the pods of a workload.

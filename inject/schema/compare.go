@@ -12,15 +12,15 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // Contains reports whether the pod has everything that the fragment has, with the same values. The pod may have more,
 // for example defaults. A value that the API server would write has the same effect as if it was in the pod.
-func (s *Schema) Contains(pod, fragment *tree.Node) bool {
+func (s *Schema) Contains(pod, fragment *jsontree.Node) bool {
 	switch {
-	case fragment.Kind() == tree.Object:
-		if pod.Kind() != tree.Object {
+	case fragment.Kind() == jsontree.Object:
+		if pod.Kind() != jsontree.Object {
 			return false
 		}
 		if s.GoType == ResourcesType() {
@@ -34,36 +34,36 @@ func (s *Schema) Contains(pod, fragment *tree.Node) bool {
 			}
 		}
 		return true
-	case fragment.Kind() == tree.Array:
-		return pod.Kind() == tree.Array && s.containsItems(pod.Items(), fragment.Items())
+	case fragment.Kind() == jsontree.Array:
+		return pod.Kind() == jsontree.Array && s.containsItems(pod.Items(), fragment.Items())
 	}
 	return s.EqualScalars(pod, fragment)
 }
 
 // Equal reports whether two values have the same effect. Either may have defaults that the other one lacks.
-func (s *Schema) Equal(a, b *tree.Node) bool { return s.Contains(a, b) && s.Contains(b, a) }
+func (s *Schema) Equal(a, b *jsontree.Node) bool { return s.Contains(a, b) && s.Contains(b, a) }
 
 // ContainsNoMore reports whether a value that contains another one has nothing beside that. Most values are scalars, or objects
 // with the same members, which are scalars.
-func (s *Schema) ContainsNoMore(value, contained *tree.Node) bool {
-	if value.Kind() == tree.Object {
+func (s *Schema) ContainsNoMore(value, contained *jsontree.Node) bool {
+	if value.Kind() == jsontree.Object {
 		members := contained.Members()
 		if len(members) != len(value.Members()) {
 			return s.Contains(contained, value)
 		}
 		for i := range members {
-			if kind := members[i].Kind(); kind == tree.Object || kind == tree.Array || value.Get(members[i].Name()) == nil {
+			if kind := members[i].Kind(); kind == jsontree.Object || kind == jsontree.Array || value.Get(members[i].Name()) == nil {
 				return s.Contains(contained, value)
 			}
 		}
 		return true
 	}
-	return value.Kind() != tree.Array || s.Contains(contained, value)
+	return value.Kind() != jsontree.Array || s.Contains(contained, value)
 }
 
 // holds is like Contains, for a place that may be absent.
-func (f *Field) holds(pod, fragment *tree.Node) bool {
-	if fragment.Kind() == tree.Null {
+func (f *Field) holds(pod, fragment *jsontree.Node) bool {
+	if fragment.Kind() == jsontree.Null {
 		return true
 	}
 	if pod == nil {
@@ -74,16 +74,16 @@ func (f *Field) holds(pod, fragment *tree.Node) bool {
 
 // Implies reports whether the API server writes a value into this field of an object that has none there. OnHost reports
 // whether the pod uses the node's network.
-func (f *Field) Implies(object, value *tree.Node, onHost bool) bool {
+func (f *Field) Implies(object, value *jsontree.Node, onHost bool) bool {
 	n := f.implied(object, onHost)
 	return n != nil && n.Kind() == value.Kind() && f.Contains(n, value)
 }
 
 // WithRequests returns the resources of a container with those requests of the fragment's that the API server derives from
 // the limits.
-func WithRequests(resources, fragment *tree.Node) *tree.Node {
+func WithRequests(resources, fragment *jsontree.Node) *jsontree.Node {
 	wanted, limits, requests := fragment.Get("requests").Members(), resources.Get("limits"), resources.Get("requests")
-	var derived []tree.Node
+	var derived []jsontree.Node
 	for i := range wanted {
 		if limit := limits.Get(wanted[i].Name()); limit != nil && requests.Get(wanted[i].Name()) == nil {
 			derived = append(derived, *limit)
@@ -92,12 +92,12 @@ func WithRequests(resources, fragment *tree.Node) *tree.Node {
 	if len(derived) == 0 {
 		return resources
 	}
-	all := tree.Members(slices.DeleteFunc(slices.Clone(resources.Members()), func(m tree.Node) bool { return m.Name() == "requests" })...)
-	all.Set("requests", tree.Members(slices.Concat(requests.Members(), derived)...))
+	all := jsontree.Members(slices.DeleteFunc(slices.Clone(resources.Members()), func(m jsontree.Node) bool { return m.Name() == "requests" })...)
+	all.Set("requests", jsontree.Members(slices.Concat(requests.Members(), derived)...))
 	return &all
 }
 
-func (s *Schema) containsItems(pod, fragment []tree.Node) bool {
+func (s *Schema) containsItems(pod, fragment []jsontree.Node) bool {
 	elem := s.Elem
 	if elem == nil {
 		elem = &Schema{}
@@ -125,7 +125,7 @@ func (s *Schema) containsItems(pod, fragment []tree.Node) bool {
 }
 
 // Among reports whether the list of the pod has an equal item.
-func (s *Schema) Among(pod []tree.Node, fragment *tree.Node) bool {
+func (s *Schema) Among(pod []jsontree.Node, fragment *jsontree.Node) bool {
 	for i := range pod {
 		if s.Equal(&pod[i], fragment) {
 			return true
@@ -135,7 +135,7 @@ func (s *Schema) Among(pod []tree.Node, fragment *tree.Node) bool {
 }
 
 // Find returns the index of the item of the pod that has the key of the fragment's item, or -1.
-func (s *Schema) Find(pod []tree.Node, fragment *tree.Node) int {
+func (s *Schema) Find(pod []jsontree.Node, fragment *jsontree.Node) int {
 	key, text := s.TextKey(fragment)
 	for i := range pod {
 		if text && s.Key != "mountPath" { // paths are compared in clean form
@@ -152,9 +152,9 @@ func (s *Schema) Find(pod []tree.Node, fragment *tree.Node) int {
 }
 
 // TextKey returns the key of an item; ok is false if it is more than one string.
-func (s *Schema) TextKey(item *tree.Node) (key string, ok bool) {
+func (s *Schema) TextKey(item *jsontree.Node) (key string, ok bool) {
 	switch n := item.Get(s.Key); {
-	case n.Kind() != tree.String || s.Key == "containerPort":
+	case n.Kind() != jsontree.String || s.Key == "containerPort":
 		return "", false
 	case s.Key == "mountPath":
 		return CleanPath(n.Text()), true // the same place in the container
@@ -177,7 +177,7 @@ func CleanPath(p string) string {
 }
 
 // SameKey reports whether two items of the list have the same key.
-func (s *Schema) SameKey(a, b *tree.Node) bool {
+func (s *Schema) SameKey(a, b *jsontree.Node) bool {
 	if s.Key == "containerPort" {
 		ka, kb := a.Get(s.Key), b.Get(s.Key)
 		return ka != nil && kb != nil && SameNumber(ka, kb) && Protocol(a) == Protocol(b) // +listMapKey=protocol beside the tag's key
@@ -188,7 +188,7 @@ func (s *Schema) SameKey(a, b *tree.Node) bool {
 }
 
 // Protocol returns the protocol of a container's port.
-func Protocol(port *tree.Node) string {
+func Protocol(port *jsontree.Node) string {
 	if p := port.Get("protocol").Text(); p != "" {
 		return p
 	}
@@ -196,27 +196,27 @@ func Protocol(port *tree.Node) string {
 }
 
 // IsZero reports whether a value is one that encoding/json omits with omitempty, or null.
-func IsZero(n *tree.Node) bool {
+func IsZero(n *jsontree.Node) bool {
 	switch n.Kind() {
-	case tree.String:
+	case jsontree.String:
 		return n.IsText("")
-	case tree.False, tree.Null:
+	case jsontree.False, jsontree.Null:
 		return true
-	case tree.Number:
+	case jsontree.Number:
 		return n.String() == "0" || n.String() == "-0"
-	case tree.Array:
+	case jsontree.Array:
 		return len(n.Items()) == 0
-	case tree.Object:
+	case jsontree.Object:
 		return len(n.Members()) == 0
 	}
 	return false
 }
 
 // EqualScalars reports whether two scalars mean the same here, for example 1 and 1000m.
-func (s *Schema) EqualScalars(a, b *tree.Node) bool {
+func (s *Schema) EqualScalars(a, b *jsontree.Node) bool {
 	switch {
 	case s.Quantity && a.Kind() != 0:
-		if a.Kind() == tree.String && a.SameText(b) && a.Text() != "" {
+		if a.Kind() == jsontree.String && a.SameText(b) && a.Text() != "" {
 			return true
 		}
 		qa, errA := templates.ParseQuantity(scalarText(a))
@@ -226,23 +226,23 @@ func (s *Schema) EqualScalars(a, b *tree.Node) bool {
 		return errA == nil && errB == nil && qa.Cmp(qb) == 0
 	case a.Kind() != b.Kind():
 		return false
-	case a.Kind() == tree.String:
+	case a.Kind() == jsontree.String:
 		return a.SameText(b)
-	case a.Kind() == tree.Number:
+	case a.Kind() == jsontree.Number:
 		return SameNumber(a, b)
 	}
 	return true
 }
 
-func scalarText(n *tree.Node) string {
-	if n.Kind() == tree.String {
+func scalarText(n *jsontree.Node) string {
+	if n.Kind() == jsontree.String {
 		return n.Text()
 	}
 	return n.String()
 }
 
 // DependsOnOrder reports whether the order of variables matters: one refers to another one, or two have the same name.
-func DependsOnOrder(env []tree.Node) bool {
+func DependsOnOrder(env []jsontree.Node) bool {
 	names := make(map[string]bool, len(env))
 	for i := range env {
 		name := env[i].Get("name").Text()
@@ -255,7 +255,7 @@ func DependsOnOrder(env []tree.Node) bool {
 }
 
 // SameNumber reports whether two JSON numbers are the same number.
-func SameNumber(a, b *tree.Node) bool {
+func SameNumber(a, b *jsontree.Node) bool {
 	if a.String() == b.String() {
 		return true
 	}

@@ -7,7 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // Default returns what the API server writes into a field that is absent, as JSON. Field is the type and name of the field,
@@ -19,10 +19,10 @@ func Default(field string) (value string, ok bool) {
 
 // Default returns what the API server writes into this field of an object that has no value there, or nil. It does not know
 // the pod around the object.
-func (f *Field) Default(object *tree.Node) *tree.Node { return f.implied(object, false) }
+func (f *Field) Default(object *jsontree.Node) *jsontree.Node { return f.implied(object, false) }
 
 // implied returns what the API server writes into a field of an object that has no value there, or nil.
-func (f *Field) implied(object *tree.Node, onHost bool) *tree.Node {
+func (f *Field) implied(object *jsontree.Node, onHost bool) *jsontree.Node {
 	if f.Parent == nil || f.Gated {
 		return nil
 	}
@@ -32,9 +32,9 @@ func (f *Field) implied(object *tree.Node, onHost bool) *tree.Node {
 		if image.IsNew() && !object.IsNew() {
 			image = nil // it came after the default
 		}
-		return new(tree.Text(pullPolicy(image.Text())))
+		return new(jsontree.Text(pullPolicy(image.Text())))
 	case "ImageVolumeSource.pullPolicy":
-		return new(tree.Text(pullPolicy(object.Get("reference").Text())))
+		return new(jsontree.Text(pullPolicy(object.Get("reference").Text())))
 	case "ContainerPort.hostPort":
 		if onHost {
 			return object.Get("containerPort")
@@ -47,7 +47,7 @@ func (f *Field) implied(object *tree.Node, onHost bool) *tree.Node {
 		if !ok {
 			return nil
 		}
-		n, err := tree.Parse([]byte(value))
+		n, err := jsontree.Parse([]byte(value))
 		if err != nil {
 			return nil
 		}

@@ -12,45 +12,45 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // Some types of the API decode a value and encode it in another form: quantities (0.5 becomes "500m") and times. The API
 // server stores that form, so expressions must see it.
 
 // encoded returns a scalar in the form in which the API server stores it. It returns an invalid value unchanged.
-func (s *Schema) encoded(n *tree.Node) tree.Node {
+func (s *Schema) encoded(n *jsontree.Node) jsontree.Node {
 	switch {
 	case s.Quantity:
 		return quantity(n, resource.Nano)
-	case s.ownEncoding && n.Kind() != tree.Null:
+	case s.ownEncoding && n.Kind() != jsontree.Null:
 		v := reflect.New(s.GoType)
 		if json.Unmarshal([]byte(n.String()), v.Interface()) != nil {
 			return *n
 		}
 		if text, err := json.Marshal(v.Interface()); err == nil {
-			if stored, err := tree.Parse(text); err == nil {
+			if stored, err := jsontree.Parse(text); err == nil {
 				return *stored
 			}
 		}
-	case n.Kind() == tree.Number && n.String() == "-0":
-		return tree.Int(0)
+	case n.Kind() == jsontree.Number && n.String() == "-0":
+		return jsontree.Int(0)
 	}
 	return *n
 }
 
 // quantity is encoded for quantities, which a list of resources rounds up. It does not use their decoder, which takes hours
 // for some strings.
-func quantity(n *tree.Node, round resource.Scale) tree.Node {
+func quantity(n *jsontree.Node, round resource.Scale) jsontree.Node {
 	var text string
 	switch n.Kind() {
-	case tree.String:
+	case jsontree.String:
 		if text = n.Text(); isCanonical(text) {
 			return *n
 		}
-	case tree.Number:
+	case jsontree.Number:
 		text = n.String()
-	case tree.Null:
+	case jsontree.Null:
 		text = "0"
 	default:
 		return *n
@@ -60,7 +60,7 @@ func quantity(n *tree.Node, round resource.Scale) tree.Node {
 		return *n
 	}
 	q.RoundUp(round)
-	return tree.Text(q.String())
+	return jsontree.Text(q.String())
 }
 
 // isCanonical reports whether a quantity certainly has the form in which it is stored. Nearly all quantities have it, and
@@ -88,12 +88,12 @@ func isCanonical(text string) bool {
 
 // quantities returns a map of quantities in the form in which the API server stores it. Unless all is true, only those
 // that were added may have another form.
-func (s *Schema) quantities(n *tree.Node, all bool) tree.Node {
+func (s *Schema) quantities(n *jsontree.Node, all bool) jsontree.Node {
 	round := resource.Nano
 	if s.GoType == reflect.TypeFor[corev1.ResourceList]() {
 		round = resource.Milli
 	}
-	object := tree.Members()
+	object := jsontree.Members()
 	for i := range n.Members() {
 		m := &n.Members()[i]
 		if all || m.IsNew() {

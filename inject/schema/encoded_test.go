@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // TestEncodings checks that every type in a pod whose values have more than one form in JSON has values
@@ -39,7 +39,7 @@ func TestEncodings(t *testing.T) {
 		}
 		for _, value := range values[typ.String()] {
 			seen[typ.String()] = true
-			n, err := tree.Parse([]byte(value))
+			n, err := jsontree.Parse([]byte(value))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -66,7 +66,7 @@ func TestEncodings(t *testing.T) {
 		}
 	}
 	for _, invalid := range []string{`"1x"`, `"1e1000000000"`, `""`, "true", "{}", `["1"]`} {
-		n, err := tree.Parse([]byte(invalid))
+		n, err := jsontree.Parse([]byte(invalid))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +111,7 @@ func TestForeseenFile(t *testing.T) {
 		"web": "Always", "registry.example:5000/web": "Always", "web:latest": "Always", "web:latest@sha256:0": "Always",
 		"web:1": "IfNotPresent", "registry.example:5000/web:1": "IfNotPresent", "web@sha256:0": "IfNotPresent", "": "IfNotPresent",
 	} {
-		pod, err := tree.Parse([]byte(`{"spec":{"schedulerName":"mine","containers":[{"image":"` + image + `"}],"initContainers":[{"image":"` + image + `","imagePullPolicy":"Never"}]}}`))
+		pod, err := jsontree.Parse([]byte(`{"spec":{"schedulerName":"mine","containers":[{"image":"` + image + `"}],"initContainers":[{"image":"` + image + `","imagePullPolicy":"Never"}]}}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +143,7 @@ func FuzzQuantity(f *testing.F) {
 	}
 	s := storedSchema().At("spec").At("overhead").Elem
 	f.Fuzz(func(t *testing.T, text string) {
-		n := tree.Text(text)
+		n := jsontree.Text(text)
 		got := s.encoded(&n)
 		q, err := templates.ParseQuantity(strings.TrimSpace(n.Text()))
 		if want := q.String(); err == nil && got.Text() != want || err != nil && got.Text() != n.Text() {
@@ -159,7 +159,7 @@ func FuzzQuantity(f *testing.F) {
 func TestQuantityAllocs(t *testing.T) {
 	s := storedSchema().At("spec").At("overhead").Elem
 	for _, text := range []string{"100m", "2", "64Mi", "1Gi", "512M"} {
-		n := tree.Text(text)
+		n := jsontree.Text(text)
 		if allocs := testing.AllocsPerRun(10, func() { s.encoded(&n) }); allocs > 0 {
 			t.Errorf("%s: %s allocations", text, strconv.FormatFloat(allocs, 'f', 0, 64))
 		}

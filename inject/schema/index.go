@@ -5,13 +5,13 @@ package schema
 import (
 	"strings"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // Index finds the items of a list by their keys. In a long list, it is faster than [Schema.Find].
 type Index struct {
 	schema *Schema
-	items  []tree.Node
+	items  []jsontree.Node
 	at     map[string]int // nil if the list is short, or has keys that can be written in several ways
 }
 
@@ -19,7 +19,7 @@ type Index struct {
 const short = 16
 
 // Index returns an index of a list.
-func (s *Schema) Index(items []tree.Node) *Index {
+func (s *Schema) Index(items []jsontree.Node) *Index {
 	x := &Index{schema: s, items: items}
 	if len(items) <= short {
 		return x
@@ -39,7 +39,7 @@ func (s *Schema) Index(items []tree.Node) *Index {
 }
 
 // Find returns the index of the item that has the key of another one, or -1.
-func (x *Index) Find(item *tree.Node) int {
+func (x *Index) Find(item *jsontree.Node) int {
 	key, ok := x.schema.indexKey(item)
 	if x.at == nil || !ok && x.schema.Key == "containerPort" {
 		return x.schema.Find(x.items, item)
@@ -51,7 +51,7 @@ func (x *Index) Find(item *tree.Node) int {
 }
 
 // indexKey returns a string that is equal for two items if and only if they have the same key, if ok is true.
-func (s *Schema) indexKey(item *tree.Node) (key string, ok bool) {
+func (s *Schema) indexKey(item *jsontree.Node) (key string, ok bool) {
 	if s.Key != "containerPort" {
 		return s.TextKey(item)
 	}

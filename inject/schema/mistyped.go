@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // Mistyped is a value that no API server can decode.
@@ -23,15 +23,15 @@ type Mistyped struct {
 
 // Mistyped returns the values that have another type than the API defines. It ignores unknown fields, and values
 // that decode themselves, for example quantities.
-func (s *Schema) Mistyped(n *tree.Node) []Mistyped { return s.mistyped(n, "", nil) }
+func (s *Schema) Mistyped(n *jsontree.Node) []Mistyped { return s.mistyped(n, "", nil) }
 
-func (s *Schema) mistyped(n *tree.Node, at string, found []Mistyped) []Mistyped {
-	if s.GoType == nil || s.ownEncoding || n.Kind() == tree.Null {
+func (s *Schema) mistyped(n *jsontree.Node, at string, found []Mistyped) []Mistyped {
+	if s.GoType == nil || s.ownEncoding || n.Kind() == jsontree.Null {
 		return found
 	}
 	if want := wanted(s.GoType, n); want != "" {
 		sentence := fmt.Sprintf("%s must be %s", named(at), want)
-		if s.GoType.Kind() == reflect.String && n.Kind() != tree.Object && n.Kind() != tree.Array {
+		if s.GoType.Kind() == reflect.String && n.Kind() != jsontree.Object && n.Kind() != jsontree.Array {
 			sentence += "; put it in quotes: " + strconv.Quote(n.String())
 		}
 		return append(found, Mistyped{at, sentence})
@@ -39,7 +39,7 @@ func (s *Schema) mistyped(n *tree.Node, at string, found []Mistyped) []Mistyped 
 	members := n.Members()
 	for i := range members {
 		m := &members[i]
-		found = s.At(m.Name()).mistyped(m, at+"/"+tree.Escape(m.Name()), found)
+		found = s.At(m.Name()).mistyped(m, at+"/"+jsontree.Escape(m.Name()), found)
 	}
 	items := n.Items()
 	for i := range items {
@@ -49,9 +49,9 @@ func (s *Schema) mistyped(n *tree.Node, at string, found []Mistyped) []Mistyped 
 }
 
 // Unknown returns a sentence about each field that the API does not define. There are none below an unknown field.
-func (s *Schema) Unknown(n *tree.Node) []string { return s.unknown(n, "", nil) }
+func (s *Schema) Unknown(n *jsontree.Node) []string { return s.unknown(n, "", nil) }
 
-func (s *Schema) unknown(n *tree.Node, at string, found []string) []string {
+func (s *Schema) unknown(n *jsontree.Node, at string, found []string) []string {
 	if s == nil || s.GoType == nil || s.ownEncoding {
 		return found
 	}
@@ -60,7 +60,7 @@ func (s *Schema) unknown(n *tree.Node, at string, found []string) []string {
 		m := &members[i]
 		name := m.Name()
 		if field := s.At(name); field != unknown {
-			found = field.unknown(m, at+"/"+tree.Escape(name), found)
+			found = field.unknown(m, at+"/"+jsontree.Escape(name), found)
 		} else if s.fields != nil {
 			found = append(found, fmt.Sprintf("%s has no field %q%s", cmp.Or(Where(at), "the pod"), templates.Cut(name, 60), templates.DidYouMean(name, slices.Sorted(maps.Keys(s.fields)))))
 		}
@@ -83,25 +83,25 @@ func named(pointer string) string {
 }
 
 // wanted returns what a value of the type must be, or "" if the value is that.
-func wanted(t reflect.Type, n *tree.Node) string {
+func wanted(t reflect.Type, n *jsontree.Node) string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	want, is := "", false
 	switch kind := n.Kind(); t.Kind() {
 	case reflect.String:
-		want, is = "a string", kind == tree.String
+		want, is = "a string", kind == jsontree.String
 	case reflect.Bool:
-		want, is = "true or false", kind == tree.True || kind == tree.False
+		want, is = "true or false", kind == jsontree.True || kind == jsontree.False
 	case reflect.Int32, reflect.Int64:
-		want, is = "an integer", kind == tree.Number
+		want, is = "an integer", kind == jsontree.Number
 	case reflect.Struct, reflect.Map:
-		want, is = "an object", kind == tree.Object
+		want, is = "an object", kind == jsontree.Object
 	case reflect.Slice:
 		if t.Elem().Kind() == reflect.Uint8 {
 			return ""
 		}
-		want, is = "a list", kind == tree.Array
+		want, is = "a list", kind == jsontree.Array
 	}
 	if is {
 		return ""

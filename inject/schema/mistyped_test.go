@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/pillion-dev/pillion/inject/schema"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 const typed = `{"metadata":{"name":"w","labels":{"a":"b"},"annotations":{"c/d":"e"},"ownerReferences":[{"kind":"Job","controller":true}]},"spec":{"hostNetwork":true,"terminationGracePeriodSeconds":5,
@@ -32,7 +32,7 @@ func TestMistyped(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n, err := tree.Parse(text)
+		n, err := jsontree.Parse(text)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // Pointer is a JSON Pointer into the pod as received; nil is the pod itself. It becomes a string
@@ -18,7 +18,7 @@ type Pointer []step
 // step goes to a member, or to an item of a list.
 type step struct {
 	name  string
-	items []tree.Node // nil for a member
+	items []jsontree.Node // nil for a member
 	index int
 }
 
@@ -26,7 +26,7 @@ type step struct {
 func (p Pointer) Member(name string) Pointer { return append(p, step{name: name}) }
 
 // Item continues the pointer to an item of a list.
-func (p Pointer) Item(items []tree.Node, i int) Pointer {
+func (p Pointer) Item(items []jsontree.Node, i int) Pointer {
 	return append(p, step{items: items, index: i})
 }
 
@@ -48,7 +48,7 @@ func (p Pointer) Is(names []string) bool {
 
 // In returns the object or list in a value that contains the pointer's last member, or nil. It leaves out the first steps
 // of the pointer.
-func (p Pointer) In(n *tree.Node, first int) *tree.Node {
+func (p Pointer) In(n *jsontree.Node, first int) *jsontree.Node {
 	for _, s := range p[first : len(p)-1] {
 		n = n.Get(s.name)
 	}
@@ -62,7 +62,7 @@ func (p Pointer) String() string {
 		text = append(text, '/')
 		switch {
 		case s.items == nil:
-			text = append(text, tree.Escape(s.name)...)
+			text = append(text, jsontree.Escape(s.name)...)
 		case s.items[s.index].IsNew():
 			text = append(text, '-')
 		default:
@@ -73,7 +73,7 @@ func (p Pointer) String() string {
 }
 
 // came returns the number of items that no template has added.
-func came(items []tree.Node) int {
+func came(items []jsontree.Node) int {
 	n := 0
 	for i := range items {
 		if !items[i].IsNew() {

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // Shape is how a value is merged.
@@ -107,7 +107,7 @@ func (known schemas) of(t reflect.Type) *Schema {
 }
 
 func (known schemas) addFields(s *Schema, t reflect.Type) {
-	for _, f := range tree.StructFields(t) {
+	for _, f := range jsontree.StructFields(t) {
 		field := &Field{Schema: known.of(f.Type), name: f.JSON, Parent: f.Parent, Gated: templates.Gated(f.Parent.Name(), f.JSON)}
 		if key := f.Tag.Get("patchMergeKey"); key != "" {
 			field.Schema = &Schema{Shape: KeyedList, Elem: field.Elem, Key: key, GoType: f.Type}
@@ -133,7 +133,7 @@ func entered(t reflect.Type) bool {
 }
 
 // Droppable reports whether the API server may have dropped this field of the fragment, or everything in it.
-func (f *Field) Droppable(fragment *tree.Node) bool {
+func (f *Field) Droppable(fragment *jsontree.Node) bool {
 	if f.Gated {
 		return true
 	}

@@ -12,17 +12,17 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // AsStored approximates what an API server stores of a pod: it has the defaults, and no
 // fields that a feature gate may drop. It is for predictions; only the API server knows what it stores.
 func AsStored(podJSON []byte) ([]byte, error) {
-	pod, err := tree.Parse(podJSON)
+	pod, err := jsontree.Parse(podJSON)
 	if err != nil {
 		return nil, fmt.Errorf("the pod is not JSON: %w", err)
 	}
-	kept := storedSchema().foreseen(pod, Server{OnHost: pod.At("spec", "hostNetwork").Kind() == tree.True}, true)
+	kept := storedSchema().foreseen(pod, Server{OnHost: pod.At("spec", "hostNetwork").Kind() == jsontree.True}, true)
 	return kept.AppendTo(nil), nil
 }
 
@@ -36,18 +36,18 @@ var (
 var storedSchema = sync.OnceValue(Pod)
 
 // stays reports whether an API server keeps a value, gates aside.
-func (f *Field) stays(value *tree.Node) bool {
+func (f *Field) stays(value *jsontree.Node) bool {
 	switch {
-	case value.Kind() == tree.Null:
+	case value.Kind() == jsontree.Null:
 		return f.AlwaysSent
-	case value.Kind() == tree.Object && f.Shape != mapping:
+	case value.Kind() == jsontree.Object && f.Shape != mapping:
 		return true // a struct
 	}
 	return !f.AbsentIsZero || !IsZero(value)
 }
 
 // fillIn adds the defaults of the object's own fields. A struct that is no pointer always exists.
-func (s *Schema) fillIn(object *tree.Node) {
+func (s *Schema) fillIn(object *jsontree.Node) {
 	for _, value := range s.fillings() {
 		if object.Get(value.Name()) != nil || s.GoType == VolumeType() && len(object.Members()) > 1 {
 			continue // a volume of another kind is no emptyDir
@@ -57,11 +57,11 @@ func (s *Schema) fillIn(object *tree.Node) {
 }
 
 // fillings returns the defaults of the object's own fields, by name. Every item of every list of a pod needs them.
-func (s *Schema) fillings() []tree.Node {
+func (s *Schema) fillings() []jsontree.Node {
 	if known, ok := fillings.Load(s); ok {
-		return known.([]tree.Node)
+		return known.([]jsontree.Node)
 	}
-	var all []tree.Node
+	var all []jsontree.Node
 	for _, name := range slices.Sorted(maps.Keys(s.fields)) {
 		f := s.fields[name]
 		value, ok := Default(f.Parent.Name() + "." + name)
@@ -75,8 +75,8 @@ func (s *Schema) fillings() []tree.Node {
 		if !ok || f.Gated {
 			continue
 		}
-		if v, err := tree.Parse([]byte(value)); err == nil {
-			all = append(all, tree.Field(name, v.Clone())) // it is parsed completely, because others read it at the same time
+		if v, err := jsontree.Parse([]byte(value)); err == nil {
+			all = append(all, jsontree.Field(name, v.Clone())) // it is parsed completely, because others read it at the same time
 		}
 	}
 	fillings.Store(s, all)
@@ -96,24 +96,24 @@ func zeroOf(t reflect.Type) (value string, ok bool) {
 	return "", false
 }
 
-var fillings sync.Map // []tree.Node by *Schema
+var fillings sync.Map // []jsontree.Node by *Schema
 
 // podDefaults are the defaults of a PodSpec's own fields.
-func podDefaults() []tree.Node {
-	return []tree.Node{
-		tree.Field("dnsPolicy", tree.Text(string(corev1.DNSClusterFirst))),
-		tree.Field("enableServiceLinks", tree.Bool(corev1.DefaultEnableServiceLinks)),
-		tree.Field("restartPolicy", tree.Text(string(corev1.RestartPolicyAlways))),
-		tree.Field("schedulerName", tree.Text(corev1.DefaultSchedulerName)),
-		tree.Field("securityContext", tree.Members()),
-		tree.Field("terminationGracePeriodSeconds", tree.Int(corev1.DefaultTerminationGracePeriodSeconds)),
+func podDefaults() []jsontree.Node {
+	return []jsontree.Node{
+		jsontree.Field("dnsPolicy", jsontree.Text(string(corev1.DNSClusterFirst))),
+		jsontree.Field("enableServiceLinks", jsontree.Bool(corev1.DefaultEnableServiceLinks)),
+		jsontree.Field("restartPolicy", jsontree.Text(string(corev1.RestartPolicyAlways))),
+		jsontree.Field("schedulerName", jsontree.Text(corev1.DefaultSchedulerName)),
+		jsontree.Field("securityContext", jsontree.Members()),
+		jsontree.Field("terminationGracePeriodSeconds", jsontree.Int(corev1.DefaultTerminationGracePeriodSeconds)),
 	}
 }
 
 // fillInRequests adds the requests that a container gets because it has limits.
-func fillInRequests(resources *tree.Node) {
+func fillInRequests(resources *jsontree.Node) {
 	limits, requests := resources.Get("limits").Members(), resources.Get("requests")
-	all := tree.Members(slices.Clone(requests.Members())...)
+	all := jsontree.Members(slices.Clone(requests.Members())...)
 	for i := range limits {
 		if requests.Get(limits[i].Name()) == nil {
 			all.Set(limits[i].Name(), limits[i])
@@ -124,7 +124,7 @@ func fillInRequests(resources *tree.Node) {
 	case requests == nil:
 		resources.Set("requests", all)
 	default:
-		*requests = tree.Field("requests", all)
+		*requests = jsontree.Field("requests", all)
 	}
 }
 
@@ -141,16 +141,16 @@ type Server struct {
 
 // HasGated reports whether an object or a list has a field that the API server drops if a feature
 // gate is off.
-func (s *Schema) HasGated(n *tree.Node) bool {
+func (s *Schema) HasGated(n *jsontree.Node) bool {
 	switch {
-	case n.Kind() == tree.Array && s.Elem != nil:
+	case n.Kind() == jsontree.Array && s.Elem != nil:
 		items := n.Items()
 		for i := range items {
 			if s.Elem.HasGated(&items[i]) {
 				return true
 			}
 		}
-	case n.Kind() == tree.Object && s.fields != nil:
+	case n.Kind() == jsontree.Object && s.fields != nil:
 		members := n.Members()
 		for i := range members {
 			if f := s.At(members[i].Name()); f.Gated || f.HasGated(&members[i]) {
@@ -162,30 +162,30 @@ func (s *Schema) HasGated(n *tree.Node) bool {
 }
 
 // Foreseen returns a part of a pod with what was added as the API server will store it.
-func (s *Schema) Foreseen(n *tree.Node, by Server) tree.Node { return s.foreseen(n, by, false) }
+func (s *Schema) Foreseen(n *jsontree.Node, by Server) jsontree.Node { return s.foreseen(n, by, false) }
 
 // foreseen implements Foreseen. If stored is true, everything counts as added.
-func (s *Schema) foreseen(n *tree.Node, by Server, stored bool) tree.Node {
+func (s *Schema) foreseen(n *jsontree.Node, by Server, stored bool) jsontree.Node {
 	stored = stored || n.IsNew()
 	file := by.File
 	switch {
 	case !file && !stored && n.AddedSize() == 0 && (!by.DropsGated || !s.HasGated(n)):
 		return *n
-	case n.Kind() == tree.Array && s.Elem != nil:
+	case n.Kind() == jsontree.Array && s.Elem != nil:
 		items := n.Items()
-		list := tree.Items(make([]tree.Node, 0, len(items))...)
+		list := jsontree.Items(make([]jsontree.Node, 0, len(items))...)
 		for i := range items {
 			list.Append(s.Elem.foreseen(&items[i], by, stored))
 		}
 		return list
-	case n.Kind() == tree.Object && s.Shape == mapping && s.Elem.Quantity:
+	case n.Kind() == jsontree.Object && s.Shape == mapping && s.Elem.Quantity:
 		return s.quantities(n, file || stored)
-	case n.Kind() != tree.Object:
+	case n.Kind() != jsontree.Object:
 		return s.encoded(n)
 	case s.fields == nil:
 		return *n
 	}
-	object := tree.Members(make([]tree.Node, 0, len(n.Members())+len(s.fillings()))...)
+	object := jsontree.Members(make([]jsontree.Node, 0, len(n.Members())+len(s.fillings()))...)
 	for i := range n.Members() {
 		m := &n.Members()[i]
 		f := s.At(m.Name())
@@ -205,11 +205,11 @@ func (s *Schema) foreseen(n *tree.Node, by Server, stored bool) tree.Node {
 	case s.GoType == ContainerType():
 		fillInRequests(object.Get("resources"))
 		if (stored || file) && object.Get("imagePullPolicy") == nil {
-			object.Set("imagePullPolicy", tree.Text(pullPolicy(object.Get("image").Text())))
+			object.Set("imagePullPolicy", jsontree.Text(pullPolicy(object.Get("image").Text())))
 		}
 	case s.GoType == podSpecType && (stored || file):
-		if grace := object.Get("terminationGracePeriodSeconds"); grace.Kind() == tree.Number && strings.HasPrefix(grace.String(), "-") {
-			*grace = tree.Field("terminationGracePeriodSeconds", tree.Int(1)) // SetDefaults_Pod
+		if grace := object.Get("terminationGracePeriodSeconds"); grace.Kind() == jsontree.Number && strings.HasPrefix(grace.String(), "-") {
+			*grace = jsontree.Field("terminationGracePeriodSeconds", jsontree.Int(1)) // SetDefaults_Pod
 		}
 		for _, m := range podDefaults() {
 			if object.Get(m.Name()) == nil {

@@ -10,10 +10,10 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/fit"
+	"github.com/pillion-dev/pillion/inject/lint/limits"
 	"github.com/pillion-dev/pillion/inject/webhook/authentication"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // PathAdvise is the path of the webhook that warns the authors of workloads.
@@ -95,7 +95,7 @@ func (a advice) respond(_ *exchange, response *admissionv1.AdmissionResponse, no
 
 // foresee returns the objections of the namespace to the injected pod that it does not have to the original
 // pod, and what the additions change for the rest of the pod. It returns none for pods that are far larger than real ones.
-func (h *Handler) foresee(namespace *templates.Namespace, kind string, node *tree.Node, result *inject.Result) (misfits, effects []string) {
+func (h *Handler) foresee(namespace *templates.Namespace, kind string, node *jsontree.Node, result *inject.Result) (misfits, effects []string) {
 	if h.Fit == nil || !result.Adds() {
 		return nil, nil
 	}
@@ -103,15 +103,15 @@ func (h *Handler) foresee(namespace *templates.Namespace, kind string, node *tre
 	if len(text) > fitSize || strings.Count(text, ",") > fitItems {
 		return nil, nil
 	}
-	var limits fit.Limits
+	var ofNamespace limits.Limits
 	if h.Limits != nil {
-		limits = h.Limits.Limits(namespace.Name)
+		ofNamespace = h.Limits.Limits(namespace.Name)
 	}
 	injected := result.InjectedJSON()
-	for _, effect := range fit.EffectsOf([]byte(text), injected, kind) {
+	for _, effect := range limits.EffectsOf([]byte(text), injected, kind) {
 		effects = append(effects, "effect: "+effect)
 	}
-	return h.Fit.Misfits(namespace.Labels, limits, []byte(text), injected), effects
+	return h.Fit.Misfits(namespace.Labels, ofNamespace, []byte(text), injected), effects
 }
 
 func (r *request) apiVersion() string { return r.Kind.Group + "/" + r.Kind.Version }
@@ -141,7 +141,7 @@ func (r *request) newMetadata(path []string) bool {
 }
 
 // newTemplate returns the workload's pod template, or nil if an update does not change it.
-func (r *request) newTemplate(path []string) *tree.Node {
+func (r *request) newTemplate(path []string) *jsontree.Node {
 	template := r.Object.At(path...)
 	if r.Operation == admissionv1.Update && template.String() == r.OldObject.At(path...).String() {
 		return nil // the API server writes equal objects alike
@@ -149,8 +149,8 @@ func (r *request) newTemplate(path []string) *tree.Node {
 	return template
 }
 
-func owned(object *tree.Node) bool {
-	return slices.ContainsFunc(object.At("metadata", "ownerReferences").Items(), func(owner tree.Node) bool {
-		return owner.Get("controller").Kind() == tree.True
+func owned(object *jsontree.Node) bool {
+	return slices.ContainsFunc(object.At("metadata", "ownerReferences").Items(), func(owner jsontree.Node) bool {
+		return owner.Get("controller").Kind() == jsontree.True
 	})
 }

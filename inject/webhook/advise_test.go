@@ -14,19 +14,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/pillion-dev/pillion/inject/fit"
+	"github.com/pillion-dev/pillion/inject/lint/limits"
 	"github.com/pillion-dev/pillion/inject/webhook"
 	"github.com/pillion-dev/pillion/templates"
 )
 
 // knownLimits are the limits of every namespace.
-type knownLimits struct{ all fit.Limits }
+type knownLimits struct{ all limits.Limits }
 
-func (k knownLimits) Limits(string) fit.Limits { return k.all }
+func (k knownLimits) Limits(string) limits.Limits { return k.all }
 
-func evaluator(t testing.TB) *fit.Evaluator {
+func evaluator(t testing.TB) *limits.Evaluator {
 	t.Helper()
-	e, err := fit.NewEvaluator()
+	e, err := limits.NewEvaluator()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/pillion-dev/pillion/inject/goldentest"
+	"github.com/pillion-dev/pillion/inject/testing/golden"
 	"github.com/pillion-dev/pillion/inject/webhook"
 )
 
@@ -25,7 +25,7 @@ import (
 // server for /mutate. Without templates, the test has one. REVISION in the body is replaced with
 // the first template's revision.
 func TestCases(t *testing.T) {
-	goldentest.Cases(t, "testdata/cases/*.txtar", func(t *testing.T, archive *txtar.Archive) []txtar.File {
+	golden.Cases(t, "testdata/cases/*.txtar", func(t *testing.T, archive *txtar.Archive) []txtar.File {
 		return []txtar.File{{Name: "want", Data: []byte(runCase(t, archive))}}
 	})
 }

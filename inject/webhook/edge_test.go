@@ -25,12 +25,12 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/reviewtest"
+	"github.com/pillion-dev/pillion/inject/testing/reviews"
 	"github.com/pillion-dev/pillion/inject/webhook"
 	"github.com/pillion-dev/pillion/templates"
 )
 
-func TestMain(m *testing.M) { os.Exit(reviewtest.Main(m, os.Stdout)) }
+func TestMain(m *testing.M) { os.Exit(reviews.Main(m, os.Stdout)) }
 
 // edge is a handler with its log and metrics.
 type edge struct {

@@ -20,7 +20,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/webhook"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -140,7 +140,7 @@ func fromYAML(t *testing.T, text []byte) []byte {
 	if err := yaml.Unmarshal(text, &document); err != nil {
 		t.Fatal(err)
 	}
-	n, err := tree.FromYAML(&document)
+	n, err := jsontree.FromYAML(&document)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // podList is a list or a map somewhere in a pod.
@@ -37,7 +37,7 @@ func podLists() (all []podList) {
 		switch {
 		case scalar(t) != 0:
 		case t.Kind() == reflect.Struct:
-			for _, f := range tree.StructFields(t) {
+			for _, f := range jsontree.StructFields(t) {
 				walk(f.Type, append(slices.Clone(path), f.JSON))
 			}
 		default:
@@ -244,7 +244,7 @@ func (g *grower) object(t reflect.Type, depth int) func(int) any {
 		value func(int) any
 	}
 	var members []member
-	for _, f := range tree.StructFields(t) {
+	for _, f := range jsontree.StructFields(t) {
 		likely := 12 // an object or a list
 		if ft := f.Type; ft.Kind() == reflect.Pointer && scalar(ft.Elem()) != 0 || scalar(ft) != 0 && ft.Kind() != reflect.Pointer {
 			likely = 3

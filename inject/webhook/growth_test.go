@@ -16,9 +16,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/pillion-dev/pillion/inject/cputest"
-	"github.com/pillion-dev/pillion/inject/fit"
-	"github.com/pillion-dev/pillion/inject/sizetest"
+	"github.com/pillion-dev/pillion/inject/lint/limits"
+	"github.com/pillion-dev/pillion/inject/testing/cpu"
+	"github.com/pillion-dev/pillion/inject/testing/size"
 	"github.com/pillion-dev/pillion/inject/webhook"
 )
 
@@ -44,7 +44,7 @@ func TestGrowth(t *testing.T) {
 	if raceEnabled {
 		t.Skip("under the race detector, it takes many times the CPU time; make verify runs it without")
 	}
-	sizetest.SkipUnlessFull(t, "TestGrowthTogether has the lists that the engine reads")
+	size.SkipUnlessFull(t, "TestGrowthTogether has the lists that the engine reads")
 	lists, edges := podLists(), growthEdges(t)
 	together := map[[2]int]bool{}
 	pairs, rows := len(lists)*(len(lists)-1)/2, uint64(0)
@@ -66,7 +66,7 @@ func TestGrowth(t *testing.T) {
 // more kinds of items.
 func TestGrowthTogether(t *testing.T) {
 	edges := growthEdges(t)
-	for seed := range sizetest.Choose(t, 4, 16) {
+	for seed := range size.Choose(t, 4, 16) {
 		checkGrowth(t, edges, drawCore(uint64(seed)))
 	}
 }
@@ -186,9 +186,9 @@ func cpuOf(t *testing.T, run func(), runs int) time.Duration {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	least := time.Hour
 	for range runs {
-		before := cputest.Used(t)
+		before := cpu.Used(t)
 		run()
-		least = min(least, cputest.Used(t)-before)
+		least = min(least, cpu.Used(t)-before)
 	}
 	return max(least, 200*time.Microsecond)
 }
@@ -199,7 +199,7 @@ func growthEdges(t testing.TB) (all []*edge) {
 		e := newEdge(load(t, texts...))
 		e.Log, e.Limiter = discard(), nil
 		e.Fit = evaluator(t)
-		e.Limits = knownLimits{fit.Limits{
+		e.Limits = knownLimits{limits.Limits{
 			Ranges: []*corev1.LimitRange{{Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{
 				{Type: corev1.LimitTypePod, Max: quantities("cpu", "1")},
 				{Type: corev1.LimitTypeContainer, Max: quantities("cpu", "1"), Default: quantities("memory", "1Gi")},

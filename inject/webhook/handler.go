@@ -20,7 +20,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/fit"
+	"github.com/pillion-dev/pillion/inject/lint/limits"
 	"github.com/pillion-dev/pillion/inject/webhook/authentication"
 	"github.com/pillion-dev/pillion/templates"
 )
@@ -35,7 +35,7 @@ type Namespaces interface {
 // Limits returns the LimitRanges and quotas of a namespace. Requests wait for it,
 // so it must answer from memory; it leaves out what it does not know.
 type Limits interface {
-	Limits(namespace string) fit.Limits
+	Limits(namespace string) limits.Limits
 }
 
 // Handler answers the API server on the webhooks' paths.
@@ -48,7 +48,7 @@ type Handler struct {
 	// or why another one would no longer be. It returns "" otherwise. Nil: there are no limits.
 	Admits  func(namespace, name string, text []byte) string
 	Guard   *authentication.Guard // nil: callers are not authenticated
-	Fit     *fit.Evaluator        // nil: advise does not report what pods need of their namespace
+	Fit     *limits.Evaluator     // nil: advise does not report what pods need of their namespace
 	Limits  Limits                // nil: no LimitRange and no quota is known
 	Limiter *Limiter              // nil: no limit
 	Metrics *Metrics

@@ -21,7 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/reviewtest"
+	"github.com/pillion-dev/pillion/inject/testing/reviews"
 	"github.com/pillion-dev/pillion/inject/webhook"
 	"github.com/pillion-dev/pillion/templates"
 )
@@ -251,7 +251,7 @@ func TestCorpus(t *testing.T) {
 	e := newEdge(load(t, sidecar))
 	e.Log = discard()
 	patched := 0
-	reviews := reviewtest.All(t)
+	reviews := reviews.All(t)
 	for _, one := range reviews {
 		body := one.Body
 		for _, path := range []string{webhook.PathMutate, webhook.PathValidate} {

@@ -17,8 +17,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/pillion-dev/pillion/inject/cputest"
-	"github.com/pillion-dev/pillion/inject/fit"
+	"github.com/pillion-dev/pillion/inject/lint/limits"
+	"github.com/pillion-dev/pillion/inject/testing/cpu"
 	"github.com/pillion-dev/pillion/inject/webhook"
 )
 
@@ -50,7 +50,7 @@ func TestHostile(t *testing.T) {
 	one := func(fields string) string { return spec(`{"name":"a","image":"b",`+fields+`}`, "") }
 	e := newEdge(load(t, sampleTemplates(10, true)...))
 	e.Log = discard()
-	e.Fit, e.Limits = evaluator(t), knownLimits{fit.Limits{Ranges: []*corev1.LimitRange{{}}, Quotas: []*corev1.ResourceQuota{{}}}}
+	e.Fit, e.Limits = evaluator(t), knownLimits{limits.Limits{Ranges: []*corev1.LimitRange{{}}, Quotas: []*corev1.ResourceQuota{{}}}}
 	for name, row := range map[string]struct {
 		pod  string
 		want int
@@ -85,9 +85,9 @@ func TestHostile(t *testing.T) {
 		for path, body := range map[string][]byte{webhook.PathMutate: body, webhook.PathValidate: body, webhook.PathShadow: body, webhook.PathAdvise: workload} {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			began := cputest.Used(t)
+			began := cpu.Used(t)
 			w := e.answer(post(t, path, body))
-			took := cputest.Used(t) - began
+			took := cpu.Used(t) - began
 			runtime.ReadMemStats(&after)
 			if memory := after.TotalAlloc - before.TotalAlloc; w.Code != row.want || took > mostTime || memory > mostMemory {
 				t.Errorf("%s: %s: %d after %v and %d MiB", name, path, w.Code, took, memory>>20)

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pillion-dev/pillion/inject/cputest"
+	"github.com/pillion-dev/pillion/inject/testing/cpu"
 	"github.com/pillion-dev/pillion/inject/webhook"
 )
 
@@ -71,9 +71,9 @@ func TestHostileTemplates(t *testing.T) {
 		body := templateReview(spec)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		began := cputest.Used(t)
+		began := cpu.Used(t)
 		w := e.answer(post(t, webhook.PathLint, body))
-		took := cputest.Used(t) - began
+		took := cpu.Used(t) - began
 		runtime.ReadMemStats(&after)
 		memory := after.TotalAlloc - before.TotalAlloc
 		if w.Code != http.StatusOK || took > mostTime || memory > mostMemory {

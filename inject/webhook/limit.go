@@ -14,7 +14,7 @@ import (
 
 const (
 	// largeBody is the size above which requests are processed one at a time, as are requests
-	// with more than [tree.FewValues] values. A tree of tiny objects takes up to 100 times the memory
+	// with more than [jsontree.FewValues] values. A tree of tiny objects takes up to 100 times the memory
 	// of its text, so this bounds memory. Other requests do not wait for them.
 	largeBody = 64 << 10
 	// freeBody and freeAnswer are how much memory each request may hold uncounted. 99 of 100 requests
@@ -22,7 +22,7 @@ const (
 	// streams bound how many of them there are.
 	freeBody, freeAnswer = 16 << 10, 32 << 10
 	// maxValues is how many values a body may have, and valueSize about how many bytes a value takes
-	// during processing; the first [tree.FewValues] are not counted. A pod of 3 MiB, the most that an
+	// during processing; the first [jsontree.FewValues] are not counted. A pod of 3 MiB, the most that an
 	// API server accepts, has about 100,000 values.
 	maxValues, valueSize = 1 << 18, 128
 	// longestWait bounds the wait of a request. Instead of a longer wait, the API server retries
@@ -151,7 +151,7 @@ func (s *share) take(bytes int) bool {
 	return l.memory.Add(int64(bytes)) <= l.maxMemory.Load()
 }
 
-// Values implements [tree.Room]: a request with many small values is processed like one with a large body.
+// Values implements [jsontree.Room]: a request with many small values is processed like one with a large body.
 func (s *share) Values(n int) bool {
 	if s.limiter == nil {
 		return true

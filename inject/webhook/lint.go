@@ -14,7 +14,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/webhook/authentication"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
@@ -149,11 +149,11 @@ func (r *request) changesTemplate() bool {
 func (r *request) template() []byte {
 	of := r.Object.Get("metadata")
 	name := cmp.Or(of.Get("name").Text(), of.Get("generateName").Text()+"00000")
-	b := tree.AppendQuoted([]byte(`{"apiVersion":`), r.Object.Get("apiVersion").Text())
-	b = tree.AppendQuoted(append(b, `,"kind":`...), r.Object.Get("kind").Text())
-	b = tree.AppendQuoted(append(b, `,"metadata":{"name":`...), name)
+	b := jsontree.AppendQuoted([]byte(`{"apiVersion":`), r.Object.Get("apiVersion").Text())
+	b = jsontree.AppendQuoted(append(b, `,"kind":`...), r.Object.Get("kind").Text())
+	b = jsontree.AppendQuoted(append(b, `,"metadata":{"name":`...), name)
 	if namespace := cmp.Or(of.Get("namespace").Text(), r.Namespace); namespace != "" {
-		b = tree.AppendQuoted(append(b, `,"namespace":`...), namespace)
+		b = jsontree.AppendQuoted(append(b, `,"namespace":`...), namespace)
 	}
 	b = append(b, '}')
 	if spec := r.Object.Get("spec"); spec != nil {
@@ -163,7 +163,7 @@ func (r *request) template() []byte {
 }
 
 // having returns how many pods have a template, by its status, or nothing if none has.
-func having(object *tree.Node, what string) []string {
+func having(object *jsontree.Node, what string) []string {
 	pods := object.Get("status").Get("pods")
 	current, outdated := pods.Get("current").String(), pods.Get("outdated").String()
 	if current+outdated == "" || current+outdated == "00" {

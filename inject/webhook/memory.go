@@ -4,7 +4,7 @@ package webhook
 
 import (
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // buffers are reused memory for the body and the answer. An exchange holds them as long
@@ -18,7 +18,7 @@ type buffers struct{ body, answer []byte }
 // client have no scratch, so few exist.
 type scratch struct {
 	engine   inject.Scratch
-	verifier tree.Verifier
+	verifier jsontree.Verifier
 	patch    []byte
 	notes    []inject.Note
 }

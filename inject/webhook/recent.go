@@ -10,7 +10,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // The bounds of [recentPods]: three pods of up to 32 KiB in each of 32 places, so at most 3 MiB.
@@ -85,7 +85,7 @@ func (r *recentPods) find(request *request, set string) (*recentPod, *recentPlac
 }
 
 // clone returns the description with the pod. The strings of a request are parts of its body, which is used again.
-func (p *recentPod) clone(pod *tree.Node) *recentPod {
+func (p *recentPod) clone(pod *jsontree.Node) *recentPod {
 	return &recentPod{
 		namespace: strings.Clone(p.namespace), kind: strings.Clone(p.kind), owner: strings.Clone(p.owner),
 		username: strings.Clone(p.username), set: strings.Clone(p.set), pod: pod.AppendTo(nil),
@@ -94,7 +94,7 @@ func (p *recentPod) clone(pod *tree.Node) *recentPod {
 
 // isInjected reports whether a pod records an injection: in the second round, or if its manifest was injected. Such a pod
 // has what another revision may have added.
-func isInjected(pod *tree.Node) bool {
+func isInjected(pod *jsontree.Node) bool {
 	annotations := pod.At("metadata", "annotations").Members()
 	for i := range annotations {
 		if _, name, ok := templates.SplitAnnotation(annotations[i].Name()); ok && name == templates.AnnotationInjected {
@@ -105,10 +105,10 @@ func isInjected(pod *tree.Node) bool {
 }
 
 // ownerOf returns the kind and name of a pod's controller, or of the pod.
-func ownerOf(pod *tree.Node) (kind, name string) {
+func ownerOf(pod *jsontree.Node) (kind, name string) {
 	owners := pod.At("metadata", "ownerReferences").Items()
 	for i := range owners {
-		if owners[i].Get("controller").Kind() == tree.True {
+		if owners[i].Get("controller").Kind() == jsontree.True {
 			return owners[i].Get("kind").Text(), owners[i].Get("name").Text()
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionv1beta1 "k8s.io/api/admission/v1beta1"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // request has the fields that Pillion reads of an AdmissionReview's request.
@@ -30,8 +30,8 @@ type request struct {
 	Operation   admissionv1.Operation
 	UserInfo    userInfo
 	DryRun      bool
-	Object      *tree.Node // not nil
-	OldObject   *tree.Node // nil if there is none
+	Object      *jsontree.Node // not nil
+	OldObject   *jsontree.Node // nil if there is none
 }
 
 type kind struct{ Group, Version, Kind string }
@@ -50,11 +50,11 @@ const (
 // decode reads a review of either version, and the pod in it, in one pass. It checks that
 // other fields are JSON and skips them. As in the API server's own
 // decoder, names are case-sensitive and the last of two equal names counts.
-func decode(parser *tree.Parser, room tree.Room, body []byte, levels int) (*request, *rejection) {
+func decode(parser *jsontree.Parser, room jsontree.Room, body []byte, levels int) (*request, *rejection) {
 	// The body does not change as long as the exchange lasts.
 	root, err := parser.ParseIn(room, maxValues, unsafe.String(unsafe.SliceData(body), len(body)), levels)
 	switch {
-	case errors.Is(err, tree.ErrTooManyValues), errors.Is(err, tree.ErrNoRoom): // the exchange may know a better reason
+	case errors.Is(err, jsontree.ErrTooManyValues), errors.Is(err, jsontree.ErrNoRoom): // the exchange may know a better reason
 		return nil, reject(http.StatusRequestEntityTooLarge, "the body is too large: %v", err)
 	case err != nil:
 		return nil, reject(http.StatusBadRequest, "the body is not an AdmissionReview: %s", strings.TrimPrefix(err.Error(), "jsontext: "))
@@ -82,8 +82,8 @@ func decode(parser *tree.Parser, room tree.Room, body []byte, levels int) (*requ
 		Namespace:   f.text("/request", sent, "namespace"),
 		Operation:   admissionv1.Operation(f.text("/request", sent, "operation")),
 		UserInfo:    userInfo{f.text("/request/userInfo", f.object("/request/userInfo", sent.Get("userInfo")), "username")},
-		DryRun:      f.is("/request/dryRun", sent.Get("dryRun"), tree.True, tree.False).Kind() == tree.True,
-		Object:      cmp.Or(sent.Get("object"), &tree.Node{}),
+		DryRun:      f.is("/request/dryRun", sent.Get("dryRun"), jsontree.True, jsontree.False).Kind() == jsontree.True,
+		Object:      cmp.Or(sent.Get("object"), &jsontree.Node{}),
 		OldObject:   sent.Get("oldObject"),
 	}
 	switch name := f.text("", review, "kind"); {
@@ -106,9 +106,9 @@ func decode(parser *tree.Parser, room tree.Room, body []byte, levels int) (*requ
 type fields struct{ wrong string }
 
 // is returns n if it has one of the kinds, else nil. null counts as missing.
-func (f *fields) is(at string, n *tree.Node, kinds ...jsontext.Kind) *tree.Node {
+func (f *fields) is(at string, n *jsontree.Node, kinds ...jsontext.Kind) *jsontree.Node {
 	switch {
-	case n.Kind() == 0 || n.Kind() == tree.Null:
+	case n.Kind() == 0 || n.Kind() == jsontree.Null:
 		return nil
 	case slices.Contains(kinds, n.Kind()):
 		return n
@@ -118,11 +118,13 @@ func (f *fields) is(at string, n *tree.Node, kinds ...jsontext.Kind) *tree.Node 
 	return nil
 }
 
-func (f *fields) object(at string, n *tree.Node) *tree.Node { return f.is(at, n, tree.Object) }
+func (f *fields) object(at string, n *jsontree.Node) *jsontree.Node {
+	return f.is(at, n, jsontree.Object)
+}
 
-func (f *fields) text(at string, in *tree.Node, name string) string {
+func (f *fields) text(at string, in *jsontree.Node, name string) string {
 	n := in.Get(name)
-	if n != nil && n.Kind() != tree.String {
+	if n != nil && n.Kind() != jsontree.String {
 		f.is(at+"/"+name, n)
 	}
 	return n.Text()

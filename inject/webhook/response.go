@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // encode returns the answer, in the exchange's memory. v1 and v1beta1 have the same fields. An answer has
@@ -37,13 +37,13 @@ const roomAround = 1 << 10
 // it writes the fields that [judged] and [linted] set. The annotations' values are bounded; their keys are
 // names of templates and codes, which are valid as the second half of a key.
 func appendReview(b []byte, version string, r *admissionv1.AdmissionResponse, notes []inject.Note) []byte {
-	b = tree.AppendQuoted(append(b, `{"kind":"AdmissionReview","apiVersion":`...), version)
-	b = tree.AppendQuoted(append(b, `,"response":{"uid":`...), string(r.UID))
+	b = jsontree.AppendQuoted(append(b, `{"kind":"AdmissionReview","apiVersion":`...), version)
+	b = jsontree.AppendQuoted(append(b, `,"response":{"uid":`...), string(r.UID))
 	b = strconv.AppendBool(append(b, `,"allowed":`...), r.Allowed)
 	if r.Result != nil {
-		b = tree.AppendQuoted(append(b, `,"status":{"status":`...), r.Result.Status)
-		b = tree.AppendQuoted(append(b, `,"message":`...), r.Result.Message)
-		b = tree.AppendQuoted(append(b, `,"reason":`...), string(r.Result.Reason))
+		b = jsontree.AppendQuoted(append(b, `,"status":{"status":`...), r.Result.Status)
+		b = jsontree.AppendQuoted(append(b, `,"message":`...), r.Result.Message)
+		b = jsontree.AppendQuoted(append(b, `,"reason":`...), string(r.Result.Reason))
 		if r.Result.Details != nil {
 			details, _ := json.Marshal(r.Result.Details) // cannot fail
 			b = append(append(b, `,"details":`...), details...)
@@ -54,7 +54,7 @@ func appendReview(b []byte, version string, r *admissionv1.AdmissionResponse, no
 	if r.Patch != nil {
 		b = slices.Grow(b, base64.StdEncoding.EncodedLen(len(r.Patch))+roomAround) // once, and not much more
 		b = appendBase64(append(b, `,"patch":"`...), r.Patch)
-		b = tree.AppendQuoted(append(b, `","patchType":`...), string(*r.PatchType))
+		b = jsontree.AppendQuoted(append(b, `","patchType":`...), string(*r.PatchType))
 	}
 	text, clipped := "", "" // many templates often have the same reason
 	for i, note := range notes {
@@ -69,7 +69,7 @@ func appendReview(b []byte, version string, r *admissionv1.AdmissionResponse, no
 		if note.Key == string(inject.CodeNotRequested) {
 			text, clipped = note.Text, note.Text // a list of templates is not clipped
 		}
-		b = tree.AppendQuoted(append(tree.AppendQuoted(b, note.Key), ':'), clipped)
+		b = jsontree.AppendQuoted(append(jsontree.AppendQuoted(b, note.Key), ':'), clipped)
 	}
 	if len(notes) > 0 {
 		b = append(b, '}')
@@ -80,7 +80,7 @@ func appendReview(b []byte, version string, r *admissionv1.AdmissionResponse, no
 			if i > 0 {
 				b = append(b, ',')
 			}
-			b = tree.AppendQuoted(b, warning)
+			b = jsontree.AppendQuoted(b, warning)
 		}
 		b = append(b, ']')
 	}

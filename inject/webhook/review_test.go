@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	kjson "sigs.k8s.io/json"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // FuzzReview compares the single pass over a review with encoding/json decoding into maps: names
@@ -39,7 +39,7 @@ func FuzzReview(f *testing.F) {
 		f.Add([]byte(body))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		var parser tree.Parser
+		var parser jsontree.Parser
 		if _, err := parser.Parse(`{"what":["was","there",{"before":[]}]}`, 3); err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +102,7 @@ func likeKubernetes(t *testing.T, body []byte, r *request) {
 }
 
 // sameValue compares a whole tree with the values that encoding/json decoded.
-func sameValue(t *testing.T, n *tree.Node, want any) {
+func sameValue(t *testing.T, n *jsontree.Node, want any) {
 	t.Helper()
 	if n.Kind() == 0 {
 		if want != nil {
@@ -115,21 +115,21 @@ func sameValue(t *testing.T, n *tree.Node, want any) {
 	}
 }
 
-func valueOf(n *tree.Node) any {
+func valueOf(n *jsontree.Node) any {
 	switch n.Kind() {
-	case tree.String:
+	case jsontree.String:
 		return n.Text()
-	case tree.Number:
+	case jsontree.Number:
 		return json.Number(n.String())
-	case tree.True, tree.False:
-		return n.Kind() == tree.True
-	case tree.Object:
+	case jsontree.True, jsontree.False:
+		return n.Kind() == jsontree.True
+	case jsontree.Object:
 		all := map[string]any{}
 		for i := range n.Members() {
 			all[n.Members()[i].Name()] = valueOf(&n.Members()[i])
 		}
 		return all
-	case tree.Array:
+	case jsontree.Array:
 		all := []any{}
 		for i := range n.Items() {
 			all = append(all, valueOf(&n.Items()[i]))

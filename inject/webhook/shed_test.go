@@ -10,7 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/pillion-dev/pillion/inject/goldentest"
+	"github.com/pillion-dev/pillion/inject/testing/golden"
 	"github.com/pillion-dev/pillion/inject/webhook"
 )
 
@@ -30,5 +30,5 @@ func TestShedAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := strings.ReplaceAll(got.String(), "\r\n", "\n")
-	goldentest.File(t, shedFile, []byte(text))
+	golden.File(t, shedFile, []byte(text))
 }

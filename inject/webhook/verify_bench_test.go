@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // BenchmarkVerify measures what the check of each patch adds to its request. It writes the same
@@ -26,7 +26,7 @@ func BenchmarkVerify(b *testing.B) {
 			}
 			var with, without, handler time.Duration
 			var patch []byte
-			var verifier tree.Verifier
+			var verifier jsontree.Verifier
 			const times = 100
 			timed := func(run func()) time.Duration {
 				began := time.Now()

@@ -11,28 +11,28 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/webhook"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // TestWithheld checks that a patch that does more than add, because of any defect, is not sent. The
 // pod continues, and administrators get a log line and a metric.
 func TestWithheld(t *testing.T) {
 	pod := []byte(`{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"app","env":[{"name":"A"}]}]}}`)
-	added := func(name string) tree.Node { // a member with the mark of an addition
-		return *new(tree.Journal).Add(new(tree.Members()), name, tree.Items(tree.Text("x")))
+	added := func(name string) jsontree.Node { // a member with the mark of an addition
+		return *new(jsontree.Journal).Add(new(jsontree.Members()), name, jsontree.Items(jsontree.Text("x")))
 	}
-	for name, fault := range map[string]func(pod *tree.Node){
-		"an existing key": func(pod *tree.Node) { *pod.At("metadata", "labels", "a") = added("a") },
-		"a replaced list": func(pod *tree.Node) { *pod.At("spec", "containers").Items()[0].Get("env") = added("env") },
-		"a missing parent": func(pod *tree.Node) {
-			pod.Get("spec").Set("affinity", tree.Members())
-			new(tree.Journal).Add(pod.At("spec", "affinity"), "x", tree.Text("y"))
+	for name, fault := range map[string]func(pod *jsontree.Node){
+		"an existing key": func(pod *jsontree.Node) { *pod.At("metadata", "labels", "a") = added("a") },
+		"a replaced list": func(pod *jsontree.Node) { *pod.At("spec", "containers").Items()[0].Get("env") = added("env") },
+		"a missing parent": func(pod *jsontree.Node) {
+			pod.Get("spec").Set("affinity", jsontree.Members())
+			new(jsontree.Journal).Add(pod.At("spec", "affinity"), "x", jsontree.Text("y"))
 		},
-		"an index out of range": func(pod *tree.Node) {
+		"an index out of range": func(pod *jsontree.Node) {
 			list := pod.At("spec", "containers")
-			list.Append(tree.Text("1"))
-			list.Append(tree.Text("2"))
-			new(tree.Journal).Insert(list, 2, tree.Text("3"))
+			list.Append(jsontree.Text("1"))
+			list.Append(jsontree.Text("2"))
+			new(jsontree.Journal).Insert(list, 2, jsontree.Text("3"))
 		},
 	} {
 		e := newEdge(load(t, sidecar))

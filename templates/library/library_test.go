@@ -17,11 +17,11 @@ import (
 	"k8s.io/pod-security-admission/policy"
 	"sigs.k8s.io/yaml"
 
-	"github.com/pillion-dev/pillion/inject/suite"
+	"github.com/pillion-dev/pillion/inject/templatetest"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/library"
 	"github.com/pillion-dev/pillion/templates/library/tests"
-	"github.com/pillion-dev/pillion/templates/tree"
 )
 
 // load returns the templates of every installation, and those for identities in a cloud.
@@ -40,7 +40,7 @@ func load(t *testing.T) []*templates.Template {
 // render returns the fragment, decoded strictly.
 func render(t *testing.T, tmpl *templates.Template) corev1.Pod {
 	t.Helper()
-	pod, err := tree.Parse([]byte(`{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"web","image":"web"}]}}`))
+	pod, err := jsontree.Parse([]byte(`{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"web","image":"web"}]}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func TestCases(t *testing.T) {
 			t.Error(err)
 			continue
 		}
-		s, problems := suite.Parse(file, data)
+		s, problems := templatetest.Parse(file, data)
 		if len(problems) > 0 {
 			t.Error(problems)
 			continue

@@ -21,7 +21,7 @@ import (
 
 	"github.com/pillion-dev/pillion/certs"
 	"github.com/pillion-dev/pillion/cmd/pillion/check"
-	"github.com/pillion-dev/pillion/inject/goldentest"
+	"github.com/pillion-dev/pillion/inject/testing/golden"
 	"github.com/pillion-dev/pillion/manifests"
 )
 
@@ -117,7 +117,7 @@ func wantGolden(t *testing.T, name string, r *check.Report) {
 	if err := encoder.Encode(r); err != nil {
 		t.Fatal(err)
 	}
-	goldentest.File(t, filepath.Join("testdata", name+".txtar"), txtar.Format(&txtar.Archive{Files: []txtar.File{
+	golden.File(t, filepath.Join("testdata", name+".txtar"), txtar.Format(&txtar.Archive{Files: []txtar.File{
 		{Name: "text", Data: []byte(r.Text(100))}, {Name: "json", Data: asJSON.Bytes()},
 	}}))
 	for _, c := range r.Checks {

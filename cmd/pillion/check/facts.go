@@ -4,7 +4,7 @@ package check
 
 import (
 	"github.com/pillion-dev/pillion/certs"
-	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/inject/report/explain"
 	"github.com/pillion-dev/pillion/manifests"
 )
 

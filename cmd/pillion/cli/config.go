@@ -21,7 +21,7 @@ import (
 
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 const (
@@ -166,7 +166,7 @@ func checkConfig(path string, data []byte, flags *pflag.FlagSet) (map[string]int
 	case errors.Is(err, io.EOF):
 		return nil, nil // only comments
 	case err != nil:
-		line, message := tree.WhereYAML(data, err)
+		line, message := jsontree.WhereYAML(data, err)
 		return nil, fmt.Errorf("%s:%d: %s", path, line, message)
 	}
 	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {

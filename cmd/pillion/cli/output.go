@@ -15,7 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // OutputFlag adds --output with the formats of a command. The first one is the default.
@@ -74,7 +74,7 @@ func WriteYAML(w io.Writer, v any) error {
 	if err := WriteJSON(&text, v); err != nil {
 		return err
 	}
-	n, err := tree.Parse(text.Bytes())
+	n, err := jsontree.Parse(text.Bytes())
 	if err != nil {
 		return err
 	}

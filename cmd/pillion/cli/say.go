@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/paint"
+	"github.com/pillion-dev/pillion/inject/report/terminal"
 )
 
 // Say writes a string and a line break to w, folded. If w shows colors, the string has a style.
@@ -20,7 +20,7 @@ func Say(w io.Writer, style, text string) error {
 	}
 	var painted strings.Builder
 	for line := range strings.SplitSeq(text, "\n") {
-		painted.WriteString(paint.Text(true, style, inject.Visible(line)) + "\n")
+		painted.WriteString(terminal.Text(true, style, inject.Visible(line)) + "\n")
 	}
 	_, err := io.WriteString(Raw(w), painted.String())
 	return err

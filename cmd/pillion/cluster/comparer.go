@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/diff"
-	"github.com/pillion-dev/pillion/inject/explain"
-	"github.com/pillion-dev/pillion/inject/fit"
+	"github.com/pillion-dev/pillion/inject/lint/limits"
+	"github.com/pillion-dev/pillion/inject/report/diff"
+	"github.com/pillion-dev/pillion/inject/report/explain"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -34,8 +34,8 @@ type comparer struct {
 type scope struct {
 	templates.Namespace
 
-	limits   *fit.Limits // nil: not read yet
-	onlyPods bool        // only pods that opted in themselves are compared
+	limits   *limits.Limits // nil: not read yet
+	onlyPods bool           // only pods that opted in themselves are compared
 }
 
 // workload identifies an owner of pods.
@@ -49,7 +49,7 @@ type tally struct {
 }
 
 // limitsOf returns the LimitRanges and quotas of a namespace, which it reads once.
-func (p *comparer) limitsOf(ctx context.Context, s *scope) fit.Limits {
+func (p *comparer) limitsOf(ctx context.Context, s *scope) limits.Limits {
 	if s.limits == nil {
 		all, err := p.limits(ctx, s.Name)
 		if err != nil {
@@ -70,7 +70,7 @@ type compared struct {
 // compare compares the new pods of a workload: of a pod template, or of a pod itself.
 func (p *comparer) compare(ctx context.Context, into *compared, w *diff.Workload) error {
 	s, pod := p.namespaces[w.Namespace], w.Request.Object
-	w.Limits = func() fit.Limits { return p.limitsOf(ctx, s) }
+	w.Limits = func() limits.Limits { return p.limitsOf(ctx, s) }
 	w.Request.Operation, w.Request.Namespace = "CREATE", s.Namespace
 	if !p.assume {
 		called, _ := explain.Calls(p.own.Entries, s.Labels, pod)

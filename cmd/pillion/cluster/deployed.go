@@ -17,7 +17,7 @@ import (
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/cmd/pillion/kube"
-	"github.com/pillion-dev/pillion/cmd/pillion/serve"
+	"github.com/pillion-dev/pillion/cmd/pillion/server"
 	"github.com/pillion-dev/pillion/manifests"
 	"github.com/pillion-dev/pillion/templates"
 )
@@ -26,7 +26,7 @@ import (
 type deployed struct {
 	*Client
 	pod     corev1.PodSpec
-	options serve.Options
+	options server.Options
 	found   bool // the Deployment exists and can be read
 	guessed bool // the user is not allowed to read it
 }

@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/explain"
-	"github.com/pillion-dev/pillion/inject/status"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/inject/report/explain"
+	"github.com/pillion-dev/pillion/inject/report/status"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // Explain explains one object of the cluster.
@@ -38,12 +38,12 @@ func (i *Installation) explainObject(ctx context.Context, object *unstructured.U
 }
 
 // explainTemplate explains the pods with a pod template of an object. Running pods are compared if Kubernetes' own controllers make them.
-func (i *Installation) explainTemplate(ctx context.Context, object *unstructured.Unstructured, node *tree.Node, t inject.PodTemplate) (*explain.Report, error) {
+func (i *Installation) explainTemplate(ctx context.Context, object *unstructured.Unstructured, node *jsontree.Node, t inject.PodTemplate) (*explain.Report, error) {
 	p, err := i.namespace(ctx, object.GetNamespace())
 	if err != nil {
 		return nil, err
 	}
-	if t.Node.Kind() != tree.Object {
+	if t.Node.Kind() != jsontree.Object {
 		return nil, errors.New("there is no pod in it")
 	}
 	podAt, text := t.At, t.Node.AppendTo(nil)
@@ -116,7 +116,7 @@ func (i *Installation) recreate(ctx context.Context, p *namespace, object *unstr
 // misplaced returns findings about the metadata of the object and of its owners. Pillion's
 // keys there are meant for the pods. It skips ReplicaSets, because users do not write their
 // metadata.
-func (i *Installation) misplaced(ctx context.Context, object *unstructured.Unstructured, node *tree.Node) []inject.Finding {
+func (i *Installation) misplaced(ctx context.Context, object *unstructured.Unstructured, node *jsontree.Node) []inject.Finding {
 	for range 2 { // the ReplicaSet of a pod, and its Deployment
 		owner := metav1.GetControllerOf(object)
 		if owner == nil {
@@ -148,10 +148,10 @@ func (i *Installation) owner(ctx context.Context, namespace string, owner *metav
 	return object
 }
 
-func nodeOf(object *unstructured.Unstructured) (*tree.Node, error) {
+func nodeOf(object *unstructured.Unstructured) (*jsontree.Node, error) {
 	text, err := object.MarshalJSON()
 	if err != nil {
 		return nil, err
 	}
-	return new(tree.Parser).Parse(string(text), 0)
+	return new(jsontree.Parser).Parse(string(text), 0)
 }

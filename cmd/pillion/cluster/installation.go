@@ -19,9 +19,9 @@ import (
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/explain"
-	"github.com/pillion-dev/pillion/inject/fit"
-	"github.com/pillion-dev/pillion/inject/status"
+	"github.com/pillion-dev/pillion/inject/lint/limits"
+	"github.com/pillion-dev/pillion/inject/report/explain"
+	"github.com/pillion-dev/pillion/inject/report/status"
 	"github.com/pillion-dev/pillion/manifests"
 	"github.com/pillion-dev/pillion/templates"
 )
@@ -50,7 +50,7 @@ type Installation struct {
 
 // Explaining configures how to explain the objects of a cluster.
 type Explaining struct {
-	Fits     *fit.Evaluator
+	Fits     *limits.Evaluator
 	Overlay  func(templates.Namespace) (templates.Namespace, error) // applies the label flags
 	Overlaid bool                                                   // whether Overlay changes namespaces
 	Commands status.Commands
@@ -141,7 +141,7 @@ func (i *Installation) ownPolicies(ctx context.Context) {
 type namespace struct {
 	templates.Namespace
 
-	limits  fit.Limits
+	limits  limits.Limits
 	unknown string // why some limits are unknown
 	notes   []string
 	optedIn time.Time                // when the namespace was labelled

@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
-	"github.com/pillion-dev/pillion/inject/fit"
-	"github.com/pillion-dev/pillion/inject/status"
+	"github.com/pillion-dev/pillion/inject/lint/limits"
+	"github.com/pillion-dev/pillion/inject/report/status"
 	"github.com/pillion-dev/pillion/manifests"
 )
 
@@ -177,7 +177,7 @@ const (
 )
 
 // limits reads the LimitRanges and quotas of a namespace.
-func (l *podLister) limits(ctx context.Context, namespace string) (all fit.Limits, err error) {
+func (l *podLister) limits(ctx context.Context, namespace string) (all limits.Limits, err error) {
 	err = errors.Join(limitsOf(ctx, l, "limitranges", namespace, &all.Ranges), limitsOf(ctx, l, "resourcequotas", namespace, &all.Quotas))
 	return all, err
 }

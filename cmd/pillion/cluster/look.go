@@ -16,9 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/explain"
-	"github.com/pillion-dev/pillion/inject/fit"
-	"github.com/pillion-dev/pillion/inject/status"
+	"github.com/pillion-dev/pillion/inject/lint/limits"
+	"github.com/pillion-dev/pillion/inject/report/explain"
+	"github.com/pillion-dev/pillion/inject/report/status"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -67,7 +67,7 @@ type look struct {
 	report     *status.Report
 	mutation   *status.Mutation
 	validation *status.Validation
-	fits       *fit.Evaluator
+	fits       *limits.Evaluator
 	notes      map[string]bool
 	accounts   templates.ServiceAccounts
 	unsure     unsure            // about the templates

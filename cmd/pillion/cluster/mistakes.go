@@ -19,8 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/cache"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/explain"
-	"github.com/pillion-dev/pillion/inject/status"
+	"github.com/pillion-dev/pillion/inject/report/explain"
+	"github.com/pillion-dev/pillion/inject/report/status"
 	"github.com/pillion-dev/pillion/templates"
 )
 

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
-	"github.com/pillion-dev/pillion/inject/status"
+	"github.com/pillion-dev/pillion/inject/report/status"
 )
 
 // Options are the flags that select a cluster. They have the same names as kubectl's.

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/inject/report/explain"
 )
 
 // FindKind returns the kind that a user means by a name, a short name or a resource, as kubectl does: one of [Kinds], or any other

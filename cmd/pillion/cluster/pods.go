@@ -17,9 +17,9 @@ import (
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/explain"
-	"github.com/pillion-dev/pillion/inject/fit"
-	"github.com/pillion-dev/pillion/inject/status"
+	"github.com/pillion-dev/pillion/inject/lint/limits"
+	"github.com/pillion-dev/pillion/inject/report/explain"
+	"github.com/pillion-dev/pillion/inject/report/status"
 )
 
 // Query selects the pods of a report.
@@ -106,7 +106,7 @@ func (l *podLister) newLook(ctx context.Context, q Query) (*look, error) {
 	k.report.Problems, k.report.Doubts = wrong.problems, wrong.doubts
 	k.own.Incomplete = len(wrong.problems) > 0
 	k.report.Unread = wrong.unread
-	if k.fits, err = fit.NewEvaluator(); err != nil {
+	if k.fits, err = limits.NewEvaluator(); err != nil {
 		return nil, err
 	}
 	for _, t := range k.injector.All().Templates {

@@ -12,9 +12,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/pillion-dev/pillion/inject/explain"
-	"github.com/pillion-dev/pillion/inject/fit"
-	"github.com/pillion-dev/pillion/inject/status"
+	"github.com/pillion-dev/pillion/inject/lint/limits"
+	"github.com/pillion-dev/pillion/inject/report/explain"
+	"github.com/pillion-dev/pillion/inject/report/status"
 	"github.com/pillion-dev/pillion/manifests"
 )
 
@@ -54,7 +54,7 @@ func (k *look) consider(ctx context.Context, namespace string, count *status.Cou
 	if err := count.PlanOthers(); err != nil {
 		return err
 	}
-	var limits *fit.Limits
+	var limits *limits.Limits
 	for _, kind := range Kinds() {
 		names := count.Candidates(kind.Kind) // only of kinds that can be restarted
 		if len(names) == 0 {

@@ -15,10 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
-	"github.com/pillion-dev/pillion/cmd/pillion/update"
+	"github.com/pillion-dev/pillion/cmd/pillion/executor"
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/report/status"
 	"github.com/pillion-dev/pillion/inject/rollout"
-	"github.com/pillion-dev/pillion/inject/status"
 )
 
 // Rollout finds the pods that are not current, and how to update them.
@@ -62,7 +62,7 @@ func (c *Client) Rollout(ctx context.Context, q Query, b Bounds, stderr io.Write
 }
 
 // Executor returns what changes the cluster.
-func (c *Client) Executor() update.Cluster { return update.Kubernetes{Interface: c.Interface} }
+func (c *Client) Executor() executor.Cluster { return executor.Kubernetes{Interface: c.Interface} }
 
 func (t *targeting) all(ctx context.Context, q Query) error {
 	if len(q.Namespaces) > 0 {

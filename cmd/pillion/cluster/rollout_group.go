@@ -15,9 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/pillion-dev/pillion/cmd/pillion/update"
+	"github.com/pillion-dev/pillion/cmd/pillion/executor"
+	"github.com/pillion-dev/pillion/inject/report/status"
 	"github.com/pillion-dev/pillion/inject/rollout"
-	"github.com/pillion-dev/pillion/inject/status"
 )
 
 // grouping collects the pods of a namespace by workload.
@@ -191,7 +191,7 @@ func (g *grouping) tryResize(ctx context.Context, w *rollout.Workload) (denied s
 	if first == nil {
 		return "", nil
 	}
-	err = update.Kubernetes{Interface: g.Interface}.PatchPod(ctx, update.Patch{Namespace: g.name, Name: first.pod, Subresource: "resize", Operations: first.patch, DryRun: true})
+	err = executor.Kubernetes{Interface: g.Interface}.PatchPod(ctx, executor.Patch{Namespace: g.name, Name: first.pod, Subresource: "resize", Operations: first.patch, DryRun: true})
 	switch {
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot patch resource"):
 		g.note("Whether the API server accepts the new resources is unknown, because you are not allowed to patch pods/resize.")

@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
-	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/inject/report/explain"
+	"github.com/pillion-dev/pillion/inject/report/status"
 	"github.com/pillion-dev/pillion/inject/rollout"
-	"github.com/pillion-dev/pillion/inject/status"
 	"github.com/pillion-dev/pillion/templates"
 )
 

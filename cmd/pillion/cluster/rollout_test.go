@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/clitest"
-	"github.com/pillion-dev/pillion/cmd/pillion/update"
+	"github.com/pillion-dev/pillion/cmd/pillion/executor"
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/rollout"
 	"github.com/pillion-dev/pillion/templates"
@@ -120,10 +120,10 @@ func TestLimit(t *testing.T) {
 	for what, request := range map[string]func() error{
 		"get a pod": func() error { _, err := cluster.Pod(ctx, "shop", "web"); return err },
 		"patch": func() error {
-			return cluster.PatchPod(ctx, update.Patch{Namespace: "shop", Name: "web", Operations: []byte("[]")})
+			return cluster.PatchPod(ctx, executor.Patch{Namespace: "shop", Name: "web", Operations: []byte("[]")})
 		},
 		"resize": func() error {
-			return cluster.PatchPod(ctx, update.Patch{Namespace: "shop", Name: "web", Subresource: "resize"})
+			return cluster.PatchPod(ctx, executor.Patch{Namespace: "shop", Name: "web", Subresource: "resize"})
 		},
 		"evict":           func() error { return cluster.Evict(ctx, "shop", "web", "u") },
 		"list pods":       func() error { _, err := cluster.Pods(ctx, "shop", ""); return err },

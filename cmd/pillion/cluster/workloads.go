@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/diff"
-	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/inject/report/diff"
+	"github.com/pillion-dev/pillion/inject/report/explain"
 )
 
 // pods counts the pods of a namespace, or of all, by their owners. Pods without an owner are compared at once.

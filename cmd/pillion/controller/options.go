@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
+	"github.com/pillion-dev/pillion/cmd/pillion/executor"
 	"github.com/pillion-dev/pillion/cmd/pillion/kube"
-	"github.com/pillion-dev/pillion/cmd/pillion/update"
 )
 
 // Options are the flags of pillion controller.
@@ -20,7 +20,7 @@ type Options struct {
 	adminListen string
 	kubeconfig  string
 	log         cli.LogOptions
-	limits      update.Limits
+	limits      executor.Limits
 	qps         int
 	history     int
 	events      bool // about pods

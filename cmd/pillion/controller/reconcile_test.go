@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/kube"
-	"github.com/pillion-dev/pillion/inject/goldentest"
+	"github.com/pillion-dev/pillion/inject/testing/golden"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
@@ -172,7 +172,7 @@ func TestReconcile(t *testing.T) {
 	if n := len(r.known); n != 2 {
 		t.Errorf("%d contents are remembered, want 2", n)
 	}
-	goldentest.File(t, "testdata/reconcile.txt", []byte(a.journal.String()))
+	golden.File(t, "testdata/reconcile.txt", []byte(a.journal.String()))
 }
 
 // TestRestart checks that a controller that starts writes nothing about templates with a status.

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
-	"github.com/pillion-dev/pillion/cmd/pillion/update"
+	"github.com/pillion-dev/pillion/cmd/pillion/executor"
 	"github.com/pillion-dev/pillion/inject/rollout"
 	"github.com/pillion-dev/pillion/manifests"
 )
@@ -44,7 +44,7 @@ func (o *Options) rollouts(config *rest.Config, system string, log *slog.Logger)
 			return c.Rollout(ctx, cluster.Query{Namespaces: namespaces}, b, io.Discard)
 		},
 		cluster: c.Executor(),
-		run: func(ctx context.Context, r *update.Rollout, all []*rollout.Workload) error {
+		run: func(ctx context.Context, r *executor.Rollout, all []*rollout.Workload) error {
 			return r.Run(ctx, all)
 		},
 		limits: o.limits, now: time.Now, log: log, planned: map[types.NamespacedName]planned{}, wrote: map[types.NamespacedName]wrote{},

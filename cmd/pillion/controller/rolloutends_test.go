@@ -19,13 +19,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/pillion-dev/pillion/cmd/pillion/update"
+	"github.com/pillion-dev/pillion/cmd/pillion/executor"
 	"github.com/pillion-dev/pillion/inject/rollout"
 )
 
 // replicaSet is a ReplicaSet without a Deployment, whose pods are evicted. A label has their revision.
 type replicaSet struct {
-	update.Cluster
+	executor.Cluster
 	pods    map[string]*corev1.Pod
 	made    int
 	evicted []string
@@ -69,15 +69,15 @@ func (c *replicaSet) Pods(ctx context.Context, namespace, _ string) (all []unstr
 	return all, nil
 }
 
-func (c *replicaSet) Look(context.Context, *rollout.Workload) (*update.Sight, error) {
-	s := &update.Sight{Desired: -1}
+func (c *replicaSet) Look(context.Context, *rollout.Workload) (*executor.Sight, error) {
+	s := &executor.Sight{Desired: -1}
 	for _, name := range slices.Sorted(maps.Keys(c.pods)) {
 		s.Pods = append(s.Pods, c.pods[name].DeepCopy())
 	}
 	return s, nil
 }
 
-func (c *replicaSet) Budgets(context.Context, string) ([]update.Budget, error) { return nil, nil }
+func (c *replicaSet) Budgets(context.Context, string) ([]executor.Budget, error) { return nil, nil }
 
 func (c *replicaSet) Failure(context.Context, *corev1.Pod, string, time.Time) string { return "" }
 
@@ -126,8 +126,8 @@ func TestRolloutEvicts(t *testing.T) {
 				r := newRolled()
 				r.rollout(map[string]any{"strategy": "InPlaceOrRestart", "maxUnavailable": int64(1), "bake": "0s"})
 				r.workloads, r.cluster = c.workloads, &c
-				r.limits = update.Limits{Parallel: 10, Timeout: 20 * time.Millisecond, Poll: time.Millisecond}
-				r.run = func(ctx context.Context, u *update.Rollout, all []*rollout.Workload) error {
+				r.limits = executor.Limits{Parallel: 10, Timeout: 20 * time.Millisecond, Poll: time.Millisecond}
+				r.run = func(ctx context.Context, u *executor.Rollout, all []*rollout.Workload) error {
 					u.Plan = func(_ string, text []byte) (*rollout.Pod, error) {
 						p := &rollout.Pod{Namespace: "shop", Name: fmt.Sprintf("new-%d", c.made), Action: rollout.None}
 						if strings.Contains(string(text), behindLabel) {
@@ -157,7 +157,7 @@ func TestRolloutOthers(t *testing.T) {
 	r := newRolled()
 	r.workloads = func() []*rollout.Workload { return []*rollout.Workload{web("web")} }
 	r.namespaces = []string{"preview-1", "shop"}
-	r.run = func(_ context.Context, u *update.Rollout, _ []*rollout.Workload) error {
+	r.run = func(_ context.Context, u *executor.Rollout, _ []*rollout.Workload) error {
 		r.Lock()
 		r.namespaces, r.lists = []string{"preview-2", "shop"}, 0
 		r.Unlock()
@@ -169,7 +169,7 @@ func TestRolloutOthers(t *testing.T) {
 			r.Unlock()
 			select {
 			case <-u.Stop:
-				return &update.FailedError{Cause: update.ErrStopped}
+				return &executor.FailedError{Cause: executor.ErrStopped}
 			case <-time.After(time.Millisecond):
 			}
 		}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/pillion-dev/pillion/cmd/pillion/update"
+	"github.com/pillion-dev/pillion/cmd/pillion/executor"
 	"github.com/pillion-dev/pillion/inject/rollout"
 )
 
@@ -60,8 +60,8 @@ func TestRolloutRestarts(t *testing.T) {
 	r := newRolled()
 	r.rollout(map[string]any{"strategy": "InPlaceOrRestart", "bake": "0s"})
 	r.workloads, r.cluster = d.workloads, d
-	r.limits = update.Limits{Parallel: 10, Timeout: time.Minute, Poll: time.Millisecond}
-	r.run = func(ctx context.Context, u *update.Rollout, all []*rollout.Workload) error { return u.Run(ctx, all) }
+	r.limits = executor.Limits{Parallel: 10, Timeout: time.Minute, Poll: time.Millisecond}
+	r.run = func(ctx context.Context, u *executor.Rollout, all []*rollout.Workload) error { return u.Run(ctx, all) }
 	reconcileOften := func() {
 		for range 4 {
 			result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: r.of})

@@ -16,13 +16,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
-	"github.com/pillion-dev/pillion/cmd/pillion/update"
+	"github.com/pillion-dev/pillion/cmd/pillion/executor"
 	"github.com/pillion-dev/pillion/inject/rollout"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // limitsOf returns the limits of the rollout of a template.
-func (r *rollouts) limitsOf(spec *v1alpha1.Rollout) (l update.Limits, err error) {
+func (r *rollouts) limitsOf(spec *v1alpha1.Rollout) (l executor.Limits, err error) {
 	l = r.limits
 	of, err := cluster.RolloutLimits(spec)
 	if err != nil {
@@ -49,13 +49,13 @@ func (r *rollouts) update(ctx context.Context, t *subject, namespaces []string) 
 		return 0, err
 	}
 	var all []*rollout.Workload
-	executor := &update.Rollout{Cluster: r.cluster, Limits: limits}
+	execution := &executor.Rollout{Cluster: r.cluster, Limits: limits}
 	if len(namespaces) > 0 {
 		targets, err := r.plan(ctx, namespaces, t.bounds())
 		if err != nil {
 			return 0, err
 		}
-		all, executor.Plan = targets.Workloads, targets.Plan
+		all, execution.Plan = targets.Workloads, targets.Plan
 	}
 	wait = planAgain
 	if others(all) {
@@ -64,8 +64,8 @@ func (r *rollouts) update(ctx context.Context, t *subject, namespaces []string) 
 	if !slices.ContainsFunc(all, (*rollout.Workload).Acts) {
 		return wait, r.complete(ctx, t, all)
 	}
-	report := func(event *update.Event, e *end) bool { return r.report(ctx, t, event, e) }
-	switch end := r.runTurn(ctx, t, executor, all, report); {
+	report := func(event *executor.Event, e *end) bool { return r.report(ctx, t, event, e) }
+	switch end := r.runTurn(ctx, t, execution, all, report); {
 	case ctx.Err() != nil:
 		return wait, nil //nolint:nilerr // the next replica that leads continues
 	case end.failed && t.undoes():
@@ -75,7 +75,7 @@ func (r *rollouts) update(ctx context.Context, t *subject, namespaces []string) 
 	case end.blocked != "":
 		r.progress(ctx, t, shortened("Blocked: "+end.blocked+"."))
 		return waitAgain, nil
-	case errors.Is(end.err, update.ErrStopped):
+	case errors.Is(end.err, executor.ErrStopped):
 		return 0, nil
 	case end.err != nil:
 		return waitAgain, r.stopForError(ctx, t, end.err)
@@ -116,13 +116,13 @@ type end struct {
 
 // runTurn runs a rollout until its end, the end of its turn, or a change of what it was planned from. Report receives what
 // happens, and returns true if the rollout has to stop everywhere.
-func (r *rollouts) runTurn(ctx context.Context, t *subject, executor *update.Rollout, all []*rollout.Workload, report func(event *update.Event, e *end) (stops bool)) (e end) {
+func (r *rollouts) runTurn(ctx context.Context, t *subject, execution *executor.Rollout, all []*rollout.Workload, report func(event *executor.Event, e *end) (stops bool)) (e end) {
 	stop := make(chan struct{})
-	executor.Stop = stop
+	execution.Stop = stop
 	watch, end := context.WithCancel(ctx)
 	run, kill := context.WithCancel(ctx)
 	defer kill()
-	executor.Report = func(event update.Event) {
+	execution.Report = func(event executor.Event) {
 		r.log.Info("rollout", "template", client.ObjectKeyFromObject(t.object).String(), "event", event.Type, "namespace", event.Namespace, "workload", event.Workload, "pod", event.Pod, "message", event.Message)
 		if !report(&event, &e) {
 			return
@@ -133,14 +133,14 @@ func (r *rollouts) runTurn(ctx context.Context, t *subject, executor *update.Rol
 	}
 	var group sync.WaitGroup
 	group.Go(func() { defer close(stop); r.until(watch, t, places(all)) })
-	e.err = r.run(run, executor, all)
+	e.err = r.run(run, execution, all)
 	end()
 	group.Wait()
 	return e
 }
 
 // report reports what happens in a rollout. It returns true if the rollout has to be undone.
-func (r *rollouts) report(ctx context.Context, t *subject, event *update.Event, e *end) (stops bool) {
+func (r *rollouts) report(ctx context.Context, t *subject, event *executor.Event, e *end) (stops bool) {
 	switch event.Type {
 	case "wave":
 		message := strings.ToUpper(event.Message[:1]) + event.Message[1:] + "."

@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
+	"github.com/pillion-dev/pillion/cmd/pillion/executor"
 	"github.com/pillion-dev/pillion/cmd/pillion/kube"
-	"github.com/pillion-dev/pillion/cmd/pillion/update"
 	"github.com/pillion-dev/pillion/inject/rollout"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
@@ -47,13 +47,13 @@ type rollouts struct {
 	// namespaces lists those in which pods may be updated.
 	namespaces func(ctx context.Context) ([]string, error)
 	plan       func(ctx context.Context, namespaces []string, b cluster.Bounds) (*cluster.Targets, error)
-	cluster    update.Cluster
-	run        func(ctx context.Context, r *update.Rollout, all []*rollout.Workload) error
+	cluster    executor.Cluster
+	run        func(ctx context.Context, r *executor.Rollout, all []*rollout.Workload) error
 	// count counts the pods of a template in a namespace.
 	count func(template types.NamespacedName, revision string, replacedBy ...string) v1alpha1.PodCounts
 	// counted is called if the namespaces have changed, so that the pods there count.
 	counted func(template types.NamespacedName)
-	limits  update.Limits
+	limits  executor.Limits
 	now     func() time.Time
 	log     *slog.Logger
 

@@ -21,10 +21,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
+	"github.com/pillion-dev/pillion/cmd/pillion/executor"
 	"github.com/pillion-dev/pillion/cmd/pillion/kube"
-	"github.com/pillion-dev/pillion/cmd/pillion/update"
-	"github.com/pillion-dev/pillion/inject/goldentest"
 	"github.com/pillion-dev/pillion/inject/rollout"
+	"github.com/pillion-dev/pillion/inject/testing/golden"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
@@ -32,7 +32,7 @@ import (
 type rolled struct {
 	*api
 	*rollouts
-	update.Cluster
+	executor.Cluster
 
 	sync.Mutex // for what is read while pods are updated
 
@@ -138,7 +138,7 @@ func (r *rolled) canary() {
 }
 
 // update plays the executor.
-func (r *rolled) update(ctx context.Context, u *update.Rollout, all []*rollout.Workload) error {
+func (r *rolled) update(ctx context.Context, u *executor.Rollout, all []*rollout.Workload) error {
 	left, taken := rollout.Parts(all), 0
 	for i, end := range u.Limits.Ends(left) {
 		var wave []rollout.Part
@@ -148,7 +148,7 @@ func (r *rolled) update(ctx context.Context, u *update.Rollout, all []*rollout.W
 		for _, w := range wave {
 			names += " " + w.Namespace + " " + w.Title()
 		}
-		u.Report(update.Event{Type: "wave", Message: fmt.Sprintf("wave %d:%s", i+1, names), Total: 3})
+		u.Report(executor.Event{Type: "wave", Message: fmt.Sprintf("wave %d:%s", i+1, names), Total: 3})
 		if r.during != nil {
 			r.Lock()
 			r.during()
@@ -157,13 +157,13 @@ func (r *rolled) update(ctx context.Context, u *update.Rollout, all []*rollout.W
 			case <-u.Stop:
 			case <-ctx.Done():
 			}
-			return &update.FailedError{Cause: update.ErrStopped}
+			return &executor.FailedError{Cause: executor.ErrStopped}
 		}
 	}
 	if r.runErr == nil {
 		r.workloads = func() []*rollout.Workload { return nil } // all is done
 	} else {
-		u.Report(update.Event{Type: "failed", Namespace: "shop", Workload: "Deployment/web", Pod: "web-1", Message: r.runErr.Error(), Err: r.runErr})
+		u.Report(executor.Event{Type: "failed", Namespace: "shop", Workload: "Deployment/web", Pod: "web-1", Message: r.runErr.Error(), Err: r.runErr})
 	}
 	rules := rollout.Limits{}.Rules(u.Limits.Limits, u.Limits.Timeout)
 	fmt.Fprintf(&r.journal, "at most %d of 10 pods, each watched for %s\n", rules.MaxUnavailable[0].Of(10), rules.Proof)
@@ -261,7 +261,7 @@ func TestRollouts(t *testing.T) {
 		fmt.Fprintf(&r.journal, "# %s\n", step.what)
 		r.reconcile(t)
 	}
-	goldentest.File(t, "testdata/rollouts.txt", []byte(r.journal.String()))
+	golden.File(t, "testdata/rollouts.txt", []byte(r.journal.String()))
 }
 
 // TestRolloutMends checks when a rollout that a pod has stopped continues.

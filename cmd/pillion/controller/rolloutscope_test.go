@@ -23,7 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
-	"github.com/pillion-dev/pillion/cmd/pillion/update"
+	"github.com/pillion-dev/pillion/cmd/pillion/executor"
 	"github.com/pillion-dev/pillion/inject/rollout"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
@@ -145,9 +145,9 @@ func TestPlaces(t *testing.T) {
 func TestRolloutFirstFailure(t *testing.T) {
 	r := newRolled()
 	r.workloads = func() []*rollout.Workload { return []*rollout.Workload{web("web"), web("zoo")} }
-	r.run = func(_ context.Context, u *update.Rollout, _ []*rollout.Workload) error {
+	r.run = func(_ context.Context, u *executor.Rollout, _ []*rollout.Workload) error {
 		for _, name := range []string{"web", "zoo"} {
-			u.Report(update.Event{Type: "failed", Namespace: "shop", Workload: "Deployment/" + name, Pod: name + "-1", Message: "it crashes"})
+			u.Report(executor.Event{Type: "failed", Namespace: "shop", Workload: "Deployment/" + name, Pod: name + "-1", Message: "it crashes"})
 		}
 		return errors.New("it crashes")
 	}

@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/pillion-dev/pillion/cmd/pillion/update"
-	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/cmd/pillion/executor"
+	"github.com/pillion-dev/pillion/inject/report/explain"
 	"github.com/pillion-dev/pillion/inject/rollout"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
@@ -139,7 +139,7 @@ func (r *rollouts) complete(ctx context.Context, t *subject, all []*rollout.Work
 }
 
 // noteFailure reports a failure as soon as it happens. The rollout may go on in other namespaces.
-func (r *rollouts) noteFailure(ctx context.Context, t *subject, e *update.Event) {
+func (r *rollouts) noteFailure(ctx context.Context, t *subject, e *executor.Event) {
 	f := v1alpha1.FailedRollout{Namespace: e.Namespace, Workload: e.Workload, Pod: e.Pod, Reason: shortened(e.Message)}
 	if len(e.Half) > 0 {
 		f.Reason = shortened(e.Message + "; half done: " + strings.Join(e.Half, ", "))

@@ -13,7 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/pillion-dev/pillion/cmd/pillion/update"
+	"github.com/pillion-dev/pillion/cmd/pillion/executor"
 	"github.com/pillion-dev/pillion/inject/rollout"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
@@ -84,8 +84,8 @@ func (r *rollouts) undo(ctx context.Context, t *subject, places []string) (wait 
 		}
 		return wait, r.writeStopped(ctx, t)
 	}
-	executor := &update.Rollout{Cluster: r.cluster, Limits: limits, Plan: targets.Plan}
-	end := r.runTurn(ctx, t, executor, all, func(event *update.Event, e *end) bool { return r.reportUndo(ctx, t, event, e) })
+	execution := &executor.Rollout{Cluster: r.cluster, Limits: limits, Plan: targets.Plan}
+	end := r.runTurn(ctx, t, execution, all, func(event *executor.Event, e *end) bool { return r.reportUndo(ctx, t, event, e) })
 	switch {
 	case ctx.Err() != nil:
 		return waitAgain, nil //nolint:nilerr // the next replica that leads continues
@@ -93,14 +93,14 @@ func (r *rollouts) undo(ctx context.Context, t *subject, places []string) (wait 
 		return waitAgain, r.stopForError(ctx, t, end.err)
 	case end.failed:
 		return waitAgain, r.writeStopped(ctx, t) // others may go back later
-	case end.err != nil && !errors.Is(end.err, update.ErrStopped):
+	case end.err != nil && !errors.Is(end.err, executor.ErrStopped):
 		return waitAgain, r.stopForError(ctx, t, end.err)
 	}
 	return time.Millisecond, r.write(ctx, t, t.conditionDegraded()) // and see what is left
 }
 
 // reportUndo reports what happens while pods go back. It returns false, because a failure stops nothing else.
-func (r *rollouts) reportUndo(ctx context.Context, t *subject, event *update.Event, e *end) (stops bool) {
+func (r *rollouts) reportUndo(ctx context.Context, t *subject, event *executor.Event, e *end) (stops bool) {
 	progress := func(what string) {
 		message := fmt.Sprintf("%s %d of %d pods have again what they had before.", what, event.Done, event.Total)
 		r.tryWrite(ctx, t, progressing(true, v1alpha1.ReasonUndoing, message), t.conditionDegraded(), notPaused())

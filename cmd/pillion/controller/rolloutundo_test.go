@@ -16,10 +16,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
+	"github.com/pillion-dev/pillion/cmd/pillion/executor"
 	"github.com/pillion-dev/pillion/cmd/pillion/kube"
-	"github.com/pillion-dev/pillion/cmd/pillion/update"
-	"github.com/pillion-dev/pillion/inject/goldentest"
 	"github.com/pillion-dev/pillion/inject/rollout"
+	"github.com/pillion-dev/pillion/inject/testing/golden"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
@@ -91,24 +91,24 @@ func (u *undone) setRevision(t *testing.T, revision string) {
 }
 
 // play plays the executor. A rollout fails in the namespace shop, and an undo puts all pods back.
-func (u *undone) play(ctx context.Context, e *update.Rollout, all []*rollout.Workload) error {
+func (u *undone) play(ctx context.Context, e *executor.Rollout, all []*rollout.Workload) error {
 	fmt.Fprintf(&u.journal, "run: undo %t, first %d, shares %d\n", e.Limits.Undo, e.Limits.First, e.Limits.Shares)
-	e.Report(update.Event{Type: "wave", Message: "wave 1 of 1", Total: len(all)})
+	e.Report(executor.Event{Type: "wave", Message: "wave 1 of 1", Total: len(all)})
 	var failures []error
 	for _, w := range all {
 		switch err := u.fails[w.Namespace]; {
 		case !e.Limits.Undo && w.Namespace == "shop":
 			err := errors.New("pod web-1 in the namespace shop: it was ready with the change for 20s, and is not any more")
-			e.Report(update.Event{Type: "failed", Namespace: "shop", Workload: w.Title(), Pod: "web-1", Message: err.Error(), Err: err})
+			e.Report(executor.Event{Type: "failed", Namespace: "shop", Workload: w.Title(), Pod: "web-1", Message: err.Error(), Err: err})
 			u.ended = ctx.Err()
-			return &update.FailedError{Cause: err}
+			return &executor.FailedError{Cause: err}
 		case !e.Limits.Undo:
 		case err != nil:
-			e.Report(update.Event{Type: "failed", Namespace: w.Namespace, Workload: w.Title(), Pod: "web-1", Message: err.Error(), Err: err})
+			e.Report(executor.Event{Type: "failed", Namespace: w.Namespace, Workload: w.Title(), Pod: "web-1", Message: err.Error(), Err: err})
 			failures = append(failures, err)
 		default:
 			for _, p := range w.Todo() {
-				e.Report(update.Event{Type: "pod", Namespace: w.Namespace, Workload: w.Title(), Pod: p.Name, Done: 1, Total: len(all)})
+				e.Report(executor.Event{Type: "pod", Namespace: w.Namespace, Workload: w.Title(), Pod: p.Name, Done: 1, Total: len(all)})
 			}
 			u.changed[w.Namespace] = 0
 		}
@@ -171,7 +171,7 @@ func TestRolloutUndo(t *testing.T) {
 		fmt.Fprintf(&u.journal, "# %s\n", step.what)
 		u.settle(t)
 	}
-	goldentest.File(t, "testdata/rolloutundo.txt", []byte(u.journal.String()))
+	golden.File(t, "testdata/rolloutundo.txt", []byte(u.journal.String()))
 }
 
 // TestRolloutUndoAtOnce checks that a failure ends a rollout at once if it is undone, and that pods which are half done are

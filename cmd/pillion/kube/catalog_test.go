@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/clitest"
-	"github.com/pillion-dev/pillion/inject/sizetest"
+	"github.com/pillion-dev/pillion/inject/testing/size"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -58,7 +58,7 @@ func anyEntry(random *rand.Rand, i int, few bool) *Entry {
 // arrive, and not on what was there before. So all replicas agree. It also checks that what the catalog reports as changed
 // is all that changed, and that it has the content of no other template than of those that are used.
 func TestCatalogOrder(t *testing.T) {
-	for seed := range uint64(sizetest.Choose(t, 100, 3000)) {
+	for seed := range uint64(size.Choose(t, 100, 3000)) {
 		random, few, n := rand.New(rand.NewPCG(seed, 2)), seed%4 > 0, 120
 		if !few {
 			n = 600
@@ -132,7 +132,7 @@ func TestCatalogOrder(t *testing.T) {
 // than an eighth. A namespace that takes no more than the reserve is not limited, if that is enough for the reserves of all.
 func TestCatalogLimits(t *testing.T) {
 	crowded, enough := 0, 0
-	for seed := range uint64(sizetest.Choose(t, 200, 5000)) {
+	for seed := range uint64(size.Choose(t, 200, 5000)) {
 		random, few := rand.New(rand.NewPCG(seed, 3)), seed%2 == 0
 		c := newCatalog(few)
 		n := random.IntN(60)
@@ -183,7 +183,7 @@ func memoryOf(all []*Entry) (sum int64) {
 // a change that is admitted never takes the place of any. What tenants do never concerns the templates of the cluster.
 func TestCatalogDisplaces(t *testing.T) {
 	unchecked, displaced := 0, 0
-	for seed := range uint64(sizetest.Choose(t, 60, 2000)) {
+	for seed := range uint64(size.Choose(t, 60, 2000)) {
 		random, few := rand.New(rand.NewPCG(seed, 5)), seed%2 == 0
 		c := newCatalog(few)
 		c.Put(&Entry{Name: "shared", Created: time.Unix(1e6, 0), memory: 1 << 30})
@@ -228,7 +228,7 @@ func TestCatalogDisplaces(t *testing.T) {
 // change that would is rejected. A template that becomes smaller is always admitted.
 func TestCatalogAdmits(t *testing.T) {
 	admitted := 0
-	for seed := range uint64(sizetest.Choose(t, 500, 20000)) {
+	for seed := range uint64(size.Choose(t, 500, 20000)) {
 		random, few := rand.New(rand.NewPCG(seed, 4)), seed%8 > 0
 		c := newCatalog(few)
 		n := random.IntN(40)
@@ -328,7 +328,7 @@ func TestEntry(t *testing.T) {
 // TestMemory checks that no template takes more memory than the estimate, and that an ordinary one takes no less than
 // a quarter of it.
 func TestMemory(t *testing.T) {
-	n := sizetest.Choose(t, 80, 490)
+	n := size.Choose(t, 80, 490)
 	many := func(n int, item string) string {
 		var all []string
 		for i := range n {

@@ -21,7 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
-	"github.com/pillion-dev/pillion/inject/sizetest"
+	"github.com/pillion-dev/pillion/inject/testing/size"
 )
 
 // revisionsAPI plays the API server for the ControllerRevisions of one namespace.
@@ -121,7 +121,7 @@ func specWith(image int) []byte {
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(3, 1))
-	for range sizetest.Choose(t, 20, 200) {
+	for range size.Choose(t, 20, 200) {
 		for _, e := range []*Entry{{Name: "agent", UID: "1"}, {Namespace: "shop", Name: "agent", UID: "1"}} {
 			a := &revisionsAPI{}
 			h := a.newHistory(t, "pillion-system")

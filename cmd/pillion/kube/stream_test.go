@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/clitest"
-	"github.com/pillion-dev/pillion/inject/sizetest"
+	"github.com/pillion-dev/pillion/inject/testing/size"
 )
 
 // crowd is an API server with many templates. It makes each of them when it is read.
@@ -130,7 +130,7 @@ func template(namespace string, i int, metadata, spec, status string) string {
 // TestStreamMemory checks that the memory for templates does not depend on how many there are and on how large they are:
 // neither for those that are read at the start, as a list or as a stream, nor for those that change later.
 func TestStreamMemory(t *testing.T) {
-	n, allowed := sizetest.Choose(t, 90, 3000), 6<<20
+	n, allowed := size.Choose(t, 90, 3000), 6<<20
 	x := strings.Repeat("x", large)
 	huge := x + x
 	if n == 3000 {
@@ -203,7 +203,7 @@ func TestStreamMemory(t *testing.T) {
 // TestEntryMemory checks how much memory a small template takes that is not used, with its status, when it is read and
 // later: many times less than in the API server, which ends long before.
 func TestEntryMemory(t *testing.T) {
-	n := sizetest.Choose(t, 10_000, 100_000)
+	n := size.Choose(t, 10_000, 100_000)
 	status := `,"status":{"conditions":[{"type":"Ready","status":"False","reason":"TooMany","observedGeneration":1,"lastTransitionTime":"2026-01-01T00:00:00Z","message":"` + strings.Repeat("No pod gets this template. ", 8) + `"}]}`
 	var all []*Catalog // so that none becomes garbage while another one is measured
 	for _, twice := range []bool{false, true} {

@@ -5,10 +5,10 @@ package playground
 import (
 	"errors"
 
-	"github.com/pillion-dev/pillion/cmd/pillion/workload"
+	"github.com/pillion-dev/pillion/cmd/pillion/manifest"
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // usual is the namespace of objects without one.
@@ -17,12 +17,12 @@ const usual = "default"
 // known is what is known about namespaces and ServiceAccounts: those in the manifest, and for others the fields of
 // the page.
 type known struct {
-	declared workload.Declared
+	declared manifest.Declared
 	fields   templates.Namespace
 }
 
 // namespace returns the namespace of an object.
-func (k known) namespace(o workload.Object) templates.Namespace {
+func (k known) namespace(o manifest.Object) templates.Namespace {
 	ns := k.fields
 	if ns.Name = o.Node.At("metadata", "namespace").Text(); ns.Name == "" {
 		ns.Name = usual
@@ -69,17 +69,17 @@ func (out *Output) fields(in *Input) templates.Namespace {
 
 // strings returns the labels or annotations in a field of the page.
 func (out *Output) strings(field, text string) map[string]string {
-	var node tree.Node
+	var node jsontree.Node
 	root, err := yamledit.Document{Body: []byte(text)}.Parse()
 	if err == nil && len(root.Content) > 0 {
-		if node, err = tree.FromYAML(root.Node); err == nil && node.Kind() != tree.Object {
+		if node, err = jsontree.FromYAML(root.Node); err == nil && node.Kind() != jsontree.Object {
 			err = errors.New(`line 1: write one "key: value" per line`)
 		}
 	}
 	if err != nil {
-		line, message := tree.CutLine(err.Error())
+		line, message := jsontree.CutLine(err.Error())
 		out.Mistakes = append(out.Mistakes, Problem{Field: field, Line: max(line, 1), Message: message})
 		return nil
 	}
-	return workload.Strings(&node)
+	return manifest.Strings(&node)
 }

@@ -10,13 +10,13 @@ import (
 
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/fit"
+	"github.com/pillion-dev/pillion/inject/lint/limits"
 	"github.com/pillion-dev/pillion/templates"
 )
 
 // New returns an Evaluator, or an error if the Pod Security Standards of this build are broken.
 func New() (*Evaluator, error) {
-	e, err := fit.NewEvaluator()
+	e, err := limits.NewEvaluator()
 	return &Evaluator{fit: e}, err
 }
 

@@ -9,14 +9,14 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/pillion-dev/pillion/cmd/pillion/workload"
+	"github.com/pillion-dev/pillion/cmd/pillion/manifest"
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/explain"
-	"github.com/pillion-dev/pillion/inject/fit"
+	"github.com/pillion-dev/pillion/inject/lint/limits"
+	"github.com/pillion-dev/pillion/inject/report/explain"
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // inject injects into all documents of the manifest.
@@ -72,26 +72,26 @@ func (out *Output) mistake(d yamledit.Document, err error) {
 }
 
 // objectsIn returns the objects with a pod in a document.
-func objectsIn(d yamledit.Document) ([]workload.Object, *yamledit.Root, error) {
+func objectsIn(d yamledit.Document) ([]manifest.Object, *yamledit.Root, error) {
 	if d.Empty() {
 		return nil, nil, nil
 	}
 	root, err := d.Parse()
-	if err != nil || len(root.Content) == 0 || !workload.MayHoldPods(root.Content[0], nil) {
+	if err != nil || len(root.Content) == 0 || !manifest.MayHoldPods(root.Content[0], nil) {
 		return nil, root, err
 	}
-	node, err := tree.FromYAML(root.Node)
+	node, err := jsontree.FromYAML(root.Node)
 	if err != nil {
 		return nil, nil, err
 	}
-	objects, err := workload.In(&node, "", "", nil, nil)
+	objects, err := manifest.In(&node, "", "", nil, nil)
 	return objects, root, err
 }
 
-func line(d yamledit.Document, o workload.Object) int { return d.Line + d.LineOf(o.At) - 1 }
+func line(d yamledit.Document, o manifest.Object) int { return d.Line + d.LineOf(o.At) - 1 }
 
 // object injects into one object.
-func (out *Output) object(e *Evaluator, d yamledit.Document, o workload.Object, namespace templates.Namespace) ([]yamledit.Change, error) {
+func (out *Output) object(e *Evaluator, d yamledit.Document, o manifest.Object, namespace templates.Namespace) ([]yamledit.Change, error) {
 	injector := e.injector.For(namespace.Name)
 	req, wrong := o.Request(namespace, injector.ReadsOfProducts)
 	req.Detail = true
@@ -110,7 +110,7 @@ func (out *Output) object(e *Evaluator, d yamledit.Document, o workload.Object, 
 	injected := result.InjectedJSON()
 	if result.Adds() {
 		to.Patch = indented(result.Patch())
-		for _, effect := range fit.EffectsOf(req.Object, injected, req.Owner.Kind) {
+		for _, effect := range limits.EffectsOf(req.Object, injected, req.Owner.Kind) {
 			to.Warnings = append(to.Warnings, "effect: "+effect)
 		}
 	}
@@ -143,7 +143,7 @@ func (out *Output) judge(e *Evaluator, final string, of known) {
 	}
 }
 
-func (e *Evaluator) verdict(o workload.Object, namespace templates.Namespace) (v *inject.Verdict, err error) {
+func (e *Evaluator) verdict(o manifest.Object, namespace templates.Namespace) (v *inject.Verdict, err error) {
 	injector := e.injector.For(namespace.Name)
 	req, _ := o.Request(namespace, injector.ReadsOfProducts)
 	if req.Object, err = schema.AsStored(req.Object); err != nil {

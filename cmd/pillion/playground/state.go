@@ -5,9 +5,9 @@ package playground
 import (
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/fit"
+	"github.com/pillion-dev/pillion/inject/lint/limits"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // Input is the state of the page.
@@ -49,27 +49,27 @@ type Problem struct {
 
 // mistakeIn returns an error in a document of a manifest as a Problem.
 func mistakeIn(d yamledit.Document, err error) Problem {
-	line, message := tree.CutLine(err.Error())
+	line, message := jsontree.CutLine(err.Error())
 	return Problem{Line: d.Line + max(line, 1) - 1, Message: message}
 }
 
 // Evaluator evaluates one Input after another. It keeps the compiled templates from one to the next.
 type Evaluator struct {
 	loader   templates.Loader
-	fit      *fit.Evaluator
+	fit      *limits.Evaluator
 	set      *templates.Set
 	injector *inject.Injector
 }
 
 // Object is the outcome for one object of the manifest.
 type Object struct {
-	Title     string       `json:"title"` // Kind/name
-	Line      int          `json:"line"`
-	Decisions []Decision   `json:"decisions"`
-	Warnings  []string     `json:"warnings"`
-	Patch     string       `json:"patch"` // RFC 6902, indented; "" if nothing is added
-	Before    fit.Standing `json:"before"`
-	After     fit.Standing `json:"after"`
+	Title     string          `json:"title"` // Kind/name
+	Line      int             `json:"line"`
+	Decisions []Decision      `json:"decisions"`
+	Warnings  []string        `json:"warnings"`
+	Patch     string          `json:"patch"` // RFC 6902, indented; "" if nothing is added
+	Before    limits.Standing `json:"before"`
+	After     limits.Standing `json:"after"`
 }
 
 // Decision is the outcome for one template.

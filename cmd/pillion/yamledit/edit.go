@@ -11,7 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // Change is a value to add to a document, or to remove.
@@ -52,7 +52,7 @@ func (r *Root) EditMarked(changes []Change) ([]byte, []Span, error) {
 			return nil, nil, err
 		}
 	}
-	want, err := tree.FromYAML(root)
+	want, err := jsontree.FromYAML(root)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -99,7 +99,7 @@ func says(body []byte, want string) bool {
 	if err != nil {
 		return false
 	}
-	got, err := tree.FromYAML(node.Node)
+	got, err := jsontree.FromYAML(node.Node)
 	return err == nil && got.String() == want
 }
 
@@ -126,7 +126,7 @@ func (e *editor) make(root *yaml.Node, c Change) error {
 	if c.Value == nil {
 		return e.remove(root.Content[0], c)
 	}
-	value, err := tree.Parse(c.Value)
+	value, err := jsontree.Parse(c.Value)
 	if err != nil {
 		return err
 	}

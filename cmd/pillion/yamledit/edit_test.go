@@ -12,7 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // samples are documents in as many styles as there are.
@@ -249,7 +249,7 @@ func FuzzEdit(f *testing.F) {
 		if err != nil || len(root.Content) == 0 || hasMarker(data) {
 			return
 		}
-		if _, err := tree.FromYAML(root.Node); err != nil {
+		if _, err := jsontree.FromYAML(root.Node); err != nil {
 			return
 		}
 		var paths [][]string

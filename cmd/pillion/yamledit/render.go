@@ -10,27 +10,27 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // FromTree returns the nodes of a JSON value.
-func FromTree(value *tree.Node) *yaml.Node {
+func FromTree(value *jsontree.Node) *yaml.Node {
 	switch value.Kind() {
-	case tree.Object:
+	case jsontree.Object:
 		node := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
 		members := value.Members()
 		for i := range members {
 			node.Content = append(node.Content, String(members[i].Name()), FromTree(&members[i]))
 		}
 		return compactIfEmpty(node)
-	case tree.Array:
+	case jsontree.Array:
 		node := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
 		items := value.Items()
 		for i := range items {
 			node.Content = append(node.Content, FromTree(&items[i]))
 		}
 		return compactIfEmpty(node)
-	case tree.String:
+	case jsontree.String:
 		return String(value.Text())
 	}
 	return &yaml.Node{Kind: yaml.ScalarNode, Value: value.String()}
@@ -177,7 +177,7 @@ func quoteBlocks(node *yaml.Node, s style) {
 
 // asJSON renders a value as JSON, in several lines if prefix begins with a line break.
 func asJSON(node *yaml.Node, prefix, indent string) string {
-	value, err := tree.FromYAML(node)
+	value, err := jsontree.FromYAML(node)
 	if err != nil {
 		panic("yamledit: " + err.Error()) // cannot fail: this package makes the nodes
 	}

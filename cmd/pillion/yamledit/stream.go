@@ -14,7 +14,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // Document is one document of a stream. The stream is the concatenation of all documents.
@@ -133,7 +133,7 @@ func (r *Root) text() *source {
 }
 
 // Parse parses the document. Its errors begin with "line N: ", counted from the first line of
-// the body, like those of [tree.FromYAML]. A document that consists of a byte order mark has
+// the body, like those of [jsontree.FromYAML]. A document that consists of a byte order mark has
 // no content.
 func (d Document) Parse() (*Root, error) {
 	if root := d.parseJSON(); root != nil {
@@ -156,7 +156,7 @@ func (d Document) Parse() (*Root, error) {
 			err = errors.New("there is a second document; put a line --- before it")
 		}
 	}
-	line, text := tree.WhereYAML(d.Body, err)
+	line, text := jsontree.WhereYAML(d.Body, err)
 	return nil, fmt.Errorf("line %d: %s", line, text)
 }
 
@@ -167,7 +167,7 @@ func (d Document) parseJSON() *Root {
 	if !d.isFlow() {
 		return nil
 	}
-	if _, err := tree.Parse(d.Body); err != nil {
+	if _, err := jsontree.Parse(d.Body); err != nil {
 		return nil
 	}
 	p := jsonParser{jsontext.NewDecoder(bytes.NewReader(d.Body), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)), d.Body, map[*yaml.Node]int{}, 0, 1}
@@ -226,6 +226,6 @@ func (p *jsonParser) value() (*yaml.Node, error) {
 
 // Locate adds the file and the line in the file to an error of the document.
 func (d Document) Locate(file string, err error) error {
-	line, text := tree.CutLine(err.Error())
+	line, text := jsontree.CutLine(err.Error())
 	return fmt.Errorf("%s:%d: %s", file, d.Line+max(line, 1)-1, text)
 }

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 func main() {
@@ -98,7 +98,7 @@ func (g *generator) of(t reflect.Type) object {
 		properties := object{}
 		g.definitions[name] = object{"properties": properties} // before the fields, because it may contain itself
 		docs := docsOf(t)
-		for _, f := range tree.StructFields(t) {
+		for _, f := range jsontree.StructFields(t) {
 			if slices.Contains([]string{"status", "managedFields", "ephemeralContainers"}, f.JSON) {
 				continue // no manifest has them
 			}

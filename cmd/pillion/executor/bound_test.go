@@ -1,0 +1,717 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package executor_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/executor"
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/rollout"
+	"github.com/pillion-dev/pillion/inject/testing/size"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// TestBound checks the promise of a rollout with random clusters: at no time are more pods unready because of it than
+// maxUnavailable and the budgets allow. The image may fail at any time until a pod is proved, in all pods or some of
+// them, for good or now and then. Meanwhile pods are deleted, nodes stop reporting, requests fail, clocks differ, and
+// the process of the rollout is killed.
+func TestBound(t *testing.T) {
+	t.Parallel()
+	all := size.Choose(t, 400, 100_000)
+	const groups = 8
+	for g := range groups {
+		t.Run(fmt.Sprint("group ", g), func(t *testing.T) {
+			t.Parallel()
+			for i := g; i < all && !t.Failed(); i += groups {
+				synctest.Test(t, func(t *testing.T) { newSimulation(t, uint64(i)).run(t) })
+			}
+		})
+	}
+}
+
+// images are the two images of the template agent, which has nothing else that changes.
+var images = sync.OnceValue(func() [2]*inject.Injector {
+	var all [2]*inject.Injector
+	for i := range all {
+		set, err := templates.Load(templates.Source{Name: "agent.yaml", Data: fmt.Appendf(nil, strings.Replace(agent, ", resources: {limits: {memory: %dMi}}", "", 1), i+1)})
+		if err != nil {
+			panic(err)
+		}
+		all[i] = inject.New(set)
+	}
+	return all
+})
+
+// bad is how the new image fails.
+type bad string
+
+const (
+	never    bad = "never"
+	late     bad = "late"     // in each pod, some time after it was ready
+	some     bad = "some"     // in some pods, at different times
+	flaps    bad = "flaps"    // in each pod, for a while, again and again
+	breaks   bad = "breaks"   // the sidecar is ready, and the app is not any more
+	restarts bad = "restarts" // the sidecar crashes, and is ready at once
+	shaky    bad = "shaky"    // each pod is ready, unready for a moment, and ready again, soon after its start; no failure
+)
+
+// simulation is a cluster with one workload and a kubelet. Its pods are never changed: another one takes their place.
+type simulation struct {
+	*fake
+
+	t        *testing.T
+	rand     *rand.Rand
+	seed     uint64
+	way      rollout.Way
+	bad      bad
+	after    time.Duration // until a pod fails
+	start    time.Duration // until a new pod or image is ready, at most
+	most     string
+	allowed  int
+	budget   int           // that a budget allows to be unready, or -1
+	skew     time.Duration // of the clock of the API server and kubelets
+	errors   float64       // the share of requests that fail
+	faults   bool          // pods are deleted, and nodes stop reporting
+	kills    int           // how often the process is killed
+	undo     bool          // a failure undoes the rollout
+	reapply  bool          // after a failure, the user applies the old template
+	content  int           // of the template: one of images
+	states   map[string]*state
+	created  int
+	broken   string // what was wrong
+	deployed bool
+	worst    int // the most pods that were unready because of the rollout
+}
+
+// state is what the simulation knows of a pod.
+type state struct {
+	generation int
+	ready      bool        // what the kubelet reports
+	silent     bool        // its node does not report
+	runs       string      // the image
+	since      metav1.Time // when its container started
+	ours       bool        // it is because of the rollout if the pod is not ready
+}
+
+func newSimulation(t *testing.T, seed uint64) *simulation {
+	r := rand.New(rand.NewPCG(seed, 1))
+	n := 1 + r.IntN(12)
+	c := &simulation{
+		fake: &fake{pods: map[string]*corev1.Pod{}, held: map[string]int{}, old: images()[0], failAt: -1}, t: t, rand: r, seed: seed, way: rollout.ChangeInPlace,
+		bad: []bad{never, late, late, some, flaps, breaks, restarts, shaky}[r.IntN(8)], after: time.Duration(r.IntN(80)) * time.Second, start: time.Duration(r.IntN(30)) * time.Second,
+		most: []string{"1", "2", "4", "25%", "50%", "100%"}[r.IntN(6)], budget: -1, states: map[string]*state{},
+	}
+	if r.IntN(3) == 0 {
+		c.way = rollout.Evict
+	}
+	if r.IntN(3) == 0 {
+		c.budget = 1 + r.IntN(3)
+	}
+	if r.IntN(2) == 0 {
+		c.skew = time.Duration(r.IntN(400)-200) * time.Second
+	}
+	if r.IntN(3) == 0 {
+		c.errors = 0.02
+	}
+	c.faults, c.kills = r.IntN(3) == 0, max(0, r.IntN(6)-3)
+	if c.way == rollout.ChangeInPlace {
+		c.undo, c.reapply = r.IntN(2) == 0, r.IntN(4) == 0
+	}
+	c.deploy(n)
+	return c
+}
+
+// deploy creates the pods, which are ready for an hour.
+func (c *simulation) deploy(n int) {
+	t := c.t
+	most, err := rollout.ParseUnavailable(c.most)
+	must(t, err)
+	if c.allowed = most.Of(n); c.budget >= 0 {
+		c.allowed = min(c.allowed, c.budget)
+	}
+	c.content = 1
+	c.planner = &rollout.Planner{
+		Injector: images()[1], Called: func([]byte) bool { return true },
+		Namespace: templates.Namespace{Name: "shop", Labels: map[string]string{"pillion.dev/inject": "enabled"}, Known: true},
+	}
+	for range n {
+		name := c.create(images()[0])
+		c.states[name].ready = true
+		c.report(name)
+		pod := c.pods[name]
+		pod.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour))
+		c.states[name].since = pod.CreationTimestamp
+		pod.Status.InitContainerStatuses[0].State.Running.StartedAt = pod.CreationTimestamp
+		pod.Status.Conditions[0].LastTransitionTime = pod.CreationTimestamp
+	}
+	c.deployed = true
+	c.reacts = c.replaced
+}
+
+// now is the time of the API server and of kubelets. Kubernetes stores it in seconds.
+func (c *simulation) now() metav1.Time {
+	return metav1.NewTime(time.Now().Add(c.skew).Truncate(time.Second))
+}
+
+// create creates a pod, as its controller does. It is not ready.
+func (c *simulation) create(by *inject.Injector) (name string) {
+	c.created++
+	name = fmt.Sprintf("web-%d", c.created)
+	controls := true
+	bare := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: "shop", UID: types.UID("u-" + name), CreationTimestamp: c.now(), Labels: map[string]string{"app": "web"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "set", Controller: &controls}},
+		},
+		Spec: corev1.PodSpec{NodeName: "node", Containers: []corev1.Container{{Name: "web", Image: "web:1"}}},
+	}
+	text, err := json.Marshal(bare)
+	must(c.t, err)
+	r, err := by.Inject(inject.Request{Operation: "CREATE", Namespace: c.planner.Namespace, Object: text, OptedIn: true})
+	must(c.t, err)
+	pod := &corev1.Pod{}
+	must(c.t, json.Unmarshal(r.InjectedJSON(), pod))
+	pod.ManagedFields = []metav1.ManagedFieldsEntry{owner("kube-controller-manager", pod.CreationTimestamp)}
+	c.pods[name], c.states[name] = pod, &state{runs: pod.Spec.InitContainers[0].Image, since: c.now()}
+	c.report(name)
+	return name
+}
+
+// report is the kubelet that reports a pod, or the node controller if its node is silent.
+func (c *simulation) report(name string) {
+	s, pod := c.states[name], c.pods[name].DeepCopy()
+	app := s.ready || c.bad == breaks && s.runs == "agent:2"
+	var before []corev1.PodCondition
+	restarts := int32(0)
+	if len(pod.Status.InitContainerStatuses) > 0 {
+		before, restarts = pod.Status.Conditions, pod.Status.InitContainerStatuses[0].RestartCount
+	}
+	well(pod)
+	pod.Status.InitContainerStatuses[0].Ready = app
+	pod.Status.InitContainerStatuses[0].RestartCount = restarts
+	pod.Status.InitContainerStatuses[0].Image, pod.Status.InitContainerStatuses[0].State.Running.StartedAt = s.runs, s.since
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "ContainersNotReady", LastTransitionTime: c.now()}, {Type: corev1.ContainersReady, Status: corev1.ConditionFalse}}
+	if s.ready {
+		pod.Status.Conditions[0] = corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: c.now()}
+		pod.Status.Conditions[1].Status = corev1.ConditionTrue
+		if s.silent {
+			pod.Status.Conditions[0].Status = corev1.ConditionFalse
+		}
+	}
+	if len(before) > 0 && before[0].Status == pod.Status.Conditions[0].Status {
+		pod.Status.Conditions[0].LastTransitionTime = before[0].LastTransitionTime
+	}
+	c.pods[name] = pod
+	c.check()
+}
+
+// later does something with a pod, unless it was changed or deleted meanwhile.
+func (c *simulation) later(name string, after time.Duration, do func(s *state)) {
+	generation := c.states[name].generation
+	time.AfterFunc(after, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if s := c.states[name]; s != nil && s.generation == generation {
+			do(s)
+			c.report(name)
+		}
+	})
+}
+
+func (c *simulation) random(most time.Duration) time.Duration {
+	return time.Duration(c.rand.Int64N(int64(most) + 1))
+}
+
+// replaced is the kubelet that replaces the container of a pod that was changed. It notices that a moment later.
+func (c *simulation) replaced(pod *corev1.Pod) {
+	s, image := c.states[pod.Name], pod.Spec.InitContainers[0].Image
+	s.ours = s.ours || s.ready && !s.silent
+	s.generation++
+	pod.ManagedFields = []metav1.ManagedFieldsEntry{owner(rollout.Manager, c.now())}
+	c.later(pod.Name, c.random(2*time.Second), func(s *state) {
+		s.ready, s.runs, s.since = false, image, c.now()
+		c.starts(pod.Name)
+	})
+}
+
+// starts lets a pod become ready, and fail if its image does.
+func (c *simulation) starts(name string) {
+	c.later(name, c.random(c.start), func(s *state) {
+		s.ready = true
+		if c.pods[name].Spec.InitContainers[0].Image == "agent:2" {
+			c.fails(name)
+		}
+	})
+}
+
+func (c *simulation) fails(name string) {
+	fail := func(s *state) { s.ready = false }
+	switch c.bad {
+	case late, breaks:
+		c.later(name, c.after, fail)
+	case some:
+		if c.rand.IntN(2) == 0 {
+			c.later(name, c.random(c.after), fail)
+		}
+	case flaps:
+		c.later(name, time.Second+c.random(c.after), func(s *state) {
+			s.ready = false
+			c.starts(name)
+		})
+	case restarts:
+		c.later(name, time.Second+c.random(c.after), func(s *state) { // for a moment that no look sees
+			s.ready = false
+			c.report(name)
+			c.pods[name].Status.InitContainerStatuses[0].RestartCount++
+			s.ready = true
+			c.fails(name)
+		})
+	case shaky:
+		c.later(name, c.random(5*time.Second), func(s *state) {
+			s.ready = false
+			c.later(name, c.random(3*time.Second), func(s *state) { s.ready = true })
+		})
+	case never:
+	}
+}
+
+// harmless reports whether the new image works.
+func (b bad) harmless() bool { return b == never || b == shaky }
+
+// check counts the pods that are unready because of the rollout.
+func (c *simulation) check() {
+	n := 0
+	for _, s := range c.states {
+		if s.ours && !s.ready {
+			n++
+		}
+	}
+	if c.worst = max(c.worst, n); n > c.allowed && c.broken == "" && c.deployed {
+		c.broken = fmt.Sprintf("%d pods are unready because of the rollout, and %d may be", n, c.allowed)
+	}
+}
+
+// remove deletes a pod. Its controller creates another one, which gets the new image.
+func (c *simulation) remove(name string, ours bool) {
+	delete(c.states, name)
+	delete(c.pods, name)
+	place := &state{ours: ours}
+	c.states["in place of "+name] = place // until there is another pod
+	c.check()
+	time.AfterFunc(c.random(time.Second), func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.states, "in place of "+name)
+		made := c.create(images()[c.content])
+		c.states[made].ours = ours
+		c.check()
+		c.starts(made)
+	})
+}
+
+// request lets a request fail now and then.
+func (c *simulation) request() error {
+	if c.rand.Float64() < c.errors {
+		return errors.New("the connection broke")
+	}
+	return nil
+}
+
+func (c *simulation) Look(context.Context, *rollout.Workload) (*executor.Sight, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.request(); err != nil {
+		return nil, err
+	}
+	s := &executor.Sight{Desired: c.size()}
+	for _, pod := range c.pods {
+		s.Pods = append(s.Pods, pod)
+	}
+	return s, nil
+}
+
+// size is the number of pods that should be there.
+func (c *simulation) size() int { return len(c.states) }
+
+func (c *simulation) Pod(ctx context.Context, namespace, name string) (*unstructured.Unstructured, error) {
+	c.mu.Lock()
+	err, there := c.request(), c.pods[name] != nil
+	c.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	if !there {
+		return nil, apierrors.NewNotFound(corev1.Resource("pods"), name)
+	}
+	return c.fake.Pod(ctx, namespace, name)
+}
+
+func (c *simulation) PatchPod(ctx context.Context, p executor.Patch) error {
+	c.mu.Lock()
+	before, after, there := c.request(), c.request(), c.pods[p.Name] != nil
+	c.mu.Unlock()
+	switch {
+	case before != nil:
+		return before
+	case !there:
+		return apierrors.NewNotFound(corev1.Resource("pods"), p.Name)
+	}
+	return errors.Join(c.fake.PatchPod(ctx, p), after)
+}
+
+func (c *simulation) Budgets(context.Context, string) ([]executor.Budget, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.budget < 0 {
+		return nil, c.request()
+	}
+	return []executor.Budget{{Name: "web", Selector: labels.Everything(), Allowed: c.disruptions()}}, c.request()
+}
+
+func (c *simulation) disruptions() int {
+	n := c.budget
+	for _, s := range c.states {
+		if !s.ready || s.silent {
+			n--
+		}
+	}
+	return max(0, n)
+}
+
+func (c *simulation) Evict(_ context.Context, _, name, _ string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.request(); err != nil {
+		return err
+	}
+	s := c.states[name]
+	switch {
+	case s == nil:
+		return apierrors.NewNotFound(corev1.Resource("pods"), name)
+	case c.budget >= 0 && s.ready && c.disruptions() < 1:
+		return apierrors.NewTooManyRequests("the budget", 1)
+	}
+	c.remove(name, s.ours || s.ready && !s.silent)
+	return c.request()
+}
+
+// disturb deletes pods, and lets nodes be silent for a while.
+func (c *simulation) disturb(ctx context.Context) {
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(c.random(2 * time.Minute)):
+		}
+		c.mu.Lock()
+		for name := range c.pods { // any one
+			if c.rand.IntN(2) == 0 {
+				c.remove(name, false)
+			} else {
+				c.states[name].silent = true
+				c.report(name)
+				time.AfterFunc(c.random(time.Minute), func() {
+					c.mu.Lock()
+					defer c.mu.Unlock()
+					if s := c.states[name]; s != nil {
+						s.silent = false
+						c.report(name)
+					}
+				})
+			}
+			break
+		}
+		c.mu.Unlock()
+	}
+}
+
+// goBack undoes the rollout, until nothing is left to do. The bound holds meanwhile, too.
+func (c *simulation) goBack(ctx context.Context, t *testing.T, most rollout.Unavailable) {
+	var failures []string
+	plan := func(_ string, pod []byte) (*rollout.Pod, error) { return c.planner.PlanBack(pod, nil, c.wayBack()) }
+	if !c.undo {
+		c.mu.Lock()
+		c.content, c.planner.Injector, c.kills = 0, images()[0], 0 // another process does not know which pods went back
+		c.mu.Unlock()
+		plan = func(_ string, pod []byte) (*rollout.Pod, error) { return c.planner.Plan(pod, nil) }
+	}
+	for try := 0; try < c.kills+40; try++ {
+		w := c.workloadBy(func(pod *corev1.Pod) *rollout.Pod {
+			text, err := json.Marshal(pod)
+			must(t, err)
+			p, err := plan("", text)
+			must(t, err)
+			return p
+		})
+		w.Choose(rollout.Owner{InPlace: true})
+		if !w.Acts() {
+			break
+		}
+		process, kill := context.WithCancel(ctx)
+		if try < c.kills {
+			time.AfterFunc(c.random(2*time.Minute), kill)
+		}
+		r := &executor.Rollout{
+			Cluster: c, Limits: executor.Limits{Parallel: 1, Timeout: 5 * time.Minute, Poll: time.Second, Undo: c.undo}, Plan: plan,
+		}
+		r.Limits.MaxUnavailable, r.Limits.Shares = []rollout.Unavailable{most}, []int{100}
+		if err := r.Run(process, []*rollout.Workload{w}); err != nil {
+			failures = append(failures, err.Error())
+		}
+		kill()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	describe := func(what string) {
+		t.Errorf("seed %d: undo %t: %s; %d pods, the image fails %s after %s, maxUnavailable %s, budget %d, skew %s, start %s, errors %g, faults %t, killed %d times, after %d failures, the last one: %q",
+			c.seed, c.undo, what, len(c.pods), c.bad, c.after, c.most, c.budget, c.skew, c.start, c.errors, c.faults, c.kills, len(failures), failures[max(0, len(failures)-1):])
+	}
+	if c.broken != "" {
+		describe(c.broken)
+	}
+	// Pods that were created with the content that fails never become ready, and others may wait for them.
+	made := func(pod *corev1.Pod) bool {
+		return len(pod.ManagedFields) == 1 && pod.ManagedFields[0].Manager != rollout.Manager && pod.Spec.InitContainers[0].Image == "agent:2"
+	}
+	waits := slices.ContainsFunc(slices.Collect(maps.Values(c.pods)), made)
+	for name, pod := range c.pods {
+		switch before, kept := pod.Annotations["agent.pillion.dev/injected-before"]; {
+		case waits:
+		case pod.Spec.InitContainers[0].Image != "agent:1" || pod.Annotations["agent.pillion.dev/injected"] == c.failed() || kept && c.undo:
+			describe(fmt.Sprintf("pod %s has %s, %q, before %q", name, pod.Spec.InitContainers[0].Image, pod.Annotations["agent.pillion.dev/injected"], before))
+		case !c.states[name].ready && !c.faults && len(failures) == 0:
+			describe("pod " + name + " is not ready")
+		}
+	}
+}
+
+// failed is the revision that has failed.
+func (*simulation) failed() string { return images()[1].All().Templates[0].Revision }
+
+func (c *simulation) wayBack() *rollout.WayBack {
+	return &rollout.WayBack{Template: "agent", Failed: c.failed(), Earlier: func(revision string) (*inject.Injector, string) {
+		if revision == c.failed() {
+			return nil, "it is the one that has failed"
+		}
+		return images()[0], ""
+	}}
+}
+
+// workload plans.
+func (c *simulation) workload() *rollout.Workload {
+	return c.workloadBy(func(pod *corev1.Pod) *rollout.Pod { return c.plan(c.t, pod) })
+}
+
+func (c *simulation) workloadBy(plan func(pod *corev1.Pod) *rollout.Pod) *rollout.Workload {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w := &rollout.Workload{Namespace: "shop", APIVersion: "apps/v1", Kind: "Deployment", Name: "web", Pods: len(c.pods), Way: c.way}
+	for _, pod := range c.pods {
+		p := plan(pod)
+		if p.Action == rollout.None {
+			continue
+		}
+		if c.way == rollout.Evict && p.Action != rollout.Leave {
+			p.Action, p.Why = rollout.Replace, "more differs"
+		}
+		p.Forget()
+		w.Behind = append(w.Behind, p)
+	}
+	return w
+}
+
+func (c *simulation) run(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var group sync.WaitGroup
+	defer group.Wait()
+	disturbing, calm := context.WithTimeout(ctx, 20*time.Minute)
+	defer calm()
+	if c.faults {
+		group.Go(func() { c.disturb(disturbing) })
+	}
+	most, err := rollout.ParseUnavailable(c.most)
+	must(t, err)
+	var failures []string
+	for try := 0; ; try++ {
+		process, kill := context.WithCancel(ctx)
+		if try < c.kills {
+			time.AfterFunc(c.random(5*time.Minute), kill)
+		}
+		r := &executor.Rollout{
+			Cluster: c, Limits: executor.Limits{Parallel: 1, Timeout: 5 * time.Minute, Poll: time.Second},
+			Plan: func(_ string, pod []byte) (*rollout.Pod, error) { return c.planner.Plan(pod, nil) },
+		}
+		r.Limits.MaxUnavailable = []rollout.Unavailable{most}
+		failed := false
+		r.Report = func(e executor.Event) {
+			if failed = failed || e.Type == "failed" && !e.Blocked; failed && c.undo {
+				kill() // as the controller does
+			}
+		}
+		if c.seed%2 == 0 {
+			r.Limits.First, r.Limits.Shares = 1, []int{5, 25, 100}
+		}
+		err = r.Run(process, []*rollout.Workload{c.workload()})
+		killed := process.Err() != nil && !failed
+		kill()
+		if failed && (c.undo || c.reapply) {
+			c.goBack(ctx, t, most)
+			return
+		}
+		if killed && try < c.kills {
+			continue
+		}
+		if err == nil || !c.bad.harmless() || try > c.kills+20 {
+			break
+		}
+		failures = append(failures, err.Error()) // because of a request that failed, or a pod that somebody deleted
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	describe := func(what string) {
+		t.Errorf("seed %d: %s; %s, %d pods, the image fails %s after %s, maxUnavailable %s, budget %d, skew %s, start %s, errors %g, faults %t, killed %d times; the rollout returned %v after %q",
+			c.seed, what, c.way, len(c.pods), c.bad, c.after, c.most, c.budget, c.skew, c.start, c.errors, c.faults, c.kills, err, failures)
+	}
+	if c.broken != "" {
+		describe(c.broken)
+	}
+	outdated, unready := 0, 0
+	for name, pod := range c.pods {
+		if pod.Spec.InitContainers[0].Image != "agent:2" {
+			outdated++
+		}
+		if s := c.states[name]; s.ours && !s.ready {
+			unready++
+		}
+	}
+	switch {
+	case err == nil && outdated > 0:
+		describe(fmt.Sprintf("it is complete, and %d pods are outdated", outdated))
+	case err == nil && unready > 0 && (c.way != rollout.Evict || c.kills == 0): // a new pod is recorded when it is created, so another process does not know that it is not proved
+		describe(fmt.Sprintf("it is complete, and %d pods that it has changed are not ready", unready))
+	case (err != nil || len(failures) > 0) && c.bad.harmless() && !c.faults && c.errors == 0:
+		describe("it failed without a reason")
+	}
+	cancel()
+}
+
+// TestLateFailure checks rollouts with the default limits, in which 20 pods are ready at first. If the image fails, the
+// rollout stops before more pods than the first wave have it, and reports the pod. If only something else happens, it ends.
+func TestLateFailure(t *testing.T) {
+	t.Parallel()
+	type fault struct {
+		bad   bad
+		after time.Duration
+		most  string
+		waves bool
+		// meanwhile happens after a minute.
+		meanwhile func(c *simulation, name string)
+	}
+	shares, err := rollout.ParseShares(rollout.DefaultShares())
+	must(t, err)
+	for what, test := range map[string]fault{
+		"unready after 20 s":                {bad: late, after: 20 * time.Second, most: "4", waves: true},
+		"unready after 60 s":                {bad: late, after: 60 * time.Second, most: "4", waves: true},
+		"unready after 20 s, without waves": {bad: late, after: 20 * time.Second, most: "4"},
+		"unready after 60 s, without waves": {bad: late, after: 60 * time.Second, most: "4"},
+		"unready after 8 s":                 {bad: late, after: 8 * time.Second, most: "4", waves: true},
+		"one at a time":                     {bad: late, after: 20 * time.Second, most: "1"},
+		"some pods only":                    {bad: some, after: 60 * time.Second, most: "4"},
+		"flapping":                          {bad: flaps, after: 30 * time.Second, most: "4", waves: true},
+		"it breaks the app":                 {bad: breaks, after: 20 * time.Second, most: "4", waves: true},
+		"it crashes, and is ready at once":  {bad: restarts, after: 40 * time.Second, most: "4", waves: true},
+		"a pod is deleted": {bad: never, most: "4", waves: true, meanwhile: func(c *simulation, name string) {
+			c.remove(name, false)
+		}},
+		"a node goes away": {bad: never, most: "4", waves: true, meanwhile: func(c *simulation, name string) {
+			c.states[name].silent = true
+			c.report(name)
+			time.AfterFunc(time.Minute, func() { // its pods are evicted
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				c.remove(name, false)
+			})
+		}},
+		"unready for a moment after the start": {bad: shaky, most: "4", waves: true},
+		"nothing":                              {bad: never, most: "25%", waves: true},
+	} {
+		for _, way := range []rollout.Way{rollout.ChangeInPlace, rollout.Evict} {
+			t.Run(what+", "+string(way), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					c := &simulation{
+						fake: &fake{pods: map[string]*corev1.Pod{}, held: map[string]int{}, old: images()[0], failAt: -1}, t: t, rand: rand.New(rand.NewPCG(1, 1)),
+						way: way, bad: test.bad, after: test.after, start: 5 * time.Second, most: test.most, budget: -1, states: map[string]*state{},
+					}
+					const pods = 20
+					c.deploy(pods)
+					if test.meanwhile != nil {
+						time.AfterFunc(time.Minute, func() {
+							c.mu.Lock()
+							defer c.mu.Unlock()
+							for _, changed := range []bool{true, false} { // one that has the change, and one that has not
+								for name, pod := range c.pods {
+									if (pod.Spec.InitContainers[0].Image == "agent:2") == changed {
+										test.meanwhile(c, name)
+										break
+									}
+								}
+							}
+						})
+					}
+					most, err := rollout.ParseUnavailable(test.most)
+					must(t, err)
+					r := &executor.Rollout{
+						Cluster: c, Limits: executor.Limits{Parallel: 1, Timeout: 5 * time.Minute, Poll: time.Second},
+						Plan: func(_ string, pod []byte) (*rollout.Pod, error) { return c.planner.Plan(pod, nil) },
+					}
+					r.Limits.MaxUnavailable, r.Limits.MinReady = []rollout.Unavailable{most}, rollout.DefaultMinReady
+					first := most.Of(pods)
+					if test.waves {
+						r.Limits.First, r.Limits.Shares, first = rollout.DefaultFirst, shares, 1
+					}
+					begun := time.Now()
+					err = r.Run(t.Context(), []*rollout.Workload{c.workload()})
+					if c.broken != "" {
+						t.Error(c.broken)
+					}
+					t.Logf("%s: at most %d pods were unready because of it, and it took %s: %v", what, c.worst, time.Since(begun).Round(time.Second), err)
+					changed := 0
+					for _, pod := range c.pods {
+						if pod.Spec.InitContainers[0].Image == "agent:2" {
+							changed++
+						}
+					}
+					switch {
+					case test.bad.harmless() && (err != nil || changed != pods):
+						t.Errorf("%d pods have the change: %v", changed, err)
+					case !test.bad.harmless() && (err == nil || !strings.Contains(err.Error(), "it was ready with the change for")):
+						t.Errorf("it does not report a pod: %v", err)
+					case !test.bad.harmless() && test.bad != some && changed > first:
+						t.Errorf("%d pods have the change, want at most %d", changed, first)
+					}
+				})
+			})
+		}
+	}
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/pillion-dev/pillion/inject/rollout"
+)
+
+// evict deletes a pod if its PodDisruptionBudgets allow it. Otherwise, the next look tries again.
+func (s *run) evict(ctx context.Context, p *rollout.Pod) error {
+	object, err := s.Cluster.Pod(ctx, p.Namespace, p.Name)
+	switch {
+	case apierrors.IsNotFound(err), err == nil && string(object.GetUID()) != p.UID:
+		return nil // the next look reports it
+	case err != nil:
+		return err
+	case metav1.GetControllerOf(object) == nil:
+		return errors.New("it has lost its controller")
+	}
+	err = s.Cluster.Evict(ctx, p.Namespace, p.Name, p.UID)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case apierrors.IsTooManyRequests(err):
+		s.release(p.UID)
+		return s.postponed()
+	case err != nil:
+		return fmt.Errorf("it cannot be evicted: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.denied = time.Time{}
+	s.watch.Evict(p.UID, time.Now())
+	return nil
+}
+
+// proofShare is the part of the timeout after which a restart begins without a proof, because a budget may never allow a
+// disruption.
+const proofShare = 5
+
+// postponed notes that a budget does not allow an eviction now.
+func (s *run) postponed() error {
+	s.mu.Lock()
+	if s.denied.IsZero() {
+		s.denied = time.Now()
+	}
+	since := s.denied
+	s.mu.Unlock()
+	switch {
+	case s.proving && time.Since(since) > s.Limits.Timeout/proofShare:
+		return errNoProof
+	case s.stopping(s.w.Namespace):
+		return ErrStopped
+	case time.Since(since) > s.Limits.Timeout:
+		return fmt.Errorf("a PodDisruptionBudget has not allowed to evict it for %s", s.Limits.Timeout)
+	}
+	s.tell("", "a PodDisruptionBudget to allow an eviction")
+	return nil
+}
+
+// errNoProof is returned if no pod may be evicted before a restart.
+var errNoProof = errors.New("no pod may be evicted")

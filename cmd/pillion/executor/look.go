@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package executor
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/pillion-dev/pillion/inject/rollout"
+)
+
+// Look implements [Cluster]. It lists the pods, and does not watch them: a decision needs what is true now. A list of one
+// object needs no other right than the plan.
+func (k Kubernetes) Look(ctx context.Context, w *rollout.Workload) (*Sight, error) {
+	s := &Sight{Desired: -1}
+	options := metav1.ListOptions{}
+	if w.Kind == "Pod" {
+		s.Desired, options.FieldSelector = 1, "metadata.name="+w.Name
+	} else if w.Builtin() {
+		object, err := k.find(ctx, w)
+		if object == nil || err != nil { // its pods are being deleted
+			return s, err
+		}
+		s.Desired, options.LabelSelector = desired(object), selectorText(object)
+	}
+	list, err := k.Resource(podResource).Namespace(w.Namespace).List(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		if object := &list.Items[i]; belongs(object, w) {
+			pod, err := asPod(object)
+			if err != nil {
+				return nil, err
+			}
+			s.Pods = append(s.Pods, pod)
+		}
+	}
+	return s, nil
+}
+
+// find returns a workload, or nil if it no longer exists.
+func (k Kubernetes) find(ctx context.Context, w *rollout.Workload) (*unstructured.Unstructured, error) {
+	list, err := k.workloads(w).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + w.Name})
+	if err != nil || len(list.Items) == 0 {
+		return nil, err
+	}
+	object := &list.Items[0]
+	object.SetKind(w.Kind) // items of a list may lack it
+	return object, nil
+}
+
+// desired returns the number of pods that a workload should have.
+func desired(workload *unstructured.Unstructured) int {
+	path, missing := []string{"spec", "replicas"}, int64(1)
+	if workload.GetKind() == "DaemonSet" {
+		path, missing = []string{"status", "desiredNumberScheduled"}, 0
+	}
+	n, found, err := unstructured.NestedInt64(workload.Object, path...)
+	if err != nil || !found {
+		n = missing
+	}
+	return int(n)
+}
+
+// selectorText returns the selector of a workload's pods, or "" for all pods.
+func selectorText(workload *unstructured.Unstructured) string {
+	if workload.GetKind() == "ReplicationController" {
+		of, _, _ := unstructured.NestedStringMap(workload.Object, "spec", "selector")
+		return labels.SelectorFromSet(of).String()
+	}
+	selector, err := selectorOf(workload)
+	if err != nil {
+		return ""
+	}
+	return selector.String()
+}
+
+// belongs reports whether a pod is of a workload. Those of a Deployment are listed by its selector.
+func belongs(pod *unstructured.Unstructured, w *rollout.Workload) bool {
+	owner := metav1.GetControllerOf(pod)
+	switch {
+	case w.Kind == "Pod":
+		return pod.GetName() == w.Name
+	case owner == nil:
+		return false
+	case w.Kind == "Deployment":
+		return owner.Kind == "ReplicaSet"
+	}
+	return owner.Kind == w.Kind && owner.Name == w.Name
+}

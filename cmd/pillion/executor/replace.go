@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/pillion-dev/pillion/inject/rollout"
+)
+
+// restart replaces all pods of a workload, as kubectl rollout restart does.
+func (s *run) restart(ctx context.Context) error {
+	if done, err := s.prove(ctx); done || err != nil {
+		return err
+	}
+	if _, err := s.look(ctx); err != nil && !apierrors.IsNotFound(err) { // pods that appear later are new
+		return err
+	}
+	at, err := s.Cluster.Restart(ctx, s.w)
+	if apierrors.IsNotFound(err) {
+		s.isGone()
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("%s in the namespace %s cannot be restarted: %w", s.w.Title(), s.w.Namespace, err)
+	}
+	return s.follow(ctx, at)
+}
+
+// prove evicts one pod before a restart and waits until the new one is proved, because nothing holds a restart if its new
+// pods fail later. If all pods would have to stay, it does nothing. It reports whether no restart is necessary after that.
+func (s *run) prove(ctx context.Context) (done bool, err error) {
+	todo := s.w.Todo()
+	if s.watch.Rules.Proof == 0 || s.w.Pods < 2 || len(todo) == 0 {
+		return false, nil
+	}
+	s.proving = true
+	s.watch.Expect(todo[:1])
+	err = s.update(ctx, todo[:1])
+	s.proving = false
+	switch {
+	case errors.Is(err, errNoProof):
+		return false, nil
+	case err != nil:
+		return false, err
+	case s.stopping(s.w.Namespace):
+		return true, ErrStopped
+	}
+	if len(todo) == 1 {
+		s.say(Event{Type: "workload", Namespace: s.w.Namespace, Workload: s.w.Title(), Way: rollout.Evict, Pods: 1, Message: s.w.Why})
+	}
+	return len(todo) == 1, nil
+}
+
+// isGone reports that the workload no longer exists.
+func (s *run) isGone() {
+	s.say(Event{Type: "gone", Namespace: s.w.Namespace, Workload: s.w.Title(), Pods: len(s.w.Todo()), Message: "it no longer exists"})
+}
+
+// follow waits until a workload has replaced its pods and the new ones are proved. The deadline starts again with each
+// pod. Since is when the new pods begin, by the clock of the API server. If the rollout has to stop, the next one awaits
+// the workload.
+func (s *run) follow(ctx context.Context, since time.Time) error {
+	w, deadline, updated, waits := s.w, time.Now().Add(s.Limits.Timeout), 0, "an answer of the API server"
+	s.begun = true
+	for {
+		object, err := s.Cluster.Workload(ctx, w)
+		if apierrors.IsNotFound(err) {
+			s.isGone()
+			return nil
+		}
+		if err != nil && denied(err) {
+			return err
+		}
+		if err == nil {
+			p, err := s.progress(ctx, w, object, since)
+			switch {
+			case err != nil:
+				return err
+			case p.Failed != "":
+				s.leaves(fmt.Sprintf("%s in the namespace %s (restarted, its new pods do not start)", w.Title(), w.Namespace))
+				return &podError{name: p.pod, err: fmt.Errorf("%s in the namespace %s: %s", w.Title(), w.Namespace, p.Failed)}
+			case p.Done:
+				if err := s.verify(ctx, w, object, since); err != nil {
+					return err
+				}
+				if err := s.bake(ctx); err != nil {
+					return err
+				}
+				s.say(Event{Type: "workload", Namespace: w.Namespace, Workload: w.Title(), Way: w.Way, Pods: len(w.Todo()), Message: w.Why})
+				return nil
+			case p.Updated > updated:
+				updated, deadline = p.Updated, time.Now().Add(s.Limits.Timeout)
+			}
+			waits = p.Waits
+			if time.Now().After(deadline) {
+				return s.late(ctx, w, object, waits)
+			}
+			if err := s.fell(ctx); err != nil {
+				return err
+			}
+		}
+		if time.Now().After(deadline) {
+			return s.late(ctx, w, nil, waits)
+		}
+		s.tell("", waits)
+		err = s.sleep(ctx, 1)
+		if s.toldToStop() {
+			err = ErrStopped
+		}
+		if err != nil {
+			s.leaves(fmt.Sprintf("%s in the namespace %s (restarted, not complete)", w.Title(), w.Namespace))
+			return err
+		}
+	}
+}
+
+// fell returns an error if a new pod was ready, and is not any more. The controller of the workload goes on by itself.
+func (s *run) fell(ctx context.Context) error {
+	if _, err := s.look(ctx); err != nil {
+		return nil //nolint:nilerr // the next look may succeed, and there is a deadline
+	}
+	fallen := s.watch.Fallen()
+	if fallen == nil {
+		return nil
+	}
+	s.leaves(fmt.Sprintf("%s in the namespace %s (restarted, its new pods do not stay ready)", s.w.Title(), s.w.Namespace))
+	return s.stopped(ctx, fallen)
+}
+
+// bake waits until the new pods of the workload are proved.
+func (s *run) bake(ctx context.Context) error {
+	last := time.Now()
+	for s.watch.Rules.Proof > 0 {
+		sight, err := s.look(ctx)
+		if err != nil && (denied(err) || ctx.Err() != nil || time.Since(last) > s.Limits.Timeout) {
+			return err
+		}
+		polls := 1
+		if err == nil {
+			last = time.Now()
+			d, err := s.decide(ctx, nil, sight.Desired)
+			if err != nil {
+				return err
+			}
+			if d.Stop != nil {
+				s.leaves(fmt.Sprintf("%s in the namespace %s (restarted, its new pods do not stay ready)", s.w.Title(), s.w.Namespace))
+				return s.stopped(ctx, d.Stop)
+			}
+			open := s.watch.Open()
+			if len(open) == 0 {
+				return nil
+			}
+			polls = s.pace(d, open)
+		}
+		err = s.sleep(ctx, polls)
+		if s.toldToStop() {
+			err = ErrStopped
+		}
+		if err != nil {
+			s.leaves(fmt.Sprintf("%s in the namespace %s (restarted, not complete)", s.w.Title(), s.w.Namespace))
+			return err
+		}
+	}
+	return nil
+}
+
+// late returns the error about a workload that does not progress, with one of its pods that are not ready.
+func (r *Rollout) late(ctx context.Context, w *rollout.Workload, object *unstructured.Unstructured, waits string) error {
+	r.leaves(fmt.Sprintf("%s in the namespace %s (restarted, not complete)", w.Title(), w.Namespace))
+	failed := &podError{err: fmt.Errorf("%s in the namespace %s has not progressed for %s: it waits for %s", w.Title(), w.Namespace, r.Limits.Timeout, waits)}
+	if object == nil {
+		return failed
+	}
+	pods, err := r.newPods(ctx, w, object, time.Time{})
+	if err != nil {
+		return failed
+	}
+	for _, pod := range pods {
+		if rollout.IsReady(pod) {
+			continue
+		}
+		if failed.name = pod.Name; w.Kind == "StatefulSet" {
+			failed.err = fmt.Errorf("%w; its pod %s is not ready, and a StatefulSet does not replace such a pod, so delete it", failed.err, pod.Name)
+		}
+		return failed
+	}
+	return failed
+}
+
+// progress is how far a workload is, and which of its new pods fails.
+type progress struct {
+	rollout.Progress
+
+	pod string
+}
+
+// progress reads how far a workload is, and whether one of its new pods does not start.
+func (r *Rollout) progress(ctx context.Context, w *rollout.Workload, object *unstructured.Unstructured, since time.Time) (p progress, err error) {
+	object.SetKind(w.Kind)
+	text, err := object.MarshalJSON()
+	if err != nil {
+		return p, err
+	}
+	if p.Progress, err = rollout.ProgressOf(text); err != nil || p.Done || p.Failed != "" {
+		return p, err
+	}
+	if since.IsZero() { // others have restarted it
+		return p, nil
+	}
+	pods, err := r.newPods(ctx, w, object, since)
+	for _, pod := range pods {
+		if why := rollout.Stuck(pod); why != "" {
+			p.Failed, p.pod = fmt.Sprintf("its new pod %s: %s", pod.Name, why), pod.Name
+		}
+		if why := rollout.Unscheduled(pod); why != "" {
+			p.Waits = fmt.Sprintf("a node for its new pod %s: %s", pod.Name, why)
+		}
+	}
+	return p, err
+}
+
+// verify checks that a restarted workload has replaced its pods, and that the new ones are current. They are not if a
+// replica of Pillion did not know the template yet. Otherwise the workload would be restarted again and again.
+func (r *Rollout) verify(ctx context.Context, w *rollout.Workload, object *unstructured.Unstructured, since time.Time) error {
+	if since.IsZero() {
+		return nil
+	}
+	pods, err := r.newPods(ctx, w, object, since)
+	if err != nil {
+		return err
+	}
+	old, err := r.notCurrent(w, pods)
+	if err != nil {
+		return err
+	}
+	if old != nil {
+		return &podError{name: old.Name, err: fmt.Errorf("%s in the namespace %s was restarted, but its new pod %s is %s; maybe not all replicas of Pillion use the templates yet", w.Title(), w.Namespace, old.Name, old.State)}
+	}
+	selector, err := selectorOf(object)
+	if err != nil {
+		return err
+	}
+	for _, p := range w.Todo() {
+		if !selector.Matches(labels.Set(p.Labels)) {
+			return &podError{name: p.Name, err: fmt.Errorf("%s in the namespace %s was restarted, but not its pod %s, whose labels it does not select", w.Title(), w.Namespace, p.Name)}
+		}
+	}
+	return nil
+}
+
+func selectorOf(workload *unstructured.Unstructured) (labels.Selector, error) {
+	selector := &metav1.LabelSelector{}
+	spec, _, _ := unstructured.NestedMap(workload.Object, "spec", "selector")
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(spec, selector); err != nil {
+		return nil, err
+	}
+	return metav1.LabelSelectorAsSelector(selector)
+}
+
+// newPods returns the pods of a workload that were created since its restart.
+func (r *Rollout) newPods(ctx context.Context, w *rollout.Workload, object *unstructured.Unstructured, since time.Time) (all []*corev1.Pod, err error) {
+	selector, err := selectorOf(object)
+	if err != nil {
+		return nil, err
+	}
+	pods, err := r.Cluster.Pods(ctx, w.Namespace, selector.String())
+	if err != nil {
+		return nil, err
+	}
+	for i := range pods {
+		pod, err := asPod(&pods[i])
+		if err != nil {
+			return nil, err
+		}
+		if !pod.CreationTimestamp.Time.Before(since.Truncate(time.Second)) {
+			all = append(all, pod)
+		}
+	}
+	return all, nil
+}

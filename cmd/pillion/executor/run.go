@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/pillion-dev/pillion/inject/rollout"
+)
+
+// Run updates the workloads, wave by wave. A failure stops the rollout in its namespace, or everywhere if r.Limits.StopAll
+// is set.
+func (r *Rollout) Run(ctx context.Context, all []*rollout.Workload) error {
+	r.failures, r.flight = map[string]error{}, map[string]int{}
+	left, runs, gates := rollout.Parts(all), runs{}, map[string]*sync.Mutex{}
+	for _, p := range left {
+		r.total += len(p.Todo())
+		if gates[p.Namespace] == nil {
+			gates[p.Namespace] = &sync.Mutex{}
+		}
+		runs[p.Workload] = r.newRun(p.Workload, gates[p.Namespace])
+	}
+	ends := r.Limits.Ends(left)
+	for i, taken := 0, 0; i < len(ends) && len(left) > 0; {
+		if err := r.look(ctx, runs); err != nil {
+			return err
+		}
+		if r.toldToStop() {
+			break
+		}
+		if left = r.withoutFailed(left); len(left) == 0 {
+			break
+		}
+		var wave []rollout.Part
+		wave, left = rollout.TakeWave(left, ends[i]-taken)
+		if len(wave) == 0 { // an earlier wave had more, because a workload that is restarted is in one wave
+			i++
+			continue
+		}
+		if taken > 0 && r.Pause != nil {
+			if err := r.Pause(ctx, i+1, wave); err != nil {
+				return err
+			}
+		}
+		r.say(Event{Type: "wave", Message: fmt.Sprintf("wave %d of %d: %s", i+1, len(ends), titles(wave))})
+		r.wave(ctx, runs, wave)
+		if ctx.Err() != nil {
+			return r.ended(ctx.Err())
+		}
+		if r.hasProved() { // otherwise the same number of other pods has to
+			taken = ends[i]
+			i++
+		}
+	}
+	if err := r.look(ctx, runs); err != nil {
+		return err
+	}
+	if r.toldToStop() && len(left) > 0 || r.interrupted.Load() {
+		return r.ended(ErrStopped)
+	}
+	return r.ended(nil)
+}
+
+// ended returns the error of a rollout that has ended: its failures, or otherwise the given one.
+func (r *Rollout) ended(otherwise error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.causes) > 0 {
+		return &FailedError{joined(r.causes), r.half}
+	}
+	if errors.Is(otherwise, ErrStopped) {
+		return &FailedError{ErrStopped, r.half}
+	}
+	return otherwise
+}
+
+// joined returns several errors as one sentence.
+func joined(all []error) error {
+	if len(all) == 1 {
+		return all[0]
+	}
+	var texts []string
+	for _, err := range all {
+		texts = append(texts, err.Error())
+	}
+	return &joinedError{strings.Join(texts, "; "), all}
+}
+
+type joinedError struct {
+	text string
+	all  []error
+}
+
+func (e *joinedError) Error() string { return e.text }
+
+func (e *joinedError) Unwrap() []error { return e.all }
+
+// withoutFailed leaves out the parts in which nothing more may change.
+func (r *Rollout) withoutFailed(all []rollout.Part) []rollout.Part {
+	return slices.DeleteFunc(all, func(p rollout.Part) bool { return r.stopping(p.Namespace) })
+}
+
+func (r *Rollout) hasProved() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.failures) == 0 || r.proved > 0
+}
+
+func titles(wave []rollout.Part) string {
+	const most = 5
+	var names []string
+	for i, p := range wave {
+		if i == most {
+			names = append(names, fmt.Sprintf("and %d more", len(wave)-most))
+			break
+		}
+		title := p.Namespace + " " + p.Title()
+		if n := len(p.Todo()); len(p.Pods) < n {
+			title = fmt.Sprintf("%d of %d pods of %s", len(p.Pods), n, title)
+		}
+		names = append(names, title)
+	}
+	return strings.Join(names, ", ")
+}
+
+// wave updates parts of workloads, as many at a time as the limits allow.
+func (r *Rollout) wave(ctx context.Context, runs runs, wave []rollout.Part) {
+	var group sync.WaitGroup
+	free := make(chan struct{}, max(1, r.Limits.Parallel))
+	for _, p := range wave {
+		free <- struct{}{}
+		group.Go(func() {
+			defer func() { runs[p.Workload].watch.Rest(); <-free }()
+			if r.stopping(p.Namespace) || ctx.Err() != nil {
+				r.interrupted.Store(r.interrupted.Load() || r.toldToStop())
+				return
+			}
+			if err := runs[p.Workload].part(ctx, p); err != nil && !r.reported(err) {
+				r.fail(p.Workload, err, runs[p.Workload].left...)
+			}
+		})
+	}
+	group.Wait()
+}
+
+// part updates a part of the workload.
+func (s *run) part(ctx context.Context, p rollout.Part) error {
+	switch p.Way {
+	case rollout.ChangeInPlace, rollout.Evict:
+		return s.update(ctx, p.Pods)
+	case rollout.Restart:
+		return s.restart(ctx)
+	case rollout.Await:
+		return s.follow(ctx, p.Restarted)
+	}
+	return nil
+}
+
+// runs are those of all workloads of a rollout.
+type runs map[*rollout.Workload]*run
+
+// look inspects all pods again that the rollout has changed.
+func (r *Rollout) look(ctx context.Context, runs runs) error {
+	workloads := slices.Collect(maps.Keys(runs))
+	rollout.Sort(workloads)
+	for _, w := range workloads {
+		s := runs[w]
+		if !s.begun || r.failed(w.Namespace) {
+			continue
+		}
+		if _, err := s.look(ctx); err != nil && ctx.Err() != nil {
+			return r.ended(ctx.Err())
+		}
+		if fallen := s.watch.Fallen(); fallen != nil {
+			r.fail(w, s.stopped(ctx, fallen))
+		}
+		s.watch.Rest()
+	}
+	return nil
+}

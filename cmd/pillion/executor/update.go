@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package executor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pillion-dev/pillion/inject/rollout"
+)
+
+// Limits are what a user sets.
+type Limits struct {
+	rollout.Limits
+	rollout.Waves
+
+	Parallel int           // the number of workloads at a time
+	Timeout  time.Duration // for each pod or restart without progress
+	Poll     time.Duration
+	StopAll  bool // a failure in one namespace stops the rollout in all
+	Undo     bool // pods get again what they had before, see [rollout.Rules]
+}
+
+// Event is something that happened. Its JSON is a stable format for scripts.
+type Event struct {
+	Time time.Time `json:"time"`
+	// Type is plan, wave, pod, workload, skipped, gone, waiting, failed, stopped or done.
+	Type      string           `json:"type"`
+	Namespace string           `json:"namespace,omitempty"`
+	Workload  string           `json:"workload,omitempty"` // KIND/NAME
+	Pod       string           `json:"pod,omitempty"`
+	Way       rollout.Way      `json:"way,omitempty"`
+	Pods      int              `json:"pods,omitempty"`    // that change, or have changed
+	Changes   []rollout.Change `json:"changes,omitempty"` // of a pod, or an example
+	Message   string           `json:"message,omitempty"`
+	Blocked   bool             `json:"blocked,omitempty"` // no pod has failed because of the rollout
+	Err       error            `json:"-"`                 // of the type failed
+	Half      []string         `json:"-"`                 // of the type failed: what is half done now
+	Done      int              `json:"done"`
+	Total     int              `json:"total"`
+}
+
+// Rollout updates the pods of workloads.
+type Rollout struct {
+	Cluster Cluster
+	Limits  Limits
+	// Plan plans one pod again, with its present state.
+	Plan func(namespace string, pod []byte) (*rollout.Pod, error)
+	// Report receives what happens. It may be called from several goroutines, one at a time.
+	Report func(Event)
+	// Pause is called between two waves. It may be nil. An error ends the rollout.
+	Pause func(ctx context.Context, wave int, next []rollout.Part) error
+	// Patience is how long nothing happens until Report receives what a pod or a workload waits for. The default is 10 s.
+	Patience time.Duration
+	// Stop ends the rollout if it is closed. Pods that are being changed are completed. A restart goes on, and the next
+	// rollout awaits it.
+	Stop <-chan struct{}
+
+	interrupted atomic.Bool
+
+	mu       sync.Mutex // guards all below, and Report
+	done     int
+	total    int
+	proved   int              // pods
+	flight   map[string]int   // disruptions by namespace and budget
+	half     []string         // what is not complete
+	failures map[string]error // by namespace
+	causes   []error          // of all failures
+}
+
+// ErrStopped is returned if the rollout was stopped before its end.
+var ErrStopped = errors.New("stopped")
+
+// FailedError is the reason why a rollout has ended, and what it has left half done.
+type FailedError struct {
+	Cause error
+	Half  []string
+}
+
+func (e *FailedError) Error() string {
+	text := e.Cause.Error()
+	if len(e.Half) > 0 {
+		text += "; half done: " + strings.Join(e.Half, ", ")
+	}
+	return text
+}
+
+func (e *FailedError) Unwrap() error { return e.Cause }
+
+// podError is an error about a pod. The name is "" if the pod is missing.
+type podError struct {
+	name    string
+	err     error
+	blocked bool
+}
+
+// aboutPod returns an error that begins with the pod.
+func aboutPod(namespace, name string, err error) *podError {
+	return &podError{name: name, err: fmt.Errorf("pod %s in the namespace %s: %w", name, namespace, err)}
+}
+
+func (e *podError) Error() string { return e.err.Error() }
+
+func (e *podError) Unwrap() error { return e.err }
+
+// toldToStop reports whether Stop is closed.
+func (r *Rollout) toldToStop() bool {
+	select {
+	case <-r.Stop: // nil: never
+		return true
+	default:
+		return false
+	}
+}
+
+// stopping reports whether nothing more may begin in a namespace.
+func (r *Rollout) stopping(namespace string) bool { return r.toldToStop() || r.failed(namespace) }
+
+// failed reports whether a failure has stopped the rollout in a namespace.
+func (r *Rollout) failed(namespace string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failures[namespace] != nil || r.Limits.StopAll && len(r.failures) > 0
+}
+
+// fail stops the rollout in a namespace, or everywhere. Half is what is half done in the workload now.
+func (r *Rollout) fail(w *rollout.Workload, err error, half ...string) {
+	if errors.Is(err, ErrStopped) || errors.Is(err, context.Canceled) {
+		r.interrupted.Store(true) // the pods that are left are not a failure
+		return
+	}
+	event := Event{Type: "failed", Namespace: w.Namespace, Workload: w.Title(), Message: err.Error(), Err: err, Half: half}
+	if of, ok := errors.AsType[*podError](err); ok {
+		event.Pod, event.Blocked = of.name, of.blocked
+	}
+	r.mu.Lock()
+	if r.failures[w.Namespace] == nil && !event.Blocked { // a workload that is blocked says nothing about others
+		r.failures[w.Namespace] = err
+	}
+	r.causes = append(r.causes, err)
+	r.mu.Unlock()
+	r.say(event)
+}
+
+// reported reports whether a failure was reported already.
+func (r *Rollout) reported(err error) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Contains(r.causes, err)
+}
+
+// say reports an event.
+func (r *Rollout) say(e Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch e.Type {
+	case "pod", "workload":
+		r.proved += max(1, e.Pods)
+		r.done += max(1, e.Pods)
+	case "skipped", "gone":
+		r.done += max(1, e.Pods)
+	}
+	e.Time, e.Done, e.Total = time.Now().UTC().Truncate(time.Millisecond), r.done, r.total
+	if r.Report != nil {
+		r.Report(e)
+	}
+}
+
+// waiting returns a function that reports what a pod, or if it has no name the workload, waits for, if this takes long.
+func (r *Rollout) waiting(e Event) func(pod, what string) {
+	e.Type = "waiting"
+	last, patience := time.Now(), cmp.Or(r.Patience, 10*time.Second)
+	return func(pod, what string) {
+		r.mu.Lock()
+		told := time.Since(last) < patience || e.Message == what && e.Pod == pod && time.Since(last) < 6*patience
+		if !told {
+			last, e.Message, e.Pod = time.Now(), what, pod
+		}
+		r.mu.Unlock()
+		if !told {
+			r.say(e)
+		}
+	}
+}
+
+// leaves records that something is not complete.
+func (r *Rollout) leaves(what string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.half = append(r.half, what)
+}
+
+// sleep waits for so many polls.
+func (r *Rollout) sleep(ctx context.Context, polls int) error {
+	timer := time.NewTimer(time.Duration(polls) * r.Limits.Poll)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package executor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/pillion-dev/pillion/inject/rollout"
+)
+
+// run updates one workload. Which pods may change when is decided by [rollout.Decide], from what the watch remembers.
+type run struct {
+	*Rollout
+
+	w     *rollout.Workload
+	gate  *sync.Mutex // workloads of a namespace may share a budget, so they decide one after another
+	watch *rollout.Watch
+	begun bool
+	left  []string // what is half done, see leaves
+	tell  func(of, what string)
+	did   map[string]string // by UID: what has changed in a pod
+	// proving is set while one pod is evicted before a restart.
+	proving bool
+	// denied is since when budgets deny evictions, and checked are the UIDs of new pods that were planned.
+	denied  time.Time
+	checked map[string]bool
+	held    map[string][]string // by place: the budgets that count the pod
+}
+
+func (r *Rollout) newRun(w *rollout.Workload, gate *sync.Mutex) *run {
+	rules := w.Limits.Rules(r.Limits.Limits, r.Limits.Timeout)
+	rules.Undo = r.Limits.Undo
+	s := &run{
+		Rollout: r, w: w, gate: gate, watch: rollout.NewWatch(w.Way, rules),
+		did: map[string]string{}, held: map[string][]string{}, checked: map[string]bool{},
+	}
+	s.tell = r.waiting(Event{Namespace: w.Namespace, Workload: w.Title()})
+	if w.Way == rollout.ChangeInPlace || w.Way == rollout.Evict {
+		s.watch.Expect(w.Todo())
+	}
+	return s
+}
+
+// slowly is how many polls pass between two inspections of pods that only have to stay ready.
+const slowly = 5
+
+// pace reports what the rollout waits for, and returns after how many polls to look again.
+func (s *run) pace(d rollout.Decision, open []rollout.Member) (polls int) {
+	bakes, settles := "", false
+	for _, m := range open {
+		settles = settles || time.Since(m.Since) < 2*slowly*s.Limits.Poll
+		if m.Stage == rollout.Changing {
+			s.tell(m.Name, m.Waits)
+			return 1
+		}
+		bakes = m.Name
+	}
+	if d.Waits != "" {
+		s.tell(d.Of, d.Waits)
+	} else if bakes != "" {
+		s.tell(bakes, fmt.Sprintf("it to be ready for %s", s.watch.Rules.Proof))
+	}
+	if len(d.Change) > 0 || settles || s.watch.Rules.Proof < slowly*s.Limits.Poll {
+		return 1
+	}
+	return slowly
+}
+
+// look inspects the pods of the workload. Those that are gone are done.
+func (s *run) look(ctx context.Context) (*Sight, error) {
+	sight, err := s.Cluster.Look(ctx, s.w)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range s.watch.See(sight.Pods, time.Now()) {
+		s.release(m.Place)
+		s.say(Event{Type: "gone", Namespace: s.w.Namespace, Workload: s.w.Title(), Pod: m.Name, Message: "it no longer exists, or is being deleted"})
+	}
+	for _, m := range s.watch.Open() {
+		pod := s.watch.Last(m.UID)
+		if m.Ended == "" || pod == nil {
+			continue
+		}
+		if why := s.Cluster.Failure(ctx, pod, m.Ended, rollout.Changed(&pod.ObjectMeta)); why != "" {
+			s.watch.Fail(m.UID, fmt.Sprintf("the container %s does not start: %s", m.Ended, why))
+		}
+	}
+	return sight, s.checkNew()
+}
+
+// decide decides which of the pods may change now, and counts their disruptions before another workload decides.
+func (s *run) decide(ctx context.Context, next []string, desired int) (d rollout.Decision, err error) {
+	s.gate.Lock()
+	defer s.gate.Unlock()
+	var limits []rollout.Limit
+	var budgets []Budget
+	if len(next) > 0 {
+		if budgets, err = s.Cluster.Budgets(ctx, s.w.Namespace); err != nil {
+			return d, err
+		}
+		s.holdUnproved(budgets)
+		for _, b := range budgets {
+			limits = append(limits, rollout.Limit{Name: b.Name, Selector: b.Selector, Allowed: b.Allowed - s.inFlight(b.Name)})
+		}
+	}
+	d = s.watch.Decide(next, desired, limits, s.restarts, time.Now())
+	for _, uid := range d.Change {
+		pod := s.watch.Last(uid)
+		if !rollout.IsReady(pod) || !s.restarts(uid) {
+			continue
+		}
+		s.hold(uid, pod, budgets)
+	}
+	return d, nil
+}
+
+// holdUnproved counts all pods that are not proved in their budgets, also those that another process has changed, and no
+// others.
+func (s *run) holdUnproved(budgets []Budget) {
+	open := map[string]bool{}
+	for _, m := range s.watch.Unproved() {
+		open[m.Place] = true
+		if pod := s.watch.Last(m.UID); pod != nil && len(s.held[m.Place]) == 0 {
+			s.hold(m.Place, pod, budgets)
+		}
+	}
+	for place := range s.held {
+		if !open[place] {
+			s.release(place)
+		}
+	}
+}
+
+// evicts reports whether pods are evicted now, and not changed in place.
+func (s *run) evicts() bool { return s.w.Way == rollout.Evict || s.proving }
+
+// restarts reports whether the change of a pod restarts a container.
+func (s *run) restarts(uid string) bool {
+	p := s.watch.Plan(uid)
+	return s.evicts() || p != nil && p.Restarts()
+}
+
+// A controller counts a disrupted pod in the budget a moment later, so that a pod of the rollout may count twice. That is
+// on the safe side.
+
+func (r *Rollout) inFlight(namespace, budget string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.flight[namespace+"/"+budget]
+}
+
+func (s *run) inFlight(budget string) int { return s.Rollout.inFlight(s.w.Namespace, budget) }
+
+func (s *run) hold(place string, pod *corev1.Pod, budgets []Budget) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, b := range budgets {
+		if b.Selector.Matches(labels.Set(pod.Labels)) {
+			s.flight[s.w.Namespace+"/"+b.Name]++
+			s.held[place] = append(s.held[place], b.Name)
+		}
+	}
+}
+
+func (s *run) release(place string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, budget := range s.held[place] {
+		s.flight[s.w.Namespace+"/"+budget]--
+	}
+	delete(s.held, place)
+}
+
+// stopped returns the error about what stops the rollout of the workload.
+func (s *run) stopped(ctx context.Context, stop *rollout.Stop) error {
+	why := stop.Why
+	if p := s.watch.Plan(stop.UID); p != nil && p.UID != stop.UID {
+		why = fmt.Sprintf("it replaces %s, which was evicted: %s", p.Name, why)
+	}
+	if pod := s.watch.Last(stop.UID); pod != nil && stop.Fell {
+		if symptom := s.Cluster.Symptom(ctx, pod, rollout.Troubled(pod)); symptom != "" {
+			why += ": " + symptom
+		}
+	}
+	err := aboutPod(s.w.Namespace, stop.Pod, errors.New(why))
+	err.blocked = stop.Blocked
+	return err
+}
+
+// leave notes what is half done, and returns the error.
+func (s *run) leave(err error) error {
+	s.halfDone()
+	return err
+}
+
+// halfDone notes the pods that have the change and are not proved.
+func (s *run) halfDone() {
+	for _, what := range s.half() {
+		s.leaves(what)
+	}
+}
+
+// leaves notes that something is half done.
+func (s *run) leaves(what string) {
+	s.left = append(s.left, what)
+	s.Rollout.leaves(what)
+}
+
+// half returns the pods that have the change and are not proved.
+func (s *run) half() (all []string) {
+	for _, m := range s.watch.Open() {
+		did := s.did[m.UID]
+		if did == "" {
+			did = "its containers"
+		}
+		if s.evicts() {
+			all = append(all, fmt.Sprintf("%s in the namespace %s (a pod was evicted, and its replacement %s is not ready)", s.w.Title(), s.w.Namespace, m.Name))
+			continue
+		}
+		all = append(all, fmt.Sprintf("pod %s in the namespace %s (%s changed, not yet recorded)", m.Name, s.w.Namespace, did))
+	}
+	return all
+}
+
+// checkNew checks that new pods that take the place of evicted ones are current, so that they are not evicted again.
+func (s *run) checkNew() error {
+	for _, m := range s.watch.Open() {
+		pod, p := s.watch.Last(m.UID), s.watch.Plan(m.UID)
+		if pod == nil || p == nil || p.UID == m.UID || s.checked[m.UID] {
+			continue
+		}
+		s.checked[m.UID] = true
+		old, err := s.notCurrent(s.w, []*corev1.Pod{pod})
+		if err != nil {
+			return err
+		}
+		if old != nil {
+			s.watch.Fail(m.UID, fmt.Sprintf("it is %s; maybe not all replicas of Pillion use the templates yet", old.State))
+		}
+	}
+	return nil
+}
+
+// notCurrent returns one of the pods that would have to change again, or nil.
+func (r *Rollout) notCurrent(w *rollout.Workload, pods []*corev1.Pod) (*rollout.Pod, error) {
+	for _, pod := range pods {
+		text, err := json.Marshal(pod)
+		if err != nil {
+			return nil, err
+		}
+		now, err := r.Plan(w.Namespace, text)
+		if err != nil || now.Action == rollout.Patch || now.Action == rollout.Replace {
+			return now, err
+		}
+	}
+	return nil, nil
+}

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"testing"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/clitest"
+)
+
+func TestMain(m *testing.M) { clitest.RunTests(m) }

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+// wake wakes the goroutine that reads from a channel with room for one value.
+func wake(sleeper chan<- struct{}) {
+	select {
+	case sleeper <- struct{}{}:
+	default: // a wake-up is pending already
+	}
+}

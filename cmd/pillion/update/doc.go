@@ -1,5 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-
-// Package update applies a rollout to a cluster: wave by wave, with the limits that the user sets,
-// until all pods are current or something fails.
-package update

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package limits_test
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/lint/limits"
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/jsontree"
+)
+
+// TestEffectsInDocs checks that the page about effects has each of them.
+func TestEffectsInDocs(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../../manifests/docs/effects.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range limits.Effects() {
+		if row := fmt.Sprintf("| %s | %s | %s | %s |", e.Absent, e.Meaning, e.Changes, e.Source); !strings.Contains(string(page), row) {
+			t.Errorf("manifests/docs/effects.md lacks this row:\n%s", row)
+		}
+	}
+}
+
+// TestEffects checks each effect on a pod that has it, and that none of them is reported if the pod has the same already, or if
+// nothing was added.
+func TestEffects(t *testing.T) {
+	t.Parallel()
+	const sidecar = `initContainers: [{name: side, restartPolicy: Always, image: "s:1"RESOURCES}]`
+	for name, c := range map[string]struct {
+		pod, already, kind string // without and with what the effect is about
+		add                string // the spec of the fragment
+		metadata           string
+		want               string
+	}{
+		"guaranteed": {
+			pod:     `{containers: [{name: app, resources: {limits: {cpu: 1, memory: 1Gi}}}]}`,
+			already: `{containers: [{name: app, resources: {limits: {cpu: 1, memory: 1Gi}, requests: {cpu: 500m}}}]}`,
+			add:     strings.ReplaceAll(sidecar, "RESOURCES", ", resources: {requests: {cpu: 1, memory: 1Gi}}"),
+			want:    "the quality of service class of the pod is Burstable instead of Guaranteed, because the container side has no cpu limit",
+		},
+		"limit of storage": {
+			pod:     `{containers: [{name: app, resources: {requests: {cpu: 1, memory: 1Gi}}}]}`,
+			already: `{containers: [{name: app, resources: {requests: {cpu: 1, memory: 1Gi}, limits: {ephemeral-storage: 1Gi}}}]}`,
+			add:     strings.ReplaceAll(sidecar, "RESOURCES", ", resources: {requests: {cpu: 50m, memory: 64Mi}, limits: {ephemeral-storage: 128Mi}}"),
+			want:    "the kubelet evicts the pod if all of its containers and emptyDir volumes together use more than 128Mi of ephemeral-storage, because only templates set such a limit",
+		},
+		"no limit of storage": {
+			pod:     `{containers: [{name: app, resources: {limits: {ephemeral-storage: 1Gi}}}]}`,
+			already: `{containers: [{name: app}]}`,
+			add:     strings.ReplaceAll(sidecar, "RESOURCES", ""),
+			want:    "the kubelet evicts the pod if it uses more than 1Gi of ephemeral-storage, which includes the container side without a limit",
+		},
+		"drain": {
+			pod: `{containers: [{name: app}]}`, already: `{containers: [{name: app}], volumes: [{name: own, emptyDir: {}}]}`,
+			add:      `volumes: [{name: tmp, emptyDir: {}}]`,
+			metadata: `annotations: {cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes: tmp}`,
+			want:     "kubectl drain removes the pod only with the flag --delete-emptydir-data, because of the emptyDir tmp",
+		},
+		"autoscaler": {
+			pod: `{containers: [{name: app}]}`, already: `{containers: [{name: app}], volumes: [{name: own, hostPath: {path: /x}}]}`,
+			add:  `volumes: [{name: tmp, hostPath: {path: /tmp}}]`,
+			want: "the cluster autoscaler keeps the pod's node because of the local volume tmp, unless the annotation cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes lists it",
+		},
+		"horizontal pod autoscaler": {
+			pod: `{containers: [{name: app, resources: {requests: {cpu: 1}}}]}`, already: `{containers: [{name: app}]}`,
+			add:  strings.ReplaceAll(sidecar, "RESOURCES", ""),
+			want: "a HorizontalPodAutoscaler cannot scale by the utilization of cpu, because there is no request of cpu for the container side, unless a LimitRange sets it",
+		},
+		"port": {
+			pod:     `{initContainers: [{name: own, restartPolicy: Always, ports: [{name: metrics, containerPort: 9102}]}], containers: [{name: app}]}`,
+			already: `{containers: [{name: app, ports: [{name: metrics, containerPort: 9102}]}]}`,
+			add:     `initContainers: [{name: side, restartPolicy: Always, image: "s:1", ports: [{name: metrics, containerPort: 9090}]}]`,
+			want:    "a Service whose targetPort is metrics sends to the port 9090 of the container side instead of 9102 of own, because the first container with a port of that name counts",
+		},
+		"default container": {
+			pod:      `{containers: [{name: app}]}`,
+			metadata: `annotations: {kubectl.kubernetes.io/default-container: side}`,
+			add:      `containers: [{name: side, image: "s:1"}]`,
+			want:     "kubectl logs and kubectl exec choose the container side instead of app",
+		},
+		"group": {
+			pod: `{containers: [{name: app}]}`, already: `{containers: [{name: app}], securityContext: {fsGroup: 1}}`,
+			add: `securityContext: {fsGroup: 2}`, want: "the kubelet gives the files in the pod's volumes to the group 2, and all containers are in it",
+		},
+		"processes": {
+			pod: `{containers: [{name: app}]}`, already: `{containers: [{name: app}], shareProcessNamespace: true}`,
+			add: `shareProcessNamespace: true`, want: "the first process of a container does not have the number 1, and containers see each other's processes and files, because of shareProcessNamespace",
+		},
+		"label": {
+			pod:      `{containers: [{name: app}]}`,
+			metadata: `labels: {t.pillion.dev/own: x, example.com/track: canary}`,
+			add:      `containers: [{name: side, image: "s:1"}]`,
+			want:     "selectors that exclude the label example.com/track=canary, for example of a Service or a NetworkPolicy, do not match the pod any more",
+		},
+		"job": {
+			pod: `{restartPolicy: Never, containers: [{name: app}]}`, already: `{containers: [{name: app}]}`, kind: "Job",
+			add: `containers: [{name: side, image: "s:1"}]`, want: "the pod does not end before the container side, because only native sidecars end with it",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c.kind = cmp.Or(c.kind, "Deployment")
+			found, problems := templates.Parse("t", fmt.Appendf(nil, "{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: t}, spec: {default: true, labelDomains: [example.com], pod: {metadata: {%s}, spec: {%s}}}}", c.metadata, c.add))
+			if len(problems) > 0 {
+				t.Fatal(problems.Error())
+			}
+			of := func(spec string) []string {
+				pod := jsonOf(t, "{spec: "+spec+"}")
+				r, err := inject.New(templates.NewSet(found)).Inject(inject.Request{Operation: "CREATE", OptedIn: true, Object: pod, Detail: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !r.Adds() {
+					t.Fatalf("nothing is added: %+v", r.Decisions)
+				}
+				if again := limits.EffectsOf(r.InjectedJSON(), r.InjectedJSON(), c.kind); len(again) > 0 {
+					t.Errorf("nothing was added, and there are the effects %q", again)
+				}
+				return limits.EffectsOf(pod, r.InjectedJSON(), c.kind)
+			}
+			if got := of(c.pod); !slices.Equal(got, []string{c.want}) {
+				t.Errorf("the effects are\n%q, and should be\n%q", got, c.want)
+			}
+			if c.already != "" && slices.Contains(of(c.already), c.want) {
+				t.Error("the pod has the effect already, and it is reported")
+			}
+		})
+	}
+}
+
+// TestEffectsOfKinds checks which effects matter for the pods of each kind of workload: kubectl drain and the cluster autoscaler
+// leave those of a DaemonSet alone, the cluster autoscaler keeps the node of any pod without a controller, and a
+// HorizontalPodAutoscaler scales only some kinds. A pod names its controller itself.
+func TestEffectsOfKinds(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		kind, controller string
+		want             []string
+	}{
+		{"Deployment", "", []string{"kubectl drain", "the cluster autoscaler", "a HorizontalPodAutoscaler"}},
+		{"StatefulSet", "", []string{"kubectl drain", "the cluster autoscaler", "a HorizontalPodAutoscaler"}},
+		{"Rollout", "", []string{"kubectl drain", "the cluster autoscaler", "a HorizontalPodAutoscaler"}},
+		{"CronJob", "", []string{"kubectl drain", "the cluster autoscaler"}},
+		{"Job", "", []string{"kubectl drain", "the cluster autoscaler"}},
+		{"", "", []string{"kubectl drain"}},
+		{"Pod", "", []string{"kubectl drain"}},
+		{"DaemonSet", "", nil},
+		{"", "DaemonSet", nil},
+		{"", "ReplicaSet", []string{"kubectl drain", "the cluster autoscaler", "a HorizontalPodAutoscaler"}},
+	} {
+		metadata := `{"metadata":{"ownerReferences":[{"kind":"Other"}]},`
+		if c.controller != "" {
+			metadata = fmt.Sprintf(`{"metadata":{"ownerReferences":[{"kind":"Other"},{"kind":%q,"controller":true}]},`, c.controller)
+		}
+		const app = `"spec":{"containers":[{"name":"app","resources":{"requests":{"cpu":1}}}]`
+		const side = `,"volumes":[{"name":"tmp","emptyDir":{}}],"initContainers":[{"name":"side","restartPolicy":"Always"}]`
+		got := limits.EffectsOf([]byte(metadata+app+"}}"), []byte(metadata+app+side+"}}"), c.kind)
+		if !slices.EqualFunc(got, c.want, strings.HasPrefix) {
+			t.Errorf("%s, controlled by %q: %q, want %q", c.kind, c.controller, got, c.want)
+		}
+	}
+}
+
+// TestNoTokenIsNotLocalStorage checks that the volume in place of the API token has no effect.
+func TestNoTokenIsNotLocalStorage(t *testing.T) {
+	t.Parallel()
+	found, problems := templates.Parse("t", []byte(`{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: t}, spec: {default: true, serviceAccountToken: None,
+		pod: {spec: {initContainers: [{name: side, restartPolicy: Always, image: "s:1"}]}}}}`))
+	if len(problems) > 0 {
+		t.Fatal(problems.Error())
+	}
+	pod := jsonOf(t, "{spec: {containers: [{name: app}]}}")
+	r, err := inject.New(templates.NewSet(found)).Inject(inject.Request{Operation: "CREATE", OptedIn: true, Object: pod})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(r.InjectedJSON()), templates.NoTokenVolume) {
+		t.Fatalf("the volume is not there: %s", r.InjectedJSON())
+	}
+	if got := limits.EffectsOf(pod, r.InjectedJSON(), "Deployment"); len(got) > 0 {
+		t.Errorf("%q", got)
+	}
+}
+
+func jsonOf(t *testing.T, text string) []byte {
+	t.Helper()
+	var doc yaml.Node
+	if err := yaml.Unmarshal([]byte(text), &doc); err != nil {
+		t.Fatal(err)
+	}
+	n, err := jsontree.FromYAML(&doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n.AppendTo(nil)
+}

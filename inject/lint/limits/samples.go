@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package limits
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/lint/sample"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// samples returns pods of every quality of service class, the simplest first.
+func samples() []Subject {
+	some := corev1.ResourceList{corev1.ResourceCPU: quantity("100m"), corev1.ResourceMemory: quantity("64Mi")}
+	var all []Subject
+	for _, resources := range []corev1.ResourceRequirements{{}, {Requests: some}, {Requests: some, Limits: some}} {
+		all = append(all, Subject{Situation: sample.Situation{Pod: encoded(plain(resources)), Namespace: templates.Namespace{Name: "sample", ServiceAccounts: templates.SameServiceAccount{Known: true}}}})
+	}
+	return all
+}
+
+// plain returns a pod with an init container. It conforms to every Pod Security level by the fields of
+// its containers, so that an injected container inherits nothing from the pod.
+func plain(resources corev1.ResourceRequirements) *corev1.Pod {
+	container := func(name string) corev1.Container {
+		return corev1.Container{
+			Name: name, Image: "registry.example/app:1", Resources: resources,
+			SecurityContext: &corev1.SecurityContext{
+				AllowPrivilegeEscalation: new(bool),
+				RunAsNonRoot:             new(true),
+				Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+				SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
+		}
+	}
+	return &corev1.Pod{Spec: corev1.PodSpec{
+		InitContainers: []corev1.Container{container("prepare")},
+		Containers:     []corev1.Container{container("app")},
+	}}
+}
+
+// resourcesOf returns words for what distinguishes a sample from the first one.
+func resourcesOf(s sample.Situation) string {
+	if len(decoded(s.Pod).Spec.Containers[0].Resources.Limits) > 0 {
+		return "requests and limits"
+	}
+	return "requests"
+}
+
+// bare returns a copy of a sample whose containers have only a name and an image, as most pods have in a file.
+func bare(s sample.Situation) sample.Situation {
+	pod := decoded(s.Pod)
+	spec := corev1.PodSpec{Volumes: pod.Spec.Volumes, HostNetwork: pod.Spec.HostNetwork, ServiceAccountName: pod.Spec.ServiceAccountName}
+	for _, c := range pod.Spec.Containers {
+		spec.Containers = append(spec.Containers, corev1.Container{Name: c.Name, Image: c.Image})
+	}
+	pod.Spec = spec
+	s.Pod = encoded(pod)
+	return s
+}
+
+// encoded returns a pod as JSON.
+func encoded(pod *corev1.Pod) []byte {
+	text, err := json.Marshal(pod)
+	if err != nil {
+		panic("fit: a pod is not JSON: " + err.Error())
+	}
+	return text
+}
+
+func decoded(text []byte) *corev1.Pod {
+	pod := &corev1.Pod{}
+	if err := json.Unmarshal(text, pod); err != nil {
+		panic("fit: a pod does not decode: " + err.Error())
+	}
+	return pod
+}
+
+// result is a pod with injected templates.
+type result struct {
+	*inject.Result
+
+	injector *inject.Injector
+	final    inject.Request // with the injected pod as JSON
+	pod      *corev1.Pod
+}
+
+// run injects templates into a pod.
+func run(s sample.Situation, all ...*templates.Template) *result {
+	return (&result{injector: inject.New(templates.NewSet(all))}).again(s)
+}
+
+// again injects the same templates into another pod.
+func (r *result) again(s sample.Situation) *result {
+	r = &result{injector: r.injector, final: inject.Request{
+		Operation: "CREATE", OptedIn: true, Username: s.Username, DryRun: s.DryRun, Namespace: s.Namespace, Object: s.Pod, Owner: inject.Owner(s.Owner), File: true,
+	}}
+	var err error
+	if r.Result, err = r.injector.Inject(r.final); err != nil {
+		panic("fit: " + err.Error())
+	}
+	r.final.Object = r.InjectedJSON()
+	r.pod = decoded(r.final.Object)
+	return r
+}
+
+// asking returns a pod that requests templates and sets their parameters: to the given values,
+// or to samples. Missing are the parameters for which no sample fits.
+func asking(pod Subject, values map[string]string, all ...*templates.Template) (asks Subject, missing []string) {
+	p := decoded(pod.Pod)
+	p.Annotations = maps.Clone(p.Annotations)
+	if p.Annotations == nil {
+		p.Annotations = map[string]string{}
+	}
+	annotations := maps.Clone(pod.Namespace.Annotations)
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	account := accountOf(pod.Situation)
+	var names []string
+	for _, t := range all {
+		names = append(names, t.Name)
+		for i := range t.Spec.Params {
+			param := &t.Spec.Params[i]
+			key := t.Key(param)
+			value, given := values[t.Name+"."+param.Name]
+			_, byPod := p.Annotations[key]
+			_, byNamespace := annotations[key]
+			_, byAccount := account.Annotations[key]
+			if !given && (!param.Needed() || byPod || byNamespace || byAccount && param.Overridable(templates.ByServiceAccount)) {
+				continue
+			}
+			if !given {
+				if value = sample.Value(t, param); value == "" {
+					missing = append(missing, t.Name+"."+param.Name)
+					continue
+				}
+				pod.sampled = append(pod.sampled, param.Name+"="+value)
+			}
+			set := annotations
+			switch {
+			case param.Overridable(templates.ByPod):
+				set = p.Annotations
+			case param.Overridable(templates.ByServiceAccount) && account.Known:
+				set = account.Annotations
+			}
+			maps.Copy(set, t.Annotations(param, value))
+		}
+	}
+	p.Annotations[inject.AnnotationTemplates] = strings.Join(names, ",")
+	pod.Pod, pod.Namespace.Annotations = encoded(p), annotations
+	pod.Namespace.ServiceAccounts = templates.SameServiceAccount(account)
+	return pod, missing
+}
+
+// accountOf returns a copy of what is known about the pod's ServiceAccount.
+func accountOf(s sample.Situation) templates.ServiceAccount {
+	account, err := s.ServiceAccount()
+	if err != nil {
+		panic("fit: " + err.Error())
+	}
+	account.Labels, account.Annotations = maps.Clone(account.Labels), maps.Clone(account.Annotations)
+	if account.Annotations == nil {
+		account.Annotations = map[string]string{}
+	}
+	return account
+}
+
+// Subject is a pod on which templates are tried.
+type Subject struct {
+	On string // for example Deployment/web; "" for a sample, which may be changed
+	sample.Situation
+	sampled []string // values of parameters ("param=value") that the user has not set
+}
+
+// others returns what the same template changes for pods that have more than a sample: a port with each name that the template
+// has, in the first container or in a native sidecar, and the restart policy of a Job.
+func (r *result) others(s sample.Situation) (all []change) {
+	try := func(kind string, more func(*corev1.Pod)) {
+		pod := decoded(s.Pod)
+		more(pod)
+		other := s
+		other.Pod = encoded(pod)
+		all = append(all, ofSample(pod, r.again(other).pod, kind))
+	}
+	try("Job", func(pod *corev1.Pod) { pod.Spec.RestartPolicy = corev1.RestartPolicyNever })
+	var same []corev1.ContainerPort
+	order, _ := targetPorts(r.pod)
+	for i, p := range order {
+		same = append(same, corev1.ContainerPort{Name: p.name, Protocol: p.protocol, ContainerPort: int32(60_000 + i)})
+	}
+	if len(same) == 0 {
+		return all
+	}
+	try("Deployment", func(pod *corev1.Pod) { pod.Spec.Containers[0].Ports = append(pod.Spec.Containers[0].Ports, same...) })
+	try("Deployment", func(pod *corev1.Pod) {
+		own := *pod.Spec.Containers[0].DeepCopy()
+		own.Name, own.Ports, own.RestartPolicy = ownSidecar, same, new(corev1.ContainerRestartPolicyAlways)
+		pod.Spec.InitContainers = append(pod.Spec.InitContainers, own)
+	})
+	return all
+}
+
+// lacksVolume reports whether a template fails because the pod lacks a volume that it mounts.
+func lacksVolume(d *inject.Decision) bool {
+	return d.Code == inject.CodeRenderFailed && len(d.Obstacles) > 0 && d.Obstacles[0].Path == "/spec/volumes/-"
+}
+
+// withVolume returns a pod with another volume.
+func withVolume(s sample.Situation, volume inject.JSON) sample.Situation {
+	pod, v := decoded(s.Pod), corev1.Volume{}
+	if err := json.Unmarshal([]byte(volume), &v); err != nil {
+		panic("fit: a volume is not JSON: " + err.Error())
+	}
+	if v.PersistentVolumeClaim == nil {
+		v.EmptyDir = &corev1.EmptyDirVolumeSource{}
+	}
+	pod.Spec.Volumes = append(pod.Spec.Volumes, v)
+	s.Pod = encoded(pod)
+	return s
+}
+
+// misspelled returns a hint if a mount's computed name is nearly that of one of the template's volumes. The
+// sample pod got such a volume, because the pod's own ones are allowed too.
+func misspelled(asked, tried Subject, injected *corev1.Pod) []string {
+	names := func(pod *corev1.Pod) (all []string) {
+		for i := range pod.Spec.Volumes {
+			all = append(all, pod.Spec.Volumes[i].Name)
+		}
+		return all
+	}
+	before, own := names(decoded(asked.Pod)), names(decoded(tried.Pod))
+	added := slices.DeleteFunc(names(injected), func(name string) bool { return slices.Contains(own, name) })
+	for _, name := range own {
+		i := slices.IndexFunc(added, func(want string) bool { return templates.IsTypo(name, want) })
+		if i >= 0 && !slices.Contains(before, name) {
+			return []string{fmt.Sprintf("it mounts the volume %q, which is not one of its own, so a pod without this volume does not get it; did you mean %q?", name, added[i])}
+		}
+	}
+	return nil
+}

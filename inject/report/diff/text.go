@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diff
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/report/explain"
+	"github.com/pillion-dev/pillion/inject/report/terminal"
+	"github.com/pillion-dev/pillion/inject/rollout"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// page collects lines of at most width runes.
+type page struct {
+	strings.Builder
+
+	width  int
+	colour bool
+}
+
+// line prints a string that begins at a column, in as many lines as necessary.
+func (p *page) line(column int, style, text string) { p.row("", column, style, text) }
+
+// row prints a head and a string that begins at a column.
+func (p *page) row(head string, column int, style, text string) {
+	for i, part := range explain.Wrap(text, p.width-column) {
+		if i > 0 {
+			head = ""
+		}
+		p.WriteString(strings.TrimRight(fmt.Sprintf("%-*s%s", column, head, p.styled(style, part)), " ") + "\n")
+	}
+}
+
+func (p *page) styled(style, text string) string { return terminal.Text(p.colour, style, text) }
+
+// Text returns the report for users in lines of this width, except those of diffs. It prints at most that
+// number of diffs.
+func (r *Report) Text(width int, colour bool, diffs int) string {
+	p := &page{width: width, colour: colour}
+	p.line(0, terminal.Bold, r.Summary)
+	for _, problem := range r.Problems {
+		p.line(0, terminal.Red, "Problem: "+problem)
+	}
+	for i := range r.Templates {
+		r.Templates[i].show(p)
+	}
+	for i, d := range r.Diffs {
+		if i == diffs {
+			break
+		}
+		p.WriteString("\n")
+		p.line(0, terminal.Bold, d.title())
+		d.show(p)
+	}
+	if more := len(r.Diffs) - max(0, diffs); more > 0 {
+		p.WriteString("\n")
+		p.line(0, "", fmt.Sprintf("%s not shown; use --diffs %d, or -o json.", explain.Plural(more, "more diff"), len(r.Diffs)))
+	}
+	for i, note := range r.Notes {
+		if i == 0 {
+			p.WriteString("\n")
+		}
+		p.line(0, "", "Note: "+note)
+	}
+	return p.String()
+}
+
+func (t *Template) show(p *page) {
+	p.WriteString("\n")
+	p.line(0, terminal.Bold, t.title())
+	if len(t.Causes) == 0 {
+		p.line(2, "", "no pod changes")
+	}
+	for i := range t.Causes {
+		c := &t.Causes[i]
+		style := ""
+		switch c.Effect {
+		case Rejected, Fails:
+			style = terminal.Red
+		case Loses:
+			if c.How == rollout.NewPod { // otherwise another template takes its place
+				style = terminal.Red
+			}
+		case Gets, Accepted:
+			style = terminal.Green
+		}
+		const column = 12
+		p.row("  "+string(c.Effect), column, style, c.text())
+	}
+}
+
+func (t *Template) title() string {
+	name := templates.OneLine(t.Template)
+	switch {
+	case name == "":
+		return "no template"
+	case t.From == "" && t.To != "":
+		return fmt.Sprintf("%s (new, revision %s)", name, t.To)
+	case t.To == "" && t.From != "":
+		return fmt.Sprintf("%s (removed, revision %s)", name, t.From)
+	case t.From != t.To:
+		return fmt.Sprintf("%s (revision %s -> %s)", name, t.From, t.To)
+	}
+	return fmt.Sprintf("%s (not changed itself)", name)
+}
+
+func (c *Cause) text() string {
+	text := fmt.Sprintf("%s of %s", explain.Plural(c.Pods, "pod"), explain.Plural(c.Owners, "workload"))
+	if c.Effect == Changes || c.How != rollout.NewPod && c.How != "" {
+		text += ", " + ways()[c.How]
+	}
+	if c.By != "" {
+		text += ", by " + c.By
+	}
+	if len(c.Fields) > 0 && c.How != rollout.Record {
+		text += ": " + some(c.Fields)
+	}
+	if c.Why != "" {
+		text += ": " + c.Why
+	}
+	if c.Effect == Rejected || c.Effect == Fails {
+		text += " (for example " + c.Example + ")"
+	}
+	return text
+}
+
+// ways describes how running pods get a change.
+func ways() map[rollout.How]string {
+	return map[rollout.How]string{
+		rollout.NewPod: "needs new pods", rollout.InPlace: "in place", rollout.Resize: "in place, by a resize", rollout.Record: "only the record of the revision",
+	}
+}
+
+// some joins the first names.
+func some(names []string) string {
+	const most = 4
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}
+
+// title names the owners of a diff.
+func (d *Diff) title() string {
+	return fmt.Sprintf("%s (%s):", some(d.Owners), explain.Plural(d.Pods, "pod"))
+}
+
+// show prints the lines of a diff.
+func (d *Diff) show(p *page) {
+	for line := range strings.Lines(inject.Visible(d.Diff)) {
+		line = strings.TrimSuffix(line, "\n")
+		style := ""
+		switch {
+		case strings.HasPrefix(line, "--- "), strings.HasPrefix(line, "+++ "):
+			style = terminal.Bold
+		case strings.HasPrefix(line, "@@"):
+			style = terminal.Cyan
+		case strings.HasPrefix(line, "+"):
+			style = terminal.Green
+		case strings.HasPrefix(line, "-"):
+			style = terminal.Red
+		}
+		p.WriteString(p.styled(style, line) + "\n")
+	}
+}

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/lint/limits"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// New explains what will happen to a pod. It returns an error if the pod is not valid JSON.
+func New(injector *inject.Injector, s Subject) (*Report, error) {
+	injector = injector.For(s.Request.Namespace.Name)
+	if s.shadowed() {
+		return shadowed(injector, s)
+	}
+	s.Request.Detail = true
+	if s.Webhooks != nil {
+		s.Request.OptedIn = called(s.Webhooks, Mutating)
+	}
+	result, err := injector.Inject(s.Request)
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{Object: s.Object, Webhooks: s.Webhooks, Answered: s.Answered, Mistakes: result.Findings, Notes: s.Notes}
+	for i := range s.Misplaced {
+		r.Misplaced = append(r.Misplaced, s.Misplaced[i].Message)
+	}
+	if s.Request.Namespace.Known {
+		r.Misplaced = append(r.Misplaced, injector.NamespaceMistakes(s.Request.Namespace)...)
+	}
+	evidence := EvidenceOf(s.Request.Object)
+	evidence.Without(injector.Set(), result.Decisions)
+	r.Gone = maps.Clone(evidence.InjectedBy)
+	if s.Webhooks != nil {
+		r.Called = new(called(s.Webhooks, Mutating))
+	}
+	causes := s.causes(&evidence, result)
+	for i, t := range injector.Set().Templates {
+		d := &result.Decisions[i]
+		delete(r.Gone, d.Template)
+		if s.Object.Live {
+			r.Templates = append(r.Templates, existing(d, &evidence, t, causes))
+		} else {
+			r.Templates = append(r.Templates, explained(d, &evidence, r.unreached()))
+		}
+		r.Templates[i].isDefault = t.Spec.Default
+		if s.Object.Live && t.ReadsRequest() {
+			r.Notes = append(r.Notes, ByRequest(t.Name))
+		}
+	}
+	if r.Final, err = r.final(injector, s.Request, result); err != nil {
+		return nil, err
+	}
+	r.fit(&s, result)
+	if r.Unread = s.Unread; s.Unread {
+		r.Shows = requestsOf(&s.Request)
+	}
+	if s.Incomplete || s.Unread {
+		r.forget()
+	} else {
+		r.note(unread(injector, s.Request.Object))
+	}
+	r.note(unknownAccount(result, &s.Request))
+	r.Summary = r.summary()
+	if err := r.recreate(&s); err != nil {
+		return nil, err
+	}
+	r.reject(s.Rejected)
+	return r, r.ifOptedIn(injector, s, result)
+}
+
+// causes returns what is known about the causes of an existing pod's state.
+func (s *Subject) causes(evidence *Evidence, result *inject.Result) *Causes {
+	var pod struct{ Metadata metav1.ObjectMeta }
+	if json.Unmarshal(s.Request.Object, &pod) != nil {
+		pod.Metadata.CreationTimestamp = metav1.Time{} // it is unknown
+	}
+	return &Causes{
+		Past: s.Past, Created: pod.Metadata.CreationTimestamp.Time, Injected: len(evidence.InjectedBy) > 0,
+		NotCalled: notCalled(s.Webhooks), Result: result,
+	}
+}
+
+// ifOptedIn adds what would happen to the pod if its namespace opted in.
+func (r *Report) ifOptedIn(injector *inject.Injector, s Subject, result *inject.Result) error {
+	out := func(d inject.Decision) bool { return d.Code == inject.CodeNotOptedIn }
+	if !slices.ContainsFunc(result.Decisions, out) || s.Webhooks != nil && len(s.Webhooks) == 0 {
+		return nil
+	}
+	s.Object.Live, s.Webhooks, s.Answered, s.Request.OptedIn, s.Rejected = false, nil, nil, true, false
+	would, err := New(injector, s)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for i := range would.Templates {
+		if c := would.Templates[i].Code; c.Succeeded() {
+			names = append(names, would.Templates[i].Template)
+		}
+	}
+	gets := strings.ToLower(would.Summary[:1]) + would.Summary[1:]
+	if r.Object.Live {
+		gets = strings.Replace(gets, "the pod", "a new pod", 1)
+	}
+	r.OptedIn = fmt.Sprintf("With the label %s: %s on the namespace, %s", inject.LabelInject, inject.Enabled, gets)
+	if len(names) > 0 {
+		r.OptedIn = strings.TrimSuffix(r.OptedIn, ".") + ": " + strings.Join(names, ", ") + "."
+	}
+	if len(r.Final.Findings)+len(r.Mistakes) == 0 {
+		r.Mistakes = would.Final.Findings
+	}
+	return nil
+}
+
+// fit checks whether the injected pod fits into its namespace.
+func (r *Report) fit(s *Subject, result *inject.Result) {
+	if s.Original != nil && !r.Object.Live {
+		r.Original = s.Original(s.Request.Object)
+	}
+	if r.Patch == nil {
+		return
+	}
+	r.Effects = limits.EffectsOf(s.Request.Object, result.InjectedJSON(), s.Request.Owner.Kind)
+	if s.Misfits == nil {
+		return
+	}
+	var note string
+	r.Misfits, note = s.Misfits(s.Request.Object, result.InjectedJSON())
+	r.note(note)
+}
+
+// note adds a note, unless it is "".
+func (r *Report) note(text string) {
+	if text != "" {
+		r.Notes = append(r.Notes, text)
+	}
+}
+
+// final adds the verdict about the pod after all admission.
+func (r *Report) final(injector *inject.Injector, req inject.Request, result *inject.Result) (f Final, err error) {
+	if no(r.Answered) && !r.Object.Live {
+		return Final{Verdict: r.unanswered()}, nil
+	}
+	if !no(r.Called) && !r.Object.Live {
+		r.Patch = result.Patch()
+		req.Object = result.InjectedJSON()
+	}
+	if r.Webhooks != nil && !called(r.Webhooks, Validating) {
+		return Final{Verdict: "allowed"}, nil
+	}
+	judge := inject.NewJudge(injector, nil, true)
+	if r.Object.Live { // it may be older than the template; a new pod would be injected
+		judge = judge.Lenient()
+	}
+	verdict, err := judge.Judge(req)
+	if err != nil {
+		return f, err
+	}
+	r.correct(verdict)
+	f = Final{"allowed", slices.DeleteFunc(verdict.Judged, func(f inject.Finding) bool {
+		return r.Object.Live && slices.ContainsFunc(injector.Set().Templates, func(t *templates.Template) bool { return t.Name == f.Template && t.ReadsRequest() })
+	})}
+	switch { // assumes that no other replica has newer templates
+	case len(f.Findings) == 0:
+	case f.Findings[0].Mode == templates.Deny: // findings with mode Deny come first
+		f.Verdict = "denied"
+	default:
+		f.Verdict = "warned"
+	}
+	return f, nil
+}
+
+// forget removes findings about names that an unknown template may have.
+func (r *Report) forget() {
+	unknown := func(f inject.Finding) bool {
+		return f.Code == inject.CodeUnknownTemplate || f.Code == inject.CodeUnknownParameter
+	}
+	r.Mistakes, r.Final.Findings = slices.DeleteFunc(r.Mistakes, unknown), slices.DeleteFunc(r.Final.Findings, unknown)
+	if len(r.Final.Findings) == 0 && r.Final.Verdict == "warned" {
+		r.Final.Verdict = "allowed"
+	}
+}
+
+// correct replaces the guess in findings about absent templates by what is known here.
+func (r *Report) correct(v *inject.Verdict) {
+	for i := range v.Judged {
+		f := &v.Judged[i]
+		t := slices.IndexFunc(r.Templates, func(t Template) bool { return t.Template == f.Template && t.Code == inject.CodeNotInjected })
+		if f.Code == inject.CodeNotInjected && t >= 0 {
+			f.Message = "nothing of it is in the pod: " + r.Templates[t].cause
+		}
+	}
+}
+
+// unanswered returns what the API server does if Pillion does not answer.
+func (r *Report) unanswered() string {
+	for i := range r.Webhooks {
+		if w := &r.Webhooks[i]; w.Called && w.FailurePolicy == string(admissionregistrationv1.Fail) {
+			return "denied"
+		}
+	}
+	return "allowed"
+}
+
+// shadowed reports whether a pod is to be created in a shadow namespace.
+func (s *Subject) shadowed() bool {
+	return !s.Object.Live && !s.Request.OptedIn && s.Request.Namespace.Labels[inject.LabelInject] == inject.Shadow && !called(s.Webhooks, Mutating)
+}
+
+// shadowed explains what would happen to the pod if its namespace were not in shadow.
+func shadowed(injector *inject.Injector, s Subject) (*Report, error) {
+	would := s
+	would.Webhooks, would.Answered, would.Request.OptedIn, would.Rejected = nil, nil, true, false
+	r, err := New(injector, would)
+	if err != nil {
+		return nil, err
+	}
+	if r.Webhooks, r.Answered = s.Webhooks, s.Answered; s.Webhooks != nil {
+		r.Called = new(false)
+	}
+	why := fmt.Sprintf("the namespace %s has the label %s: %s", s.Request.Namespace.Name, inject.LabelInject, inject.Shadow)
+	for i := range r.Templates {
+		t := &r.Templates[i]
+		if t.Code == inject.CodeInjected {
+			t.Code, t.Message = inject.CodeNotOptedIn, fmt.Sprintf("%s, but %s; with %s it would be injected", t.Message, why, inject.Enabled)
+		}
+		t.Passed = slices.DeleteFunc(t.Passed, func(p inject.Step) bool { return p.Code == inject.CodeNotOptedIn })
+	}
+	r.Patch, r.Final = nil, Final{Verdict: "allowed", Findings: r.Final.Findings}
+	r.Summary = fmt.Sprintf("Nothing is injected, because %s. With %s %s", why, inject.Enabled, strings.ToLower(r.Summary[:1])+r.Summary[1:])
+	r.reject(s.Rejected)
+	return r, nil
+}
+
+// recreate adds to the summary whether a new pod helps, if something is missing.
+func (r *Report) recreate(s *Subject) error {
+	fails := func(t Template) bool { return t.State == Missing && t.Code.Failed() }
+	missing := func(t Template) bool { return t.State == Missing }
+	if !r.Object.Live || s.Recreate == nil || r.unreached() != "" || !slices.ContainsFunc(r.Templates, missing) || slices.ContainsFunc(r.Templates, fails) {
+		return nil
+	}
+	why, err := s.Recreate(s.Request.Object)
+	switch {
+	case err != nil:
+		return err
+	case why == "":
+		r.Summary += " Delete it and create it again; if it has a controller, that does so."
+	default:
+		r.Summary += " A new pod may not help: " + why + "."
+	}
+	return nil
+}
+
+// Subject is the input of a report.
+type Subject struct {
+	Object   Object
+	Request  inject.Request
+	Webhooks []Webhook // nil if no cluster was read
+	Answered *bool     // whether Pillion answers; nil if that is unknown
+	Past     Past
+	// Incomplete is set if some templates are unknown, and Unread if all are.
+	Incomplete, Unread bool
+	Notes              []string
+	// Rejected is set if an API server rejects the pod as written. Notes has the reasons.
+	Rejected bool
+	// Misplaced has the findings of [inject.Injector.Misplaced].
+	Misplaced []inject.Finding
+	// Misfits returns the objections of the namespace to the injected pod that it does not have
+	// to the original pod, and a note about what could not be read. It is nil if nothing is
+	// known.
+	Misfits func(pod, injected []byte) (misfits []string, note string)
+	// Recreate returns why a new pod in place of an existing one would not be current, or "" if it would be. It is nil if
+	// nothing is known.
+	Recreate func(pod []byte) (why string, err error)
+	// Original returns the objections of the namespace to the original pod. It may be nil.
+	Original func(pod []byte) []string
+}

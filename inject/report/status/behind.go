@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/pillion-dev/pillion/inject/report/explain"
+)
+
+// Behind compares the running pods of an owner with new ones. It returns nil if the owner has
+// no pods. Call [Count.Consider] first, which decides about a restart. If that was impossible,
+// unsure is the reason.
+func (c *Count) Behind(o Owner, kubectl, unsure string) *explain.Running {
+	g := c.owners[o]
+	if g == nil {
+		return nil
+	}
+	slices.SortStableFunc(g.reasons, compareReasons)
+	r := &explain.Running{Pods: g.pods.Pods, Behind: slices.Clone(g.reasons)}
+	if unsure == "" && g.changesInPlace(o) {
+		r.InPlace = 1
+	}
+	switch {
+	case len(r.Behind) == 0 || o.resource() == "":
+	case unsure != "":
+		r.Hold = unsure
+	case g.held() != "":
+		r.Hold = g.held()
+	default:
+		r.Restart = []string{kubectl + " rollout restart " + strings.ToLower(o.Kind) + "/" + o.Name + " -n " + c.scope.Namespace.Name}
+	}
+	return r
+}

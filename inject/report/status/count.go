@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package status compares all pods of a cluster with the templates, and counts them by
+// namespace, template and owner. Its memory use grows with the number of these, not
+// with the number of pods.
+package status
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/report/explain"
+)
+
+// Count counts the pods of one namespace.
+type Count struct {
+	injector *inject.Injector
+	scope    Scope
+	pods     Tally
+	byName   map[string]*Tally // tally of each template
+	owners   map[Owner]*group
+	intact   map[string]bool // templates that a pod was injected with and still has
+	mistaken int             // pods that request unknown templates or parameters
+	notes    []string        // notes about the namespace
+	failing  []Failing       // owners that cannot create their pods
+}
+
+// NewCount returns a Count without pods.
+func NewCount(injector *inject.Injector, scope Scope) *Count {
+	return &Count{injector: injector.For(scope.Namespace.Name), scope: scope, byName: map[string]*Tally{}, owners: map[Owner]*group{}, intact: map[string]bool{}}
+}
+
+// Pods returns the number of counted pods.
+func (c *Count) Pods() int { return c.pods.Pods }
+
+// Add counts a pod. It returns an error if the pod is not valid JSON.
+func (c *Count) Add(text []byte) error {
+	p := &pod{}
+	if err := json.Unmarshal(text, p); err != nil {
+		return fmt.Errorf("the pod is not JSON: %w", err)
+	}
+	if !p.counts() {
+		return nil
+	}
+	req := inject.Request{Operation: "CREATE", Namespace: c.scope.Namespace, Object: text, Detail: true}
+	notCalled := ""
+	if !c.scope.Unknown {
+		req.OptedIn, notCalled = c.called(text)
+	}
+	result, err := c.injector.Inject(req)
+	if err != nil {
+		return err
+	}
+	g := c.group(p)
+	v := view{pod: p, scope: &c.scope, result: result, notCalled: notCalled}
+	worst, injected, differs := explain.NotWanted, false, false // differs: for a reason that is not counted yet
+	evidence := explain.EvidenceOf(text)
+	evidence.Without(c.injector.Set(), result.Decisions)
+	v.causes = explain.Causes{Past: c.scope.Past, Created: p.Metadata.CreationTimestamp.Time, Injected: len(evidence.InjectedBy) > 0, NotCalled: notCalled, Result: result}
+	for i, t := range c.injector.Set().Templates {
+		d := &result.Decisions[i]
+		by := evidence.InjectedBy[d.Template]
+		state := evidence.State(t, d)
+		if t.ReadsRequest() {
+			d.Code = inject.CodePresent // what would happen today is unknown
+		}
+		delete(evidence.InjectedBy, d.Template)
+		c.template(t.ID()).add(state, isInjected(state))
+		g.add(t.ID(), state, isInjected(state))
+		if state != explain.Current && state != explain.NotWanted {
+			differs = g.because(v.reason(d, by, state)) && state != explain.Missing || differs
+		}
+		g.wrong = g.wrong || !v.right(d, state)
+		if by != "" && (state == explain.Current || state == explain.Outdated) {
+			c.intact[d.Template] = true
+		}
+		g.changed = g.changed || by != "" && (state == explain.Altered || state == explain.Missing)
+		worst, injected = worse(worst, state), injected || isInjected(state)
+	}
+	mistakes, notes := v.mistakes()
+	for _, m := range mistakes {
+		g.mistaken(m)
+	}
+	if len(mistakes) > 0 {
+		c.mistaken++
+	}
+	if len(notes) > len(c.notes) { // the same for every pod, except that the engine limits findings
+		c.notes = notes
+	}
+	for _, name := range sorted(evidence.InjectedBy) {
+		state := explain.Outdated
+		if c.scope.Incomplete { // the template may exist
+			state = explain.Current
+		} else {
+			differs = g.because(v.removed(name)) || differs
+		}
+		c.template(name).add(state, true)
+		g.add(name, state, true)
+		worst, injected = worse(worst, state), true
+	}
+	if differs && c.scope.Plans {
+		g.examples = append(g.examples, text)
+	}
+	if worst == explain.NotWanted {
+		g.unwanted = p.Metadata.Name
+	}
+	c.pods.add(worst, injected)
+	g.pods.add(worst, injected)
+	return nil
+}
+
+// called reports whether the API server would call Pillion for the pod today, and the reason
+// if not.
+func (c *Count) called(text []byte) (called bool, why string) {
+	return explain.Calls(c.scope.Entries, c.scope.Namespace.Labels, text)
+}
+
+func (c *Count) template(name string) *Tally { return entry(c.byName, name) }
+
+func (c *Count) group(p *pod) *group {
+	o := p.owner()
+	g := c.owners[o]
+	if g == nil {
+		g = &group{byName: map[string]*Tally{}, hold: "its new pods are unknown"}
+		c.owners[o] = g
+	}
+	if maker, ok := inject.MakerOf(o.Name, func(key string) string { return p.Metadata.Labels[key] }); ok && o.Kind == "ReplicaSet" && maker.Kind == "Deployment" {
+		g.deployment = maker.Name
+	}
+	return g
+}
+
+// Controllers returns the names of the owners of a kind.
+func (c *Count) Controllers(kind string) []string {
+	return c.names(func(o Owner, _ *group) bool { return o.Kind == kind })
+}
+
+// names returns the sorted names of the owners that are selected.
+func (c *Count) names(selected func(Owner, *group) bool) []string {
+	var names []string
+	for o, g := range c.owners {
+		if selected(o, g) {
+			names = append(names, o.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Replace replaces owners of a kind by their own owners.
+func (c *Count) Replace(kind string, by map[string]Owner) {
+	for _, o := range c.sorted() {
+		if to, ok := by[o.Name]; ok && o.Kind == kind {
+			c.move(o, to)
+		}
+	}
+}
+
+// GuessDeployments does what [Count.Replace] does if ReplicaSets cannot be read: a Deployment
+// names them after itself and the label pod-template-hash.
+func (c *Count) GuessDeployments() {
+	for _, o := range c.sorted() {
+		if name := c.owners[o].deployment; name != "" {
+			c.move(o, Owner{"apps/v1", "Deployment", name})
+		}
+	}
+}
+
+func (c *Count) sorted() []Owner { return slices.SortedFunc(maps.Keys(c.owners), compareOwners) }
+
+func (c *Count) move(from, to Owner) {
+	g := c.owners[from]
+	delete(c.owners, from)
+	g.deployment = ""
+	if there := c.owners[to]; there != nil {
+		there.merge(g)
+		return
+	}
+	c.owners[to] = g
+}

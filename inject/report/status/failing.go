@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/report/explain"
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/jsontree"
+)
+
+// Unexplained reports whether the owner's status does not contain the reason.
+func (f *Failing) Unexplained() bool { return f.unexplained != "" }
+
+// Explain sets the reason from the message of an event.
+func (f *Failing) Explain(message string) {
+	f.Why = f.unexplained + ": " + shorten(aboutCreation.ReplaceAllString(message, ""))
+}
+
+// aboutCreation matches the part of a controller's message before the reason.
+var aboutCreation = regexp.MustCompile(`^(\(combined from similar events\): )?(Error creating: |[Cc]reate Pod \S+ in StatefulSet \S+ failed error: )?`)
+
+// maker has the relevant fields of an object that creates pods.
+type maker struct {
+	APIVersion, Kind string
+	Metadata         struct {
+		Name              string
+		Generation        int64
+		DeletionTimestamp *metav1.Time
+		OwnerReferences   []metav1.OwnerReference
+	}
+	Spec struct {
+		Replicas            *int
+		Completions         *int
+		Suspend             bool
+		PodManagementPolicy string
+		Template            json.RawMessage
+	}
+	Status struct {
+		ObservedGeneration                             int64
+		Replicas, ReadyReplicas                        int
+		DesiredNumberScheduled, CurrentNumberScheduled int
+		StartTime                                      *metav1.Time
+		Active, Succeeded, Failed, Terminating         int
+		UncountedTerminatedPods                        struct{ Succeeded, Failed []string }
+		Conditions                                     []metav1.Condition
+	}
+}
+
+// Lacks checks an object that creates pods. It returns nil if the object can create all of
+// them and then finds them, or if its pods are not counted. It also returns nil if the object was changed a moment
+// ago, or if its pods are created one after another.
+func (c *Count) Lacks(object []byte) (*Failing, error) {
+	m := &maker{}
+	m.Spec.Template = json.RawMessage(`{}`)
+	if err := json.Unmarshal(object, m); err != nil {
+		return nil, err
+	}
+	why, unexplained := m.lacks()
+	if ptr.Deref(m.Spec.Replicas, 1) > 0 && m.Metadata.DeletionTimestamp == nil {
+		leaves, err := c.leavesSelector(m, object)
+		if err != nil {
+			return nil, err
+		}
+		if leaves != "" { // a quota is at most what ends it
+			why, unexplained = leaves, ""
+		}
+	}
+	if why == "" || m.Metadata.DeletionTimestamp != nil || !c.asked(m.Spec.Template) {
+		return nil, nil
+	}
+	f := &Failing{c.scope.Namespace.Name, Owner{m.APIVersion, m.Kind, m.Metadata.Name}, why, unexplained}
+	if o := controller(m.Metadata.OwnerReferences); o != nil {
+		f.Owner = *o
+	}
+	return f, nil
+}
+
+// leavesSelector returns why an object does not find the pods that it creates, or "".
+func (c *Count) leavesSelector(m *maker, object []byte) (string, error) {
+	node, err := new(jsontree.Parser).Parse(string(object), 0)
+	if err != nil {
+		return "", err
+	}
+	owner := inject.OwnerOf(m.Kind, node)
+	if owner.Selector == "" {
+		return "", nil
+	}
+	req := inject.Request{Operation: "CREATE", Namespace: c.scope.Namespace, Object: m.Spec.Template, Claims: inject.Claims(node), Owner: owner}
+	if !c.scope.Unknown {
+		if req.OptedIn, _ = c.called(m.Spec.Template); !req.OptedIn {
+			return "", nil
+		}
+	}
+	r, err := c.injector.Inject(req)
+	if err != nil {
+		return "", err
+	}
+	for i := range r.Decisions {
+		if d := &r.Decisions[i]; d.LeavesSelector() {
+			return fmt.Sprintf("%s because of the template %s: %s", explain.LosesPods, d.Template, shorten(d.Sentence())), nil
+		}
+	}
+	return "", nil
+}
+
+// asked reports whether Pillion is relevant to a pod.
+func (c *Count) asked(pod []byte) bool {
+	if c.scope.Unknown {
+		return c.scope.Namespace.Labels[inject.LabelInject] == inject.Enabled
+	}
+	return explain.Concerns(c.scope.Entries, c.scope.Namespace.Labels, pod)
+}
+
+// lacks returns the reason why pods cannot be created, or a sentence if the reason is unknown.
+func (m *maker) lacks() (why, unexplained string) {
+	for _, condition := range m.Status.Conditions {
+		if condition.Type == "ReplicaFailure" && condition.Status == metav1.ConditionTrue && condition.Reason == "FailedCreate" {
+			return shorten(condition.Message), ""
+		}
+	}
+	s := &m.Status
+	has, want := 0, 0
+	switch {
+	case s.ObservedGeneration < m.Metadata.Generation && m.Kind != "Job": // a Job has none
+	case m.Kind == "StatefulSet" && (s.ReadyReplicas == s.Replicas || m.Spec.PodManagementPolicy == "Parallel"):
+		has, want = s.Replicas, ptr.Deref(m.Spec.Replicas, 1)
+	case m.Kind == "DaemonSet":
+		has, want = s.CurrentNumberScheduled, s.DesiredNumberScheduled
+	case m.Kind == "Job" && m.waits():
+		want = 1
+	}
+	if has >= want {
+		return "", ""
+	}
+	unexplained = fmt.Sprintf("it has %d of %d pods", has, want)
+	return unexplained + "; see its events", unexplained
+}
+
+// waits reports whether a Job should have pods and never had one. After a failed pod, a Job
+// has none for a while.
+func (m *maker) waits() bool {
+	s := &m.Status
+	ended := slices.ContainsFunc(s.Conditions, func(c metav1.Condition) bool { return c.Status == metav1.ConditionTrue })
+	pods := s.Active + s.Succeeded + s.Failed + s.Terminating + len(s.UncountedTerminatedPods.Succeeded) + len(s.UncountedTerminatedPods.Failed)
+	return !ended && !m.Spec.Suspend && s.StartTime != nil && pods == 0 && ptr.Deref(m.Spec.Completions, 1) > 0
+}
+
+// shorten limits the length of a message, which any user may have written.
+func shorten(message string) string {
+	return templates.Cut(strings.Join(strings.Fields(message), " "), 1000)
+}
+
+// Fail records an owner that cannot create its pods. As long as there is one, the report
+// suggests no restart in the namespace, because other new pods may fail too.
+func (c *Count) Fail(f *Failing) {
+	if !slices.ContainsFunc(c.failing, func(k Failing) bool { return k.Owner == f.Owner }) {
+		c.failing = append(c.failing, *f)
+	}
+}
+
+// Fails returns why no owner in the namespace should be restarted, because pods cannot be
+// created. It returns "" if they can.
+func (c *Count) Fails() string {
+	if len(c.failing) == 0 {
+		return ""
+	}
+	if c.failing[0].losesPods() {
+		return c.failing[0].title() + " loses its new pods, so others here may too"
+	}
+	return "new pods of " + c.failing[0].title() + " cannot be created, so other new pods here may fail too"
+}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/report/explain"
+	"github.com/pillion-dev/pillion/inject/rollout"
+)
+
+// Tally counts pods by their state.
+type Tally struct {
+	Pods int `json:"pods"`
+	// Injected counts pods with a sidecar, in any state.
+	Injected int `json:"injected"`
+	Current  int `json:"current"`
+	Outdated int `json:"outdated"`
+	Missing  int `json:"missing"`
+	Altered  int `json:"altered"`
+	// NotWanted counts pods that do not get a sidecar.
+	NotWanted int `json:"notWanted"`
+}
+
+func (t *Tally) of(s explain.State) *int {
+	switch s {
+	case explain.Current:
+		return &t.Current
+	case explain.Outdated:
+		return &t.Outdated
+	case explain.Missing:
+		return &t.Missing
+	case explain.Altered:
+		return &t.Altered
+	}
+	return &t.NotWanted
+}
+
+func (t *Tally) add(s explain.State, injected bool) {
+	t.Pods++
+	*t.of(s)++
+	if injected {
+		t.Injected++
+	}
+}
+
+func (t *Tally) merge(o *Tally) {
+	t.Pods += o.Pods
+	t.Injected += o.Injected
+	for _, s := range explain.States() {
+		*t.of(s) += *o.of(s)
+	}
+}
+
+func isInjected(s explain.State) bool {
+	return s == explain.Current || s == explain.Outdated || s == explain.Altered
+}
+
+// worse returns the more urgent one of two states.
+func worse(a, b explain.State) explain.State {
+	order := explain.States()
+	return order[min(slices.Index(order, a), slices.Index(order, b))]
+}
+
+func sorted[T any](all map[string]T) []string { return slices.Sorted(maps.Keys(all)) }
+
+// Owner is the owner of a pod.
+type Owner struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Name       string `json:"name"` // "" for pods without an owner
+}
+
+// controller returns the owner that controls an object, or nil.
+func controller(owners []metav1.OwnerReference) *Owner {
+	o := metav1.GetControllerOfNoCopy(&metav1.ObjectMeta{OwnerReferences: owners})
+	if o == nil {
+		return nil
+	}
+	return &Owner{o.APIVersion, o.Kind, o.Name}
+}
+
+func compareOwners(a, b Owner) int {
+	return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name), strings.Compare(a.APIVersion, b.APIVersion))
+}
+
+// resource returns the owner as an argument of kubectl rollout restart, or "" if that command does
+// not support it. It checks the name, because the author of a pod may name any owner.
+func (o Owner) resource() string {
+	switch group, _, _ := strings.Cut(o.APIVersion, "/"); {
+	case group != "apps", len(validation.IsDNS1123Subdomain(o.Name)) > 0:
+	case o.Kind == "Deployment", o.Kind == "StatefulSet", o.Kind == "DaemonSet":
+		return strings.ToLower(o.Kind) + ".apps/" + o.Name
+	}
+	return ""
+}
+
+// title returns the owner as users know it.
+func (o Owner) title() string {
+	if o.Kind == "Pod" && o.Name == "" {
+		return "pods without a workload to restart"
+	}
+	return o.Kind + "/" + o.Name
+}
+
+// maxReasons limits the number of different reasons for an owner's template.
+const maxReasons = 5
+
+// Mistake is something that pods of an owner request and do not get: an unknown template or parameter, or a template that is
+// not for them.
+type Mistake struct {
+	Template string      `json:"template,omitempty"` // "" if the mistake is about no existing template
+	Code     inject.Code `json:"code"`               // unknown_template, unknown_parameter, or the decision about the template
+	Why      string      `json:"why"`                // one sentence
+	Pods     int         `json:"pods"`
+	Example  string      `json:"example"` // the name of one pod
+	Denied   bool        `json:"denied"`  // a new pod would be denied
+}
+
+// group counts the pods of one owner.
+type group struct {
+	pods       Tally
+	byName     map[string]*Tally
+	reasons    []explain.Reason
+	mistakes   []Mistake
+	wrong      bool           // a new pod like one of these would not be right
+	changed    bool           // a pod was changed after its injection
+	hold       string         // why a restart of the owner would not help; "" if it would
+	examples   [][]byte       // pods that differ from new ones, one for each reason, until they are planned
+	plans      []*rollout.Pod // what a rollout would do with these
+	updating   bool           // its controller is replacing pods
+	unwanted   string         // the name of a pod that does not get a sidecar
+	deployment string         // the Deployment that owns the owner
+}
+
+func (g *group) add(template string, s explain.State, injected bool) {
+	entry(g.byName, template).add(s, injected)
+}
+
+// because counts a reason, and reports whether it is a new one. To limit the memory, the last place is for all further
+// reasons.
+func (g *group) because(r explain.Reason) (isNew bool) {
+	same := 0
+	for i := range g.reasons {
+		k := &g.reasons[i]
+		if k.Template != r.Template || k.State != r.State {
+			continue
+		}
+		if same++; k.Code == r.Code && k.Why == r.Why || same == maxReasons {
+			k.Pods += r.Pods
+			return false
+		}
+	}
+	if same == maxReasons-1 {
+		r.Why = "for other reasons"
+	}
+	g.reasons = append(g.reasons, r)
+	return true
+}
+
+// mistaken counts a mistake. It keeps as many different ones as there are reasons.
+func (g *group) mistaken(m Mistake) {
+	g.wrong = g.wrong || m.Denied
+	for i := range g.mistakes {
+		if k := &g.mistakes[i]; k.Why == m.Why && k.Denied == m.Denied {
+			k.Pods += m.Pods
+			return
+		}
+	}
+	if len(g.mistakes) < maxReasons {
+		g.mistakes = append(g.mistakes, m)
+	}
+}
+
+func (g *group) merge(o *group) {
+	g.pods.merge(&o.pods)
+	g.wrong, g.changed, g.unwanted = g.wrong || o.wrong, g.changed || o.changed, cmp.Or(g.unwanted, o.unwanted)
+	for name, t := range o.byName {
+		entry(g.byName, name).merge(t)
+	}
+	for _, r := range o.reasons {
+		g.because(r)
+	}
+	for _, m := range o.mistakes {
+		g.mistaken(m)
+	}
+	g.examples = append(g.examples, o.examples...)
+}
+
+// held returns why new pods would not help: all pods are current, or new ones would not be
+// right.
+func (g *group) held() string {
+	switch {
+	case len(g.reasons) == 0:
+		return "its pods are current"
+	case g.hold == "" && g.wrong:
+		return "some of its new pods would not be current"
+	}
+	return g.hold
+}
+
+// entry returns the tally of a name and creates it if necessary.
+func entry(all map[string]*Tally, name string) *Tally {
+	t := all[name]
+	if t == nil {
+		t = &Tally{}
+		all[name] = t
+	}
+	return t
+}
+
+// Failing is an owner that cannot create all its pods, or does not find them.
+type Failing struct {
+	Namespace string `json:"namespace"`
+	Owner
+	Why string `json:"why"` // from its status or an event
+
+	unexplained string // a sentence, if the status has no reason
+}
+
+// losesPods reports whether it creates pods and does not find them.
+func (f *Failing) losesPods() bool { return strings.HasPrefix(f.Why, explain.LosesPods) }
+
+// String returns a sentence.
+func (f *Failing) String() string {
+	if f.losesPods() {
+		return fmt.Sprintf("%s in the namespace %s %s", f.title(), f.Namespace, strings.TrimPrefix(f.Why, "it "))
+	}
+	return fmt.Sprintf("%s in the namespace %s cannot create its pods: %s", f.title(), f.Namespace, f.Why)
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/report/explain"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// view is one pod with the decisions about it.
+type view struct {
+	pod       *pod
+	scope     *Scope
+	result    *inject.Result
+	causes    explain.Causes
+	notCalled string // why the API server would not call Pillion today; "" if it would
+}
+
+// reason returns why a template is not current in the pod.
+func (v *view) reason(d *inject.Decision, by string, state explain.State) explain.Reason {
+	r := explain.Reason{Template: d.Template, State: state, Pods: 1, Example: v.pod.Metadata.Name}
+	if !d.Code.Succeeded() {
+		r.Code = d.Code
+	}
+	r.Why = v.causes.Of(d, by, state)
+	return r
+}
+
+// right reports whether a new pod would be right for this template. A conflict of an outdated
+// template is with values of the older revision, so it does not count.
+func (v *view) right(d *inject.Decision, state explain.State) bool {
+	return !d.Code.Wanted() || state == explain.NotWanted || v.notCalled == "" && (!d.Code.Failed() || state == explain.Outdated && d.Code == inject.CodeConflict)
+}
+
+// mistakes returns the unknown values in the pod's labels and annotations, the templates that it names and does not get
+// because they are not for it, and, in notes, the unknown values of its namespace.
+func (v *view) mistakes() (all []Mistake, notes []string) {
+	for _, f := range v.result.Check() {
+		switch {
+		case f.Code != inject.CodeUnknownTemplate && f.Code != inject.CodeUnknownParameter, v.scope.Incomplete: // it may exist
+		case f.Path == "":
+			notes = append(notes, fmt.Sprintf("Namespace %s: %s", v.scope.Namespace.Name, strings.Replace(f.Message, "the namespace's", "the", 1)))
+		default:
+			all = append(all, Mistake{Template: f.Template, Code: f.Code, Why: f.Message, Pods: 1, Example: v.pod.Metadata.Name, Denied: f.Mode == templates.Deny})
+		}
+	}
+	for i := range v.result.Decisions {
+		if d := &v.result.Decisions[i]; d.Unmet() && !d.Code.Wanted() {
+			all = append(all, Mistake{Template: d.Template, Code: d.Code, Why: d.UnmetSentence(), Pods: 1, Example: v.pod.Metadata.Name})
+		}
+	}
+	value, labelled := v.pod.Metadata.Labels[inject.LabelInject]
+	_, decided := v.scope.Namespace.Labels[inject.LabelInject]
+	if !decided && labelled && value != inject.Enabled && value != inject.Disabled { // the engine ignores this pod
+		all = append(all, Mistake{Code: inject.CodeUnknownParameter, Why: inject.WrongPodLabel(strconv.Quote(value)), Pods: 1, Example: v.pod.Metadata.Name})
+	}
+	return all, notes
+}
+
+// removed returns the reason for a template whose injected values are no longer there.
+func (v *view) removed(template string) explain.Reason {
+	return explain.Reason{
+		Template: template, State: explain.Outdated, Pods: 1, Example: v.pod.Metadata.Name,
+		Why: "it was injected, but the template no longer exists",
+	}
+}

@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reviews
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Sets makes random templates that read what templates add, and pods for them.
+type Sets struct{ *rand.Rand }
+
+func (g *Sets) pick(choices ...string) string { return choices[g.IntN(len(choices))] }
+
+func (g *Sets) in(n int) bool { return g.IntN(n) == 0 }
+
+// maybe returns the string in one of n cases.
+func (g *Sets) maybe(n int, text func() string) []string {
+	if g.in(n) {
+		return []string{text()}
+	}
+	return nil
+}
+
+func (g *Sets) bool(each bool) string {
+	all := []string{
+		"size(pod.spec.containers) == 1", "size(pod.spec.containers) < 3", "size(pod.spec.volumes) > 0", "size(pod.spec.initContainers) == 0",
+		"pod.spec.containers.exists(c, c.name == 'c0')", "pod.spec.containers.exists(c, c.name == 'k1')", "pod.spec.containers.exists(c, c.name == 'k2')",
+		"pod.spec.containers.all(c, c.image != 's')", "pod.spec.containers.exists(c, c.env.exists(e, e.name == 'E0'))",
+		"pod.spec.containers.exists(c, c.ports.exists(p, p.containerPort == 80))", "pod.spec.containers.all(c, size(c.volumeMounts) < 2)",
+		"has(pod.spec.securityContext.fsGroup)", "pod.metadata.labels[?'app'].hasValue()", "pod.metadata.labels.exists(k, k.startsWith('t'))",
+		"'t0.pillion.dev/injected' in pod.metadata.annotations", "pod.metadata.annotations.exists(k, k.startsWith('x'))",
+		"pod.metadata.annotations[?'x.example/t1'].orValue('') == 'y'", "pod.metadata.annotations[?'x.example/t0'].hasValue()",
+		"pod.spec.containers.exists(c, c.env.exists(e, e.value == 'y'))", "pod.spec.volumes.exists(v, has(v.emptyDir.sizeLimit))",
+		"pod.spec.volumes.exists(v, has(v.configMap.defaultMode))", "pod.spec.containers.all(c, !has(c.securityContext))", "size(pod.spec.tolerations) == 0",
+		"pod.spec.volumes.exists(v, v.name == 'shared')", "params.b", "'role' in serviceAccount.annotations", "serviceAccount.name == 'default'", "pod.spec.volumes.all(v, pod.spec.volumes.exists(w, w.name == v.name))",
+	}
+	if each {
+		all = append(all, "container.name == 'app'", "size(container.env) == 0", "container.env.exists(e, e.name == 'E1')",
+			"has(container.securityContext)", "size(container.volumeMounts) < 2", "size(container.ports) == 0")
+	}
+	s := g.pick(all...)
+	if g.in(4) {
+		return "!(" + s + ")"
+	}
+	return s
+}
+
+func (g *Sets) text(each bool) string {
+	all := []string{
+		"fix", "fix", "fix", "fix", "fix", "${string(size(pod.spec.containers))}", "${pod.metadata.labels[?'app'].orValue('none')}", "${pod.metadata.labels['app']}", "${params.p}",
+		"${params.u > 0.0 ? 'y' : 'n'}", "${params.q}", "${params.d}", "${string(duration(params.d))}",
+		"${params.l.join('.')}", "${params.f[?'a'].orValue('none')}", "${json.marshal(params.j)}", "${params.?o}", "${params.a}", "${params.h.map(k, k + params.h[k]).join('.')}",
+		"n-${ns.name}", "${serviceAccount.annotations[?'role'].orValue(serviceAccount.name)}", "${pod.spec.containers.map(c, c.name).join(',')}", "v${string(size(pod.spec.volumes))}",
+		"${pod.metadata.annotations[?'x.example/t0'].orValue('none')}", "${pod.metadata.annotations[?'x.example/t2'].orValue('y')}", "a-${pod.metadata.annotations[?'x.example/t1'].orValue('fix')}", g.values(),
+		"${pod.spec.containers.map(c, c.env.map(e, e.name).join('.')).join(',')}", "${pod.spec.volumes.map(v, v.name).join(',')}", "${" + g.bool(each) + " ? 'y' : 'n'}",
+	}
+	if each {
+		all = append(all, "${container.name}", "${container.image}", "${string(size(container.env))}")
+	}
+	return strconv.Quote(g.pick(all...))
+}
+
+// values returns an expression that reads values with all that an API server makes of them.
+func (g *Sets) values() string {
+	return g.pick("${json.marshal(pod.spec.containers.map(c, c.resources))}", "${json.marshal(pod.spec.containers.map(c, c.resources.?requests))}",
+		"${json.marshal(pod.spec.volumes.map(v, v.?configMap))}", "${json.marshal(pod.spec.volumes)}", "${json.marshal(pod.spec.containers.map(c, c.?lifecycle))}",
+		"${json.marshal(pod.spec.containers.map(c, c.ports))}", "${json.marshal(pod.spec.containers.map(c, c.env))}",
+		"${pod.spec.containers.map(c, string(c.resources.?limits[?'cpu'].orValue('-'))).join(',')}",
+		"${pod.spec.volumes.map(v, string(v.?emptyDir.?sizeLimit.orValue('-'))).join(',')}")
+}
+
+// quantity returns a quantity in JSON. An API server stores most of these in another form.
+func (g *Sets) quantity() string {
+	return g.pick(`"100m"`, `"0"`, "0.1", `"100.5m"`, "1", "0.5", `"1024Mi"`, `"0.5Gi"`, `"0.1Ki"`, `"1e3"`, `"2000"`, `"+1"`, `"1000000u"`, `"01.50"`)
+}
+
+// when returns a condition for an item in one of n cases.
+func (g *Sets) when(n int, each bool) string {
+	return strings.Join(g.maybe(n, func() string { return `"${when}": ` + strconv.Quote(g.bool(each)) + ", " }), "")
+}
+
+func (g *Sets) env(name string, each bool) string {
+	ifSet := ""
+	if each && g.in(3) {
+		ifSet = `, "${ifSet}": ` + g.pick("keep", "conflict", "{append: E3}", "{append: E0}")
+	}
+	value := "value: " + g.text(each)
+	if g.in(6) {
+		value = g.pick(`value: ""`, "valueFrom: {fieldRef: {fieldPath: metadata.name}}", "value: \"${params.?o}\"")
+	}
+	return "{" + g.when(4, each) + g.named(6, name, "each", each) + ", " + value + ifSet + "}"
+}
+
+// named returns a name, which in one of n cases a ${forEach} with the variable v makes.
+func (g *Sets) named(n int, name, v string, each bool) string {
+	if !g.in(n) {
+		return "name: " + name
+	}
+	lists := []string{
+		"params.l", "params.h.map(k, k)",
+		"['a', 'b']", "params.p.split('')", "[params.p]", "params.b ? ['a'] : []", "pod.spec.containers.map(c, c.name)", "pod.spec.volumes.map(v, v.name)",
+		"pod.metadata.labels.map(k, k)", "pod.spec.containers.filter(c, c.name == 'app').map(c, c.env).flatten().map(e, e.name.lowerAscii())",
+	}
+	if each {
+		lists = append(lists, "container.env.map(e, e.name)")
+	}
+	return fmt.Sprintf(`"${forEach}": {%s: %q}, name: "%s-${%s}"`, v, g.pick(lists...), name, v)
+}
+
+func (g *Sets) container(name, volume string) string {
+	fields := []string{g.named(6, name, "m", false), "image: " + g.pick("s", "s", "s", g.text(false))}
+	fields = append(fields, g.maybe(3, func() string { return "args: [" + g.text(false) + "]" })...)
+	fields = append(fields, g.maybe(2, func() string {
+		return "env: " + g.pick("["+g.env("E0", false)+", "+g.env("X", false)+"]", g.objects("pod.spec.containers[0].env", "env"))
+	})...)
+	fields = append(fields, g.maybe(3, func() string {
+		return "ports: " + g.pick("[{containerPort: "+g.pick("80", "81")+"}]", g.objects("pod.spec.containers[0].ports", "ports"))
+	})...)
+	fields = append(fields, g.maybe(3, func() string {
+		return "securityContext: " + g.pick("{runAsNonRoot: true}", g.object("securityContext"), `"${{'runAsUser': params.?o.orValue(7)}}"`)
+	})...)
+	fields = append(fields, g.maybe(5, func() string {
+		return "resources: " + g.pick(g.object("resources"), `"${{'limits': {'memory': '1Gi', 'cpu': string(size(pod.spec.containers))}}}"`)
+	})...)
+	fields = append(fields, g.maybe(6, func() string { return "lifecycle: {stopSignal: SIGTERM}" })...)
+	fields = append(fields, g.maybe(4, func() string {
+		return "volumeMounts: " + g.pick("["+g.mount(volume, "/w")+"]", g.objects("pod.spec.containers[0].volumeMounts", "volumeMounts"))
+	})...)
+	return "{" + g.when(6, false) + strings.Join(fields, ", ") + "}"
+}
+
+// object returns an expression for a whole object of the pod's first container, which it may not have. It is never of the
+// container that a template brings.
+func (g *Sets) object(field string) string {
+	return strconv.Quote(g.pick("${pod.spec.containers[0].?"+field+"}", "${pod.spec.containers[0].?"+field+"}", "${pod.spec.containers[0].?"+field+"}",
+		"${params.b ? pod.spec.containers[0].?"+field+" : optional.none()}", "${pod.spec.containers.filter(c, has(c."+field+"))[?0].?"+field+"}"))
+}
+
+// objects returns an expression for a whole list of variables, ports or mounts.
+func (g *Sets) objects(from, field string) string {
+	made := map[string][]string{
+		"env":          {"${params.h.map(k, {'name': 'H' + k, 'value': params.h[k]})}", "${params.l.map(i, {'name': 'L' + i, 'value': ns.name})}", "${" + from + ".filter(e, has(e.value))}"},
+		"ports":        {"${lists.range(size(pod.spec.containers)).map(i, {'containerPort': 7000 + i})}", "${params.?o.hasValue() ? [{'containerPort': 9000, 'name': 'o'}] : []}", "${" + from + ".filter(p, p.containerPort != 80)}"},
+		"volumeMounts": {"${pod.spec.volumes.map(v, {'name': v.name, 'mountPath': '/all/' + v.name})}", "${params.h.map(k, {'name': params.p, 'mountPath': '/' + k, 'readOnly': true})}", "${" + from + ".filter(m, m.readOnly)}"},
+	}[field]
+	return strconv.Quote(g.pick(append(made, "${"+from+"}")...))
+}
+
+// mount returns a mount of the template's volume, or of one of the pod.
+func (g *Sets) mount(volume, path string) string {
+	if g.in(4) {
+		volume = strconv.Quote(g.pick("${'w'}", "${'"+volume+"'}", "${'shared'}", "${params.p}", "${pod.spec.volumes[0].name}", "${pod.spec.volumes.filter(v, v.name != 'shared')[0].name}"))
+	}
+	if g.in(8) {
+		path += strconv.Itoa(g.IntN(2)) + "-${string(size(pod.spec.volumes))}"
+	}
+	return "{name: " + volume + ", mountPath: " + strconv.Quote(g.pick("/v", path)) + "}"
+}
+
+func (g *Sets) volume(name string) string {
+	source := g.pick("emptyDir: {}", "emptyDir: {}", "emptyDir: {}", "emptyDir: {mode: 511}", "configMap: {name: conf}", "emptyDir: {sizeLimit: "+g.quantity()+"}",
+		`configMap: {name: "c${string(size(pod.spec.containers))}"}`, `emptyDir: {sizeLimit: "${size(pod.spec.containers) == 1 ? '1Gi' : '2Gi'}"}`)
+	if g.in(8) { // a volume with that name is needed for the mounts
+		return "{" + g.when(10, false) + "name: " + name + ", " + source + "}, {" + g.named(1, name, "m", false) + ", " + source + "}"
+	}
+	return "{" + g.when(10, false) + "name: " + name + ", " + source + "}"
+}
+
+func (g *Sets) each(volume string) string {
+	var add []string
+	add = append(add, g.maybe(2, func() string { return "env: [" + g.env(g.pick("E0", "E1", "E2"), true) + "]" })...)
+	add = append(add, g.maybe(3, func() string {
+		return "volumeMounts: " + g.pick("["+g.mount(volume, "/x")+"]", "["+g.mount(volume, "/x")+"]", g.objects("container.volumeMounts", "volumeMounts"))
+	})...)
+	add = append(add, g.maybe(4, func() string { return "securityContext: {readOnlyRootFilesystem: true}" })...)
+	add = append(add, g.maybe(4, func() string {
+		return "resources: {" + g.pick("requests", "requests", "limits") + ": {cpu: " + g.pick(g.quantity(), `"${params.q}"`) + "}}"
+	})...)
+	add = append(add, "ports: [{containerPort: 9"+g.pick("0", "1")+"}]")
+	where := strings.Join(g.maybe(3, func() string { return "where: " + strconv.Quote(g.bool(true)) + ", " }), "")
+	return "forEachContainer: [{" + where + "initContainers: " + g.pick("true", "false") + ", add: {" + strings.Join(add, ", ") + "}}]"
+}
+
+func (g *Sets) place() string {
+	return g.pick("First", "Last", "{after: app}", "{before: app}", "{after: i}", "{before: k9}", "{before: c1}", "{before: k0}", "{after: k1}", `"${size(pod.spec.volumes) > 1 ? 'First' : 'Last'}"`)
+}
+
+func (g *Sets) placement() string {
+	return "placement: {initContainers: " + g.place() + ", containers: " + g.place() + "}"
+}
+
+// others returns parameters of other types, and from annotations of other products.
+func (g *Sets) others() string {
+	by := g.pick("", "", ", overridableBy: [Pod]", ", overridableBy: [Pod, ServiceAccount]")
+	return "{name: l, type: list, default: " + g.pick(`"a,b"`, `"a,b"`, `""`, `" c0 ,, app "`) + g.pick("", ", maxItems: 4", `, items: {pattern: "[a-z0-9]+", maxLength: 4}`) + by + "}, " +
+		"{name: f, type: map, default: " + g.pick(`"a=1"`, `"a=1"`, `""`, `"b=2,3,a=x=y"`) + g.pick("", ", items: {maxLength: 5}") + "}, " +
+		"{name: j, type: json, default: " + g.pick(`"{}"`, `"[]"`, `'{"b": [1, {"a": null}], "a": 0.5}'`) + "}, " +
+		"{name: u, type: number, default: 0.5" + g.pick("", ", maximum: 10") + "}, {name: q, type: quantity, default: " + g.pick("100m", "0.5Gi") + "}, {name: d, type: duration, default: 90s}, " +
+		"{name: o, type: integer, optional: true" + g.pick("", ", minimum: 5") + by + "}, {name: a, annotation: x.example/t1, default: z}, " +
+		"{name: h, prefix: " + g.pick("x.example/h-, items: {maxLength: 3}", "x.example/h-, maxItems: 2", "x.example/h-", "x.example/") + "}"
+}
+
+// Template returns the spec of the template with a number, in YAML.
+func (g *Sets) Template(i int) string {
+	volume := g.pick(fmt.Sprint("v", i), fmt.Sprint("v", i), "shared")
+	fields := []string{"default: true", "params: [{name: p, type: string, default: d" + g.pick("", "", ", overridableBy: [Pod, ServiceAccount, Namespace]") + "}, {name: b, type: boolean, default: true}, " + g.others() + "]"}
+	fields = append(fields, g.pick("required: true", "required: true", "validate: {mode: Deny, protect: [all]}", "validate: {mode: Deny, protect: [image]}",
+		"validate: {mode: Deny, protect: [args, env]}",
+		"validate: {mode: Warn, protect: [image, securityContext]}", "order: -1"))
+	condition := strings.Join(g.maybe(3, func() string { return ", condition: " + strconv.Quote(g.bool(false)) }), "")
+	fields = append(fields, "match: {hostNetwork: true"+condition+"}")
+	fields = append(fields, g.maybe(6, func() string { return "serviceAccountToken: None" })...)
+	fields = append(fields, g.maybe(2, func() string { return g.each(volume) })...)
+	spec := []string{"volumes: [" + g.volume(volume) + "]"}
+	sidecar := g.container(fmt.Sprint("k", i), volume)
+	second := strings.Join(g.maybe(3, func() string { return ", " + g.container(fmt.Sprint("l", i), volume) }), "")
+	if g.in(2) {
+		spec = append(spec, "containers: ["+sidecar+second+"]")
+	} else {
+		spec = append(spec, "initContainers: ["+strings.TrimSuffix(sidecar, "}")+g.pick(", restartPolicy: Always", "")+"}"+second+"]")
+	}
+	fields = append(fields, g.maybe(3, g.placement)...)
+	spec = append(spec, g.maybe(4, func() string { return "securityContext: {fsGroup: 5}" })...)
+	spec = append(spec, g.maybe(6, func() string { return "tolerations: [{key: " + g.text(false) + ", operator: Exists}]" })...)
+	meta := strings.Join(g.maybe(3, func() string {
+		return fmt.Sprintf("metadata: {labels: {t%d.pillion.dev/l: x}, annotations: {x.example/t%d: %s}}, ", i, i, g.text(false))
+	}), "")
+	all := strings.Join(append(fields, "pod: {"+meta+"spec: {"+strings.Join(spec, ", ")+"}}"), ", ")
+	if g.in(3) {
+		return g.Named(all)
+	}
+	return all
+}
+
+// Replacing returns templates as from Template in which later ones replace the first one, which has the number first.
+// Choice decides which, in which share of the workloads, and whether they have its containers.
+func Replacing(specs []string, first int, choice uint64) []string {
+	const required = "required: true, "
+	specs = slices.Clone(specs)
+	for i := 1; i < len(specs); i++ {
+		spec := specs[i]
+		if choice>>i&1 == 1 && i < len(specs)-1 {
+			continue
+		}
+		if is := strings.Contains(spec, required); is != strings.Contains(specs[0], required) {
+			if spec = strings.Replace(spec, required, "", 1); !is {
+				spec = required + spec
+			}
+		}
+		if choice>>(i+2)&1 == 1 {
+			spec = strings.NewReplacer(fmt.Sprint("name: k", first+i), fmt.Sprint("name: k", first), fmt.Sprint("name: l", first+i), fmt.Sprint("name: l", first)).Replace(spec)
+		}
+		specs[i] = fmt.Sprintf("replaces: t%d, share: %d, %s", first, 100-choice/32%4*33, spec)
+	}
+	return specs
+}
+
+// written are the expressions in a template: ${...} and conditions.
+var written = regexp.MustCompile(`\$\{[^{}"]+\}|(condition: |where: |"\$\{when\}": )"[^"]+"`)
+
+// Named returns the template with some of its expressions as variables, which changes nothing.
+func (g *Sets) Named(template string) string {
+	var variables []string
+	short := written.ReplaceAllStringFunc(template, func(text string) string {
+		begin, rest, end := "${", strings.TrimPrefix(text, "${"), "}"
+		if i := strings.LastIndex(text, `: "`); i >= 0 && strings.HasSuffix(text, `"`) {
+			begin, rest, end = text[:i+3], text[i+3:], `"`
+		}
+		expression := strings.TrimSuffix(rest, end)
+		if slices.Contains([]string{"when", "forEach", "ifSet", "m", "each"}, expression) || strings.Contains(expression, "container.") || g.in(4) {
+			return text
+		}
+		name := fmt.Sprint("x", len(variables))
+		if g.in(4) { // through another variable
+			variables = append(variables, fmt.Sprintf("{name: %sy, expression: %q}", name, expression))
+			expression = "variables." + name + "y"
+		}
+		variables = append(variables, fmt.Sprintf("{name: %s, expression: %q}", name, expression))
+		return begin + "variables." + name + end
+	})
+	return "variables: [" + strings.Join(variables, ", ") + "], " + short
+}
+
+// Pod returns a pod in JSON. If own is true, it may have a container with a template's name.
+func (g *Sets) Pod(own bool) string {
+	var containers []string
+	for i := range 1 + g.IntN(3) {
+		fields := []string{fmt.Sprintf(`"name":"%s","image":"img"`, []string{"app", "c0", "c1"}[i])}
+		fields = append(fields, g.maybe(3, func() string {
+			return `"env":[{"name":"` + g.pick("E0", "E1") + `","value":"` + g.pick("x", "fix") + `"}]`
+		})...)
+		fields = append(fields, g.maybe(4, func() string { return `"ports":[{"containerPort":80}]` })...)
+		fields = append(fields, g.maybe(4, func() string { return `"securityContext":{"runAsUser":0}` })...)
+		fields = append(fields, g.maybe(4, func() string {
+			return `"volumeMounts":[{"name":"` + g.pick("w", "shared") + `","mountPath":"/own"` + g.pick("", `,"readOnly":true`) + "}]"
+		})...)
+		fields = append(fields, g.maybe(5, func() string { return `"resources":{"limits":{"cpu":` + g.quantity() + `}}` })...)
+		containers = append(containers, "{"+strings.Join(fields, ",")+"}")
+	}
+	annotations := g.pick("", "", "", `"t0.pillion.dev/customize":"true"`, `"x.example/t1":"fix"`, `"x.example/t0":"`+g.pick("y", "n", "none", "1", "2", "n-shop")+`"`, `"t1.pillion.dev/p":"q"`,
+		`"t0.pillion.dev/l":"b, c,,b"`, `"t0.pillion.dev/o":"7","x.example/h-b":"1","x.example/h-a":"2"`, `"t1.pillion.dev/j":"[1, {b: 2, a: 1}]","t0.pillion.dev/f":"a=x,y"`)
+	if annotations == "" && g.in(9) {
+		annotations = g.parameters()
+	}
+	containers = append(containers, g.maybe(8, func() string {
+		if !own {
+			return `{"name":"c2"}`
+		}
+		return `{"name":"k0"` + g.pick("", `,"image":"s"`, `,"image":"img"`) + g.pick("", "", `,"command":["sleep"]`, `,"env":[{"name":"E0","value":"fix"}]`) + "}"
+	})...)
+	var spec []string
+	spec = append(spec, g.maybe(2, func() string { return `"initContainers":[{"name":"i","image":"z"}]` })...)
+	spec = append(spec, g.pick(`"hostPID":false`, `"securityContext":{"runAsUser":0}`, `"restartPolicy":"Never"`, `"hostNetwork":true`, `"resources":{"limits":{"cpu":`+g.quantity()+`}}`, `"securityContext":{"fsGroup":7}`))
+	spec = append(spec, g.maybe(4, func() string {
+		return `"volumes":[{"name":` + g.pick(`"shared","hostPath":{"path":"/x"}`, `"v0","configMap":{"name":"other"}`, `"w"`) + "}]"
+	})...)
+	if g.in(60) { // near a limit
+		spec = append(spec[:min(len(spec), 1)], `"volumes":[`+manyVolumes(140+g.IntN(9))+"]")
+	}
+	metadata := `"metadata":{"name":"web","labels":{` + g.pick("", `"app":"web"`) + `},"annotations":{` + annotations + `}},`
+	if annotations == "" && g.in(3) {
+		metadata = g.pick("", `"metadata":{},`, `"metadata":{"name":"web"},`)
+	}
+	return `{` + metadata + `"spec":{"containers":[` +
+		strings.Join(containers, ",") + "]," + strings.Join(spec, ",") + "}}"
+}
+
+// parameters returns annotations that set parameters, some to values that are not allowed.
+func (g *Sets) parameters() string {
+	return g.pick(
+		`"t0.pillion.dev/l":"`+g.pick("", "a", "app,c0", "0,1,2,3", "A b", "a,a")+`"`, `"x.example/h-`+g.pick("a", "C", "", "a.b_c")+`":"`+g.pick("", "1", "fix", "longer")+`","x.example/h-b":"y"`,
+		`"t0.pillion.dev/j":"`+g.pick("{a: [", "5", "{}", "{x: &y 1}")+`"`, `"t0.pillion.dev/o":"`+g.pick("4", "x", "")+`","t0.pillion.dev/f":"`+g.pick("", "a", "a=1,a=2", "c=longer")+`"`,
+		`"t0.pillion.dev/u":"`+g.pick("2e1", ".5", "x", "-1")+`","t1.pillion.dev/q":"`+g.pick("1", "100.5m", "0.1Ki", "x")+`","t0.pillion.dev/d":"`+g.pick("1h", "90", "0")+`"`,
+	)
+}
+
+func manyVolumes(n int) string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf(`{"name":"w%d","emptyDir":{}}`, i)
+	}
+	return strings.Join(all, ",")
+}
