@@ -35,15 +35,15 @@ func (p *PodJSON) UnmarshalJSON(text []byte) error {
 // keys and wrong types are problems. A field of type json.RawMessage may have any value.
 func Decode(file string, data []byte, kind string, into any) (*Document, Problems) {
 	c := newChecker(file)
-	y, problem := onlyDocument(data)
-	if problem == nil {
-		if y, problem = unfolded(y); problem == nil && c.identity(y, kind) == "" {
+	y, wrong := onlyDocument(data)
+	if wrong == nil {
+		if y, wrong = unfolded(y); wrong == nil && c.identity(y, kind) == "" {
 			return nil, c.problems
 		}
 	}
-	if problem != nil {
-		problem.File = file
-		return nil, Problems{*problem}
+	if wrong != nil {
+		wrong.File = file
+		return nil, Problems{*wrong}
 	}
 	p := c.walk(y, reflect.TypeOf(into), "", "")
 	if len(c.problems) > 0 {

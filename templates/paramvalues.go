@@ -63,7 +63,7 @@ func (t *Template) Values(annotations *jsontree.Node, account *ServiceAccount, n
 	values = make(Values, 0, len(t.Spec.Params))
 	var invalid InvalidValuesError
 	for _, p := range t.ordered {
-		if v, wrong := t.value(p, sources{annotations, account.of(p), ns}); len(wrong) > 0 {
+		if v, wrong := t.value(p, sources{annotations, accountFor(p, account), ns}); len(wrong) > 0 {
 			invalid = append(invalid, wrong...)
 		} else {
 			values = append(values, v)
@@ -82,9 +82,9 @@ type sources struct {
 	ns      *Namespace
 }
 
-// of returns the ServiceAccount if its annotations count for a parameter. Annotations of other
+// accountFor returns the ServiceAccount if its annotations count for a parameter. Annotations of other
 // products are usual in ServiceAccounts, so they count only if the template reads them there.
-func (a *ServiceAccount) of(p *param) *ServiceAccount {
+func accountFor(p *param, a *ServiceAccount) *ServiceAccount {
 	if p.OfOthers() && !p.Overridable(ByServiceAccount) {
 		return nil
 	}
@@ -119,20 +119,6 @@ func (t *Template) value(p *param, from sources) (v Value, wrong []*InvalidValue
 	}
 	v.cel = cel
 	return v, nil
-}
-
-func (a *ServiceAccount) annotation(key string) (text string, ok bool) {
-	if a != nil {
-		text, ok = a.Annotations[key]
-	}
-	return text, ok
-}
-
-func (ns *Namespace) annotation(key string) (text string, ok bool) {
-	if len(ns.Annotations) > 0 {
-		text, ok = ns.Annotations[key]
-	}
-	return text, ok
 }
 
 // ParamNames returns the names of the declared parameters, sorted.

@@ -74,10 +74,10 @@ const maxNodes = 100_000
 // parseOne returns the template of one document. Applied is the same document as kubectl finds it.
 func parseOne(file string, y *yaml.Node, applied []byte) (*Template, Problems) {
 	c := newChecker(file)
-	y, problem := unfolded(y)
-	if problem != nil {
-		problem.File = file
-		return nil, Problems{*problem}
+	y, wrong := unfolded(y)
+	if wrong != nil {
+		wrong.File = file
+		return nil, Problems{*wrong}
 	}
 	if n := countExpressions(y); n > maxExpressions {
 		c.problem(y, "", "has %d expressions, and at most %d are allowed", n, maxExpressions)

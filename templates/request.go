@@ -2,7 +2,9 @@
 
 package templates
 
-import "github.com/pillion-dev/pillion/templates/jsontree"
+import (
+	"github.com/pillion-dev/pillion/templates/jsontree"
+)
 
 // Namespace is the pod's namespace.
 type Namespace struct {
@@ -80,3 +82,17 @@ const accountVariable = "serviceAccount"
 
 // accountName is the part of the pod that is the ServiceAccount's name.
 const accountName = "spec.serviceAccountName"
+
+func (a *ServiceAccount) annotation(key string) (text string, ok bool) {
+	if a != nil {
+		text, ok = a.Annotations[key]
+	}
+	return text, ok
+}
+
+func (ns *Namespace) annotation(key string) (text string, ok bool) {
+	if len(ns.Annotations) > 0 {
+		text, ok = ns.Annotations[key]
+	}
+	return text, ok
+}

@@ -69,8 +69,8 @@ var lint = &endpoint{
 			return linted{warnings: all}, gone(r)
 		}
 		trial := h.Fit.TryNew(t, injector.Set())
-		for _, problem := range trial.Problems() {
-			problems = append(problems, templates.Problem{Path: "spec", Message: problem})
+		for _, misfit := range trial.Problems() {
+			problems = append(problems, templates.Problem{Path: "spec", Message: misfit})
 		}
 		return linted{request: request, problems: problems, warnings: append(all, trial.Warnings()...)}, gone(r)
 	},

@@ -159,8 +159,8 @@ func (d *deployed) set(ctx context.Context, wrong *unsure) (*templates.Set, erro
 		files = append(files, templateFiles(m)...)
 	}
 	set, problems := templates.CompileValid(files...)
-	for _, problem := range problems {
-		wrong.problems = append(wrong.problems, fmt.Sprintf("A template is invalid, so this report ignores it. Pillion keeps using its last valid templates, which may differ from all of these: %s.", cli.OneLine(templates.Problems{problem})))
+	for _, p := range problems {
+		wrong.problems = append(wrong.problems, fmt.Sprintf("A template is invalid, so this report ignores it. Pillion keeps using its last valid templates, which may differ from all of these: %s.", cli.OneLine(templates.Problems{p})))
 	}
 	more, err := d.readTemplates(ctx, d.options.Limits, wrong)
 	if err != nil {
