@@ -10,6 +10,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // withSpecs returns an injector with templates t0, t1 and so on, which all pods get.
@@ -61,7 +62,7 @@ func TestBounds(t *testing.T) {
 			`{"metadata":{"annotations":{"pillion.dev/templates":"` + list(50_000, "x%[1]d") + `"}},"spec":{"containers":[{"name":"app"}]}}`)}},
 		"annotations of the namespace": {
 			withSpecs(t, `match: {condition: "!ns.annotations.exists(k, ns.annotations[k] == 'y')"}, pod: {metadata: {annotations: {a: b}}}`),
-			inject.Request{Object: []byte(plain), Namespace: templates.Namespace{Name: "shop", Annotations: annotations}},
+			inject.Request{Object: []byte(plain), Namespace: request.Namespace{Name: "shop", Annotations: annotations}},
 		},
 		"containers first": {withSpecs(t, first...), inject.Request{Object: []byte(
 			`{"spec":{"containers":[{"name":"app"}],"initContainers":[` + list(300_000, `{}`) + `]}}`)}},
@@ -98,9 +99,9 @@ func TestTooLongToRead(t *testing.T) {
 		}
 		r, err := withSpecs(t, fmt.Sprintf("match: {condition: %q}, pod: {metadata: {annotations: {a: b}}}", condition)).Inject(inject.Request{
 			Operation: "CREATE", OptedIn: true, Username: strings.Repeat("x", 30_000), Object: []byte(`{"spec":{"containers":[{"name":"app"}]}}`),
-			Namespace: templates.Namespace{
+			Namespace: request.Namespace{
 				Name: "shop", Known: true, Labels: large, Annotations: large,
-				ServiceAccounts: templates.SameServiceAccount{Known: true, Labels: large, Annotations: large},
+				ServiceAccounts: request.SameServiceAccount{Known: true, Labels: large, Annotations: large},
 			},
 		})
 		if err != nil || r.Decisions[0].Code != inject.CodeRenderFailed {

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // Brief shortens a value in JSON so that users can still identify it. If an item has a name or a
@@ -23,7 +23,7 @@ func Brief(value JSON) string {
 			return item.Name
 		}
 	}
-	return templates.Cut(text, maxValue)
+	return problem.Cut(text, maxValue)
 }
 
 // maxValue is the maximum length of a value in a sentence.

@@ -8,6 +8,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // candidate is one template for this pod.
@@ -18,7 +19,7 @@ type candidate struct {
 	input    templates.Input // not shared, because it counts the cost of the template's expressions
 	values   templates.Values
 	fragment jsontree.Node // what the pod must have, as a partial Pod
-	placed   templates.Placement
+	placed   v1alpha1.Placement
 	apps     []appContainer
 	altered  []Difference // before this look added anything
 	added    bool         // whether it added something to the pod in this look

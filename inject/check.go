@@ -8,7 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/problem"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // Check returns the findings about a final pod. The result must come from a run over that pod, as
@@ -21,7 +22,7 @@ func (r *Result) Check() []Finding { return r.check(false) }
 // it is in the pod because the mutating webhook did not add it.
 func (r *Result) check(strict bool) []Finding {
 	var all []Finding
-	wanted := map[string]templates.ValidateMode{}
+	wanted := map[string]v1alpha1.ValidateMode{}
 	for i := range r.Decisions {
 		d := &r.Decisions[i]
 		failures := d.failures()
@@ -34,7 +35,7 @@ func (r *Result) check(strict bool) []Finding {
 		wanted[d.Template] = d.Mode
 	}
 	for _, f := range r.Findings {
-		f.Mode = templates.Warn
+		f.Mode = v1alpha1.Warn
 		if mode := wanted[f.Template]; mode != "" && f.Path != "" {
 			f.Mode = mode // a mistake of the pod in a template that it gets
 		}
@@ -51,8 +52,8 @@ func sortFindings(all []Finding) {
 	slices.SortStableFunc(all, func(a, b Finding) int { return rank(a.Mode) - rank(b.Mode) })
 }
 
-func rank(m templates.ValidateMode) int {
-	if m == templates.Deny {
+func rank(m v1alpha1.ValidateMode) int {
+	if m == v1alpha1.Deny {
 		return 0
 	}
 	return 1
@@ -113,7 +114,7 @@ func (d *Decision) notThere(strict bool) Finding {
 		f.Message = "the pod has only the record of its injection: the pod is a copy, or another webhook removed the rest, and the mutating webhook was not called or did not answer in time; create the pod again"
 	}
 	if strict {
-		f.Mode = templates.Deny
+		f.Mode = v1alpha1.Deny
 	}
 	return f
 }
@@ -187,12 +188,12 @@ const maxDenial = 900
 // Denial joins findings into one message, as many as fit.
 func Denial(all []Finding) string {
 	if len(all) == 1 {
-		return templates.Cut(all[0].String(), maxDenial)
+		return problem.Cut(all[0].String(), maxDenial)
 	}
 	message := fmt.Sprintf("%d findings:", len(all))
 	for i := range all {
 		rest := fmt.Sprintf("; and %d more", len(all)-i)
-		next := fmt.Sprintf(" (%d) %s", i+1, templates.Cut(all[i].String(), maxDenial/2))
+		next := fmt.Sprintf(" (%d) %s", i+1, problem.Cut(all[i].String(), maxDenial/2))
 		if i > 0 {
 			next = ";" + next
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // clashing returns three templates that may conflict at every kind of place.
@@ -54,7 +55,7 @@ func TestConflictNamesOwner(t *testing.T) {
 	for range 1000 {
 		set, text := clashing(t, random)
 		injector := inject.New(set)
-		req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "shop", Known: true, Labels: map[string]string{inject.LabelInject: inject.Enabled}}, Object: []byte(`{"metadata":{"name":"web"},"spec":{"containers":[{"name":"web","image":"w:1"}]}}`)}
+		req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: request.Namespace{Name: "shop", Known: true, Labels: map[string]string{inject.LabelInject: inject.Enabled}}, Object: []byte(`{"metadata":{"name":"web"},"spec":{"containers":[{"name":"web","image":"w:1"}]}}`)}
 		first, err := injector.Inject(req)
 		if err != nil {
 			t.Fatal(err)

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // TestConstructsGrowWithThePod is TestWorkGrowsWithThePod for constructs that compare what a template
@@ -47,7 +47,7 @@ func TestConstructsGrowWithThePod(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			injector := withSpecs(t, row.spec)
 			work := func(n int) float64 {
-				req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "shop"}}
+				req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: request.Namespace{Name: "shop"}}
 				req.Object = []byte(strings.Replace(row.pod, "ITEMS", list(n, row.item), 1))
 				return cpuOf(t, func() error {
 					r, err := injector.Inject(req)

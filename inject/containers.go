@@ -11,6 +11,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // container merges a container of the fragment into a list of the pod.
@@ -161,5 +162,5 @@ func (p *planner) checkAppArmor(container *jsontree.Node) {
 	}
 	key := corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + container.Get("name").Text()
 	at := p.subject.beside.Member("metadata").Member("annotations").Member(key)
-	p.conflict(at, p.subject.annotation(key), nil, "the pod's annotation %s changes a container that the template adds; remove the annotation", templates.Cut(key, maxValue))
+	p.conflict(at, p.subject.annotation(key), nil, "the pod's annotation %s changes a container that the template adds; remove the annotation", problem.Cut(key, maxValue))
 }

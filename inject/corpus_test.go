@@ -14,6 +14,7 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/library"
 	librarytests "github.com/pillion-dev/pillion/templates/library/tests"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // review is the part of an AdmissionReview that the engine reads.
@@ -44,7 +45,7 @@ func readReviews(t testing.TB) (names []string, requests []inject.Request) {
 		names = append(names, one.Name)
 		requests = append(requests, inject.Request{
 			Operation: r.Request.Operation, Username: r.Request.UserInfo.Username, DryRun: r.Request.DryRun,
-			Namespace: templates.Namespace{Name: r.Request.Namespace},
+			Namespace: request.Namespace{Name: r.Request.Namespace},
 			Object:    r.Request.Object,
 		})
 	}

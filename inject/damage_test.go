@@ -10,6 +10,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // checkDamage checks that another image, a command, or a missing container is denied.
@@ -35,7 +36,7 @@ func checkDamage(t *testing.T, injector *inject.Injector, template *templates.Te
 			t.Fatal(err)
 		}
 		damaged++
-		v := mustJudge(t, inject.NewJudge(injector, nil, true), inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "shop"}, Object: text})
+		v := mustJudge(t, inject.NewJudge(injector, nil, true), inject.Request{Operation: "CREATE", OptedIn: true, Namespace: request.Namespace{Name: "shop"}, Object: text})
 		wanted := slices.ContainsFunc(v.Decisions, func(d inject.Decision) bool {
 			// The remaining pod does not match it, or it cannot be injected and another one is.
 			return d.Template == template.Name && d.Code != inject.CodeConditionFalse && d.Code != inject.CodeFellBack

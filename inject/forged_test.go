@@ -15,6 +15,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/testing/reviews"
 	"github.com/pillion-dev/pillion/inject/testing/size"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // TestForgedBeside checks that the true record of one template proves nothing about another one
@@ -29,7 +30,7 @@ func TestForgedBeside(t *testing.T) {
 		for _, volume := range []string{"c1", "c2", "c3"} {
 			pod := fmt.Sprintf(`{"metadata":{"annotations":{%s"t1.pillion.dev/injected":%q}},"spec":{"containers":[{"name":"app","image":"a"},`+
 				`{"name":"k","image":"s","args":["secure"],"command":["sleep"]}],"volumes":[{"name":"v","configMap":{"name":%q}}]}}`, record, all[1].Revision, volume)
-			v := mustJudge(t, inject.NewJudge(injector, nil, true), inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "shop"}, Object: []byte(pod)})
+			v := mustJudge(t, inject.NewJudge(injector, nil, true), inject.Request{Operation: "CREATE", OptedIn: true, Namespace: request.Namespace{Name: "shop"}, Object: []byte(pod)})
 			if !v.Denied {
 				t.Errorf("with the record %s and the volume %s, a command in a protected container passes: %v", record, volume, v.Judged)
 			}
@@ -52,7 +53,7 @@ func TestForgedContainer(t *testing.T) {
 				all = append(all, fmt.Sprintf(`"t%d.pillion.dev/%s":"true"`, i, annotation))
 			}
 			pod := fmt.Sprintf(`{"metadata":{"annotations":{%s}},"spec":{"containers":[{"name":"web","image":"a"},{"name":%q,"image":"legacy/x"}]}}`, strings.Join(all, ","), name)
-			r, err := injector.Inject(inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "shop"}, Object: []byte(pod)})
+			r, err := injector.Inject(inject.Request{Operation: "CREATE", OptedIn: true, Namespace: request.Namespace{Name: "shop"}, Object: []byte(pod)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -326,7 +327,7 @@ func TestForgedCost(t *testing.T) {
 			items = append(items, fmt.Sprintf(`{"name":"v%d","emptyDir":{}}`, i))
 		}
 		pod := fmt.Sprintf(`{"metadata":{"annotations":{%s}},"spec":{"containers":[{"name":"app","image":"a"}],"volumes":[%s]}}`, strings.Join(records, ","), strings.Join(items, ","))
-		return inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "shop"}, Object: []byte(pod)}
+		return inject.Request{Operation: "CREATE", OptedIn: true, Namespace: request.Namespace{Name: "shop"}, Object: []byte(pod)}
 	}
 	var all []string
 	for i := range specs {

@@ -20,6 +20,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/testing/reviews"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 func TestMain(m *testing.M) { os.Exit(reviews.Main(m, os.Stdout)) }
@@ -65,19 +66,19 @@ func TestCodesHaveCases(t *testing.T) {
 // roles are ServiceAccounts. Some have a role and a parameter, and the one named unknown is unknown.
 type roles struct{}
 
-func (roles) ServiceAccount(_, name string) templates.ServiceAccount {
-	account := templates.ServiceAccount{Name: name, Known: name != "unknown"}
+func (roles) ServiceAccount(_, name string) request.ServiceAccount {
+	account := request.ServiceAccount{Name: name, Known: name != "unknown"}
 	if len(name)%2 == 1 {
 		account.Annotations = map[string]string{"role": "admin-" + name, "t0.pillion.dev/p": "of-" + name}
 	}
 	return account
 }
 
-func shop() templates.Namespace { return templates.Namespace{Name: "shop", ServiceAccounts: roles{}} }
+func shop() request.Namespace { return request.Namespace{Name: "shop", ServiceAccounts: roles{}} }
 
 func readCase(t testing.TB, archive *txtar.Archive) (*inject.Injector, inject.Request) {
 	t.Helper()
-	req := inject.Request{Operation: "CREATE", Username: "user", Namespace: templates.Namespace{Name: "shop"}}
+	req := inject.Request{Operation: "CREATE", Username: "user", Namespace: request.Namespace{Name: "shop"}}
 	var all []*templates.Template
 	for _, f := range archive.Files {
 		switch {
@@ -97,11 +98,11 @@ func readCase(t testing.TB, archive *txtar.Archive) (*inject.Injector, inject.Re
 			}
 			req.Namespace.Known = true
 		case f.Name == "serviceaccount.yaml":
-			account := templates.ServiceAccount{Known: true}
+			account := request.ServiceAccount{Known: true}
 			if err := yaml.Unmarshal(f.Data, &account); err != nil {
 				t.Fatal(err)
 			}
-			req.Namespace.ServiceAccounts = templates.SameServiceAccount(account)
+			req.Namespace.ServiceAccounts = request.SameServiceAccount(account)
 		case f.Name != "want":
 			t.Fatalf("a case has no file %q", f.Name)
 		}

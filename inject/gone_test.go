@@ -10,8 +10,8 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/testing/cpu"
-	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // TestGone checks that the engine stops soon after the caller no longer waits, at any point of a
@@ -40,7 +40,7 @@ func TestGone(t *testing.T) {
 		},
 	} {
 		run := func(done <-chan struct{}) (time.Duration, error) {
-			req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "shop"}, Pod: pod(), Done: done}
+			req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: request.Namespace{Name: "shop"}, Pod: pod(), Done: done}
 			before := cpu.Used(t)
 			err := work(req)
 			return cpu.Used(t) - before, err

@@ -54,6 +54,8 @@ func TestImports(t *testing.T) {
 		"inject/webhook":                {internal: []string{"inject", "inject/lint/limits", "inject/webhook/authentication", "templates", "templates/jsontree", "templates/v1alpha1"}, forbidden: []string{"k8s.io/client-go/"}},
 		"inject/webhook/authentication": {forbidden: []string{"os", "log", "log/slog", "github.com/prometheus/", "k8s.io/"}},
 		"templates":                     {internal: []string{"templates/jsontree", "templates/v1alpha1"}, forbidden: impure},
+		"templates/problem":             {forbidden: impure},
+		"templates/request":             {internal: []string{"templates/jsontree"}, forbidden: impure},
 		"templates/v1alpha1":            {forbidden: impure},
 		"templates/jsontree":            {forbidden: impure},
 		"templates/library":             {forbidden: impure},

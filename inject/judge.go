@@ -8,6 +8,8 @@ import (
 
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/request"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // MaxSets is the maximum number of sets of templates in a [Judge], including the one in use.
@@ -204,7 +206,7 @@ func (r *Request) before(yield func(Request) bool) {
 }
 
 // account returns what is known about the pod's ServiceAccount, or nil if no set reads it.
-func (j *Judge) account(req *Request) *templates.ServiceAccount {
+func (j *Judge) account(req *Request) *request.ServiceAccount {
 	for _, i := range j.sets {
 		if account := i.account(&req.Namespace, req.Pod); account != nil {
 			return account
@@ -218,7 +220,7 @@ func (j *Judge) account(req *Request) *templates.ServiceAccount {
 func (j *Judge) doubtsAccount(v *Verdict) bool {
 	return slices.ContainsFunc(v.Judged, func(f Finding) bool {
 		t := j.sets[0].byName[f.Template]
-		return f.Mode == templates.Deny && t != nil && t.ReadsServiceAccount()
+		return f.Mode == v1alpha1.Deny && t != nil && t.ReadsServiceAccount()
 	})
 }
 
@@ -301,7 +303,7 @@ func (j *Judge) by(i *Injector, req Request) (*Verdict, error) {
 }
 
 func denies(all []Finding) bool {
-	return slices.ContainsFunc(all, func(f Finding) bool { return f.Mode == templates.Deny })
+	return slices.ContainsFunc(all, func(f Finding) bool { return f.Mode == v1alpha1.Deny })
 }
 
 // enforce adds to the verdict of a superseded set the findings that this set cannot excuse: those
@@ -310,7 +312,7 @@ func denies(all []Finding) bool {
 func (v *Verdict) enforce(now *Verdict, inUse *Injector) {
 	judged := slices.DeleteFunc(v.Judged, func(f Finding) bool { return f.unknown != "" && inUse.byName[f.unknown] != nil })
 	for _, f := range now.Judged {
-		if f.Mode == templates.Deny && inUse.mode(f.Template) == templates.Deny && !v.has(f.Template) {
+		if f.Mode == v1alpha1.Deny && inUse.mode(f.Template) == v1alpha1.Deny && !v.has(f.Template) {
 			judged = append(judged, f)
 		}
 	}
@@ -325,11 +327,11 @@ func (v *Verdict) has(template string) bool {
 	})
 }
 
-func (i *Injector) mode(template string) templates.ValidateMode {
+func (i *Injector) mode(template string) v1alpha1.ValidateMode {
 	if t := i.byName[template]; t != nil {
 		return t.Spec.Validate.Mode
 	}
-	return templates.Warn
+	return v1alpha1.Warn
 }
 
 // namesUnknown reports whether the pod names a revision that no set of the Judge has.
@@ -363,7 +365,7 @@ func (v *Verdict) isAbsent() bool {
 // lacks reports whether the pod is denied only because it has nothing of some templates.
 func (v *Verdict) lacks() bool {
 	return !slices.ContainsFunc(v.Judged, func(f Finding) bool {
-		return f.Mode == templates.Deny && !slices.ContainsFunc(v.Decisions, func(d Decision) bool { return d.Template == f.Template && d.Absent })
+		return f.Mode == v1alpha1.Deny && !slices.ContainsFunc(v.Decisions, func(d Decision) bool { return d.Template == f.Template && d.Absent })
 	})
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/testing/reviews"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // TestJudgeCorpus checks that every captured pod is correct after injection. If any single addition
@@ -61,7 +62,7 @@ func protected(t *testing.T) *templates.Set {
 		if len(problems) > 0 {
 			t.Fatal(problems)
 		}
-		found[0].Spec.Validate = templates.ValidateRules{Mode: templates.Deny, Protect: []string{templates.ProtectAll, templates.ResourcesField}}
+		found[0].Spec.Validate = v1alpha1.ValidateRules{Mode: v1alpha1.Deny, Protect: []string{templates.ProtectAll, templates.ResourcesField}}
 		all = append(all, found...)
 	}
 	return templates.NewSet(all)

@@ -10,6 +10,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // keep handles a place at which the pod has a value. The function has returns what a template renders there, if that is equal.
@@ -128,7 +129,7 @@ func valueOf(n *jsontree.Node) string {
 	if value := n.Get("value"); value != nil {
 		n = value
 	}
-	return templates.Cut(string(compact(n)), maxValue)
+	return problem.Cut(string(compact(n)), maxValue)
 }
 
 // keepExcluded handles a value that the pod lacks, and must not have beside what it has in a field. The function has returns what

@@ -15,6 +15,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/testing/size"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // TestKeepRulesInDocs checks that the page about merging has each rule for places with another value.
@@ -118,7 +119,7 @@ func TestCompleteOrNot(t *testing.T) {
 		app["name"], app["image"] = "app", "app:1"
 		pod["spec"].(map[string]any)["containers"] = []any{app}
 		injector := inject.New(templates.NewSet(found))
-		req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "shop"}, Object: []byte(encoded(t, pod))}
+		req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: request.Namespace{Name: "shop"}, Object: []byte(encoded(t, pod))}
 		r, after := checkInvariants(t, injector, req)
 		final := decodeJSON(t, after)
 		for i := range r.Decisions {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // TestLaterToken checks that a file and a workload are judged with the mount of the API token that their pods get.
@@ -20,7 +21,7 @@ func TestLaterToken(t *testing.T) {
 	inside := templateOf("configMap: {name: c}", "mountPath: "+at+"/extra, subPath: key")
 	for _, c := range []struct {
 		what, template, pod string
-		account             *templates.ServiceAccount
+		account             *request.ServiceAccount
 		owner               inject.Owner
 		stored, conflict    bool
 	}{
@@ -31,15 +32,15 @@ func TestLaterToken(t *testing.T) {
 		{what: "a directory around", template: templateOf("configMap: {name: c}", "mountPath: /var/run/secrets")},
 		{what: "an empty directory around", template: templateOf("emptyDir: {}", "mountPath: /var/run/secrets, readOnly: true"), conflict: true},
 		{what: "no token in the pod", template: inside, pod: `"automountServiceAccountToken":false,`},
-		{what: "no token in the account", template: inside, account: &templates.ServiceAccount{Known: true, NoToken: true}},
-		{what: "a token in the pod, but not in the account", template: inside, pod: `"automountServiceAccountToken":true,`, account: &templates.ServiceAccount{Known: true, NoToken: true}, conflict: true},
-		{what: "an account", template: inside, account: &templates.ServiceAccount{Known: true}, conflict: true},
+		{what: "no token in the account", template: inside, account: &request.ServiceAccount{Known: true, NoToken: true}},
+		{what: "a token in the pod, but not in the account", template: inside, pod: `"automountServiceAccountToken":true,`, account: &request.ServiceAccount{Known: true, NoToken: true}, conflict: true},
+		{what: "an account", template: inside, account: &request.ServiceAccount{Known: true}, conflict: true},
 		{what: "a workload of a cluster", template: inside, stored: true, owner: inject.Owner{Kind: "Deployment", Name: "web"}, conflict: true},
 		{what: "a pod that the plugin has seen", template: inside, stored: true},
 	} {
 		namespace := shop()
 		if c.account != nil {
-			namespace.ServiceAccounts = templates.SameServiceAccount(*c.account)
+			namespace.ServiceAccounts = request.SameServiceAccount(*c.account)
 		}
 		r, err := withSpecs(t, c.template).Inject(inject.Request{
 			Operation: "CREATE", OptedIn: true, Namespace: namespace, File: !c.stored, Owner: c.owner, Object: []byte(`{"metadata":{"name":"web"},"spec":{` + c.pod + `"containers":[{"name":"app","image":"a"}]}}`),

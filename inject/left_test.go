@@ -15,6 +15,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/testing/size"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // lefts returns what may be left to the webhook, for a pod or a template.
@@ -85,7 +86,7 @@ func tryFileAsWebhook(t *testing.T, w wishes, seen map[string]int) {
 	app["name"], app["image"] = "app", "app:1"
 	spec["containers"] = []any{app}
 
-	req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "shop"}, Object: []byte(encoded(t, pod)), File: true}
+	req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: request.Namespace{Name: "shop"}, Object: []byte(encoded(t, pod)), File: true}
 	direct := mustInject(t, injector, req)
 	req.Written, req.CopiesLabels = true, w.IntN(2) == 0
 	file := mustInject(t, injector, req)

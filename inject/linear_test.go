@@ -13,6 +13,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/testing/cpu"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // greedy reads, and adds to, every kind of list that may be long.
@@ -90,7 +91,7 @@ func TestWorkGrowsWithThePod(t *testing.T) {
 				}
 				nested := strings.Repeat("[", n/2) + strings.Repeat("]", n/2)
 				object := []byte(strings.NewReplacer("ITEMS", list(n, pod[1]), "OTHERS", list(n, pod[2]), "CONTAINERS", list(n/25, `{"name":"c%[1]d"}`), "NESTED", nested).Replace(pod[0]))
-				req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "shop"}, Object: object, Claims: claims}
+				req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: request.Namespace{Name: "shop"}, Object: object, Claims: claims}
 				return cpuOf(t, func() error { _, err := injector.Inject(req); return err }),
 					cpuOf(t, func() error { _, err := inject.NewJudge(injector, nil, true).Judge(req); return err })
 			}

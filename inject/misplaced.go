@@ -10,6 +10,8 @@ import (
 
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/problem"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // maxMisplaced is the maximum length of a sentence about misplaced keys, in runes, if it can be
@@ -35,7 +37,7 @@ func (i *Injector) Misplaced(apiVersion, kind string, object *jsontree.Node) (al
 // misplacedFor is Misplaced for one pod template.
 func (i *Injector) misplacedFor(t PodTemplate, kind string, object *jsontree.Node) (all []Finding) {
 	reads := t.Where() + ".metadata"
-	title := kind + "/" + templates.Cut(nameOf(object), maxValue)
+	title := kind + "/" + problem.Cut(nameOf(object), maxValue)
 	pod, holder := t.Node.Get("metadata"), object
 	for depth, name := range t.At {
 		if depth == 0 || strings.HasSuffix(strings.ToLower(t.At[depth-1]), "template") { // a CronJob's jobTemplate has metadata too
@@ -134,7 +136,7 @@ func (i *Injector) readElsewhere(template, param string) string {
 	if t == nil {
 		return ""
 	}
-	k := slices.IndexFunc(t.Spec.Params, func(p templates.Param) bool { return p.Name == param })
+	k := slices.IndexFunc(t.Spec.Params, func(p v1alpha1.Param) bool { return p.Name == param })
 	if k < 0 {
 		return ""
 	}
@@ -142,11 +144,11 @@ func (i *Injector) readElsewhere(template, param string) string {
 }
 
 // elsewhere is readElsewhere for a parameter.
-func elsewhere(p *templates.Param) string {
+func elsewhere(p *v1alpha1.Param) string {
 	switch {
-	case p.Overridable(templates.ByPod):
+	case p.Overridable(v1alpha1.ByPod):
 		return ""
-	case p.Overridable(templates.ByServiceAccount) && !p.Overridable(templates.ByNamespace):
+	case p.Overridable(v1alpha1.ByServiceAccount) && !p.Overridable(v1alpha1.ByNamespace):
 		return ofAccount
 	}
 	return ofNamespace
@@ -176,14 +178,14 @@ func misplaced(title, at, reads string, keys []string) Finding {
 			break
 		}
 	}
-	return Finding{Code: CodeMisplaced, Message: sentence(message), Mode: templates.Warn}
+	return Finding{Code: CodeMisplaced, Message: sentence(message), Mode: v1alpha1.Warn}
 }
 
 // someOf returns the first n names, and how many more there are.
 func someOf(names []string, n int) string {
 	var some []string
 	for _, name := range names[:n] {
-		some = append(some, templates.Cut(name, maxValue))
+		some = append(some, problem.Cut(name, maxValue))
 	}
 	last := some[n-1]
 	switch more := len(names) - n; {

@@ -14,6 +14,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 const misplacedTemplate = `
@@ -44,7 +45,7 @@ func misplacedIn(t testing.TB, i *inject.Injector, apiVersion, kind, object stri
 		t.Fatal(err)
 	}
 	for _, f := range i.Misplaced(apiVersion, kind, node) {
-		if f.Code != inject.CodeMisplaced || f.Mode != templates.Warn {
+		if f.Code != inject.CodeMisplaced || f.Mode != v1alpha1.Warn {
 			t.Errorf("%s: %+v", object, f)
 		}
 		messages = append(messages, f.Message)

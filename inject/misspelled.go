@@ -10,6 +10,8 @@ import (
 
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/problem"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // product is the part of Pillion's domain that users misspell: pilion.dev, or pillion.io.
@@ -63,7 +65,7 @@ func (i *Injector) meantKey(key string) string {
 	}
 	first := strings.LastIndexByte(prefix[:last], '.') + 1
 	domain := prefix[first:last]
-	if difference := len(domain) - len(product); difference < -2 || difference > 2 || templates.Closest(domain, []string{product}) == "" {
+	if difference := len(domain) - len(product); difference < -2 || difference > 2 || problem.Closest(domain, []string{product}) == "" {
 		return ""
 	}
 	meant := templates.Domain + "/" + name
@@ -92,7 +94,7 @@ func kindOf(key, what string) string {
 }
 
 // WrongOptIn returns what a namespace has in place of the label [LabelInject], as a sentence, or "".
-func WrongOptIn(ns templates.Namespace) string {
+func WrongOptIn(ns request.Namespace) string {
 	all := new(Injector).NamespaceMistakes(ns) // parameters do not matter here
 	if len(all) == 0 {
 		return ""
@@ -101,7 +103,7 @@ func WrongOptIn(ns templates.Namespace) string {
 }
 
 // NamespaceMistakes returns sentences about labels and annotations of a namespace that look as if they opted in, and do not.
-func (i *Injector) NamespaceMistakes(ns templates.Namespace) (all []string) {
+func (i *Injector) NamespaceMistakes(ns request.Namespace) (all []string) {
 	for _, of := range []struct {
 		what string
 		keys map[string]string
@@ -116,7 +118,7 @@ func (i *Injector) NamespaceMistakes(ns templates.Namespace) (all []string) {
 			case of.what == "label" && i.setsParameter(key):
 				all = append(all, fmt.Sprintf("the label %s of the namespace sets no parameter; set it as an annotation", key))
 			case strings.HasPrefix(key, templates.Domain+"/"):
-				all = append(all, fmt.Sprintf("the %s %s of the namespace means nothing%s", of.what, key, templates.DidYouMean(key, domainLabels())))
+				all = append(all, fmt.Sprintf("the %s %s of the namespace means nothing%s", of.what, key, problem.DidYouMean(key, domainLabels())))
 			}
 		}
 	}

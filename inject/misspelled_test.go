@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // TestNamespaceMistakes checks which labels and annotations of a namespace are said to mean nothing.
@@ -31,9 +31,9 @@ func TestNamespaceMistakes(t *testing.T) {
 		".dev/inject":             {},
 	} {
 		for _, of := range []struct {
-			ns   templates.Namespace
+			ns   request.Namespace
 			want string
-		}{{templates.Namespace{Labels: map[string]string{key: "enabled"}}, want.label}, {templates.Namespace{Annotations: map[string]string{key: "enabled"}}, want.annotation}} {
+		}{{request.Namespace{Labels: map[string]string{key: "enabled"}}, want.label}, {request.Namespace{Annotations: map[string]string{key: "enabled"}}, want.annotation}} {
 			got := injector.NamespaceMistakes(of.ns)
 			if wanted := slices.DeleteFunc([]string{of.want}, func(s string) bool { return s == "" }); !slices.Equal(got, wanted) {
 				t.Errorf("%s: %q, want %q", key, got, wanted)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // maxFindings is the maximum number of findings about a pod's annotations. More would not help
@@ -146,7 +147,7 @@ func (n *names) unknown(whose, key string, known bool) (Finding, bool) {
 	}
 	if t == nil {
 		return Finding{Code: CodeUnknownTemplate, unknown: template, Message: fmt.Sprintf("the %sannotation %s is for the unknown template %q%s",
-			whose, key, template, templates.DidYouMean(template, n.injector.names))}, true
+			whose, key, template, problem.DidYouMean(template, n.injector.names))}, true
 	}
 	all := t.settable
 	if slices.Contains(all, name) {
@@ -157,7 +158,7 @@ func (n *names) unknown(whose, key string, known bool) (Finding, bool) {
 	case t.base != nil:
 		instead = fmt.Sprintf(", because %s replaces %s and takes its parameters; set %s", t.Name, t.base.Name, t.Setting(name))
 	case instead == "":
-		instead = templates.DidYouMean(name, all)
+		instead = problem.DidYouMean(name, all)
 	}
 	return Finding{Code: CodeUnknownParameter, Template: template, Message: fmt.Sprintf("the %sannotation %s sets no parameter%s", whose, key, instead)}, true
 }
@@ -179,7 +180,7 @@ func (i *Injector) meant(name string) string {
 	if len(parts) > 1 && slices.ContainsFunc(parts, func(part string) bool { return i.byName[strings.TrimLeft(part, "-")] != nil }) {
 		return "; separate names by commas"
 	}
-	return templates.DidYouMean(name, i.names)
+	return problem.DidYouMean(name, i.names)
 }
 
 // ofProducts adds findings about keys that resemble those of other products.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // TestSeparators checks that if a user separates two names by anything other than a comma, the
@@ -28,7 +29,7 @@ func TestSeparators(t *testing.T) {
 		"agent,proxy": "none", "+agent, +proxy": "none", " agent ,\n-proxy": "none",
 	} {
 		result, err := i.Inject(inject.Request{
-			Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "shop"},
+			Operation: "CREATE", OptedIn: true, Namespace: request.Namespace{Name: "shop"},
 			Object: []byte(`{"metadata":{"annotations":{"pillion.dev/templates":` + strconv.Quote(text) + `}},"spec":{"containers":[{"name":"a"}]}}`),
 		})
 		if err != nil {

@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"github.com/pillion-dev/pillion/inject/schema"
-	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // checkMounts finds mounts that conflict with each other, and references to volumes that the pod
@@ -102,7 +102,7 @@ func (p *planner) noVolume(name, list, use string) {
 			names = append(names, volumes[i].Get("name").Text())
 		}
 	}
-	p.failed = fmt.Errorf("%s, but the pod has no such volume%s", use, templates.DidYouMean(name, names))
+	p.failed = fmt.Errorf("%s, but the pod has no such volume%s", use, problem.DidYouMean(name, names))
 	lacks := jsontree.Members(jsontree.Field("name", jsontree.Text(name)))
 	if list == "volumeDevices" {
 		lacks.Set("persistentVolumeClaim", jsontree.Members(jsontree.Field("claimName", jsontree.Text(name))))

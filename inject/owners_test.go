@@ -9,6 +9,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // TestConflictsOfManyTemplates checks that the work grows no faster than the number of templates, if a pod forges all records
@@ -31,7 +32,7 @@ func TestConflictsOfManyTemplates(t *testing.T) {
 		pod := []byte(`{"metadata":{"annotations":{` + strings.Join(records, ",") + `}},"spec":{"containers":[` + containers + `],"volumes":[{"name":"own","emptyDir":{}}]}}`)
 		injector := inject.New(templates.NewSet(set))
 		return testing.AllocsPerRun(1, func() {
-			if _, err := injector.Inject(inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "shop"}, Object: pod}); err != nil {
+			if _, err := injector.Inject(inject.Request{Operation: "CREATE", OptedIn: true, Namespace: request.Namespace{Name: "shop"}, Object: pod}); err != nil {
 				t.Fatal(err)
 			}
 		})

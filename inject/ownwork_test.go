@@ -22,6 +22,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/testing/size"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // checkOwnWork checks that the validating webhook accepts the pods of the mutating webhook, and
@@ -374,7 +375,7 @@ func tryOwnWorkOf(t *testing.T, g *reviews.Sets, documents []string, tried tally
 	for _, template := range injector.Set().Templates {
 		i := slices.IndexFunc(verdict.Decisions, func(d inject.Decision) bool { return d.Template == template.Name })
 		// A conditional container is not missing if the condition is false by now.
-		if d := &verdict.Decisions[i]; d.Mode == templates.Deny && d.Code == inject.CodePresent && codes[d.Template] == inject.CodeInjected && !conditional.MatchString(written[d.Template]) {
+		if d := &verdict.Decisions[i]; d.Mode == v1alpha1.Deny && d.Code == inject.CodePresent && codes[d.Template] == inject.CodeInjected && !conditional.MatchString(written[d.Template]) {
 			tried["damaged"] += checkDamage(t, injector, template, after)
 		}
 	}

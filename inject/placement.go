@@ -7,6 +7,7 @@ import (
 
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // index returns where in a list of the pod's containers a new one goes. The template's containers stay
@@ -43,7 +44,7 @@ func (p *planner) placedAt(items []jsontree.Node, list string) int {
 		return slices.IndexFunc(items, hasName(position.Before))
 	case position.After != "":
 		i = slices.IndexFunc(items, hasName(position.After)) + 1
-	case position.End == templates.Last:
+	case position.End == v1alpha1.Last:
 		return len(items)
 	}
 	for i < len(items) {
@@ -59,7 +60,7 @@ func (p *planner) placedAt(items []jsontree.Node, list string) int {
 // cluster, it is as if the pod had had it before they put theirs there. So nothing comes before what they put first, for example.
 func (p *planner) besideCluster(items []jsontree.Node, own *jsontree.Node, list string, i int) int {
 	name := own.Get("name").Text()
-	placed := func(k int) (position templates.Position, ofCluster bool) {
+	placed := func(k int) (position v1alpha1.Position, ofCluster bool) {
 		if k < 0 || k >= len(items) {
 			return position, false
 		}
@@ -81,8 +82,8 @@ func (p *planner) besideCluster(items []jsontree.Node, own *jsontree.Node, list 
 			i = k
 		}
 	}
-	comesFirst := func(position templates.Position) bool {
-		return position.After != "" && position.After != name || position.Before == name || position.Before == "" && position.After == "" && position.End != templates.Last
+	comesFirst := func(position v1alpha1.Position) bool {
+		return position.After != "" && position.After != name || position.Before == name || position.Before == "" && position.After == "" && position.End != v1alpha1.Last
 	}
 	for position, ofCluster := placed(i); ofCluster && comesFirst(position); position, ofCluster = placed(i) {
 		i++
@@ -177,10 +178,10 @@ func (p *planner) rendered(list, name string) int {
 }
 
 // positionIn returns a position in a list, without a container that the list does not have.
-func positionIn(placed *templates.Placement, list string, items []jsontree.Node) templates.Position {
+func positionIn(placed *v1alpha1.Placement, list string, items []jsontree.Node) v1alpha1.Position {
 	position := templates.PositionIn(placed, list)
 	if name := position.After + position.Before; name != "" && !slices.ContainsFunc(items, hasName(name)) {
-		return templates.Position{End: position.End}
+		return v1alpha1.Position{End: position.End}
 	}
 	return position
 }

@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	"github.com/pillion-dev/pillion/inject/schema"
-	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // planner merges the additions of one template into the pod.
@@ -17,7 +17,7 @@ type planner struct {
 	t         *loaded
 	fragment  *jsontree.Node // for the pod
 	apps      []appContainer // for the user's containers
-	placed    *templates.Placement
+	placed    *v1alpha1.Placement
 	owners    *owners
 	couplings []coupling
 	wasMarked bool // see marked

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 func noToken() jsontree.Node {
@@ -71,7 +72,7 @@ func (c *candidate) recordInjection() {
 // makes if a plugin changes the pod.
 func (c *candidate) tokenMount() *jsontree.Node {
 	known := &c.subject.tokens[0]
-	if c.t.Spec.ServiceAccountToken == templates.Inherit {
+	if c.t.Spec.ServiceAccountToken == v1alpha1.Inherit {
 		known = &c.subject.tokens[1]
 	}
 	if *known == nil {
@@ -89,7 +90,7 @@ func (c *candidate) newTokenMount() jsontree.Node {
 		return jsontree.Node{}
 	}
 	volume := templates.NoTokenVolume
-	if c.t.Spec.ServiceAccountToken == templates.Inherit && !c.tokenDeclined() {
+	if c.t.Spec.ServiceAccountToken == v1alpha1.Inherit && !c.tokenDeclined() {
 		if volume = c.tokenVolume(); volume == "" {
 			return jsontree.Node{}
 		}
@@ -158,7 +159,7 @@ func (c *candidate) prepareContainer(container, token *jsontree.Node) (prepared 
 // only for containers that the user wrote. A template's own container must not keep a credential that the plugin added.
 func (c *candidate) inherited(container *jsontree.Node) bool {
 	isUsers := c.subject.annotation(c.t.customize).IsText("true")
-	if c.t.Spec.ServiceAccountToken != templates.Inherit && !isUsers {
+	if c.t.Spec.ServiceAccountToken != v1alpha1.Inherit && !isUsers {
 		return false
 	}
 	for _, list := range containerLists() {

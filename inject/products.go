@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // Parameters may read annotations of other products. These products have other annotations in the
@@ -100,10 +101,10 @@ func (k *productKey) resembles(key string) bool {
 	skip := strings.Index(k.key, "/") + 1
 	want, name := k.key[skip:], key[skip:]
 	if !k.prefix {
-		return templates.IsTypo(name, want)
+		return problem.IsTypo(name, want)
 	}
 	for size := len(want) - 1; size <= len(want)+1; size++ {
-		if 0 < size && size < len(name) && templates.IsTypo(name[:size], want) {
+		if 0 < size && size < len(name) && problem.IsTypo(name[:size], want) {
 			return true
 		}
 	}
@@ -128,7 +129,7 @@ func (p *productKeys) mistake(key string) string {
 	}
 	for i := range p.keys {
 		if k := &p.keys[i]; domainOf(k.key) == domain && k.resembles(key) {
-			return fmt.Sprintf("annotation %s sets no parameter; did you mean %q, which the template %s reads?", templates.Cut(key, maxValue), k.written(), k.template)
+			return fmt.Sprintf("annotation %s sets no parameter; did you mean %q, which the template %s reads?", problem.Cut(key, maxValue), k.written(), k.template)
 		}
 	}
 	return ""
@@ -144,5 +145,5 @@ func (p *productKeys) asLabel(key string) string {
 	if p.labels[key] || !p.reads(key) {
 		return ""
 	}
-	return fmt.Sprintf("label %s sets no parameter; set it as an annotation", templates.Cut(key, maxValue))
+	return fmt.Sprintf("label %s sets no parameter; set it as an annotation", problem.Cut(key, maxValue))
 }

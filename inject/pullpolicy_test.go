@@ -8,6 +8,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // TestPullPolicies checks which imagePullPolicy a final pod may have. The AlwaysPullImages plugin changes all of them to
@@ -37,7 +38,7 @@ func TestPullPolicies(t *testing.T) {
 			t.Fatal(err)
 		}
 		verdict, err := inject.NewJudge(inject.New(set), nil, true).Judge(inject.Request{
-			Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "shop", Known: true},
+			Operation: "CREATE", OptedIn: true, Namespace: request.Namespace{Name: "shop", Known: true},
 			Object: fmt.Appendf(nil, `{"metadata":{"name":"web","annotations":{"agent.pillion.dev/injected":%q}},"spec":{"containers":[{"name":"web","image":"web:1"},{"name":"agent","image":"agent:1","imagePullPolicy":%q}]}}`, set.Templates[0].Revision, c.pod),
 		})
 		if err != nil {

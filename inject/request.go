@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // Request describes a pod that is about to be created.
@@ -19,7 +19,7 @@ type Request struct {
 	// Namespace may be older than those that the selectors matched.
 	OptedIn bool
 	// Namespace is the request's namespace. The pod's own metadata may lack it.
-	Namespace templates.Namespace
+	Namespace request.Namespace
 	// Object is the pod's JSON, as received.
 	Object []byte
 	// Pod is Object parsed, if the caller has parsed it already. Inject adds to it.
@@ -50,7 +50,7 @@ type Request struct {
 	// tier selects the templates, if there are some of the namespace beside those of the cluster.
 	tier tier
 	// account replaces what Namespace knows about the pod's ServiceAccount, if it is not nil.
-	account *templates.ServiceAccount
+	account *request.ServiceAccount
 }
 
 func (r *Request) asked(i *Injector, pod *jsontree.Node) asked {
@@ -138,7 +138,7 @@ func (i *Injector) Inject(req Request) (*Result, error) {
 
 // account returns the pod's ServiceAccount, or nil if no template reads it. It is read once for each
 // pod: it may change in the meantime, and all looks must see the same.
-func (i *Injector) account(ns *templates.Namespace, pod *jsontree.Node) *templates.ServiceAccount {
+func (i *Injector) account(ns *request.Namespace, pod *jsontree.Node) *request.ServiceAccount {
 	if !i.readsAccount {
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // Decision is the outcome for one template and one pod.
@@ -42,7 +43,7 @@ type Decision struct {
 	// Notes are facts for the pod's author, one sentence each.
 	Notes []string `json:"notes,omitempty"`
 	// Mode is what the validating webhook does about this template's findings.
-	Mode templates.ValidateMode `json:"mode"`
+	Mode v1alpha1.ValidateMode `json:"mode"`
 	// NewPods is the template that new pods get instead, because it replaces this one or is replaced by it. It
 	// is set only if the [Request] has Detail.
 	NewPods string `json:"newPods,omitempty"`
@@ -238,7 +239,7 @@ type Finding struct {
 	Found    JSON   `json:"found,omitempty"`    // "" if nothing is there
 	Message  string `json:"message"`            // one sentence, with what to do
 	// Mode is Deny if the finding suffices to deny the pod.
-	Mode templates.ValidateMode `json:"mode,omitempty"`
+	Mode v1alpha1.ValidateMode `json:"mode,omitempty"`
 
 	unknown string // name in the pod's annotations that no template has
 }

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // rivals are the templates that replace each other.
@@ -52,8 +52,8 @@ func (s *subject) keepCanary(base, canary *loaded, d *Decision) {
 		return
 	}
 	s.taken[base] = canary
-	if base.Spec.Validate.Mode == templates.Deny {
-		d.Mode = templates.Deny
+	if base.Spec.Validate.Mode == v1alpha1.Deny {
+		d.Mode = v1alpha1.Deny
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/testing/size"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // rival is a template that wants values which others want, too. It may add something only if it is absent, so that its own
@@ -132,7 +133,7 @@ func tryRivals(t *testing.T, seed uint64, seen map[string]int) {
 		}
 	}()
 	injector := inject.New(templates.NewSet(all))
-	req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "shop"}, Object: keptBy(t, []byte(encoded(t, pod)), true)}
+	req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: request.Namespace{Name: "shop"}, Object: keptBy(t, []byte(encoded(t, pod)), true)}
 	r, patched := checkInvariants(t, injector, req)
 	after = patched
 	original, final := decodeJSON(t, req.Object), decodeJSON(t, keptBy(t, after, true))

@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // rule decides about one template for one pod, or leaves the decision to the next rule.
@@ -280,7 +280,7 @@ func (l nodeLabels) Lookup(key string) (string, bool) { return l.Get(key), l.Has
 
 // namespaceLabels implements labels.Labels for the namespace's labels. It adds the one that the API
 // server sets on every namespace.
-type namespaceLabels struct{ ns *templates.Namespace }
+type namespaceLabels struct{ ns *request.Namespace }
 
 // Has implements labels.Labels.
 func (l namespaceLabels) Has(key string) bool { _, ok := l.Lookup(key); return ok }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // run is one look (see settle.go): decide, render, plan. The next look reuses its memory.
@@ -65,7 +66,7 @@ func (r *run) look(pod *jsontree.Node, grown bool) {
 	r.owners = owners{subject: &r.subject, input: &r.input, candidates: r.owners.candidates[:0], contributed: r.contributed}
 	r.input = templates.Input{
 		Namespace: asked.namespace, ServiceAccount: asked.account, Nodes: r.subject.nodes, Done: asked.done,
-		Request: templates.RequestInfo{Operation: asked.operation, Username: asked.username, DryRun: asked.dryRun},
+		Request: request.RequestInfo{Operation: asked.operation, Username: asked.username, DryRun: asked.dryRun},
 	}
 	r.leftOut, r.added = nil, false
 	view, shown := r.view(nil)

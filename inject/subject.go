@@ -12,6 +12,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // tier selects templates of a set.
@@ -28,9 +29,9 @@ type asked struct {
 	operation, username string
 	dryRun              bool
 	optedIn             bool
-	namespace           templates.Namespace
-	account             *templates.ServiceAccount // nil if no template reads it
-	owner               Owner                     // of a pod template
+	namespace           request.Namespace
+	account             *request.ServiceAccount // nil if no template reads it
+	owner               Owner                   // of a pod template
 	claims              []string
 	done                <-chan struct{}
 	detail, alone, file bool

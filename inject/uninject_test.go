@@ -12,6 +12,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates"
 	librarytests "github.com/pillion-dev/pillion/templates/library/tests"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // TestUninjectCorpus checks that uninject restores every captured pod. Values that a pod already
@@ -96,12 +97,12 @@ func TestUninjectRollout(t *testing.T) {
 	t.Parallel()
 	agent := setOf(t)
 	was := []byte(`{"metadata":{"name":"web","annotations":{"a":"b"}},"spec":{"containers":[{"name":"web","image":"web:1"}]}}`)
-	r, err := agent.Inject(inject.Request{Operation: "CREATE", Object: was, OptedIn: true, Namespace: templates.Namespace{Name: "shop", Labels: map[string]string{"pillion.dev/inject": "enabled"}, Known: true}})
+	r, err := agent.Inject(inject.Request{Operation: "CREATE", Object: was, OptedIn: true, Namespace: request.Namespace{Name: "shop", Labels: map[string]string{"pillion.dev/inject": "enabled"}, Known: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	pod := strings.Replace(string(r.InjectedJSON()), `"a":"b"`, `"a":"b","agent.pillion.dev/injected-before":"0123456789ab"`, 1)
-	req := inject.Request{Operation: "CREATE", Object: []byte(pod), Namespace: templates.Namespace{Name: "shop", Labels: map[string]string{"pillion.dev/inject": "enabled"}, Known: true}}
+	req := inject.Request{Operation: "CREATE", Object: []byte(pod), Namespace: request.Namespace{Name: "shop", Labels: map[string]string{"pillion.dev/inject": "enabled"}, Known: true}}
 	if left, err := agent.Original(req); err != nil || canonical(t, left) != canonical(t, was) {
 		t.Errorf("%v: %s", err, left)
 	}

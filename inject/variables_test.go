@@ -12,6 +12,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/testing/reviews"
 	"github.com/pillion-dev/pillion/inject/testing/size"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // TestVariablesChangeNothing checks that templates whose expressions are variables inject the same
@@ -56,7 +57,7 @@ func outcome(t *testing.T, specs []string, pod string) (text string, problems st
 		set = append(set, found...)
 	}
 	injector := inject.New(templates.NewSet(set))
-	req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "shop", Known: true, ServiceAccounts: roles{}}, Object: []byte(pod)}
+	req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: request.Namespace{Name: "shop", Known: true, ServiceAccounts: roles{}}, Object: []byte(pod)}
 	r, err := injector.Inject(req)
 	if err != nil {
 		t.Fatal(err)

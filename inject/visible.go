@@ -8,7 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // Hidden reports whether a character could mislead a terminal or a reader: control characters,
@@ -50,9 +50,9 @@ const maxMessage = 4096
 // sentence returns a message on one line, without hidden characters. A message may quote the pod.
 func sentence(text string) string {
 	if strings.ContainsAny(text, "\r\n") {
-		text = templates.OneLine(templates.Cut(text, maxMessage))
+		text = problem.OneLine(problem.Cut(text, maxMessage))
 	}
-	return templates.Cut(Visible(templates.Cut(text, maxMessage)), maxMessage)
+	return problem.Cut(Visible(problem.Cut(text, maxMessage)), maxMessage)
 }
 
 // sentences masks the messages that may quote the pod.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // noteWhere notes that the template adds nothing to the containers of the pod, and names of containers
@@ -42,7 +43,7 @@ func (c *candidate) noteNames(named []templates.NamedContainer) {
 	}
 	for _, n := range named {
 		if !there[n.Name] && len(c.decision.Notes) < maxConflicts {
-			c.note(fmt.Sprintf("the annotation %s names the container %q, which the pod does not have%s", n.Annotation, templates.Cut(n.Name, maxName), templates.DidYouMean(n.Name, names)))
+			c.note(fmt.Sprintf("the annotation %s names the container %q, which the pod does not have%s", n.Annotation, problem.Cut(n.Name, maxName), problem.DidYouMean(n.Name, names)))
 		}
 	}
 }

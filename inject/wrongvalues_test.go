@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // TestAllWrongValues checks that a decision and the findings are about all wrong values of a pod,
@@ -17,7 +17,7 @@ func TestAllWrongValues(t *testing.T) {
 	injector := withSpecs(t, `validate: {mode: Deny}, params: [{name: level, default: a, enum: [a, b]}, {name: "n", type: integer, default: 1}, {name: team, default: x, pattern: "[a-z]"},
 		{name: ok, default: "y"}, {name: none}], pod: {spec: {containers: [{name: s0, image: "${params.level}${params.team}${params.ok}${params.none}${string(params.n)}"}]}}`)
 	req := inject.Request{
-		Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "shop", Annotations: map[string]string{"t0.pillion.dev/team": "1"}},
+		Operation: "CREATE", OptedIn: true, Namespace: request.Namespace{Name: "shop", Annotations: map[string]string{"t0.pillion.dev/team": "1"}},
 		Object: []byte(`{"metadata":{"annotations":{"t0.pillion.dev/level":"c","t0.pillion.dev/n":"many"}},"spec":{"containers":[{"name":"app"}]}}`),
 	}
 	r, err := injector.Inject(req)
@@ -53,7 +53,7 @@ func TestWrongValuesOfProducts(t *testing.T) {
 	injector := withSpecs(t, `validate: {mode: Deny}, params: [{name: s, prefix: example.com/s-, items: {type: integer}}, {name: l, type: list, annotation: example.com/l, items: {pattern: "[a-z]+"}, default: ""},
 		{name: m, type: map, annotation: example.com/m, default: ""}, {name: j, type: json, annotation: example.com/j, default: "{}"}], pod: {spec: {containers: [{name: s0, image: x}]}}`)
 	req := inject.Request{
-		Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "shop", Annotations: map[string]string{"example.com/s-c": "x", "example.com/s-a": "1"}},
+		Operation: "CREATE", OptedIn: true, Namespace: request.Namespace{Name: "shop", Annotations: map[string]string{"example.com/s-c": "x", "example.com/s-a": "1"}},
 		Object: []byte(`{"metadata":{"annotations":{"example.com/s-a":"x","example.com/s-b":"y","example.com/l":"a,1","example.com/m":"a","example.com/j":"a: *b"}},"spec":{"containers":[{"name":"app"}]}}`),
 	}
 	r, err := injector.Inject(req)
@@ -90,7 +90,7 @@ func TestAddedAnnotations(t *testing.T) {
 		}
 		injector := withSpecs(t, `params: [`+reads+`], match: {condition: "`+use+` == '1'"}, pod: {metadata: {annotations: {seen: "yes"}}}`,
 			`pod: {metadata: {annotations: {example.com/p-a: "1"}}}`)
-		req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "shop"}, Object: []byte(`{"spec":{"containers":[{"name":"app"}]}}`)}
+		req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: request.Namespace{Name: "shop"}, Object: []byte(`{"spec":{"containers":[{"name":"app"}]}}`)}
 		_, _ = checkInvariants(t, injector, req)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/webhook"
 	"github.com/pillion-dev/pillion/manifests"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 func TestCodeAgrees(t *testing.T) {
@@ -53,7 +54,7 @@ spec: {default: true, pod: {metadata: {annotations: {example.com/t: t}}}}`))
 		for _, ns := range optIns(labels.Set{corev1.LabelMetadataName: name}) {
 			for _, pod := range optIns(labels.Set{"app": "web"}) {
 				called := slices.ContainsFunc(mutating, func(e entry) bool { return e.matches(t, ns, pod) })
-				code := decide(t, injector, templates.Namespace{Name: name, Labels: ns, Known: true}, pod)
+				code := decide(t, injector, request.Namespace{Name: name, Labels: ns, Known: true}, pod)
 				if skipped := code == inject.CodeExcludedNamespace || code == inject.CodeNotOptedIn; skipped == called {
 					t.Errorf("called: %t, decided: %s; namespace %v, pod %v", called, code, ns, pod)
 				}
@@ -62,7 +63,7 @@ spec: {default: true, pod: {metadata: {annotations: {example.com/t: t}}}}`))
 	}
 }
 
-func decide(t *testing.T, injector *inject.Injector, ns templates.Namespace, pod labels.Set) inject.Code {
+func decide(t *testing.T, injector *inject.Injector, ns request.Namespace, pod labels.Set) inject.Code {
 	t.Helper()
 	object, err := json.Marshal(corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Labels: pod}})
 	if err != nil {

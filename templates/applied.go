@@ -16,6 +16,7 @@ import (
 	kubectlyaml "sigs.k8s.io/yaml"
 
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // MaxObject limits the size of a template in the API server, in bytes. Many users may create one, and
@@ -98,7 +99,7 @@ func (c *checker) same(y *yaml.Node, stored any, path string) {
 		}
 	default:
 		if hint := c.differs(y, stored); hint != "" {
-			c.problem(y, path, "kubectl reads %s as %s; %s", Cut(y.Value, maxValue), Cut(jsonOf(stored), maxValue), hint)
+			c.problem(y, path, "kubectl reads %s as %s; %s", problem.Cut(y.Value, maxValue), problem.Cut(jsonOf(stored), maxValue), hint)
 		}
 	}
 }
@@ -108,9 +109,9 @@ func (c *checker) sameObject(y *yaml.Node, stored any, path string) {
 	known := len(c.problems)
 	for key, value := range members(y) {
 		if member, there := object[key.Value]; there {
-			c.same(value, member, join(path, key.Value))
+			c.same(value, member, problem.JoinPath(path, key.Value))
 		} else if ok {
-			c.problem(key, join(path, key.Value), "kubectl reads another key; put it in quotes: %q", key.Value)
+			c.problem(key, problem.JoinPath(path, key.Value), "kubectl reads another key; put it in quotes: %q", key.Value)
 		}
 	}
 	if !ok || len(c.problems) == known && len(object) != len(y.Content)/2 {

@@ -21,6 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/request"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // The names of the variables' types in CEL.
@@ -52,7 +54,7 @@ type structField struct {
 	json jsontree.StructField
 }
 
-func newProvider(base types.Provider, params []Param) *provider {
+func newProvider(base types.Provider, params []v1alpha1.Param) *provider {
 	p := &provider{Provider: base, structs: sharedStructs(), params: map[string]*structField{}, variables: map[string]*structField{}}
 	for i := range params {
 		name := params[i].Name
@@ -72,9 +74,9 @@ var sharedStructs = sync.OnceValue(func() structs {
 		namespaceType: metaFields(),
 		accountType:   metaFields(),
 		requestType: {
-			"operation": getter(types.StringType, func(r *RequestInfo) any { return r.Operation }),
-			"username":  getter(types.StringType, func(r *RequestInfo) any { return celText(r.Username) }),
-			"dryRun":    getter(types.BoolType, func(r *RequestInfo) any { return r.DryRun }),
+			"operation": getter(types.StringType, func(r *request.RequestInfo) any { return r.Operation }),
+			"username":  getter(types.StringType, func(r *request.RequestInfo) any { return celText(r.Username) }),
+			"dryRun":    getter(types.BoolType, func(r *request.RequestInfo) any { return r.DryRun }),
 		},
 	}
 	s.add(reflect.TypeFor[corev1.Pod]())

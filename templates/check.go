@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
@@ -31,15 +32,15 @@ func (c *checker) walk(y *yaml.Node, t reflect.Type, field, path string) *part {
 		c.problem(y, path, "has no value; leave the key out or give it one")
 		return nil
 	}
-	if t == reflect.TypeFor[Position]() && y.Kind == yaml.ScalarNode {
+	if t == reflect.TypeFor[v1alpha1.Position]() && y.Kind == yaml.ScalarNode {
 		if strings.Contains(y.Value, "${") {
 			return &part{static: jsontree.Text(y.Value)} // compiled when the parameters are known
 		}
-		if !slices.Contains(choices(reflect.TypeFor[End]()), y.Value) {
+		if !slices.Contains(choices(reflect.TypeFor[v1alpha1.End]()), y.Value) {
 			c.problem(y, path, "must be First, Last, {after: NAME}, {before: NAME}, or one ${...} that gives First or Last%s", meantPosition(y.Value))
 			return nil
 		}
-		t = reflect.TypeFor[End]()
+		t = reflect.TypeFor[v1alpha1.End]()
 	}
 	if _, ok := scalarTypeOf(t); ok || y.Kind == yaml.ScalarNode {
 		return c.scalar(y, t, field, path)
@@ -90,7 +91,7 @@ func (c *checker) object(y *yaml.Node, t reflect.Type, field, path string) *part
 			if path == "spec" {
 				word = cmp.Or(otherKeys[word], word)
 			}
-			meantKey := DidYouMean(word, c.keysOf(names))
+			meantKey := problem.DidYouMean(word, c.keysOf(names))
 			if place := placeOf(path, key.Value); meantKey == "" && place != "" {
 				meantKey = "; write it in " + place
 				defer func() { c.meant[sub] = true }()
@@ -101,8 +102,8 @@ func (c *checker) object(y *yaml.Node, t reflect.Type, field, path string) *part
 			}
 			c.problem(key, sub, "unknown key%s", meantKey)
 			c.meant[sub] = true // one problem is enough
-			if meant := Closest(word, names); meant != "" && child(y, meant) == nil {
-				c.meant[join(path, meant)] = true
+			if meant := problem.Closest(word, names); meant != "" && child(y, meant) == nil {
+				c.meant[problem.JoinPath(path, meant)] = true
 			}
 			return
 		}
@@ -148,7 +149,7 @@ func (c *checker) when(o *part, value *yaml.Node, path string) {
 func (c *checker) pairs(y *yaml.Node, path string, visit func(key, value *yaml.Node, path string)) {
 	seen := map[string]bool{}
 	for key, value := range members(y) {
-		sub := join(path, key.Value)
+		sub := problem.JoinPath(path, key.Value)
 		switch {
 		case c.isFull():
 			return
@@ -205,7 +206,7 @@ func (c *checker) scalar(y *yaml.Node, t reflect.Type, field, path string) *part
 	if c.env != nil && strings.Contains(y.Value, "${") {
 		return c.leaf(y, t, field, path)
 	}
-	if t == reflect.TypeFor[Scalar]() {
+	if t == reflect.TypeFor[v1alpha1.Scalar]() {
 		c.written[y] = true
 		return &part{static: jsontree.Text(y.Value)}
 	}
@@ -214,7 +215,7 @@ func (c *checker) scalar(y *yaml.Node, t reflect.Type, field, path string) *part
 		return nil
 	}
 	if allowed := choices(t); allowed != nil && !slices.Contains(allowed, y.Value) {
-		c.problem(y, path, "must be one of %s%s", strings.Join(allowed, ", "), DidYouMean(cmp.Or(otherTypes[strings.ToLower(y.Value)], y.Value), allowed))
+		c.problem(y, path, "must be one of %s%s", strings.Join(allowed, ", "), problem.DidYouMean(cmp.Or(otherTypes[strings.ToLower(y.Value)], y.Value), allowed))
 		return nil
 	}
 	n, err := jsontree.Text(y.Value), error(nil)
@@ -236,7 +237,7 @@ func meantPosition(text string) string {
 	if text := strings.ToLower(text); text == "after" || text == "before" {
 		return "; write {" + text + ": NAME} with the name of a container"
 	}
-	return DidYouMean(text, choices(reflect.TypeFor[End]()))
+	return problem.DidYouMean(text, choices(reflect.TypeFor[v1alpha1.End]()))
 }
 
 func quoteHint(y *yaml.Node, t reflect.Type) string {
@@ -259,7 +260,7 @@ func (c *checker) notWhen(y *yaml.Node) string {
 
 // asAnnotation returns the string for a list or an object of strings that is the value of a parameter.
 func asAnnotation(t reflect.Type, y *yaml.Node) string {
-	if t != reflect.TypeFor[Scalar]() || len(y.Content) == 0 || slices.ContainsFunc(y.Content, func(n *yaml.Node) bool { return n.Kind != yaml.ScalarNode }) {
+	if t != reflect.TypeFor[v1alpha1.Scalar]() || len(y.Content) == 0 || slices.ContainsFunc(y.Content, func(n *yaml.Node) bool { return n.Kind != yaml.ScalarNode }) {
 		return ""
 	}
 	var text strings.Builder
@@ -271,5 +272,5 @@ func asAnnotation(t reflect.Type, y *yaml.Node) string {
 		}
 		text.WriteString(n.Value)
 	}
-	return fmt.Sprintf(", as in an annotation; write %q", Cut(text.String(), maxValue))
+	return fmt.Sprintf(", as in an annotation; write %q", problem.Cut(text.String(), maxValue))
 }

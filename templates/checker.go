@@ -8,6 +8,8 @@ import (
 	"github.com/google/cel-go/cel"
 	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // checker walks a YAML document along a Go type. It finds unknown keys, wrong types and duplicate
@@ -15,7 +17,7 @@ import (
 // that it returns render to the value.
 type checker struct {
 	file     string
-	problems Problems
+	problems problem.Problems
 	compiler *compiler
 	env      *cel.Env        // nil if expressions are not allowed here
 	os       corev1.OSName   // the template's operating system; "" is Linux
@@ -40,14 +42,14 @@ func (c *checker) problem(y *yaml.Node, path, format string, args ...any) {
 	if c.meant[path] || c.isFull() {
 		return // the misspelled key is reported already
 	}
-	c.problems = append(c.problems, Problem{File: c.file, Line: y.Line, Path: path, Message: fmt.Sprintf(format, args...)})
+	c.problems = append(c.problems, problem.Problem{File: c.file, Line: y.Line, Path: path, Message: fmt.Sprintf(format, args...)})
 }
 
 // forbid reports the keys of an object that it must not have.
 func (c *checker) forbid(y *yaml.Node, path, message string, keys ...string) {
 	for _, key := range keys {
 		if found := child(y, key); found != nil {
-			c.problem(found, join(path, key), "%s", message)
+			c.problem(found, problem.JoinPath(path, key), "%s", message)
 		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // paramName allows names that are both CEL identifiers and valid in annotation keys.
@@ -73,7 +75,7 @@ func reserved(name string) bool {
 	return false
 }
 
-func (c *checker) param(node *yaml.Node, path string, declared *Param) *param {
+func (c *checker) param(node *yaml.Node, path string, declared *v1alpha1.Param) *param {
 	p := &param{Param: *declared, row: rowOf(declared), length: MaxLength(declared)}
 	var err error
 	c.maxLength(node, path, p)
@@ -98,7 +100,7 @@ func (c *checker) param(node *yaml.Node, path string, declared *Param) *param {
 		}
 	}
 	if declared.Prefix != "" && p.Default == nil && !p.Optional && p.items != nil {
-		p.Default = new(Scalar) // no annotation with the prefix is an empty map
+		p.Default = new(v1alpha1.Scalar) // no annotation with the prefix is an empty map
 		declared.Default = p.Default
 	}
 	p.preset = Value{Name: p.Name, Source: Unset}

@@ -9,10 +9,13 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/pillion-dev/pillion/templates/problem"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // source checks where the values of a parameter come from.
-func (c *checker) source(node *yaml.Node, path string, p *Param) {
+func (c *checker) source(node *yaml.Node, path string, p *v1alpha1.Param) {
 	if p.Annotation != "" && p.Prefix != "" {
 		c.problem(at(node, "prefix"), path+".prefix", "is not allowed together with annotation; leave one out")
 	}
@@ -31,7 +34,7 @@ func (c *checker) source(node *yaml.Node, path string, p *Param) {
 		case domain == Domain || strings.HasSuffix(domain, "."+Domain):
 			c.problem(at(node, key.field), path+"."+key.field, "must not be in the domain %s, which is Pillion's own; leave it out, and users set TEMPLATE.%s/%s", Domain, Domain, p.Name)
 		case len(errs) > 0:
-			c.problem(at(node, key.field), path+"."+key.field, "is no key of an annotation: %s%s", brief(errs[0]), ofMany(key.value))
+			c.problem(at(node, key.field), path+"."+key.field, "is no key of an annotation: %s%s", problem.TrimPattern(errs[0]), ofMany(key.value))
 		case key.field == "prefix" && domain == key.value:
 			c.problem(at(node, key.field), path+"."+key.field, "must begin with a domain, as in example.com/secret-")
 		}

@@ -15,6 +15,9 @@ import (
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pillion-dev/pillion/templates/request"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // compiler compiles the expressions of one template.
@@ -23,7 +26,7 @@ type compiler struct {
 	env      *cel.Env // params, pod, ns, serviceAccount, request
 	each     *cel.Env // env plus container
 	provider *provider
-	params   []Param
+	params   []v1alpha1.Param
 	reads    reads
 	uses     map[string]bool // parameters
 
@@ -37,7 +40,7 @@ type compiler struct {
 	whole        bool // the expression computes an object, so a map may have values of different types
 }
 
-func newCompiler(params []Param) (*compiler, error) {
+func newCompiler(params []v1alpha1.Param) (*compiler, error) {
 	language, err := theLanguage()
 	if err != nil {
 		return nil, err
@@ -49,7 +52,7 @@ func newCompiler(params []Param) (*compiler, error) {
 		cel.Variable("params", cel.ObjectType(paramsType)),
 		cel.Variable("pod", cel.ObjectType(reflect.TypeFor[corev1.Pod]().Name())),
 		cel.Variable("ns", cel.ObjectType(namespaceType)), // `namespace` is a reserved word of CEL
-		cel.Variable(accountVariable, cel.ObjectType(accountType)),
+		cel.Variable(request.AccountVariable, cel.ObjectType(accountType)),
 		cel.Variable("request", cel.ObjectType(requestType)),
 	)
 	if err != nil {
@@ -191,7 +194,7 @@ func (c *compiler) inspect(checked *ast.AST) error {
 }
 
 // declare compiles a variable. Others are it and those below it.
-func (c *compiler) declare(declared Variable, others []Variable) error {
+func (c *compiler) declare(declared v1alpha1.Variable, others []v1alpha1.Variable) error {
 	c.whole = true
 	p, err := c.compile(c.env, declared.Expression)
 	c.whole = false

@@ -10,6 +10,8 @@ import (
 	"github.com/google/cel-go/common/types"
 	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // This file has the ends of messages about values of the wrong type: how to convert them.
@@ -61,7 +63,7 @@ func ofNames(t reflect.Type, y *yaml.Node) string {
 	switch t.Elem() {
 	case reflect.TypeFor[corev1.EnvVar]():
 		more = ", value: ..."
-	case reflect.TypeFor[corev1.Container](), reflect.TypeFor[corev1.Volume](), reflect.TypeFor[Param](), reflect.TypeFor[Variable]():
+	case reflect.TypeFor[corev1.Container](), reflect.TypeFor[corev1.Volume](), reflect.TypeFor[v1alpha1.Param](), reflect.TypeFor[v1alpha1.Variable]():
 	default:
 		return ""
 	}

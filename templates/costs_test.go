@@ -11,6 +11,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject/testing/cpu"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // greedy are expressions with a size N. Each has a function with a large argument.
@@ -168,7 +169,7 @@ func TestNamedContainersCost(t *testing.T) {
 			t.Fatal(problems)
 		}
 		annotations := jsontree.Members(jsontree.Field("a.pillion.dev/p", jsontree.Text("y")))
-		values, err := found[0].Values(&annotations, nil, &Namespace{})
+		values, err := found[0].Values(&annotations, nil, &request.Namespace{})
 		if err != nil {
 			t.Fatal(err)
 		}

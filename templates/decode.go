@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // Document is a decoded YAML file, for callers that check more of it.
@@ -33,7 +34,7 @@ func (p *PodJSON) UnmarshalJSON(text []byte) error {
 
 // Decode reads a file with one YAML document of a kind into a struct. As in a template, unknown
 // keys and wrong types are problems. A field of type json.RawMessage may have any value.
-func Decode(file string, data []byte, kind string, into any) (*Document, Problems) {
+func Decode(file string, data []byte, kind string, into any) (*Document, problem.Problems) {
 	c := newChecker(file)
 	y, wrong := onlyDocument(data)
 	if wrong == nil {
@@ -43,7 +44,7 @@ func Decode(file string, data []byte, kind string, into any) (*Document, Problem
 	}
 	if wrong != nil {
 		wrong.File = file
-		return nil, Problems{*wrong}
+		return nil, problem.Problems{*wrong}
 	}
 	p := c.walk(y, reflect.TypeOf(into), "", "")
 	if len(c.problems) > 0 {
@@ -56,43 +57,43 @@ func Decode(file string, data []byte, kind string, into any) (*Document, Problem
 }
 
 // onlyDocument returns the root of a YAML stream's only document.
-func onlyDocument(data []byte) (*yaml.Node, *Problem) {
+func onlyDocument(data []byte) (*yaml.Node, *problem.Problem) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var doc, second yaml.Node
 	err := decoder.Decode(&doc)
 	switch {
 	case errors.Is(err, io.EOF):
-		return nil, &Problem{Message: "the file is empty"}
+		return nil, &problem.Problem{Message: "the file is empty"}
 	case err == nil:
 		if err = decoder.Decode(&second); errors.Is(err, io.EOF) {
 			return doc.Content[0], nil
 		}
 		if err == nil {
-			return nil, &Problem{Line: second.Line, Message: "the file must contain only one YAML document"}
+			return nil, &problem.Problem{Line: second.Line, Message: "the file must contain only one YAML document"}
 		}
 	}
 	line, message := notYAML(data, err)
-	return nil, &Problem{Line: line, Message: message}
+	return nil, &problem.Problem{Line: line, Message: message}
 }
 
-func unfolded(y *yaml.Node) (*yaml.Node, *Problem) {
+func unfolded(y *yaml.Node) (*yaml.Node, *problem.Problem) {
 	y, err := jsontree.Unfold(y, maxNodes)
 	if err != nil {
 		line, message := jsontree.CutLine(err.Error())
-		return nil, &Problem{Line: line, Message: message}
+		return nil, &problem.Problem{Line: line, Message: message}
 	}
 	return y, nil
 }
 
 // Problem returns a problem with the value at a path of keys (string) and indexes (int), or with
 // the last existing value on the way.
-func (d *Document) Problem(message string, path ...any) Problem {
-	p := Problem{File: d.file, Line: d.root.Line, Message: message}
+func (d *Document) Problem(message string, path ...any) problem.Problem {
+	p := problem.Problem{File: d.file, Line: d.root.Line, Message: message}
 	y := d.root
 	for _, step := range path {
 		switch step := step.(type) {
 		case string:
-			p.Path = join(p.Path, step)
+			p.Path = problem.JoinPath(p.Path, step)
 			y = child(y, step)
 		case int:
 			p.Path += fmt.Sprintf("[%d]", step)

@@ -15,6 +15,8 @@ import (
 	"github.com/google/cel-go/common/types"
 
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/request"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // CEL takes microseconds for the simplest expression: it allocates values, accounts costs and calls
@@ -53,7 +55,7 @@ func (in *Input) step(n int) bool {
 // expressions that they do not support.
 type directly struct {
 	*ast.AST
-	params  []Param
+	params  []v1alpha1.Param
 	structs structs
 
 	variables []*lazy
@@ -63,7 +65,7 @@ type directly struct {
 
 var errUnsupported = errors.New("there is no function for this expression")
 
-func newDirect(checked *ast.AST, params []Param, variables []*lazy, loops []string) (d direct) {
+func newDirect(checked *ast.AST, params []v1alpha1.Param, variables []*lazy, loops []string) (d direct) {
 	defer func() {
 		if r := recover(); r != nil && r != errUnsupported { //nolint:errorlint // it is the same value
 			panic(r)
@@ -195,7 +197,7 @@ func (c *directly) text(e ast.Expr) textFunc {
 	case c.local(of) >= 0:
 	case of == "ns" && name == "name":
 		return func(in *Input) (string, bool) { return in.Namespace.Name, true }
-	case of == accountVariable && name == "name":
+	case of == request.AccountVariable && name == "name":
 		return func(in *Input) (string, bool) { return in.account().Name, true }
 	case of == "request" && name == "operation":
 		return func(in *Input) (string, bool) { return in.Request.Operation, true }

@@ -11,6 +11,8 @@ import (
 	"github.com/google/cel-go/common/types"
 
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/request"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // expressions makes expressions of the forms that have direct functions, and of some other forms.
@@ -127,16 +129,16 @@ func (r expressions) pod() string {
 }
 
 // directParams returns one parameter of each type.
-func directParams() []Param {
-	return []Param{{Name: "s"}, {Name: "i", Type: "integer"}, {Name: "n", Type: "number"}, {Name: "b", Type: "boolean"}, {Name: "q", Type: "quantity"}, {Name: "o", Optional: true}, {Name: "a", Optional: true}}
+func directParams() []v1alpha1.Param {
+	return []v1alpha1.Param{{Name: "s"}, {Name: "i", Type: "integer"}, {Name: "n", Type: "number"}, {Name: "b", Type: "boolean"}, {Name: "q", Type: "quantity"}, {Name: "o", Optional: true}, {Name: "a", Optional: true}}
 }
 
 func directInput(t *testing.T, pod, container string) *Input {
 	t.Helper()
 	in := &Input{
-		Namespace:      Namespace{Name: "shop", Labels: map[string]string{"app": "web", "web": "ä"}, Annotations: map[string]string{"other": "\xff"}},
-		ServiceAccount: &ServiceAccount{Name: "web", Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"web": "x", "other": "\xff"}},
-		Request:        RequestInfo{Operation: "CREATE", Username: "somebody", DryRun: true},
+		Namespace:      request.Namespace{Name: "shop", Labels: map[string]string{"app": "web", "web": "ä"}, Annotations: map[string]string{"other": "\xff"}},
+		ServiceAccount: &request.ServiceAccount{Name: "web", Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"web": "x", "other": "\xff"}},
+		Request:        request.RequestInfo{Operation: "CREATE", Username: "somebody", DryRun: true},
 	}
 	values := Values{
 		{Name: "s", cel: types.String("app")},

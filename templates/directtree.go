@@ -11,6 +11,7 @@ import (
 	"github.com/google/cel-go/common/types"
 
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // This file has the functions of direct.go that read the pod and the namespace.
@@ -107,11 +108,11 @@ func (c *directly) lookup(e ast.Expr) lookupFunc {
 	if t := c.typeOf(e); t.Kind() != types.MapKind || t.Parameters()[0].Kind() != types.StringKind || t.Parameters()[1].Kind() != types.StringKind {
 		panic(errUnsupported)
 	}
-	if of, name := selected(e); (of == "ns" || of == accountVariable) && c.local(of) < 0 {
+	if of, name := selected(e); (of == "ns" || of == request.AccountVariable) && c.local(of) < 0 {
 		maps := func(in *Input) (labels, annotations map[string]string) {
 			return in.Namespace.Labels, in.Namespace.Annotations
 		}
-		if of == accountVariable {
+		if of == request.AccountVariable {
 			maps = func(in *Input) (labels, annotations map[string]string) {
 				return in.account().Labels, in.account().Annotations
 			}

@@ -19,14 +19,14 @@ func choices(t reflect.Type) []string { return enumerations()[t] }
 // enumerations are the strings that types of the template format and of the Kubernetes API allow.
 var enumerations = sync.OnceValue(func() map[reflect.Type][]string {
 	return map[reflect.Type][]string{
-		reflect.TypeFor[End]():                       texts(First, Last),
-		reflect.TypeFor[TokenMode]():                 texts(Inherit, None),
+		reflect.TypeFor[v1alpha1.End]():              texts(v1alpha1.First, v1alpha1.Last),
+		reflect.TypeFor[v1alpha1.TokenMode]():        texts(v1alpha1.Inherit, v1alpha1.None),
 		reflect.TypeFor[v1alpha1.RolloutStrategy]():  texts(v1alpha1.OnCreate, v1alpha1.InPlace, v1alpha1.InPlaceOrRestart),
 		reflect.TypeFor[v1alpha1.RolloutScope]():     texts(v1alpha1.ScopeNamespace, v1alpha1.ScopeAll),
 		reflect.TypeFor[v1alpha1.RolloutOnFailure](): texts(v1alpha1.StopOnFailure, v1alpha1.UndoOnFailure),
-		reflect.TypeFor[ValidateMode]():              texts(Deny, Warn),
-		reflect.TypeFor[Overrider]():                 texts(ByPod, ByServiceAccount, ByNamespace),
-		reflect.TypeFor[ParamType]():                 ParamTypes(),
+		reflect.TypeFor[v1alpha1.ValidateMode]():     texts(v1alpha1.Deny, v1alpha1.Warn),
+		reflect.TypeFor[v1alpha1.Overrider]():        texts(v1alpha1.ByPod, v1alpha1.ByServiceAccount, v1alpha1.ByNamespace),
+		reflect.TypeFor[v1alpha1.ParamType]():        ParamTypes(),
 		reflect.TypeFor[corev1.OSName]():             texts(corev1.Linux, corev1.Windows),
 
 		reflect.TypeFor[corev1.PullPolicy]():                  texts(corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever),

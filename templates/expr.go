@@ -11,6 +11,8 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
+
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // program is a compiled expression.
@@ -127,7 +129,7 @@ type piece struct {
 }
 
 // note records what an expression reads, for one of its identifiers.
-func (p *program) note(ident ast.NavigableExpr, params []Param, loops []*loop) {
+func (p *program) note(ident ast.NavigableExpr, params []v1alpha1.Param, loops []*loop) {
 	for _, l := range loops {
 		if l.name == ident.AsIdent() {
 			p.free |= 1 << l.depth

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // TestFaults checks that an error about a pod has the line in the template's file, and the annotations
@@ -27,7 +28,7 @@ func TestFaults(t *testing.T) {
 	} {
 		tpl := parseWhole(t, "params: [{name: a, default: '1,2'}, {name: b, default: '3'}, {name: other, annotation: example.com/other, default: i}]\n  "+c.spec)
 		pod := jsontree.Members(jsontree.Field("x.pillion.dev/a", jsontree.Text("first")), jsontree.Field("x.pillion.dev/b", jsontree.Text("4")))
-		values, err := tpl.Values(&pod, nil, &Namespace{Annotations: map[string]string{"example.com/other": ""}})
+		values, err := tpl.Values(&pod, nil, &request.Namespace{Annotations: map[string]string{"example.com/other": ""}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,8 @@ import (
 	"reflect"
 
 	"github.com/google/cel-go/common/types"
+
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // fitter checks at load time which values may become objects of the API. An annotation must never add
@@ -87,7 +89,7 @@ func (f *fitter) literal(t reflect.Type, o *origin) error {
 			field = t.Elem()
 		} else if names, field = fieldOf(t, key.name); field == nil {
 			f.atTop = false
-			return fmt.Errorf("unknown key %q%s", key.name, DidYouMean(key.name, names))
+			return fmt.Errorf("unknown key %q%s", key.name, problem.DidYouMean(key.name, names))
 		}
 		if err := f.fits(field, key.value); err != nil {
 			f.atTop = false

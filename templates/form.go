@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // form checks a computed value against a type of the API, with the rules for written ones. It writes
@@ -156,7 +157,7 @@ func (f *form) known(n *jsontree.Node) error {
 		case slices.Contains(f.shape.one, name) || slices.Contains(f.shape.some, name):
 			there = append(there, name)
 		case !f.copied && !slices.Contains(f.names, name):
-			return fmt.Errorf("unknown key %q%s", name, DidYouMean(name, f.names))
+			return fmt.Errorf("unknown key %q%s", name, problem.DidYouMean(name, f.names))
 		}
 	}
 	switch {
@@ -241,4 +242,4 @@ func isInt(n *jsontree.Node) bool {
 // maxValue is the maximum length of a template's value in a problem, in bytes.
 const maxValue = 40
 
-func cut(n *jsontree.Node) string { return Cut(n.String(), maxValue) }
+func cut(n *jsontree.Node) string { return problem.Cut(n.String(), maxValue) }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // IfSetKey in an environment variable of forEachContainer defines what happens in a container that has
@@ -38,7 +39,7 @@ func (t *Template) AsksIfSet() bool { return t.asksIfSet }
 
 // ifSet checks the value of IfSetKey in a variable.
 func (c *checker) ifSet(o *part, y, value *yaml.Node, t reflect.Type, path string) {
-	at := join(path, IfSetKey)
+	at := problem.JoinPath(path, IfSetKey)
 	if c.env == nil || t != reflect.TypeFor[corev1.EnvVar]() || !strings.HasPrefix(path, "spec.forEachContainer") {
 		c.problem(value, path, `"%s" is a key of environment variables in forEachContainer: only the pod's own containers may have a variable already`, IfSetKey)
 		return
@@ -51,7 +52,7 @@ func (c *checker) ifSet(o *part, y, value *yaml.Node, t reflect.Type, path strin
 		c.asksIfSet = true
 		return
 	case value.Kind == yaml.ScalarNode:
-		c.problem(value, at, "%s%s", ifSetHint, DidYouMean(value.Value, []string{ifSetKeep, ifSetConflict}))
+		c.problem(value, at, "%s%s", ifSetHint, problem.DidYouMean(value.Value, []string{ifSetKeep, ifSetConflict}))
 		return
 	}
 	other := child(value, "append")

@@ -9,16 +9,17 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // Input is the input of a template besides its parameters. It is for one template and one evaluation
 // of a pod.
 type Input struct {
 	Pod       *jsontree.Node
-	Namespace Namespace
+	Namespace request.Namespace
 	// ServiceAccount is the pod's. It may be nil if no expression reads it.
-	ServiceAccount *ServiceAccount
-	Request        RequestInfo
+	ServiceAccount *request.ServiceAccount
+	Request        request.RequestInfo
 	// Done is closed if the result is no longer needed. It may be nil. No evaluation starts after
 	// that; one takes 20 ms at most, see costLimit.
 	Done <-chan struct{}
@@ -103,7 +104,7 @@ func (in *Input) ResolveName(name string) (any, bool) {
 			in.namespace = sharedFields(namespaceType, &metaView{name: ns.Name, labels: onceMap{of: ns.Labels}, annotations: onceMap{of: ns.Annotations}})
 		}
 		return in.namespace, true
-	case accountVariable:
+	case request.AccountVariable:
 		if in.saView == nil {
 			a := in.account()
 			in.saView = sharedFields(accountType, &metaView{name: a.Name, labels: onceMap{of: a.Labels}, annotations: onceMap{of: a.Annotations}})
@@ -160,9 +161,9 @@ func (l *lazy) value(in *Input) (ref.Val, error) {
 }
 
 // account returns the ServiceAccount, which is not nil.
-func (in *Input) account() *ServiceAccount {
+func (in *Input) account() *request.ServiceAccount {
 	if in.ServiceAccount == nil {
-		return &ServiceAccount{}
+		return &request.ServiceAccount{}
 	}
 	return in.ServiceAccount
 }

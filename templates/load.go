@@ -9,6 +9,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // Source is a file or a folder of templates.
@@ -49,7 +51,7 @@ func (l *Loader) Load(sources ...Source) (*Set, error) {
 	return l.set, l.err
 }
 
-func read(sources []Source) (read []File, problems Problems) {
+func read(sources []Source) (read []File, problems problem.Problems) {
 	seen := map[string]bool{} // a file that is named twice is read once
 	for _, s := range sources {
 		if s.FS == nil {
@@ -58,7 +60,7 @@ func read(sources []Source) (read []File, problems Problems) {
 		}
 		files, err := s.files()
 		if err != nil {
-			problems = append(problems, Problem{File: s.Path, Message: reason(err)})
+			problems = append(problems, problem.Problem{File: s.Path, Message: reason(err)})
 		}
 		for _, f := range files {
 			clean := path.Clean(f.Path)
@@ -68,7 +70,7 @@ func read(sources []Source) (read []File, problems Problems) {
 			seen[clean] = true
 			data, err := fs.ReadFile(f.FS, f.Name)
 			if err != nil {
-				problems = append(problems, Problem{File: f.Path, Message: reason(err)})
+				problems = append(problems, problem.Problem{File: f.Path, Message: reason(err)})
 				continue
 			}
 			read = append(read, File{f.Path, data})
@@ -90,12 +92,12 @@ func Compile(files ...File) (*Set, error) { return new(Loader).compile(files, ni
 
 // CompileValid returns the set of those templates that have no problem, and the problems of the
 // others.
-func CompileValid(files ...File) (*Set, Problems) { return compile(files, usable) }
+func CompileValid(files ...File) (*Set, problem.Problems) { return compile(files, usable) }
 
 // compile checks each template, and then all together.
-func compile(files []File, together func([]*Template) ([]*Template, Problems)) (*Set, Problems) {
+func compile(files []File, together func([]*Template) ([]*Template, problem.Problems)) (*Set, problem.Problems) {
 	var all []*Template
-	var problems Problems
+	var problems problem.Problems
 	for _, f := range files {
 		found, bad := Parse(f.Path, f.Data)
 		all, problems = append(all, found...), append(problems, bad...)
@@ -105,13 +107,13 @@ func compile(files []File, together func([]*Template) ([]*Template, Problems)) (
 	return NewSet(kept), append(problems, unusable...)
 }
 
-func (l *Loader) compile(files []File, problems Problems) (*Set, error) {
+func (l *Loader) compile(files []File, problems problem.Problems) (*Set, error) {
 	together := usable
 	if l.Part {
 		together = distinct
 	}
 	set, more := compile(files, together)
-	if err := append(problems, more...).err(); err != nil {
+	if err := append(problems, more...).Err(); err != nil {
 		return nil, err
 	}
 	return set, nil

@@ -14,6 +14,8 @@ import (
 	"github.com/google/cel-go/common"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
+
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // unknown matches CEL's error for an unknown name.
@@ -46,7 +48,7 @@ func explained(env *cel.Env, source string, issue *cel.Error) (text, hint string
 		if instead := beside(typeName, name); instead != "" {
 			return text, "; write " + instead
 		}
-		return text, DidYouMean(name, fields)
+		return text, problem.DidYouMean(name, fields)
 	}
 	what := "variable"
 	if regexp.MustCompile(`\b` + regexp.QuoteMeta(name) + `\s*\(`).MatchString(source) {
@@ -70,9 +72,9 @@ func explained(env *cel.Env, source string, issue *cel.Error) (text, hint string
 		return text, "; " + instead
 	}
 	if what == "variable" {
-		return text, cmp.Or(nearby(env, name), asString(source, name), inLibrary(env, name), DidYouMean(name, declared(env)))
+		return text, cmp.Or(nearby(env, name), asString(source, name), inLibrary(env, name), problem.DidYouMean(name, declared(env)))
 	}
-	return text, cmp.Or(inLibrary(env, name), DidYouMean(name, declared(env)))
+	return text, cmp.Or(inLibrary(env, name), problem.DidYouMean(name, declared(env)))
 }
 
 // nearby returns a hint if name is nearly that of a variable, a parameter or one of the template's own variables.
@@ -89,7 +91,7 @@ func nearby(env *cel.Env, name string) string {
 			written[v.Name()] = v.Name()
 		}
 	}
-	if closest := Closest(name, slices.Sorted(maps.Keys(written))); closest != "" && len(name) > 2 {
+	if closest := problem.Closest(name, slices.Sorted(maps.Keys(written))); closest != "" && len(name) > 2 {
 		return fmt.Sprintf("; did you mean %q?", written[closest])
 	}
 	return ""

@@ -5,11 +5,13 @@ package templates
 import (
 	"bytes"
 	"fmt"
+
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // ParseObject is like [Parse] for an object of the API server, as JSON. Problems have no line, because
 // users have never seen this text. The name is for messages, for example "sidecartemplate/team-a/agent".
-func ParseObject(name string, data []byte) (*Template, Problems) {
+func ParseObject(name string, data []byte) (*Template, problem.Problems) {
 	if len(data) > MaxObject {
 		return nil, TooLarge(name)
 	}
@@ -25,8 +27,8 @@ func ParseObject(name string, data []byte) (*Template, Problems) {
 }
 
 // TooLarge is what is wrong with an object of more than [MaxObject] bytes.
-func TooLarge(name string) Problems {
-	return Problems{{File: name, Message: fmt.Sprintf("has more than %d bytes as JSON, which is the limit", MaxObject)}}
+func TooLarge(name string) problem.Problems {
+	return problem.Problems{{File: name, Message: fmt.Sprintf("has more than %d bytes as JSON, which is the limit", MaxObject)}}
 }
 
 // escaped returns JSON in which those characters are escapes that YAML does not accept otherwise, or

@@ -9,13 +9,15 @@ import (
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
+
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // An optional parameter may have no value. Expressions read it as params.?x, which has an optional
 // type, so that none of them fails for a pod that does not set it.
 
 // plainRead returns an error if params.x reads an optional parameter x.
-func plainRead(params []Param, ident ast.NavigableExpr) error {
+func plainRead(params []v1alpha1.Param, ident ast.NavigableExpr) error {
 	parent, ok := ident.Parent()
 	if !ok || parent.Kind() != ast.SelectKind || parent.AsSelect().IsTestOnly() || ident.Type().TypeName() != paramsType {
 		return nil
@@ -30,7 +32,7 @@ func plainRead(params []Param, ident ast.NavigableExpr) error {
 }
 
 // otherwiseOf returns .orValue() with a value of the parameter's type.
-func otherwiseOf(p *Param) string {
+func otherwiseOf(p *v1alpha1.Param) string {
 	if rowOf(p).parts == ofJSON {
 		return ".orValue({})"
 	}

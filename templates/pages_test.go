@@ -14,6 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // The pages about the format, and the parameters that their examples read without declaring them.
@@ -40,7 +41,7 @@ func pageInput(t *testing.T) *Input {
 	t.Helper()
 	in := withPod(t, pagePod)
 	in.Namespace.Known = true
-	in.ServiceAccount = &ServiceAccount{Name: "shop", Known: true, Annotations: map[string]string{"eks.amazonaws.com/role-arn": "arn"}}
+	in.ServiceAccount = &request.ServiceAccount{Name: "shop", Known: true, Annotations: map[string]string{"eks.amazonaws.com/role-arn": "arn"}}
 	return in
 }
 

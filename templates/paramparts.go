@@ -18,6 +18,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/problem"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // This file parses the values that consist of several: lists, maps and JSON.
@@ -38,15 +40,17 @@ type partError string
 // Error returns the end of a sentence about the value.
 func (e partError) Error() string { return string(e) }
 
-func listType(p *Param) *types.Type { return types.NewListType(celOf(itemOf(p))) }
+func listType(p *v1alpha1.Param) *types.Type { return types.NewListType(celOf(itemOf(p))) }
 
-func mapType(p *Param) *types.Type { return types.NewMapType(types.StringType, celOf(itemOf(p))) }
+func mapType(p *v1alpha1.Param) *types.Type {
+	return types.NewMapType(types.StringType, celOf(itemOf(p)))
+}
 
-func celOf(p *Param) *types.Type { return rowOf(p).cel(p) }
+func celOf(p *v1alpha1.Param) *types.Type { return rowOf(p).cel(p) }
 
 // itemOf returns what an item must be, as a parameter.
-func itemOf(p *Param) *Param {
-	item := &Param{Name: p.Name, Annotation: p.Annotation, Prefix: p.Prefix, Message: p.Message}
+func itemOf(p *v1alpha1.Param) *v1alpha1.Param {
+	item := &v1alpha1.Param{Name: p.Name, Annotation: p.Annotation, Prefix: p.Prefix, Message: p.Message}
 	if of := p.Items; of != nil {
 		item.Type, item.Enum, item.Pattern, item.Minimum, item.Maximum, item.MaxLength = of.Type, of.Enum, of.Pattern, of.Minimum, of.Maximum, of.MaxLength
 	}
@@ -54,7 +58,7 @@ func itemOf(p *Param) *Param {
 }
 
 // Samples returns values of a parameter that may be valid, the likeliest first.
-func Samples(p *Param) (all []string) {
+func Samples(p *v1alpha1.Param) (all []string) {
 	row := rowOf(p)
 	switch row.parts {
 	case ofItems:
@@ -146,7 +150,7 @@ func parseMap(p *param, text string) (ref.Val, error) {
 	return sortedMap(values), nil
 }
 
-func separatorOf(p *Param) string { return cmp.Or(p.Separator, "=") }
+func separatorOf(p *v1alpha1.Param) string { return cmp.Or(p.Separator, "=") }
 
 // checkKey returns an error for a key of a map that is not allowed.
 func (p *param) checkKey(key string) error {
@@ -161,11 +165,11 @@ func (p *param) checkKey(key string) error {
 
 // unknownKey returns an error for a key that is not one of the parameter's.
 func (p *param) unknownKey(key string) error {
-	return partError(fmt.Sprintf("has the unknown key %q%s", shortened(key), cmp.Or(DidYouMean(key, p.Keys), "; the keys are "+strings.Join(p.Keys, ", "))))
+	return partError(fmt.Sprintf("has the unknown key %q%s", shortened(key), cmp.Or(problem.DidYouMean(key, p.Keys), "; the keys are "+strings.Join(p.Keys, ", "))))
 }
 
 // shortened returns a user's string for an error.
-func shortened(text string) string { return Cut(text, 256) }
+func shortened(text string) string { return problem.Cut(text, 256) }
 
 // parseJSON parses an object or a list in JSON or YAML. Aliases and merge keys are rejected: a
 // short string with them can be a large value.

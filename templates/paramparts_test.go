@@ -10,6 +10,8 @@ import (
 	"github.com/google/cel-go/common/types"
 
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/problem"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // shown returns a value as JSON.
@@ -160,7 +162,7 @@ func TestPrefix(t *testing.T) {
 		if len(problems) > 0 {
 			t.Fatal(problems)
 		}
-		values, err := all[0].Values(annotated(c.pod...), nil, &Namespace{Annotations: c.ns})
+		values, err := all[0].Values(annotated(c.pod...), nil, &request.Namespace{Annotations: c.ns})
 		got := ""
 		if err != nil {
 			got = err.Error()
@@ -223,7 +225,7 @@ func TestIsTypo(t *testing.T) {
 		{"agent-limits-cpi", "agent-limits-cpu"},
 		{"Role", "role"},
 	} {
-		if !IsTypo(pair[0], pair[1]) {
+		if !problem.IsTypo(pair[0], pair[1]) {
 			t.Errorf("%s is a typing error for %s", pair[0], pair[1])
 		}
 	}
@@ -240,7 +242,7 @@ func TestIsTypo(t *testing.T) {
 		{"ca-key", "ca-cert"},
 		{"env", "eng"},
 	} {
-		if IsTypo(pair[0], pair[1]) {
+		if problem.IsTypo(pair[0], pair[1]) {
 			t.Errorf("%s is not certainly a typing error for %s", pair[0], pair[1])
 		}
 	}

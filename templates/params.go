@@ -11,6 +11,9 @@ import (
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
+
+	"github.com/pillion-dev/pillion/templates/problem"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // The sources of a parameter's value. Unset is that of an optional parameter without a value.
@@ -63,7 +66,7 @@ func (v Values) has(name string) bool {
 
 // param is a compiled Param.
 type param struct {
-	Param
+	v1alpha1.Param
 	row         *paramType
 	length      int    // as Length returns it, which allocates
 	key         string // of its annotation
@@ -88,8 +91,8 @@ func (p *param) parse(text string) (ref.Val, error) {
 		return nil, err
 	}
 	switch {
-	case len(p.Enum) > 0 && !slices.Contains(p.Enum, Scalar(text)):
-		return nil, p.mustBe(text, fmt.Sprintf("must be one of %s%s", strings.Join(p.Choices(), ", "), DidYouMean(text, p.Choices())))
+	case len(p.Enum) > 0 && !slices.Contains(p.Enum, v1alpha1.Scalar(text)):
+		return nil, p.mustBe(text, fmt.Sprintf("must be one of %s%s", strings.Join(p.Choices(), ", "), problem.DidYouMean(text, p.Choices())))
 	case p.pattern != nil && !p.pattern.MatchString(text):
 		return nil, p.mustBe(text, "must match "+p.Pattern)
 	case p.min != nil && p.min.cmp(text) < 0:
@@ -118,7 +121,7 @@ func texts[T ~string](all ...T) []string {
 
 // MaxLength returns the maximum length of a parameter's value in bytes. For a map with a prefix, it is
 // that of all names and values together.
-func MaxLength(p *Param) int {
+func MaxLength(p *v1alpha1.Param) int {
 	const usual, usualOfMany = 256, 4096
 	switch {
 	case p.MaxLength != nil:

@@ -14,13 +14,14 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // This file knows which annotations have the value of a parameter: one of the template's own, one
 // of another product, or all with a prefix.
 
 // Key returns the annotation that sets a parameter, as users write it.
-func (t *Template) Key(p *Param) string {
+func (t *Template) Key(p *v1alpha1.Param) string {
 	if p.Prefix != "" {
 		return p.Prefix + AnyName
 	}
@@ -28,7 +29,7 @@ func (t *Template) Key(p *Param) string {
 }
 
 // Annotations returns the annotations that set a parameter to a value.
-func (t *Template) Annotations(p *Param, text string) map[string]string {
+func (t *Template) Annotations(p *v1alpha1.Param, text string) map[string]string {
 	if p.Prefix == "" {
 		return map[string]string{t.Key(p): text}
 	}
@@ -105,7 +106,7 @@ func (t *Template) ParamOfSize(name string, size int) string {
 // noteSources records the annotations of other products as parts of the pod that the template
 // reads: a template may add them. Its own annotations are not read here, because no template may
 // add those.
-func (r reads) noteSources(params []Param) {
+func (r reads) noteSources(params []v1alpha1.Param) {
 	for i := range params {
 		switch p := &params[i]; {
 		case p.Prefix != "":
@@ -184,7 +185,7 @@ func (p *param) named(name, text, source string) (ref.Val, error) {
 
 // overridable returns an error if annotations of a source may not set the parameter.
 func (p *param) overridable(source string) error {
-	by := map[string]Overrider{FromPod: ByPod, FromServiceAccount: ByServiceAccount, FromNamespace: ByNamespace}[source]
+	by := map[string]v1alpha1.Overrider{FromPod: v1alpha1.ByPod, FromServiceAccount: v1alpha1.ByServiceAccount, FromNamespace: v1alpha1.ByNamespace}[source]
 	if !p.Overridable(by) {
 		return fmt.Errorf("sets a parameter that a %s may not set", source)
 	}

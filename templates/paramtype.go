@@ -14,15 +14,17 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // paramType is everything that Pillion knows about a type of parameters. All
 // values are written as strings, in annotations.
 type paramType struct {
-	name   ParamType
+	name   v1alpha1.ParamType
 	words  string // after "must be"
 	sample string // a valid value
-	cel    func(*Param) *types.Type
+	cel    func(*v1alpha1.Param) *types.Type
 	parse  func(p *param, text string) (ref.Val, error) // returns a value of the type cel
 	order  order                                        // nil if the type has no minimum and no maximum
 	policy PolicyParam                                  // empty if no policy can read a value
@@ -124,13 +126,13 @@ var otherTypes = map[string]string{
 
 // The names of types that other code knows.
 const (
-	booleanParam ParamType = "boolean"
-	mapParam     ParamType = "map"
+	booleanParam v1alpha1.ParamType = "boolean"
+	mapParam     v1alpha1.ParamType = "map"
 )
 
 // rowOf returns the row of a parameter's type. Other products accept more forms of a boolean than
 // Pillion, so their annotations may have these too.
-func rowOf(p *Param) *paramType {
+func rowOf(p *v1alpha1.Param) *paramType {
 	row := rowOfType(p.Type)
 	if row.name == booleanParam && p.OfOthers() {
 		row.words, row.parse = "true or false, 1 or 0, yes or no, on or off", parseLooseBool
@@ -158,7 +160,7 @@ func looseBool(words []string) string {
 
 // rowOfType returns the row of a type. An unknown type is already a problem of the template, and is
 // treated as string.
-func rowOfType(t ParamType) *paramType {
+func rowOfType(t v1alpha1.ParamType) *paramType {
 	all := paramTypes()
 	i := slices.IndexFunc(all, func(row paramType) bool { return row.name == t })
 	return &all[max(i, 0)]
@@ -173,11 +175,11 @@ func ParamTypes() (names []string) {
 }
 
 // Words returns what a parameter's value must be, for example "an integer".
-func Words(p *Param) string { return rowOf(p).words }
+func Words(p *v1alpha1.Param) string { return rowOf(p).words }
 
 // PolicyOf returns the expressions by which an admission policy reads a parameter's value. They are empty if no
 // policy can read it.
-func PolicyOf(p *Param) PolicyParam { return rowOf(p).policy }
+func PolicyOf(p *v1alpha1.Param) PolicyParam { return rowOf(p).policy }
 
 // order parses a limit. It returns a function that compares values with it.
 type order func(limit string) (compare func(value string) int, err error)
@@ -189,7 +191,9 @@ func by[T any](parse func(string) (T, error), compare func(a, b T) int) order {
 	}
 }
 
-func always(t *types.Type) func(*Param) *types.Type { return func(*Param) *types.Type { return t } }
+func always(t *types.Type) func(*v1alpha1.Param) *types.Type {
+	return func(*v1alpha1.Param) *types.Type { return t }
+}
 
 // asText returns a parser that checks a value and returns the string.
 func asText[T any](parse func(string) (T, error)) func(*param, string) (ref.Val, error) {

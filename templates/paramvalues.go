@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/request"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // InvalidValueError reports a parameter's value that is invalid, or missing.
@@ -50,7 +52,7 @@ func (e InvalidValuesError) Error() string {
 // annotations is the pod's, or nil if none of them can set a parameter. The ServiceAccount may be
 // nil. Values omits parameters without a valid value; the error is an [InvalidValuesError] about
 // them. Callers must not change the values.
-func (t *Template) Values(annotations *jsontree.Node, account *ServiceAccount, ns *Namespace) (values Values, err error) {
+func (t *Template) Values(annotations *jsontree.Node, account *request.ServiceAccount, ns *request.Namespace) (values Values, err error) {
 	if !t.accountSets {
 		account = nil // the result must not depend on what other templates read
 	}
@@ -78,14 +80,14 @@ func (t *Template) Values(annotations *jsontree.Node, account *ServiceAccount, n
 // sources are the objects whose annotations set a parameter.
 type sources struct {
 	pod     *jsontree.Node // its annotations
-	account *ServiceAccount
-	ns      *Namespace
+	account *request.ServiceAccount
+	ns      *request.Namespace
 }
 
 // accountFor returns the ServiceAccount if its annotations count for a parameter. Annotations of other
 // products are usual in ServiceAccounts, so they count only if the template reads them there.
-func accountFor(p *param, a *ServiceAccount) *ServiceAccount {
-	if p.OfOthers() && !p.Overridable(ByServiceAccount) {
+func accountFor(p *param, a *request.ServiceAccount) *request.ServiceAccount {
+	if p.OfOthers() && !p.Overridable(v1alpha1.ByServiceAccount) {
 		return nil
 	}
 	return a
@@ -101,9 +103,9 @@ func (t *Template) value(p *param, from sources) (v Value, wrong []*InvalidValue
 	}
 	if of := from.pod.Get(p.key); of != nil {
 		v.Text, v.Source = of.Text(), FromPod
-	} else if text, ok := from.account.annotation(p.key); ok {
+	} else if text, ok := from.account.Annotation(p.key); ok {
 		v.Text, v.Source = text, FromServiceAccount
-	} else if text, ok := from.ns.annotation(p.key); ok {
+	} else if text, ok := from.ns.Annotation(p.key); ok {
 		v.Text, v.Source = text, FromNamespace
 	} else if !p.Needed() {
 		return p.preset, nil

@@ -21,14 +21,16 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/problem"
+	"github.com/pillion-dev/pillion/templates/request"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // Parse reads, checks and compiles the templates of one file, which is a YAML stream (JSON is
 // YAML). Each problem has file, line and path. Parse does not return templates with problems.
-func Parse(file string, data []byte) ([]*Template, Problems) {
+func Parse(file string, data []byte) ([]*Template, problem.Problems) {
 	var all []*Template
-	var problems Problems
+	var problems problem.Problems
 	decoder, applied := yaml.NewDecoder(bytes.NewReader(data)), newApplied(data)
 	for {
 		var doc yaml.Node
@@ -38,13 +40,13 @@ func Parse(file string, data []byte) ([]*Template, Problems) {
 		}
 		if err != nil {
 			line, message := notYAML(data, err)
-			return all, append(problems, Problem{File: file, Line: line, Message: message})
+			return all, append(problems, problem.Problem{File: file, Line: line, Message: message})
 		}
 		if noValue(&doc) {
 			continue
 		}
 		t, found := parseOne(file, doc.Content[0], applied.next())
-		slices.SortStableFunc(found, func(a, b Problem) int { return cmp.Compare(a.Line, b.Line) })
+		slices.SortStableFunc(found, func(a, b problem.Problem) int { return cmp.Compare(a.Line, b.Line) })
 		name := at(doc.Content[0], "metadata", "name").Value
 		for i := range found {
 			if isLabel(name) {
@@ -72,12 +74,12 @@ func countExpressions(y *yaml.Node) (n int) {
 const maxNodes = 100_000
 
 // parseOne returns the template of one document. Applied is the same document as kubectl finds it.
-func parseOne(file string, y *yaml.Node, applied []byte) (*Template, Problems) {
+func parseOne(file string, y *yaml.Node, applied []byte) (*Template, problem.Problems) {
 	c := newChecker(file)
 	y, wrong := unfolded(y)
 	if wrong != nil {
 		wrong.File = file
-		return nil, Problems{*wrong}
+		return nil, problem.Problems{*wrong}
 	}
 	if n := countExpressions(y); n > maxExpressions {
 		c.problem(y, "", "has %d expressions, and at most %d are allowed", n, maxExpressions)
@@ -126,7 +128,7 @@ func parseOne(file string, y *yaml.Node, applied []byte) (*Template, Problems) {
 	whole, err := jsontree.FromYAML(y)
 	if err != nil { // an unknown tag, or a number that JSON lacks
 		line, message := jsontree.CutLine(err.Error())
-		return nil, Problems{{File: file, Line: line, Message: "not YAML: " + message}}
+		return nil, problem.Problems{{File: file, Line: line, Message: "not YAML: " + message}}
 	}
 	if !c.sameApplied(y, applied) {
 		return nil, c.problems
@@ -157,7 +159,7 @@ func (c *checker) identity(y *yaml.Node, kinds ...string) (kind string) {
 		case found.Value == TestKind:
 			c.problem(found, key.name, "must be %s, not %q; move tests to a subfolder", allowed, found.Value)
 		default:
-			c.problem(found, key.name, "must be %s, not %q%s", allowed, found.Value, DidYouMean(found.Value, key.allowed))
+			c.problem(found, key.name, "must be %s, not %q%s", allowed, found.Value, problem.DidYouMean(found.Value, key.allowed))
 		}
 	}
 	if len(c.problems) > 0 {
@@ -195,7 +197,7 @@ func (c *checker) selector(y *yaml.Node, path string, s *metav1.LabelSelector) l
 	}
 	selector, err := metav1.LabelSelectorAsSelector(s)
 	if err != nil {
-		c.problem(y, path, "%s", brief(err.Error()))
+		c.problem(y, path, "%s", problem.TrimPattern(err.Error()))
 	}
 	return selector
 }
@@ -211,7 +213,7 @@ func (c *checker) protect(y *yaml.Node, t *Template) {
 		for name := range strings.SplitSeq(path, ".") {
 			names, next := fieldOf(typ, name)
 			if next == nil {
-				c.problem(list.Content[i], fmt.Sprintf("spec.validate.protect[%d]", i), "a container has no field %q%s", path, DidYouMean(name, names))
+				c.problem(list.Content[i], fmt.Sprintf("spec.validate.protect[%d]", i), "a container has no field %q%s", path, problem.DidYouMean(name, names))
 				break
 			}
 			typ = next
@@ -295,12 +297,12 @@ func (t *Template) defaults() {
 	}
 	placementDefaults(&t.Spec.Placement, t.pod)
 	if t.Spec.ServiceAccountToken == "" {
-		t.Spec.ServiceAccountToken = Inherit
+		t.Spec.ServiceAccountToken = v1alpha1.Inherit
 	}
 	if t.Spec.Validate.Mode == "" {
-		t.Spec.Validate.Mode = Warn
+		t.Spec.Validate.Mode = v1alpha1.Warn
 		if t.Spec.Required {
-			t.Spec.Validate.Mode = Deny
+			t.Spec.Validate.Mode = v1alpha1.Deny
 		}
 	}
 	if t.Spec.Required && t.Spec.Validate.Protect == nil {
@@ -353,15 +355,15 @@ func (c *checker) placement(y *yaml.Node, t *Template) {
 }
 
 // placementDefaults sets the ends, given the compiled spec.pod.
-func placementDefaults(p *Placement, pod *part) {
+func placementDefaults(p *v1alpha1.Placement, pod *part) {
 	if p.Containers.End == "" {
-		p.Containers.End = Last
+		p.Containers.End = v1alpha1.Last
 	}
 	if p.InitContainers.End == "" {
-		p.InitContainers.End = Last
+		p.InitContainers.End = v1alpha1.Last
 		for _, c := range pod.member("spec").member("initContainers").items() {
 			if policy := c.member("restartPolicy"); policy != nil && policy.static.IsText(string(corev1.ContainerRestartPolicyAlways)) {
-				p.InitContainers.End = First
+				p.InitContainers.End = v1alpha1.First
 			}
 		}
 	}
@@ -371,8 +373,8 @@ func placementDefaults(p *Placement, pod *part) {
 func (t *Template) noteAccount(byExpressions bool) {
 	t.readsAccount = byExpressions
 	for i := range t.Spec.Params {
-		if t.Spec.Params[i].Overridable(ByServiceAccount) {
-			t.readsAccount, t.accountSets, t.reads[accountName] = true, true, true
+		if t.Spec.Params[i].Overridable(v1alpha1.ByServiceAccount) {
+			t.readsAccount, t.accountSets, t.reads[request.AccountName] = true, true, true
 		}
 	}
 }

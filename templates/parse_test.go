@@ -17,6 +17,8 @@ import (
 	"github.com/pillion-dev/pillion/inject/testing/golden"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/problem"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // TestParse checks the files in testdata. Each file in testdata/bad lists its problems below the
@@ -101,7 +103,7 @@ func TestLoadIsAllOrNothing(t *testing.T) {
 	if set != nil {
 		t.Error("a set in spite of problems")
 	}
-	var problems templates.Problems
+	var problems problem.Problems
 	if !errors.As(err, &problems) || len(problems) != 3 {
 		t.Fatalf("%v", err)
 	}
@@ -129,7 +131,7 @@ func TestLoader(t *testing.T) {
 	good := folder["a.yaml"]
 	folder["a.yaml"] = &fstest.MapFile{Data: []byte("a: [")}
 	_, bad := load()
-	if _, again := load(); bad == nil || &bad.(templates.Problems)[0] != &again.(templates.Problems)[0] { //nolint:errorlint // the very same
+	if _, again := load(); bad == nil || &bad.(problem.Problems)[0] != &again.(problem.Problems)[0] { //nolint:errorlint // the very same
 		t.Error("a bad file is looked at again", bad, again)
 	}
 	delete(folder, "a.yaml")
@@ -169,7 +171,7 @@ func TestClosest(t *testing.T) {
 		"max": "maximum", "MaxL": "maxLength", "desc": "description", "ma": "", // abbreviations
 		strings.Repeat("x", 100_000): "",
 	} {
-		if got := templates.Closest(name, names); got != want {
+		if got := problem.Closest(name, names); got != want {
 			t.Errorf("%.20q: %q, want %q", name, got, want)
 		}
 	}
@@ -224,10 +226,10 @@ func renderSampled(tpl *templates.Template) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	account := &templates.ServiceAccount{
+	account := &request.ServiceAccount{
 		Name: "web", Labels: map[string]string{"b": "1", "a": "2", "c": "3"}, Annotations: map[string]string{"example.com/role": "r", "eks.amazonaws.com/role-arn": "arn", "b": "1", "a": "2"}, Known: true,
 	}
-	in := &templates.Input{Pod: pod, Namespace: templates.Namespace{Name: "shop", Known: true}, ServiceAccount: account}
+	in := &templates.Input{Pod: pod, Namespace: request.Namespace{Name: "shop", Known: true}, ServiceAccount: account}
 	values, err := tpl.Values(sampleAnnotations(tpl), account, &in.Namespace)
 	if err != nil {
 		return "", err
@@ -266,7 +268,7 @@ func sampleAnnotations(tpl *templates.Template) *jsontree.Node {
 	for i := range tpl.Spec.Params {
 		p := &tpl.Spec.Params[i]
 		valid := func(sample string) bool {
-			values, _ := tpl.Values(members(tpl.Annotations(p, sample)), nil, &templates.Namespace{}) // others may have no value
+			values, _ := tpl.Values(members(tpl.Annotations(p, sample)), nil, &request.Namespace{}) // others may have no value
 			return slices.ContainsFunc(values, func(v templates.Value) bool { return v.Name == p.Name && v.Source == templates.FromPod })
 		}
 		samples := templates.Samples(p)

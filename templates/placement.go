@@ -2,8 +2,12 @@
 
 package templates
 
+import (
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
+)
+
 // PositionIn returns the position in the list initContainers or containers.
-func PositionIn(p *Placement, list string) Position {
+func PositionIn(p *v1alpha1.Placement, list string) v1alpha1.Position {
 	if list == containerLists[0] {
 		return p.InitContainers
 	}

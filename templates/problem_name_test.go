@@ -5,7 +5,7 @@ package templates_test
 import (
 	"testing"
 
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // TestProblemNames checks that a problem names the template, unless the file or object has its name.
@@ -16,7 +16,7 @@ func TestProblemNames(t *testing.T) {
 		"folder/agent.yaml":            "folder/agent.yaml:3: spec.x: wrong",
 		"sidecartemplate/team-a/agent": "sidecartemplate/team-a/agent:3: spec.x: wrong",
 	} {
-		p := templates.Problem{File: file, Line: 3, Template: "agent", Path: "spec.x", Message: "wrong"}
+		p := problem.Problem{File: file, Line: 3, Template: "agent", Path: "spec.x", Message: "wrong"}
 		if p.String() != want {
 			t.Errorf("%s, want %s", p, want)
 		}

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // TestCut checks that a long string keeps to the limit, ends with a whole word if one is near, and
@@ -28,7 +29,7 @@ func TestCut(t *testing.T) {
 		{"äöüäöü", 8, "äö…"},
 		{strings.Repeat("\x80", 30), 20, "…"},
 	} {
-		got := templates.Cut(test.text, test.limit)
+		got := problem.Cut(test.text, test.limit)
 		if got != test.want || len(got) > test.limit || !utf8.ValidString(got) {
 			t.Errorf("Cut(%q, %d) = %q, want %q", test.text, test.limit, got, test.want)
 		}
@@ -45,7 +46,7 @@ func TestCutExpressions(t *testing.T) {
 			condition := whole[:end] + more
 			_, problems := templates.Parse("x.yaml", fmt.Appendf(nil,
 				"{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: x}, spec: {match: {condition: %q}, pod: {}}}", condition))
-			if slices.ContainsFunc(problems, func(p templates.Problem) bool {
+			if slices.ContainsFunc(problems, func(p problem.Problem) bool {
 				return p.Line < 0 || p.Message == "" || strings.Contains(p.Message, "column 0")
 			}) {
 				t.Errorf("%q: %v", condition, problems)

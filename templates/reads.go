@@ -9,6 +9,8 @@ import (
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
+
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // reads are the parts of the pod that a template's expressions read, for example "spec.volumes".
@@ -37,8 +39,8 @@ func (r reads) note(ident ast.NavigableExpr) {
 		r[fields[0]+"."+fields[1]] = true
 	case name == "pod":
 		r["*"] = true
-	case name == accountVariable:
-		r[accountName] = true
+	case name == request.AccountVariable:
+		r[request.AccountName] = true
 	}
 }
 
@@ -102,7 +104,7 @@ func requestOf(ident ast.NavigableExpr) bool {
 // accountUse reports whether an identifier is the ServiceAccount, and whether more than its name is
 // read.
 func accountUse(ident ast.NavigableExpr) (used, more bool) {
-	if ident.AsIdent() != accountVariable {
+	if ident.AsIdent() != request.AccountVariable {
 		return false, false
 	}
 	parent, ok := ident.Parent()

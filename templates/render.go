@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // Condition reports whether the template's condition is true. Without a condition it returns true.
@@ -70,15 +71,15 @@ func (t *Template) ForEach(in *Input, values Values, container *jsontree.Node, i
 
 // Placement returns where the template's containers go in one pod. It returns an error if an
 // expression fails, or if its value is no [End].
-func (t *Template) Placement(in *Input, values Values) (Placement, error) {
+func (t *Template) Placement(in *Input, values Values) (v1alpha1.Placement, error) {
 	placement := t.Spec.Placement
-	for i, position := range []*Position{&placement.InitContainers, &placement.Containers} {
+	for i, position := range []*v1alpha1.Position{&placement.InitContainers, &placement.Containers} {
 		program := t.ends[i]
 		if program == nil {
 			continue
 		}
 		text, err := program.evalText(in.with(values, nil))
-		if position.End = End(text); err == nil && position.End != First && position.End != Last {
+		if position.End = v1alpha1.End(text); err == nil && position.End != v1alpha1.First && position.End != v1alpha1.Last {
 			err = fmt.Errorf("%q gives %q, but First or Last is needed here", program.source, text)
 		}
 		if err != nil {

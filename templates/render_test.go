@@ -9,6 +9,8 @@ import (
 
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/problem"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 const somePod = `{"metadata":{"labels":{"z":"1","app":"we\"b","a":"2"}},"spec":{"containers":[{"name":"app","ports":[{"containerPort":80}]}],"priority":7}}`
@@ -18,9 +20,9 @@ func renderText(t *templates.Template) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	in := &templates.Input{Pod: pod, Namespace: templates.Namespace{
+	in := &templates.Input{Pod: pod, Namespace: request.Namespace{
 		Name: "shop", Labels: map[string]string{"team": "blue", "b": "1", "a": "2", "c": "3"}, Known: true,
-	}, Request: templates.RequestInfo{Operation: "CREATE", Username: "jane"}}
+	}, Request: request.RequestInfo{Operation: "CREATE", Username: "jane"}}
 	values, err := t.Values(nil, in.ServiceAccount, &in.Namespace)
 	if err != nil {
 		return "", err
@@ -29,7 +31,7 @@ func renderText(t *templates.Template) (string, error) {
 	return n.String(), err
 }
 
-func parseExpression(t *testing.T, leaf string) (*templates.Template, templates.Problems) {
+func parseExpression(t *testing.T, leaf string) (*templates.Template, problem.Problems) {
 	t.Helper()
 	quoted, err := json.Marshal(leaf)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
@@ -39,7 +40,7 @@ func (c *checker) replaces(y *yaml.Node, t *Template) {
 }
 
 // usable returns the templates that can be used together, and the problems of the others.
-func usable(all []*Template) (kept []*Template, problems Problems) {
+func usable(all []*Template) (kept []*Template, problems problem.Problems) {
 	distinct, problems := distinct(all)
 	for _, t := range distinct {
 		message, _ := misreplaced(t, distinct)
@@ -47,7 +48,7 @@ func usable(all []*Template) (kept []*Template, problems Problems) {
 			kept = append(kept, t)
 			continue
 		}
-		p := Problem{File: t.File, Template: t.Name, Path: "spec.replaces", Message: message}
+		p := problem.Problem{File: t.File, Template: t.Name, Path: "spec.replaces", Message: message}
 		if t.line > 0 { // not an object
 			p.Line = t.replacesLine
 		}
@@ -82,7 +83,7 @@ func misreplaced(t *Template, all []*Template) (message string, passing bool) {
 	case of == nil && t.Namespace != "" && find("") != nil:
 		return fmt.Sprintf("%s is a %s; a %s can replace only one of its own namespace", name, v1alpha1.ClusterKind, v1alpha1.NamespacedKind), false
 	case of == nil:
-		return fmt.Sprintf("there is no template %s to replace%s", name, DidYouMean(name, namesIn(all, t))), true
+		return fmt.Sprintf("there is no template %s to replace%s", name, problem.DidYouMean(name, namesIn(all, t))), true
 	case of.Spec.Replaces != "":
 		return fmt.Sprintf("%s itself replaces %s; replace that one", name, of.Spec.Replaces), false
 	case of.Spec.Required && !t.Spec.Required:

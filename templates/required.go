@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // conditionOf returns the field for the condition of a whole fragment, or "" for other objects.
@@ -33,7 +34,7 @@ func (c *checker) certain(y *yaml.Node, o *part, t reflect.Type, field, path str
 	}
 	for i, p := range o.parts {
 		name := o.names[i]
-		at, sub := child(y, name), join(path, name)
+		at, sub := child(y, name), problem.JoinPath(path, name)
 		if p.whole && needed(t, field, name) {
 			p.pieces[0].program.leaf = false
 		}

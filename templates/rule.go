@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // Loading a template finds the mistakes that do not depend on the pod. These are the rules of the
@@ -80,7 +81,7 @@ func hasTwo(list string) func(*part) bool {
 func hasName() objectRule {
 	return objectRule{reads: []string{"name"}, check: func(n *jsontree.Node) error {
 		if errs := validation.IsDNS1123Subdomain(n.Get("name").Text()); len(errs) > 0 {
-			return fmt.Errorf("name: %s", brief(errs[0]))
+			return fmt.Errorf("name: %s", problem.TrimPattern(errs[0]))
 		}
 		return nil
 	}}

@@ -12,6 +12,8 @@ import (
 	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // fields is what a fragment may set: anything if it is nil, otherwise only these fields.
@@ -46,11 +48,11 @@ func (c *checker) only(y *yaml.Node, path string, allowed fields) {
 	for key, value := range members(y) {
 		sub, ok := allowed[key.Value]
 		if !ok && key.Value != whenKey {
-			c.problem(key, join(path, key.Value), "a template may not set this; it may set %s",
+			c.problem(key, problem.JoinPath(path, key.Value), "a template may not set this; it may set %s",
 				strings.Join(slices.Sorted(maps.Keys(allowed)), ", "))
 			continue
 		}
-		c.only(value, join(path, key.Value), sub)
+		c.only(value, problem.JoinPath(path, key.Value), sub)
 	}
 }
 
@@ -112,7 +114,7 @@ func (c *checker) keys(y *yaml.Node, path string, wrong func(key, prefix string)
 			continue
 		}
 		if errs := validation.IsQualifiedName(strings.ToLower(key.Value)); len(errs) > 0 {
-			c.problem(key, join(path, key.Value), "not a valid key: %s", brief(errs[0]))
+			c.problem(key, problem.JoinPath(path, key.Value), "not a valid key: %s", problem.TrimPattern(errs[0]))
 			continue
 		}
 		prefix, _, ok := strings.Cut(key.Value, "/")
@@ -120,10 +122,10 @@ func (c *checker) keys(y *yaml.Node, path string, wrong func(key, prefix string)
 			prefix = ""
 		}
 		if message := wrong(key.Value, prefix); message != "" {
-			c.problem(key, join(path, key.Value), "%s", message)
+			c.problem(key, problem.JoinPath(path, key.Value), "%s", message)
 		}
 		if strings.HasSuffix(path, ".annotations") && slices.ContainsFunc(reservedAnnotations(), func(prefix string) bool { return strings.HasPrefix(key.Value, prefix) }) {
-			c.problem(key, join(path, key.Value), "the API server reads this annotation; set the field that replaced it")
+			c.problem(key, problem.JoinPath(path, key.Value), "the API server reads this annotation; set the field that replaced it")
 		}
 	}
 }
@@ -273,7 +275,7 @@ func (c *checker) mounts(container *yaml.Node, path string, volumes map[string]s
 // that of a volume of the pod; it is checked for each pod.
 func (c *checker) volume(name *yaml.Node, path string, volumes map[string]string) (kind string, ok bool) {
 	if kind, ok = volumes[name.Value]; !ok && !mayBeOneOf(name.Value, volumes) {
-		c.problem(name, path, "no volume %q in spec.pod.spec.volumes%s", name.Value, cmp.Or(DidYouMean(name.Value, slices.Collect(maps.Keys(volumes))),
+		c.problem(name, path, "no volume %q in spec.pod.spec.volumes%s", name.Value, cmp.Or(problem.DidYouMean(name.Value, slices.Collect(maps.Keys(volumes))),
 			fmt.Sprintf(`; for a volume of the pods themselves, write name: "${'%s'}"`, name.Value)))
 	}
 	return kind, ok
@@ -287,7 +289,7 @@ func (c *checker) oneSource(volume *yaml.Node, path string) {
 		switch {
 		case key.Value == "name" || isControl(key.Value):
 		case source != "":
-			c.problem(key, join(path, key.Value), "a volume has one source, and this one already has %s", source)
+			c.problem(key, problem.JoinPath(path, key.Value), "a volume has one source, and this one already has %s", source)
 		default:
 			source = key.Value
 		}

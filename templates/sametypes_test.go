@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pillion-dev/pillion/inject/testing/cpu"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // TestMixedValues checks where values may have different types: in json.marshal, in whole fields and in
@@ -52,7 +53,7 @@ func TestMixedValues(t *testing.T) {
 			got = problems.Error()
 		} else {
 			in := wholeInput(t, `{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"a"}]}}`)
-			in.Namespace = Namespace{Name: "shop", Known: true}
+			in.Namespace = request.Namespace{Name: "shop", Known: true}
 			n, err := found[0].Render(in, found[0].preset)
 			if err != nil {
 				t.Errorf("%s: %v", row.fields, err)

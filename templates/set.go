@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
@@ -36,7 +37,7 @@ func NewSet(all []*Template) *Set {
 
 // Join combines sets. If templates have the same name, the set contains the first one, and the
 // others are problems. So are templates that cannot replace what they name, see [Template.Spec].
-func Join(sets ...*Set) (*Set, Problems) {
+func Join(sets ...*Set) (*Set, problem.Problems) {
 	var all []*Template
 	for _, s := range sets {
 		all = append(all, s.Templates...)
@@ -54,7 +55,7 @@ func inOrder(all []*Template) {
 
 // distinct keeps the first template of each name in a namespace, and no template of a namespace that
 // has the name of one of the cluster.
-func distinct(all []*Template) (kept []*Template, problems Problems) {
+func distinct(all []*Template) (kept []*Template, problems problem.Problems) {
 	first := map[string]*Template{} // by ID
 	for _, t := range all {
 		if first[t.ID()] == nil {
@@ -72,7 +73,7 @@ func distinct(all []*Template) (kept []*Template, problems Problems) {
 			kept = append(kept, t)
 			continue
 		}
-		problems = append(problems, Problem{File: t.File, Line: t.line, Path: "metadata.name", Message: message})
+		problems = append(problems, problem.Problem{File: t.File, Line: t.line, Path: "metadata.name", Message: message})
 	}
 	return kept, problems
 }

@@ -9,10 +9,11 @@ import (
 	"testing"
 
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // setOf has templates with these IDs, each with its order after "=".
-func setOf(t *testing.T, ids ...string) (*templates.Set, templates.Problems) {
+func setOf(t *testing.T, ids ...string) (*templates.Set, problem.Problems) {
 	t.Helper()
 	var text strings.Builder
 	for _, id := range ids {

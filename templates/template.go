@@ -22,6 +22,7 @@ import (
 	"github.com/google/cel-go/cel"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/pillion-dev/pillion/templates/request"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
@@ -41,7 +42,7 @@ type Template struct {
 	Revision  string // first 12 hex digits of the SHA-256 of the spec's canonical form
 	File      string // the file or the object that it was read from
 	Memory    int    // an estimate of the memory that it takes, in bytes; 0 if there is none
-	Spec      Spec
+	Spec      v1alpha1.Spec
 
 	NamespaceSelector labels.Selector // nil matches every namespace
 	PodSelector       labels.Selector // nil matches every pod
@@ -100,10 +101,10 @@ type namedContainers struct {
 
 // document is the YAML document.
 type document struct {
-	APIVersion string   `json:"apiVersion"`
-	Kind       string   `json:"kind"`
-	Metadata   metadata `json:"metadata"`
-	Spec       Spec     `json:"spec"`
+	APIVersion string        `json:"apiVersion"`
+	Kind       string        `json:"kind"`
+	Metadata   metadata      `json:"metadata"`
+	Spec       v1alpha1.Spec `json:"spec"`
 
 	Status json.RawMessage `json:"status,omitempty"` // not read
 }
@@ -235,7 +236,7 @@ func (t *Template) ReadsServiceAccount() bool { return t.readsAccount }
 
 // NamesServiceAccount reports whether the template's result depends on the pod's ServiceAccount, if
 // only on its name.
-func (t *Template) NamesServiceAccount() bool { return t.readsAccount || t.reads[accountName] }
+func (t *Template) NamesServiceAccount() bool { return t.readsAccount || t.reads[request.AccountName] }
 
 // Place returns the template's file and line, or its object.
 func (t *Template) Place() string {

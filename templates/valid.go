@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // shapeOf returns the shape of an object by its field, for example Container.livenessProbe, or by
@@ -74,7 +75,7 @@ func (c *checker) hasShape(y *yaml.Node, t reflect.Type, field, path string) {
 	s := shapeOf(t, field)
 	for _, f := range jsontree.StructFields(t) {
 		if isRequired(t, field, f.JSON) && child(y, f.JSON) == nil && !strings.HasSuffix(path, "].add") { // to a container that has it
-			c.problem(y, join(path, f.JSON), "is missing")
+			c.problem(y, problem.JoinPath(path, f.JSON), "is missing")
 		}
 	}
 	c.forbid(y, path, "a template may not set this", s.never...)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 func shapesOfContainers() map[string]shape {
@@ -324,7 +325,7 @@ func fieldPath(allowed ...string) func(*jsontree.Node) error {
 				key = strings.ToLower(key)
 			}
 			if errs := validation.IsQualifiedName(key); len(errs) > 0 {
-				return fmt.Errorf("%q is not a valid key: %s", key, brief(errs[0]))
+				return fmt.Errorf("%q is not a valid key: %s", key, problem.TrimPattern(errs[0]))
 			}
 			return nil
 		}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 func shapesOfVolumes() map[string]shape {
@@ -138,7 +139,7 @@ func checkKeys(n *jsontree.Node, errs func(key string) []string) error {
 	members := n.Members()
 	for i := range members {
 		if errs := errs(members[i].Name()); len(errs) > 0 {
-			return fmt.Errorf("%q is not a valid key: %s", members[i].Name(), brief(errs[0]))
+			return fmt.Errorf("%q is not a valid key: %s", members[i].Name(), problem.TrimPattern(errs[0]))
 		}
 	}
 	return nil

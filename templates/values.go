@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // valueRule is a rule for a scalar, literal or rendered.
@@ -117,7 +118,7 @@ func textRule(cel string, ok func(string) bool, message string) valueRule {
 func passes(cel string, check func(string) []string, message string) valueRule {
 	return valueRule{cel, func(n *jsontree.Node) error {
 		if errs := check(n.Text()); len(errs) > 0 {
-			return fmt.Errorf(message+": %s", n.Text(), brief(errs[0]))
+			return fmt.Errorf(message+": %s", n.Text(), problem.TrimPattern(errs[0]))
 		}
 		return nil
 	}}

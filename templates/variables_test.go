@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 func withVariables(t testing.TB, variables, args string) *Template {
@@ -29,7 +30,7 @@ func withPod(t testing.TB, pod string) *Input {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Input{Pod: n, Namespace: Namespace{Name: "shop"}}
+	return &Input{Pod: n, Namespace: request.Namespace{Name: "shop"}}
 }
 
 const none = `{name: none, expression: "'-' + ns.name"}`

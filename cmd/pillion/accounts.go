@@ -4,7 +4,7 @@ package main
 
 import (
 	"github.com/pillion-dev/pillion/cmd/pillion/manifest"
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // accountFlag sets annotations of the ServiceAccounts.
@@ -14,15 +14,15 @@ const accountFlag = "service-account-annotation"
 // have, with the annotations of the flags.
 type accounts struct {
 	declared    manifest.Declared
-	usual       bool                      // whether it is the namespace of objects without one
-	all         *templates.ServiceAccount // what all ServiceAccounts are, or nil
-	annotations []string                  // of the flags
-	cluster     templates.ServiceAccounts // nil: there is no cluster
+	usual       bool                    // whether it is the namespace of objects without one
+	all         *request.ServiceAccount // what all ServiceAccounts are, or nil
+	annotations []string                // of the flags
+	cluster     request.ServiceAccounts // nil: there is no cluster
 }
 
-// ServiceAccount implements [templates.ServiceAccounts]. With flags, every ServiceAccount is known.
-func (a accounts) ServiceAccount(namespace, name string) templates.ServiceAccount {
-	account := templates.ServiceAccount{Name: name}
+// ServiceAccount implements [request.ServiceAccounts]. With flags, every ServiceAccount is known.
+func (a accounts) ServiceAccount(namespace, name string) request.ServiceAccount {
+	account := request.ServiceAccount{Name: name}
 	if a.cluster != nil {
 		account = a.cluster.ServiceAccount(namespace, name)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/report/explain"
 	"github.com/pillion-dev/pillion/inject/rollout"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 const adviceTemplate = `apiVersion: pillion.dev/v1alpha1
@@ -200,7 +201,7 @@ func podTemplate(pick func(...string) string) []byte {
 }
 
 func (s *clusterState) request(pod []byte) inject.Request {
-	return inject.Request{Operation: "CREATE", OptedIn: true, Object: pod, Detail: true, Namespace: templates.Namespace{Name: "shop", Labels: s.labels, Known: true}}
+	return inject.Request{Operation: "CREATE", OptedIn: true, Object: pod, Detail: true, Namespace: request.Namespace{Name: "shop", Labels: s.labels, Known: true}}
 }
 
 func (s *clusterState) injected(set *templates.Set, pod []byte) []byte {

@@ -17,7 +17,7 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/manifest"
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // inputFile is an input file with its content.
@@ -32,7 +32,7 @@ func (o *injectOptions) read(stdin io.Reader) ([]inputFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.declared = manifest.Declared{Namespaces: map[string]templates.Namespace{}}
+	o.declared = manifest.Declared{Namespaces: map[string]request.Namespace{}}
 	var files []inputFile
 	for _, name := range names {
 		data, err := readInput(name, stdin)
@@ -55,7 +55,7 @@ func (o *injectOptions) read(stdin io.Reader) ([]inputFile, error) {
 // about returns what is known about a namespace, from the manifests or the cluster, and from
 // the flags, which win. If nothing is known about the opt-in, the namespace counts as opted
 // in.
-func (o *injectOptions) about(name string) (templates.Namespace, error) {
+func (o *injectOptions) about(name string) (request.Namespace, error) {
 	ns := o.declared.Namespaces[name]
 	ns.Name, ns.ServiceAccounts = name, accounts{o.declared, name == o.namespace, o.account, o.accountAnnotations, ns.ServiceAccounts}
 	if _, err := overlay(accountFlag, nil, o.accountAnnotations); err != nil {
@@ -112,8 +112,8 @@ type injectOptions struct {
 	uninject           bool
 	cluster            cluster.Options // whose templates are used if none are named
 
-	declared manifest.Declared         // the manifests or the cluster have these namespaces, and the manifests these ServiceAccounts
-	account  *templates.ServiceAccount // of all pods, if it is not nil
+	declared manifest.Declared       // the manifests or the cluster have these namespaces, and the manifests these ServiceAccounts
+	account  *request.ServiceAccount // of all pods, if it is not nil
 }
 
 // inputs returns the named files, and the files in the named folders.

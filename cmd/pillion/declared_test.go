@@ -14,7 +14,7 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/report/explain"
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // TestDeclaredNamespaces checks random streams of Namespaces and pods in any order. For each pod,
@@ -30,13 +30,13 @@ func TestDeclaredNamespaces(t *testing.T) {
 	pick := func(all ...string) string { return all[random.IntN(len(all))] }
 	injected, not := 0, 0
 	for range 40 {
-		namespaces := map[string]templates.Namespace{}
+		namespaces := map[string]request.Namespace{}
 		var documents []string
 		for _, name := range []string{"a", "b", "c"} {
 			if random.IntN(4) == 0 {
 				continue // the stream does not have it, so it counts as opted in
 			}
-			ns := templates.Namespace{Name: name, Known: true, Labels: map[string]string{}, Annotations: map[string]string{}}
+			ns := request.Namespace{Name: name, Known: true, Labels: map[string]string{}, Annotations: map[string]string{}}
 			if value := pick("", "enabled", "disabled", "shadow", "true"); value != "" {
 				ns.Labels["pillion.dev/inject"] = value
 			}

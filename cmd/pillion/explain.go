@@ -16,8 +16,8 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/lint/limits"
 	"github.com/pillion-dev/pillion/inject/report/explain"
-	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 func newExplain() *cobra.Command {
@@ -280,13 +280,13 @@ func (o *explainOptions) review(injector *inject.Injector, node *jsontree.Node) 
 }
 
 // misfits checks the pod against the namespace's labels only.
-func (o *explainOptions) misfits(namespace templates.Namespace) func(pod, injected []byte) ([]string, string) {
+func (o *explainOptions) misfits(namespace request.Namespace) func(pod, injected []byte) ([]string, string) {
 	return func(pod, injected []byte) ([]string, string) {
 		return o.fits.Misfits(namespace.Labels, limits.Limits{}, pod, injected), ""
 	}
 }
 
 // original checks the original pod against the namespace's labels only.
-func (o *explainOptions) original(namespace templates.Namespace) func(pod []byte) []string {
+func (o *explainOptions) original(namespace request.Namespace) func(pod []byte) []string {
 	return func(pod []byte) []string { return o.fits.Original(namespace.Labels, limits.Limits{}, pod) }
 }

@@ -18,7 +18,8 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
 	"github.com/pillion-dev/pillion/inject/lint/limits"
 	"github.com/pillion-dev/pillion/inject/report/explain"
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/problem"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // explainOptions are the flags of explain.
@@ -154,9 +155,9 @@ func (o *explainOptions) fromCluster(ctx context.Context) ([]*explain.Report, er
 	} else {
 		c.About(namespace)
 	}
-	overlay := func(ns templates.Namespace) (templates.Namespace, error) {
+	overlay := func(ns request.Namespace) (request.Namespace, error) {
 		if o.declared.Namespaces = nil; ns.Known {
-			o.declared.Namespaces = map[string]templates.Namespace{ns.Name: ns}
+			o.declared.Namespaces = map[string]request.Namespace{ns.Name: ns}
 		}
 		return o.about(ns.Name)
 	}
@@ -180,9 +181,9 @@ func (o *explainOptions) fromCluster(ctx context.Context) ([]*explain.Report, er
 		found, err := explainAsked(ctx, i, a, namespace)
 		switch {
 		case apierrors.IsNotFound(err) || apierrors.IsForbidden(err): // continue, because the other objects may exist
-			o.failed = append(o.failed, fmt.Errorf("%s: %w", templates.OneLine(a.argument), err))
+			o.failed = append(o.failed, fmt.Errorf("%s: %w", problem.OneLine(a.argument), err))
 		case err != nil:
-			return nil, fmt.Errorf("%s: %w", templates.OneLine(a.argument), err)
+			return nil, fmt.Errorf("%s: %w", problem.OneLine(a.argument), err)
 		default:
 			reports = append(reports, found...)
 		}

@@ -24,8 +24,8 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // TestInjectEngineCases runs every case of the engine with the command. The output is the pod with
@@ -48,7 +48,7 @@ func TestInjectEngineCases(t *testing.T) {
 
 func engineCase(t *testing.T, archive *txtar.Archive) {
 	folder := t.TempDir()
-	namespace := templates.Namespace{Name: "shop"}
+	namespace := request.Namespace{Name: "shop"}
 	args := []string{"inject", "-q", "-f", "-", "-n", "shop", "-t", folder}
 	var pod string
 	for _, f := range archive.Files {

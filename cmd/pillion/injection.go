@@ -16,8 +16,9 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/lint/limits"
 	"github.com/pillion-dev/pillion/inject/schema"
-	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/problem"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // podPathFlag names where objects of other kinds have pod templates.
@@ -244,7 +245,7 @@ func (j *injection) decisions(o manifest.Object, wrong []string, result *inject.
 	complain := j.say
 	if j.options.strict {
 		complain = func(o manifest.Object, text string) {
-			j.wrong = append(j.wrong, o.Title()+": "+templates.OneLine(text))
+			j.wrong = append(j.wrong, o.Title()+": "+problem.OneLine(text))
 		}
 	}
 	for _, sentence := range wrong {
@@ -302,7 +303,7 @@ func (j *injection) decisions(o manifest.Object, wrong []string, result *inject.
 func (j *injection) misplaced(o manifest.Object) {
 	for _, f := range j.injector.Misplaced(o.APIVersion, o.Kind, o.Node) {
 		if j.options.strict {
-			j.wrong = append(j.wrong, templates.OneLine(f.Message))
+			j.wrong = append(j.wrong, problem.OneLine(f.Message))
 			continue
 		}
 		j.line("warning: " + f.Message) // the finding names the object
@@ -313,7 +314,7 @@ func (j *injection) misplaced(o manifest.Object) {
 func (j *injection) say(o manifest.Object, text string) { j.line(o.Title() + ": " + text) }
 
 func (j *injection) line(text string) {
-	fmt.Fprintln(&j.told, cli.Fold(j.report, templates.OneLine(text)))
+	fmt.Fprintln(&j.told, cli.Fold(j.report, problem.OneLine(text)))
 }
 
 // foreign reports an object that stays unchanged although it has a pod template: its kind may
@@ -340,7 +341,7 @@ func (j *injection) foreign(o manifest.Object) {
 }
 
 // patch writes an object's line of -o patch. The paths are relative to the object.
-func (j *injection) patch(o manifest.Object, namespace templates.Namespace, result *inject.Result) error {
+func (j *injection) patch(o manifest.Object, namespace request.Namespace, result *inject.Result) error {
 	if !result.Adds() {
 		return nil
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/lint/limits"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // lintOptions are the flags of lint.
@@ -153,7 +154,7 @@ func (o *lintOptions) check() error {
 func (o *lintOptions) run(cmd *cobra.Command, paths []string) error {
 	w, stdin := cmd.OutOrStdout(), cmd.InOrStdin()
 	set, err := cli.LoadTemplates(stdin, paths)
-	found := linted{Problems: templates.Problems{}, Templates: []trial{}, server: o.server, command: cmd.CommandPath(), paths: paths, pods: o.pods.files}
+	found := linted{Problems: problem.Problems{}, Templates: []trial{}, server: o.server, command: cmd.CommandPath(), paths: paths, pods: o.pods.files}
 	if err != nil && !errors.As(err, &found.Problems) {
 		return err
 	}

@@ -10,14 +10,14 @@ import (
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/inject/lint/limits"
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // linted is the report of lint. Its JSON is a stable format for scripts.
 type linted struct {
-	Problems  templates.Problems `json:"problems"`
-	Warnings  []string           `json:"warnings,omitempty"` // about the pods of --pod
-	Templates []trial            `json:"templates"`
+	Problems  problem.Problems `json:"problems"`
+	Warnings  []string         `json:"warnings,omitempty"` // about the pods of --pod
+	Templates []trial          `json:"templates"`
 
 	server  bool // whether pods are sent to an API server
 	command string
@@ -45,7 +45,7 @@ func (l *linted) text() string {
 	}
 	var b strings.Builder
 	for _, warning := range l.Warnings {
-		b.WriteString(templates.OneLine("warning: "+warning) + "\n")
+		b.WriteString(problem.OneLine("warning: "+warning) + "\n")
 	}
 	for i := range l.Templates {
 		t := &l.Templates[i]
@@ -54,7 +54,7 @@ func (l *linted) text() string {
 			of += " on " + t.On
 		}
 		for _, sentence := range l.sentences(t) {
-			b.WriteString(templates.OneLine(of+": "+sentence) + "\n")
+			b.WriteString(problem.OneLine(of+": "+sentence) + "\n")
 		}
 	}
 	return b.String()

@@ -9,8 +9,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
-	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // jsonOutput returns a single document unchanged, and several as a List.
@@ -68,5 +68,5 @@ func unlisted(n *jsontree.Node) []jsontree.Node {
 // located returns an error of a document in one line, with the file. The message may quote the
 // document.
 func located(d yamledit.Document, file string, err error) error {
-	return errors.New(templates.OneLine(d.Locate(file, err).Error()))
+	return errors.New(problem.OneLine(d.Locate(file, err).Error()))
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
 	"github.com/pillion-dev/pillion/inject/policy"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // policyOptions are the flags of policy.
@@ -167,7 +168,7 @@ func (o *policyOptions) chosen(set *templates.Set) ([]*templates.Template, error
 	for _, name := range o.only {
 		t := byName[name]
 		if t == nil {
-			return nil, cli.UsageError{Err: fmt.Errorf("there is no template %q%s", name, templates.DidYouMean(name, names))}
+			return nil, cli.UsageError{Err: fmt.Errorf("there is no template %q%s", name, problem.DidYouMean(name, names))}
 		}
 		chosen = append(chosen, t)
 	}

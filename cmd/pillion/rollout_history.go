@@ -21,7 +21,7 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
 	"github.com/pillion-dev/pillion/cmd/pillion/kube"
 	"github.com/pillion-dev/pillion/inject/report/yamldiff"
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // templateOptions are the flags that name a template object.
@@ -202,7 +202,7 @@ func (h *templateHistory) text() string {
 		if r.Current {
 			current = r.Revision
 		}
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\n", r.Revision, r.Hash, r.Changed.Format(time.RFC3339), pods, templates.OneLine(strings.Join(r.Images, ", ")))
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\n", r.Revision, r.Hash, r.Changed.Format(time.RFC3339), pods, problem.OneLine(strings.Join(r.Images, ", ")))
 	}
 	_ = table.Flush() // a strings.Builder has no errors
 	if current != 0 {

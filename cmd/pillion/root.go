@@ -19,7 +19,7 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
 	"github.com/pillion-dev/pillion/inject/report/terminal"
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // The exit codes.
@@ -69,7 +69,7 @@ func runAs(file string, args []string, stdin io.Reader, stdout, stderr io.Writer
 		}
 		return exitProblem
 	}
-	fmt.Fprintf(stderr, "%s\nsee '%s --help'\n", cli.Fold(stderr, "pillion: "+templates.OneLine(cli.PlainWords(wrongCommand(root, err)))), cmd.CommandPath())
+	fmt.Fprintf(stderr, "%s\nsee '%s --help'\n", cli.Fold(stderr, "pillion: "+problem.OneLine(cli.PlainWords(wrongCommand(root, err)))), cmd.CommandPath())
 	return exitUsage
 }
 
@@ -78,7 +78,7 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-		if closest := templates.Closest(unknown.GetSpecifiedName(), names); closest != "" {
+		if closest := problem.Closest(unknown.GetSpecifiedName(), names); closest != "" {
 			return fmt.Errorf("%w; did you mean --%s?", err, closest)
 		}
 	}
@@ -100,7 +100,7 @@ func wrongCommand(root *cobra.Command, err error) error {
 		names = append(names, c.Name())
 	}
 	typed, _ := strconv.Unquote(quoted) // cobra quotes it
-	if closest := templates.Closest(typed, names); closest != "" {
+	if closest := problem.Closest(typed, names); closest != "" {
 		return fmt.Errorf("there is no command %s; did you mean %s?", quoted, closest)
 	}
 	return fmt.Errorf("there is no command %s", quoted)

@@ -17,7 +17,7 @@ import (
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/inject/templatetest"
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // testOptions are the flags of test.
@@ -196,7 +196,7 @@ func readSuites(paths []string) (all []*testSuite, err error) {
 	if err != nil {
 		return nil, err
 	}
-	var problems templates.Problems
+	var problems problem.Problems
 	for _, file := range files {
 		data, err := os.ReadFile(file)
 		if err != nil {

@@ -16,8 +16,9 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/templatetest"
-	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/problem"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // testSuite is a test file with its templates.
@@ -28,7 +29,7 @@ type testSuite struct {
 	injector *inject.Injector
 }
 
-func newTestSuite(file string, data []byte) (*testSuite, templates.Problems) {
+func newTestSuite(file string, data []byte) (*testSuite, problem.Problems) {
 	parsed, problems := templatetest.Parse(file, data)
 	if len(problems) > 0 {
 		return nil, problems
@@ -49,7 +50,7 @@ func newTestSuite(file string, data []byte) (*testSuite, templates.Problems) {
 		return nil, problems
 	}
 	if err != nil {
-		return nil, templates.Problems{s.Problem(err.Error(), "templates")}
+		return nil, problem.Problems{s.Problem(err.Error(), "templates")}
 	}
 	s.injector = inject.New(set)
 	return s, s.Check(set)
@@ -72,7 +73,7 @@ func (s *testSuite) beside(path string) string {
 func (s *testSuite) run(c *templatetest.Case, settled map[string]bool) (outcome *templatetest.Outcome, updated string, err error) {
 	in, err := s.input(c)
 	if err != nil {
-		return nil, "", templates.Problems{s.CaseProblem(c, cli.PlainWords(err))}
+		return nil, "", problem.Problems{s.CaseProblem(c, cli.PlainWords(err))}
 	}
 	var file *goldenFile
 	if c.Expect.Golden != "" {
@@ -81,12 +82,12 @@ func (s *testSuite) run(c *templatetest.Case, settled map[string]bool) (outcome 
 			in.Golden, err = file.readPod()
 		}
 		if err != nil {
-			return nil, "", templates.Problems{s.CaseProblem(c, cli.PlainWords(err))}
+			return nil, "", problem.Problems{s.CaseProblem(c, cli.PlainWords(err))}
 		}
 	}
 	outcome, err = c.Run(s.injector, in)
 	if err != nil {
-		return nil, "", templates.Problems{s.CaseProblem(c, err.Error())}
+		return nil, "", problem.Problems{s.CaseProblem(c, err.Error())}
 	}
 	if settled == nil || c.Expect.Golden == "" {
 		return outcome, "", nil
@@ -112,7 +113,7 @@ func (s *testSuite) run(c *templatetest.Case, settled map[string]bool) (outcome 
 
 // input makes of a case what inject reads: a manifest, and what is known about the namespace.
 func (s *testSuite) input(c *templatetest.Case) (in templatetest.Input, err error) {
-	o := &injectOptions{namespace: "default", output: "yaml", declared: manifest.Declared{Namespaces: map[string]templates.Namespace{}}}
+	o := &injectOptions{namespace: "default", output: "yaml", declared: manifest.Declared{Namespaces: map[string]request.Namespace{}}}
 	node, err := s.object(o, c)
 	if err != nil {
 		return in, err
@@ -161,7 +162,7 @@ func (o *injectOptions) declareFor(c *templatetest.Case, manifest manifest.Objec
 	case ns.Name != "" && ns.Name != name:
 		return fmt.Errorf("the namespace of the case is %s, and that of the %s is %s", ns.Name, manifest.Kind, name)
 	}
-	o.declared.Namespaces[name] = templates.Namespace{Name: name, Labels: ns.Labels, Annotations: ns.Annotations, Known: ns.Labels != nil}
+	o.declared.Namespaces[name] = request.Namespace{Name: name, Labels: ns.Labels, Annotations: ns.Annotations, Known: ns.Labels != nil}
 	return nil
 }
 
@@ -171,11 +172,11 @@ func (o *injectOptions) declareAccountFor(c *templatetest.Case, pod *jsontree.No
 	if account == nil {
 		return nil // only what the file declares is known
 	}
-	name := templates.ServiceAccountName(pod)
+	name := request.ServiceAccountName(pod)
 	if account.Name != "" && account.Name != name {
 		return fmt.Errorf("the ServiceAccount of the case is %s, and that of the pod is %s", account.Name, name)
 	}
-	o.account = &templates.ServiceAccount{Labels: account.Labels, Annotations: account.Annotations}
+	o.account = &request.ServiceAccount{Labels: account.Labels, Annotations: account.Annotations}
 	return nil
 }
 

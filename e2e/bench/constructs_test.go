@@ -10,15 +10,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/pillion-dev/pillion/inject/webhook"
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // accounts knows a ServiceAccount in each namespace.
 type accounts struct{}
 
-func (accounts) Namespace(name string) (templates.Namespace, error) {
-	known := templates.SameServiceAccount{Known: true, Annotations: map[string]string{"role": "web"}}
-	return templates.Namespace{Name: name, ServiceAccounts: known}, nil
+func (accounts) Namespace(name string) (request.Namespace, error) {
+	known := request.SameServiceAccount{Known: true, Annotations: map[string]string{"role": "web"}}
+	return request.Namespace{Name: name, ServiceAccounts: known}, nil
 }
 
 func (v *variant) handler(t testing.TB) http.Handler {

@@ -24,6 +24,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/webhook"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/library"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // template is a typical one: a native sidecar, two volumes, a mount for every container of the app.
@@ -116,8 +117,8 @@ func (s templateSet) write(dir string) error {
 // standalone knows as much about namespaces as `pillion serve --standalone`.
 type standalone struct{}
 
-func (standalone) Namespace(name string) (templates.Namespace, error) {
-	return templates.Namespace{Name: name}, nil
+func (standalone) Namespace(name string) (request.Namespace, error) {
+	return request.Namespace{Name: name}, nil
 }
 
 // newHandler returns Pillion's handler in this process, with metrics and without a log.

@@ -21,6 +21,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/testing/size"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // node makes the volumes of a pod with the kubelet's own code, and then mounts them as a container runtime does. What is not known
@@ -442,7 +443,7 @@ func tryMounts(t *testing.T, seed uint64) string {
 	}
 	injector := inject.New(templates.NewSet(found))
 	decide := func(podJSON []byte, file bool) (*inject.Decision, *corev1.Pod) {
-		r, err := injector.Inject(inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: namespace}, Object: podJSON, File: file})
+		r, err := injector.Inject(inject.Request{Operation: "CREATE", OptedIn: true, Namespace: request.Namespace{Name: namespace}, Object: podJSON, File: file})
 		if err != nil {
 			t.Fatal(err)
 		}

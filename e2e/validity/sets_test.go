@@ -19,6 +19,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/testing/reviews"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // TestDefaultsInFiles checks that an expression sees values that an API server replaces, in a pod in a file, as the webhook
@@ -93,14 +94,14 @@ type checker struct {
 }
 
 func (c *checker) request(podJSON []byte) inject.Request {
-	return inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: namespace, ServiceAccounts: accounts{}}, Object: podJSON}
+	return inject.Request{Operation: "CREATE", OptedIn: true, Namespace: request.Namespace{Name: namespace, ServiceAccounts: accounts{}}, Object: podJSON}
 }
 
 // accounts knows the ServiceAccounts that templates read.
 type accounts struct{}
 
-func (accounts) ServiceAccount(_, name string) templates.ServiceAccount {
-	return templates.ServiceAccount{Name: name, Known: true, Annotations: map[string]string{"role": "admin"}}
+func (accounts) ServiceAccount(_, name string) request.ServiceAccount {
+	return request.ServiceAccount{Name: name, Known: true, Annotations: map[string]string{"role": "admin"}}
 }
 
 // inject checks one injection into a valid pod, which an API server has sent or which is from a file. It returns the pod as

@@ -22,6 +22,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/testing/size"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // refusalsOf returns why the kubelet would not start a pod, by its own functions. What a node alone knows counts as right: the
@@ -247,7 +248,7 @@ func tryStart(t *testing.T, seed uint64) inject.Code {
 	if _, err := stored(podJSON); err != nil || len(problems) > 0 {
 		return ""
 	}
-	r, err := inject.New(templates.NewSet(found)).Inject(inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: namespace}, Object: before})
+	r, err := inject.New(templates.NewSet(found)).Inject(inject.Request{Operation: "CREATE", OptedIn: true, Namespace: request.Namespace{Name: namespace}, Object: before})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
@@ -159,7 +160,7 @@ func (s *sketch) document() object {
 }
 
 // load returns the problems of the template.
-func (s *sketch) load() templates.Problems {
+func (s *sketch) load() problem.Problems {
 	_, problems := templates.Parse("t.yaml", compact(s.document()))
 	return problems
 }

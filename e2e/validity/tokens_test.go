@@ -14,6 +14,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/testing/size"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // TestTokens checks that a container has the same at the path of the API token, whether the file of the pod was injected or the
@@ -62,7 +63,7 @@ func TestTokens(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r, err := injector.Inject(inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: namespace}, Object: text, File: file, Written: file})
+			r, err := injector.Inject(inject.Request{Operation: "CREATE", OptedIn: true, Namespace: request.Namespace{Name: namespace}, Object: text, File: file, Written: file})
 			if err != nil {
 				t.Fatal(err)
 			}

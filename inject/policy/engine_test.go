@@ -24,6 +24,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // objectTypes are the types Object... and JSONPatch of the API server's mutations. Their values are
@@ -86,7 +87,7 @@ func plain(t testing.TB, v ref.Val) any {
 // mutations evaluates policies as the API server would: in any order, and twice.
 type mutations struct {
 	*evaluator
-	ns       templates.Namespace
+	ns       request.Namespace
 	policies []*admissionregistrationv1.MutatingAdmissionPolicy
 	bindings []*admissionregistrationv1.MutatingAdmissionPolicyBinding
 }
@@ -179,7 +180,7 @@ func encoded(t testing.TB, pod []byte) []byte {
 type engineCase struct {
 	name string
 	set  *templates.Set
-	ns   templates.Namespace
+	ns   request.Namespace
 	pod  []byte // nil if the API server would reject it
 }
 
@@ -195,7 +196,7 @@ func engineCases(t *testing.T) []engineCase {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := engineCase{name: strings.TrimSuffix(filepath.Base(file), ".txtar"), ns: templates.Namespace{
+		c := engineCase{name: strings.TrimSuffix(filepath.Base(file), ".txtar"), ns: request.Namespace{
 			Name: "shop", Known: true, Labels: map[string]string{inject.LabelInject: inject.Enabled},
 		}}
 		var all []*templates.Template
@@ -239,7 +240,7 @@ func acceptable(t *testing.T, text []byte) []byte {
 }
 
 // injected returns the pod after injection by the engine.
-func injected(t *testing.T, set *templates.Set, ns templates.Namespace, pod []byte) []byte {
+func injected(t *testing.T, set *templates.Set, ns request.Namespace, pod []byte) []byte {
 	t.Helper()
 	result, err := inject.New(set).Inject(inject.Request{Operation: "CREATE", Username: "jane", Namespace: ns, Object: pod})
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // world is what expressions can read of an admission request.
@@ -32,7 +33,7 @@ type evaluator struct {
 
 // newWorld returns the request that creates a pod in a namespace, as the API server's expressions
 // see it.
-func newWorld(t testing.TB, e *evaluator, pod string, ns templates.Namespace) world {
+func newWorld(t testing.TB, e *evaluator, pod string, ns request.Namespace) world {
 	t.Helper()
 	var object any
 	if err := json.Unmarshal([]byte(pod), &object); err != nil {
@@ -160,11 +161,11 @@ func parse(t testing.TB, text string) *templates.Template {
 	return found[0]
 }
 
-func input(t testing.TB, pod string, ns templates.Namespace) *templates.Input {
+func input(t testing.TB, pod string, ns request.Namespace) *templates.Input {
 	t.Helper()
 	n, err := jsontree.Parse([]byte(pod))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &templates.Input{Pod: n, Namespace: ns, Request: templates.RequestInfo{Operation: "CREATE", Username: "jane"}}
+	return &templates.Input{Pod: n, Namespace: ns, Request: request.RequestInfo{Operation: "CREATE", Username: "jane"}}
 }

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // conditions declares what the engine checks before it adds anything. If one of these conditions is
@@ -61,7 +62,7 @@ func (m *mutation) must(name string, conditions ...string) {
 // the API token, or "".
 func (m *mutation) token() string {
 	volume := quote(templates.NoTokenVolume)
-	if m.t.Spec.ServiceAccountToken == templates.Inherit {
+	if m.t.Spec.ServiceAccountToken == v1alpha1.Inherit {
 		var brought []string
 		for _, t := range m.set.Templates {
 			brought = append(brought, t.Containers...)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // TestLeftOut checks that a policy excludes a pod by the template's condition if and only if the
@@ -35,7 +36,7 @@ func TestLeftOut(t *testing.T) {
 			for _, second := range []string{"in", "out", "wrong"} {
 				for _, tier := range []string{"in", "out"} {
 					pod := fmt.Sprintf(`{"metadata":{"labels":{"tier":%q},"annotations":{"t.pillion.dev/a":%q,"t.pillion.dev/b":%q}},"spec":{"containers":[{"name":"web","image":"web:1"}]}}`, tier, first, second)
-					ns := templates.Namespace{Name: "shop", Known: true}
+					ns := request.Namespace{Name: "shop", Known: true}
 					result, err := injector.Inject(inject.Request{Operation: "CREATE", OptedIn: true, Namespace: ns, Object: []byte(pod)})
 					if err != nil {
 						t.Fatal(err)

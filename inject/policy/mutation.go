@@ -11,6 +11,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // mutation is what one template adds to a pod.
@@ -68,7 +69,7 @@ func newMutation(b *builder) *mutation {
 	}
 	for _, list := range lists() {
 		position := templates.PositionIn(&t.Spec.Placement, list)
-		if position.End != templates.First && position.End != templates.Last || position.After+position.Before != "" {
+		if position.End != v1alpha1.First && position.End != v1alpha1.Last || position.After+position.Before != "" {
 			m.problem("spec.placement."+list, "a policy can place containers First or Last only")
 		}
 		items := m.pod.get("spec", list).items()
@@ -79,7 +80,7 @@ func newMutation(b *builder) *mutation {
 			}
 			m.containers = append(m.containers, newContainer{
 				node: &items[i], name: name, list: list, variable: "adds_" + identifier(name),
-				first: position.End == templates.First,
+				first: position.End == v1alpha1.First,
 			})
 		}
 	}

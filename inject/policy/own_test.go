@@ -11,6 +11,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // TestOwnContainers checks that expressions see the same containers in a policy and in the engine,
@@ -26,7 +27,7 @@ func TestOwnContainers(t *testing.T) {
 		template("computed", `params: [{name: v, default: "1"}], pod: {spec: {initContainers: [{name: computed, restartPolicy: Always, image: "c:${params.v}-x", command: ["${params.v}"]}]}}`),
 		template("reader", `match: {condition: "size(pod.spec.containers) < 9"}, pod: {metadata: {annotations: {saw: "=${(pod.spec.containers + pod.spec.initContainers).map(c, c.name).join(',')} ${has(pod.spec.initContainers)}"}}}`),
 	})
-	m, ns := newMutations(t, env, set), templates.Namespace{Name: "shop", Known: true, Labels: map[string]string{inject.LabelInject: inject.Enabled}}
+	m, ns := newMutations(t, env, set), request.Namespace{Name: "shop", Known: true, Labels: map[string]string{inject.LabelInject: inject.Enabled}}
 	if m == nil {
 		t.Fatal("the templates cannot be expressed")
 	}

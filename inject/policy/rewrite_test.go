@@ -9,6 +9,7 @@ import (
 
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 func somePods() []string {
@@ -23,8 +24,8 @@ func somePods() []string {
 	}
 }
 
-func someNamespaces() []templates.Namespace {
-	return []templates.Namespace{
+func someNamespaces() []request.Namespace {
+	return []request.Namespace{
 		{Name: "shop", Known: true},
 		{Name: "bar", Known: true, Labels: map[string]string{"team": "blue"}, Annotations: map[string]string{"note": "n"}},
 	}

@@ -12,7 +12,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // validating returns the policy that checks the final pod, with its bindings. The template's
@@ -102,8 +102,8 @@ func (b *builder) parameterValidations() []admissionregistrationv1.Validation {
 			may         bool
 			given       string
 		}{
-			{"pod", "namespace", p.Overridable(templates.ByPod), quote(key) + " in variables.annotations"},
-			{"namespace", "pod", p.Overridable(templates.ByNamespace), fmt.Sprintf("!(%s in variables.annotations) && %[1]s in %s", quote(key), namespaceAnnotations)},
+			{"pod", "namespace", p.Overridable(v1alpha1.ByPod), quote(key) + " in variables.annotations"},
+			{"namespace", "pod", p.Overridable(v1alpha1.ByNamespace), fmt.Sprintf("!(%s in variables.annotations) && %[1]s in %s", quote(key), namespaceAnnotations)},
 		} {
 			if !by.may {
 				message := fmt.Sprintf("the %s's annotation %s sets a parameter that a %[1]s may not set. Remove it.", by.kind, key)

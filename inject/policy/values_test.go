@@ -10,12 +10,14 @@ import (
 
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/request"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 func someTexts() []string {
 	var texts []string
 	for _, name := range templates.ParamTypes() {
-		texts = append(texts, templates.Samples(&templates.Param{Type: templates.ParamType(name)})...)
+		texts = append(texts, templates.Samples(&v1alpha1.Param{Type: v1alpha1.ParamType(name)})...)
 	}
 	return append(texts,
 
@@ -34,7 +36,7 @@ func declarations() []string {
 		"overridableBy: [Namespace]", "overridableBy: [Pod]", "overridableBy: []", "default: a, overridableBy: [Namespace]", "default: a, overridableBy: [Pod]", "default: a, overridableBy: []",
 	}
 	for _, name := range templates.ParamTypes() {
-		p := templates.Param{Type: templates.ParamType(name)}
+		p := v1alpha1.Param{Type: v1alpha1.ParamType(name)}
 		if templates.PolicyOf(&p).Check == "" {
 			continue // a policy cannot read it, see TestUnreadable
 		}
@@ -58,7 +60,7 @@ func TestParameters(t *testing.T) {
 		key := tmpl.Key(&tmpl.Spec.Params[0])
 		for _, text := range someTexts() {
 			for _, places := range [][2]bool{{false, false}, {true, false}, {false, true}, {true, true}} {
-				pod, ns := `{"metadata":{},"spec":{}}`, templates.Namespace{Name: "shop"}
+				pod, ns := `{"metadata":{},"spec":{}}`, request.Namespace{Name: "shop"}
 				if places[0] {
 					pod = fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}},"spec":{}}`, key, strings.ReplaceAll(quote(text), `\x`, `\u00`))
 				}
@@ -148,7 +150,7 @@ func TestValueConditions(t *testing.T) {
 		for _, text := range someTexts() {
 			for _, name := range []string{"s", "n"} {
 				key := "a.pillion.dev/" + name
-				pod, ns := fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}},"spec":{}}`, key, quote(text)), templates.Namespace{Name: "shop"}
+				pod, ns := fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}},"spec":{}}`, key, quote(text)), request.Namespace{Name: "shop"}
 				values, err := tmpl.Values(new(jsontree.Members(jsontree.Field(key, jsontree.Text(text)))), nil, &ns)
 				if err != nil {
 					continue

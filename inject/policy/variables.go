@@ -10,6 +10,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // declare declares the variables that other variables read, and returns the conditions for the
@@ -46,7 +47,7 @@ func (b *builder) declare(marks bool) (valid []string) {
 // named returns the template's own variables.
 func (b *builder) named() (all []admissionregistrationv1.Variable) {
 	for _, v := range b.t.VariableExpressions() {
-		i := slices.IndexFunc(b.t.Spec.Variables, func(declared templates.Variable) bool { return declared.Name == v.Name })
+		i := slices.IndexFunc(b.t.Spec.Variables, func(declared v1alpha1.Variable) bool { return declared.Name == v.Name })
 		text := b.rewrite(fmt.Sprintf("spec.variables[%d].expression", i), v.Expression).text
 		all = append(all, admissionregistrationv1.Variable{Name: namedVariable(v.Name), Expression: text})
 	}
@@ -54,8 +55,8 @@ func (b *builder) named() (all []admissionregistrationv1.Variable) {
 }
 
 // readable reports a parameter whose value no policy can read.
-func (b *builder) readable(p *templates.Param, path string) {
-	if p.Overridable(templates.ByServiceAccount) {
+func (b *builder) readable(p *v1alpha1.Param, path string) {
+	if p.Overridable(v1alpha1.ByServiceAccount) {
 		b.problem(path+".overridableBy", noAccount)
 	}
 	switch {
@@ -69,9 +70,9 @@ func (b *builder) readable(p *templates.Param, path string) {
 // parameter declares the variables of a parameter: text_x is the string, valid_x reports whether it
 // is valid, and param_x is the value of the parameter's type, or an optional one. Expressions must
 // read param_x only if valid_x is true.
-func (b *builder) parameter(p *templates.Param) {
+func (b *builder) parameter(p *v1alpha1.Param) {
 	key := quote(b.t.Key(p))
-	byPod, byNamespace := p.Overridable(templates.ByPod), p.Overridable(templates.ByNamespace)
+	byPod, byNamespace := p.Overridable(v1alpha1.ByPod), p.Overridable(v1alpha1.ByNamespace)
 	inPod, inNamespace := key+" in variables.annotations", key+" in "+namespaceAnnotations
 	text, given, checks := "optional.none()", []string{}, []string{}
 	if byNamespace {
@@ -107,7 +108,7 @@ func (b *builder) parameter(p *templates.Param) {
 }
 
 // valueChecks returns the conditions for a parameter's value. Each may rely on the previous ones.
-func (b *builder) valueChecks(p *templates.Param) []string {
+func (b *builder) valueChecks(p *v1alpha1.Param) []string {
 	text, reads := "variables.text_"+p.Name, templates.PolicyOf(p)
 	checks := []string{fmt.Sprintf("size(bytes(%s)) <= %d", text, templates.MaxLength(p))}
 	if reads.Check != "true" && reads.Check != "" {
@@ -120,7 +121,7 @@ func (b *builder) valueChecks(p *templates.Param) []string {
 		checks = append(checks, fmt.Sprintf("%s.matches(%s)", text, quote("^(?:"+p.Pattern+")$")))
 	}
 	for _, bound := range []struct {
-		limit    *templates.Scalar
+		limit    *v1alpha1.Scalar
 		operator string
 	}{{p.Minimum, ">="}, {p.Maximum, "<="}} {
 		if bound.limit != nil {
@@ -131,7 +132,7 @@ func (b *builder) valueChecks(p *templates.Param) []string {
 }
 
 // allowed returns a description of the parameter's values.
-func allowed(p *templates.Param) string {
+func allowed(p *v1alpha1.Param) string {
 	words := []string{templates.Words(p)}
 	if p.Message != "" {
 		return p.Message

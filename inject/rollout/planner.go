@@ -10,12 +10,13 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/report/explain"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // Planner finds out what the running pods of a namespace need.
 type Planner struct {
 	Injector  *inject.Injector
-	Namespace templates.Namespace
+	Namespace request.Namespace
 	// Called reports whether the API server would call Pillion for a new pod. It is nil if that is
 	// unknown.
 	Called func(pod []byte) bool

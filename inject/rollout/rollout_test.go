@@ -21,6 +21,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/inject/testing/golden"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 func must(t *testing.T, err error) {
@@ -44,8 +45,8 @@ func toJSON(t *testing.T, text []byte) []byte {
 	return out
 }
 
-func namespace() templates.Namespace {
-	return templates.Namespace{Name: "shop", Labels: map[string]string{"pillion.dev/inject": "enabled"}, Known: true}
+func namespace() request.Namespace {
+	return request.Namespace{Name: "shop", Labels: map[string]string{"pillion.dev/inject": "enabled"}, Known: true}
 }
 
 const created = "2026-01-02T03:04:05Z"

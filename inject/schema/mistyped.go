@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // Mistyped is a value that no API server can decode.
@@ -62,7 +62,7 @@ func (s *Schema) unknown(n *jsontree.Node, at string, found []string) []string {
 		if field := s.At(name); field != unknown {
 			found = field.unknown(m, at+"/"+jsontree.Escape(name), found)
 		} else if s.fields != nil {
-			found = append(found, fmt.Sprintf("%s has no field %q%s", cmp.Or(Where(at), "the pod"), templates.Cut(name, 60), templates.DidYouMean(name, slices.Sorted(maps.Keys(s.fields)))))
+			found = append(found, fmt.Sprintf("%s has no field %q%s", cmp.Or(Where(at), "the pod"), problem.Cut(name, 60), problem.DidYouMean(name, slices.Sorted(maps.Keys(s.fields)))))
 		}
 	}
 	items := n.Items()

@@ -12,8 +12,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // value is an expected value at a path.
@@ -116,7 +116,7 @@ func (s *step) into(t reflect.Type, key string) (reflect.Type, string, error) {
 			names = append(names, f.JSON)
 		}
 	}
-	return nil, "", fmt.Errorf("%s: a Pod has no such field%s", s.member, templates.DidYouMean(s.member, names))
+	return nil, "", fmt.Errorf("%s: a Pod has no such field%s", s.member, problem.DidYouMean(s.member, names))
 }
 
 // find returns the values at a path below a node.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // Report is the result of all suites. Its JSON is a stable format for scripts.
@@ -93,18 +93,18 @@ func counts(cases, failed int) string {
 func (c *CaseReport) text(file string, fold func(string) string) string {
 	var b strings.Builder
 	for _, f := range c.Failures {
-		b.WriteString(fold(fmt.Sprintf("%s:%d: %s: %s", file, c.Line, templates.OneLine(c.Name), f.sentence())) + "\n")
+		b.WriteString(fold(fmt.Sprintf("%s:%d: %s: %s", file, c.Line, problem.OneLine(c.Name), f.sentence())) + "\n")
 		for line := range strings.Lines(f.Diff) {
 			b.WriteString("    " + strings.TrimSuffix(line, "\n") + "\n")
 		}
 	}
 	for _, sentence := range c.Skipped {
-		b.WriteString(fold("    "+templates.OneLine(sentence)) + "\n")
+		b.WriteString(fold("    "+problem.OneLine(sentence)) + "\n")
 	}
 	return b.String()
 }
 
-func (f *Failure) sentence() string { return templates.OneLine(f.What + ": " + f.Message) }
+func (f *Failure) sentence() string { return problem.OneLine(f.What + ": " + f.Message) }
 
 // JUnit returns the report as XML in the format that CI systems read.
 func (r *Report) JUnit() string {
@@ -126,7 +126,7 @@ func (r *Report) JUnit() string {
 				all.WriteString(f.sentence() + "\n" + f.Diff)
 			}
 			for _, sentence := range c.Skipped {
-				all.WriteString(templates.OneLine(sentence) + "\n")
+				all.WriteString(problem.OneLine(sentence) + "\n")
 			}
 			fmt.Fprintf(&b, "      <failure message=\"%s\">%s</failure>\n    </testcase>\n", escaped(c.Failures[0].sentence()), escaped(all.String()))
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // Suite is a file of cases.
@@ -92,7 +93,7 @@ type Expect struct {
 }
 
 // Parse reads a suite and checks it.
-func Parse(file string, data []byte) (*Suite, templates.Problems) {
+func Parse(file string, data []byte) (*Suite, problem.Problems) {
 	var d document
 	doc, problems := templates.Decode(file, data, templates.TestKind, &d)
 	if len(problems) > 0 {
@@ -125,7 +126,7 @@ func Parse(file string, data []byte) (*Suite, templates.Problems) {
 		names[c.Name] = true
 		c.check(func(message string, path ...any) { report(message, append([]any{"cases", i}, path...)...) })
 	}
-	slices.SortStableFunc(problems, func(a, b templates.Problem) int { return a.Line - b.Line })
+	slices.SortStableFunc(problems, func(a, b problem.Problem) int { return a.Line - b.Line })
 	return s, problems
 }
 
@@ -162,7 +163,7 @@ func (c *Case) check(report func(message string, path ...any)) {
 		}
 	}
 	if verdicts := []string{"allowed", "warned", "denied"}; e.Verdict != "" && !slices.Contains(verdicts, e.Verdict) {
-		report(fmt.Sprintf("unknown verdict %q; it must be one of %s%s", e.Verdict, strings.Join(verdicts, ", "), templates.DidYouMean(e.Verdict, verdicts)), "expect", "verdict")
+		report(fmt.Sprintf("unknown verdict %q; it must be one of %s%s", e.Verdict, strings.Join(verdicts, ", "), problem.DidYouMean(e.Verdict, verdicts)), "expect", "verdict")
 	}
 	for i, finding := range e.Findings {
 		if problem := checkCode(finding, inject.FindingCodes()); problem != "" {
@@ -188,7 +189,7 @@ func checkCode(expected string, known []inject.Code) string {
 	if slices.Contains(names, code) {
 		return ""
 	}
-	hint := templates.DidYouMean(code, names)
+	hint := problem.DidYouMean(code, names)
 	if hint == "" {
 		hint = "; it must be one of " + strings.Join(names, ", ")
 	}
@@ -201,7 +202,7 @@ func cutCode(expected string) (code, sentence string) {
 }
 
 // Check returns the names of templates in the cases that are not in the set.
-func (s *Suite) Check(set *templates.Set) (problems templates.Problems) {
+func (s *Suite) Check(set *templates.Set) (problems problem.Problems) {
 	var names []string
 	for _, t := range set.Templates {
 		names = append(names, t.Name)
@@ -209,7 +210,7 @@ func (s *Suite) Check(set *templates.Set) (problems templates.Problems) {
 	for i := range s.Cases {
 		for _, name := range slices.Sorted(maps.Keys(s.Cases[i].Expect.Decisions)) {
 			if !slices.Contains(names, name) {
-				problems = append(problems, s.doc.Problem("no template has this name"+templates.DidYouMean(name, names), "cases", i, "expect", "decisions", name))
+				problems = append(problems, s.doc.Problem("no template has this name"+problem.DidYouMean(name, names), "cases", i, "expect", "decisions", name))
 			}
 		}
 	}
@@ -217,11 +218,11 @@ func (s *Suite) Check(set *templates.Set) (problems templates.Problems) {
 }
 
 // Problem returns a problem at a path of keys and indexes of the suite.
-func (s *Suite) Problem(message string, path ...any) templates.Problem {
+func (s *Suite) Problem(message string, path ...any) problem.Problem {
 	return s.doc.Problem(message, path...)
 }
 
 // CaseProblem returns a problem with a case.
-func (s *Suite) CaseProblem(c *Case, message string) templates.Problem {
+func (s *Suite) CaseProblem(c *Case, message string) problem.Problem {
 	return s.doc.Problem(message, "cases", c.index)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/lint/limits"
 	"github.com/pillion-dev/pillion/inject/webhook/authentication"
-	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // PathAdvise is the path of the webhook that warns the authors of workloads.
@@ -40,7 +40,7 @@ var advise = &endpoint{
 	decisions: answered(decidedWarned, decidedSilent),
 	findings:  []inject.Code{inject.CodeUnknownParameter},
 	general:   append([]inject.Code{inject.CodeMisplaced}, unknown...),
-	about:     func(r *request) bool { return r.podAt() != nil },
+	about:     func(r *admissionRequest) bool { return r.podAt() != nil },
 	answer: func(h *Handler, e *exchange, r *http.Request) (answer, *rejection) {
 		path := e.request.podAt()
 		injector, request := h.injector(e), e.request
@@ -95,7 +95,7 @@ func (a advice) respond(_ *exchange, response *admissionv1.AdmissionResponse, no
 
 // foresee returns the objections of the namespace to the injected pod that it does not have to the original
 // pod, and what the additions change for the rest of the pod. It returns none for pods that are far larger than real ones.
-func (h *Handler) foresee(namespace *templates.Namespace, kind string, node *jsontree.Node, result *inject.Result) (misfits, effects []string) {
+func (h *Handler) foresee(namespace *request.Namespace, kind string, node *jsontree.Node, result *inject.Result) (misfits, effects []string) {
 	if h.Fit == nil || !result.Adds() {
 		return nil, nil
 	}
@@ -114,11 +114,11 @@ func (h *Handler) foresee(namespace *templates.Namespace, kind string, node *jso
 	return h.Fit.Misfits(namespace.Labels, ofNamespace, []byte(text), injected), effects
 }
 
-func (r *request) apiVersion() string { return r.Kind.Group + "/" + r.Kind.Version }
+func (r *admissionRequest) apiVersion() string { return r.Kind.Group + "/" + r.Kind.Version }
 
 // podAt returns the path of the pod template if the request creates or updates a workload, else nil. It
 // returns nil for workloads that a controller owns: the author of their owner was warned already.
-func (r *request) podAt() []string {
+func (r *admissionRequest) podAt() []string {
 	if r.SubResource != "" || r.Operation != admissionv1.Create && r.Operation != admissionv1.Update || owned(r.Object) {
 		return nil
 	}
@@ -128,7 +128,7 @@ func (r *request) podAt() []string {
 
 // newMetadata reports whether labels or annotations of a workload change, or those of the
 // Jobs that it creates.
-func (r *request) newMetadata(path []string) bool {
+func (r *admissionRequest) newMetadata(path []string) bool {
 	for depth := range path {
 		at, old := r.Object.At(path[:depth]...).Get("metadata"), r.OldObject.At(path[:depth]...).Get("metadata")
 		for _, field := range []string{"labels", "annotations"} {
@@ -141,7 +141,7 @@ func (r *request) newMetadata(path []string) bool {
 }
 
 // newTemplate returns the workload's pod template, or nil if an update does not change it.
-func (r *request) newTemplate(path []string) *jsontree.Node {
+func (r *admissionRequest) newTemplate(path []string) *jsontree.Node {
 	template := r.Object.At(path...)
 	if r.Operation == admissionv1.Update && template.String() == r.OldObject.At(path...).String() {
 		return nil // the API server writes equal objects alike

@@ -16,7 +16,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject/lint/limits"
 	"github.com/pillion-dev/pillion/inject/webhook"
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // knownLimits are the limits of every namespace.
@@ -33,9 +33,9 @@ func evaluator(t testing.TB) *limits.Evaluator {
 	return e
 }
 
-func namespaceIn(t testing.TB, text []byte) templates.Namespace {
+func namespaceIn(t testing.TB, text []byte) request.Namespace {
 	t.Helper()
-	var n templates.Namespace
+	var n request.Namespace
 	if err := yaml.Unmarshal(text, &n); err != nil {
 		t.Fatal(err)
 	}

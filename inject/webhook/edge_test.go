@@ -28,6 +28,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/testing/reviews"
 	"github.com/pillion-dev/pillion/inject/webhook"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 func TestMain(m *testing.M) { os.Exit(reviews.Main(m, os.Stdout)) }
@@ -58,8 +59,8 @@ func (e *edge) use(string) (*inject.Injector, *inject.Judge) {
 // unknown knows no namespace.
 type unknown struct{}
 
-func (unknown) Namespace(name string) (templates.Namespace, error) {
-	return templates.Namespace{Name: name}, nil
+func (unknown) Namespace(name string) (request.Namespace, error) {
+	return request.Namespace{Name: name}, nil
 }
 
 func newEdge(injector func() *inject.Injector) *edge {

@@ -19,8 +19,8 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/webhook"
-	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -44,9 +44,9 @@ func counter(t *testing.T, e *edge, name string) prometheus.Collector {
 }
 
 // known knows one namespace.
-type known struct{ namespace templates.Namespace }
+type known struct{ namespace request.Namespace }
 
-func (k known) Namespace(string) (templates.Namespace, error) { return k.namespace, nil }
+func (k known) Namespace(string) (request.Namespace, error) { return k.namespace, nil }
 
 // TestEngineCases runs every case of the engine through HTTP. The result is the engine's.
 func TestEngineCases(t *testing.T) {
@@ -60,7 +60,7 @@ func TestEngineCases(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			namespace := templates.Namespace{Name: "shop"}
+			namespace := request.Namespace{Name: "shop"}
 			var object []byte
 			var texts []string
 			for _, f := range archive.Files {

@@ -37,7 +37,7 @@ type endpoint struct {
 	// general are the codes of findings about no template.
 	general []inject.Code
 	// about reports whether the request concerns this webhook. If not, it is allowed unchanged.
-	about func(*request) bool
+	about func(*admissionRequest) bool
 	// answer processes a request. Its answer is nil if there is nothing to say.
 	answer func(*Handler, *exchange, *http.Request) (answer, *rejection)
 }
@@ -94,7 +94,7 @@ type exchange struct {
 	endpoint *endpoint
 	caller   authentication.Way // "" if no caller check is configured
 	share    share
-	request  *request
+	request  *admissionRequest
 	answer   answer               // nil if the request does not concern the endpoint
 	withheld *inject.UnsoundError // why the patch is not in the answer; nil if it is
 	body     []byte               // of the HTTP response

@@ -16,7 +16,7 @@ import (
 // Observed returns a function that counts the answer about a pod.
 func Observed(t testing.TB, h *Handler, pod []byte) func() {
 	t.Helper()
-	result, err := h.injector(&exchange{request: &request{}}).Inject(inject.Request{Operation: "CREATE", OptedIn: true, Object: pod})
+	result, err := h.injector(&exchange{request: &admissionRequest{}}).Inject(inject.Request{Operation: "CREATE", OptedIn: true, Object: pod})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,12 +27,12 @@ func Observed(t testing.TB, h *Handler, pod []byte) func() {
 // Answered returns the answer about a pod after the test changes the result, with its metrics and its log line.
 func Answered(t testing.TB, h *Handler, pod []byte, tamper func(*inject.Result)) string {
 	t.Helper()
-	result, err := h.injector(&exchange{request: &request{}}).Inject(inject.Request{Operation: "CREATE", OptedIn: true, Object: pod})
+	result, err := h.injector(&exchange{request: &admissionRequest{}}).Inject(inject.Request{Operation: "CREATE", OptedIn: true, Object: pod})
 	if err != nil {
 		t.Fatal(err)
 	}
 	tamper(result)
-	e := &exchange{endpoint: mutate, answer: injected{result}, request: &request{UID: "u", version: "admission.k8s.io/v1"}, scratch: &scratch{}, buffers: &buffers{}}
+	e := &exchange{endpoint: mutate, answer: injected{result}, request: &admissionRequest{UID: "u", version: "admission.k8s.io/v1"}, scratch: &scratch{}, buffers: &buffers{}}
 	answer := string(encode(e))
 	h.Metrics.observe(e, time.Millisecond)
 	h.log(e, httptest.NewRequestWithContext(t.Context(), http.MethodPost, PathMutate, nil), time.Millisecond)

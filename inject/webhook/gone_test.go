@@ -9,15 +9,15 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/webhook"
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // leaving knows namespaces. When a namespace is read, the caller leaves.
 type leaving struct{ leave context.CancelFunc }
 
-func (l leaving) Namespace(name string) (templates.Namespace, error) {
+func (l leaving) Namespace(name string) (request.Namespace, error) {
 	l.leave()
-	return templates.Namespace{Name: name}, nil
+	return request.Namespace{Name: name}, nil
 }
 
 // TestCallerGone checks that on every path, a caller that leaves while its pod is processed gets

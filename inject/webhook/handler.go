@@ -23,13 +23,14 @@ import (
 	"github.com/pillion-dev/pillion/inject/lint/limits"
 	"github.com/pillion-dev/pillion/inject/webhook/authentication"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // Namespaces returns what is known about a namespace. Requests wait for it, so it
 // must answer from memory. It returns an error if it does not know yet; Known is
 // false if it will never know.
 type Namespaces interface {
-	Namespace(name string) (templates.Namespace, error)
+	Namespace(name string) (request.Namespace, error)
 }
 
 // Limits returns the LimitRanges and quotas of a namespace. Requests wait for it,

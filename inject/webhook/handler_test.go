@@ -23,7 +23,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/testing/reviews"
 	"github.com/pillion-dev/pillion/inject/webhook"
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 const pod = `{"metadata":{"name":"web-0"},"spec":{"containers":[{"name":"web","image":"nginx"}]}}`
@@ -151,11 +151,11 @@ func TestAbort(t *testing.T) {
 // parameters knows one namespace with its annotations, and no other one yet.
 type parameters struct{ name string }
 
-func (p parameters) Namespace(name string) (templates.Namespace, error) {
+func (p parameters) Namespace(name string) (request.Namespace, error) {
 	if name != p.name {
-		return templates.Namespace{}, errors.New("not yet")
+		return request.Namespace{}, errors.New("not yet")
 	}
-	return templates.Namespace{Name: name, Known: true, Annotations: map[string]string{"log-agent.pillion.dev/leve": "x"}}, nil
+	return request.Namespace{Name: name, Known: true, Annotations: map[string]string{"log-agent.pillion.dev/leve": "x"}}, nil
 }
 
 func TestNamespaceIsTheRequests(t *testing.T) {

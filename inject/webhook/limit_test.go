@@ -22,7 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pillion-dev/pillion/inject/webhook"
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // slow is an engine's work that continues until it is released, or for some time.
@@ -32,14 +32,14 @@ type slow struct {
 	takes time.Duration
 }
 
-func (s *slow) Namespace(name string) (templates.Namespace, error) {
+func (s *slow) Namespace(name string) (request.Namespace, error) {
 	if s.only == "" || s.only == name {
 		select {
 		case <-s.letGo:
 		case <-time.After(s.takes):
 		}
 	}
-	return templates.Namespace{Name: name}, nil
+	return request.Namespace{Name: name}, nil
 }
 
 // overHTTP1 calls as an API server calls a Service: with one connection for each concurrent request.

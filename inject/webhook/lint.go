@@ -15,6 +15,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/webhook/authentication"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
@@ -32,7 +33,7 @@ var lint = &endpoint{
 	levels:    podLevel,
 	queue:     ofTemplates,
 	decisions: answered(decidedDenied, decidedWarned, decidedSilent),
-	about:     (*request).changesTemplate,
+	about:     (*admissionRequest).changesTemplate,
 	answer: func(h *Handler, e *exchange, r *http.Request) (answer, *rejection) {
 		request := e.request
 		if request.Operation == admissionv1.Delete {
@@ -44,7 +45,7 @@ var lint = &endpoint{
 		all := having(request.OldObject, "they keep what they have until they are created again or a rollout updates them")
 		text := request.template()
 		if excess := h.excess(request, text); excess != "" {
-			return linted{request: request, problems: templates.Problems{{Path: "spec", Message: excess}}}, gone(r)
+			return linted{request: request, problems: problem.Problems{{Path: "spec", Message: excess}}}, gone(r)
 		}
 		t, problems := templates.ParseObject("", text)
 		if len(problems) > 0 {
@@ -60,7 +61,7 @@ var lint = &endpoint{
 		if why, passing := injector.All().Misreplaced(t); passing {
 			all = append(all, fmt.Sprintf("spec.replaces: %s; until then, no pod gets this template", why))
 		} else if why != "" {
-			return linted{request: request, problems: templates.Problems{{Path: "spec.replaces", Message: why}}}, gone(r)
+			return linted{request: request, problems: problem.Problems{{Path: "spec.replaces", Message: why}}}, gone(r)
 		}
 		if takenBy(t, injector.Set()) == "" {
 			all = append(h.denials(r, t), all...)
@@ -70,14 +71,14 @@ var lint = &endpoint{
 		}
 		trial := h.Fit.TryNew(t, injector.Set())
 		for _, misfit := range trial.Problems() {
-			problems = append(problems, templates.Problem{Path: "spec", Message: misfit})
+			problems = append(problems, problem.Problem{Path: "spec", Message: misfit})
 		}
 		return linted{request: request, problems: problems, warnings: append(all, trial.Warnings()...)}, gone(r)
 	},
 }
 
 // excess returns the limit that a template exceeds, or "".
-func (h *Handler) excess(r *request, text []byte) string {
+func (h *Handler) excess(r *admissionRequest, text []byte) string {
 	if h.Admits == nil {
 		return ""
 	}
@@ -138,7 +139,7 @@ func (h *Handler) replacedIn(t *templates.Template) (namespaces []string) {
 }
 
 // changesTemplate reports whether the request creates, changes or deletes a template.
-func (r *request) changesTemplate() bool {
+func (r *admissionRequest) changesTemplate() bool {
 	return r.SubResource == "" && r.Resource.Group == v1alpha1.Group &&
 		(r.Resource.Resource == v1alpha1.ClusterResource || r.Resource.Resource == v1alpha1.NamespacedResource) &&
 		(r.Operation == admissionv1.Create || r.Operation == admissionv1.Update || r.Operation == admissionv1.Delete)
@@ -146,7 +147,7 @@ func (r *request) changesTemplate() bool {
 
 // template returns the template in the request, without the rest of its metadata. The API server may
 // have yet to generate its name.
-func (r *request) template() []byte {
+func (r *admissionRequest) template() []byte {
 	of := r.Object.Get("metadata")
 	name := cmp.Or(of.Get("name").Text(), of.Get("generateName").Text()+"00000")
 	b := jsontree.AppendQuoted([]byte(`{"apiVersion":`), r.Object.Get("apiVersion").Text())
@@ -178,8 +179,8 @@ func having(object *jsontree.Node, what string) []string {
 
 // linted is the answer about a template.
 type linted struct {
-	request  *request
-	problems templates.Problems
+	request  *admissionRequest
+	problems problem.Problems
 	warnings []string
 }
 

@@ -26,7 +26,7 @@ var mutate = &endpoint{
 	decisions: answered(decidedInjected, decidedUnchanged, decidedWithheld),
 	findings:  []inject.Code{inject.CodeUnknownParameter},
 	general:   unknown,
-	about:     (*request).createsPod,
+	about:     (*admissionRequest).createsPod,
 	answer: func(h *Handler, e *exchange, r *http.Request) (answer, *rejection) {
 		req, rejected := h.aboutPod(e, r)
 		if rejected != nil {

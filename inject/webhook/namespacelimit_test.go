@@ -9,14 +9,14 @@ import (
 	"testing"
 
 	"github.com/pillion-dev/pillion/inject/webhook"
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // huge is a namespace with too many annotations.
 type huge struct{}
 
-func (huge) Namespace(string) (templates.Namespace, error) {
-	return templates.Namespace{}, fmt.Errorf("it has %w", webhook.ErrNamespaceTooLarge)
+func (huge) Namespace(string) (request.Namespace, error) {
+	return request.Namespace{}, fmt.Errorf("it has %w", webhook.ErrNamespaceTooLarge)
 }
 
 // TestNamespaceTooLarge checks that a pod in a namespace with too many annotations is denied with the reason. With a status

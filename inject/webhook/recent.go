@@ -11,6 +11,8 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/request"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // The bounds of [recentPods]: three pods of up to 32 KiB in each of 32 places, so at most 3 MiB.
@@ -49,7 +51,7 @@ func (p *recentPod) String() string {
 }
 
 // keepCreated keeps a pod that the mutating webhook has processed for the first time.
-func (r *recentPods) keepCreated(request *request, set string, result *inject.Result) {
+func (r *recentPods) keepCreated(request *admissionRequest, set string, result *inject.Result) {
 	pod, place := r.find(request, set)
 	if pod == nil || place.created.Load().isLike(pod) {
 		return
@@ -61,7 +63,7 @@ func (r *recentPods) keepCreated(request *request, set string, result *inject.Re
 }
 
 // keepFinal keeps a pod that the validating webhook has allowed. It forgets one that is denied, because it does not exist.
-func (r *recentPods) keepFinal(request *request, set string, denied bool) {
+func (r *recentPods) keepFinal(request *admissionRequest, set string, denied bool) {
 	pod, place := r.find(request, set)
 	switch {
 	case pod == nil:
@@ -75,7 +77,7 @@ func (r *recentPods) keepFinal(request *request, set string, denied bool) {
 }
 
 // find returns the description of a request's pod and its place, or nil if the pod is not to be kept.
-func (r *recentPods) find(request *request, set string) (*recentPod, *recentPlace) {
+func (r *recentPods) find(request *admissionRequest, set string) (*recentPod, *recentPlace) {
 	if request.DryRun || request.Object.Size() > maxRecentPod {
 		return nil, nil
 	}
@@ -127,7 +129,7 @@ func hash(text string) uint32 {
 // trial is what a template would do to recent pods.
 type trial struct {
 	use       func(namespace string) (*inject.Injector, *inject.Judge)
-	namespace func(name string) (templates.Namespace, error)
+	namespace func(name string) (request.Namespace, error)
 
 	tried  int
 	denied []string // the owners of pods that would be denied because of the template
@@ -137,7 +139,7 @@ type trial struct {
 // try tries a template that denies on recent pods, until the context is done. The template of a namespace is tried on the
 // pods of this namespace only, so its author learns nothing about others.
 func (r *recentPods) try(ctx context.Context, t *templates.Template, trial *trial) {
-	if t.Spec.Validate.Mode != templates.Deny {
+	if t.Spec.Validate.Mode != v1alpha1.Deny {
 		return
 	}
 	with := map[*inject.Injector]*inject.Injector{}
@@ -176,7 +178,7 @@ func (r *trial) foresee(ctx context.Context, with *inject.Injector, pod, final *
 		return ""
 	}
 	for i := range v.Judged {
-		if f := &v.Judged[i]; f.Mode == templates.Deny && f.Template == template {
+		if f := &v.Judged[i]; f.Mode == v1alpha1.Deny && f.Template == template {
 			return f.String()
 		}
 	}

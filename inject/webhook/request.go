@@ -17,8 +17,8 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-// request has the fields that Pillion reads of an AdmissionReview's request.
-type request struct {
+// admissionRequest has the fields that Pillion reads of an AdmissionReview's request.
+type admissionRequest struct {
 	version string // of the review, also for the answer
 
 	UID         string
@@ -50,7 +50,7 @@ const (
 // decode reads a review of either version, and the pod in it, in one pass. It checks that
 // other fields are JSON and skips them. As in the API server's own
 // decoder, names are case-sensitive and the last of two equal names counts.
-func decode(parser *jsontree.Parser, room jsontree.Room, body []byte, levels int) (*request, *rejection) {
+func decode(parser *jsontree.Parser, room jsontree.Room, body []byte, levels int) (*admissionRequest, *rejection) {
 	// The body does not change as long as the exchange lasts.
 	root, err := parser.ParseIn(room, maxValues, unsafe.String(unsafe.SliceData(body), len(body)), levels)
 	switch {
@@ -64,7 +64,7 @@ func decode(parser *jsontree.Parser, room jsontree.Room, body []byte, levels int
 	sent := f.object("/request", review.Get("request"))
 	of := f.object("/request/kind", sent.Get("kind"))
 	res := f.object("/request/resource", sent.Get("resource"))
-	r := &request{
+	r := &admissionRequest{
 		version: f.text("", review, "apiVersion"),
 		UID:     f.text("/request", sent, "uid"),
 		Kind: kind{
@@ -131,7 +131,7 @@ func (f *fields) text(at string, in *jsontree.Node, name string) string {
 }
 
 // createsPod reports whether the request creates a pod.
-func (r *request) createsPod() bool {
+func (r *admissionRequest) createsPod() bool {
 	return r.Operation == admissionv1.Create && r.SubResource == "" &&
 		r.Resource == resource{Version: "v1", Resource: "pods"}
 }

@@ -79,7 +79,7 @@ func FuzzReview(f *testing.F) {
 }
 
 // likeKubernetes compares with the API server's own decoder.
-func likeKubernetes(t *testing.T, body []byte, r *request) {
+func likeKubernetes(t *testing.T, body []byte, r *admissionRequest) {
 	t.Helper()
 	var typed struct {
 		Request struct {

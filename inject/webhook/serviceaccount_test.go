@@ -16,17 +16,18 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/webhook"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // withAccounts knows namespaces with one ServiceAccount, web.
 type withAccounts struct{}
 
-func (withAccounts) Namespace(name string) (templates.Namespace, error) {
-	return templates.Namespace{Name: name, Known: true, ServiceAccounts: withAccounts{}}, nil
+func (withAccounts) Namespace(name string) (request.Namespace, error) {
+	return request.Namespace{Name: name, Known: true, ServiceAccounts: withAccounts{}}, nil
 }
 
-func (withAccounts) ServiceAccount(_, name string) templates.ServiceAccount {
-	return templates.ServiceAccount{Name: name, Known: name == "web", Annotations: map[string]string{"role": "admin"}}
+func (withAccounts) ServiceAccount(_, name string) request.ServiceAccount {
+	return request.ServiceAccount{Name: name, Known: name == "web", Annotations: map[string]string{"role": "admin"}}
 }
 
 // TestServiceAccountNotKnownYet checks that a pod waits for its ServiceAccount if a template for the pod

@@ -36,7 +36,7 @@ var shadow = &endpoint{
 	decisions: answered(decidedWouldInject, decidedWouldDeny, decidedUnchanged),
 	findings:  []inject.Code{inject.CodeUnknownParameter},
 	general:   unknown,
-	about:     (*request).createsPod,
+	about:     (*admissionRequest).createsPod,
 	answer: func(h *Handler, e *exchange, r *http.Request) (answer, *rejection) {
 		req, rejected := h.aboutPod(e, r)
 		if rejected != nil { // parameters that depend on its annotations would appear invalid

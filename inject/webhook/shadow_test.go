@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/pillion-dev/pillion/inject/webhook"
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // TestShadowBlocksNothing checks that the pod continues at once if there is no result, and that the
@@ -32,12 +32,12 @@ func TestShadowBlocksNothing(t *testing.T) {
 // withFormer knows a ServiceAccount that had no role a moment ago.
 type withFormer struct{}
 
-func (withFormer) Namespace(name string) (templates.Namespace, error) {
-	return templates.Namespace{Name: name, Known: true, ServiceAccounts: withFormer{}}, nil
+func (withFormer) Namespace(name string) (request.Namespace, error) {
+	return request.Namespace{Name: name, Known: true, ServiceAccounts: withFormer{}}, nil
 }
 
-func (withFormer) ServiceAccount(_, name string) templates.ServiceAccount {
-	return templates.ServiceAccount{Name: name, Known: true, Annotations: map[string]string{"role": "admin"}, Before: &templates.ServiceAccount{Name: name, Known: true}}
+func (withFormer) ServiceAccount(_, name string) request.ServiceAccount {
+	return request.ServiceAccount{Name: name, Known: true, Annotations: map[string]string{"role": "admin"}, Before: &request.ServiceAccount{Name: name, Known: true}}
 }
 
 // TestShadowJudgesInjectedPod checks that a shadow verdict is the validating webhook's about the pod

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // The API server truncates each warning of a response to 256 runes if all of them
@@ -89,7 +89,7 @@ func clip(text string, limit int) string {
 			return r
 		}, text)
 	}
-	return templates.Cut(strings.TrimSpace(text), limit)
+	return problem.Cut(strings.TrimSpace(text), limit)
 }
 
 // misleads reports whether a character must not appear in a line of text.

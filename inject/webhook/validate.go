@@ -29,7 +29,7 @@ var validate = &endpoint{
 		inject.CodeMissing, inject.CodeAltered, inject.CodeNotInjected, inject.CodeInvalidParameter, inject.CodeUnknownParameter,
 	},
 	general: unknown,
-	about:   (*request).createsPod,
+	about:   (*admissionRequest).createsPod,
 	answer: func(h *Handler, e *exchange, r *http.Request) (answer, *rejection) {
 		req, rejected := h.aboutPod(e, r)
 		if rejected != nil {

@@ -22,6 +22,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/library"
 	"github.com/pillion-dev/pillion/templates/library/tests"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // load returns the templates of every installation, and those for identities in a cloud.
@@ -44,8 +45,8 @@ func render(t *testing.T, tmpl *templates.Template) corev1.Pod {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := &templates.Input{Pod: pod, Namespace: templates.Namespace{Name: "shop", Annotations: tests.Params()}}
-	in.ServiceAccount = &templates.ServiceAccount{Name: "default", Annotations: map[string]string{
+	in := &templates.Input{Pod: pod, Namespace: request.Namespace{Name: "shop", Annotations: tests.Params()}}
+	in.ServiceAccount = &request.ServiceAccount{Name: "default", Annotations: map[string]string{
 		"eks.amazonaws.com/role-arn":        "arn:aws:iam::123456789012:role/shop",
 		"azure.workload.identity/client-id": "11111111-2222-3333-4444-555555555555",
 		"azure.workload.identity/tenant-id": "66666666-7777-8888-9999-000000000000",

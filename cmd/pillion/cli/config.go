@@ -20,8 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
-	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 const (
@@ -195,7 +195,7 @@ func checkConfig(path string, data []byte, flags *pflag.FlagSet) (map[string]int
 func checkKey(flags *pflag.FlagSet, name string, value *yaml.Node) string {
 	f := flags.Lookup(name)
 	if f == nil || slices.Contains(notInFile(), name) {
-		if closest := templates.Closest(name, flagNames(flags)); closest != "" {
+		if closest := problem.Closest(name, flagNames(flags)); closest != "" {
 			return "unknown key; did you mean " + closest + "?"
 		}
 		return "unknown key"
@@ -324,7 +324,7 @@ func StrangeVariables(root *cobra.Command, environ []string) (all []string) {
 			continue
 		}
 		sentence := "the environment variable " + name + " sets no flag"
-		if closest := templates.Closest(flag, flags); closest != "" {
+		if closest := problem.Closest(flag, flags); closest != "" {
 			sentence += "; did you mean " + Variable(closest) + "?"
 		}
 		all = append(all, sentence)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // PlainWords returns the message of an error. If a file does not exist, it leaves out the name
@@ -23,7 +23,7 @@ func PlainWords(err error) string {
 	if strings.Contains(at.Path, "://") {
 		plain = at.Path + ": this is a URL, but Pillion reads files; download it, and use - for standard input: curl -fsSL URL | pillion ..."
 	}
-	return strings.Replace(err.Error(), at.Error(), templates.OneLine(plain), 1) // the path may have line breaks
+	return strings.Replace(err.Error(), at.Error(), problem.OneLine(plain), 1) // the path may have line breaks
 }
 
 // CommandError is an error of a command that ran. Every other error that cobra returns is

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // TemplateNames returns the names of the templates in a set.
@@ -22,7 +23,7 @@ func TemplateNames(set *templates.Set) (names []string) {
 }
 
 // LoadTemplates loads the files and folders that a user named, and standard input for "-". An
-// error that is [templates.Problems] says what is wrong in templates. It is another error if a
+// error that is [problem.Problems] says what is wrong in templates. It is another error if a
 // path cannot be read.
 func LoadTemplates(stdin io.Reader, paths []string) (*templates.Set, error) {
 	return loadTemplates(new(templates.Loader), stdin, paths)
@@ -53,7 +54,7 @@ func loadTemplates(loader *templates.Loader, stdin io.Reader, paths []string) (*
 	if errors.Is(err, ErrNoTemplates) && slices.Equal(paths, []string{"-"}) {
 		return set, errors.New("the input contains no template")
 	}
-	if problems := templates.Problems(nil); errors.As(err, &problems) {
+	if problems := problem.Problems(nil); errors.As(err, &problems) {
 		err = fmt.Errorf("the templates are invalid:\n%w", err)
 	}
 	return set, err

@@ -15,7 +15,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/lint/limits"
 	"github.com/pillion-dev/pillion/inject/report/diff"
 	"github.com/pillion-dev/pillion/inject/report/explain"
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // comparer compares the workloads of a cluster.
@@ -32,7 +32,7 @@ type comparer struct {
 
 // scope is what the workloads of a namespace have in common.
 type scope struct {
-	templates.Namespace
+	request.Namespace
 
 	limits   *limits.Limits // nil: not read yet
 	onlyPods bool           // only pods that opted in themselves are compared

@@ -20,6 +20,7 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/server"
 	"github.com/pillion-dev/pillion/manifests"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // deployed is the configuration of Pillion's pods in the cluster.
@@ -160,7 +161,7 @@ func (d *deployed) set(ctx context.Context, wrong *unsure) (*templates.Set, erro
 	}
 	set, problems := templates.CompileValid(files...)
 	for _, p := range problems {
-		wrong.problems = append(wrong.problems, fmt.Sprintf("A template is invalid, so this report ignores it. Pillion keeps using its last valid templates, which may differ from all of these: %s.", cli.OneLine(templates.Problems{p})))
+		wrong.problems = append(wrong.problems, fmt.Sprintf("A template is invalid, so this report ignores it. Pillion keeps using its last valid templates, which may differ from all of these: %s.", cli.OneLine(problem.Problems{p})))
 	}
 	more, err := d.readTemplates(ctx, d.options.Limits, wrong)
 	if err != nil {
@@ -175,8 +176,8 @@ func (d *deployed) set(ctx context.Context, wrong *unsure) (*templates.Set, erro
 }
 
 // ignored reports a template that cannot be used together with the others. One of a namespace is no problem of Pillion.
-func (u *unsure) ignored(p templates.Problem, objects []*templates.Template) {
-	text := cli.OneLine(templates.Problems{p})
+func (u *unsure) ignored(p problem.Problem, objects []*templates.Template) {
+	text := cli.OneLine(problem.Problems{p})
 	switch {
 	case slices.ContainsFunc(objects, func(t *templates.Template) bool { return t.Namespace != "" && t.File == p.File }):
 		u.doesNotUse(p.File, p.Path+": "+p.Message)

@@ -15,7 +15,7 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/clitest"
 	"github.com/pillion-dev/pillion/cmd/pillion/kube"
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // TestDeployed checks that explain and status use the flags and templates of the Deployment's pods.
@@ -177,7 +177,7 @@ func goesBy(t *testing.T, api clitest.API, namespace string, about ...string) (n
 	if err != nil {
 		return err.Error(), false, notes
 	}
-	result, err := injector.Inject(inject.Request{Operation: "CREATE", Namespace: templates.Namespace{Name: namespace}, Object: []byte(`{"spec":{"containers":[{"name":"web"}]}}`)})
+	result, err := injector.Inject(inject.Request{Operation: "CREATE", Namespace: request.Namespace{Name: namespace}, Object: []byte(`{"spec":{"containers":[{"name":"web"}]}}`)})
 	clitest.Must(t, err)
 	for _, t := range injector.All().Templates {
 		names += t.ID() + " "

@@ -21,6 +21,7 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/kube"
 	"github.com/pillion-dev/pillion/inject/rollout"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
@@ -94,7 +95,7 @@ func (c *Client) noTemplate(ctx context.Context, name types.NamespacedName) erro
 	}
 	text := fmt.Sprintf("there is no %s %q%s", kind, name.Name, where)
 	if names, err := c.namesOf(ctx, templateResource(name.Namespace), name.Namespace); err == nil {
-		if hint := templates.DidYouMean(name.Name, names); hint != "" {
+		if hint := problem.DidYouMean(name.Name, names); hint != "" {
 			return errors.New(text + hint)
 		}
 	}

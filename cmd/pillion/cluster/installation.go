@@ -23,7 +23,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/report/explain"
 	"github.com/pillion-dev/pillion/inject/report/status"
 	"github.com/pillion-dev/pillion/manifests"
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // Installation is the part of Pillion's installation in a cluster that the user can read. The
@@ -43,7 +43,7 @@ type Installation struct {
 	since      time.Time // when the webhooks were installed
 	namespaces map[string]*namespace
 	owners     map[string]*unstructured.Unstructured
-	accounts   templates.ServiceAccounts
+	accounts   request.ServiceAccounts
 	resizable  func() bool                     // whether the API server can resize pods, asked once
 	resources  func() (meta.RESTMapper, error) // asked once
 }
@@ -51,8 +51,8 @@ type Installation struct {
 // Explaining configures how to explain the objects of a cluster.
 type Explaining struct {
 	Fits     *limits.Evaluator
-	Overlay  func(templates.Namespace) (templates.Namespace, error) // applies the label flags
-	Overlaid bool                                                   // whether Overlay changes namespaces
+	Overlay  func(request.Namespace) (request.Namespace, error) // applies the label flags
+	Overlaid bool                                               // whether Overlay changes namespaces
 	Commands status.Commands
 	Pillion  func(command string) string // a command of this program for the same cluster
 }
@@ -139,7 +139,7 @@ func (i *Installation) ownPolicies(ctx context.Context) {
 
 // namespace is what all objects of a namespace have in common.
 type namespace struct {
-	templates.Namespace
+	request.Namespace
 
 	limits  limits.Limits
 	unknown string // why some limits are unknown
@@ -154,7 +154,7 @@ func (i *Installation) namespace(ctx context.Context, name string) (*namespace, 
 	if p := i.namespaces[name]; p != nil {
 		return p, nil
 	}
-	p := &namespace{Namespace: templates.Namespace{Name: name}}
+	p := &namespace{Namespace: request.Namespace{Name: name}}
 	object, err := i.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsForbidden(err):
@@ -162,7 +162,7 @@ func (i *Installation) namespace(ctx context.Context, name string) (*namespace, 
 	case err != nil:
 		return nil, err
 	default:
-		p.Namespace = templates.Namespace{Name: name, Labels: object.GetLabels(), Annotations: object.GetAnnotations(), Known: true}
+		p.Namespace = request.Namespace{Name: name, Labels: object.GetLabels(), Annotations: object.GetAnnotations(), Known: true}
 	}
 	if object != nil {
 		p.sinceLabelled(object.GetManagedFields())

@@ -19,7 +19,8 @@ import (
 	"github.com/pillion-dev/pillion/inject/lint/limits"
 	"github.com/pillion-dev/pillion/inject/report/explain"
 	"github.com/pillion-dev/pillion/inject/report/status"
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/problem"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // eachNamed reads the namespaces that the user named, each once.
@@ -32,7 +33,7 @@ func (k *look) eachNamed(ctx context.Context, names []string, each func(*unstruc
 		case apierrors.IsNotFound(err) && k.vanishing:
 			continue
 		case apierrors.IsNotFound(err):
-			return fmt.Errorf("there is no namespace %s", templates.OneLine(name))
+			return fmt.Errorf("there is no namespace %s", problem.OneLine(name))
 		case err != nil:
 			if err := k.lack(err, "get", "namespaces", name); err != nil {
 				return err
@@ -69,7 +70,7 @@ type look struct {
 	validation *status.Validation
 	fits       *limits.Evaluator
 	notes      map[string]bool
-	accounts   templates.ServiceAccounts
+	accounts   request.ServiceAccounts
 	unsure     unsure            // about the templates
 	selector   labels.Selector   // of pods
 	own        status.Scope      // what all namespaces have in common
@@ -109,7 +110,7 @@ func (k *look) count(ns *unstructured.Unstructured) *status.Count {
 
 func (k *look) scope(ns *unstructured.Unstructured) *status.Scope {
 	scope := k.own
-	scope.Namespace = templates.Namespace{Name: ns.GetName(), Labels: ns.GetLabels(), Annotations: ns.GetAnnotations(), Known: true, ServiceAccounts: k.accounts}
+	scope.Namespace = request.Namespace{Name: ns.GetName(), Labels: ns.GetLabels(), Annotations: ns.GetAnnotations(), Known: true, ServiceAccounts: k.accounts}
 	if ns.GetLabels()[inject.LabelInject] == inject.Enabled {
 		scope.OptedIn = status.OptedIn(ns.GetManagedFields())
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/report/explain"
 	"github.com/pillion-dev/pillion/inject/report/status"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // Mistake is a reason why a pod lacks what it should have, or a mistake in its annotations.
@@ -175,7 +176,7 @@ func (e *Examiner) mistakes(ctx context.Context, b *built, ns *corev1.Namespace,
 	if err != nil {
 		return nil, err
 	}
-	namespace := templates.Namespace{
+	namespace := request.Namespace{
 		Name: ns.Name, Labels: ns.Labels, Annotations: ns.Annotations, Known: true, ServiceAccounts: e.client.serviceAccounts(ctx, func(string) {}),
 	}
 	r, err := explain.New(b.injector, explain.Subject{

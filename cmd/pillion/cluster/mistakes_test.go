@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // TestSecretsHidden checks that a message that quotes a value of the pod's environment, commands, arguments, probes or HTTP headers, as a
@@ -46,7 +46,7 @@ func TestSecretsHidden(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, said := range []string{value, string(quoted), fmt.Sprintf("%q", value), templates.Cut(value, 20), string(quoted)[:min(len(quoted), 20)]} {
+		for _, said := range []string{value, string(quoted), fmt.Sprintf("%q", value), problem.Cut(value, 20), string(quoted)[:min(len(quoted), 20)]} {
 			message := "the pod has " + said + " for the variable A, and this template needs 1"
 			if got := secretsIn(text).hide(message); got != hidden {
 				t.Fatalf("seed %d: %q in %s is not hidden: %s", seed, value, text, got)

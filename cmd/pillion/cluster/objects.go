@@ -16,6 +16,7 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/cmd/pillion/kube"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
@@ -143,7 +144,7 @@ func (u *unsure) noteRollout(e *kube.Entry) {
 	if text == "" {
 		return
 	}
-	text = fmt.Sprintf("The automatic rollout of %s %s: %s", e.ID(), text, templates.OneLine(message))
+	text = fmt.Sprintf("The automatic rollout of %s %s: %s", e.ID(), text, problem.OneLine(message))
 	if u.notes = append(u.notes, text); state == kube.RolloutRunning {
 		u.running++
 	} else {
@@ -176,7 +177,7 @@ func statusOf(e *kube.Entry) string {
 	case v1alpha1.ReasonNameTaken:
 		return kube.Taken(e.Name)
 	case v1alpha1.ReasonTooMany:
-		return strings.TrimSuffix(templates.OneLine(c.Message), ".")
+		return strings.TrimSuffix(problem.OneLine(c.Message), ".")
 	}
 	return ""
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/rollout"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // wayBack is what pods go back to after a rollout of a template that has failed. The template keeps its content.
@@ -70,7 +71,7 @@ func (w *wayBack) read(ctx context.Context, revision string) (i *inject.Injector
 	if revision == "" {
 		return w.with(slices.DeleteFunc(all, func(t *templates.Template) bool { return t == w.template }), "the set without this template")
 	}
-	named := fmt.Sprintf("revision %s of the template, which the pod had before,", templates.OneLine(revision))
+	named := fmt.Sprintf("revision %s of the template, which the pod had before,", problem.OneLine(revision))
 	at := slices.IndexFunc(w.history.Revisions, func(r *kube.Revision) bool { return r.Hash == revision })
 	if at < 0 {
 		return nil, named + " is not in its history", nil

@@ -17,6 +17,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/report/status"
 	"github.com/pillion-dev/pillion/inject/rollout"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // Bounds limit a rollout.
@@ -64,7 +65,7 @@ func (b Bounds) check(set *templates.Set) error {
 	for _, t := range set.Templates {
 		names = append(names, t.Name, t.ID())
 	}
-	return cli.UsageError{Err: fmt.Errorf("there is no template %q%s", b.Template, templates.DidYouMean(b.Template, names))}
+	return cli.UsageError{Err: fmt.Errorf("there is no template %q%s", b.Template, problem.DidYouMean(b.Template, names))}
 }
 
 // only returns the name of the only template whose changes pods get, or "" for all. If there is none, ok is false.

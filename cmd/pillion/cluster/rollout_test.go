@@ -24,6 +24,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/rollout"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // rolloutAPI is an API with a pod in each of some namespaces. The pod has an older image of the template agent, and the
@@ -61,7 +62,7 @@ func rolloutAPI(t *testing.T, namespaces []string, annotations map[string]string
 			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:1"}}},
 		})
 		clitest.Must(t, err)
-		r, err := inject.New(set).Inject(inject.Request{Operation: "CREATE", OptedIn: true, Object: text, Namespace: templates.Namespace{Name: namespace, Labels: ns.Labels, Known: true}})
+		r, err := inject.New(set).Inject(inject.Request{Operation: "CREATE", OptedIn: true, Object: text, Namespace: request.Namespace{Name: namespace, Labels: ns.Labels, Known: true}})
 		clitest.Must(t, err)
 		var pod map[string]any
 		clitest.Must(t, json.Unmarshal(r.InjectedJSON(), &pod))

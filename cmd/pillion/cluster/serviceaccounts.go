@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // serviceAccounts reads the ServiceAccounts that templates read, each once.
@@ -18,20 +18,20 @@ type serviceAccounts struct {
 	*Client
 	ctx   context.Context //nolint:containedctx // the engine asks without one
 	note  func(string)
-	known map[string]templates.ServiceAccount
+	known map[string]request.ServiceAccount
 }
 
-func (c *Client) serviceAccounts(ctx context.Context, note func(string)) templates.ServiceAccounts {
-	return &serviceAccounts{c, ctx, note, map[string]templates.ServiceAccount{}}
+func (c *Client) serviceAccounts(ctx context.Context, note func(string)) request.ServiceAccounts {
+	return &serviceAccounts{c, ctx, note, map[string]request.ServiceAccount{}}
 }
 
-// ServiceAccount implements [templates.ServiceAccounts]. It notes why one cannot be read.
-func (s *serviceAccounts) ServiceAccount(namespace, name string) templates.ServiceAccount {
+// ServiceAccount implements [request.ServiceAccounts]. It notes why one cannot be read.
+func (s *serviceAccounts) ServiceAccount(namespace, name string) request.ServiceAccount {
 	key := namespace + "/" + name
 	if account, ok := s.known[key]; ok {
 		return account
 	}
-	account := templates.ServiceAccount{Name: name}
+	account := request.ServiceAccount{Name: name}
 	object, err := s.Resource(corev1.SchemeGroupVersion.WithResource("serviceaccounts")).Namespace(namespace).Get(s.ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsForbidden(err):

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/kube"
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
@@ -134,7 +134,7 @@ func (r *reconciler) compileTemplate(ctx context.Context, template *kube.Entry) 
 	}
 	var v verdict
 	compiled, err := kube.CompileContent(template, text)
-	var problems templates.Problems
+	var problems problem.Problems
 	switch {
 	case err == nil:
 		v.revision = compiled.Revision

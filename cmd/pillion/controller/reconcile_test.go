@@ -24,7 +24,7 @@ import (
 
 	"github.com/pillion-dev/pillion/cmd/pillion/kube"
 	"github.com/pillion-dev/pillion/inject/testing/golden"
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
@@ -265,9 +265,9 @@ func TestRequested(t *testing.T) {
 
 // TestShortened checks the limits of a message about many and long problems.
 func TestShortened(t *testing.T) {
-	var problems templates.Problems
+	var problems problem.Problems
 	for i := range 12 {
-		problems = append(problems, templates.Problem{File: "clustersidecartemplate/agent", Path: fmt.Sprintf("spec.params[%d]", i), Message: "is wrong"})
+		problems = append(problems, problem.Problem{File: "clustersidecartemplate/agent", Path: fmt.Sprintf("spec.params[%d]", i), Message: "is wrong"})
 	}
 	if got, want := invalid("", listed(problems)), "; spec.params[9]: is wrong; and 2 more"; !strings.HasSuffix(got, want) || strings.Contains(got, "clustersidecartemplate") {
 		t.Errorf("the message is %q, want the end %q", got, want)

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
@@ -81,7 +81,7 @@ func invalid(revision, problems string) string {
 }
 
 // listed returns the first problems as text, and the number of the others.
-func listed(problems templates.Problems) string {
+func listed(problems problem.Problems) string {
 	all := make([]string, 0, mostProblems)
 	for i, p := range problems {
 		if i == mostProblems {

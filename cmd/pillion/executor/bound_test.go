@@ -28,6 +28,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/rollout"
 	"github.com/pillion-dev/pillion/inject/testing/size"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // TestBound checks the promise of a rollout with random clusters: at no time are more pods unready because of it than
@@ -151,7 +152,7 @@ func (c *simulation) deploy(n int) {
 	c.content = 1
 	c.planner = &rollout.Planner{
 		Injector: images()[1], Called: func([]byte) bool { return true },
-		Namespace: templates.Namespace{Name: "shop", Labels: map[string]string{"pillion.dev/inject": "enabled"}, Known: true},
+		Namespace: request.Namespace{Name: "shop", Labels: map[string]string{"pillion.dev/inject": "enabled"}, Known: true},
 	}
 	for range n {
 		name := c.create(images()[0])

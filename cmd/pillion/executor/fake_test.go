@@ -26,6 +26,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/rollout"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 func must(t *testing.T, err error) {
@@ -79,7 +80,7 @@ func newFake(t *testing.T, pods int) *fake {
 	c := &fake{pods: map[string]*corev1.Pod{}, held: map[string]int{}, old: injector(t, 1), failAt: -1}
 	c.planner = &rollout.Planner{
 		Injector: injector(t, 2), Resizes: true, Called: func([]byte) bool { return true },
-		Namespace: templates.Namespace{Name: "shop", Labels: map[string]string{"pillion.dev/inject": "enabled"}, Known: true},
+		Namespace: request.Namespace{Name: "shop", Labels: map[string]string{"pillion.dev/inject": "enabled"}, Known: true},
 	}
 	for i := range pods {
 		name := fmt.Sprintf("web-%d", i)

@@ -215,7 +215,7 @@ func CompareNames(a, b types.NamespacedName) int {
 }
 
 // CompileContent compiles the content of a template. It is nil if it is too large to be used. An error is
-// [templates.Problems].
+// [problem.Problems].
 func CompileContent(e *Entry, text []byte) (*templates.Template, error) {
 	if e.Size > templates.MaxObject {
 		return nil, templates.TooLarge(e.ID())

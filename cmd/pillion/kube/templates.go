@@ -58,7 +58,7 @@ func TemplateText(o *unstructured.Unstructured) ([]byte, error) {
 	return templateText(o.GetKind(), o.GetNamespace(), o.GetName(), text), err
 }
 
-// CompileTemplateText compiles the result of [TemplateText]. An error is [templates.Problems].
+// CompileTemplateText compiles the result of [TemplateText]. An error is [problem.Problems].
 func CompileTemplateText(id string, text []byte) (*templates.Template, error) {
 	t, problems := templates.ParseObject(id, text)
 	if len(problems) > 0 {

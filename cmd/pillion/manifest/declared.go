@@ -9,15 +9,15 @@ import (
 	"strings"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
-	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // Declared is what manifests contain about namespaces and ServiceAccounts.
 type Declared struct {
-	Namespaces map[string]templates.Namespace
+	Namespaces map[string]request.Namespace
 	// Accounts are the ServiceAccounts by NAMESPACE/NAME. The namespace is "" if the manifest has none.
-	Accounts map[string]templates.ServiceAccount
+	Accounts map[string]request.ServiceAccount
 }
 
 // Read records the namespaces and ServiceAccounts in a document. It returns an error if one of them
@@ -73,9 +73,9 @@ func (all *Declared) namespace(node *jsontree.Node) error {
 		return err
 	}
 	if all.Namespaces == nil {
-		all.Namespaces = map[string]templates.Namespace{}
+		all.Namespaces = map[string]request.Namespace{}
 	}
-	all.Namespaces[name] = templates.Namespace{Name: name, Known: true, Labels: labels, Annotations: annotations}
+	all.Namespaces[name] = request.Namespace{Name: name, Known: true, Labels: labels, Annotations: annotations}
 	return nil
 }
 
@@ -85,9 +85,9 @@ func (all *Declared) account(node *jsontree.Node) error {
 		return err
 	}
 	if all.Accounts == nil {
-		all.Accounts = map[string]templates.ServiceAccount{}
+		all.Accounts = map[string]request.ServiceAccount{}
 	}
-	all.Accounts[node.At("metadata", "namespace").Text()+"/"+name] = templates.ServiceAccount{
+	all.Accounts[node.At("metadata", "namespace").Text()+"/"+name] = request.ServiceAccount{
 		Name: name, Known: true, Labels: labels, Annotations: annotations, NoToken: node.Get("automountServiceAccountToken").Kind() == jsontree.False,
 	}
 	return nil
@@ -109,7 +109,7 @@ func described(node *jsontree.Node, kind string) (name string, labels, annotatio
 
 // Account returns a ServiceAccount. In the usual namespace, which objects without a namespace are in, it may be
 // one without a namespace.
-func (all *Declared) Account(namespace, name string, usual bool) (account templates.ServiceAccount, ok bool) {
+func (all *Declared) Account(namespace, name string, usual bool) (account request.ServiceAccount, ok bool) {
 	if account, ok = all.Accounts[namespace+"/"+name]; !ok && usual {
 		account, ok = all.Accounts["/"+name]
 	}

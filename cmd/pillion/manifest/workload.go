@@ -20,6 +20,8 @@ import (
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/problem"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // Object is a pod in an object of a document: the object itself, or one of its pod templates.
@@ -71,13 +73,13 @@ func inList(node *jsontree.Node, apiVersion, kind string, at []string, paths Pat
 	}
 	list := node.At("items")
 	if list != nil && list.Kind() != jsontree.Array && list.Kind() != jsontree.Null {
-		return nil, fmt.Errorf("the items of this %s are no list", templates.OneLine(kind))
+		return nil, fmt.Errorf("the items of this %s are no list", problem.OneLine(kind))
 	}
 	all := []Object{}
 	items := list.Items()
 	for i := range items {
 		if items[i].Kind() != jsontree.Object {
-			return nil, fmt.Errorf("items[%d] of this %s is no object; every item must be one, not a list of some", i, templates.OneLine(kind))
+			return nil, fmt.Errorf("items[%d] of this %s is no object; every item must be one, not a list of some", i, problem.OneLine(kind))
 		}
 		of, err := In(&items[i], apiVersion, of, slices.Concat(at, []string{"items", strconv.Itoa(i)}), paths)
 		if err != nil {
@@ -204,7 +206,7 @@ func (o Object) Title() string {
 	if o.OneOfSeveral {
 		title += " " + o.Where()
 	}
-	return templates.OneLine(title)
+	return problem.OneLine(title)
 }
 
 // Where returns the path of the pod template, for example spec.template.
@@ -241,7 +243,7 @@ func Names(path string) []string { return slices.Collect(jsontext.Pointer(path).
 
 // Request returns the engine's input to create the pod of an object, and sentences about mistakes in its
 // notation. The function reads is as for [Pod].
-func (o Object) Request(namespace templates.Namespace, reads func(key string) bool) (inject.Request, Mistakes) {
+func (o Object) Request(namespace request.Namespace, reads func(key string) bool) (inject.Request, Mistakes) {
 	pod, wrong := Pod(o.Pod, reads)
 	return inject.Request{
 		Operation: "CREATE", File: true, Namespace: namespace, Object: pod, Claims: inject.Claims(o.Node), Owner: inject.OwnerOf(o.Kind, o.Node), CopiesLabels: o.copiesLabels(),

@@ -7,8 +7,8 @@ import (
 
 	"github.com/pillion-dev/pillion/cmd/pillion/manifest"
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
-	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // usual is the namespace of objects without one.
@@ -18,11 +18,11 @@ const usual = "default"
 // the page.
 type known struct {
 	declared manifest.Declared
-	fields   templates.Namespace
+	fields   request.Namespace
 }
 
 // namespace returns the namespace of an object.
-func (k known) namespace(o manifest.Object) templates.Namespace {
+func (k known) namespace(o manifest.Object) request.Namespace {
 	ns := k.fields
 	if ns.Name = o.Node.At("metadata", "namespace").Text(); ns.Name == "" {
 		ns.Name = usual
@@ -34,8 +34,8 @@ func (k known) namespace(o manifest.Object) templates.Namespace {
 	return ns
 }
 
-// ServiceAccount implements [templates.ServiceAccounts].
-func (k known) ServiceAccount(namespace, name string) templates.ServiceAccount {
+// ServiceAccount implements [request.ServiceAccounts].
+func (k known) ServiceAccount(namespace, name string) request.ServiceAccount {
 	if account, ok := k.declared.Account(namespace, name, namespace == usual); ok {
 		return account
 	}
@@ -56,11 +56,11 @@ func (k *known) read(manifest string) (mistakes []Problem) {
 }
 
 // fields returns the namespace and its ServiceAccounts in the fields of the page.
-func (out *Output) fields(in *Input) templates.Namespace {
-	return templates.Namespace{
+func (out *Output) fields(in *Input) request.Namespace {
+	return request.Namespace{
 		Name: usual, Known: true,
 		Labels: out.strings("namespaceLabels", in.NamespaceLabels), Annotations: out.strings("namespaceAnnotations", in.NamespaceAnnotations),
-		ServiceAccounts: templates.SameServiceAccount{
+		ServiceAccounts: request.SameServiceAccount{
 			Name: "default", Known: true,
 			Labels: out.strings("accountLabels", in.AccountLabels), Annotations: out.strings("accountAnnotations", in.AccountAnnotations),
 		},

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // file is the name of the templates of the page as a file.
@@ -20,7 +20,7 @@ func (out *Output) lint(e *Evaluator) {
 		t := &trials[i]
 		line, _ := strconv.Atoi(strings.TrimPrefix(t.Place, file+":"))
 		at := func(sentence string) Problem {
-			return Problem{Line: max(line, 1), Path: t.Template, Message: templates.OneLine(sentence)}
+			return Problem{Line: max(line, 1), Path: t.Template, Message: problem.OneLine(sentence)}
 		}
 		for _, sentence := range t.Problems() {
 			out.Problems = append(out.Problems, at(sentence))

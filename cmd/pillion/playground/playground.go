@@ -12,6 +12,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/lint/limits"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // New returns an Evaluator, or an error if the Pod Security Standards of this build are broken.
@@ -77,7 +78,7 @@ func (e *Evaluator) load(text string) error {
 }
 
 func problems(err error) (all []Problem) {
-	var found templates.Problems
+	var found problem.Problems
 	if !errors.As(err, &found) {
 		return []Problem{{Line: 1, Message: err.Error()}}
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/pillion-dev/pillion/inject/lint/limits"
 	"github.com/pillion-dev/pillion/inject/report/explain"
 	"github.com/pillion-dev/pillion/inject/schema"
-	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // inject injects into all documents of the manifest.
@@ -91,7 +91,7 @@ func objectsIn(d yamledit.Document) ([]manifest.Object, *yamledit.Root, error) {
 func line(d yamledit.Document, o manifest.Object) int { return d.Line + d.LineOf(o.At) - 1 }
 
 // object injects into one object.
-func (out *Output) object(e *Evaluator, d yamledit.Document, o manifest.Object, namespace templates.Namespace) ([]yamledit.Change, error) {
+func (out *Output) object(e *Evaluator, d yamledit.Document, o manifest.Object, namespace request.Namespace) ([]yamledit.Change, error) {
 	injector := e.injector.For(namespace.Name)
 	req, wrong := o.Request(namespace, injector.ReadsOfProducts)
 	req.Detail = true
@@ -143,7 +143,7 @@ func (out *Output) judge(e *Evaluator, final string, of known) {
 	}
 }
 
-func (e *Evaluator) verdict(o manifest.Object, namespace templates.Namespace) (v *inject.Verdict, err error) {
+func (e *Evaluator) verdict(o manifest.Object, namespace request.Namespace) (v *inject.Verdict, err error) {
 	injector := e.injector.For(namespace.Name)
 	req, _ := o.Request(namespace, injector.ReadsOfProducts)
 	if req.Object, err = schema.AsStored(req.Object); err != nil {

@@ -13,14 +13,14 @@ import (
 
 	"github.com/pillion-dev/pillion/cmd/pillion/kube"
 	"github.com/pillion-dev/pillion/inject/webhook"
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // standalone knows no namespaces.
 type standalone struct{}
 
-func (standalone) Namespace(name string) (templates.Namespace, error) {
-	return templates.Namespace{Name: name}, nil
+func (standalone) Namespace(name string) (request.Namespace, error) {
+	return request.Namespace{Name: name}, nil
 }
 
 // maxNamespace limits the labels and annotations of a namespace together, in bytes, without those of kubectl.
@@ -59,13 +59,13 @@ func informNamespaces(client metadata.Interface) *informer {
 // namespace yet: the namespace has a pod already, so its event will arrive soon. Without its
 // annotations, the pod would get the wrong parameters. Without its labels, the pod would get no
 // template that requires them.
-func (i *informer) Namespace(name string) (templates.Namespace, error) {
+func (i *informer) Namespace(name string) (request.Namespace, error) {
 	m := i.object(name)
 	if m == nil {
-		return templates.Namespace{}, fmt.Errorf("the namespace %q is not known yet; retry in a moment", name)
+		return request.Namespace{}, fmt.Errorf("the namespace %q is not known yet; retry in a moment", name)
 	}
 	if isTooLarge(m) {
-		return templates.Namespace{}, fmt.Errorf("the namespace %q has %w: more than %d KiB, which is the limit; remove some", name, webhook.ErrNamespaceTooLarge, maxNamespace>>10)
+		return request.Namespace{}, fmt.Errorf("the namespace %q has %w: more than %d KiB, which is the limit; remove some", name, webhook.ErrNamespaceTooLarge, maxNamespace>>10)
 	}
 	ns := namespaceOf(m)
 	for _, former := range slices.Backward(i.before(name)) {
@@ -78,8 +78,8 @@ func (i *informer) Namespace(name string) (templates.Namespace, error) {
 	return ns, nil
 }
 
-func namespaceOf(m *metav1.PartialObjectMetadata) templates.Namespace {
-	return templates.Namespace{Name: m.Name, Labels: m.Labels, Annotations: m.Annotations, Known: true}
+func namespaceOf(m *metav1.PartialObjectMetadata) request.Namespace {
+	return request.Namespace{Name: m.Name, Labels: m.Labels, Annotations: m.Annotations, Known: true}
 }
 
 func (i *informer) check() (string, error) { return i.followed.check("namespaces") }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/pillion-dev/pillion/cmd/pillion/kube"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // burst is how long to wait for further changes of templates that belong together. Each
@@ -299,7 +300,7 @@ func (o *objects) templates() (all []*templates.Template, rejected []rejection) 
 		instead, wrong := " (it is not used)", m.wrong
 		switch {
 		case name.Namespace != "" && o.known[types.NamespacedName{Name: name.Name}] != nil:
-			wrong = templates.Problems{{File: m.ID(), Path: "metadata.name", Message: kube.Taken(name.Name)}}
+			wrong = problem.Problems{{File: m.ID(), Path: "metadata.name", Message: kube.Taken(name.Name)}}
 		case m.good != nil:
 			instead = " (its last valid content is used)"
 			all = append(all, m.good)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/cmd/pillion/kube"
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // Options are the flags of pillion serve.
@@ -50,8 +50,8 @@ func (o *Options) Flags(cmd *cobra.Command) {
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "use this kubeconfig `FILE` (default: the cluster that Pillion runs in)")
 	f.BoolVar(&o.standalone, "standalone", false, "use no Kubernetes API: namespaces have no labels or annotations, and every pod counts as opted in")
 	f.StringSliceVar(&o.Excluded, "exclude-namespace", nil, "exclude this `NAMESPACE`, in addition to the system namespaces; may be repeated")
-	f.StringVar(&o.uninjected, "uninjected-pods", string(templates.Deny), "for pods that the mutating webhook did not inject because it was not called or did not answer, use this `MODE`: Deny, or Warn to follow the template's validate.mode")
-	cli.Limit(cmd, "uninjected-pods", string(templates.Deny), string(templates.Warn))
+	f.StringVar(&o.uninjected, "uninjected-pods", string(v1alpha1.Deny), "for pods that the mutating webhook did not inject because it was not called or did not answer, use this `MODE`: Deny, or Warn to follow the template's validate.mode")
+	cli.Limit(cmd, "uninjected-pods", string(v1alpha1.Deny), string(v1alpha1.Warn))
 	f.DurationVar(&o.shutdownDelay, "shutdown-delay", 5*time.Second, "keep serving for this `TIME` after readiness is off")
 	o.requestMemory.Quantity = resource.MustParse("64Mi")
 	f.Var(&o.requestMemory, "max-request-memory", "limit the `MEMORY` of all current requests together, in addition to 48 KiB for each; a request that needs more gets HTTP 429, and the API server retries")
@@ -102,4 +102,4 @@ func (o *Options) checkValues() error {
 // Logger returns a logger with the configured level and format.
 func (o *Options) Logger(w io.Writer) *slog.Logger { return o.log.Logger(w) }
 
-func (o *Options) warnUninjected() bool { return o.uninjected == string(templates.Warn) }
+func (o *Options) warnUninjected() bool { return o.uninjected == string(v1alpha1.Warn) }

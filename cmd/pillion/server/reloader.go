@@ -20,6 +20,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/webhook"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // watchAgain is the retry interval if the templates cannot be watched. It is also the longest
@@ -254,7 +255,7 @@ func (e *reloader) reload() {
 }
 
 func problemCount(err error) int {
-	if problems, ok := errors.AsType[templates.Problems](err); ok {
+	if problems, ok := errors.AsType[problem.Problems](err); ok {
 		return len(problems)
 	}
 	return 1

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/metadata"
 
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // accounts knows the ServiceAccounts of the cluster as long as templates read them.
@@ -90,12 +90,12 @@ func (a *accounts) ready() bool {
 	return i != nil && i.controller.HasSynced()
 }
 
-// ServiceAccount implements [templates.ServiceAccounts].
-func (a *accounts) ServiceAccount(namespace, name string) templates.ServiceAccount {
+// ServiceAccount implements [request.ServiceAccounts].
+func (a *accounts) ServiceAccount(namespace, name string) request.ServiceAccount {
 	if i := a.current.Load(); i != nil {
 		return i.account(namespace, name)
 	}
-	return templates.ServiceAccount{Name: name}
+	return request.ServiceAccount{Name: name}
 }
 
 func (a *accounts) check() (string, error) {
@@ -126,11 +126,11 @@ func (a *accounts) inform() *accountInformer {
 }
 
 // account returns a ServiceAccount. It is not known if it was created a moment ago, or is too large.
-func (i *accountInformer) account(namespace, name string) templates.ServiceAccount {
+func (i *accountInformer) account(namespace, name string) request.ServiceAccount {
 	key := namespace + "/" + name
 	m := i.object(key)
 	if m == nil || isTooLarge(m) {
-		return templates.ServiceAccount{Name: name}
+		return request.ServiceAccount{Name: name}
 	}
 	account := accountOf(m)
 	for _, former := range slices.Backward(i.before(key)) {
@@ -140,6 +140,6 @@ func (i *accountInformer) account(namespace, name string) templates.ServiceAccou
 	return account
 }
 
-func accountOf(m *metav1.PartialObjectMetadata) templates.ServiceAccount {
-	return templates.ServiceAccount{Name: m.Name, Labels: m.Labels, Annotations: m.Annotations, Known: true}
+func accountOf(m *metav1.PartialObjectMetadata) request.ServiceAccount {
+	return request.ServiceAccount{Name: m.Name, Labels: m.Labels, Annotations: m.Annotations, Known: true}
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/testing/size"
 	"github.com/pillion-dev/pillion/inject/webhook"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 func serviceAccount(name, role string) *metav1.PartialObjectMetadata {
@@ -151,7 +152,7 @@ func TestServiceAccountBefore(t *testing.T) {
 	judge := inject.NewJudge(inject.New(templates.NewSet(found)), nil, true)
 	verdict := func(role string) string {
 		v, err := judge.Judge(inject.Request{
-			Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "shop", Known: true, ServiceAccounts: a},
+			Operation: "CREATE", OptedIn: true, Namespace: request.Namespace{Name: "shop", Known: true, ServiceAccounts: a},
 			Object: fmt.Appendf(nil, `{"metadata":{"annotations":{"agent.pillion.dev/injected":%q}},"spec":{"serviceAccountName":"web","containers":[{"name":"web","image":"w"},{"name":"agent","image":"a","args":[%q]}]}}`, found[0].Revision, role),
 		})
 		clitest.Must(t, err)
@@ -195,7 +196,7 @@ func TestNamespaceBefore(t *testing.T) {
 	}
 	injector := inject.New(templates.NewSet(found))
 	request := func() inject.Request {
-		var ns templates.Namespace
+		var ns request.Namespace
 		eventually(t, "the namespace is known", func() (known bool) {
 			var err error
 			ns, err = i.Namespace("shop")

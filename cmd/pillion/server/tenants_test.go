@@ -22,6 +22,7 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/kube"
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // TestTenants checks that a namespace with templates of its own has no effect on others: not on what
@@ -285,7 +286,7 @@ func TestAccountsOfTenants(t *testing.T) {
 	}
 	for namespace, want := range map[string]inject.Code{"team-a": inject.CodeUnknownServiceAccount, "team-b": inject.CodeInjected} {
 		req := inject.Request{Operation: "CREATE", OptedIn: true, Object: []byte(`{"spec":{"containers":[{"name":"web","image":"web"}]}}`)}
-		req.Namespace = templates.Namespace{Name: namespace, Known: true, ServiceAccounts: r.accounts}
+		req.Namespace = request.Namespace{Name: namespace, Known: true, ServiceAccounts: r.accounts}
 		injector, _ := r.use(namespace)
 		result, err := injector.Inject(req)
 		clitest.Must(t, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/lint/sample"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // fail records that the template fails for some pods. One cause is recorded once.
@@ -33,7 +34,7 @@ func (trial *Trial) others(t, whole *templates.Template, from sample.Situation) 
 	account := accountOf(from)
 	try := func() *inject.Decision {
 		s := from
-		s.Pod, s.Namespace.ServiceAccounts = encoded(pod), templates.SameServiceAccount(account)
+		s.Pod, s.Namespace.ServiceAccounts = encoded(pod), request.SameServiceAccount(account)
 		return &run(s, t).Decisions[0]
 	}
 	if try().Code == inject.CodeRenderFailed {

@@ -14,6 +14,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/lint/limits"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 func evaluator(t *testing.T) *limits.Evaluator {
@@ -174,7 +175,7 @@ func TestTryOnPods(t *testing.T) {
 	}
 	e := evaluator(t)
 	subject := func(on, team, pod string) limits.Subject {
-		s, err := e.Subject(on, []byte(pod), inject.Owner{}, templates.Namespace{Name: "shop", Known: true, Labels: map[string]string{"team": team}})
+		s, err := e.Subject(on, []byte(pod), inject.Owner{}, request.Namespace{Name: "shop", Known: true, Labels: map[string]string{"team": team}})
 		if err != nil {
 			t.Fatal(err)
 		}

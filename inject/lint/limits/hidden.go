@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // hidden returns a sentence about containers that a required template does not see, although their
@@ -17,7 +18,7 @@ func hidden(t *templates.Template, set *templates.Set) []string {
 	}
 	var names []string
 	for _, other := range set.Templates {
-		enforced := other.Spec.Required || other.Spec.Validate.Mode == templates.Deny
+		enforced := other.Spec.Required || other.Spec.Validate.Mode == v1alpha1.Deny
 		if other.Name != t.Name && !t.Excludes(other) && len(other.Containers) > 0 && (!enforced || !other.Protects("env") || !other.Protects("volumeMounts")) {
 			names = append(names, other.Name)
 		}

@@ -14,6 +14,9 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/lint/sample"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/problem"
+	"github.com/pillion-dev/pillion/templates/request"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // samples returns pods of every quality of service class, the simplest first.
@@ -21,7 +24,7 @@ func samples() []Subject {
 	some := corev1.ResourceList{corev1.ResourceCPU: quantity("100m"), corev1.ResourceMemory: quantity("64Mi")}
 	var all []Subject
 	for _, resources := range []corev1.ResourceRequirements{{}, {Requests: some}, {Requests: some, Limits: some}} {
-		all = append(all, Subject{Situation: sample.Situation{Pod: encoded(plain(resources)), Namespace: templates.Namespace{Name: "sample", ServiceAccounts: templates.SameServiceAccount{Known: true}}}})
+		all = append(all, Subject{Situation: sample.Situation{Pod: encoded(plain(resources)), Namespace: request.Namespace{Name: "sample", ServiceAccounts: request.SameServiceAccount{Known: true}}}})
 	}
 	return all
 }
@@ -134,7 +137,7 @@ func asking(pod Subject, values map[string]string, all ...*templates.Template) (
 			_, byPod := p.Annotations[key]
 			_, byNamespace := annotations[key]
 			_, byAccount := account.Annotations[key]
-			if !given && (!param.Needed() || byPod || byNamespace || byAccount && param.Overridable(templates.ByServiceAccount)) {
+			if !given && (!param.Needed() || byPod || byNamespace || byAccount && param.Overridable(v1alpha1.ByServiceAccount)) {
 				continue
 			}
 			if !given {
@@ -146,9 +149,9 @@ func asking(pod Subject, values map[string]string, all ...*templates.Template) (
 			}
 			set := annotations
 			switch {
-			case param.Overridable(templates.ByPod):
+			case param.Overridable(v1alpha1.ByPod):
 				set = p.Annotations
-			case param.Overridable(templates.ByServiceAccount) && account.Known:
+			case param.Overridable(v1alpha1.ByServiceAccount) && account.Known:
 				set = account.Annotations
 			}
 			maps.Copy(set, t.Annotations(param, value))
@@ -156,12 +159,12 @@ func asking(pod Subject, values map[string]string, all ...*templates.Template) (
 	}
 	p.Annotations[inject.AnnotationTemplates] = strings.Join(names, ",")
 	pod.Pod, pod.Namespace.Annotations = encoded(p), annotations
-	pod.Namespace.ServiceAccounts = templates.SameServiceAccount(account)
+	pod.Namespace.ServiceAccounts = request.SameServiceAccount(account)
 	return pod, missing
 }
 
 // accountOf returns a copy of what is known about the pod's ServiceAccount.
-func accountOf(s sample.Situation) templates.ServiceAccount {
+func accountOf(s sample.Situation) request.ServiceAccount {
 	account, err := s.ServiceAccount()
 	if err != nil {
 		panic("fit: " + err.Error())
@@ -239,7 +242,7 @@ func misspelled(asked, tried Subject, injected *corev1.Pod) []string {
 	before, own := names(decoded(asked.Pod)), names(decoded(tried.Pod))
 	added := slices.DeleteFunc(names(injected), func(name string) bool { return slices.Contains(own, name) })
 	for _, name := range own {
-		i := slices.IndexFunc(added, func(want string) bool { return templates.IsTypo(name, want) })
+		i := slices.IndexFunc(added, func(want string) bool { return problem.IsTypo(name, want) })
 		if i >= 0 && !slices.Contains(before, name) {
 			return []string{fmt.Sprintf("it mounts the volume %q, which is not one of its own, so a pod without this volume does not get it; did you mean %q?", name, added[i])}
 		}

@@ -14,6 +14,8 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/problem"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // Trial is the effect of a template on sample pods, or on a user's pod.
@@ -83,7 +85,7 @@ func CheckValues(set *templates.Set, values map[string]string) error {
 		if slices.Contains(known, key) {
 			continue
 		}
-		if closest := templates.Closest(key, known); closest != "" {
+		if closest := problem.Closest(key, known); closest != "" {
 			return fmt.Errorf("no template has the parameter %s; did you mean %s?", key, closest)
 		}
 		return fmt.Errorf("no template has the parameter %s; use TEMPLATE.PARAM=VALUE", key)
@@ -104,7 +106,7 @@ func withoutSelectors(t *templates.Template) *templates.Template {
 // hints returns sentences about probable mistakes.
 func (r *result) hints(t *templates.Template) []string {
 	var all []string
-	if t.Spec.Required && t.Spec.Validate.Mode == templates.Warn {
+	if t.Spec.Required && t.Spec.Validate.Mode == v1alpha1.Warn {
 		all = append(all, "it is required, but validate.mode: Warn accepts pods without it; remove mode to deny them")
 	}
 	all = append(all, waysAround(t)...)
@@ -131,7 +133,7 @@ func (r *result) hints(t *templates.Template) []string {
 		case f.Code == inject.CodeAltered && f.Expected != "":
 			all = append(all, fmt.Sprintf("%s is protected and computed from what templates add, so no pod is valid: the value is %s, but must then be %s",
 				schema.Where(f.Path), f.Found, f.Expected))
-		case f.Mode == templates.Deny:
+		case f.Mode == v1alpha1.Deny:
 			all = append(all, "no injected pod is valid: "+f.String())
 		}
 	}
@@ -157,7 +159,7 @@ func waysAround(t *templates.Template) []string {
 	var all []string
 	brings := len(t.Containers) > 0
 	switch rules := t.Spec.Validate; {
-	case !brings || rules.Mode != templates.Deny && !t.Spec.Required:
+	case !brings || rules.Mode != v1alpha1.Deny && !t.Spec.Required:
 	case !slices.Contains(rules.Protect, templates.ProtectAll):
 		all = append(all, fmt.Sprintf("a pod can have its own container named %s that runs something else, because not all fields are protected; set validate.protect: [all]", t.Containers[0]))
 	case len(t.Unprotected) > 0:

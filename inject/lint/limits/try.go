@@ -16,10 +16,12 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/lint/sample"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // Subject returns a user's pod, which belongs to an owner, as a Subject, if it can be parsed.
-func (e *Evaluator) Subject(on string, pod []byte, owner inject.Owner, namespace templates.Namespace) (Subject, error) {
+func (e *Evaluator) Subject(on string, pod []byte, owner inject.Owner, namespace request.Namespace) (Subject, error) {
 	if isAbsurd(pod) {
 		return Subject{}, errors.New("the pod has a quantity that cannot be read")
 	}
@@ -147,7 +149,7 @@ func (e *Evaluator) try(t, whole *templates.Template, values map[string]string, 
 		r := run(tried.Situation, t)
 		if i == 0 && pod.On == "" {
 			trial.others(t, whole, tried.Situation)
-			trial.Insists = t.Spec.Required || t.Spec.Validate.Mode == templates.Deny
+			trial.Insists = t.Spec.Required || t.Spec.Validate.Mode == v1alpha1.Deny
 		}
 		if !ok && i == 0 {
 			trial.notTried(t, tried, values, &r.Decisions[0])
@@ -214,7 +216,7 @@ func about(t *templates.Template, pod Subject) Trial {
 			trial.Hints = append(trial.Hints, fmt.Sprintf("no expression reads the parameter %s, so setting it changes nothing; remove it, or write ${params.%s} where it belongs", name, name))
 		}
 		if p := &t.Spec.Params[i]; p.Needed() && !pod.sets(t.Key(p)) {
-			trial.Needs, trial.Denied = append(trial.Needs, p.Name), t.Spec.Validate.Mode == templates.Deny
+			trial.Needs, trial.Denied = append(trial.Needs, p.Name), t.Spec.Validate.Mode == v1alpha1.Deny
 		}
 	}
 	return trial

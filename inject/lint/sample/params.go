@@ -11,10 +11,11 @@ import (
 	"github.com/google/cel-go/common/types"
 
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // Value returns the first sample value that a parameter accepts, or "".
-func Value(t *templates.Template, p *templates.Param) string {
+func Value(t *templates.Template, p *v1alpha1.Param) string {
 	candidates := append(templates.Samples(p), stringsMatching(p.Pattern)...)
 	if p.Items != nil {
 		candidates = append(candidates, stringsMatching(p.Items.Pattern)...)
@@ -76,8 +77,8 @@ func (s setter) hasParam(w *world, name string, want bool, next func(*world) boo
 	return next(w)
 }
 
-func (s setter) param(name string) *templates.Param {
-	i := slices.IndexFunc(s.template.Spec.Params, func(p templates.Param) bool { return p.Name == name })
+func (s setter) param(name string) *v1alpha1.Param {
+	i := slices.IndexFunc(s.template.Spec.Params, func(p v1alpha1.Param) bool { return p.Name == name })
 	if i < 0 {
 		return nil
 	}
@@ -85,14 +86,14 @@ func (s setter) param(name string) *templates.Param {
 }
 
 // places returns the objects with annotations that may set a parameter, the pod's first.
-func places(p *templates.Param) (all []path) {
-	if p.Overridable(templates.ByPod) {
+func places(p *v1alpha1.Param) (all []path) {
+	if p.Overridable(v1alpha1.ByPod) {
 		all = append(all, path{"pod", "metadata", "annotations"})
 	}
-	if p.Overridable(templates.ByServiceAccount) {
+	if p.Overridable(v1alpha1.ByServiceAccount) {
 		all = append(all, path{accountVariable, "annotations"})
 	}
-	if p.Overridable(templates.ByNamespace) {
+	if p.Overridable(v1alpha1.ByNamespace) {
 		all = append(all, path{"ns", "annotations"})
 	}
 	return all

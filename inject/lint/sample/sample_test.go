@@ -12,12 +12,13 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/lint/sample"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // plain is a pod without special fields.
 var plain = sample.Situation{
 	Pod:       []byte(`{"metadata":{"annotations":{"pillion.dev/templates":"x"}},"spec":{"containers":[{"name":"app","image":"registry.example/app:1"}]}}`),
-	Namespace: templates.Namespace{Name: "sample", Known: true},
+	Namespace: request.Namespace{Name: "sample", Known: true},
 }
 
 const params = `params: [{name: tier, default: web, enum: [web, batch, db]}, {name: "n", type: integer, default: 1, maximum: 9}, {name: "on", type: boolean, default: false},

@@ -8,15 +8,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // Situation is the input of a template's expressions.
 type Situation struct {
 	Pod       []byte // JSON
 	Owner     Owner
-	Namespace templates.Namespace
+	Namespace request.Namespace
 	Username  string
 	DryRun    bool
 }
@@ -27,10 +27,10 @@ type Owner struct {
 }
 
 // ServiceAccount returns what is known about the pod's ServiceAccount.
-func (s *Situation) ServiceAccount() (templates.ServiceAccount, error) {
+func (s *Situation) ServiceAccount() (request.ServiceAccount, error) {
 	pod, err := jsontree.Parse(s.Pod)
 	if err != nil {
-		return templates.ServiceAccount{}, err
+		return request.ServiceAccount{}, err
 	}
 	return s.Namespace.ServiceAccount(pod), nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // world is a situation as one immutable JSON document. Its members are the variables pod, ns,
@@ -57,17 +58,17 @@ func (w *world) situation() (Situation, bool) {
 // input returns the world as input for expressions.
 func (w *world) input() *templates.Input {
 	root := w.root()
-	account := templates.ServiceAccount{
-		Name:   templates.ServiceAccountName(root.At("pod")),
+	account := request.ServiceAccount{
+		Name:   request.ServiceAccountName(root.At("pod")),
 		Labels: w.texts(accountVariable, "labels"), Annotations: w.texts(accountVariable, "annotations"), Known: true,
 	}
 	return &templates.Input{
 		Pod: root.At("pod"), ServiceAccount: &account,
-		Namespace: templates.Namespace{
+		Namespace: request.Namespace{
 			Name: root.At("ns", "name").Text(), Labels: w.texts("ns", "labels"), Annotations: w.texts("ns", "annotations"), Known: true,
-			ServiceAccounts: templates.SameServiceAccount(account),
+			ServiceAccounts: request.SameServiceAccount(account),
 		},
-		Request: templates.RequestInfo{
+		Request: request.RequestInfo{
 			Operation: root.At("request", "operation").Text(), Username: root.At("request", "username").Text(),
 			DryRun: root.At("request", "dryRun").Kind() == jsontree.True,
 		},

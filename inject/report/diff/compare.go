@@ -13,6 +13,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/lint/limits"
 	"github.com/pillion-dev/pillion/inject/rollout"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // Comparison compares pods by two sets of templates.
@@ -81,7 +82,7 @@ func newSide(i *inject.Injector, w *Workload) (*side, error) {
 		return nil, err
 	}
 	for k := range verdict.Judged {
-		if f := verdict.Judged[k]; verdict.Denied && f.Mode == templates.Deny {
+		if f := verdict.Judged[k]; verdict.Denied && f.Mode == v1alpha1.Deny {
 			s.denied = append(s.denied, f)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/lint/limits"
 	"github.com/pillion-dev/pillion/inject/report/terminal"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // setOf returns a set of templates. Each has the form "NAME" or "NAMESPACE/NAME", with a word for its content.
@@ -97,7 +98,7 @@ func compared(t *testing.T, from, to *templates.Set, name string) *Report {
 	c := New(inject.New(from), inject.New(to), fits)
 	o, err := c.Compare(&Workload{
 		Owner: Owner{"shop", "apps/v1", "Deployment", name}, Pods: 2,
-		Request: inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "shop", Known: true}, Object: pod},
+		Request: inject.Request{Operation: "CREATE", OptedIn: true, Namespace: request.Namespace{Name: "shop", Known: true}, Object: pod},
 	})
 	if err != nil {
 		t.Fatal(err)

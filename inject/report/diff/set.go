@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // Applied returns a set of templates after those of files were applied and others were deleted. A template
@@ -26,7 +27,7 @@ func Applied(installed, files *templates.Set, without []string) (set *templates.
 		}
 	}
 	for _, id := range without {
-		switch closest := templates.Closest(id, ids); {
+		switch closest := problem.Closest(id, ids); {
 		case applied[id] != nil:
 			return nil, nil, fmt.Errorf("the template %s is in the files, so --without cannot remove it", id)
 		case slices.Contains(ids, id):

@@ -10,7 +10,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/report/explain"
 	"github.com/pillion-dev/pillion/inject/report/terminal"
 	"github.com/pillion-dev/pillion/inject/rollout"
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // page collects lines of at most width runes.
@@ -93,7 +93,7 @@ func (t *Template) show(p *page) {
 }
 
 func (t *Template) title() string {
-	name := templates.OneLine(t.Template)
+	name := problem.OneLine(t.Template)
 	switch {
 	case name == "":
 		return "no template"

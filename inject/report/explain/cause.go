@@ -9,7 +9,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/schema"
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // Past is what is known about when the pods of a namespace could first be injected. A zero time
@@ -46,7 +46,7 @@ func (c *Causes) Of(d *inject.Decision, by string, state State) string {
 }
 
 func (c *Causes) outdated(d *inject.Decision, by string) string {
-	why := "it was injected by revision " + templates.Cut(by, 20) + " of the template"
+	why := "it was injected by revision " + problem.Cut(by, 20) + " of the template"
 	if by == d.Revision {
 		why = "it was injected"
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/lint/limits"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // New explains what will happen to a pod. It returns an error if the pod is not valid JSON.
@@ -172,7 +173,7 @@ func (r *Report) final(injector *inject.Injector, req inject.Request, result *in
 	})}
 	switch { // assumes that no other replica has newer templates
 	case len(f.Findings) == 0:
-	case f.Findings[0].Mode == templates.Deny: // findings with mode Deny come first
+	case f.Findings[0].Mode == v1alpha1.Deny: // findings with mode Deny come first
 		f.Verdict = "denied"
 	default:
 		f.Verdict = "warned"

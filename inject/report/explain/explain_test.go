@@ -25,6 +25,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/testing/golden"
 	"github.com/pillion-dev/pillion/inject/testing/reviews"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 func TestMain(m *testing.M) { os.Exit(reviews.Main(m, os.Stdout)) }
@@ -92,7 +93,7 @@ func report(t *testing.T, archive *txtar.Archive) *explain.Report {
 	t.Helper()
 	s := explain.Subject{Object: explain.Object{Kind: "Deployment", Name: "web", Namespace: "shop"}}
 	s.Recreate = func([]byte) (string, error) { return "", nil }
-	s.Request = inject.Request{Operation: "CREATE", Namespace: templates.Namespace{Name: "shop"}}
+	s.Request = inject.Request{Operation: "CREATE", Namespace: request.Namespace{Name: "shop"}}
 	var files []templates.File
 	var entries []explain.Entry
 	for _, f := range archive.Files {
@@ -213,7 +214,7 @@ func TestCorpus(t *testing.T) {
 			continue
 		}
 		n++
-		req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: review.Request.Namespace}, Object: review.Request.Object}
+		req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: request.Namespace{Name: review.Request.Namespace}, Object: review.Request.Object}
 		want, err := injector.Inject(req)
 		if err != nil {
 			t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // Only removes the templates with other names from the report. It returns an error if a name
@@ -23,7 +23,7 @@ func (r *Report) Only(names []string) error {
 	}
 	for _, name := range names {
 		if !slices.Contains(known, name) {
-			return fmt.Errorf("there is no template %q%s", name, templates.DidYouMean(name, known))
+			return fmt.Errorf("there is no template %q%s", name, problem.DidYouMean(name, known))
 		}
 	}
 	r.Templates = slices.DeleteFunc(r.Templates, func(t Template) bool { return !slices.Contains(names, t.Template) })

@@ -10,6 +10,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/report/explain"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // manyTemplates are 33: one is a default, one is for Windows, the others are on request.
@@ -40,7 +41,7 @@ spec:%s
 	return inject.New(set)
 }
 
-func explained(t testing.TB, i *inject.Injector, pod string, ns templates.Namespace) *explain.Report {
+func explained(t testing.TB, i *inject.Injector, pod string, ns request.Namespace) *explain.Report {
 	t.Helper()
 	r, err := explain.New(i, explain.Subject{
 		Object:  explain.Object{Kind: "Deployment", Name: "web", Namespace: "shop"},
@@ -57,13 +58,13 @@ func explained(t testing.TB, i *inject.Injector, pod string, ns templates.Namesp
 func TestOthers(t *testing.T) {
 	t.Parallel()
 	i := manyTemplates(t)
-	shop := templates.Namespace{Name: "shop", Labels: map[string]string{"pillion.dev/inject": "enabled"}, Known: true}
+	shop := request.Namespace{Name: "shop", Labels: map[string]string{"pillion.dev/inject": "enabled"}, Known: true}
 	pod := func(metadata string) string {
 		return `{"metadata":{` + metadata + `},"spec":{"containers":[{"name":"web","image":"web:1"}]}}`
 	}
 	for name, row := range map[string]struct {
 		pod  string
-		ns   templates.Namespace
+		ns   request.Namespace
 		line string
 		full int // the number of templates that are shown in full
 	}{
@@ -121,7 +122,7 @@ func TestNothingIsExplained(t *testing.T) {
 	for spec, code := range map[string]string{`"hostNetwork":true`: "host_network", `"os":{"name":"windows"}`: "wrong_os"} {
 		r, err := explain.New(inject.New(templates.NewSet(found)), explain.Subject{
 			Object:  explain.Object{Kind: "Pod", Name: "x", Namespace: "shop"},
-			Request: inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "shop", Known: true}, Object: []byte(`{"spec":{` + spec + `,"containers":[{"name":"web","image":"web:1"}]}}`)},
+			Request: inject.Request{Operation: "CREATE", OptedIn: true, Namespace: request.Namespace{Name: "shop", Known: true}, Object: []byte(`{"spec":{` + spec + `,"containers":[{"name":"web","image":"web:1"}]}}`)},
 		})
 		if err != nil {
 			t.Fatal(err)

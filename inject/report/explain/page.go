@@ -10,7 +10,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/report/terminal"
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // page collects lines of at most width runes.
@@ -44,7 +44,7 @@ const column = 16
 // hidden characters ([inject.Visible]). It only breaks between words: a longer word gets its
 // own line, because users may want to copy it. Text between backticks is a command, and one word.
 func Wrap(text string, room int) []string {
-	words := wordsOf(inject.Visible(templates.OneLine(text)))
+	words := wordsOf(inject.Visible(problem.OneLine(text)))
 	lines, column := []string{""}, 0
 	for _, word := range words {
 		n := utf8.RuneCountInString(word)

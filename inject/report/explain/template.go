@@ -7,6 +7,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // Template is the decision about one template.
@@ -41,7 +42,7 @@ type Template struct {
 	// Notes are sentences for the pod's author.
 	Notes []string `json:"notes,omitempty"`
 	// Mode is the reaction of the validating webhook to this template's findings.
-	Mode templates.ValidateMode `json:"mode"`
+	Mode v1alpha1.ValidateMode `json:"mode"`
 
 	cause     string // why an existing pod is not current, or a new one is not processed
 	isDefault bool

@@ -13,6 +13,8 @@ import (
 	"github.com/pillion-dev/pillion/inject/report/terminal"
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/problem"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // Detail is the level of detail of a report.
@@ -40,7 +42,7 @@ func (r *Report) Text(width int, colour bool, detail Detail) string {
 		p.row("  ", 2, terminal.Red, "failing: "+r.Failing)
 		if r.FailingHint != "" {
 			p.row("  ", 2, "", r.FailingHint)
-			p.WriteString("    " + inject.Visible(templates.OneLine(r.FailingCommand)) + "\n")
+			p.WriteString("    " + inject.Visible(problem.OneLine(r.FailingCommand)) + "\n")
 		}
 	}
 	for _, text := range r.Shows {
@@ -111,7 +113,7 @@ func (p *page) findings(r *Report) {
 	}
 	for i := range all {
 		style := terminal.Yellow
-		if all[i].Mode == templates.Deny {
+		if all[i].Mode == v1alpha1.Deny {
 			style = terminal.Red
 		}
 		head := ""
@@ -223,12 +225,12 @@ func (p *page) differences(r *Report, t *Template) {
 	}
 	for i := range t.Kept {
 		k := &t.Kept[i]
-		own := templates.Cut(string(k.Template), maxShown)
+		own := problem.Cut(string(k.Template), maxShown)
 		if k.Beside != "" {
 			p.pair("leaves out", "", fmt.Sprintf("%s: %s, because %s has %s", schema.Where(k.Path), own, k.Owner(), k.Beside))
 			continue
 		}
-		p.pair("keeps", "", fmt.Sprintf("%s: %s's %s, not %s", schema.Where(k.Path), k.Owner(), templates.Cut(string(k.Pod), maxShown), own))
+		p.pair("keeps", "", fmt.Sprintf("%s: %s's %s, not %s", schema.Where(k.Path), k.Owner(), problem.Cut(string(k.Pod), maxShown), own))
 	}
 	obstacle := "place"
 	if t.Code == inject.CodeConflict {

@@ -14,8 +14,8 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/report/explain"
-	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // Unexplained reports whether the owner's status does not contain the reason.
@@ -157,7 +157,7 @@ func (m *maker) waits() bool {
 
 // shorten limits the length of a message, which any user may have written.
 func shorten(message string) string {
-	return templates.Cut(strings.Join(strings.Fields(message), " "), 1000)
+	return problem.Cut(strings.Join(strings.Fields(message), " "), 1000)
 }
 
 // Fail records an owner that cannot create its pods. As long as there is one, the report

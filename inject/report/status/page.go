@@ -10,7 +10,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/report/explain"
 	"github.com/pillion-dev/pillion/inject/report/terminal"
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // page collects lines of at most width runes.
@@ -74,7 +74,7 @@ func (p *page) table(first, pods string, rows []row) {
 	whole := room
 	room = min(room, nameWidth)
 	for i := range rows {
-		rows[i].name = inject.Visible(templates.OneLine(rows[i].name))
+		rows[i].name = inject.Visible(problem.OneLine(rows[i].name))
 		if n := utf8.RuneCountInString(rows[i].name); n <= room {
 			column = max(column, n)
 		}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/report/explain"
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // view is one pod with the decisions about it.
@@ -46,7 +46,7 @@ func (v *view) mistakes() (all []Mistake, notes []string) {
 		case f.Path == "":
 			notes = append(notes, fmt.Sprintf("Namespace %s: %s", v.scope.Namespace.Name, strings.Replace(f.Message, "the namespace's", "the", 1)))
 		default:
-			all = append(all, Mistake{Template: f.Template, Code: f.Code, Why: f.Message, Pods: 1, Example: v.pod.Metadata.Name, Denied: f.Mode == templates.Deny})
+			all = append(all, Mistake{Template: f.Template, Code: f.Code, Why: f.Message, Pods: 1, Example: v.pod.Metadata.Name, Denied: f.Mode == v1alpha1.Deny})
 		}
 	}
 	for i := range v.result.Decisions {

@@ -13,14 +13,14 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/report/explain"
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // Scope is what the pods of a namespace have in common.
 type Scope struct {
 	explain.Past
 
-	Namespace templates.Namespace
+	Namespace request.Namespace
 	// Entries are the installed webhooks. Unknown is set if they cannot be read.
 	Entries []explain.Entry
 	Unknown bool

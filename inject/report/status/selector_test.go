@@ -9,6 +9,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/report/status"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // TestLeavesSelector checks the reason that is reported for a workload that does not find its pods. A quota is not the reason.
@@ -37,7 +38,7 @@ func TestLeavesSelector(t *testing.T) {
 		{"an old ReplicaSet", object("ReplicaSet", absent, "", `"replicas":0,`, `"status":{}`), ""},
 		{"pods that opted out", object("ReplicaSet", absent, `,"pillion.dev/inject":"disabled"`, "", quota), "exceeded quota"},
 	} {
-		f, err := status.NewCount(injector, status.Scope{Namespace: templates.Namespace{Name: "shop", Known: true, Labels: map[string]string{inject.LabelInject: inject.Enabled}}, Unknown: true}).Lacks([]byte(c.object))
+		f, err := status.NewCount(injector, status.Scope{Namespace: request.Namespace{Name: "shop", Known: true, Labels: map[string]string{inject.LabelInject: inject.Enabled}}, Unknown: true}).Lacks([]byte(c.object))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,6 +23,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/report/status"
 	"github.com/pillion-dev/pillion/inject/testing/golden"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // world has the objects of a case.
@@ -96,7 +97,7 @@ func (w *world) report(t *testing.T, set *templates.Set) *status.Report {
 	r := status.NewReport(set)
 	for _, ns := range w.namespaces {
 		c := status.NewCount(injector, status.Scope{
-			Namespace: templates.Namespace{Name: ns.Name, Labels: ns.Labels, Annotations: ns.Annotations, Known: true},
+			Namespace: request.Namespace{Name: ns.Name, Labels: ns.Labels, Annotations: ns.Annotations, Known: true},
 			Past:      explain.Past{OptedIn: status.OptedIn(ns.ManagedFields), Installed: w.own.CreationTimestamp.Time},
 			Entries:   explain.MutatingEntries(&w.own), Mutated: w.mutation.Changes(ns.Labels), Plans: true, Resizes: true,
 		})
@@ -245,7 +246,7 @@ func TestBounded(t *testing.T) {
 	t.Parallel()
 	set := agent(t)
 	size := func(pods int) (int, *status.Report) {
-		c := status.NewCount(inject.New(set), status.Scope{Namespace: templates.Namespace{Name: "shop"}, Unknown: true})
+		c := status.NewCount(inject.New(set), status.Scope{Namespace: request.Namespace{Name: "shop"}, Unknown: true})
 		for i := range pods {
 			must(t, c.Add(fmt.Appendf(nil, `{"metadata":{"name":"p-%06d","annotations":{"agent.pillion.dev/injected":"r%06d","agent.pillion.dev/p%06d":""}},
 				"spec":{"initContainers":[{"name":"agent","image":"agent:0"}],"containers":[{"name":"web"}]}}`, i, i, i)))
@@ -276,7 +277,7 @@ func TestBounded(t *testing.T) {
 func TestSummaryOfOne(t *testing.T) {
 	t.Parallel()
 	set := agent(t)
-	c := status.NewCount(inject.New(set), status.Scope{Namespace: templates.Namespace{Name: "shop"}, Unknown: true})
+	c := status.NewCount(inject.New(set), status.Scope{Namespace: request.Namespace{Name: "shop"}, Unknown: true})
 	must(t, c.Add([]byte(`{"metadata":{"name":"web","labels":{"pillion.dev/inject":"disabled"}},"spec":{"containers":[{"name":"web"}]}}`)))
 	r := status.NewReport(set)
 	r.Add(c)

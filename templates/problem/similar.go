@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package templates
+package problem
 
 // IsTypo reports whether a name is almost certainly a typing error for another one: it has other
 // separators or capital letters, or one letter is missing, added or swapped with its neighbor. In a

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package templates
+// Package request has what templates may read besides the pod: the namespace and the ServiceAccount of the pod, and the admission request.
+package request
 
 import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
@@ -78,19 +79,19 @@ func ServiceAccountName(pod *jsontree.Node) string {
 }
 
 // accountVariable is the name of the ServiceAccount in expressions.
-const accountVariable = "serviceAccount"
+const AccountVariable = "serviceAccount"
 
 // accountName is the part of the pod that is the ServiceAccount's name.
-const accountName = "spec.serviceAccountName"
+const AccountName = "spec.serviceAccountName"
 
-func (a *ServiceAccount) annotation(key string) (text string, ok bool) {
+func (a *ServiceAccount) Annotation(key string) (text string, ok bool) {
 	if a != nil {
 		text, ok = a.Annotations[key]
 	}
 	return text, ok
 }
 
-func (ns *Namespace) annotation(key string) (text string, ok bool) {
+func (ns *Namespace) Annotation(key string) (text string, ok bool) {
 	if len(ns.Annotations) > 0 {
 		text, ok = ns.Annotations[key]
 	}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package templates
+// Package problem describes what is wrong with template files, and finds typing errors.
+package problem
 
 import (
 	"cmp"
@@ -56,7 +57,7 @@ func (ps Problems) Error() string {
 }
 
 // err returns nil if there are no problems. A nil Problems would be a non-nil error.
-func (ps Problems) err() error {
+func (ps Problems) Err() error {
 	if len(ps) == 0 {
 		return nil
 	}
@@ -132,12 +133,12 @@ func DidYouMean(name string, candidates []string) string {
 }
 
 // brief removes the regular expression at the end of Kubernetes' messages.
-func brief(message string) string {
+func TrimPattern(message string) string {
 	message, _, _ = strings.Cut(message, " (e.g.")
 	return message
 }
 
-func join(path, key string) string {
+func JoinPath(path, key string) string {
 	switch {
 	case path == "":
 		return key
