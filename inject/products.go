@@ -14,12 +14,14 @@ import (
 
 // Parameters may read annotations of other products. These products have other annotations in the
 // same domain, which no template reads. So a key is a mistake only if it is almost the same as one
-// that a template reads.
+// that a template reads, or if a template names the domain because it reads the annotations in place
+// of the product.
 
 // productKeys are the annotations of other products that templates read.
 type productKeys struct {
 	keys        []productKey
 	domains     map[string]bool
+	replaced    map[string]string // domains that a template names, and the template
 	labels      map[string]bool // that the templates add
 	annotations map[string]bool // the same
 }
@@ -48,6 +50,14 @@ func (p *productKeys) add(t *templates.Template) {
 			}
 		}
 		p.domains = including(p.domains, domainOf(cmp.Or(param.Annotation, param.Prefix)))
+	}
+	for _, domain := range t.Spec.AnnotationDomains {
+		if p.replaced == nil {
+			p.replaced = map[string]string{}
+		}
+		if _, ok := p.replaced[domain]; !ok {
+			p.replaced[domain] = t.Name
+		}
 	}
 }
 
@@ -119,9 +129,9 @@ func (k *productKey) written() string {
 	return k.key
 }
 
-// mistake returns a message about an annotation that no template reads, but almost. The mistake
-// belongs to no template, so that it never denies a pod: the key may have a meaning for the other
-// product.
+// mistake returns a message about an annotation that no template reads, but almost, or whose domain
+// a template names. The mistake belongs to no template, so that it never denies a pod: the key may
+// have a meaning for another part of the product.
 func (p *productKeys) mistake(key string) string {
 	domain := domainOf(key)
 	if !p.domains[domain] || p.reads(key) {
@@ -132,10 +142,14 @@ func (p *productKeys) mistake(key string) string {
 			return fmt.Sprintf("annotation %s sets no parameter; did you mean %q, which the template %s reads?", problem.Cut(key, maxValue), k.written(), k.template)
 		}
 	}
+	if template := p.replaced[domain]; template != "" && !p.annotations[key] {
+		return fmt.Sprintf("annotation %s sets no parameter; the template %s reads other annotations of %s", problem.Cut(key, maxValue), template, domain)
+	}
 	return ""
 }
 
-// ignores reports whether an annotation has the domain of others that parameters read, and no parameter reads it.
+// ignores reports whether an annotation has the domain of others that parameters read, and no parameter reads it. It
+// returns false if there is a finding about the annotation.
 func (p *productKeys) ignores(key string) bool {
 	return p.domains[domainOf(key)] && !p.reads(key) && !p.annotations[key] && p.mistake(key) == ""
 }

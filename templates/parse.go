@@ -112,6 +112,7 @@ func parseOne(file string, y *yaml.Node, applied []byte) (*Template, problem.Pro
 	c.selectors(y, t)
 	c.protect(y, t)
 	c.labels(y, t)
+	c.annotationDomains(y, t)
 	if !c.params(y, t) {
 		return nil, c.problems // expressions would only report them again
 	}

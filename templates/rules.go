@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/pillion-dev/pillion/templates/problem"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // fields is what a fragment may set: anything if it is nil, otherwise only these fields.
@@ -177,6 +178,26 @@ func (c *checker) labels(y *yaml.Node, t *Template) {
 		}
 		return ""
 	})
+}
+
+// annotationDomains checks the domains of another product. A domain of which the template reads nothing is a mistake:
+// every annotation of it would be reported.
+func (c *checker) annotationDomains(y *yaml.Node, t *Template) {
+	list := at(y, "spec", "annotationDomains")
+	for i, domain := range t.Spec.AnnotationDomains {
+		path := fmt.Sprintf("spec.annotationDomains[%d]", i)
+		reads := slices.ContainsFunc(t.Spec.Params, func(p v1alpha1.Param) bool {
+			return strings.HasPrefix(cmp.Or(p.Annotation, p.Prefix), domain+"/")
+		})
+		switch {
+		case !strings.Contains(domain, ".") || len(validation.IsDNS1123Subdomain(domain)) > 0:
+			c.problem(list.Content[i], path, "must be a domain such as example.com, without a slash")
+		case within(domain, Domain):
+			c.problem(list.Content[i], path, "must be the domain of another product; Pillion warns about unknown annotations of %s anyway", Domain)
+		case !reads:
+			c.problem(list.Content[i], path, "no parameter reads an annotation of %s; add one with annotation or prefix, or remove the domain", domain)
+		}
+	}
 }
 
 // names checks the names in a list of containers or volumes. A name must be constant. In an item with

@@ -12,6 +12,7 @@ import (
 func (c *checker) sets(y *yaml.Node) {
 	spec := child(y, "spec")
 	c.unique(child(spec, "labelDomains"), "spec.labelDomains")
+	c.unique(child(spec, "annotationDomains"), "spec.annotationDomains")
 	c.unique(child(child(spec, "validate"), "protect"), "spec.validate.protect")
 	for i, p := range items(child(spec, "params")) {
 		for _, name := range []string{"overridableBy", "keys"} {

@@ -133,6 +133,12 @@ type Spec struct {
 	//
 	// +listType=set
 	LabelDomains []string `json:"labelDomains,omitempty"`
+	// annotationDomains are the domains of another product whose annotations the template reads in its place, for
+	// example config.linkerd.io. Pillion warns about annotations of these domains that no template reads. Without this,
+	// it warns only about probable typing errors.
+	//
+	// +listType=set
+	AnnotationDomains []string `json:"annotationDomains,omitempty"`
 	// placement is where the template's containers go in the lists of the pod.
 	Placement Placement `json:"placement,omitzero"`
 	// serviceAccountToken is Inherit, the default, if the sidecar gets the API token of the pod, or
