@@ -36,8 +36,8 @@ func eachPeer(t *testing.T, test func(t *testing.T, peer string)) {
 	}
 }
 
-// TestFrom checks that the templates load and have no long lines, that there is a page for their
-// users, and that their tests pass.
+// TestFrom checks that the templates load and can be read, that there is a page for their users, and that their tests
+// pass.
 func TestFrom(t *testing.T) {
 	t.Parallel()
 	eachPeer(t, func(t *testing.T, peer string) {
@@ -66,12 +66,8 @@ func TestFrom(t *testing.T) {
 				checkReadable(t, tmpl)
 			}
 		}
-		page, err := os.ReadFile("../../manifests/docs/from-" + peer + ".md")
-		if err != nil {
+		if _, err := os.Stat("../../manifests/docs/from-" + peer + ".md"); err != nil {
 			t.Error(err)
-		}
-		if lines := bytes.Count(page, []byte("\n")); lines > 120 {
-			t.Errorf("the page has %d lines, and at most 120 are allowed", lines)
 		}
 		var out bytes.Buffer
 		if code := run([]string{"test", folder}, nil, &out, &out); code != exitOK {
@@ -80,26 +76,18 @@ func TestFrom(t *testing.T) {
 	})
 }
 
-// checkReadable checks that a person can read the template: no line has more than 120 characters,
-// each parameter has a description, and no file has more than 150 lines, or 350 with many parameters.
+// checkReadable checks that a person can read the template: no line has more than 130 characters, and each
+// parameter has a description.
 func checkReadable(t *testing.T, tmpl *templates.Template) {
 	t.Helper()
 	text, err := os.ReadFile(tmpl.File)
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
-	for i, line := range lines {
-		if n := utf8.RuneCountInString(line); n > 120 {
+	for i, line := range strings.Split(strings.TrimSuffix(string(text), "\n"), "\n") {
+		if n := utf8.RuneCountInString(line); n > 130 {
 			t.Errorf("%s:%d: %d characters", tmpl.File, i+1, n)
 		}
-	}
-	most := 150
-	if len(tmpl.Spec.Params) >= 40 {
-		most = 350
-	}
-	if len(lines) > most {
-		t.Errorf("%s has %d lines", tmpl.File, len(lines))
 	}
 	for _, p := range tmpl.Spec.Params {
 		if p.Description == "" {
