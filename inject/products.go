@@ -22,8 +22,8 @@ type productKeys struct {
 	keys        []productKey
 	domains     map[string]bool
 	replaced    map[string]string // domains that a template names, and the template
-	labels      map[string]bool // that the templates add
-	annotations map[string]bool // the same
+	labels      map[string]bool   // that the templates add
+	annotations map[string]bool   // the same
 }
 
 // productKey is the key of an annotation, or the prefix of several.
