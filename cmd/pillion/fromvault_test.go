@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/pillion-dev/pillion/inject/goldentest"
+	"github.com/pillion-dev/pillion/inject/testing/golden"
 )
 
 // TestVaultSettings compares the configuration of Vault Agent, which is in base64 in an environment variable, with a
@@ -50,5 +50,5 @@ func TestVaultSettings(t *testing.T) {
 	if err := e.Encode(configs); err != nil { // it fails if a configuration is no JSON
 		t.Fatal(err)
 	}
-	goldentest.File(t, filepath.Join(tests, "settings.json"), got.Bytes())
+	golden.File(t, filepath.Join(tests, "settings.json"), got.Bytes())
 }
