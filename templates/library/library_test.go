@@ -82,8 +82,11 @@ func TestTemplates(t *testing.T) {
 				t.Error("the description does not say what becomes of the pod's QoS class")
 			}
 			for _, p := range tmpl.Spec.Params {
-				if p.Description == "" || p.Type == "" {
-					t.Errorf("parameter %s has no description or type", p.Name)
+				if p.Type == "" {
+					t.Errorf("parameter %s has no type", p.Name)
+				}
+				if words := strings.Fields(p.Description); len(words) < 4 || !strings.HasSuffix(p.Description, ".") {
+					t.Errorf("parameter %s has the description %q, which is no sentence", p.Name, p.Description)
 				}
 				if p.Type == "string" && p.Pattern == "" && p.Enum == nil {
 					t.Errorf("parameter %s takes any text", p.Name)
