@@ -32,6 +32,8 @@ func TestImports(t *testing.T) {
 		t.Fatal(err)
 	}
 	impure := []string{"net/http", "os", "log", "log/slog", "github.com/prometheus/", "k8s.io/client-go/"}
+	// The types in the functions of the package templates: a package that may import it may import these.
+	vocabulary := []string{"templates/problem", "templates/request", "templates/v1alpha1"}
 	type rule struct{ internal, forbidden []string }
 	rules := map[string]rule{
 		"inject":                        {internal: []string{"inject/schema", "templates", "templates/jsontree"}, forbidden: impure},
@@ -51,9 +53,9 @@ func TestImports(t *testing.T) {
 		"inject/templatetest":           {internal: []string{"inject", "inject/schema", "inject/report/yamldiff", "templates", "templates/jsontree"}, forbidden: impure},
 		"inject/report/status":          {internal: []string{"inject", "inject/report/explain", "inject/report/terminal", "inject/rollout", "inject/schema", "templates", "templates/jsontree"}, forbidden: impure},
 		"inject/report/yamldiff":        {forbidden: impure},
-		"inject/webhook":                {internal: []string{"inject", "inject/lint/limits", "inject/webhook/authentication", "templates", "templates/jsontree", "templates/v1alpha1"}, forbidden: []string{"k8s.io/client-go/"}},
+		"inject/webhook":                {internal: []string{"inject", "inject/lint/limits", "inject/webhook/authentication", "templates", "templates/jsontree"}, forbidden: []string{"k8s.io/client-go/"}},
 		"inject/webhook/authentication": {forbidden: []string{"os", "log", "log/slog", "github.com/prometheus/", "k8s.io/"}},
-		"templates":                     {internal: []string{"templates/jsontree", "templates/v1alpha1"}, forbidden: impure},
+		"templates":                     {internal: []string{"templates/jsontree", "templates/problem", "templates/request", "templates/v1alpha1"}, forbidden: impure},
 		"templates/problem":             {forbidden: impure},
 		"templates/request":             {internal: []string{"templates/jsontree"}, forbidden: impure},
 		"templates/v1alpha1":            {forbidden: impure},
@@ -69,11 +71,11 @@ func TestImports(t *testing.T) {
 		"cmd/pillion/check":             {internal: []string{"certs", "inject", "inject/report/explain", "manifests", "templates"}, forbidden: impure},
 		"cmd/pillion/clitest":           {},
 		"cmd/pillion/cli":               {internal: []string{"cmd/pillion/yamledit", "inject", "inject/report/terminal", "templates", "templates/jsontree"}},
-		"cmd/pillion/kube":              {internal: []string{"cmd/pillion/cli", "templates", "templates/v1alpha1"}},
-		"cmd/pillion/controller":        {internal: []string{"cmd/pillion/cli", "cmd/pillion/cluster", "cmd/pillion/kube", "cmd/pillion/executor", "inject/report/explain", "inject/rollout", "manifests", "templates", "templates/v1alpha1"}},
+		"cmd/pillion/kube":              {internal: []string{"cmd/pillion/cli", "templates"}},
+		"cmd/pillion/controller":        {internal: []string{"cmd/pillion/cli", "cmd/pillion/cluster", "cmd/pillion/kube", "cmd/pillion/executor", "inject/report/explain", "inject/rollout", "manifests", "templates"}},
 		"cmd/pillion/executor":          {internal: []string{"inject/rollout"}},
-		"cmd/pillion/server":            {internal: []string{"certs", "cmd/pillion/cli", "cmd/pillion/kube", "inject", "inject/lint/limits", "inject/webhook", "inject/webhook/authentication", "manifests", "templates", "templates/v1alpha1"}},
-		"cmd/pillion/cluster":           {internal: []string{"certs", "cmd/pillion/check", "cmd/pillion/cli", "cmd/pillion/kube", "cmd/pillion/server", "cmd/pillion/executor", "inject", "inject/report/diff", "inject/report/explain", "inject/lint/limits", "inject/rollout", "inject/report/status", "manifests", "templates", "templates/jsontree", "templates/v1alpha1"}},
+		"cmd/pillion/server":            {internal: []string{"certs", "cmd/pillion/cli", "cmd/pillion/kube", "inject", "inject/lint/limits", "inject/webhook", "inject/webhook/authentication", "manifests", "templates"}},
+		"cmd/pillion/cluster":           {internal: []string{"certs", "cmd/pillion/check", "cmd/pillion/cli", "cmd/pillion/kube", "cmd/pillion/server", "cmd/pillion/executor", "inject", "inject/report/diff", "inject/report/explain", "inject/lint/limits", "inject/rollout", "inject/report/status", "manifests", "templates", "templates/jsontree"}},
 		"cmd/pillion":                   {internal: []string{"certs", "cmd/pillion/check", "cmd/pillion/cli", "cmd/pillion/cluster", "cmd/pillion/controller", "cmd/pillion/kube", "cmd/pillion/playground", "cmd/pillion/server", "cmd/pillion/executor", "cmd/pillion/manifest", "cmd/pillion/yamledit", "inject", "inject/report/audit", "inject/report/diff", "inject/report/explain", "inject/lint/limits", "inject/report/terminal", "inject/policy", "inject/rollout", "inject/schema", "inject/report/status", "inject/templatetest", "inject/report/yamldiff", "manifests", "templates", "templates/jsontree"}},
 	}
 	d := json.NewDecoder(bytes.NewReader(out))
@@ -94,6 +96,9 @@ func TestImports(t *testing.T) {
 		}
 		for _, path := range p.Imports {
 			own, internal := strings.CutPrefix(path, module+"/")
+			if slices.Contains(vocabulary, own) && slices.Contains(rule.internal, "templates") {
+				own = "templates"
+			}
 			switch {
 			case internal && !slices.Contains(rule.internal, own),
 				!internal && slices.ContainsFunc(rule.forbidden, func(f string) bool { return path == f || strings.HasSuffix(f, "/") && strings.HasPrefix(path, f) }),
