@@ -3,6 +3,7 @@
 package inject_test
 
 import (
+	"cmp"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -67,18 +68,18 @@ func TestReasonCodesAreDocumented(t *testing.T) {
 	}
 }
 
-// TestReadmeCauses checks that the README names each reason why a pod has no sidecar among the causes.
-func TestReadmeCauses(t *testing.T) {
+// TestUsualCauses checks that the page names each reason why a pod has no sidecar among the usual causes.
+func TestUsualCauses(t *testing.T) {
 	t.Parallel()
-	readme, err := os.ReadFile("../README.md")
+	page, err := os.ReadFile("../manifests/docs/finding-the-cause.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, causes, _ := strings.Cut(string(readme), "\n## My pod has no sidecar\n")
+	_, causes, _ := strings.Cut(string(page), "\n## Usual causes\n")
 	causes, _, _ = strings.Cut(causes, "\n## ")
 	for _, code := range inject.DecisionCodes() {
 		if !code.Succeeded() && !strings.Contains(causes, "`"+string(code)+"`") {
-			t.Errorf("README.md: no row of \"My pod has no sidecar\" names the code %s", code)
+			t.Errorf("manifests/docs/finding-the-cause.md: no usual cause has the code %s", code)
 		}
 	}
 }
@@ -86,9 +87,12 @@ func TestReadmeCauses(t *testing.T) {
 // TestTemplatesOnPages checks that every template on a page can be loaded.
 func TestTemplatesOnPages(t *testing.T) {
 	n := 0
-	err := filepath.WalkDir("..", func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || filepath.Ext(path) != ".md" {
-			return err
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil || built(d):
+			return cmp.Or(err, fs.SkipDir)
+		case filepath.Ext(path) != ".md":
+			return nil
 		}
 		page, err := os.ReadFile(path)
 		for _, block := range strings.Split(string(page), "```yaml\napiVersion: pillion.dev/")[1:] {

@@ -74,6 +74,9 @@ func TestVersionsElsewhere(t *testing.T) {
 	oldest, newest := atoi(t, strings.TrimPrefix(manifests.MinKubernetes, "1.")), atoi(t, strings.TrimPrefix(manifests.MaxKubernetes, "1."))
 	named, n := regexp.MustCompile(`Kubernetes v?1\.(\d\d)\b(?: to 1\.(\d\d)\b)?`), 0
 	err := fs.WalkDir(os.DirFS(".."), ".", func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() && entry.Name() == "node_modules" {
+			return fs.SkipDir
+		}
 		if err != nil || entry.IsDir() || !slices.Contains([]string{".md", ".yaml", ".tpl", ".txt"}, filepath.Ext(path)) {
 			return err
 		}

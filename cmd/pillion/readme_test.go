@@ -135,7 +135,10 @@ func TestIndex(t *testing.T) {
 // pages returns the Markdown files of the repository.
 func pages(t *testing.T) (files []string) {
 	t.Helper()
-	must(t, filepath.WalkDir("../..", func(path string, _ fs.DirEntry, err error) error {
+	must(t, filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if d.IsDir() && d.Name() == "node_modules" {
+			return fs.SkipDir
+		}
 		if filepath.Ext(path) == ".md" {
 			files = append(files, path)
 		}
