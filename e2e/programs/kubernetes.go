@@ -88,7 +88,7 @@ func findKubernetes(ctx context.Context, steps *Steps, demo bool) (*Programs, er
 
 // built returns the programs of the module's tools.
 func built(ctx context.Context, steps *Steps, module, version string) (*Programs, error) {
-	what := fmt.Sprintf("building Kubernetes %s (once, about 8 minutes)", version)
+	what := fmt.Sprintf("building Kubernetes %s (once, about 11 minutes)", version)
 	dir, err := once(ctx, steps, "kubernetes-"+version, what, func(dir string, progress *Progress) error {
 		return buildKubernetes(ctx, module, version, dir, progress)
 	})
