@@ -47,7 +47,7 @@ GOVULNCHECK   = $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.8.0
 SYFT          = $(GO) run github.com/anchore/syft/cmd/syft@v1.52.0
 
 .DEFAULT_GOAL := help
-.PHONY: help build test e2e verify node node-smoke setup-node setup-browser testrun soak lint fmt fuzz fuzz-packages golden generate arrows demo recording playground bench profile tidy image sbom release
+.PHONY: help build test e2e verify node node-smoke setup-node setup-browser testrun soak lint fmt fuzz fuzz-packages golden generate arrows demo recording playground site sites docs-check bench profile tidy image sbom release
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -145,6 +145,18 @@ recording: ## Record make demo as the animation of the README, after changes of 
 
 playground: ## Build the playground, a folder of static files, into bin/playground (needs Node.js and npm)
 	cd cmd/pillion/playground/page && npm ci --ignore-scripts --no-audit --no-fund --silent && GO='$(GO)' node build.mjs $(CURDIR)/bin/playground
+
+site: playground ## Build the site of the documentation, a folder of static files, into bin/site (needs Node.js and npm)
+	cd manifests/site && npm ci --ignore-scripts --no-audit --no-fund --silent && npm run --silent build
+	cp -R bin/playground bin/site/playground
+
+sites: ## Build the sites of the last releases into bin/sites (SITE_ROOT=/pillion/: their path on the host)
+	SITE_ROOT='$(SITE_ROOT)' node manifests/site/releases.mjs bin/sites
+
+docs-check: ## Check the pages: links, names, outputs and the sources of figures
+	$(GO) test ./manifests -run '^(TestPractices|TestNamesOnPages|TestFigures|TestVersionsElsewhere|TestPictures)$$'
+	$(GO) test ./cmd/pillion -run '^(TestLinks|TestIndex|TestInlineCommands|TestShownOutput|TestCommandsPage)$$'
+	$(GO) test ./inject -run '^(TestReasonCodesAreDocumented|TestUsualCauses|TestTemplatesOnPages)$$'
 
 bench: ## Measure what Pillion costs and write it into the docs (README= leaves these; BENCH=regexp COUNT=5)
 	cd e2e/bench && $(GO) run . -bench '$(BENCH)' -count $(COUNT) $(if $(README),-readme $(abspath $(README)))
