@@ -19,6 +19,7 @@ import (
 
 // command is one command of a page, with the output that the page shows.
 type command struct {
+	page  string // its path, if TestPages reads it
 	line  string
 	shown []string // nil: the page shows none
 }
@@ -41,7 +42,8 @@ func runElsewhere() map[string][]string {
 	}
 }
 
-// TestPages runs every command of every page, in order, and compares the output with the page.
+// TestPages runs every command of every page, in order, and compares the output with the page. With -update, it writes
+// outputs that differ into the page.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	i := (&installed{Cluster: newCluster(t)}).install(t, "self-signed")
@@ -158,9 +160,28 @@ func (u *user) follow(t *testing.T, c command) {
 	if err != nil || code != 0 && (code != 1 || !reports.MatchString(c.line)) {
 		t.Fatalf("%s: exit code %d, %v\n%s", c.line, code, err, out)
 	}
-	if err := c.compare(out); err != nil {
+	err = c.compare(out)
+	switch {
+	case err != nil && *update && c.page != "":
+		c.record(t, out)
+	case err != nil:
 		t.Errorf("%s: %v; it prints\n%s", c.line, err, out)
 	}
+}
+
+// record writes the output of the command into its page, with -update. Shorten a long one with "...", but not all of it.
+func (c command) record(t *testing.T, out string) {
+	t.Helper()
+	root, err := cluster.Root(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, block := filepath.Join(root, c.page), "$ "+c.line+"\n"
+	text := strings.Replace(page(t, c.page), block+strings.Join(c.shown, "\n"), block+strings.TrimSuffix(out, "\n"), 1)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s: recorded the output of %s", c.page, c.line)
 }
 
 // compare fails unless the page shows the output. A line of three dots stands for any lines, and a revision for any other.
@@ -195,7 +216,10 @@ func commandsOf(t *testing.T, path string, without ...string) (all []command) {
 		if slices.ContainsFunc(without, func(text string) bool { return strings.Contains(block, text) }) {
 			continue
 		}
-		all = append(all, commandsIn(t, block)...)
+		for _, c := range commandsIn(t, block) {
+			c.page = path
+			all = append(all, c)
+		}
 	}
 	return all
 }

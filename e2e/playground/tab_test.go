@@ -81,7 +81,11 @@ func (p *tab) listen(event any) {
 	case *log.EventEntryAdded:
 		p.wrong = append(p.wrong, string(e.Entry.Level)+": "+e.Entry.Text+" "+e.Entry.URL)
 	case *runtime.EventConsoleAPICalled:
-		p.wrong = append(p.wrong, "console."+string(e.Type))
+		message := "console." + string(e.Type)
+		for _, arg := range e.Args {
+			message += " " + string(arg.Value) + describe(arg)
+		}
+		p.wrong = append(p.wrong, message)
 	case *runtime.EventExceptionThrown:
 		p.wrong = append(p.wrong, e.ExceptionDetails.Text+" "+describe(e.ExceptionDetails.Exception))
 	case *network.EventRequestWillBeSent:

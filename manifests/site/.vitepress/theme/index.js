@@ -2,6 +2,7 @@
 import DefaultTheme from 'vitepress/theme';
 import Picture from './Picture.vue';
 import Playground from './Playground.vue';
+import {repairSearch} from './search.js';
 import './style.css';
 
 export default {
@@ -9,5 +10,6 @@ export default {
   enhanceApp({app}) {
     app.component('Picture', Picture);
     app.component('Playground', Playground);
+    if (!import.meta.env.SSR) repairSearch();
   },
 };
