@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	// measured matches what a page says about something that was measured. It need not find each figure: it finds sections
+	// measured matches what a page says about something that was measured. It does not find each figure, but sections
 	// that have some.
 	measured = regexp.MustCompile(`(?i)\bmeasured\b|\bmedians?\b|\b(?:two|2) (?:slow )?(?:cores|CPUs)\b|\bin a test\b|\btook\b|\bp99\b|\btimes as\b`)
 	// source matches what measures: a test, a benchmark, a target of the Makefile, or the page that make node writes.

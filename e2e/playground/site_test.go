@@ -117,7 +117,7 @@ func TestSiteSearch(t *testing.T) {
 	titles := map[string]string{}
 	for _, name := range siteFiles(t) {
 		if name == "index.html" || name == "try.html" {
-			continue // they have no text of their own
+			continue // the search has no entry for them
 		}
 		text, err := os.ReadFile(filepath.Join(siteFolder, name))
 		if err != nil {

@@ -14,6 +14,7 @@ export function repairSearch() {
     for (const e of box.querySelectorAll('[role=listbox], [role=option], li[aria-selected]')) {
       for (const name of ['role', 'aria-selected', 'aria-labelledby']) e.removeAttribute(name);
     }
+    for (const key of box.querySelectorAll('kbd[aria-label]:not([role])')) key.setAttribute('role', 'img');
     for (const link of box.querySelectorAll('a.result[aria-label]')) link.removeAttribute('aria-label');
   };
   new MutationObserver(repair).observe(document.body, {childList: true, subtree: true, attributeFilter: ['aria-selected', 'aria-label']});
