@@ -32,7 +32,7 @@ for (const [i, tag] of tags.entries()) {
   const clone = mkdtempSync(join(tmpdir(), 'pillion-site-'));
   try {
     run(root, {}, 'git', 'clone', '--quiet', '--branch', tag, '--depth', '1', `file://${root}`, clone);
-    run(clone, {SITE_ROOT: at, SITE_BASE: i ? `${at}${tag}/` : at, SITE_VERSION: tag, SITE_VERSIONS: tags.join(' ')}, 'make', 'site');
+    run(clone, {SITE_BASE: i ? `${at}${tag}/` : at, SITE_VERSION: tag, SITE_VERSIONS: tags.join(' ')}, 'make', 'site');
     cpSync(join(clone, 'bin/site'), i ? join(out, tag) : out, {recursive: true});
   } finally {
     rmSync(clone, {recursive: true, force: true});

@@ -13,7 +13,7 @@ const index = 'manifests/docs/README.md';
 const home = 'manifests/site/index.md';
 const playground = 'manifests/site/try.md';
 
-// The folder of the site on its host, its own version, and the versions that the host has, newest first.
+// The folder of the site on its host, its own version, and the versions that the host has, the newest first.
 const base = process.env.SITE_BASE || '/';
 const version = process.env.SITE_VERSION || 'main';
 const versions = (process.env.SITE_VERSIONS || '').split(' ').filter(Boolean);
@@ -45,6 +45,13 @@ for (const {source} of sections().flatMap((s) => s.pages)) {
 }
 
 const address = (source) => '/' + routes.get(source).replace(/(index)?\.md$/, '');
+
+// versionLinks returns where the other versions are: the newest one in the root of the host, the others in folders. The links
+// are relative, because all pages of a version are in one folder.
+function versionLinks() {
+  const up = version === versions[0] || versions.length === 0 ? './' : '../';
+  return (versions.length ? versions : [version]).map((v, i) => ({text: v, link: i === 0 ? up : `${up}${v}/`, target: '_self'}));
+}
 
 // sidebar returns the sections as groups. A section with a deeper heading has groups below it.
 function sidebar() {
@@ -135,9 +142,7 @@ export default defineConfig({
       {text: 'Tutorial', link: '/template-tutorial'},
       {text: 'Playground', link: '/try'},
       {text: 'All pages', link: '/pages'},
-      {text: version, items: (versions.length ? versions : [version]).map((v, i) => ({
-        text: v, link: versions.length ? `${new URL(i ? `${v}/` : '.', 'https://site' + (process.env.SITE_ROOT || base)).pathname}` : '/', target: '_self',
-      }))},
+      {text: version, items: versionLinks()},
     ],
     sidebar: sidebar(),
     outline: {level: [2, 3]},
