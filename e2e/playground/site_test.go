@@ -30,7 +30,7 @@ func sitePages() []string {
 }
 
 var buildSite = sync.OnceValue(func() error {
-	out, err := exec.Command("make", "-C", root, "site").CombinedOutput() //nolint:noctx // it outlives the test that is first
+	out, err := exec.Command("make", "-C", root, "site").CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("make site: %w\n%s", err, out)
 	}
