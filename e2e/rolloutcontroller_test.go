@@ -15,6 +15,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/pillion-dev/pillion/e2e/cluster"
@@ -226,13 +227,20 @@ func (r *selfRolling) paused(t *testing.T, ns string) {
 	}
 }
 
+// deployThree creates a Deployment of three pods with the image agent:1, in a namespace in which the controller may change pods. It
+// returns the pods.
+func (r *selfRolling) deployThree(t *testing.T, ns, rollout string) map[string]types.UID {
+	t.Helper()
+	r.settle(t, ns, rollout, "agent:1")
+	r.allow(t, ns)
+	r.deployment(t, ns, 3)
+	return uids(r.ready(t, ns, 3))
+}
+
 // failure: one pod fails, and no other one changes until the template does.
 func (r *selfRolling) failure(t *testing.T, ns string) {
 	const slow = "strategy: InPlace, maxUnavailable: 1"
-	r.settle(t, ns, slow, "agent:1")
-	r.allow(t, ns)
-	r.deployment(t, ns, 3)
-	before := uids(r.ready(t, ns, 3))
+	before := r.deployThree(t, ns, slow)
 	r.settle(t, ns, slow, "agent:bad")
 	message := r.wantCondition(t, "Degraded", "True Failed")
 	failed := r.field(t, "clustersidecartemplate/agent", "{.status.failed[0].namespace} {.status.failed[0].workload} {.status.failed[0].pod}")
@@ -258,10 +266,7 @@ func (r *selfRolling) failure(t *testing.T, ns string) {
 // changes until the template does, also if the pod that has failed is deleted.
 func (r *selfRolling) undoes(t *testing.T, ns string) {
 	const slow = "strategy: InPlace, maxUnavailable: 1, onFailure: Undo"
-	r.settle(t, ns, slow, "agent:1")
-	r.allow(t, ns)
-	r.deployment(t, ns, 3)
-	before := uids(r.ready(t, ns, 3))
+	before := r.deployThree(t, ns, slow)
 	r.settle(t, ns, slow, "agent:2")
 	r.wantUpdated(t, ns, "agent:2", 3)
 	was := r.field(t, "clustersidecartemplate/agent", "{.status.revision}")

@@ -109,19 +109,28 @@ spec: {selector: {app: web}, ports: [{port: 80, targetPort: 8000}]}
 	return l
 }
 
-// want checks what the rollout has done, when it has stopped.
-func (l *lateRollout) want(t *testing.T, s sidecar, allowed int) {
+// wantServed checks that at most the allowed number of pods were unready at the same time, that no request to the Service
+// failed, and that no app was restarted. It returns the number of requests.
+func (l *lateRollout) wantServed(t *testing.T, unready, allowed int) (requests int) {
 	t.Helper()
-	most := l.watched.endWhen(t, l.ns, func(pod *corev1.Pod) bool { return ready(pod) || pod.Spec.InitContainers[0].Image == s.image })
-	if most < 1 || most > allowed {
-		t.Errorf("%d of %d pods were unready at the same time, and %d may be", most, latePods, allowed)
+	if unready < 1 || unready > allowed {
+		t.Errorf("%d of %d pods were unready at the same time, and %d may be", unready, latePods, allowed)
 	}
-	requests, changed := l.load.wantNoFailures(t), 0
 	for _, pod := range podsIn(t, l.ns) {
 		app, was := statusIn(&pod, "app"), l.pods.before[pod.Name]
 		if app.RestartCount != 0 || app.ContainerID != statusIn(&was, "app").ContainerID {
 			t.Errorf("the app of pod %s was restarted", pod.Name)
 		}
+	}
+	return l.load.wantNoFailures(t)
+}
+
+// want checks what the rollout has done, when it has stopped.
+func (l *lateRollout) want(t *testing.T, s sidecar, allowed int) {
+	t.Helper()
+	most := l.watched.endWhen(t, l.ns, func(pod *corev1.Pod) bool { return ready(pod) || pod.Spec.InitContainers[0].Image == s.image })
+	requests, changed := l.wantServed(t, most, allowed), 0
+	for _, pod := range podsIn(t, l.ns) {
 		if pod.Spec.InitContainers[0].Image == s.image {
 			changed++
 		}
@@ -139,15 +148,8 @@ func (l *lateRollout) want(t *testing.T, s sidecar, allowed int) {
 func (l *lateRollout) wantBack(t *testing.T, allowed int) {
 	t.Helper()
 	most := l.watched.endWhen(t, l.ns, ready)
-	if most < 1 || most > allowed {
-		t.Errorf("%d of %d pods were unready at the same time, and %d may be", most, latePods, allowed)
-	}
-	requests, back := l.load.wantNoFailures(t), 0
+	requests, back := l.wantServed(t, most, allowed), 0
 	for _, pod := range podsIn(t, l.ns) {
-		app, was := statusIn(&pod, "app"), l.pods.before[pod.Name]
-		if app.RestartCount != 0 || app.ContainerID != statusIn(&was, "app").ContainerID {
-			t.Errorf("the app of pod %s was restarted", pod.Name)
-		}
 		if pod.Spec.InitContainers[0].Image != StandIn {
 			t.Errorf("pod %s has the image %s", pod.Name, pod.Spec.InitContainers[0].Image)
 		}

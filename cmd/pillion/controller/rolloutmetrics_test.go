@@ -30,11 +30,11 @@ func TestRolloutMetrics(t *testing.T) {
 	}
 	want("at first", "")
 	u.fails["shop"] = errors.New("pod web-1 in the namespace shop: it is not done after 5m0s")
-	u.settle(t)
+	u.reconcile(t)
 	want("a pod has failed, and does not become ready", "stopped")
 	delete(u.fails, "shop")
 	u.clock = u.clock.Add(waitAgain)
-	u.settle(t)
+	u.reconcile(t)
 	want("it was undone", "undone")
 	u.rollout(map[string]any{"strategy": "InPlace"})
 	want("the template has changed", "")

@@ -182,7 +182,7 @@ func (r *rolled) Pod(_ context.Context, _, name string) (*unstructured.Unstructu
 // reconcile runs until nothing is left to do at once.
 func (r *rolled) reconcile(t *testing.T) {
 	t.Helper()
-	for range 5 {
+	for range 20 {
 		r.clock = r.clock.Add(time.Second)
 		result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: r.of})
 		if err != nil {

@@ -119,22 +119,6 @@ func (u *undone) play(ctx context.Context, e *executor.Rollout, all []*rollout.W
 	return errors.Join(failures...)
 }
 
-// settle reconciles until nothing is left to do within seconds.
-func (u *undone) settle(t *testing.T) {
-	t.Helper()
-	for range 20 {
-		u.clock = u.clock.Add(time.Second)
-		result, err := u.Reconcile(t.Context(), reconcile.Request{NamespacedName: u.of})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if result.RequeueAfter == 0 || result.RequeueAfter > time.Second {
-			return
-		}
-	}
-	t.Fatal("it never waits")
-}
-
 // failed returns what status.failed says.
 func (u *undone) failed(t *testing.T) []v1alpha1.FailedRollout {
 	t.Helper()
@@ -169,7 +153,7 @@ func TestRolloutUndo(t *testing.T) {
 	} {
 		step.do()
 		fmt.Fprintf(&u.journal, "# %s\n", step.what)
-		u.settle(t)
+		u.reconcile(t)
 	}
 	golden.File(t, "testdata/rolloutundo.txt", []byte(u.journal.String()))
 }
@@ -180,7 +164,7 @@ func TestRolloutUndoAtOnce(t *testing.T) {
 	for onFailure, want := range map[string]bool{"Undo": true, "Stop": false} {
 		u := newUndone(t, map[string]any{})
 		u.rollout(map[string]any{"strategy": "InPlace", "onFailure": onFailure})
-		u.settle(t)
+		u.reconcile(t)
 		if got := u.ended != nil; got != want {
 			t.Errorf("%s: the rollout has ended at once: %t, want %t", onFailure, got, want)
 		}
@@ -192,7 +176,7 @@ func TestRolloutUndoAtOnce(t *testing.T) {
 func TestRolloutUndoRetries(t *testing.T) {
 	u := newUndone(t, map[string]any{})
 	u.fails["shop"] = errors.New("pod web-1 in the namespace shop: it is not done after 5m0s: it waits for the pod to become Ready")
-	u.settle(t)
+	u.reconcile(t)
 	f := u.failed(t)
 	if len(f) != 1 || f[0].Undo == nil || f[0].Undo.Done || !strings.Contains(f[0].Undo.Message, "it is not done after 5m0s") {
 		t.Fatalf("%+v", f)
@@ -203,7 +187,7 @@ func TestRolloutUndoRetries(t *testing.T) {
 	u.clock = u.clock.Add(waitAgain)
 	u.planned = map[types.NamespacedName]planned{} // another replica knows nothing
 	delete(u.fails, "shop")
-	u.settle(t)
+	u.reconcile(t)
 	if f := u.failed(t); len(f) != 1 || f[0].Undo == nil || !f[0].Undo.Done || f[0].Undo.Pods != 2 || f[0].Undo.Message != "" {
 		t.Errorf("%+v", f)
 	}
@@ -213,7 +197,7 @@ func TestRolloutUndoRetries(t *testing.T) {
 func TestRolloutUndoWaits(t *testing.T) {
 	u := newUndone(t, map[string]any{})
 	u.deploys = true
-	u.settle(t)
+	u.reconcile(t)
 	f := u.failed(t)
 	if len(f) != 1 || f[0].Undo == nil || f[0].Undo.Done || f[0].Undo.Pods != 2 || f[0].Undo.Message != "waiting for workloads that replace their pods, for example Deployment/zoo in the namespace shop" {
 		t.Fatalf("%+v", f[0].Undo)
@@ -222,7 +206,7 @@ func TestRolloutUndoWaits(t *testing.T) {
 		t.Error("the rollout does not go on in the other namespace")
 	}
 	u.clock, u.deploys = u.clock.Add(waitAgain), false
-	u.settle(t)
+	u.reconcile(t)
 	if f := u.failed(t); len(f) != 1 || !f[0].Undo.Done || f[0].Undo.Pods != 2 || f[0].Undo.Message != "" {
 		t.Errorf("%+v", f[0].Undo)
 	}
@@ -233,7 +217,7 @@ func TestRolloutUndoScope(t *testing.T) {
 	for scope, want := range map[string][]int{"All": {0, 0, 5}, "Namespace": {0, 3, 2}} {
 		u := newUndone(t, map[string]any{"scope": scope})
 		u.changed["till"] = 3
-		u.settle(t)
+		u.reconcile(t)
 		f := u.failed(t)
 		if len(f) != 1 || f[0].Undo == nil || !f[0].Undo.Done {
 			t.Fatalf("%s: %+v", scope, f)
