@@ -68,7 +68,7 @@ func TestServingAdvising(t *testing.T) {
 func TestAuthorityAdvising(t *testing.T) {
 	client := newFake(t)
 	a := newReplica(t, client, "a")
-	a.lead(true)
+	a.setLeading(true)
 	a.see(t, client)
 	a.mustStep(t)
 	secret := a.see(t, client)
@@ -89,12 +89,12 @@ func TestAuthorityAdvising(t *testing.T) {
 	})
 	for range 100 {
 		a.Trust(Advising, []CABundle{{"a1.pillion.dev", testHost, []byte("theirs")}})
-		if _, err := a.step(t.Context()); err != nil && !strings.Contains(err.Error(), "of the ValidatingWebhookConfiguration pillion-advise: ") {
+		if _, err := a.performStep(t.Context()); err != nil && !strings.Contains(err.Error(), "of the ValidatingWebhookConfiguration pillion-advise: ") {
 			t.Fatal(err)
 		}
 	}
 	a.trustAll(nil)
-	_, _ = a.step(t.Context())
+	_, _ = a.performStep(t.Context())
 	if n := len(client.Actions()); n < 12 || n > 50 || applied != "pillion" {
 		t.Errorf("%d writes, the last one of %s", n, applied)
 	}
@@ -102,23 +102,23 @@ func TestAuthorityAdvising(t *testing.T) {
 	delete(secret.Data, keyCAKey)
 	client.update(t, secret)
 	a.see(t, client)
-	_, _ = a.step(t.Context())
+	_, _ = a.performStep(t.Context())
 	a.trustAll(parseMaterial(a.see(t, client).Data).caBundle())
 	for after, issued := range map[time.Duration]bool{0: false, propagation: false, patience: true} {
 		a.agreedOn, a.agreed = nil, 0
-		v := a.look()
-		a.trusts(v.held.ca.cert, v)
+		v := a.snapshotView()
+		a.isCATrusted(v.held.ca.cert, v)
 		a.hand.pass(after)
-		if got := a.trusts(v.held.ca.cert, v); got != issued {
+		if got := a.isCATrusted(v.held.ca.cert, v); got != issued {
 			t.Errorf("after %s it issues: %t", after, got)
 		}
 	}
-	a.Trust(Advising, []CABundle{{"a1.pillion.dev", testHost, a.look().held.caBundle()}})
-	v := a.look()
+	a.Trust(Advising, []CABundle{{"a1.pillion.dev", testHost, a.snapshotView().held.caBundle()}})
+	v := a.snapshotView()
 	a.agreedOn = nil
-	a.trusts(v.held.ca.cert, v)
+	a.isCATrusted(v.held.ca.cert, v)
 	a.hand.pass(propagation)
-	if !a.trusts(v.held.ca.cert, v) {
+	if !a.isCATrusted(v.held.ca.cert, v) {
 		t.Error("all trust it, and it does not issue")
 	}
 }

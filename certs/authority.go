@@ -86,11 +86,11 @@ func NewAuthority(o AuthorityOptions) *Authority {
 func (a *Authority) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	wg.Go(func() { follow(ctx, a.secrets(), a.Name, a.observe, a.blind) })
-	wg.Go(func() { a.elect(ctx) })
+	wg.Go(func() { followObject(ctx, a.secretClient(), a.Name, a.observeSecret, a.reportUnwatchable) })
+	wg.Go(func() { a.runElection(ctx) })
 	failures := 0
 	for {
-		next, err := a.step(ctx)
+		next, err := a.performStep(ctx)
 		if err == nil {
 			failures = 0
 		} else {
@@ -100,7 +100,7 @@ func (a *Authority) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		a.tell(err)
+		a.recordProblem(err)
 		select {
 		case <-ctx.Done():
 			return
@@ -110,20 +110,20 @@ func (a *Authority) Run(ctx context.Context) {
 	}
 }
 
-func (a *Authority) wake() {
+func (a *Authority) requestStep() {
 	select {
 	case a.kick <- struct{}{}:
 	default: // a wake-up is pending already
 	}
 }
 
-// observe stores the Secret's new state and offers its pair to Serving.
-func (a *Authority) observe(secret *corev1.Secret) {
+// observeSecret stores the Secret's new state and offers its pair to Serving.
+func (a *Authority) observeSecret(secret *corev1.Secret) {
 	a.mu.Lock()
 	if secret == nil && (!a.view.known || a.view.secret != nil) {
 		a.view.missed = a.clock.running()
 	}
-	a.view.see(secret)
+	a.view.setSecret(secret)
 	if ca := a.view.last.ca; ca != nil {
 		a.status.CA = ca.cert
 	}
@@ -131,11 +131,11 @@ func (a *Authority) observe(secret *corev1.Secret) {
 	if secret != nil {
 		_ = a.Serving.OfferPEM(secret.Data[keyLeaf], secret.Data[keyLeafKey]) // OfferPEM logs the error
 	}
-	a.wake()
+	a.requestStep()
 }
 
-// blind reports that the Secret cannot be watched.
-func (a *Authority) blind(err error) { a.Serving.Reject(ReasonUnreadable, err) }
+// reportUnwatchable reports that the Secret cannot be watched.
+func (a *Authority) reportUnwatchable(err error) { a.Serving.Reject(ReasonUnreadable, err) }
 
 // Trust reports the caBundles that API servers use, as [Serving.Trust] does.
 func (a *Authority) Trust(c Configuration, bundles []CABundle) {
@@ -143,21 +143,21 @@ func (a *Authority) Trust(c Configuration, bundles []CABundle) {
 	a.view.bundles[c] = bundles
 	delete(a.view.applied, c)
 	a.mu.Unlock()
-	a.wake()
+	a.requestStep()
 }
 
-// lead records whether this replica is the elected one.
-func (a *Authority) lead(leading bool) {
+// setLeading records whether this replica is the elected one.
+func (a *Authority) setLeading(leading bool) {
 	a.mu.Lock()
 	changed := leading != a.view.leading
 	a.view.leading, a.status.Leading = leading, leading
 	a.mu.Unlock()
 	if changed {
-		a.wake()
+		a.requestStep()
 	}
 }
 
-func (a *Authority) tell(err error) {
+func (a *Authority) recordProblem(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	before := a.status.Problem
@@ -178,8 +178,8 @@ func (a *Authority) Status() AuthorityStatus {
 	return a.status
 }
 
-// look returns a snapshot of the view.
-func (a *Authority) look() authorityView {
+// snapshotView returns a snapshot of the view.
+func (a *Authority) snapshotView() authorityView {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	v := a.view
@@ -187,11 +187,11 @@ func (a *Authority) look() authorityView {
 	return v
 }
 
-// trusts reports whether every API server trusts the CA, because the configurations have
+// isCATrusted reports whether every API server trusts the CA, because the configurations have
 // contained it for long enough. A configuration that does not exist does not count: API
 // servers do not call its webhooks. It waits for [Advising] only for a limited time.
-func (a *Authority) trusts(ca *x509.Certificate, v authorityView) bool {
-	holds := func(n CABundle) bool { return contains(parseCertificates(n.Bundle), ca) }
+func (a *Authority) isCATrusted(ca *x509.Certificate, v authorityView) bool {
+	holds := func(n CABundle) bool { return containsCertificate(parseCertificates(n.Bundle), ca) }
 	lacks := func(c Configuration) bool {
 		return slices.ContainsFunc(v.bundles[c], func(n CABundle) bool { return !holds(n) })
 	}
@@ -208,9 +208,9 @@ func (a *Authority) trusts(ca *x509.Certificate, v authorityView) bool {
 	return running-a.agreed >= propagation && !lacks(Advising) || running-a.agreed >= patience
 }
 
-// yields reports whether this replica should let another one create the Secret. For a moment,
+// yieldsToOthers reports whether this replica should let another one create the Secret. For a moment,
 // it lets a replica go first that may know the CA that API servers trust.
-func (a *Authority) yields(v authorityView) bool {
+func (a *Authority) yieldsToOthers(v authorityView) bool {
 	if v.last.ca != nil || a.clock.running()-v.missed >= propagation {
 		return false
 	}
@@ -223,10 +223,10 @@ func (a *Authority) yields(v authorityView) bool {
 	return false
 }
 
-// see updates the view with the Secret (nil: it does not exist). The CA of a deleted Secret
+// setSecret updates the view with the Secret (nil: it does not exist). The CA of a deleted Secret
 // stays in use, so that clients can still verify what is served; its certificate is issued
 // again. The same holds for a Secret that lost its bundle.
-func (v *authorityView) see(secret *corev1.Secret) {
+func (v *authorityView) setSecret(secret *corev1.Secret) {
 	v.known, v.secret = true, secret
 	if secret == nil {
 		v.held = material{ca: v.last.ca, bundle: v.last.bundle}
@@ -235,7 +235,7 @@ func (v *authorityView) see(secret *corev1.Secret) {
 	v.held = parseMaterial(secret.Data)
 	if len(parseCertificates(secret.Data[keyCABundle])) == 0 {
 		for _, c := range v.last.bundle {
-			if !contains(v.held.bundle, c) {
+			if !containsCertificate(v.held.bundle, c) {
 				v.held.bundle = append(v.held.bundle, c)
 			}
 		}

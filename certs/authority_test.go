@@ -47,19 +47,19 @@ func (r *replica) see(t *testing.T, client *fakeCluster) *corev1.Secret {
 	t.Helper()
 	found, err := client.secrets().Get(t.Context(), "pillion-tls", metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		r.observe(nil)
+		r.observeSecret(nil)
 		return nil
 	}
 	must(t, err)
 	secret := &corev1.Secret{}
 	must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, secret))
-	r.observe(secret)
+	r.observeSecret(secret)
 	return secret
 }
 
 func (r *replica) mustStep(t *testing.T) {
 	t.Helper()
-	if _, err := r.step(t.Context()); err != nil {
+	if _, err := r.performStep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -125,12 +125,12 @@ func TestAuthorityFollower(t *testing.T) {
 	if n := len(client.Actions()); n != 0 {
 		t.Errorf("a replica that was not elected writes: %v", client.Actions())
 	}
-	a.lead(true)
+	a.setLeading(true)
 	a.mustStep(t)
 	if n := len(client.Actions()); n == 0 {
 		t.Error("the elected one writes nothing")
 	}
-	a.lead(false)
+	a.setLeading(false)
 	if a.Status().Leading {
 		t.Error("still elected")
 	}
@@ -141,7 +141,7 @@ func TestAuthorityFollower(t *testing.T) {
 func TestAuthorityApplies(t *testing.T) {
 	client := newFake(t)
 	a := newReplica(t, client, "a")
-	a.lead(true)
+	a.setLeading(true)
 	a.see(t, client)
 	a.mustStep(t)
 	secret := a.see(t, client)
@@ -189,7 +189,7 @@ func TestAuthorityApplies(t *testing.T) {
 func TestAuthorityStaysCalm(t *testing.T) {
 	client := newFake(t)
 	a := newReplica(t, client, "a")
-	a.lead(true)
+	a.setLeading(true)
 	a.see(t, client)
 	a.mustStep(t)
 	a.see(t, client)
@@ -216,7 +216,7 @@ func TestAuthorityDeleted(t *testing.T) {
 	wantServed(t, a.Serving, before.leaf, "while it is gone")
 	a.mustStep(t)
 	after := parseMaterial(a.see(t, client).Data)
-	if !after.ca.cert.Equal(before.ca.cert) || !bytes.Equal(after.caBundle(), before.caBundle()) || same(after.leaf, before.leaf) {
+	if !after.ca.cert.Equal(before.ca.cert) || !bytes.Equal(after.caBundle(), before.caBundle()) || sameChain(after.leaf, before.leaf) {
 		t.Error("not the same CA, or the same certificate")
 	}
 	wantServed(t, a.Serving, after.leaf, "made again")
@@ -271,7 +271,7 @@ func TestAuthorityBundle(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			client := newFake(t)
 			a := newReplica(t, client, "a")
-			a.lead(true)
+			a.setLeading(true)
 			a.see(t, client)
 			a.mustStep(t)
 			secret := a.see(t, client)
@@ -304,7 +304,7 @@ func TestAuthorityBundle(t *testing.T) {
 func TestAuthorityRotates(t *testing.T) {
 	client := newFake(t)
 	a := newReplica(t, client, "a")
-	a.lead(true)
+	a.setLeading(true)
 	a.see(t, client)
 	a.mustStep(t)
 	secret := a.see(t, client)
@@ -318,7 +318,7 @@ func TestAuthorityRotates(t *testing.T) {
 	a.mustStep(t)
 	secret = a.see(t, client)
 	m := parseMaterial(secret.Data)
-	if m.ca == nil || m.ca.cert.Equal(old.ca.cert) || len(m.bundle) != 2 || !same(m.leaf, old.leaf) || string(secret.Data["theirs"]) != "kept" {
+	if m.ca == nil || m.ca.cert.Equal(old.ca.cert) || len(m.bundle) != 2 || !sameChain(m.leaf, old.leaf) || string(secret.Data["theirs"]) != "kept" {
 		t.Fatalf("the first step: %d CAs", len(m.bundle))
 	}
 	client.ClearActions()
@@ -329,12 +329,12 @@ func TestAuthorityRotates(t *testing.T) {
 	a.Trust(Mutating, []CABundle{{"m1.pillion.dev", testHost, m.caBundle()}, {"m2.pillion.dev", testHost, m.caBundle()}})
 	a.hand.pass(time.Hour)
 	a.mustStep(t)
-	if !same(parseMaterial(a.see(t, client).Data).leaf, old.leaf) {
+	if !sameChain(parseMaterial(a.see(t, client).Data).leaf, old.leaf) {
 		t.Fatal("issued while only one configuration trusts it")
 	}
 	a.trustAll(m.caBundle())
 	a.mustStep(t)
-	if !same(parseMaterial(a.see(t, client).Data).leaf, old.leaf) {
+	if !sameChain(parseMaterial(a.see(t, client).Data).leaf, old.leaf) {
 		t.Fatal("issued before API servers can have it")
 	}
 	a.hand.pass(propagation)
@@ -356,24 +356,24 @@ func TestAuthorityFailures(t *testing.T) {
 		return answer != nil && action.GetVerb() != "get", nil, answer
 	})
 	a := newReplica(t, client, "a")
-	a.lead(true)
+	a.setLeading(true)
 	a.see(t, client)
 	answer = apierrors.NewConflict(secrets, "pillion-tls", errors.New("faster"))
 	a.mustStep(t)
 	answer = apierrors.NewForbidden(secrets, "pillion-tls", errors.New("no right"))
 	for range 3 {
-		_, err := a.step(t.Context())
+		_, err := a.performStep(t.Context())
 		if err == nil || !strings.Contains(err.Error(), "creating the Secret pillion-system/pillion-tls: ") {
 			t.Errorf("the error is %v", err)
 		}
-		a.tell(err)
+		a.recordProblem(err)
 	}
 	if s := a.Status(); s.Failed != 3 || s.Problem == nil || strings.Count(a.log.String(), "cannot be updated") != 1 {
 		t.Errorf("%+v\n%s", s, a.log)
 	}
 	answer = nil
 	a.mustStep(t)
-	a.tell(nil)
+	a.recordProblem(nil)
 	a.see(t, client)
 	a.hand.pass(80 * day)
 	a.trustAll(a.view.last.caBundle())

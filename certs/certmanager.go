@@ -70,7 +70,7 @@ func checkIssuer(i certmanagerv1.GenericIssuer) (*IssuerReport, string) {
 	if report.Ready {
 		return report, ""
 	}
-	return report, fmt.Sprintf("the %s %s is not ready%s; run `kubectl describe` on it", report.Kind, report.Name, because(report.Reason, report.Message))
+	return report, fmt.Sprintf("the %s %s is not ready%s; run `kubectl describe` on it", report.Kind, report.Name, reasonInParens(report.Reason, report.Message))
 }
 
 func (c *Chain) checkCertificate() (*CertificateReport, string) {
@@ -95,16 +95,16 @@ func (c *Chain) checkCertificate() (*CertificateReport, string) {
 	switch {
 	case !report.Ready:
 		return report, fmt.Sprintf("the Certificate %s is not ready%s; run `kubectl -n %s describe certificaterequest`",
-			name, because(report.Reason, report.Message), report.Namespace)
+			name, reasonInParens(report.Reason, report.Message), report.Namespace)
 	case report.Renewal != nil && c.Now.Sub(*report.Renewal) > renewalLate:
 		return report, fmt.Sprintf("the Certificate %s should have been renewed at %s and was not; check that cert-manager's controller runs, and read its log",
-			name, stamp(*report.Renewal))
+			name, formatTime(*report.Renewal))
 	}
 	return report, ""
 }
 
-// because returns a condition's reason in parentheses.
-func because(reason, message string) string {
+// reasonInParens returns a condition's reason in parentheses.
+func reasonInParens(reason, message string) string {
 	text := strings.Trim(reason+": "+strings.Join(strings.Fields(message), " "), ": ")
 	if text == "" {
 		return ""

@@ -22,8 +22,8 @@ import (
 	"time"
 )
 
-// backdate returns how far in the past a new certificate becomes valid, because clocks differ.
-func backdate(lifetime time.Duration) time.Duration { return min(time.Hour, lifetime) }
+// backdatePeriod returns how far in the past a new certificate becomes valid, because clocks differ.
+func backdatePeriod(lifetime time.Duration) time.Duration { return min(time.Hour, lifetime) }
 
 // ParsePair parses a PEM certificate with its chain, and its PEM key. Its errors are written
 // for users.
@@ -54,14 +54,14 @@ func SelfSigned(hosts ...string) (*tls.Certificate, error) {
 	}
 	template := leafTemplate(time.Now(), selfSignedFor, hosts)
 	template.Subject = pkix.Name{CommonName: "pillion self-signed"}
-	return sign(template, template, key, key)
+	return signPair(template, template, key, key)
 }
 
 // leafTemplate returns an unsigned serving certificate for the hosts.
 func leafTemplate(now time.Time, lifetime time.Duration, hosts []string) *x509.Certificate {
 	template := &x509.Certificate{
 		Subject:               pkix.Name{CommonName: "pillion"},
-		NotBefore:             now.Add(-backdate(lifetime)),
+		NotBefore:             now.Add(-backdatePeriod(lifetime)),
 		NotAfter:              now.Add(lifetime),
 		KeyUsage:              x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
@@ -77,8 +77,8 @@ func leafTemplate(now time.Time, lifetime time.Duration, hosts []string) *x509.C
 	return template
 }
 
-// sign signs the template with the parent's key, and returns the pair.
-func sign(template, parent *x509.Certificate, key, parentKey *ecdsa.PrivateKey) (*tls.Certificate, error) {
+// signPair signs the template with the parent's key, and returns the pair.
+func signPair(template, parent *x509.Certificate, key, parentKey *ecdsa.PrivateKey) (*tls.Certificate, error) {
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), parentKey)
 	if err != nil {
 		return nil, err
@@ -90,20 +90,20 @@ func sign(template, parent *x509.Certificate, key, parentKey *ecdsa.PrivateKey) 
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, nil
 }
 
-// same reports whether two pairs have the same chain, and therefore the same key.
-func same(a, b *tls.Certificate) bool {
+// sameChain reports whether two pairs have the same chain, and therefore the same key.
+func sameChain(a, b *tls.Certificate) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
 	return slices.EqualFunc(a.Certificate, b.Certificate, bytes.Equal)
 }
 
-// verify returns an error if a client that trusts the roots would reject the pair for this
+// verifyPair returns an error if a client that trusts the roots would reject the pair for this
 // host.
 //
 // It ignores expiry: outside the pair's validity period, it uses the nearest moment inside.
 // Other code checks the period. A wrong clock must not affect the check of signatures.
-func verify(pair *tls.Certificate, host string, roots *x509.CertPool, now time.Time) error {
+func verifyPair(pair *tls.Certificate, host string, roots *x509.CertPool, now time.Time) error {
 	intermediates := x509.NewCertPool()
 	for _, der := range pair.Certificate[1:] {
 		if c, err := x509.ParseCertificate(der); err == nil {

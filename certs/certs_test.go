@@ -47,7 +47,7 @@ func newTestCA(t *testing.T, name string, from, to time.Time) *testCA {
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: from, NotAfter: to,
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
-	pair, err := sign(template, template, key, key)
+	pair, err := signPair(template, template, key, key)
 	must(t, err)
 	return &testCA{pair.Leaf, key, pemOf(pair.Certificate[0])}
 }
@@ -62,7 +62,7 @@ func (ca *testCA) issue(t *testing.T, from, to time.Time, edits ...func(*x509.Ce
 	for _, edit := range edits {
 		edit(template)
 	}
-	pair, err := sign(template, ca.cert, key, ca.key)
+	pair, err := signPair(template, ca.cert, key, ca.key)
 	must(t, err)
 	return pair
 }
@@ -107,13 +107,13 @@ func newTestServing() (*Serving, *handClock, *bytes.Buffer) {
 func (s *Serving) tick() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.choose()
+	s.switchIfTrusted()
 }
 
 // wantServed reports which pair a handshake gets.
 func wantServed(t *testing.T, s *Serving, want *tls.Certificate, what string) {
 	t.Helper()
-	if got, err := s.GetCertificate(nil); err != nil || !same(got, want) {
+	if got, err := s.GetCertificate(nil); err != nil || !sameChain(got, want) {
 		t.Errorf("%s: another pair is served (%v)", what, err)
 	}
 }
@@ -124,11 +124,11 @@ func TestSelfSigned(t *testing.T) {
 	roots := x509.NewCertPool()
 	roots.AddCert(c.Leaf)
 	for _, name := range []string{"localhost", "127.0.0.1", testHost} {
-		if err := verify(c, name, roots, time.Now()); err != nil {
+		if err := verifyPair(c, name, roots, time.Now()); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := verify(c, "example.com", roots, time.Now()); err == nil {
+	if err := verifyPair(c, "example.com", roots, time.Now()); err == nil {
 		t.Error("it is for every host")
 	}
 	if c.Leaf.SignatureAlgorithm != x509.ECDSAWithSHA256 {

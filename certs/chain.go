@@ -155,7 +155,7 @@ func reportX509(c *x509.Certificate) X509Report {
 	}
 }
 
-// asPair converts a presented chain for [verify].
+// asPair converts a presented chain for [verifyPair].
 func asPair(chain []*x509.Certificate) *tls.Certificate {
 	pair := &tls.Certificate{Leaf: chain[0]}
 	for _, c := range chain {
@@ -166,7 +166,7 @@ func asPair(chain []*x509.Certificate) *tls.Certificate {
 
 // Report checks the chain and returns the result.
 func (c *Chain) Report() *ChainReport {
-	r := &ChainReport{Source: c.source(), Host: c.Host, Trust: []TrustReport{}, Served: []ServedReport{}, Problems: []string{}}
+	r := &ChainReport{Source: c.certificateSource(), Host: c.Host, Trust: []TrustReport{}, Served: []ServedReport{}, Problems: []string{}}
 	r.Notes = append(r.Notes, c.Unread...)
 	pair, problem := c.fromIssuerToSecret(r)
 	if problem != "" {
@@ -177,7 +177,7 @@ func (c *Chain) Report() *ChainReport {
 	return r
 }
 
-func (c *Chain) source() string {
+func (c *Chain) certificateSource() string {
 	for _, w := range c.Configurations {
 		if w.InjectFrom != "" && !w.Optional {
 			return SourceCertManager
@@ -235,9 +235,9 @@ func (c *Chain) whoMakesIt(source string) string {
 func (c *Chain) checkTime(leaf *x509.Certificate, where, source string) string {
 	switch {
 	case c.Now.After(leaf.NotAfter):
-		return fmt.Sprintf("the certificate of %s expired at %s; %s", where, stamp(leaf.NotAfter), c.whoMakesIt(source))
+		return fmt.Sprintf("the certificate of %s expired at %s; %s", where, formatTime(leaf.NotAfter), c.whoMakesIt(source))
 	case c.Now.Before(leaf.NotBefore):
-		return fmt.Sprintf("the certificate of %s is not valid before %s; compare the clocks", where, stamp(leaf.NotBefore))
+		return fmt.Sprintf("the certificate of %s is not valid before %s; compare the clocks", where, formatTime(leaf.NotBefore))
 	}
 	return ""
 }

@@ -43,7 +43,7 @@ func (c *Chain) checkTrust(r *ChainReport, pair *tls.Certificate) (problems []st
 				empty = append(empty, a.Webhook)
 			case len(trusted) == 0:
 				unusable = append(unusable, a.Webhook)
-			case pair != nil && c.verify(pair, a) != nil:
+			case pair != nil && c.verifyPair(pair, a) != nil:
 				lost = append(lost, a.Webhook)
 			}
 		}
@@ -80,12 +80,12 @@ func whoTrusts(source string) string {
 	return "put the certificate of the CA into it"
 }
 
-// verify returns an error if an API server would reject the pair, ignoring its validity
+// verifyPair returns an error if an API server would reject the pair, ignoring its validity
 // period.
-func (c *Chain) verify(pair *tls.Certificate, a CABundle) error {
+func (c *Chain) verifyPair(pair *tls.Certificate, a CABundle) error {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(a.Bundle)
-	return verify(pair, a.Host, roots, c.Now)
+	return verifyPair(pair, a.Host, roots, c.Now)
 }
 
 // checkServed checks the certificates that the endpoints present. If no endpoint was reached,
@@ -102,8 +102,8 @@ func (c *Chain) checkServed(r *ChainReport, pair *tls.Certificate) (problems []s
 		asked++
 		presented := asPair(e.Chain)
 		s.Certificate = new(reportX509(presented.Leaf))
-		problem := c.presented(r, presented, pair, e.Address)
-		s.Verified = c.verified(presented)
+		problem := c.comparePresented(r, presented, pair, e.Address)
+		s.Verified = c.isVerified(presented)
 		r.Served = append(r.Served, s)
 		if problem != "" {
 			problems = append(problems, problem)
@@ -117,7 +117,7 @@ func (c *Chain) checkServed(r *ChainReport, pair *tls.Certificate) (problems []s
 			c.Deserted, namespaceOf(c.Deserted))}
 	case pair != nil:
 		r.Notes = append(r.Notes, "certs could not connect to an endpoint from here, so it checks the certificate of the Secret instead")
-		r.Served = append(r.Served, ServedReport{From: "Secret/" + c.SecretName, Certificate: new(reportX509(pair.Leaf)), Verified: c.verified(pair)})
+		r.Served = append(r.Served, ServedReport{From: "Secret/" + c.SecretName, Certificate: new(reportX509(pair.Leaf)), Verified: c.isVerified(pair)})
 	case len(r.Problems) == 0:
 		unseen := "certs cannot see which certificate is served; name an endpoint that you can reach with --endpoint, or ask for the right to read the Secret " + c.SecretName
 		r.Unseen = append(r.Unseen, unseen)
@@ -126,10 +126,10 @@ func (c *Chain) checkServed(r *ChainReport, pair *tls.Certificate) (problems []s
 	return nil
 }
 
-// presented compares a presented certificate with the one in the Secret. The report already
+// comparePresented compares a presented certificate with the one in the Secret. The report already
 // covers the Secret's own problems.
-func (c *Chain) presented(r *ChainReport, presented, pair *tls.Certificate, address string) string {
-	if same(presented, pair) {
+func (c *Chain) comparePresented(r *ChainReport, presented, pair *tls.Certificate, address string) string {
+	if sameChain(presented, pair) {
 		return ""
 	}
 	if problem := c.checkTime(presented.Leaf, address, r.Source); problem != "" {
@@ -137,14 +137,14 @@ func (c *Chain) presented(r *ChainReport, presented, pair *tls.Certificate, addr
 	}
 	for _, w := range c.Configurations {
 		for _, a := range w.CABundles {
-			if err := c.verify(presented, a); err != nil && len(a.Bundle) > 0 {
+			if err := c.verifyPair(presented, a); err != nil && len(a.Bundle) > 0 {
 				return fmt.Sprintf("%s presents a certificate that the caBundle of %s does not verify (%v); read /readyz?verbose of that pod", address, a.Webhook, err)
 			}
 		}
 	}
 	switch {
 	case pair == nil:
-	case c.Now.Sub(pair.Leaf.NotBefore) < filesFollow, !c.verified(pair):
+	case c.Now.Sub(pair.Leaf.NotBefore) < filesFollow, !c.isVerified(pair):
 		r.Notes = append(r.Notes, address+" still serves an older certificate than the Secret has, and API servers trust it")
 	default:
 		return fmt.Sprintf("%s does not serve the certificate of the Secret %s, although it had time to load it; read /readyz?verbose of that pod", address, c.SecretName)
@@ -152,12 +152,12 @@ func (c *Chain) presented(r *ChainReport, presented, pair *tls.Certificate, addr
 	return ""
 }
 
-// verified reports whether every API server can call a server that presents the pair now.
-func (c *Chain) verified(pair *tls.Certificate) bool {
+// isVerified reports whether every API server can call a server that presents the pair now.
+func (c *Chain) isVerified(pair *tls.Certificate) bool {
 	var bundles []CABundle
 	for _, w := range c.Configurations {
 		bundles = append(bundles, w.CABundles...)
 	}
-	rejected := func(a CABundle) bool { return len(a.Bundle) == 0 || c.verify(pair, a) != nil }
+	rejected := func(a CABundle) bool { return len(a.Bundle) == 0 || c.verifyPair(pair, a) != nil }
 	return len(bundles) > 0 && !slices.ContainsFunc(bundles, rejected) && c.checkTime(pair.Leaf, "", "") == ""
 }

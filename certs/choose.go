@@ -65,8 +65,8 @@ type trust struct {
 	gone          *time.Duration // when its webhook was removed; nil: it exists
 }
 
-// optional reports whether a rotation may ignore this webhook.
-func (t trust) optional() bool { return t.configuration == Advising }
+// isOptional reports whether a rotation may ignore this webhook.
+func (t trust) isOptional() bool { return t.configuration == Advising }
 
 // view is the configuration that an API server uses.
 type view struct {
@@ -87,13 +87,13 @@ func newView(a CABundle) *view {
 	return v
 }
 
-func (v *view) verifies(pair *tls.Certificate, now moment) bool {
-	return v != nil && now.verify(pair, v.host, v.roots) == nil
+func (v *view) verifiesPair(pair *tls.Certificate, now moment) bool {
+	return v != nil && now.verifyPair(pair, v.host, v.roots) == nil
 }
 
-// update returns the trust in one webhook after a change. An emptied caBundle is ignored,
+// withBundle returns the trust in one webhook after a change. An emptied caBundle is ignored,
 // because it is never intentional: the previous content still counts.
-func (t trust) update(a CABundle, at time.Duration) trust {
+func (t trust) withBundle(a CABundle, at time.Duration) trust {
 	t.replaced = slices.DeleteFunc(slices.Clone(t.replaced), func(r replaced) bool { return at-r.at >= propagation })
 	t.empty = len(a.Bundle) == 0
 	if t.empty || t.view != nil && t.view.bundle == string(a.Bundle) && t.view.host == a.Host {
@@ -113,7 +113,7 @@ type choice struct {
 	why   string
 }
 
-// choose decides between the served pair (nil: none) and a newer one.
+// choosePair decides between the served pair (nil: none) and a newer one.
 //
 // The rule: an API server that can call Pillion now must never lose it. The newer pair is
 // served if every caBundle that verifies the served pair verifies it too, and at least one
@@ -121,9 +121,9 @@ type choice struct {
 // served pair lacks verifies the newer one.
 //
 // There are two exceptions for a newer pair that expires later. It is served if the served pair
-// has expired. From [deadline] on, it is served if some caBundle verifies it, or if none verifies
+// has expired. From [switchDeadline] on, it is served if some caBundle verifies it, or if none verifies
 // the served pair.
-func choose(served, offered *tls.Certificate, trusted []trust, now moment, running time.Duration) choice {
+func choosePair(served, offered *tls.Certificate, trusted []trust, now moment, running time.Duration) choice {
 	if served == nil {
 		return choice{serve: true}
 	}
@@ -133,7 +133,7 @@ func choose(served, offered *tls.Certificate, trusted []trust, now moment, runni
 	var lost, gained []string
 	known, some, old := false, false, false
 	for _, t := range trusted {
-		now, then := t.view.verifies(offered, now), t.view.verifies(served, now)
+		now, then := t.view.verifiesPair(offered, now), t.view.verifiesPair(served, now)
 		known, some, old = known || t.view != nil, some || now, old || then
 		switch {
 		case then && !now:
@@ -144,13 +144,13 @@ func choose(served, offered *tls.Certificate, trusted []trust, now moment, runni
 	}
 	longer := offered.Leaf.NotAfter.After(served.Leaf.NotAfter)
 	switch {
-	case longer && now.passed(served.Leaf.NotAfter), longer && now.passed(deadline(served.Leaf)) && (some || !old):
+	case longer && now.isPast(served.Leaf.NotAfter), longer && now.isPast(switchDeadline(served.Leaf)) && (some || !old):
 		return choice{serve: true}
 	case len(lost) > 0:
 		return choice{code: "not_trusted", why: "the caBundle of " + strings.Join(lost, ", ") + " does not verify it"}
 	case known && !some:
 		return choice{code: "not_trusted", why: "no caBundle verifies it"}
-	case len(gained) == 0 && unsettled(served, offered, trusted, now, running):
+	case len(gained) == 0 && isSettling(served, offered, trusted, now, running):
 		return choice{code: "settling", why: "API servers may not have the new caBundle yet"}
 	}
 	return choice{serve: true}
@@ -169,12 +169,12 @@ func chooseByTime(served, offered *x509.Certificate, now time.Time) choice {
 	return choice{}
 }
 
-// unsettled reports whether an API server may still use a replaced caBundle that verifies the
+// isSettling reports whether an API server may still use a replaced caBundle that verifies the
 // served pair and not the offered one.
-func unsettled(served, offered *tls.Certificate, trusted []trust, now moment, running time.Duration) bool {
+func isSettling(served, offered *tls.Certificate, trusted []trust, now moment, running time.Duration) bool {
 	for _, t := range trusted {
 		for _, r := range t.replaced {
-			if running-r.at < propagation && r.verifies(served, now) && !r.verifies(offered, now) {
+			if running-r.at < propagation && r.verifiesPair(served, now) && !r.verifiesPair(offered, now) {
 				return true
 			}
 		}
@@ -182,15 +182,15 @@ func unsettled(served, offered *tls.Certificate, trusted []trust, now moment, ru
 	return false
 }
 
-// deadline returns the moment after which a newer certificate that only some API servers trust
+// switchDeadline returns the moment after which a newer certificate that only some API servers trust
 // is better than c. By then a new certificate is due.
-func deadline(c *x509.Certificate) time.Time {
+func switchDeadline(c *x509.Certificate) time.Time {
 	return c.NotAfter.Add(-min(time.Hour, c.NotAfter.Sub(c.NotBefore)/10))
 }
 
-// mismatches returns the webhooks that an API server cannot call now, each with the reason, by
+// findMismatches returns the webhooks that an API server cannot call now, each with the reason, by
 // configuration. If nothing is served, these are only the webhooks without a caBundle.
-func mismatches(served *tls.Certificate, trusted []trust, now moment) map[Configuration][]string {
+func findMismatches(served *tls.Certificate, trusted []trust, now moment) map[Configuration][]string {
 	all := map[Configuration][]string{}
 	for _, t := range trusted {
 		why := ""
@@ -202,7 +202,7 @@ func mismatches(served *tls.Certificate, trusted []trust, now moment) map[Config
 		case served == nil:
 			continue
 		default:
-			if err := now.verify(served, t.view.host, t.view.roots); err != nil {
+			if err := now.verifyPair(served, t.view.host, t.view.roots); err != nil {
 				why = fmt.Sprintf("does not verify the certificate: %v", err)
 			}
 		}

@@ -43,7 +43,7 @@ func TestChoose(t *testing.T) {
 			if i == 0 {
 				at -= time.Hour
 			}
-			tr = tr.update(CABundle{Webhook: string(c), Host: testHost, Bundle: bundle}, at)
+			tr = tr.withBundle(CABundle{Webhook: string(c), Host: testHost, Bundle: bundle}, at)
 		}
 		return tr
 	}
@@ -90,7 +90,7 @@ func TestChoose(t *testing.T) {
 		{"both expired", expired, shorter, []trust{trusts(m, long, cas{newCA})}, 20 * day, "serve"},
 	} {
 		now := start.Add(row.later)
-		got := choose(row.served, row.offered, row.trusted, moment{now, now}, running)
+		got := choosePair(row.served, row.offered, row.trusted, moment{now, now}, running)
 		if code := got.code; got.serve && row.want != "serve" || !got.serve && code != row.want || !got.serve && got.why == "" {
 			t.Errorf("%s: %+v, want %s", row.what, got, row.want)
 		}
@@ -106,14 +106,14 @@ func TestChooseClockJumps(t *testing.T) {
 	served := oldCA.issue(t, start.Add(-10*day), start.Add(80*day))
 	again := oldCA.issue(t, start.Add(-day), start.Add(89*day))
 	fromNew := newCA.issue(t, start.Add(-day), start.Add(89*day))
-	trusted := []trust{trust{}.update(CABundle{Webhook: "a", Host: testHost, Bundle: oldCA.pem}, 0)}
+	trusted := []trust{trust{}.withBundle(CABundle{Webhook: "a", Host: testHost, Bundle: oldCA.pem}, 0)}
 	for _, wall := range []time.Duration{-10000 * day, -20 * day, -5 * day, 0, 80 * day, 85 * day, 100 * day, 10000 * day} {
 		now := moment{wall: start.Add(wall), steady: start}
-		if v := choose(served, fromNew, trusted, now, time.Hour); v.serve {
+		if v := choosePair(served, fromNew, trusted, now, time.Hour); v.serve {
 			t.Errorf("%v: a pair that nobody trusts is served", wall)
 		}
 		fine := again.Leaf.NotBefore.Before(now.wall) && again.Leaf.NotAfter.After(now.wall)
-		if v := choose(served, again, trusted, now, time.Hour); !v.serve && fine {
+		if v := choosePair(served, again, trusted, now, time.Hour); !v.serve && fine {
 			t.Errorf("%v: a good pair is not served: %s", wall, v.why)
 		}
 	}
@@ -122,20 +122,20 @@ func TestChooseClockJumps(t *testing.T) {
 	short := newTestCA(t, "short", start.Add(-10*day), start.Add(40*day))
 	served = short.issue(t, start.Add(-10*day), start.Add(80*day))
 	trusted = []trust{
-		trust{}.update(CABundle{Webhook: "a", Host: testHost, Bundle: short.pem}, 0),
-		trust{}.update(CABundle{Webhook: "b", Host: testHost, Bundle: append(newCA.pem, short.pem...)}, 0),
+		trust{}.withBundle(CABundle{Webhook: "a", Host: testHost, Bundle: short.pem}, 0),
+		trust{}.withBundle(CABundle{Webhook: "b", Host: testHost, Bundle: append(newCA.pem, short.pem...)}, 0),
 	}
 	for _, wall := range []time.Duration{0, 60 * day, 10000 * day} {
 		now := moment{wall: start.Add(wall), steady: start}
-		if v := choose(served, fromNew, trusted, now, time.Hour); v.serve {
+		if v := choosePair(served, fromNew, trusted, now, time.Hour); v.serve {
 			t.Errorf("%v: a pair that one webhook does not trust is served", wall)
 		}
-		if m := mismatches(served, trusted, now); len(m) != 0 {
+		if m := findMismatches(served, trusted, now); len(m) != 0 {
 			t.Errorf("%v: mismatches %v", wall, m)
 		}
 	}
 	later := start.Add(60 * day)
-	if v := choose(served, fromNew, trusted, moment{later, later}, time.Hour); !v.serve {
+	if v := choosePair(served, fromNew, trusted, moment{later, later}, time.Hour); !v.serve {
 		t.Errorf("its CA has ended, and the next one is not served: %s", v.why)
 	}
 }
@@ -191,12 +191,12 @@ func TestServingProperty(t *testing.T) {
 			if err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
-			if same(before, after) || !start.Add(hand.ran).Before(deadline(before.Leaf)) {
+			if sameChain(before, after) || !start.Add(hand.ran).Before(switchDeadline(before.Leaf)) {
 				continue
 			}
 			now := start.Add(hand.ran)
 			for _, tr := range trusted {
-				if tr.view.verifies(before, moment{now, now}) && !tr.view.verifies(after, moment{now, now}) {
+				if tr.view.verifiesPair(before, moment{now, now}) && !tr.view.verifiesPair(after, moment{now, now}) {
 					t.Fatalf("seed %d: %s lost us", seed, tr.webhook)
 				}
 			}

@@ -21,17 +21,17 @@ const (
 // clock, so it cannot be set.
 type moment struct{ wall, steady time.Time }
 
-// passed reports whether t is in the past by both clocks.
-func (m moment) passed(t time.Time) bool { return m.wall.After(t) && m.steady.After(t) }
+// isPast reports whether t is in the past by both clocks.
+func (m moment) isPast(t time.Time) bool { return m.wall.After(t) && m.steady.After(t) }
 
-// before reports whether t is in the future by both clocks.
-func (m moment) before(t time.Time) bool { return m.wall.Before(t) && m.steady.Before(t) }
+// isFuture reports whether t is in the future by both clocks.
+func (m moment) isFuture(t time.Time) bool { return m.wall.Before(t) && m.steady.Before(t) }
 
-// verify is [verify] at a moment. It succeeds if the pair verifies by one of the clocks. A CA
+// verifyPair is [verifyPair] at a moment. It succeeds if the pair verifies by one of the clocks. A CA
 // may expire before the certificates that it issued.
-func (m moment) verify(pair *tls.Certificate, host string, roots *x509.CertPool) error {
-	err := verify(pair, host, roots, m.wall)
-	if err != nil && verify(pair, host, roots, m.steady) == nil {
+func (m moment) verifyPair(pair *tls.Certificate, host string, roots *x509.CertPool) error {
+	err := verifyPair(pair, host, roots, m.wall)
+	if err != nil && verifyPair(pair, host, roots, m.steady) == nil {
 		return nil
 	}
 	return err

@@ -39,32 +39,32 @@ type election struct {
 	asked  time.Duration // when this replica requested it
 }
 
-// elect takes part in the election of the replica that renews, until ctx is done.
-func (a *Authority) elect(ctx context.Context) {
-	e := &election{leases: a.leases(), identity: a.Identity, running: a.clock.running}
+// runElection takes part in the election of the replica that renews, until ctx is done.
+func (a *Authority) runElection(ctx context.Context) {
+	e := &election{leases: a.leaseClient(), identity: a.Identity, running: a.clock.running}
 	var told string
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		if err := e.stand(ctx); err != nil && err.Error() != told && ctx.Err() == nil {
+		if err := e.acquireLease(ctx); err != nil && err.Error() != told && ctx.Err() == nil {
 			told = err.Error()
 			a.Log.Warn("the election of the replica that renews certificates failed, trying again", "error", err)
 		}
-		a.lead(e.leads())
+		a.setLeading(e.holdsLease())
 	}, leaseRetry)
-	a.lead(false)
-	e.resign(context.WithoutCancel(ctx))
+	a.setLeading(false)
+	e.releaseLease(context.WithoutCancel(ctx))
 }
 
-func (a *Authority) leases() dynamic.ResourceInterface {
+func (a *Authority) leaseClient() dynamic.ResourceInterface {
 	leases := schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 	return a.Client.Resource(leases).Namespace(a.Namespace)
 }
 
-// leads reports whether this replica still holds the Lease.
-func (e *election) leads() bool { return e.leader && e.running()-e.asked < leadTime }
+// holdsLease reports whether this replica still holds the Lease.
+func (e *election) holdsLease() bool { return e.leader && e.running()-e.asked < leadTime }
 
-// stand renews the Lease, or acquires it if no replica holds it. It creates a missing Lease
+// acquireLease renews the Lease, or acquires it if no replica holds it. It creates a missing Lease
 // with PUT, because RBAC can restrict PUT to a resource name, but not POST.
-func (e *election) stand(ctx context.Context) error {
+func (e *election) acquireLease(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, leaseRetry)
 	defer cancel()
 	asked := e.running()
@@ -107,9 +107,9 @@ func (e *election) stand(ctx context.Context) error {
 	return nil
 }
 
-// resign releases the Lease, so that other replicas do not have to wait for it to expire.
-func (e *election) resign(ctx context.Context) {
-	if !e.leads() {
+// releaseLease releases the Lease, so that other replicas do not have to wait for it to expire.
+func (e *election) releaseLease(ctx context.Context) {
+	if !e.holdsLease() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, leaseRetry)

@@ -67,12 +67,12 @@ func TestElection(t *testing.T) {
 	hand := &handClock{}
 	stand := func(e *election) bool {
 		t.Helper()
-		must(t, e.stand(t.Context()))
-		return e.leads()
+		must(t, e.acquireLease(t.Context()))
+		return e.holdsLease()
 	}
 	elector := func(identity string) *election {
 		a := newReplica(t, client, identity)
-		return &election{leases: a.leases(), identity: identity, running: hand.clock().running}
+		return &election{leases: a.leaseClient(), identity: identity, running: hand.clock().running}
 	}
 	a, b := elector("a"), elector("b")
 
@@ -106,15 +106,15 @@ func TestElection(t *testing.T) {
 			t.Fatal("taken before its time")
 		}
 	}
-	if b.leads() {
+	if b.holdsLease() {
 		t.Error("leads on after its time")
 	}
 	hand.pass(leaseRetry)
 	if !stand(a) || stand(b) {
 		t.Error("a Lease that nobody renews is not taken")
 	}
-	b.resign(t.Context()) // which it cannot
-	a.resign(t.Context())
+	b.releaseLease(t.Context()) // which it cannot
+	a.releaseLease(t.Context())
 	if l := server.typed(t); l.HolderIdentity != nil {
 		t.Errorf("after its holder has left it is %+v", l)
 	}
@@ -137,7 +137,7 @@ func TestElectionFails(t *testing.T) {
 			}
 			return errors.New("no right")
 		}
-		a.elect(ctx)
+		a.runElection(ctx)
 		if calls != 2 || a.Status().Leading || strings.Count(a.log.String(), "no right") != 1 {
 			t.Errorf("%d calls, %+v\n%s", calls, a.Status(), a.log)
 		}

@@ -50,7 +50,7 @@ func newFake(t *testing.T) *fakeCluster {
 		for _, name := range webhooks {
 			config.Webhooks = append(config.Webhooks, admissionregistrationv1.ValidatingWebhook{Name: name})
 		}
-		object, err := untyped(config)
+		object, err := toUnstructured(config)
 		must(t, err)
 		_, err = c.Resource(which.Resource()).Create(t.Context(), object, metav1.CreateOptions{})
 		must(t, err)
@@ -65,7 +65,7 @@ func (c *fakeCluster) secrets() dynamic.ResourceInterface {
 
 func (c *fakeCluster) update(t *testing.T, secret *corev1.Secret) {
 	t.Helper()
-	object, err := untyped(secret)
+	object, err := toUnstructured(secret)
 	must(t, err)
 	_, err = c.secrets().Update(t.Context(), object, metav1.UpdateOptions{})
 	must(t, err)

@@ -47,7 +47,7 @@ func (c *Configurations) Follow(ctx context.Context, which Configuration) {
 		}
 		c.Trust(which, all)
 	}
-	follow(ctx, c.Client.Resource(which.Resource()), which.Named(c.Name), trust, func(err error) { c.Blind(which, err) })
+	followObject(ctx, c.Client.Resource(which.Resource()), which.Named(c.Name), trust, func(err error) { c.Blind(which, err) })
 }
 
 // CABundleOf returns what an API server reads from a clientConfig.
@@ -64,10 +64,10 @@ func CABundleOf(webhook string, c admissionregistrationv1.WebhookClientConfig) C
 	return a
 }
 
-// follow calls changed with the named object, a T, whenever it changes, and with nil if it
+// followObject calls changed with the named object, a T, whenever it changes, and with nil if it
 // does not exist, until ctx is done. It requests no other object, so permission for this
 // resource name suffices.
-func follow[T any](ctx context.Context, from dynamic.ResourceInterface, name string, changed func(*T), failed func(error)) {
+func followObject[T any](ctx context.Context, from dynamic.ResourceInterface, name string, changed func(*T), failed func(error)) {
 	only := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
 	informer := cache.NewSharedIndexInformer(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {

@@ -27,22 +27,22 @@ const (
 	stepTime = 10 * time.Second
 )
 
-// step performs the next change in the cluster, and returns when to check again if no event
+// performStep performs the next change in the cluster, and returns when to check again if no event
 // happens before.
-func (a *Authority) step(ctx context.Context) (next time.Duration, err error) {
+func (a *Authority) performStep(ctx context.Context) (next time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
-	now, v := a.clock.now(), a.look()
+	now, v := a.clock.now(), a.snapshotView()
 	next = min(max(a.Policy.LeafLifetime/100, 100*time.Millisecond), time.Minute)
 	switch {
 	case !v.known, v.secret != nil && !v.leading:
 		return next, nil
-	case v.secret == nil && a.yields(v):
+	case v.secret == nil && a.yieldsToOthers(v):
 		return min(next, time.Second), nil
 	}
 	m := v.held
-	trusted := m.ca != nil && a.trusts(m.ca.cert, v)
-	wanted, done, err := a.Policy.plan(m, now, func(ca *x509.Certificate) bool { return trusted && ca.Equal(m.ca.cert) })
+	trusted := m.ca != nil && a.isCATrusted(m.ca.cert, v)
+	wanted, done, err := a.Policy.planNext(m, now, func(ca *x509.Certificate) bool { return trusted && ca.Equal(m.ca.cert) })
 	if err != nil {
 		return next, err
 	}
@@ -50,14 +50,14 @@ func (a *Authority) step(ctx context.Context) (next time.Duration, err error) {
 		if a.made == nil || m.ca != nil { // otherwise the CA stays
 			a.made = &made{material: wanted}
 		}
-		return time.Second, a.create(ctx, a.made)
+		return time.Second, a.createSecret(ctx, a.made)
 	}
 	a.made = nil
 	if len(done) == 0 && !bytes.Equal(v.secret.Data[keyCABundle], wanted.caBundle()) {
 		done = append(done, "caBundle updated")
 	}
 	if len(done) > 0 {
-		err = a.update(ctx, v.secret, wanted, done)
+		err = a.updateSecret(ctx, v.secret, wanted, done)
 	} else if wanted.leaf.Leaf.CheckSignatureFrom(wanted.ca.cert) != nil {
 		next = min(next, time.Second) // API servers do not trust the new CA yet
 	}
@@ -78,15 +78,15 @@ type made struct {
 	told bool
 }
 
-// create creates the Secret. If another replica is faster, that one wins: each replica applies
+// createSecret creates the Secret. If another replica is faster, that one wins: each replica applies
 // the Secret with its own field manager, so the second apply is a conflict. (RBAC can restrict
 // apply to a resource name, but not POST.)
-func (a *Authority) create(ctx context.Context, m *made) error {
-	data, err := m.data()
+func (a *Authority) createSecret(ctx context.Context, m *made) error {
+	data, err := m.secretData()
 	if err != nil {
 		return err
 	}
-	secret, err := untyped(&corev1.Secret{
+	secret, err := toUnstructured(&corev1.Secret{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: a.Name, Labels: map[string]string{"app.kubernetes.io/name": "pillion"}},
 		Type:       corev1.SecretTypeTLS,
@@ -95,7 +95,7 @@ func (a *Authority) create(ctx context.Context, m *made) error {
 	if err != nil {
 		return err
 	}
-	_, err = a.secrets().Apply(ctx, a.Name, secret, metav1.ApplyOptions{FieldManager: FieldManager + "-" + a.Identity})
+	_, err = a.secretClient().Apply(ctx, a.Name, secret, metav1.ApplyOptions{FieldManager: FieldManager + "-" + a.Identity})
 	switch {
 	case apierrors.IsConflict(err):
 		return nil // the watch delivers it
@@ -110,20 +110,20 @@ func (a *Authority) create(ctx context.Context, m *made) error {
 	return nil
 }
 
-// update writes the wanted content into the Secret that was seen. If the Secret has changed
+// updateSecret writes the wanted content into the Secret that was seen. If the Secret has changed
 // since, the write fails, the watch delivers the change, and another step follows.
-func (a *Authority) update(ctx context.Context, seen *corev1.Secret, m material, done []string) error {
-	data, err := m.data()
+func (a *Authority) updateSecret(ctx context.Context, seen *corev1.Secret, m material, done []string) error {
+	data, err := m.secretData()
 	if err != nil {
 		return err
 	}
 	next := *seen
-	next.Data = merged(seen.Data, data)
-	secret, err := untyped(&next)
+	next.Data = mergeData(seen.Data, data)
+	secret, err := toUnstructured(&next)
 	if err != nil {
 		return err
 	}
-	_, err = a.secrets().Update(ctx, secret, metav1.UpdateOptions{FieldManager: FieldManager})
+	_, err = a.secretClient().Update(ctx, secret, metav1.UpdateOptions{FieldManager: FieldManager})
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return nil
@@ -151,7 +151,7 @@ func (a *Authority) tellAPIServers(ctx context.Context, m material, v authorityV
 			calm = false
 			continue
 		}
-		if failed := a.apply(ctx, c, v.bundles[c], bundle); failed != nil {
+		if failed := a.applyBundles(ctx, c, v.bundles[c], bundle); failed != nil {
 			err = errors.Join(err, fmt.Errorf("applying the caBundles of the %s %s: %w", c.Kind(), c.Named(a.Configuration), failed))
 			continue
 		}
@@ -160,9 +160,9 @@ func (a *Authority) tellAPIServers(ctx context.Context, m material, v authorityV
 	return calm, err
 }
 
-// apply applies the caBundle of every webhook, and no other field. It does not repeat this
+// applyBundles applies the caBundle of every webhook, and no other field. It does not repeat this
 // until the watch reports a change of the configuration.
-func (a *Authority) apply(ctx context.Context, c Configuration, bundles []CABundle, bundle []byte) (err error) {
+func (a *Authority) applyBundles(ctx context.Context, c Configuration, bundles []CABundle, bundle []byte) (err error) {
 	a.mu.Lock()
 	a.view.applied[c] = string(bundle)
 	a.mu.Unlock()
@@ -186,12 +186,12 @@ func (a *Authority) apply(ctx context.Context, c Configuration, bundles []CABund
 	return err
 }
 
-func (a *Authority) secrets() dynamic.ResourceInterface {
+func (a *Authority) secretClient() dynamic.ResourceInterface {
 	return a.Client.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(a.Namespace)
 }
 
-// untyped converts an object for [dynamic.Interface].
-func untyped(object runtime.Object) (*unstructured.Unstructured, error) {
+// toUnstructured converts an object for [dynamic.Interface].
+func toUnstructured(object runtime.Object) (*unstructured.Unstructured, error) {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	return &unstructured.Unstructured{Object: fields}, err
 }

@@ -60,8 +60,8 @@ func parseCertificates(text []byte) (all []*x509.Certificate) {
 	return all
 }
 
-// data returns the material in the format of the Secret.
-func (m material) data() (map[string][]byte, error) {
+// secretData returns the material in the format of the Secret.
+func (m material) secretData() (map[string][]byte, error) {
 	leafKey, err := x509.MarshalPKCS8PrivateKey(m.leaf.PrivateKey)
 	if err != nil {
 		return nil, err
@@ -72,13 +72,13 @@ func (m material) data() (map[string][]byte, error) {
 	}
 	var chain []byte
 	for _, der := range m.leaf.Certificate {
-		chain = append(chain, encode("CERTIFICATE", der)...)
+		chain = append(chain, encodePEM("CERTIFICATE", der)...)
 	}
 	return map[string][]byte{
 		keyLeaf:     chain,
-		keyLeafKey:  encode("PRIVATE KEY", leafKey),
-		keyCA:       encode("CERTIFICATE", m.ca.cert.Raw),
-		keyCAKey:    encode("PRIVATE KEY", caKey),
+		keyLeafKey:  encodePEM("PRIVATE KEY", leafKey),
+		keyCA:       encodePEM("CERTIFICATE", m.ca.cert.Raw),
+		keyCAKey:    encodePEM("PRIVATE KEY", caKey),
 		keyCABundle: m.caBundle(),
 	}, nil
 }
@@ -87,22 +87,22 @@ func (m material) data() (map[string][]byte, error) {
 func (m material) caBundle() []byte {
 	var text []byte
 	for _, c := range m.bundle {
-		text = append(text, encode("CERTIFICATE", c.Raw)...)
+		text = append(text, encodePEM("CERTIFICATE", c.Raw)...)
 	}
 	return text
 }
 
-func encode(kind string, der []byte) []byte {
+func encodePEM(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
 
-// contains reports whether one of the certificates is c.
-func contains(all []*x509.Certificate, c *x509.Certificate) bool {
+// containsCertificate reports whether one of the certificates is c.
+func containsCertificate(all []*x509.Certificate, c *x509.Certificate) bool {
 	return slices.ContainsFunc(all, c.Equal)
 }
 
-// merged returns data with the wanted entries in it.
-func merged(data, wanted map[string][]byte) map[string][]byte {
+// mergeData returns data with the wanted entries in it.
+func mergeData(data, wanted map[string][]byte) map[string][]byte {
 	all := maps.Clone(data)
 	if all == nil {
 		all = map[string][]byte{}

@@ -22,10 +22,10 @@ type Policy struct {
 	LeafLifetime, CALifetime time.Duration
 }
 
-// plan returns the next material to replace m, with descriptions for the log, or nothing if m
+// planNext returns the next material to replace m, with descriptions for the log, or nothing if m
 // needs no change. It is called repeatedly and makes one step at a time. A new CA issues its
 // first certificate only after API servers trust it, or if there is no more time to wait.
-func (p Policy) plan(m material, now moment, trusted func(*x509.Certificate) bool) (next material, done []string, err error) {
+func (p Policy) planNext(m material, now moment, trusted func(*x509.Certificate) bool) (next material, done []string, err error) {
 	next = m
 	if why := p.caDue(m.ca, now); why != "" {
 		if next.ca, err = p.newCA(now.steady); err != nil {
@@ -33,15 +33,15 @@ func (p Policy) plan(m material, now moment, trusted func(*x509.Certificate) boo
 		}
 		done = append(done, "new CA: "+why)
 	}
-	next.bundle = slices.DeleteFunc(slices.Clone(m.bundle), func(c *x509.Certificate) bool { return now.passed(c.NotAfter) })
-	if !contains(next.bundle, next.ca.cert) {
+	next.bundle = slices.DeleteFunc(slices.Clone(m.bundle), func(c *x509.Certificate) bool { return now.isPast(c.NotAfter) })
+	if !containsCertificate(next.bundle, next.ca.cert) {
 		next.bundle = append(next.bundle, next.ca.cert)
 	}
 	why, wait := p.leafDue(next, now)
 	if why == "" || wait && !trusted(next.ca.cert) {
 		return next, done, nil
 	}
-	if next.leaf, err = p.issue(next.ca, now.steady); err != nil {
+	if next.leaf, err = p.issueLeaf(next.ca, now.steady); err != nil {
 		return m, nil, err
 	}
 	return next, append(done, "new certificate: "+why), nil
@@ -52,8 +52,8 @@ func (p Policy) caDue(ca *issuer, now moment) string {
 	switch {
 	case ca == nil:
 		return "there is no CA, or its key is missing"
-	case now.passed(ca.cert.NotAfter.Add(-max(p.CALifetime/3, p.LeafLifetime))):
-		return "the old one expires at " + stamp(ca.cert.NotAfter)
+	case now.isPast(ca.cert.NotAfter.Add(-max(p.CALifetime/3, p.LeafLifetime))):
+		return "the old one expires at " + formatTime(ca.cert.NotAfter)
 	}
 	return ""
 }
@@ -69,17 +69,17 @@ func (p Policy) leafDue(m material, now moment) (why string, wait bool) {
 		roots.AddCert(c)
 	}
 	for _, host := range p.Hosts {
-		if err := now.verify(m.leaf, host, roots); err != nil {
+		if err := now.verifyPair(m.leaf, host, roots); err != nil {
 			return "the old one is invalid: " + err.Error(), false
 		}
 	}
 	switch issued := leaf.CheckSignatureFrom(m.ca.cert) == nil; {
-	case now.passed(deadline(leaf)):
-		return "the old one expires at " + stamp(leaf.NotAfter), false
+	case now.isPast(switchDeadline(leaf)):
+		return "the old one expires at " + formatTime(leaf.NotAfter), false
 	case !issued:
 		return "there is a new CA", true
-	case now.passed(leaf.NotAfter.Add(-p.LeafLifetime / 3)):
-		return "the old one expires at " + stamp(leaf.NotAfter), true
+	case now.isPast(leaf.NotAfter.Add(-p.LeafLifetime / 3)):
+		return "the old one expires at " + formatTime(leaf.NotAfter), true
 	}
 	return "", false
 }
@@ -93,22 +93,22 @@ func (p Policy) newCA(now time.Time) (*issuer, error) {
 	_, _ = rand.Read(id) // never fails
 	template := &x509.Certificate{
 		Subject:               pkix.Name{CommonName: "pillion CA " + hex.EncodeToString(id)}, // differs for each CA in a bundle
-		NotBefore:             now.Add(-backdate(p.CALifetime)),
+		NotBefore:             now.Add(-backdatePeriod(p.CALifetime)),
 		NotAfter:              now.Add(p.CALifetime),
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 		BasicConstraintsValid: true,
 		IsCA:                  true,
 		MaxPathLenZero:        true,
 	}
-	pair, err := sign(template, template, key, key)
+	pair, err := signPair(template, template, key, key)
 	if err != nil {
 		return nil, err
 	}
 	return &issuer{pair.Leaf, key}, nil
 }
 
-// issue creates a certificate that expires no later than its CA.
-func (p Policy) issue(ca *issuer, now time.Time) (*tls.Certificate, error) {
+// issueLeaf creates a certificate that expires no later than its CA.
+func (p Policy) issueLeaf(ca *issuer, now time.Time) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
@@ -117,5 +117,5 @@ func (p Policy) issue(ca *issuer, now time.Time) (*tls.Certificate, error) {
 	if template.NotAfter.After(ca.cert.NotAfter) {
 		template.NotAfter = ca.cert.NotAfter
 	}
-	return sign(template, ca.cert, key, ca.key)
+	return signPair(template, ca.cert, key, ca.key)
 }

@@ -24,7 +24,7 @@ func never(*x509.Certificate) bool  { return false }
 // newMaterial is what a first replica makes at noon.
 func newMaterial(t *testing.T, p Policy) material {
 	t.Helper()
-	m, done, err := p.plan(material{}, at(noon()), never)
+	m, done, err := p.planNext(material{}, at(noon()), never)
 	must(t, err)
 	if len(done) != 2 || m.leaf == nil || m.ca == nil || len(m.bundle) != 1 {
 		t.Fatalf("made %q", done)
@@ -36,14 +36,14 @@ func TestPlanFirst(t *testing.T) {
 	m := newMaterial(t, testPolicy())
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(m.caBundle())
-	must(t, verify(m.leaf, testHost, roots, noon()))
+	must(t, verifyPair(m.leaf, testHost, roots, noon()))
 	if l := m.leaf.Leaf; !l.NotAfter.Equal(noon().Add(90*day)) || !l.NotBefore.Before(noon()) || l.IsCA {
 		t.Errorf("the certificate is %+v", l)
 	}
 	if c := m.ca.cert; !c.NotAfter.Equal(noon().Add(3650*day)) || !c.IsCA || !c.MaxPathLenZero {
 		t.Errorf("the CA is %+v", c)
 	}
-	if _, done, _ := testPolicy().plan(m, at(noon()), never); len(done) != 0 {
+	if _, done, _ := testPolicy().planNext(m, at(noon()), never); len(done) != 0 {
 		t.Errorf("there is more to do: %q", done)
 	}
 }
@@ -51,21 +51,21 @@ func TestPlanFirst(t *testing.T) {
 // TestMaterialRoundTrip checks that the material in the Secret can be read back unchanged.
 func TestMaterialRoundTrip(t *testing.T) {
 	m := newMaterial(t, testPolicy())
-	data, err := m.data()
+	data, err := m.secretData()
 	must(t, err)
 	back := parseMaterial(data)
-	if !same(back.leaf, m.leaf) || !back.ca.cert.Equal(m.ca.cert) || !back.ca.key.Equal(m.ca.key) || !bytes.Equal(back.caBundle(), m.caBundle()) {
+	if !sameChain(back.leaf, m.leaf) || !back.ca.cert.Equal(m.ca.cert) || !back.ca.key.Equal(m.ca.key) || !bytes.Equal(back.caBundle(), m.caBundle()) {
 		t.Error("it is something else")
 	}
 	for key := range data {
-		broken := merged(data, map[string][]byte{key: []byte("garbage"), "theirs": []byte("x")})
-		_, done, err := testPolicy().plan(parseMaterial(broken), at(noon()), never)
+		broken := mergeData(data, map[string][]byte{key: []byte("garbage"), "theirs": []byte("x")})
+		_, done, err := testPolicy().planNext(parseMaterial(broken), at(noon()), never)
 		must(t, err)
 		if len(done) == 0 && key != keyCABundle { // which is made good from the CA
 			t.Errorf("%s: nothing is done about garbage", key)
 		}
 	}
-	if broken := parseMaterial(merged(data, map[string][]byte{keyCABundle: nil})); !contains(broken.bundle, m.ca.cert) {
+	if broken := parseMaterial(mergeData(data, map[string][]byte{keyCABundle: nil})); !containsCertificate(broken.bundle, m.ca.cert) {
 		t.Error("without a bundle the CA is not trusted")
 	}
 }
@@ -87,9 +87,9 @@ func TestPlanRenewal(t *testing.T) {
 		{"a clock that jumped ahead", moment{wall: noon().Add(10 * p.CALifetime), steady: noon()}, always, false},
 		{"a clock that jumped back", moment{wall: noon().Add(-10 * p.CALifetime), steady: noon()}, always, false},
 	} {
-		next, done, err := p.plan(m, row.now, row.trusted)
+		next, done, err := p.planNext(m, row.now, row.trusted)
 		must(t, err)
-		if renewed := !same(next.leaf, m.leaf); renewed != row.want || renewed != (len(done) > 0) {
+		if renewed := !sameChain(next.leaf, m.leaf); renewed != row.want || renewed != (len(done) > 0) {
 			t.Errorf("%s: renewed %t (%q)", row.what, renewed, done)
 		}
 		if !next.ca.cert.Equal(m.ca.cert) || len(next.bundle) != 1 {
@@ -105,28 +105,28 @@ func TestPlanNewCA(t *testing.T) {
 	m := newMaterial(t, p)
 	// In time for the CA, with a certificate that is fresh.
 	now := noon().Add(p.CALifetime * 2 / 3)
-	leaf, err := p.issue(m.ca, now)
+	leaf, err := p.issueLeaf(m.ca, now)
 	must(t, err)
 	m.leaf = leaf
 	now = now.Add(day)
 
-	first, done, err := p.plan(m, at(now), never)
+	first, done, err := p.planNext(m, at(now), never)
 	must(t, err)
-	if len(done) != 1 || !strings.HasPrefix(done[0], "new CA") || !same(first.leaf, m.leaf) || len(first.bundle) != 2 || first.ca.cert.Equal(m.ca.cert) {
+	if len(done) != 1 || !strings.HasPrefix(done[0], "new CA") || !sameChain(first.leaf, m.leaf) || len(first.bundle) != 2 || first.ca.cert.Equal(m.ca.cert) {
 		t.Fatalf("the first step is %q", done)
 	}
-	if _, done, _ := p.plan(first, at(now), never); len(done) != 0 {
+	if _, done, _ := p.planNext(first, at(now), never); len(done) != 0 {
 		t.Errorf("it does not wait to be trusted: %q", done)
 	}
 	asked := false
-	second, done, err := p.plan(first, at(now), func(ca *x509.Certificate) bool { asked = ca.Equal(first.ca.cert); return true })
+	second, done, err := p.planNext(first, at(now), func(ca *x509.Certificate) bool { asked = ca.Equal(first.ca.cert); return true })
 	must(t, err)
 	if len(done) != 1 || !asked || second.leaf.Leaf.CheckSignatureFrom(first.ca.cert) != nil || len(second.bundle) != 2 {
 		t.Fatalf("the second step is %q", done)
 	}
-	last, _, err := p.plan(second, at(noon().Add(p.CALifetime+2*time.Hour)), always)
+	last, _, err := p.planNext(second, at(noon().Add(p.CALifetime+2*time.Hour)), always)
 	must(t, err)
-	if len(last.bundle) != 1 || contains(last.bundle, m.ca.cert) {
+	if len(last.bundle) != 1 || containsCertificate(last.bundle, m.ca.cert) {
 		t.Error("the old CA stays")
 	}
 }
@@ -155,27 +155,27 @@ func TestPlanRepairs(t *testing.T) {
 		fixed := broken
 		for range 3 {
 			var err error
-			fixed, _, err = p.plan(fixed, at(noon()), always)
+			fixed, _, err = p.planNext(fixed, at(noon()), always)
 			must(t, err)
 		}
 		roots := x509.NewCertPool()
 		roots.AppendCertsFromPEM(fixed.caBundle())
-		if err := verify(fixed.leaf, testHost, roots, noon()); err != nil {
+		if err := verifyPair(fixed.leaf, testHost, roots, noon()); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
 		if fixed.leaf.Leaf.CheckSignatureFrom(fixed.ca.cert) != nil {
 			t.Errorf("%s: the CA is another's", what)
 		}
-		if !slices.Equal(fixed.bundle, append(slices.Clip(broken.bundle), fixed.ca.cert)) && !contains(broken.bundle, fixed.ca.cert) {
+		if !slices.Equal(fixed.bundle, append(slices.Clip(broken.bundle), fixed.ca.cert)) && !containsCertificate(broken.bundle, fixed.ca.cert) {
 			t.Errorf("%s: the bundle lost something", what)
 		}
-		if _, done, _ := p.plan(fixed, at(noon()), always); len(done) != 0 {
+		if _, done, _ := p.planNext(fixed, at(noon()), always); len(done) != 0 {
 			t.Errorf("%s: never done: %q", what, done)
 		}
 	}
 	wider := p
 	wider.Hosts = []string{testHost, "127.0.0.1"}
-	if next, _, _ := wider.plan(m, at(noon()), never); next.leaf.Leaf.VerifyHostname("127.0.0.1") != nil {
+	if next, _, _ := wider.planNext(m, at(noon()), never); next.leaf.Leaf.VerifyHostname("127.0.0.1") != nil {
 		t.Error("a new host is not in the certificate")
 	}
 }
@@ -188,17 +188,17 @@ func TestPlanForYears(t *testing.T) {
 	leaves, cas := 0, 0
 	for now := noon(); now.Before(noon().Add(3000 * day)); now = now.Add(11 * day) {
 		before := m
-		next, _, err := p.plan(m, at(now), func(ca *x509.Certificate) bool { return contains(before.bundle, ca) })
+		next, _, err := p.planNext(m, at(now), func(ca *x509.Certificate) bool { return containsCertificate(before.bundle, ca) })
 		must(t, err)
 		m = next
 		if now.After(m.leaf.Leaf.NotAfter) || now.After(m.ca.cert.NotAfter) {
 			t.Fatalf("%v: expired", now)
 		}
-		if !same(m.leaf, before.leaf) {
+		if !sameChain(m.leaf, before.leaf) {
 			leaves++
 			roots := x509.NewCertPool()
 			roots.AppendCertsFromPEM(before.caBundle())
-			if err := verify(m.leaf, testHost, roots, now); err != nil {
+			if err := verifyPair(m.leaf, testHost, roots, now); err != nil {
 				t.Fatalf("%v: the bundle before does not verify it: %v", now, err)
 			}
 		}

@@ -18,7 +18,7 @@ import (
 )
 
 // Serving holds the key pair in use. Sources offer it newer pairs, and report the
-// caBundles that API servers trust. [choose] decides when to switch.
+// caBundles that API servers trust. [choosePair] decides when to switch.
 type Serving struct {
 	log     *slog.Logger
 	current atomic.Pointer[tls.Certificate] // the only field that handshakes read
@@ -104,12 +104,12 @@ func (s *Serving) Offer(pair *tls.Certificate) {
 	defer s.mu.Unlock()
 	s.rejected = nil
 	switch {
-	case same(pair, s.current.Load()):
+	case sameChain(pair, s.current.Load()):
 		s.pending = nil
-	case s.pending == nil || !same(pair, s.pending.pair):
+	case s.pending == nil || !sameChain(pair, s.pending.pair):
 		s.pending = &Pending{Leaf: pair.Leaf, Since: s.clock.now().wall, pair: pair}
 	}
-	s.choose()
+	s.switchIfTrusted()
 }
 
 // OfferPEM parses a pair and calls Offer. It rejects an invalid pair as [Serving.Reject]
@@ -170,7 +170,7 @@ func (s *Serving) Trust(c Configuration, bundles []CABundle) {
 		t := before[a.Webhook]
 		delete(before, a.Webhook)
 		t.configuration, t.webhook, t.gone = c, a.Webhook, nil
-		s.trusted = append(s.trusted, t.update(a, now))
+		s.trusted = append(s.trusted, t.withBundle(a, now))
 	}
 	// A configuration that is deleted and created again trusts the same CAs as before.
 	for _, name := range slices.Sorted(maps.Keys(before)) {
@@ -181,7 +181,7 @@ func (s *Serving) Trust(c Configuration, bundles []CABundle) {
 		s.trusted = append(s.trusted, t)
 	}
 	slices.SortStableFunc(s.trusted, func(a, b trust) int { return strings.Compare(string(a.configuration), string(b.configuration)) })
-	s.choose()
+	s.switchIfTrusted()
 }
 
 // Blind reports that a configuration cannot be watched. Serving keeps using its last known state.
@@ -193,7 +193,7 @@ func (s *Serving) Blind(c Configuration, err error) {
 			"configuration", c, "error", err)
 	}
 	s.blind[c] = blind{s.clock.running(), err}
-	s.choose()
+	s.switchIfTrusted()
 }
 
 // Run checks the pending pair again as time passes, until ctx is done. It does nothing
@@ -203,7 +203,7 @@ func (s *Serving) Run(ctx context.Context) {
 	defer every.Stop()
 	for {
 		s.mu.Lock()
-		s.choose()
+		s.switchIfTrusted()
 		s.mu.Unlock()
 		select {
 		case <-ctx.Done():
@@ -213,8 +213,8 @@ func (s *Serving) Run(ctx context.Context) {
 	}
 }
 
-// choose switches to the pending pair if every API server trusts it.
-func (s *Serving) choose() {
+// switchIfTrusted switches to the pending pair if every API server trusts it.
+func (s *Serving) switchIfTrusted() {
 	now := s.clock.now()
 	s.trusted = slices.DeleteFunc(s.trusted, func(t trust) bool { return t.gone != nil && s.clock.running()-*t.gone >= propagation })
 	if s.pending == nil {
@@ -222,10 +222,10 @@ func (s *Serving) choose() {
 	}
 	p := *s.pending // Status returns pointers, so a pending pair is replaced, not changed
 	served, running := s.current.Load(), s.clock.running()
-	v := choose(served, p.pair, slices.DeleteFunc(slices.Clone(s.trusted), trust.optional), now, running)
+	v := choosePair(served, p.pair, slices.DeleteFunc(slices.Clone(s.trusted), trust.isOptional), now, running)
 	if !v.serve {
 		p.allowed = nil
-	} else if all := choose(served, p.pair, s.trusted, now, running); !all.serve {
+	} else if all := choosePair(served, p.pair, s.trusted, now, running); !all.serve {
 		if p.allowed == nil {
 			p.allowed = &running
 		}
@@ -280,7 +280,7 @@ func (s *Serving) Status() Status {
 	now, served := s.clock.now(), s.current.Load()
 	status := Status{
 		Pending: s.pending, Rejected: s.rejected, Rejections: maps.Clone(s.rejections),
-		Mismatch: mismatches(served, s.trusted, now), Blind: map[Configuration]error{},
+		Mismatch: findMismatches(served, s.trusted, now), Blind: map[Configuration]error{},
 	}
 	for c, b := range s.blind {
 		if s.clock.running()-b.at < blindFor {
@@ -293,10 +293,10 @@ func (s *Serving) Status() Status {
 	}
 	status.Leaf = served.Leaf
 	switch {
-	case now.passed(served.Leaf.NotAfter):
-		status.Invalid = errors.New("the certificate expired at " + stamp(served.Leaf.NotAfter))
-	case now.before(served.Leaf.NotBefore):
-		status.Invalid = errors.New("the certificate is not valid before " + stamp(served.Leaf.NotBefore))
+	case now.isPast(served.Leaf.NotAfter):
+		status.Invalid = errors.New("the certificate expired at " + formatTime(served.Leaf.NotAfter))
+	case now.isFuture(served.Leaf.NotBefore):
+		status.Invalid = errors.New("the certificate is not valid before " + formatTime(served.Leaf.NotBefore))
 	}
 	return status
 }
@@ -306,13 +306,13 @@ func (s *Serving) Status() Status {
 func (s Status) Detail() (string, error) {
 	var notes []string
 	if s.Leaf != nil {
-		notes = append(notes, "valid until "+stamp(s.Leaf.NotAfter))
+		notes = append(notes, "valid until "+formatTime(s.Leaf.NotAfter))
 	}
 	if p := s.Pending; p != nil {
-		notes = append(notes, fmt.Sprintf("a new one waits since %s: %s", stamp(p.Since), p.Why))
+		notes = append(notes, fmt.Sprintf("a new one waits since %s: %s", formatTime(p.Since), p.Why))
 	}
 	if r := s.Rejected; r != nil {
-		notes = append(notes, fmt.Sprintf("a new one is rejected since %s: %v", stamp(r.Since), r.Err))
+		notes = append(notes, fmt.Sprintf("a new one is rejected since %s: %v", formatTime(r.Since), r.Err))
 	}
 	for _, c := range AllConfigurations() {
 		notes = append(notes, s.Mismatch[c]...)
@@ -327,4 +327,4 @@ func (s Status) Detail() (string, error) {
 	return detail, s.Invalid
 }
 
-func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
