@@ -32,7 +32,7 @@ func (a accounts) ServiceAccount(namespace, name string) request.ServiceAccount 
 	if a.all != nil {
 		account.Labels, account.Annotations, account.Known = a.all.Labels, a.all.Annotations, true
 	}
-	if changed, err := overlay(accountFlag, account.Annotations, a.annotations); err == nil && len(a.annotations) > 0 {
+	if changed, err := overlayMetadata(accountFlag, account.Annotations, a.annotations); err == nil && len(a.annotations) > 0 {
 		account.Annotations, account.Known = changed, true
 	}
 	return account

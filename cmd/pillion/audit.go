@@ -104,7 +104,7 @@ func runAudit(files []string, output string, stdin io.Reader, stdout, stderr io.
 func readAudit(log *audit.Log, name string, r io.Reader, tell func(string)) (n int, whole bool) {
 	told := 0
 	n, whole = 1, true
-	r, err := unzipped(r)
+	r, err := unzipReader(r)
 	if err != nil {
 		tell(fmt.Sprintf("%s: %v", name, err))
 		return n, false
@@ -142,9 +142,9 @@ func readAudit(log *audit.Log, name string, r io.Reader, tell func(string)) (n i
 	return n, whole
 }
 
-// unzipped reads a log that the API server compressed when it rotated it (--audit-log-compress),
+// unzipReader reads a log that the API server compressed when it rotated it (--audit-log-compress),
 // and any other log unchanged.
-func unzipped(r io.Reader) (io.Reader, error) {
+func unzipReader(r io.Reader) (io.Reader, error) {
 	buffered := bufio.NewReader(r)
 	if magic, _ := buffered.Peek(2); string(magic) == "\x1f\x8b" { // RFC 1952
 		return gzip.NewReader(buffered)

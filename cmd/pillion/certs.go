@@ -67,7 +67,7 @@ fingerprint. Times are in RFC 3339. Fields that do not apply are left out.`,
 		Args:    cli.NoArguments,
 		PreRunE: func(*cobra.Command, []string) error { return checkEndpoints(o.endpoints) },
 		RunE: cli.Action(func(cmd *cobra.Command, _ []string) error {
-			report, err := o.report(cmd.Context())
+			report, err := o.readReport(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -102,7 +102,7 @@ func checkEndpoints(endpoints []string) error {
 	return nil
 }
 
-func (o *certsOptions) report(ctx context.Context) (*certs.ChainReport, error) {
+func (o *certsOptions) readReport(ctx context.Context) (*certs.ChainReport, error) {
 	client, err := o.Connect()
 	if err != nil {
 		return nil, err

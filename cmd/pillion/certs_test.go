@@ -243,7 +243,7 @@ func TestCertsGolden(t *testing.T) {
 			o := &certsOptions{configuration: "pillion", now: func() time.Time { return c.now }}
 			o.Flags(&cobra.Command{}, nil)
 			o.Kubeconfig = c.kubeconfig(t)
-			report, err := o.report(context.Background())
+			report, err := o.readReport(context.Background())
 			if err != nil {
 				t.Fatal(err)
 			}

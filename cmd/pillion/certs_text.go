@@ -26,10 +26,10 @@ func chainText(r *certs.ChainReport, now time.Time, width int) string {
 		row("source", r.Source)
 	}
 	if i := r.Issuer; i != nil {
-		row("issuer", i.Kind+"/"+i.Name+": "+readiness(i.Ready, i.Reason))
+		row("issuer", i.Kind+"/"+i.Name+": "+readyText(i.Ready, i.Reason))
 	}
 	if c := r.Certificate; c != nil {
-		state := readiness(c.Ready, c.Reason)
+		state := readyText(c.Ready, c.Reason)
 		if c.Issuing {
 			state += ", being issued"
 		}
@@ -41,14 +41,14 @@ func chainText(r *certs.ChainReport, now time.Time, width int) string {
 	if s := r.Secret; s != nil {
 		state := "no usable certificate and key"
 		if s.Certificate != nil {
-			state = summary(s.Certificate, now)
+			state = certificateText(s.Certificate, now)
 		}
 		row("secret", s.Name, state)
 	}
-	for _, t := range trusted(r.Trust) {
+	for _, t := range groupTrust(r.Trust) {
 		lines := []string{t.Configuration, t.Webhook}
 		for _, c := range t.Certificates {
-			lines = append(lines, summary(&c, now))
+			lines = append(lines, certificateText(&c, now))
 		}
 		if len(t.Certificates) == 0 {
 			lines = append(lines, "empty")
@@ -56,7 +56,7 @@ func chainText(r *certs.ChainReport, now time.Time, width int) string {
 		row("caBundle", lines...)
 	}
 	for _, s := range r.Served {
-		row("served", verdict(s, now)...)
+		row("served", servedText(s, now)...)
 	}
 	for _, note := range r.Notes {
 		row("note", note)
@@ -70,8 +70,8 @@ func chainText(r *certs.ChainReport, now time.Time, width int) string {
 	return out.String()
 }
 
-// trusted merges the webhooks of a configuration that trust the same certificates.
-func trusted(all []certs.TrustReport) []certs.TrustReport {
+// groupTrust merges the webhooks of a configuration that trust the same certificates.
+func groupTrust(all []certs.TrustReport) []certs.TrustReport {
 	var grouped []certs.TrustReport
 	key := func(t certs.TrustReport) string {
 		parts := []string{t.Configuration}
@@ -90,7 +90,7 @@ func trusted(all []certs.TrustReport) []certs.TrustReport {
 	return grouped
 }
 
-func readiness(ready bool, reason string) string {
+func readyText(ready bool, reason string) string {
 	state := "not ready"
 	if ready {
 		state = "ready"
@@ -101,18 +101,18 @@ func readiness(ready bool, reason string) string {
 	return state
 }
 
-// verdict returns whether the presented certificate is accepted, and its details.
-func verdict(s certs.ServedReport, now time.Time) []string {
+// servedText returns whether the presented certificate is accepted, and its details.
+func servedText(s certs.ServedReport, now time.Time) []string {
 	switch {
 	case s.Certificate == nil:
 		return []string{s.From + ": no connection: " + s.Error}
 	case s.Verified:
-		return []string{s.From + ": API servers accept this certificate", summary(s.Certificate, now)}
+		return []string{s.From + ": API servers accept this certificate", certificateText(s.Certificate, now)}
 	}
-	return []string{s.From + ": API servers do NOT accept this certificate", summary(s.Certificate, now)}
+	return []string{s.From + ": API servers do NOT accept this certificate", certificateText(s.Certificate, now)}
 }
 
-func summary(c *certs.X509Report, now time.Time) string {
+func certificateText(c *certs.X509Report, now time.Time) string {
 	const shown = 12 // prefix of the fingerprint that is enough to distinguish two
 	who := c.Subject
 	if who == "" && len(c.Names) > 0 {

@@ -74,10 +74,10 @@ that do not apply are left out.`,
   # For a script.
   pillion check -o json | jq -r '.checks[] | select(.result == "failed") | .message'`,
 		Args:    cli.NoArguments,
-		PreRunE: func(*cobra.Command, []string) error { return o.check() },
+		PreRunE: func(*cobra.Command, []string) error { return o.checkFlags() },
 		RunE: cli.Action(func(cmd *cobra.Command, _ []string) error {
 			kube.Quiet()
-			report, err := o.report(cmd.Context(), cmd.ErrOrStderr())
+			report, err := o.readReport(cmd.Context(), cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
@@ -89,11 +89,11 @@ that do not apply are left out.`,
 			return err
 		}),
 	}
-	o.flags(cmd)
+	o.addFlags(cmd)
 	return cmd
 }
 
-func (o *checkOptions) flags(cmd *cobra.Command) {
+func (o *checkOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&o.pre, "pre", false, "check whether you can install Pillion")
 	f.StringVar(&o.overlay, "overlay", manifests.OverlayCertManager, "with --pre, check what this overlay needs:")
@@ -105,14 +105,14 @@ func (o *checkOptions) flags(cmd *cobra.Command) {
 	cli.OutputFlag(cmd, &o.output, "text", "json", "yaml")
 }
 
-func (o *checkOptions) check() error {
+func (o *checkOptions) checkFlags() error {
 	if err := checkEndpoints(o.endpoints); err != nil {
 		return err
 	}
 	return cluster.CheckNamespaces(o.namespace)
 }
 
-func (o *checkOptions) report(ctx context.Context, stderr io.Writer) (*check.Report, error) {
+func (o *checkOptions) readReport(ctx context.Context, stderr io.Writer) (*check.Report, error) {
 	client, err := o.Connect()
 	if err != nil {
 		return nil, err

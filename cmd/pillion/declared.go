@@ -26,9 +26,9 @@ type inputFile struct {
 	data []byte
 }
 
-// read reads all manifests, and the namespaces and ServiceAccounts that they declare.
-func (o *injectOptions) read(stdin io.Reader) ([]inputFile, error) {
-	names, err := inputs(o.files)
+// readFiles reads all manifests, and the namespaces and ServiceAccounts that they declare.
+func (o *injectOptions) readFiles(stdin io.Reader) ([]inputFile, error) {
+	names, err := listInputs(o.files)
 	if err != nil {
 		return nil, err
 	}
@@ -45,25 +45,25 @@ func (o *injectOptions) read(stdin io.Reader) ([]inputFile, error) {
 		files = append(files, inputFile{name, data})
 		for _, d := range yamledit.Split(data) {
 			if err := o.declared.Read(d); err != nil {
-				return nil, located(d, name, err)
+				return nil, locateError(d, name, err)
 			}
 		}
 	}
 	return files, nil
 }
 
-// about returns what is known about a namespace, from the manifests or the cluster, and from
+// namespaceFor returns what is known about a namespace, from the manifests or the cluster, and from
 // the flags, which win. If nothing is known about the opt-in, the namespace counts as opted
 // in.
-func (o *injectOptions) about(name string) (request.Namespace, error) {
+func (o *injectOptions) namespaceFor(name string) (request.Namespace, error) {
 	ns := o.declared.Namespaces[name]
 	ns.Name, ns.ServiceAccounts = name, accounts{o.declared, name == o.namespace, o.account, o.accountAnnotations, ns.ServiceAccounts}
-	if _, err := overlay(accountFlag, nil, o.accountAnnotations); err != nil {
+	if _, err := overlayMetadata(accountFlag, nil, o.accountAnnotations); err != nil {
 		return ns, err
 	}
 	var err error
-	if ns.Labels, err = overlay("namespace-label", ns.Labels, o.labels); err == nil {
-		ns.Annotations, err = overlay("namespace-annotation", ns.Annotations, o.annotations)
+	if ns.Labels, err = overlayMetadata("namespace-label", ns.Labels, o.labels); err == nil {
+		ns.Annotations, err = overlayMetadata("namespace-annotation", ns.Annotations, o.annotations)
 	}
 	if err != nil || ns.Known || len(o.labels)+len(o.annotations) == 0 {
 		return ns, err
@@ -116,8 +116,8 @@ type injectOptions struct {
 	account  *request.ServiceAccount // of all pods, if it is not nil
 }
 
-// inputs returns the named files, and the files in the named folders.
-func inputs(names []string) ([]string, error) {
+// listInputs returns the named files, and the files in the named folders.
+func listInputs(names []string) ([]string, error) {
 	var all []string
 	for _, name := range names {
 		info, err := os.Stat(name)

@@ -91,7 +91,7 @@ func newDiff() *cobra.Command {
   pillion diff -f log-agent.yaml -o json |
     jq -r '.owners[] | select(.effects[].how == "new pod") | "\(.namespace) \(.kind)/\(.name)"'`,
 		Args:    cli.NoArguments,
-		PreRunE: func(*cobra.Command, []string) error { return o.check() },
+		PreRunE: func(*cobra.Command, []string) error { return o.checkFlags() },
 		RunE: cli.Action(func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
@@ -113,7 +113,7 @@ func newDiff() *cobra.Command {
 	return cmd
 }
 
-func (o *diffOptions) check() error {
+func (o *diffOptions) checkFlags() error {
 	stdin := 0
 	for _, path := range slices.Concat(o.files, o.old, o.with) {
 		if path == "-" {
@@ -136,7 +136,7 @@ func (o *diffOptions) check() error {
 func (o *diffOptions) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error {
 	compare := o.inCluster
 	if len(o.with) > 0 {
-		compare = o.offline
+		compare = o.compareFiles
 	}
 	report, err := compare(ctx, stdin, stderr)
 	if err != nil {

@@ -30,8 +30,8 @@ type twoSets struct {
 	namespaces []string
 }
 
-// offline compares two sets of templates by manifests.
-func (o *twoSets) offline(ctx context.Context, stdin io.Reader, stderr io.Writer) (*diff.Report, error) {
+// compareFiles compares two sets of templates by manifests.
+func (o *twoSets) compareFiles(ctx context.Context, stdin io.Reader, stderr io.Writer) (*diff.Report, error) {
 	from := templates.NewSet(nil)
 	if len(o.old) > 0 {
 		var err error
@@ -61,7 +61,7 @@ func (o *twoSets) offline(ctx context.Context, stdin io.Reader, stderr io.Writer
 	if len(m.order) == 0 {
 		return nil, errNoPods
 	}
-	return m.compare(ctx, cli.NewProgress(stderr))
+	return m.compareWorkloads(ctx, cli.NewProgress(stderr))
 }
 
 // manifestSet has the workloads and pods of files.
@@ -84,7 +84,7 @@ type made struct {
 
 // readAll reads the files.
 func (m *manifestSet) readAll(stdin io.Reader) error {
-	files, err := m.read(stdin)
+	files, err := m.readFiles(stdin)
 	if err != nil {
 		return err
 	}
@@ -93,19 +93,19 @@ func (m *manifestSet) readAll(stdin io.Reader) error {
 		for _, d := range yamledit.Split(file.data) {
 			all, err := manifest.InDocument(d)
 			if err != nil {
-				return located(d, file.name, err)
+				return locateError(d, file.name, err)
 			}
 			for _, o := range all {
-				m.sort(o, pods)
+				m.addObject(o, pods)
 			}
 		}
 	}
-	m.own(pods)
+	m.assignToOwners(pods)
 	return nil
 }
 
-// sort stores a workload, or an object with an owner in pods.
-func (m *manifestSet) sort(o manifest.Object, pods map[diff.Owner][]manifest.Object) {
+// addObject stores a workload, or an object with an owner in pods.
+func (m *manifestSet) addObject(o manifest.Object, pods map[diff.Owner][]manifest.Object) {
 	namespace := cmp.Or(o.Node.At("metadata", "namespace").Text(), m.namespace)
 	if len(m.namespaces) > 0 && !slices.Contains(m.namespaces, namespace) {
 		return
@@ -125,7 +125,7 @@ func (m *manifestSet) sort(o manifest.Object, pods map[diff.Owner][]manifest.Obj
 	if m.found[of] == nil {
 		m.order = append(m.order, of)
 	}
-	m.found[of] = &made{o, replicas(o)}
+	m.found[of] = &made{o, replicasOf(o)}
 }
 
 // isRunning reports whether a pod of the files has not ended, and is no mirror pod.
@@ -134,8 +134,8 @@ func isRunning(pod *jsontree.Node) bool {
 	return phase != corev1.PodSucceeded && phase != corev1.PodFailed && pod.At("metadata", "annotations", corev1.MirrorPodAnnotationKey) == nil
 }
 
-// replicas returns how many pods an object has according to the files.
-func replicas(o manifest.Object) int {
+// replicasOf returns how many pods an object has according to the files.
+func replicasOf(o manifest.Object) int {
 	at := map[string][]string{
 		"Job": {"spec", "parallelism"}, "CronJob": {"spec", "jobTemplate", "spec", "parallelism"}, "DaemonSet": {"status", "desiredNumberScheduled"},
 	}[o.Kind]
@@ -148,8 +148,8 @@ func replicas(o manifest.Object) int {
 	return 1
 }
 
-// own gives objects with owners to these: a pod of an owner that is in the files counts for it.
-func (m *manifestSet) own(pods map[diff.Owner][]manifest.Object) {
+// assignToOwners gives objects with owners to these: a pod of an owner that is in the files counts for it.
+func (m *manifestSet) assignToOwners(pods map[diff.Owner][]manifest.Object) {
 	var top func(key diff.Owner) diff.Owner // the owner of an owner
 	owned := map[diff.Owner]diff.Owner{}
 	keys := slices.SortedFunc(maps.Keys(pods), diff.CompareOwners)
@@ -192,8 +192,8 @@ func (m *manifestSet) own(pods map[diff.Owner][]manifest.Object) {
 	}
 }
 
-// compare compares all workloads.
-func (m *manifestSet) compare(ctx context.Context, progress *cli.Progress) (*diff.Report, error) {
+// compareWorkloads compares all workloads.
+func (m *manifestSet) compareWorkloads(ctx context.Context, progress *cli.Progress) (*diff.Report, error) {
 	report := m.NewReport()
 	progress.Start()
 	defer progress.End()
@@ -203,7 +203,7 @@ func (m *manifestSet) compare(ctx context.Context, progress *cli.Progress) (*dif
 		}
 		progress.Say("%d of %d workloads", i, len(m.order))
 		of := m.found[owner]
-		req, wrong, err := m.injection.request(of.object)
+		req, wrong, err := m.injection.requestFor(of.object)
 		if err != nil {
 			return nil, err
 		}

@@ -76,7 +76,7 @@ as if it were created again.`,
   # For a script: the fields are in inject/report/explain/README.md of the sources.
   pillion explain deploy/web -o json |
     jq -r '.reports[].templates[] | "\(.template) \(.code)"'`,
-		PreRunE: func(_ *cobra.Command, args []string) error { return o.check(args) },
+		PreRunE: func(_ *cobra.Command, args []string) error { return o.checkFlags(args) },
 		RunE: cli.Action(func(cmd *cobra.Command, _ []string) error {
 			return o.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
 		}),
@@ -111,7 +111,7 @@ func (o *explainOptions) run(ctx context.Context, stdin io.Reader, stdout io.Wri
 		reports, err = o.fromFiles(ctx, stdin)
 	} else {
 		reports, err = o.fromCluster(ctx)
-		missing = o.nothing()
+		missing = o.nothingFound()
 	}
 	if err != nil {
 		return err
@@ -128,7 +128,7 @@ func (o *explainOptions) run(ctx context.Context, stdin io.Reader, stdout io.Wri
 			return cli.UsageError{Err: err}
 		}
 	}
-	if err := errors.Join(o.write(stdout, reports), failed); err != nil {
+	if err := errors.Join(o.writeReports(stdout, reports), failed); err != nil {
 		return err
 	}
 	for _, r := range reports {
@@ -142,8 +142,8 @@ func (o *explainOptions) run(ctx context.Context, stdin io.Reader, stdout io.Wri
 	return nil
 }
 
-// write prints the reports. As JSON and YAML, they are always an object with a list.
-func (o *explainOptions) write(w io.Writer, reports []*explain.Report) error {
+// writeReports prints the reports. As JSON and YAML, they are always an object with a list.
+func (o *explainOptions) writeReports(w io.Writer, reports []*explain.Report) error {
 	if o.output == "text" {
 		colour, width := cli.WantsColour(w), cli.WidthOf(w)
 		if colour {
@@ -153,7 +153,7 @@ func (o *explainOptions) write(w io.Writer, reports []*explain.Report) error {
 			if i > 0 {
 				fmt.Fprintln(w)
 			}
-			if _, err := io.WriteString(w, r.Text(width, colour, o.detail())); err != nil {
+			if _, err := io.WriteString(w, r.Text(width, colour, o.detailLevel())); err != nil {
 				return err
 			}
 		}
@@ -162,7 +162,7 @@ func (o *explainOptions) write(w io.Writer, reports []*explain.Report) error {
 	return cli.Print(w, o.output, map[string]any{"reports": reports}, nil)
 }
 
-func (o *explainOptions) detail() explain.Detail {
+func (o *explainOptions) detailLevel() explain.Detail {
 	switch {
 	case o.verbose:
 		return explain.Verbose
@@ -174,11 +174,11 @@ func (o *explainOptions) detail() explain.Detail {
 
 // fromFiles explains the objects in manifests.
 func (o *explainOptions) fromFiles(ctx context.Context, stdin io.Reader) ([]*explain.Report, error) {
-	injector, notes, err := o.injector(ctx, stdin)
+	injector, notes, err := o.loadInjector(ctx, stdin)
 	if err != nil {
 		return nil, err
 	}
-	files, err := o.read(stdin)
+	files, err := o.readFiles(stdin)
 	if err != nil {
 		return nil, err
 	}
@@ -188,9 +188,9 @@ func (o *explainOptions) fromFiles(ctx context.Context, stdin io.Reader) ([]*exp
 			if d.Empty() {
 				continue
 			}
-			found, err := o.document(injector, d)
+			found, err := o.explainDocument(injector, d)
 			if err != nil {
-				return nil, located(d, file.name, err)
+				return nil, locateError(d, file.name, err)
 			}
 			reports = append(reports, found...)
 		}
@@ -201,7 +201,7 @@ func (o *explainOptions) fromFiles(ctx context.Context, stdin io.Reader) ([]*exp
 	return reports, nil
 }
 
-func (o *explainOptions) document(injector *inject.Injector, d yamledit.Document) ([]*explain.Report, error) {
+func (o *explainOptions) explainDocument(injector *inject.Injector, d yamledit.Document) ([]*explain.Report, error) {
 	root, err := d.Parse()
 	if err != nil || len(root.Content) == 0 {
 		return nil, err
@@ -218,7 +218,7 @@ func (o *explainOptions) document(injector *inject.Injector, d yamledit.Document
 		return nil, err
 	}
 	if isReview {
-		r, err := o.review(injector, &node)
+		r, err := o.explainReview(injector, &node)
 		return []*explain.Report{r}, err
 	}
 	var reports []*explain.Report
@@ -227,7 +227,7 @@ func (o *explainOptions) document(injector *inject.Injector, d yamledit.Document
 		return nil, err
 	}
 	for _, object := range found {
-		req, mistakes, err := (&injection{options: &o.injectOptions, injector: injector}).request(object)
+		req, mistakes, err := (&injection{options: &o.injectOptions, injector: injector}).requestFor(object)
 		if err != nil {
 			return nil, err
 		}
@@ -240,7 +240,7 @@ func (o *explainOptions) document(injector *inject.Injector, d yamledit.Document
 		}
 		r, err := explain.New(injector, explain.Subject{
 			Object:  explain.Object{Kind: object.Kind, Name: object.Name(), Namespace: req.Namespace.Name},
-			Request: req, Misfits: o.misfits(req.Namespace), Original: o.original(req.Namespace), Notes: wrong, Rejected: len(mistakes.Rejected) > 0,
+			Request: req, Misfits: o.misfitChecker(req.Namespace), Original: o.originalChecker(req.Namespace), Notes: wrong, Rejected: len(mistakes.Rejected) > 0,
 			Misplaced: injector.Misplaced(object.APIVersion, object.Kind, object.Node),
 		})
 		if err != nil {
@@ -251,13 +251,13 @@ func (o *explainOptions) document(injector *inject.Injector, d yamledit.Document
 	return reports, nil
 }
 
-// review explains a request of an API server. That it was sent proves the opt-in.
-func (o *explainOptions) review(injector *inject.Injector, node *jsontree.Node) (*explain.Report, error) {
+// explainReview explains a request of an API server. That it was sent proves the opt-in.
+func (o *explainOptions) explainReview(injector *inject.Injector, node *jsontree.Node) (*explain.Report, error) {
 	request := node.At("request")
 	if request.At("resource", "group").Text() != "" || request.At("resource", "version").Text() != "v1" || request.At("resource", "resource").Text() != "pods" || request.At("operation").Text() != "CREATE" || request.At("subResource").Text() != "" {
 		return nil, errors.New("the AdmissionReview is not about the creation of a pod; Pillion handles no other requests")
 	}
-	namespace, err := o.about(request.At("namespace").Text())
+	namespace, err := o.namespaceFor(request.At("namespace").Text())
 	if err != nil {
 		return nil, err
 	}
@@ -275,18 +275,18 @@ func (o *explainOptions) review(injector *inject.Injector, node *jsontree.Node) 
 			Operation: "CREATE", Username: request.At("userInfo", "username").Text(), DryRun: request.At("dryRun").Kind() == jsontree.True,
 			OptedIn: true, Namespace: namespace, Object: pod.AppendTo(nil),
 		},
-		Misfits: o.misfits(namespace), Original: o.original(namespace),
+		Misfits: o.misfitChecker(namespace), Original: o.originalChecker(namespace),
 	})
 }
 
-// misfits checks the pod against the namespace's labels only.
-func (o *explainOptions) misfits(namespace request.Namespace) func(pod, injected []byte) ([]string, string) {
+// misfitChecker checks the pod against the namespace's labels only.
+func (o *explainOptions) misfitChecker(namespace request.Namespace) func(pod, injected []byte) ([]string, string) {
 	return func(pod, injected []byte) ([]string, string) {
 		return o.fits.Misfits(namespace.Labels, limits.Limits{}, pod, injected), ""
 	}
 }
 
-// original checks the original pod against the namespace's labels only.
-func (o *explainOptions) original(namespace request.Namespace) func(pod []byte) []string {
+// originalChecker checks the original pod against the namespace's labels only.
+func (o *explainOptions) originalChecker(namespace request.Namespace) func(pod []byte) []string {
 	return func(pod []byte) []string { return o.fits.Original(namespace.Labels, limits.Limits{}, pod) }
 }

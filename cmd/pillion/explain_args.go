@@ -46,8 +46,8 @@ type asked struct {
 	name     string
 }
 
-// arguments parses arguments as kubectl get does: KIND/NAME..., KIND NAME..., or KIND,KIND.
-func arguments(args []string) (all []asked, err error) {
+// parseArguments parses arguments as kubectl get does: KIND/NAME..., KIND NAME..., or KIND,KIND.
+func parseArguments(args []string) (all []asked, err error) {
 	if len(args) == 0 {
 		return nil, nil
 	}
@@ -83,14 +83,14 @@ func arguments(args []string) (all []asked, err error) {
 	return all, nil
 }
 
-// check parses the arguments, and rejects flags that contradict them.
-func (o *explainOptions) check(args []string) (err error) {
+// checkFlags parses the arguments, and rejects flags that contradict them.
+func (o *explainOptions) checkFlags(args []string) (err error) {
 	for _, arg := range args {
 		if slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(arg)) {
 			return fmt.Errorf("%s is no KIND/NAME; did you mean --filename %[1]s?", arg)
 		}
 	}
-	if o.asked, err = arguments(args); err != nil {
+	if o.asked, err = parseArguments(args); err != nil {
 		return err
 	}
 	some := o.everywhere || o.selector != ""
@@ -104,7 +104,7 @@ func (o *explainOptions) check(args []string) (err error) {
 		if o.namespace == "" {
 			o.namespace = "default"
 		}
-		return o.injectOptions.check()
+		return o.injectOptions.checkFlags()
 	case named && some:
 		return errors.New("a name cannot be used with --all-namespaces and --selector")
 	case len(args) == 0 && o.namespace == "" && !some:
@@ -116,15 +116,15 @@ func (o *explainOptions) check(args []string) (err error) {
 	if _, err := labels.Parse(o.selector); err != nil {
 		return fmt.Errorf("--selector: %w", err)
 	}
-	_, err = o.about("x")
+	_, err = o.namespaceFor("x")
 	return err
 }
 
-// nothing returns the sentence for a cluster without matching objects.
-func (o *explainOptions) nothing() string {
+// nothingFound returns the sentence for a cluster without matching objects.
+func (o *explainOptions) nothingFound() string {
 	what, in := "workload or pod", cluster.InNamespace(o.namespace)
 	if len(o.asked) > 0 {
-		what = strings.Join(o.kinds(), " or ")
+		what = strings.Join(o.askedKinds(), " or ")
 	}
 	if o.everywhere {
 		in = ""
@@ -135,7 +135,7 @@ func (o *explainOptions) nothing() string {
 	return "there is no " + what + in
 }
 
-func (o *explainOptions) kinds() (names []string) {
+func (o *explainOptions) askedKinds() (names []string) {
 	for _, a := range o.asked {
 		names = append(names, a.kind.Name())
 	}
@@ -159,7 +159,7 @@ func (o *explainOptions) fromCluster(ctx context.Context) ([]*explain.Report, er
 		if o.declared.Namespaces = nil; ns.Known {
 			o.declared.Namespaces = map[string]request.Namespace{ns.Name: ns}
 		}
-		return o.about(ns.Name)
+		return o.namespaceFor(ns.Name)
 	}
 	i, err := c.Installed(ctx, o.templates, cluster.Explaining{
 		Fits: o.fits, Overlay: overlay, Overlaid: len(o.labels)+len(o.annotations)+len(o.accountAnnotations) > 0,

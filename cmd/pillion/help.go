@@ -42,8 +42,8 @@ func helpText(text string, width int) string {
 			i++
 			continue
 		}
-		n := paragraph(lines[i:])
-		out.WriteString(narrowed(lines[i:i+n], width) + "\n")
+		n := paragraphLines(lines[i:])
+		out.WriteString(wrapParagraph(lines[i:i+n], width) + "\n")
 		i += n
 	}
 	return strings.TrimSuffix(out.String(), "\n")
@@ -53,25 +53,25 @@ func helpText(text string, width int) string {
 // indented by its length.
 var row = regexp.MustCompile(`^ +(\* |\S+( \S+)* {2,})`)
 
-// hang returns the indentation of a line's continuation.
-func hang(line string) int {
+// hangingIndent returns the indentation of a line's continuation.
+func hangingIndent(line string) int {
 	if head := row.FindString(line); head != "" {
 		return utf8.RuneCountInString(head)
 	}
 	return len(line) - len(strings.TrimLeft(line, " "))
 }
 
-// paragraph returns how many lines belong to the paragraph that the first one begins.
-func paragraph(lines []string) int {
-	n, indent := 1, strings.Repeat(" ", hang(lines[0]))
+// paragraphLines returns how many lines belong to the paragraph that the first one begins.
+func paragraphLines(lines []string) int {
+	n, indent := 1, strings.Repeat(" ", hangingIndent(lines[0]))
 	for lines[0] != "" && n < len(lines) && len(lines[n]) > len(indent) && strings.HasPrefix(lines[n], indent) && lines[n][len(indent)] != ' ' && row.FindString(lines[n]) == "" {
 		n++
 	}
 	return n
 }
 
-// narrowed returns a paragraph, wrapped if one of its lines is too wide.
-func narrowed(lines []string, width int) string {
+// wrapParagraph returns a paragraph, wrapped if one of its lines is too wide.
+func wrapParagraph(lines []string, width int) string {
 	const least = 24 // minimum width of the second column
 	fits := true
 	for _, line := range lines {
@@ -80,7 +80,7 @@ func narrowed(lines []string, width int) string {
 	if fits {
 		return strings.Join(lines, "\n")
 	}
-	indent := hang(lines[0])
+	indent := hangingIndent(lines[0])
 	words := lines[:1:1]
 	for _, line := range lines[1:] {
 		words = append(words, line[indent:])

@@ -66,7 +66,7 @@ ServiceAccounts in the manifests are used too, for templates that read them.
   pillion inject -f web.yaml --templates templates/ -o patch \
     --namespace shop --namespace-annotation log-agent.pillion.dev/level=debug`,
 	}
-	o.complete(cmd, "yaml", "json", "patch")
+	o.completeCommand(cmd, "yaml", "json", "patch")
 	cmd.Flags().BoolVar(&o.strict, "strict", false, "write nothing and exit with 1 if a pod cannot get what it requests, requests something that does not exist, or if there is no pod")
 	return cmd
 }
@@ -99,14 +99,14 @@ other values of the original pod.`,
   # Print a Deployment of the cluster without its sidecars.
   kubectl get deployment web -o yaml | pillion uninject -f - --templates templates/`,
 	}
-	o.complete(cmd, "yaml", "json")
+	o.completeCommand(cmd, "yaml", "json")
 	return cmd
 }
 
-// complete adds to a command what inject and uninject have in common.
-func (o *injectOptions) complete(cmd *cobra.Command, outputs ...string) {
+// completeCommand adds to a command what inject and uninject have in common.
+func (o *injectOptions) completeCommand(cmd *cobra.Command, outputs ...string) {
 	cmd.Args = cli.NoArguments
-	cmd.PreRunE = func(*cobra.Command, []string) error { return o.check() }
+	cmd.PreRunE = func(*cobra.Command, []string) error { return o.checkFlags() }
 	cmd.RunE = cli.Action(func(cmd *cobra.Command, _ []string) error {
 		return o.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 	})
@@ -123,8 +123,8 @@ func (o *injectOptions) complete(cmd *cobra.Command, outputs ...string) {
 	cli.OutputFlag(cmd, &o.output, outputs...)
 }
 
-// check returns an error for flags that contradict each other.
-func (o *injectOptions) check() error {
+// checkFlags returns an error for flags that contradict each other.
+func (o *injectOptions) checkFlags() error {
 	if len(o.files) == 0 {
 		return errors.New("name the manifests: --filename FILE, or --filename - for standard input")
 	}
@@ -135,14 +135,14 @@ func (o *injectOptions) check() error {
 	if o.podPaths, err = manifest.ParsePaths(o.podPathValues); err != nil {
 		return fmt.Errorf("--%s: %w", podPathFlag, err)
 	}
-	_, err = o.about("x")
+	_, err = o.namespaceFor("x")
 	return errors.Join(err, cluster.CheckNamespaces(o.namespace))
 }
 
 // errNoPods is the error of commands that need a pod: what wrote the manifests has probably failed.
 var errNoPods = errors.New("the input has no pods, and nothing that creates pods")
 
-func pairs(flag string, texts []string) (map[string]string, error) {
+func parsePairs(flag string, texts []string) (map[string]string, error) {
 	if len(texts) == 0 {
 		return nil, nil
 	}
@@ -157,9 +157,9 @@ func pairs(flag string, texts []string) (map[string]string, error) {
 	return all, nil
 }
 
-// injector returns an injector with the named templates, or with those of the cluster and notes about them. It is
+// loadInjector returns an injector with the named templates, or with those of the cluster and notes about them. It is
 // an error if some of these are unknown.
-func (o *injectOptions) injector(ctx context.Context, stdin io.Reader) (*inject.Injector, []string, error) {
+func (o *injectOptions) loadInjector(ctx context.Context, stdin io.Reader) (*inject.Injector, []string, error) {
 	if len(o.templates) > 0 {
 		set, err := cli.LoadTemplates(stdin, o.templates)
 		if err != nil {
@@ -180,20 +180,20 @@ func (o *injectOptions) injector(ctx context.Context, stdin io.Reader) (*inject.
 // run reads everything before it writes anything. An incomplete set of manifests in a pipe to
 // a cluster would be worse than none.
 func (o *injectOptions) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error {
-	injector, notes, err := o.injector(ctx, stdin)
+	injector, notes, err := o.loadInjector(ctx, stdin)
 	if err != nil {
 		return err
 	}
-	files, err := o.read(stdin)
+	files, err := o.readFiles(stdin)
 	if err != nil {
 		return err
 	}
 	j := newInjection(o, injector, stderr)
 	for _, note := range notes {
-		j.line(note)
+		j.printLine(note)
 	}
 	for _, file := range files {
-		if err := j.file(file.name, file.data); err != nil {
+		if err := j.changeFile(file.name, file.data); err != nil {
 			return err
 		}
 	}
@@ -203,9 +203,9 @@ func (o *injectOptions) run(ctx context.Context, stdin io.Reader, stdout, stderr
 	case j.found == 0 && o.strict:
 		return errNoPods
 	case j.found == 0:
-		j.line("The input has no pods, and nothing that creates pods.")
+		j.printLine("The input has no pods, and nothing that creates pods.")
 	}
-	out, err := j.output()
+	out, err := j.encodeOutput()
 	if err != nil {
 		return err
 	}

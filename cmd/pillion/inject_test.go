@@ -181,10 +181,10 @@ func FuzzInject(f *testing.F) {
 	injector := inject.New(set)
 	once := func(data []byte) ([]byte, error) {
 		j := newInjection(&injectOptions{namespace: "default"}, injector, io.Discard)
-		if err := j.file("stream.yaml", data); err != nil {
+		if err := j.changeFile("stream.yaml", data); err != nil {
 			return nil, err
 		}
-		return j.output()
+		return j.encodeOutput()
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		out, err := once(data)

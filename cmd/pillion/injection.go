@@ -42,28 +42,28 @@ type injection struct {
 
 func newInjection(o *injectOptions, injector *inject.Injector, report io.Writer) *injection {
 	j := &injection{options: o, injector: injector, report: report, reported: map[string]bool{}}
-	if j.change = j.inject; o.uninject {
-		j.change = j.uninject
+	if j.change = j.injectObject; o.uninject {
+		j.change = j.uninjectObject
 	}
 	return j
 }
 
-// file injects into all documents of a file.
-func (j *injection) file(name string, data []byte) error {
+// changeFile injects into all documents of a file.
+func (j *injection) changeFile(name string, data []byte) error {
 	for i, d := range yamledit.Split(data) {
 		if d.Empty() {
-			j.keep(i, d)
+			j.keepDocument(i, d)
 			continue
 		}
-		if err := j.document(i, d); err != nil {
-			return located(d, name, err)
+		if err := j.changeDocument(i, d); err != nil {
+			return locateError(d, name, err)
 		}
 	}
 	return nil
 }
 
-// keep writes a document unchanged. Between two files, it adds a separator line.
-func (j *injection) keep(i int, d yamledit.Document) {
+// keepDocument writes a document unchanged. Between two files, it adds a separator line.
+func (j *injection) keepDocument(i int, d yamledit.Document) {
 	if i == 0 && j.stream.Len() > 0 {
 		if !bytes.HasSuffix(j.stream.Bytes(), []byte("\n")) {
 			j.stream.WriteByte('\n')
@@ -77,8 +77,8 @@ func (j *injection) keep(i int, d yamledit.Document) {
 	j.stream.Write(d.Tail)
 }
 
-// output returns what to write to standard output.
-func (j *injection) output() ([]byte, error) {
+// encodeOutput returns what to write to standard output.
+func (j *injection) encodeOutput() ([]byte, error) {
 	switch j.options.output {
 	case "json":
 		return jsonOutput(j.documents)
@@ -88,21 +88,21 @@ func (j *injection) output() ([]byte, error) {
 	return j.stream.Bytes(), nil
 }
 
-// document injects into a document of a file and stores the result.
-func (j *injection) document(i int, d yamledit.Document) error {
+// changeDocument injects into a document of a file and stores the result.
+func (j *injection) changeDocument(i int, d yamledit.Document) error {
 	root, err := d.Parse()
 	if err != nil {
 		return err
 	}
 	if len(root.Content) == 0 { // only a byte order mark
-		j.keep(i, d)
+		j.keepDocument(i, d)
 		return nil
 	}
 	if isArray(root.Content[0]) {
 		return errArray
 	}
 	if j.options.output != "json" && !manifest.MayHoldPods(root.Content[0], j.options.podPaths) {
-		j.keep(i, d) // it may be anything, even invalid JSON
+		j.keepDocument(i, d) // it may be anything, even invalid JSON
 		return nil
 	}
 	node, err := jsontree.FromYAML(root.Node)
@@ -122,7 +122,7 @@ func (j *injection) document(i int, d yamledit.Document) error {
 	for _, o := range found {
 		j.found++
 		if o.Foreign {
-			j.foreign(o)
+			j.printForeign(o)
 			continue
 		}
 		of, err := j.change(root, o)
@@ -139,29 +139,29 @@ func (j *injection) document(i int, d yamledit.Document) error {
 			return err
 		}
 	}
-	j.keep(i, d)
+	j.keepDocument(i, d)
 	if j.options.output == "json" {
 		j.documents = append(j.documents, node)
 	}
 	return nil
 }
 
-// request returns the engine's input for one object, and sentences about mistakes in its
+// requestFor returns the engine's input for one object, and sentences about mistakes in its
 // notation.
-func (j *injection) request(o manifest.Object) (req inject.Request, wrong manifest.Mistakes, err error) {
+func (j *injection) requestFor(o manifest.Object) (req inject.Request, wrong manifest.Mistakes, err error) {
 	name := o.Node.At("metadata", "namespace").Text()
 	if name == "" {
 		name = j.options.namespace
 	}
-	namespace, err := j.options.about(name)
+	namespace, err := j.options.namespaceFor(name)
 	req, wrong = o.Request(namespace, j.injector.For(name).ReadsOfProducts)
 	req.OptedIn = j.options.uninject
 	return req, wrong, err
 }
 
-// inject calls the engine for one object and reports the decisions.
-func (j *injection) inject(root *yamledit.Root, o manifest.Object) ([]yamledit.Change, error) {
-	req, wrong, err := j.request(o)
+// injectObject calls the engine for one object and reports the decisions.
+func (j *injection) injectObject(root *yamledit.Root, o manifest.Object) ([]yamledit.Change, error) {
+	req, wrong, err := j.requestFor(o)
 	if err != nil {
 		return nil, err
 	}
@@ -170,26 +170,26 @@ func (j *injection) inject(root *yamledit.Root, o manifest.Object) ([]yamledit.C
 	if err != nil {
 		return nil, err
 	}
-	j.misplaced(o)
-	j.decisions(o, wrong.All(), result)
+	j.printMisplaced(o)
+	j.printDecisions(o, wrong.All(), result)
 	if result.Adds() {
 		for _, effect := range limits.EffectsOf(req.Object, result.InjectedJSON(), req.Owner.Kind) {
-			j.say(o, "effect: "+effect)
+			j.printAbout(o, "effect: "+effect)
 		}
 	}
 	changes, err := o.Changes(result)
 	if err != nil {
 		return nil, err
 	}
-	before, err := j.before(root, o, req, result)
+	before, err := j.uninjectRecord(root, o, req, result)
 	if err != nil {
 		return nil, err
 	}
-	return append(changes, before...), j.patch(o, req.Namespace, result)
+	return append(changes, before...), j.writePatch(o, req.Namespace, result)
 }
 
-// before returns the change that records in a pod what uninject needs to know.
-func (j *injection) before(root *yamledit.Root, o manifest.Object, req inject.Request, result *inject.Result) ([]yamledit.Change, error) {
+// uninjectRecord returns the change that records in a pod what uninject needs to know.
+func (j *injection) uninjectRecord(root *yamledit.Root, o manifest.Object, req inject.Request, result *inject.Result) ([]yamledit.Change, error) {
 	pod := slices.Concat(o.At, o.PodAt)
 	text, err := j.injector.Before(req, result, func(path string) (string, string, bool) {
 		at, text, ok := root.Empty(slices.Concat(pod, manifest.Names(path)))
@@ -205,28 +205,28 @@ func (j *injection) before(root *yamledit.Root, o manifest.Object, req inject.Re
 	return []yamledit.Change{{Path: append(pod, "metadata", "annotations", inject.AnnotationUninject), Value: value}}, err
 }
 
-// uninject removes the injected values from one object and reports it.
-func (j *injection) uninject(root *yamledit.Root, o manifest.Object) ([]yamledit.Change, error) {
-	req, wrong, err := j.request(o)
+// uninjectObject removes the injected values from one object and reports it.
+func (j *injection) uninjectObject(root *yamledit.Root, o manifest.Object) ([]yamledit.Change, error) {
+	req, wrong, err := j.requestFor(o)
 	if err != nil {
 		return nil, err
 	}
 	req.Written = true
 	for _, sentence := range wrong.All() {
-		j.say(o, "warning: "+sentence)
+		j.printAbout(o, "warning: "+sentence)
 	}
 	removal, err := j.injector.Uninject(req)
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range removal.Templates {
-		j.say(o, name+": removed")
+		j.printAbout(o, name+": removed")
 	}
 	if len(removal.Templates) == 0 {
-		j.say(o, "nothing was injected")
+		j.printAbout(o, "nothing was injected")
 	}
 	for _, path := range removal.Kept {
-		j.say(o, "kept "+schema.Where(path)+": it is before others that are the pod's own")
+		j.printAbout(o, "kept "+schema.Where(path)+": it is before others that are the pod's own")
 	}
 	var changes []yamledit.Change
 	pod := slices.Concat(o.At, o.PodAt)
@@ -239,10 +239,10 @@ func (j *injection) uninject(root *yamledit.Root, o manifest.Object) ([]yamledit
 	return changes, nil
 }
 
-// decisions prints a line for each template, and the notes. Templates that do not apply for the same
+// printDecisions prints a line for each template, and the notes. Templates that do not apply for the same
 // reason share a line. It leaves out what the error of --strict will contain.
-func (j *injection) decisions(o manifest.Object, wrong []string, result *inject.Result) {
-	complain := j.say
+func (j *injection) printDecisions(o manifest.Object, wrong []string, result *inject.Result) {
+	complain := j.printAbout
 	if j.options.strict {
 		complain = func(o manifest.Object, text string) {
 			j.wrong = append(j.wrong, o.Title()+": "+problem.OneLine(text))
@@ -264,7 +264,7 @@ func (j *injection) decisions(o manifest.Object, wrong []string, result *inject.
 		}
 		switch {
 		case d.Code.Succeeded():
-			j.say(o, d.Template+": "+string(d.Code))
+			j.printAbout(o, d.Template+": "+string(d.Code))
 		case d.Code.Failed(), d.Code == inject.CodeFellBack:
 			complain(o, d.Template+": "+reason)
 		case d.Unmet():
@@ -277,14 +277,14 @@ func (j *injection) decisions(o manifest.Object, wrong []string, result *inject.
 		}
 		for _, k := range d.Kept {
 			if k.Beside != "" {
-				j.say(o, fmt.Sprintf("%s: left out %s, because %s has %s", d.Template, k.Path, k.Owner(), k.Beside))
+				j.printAbout(o, fmt.Sprintf("%s: left out %s, because %s has %s", d.Template, k.Path, k.Owner(), k.Beside))
 				continue
 			}
-			j.say(o, fmt.Sprintf("%s: kept %s of %s, which differs from the template's", d.Template, k.Path, k.Owner()))
+			j.printAbout(o, fmt.Sprintf("%s: kept %s of %s, which differs from the template's", d.Template, k.Path, k.Owner()))
 		}
 		for _, note := range d.Notes {
 			if note != d.Message {
-				j.say(o, d.Template+": warning: "+note)
+				j.printAbout(o, d.Template+": warning: "+note)
 			}
 		}
 	}
@@ -294,54 +294,54 @@ func (j *injection) decisions(o manifest.Object, wrong []string, result *inject.
 		if len(names) > most {
 			some += fmt.Sprintf(" and %d more", len(names)-most)
 		}
-		j.say(o, some+": "+reason)
+		j.printAbout(o, some+": "+reason)
 	}
 }
 
-// misplaced prints the labels and annotations in the object's own metadata that belong into
+// printMisplaced prints the labels and annotations in the object's own metadata that belong into
 // its pod template.
-func (j *injection) misplaced(o manifest.Object) {
+func (j *injection) printMisplaced(o manifest.Object) {
 	for _, f := range j.injector.Misplaced(o.APIVersion, o.Kind, o.Node) {
 		if j.options.strict {
 			j.wrong = append(j.wrong, problem.OneLine(f.Message))
 			continue
 		}
-		j.line("warning: " + f.Message) // the finding names the object
+		j.printLine("warning: " + f.Message) // the finding names the object
 	}
 }
 
-// say prints a sentence about an object.
-func (j *injection) say(o manifest.Object, text string) { j.line(o.Title() + ": " + text) }
+// printAbout prints a sentence about an object.
+func (j *injection) printAbout(o manifest.Object, text string) { j.printLine(o.Title() + ": " + text) }
 
-func (j *injection) line(text string) {
+func (j *injection) printLine(text string) {
 	fmt.Fprintln(&j.told, cli.Fold(j.report, problem.OneLine(text)))
 }
 
-// foreign reports an object that stays unchanged although it has a pod template: its kind may
+// printForeign reports an object that stays unchanged although it has a pod template: its kind may
 // not accept what the templates add.
-func (j *injection) foreign(o manifest.Object) {
+func (j *injection) printForeign(o manifest.Object) {
 	o.OneOfSeveral = false // one flag changes all
 	of := o.Title() + " " + o.Value()
 	if j.reported[of] {
 		return
 	}
 	if !j.reported[o.Title()] && !j.options.uninject {
-		j.misplaced(o)
+		j.printMisplaced(o)
 	}
 	j.reported[o.Title()], j.reported[of] = true, true
 	text := "not injected: inject does not know this kind; the webhook injects into the pods; to change the file: --" + podPathFlag + " " + cli.Quote(o.Value())
 	switch {
 	case j.options.uninject:
-		j.say(o, "not changed: uninject does not know this kind; to change it: --"+podPathFlag+" "+cli.Quote(o.Value()))
+		j.printAbout(o, "not changed: uninject does not know this kind; to change it: --"+podPathFlag+" "+cli.Quote(o.Value()))
 	case j.options.strict:
 		j.wrong = append(j.wrong, o.Title()+": "+text)
 	default:
-		j.say(o, text)
+		j.printAbout(o, text)
 	}
 }
 
-// patch writes an object's line of -o patch. The paths are relative to the object.
-func (j *injection) patch(o manifest.Object, namespace request.Namespace, result *inject.Result) error {
+// writePatch writes an object's line of -o patch. The paths are relative to the object.
+func (j *injection) writePatch(o manifest.Object, namespace request.Namespace, result *inject.Result) error {
 	if !result.Adds() {
 		return nil
 	}

@@ -119,7 +119,7 @@ func newLint() *cobra.Command {
 			}
 			return nil
 		},
-		PreRunE: func(*cobra.Command, []string) error { return o.check() },
+		PreRunE: func(*cobra.Command, []string) error { return o.checkFlags() },
 		RunE: cli.Action(func(cmd *cobra.Command, paths []string) error {
 			return o.run(cmd, append(paths, o.files...))
 		}),
@@ -137,17 +137,17 @@ func newLint() *cobra.Command {
 	return cmd
 }
 
-func (o *lintOptions) check() error {
+func (o *lintOptions) checkFlags() error {
 	if len(o.pods.files) == 0 && len(o.pods.labels)+len(o.pods.annotations)+len(o.pods.accountAnnotations) > 0 {
 		return errors.New("--namespace-label, --namespace-annotation and --service-account-annotation are for the pods of --pod")
 	}
-	if _, err := o.pods.about("x"); err != nil {
+	if _, err := o.pods.namespaceFor("x"); err != nil {
 		return err
 	}
 	if err := cluster.CheckNamespaces(o.ns); err != nil {
 		return err
 	}
-	_, err := pairs("set", o.values)
+	_, err := parsePairs("set", o.values)
 	return err
 }
 
@@ -159,19 +159,19 @@ func (o *lintOptions) run(cmd *cobra.Command, paths []string) error {
 		return err
 	}
 	if err == nil {
-		if err := o.try(cmd.Context(), stdin, &found, set); err != nil {
+		if err := o.tryTemplates(cmd.Context(), stdin, &found, set); err != nil {
 			return err
 		}
 	}
 	err = cli.Print(w, o.output, found, func() string { return cli.Fold(w, found.text()) })
-	if err == nil && found.bad() {
+	if err == nil && found.hasProblems() {
 		err = cli.ErrTold
 	}
 	return err
 }
 
-func (o *lintOptions) try(ctx context.Context, stdin io.Reader, found *linted, set *templates.Set) error {
-	values, err := pairs("set", o.values)
+func (o *lintOptions) tryTemplates(ctx context.Context, stdin io.Reader, found *linted, set *templates.Set) error {
+	values, err := parsePairs("set", o.values)
 	if err != nil {
 		return err
 	}
@@ -182,7 +182,7 @@ func (o *lintOptions) try(ctx context.Context, stdin io.Reader, found *linted, s
 	if err != nil {
 		return err
 	}
-	pods, err := o.subjects(e, inject.New(set), found, stdin)
+	pods, err := o.readSubjects(e, inject.New(set), found, stdin)
 	if err != nil {
 		return err
 	}
@@ -207,15 +207,15 @@ func (o *lintOptions) try(ctx context.Context, stdin io.Reader, found *linted, s
 	return nil
 }
 
-// subjects returns the pods of --pod.
-func (o *lintOptions) subjects(e *limits.Evaluator, injector *inject.Injector, to *linted, stdin io.Reader) ([]limits.Subject, error) {
+// readSubjects returns the pods of --pod.
+func (o *lintOptions) readSubjects(e *limits.Evaluator, injector *inject.Injector, to *linted, stdin io.Reader) ([]limits.Subject, error) {
 	if len(o.pods.files) == 0 {
 		return nil, nil
 	}
 	if o.pods.namespace = o.ns; o.ns == "" {
 		o.pods.namespace = "default"
 	}
-	files, err := o.pods.read(stdin)
+	files, err := o.pods.readFiles(stdin)
 	if err != nil {
 		return nil, err
 	}
@@ -225,7 +225,7 @@ func (o *lintOptions) subjects(e *limits.Evaluator, injector *inject.Injector, t
 		for _, d := range yamledit.Split(file.data) {
 			of, found := o.subjectsIn(e, injector, to, d)
 			for _, err := range found {
-				wrong = append(wrong, located(d, file.name, err))
+				wrong = append(wrong, locateError(d, file.name, err))
 			}
 			all = append(all, of...)
 		}
@@ -246,7 +246,7 @@ func (o *lintOptions) subjectsIn(e *limits.Evaluator, injector *inject.Injector,
 		return nil, []error{err}
 	}
 	for _, object := range found {
-		req, warnings, err := (&injection{options: &o.pods, injector: injector}).request(object)
+		req, warnings, err := (&injection{options: &o.pods, injector: injector}).requestFor(object)
 		if err != nil {
 			return nil, []error{err}
 		}

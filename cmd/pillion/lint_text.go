@@ -33,7 +33,7 @@ type trial struct {
 	Rejected string `json:"rejected,omitempty"`
 }
 
-func (l *linted) bad() bool {
+func (l *linted) hasProblems() bool {
 	return len(l.Problems) > 0 || slices.ContainsFunc(l.Templates, func(t trial) bool { return len(t.Fails) > 0 && t.Insists }) ||
 		l.server && slices.ContainsFunc(l.Templates, func(t trial) bool { return !t.Accepted })
 }
@@ -53,14 +53,14 @@ func (l *linted) text() string {
 		if t.On != "" {
 			of += " on " + t.On
 		}
-		for _, sentence := range l.sentences(t) {
+		for _, sentence := range l.trialSentences(t) {
 			b.WriteString(problem.OneLine(of+": "+sentence) + "\n")
 		}
 	}
 	return b.String()
 }
 
-func (l *linted) sentences(t *trial) []string {
+func (l *linted) trialSentences(t *trial) []string {
 	var all []string
 	say := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	for _, problem := range t.Problems() {
@@ -79,7 +79,7 @@ func (l *linted) sentences(t *trial) []string {
 	default:
 		say("fine; %s", t.Level())
 	}
-	if help := l.help(t); help != "" {
+	if help := l.helpCommand(t); help != "" {
 		say("%s", help)
 	}
 	if len(t.Sample) > 0 {
@@ -120,8 +120,8 @@ func (l *linted) sentences(t *trial) []string {
 	return all
 }
 
-// help returns a command that shows more about a template that was not tried.
-func (l *linted) help(t *trial) string {
+// helpCommand returns a command that shows more about a template that was not tried.
+func (l *linted) helpCommand(t *trial) string {
 	if len(t.Unmet) == 0 {
 		return ""
 	}

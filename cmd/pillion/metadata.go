@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// overlay changes labels or annotations as kubectl label and annotate do.
-func overlay(flag string, to map[string]string, changes []string) (map[string]string, error) {
+// overlayMetadata changes labels or annotations as kubectl label and annotate do.
+func overlayMetadata(flag string, to map[string]string, changes []string) (map[string]string, error) {
 	if len(changes) == 0 {
 		return to, nil
 	}

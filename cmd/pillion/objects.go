@@ -24,7 +24,7 @@ func jsonOutput(documents []jsontree.Node) ([]byte, error) {
 	default:
 		items := jsontree.Items()
 		for i := range documents {
-			for _, item := range unlisted(&documents[i]) {
+			for _, item := range flattenList(&documents[i]) {
 				items.Append(item)
 			}
 		}
@@ -37,9 +37,9 @@ func jsonOutput(documents []jsontree.Node) ([]byte, error) {
 	return append(out, '\n'), nil
 }
 
-// unlisted returns the object itself, or the items of a list, because kubectl accepts no list
+// flattenList returns the object itself, or the items of a list, because kubectl accepts no list
 // inside a list. In a typed list, the kind of the list implies the kind of its items.
-func unlisted(n *jsontree.Node) []jsontree.Node {
+func flattenList(n *jsontree.Node) []jsontree.Node {
 	list := n.Get("items")
 	if list.Kind() != jsontree.Array {
 		return []jsontree.Node{*n}
@@ -60,13 +60,13 @@ func unlisted(n *jsontree.Node) []jsontree.Node {
 		for _, m := range items[i].Members() {
 			item.Set(m.Name(), m)
 		}
-		all = append(all, unlisted(&item)...)
+		all = append(all, flattenList(&item)...)
 	}
 	return all
 }
 
-// located returns an error of a document in one line, with the file. The message may quote the
+// locateError returns an error of a document in one line, with the file. The message may quote the
 // document.
-func located(d yamledit.Document, file string, err error) error {
+func locateError(d yamledit.Document, file string, err error) error {
 	return errors.New(problem.OneLine(d.Locate(file, err).Error()))
 }

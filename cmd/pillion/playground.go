@@ -87,11 +87,11 @@ your templates.`,
 }
 
 func (o *playgroundOptions) run(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
-	files, err := o.folder()
+	files, err := o.pageFolder()
 	if err != nil {
 		return err
 	}
-	own, err := o.own(ctx, stdin)
+	own, err := o.ownTemplates(ctx, stdin)
 	if err != nil {
 		return err
 	}
@@ -114,8 +114,8 @@ func (o *playgroundOptions) run(ctx context.Context, stdin io.Reader, stdout io.
 	return nil
 }
 
-// folder returns the folder with the page.
-func (o *playgroundOptions) folder() (string, error) {
+// pageFolder returns the folder with the page.
+func (o *playgroundOptions) pageFolder() (string, error) {
 	folder := o.files
 	if folder == "" {
 		exe, err := os.Executable()
@@ -133,8 +133,8 @@ func (o *playgroundOptions) folder() (string, error) {
 	return folder, nil
 }
 
-// own returns the templates to begin with as YAML, or "".
-func (o *playgroundOptions) own(ctx context.Context, stdin io.Reader) (string, error) {
+// ownTemplates returns the templates to begin with as YAML, or "".
+func (o *playgroundOptions) ownTemplates(ctx context.Context, stdin io.Reader) (string, error) {
 	if !o.cluster.Selects() {
 		return textOfTemplates(stdin, o.templates)
 	}

@@ -92,7 +92,7 @@ func TestPlaygroundCluster(t *testing.T) {
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Name: "pillion-templates"}, Data: map[string]string{"a.yaml": string(file)},
 	}}
 	must(t, cmd.Flags().Set("kubeconfig", clitest.Kubeconfig(t, api)))
-	text, err := o.own(t.Context(), nil)
+	text, err := o.ownTemplates(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func TestPlaygroundCluster(t *testing.T) {
 	}
 	api[templateObjects] = nil
 	must(t, cmd.Flags().Set("kubeconfig", clitest.Kubeconfig(t, api)))
-	if text, err := o.own(t.Context(), nil); err == nil {
+	if text, err := o.ownTemplates(t.Context(), nil); err == nil {
 		t.Errorf("without the right to read templates, these are %q", text)
 	}
 }

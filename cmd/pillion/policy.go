@@ -107,7 +107,7 @@ func (o *policyOptions) run(stdin io.Reader, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	chosen, err := o.chosen(set)
+	chosen, err := o.chosenTemplates(set)
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (o *policyOptions) run(stdin io.Reader, stdout, stderr io.Writer) error {
 	express := policy.Mutating
 	if o.as == "validating" {
 		express = policy.Validating
-		if err := required(chosen, stderr); err != nil {
+		if err := checkSomeRequired(chosen, stderr); err != nil {
 			return err
 		}
 	}
@@ -139,9 +139,9 @@ func (o *policyOptions) run(stdin io.Reader, stdout, stderr io.Writer) error {
 	return err
 }
 
-// required prints the names of the templates that are not required. It returns an error if none is
+// checkSomeRequired prints the names of the templates that are not required. It returns an error if none is
 // required.
-func required(chosen []*templates.Template, stderr io.Writer) error {
+func checkSomeRequired(chosen []*templates.Template, stderr io.Writer) error {
 	some := false
 	for _, t := range chosen {
 		some = some || t.Spec.Required
@@ -155,8 +155,8 @@ func required(chosen []*templates.Template, stderr io.Writer) error {
 	return nil
 }
 
-// chosen returns the templates that --template names, or all.
-func (o *policyOptions) chosen(set *templates.Set) ([]*templates.Template, error) {
+// chosenTemplates returns the templates that --template names, or all.
+func (o *policyOptions) chosenTemplates(set *templates.Set) ([]*templates.Template, error) {
 	if len(o.only) == 0 {
 		return set.Templates, nil
 	}

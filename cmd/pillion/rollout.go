@@ -114,18 +114,18 @@ pods/resize, Deployments, StatefulSets and DaemonSets, and to create pods/evicti
 
   # In a script.
   pillion rollout shop --yes -o json | jq -r 'select(.type == "failed") | .message'`,
-		PreRunE: func(cmd *cobra.Command, args []string) error { return o.check(cmd, args) },
+		PreRunE: func(cmd *cobra.Command, args []string) error { return o.checkFlags(cmd, args) },
 		RunE: cli.Action(func(cmd *cobra.Command, _ []string) error {
 			kube.Quiet()
 			return o.run(cmd)
 		}),
 	}
-	o.flags(cmd)
+	o.addFlags(cmd)
 	cmd.AddCommand(newRolloutHistory(), newRolloutUndo())
 	return cmd
 }
 
-func (o *rolloutOptions) flags(cmd *cobra.Command) {
+func (o *rolloutOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringSliceVarP(&o.Namespaces, "namespace", "n", nil, "update this `NAMESPACE`, the same as an argument; may be repeated")
 	f.BoolVarP(&o.All, "all-namespaces", "A", false, "update all namespaces, including those that did not opt in, and ignore --namespace")
@@ -151,8 +151,8 @@ func (o *rolloutOptions) flags(cmd *cobra.Command) {
 	cli.OutputFlag(cmd, &o.output, "text", "json")
 }
 
-func (o *rolloutOptions) check(cmd *cobra.Command, args []string) error {
-	namespaces, err := o.split(args)
+func (o *rolloutOptions) checkFlags(cmd *cobra.Command, args []string) error {
+	namespaces, err := o.splitArgs(args)
 	if err != nil {
 		return err
 	}
@@ -203,8 +203,8 @@ func (o *rolloutOptions) check(cmd *cobra.Command, args []string) error {
 	return o.checkTarget()
 }
 
-// split returns the arguments that are namespaces. The others are workloads.
-func (o *rolloutOptions) split(args []string) (namespaces []string, err error) {
+// splitArgs returns the arguments that are namespaces. The others are workloads.
+func (o *rolloutOptions) splitArgs(args []string) (namespaces []string, err error) {
 	for _, arg := range args {
 		if !strings.Contains(arg, "/") {
 			namespaces = append(namespaces, arg)
@@ -253,28 +253,28 @@ func (o *rolloutOptions) run(cmd *cobra.Command) error {
 		return err
 	}
 	s := &rolloutScreen{w: stdout, stderr: stderr, json: o.output == "json"}
-	s.plan(targets)
+	s.printPlan(targets)
 	if o.dryRun {
 		return s.err
 	}
-	if s.acts > 0 && !o.yes && !s.confirm(cmd.InOrStdin()) {
+	if s.acts > 0 && !o.yes && !s.confirmStart(cmd.InOrStdin()) {
 		return errors.New("nothing was updated")
 	}
 	if s.acts > 0 {
-		err := o.execute(cmd, &executor.Rollout{Cluster: client.Executor(), Limits: o.limits, Plan: targets.Plan, Report: s.report}, targets, s)
+		err := o.executeRollout(cmd, &executor.Rollout{Cluster: client.Executor(), Limits: o.limits, Plan: targets.Plan, Report: s.reportEvent}, targets, s)
 		if err != nil {
 			return err
 		}
 	}
-	s.end()
+	s.printEnd()
 	if s.err == nil && s.left > 0 {
 		return cli.ErrTold
 	}
 	return s.err
 }
 
-// execute runs the rollout until its end or the second signal.
-func (o *rolloutOptions) execute(cmd *cobra.Command, r *executor.Rollout, targets *cluster.Targets, s *rolloutScreen) error {
+// executeRollout runs the rollout until its end or the second signal.
+func (o *rolloutOptions) executeRollout(cmd *cobra.Command, r *executor.Rollout, targets *cluster.Targets, s *rolloutScreen) error {
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
 	signals, stop := make(chan os.Signal, 2), make(chan struct{})
@@ -285,7 +285,7 @@ func (o *rolloutOptions) execute(cmd *cobra.Command, r *executor.Rollout, target
 		case <-ctx.Done():
 			return
 		case <-signals:
-			s.line("Stopping after the pods that are being changed. Press Ctrl-C again to stop at once.")
+			s.printNote("Stopping after the pods that are being changed. Press Ctrl-C again to stop at once.")
 			close(stop)
 		}
 		select {
@@ -297,13 +297,13 @@ func (o *rolloutOptions) execute(cmd *cobra.Command, r *executor.Rollout, target
 	r.Stop = stop
 	if o.pause {
 		r.Pause = func(_ context.Context, wave int, next []rollout.Part) error {
-			return s.ask(cmd.InOrStdin(), wave, next)
+			return s.askNextWave(cmd.InOrStdin(), wave, next)
 		}
 	}
 	err := r.Run(ctx, targets.Workloads)
-	s.clear()
+	s.clearBar()
 	if err != nil {
-		s.stopped(err)
+		s.printStopped(err)
 	}
 	if errors.Is(err, executor.ErrStopped) || errors.Is(err, context.Canceled) {
 		return fmt.Errorf("the rollout was stopped after %d of %d pods; run the same command again to continue%s", s.done, s.total, halfOf(err))
@@ -314,14 +314,14 @@ func (o *rolloutOptions) execute(cmd *cobra.Command, r *executor.Rollout, target
 	return err
 }
 
-// confirm asks whether to begin.
-func (s *rolloutScreen) confirm(in io.Reader) bool {
+// confirmStart asks whether to begin.
+func (s *rolloutScreen) confirmStart(in io.Reader) bool {
 	return s.isYes(in, fmt.Sprintf("Update %s of %s? [y/N] ", explain.Plural(s.total, "pod"), explain.Plural(s.acts, "workload")))
 }
 
-// ask asks whether to continue with the next wave.
-func (s *rolloutScreen) ask(in io.Reader, wave int, next []rollout.Part) error {
-	s.clear()
+// askNextWave asks whether to continue with the next wave.
+func (s *rolloutScreen) askNextWave(in io.Reader, wave int, next []rollout.Part) error {
+	s.clearBar()
 	pods := 0
 	for _, p := range next {
 		pods += len(p.Pods)

@@ -31,7 +31,7 @@ type templateOptions struct {
 	name      types.NamespacedName
 }
 
-func (o *templateOptions) flags(cmd *cobra.Command) {
+func (o *templateOptions) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", "", "the template is a SidecarTemplate in this `NAMESPACE` (default: it is a ClusterSidecarTemplate)")
 	o.cluster.Flags(cmd, nil)
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
@@ -108,7 +108,7 @@ namespace, or in Pillion's for a ClusterSidecarTemplate.`,
 		}),
 	}
 	cmd.Flags().Int64Var(&o.revision, "revision", 0, "print the content of the revision with this `NUMBER`")
-	o.flags(cmd)
+	o.addFlags(cmd)
 	cli.OutputFlag(cmd, &o.output, "text", "json", "yaml")
 	return cmd
 }

@@ -22,8 +22,8 @@ func TestRolloutAsks(t *testing.T) {
 	} {
 		var asked bytes.Buffer
 		in, s := strings.NewReader(answers), &rolloutScreen{w: io.Discard, stderr: &asked, acts: 2, total: 20}
-		begins := s.confirm(in)
-		err := s.ask(in, 2, []rollout.Part{{Workload: &rollout.Workload{}, Pods: make([]*rollout.Pod, 3)}})
+		begins := s.confirmStart(in)
+		err := s.askNextWave(in, 2, []rollout.Part{{Workload: &rollout.Workload{}, Pods: make([]*rollout.Pod, 3)}})
 		if begins != want[0] || (err == nil) != want[1] || err != nil && !errors.Is(err, executor.ErrStopped) {
 			t.Errorf("%q: begins %t, continues %v; want %t", answers, begins, err, want)
 		}
@@ -40,10 +40,10 @@ func TestRolloutGone(t *testing.T) {
 		var out bytes.Buffer
 		s := &rolloutScreen{w: &out, stderr: io.Discard, json: format}
 		pods := []*rollout.Pod{{Name: "a", Action: rollout.Patch}, {Name: "b", Action: rollout.Patch}, {Name: "c", Action: rollout.Patch}}
-		s.plan(&cluster.Targets{Pods: 3, Workloads: []*rollout.Workload{{Namespace: "shop", Kind: "Deployment", Name: "web", Way: rollout.ChangeInPlace, Pods: 3, Behind: pods}}})
-		s.report(executor.Event{Type: "pod", Namespace: "shop", Pod: "a", Done: 1, Total: 3})
-		s.report(executor.Event{Type: "gone", Namespace: "shop", Workload: "Deployment/web", Pods: 2, Message: "it no longer exists", Done: 3, Total: 3})
-		s.end()
+		s.printPlan(&cluster.Targets{Pods: 3, Workloads: []*rollout.Workload{{Namespace: "shop", Kind: "Deployment", Name: "web", Way: rollout.ChangeInPlace, Pods: 3, Behind: pods}}})
+		s.reportEvent(executor.Event{Type: "pod", Namespace: "shop", Pod: "a", Done: 1, Total: 3})
+		s.reportEvent(executor.Event{Type: "gone", Namespace: "shop", Workload: "Deployment/web", Pods: 2, Message: "it no longer exists", Done: 3, Total: 3})
+		s.printEnd()
 		for _, want := range []string{"Updated 1 pod. 2 pods are gone.", map[bool]string{false: "3/3 shop Deployment/web: gone, it no longer exists", true: `"type":"gone"`}[format]} {
 			if !strings.Contains(out.String(), want) {
 				t.Errorf("it does not print %q: %s", want, &out)

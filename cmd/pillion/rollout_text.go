@@ -37,10 +37,10 @@ type rolloutScreen struct {
 	err         error // of the writer
 }
 
-// event writes an event as JSON.
-func (s *rolloutScreen) event(e executor.Event) { s.keep(cli.JSONEncoder(s.w, "").Encode(e)) }
+// writeEvent writes an event as JSON.
+func (s *rolloutScreen) writeEvent(e executor.Event) { s.keepError(cli.JSONEncoder(s.w, "").Encode(e)) }
 
-func (s *rolloutScreen) keep(err error) {
+func (s *rolloutScreen) keepError(err error) {
 	if err != nil && s.err == nil {
 		s.err = err
 	}
@@ -49,7 +49,7 @@ func (s *rolloutScreen) keep(err error) {
 // isYes asks a question.
 func (s *rolloutScreen) isYes(in io.Reader, question string) bool {
 	fmt.Fprint(s.stderr, question)
-	answer, err := s.answers(in).ReadString('\n')
+	answer, err := s.answerReader(in).ReadString('\n')
 	if err != nil && answer == "" {
 		return false
 	}
@@ -57,20 +57,20 @@ func (s *rolloutScreen) isYes(in io.Reader, question string) bool {
 	return a == "y" || a == "yes"
 }
 
-// answers reads the user's answers. There is one reader, because it may read more than one line at a time.
-func (s *rolloutScreen) answers(in io.Reader) *bufio.Reader {
+// answerReader reads the user's answers. There is one reader, because it may read more than one line at a time.
+func (s *rolloutScreen) answerReader(in io.Reader) *bufio.Reader {
 	if s.in == nil {
 		s.in = bufio.NewReader(in)
 	}
 	return s.in
 }
 
-func (s *rolloutScreen) print(style, format string, args ...any) {
-	s.keep(cli.Say(s.w, style, fmt.Sprintf(format, args...)))
+func (s *rolloutScreen) printLine(style, format string, args ...any) {
+	s.keepError(cli.Say(s.w, style, fmt.Sprintf(format, args...)))
 }
 
-// plan prints how each workload is updated.
-func (s *rolloutScreen) plan(t *cluster.Targets) {
+// printPlan prints how each workload is updated.
+func (s *rolloutScreen) printPlan(t *cluster.Targets) {
 	behind := 0
 	for _, w := range t.Workloads {
 		behind += len(w.Behind)
@@ -89,29 +89,29 @@ func (s *rolloutScreen) plan(t *cluster.Targets) {
 	}
 	if s.json {
 		for _, w := range t.Workloads {
-			s.event(planned(w, s.total))
+			s.writeEvent(plannedEvent(w, s.total))
 		}
 		return
 	}
 	for _, note := range t.Notes {
-		s.keep(cli.Say(s.stderr, terminal.Yellow, "pillion: "+note))
+		s.keepError(cli.Say(s.stderr, terminal.Yellow, "pillion: "+note))
 	}
 	if behind == 0 {
-		s.print(terminal.Bold, "All pods are current (%s).", explain.Plural(t.Pods, "pod"))
+		s.printLine(terminal.Bold, "All pods are current (%s).", explain.Plural(t.Pods, "pod"))
 		return
 	}
-	s.print(terminal.Bold, "%d of %s are not current:", behind, explain.Plural(t.Pods, "pod"))
+	s.printLine(terminal.Bold, "%d of %s are not current:", behind, explain.Plural(t.Pods, "pod"))
 	if cli.WantsColour(s.w) {
 		bar := terminal.Bar(barCells, terminal.Share{Style: terminal.Green, Count: t.Pods - behind}, terminal.Share{Style: terminal.Yellow, Count: behind - s.left}, terminal.Share{Style: terminal.Red, Count: s.left})
 		_, err := fmt.Fprintf(cli.Raw(s.w), "  %s\n", bar)
-		s.keep(err)
+		s.keepError(err)
 	}
 	for _, w := range t.Workloads {
-		s.workload(w)
+		s.printWorkload(w)
 	}
 }
 
-func planned(w *rollout.Workload, total int) executor.Event {
+func plannedEvent(w *rollout.Workload, total int) executor.Event {
 	e := executor.Event{Time: time.Now().UTC().Truncate(time.Millisecond), Type: "plan", Namespace: w.Namespace, Workload: w.Title(), Way: w.Way, Pods: len(w.Behind), Message: w.Why, Total: total}
 	if len(w.Behind) > 0 {
 		e.Pod, e.Changes = w.Behind[0].Name, w.Behind[0].Changes
@@ -119,8 +119,8 @@ func planned(w *rollout.Workload, total int) executor.Event {
 	return e
 }
 
-// workload prints one line of the plan, and what stays as others have changed it.
-func (s *rolloutScreen) workload(w *rollout.Workload) {
+// printWorkload prints one line of the plan, and what stays as others have changed it.
+func (s *rolloutScreen) printWorkload(w *rollout.Workload) {
 	what := w.Why
 	if w.Way == rollout.ChangeInPlace {
 		what = w.Summary()
@@ -132,21 +132,21 @@ func (s *rolloutScreen) workload(w *rollout.Workload) {
 	if w.Way == rollout.Cannot {
 		style = terminal.Red
 	}
-	s.print(style, "  %-8s %s %s, %s: %s", w.Way, w.Namespace, w.Title(), explain.Plural(len(w.Behind), "pod"), what)
+	s.printLine(style, "  %-8s %s %s, %s: %s", w.Way, w.Namespace, w.Title(), explain.Plural(len(w.Behind), "pod"), what)
 	const most = 3
 	said := map[string]bool{}
 	for _, p := range w.Behind {
 		for i := range p.Kept {
 			if text := p.Kept[i].String(); !said[text] && len(said) < most && text != w.Why {
 				said[text] = true
-				s.print(terminal.Yellow, "           pod %s: %s", p.Name, text)
+				s.printLine(terminal.Yellow, "           pod %s: %s", p.Name, text)
 			}
 		}
 	}
 }
 
-// report prints an event.
-func (s *rolloutScreen) report(e executor.Event) {
+// reportEvent prints an event.
+func (s *rolloutScreen) reportEvent(e executor.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.done, s.total = e.Done, e.Total
@@ -166,38 +166,38 @@ func (s *rolloutScreen) report(e executor.Event) {
 	}
 	switch {
 	case s.json:
-		s.event(e)
+		s.writeEvent(e)
 	case e.Type == "failed":
-		s.erase()
+		s.eraseBar()
 	case cli.IsTerminal(s.stderr):
 		if style != "" {
-			s.erase()
-			s.keep(cli.Say(s.stderr, style, sentence(e)))
+			s.eraseBar()
+			s.keepError(cli.Say(s.stderr, style, eventSentence(e)))
 		}
-		s.bar(e)
+		s.drawBar(e)
 	default:
-		s.print(style, "%s", sentence(e))
+		s.printLine(style, "%s", eventSentence(e))
 	}
 }
 
-// sentence returns an event as a line.
-func sentence(e executor.Event) string {
+// eventSentence returns an event as a line.
+func eventSentence(e executor.Event) string {
 	switch e.Type {
 	case "wave":
 		return e.Message
 	case "skipped":
-		return fmt.Sprintf("%d/%d %s %s: skipped, %s", e.Done, e.Total, e.Namespace, name(e), e.Message)
+		return fmt.Sprintf("%d/%d %s %s: skipped, %s", e.Done, e.Total, e.Namespace, eventObject(e), e.Message)
 	case "gone":
-		return fmt.Sprintf("%d/%d %s %s: gone, %s", e.Done, e.Total, e.Namespace, name(e), e.Message)
+		return fmt.Sprintf("%d/%d %s %s: gone, %s", e.Done, e.Total, e.Namespace, eventObject(e), e.Message)
 	case "waiting":
-		return fmt.Sprintf("%d/%d %s %s: waits for %s", e.Done, e.Total, e.Namespace, name(e), e.Message)
+		return fmt.Sprintf("%d/%d %s %s: waits for %s", e.Done, e.Total, e.Namespace, eventObject(e), e.Message)
 	case "workload":
-		return fmt.Sprintf("%d/%d %s %s: replaced its pods", e.Done, e.Total, e.Namespace, name(e))
+		return fmt.Sprintf("%d/%d %s %s: replaced its pods", e.Done, e.Total, e.Namespace, eventObject(e))
 	}
-	return fmt.Sprintf("%d/%d %s %s: %s, %s", e.Done, e.Total, e.Namespace, name(e), e.Way, e.Message)
+	return fmt.Sprintf("%d/%d %s %s: %s, %s", e.Done, e.Total, e.Namespace, eventObject(e), e.Way, e.Message)
 }
 
-func name(e executor.Event) string {
+func eventObject(e executor.Event) string {
 	if e.Pod != "" {
 		return "Pod/" + e.Pod
 	}
@@ -207,8 +207,8 @@ func name(e executor.Event) string {
 // barCells is the width of the bars of a rollout.
 const barCells = 20
 
-// bar replaces the bar on a terminal.
-func (s *rolloutScreen) bar(e executor.Event) {
+// drawBar replaces the bar on a terminal.
+func (s *rolloutScreen) drawBar(e executor.Event) {
 	full := barCells
 	if e.Total > 0 {
 		full = barCells * e.Done / e.Total
@@ -221,37 +221,37 @@ func (s *rolloutScreen) bar(e executor.Event) {
 	fmt.Fprintf(cli.Raw(s.stderr), "\r[%s] %-48s", bar, fmt.Sprintf("%d of %d pods", e.Done, e.Total))
 }
 
-func (s *rolloutScreen) erase() {
+func (s *rolloutScreen) eraseBar() {
 	if s.shown {
 		fmt.Fprintf(cli.Raw(s.stderr), "\r%-72s\r", "")
 		s.shown = false
 	}
 }
 
-// clear removes the bar.
-func (s *rolloutScreen) clear() {
+// clearBar removes the bar.
+func (s *rolloutScreen) clearBar() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.erase()
+	s.eraseBar()
 }
 
-// line prints a sentence while a rollout runs.
-func (s *rolloutScreen) line(text string) {
+// printNote prints a sentence while a rollout runs.
+func (s *rolloutScreen) printNote(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.erase()
-	s.keep(cli.Say(s.stderr, terminal.Yellow, "pillion: "+text))
+	s.eraseBar()
+	s.keepError(cli.Say(s.stderr, terminal.Yellow, "pillion: "+text))
 }
 
-// stopped prints the last event of a rollout that has failed or was interrupted.
-func (s *rolloutScreen) stopped(err error) {
+// printStopped prints the last event of a rollout that has failed or was interrupted.
+func (s *rolloutScreen) printStopped(err error) {
 	if s.json {
-		s.event(executor.Event{Time: time.Now().UTC().Truncate(time.Millisecond), Type: "stopped", Message: strings.TrimPrefix(halfOf(err), "; "), Done: s.done, Total: s.total})
+		s.writeEvent(executor.Event{Time: time.Now().UTC().Truncate(time.Millisecond), Type: "stopped", Message: strings.TrimPrefix(halfOf(err), "; "), Done: s.done, Total: s.total})
 	}
 }
 
-// end prints the last event.
-func (s *rolloutScreen) end() {
+// printEnd prints the last event.
+func (s *rolloutScreen) printEnd() {
 	message, style := fmt.Sprintf("Updated %s.", explain.Plural(s.updated, "pod")), terminal.Bold
 	switch s.gone {
 	case 0:
@@ -269,9 +269,9 @@ func (s *rolloutScreen) end() {
 	}
 	switch {
 	case s.json:
-		s.event(executor.Event{Time: time.Now().UTC().Truncate(time.Millisecond), Type: "done", Message: message, Done: s.done, Total: s.total})
+		s.writeEvent(executor.Event{Time: time.Now().UTC().Truncate(time.Millisecond), Type: "done", Message: message, Done: s.done, Total: s.total})
 	case s.acts+s.left+s.ending > 0:
-		s.print(style, "%s", message)
+		s.printLine(style, "%s", message)
 	}
 }
 

@@ -73,7 +73,7 @@ in its namespace, or in Pillion's for a ClusterSidecarTemplate.`,
 	f.Int64Var(&o.revision, "to-revision", 0, "go back to the revision with this `NUMBER` (default: the one before the present content)")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print what changes, and change nothing")
 	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
-	o.flags(cmd)
+	o.addFlags(cmd)
 	return cmd
 }
 
@@ -114,18 +114,18 @@ func (o *undoOptions) run(cmd *cobra.Command) error {
 	if err := c.GoBack(ctx, h, content, false); err != nil {
 		return err
 	}
-	screen.print(terminal.Bold, "%s has the content of revision %d (%s) again.", h.ID, r.Number, r.Hash)
+	screen.printLine(terminal.Bold, "%s has the content of revision %d (%s) again.", h.ID, r.Number, r.Hash)
 	if h.Acts {
-		screen.print("", "The controller updates running pods in the namespaces with the label %s: enabled. To update others:", cluster.LabelRollout)
+		screen.printLine("", "The controller updates running pods in the namespaces with the label %s: enabled. To update others:", cluster.LabelRollout)
 	} else {
-		screen.print("", "New pods get it. To update running pods:")
+		screen.printLine("", "New pods get it. To update running pods:")
 	}
 	of := o.name.Name
 	if o.name.Namespace != "" {
 		of = o.name.Namespace + "/" + of
 	}
-	screen.print(terminal.Cyan, "  %s", o.cluster.Command("rollout --template "+cli.Quote(of)+" --dry-run"))
-	screen.print("", "If a file or a GitOps tool applies this template, change it there too: otherwise it writes its own content again.")
+	screen.printLine(terminal.Cyan, "  %s", o.cluster.Command("rollout --template "+cli.Quote(of)+" --dry-run"))
+	screen.printLine("", "If a file or a GitOps tool applies this template, change it there too: otherwise it writes its own content again.")
 	return screen.err
 }
 

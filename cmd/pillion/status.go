@@ -94,7 +94,7 @@ With -o name, and if you interrupt --watch, the exit code is 0.`,
 
   # For a script.
   pillion status -o json | jq '.owners[] | select(.missing > 0)'`,
-		PreRunE: func(_ *cobra.Command, args []string) error { return o.check(args) },
+		PreRunE: func(_ *cobra.Command, args []string) error { return o.checkFlags(args) },
 		RunE: cli.Action(func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
@@ -102,12 +102,12 @@ With -o name, and if you interrupt --watch, the exit code is 0.`,
 			return o.run(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		}),
 	}
-	o.flags(cmd)
+	o.addFlags(cmd)
 	cmd.AddCommand(newUnlabelled())
 	return cmd
 }
 
-func (o *statusOptions) flags(cmd *cobra.Command) {
+func (o *statusOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringSliceVarP(&o.Namespaces, "namespace", "n", nil, "check this `NAMESPACE`, the same as an argument; may be repeated")
 	f.BoolVarP(&o.All, "all-namespaces", "A", false, "check all namespaces, including those that did not opt in, and ignore --namespace")
@@ -121,7 +121,7 @@ func (o *statusOptions) flags(cmd *cobra.Command) {
 	cli.OutputFlag(cmd, &o.output, "text", "json", "yaml", "name")
 }
 
-func (o *statusOptions) check(args []string) error {
+func (o *statusOptions) checkFlags(args []string) error {
 	switch {
 	case o.watch && slices.Contains(o.Templates, "-"):
 		return errors.New("--watch cannot be used with --templates -, because it reads the templates repeatedly")
@@ -140,12 +140,12 @@ func (o *statusOptions) run(ctx context.Context, stdout, stderr io.Writer) error
 		return err
 	}
 	c.About(o.Namespaces...)
-	report, err := o.look(ctx, c, stdout, stderr)
+	report, err := o.writeReport(ctx, c, stdout, stderr)
 	if err != nil && (!o.watch || ctx.Err() == nil) {
 		return err
 	}
 	if o.watch {
-		return o.again(ctx, c, stdout, stderr)
+		return o.watchReports(ctx, c, stdout, stderr)
 	}
 	bad := report.Pods.Missing + report.Pods.Altered
 	if o.failOnOutdated {
@@ -166,8 +166,8 @@ func (o *statusOptions) run(ctx context.Context, stdout, stderr io.Writer) error
 	return nil
 }
 
-// commands returns the commands for the same cluster and templates.
-func (o *statusOptions) commands() status.Commands {
+// suggestedCommands returns the commands for the same cluster and templates.
+func (o *statusOptions) suggestedCommands() status.Commands {
 	var arguments []string
 	for _, name := range o.Namespaces {
 		arguments = append(arguments, cli.Quote(name))
@@ -181,13 +181,13 @@ func (o *statusOptions) commands() status.Commands {
 	return o.cluster.Commands(arguments, o.Templates)
 }
 
-// look writes one report. With --watch on a terminal, it replaces the previous report.
-func (o *statusOptions) look(ctx context.Context, c *cluster.Client, stdout, stderr io.Writer) (*status.Report, error) {
+// writeReport writes one report. With --watch on a terminal, it replaces the previous report.
+func (o *statusOptions) writeReport(ctx context.Context, c *cluster.Client, stdout, stderr io.Writer) (*status.Report, error) {
 	report, err := c.Report(ctx, o.Query, stderr)
 	if err != nil {
 		return nil, err
 	}
-	report.Run(o.commands())
+	report.Run(o.suggestedCommands())
 	var page bytes.Buffer
 	if o.watch && o.output == "text" {
 		head := "\n" // separates it from the last report
@@ -226,8 +226,8 @@ func (o *statusOptions) look(ctx context.Context, c *cluster.Client, stdout, std
 	return report, err
 }
 
-// again writes a report at every interval until ctx is done. It prints errors and continues.
-func (o *statusOptions) again(ctx context.Context, c *cluster.Client, stdout, stderr io.Writer) error {
+// watchReports writes a report at every interval until ctx is done. It prints errors and continues.
+func (o *statusOptions) watchReports(ctx context.Context, c *cluster.Client, stdout, stderr io.Writer) error {
 	ticker := time.NewTicker(o.interval)
 	defer ticker.Stop()
 	for {
@@ -236,7 +236,7 @@ func (o *statusOptions) again(ctx context.Context, c *cluster.Client, stdout, st
 			return nil
 		case <-ticker.C:
 		}
-		if _, err := o.look(ctx, c, stdout, stderr); err != nil && ctx.Err() == nil {
+		if _, err := o.writeReport(ctx, c, stdout, stderr); err != nil && ctx.Err() == nil {
 			fmt.Fprintln(stderr, cli.Fold(stderr, "pillion: "+err.Error()))
 		}
 	}

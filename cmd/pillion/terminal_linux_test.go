@@ -76,15 +76,15 @@ func TestOnTerminal(t *testing.T) {
 // rollHalf is a rollout that updates one of four pods and skips one. It leaves one, and another one is current.
 func rollHalf(screen *rolloutScreen) {
 	pod := func(action rollout.Action) []*rollout.Pod { return []*rollout.Pod{{Name: "a", Action: action}} }
-	screen.plan(&cluster.Targets{Pods: 4, Workloads: []*rollout.Workload{
+	screen.printPlan(&cluster.Targets{Pods: 4, Workloads: []*rollout.Workload{
 		{Namespace: "shop", Kind: "Pod", Name: "bare", Pods: 1, Way: rollout.Cannot, Why: "nothing would create it again\x1b[2J", Behind: pod(rollout.Replace)},
 		{Namespace: "shop", Kind: "Deployment", Name: "web", Pods: 1, Way: rollout.Restart, Why: "args of agent", Behind: pod(rollout.Replace)},
 		{Namespace: "shop", Kind: "Deployment", Name: "db", Pods: 1, Way: rollout.Restart, Why: "args of agent", Behind: pod(rollout.Replace)},
 	}})
-	screen.report(executor.Event{Type: "workload", Namespace: "shop", Workload: "Deployment/web", Done: 1, Total: 2})
-	screen.report(executor.Event{Type: "skipped", Namespace: "shop", Workload: "Deployment/db", Message: "it is gone", Done: 2, Total: 2})
-	screen.clear()
-	screen.end()
+	screen.reportEvent(executor.Event{Type: "workload", Namespace: "shop", Workload: "Deployment/web", Done: 1, Total: 2})
+	screen.reportEvent(executor.Event{Type: "skipped", Namespace: "shop", Workload: "Deployment/db", Message: "it is gone", Done: 2, Total: 2})
+	screen.clearBar()
+	screen.printEnd()
 }
 
 // TestRolloutOnTerminal checks the bars, the skipped pods and the end of a rollout.

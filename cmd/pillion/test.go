@@ -92,9 +92,9 @@ func newTest() *cobra.Command {
 			}
 			return nil
 		},
-		PreRunE: func(*cobra.Command, []string) error { return o.check() },
+		PreRunE: func(*cobra.Command, []string) error { return o.checkFlags() },
 		RunE: cli.Action(func(cmd *cobra.Command, paths []string) error {
-			return o.test(paths, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return o.runSuites(paths, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		}),
 	}
 	f := cmd.Flags()
@@ -105,7 +105,7 @@ func newTest() *cobra.Command {
 	return cmd
 }
 
-func (o *testOptions) check() error {
+func (o *testOptions) checkFlags() error {
 	var err error
 	if o.match, err = regexp.Compile(o.run); err != nil {
 		return fmt.Errorf("--run: %w", err)
@@ -129,8 +129,8 @@ func completeCases(_ *cobra.Command, paths []string, typed string) (names []stri
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// test reads everything before it runs anything.
-func (o *testOptions) test(paths []string, stdout, stderr io.Writer) error {
+// runSuites reads everything before it runs anything.
+func (o *testOptions) runSuites(paths []string, stdout, stderr io.Writer) error {
 	suites, err := readSuites(paths)
 	if err != nil {
 		return err
@@ -139,7 +139,7 @@ func (o *testOptions) test(paths []string, stdout, stderr io.Writer) error {
 	progress := cli.NewProgress(stderr)
 	progress.Start()
 	defer progress.End()
-	var settled map[string]bool // golden files, see testSuite.run
+	var settled map[string]bool // golden files, see testSuite.runCase
 	if o.update {
 		settled = map[string]bool{}
 	}
@@ -150,7 +150,7 @@ func (o *testOptions) test(paths []string, stdout, stderr io.Writer) error {
 				continue
 			}
 			progress.Say("%d cases, %d of %d files", report.Cases+len(of.Cases), len(report.Suites), len(suites))
-			outcome, updated, err := s.run(&s.Cases[i], settled)
+			outcome, updated, err := s.runCase(&s.Cases[i], settled)
 			if err != nil {
 				return err
 			}
@@ -167,7 +167,7 @@ func (o *testOptions) test(paths []string, stdout, stderr io.Writer) error {
 	if report.Cases == 0 {
 		return fmt.Errorf("no case has a name that matches %s", o.run)
 	}
-	if err := o.write(stdout, report); err != nil {
+	if err := o.writeReport(stdout, report); err != nil {
 		return err
 	}
 	if report.Failed > 0 {
@@ -176,7 +176,7 @@ func (o *testOptions) test(paths []string, stdout, stderr io.Writer) error {
 	return nil
 }
 
-func (o *testOptions) write(w io.Writer, report *templatetest.Report) (err error) {
+func (o *testOptions) writeReport(w io.Writer, report *templatetest.Report) (err error) {
 	switch o.output {
 	case "json":
 		err = cli.WriteJSON(w, report)

@@ -37,7 +37,7 @@ func newTestSuite(file string, data []byte) (*testSuite, problem.Problems) {
 	s := &testSuite{Suite: parsed, file: file}
 	var paths []string
 	for i, path := range s.Templates {
-		paths = append(paths, s.beside(path))
+		paths = append(paths, s.resolvePath(path))
 		if _, err := os.Stat(paths[i]); err != nil {
 			problems = append(problems, s.Problem(cli.PlainWords(err), "templates", i))
 		}
@@ -56,8 +56,8 @@ func newTestSuite(file string, data []byte) (*testSuite, problem.Problems) {
 	return s, s.Check(set)
 }
 
-// beside returns a path in the suite, which is relative to its folder.
-func (s *testSuite) beside(path string) string {
+// resolvePath returns a path in the suite, which is relative to its folder.
+func (s *testSuite) resolvePath(path string) string {
 	if filepath.IsAbs(path) {
 		return path
 	}
@@ -67,11 +67,11 @@ func (s *testSuite) beside(path string) string {
 	return path
 }
 
-// run runs a case. If settled is not nil, it writes the golden file of the case and returns its path,
+// runCase runs a case. If settled is not nil, it writes the golden file of the case and returns its path,
 // unless the file exists and the case fails for another reason, too. If settled has the file, an
 // earlier case agrees with it, so it stays.
-func (s *testSuite) run(c *templatetest.Case, settled map[string]bool) (outcome *templatetest.Outcome, updated string, err error) {
-	in, err := s.input(c)
+func (s *testSuite) runCase(c *templatetest.Case, settled map[string]bool) (outcome *templatetest.Outcome, updated string, err error) {
+	in, err := s.caseInput(c)
 	if err != nil {
 		return nil, "", problem.Problems{s.CaseProblem(c, cli.PlainWords(err))}
 	}
@@ -92,7 +92,7 @@ func (s *testSuite) run(c *templatetest.Case, settled map[string]bool) (outcome 
 	if settled == nil || c.Expect.Golden == "" {
 		return outcome, "", nil
 	}
-	golden := s.beside(c.Expect.Golden)
+	golden := s.resolvePath(c.Expect.Golden)
 	switch differs := outcome.Pod != string(in.Golden); {
 	case differs && settled[golden]:
 		outcome.Failures = append(outcome.Failures, templatetest.Failure{
@@ -111,10 +111,10 @@ func (s *testSuite) run(c *templatetest.Case, settled map[string]bool) (outcome 
 	return outcome, updated, nil
 }
 
-// input makes of a case what inject reads: a manifest, and what is known about the namespace.
-func (s *testSuite) input(c *templatetest.Case) (in templatetest.Input, err error) {
+// caseInput makes of a case what inject reads: a manifest, and what is known about the namespace.
+func (s *testSuite) caseInput(c *templatetest.Case) (in templatetest.Input, err error) {
 	o := &injectOptions{namespace: "default", output: "yaml", declared: manifest.Declared{Namespaces: map[string]request.Namespace{}}}
-	node, err := s.object(o, c)
+	node, err := s.caseObject(o, c)
 	if err != nil {
 		return in, err
 	}
@@ -136,13 +136,13 @@ func (s *testSuite) input(c *templatetest.Case) (in templatetest.Input, err erro
 	if err := errors.Join(o.declareFor(c, manifest), o.declareAccountFor(c, manifest.Pod)); err != nil {
 		return in, err
 	}
-	req, wrong, err := newInjection(o, s.injector, io.Discard).request(manifest)
+	req, wrong, err := newInjection(o, s.injector, io.Discard).requestFor(manifest)
 	if err == nil && len(wrong.Rejected) > 0 {
 		err = errors.New(wrong.Rejected[0])
 	}
 	in = templatetest.Input{Request: req, Findings: s.injector.Misplaced(manifest.APIVersion, manifest.Kind, manifest.Node)}
 	if len(inject.InjectedBy(req.Object)) == 0 { // otherwise uninject removes more than what is injected now
-		in.Undo = func() (was, is []byte, err error) { return s.undo(o, pod.AppendTo(nil)) }
+		in.Undo = func() (was, is []byte, err error) { return s.undoManifest(o, pod.AppendTo(nil)) }
 	}
 	return in, err
 }
@@ -180,9 +180,9 @@ func (o *injectOptions) declareAccountFor(c *templatetest.Case, pod *jsontree.No
 	return nil
 }
 
-// object returns the Pod or workload of a case. It declares the namespaces and ServiceAccounts in its
+// caseObject returns the Pod or workload of a case. It declares the namespaces and ServiceAccounts in its
 // file.
-func (s *testSuite) object(o *injectOptions, c *templatetest.Case) (*jsontree.Node, error) {
+func (s *testSuite) caseObject(o *injectOptions, c *templatetest.Case) (*jsontree.Node, error) {
 	if c.File == "" {
 		pod, err := jsontree.Parse(c.Pod)
 		if err != nil {
@@ -190,8 +190,8 @@ func (s *testSuite) object(o *injectOptions, c *templatetest.Case) (*jsontree.No
 		}
 		return withKind(pod, "v1", "Pod"), nil
 	}
-	o.files = []string{s.beside(c.File)}
-	files, err := o.read(nil)
+	o.files = []string{s.resolvePath(c.File)}
+	files, err := o.readFiles(nil)
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +200,7 @@ func (s *testSuite) object(o *injectOptions, c *templatetest.Case) (*jsontree.No
 		for _, d := range yamledit.Split(file.data) {
 			found, err := manifest.InDocument(d)
 			if err != nil {
-				return nil, located(d, file.name, err)
+				return nil, locateError(d, file.name, err)
 			}
 			for _, of := range found {
 				all = append(all, withKind(of.Node, of.APIVersion, of.Kind))
@@ -244,15 +244,15 @@ func setText(n *jsontree.Node, path []string, text string) {
 	setText(&members[i], path[1:], text)
 }
 
-// undo runs inject and uninject on a manifest.
-func (s *testSuite) undo(o *injectOptions, manifest []byte) (was, is []byte, err error) {
+// undoManifest runs inject and uninject on a manifest.
+func (s *testSuite) undoManifest(o *injectOptions, manifest []byte) (was, is []byte, err error) {
 	there := newInjection(o, s.injector, io.Discard)
-	if err := there.file(s.file, manifest); err != nil {
+	if err := there.changeFile(s.file, manifest); err != nil {
 		return nil, nil, err
 	}
 	uninject := *o
 	uninject.uninject = true
 	back := newInjection(&uninject, s.injector, io.Discard)
-	err = back.file(s.file, there.stream.Bytes())
+	err = back.changeFile(s.file, there.stream.Bytes())
 	return manifest, back.stream.Bytes(), err
 }

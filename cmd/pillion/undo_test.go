@@ -79,10 +79,10 @@ func undoInjector(t testing.TB) *inject.Injector {
 // processed is what inject or uninject makes of a stream.
 func processed(injector *inject.Injector, text string, uninject bool) (out, report string, err error) {
 	j := newInjection(&injectOptions{namespace: "default", uninject: uninject}, injector, io.Discard)
-	if err := j.file("stream.yaml", []byte(text)); err != nil {
+	if err := j.changeFile("stream.yaml", []byte(text)); err != nil {
 		return "", "", err
 	}
-	data, err := j.output()
+	data, err := j.encodeOutput()
 	return string(data), j.told.String(), err
 }
 
