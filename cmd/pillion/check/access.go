@@ -15,8 +15,8 @@ func Unneeded() []manifests.Right {
 	return []manifests.Right{{Verb: "create", Resource: "pods"}, {Verb: "get", Resource: "secrets"}}
 }
 
-// named returns rights as items of a list: one for each object, with all verbs.
-func named(denied []manifests.Right) (items []string) {
+// listRights returns rights as items of a list: one for each object, with all verbs.
+func listRights(denied []manifests.Right) (items []string) {
 	for i := 0; i < len(denied); {
 		a := denied[i]
 		n := i + 1
@@ -37,8 +37,8 @@ func named(denied []manifests.Right) (items []string) {
 	return items
 }
 
-// counted returns a number with its noun.
-func counted(n int, noun string) string {
+// formatCount returns a number with its noun.
+func formatCount(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}

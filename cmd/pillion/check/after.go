@@ -12,7 +12,7 @@ import (
 
 // After returns the checks after the installation.
 func After(f *Facts) *Report {
-	checks := []Check{apiServer(f.Version, f.Commands)}
+	checks := []Check{checkAPIServer(f.Version, f.Commands)}
 	if !f.Server.Found && f.Server.Unknown == "" && f.ChainUnknown == "" && !slices.ContainsFunc(f.Chain.Configurations, func(w certs.WebhookConfiguration) bool { return w.Found || w.Unread }) {
 		return newReport(append(checks, Check{
 			Group: ofPillion, Name: "installation", Result: Failed,
@@ -20,6 +20,6 @@ func After(f *Facts) *Report {
 			Hint:    "Check whether you can install Pillion, or use --system-namespace if it runs elsewhere:", Command: f.Commands.Pillion("check --pre"),
 		}), f.Commands)
 	}
-	checks = append(checks, f.rights(), f.kinds(), f.registered(), f.reachable(), f.certificate(), f.replicas(), f.agreement(), f.controller(), f.templates())
-	return newReport(append(append(checks, f.rollouts()...), f.namespaces(), f.probe()), f.Commands)
+	checks = append(checks, f.checkRights(), f.checkKinds(), f.checkRegistered(), f.checkReachable(), f.checkCertificate(), f.checkReplicas(), f.checkAgreement(), f.checkController(), f.checkTemplates())
+	return newReport(append(append(checks, f.checkRollouts()...), f.checkNamespaces(), f.checkProbe()), f.Commands)
 }

@@ -10,14 +10,14 @@ import (
 
 // Before returns the checks before the installation.
 func Before(f *PreFacts) *Report {
-	checks := []Check{apiServer(f.Version, f.Commands), f.sidecars(), f.mayInstall()}
+	checks := []Check{checkAPIServer(f.Version, f.Commands), f.checkSidecars(), f.checkInstallRights()}
 	if f.Overlay == manifests.OverlayCertManager {
-		checks = append(checks, f.certManager())
+		checks = append(checks, f.checkCertManager())
 	}
-	return newReport(append(checks, f.others()), f.Commands)
+	return newReport(append(checks, f.checkOthers()), f.Commands)
 }
 
-func (f *PreFacts) sidecars() Check {
+func (f *PreFacts) checkSidecars() Check {
 	c := Check{Group: ofCluster, Name: "native sidecars", Result: OK, Message: "supported"}
 	switch {
 	case f.Sidecars.Unknown != "":
@@ -30,7 +30,7 @@ func (f *PreFacts) sidecars() Check {
 	return c
 }
 
-func (f *PreFacts) mayInstall() Check {
+func (f *PreFacts) checkInstallRights() Check {
 	c := Check{Group: ofCluster, Name: "rights to install", Result: OK, Message: fmt.Sprintf("you have all %d", f.Rights)}
 	switch {
 	case f.NoRights != "":
@@ -38,7 +38,7 @@ func (f *PreFacts) mayInstall() Check {
 		c.Hint, c.Command = "List your rights:", f.Commands.Kubectl+" auth can-i --list -n "+f.Namespace
 	case len(f.Denied) > 0:
 		c.Result, c.Message = Failed, fmt.Sprintf("you lack %d of %d", len(f.Denied), f.Rights)
-		for _, item := range named(f.Denied) {
+		for _, item := range listRights(f.Denied) {
 			c.Details = append(c.Details, "you may not "+item)
 		}
 		c.Hint = "Ask an administrator to put your group into manifests/deployer.yaml and to apply it:"
@@ -47,7 +47,7 @@ func (f *PreFacts) mayInstall() Check {
 	return c
 }
 
-func (f *PreFacts) certManager() Check {
+func (f *PreFacts) checkCertManager() Check {
 	c := Check{Group: ofCluster, Name: "cert-manager", Result: OK, Message: "its kinds are installed"}
 	switch {
 	case f.NoCertManager != "":
@@ -60,8 +60,8 @@ func (f *PreFacts) certManager() Check {
 	return c
 }
 
-// others checks whether a Pillion is installed already.
-func (f *PreFacts) others() Check {
+// checkOthers checks whether a Pillion is installed already.
+func (f *PreFacts) checkOthers() Check {
 	c := Check{Group: ofPillion, Name: "other installations", Result: OK, Message: "none"}
 	if f.Others.Unknown != "" {
 		c.Result, c.Message = NotChecked, f.Others.Unknown

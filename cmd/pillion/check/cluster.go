@@ -11,8 +11,8 @@ import (
 	"github.com/pillion-dev/pillion/manifests"
 )
 
-// apiServer checks the version. The API server answered, otherwise there would be none.
-func apiServer(gitVersion string, c Commands) Check {
+// checkAPIServer checks the version. The API server answered, otherwise there would be none.
+func checkAPIServer(gitVersion string, c Commands) Check {
 	check := Check{Group: ofCluster, Name: "API server", Result: OK, Message: "version " + gitVersion}
 	const oldest, newest = manifests.MinKubernetes, manifests.MaxKubernetes
 	v, err := version.ParseGeneric(gitVersion)
@@ -33,7 +33,7 @@ func apiServer(gitVersion string, c Commands) Check {
 	return check
 }
 
-func (f *Facts) rights() Check {
+func (f *Facts) checkRights() Check {
 	c := Check{Group: ofCluster, Name: "RBAC", Result: OK, Message: fmt.Sprintf("the ServiceAccounts have all %d rights that they need", f.Rights.Checked)}
 	if f.Rights.Unknown != "" {
 		c.Result, c.Message = NotChecked, f.Rights.Unknown
@@ -45,10 +45,10 @@ func (f *Facts) rights() Check {
 	for _, account := range []string{manifests.Name, manifests.ControllerName} {
 		denied := f.Rights.Denied[account]
 		lacking += len(denied)
-		for _, item := range named(denied) {
+		for _, item := range listRights(denied) {
 			c.Details = append(c.Details, account+" may not "+item)
 		}
-		for _, item := range named(f.Rights.Excess[account]) {
+		for _, item := range listRights(f.Rights.Excess[account]) {
 			more = append(more, account+" may "+item+" in all namespaces")
 		}
 	}
@@ -64,7 +64,7 @@ func (f *Facts) rights() Check {
 		c.Result, c.Message, c.Details = NotChecked, "whether a policy limits the rights of a ServiceAccount is unknown", unlimited
 		c.Hint, c.Command = "Ask an administrator to run this command, or for this right:", f.Commands.Kubectl+" auth can-i get validatingadmissionpolicybindings.admissionregistration.k8s.io"
 	case lacking > 0:
-		c.Result, c.Message = Failed, "the ServiceAccounts lack "+counted(lacking, "right")
+		c.Result, c.Message = Failed, "the ServiceAccounts lack "+formatCount(lacking, "right")
 		c.Hint, c.Command = applyAgain, f.Commands.Kubectl+" "+applyCommand
 	}
 	return c
@@ -81,7 +81,7 @@ func (r *AccountRights) listUnlimited() (items []string) {
 	return items
 }
 
-func (f *Facts) kinds() Check {
+func (f *Facts) checkKinds() Check {
 	c := Check{Group: ofCluster, Name: "kinds of templates", Result: OK, Message: "established"}
 	found := 0
 	for _, k := range f.Kinds {

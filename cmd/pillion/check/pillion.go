@@ -16,8 +16,8 @@ import (
 // shownNames is how many names a message has.
 const shownNames = 10
 
-func (f *Facts) replicas() Check {
-	c := f.deployment(&f.Server, "replicas")
+func (f *Facts) checkReplicas() Check {
+	c := f.checkDeployment(&f.Server, "replicas")
 	if f.Chain.Outside && !f.Server.Found {
 		c.Result, c.Message = NotChecked, "API servers call a URL, so Pillion does not run in this cluster"
 		c.Hint, c.Command = "Check the server at that URL:", f.Commands.Pillion("certs")
@@ -25,8 +25,8 @@ func (f *Facts) replicas() Check {
 	return c
 }
 
-func (f *Facts) controller() Check {
-	c := f.deployment(&f.Controller, "controller")
+func (f *Facts) checkController() Check {
+	c := f.checkDeployment(&f.Controller, "controller")
 	unused := !slices.ContainsFunc(f.Kinds, func(k Kind) bool { return k.Found || k.Unknown != "" })
 	if c.Result == Failed && !f.Controller.Found && unused {
 		c = Check{Group: ofPillion, Name: c.Name, Result: OK, Message: "not installed, because the kinds of templates are not"}
@@ -34,8 +34,8 @@ func (f *Facts) controller() Check {
 	return c
 }
 
-// deployment checks whether all replicas of a Deployment are ready.
-func (f *Facts) deployment(d *Deployment, name string) Check {
+// checkDeployment checks whether all replicas of a Deployment are ready.
+func (f *Facts) checkDeployment(d *Deployment, name string) Check {
 	c := Check{Group: ofPillion, Name: name, Result: OK, Message: fmt.Sprintf("%d of %d ready", d.Ready, d.Wanted)}
 	switch {
 	case d.Unknown != "":
@@ -67,9 +67,9 @@ func replicasOf(deployment string) int {
 
 var revision = regexp.MustCompile(`(?m)^\[\+\]templates ok: revision ([0-9a-f]+)`)
 
-// agreement compares the revisions of the templates that the replicas use. That they agree on the
+// checkAgreement compares the revisions of the templates that the replicas use. That they agree on the
 // certificate follows from the certificate's check, which connects to each of them.
-func (f *Facts) agreement() Check {
+func (f *Facts) checkAgreement() Check {
 	c := Check{Group: ofPillion, Name: "agreement", Result: OK}
 	pods := map[string][]string{} // by revision
 	var without []string          // templates
@@ -79,7 +79,7 @@ func (f *Facts) agreement() Check {
 		case r.Unknown != "":
 			c.Details = append(c.Details, r.Pod+": "+r.Unknown)
 		case m == nil:
-			without = append(without, r.Pod+" has no templates: "+trouble(r.Answer))
+			without = append(without, r.Pod+" has no templates: "+failedConditions(r.Answer))
 		default:
 			pods[m[1]] = append(pods[m[1]], r.Pod)
 		}
@@ -102,13 +102,13 @@ func (f *Facts) agreement() Check {
 		}
 		c.Hint, c.Command = "After a change of templates, wait a minute. If they still differ, read the log:", fmt.Sprintf("%s -n %s logs -l app.kubernetes.io/name=%s --prefix", f.Commands.Kubectl, f.Namespace, manifests.Name)
 	default:
-		c.Message = counted(len(f.Replicas.All), "replica") + " with revision " + revisions[0] + " of the templates"
+		c.Message = formatCount(len(f.Replicas.All), "replica") + " with revision " + revisions[0] + " of the templates"
 	}
 	return c
 }
 
-// trouble returns the conditions of /readyz?verbose that failed, or the whole answer.
-func trouble(answer string) string {
+// failedConditions returns the conditions of /readyz?verbose that failed, or the whole answer.
+func failedConditions(answer string) string {
 	var failed []string
 	for line := range strings.Lines(answer) {
 		if strings.HasPrefix(line, "[-]") {
@@ -121,10 +121,10 @@ func trouble(answer string) string {
 	return strings.Join(failed, "; ")
 }
 
-// templates checks the condition of each template object, which is by the controller, and the other
+// checkTemplates checks the condition of each template object, which is by the controller, and the other
 // templates as far as this program can compile them.
-func (f *Facts) templates() Check {
-	c := Check{Group: ofPillion, Name: "templates", Result: OK, Message: counted(f.Templates.Valid, "template") + " accepted"}
+func (f *Facts) checkTemplates() Check {
+	c := Check{Group: ofPillion, Name: "templates", Result: OK, Message: formatCount(f.Templates.Valid, "template") + " accepted"}
 	if f.Templates.Unknown != "" {
 		c.Result, c.Message = NotChecked, f.Templates.Unknown
 		c.Hint, c.Command = "See what Pillion uses:", fmt.Sprintf("%s -n %s logs -l app.kubernetes.io/name=%s --prefix", f.Commands.Kubectl, f.Namespace, manifests.Name)
@@ -151,7 +151,7 @@ func (f *Facts) templates() Check {
 		c.Result, c.Message = Failed, "some are not accepted"
 		c.Hint, c.Command = "Fix these templates, and check them before you apply them:", "pillion lint FILE"
 	case len(waiting) > 0 && f.Controller.Found:
-		c.Result, c.Message = Warning, counted(len(waiting), "template")+" without a report by the controller"
+		c.Result, c.Message = Warning, formatCount(len(waiting), "template")+" without a report by the controller"
 		c.Hint, c.Command = "Read the log of the controller:", fmt.Sprintf("%s -n %s logs deployment/%s", f.Commands.Kubectl, f.Namespace, manifests.ControllerName)
 	case len(waiting) > 0:
 		c.Details = nil
@@ -159,12 +159,12 @@ func (f *Facts) templates() Check {
 	return c
 }
 
-// rollouts reports the automatic rollouts, if some run or have stopped.
-func (f *Facts) rollouts() []Check {
-	c := Check{Group: ofPillion, Name: "rollouts", Result: OK, Message: counted(f.Templates.Running, "automatic rollout") + " in progress"}
+// checkRollouts reports the automatic rollouts, if some run or have stopped.
+func (f *Facts) checkRollouts() []Check {
+	c := Check{Group: ofPillion, Name: "rollouts", Result: OK, Message: formatCount(f.Templates.Running, "automatic rollout") + " in progress"}
 	switch {
 	case len(f.Templates.Stopped) > 0:
-		c.Result, c.Message, c.Details = Warning, counted(len(f.Templates.Stopped), "automatic rollout")+" stopped, because a pod has failed", f.Templates.Stopped
+		c.Result, c.Message, c.Details = Warning, formatCount(len(f.Templates.Stopped), "automatic rollout")+" stopped, because a pod has failed", f.Templates.Stopped
 		c.Hint, c.Command = "Fix the template, or go back to an earlier content:", "pillion rollout undo TEMPLATE"
 	case f.Templates.Running == 0:
 		return nil
@@ -172,11 +172,11 @@ func (f *Facts) rollouts() []Check {
 	return []Check{c}
 }
 
-func (f *Facts) namespaces() Check {
+func (f *Facts) checkNamespaces() Check {
 	n := &f.Namespaces
-	c := Check{Group: ofPods, Name: "namespaces", Result: OK, Message: "opted in: " + brief(n.OptedIn)}
+	c := Check{Group: ofPods, Name: "namespaces", Result: OK, Message: "opted in: " + firstNames(n.OptedIn)}
 	if len(n.Shadow) > 0 {
-		c.Details = append(c.Details, "shadow only: "+brief(n.Shadow))
+		c.Details = append(c.Details, "shadow only: "+firstNames(n.Shadow))
 	}
 	optIn := f.Commands.Kubectl + " label namespace NAMESPACE " + inject.LabelInject + "=" + inject.Enabled
 	switch {
@@ -185,7 +185,7 @@ func (f *Facts) namespaces() Check {
 		c.Hint, c.Command = "Name a namespace that opted in:", f.Commands.Pillion("check --namespace NAMESPACE")
 	case len(n.Wrong) > 0:
 		c.Result = Warning
-		c.Details = append(c.Details, "a label value without meaning: "+brief(n.Wrong))
+		c.Details = append(c.Details, "a label value without meaning: "+firstNames(n.Wrong))
 		c.Hint, c.Command = "Correct the label:", optIn+" --overwrite"
 	case len(n.OptedIn) == 0:
 		c.Result, c.Hint, c.Command = Warning, "Opt in a namespace:", optIn
@@ -196,8 +196,8 @@ func (f *Facts) namespaces() Check {
 	return c
 }
 
-// brief returns the first names of a list, and the number of the others.
-func brief(names []string) string {
+// firstNames returns the first names of a list, and the number of the others.
+func firstNames(names []string) string {
 	if len(names) <= shownNames {
 		return strings.Join(names, ", ")
 	}

@@ -11,12 +11,12 @@ import (
 	"github.com/pillion-dev/pillion/inject/report/explain"
 )
 
-// probe checks what the API server made of a pod that went through everything.
-func (f *Facts) probe() Check {
+// checkProbe checks what the API server made of a pod that went through everything.
+func (f *Facts) checkProbe() Check {
 	p := &f.Probe
 	c := Check{Group: ofPods, Name: "dry-run pod", Result: OK}
 	c.Hint, c.Command = "See what Pillion decides about pods there:", f.Commands.Pillion("status "+p.Namespace)
-	lacks := without(p.Expected, p.Got)
+	lacks := withoutItems(p.Expected, p.Got)
 	switch {
 	case p.Missing:
 		c.Result, c.Message = Failed, "there is no namespace "+p.Namespace
@@ -43,7 +43,7 @@ func (f *Facts) probe() Check {
 	case len(lacks) > 0:
 		c.Result, c.Message = Failed, fmt.Sprintf("in the namespace %s, it lacks %s", p.Namespace, strings.Join(lacks, ", "))
 	default:
-		c.Message, c.Hint, c.Command = fmt.Sprintf("in the namespace %s, it got %s%s", p.Namespace, strings.Join(p.Got, ", "), p.asked()), "", ""
+		c.Message, c.Hint, c.Command = fmt.Sprintf("in the namespace %s, it got %s%s", p.Namespace, strings.Join(p.Got, ", "), p.requestedText()), "", ""
 		if len(p.Containers) > 0 {
 			c.Message += ": containers " + strings.Join(p.Containers, ", ")
 		}
@@ -51,15 +51,15 @@ func (f *Facts) probe() Check {
 	return c
 }
 
-// asked returns what the message adds if the pod requested its template.
-func (p *Probe) asked() string {
+// requestedText returns what the message adds if the pod requested its template.
+func (p *Probe) requestedText() string {
 	if p.Requested == "" {
 		return ""
 	}
 	return ", which it requested"
 }
 
-// without returns the items of a list that are not in another one.
-func without(list, others []string) []string {
+// withoutItems returns the items of a list that are not in another one.
+func withoutItems(list, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(item string) bool { return slices.Contains(others, item) })
 }

@@ -61,19 +61,19 @@ func newReport(checks []Check, c Commands) *Report {
 	}
 	r := &Report{Checks: checks}
 	var parts []string
-	if n := r.count(Failed); n > 0 {
+	if n := r.countResults(Failed); n > 0 {
 		parts = append(parts, fmt.Sprintf("%d of %d checks failed", n, len(checks)))
 	} else {
 		parts = append(parts, "no check failed")
 	}
-	if n := r.count(Warning); n > 0 {
-		parts = append(parts, counted(n, "warning"))
+	if n := r.countResults(Warning); n > 0 {
+		parts = append(parts, formatCount(n, "warning"))
 	}
-	if n := r.count(NotChecked); n > 0 {
+	if n := r.countResults(NotChecked); n > 0 {
 		parts = append(parts, fmt.Sprintf("%d not checked", n))
 	}
 	r.Summary = strings.Join(parts, ", ") + "."
-	if r.count(OK) == len(checks) {
+	if r.countResults(OK) == len(checks) {
 		r.Summary = "all checks passed."
 	}
 	r.Summary = strings.ToUpper(r.Summary[:1]) + r.Summary[1:]
@@ -87,7 +87,7 @@ func (check *Check) askAgain(c Commands) {
 	}
 }
 
-func (r *Report) count(result Result) (n int) {
+func (r *Report) countResults(result Result) (n int) {
 	for i := range r.Checks {
 		if r.Checks[i].Result == result {
 			n++
@@ -97,7 +97,7 @@ func (r *Report) count(result Result) (n int) {
 }
 
 // Failed reports whether a check failed.
-func (r *Report) Failed() bool { return r.count(Failed) > 0 }
+func (r *Report) Failed() bool { return r.countResults(Failed) > 0 }
 
 // Text returns the report for users, at most width wide. It does not wrap commands.
 func (r *Report) Text(width int) string {

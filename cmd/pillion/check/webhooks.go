@@ -11,7 +11,7 @@ import (
 	"github.com/pillion-dev/pillion/certs"
 )
 
-func (f *Facts) registered() Check {
+func (f *Facts) checkRegistered() Check {
 	c := Check{Group: ofWebhooks, Name: "registered", Result: OK}
 	if f.ChainUnknown != "" {
 		return f.withoutChain(c)
@@ -48,7 +48,7 @@ func (f *Facts) withoutChain(c Check) Check {
 	return c
 }
 
-func (f *Facts) reachable() Check {
+func (f *Facts) checkReachable() Check {
 	c := Check{Group: ofWebhooks, Name: "reachable", Result: OK}
 	if f.ChainUnknown != "" {
 		return f.withoutChain(c)
@@ -75,7 +75,7 @@ func (f *Facts) reachable() Check {
 	case answered < all:
 		c.Result, c.Message = Warning, fmt.Sprintf("%d of %d endpoints answer", answered, all)
 	default:
-		c.Message, c.Hint, c.Command = counted(all, "endpoint")+" accept connections", "", ""
+		c.Message, c.Hint, c.Command = formatCount(all, "endpoint")+" accept connections", "", ""
 		if all == 1 {
 			c.Message = "1 endpoint accepts connections"
 		}
@@ -83,8 +83,8 @@ func (f *Facts) reachable() Check {
 	return c
 }
 
-// certificate has the problems that pillion certs prints, apart from those of the two checks above.
-func (f *Facts) certificate() Check {
+// checkCertificate has the problems that pillion certs prints, apart from those of the two checks above.
+func (f *Facts) checkCertificate() Check {
 	c := Check{Group: ofWebhooks, Name: "certificate", Result: OK}
 	if f.ChainUnknown != "" {
 		return f.withoutChain(c)
@@ -94,11 +94,11 @@ func (f *Facts) certificate() Check {
 	chain.Deserted = ""
 	chain.Configurations = slices.DeleteFunc(slices.Clone(chain.Configurations), func(w certs.WebhookConfiguration) bool { return !w.Found && !w.Unread })
 	report := chain.Report()
-	problems := without(report.Problems, report.Unseen)
-	switch first := earliest(report); {
+	problems := withoutItems(report.Problems, report.Unseen)
+	switch first := firstToExpire(report); {
 	case len(problems) > 0:
 		c.Result, c.Details = Failed, problems
-		c.Message = "pillion certs reports " + counted(len(problems), "problem")
+		c.Message = "pillion certs reports " + formatCount(len(problems), "problem")
 	case len(report.Unseen) > 0:
 		c.Result, c.Message, c.Details = NotChecked, "not all of it can be read", report.Unseen
 	case first == nil:
@@ -112,8 +112,8 @@ func (f *Facts) certificate() Check {
 	return c
 }
 
-// earliest returns the certificate that expires first, or nil.
-func earliest(r *certs.ChainReport) (first *certs.X509Report) {
+// firstToExpire returns the certificate that expires first, or nil.
+func firstToExpire(r *certs.ChainReport) (first *certs.X509Report) {
 	for _, s := range r.Served {
 		if s.Certificate != nil && (first == nil || s.Certificate.Expires.Before(first.Expires)) {
 			first = s.Certificate
