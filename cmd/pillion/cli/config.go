@@ -40,10 +40,10 @@ func Configure(flags *pflag.FlagSet) error {
 	s.SetEnvPrefix(strings.TrimSuffix(environmentPrefix, "_"))
 	s.SetEnvKeyReplacer(strings.NewReplacer("-", "_"))
 	s.AutomaticEnv()
-	if err := s.read(flags, os.ReadFile); err != nil {
+	if err := s.readSources(flags, os.ReadFile); err != nil {
 		return &CommandError{err}
 	}
-	return s.fill(flags)
+	return s.fillFlags(flags)
 }
 
 // ConfigureAs sets flags as [Configure] would in another process, with its variables and files.
@@ -54,10 +54,10 @@ func ConfigureAs(flags *pflag.FlagSet, variables map[string]string, readFile fun
 			s.Set(f.Name, variables[Variable(f.Name)])
 		}
 	})
-	if err := s.read(flags, readFile); err != nil {
+	if err := s.readSources(flags, readFile); err != nil {
 		return err
 	}
-	return s.fill(flags)
+	return s.fillFlags(flags)
 }
 
 // ConfigureAgain sets flags as [Configure] does. Flags in given that were set on the command
@@ -66,7 +66,7 @@ func ConfigureAgain(flags, given *pflag.FlagSet) error {
 	var wrong []error
 	given.VisitAll(func(f *pflag.Flag) {
 		if to := flags.Lookup(f.Name); to != nil && ValueSource(f) == "flag" {
-			wrong = append(wrong, assign(to, valueOf(f)))
+			wrong = append(wrong, assignFlag(to, valueOf(f)))
 			to.Changed = true
 		}
 	})
@@ -74,7 +74,7 @@ func ConfigureAgain(flags, given *pflag.FlagSet) error {
 	return errors.Join(wrong...)
 }
 
-// valueOf returns the value of a flag for [assign].
+// valueOf returns the value of a flag for [assignFlag].
 func valueOf(f *pflag.Flag) any {
 	if list, ok := f.Value.(pflag.SliceValue); ok {
 		return list.GetSlice()
@@ -101,8 +101,8 @@ type settings struct {
 	lines           map[string]int
 }
 
-// read binds the flags, and reads the file that --config names, if any.
-func (s *settings) read(flags *pflag.FlagSet, readFile func(path string) ([]byte, error)) error {
+// readSources binds the flags, and reads the file that --config names, if any.
+func (s *settings) readSources(flags *pflag.FlagSet, readFile func(path string) ([]byte, error)) error {
 	if err := s.BindPFlags(flags); err != nil {
 		return err
 	}
@@ -120,8 +120,8 @@ func (s *settings) read(flags *pflag.FlagSet, readFile func(path string) ([]byte
 	return s.ReadConfig(bytes.NewReader(data))
 }
 
-// fill sets the flags that were not given.
-func (s *settings) fill(flags *pflag.FlagSet) error {
+// fillFlags sets the flags that were not given.
+func (s *settings) fillFlags(flags *pflag.FlagSet) error {
 	var wrong []error
 	flags.VisitAll(func(f *pflag.Flag) {
 		if f.Changed || f.Name == "help" || !s.IsSet(f.Name) {
@@ -132,7 +132,7 @@ func (s *settings) fill(flags *pflag.FlagSet) error {
 			source = "environment " + Variable(f.Name)
 			at = Variable(f.Name) + " in the environment"
 		}
-		if err := assign(f, s.Get(f.Name)); err != nil {
+		if err := assignFlag(f, s.Get(f.Name)); err != nil {
 			wrong = append(wrong, fmt.Errorf("%s: must be %s, not %q", at, KindOf(f), s.GetString(f.Name)))
 			return
 		}
@@ -142,8 +142,8 @@ func (s *settings) fill(flags *pflag.FlagSet) error {
 	return errors.Join(wrong...)
 }
 
-// assign sets a flag to a value, or a list to several.
-func assign(f *pflag.Flag, value any) error {
+// assignFlag sets a flag to a value, or a list to several.
+func assignFlag(f *pflag.Flag, value any) error {
 	switch items := value.(type) {
 	case []string:
 		return f.Value.(pflag.SliceValue).Replace(items)
@@ -226,34 +226,34 @@ type valueKind struct {
 
 // valueKinds are the kinds of values by the types of flags. All other types are integers.
 var valueKinds = map[string]valueKind{
-	"string":      {`a string (in "quotes" if YAML would read it as another type)`, tagged("!!str")},
-	"bool":        {"true or false", tagged("!!bool")},
-	"duration":    {"a duration such as 5s or 1m30s", parsed(time.ParseDuration)},
-	"quantity":    {"a quantity such as 64Mi", parsed(resource.ParseQuantity)},
+	"string":      {`a string (in "quotes" if YAML would read it as another type)`, matchesTag("!!str")},
+	"bool":        {"true or false", matchesTag("!!bool")},
+	"duration":    {"a duration such as 5s or 1m30s", parsesWith(time.ParseDuration)},
+	"quantity":    {"a quantity such as 64Mi", parsesWith(resource.ParseQuantity)},
 	"stringSlice": {"a list of strings, for example [a, b]", nil},
 	"stringArray": {"a list of strings, for example [a, b]", nil},
-	"float64":     {"a number", tagged("!!float", "!!int")},
+	"float64":     {"a number", matchesTag("!!float", "!!int")},
 }
 
 func kindOf(f *pflag.Flag) valueKind {
 	if kind, ok := valueKinds[f.Value.Type()]; ok {
 		return kind
 	}
-	return valueKind{"a whole number", tagged("!!int")}
+	return valueKind{"a whole number", matchesTag("!!int")}
 }
 
-func tagged(tags ...string) func(*yaml.Node) bool {
+func matchesTag(tags ...string) func(*yaml.Node) bool {
 	return func(n *yaml.Node) bool { return slices.Contains(tags, n.ShortTag()) }
 }
 
-func parsed[T any](parse func(string) (T, error)) func(*yaml.Node) bool {
+func parsesWith[T any](parse func(string) (T, error)) func(*yaml.Node) bool {
 	return func(n *yaml.Node) bool { _, err := parse(n.Value); return err == nil }
 }
 
 // KindOf returns the kind of value that a flag takes, in words.
 func KindOf(f *pflag.Flag) string {
 	if c, ok := f.Value.(choice); ok {
-		return c.words()
+		return c.allowedValues()
 	}
 	return kindOf(f).words
 }

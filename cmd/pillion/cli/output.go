@@ -46,12 +46,12 @@ type choice struct {
 // Set implements [pflag.Value].
 func (c choice) Set(text string) error {
 	if !slices.Contains(c.allowed, text) {
-		return errors.New("must be " + c.words())
+		return errors.New("must be " + c.allowedValues())
 	}
 	return c.Value.Set(text)
 }
 
-func (c choice) words() string { return "one of " + strings.Join(c.allowed, ", ") }
+func (c choice) allowedValues() string { return "one of " + strings.Join(c.allowed, ", ") }
 
 // Print writes a result in a format of --output: as JSON, as YAML, or else as the text.
 func Print(w io.Writer, output string, result any, text func() string) error {

@@ -36,7 +36,7 @@ func (s *Screen) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	text := append(s.rest, p...)
-	s.rest = bytes.Clone(text[complete(text):])
+	s.rest = bytes.Clone(text[completeLength(text):])
 	text = bytes.ReplaceAll(text[:len(text)-len(s.rest)], []byte("\r\n"), []byte("\n"))
 	if _, err := io.WriteString(s.w, inject.Visible(string(text))); err != nil {
 		return 0, err
@@ -44,8 +44,8 @@ func (s *Screen) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// complete returns the length of the bytes without an incomplete character at the end.
-func complete(text []byte) int {
+// completeLength returns the length of the bytes without an incomplete character at the end.
+func completeLength(text []byte) int {
 	n := len(text)
 	if n > 0 && text[n-1] == '\r' {
 		return n - 1

@@ -48,9 +48,9 @@ func loadTemplates(loader *templates.Loader, stdin io.Reader, paths []string) (*
 		if _, err := os.Stat(path); err != nil {
 			return nil, err
 		}
-		sources[i] = source(path)
+		sources[i] = templateSource(path)
 	}
-	set, err := load(loader, sources)
+	set, err := loadSources(loader, sources)
 	if errors.Is(err, ErrNoTemplates) && slices.Equal(paths, []string{"-"}) {
 		return set, errors.New("the input contains no template")
 	}
@@ -65,19 +65,19 @@ func loadTemplates(loader *templates.Loader, stdin io.Reader, paths []string) (*
 func LoadWith(loader *templates.Loader, paths []string) (*templates.Set, error) {
 	sources := make([]templates.Source, len(paths))
 	for i, path := range paths {
-		sources[i] = source(path)
+		sources[i] = templateSource(path)
 	}
-	return load(loader, sources)
+	return loadSources(loader, sources)
 }
 
-func source(path string) templates.Source {
+func templateSource(path string) templates.Source {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return templates.Source{FS: os.DirFS(path), Name: ".", Path: path}
 	}
 	return templates.Source{FS: os.DirFS(filepath.Dir(path)), Name: filepath.Base(path), Path: path}
 }
 
-func load(loader *templates.Loader, sources []templates.Source) (*templates.Set, error) {
+func loadSources(loader *templates.Loader, sources []templates.Source) (*templates.Set, error) {
 	set, err := loader.Load(sources...)
 	if err == nil && len(set.Templates) == 0 {
 		return set, ErrNoTemplates
