@@ -26,20 +26,20 @@ const accessReviews = 8
 func (c *Client) deniedTo(ctx context.Context, account string, needed []manifests.Right) ([]manifests.Right, error) {
 	user := "system:serviceaccount:" + c.system + ":" + account
 	groups := []string{"system:serviceaccounts", "system:serviceaccounts:" + c.system, "system:authenticated"}
-	return c.denied(ctx, needed, "subjectaccessreviews", func(a *authorizationv1.ResourceAttributes) any {
+	return c.deniedRights(ctx, needed, "subjectaccessreviews", func(a *authorizationv1.ResourceAttributes) any {
 		return authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: a, User: user, Groups: groups}}
 	})
 }
 
 // deniedToUser returns the rights that the user lacks.
 func (c *Client) deniedToUser(ctx context.Context, needed []manifests.Right) ([]manifests.Right, error) {
-	return c.denied(ctx, needed, "selfsubjectaccessreviews", func(a *authorizationv1.ResourceAttributes) any {
+	return c.deniedRights(ctx, needed, "selfsubjectaccessreviews", func(a *authorizationv1.ResourceAttributes) any {
 		return authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: a}}
 	})
 }
 
-// denied sends a review for each right, and returns the rights that are denied, in order.
-func (c *Client) denied(ctx context.Context, needed []manifests.Right, resource string, review func(*authorizationv1.ResourceAttributes) any) (denied []manifests.Right, err error) {
+// deniedRights sends a review for each right, and returns the rights that are denied, in order.
+func (c *Client) deniedRights(ctx context.Context, needed []manifests.Right, resource string, review func(*authorizationv1.ResourceAttributes) any) (denied []manifests.Right, err error) {
 	allowed, errs := make([]bool, len(needed)), make([]error, len(needed))
 	free := make(chan struct{}, accessReviews)
 	var all sync.WaitGroup
@@ -48,7 +48,7 @@ func (c *Client) denied(ctx context.Context, needed []manifests.Right, resource 
 		all.Go(func() {
 			defer func() { <-free }()
 			name, subresource, _ := strings.Cut(right.Resource, "/")
-			allowed[i], errs[i] = c.allows(ctx, resource, review(&authorizationv1.ResourceAttributes{
+			allowed[i], errs[i] = c.isAllowed(ctx, resource, review(&authorizationv1.ResourceAttributes{
 				Namespace: right.Namespace, Verb: right.Verb, Group: right.Group, Resource: name, Subresource: subresource, Name: right.Name,
 			}))
 		})
@@ -65,8 +65,8 @@ func (c *Client) denied(ctx context.Context, needed []manifests.Right, resource 
 	return denied, nil
 }
 
-// allows sends one review.
-func (c *Client) allows(ctx context.Context, resource string, review any) (bool, error) {
+// isAllowed sends one review.
+func (c *Client) isAllowed(ctx context.Context, resource string, review any) (bool, error) {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&review)
 	if err != nil {
 		return false, err
@@ -97,7 +97,7 @@ func (c *Client) accountRights(ctx context.Context, selfSigned bool) (check.Acco
 		all := needed.Expand(c.system)
 		r.Checked += len(all)
 		denied, err := c.deniedTo(ctx, account, all)
-		if r.Unknown, err = unknown(err, "create", "subjectaccessreviews", ""); err != nil || r.Unknown != "" {
+		if r.Unknown, err = whyForbidden(err, "create", "subjectaccessreviews", ""); err != nil || r.Unknown != "" {
 			return r, err
 		}
 		r.Denied[account] = denied
@@ -116,7 +116,7 @@ func (c *Client) accountRights(ctx context.Context, selfSigned bool) (check.Acco
 			continue
 		}
 		inForce, err := c.policyInForce(ctx, limited.Policy)
-		why, err := unknown(err, "get", "validatingadmissionpolicies and validatingadmissionpolicybindings", "")
+		why, err := whyForbidden(err, "get", "validatingadmissionpolicies and validatingadmissionpolicybindings", "")
 		if err != nil {
 			return r, err
 		}
@@ -130,10 +130,10 @@ func (c *Client) accountRights(ctx context.Context, selfSigned bool) (check.Acco
 // policyInForce reports whether a ValidatingAdmissionPolicy exists, and its binding of the same name denies requests.
 func (c *Client) policyInForce(ctx context.Context, name string) (bool, error) {
 	resource := admissionregistrationv1.SchemeGroupVersion.WithResource
-	_, err := get[admissionregistrationv1.ValidatingAdmissionPolicy](ctx, c.Resource(resource("validatingadmissionpolicies")), name)
+	_, err := getObject[admissionregistrationv1.ValidatingAdmissionPolicy](ctx, c.Resource(resource("validatingadmissionpolicies")), name)
 	if err == nil {
 		var binding *admissionregistrationv1.ValidatingAdmissionPolicyBinding
-		binding, err = get[admissionregistrationv1.ValidatingAdmissionPolicyBinding](ctx, c.Resource(resource("validatingadmissionpolicybindings")), name)
+		binding, err = getObject[admissionregistrationv1.ValidatingAdmissionPolicyBinding](ctx, c.Resource(resource("validatingadmissionpolicybindings")), name)
 		if err == nil {
 			return binding.Spec.PolicyName == name && slices.Contains(binding.Spec.ValidationActions, admissionregistrationv1.Deny), nil
 		}

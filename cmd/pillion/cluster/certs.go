@@ -42,9 +42,9 @@ type gathering struct {
 	addresses []string // of webhooks that API servers call by URL
 }
 
-// found reports whether the object exists. If the user is not allowed to read it, found adds a
+// objectExists reports whether the object exists. If the user is not allowed to read it, found adds a
 // note.
-func (g *gathering) found(err error, what string) (bool, error) {
+func (g *gathering) objectExists(err error, what string) (bool, error) {
 	switch {
 	case apierrors.IsNotFound(err):
 		return false, nil
@@ -62,13 +62,13 @@ func (g *gathering) found(err error, what string) (bool, error) {
 func (c *Client) Chain(ctx context.Context, configuration string, endpoints []string, now time.Time) (*certs.Chain, error) {
 	ctx, cancel := context.WithTimeout(ctx, chainTime)
 	defer cancel()
-	chain, err := c.gather(ctx, configuration, endpoints, now)
+	chain, err := c.gatherChain(ctx, configuration, endpoints, now)
 	return chain, NoAnswer(err)
 }
 
-func (c *Client) gather(ctx context.Context, configuration string, endpoints []string, now time.Time) (*certs.Chain, error) {
+func (c *Client) gatherChain(ctx context.Context, configuration string, endpoints []string, now time.Time) (*certs.Chain, error) {
 	g := &gathering{Chain: &certs.Chain{Now: now, Host: manifests.ServiceHost}, cluster: c}
-	service, err := g.configurations(ctx, configuration)
+	service, err := g.readConfigurations(ctx, configuration)
 	if err != nil {
 		return nil, err
 	}
@@ -84,21 +84,21 @@ func (c *Client) gather(ctx context.Context, configuration string, endpoints []s
 		namespace, name = g.Certificate.Namespace, g.Certificate.Spec.SecretName
 	}
 	g.SecretName = namespace + "/" + name
-	secret, err := get[corev1.Secret](ctx, c.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(namespace), name)
-	switch ok, err := g.found(err, "the Secret "+g.SecretName); {
+	secret, err := getObject[corev1.Secret](ctx, c.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(namespace), name)
+	switch ok, err := g.objectExists(err, "the Secret "+g.SecretName); {
 	case err != nil:
 		return nil, err
 	case ok:
 		g.Secret = secret
 	}
-	if err := g.deployment(ctx); err != nil {
+	if err := g.readDeployment(ctx); err != nil {
 		return nil, err
 	}
 	g.Outside = service == nil && len(g.addresses) > 0
 	switch {
 	case len(endpoints) > 0:
 	case service != nil:
-		if endpoints, err = g.endpoints(ctx, service); err != nil {
+		if endpoints, err = g.readEndpoints(ctx, service); err != nil {
 			return nil, err
 		}
 	default:
@@ -109,9 +109,9 @@ func (c *Client) gather(ctx context.Context, configuration string, endpoints []s
 	return g.Chain, nil
 }
 
-// deployment finds out whether Pillion is configured to create its certificate. This is
+// readDeployment finds out whether Pillion is configured to create its certificate. This is
 // skipped if the user is not allowed to read the Deployment.
-func (g *gathering) deployment(ctx context.Context) error {
+func (g *gathering) readDeployment(ctx context.Context) error {
 	pod, err := g.cluster.ownPod(ctx)
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
 		return fmt.Errorf("reading the Deployment %s: %w", manifests.Name, err)
@@ -122,9 +122,9 @@ func (g *gathering) deployment(ctx context.Context) error {
 	return nil
 }
 
-// configurations reads all webhook configurations. The Service is the one that their webhooks
+// readConfigurations reads all webhook configurations. The Service is the one that their webhooks
 // name.
-func (g *gathering) configurations(ctx context.Context, name string) (service *admissionregistrationv1.ServiceReference, err error) {
+func (g *gathering) readConfigurations(ctx context.Context, name string) (service *admissionregistrationv1.ServiceReference, err error) {
 	note := func(w *certs.WebhookConfiguration, webhook string, c admissionregistrationv1.WebhookClientConfig) {
 		a := certs.CABundleOf(webhook, c)
 		switch {
@@ -142,9 +142,9 @@ func (g *gathering) configurations(ctx context.Context, name string) (service *a
 	for _, c := range certs.AllConfigurations() {
 		w := certs.WebhookConfiguration{Kind: c.Kind(), Name: c.Named(name), Optional: c == certs.Advising}
 		// Both kinds have the same relevant fields.
-		config, err := get[admissionregistrationv1.ValidatingWebhookConfiguration](ctx, g.cluster.Resource(c.Resource()), w.Name)
+		config, err := getObject[admissionregistrationv1.ValidatingWebhookConfiguration](ctx, g.cluster.Resource(c.Resource()), w.Name)
 		w.Unread = apierrors.IsForbidden(err)
-		ok, err := g.found(err, "the "+w.Kind+" "+w.Name)
+		ok, err := g.objectExists(err, "the "+w.Kind+" "+w.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -164,28 +164,28 @@ func (g *gathering) configurations(ctx context.Context, name string) (service *a
 func (g *gathering) certManager(ctx context.Context, namespace, name string) error {
 	v1 := certmanagerv1.SchemeGroupVersion
 	// If the cluster has no such resource type, the API server answers without a Status.
-	certificate, err := get[certmanagerv1.Certificate](ctx, g.cluster.Resource(v1.WithResource("certificates")).Namespace(namespace), name)
+	certificate, err := getObject[certmanagerv1.Certificate](ctx, g.cluster.Resource(v1.WithResource("certificates")).Namespace(namespace), name)
 	g.CertManager = !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
-	if ok, err := g.found(err, "the Certificate "+namespace+"/"+name); err != nil || !ok {
+	if ok, err := g.objectExists(err, "the Certificate "+namespace+"/"+name); err != nil || !ok {
 		return err
 	}
 	g.Certificate = certificate
 	var issuer certmanagerv1.GenericIssuer
 	ref := certificate.Spec.IssuerRef
 	if ref.Kind == certmanagerv1.ClusterIssuerKind {
-		issuer, err = get[certmanagerv1.ClusterIssuer](ctx, g.cluster.Resource(v1.WithResource("clusterissuers")), ref.Name)
+		issuer, err = getObject[certmanagerv1.ClusterIssuer](ctx, g.cluster.Resource(v1.WithResource("clusterissuers")), ref.Name)
 	} else {
-		issuer, err = get[certmanagerv1.Issuer](ctx, g.cluster.Resource(v1.WithResource("issuers")).Namespace(namespace), ref.Name)
+		issuer, err = getObject[certmanagerv1.Issuer](ctx, g.cluster.Resource(v1.WithResource("issuers")).Namespace(namespace), ref.Name)
 	}
-	ok, err := g.found(err, "the issuer "+ref.Name)
+	ok, err := g.objectExists(err, "the issuer "+ref.Name)
 	if ok {
 		g.Issuer = issuer
 	}
 	return err
 }
 
-// endpoints adds the ready addresses of the Service.
-func (g *gathering) endpoints(ctx context.Context, service *admissionregistrationv1.ServiceReference) ([]string, error) {
+// readEndpoints adds the ready addresses of the Service.
+func (g *gathering) readEndpoints(ctx context.Context, service *admissionregistrationv1.ServiceReference) ([]string, error) {
 	client := g.cluster.Resource(discoveryv1.SchemeGroupVersion.WithResource("endpointslices")).Namespace(service.Namespace)
 	list, err := client.List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service.Name})
 	if apierrors.IsForbidden(err) {
@@ -231,13 +231,13 @@ func presentedBy(ctx context.Context, host string, addresses []string) []certs.E
 	endpoints := make([]certs.Endpoint, len(addresses))
 	var all sync.WaitGroup
 	for i, address := range addresses {
-		all.Go(func() { endpoints[i] = presented(ctx, host, address) })
+		all.Go(func() { endpoints[i] = dialEndpoint(ctx, host, address) })
 	}
 	all.Wait()
 	return endpoints
 }
 
-func presented(ctx context.Context, host, address string) certs.Endpoint {
+func dialEndpoint(ctx context.Context, host, address string) certs.Endpoint {
 	ctx, cancel := context.WithTimeout(ctx, dialWithin)
 	defer cancel()
 	// The certificate is only inspected, not trusted.

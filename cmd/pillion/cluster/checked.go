@@ -65,13 +65,13 @@ func (c *Client) Checked(ctx context.Context, how Checking, stderr io.Writer) (*
 }
 
 func (k *checking) readVersion(ctx context.Context) (err error) {
-	k.Version, err = k.version(ctx)
+	k.Version, err = k.serverVersion(ctx)
 	return err
 }
 
-// version returns the version of the API server, or "" if the user is not allowed to read it.
-func (c *Client) version(ctx context.Context) (string, error) {
-	api, err := c.raw()
+// serverVersion returns the version of the API server, or "" if the user is not allowed to read it.
+func (c *Client) serverVersion(ctx context.Context) (string, error) {
+	api, err := c.restClient()
 	if err != nil {
 		return "", err
 	}
@@ -97,12 +97,12 @@ func (k *checking) readChain(ctx context.Context) error {
 }
 
 func (k *checking) readServer(ctx context.Context) (err error) {
-	k.Server, err = k.deployment(ctx, manifests.Name)
+	k.Server, err = k.readDeployment(ctx, manifests.Name)
 	return err
 }
 
 func (k *checking) readController(ctx context.Context) (err error) {
-	k.Controller, err = k.deployment(ctx, manifests.ControllerName)
+	k.Controller, err = k.readDeployment(ctx, manifests.ControllerName)
 	return err
 }
 
@@ -116,11 +116,11 @@ func (k *checking) readKinds(ctx context.Context) error {
 	resource := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 	for _, name := range []string{v1alpha1.ClusterResource, v1alpha1.NamespacedResource} {
 		kind := check.Kind{Name: name + "." + v1alpha1.Group}
-		read, err := get[definition](ctx, k.Resource(resource), kind.Name)
+		read, err := getObject[definition](ctx, k.Resource(resource), kind.Name)
 		if kind.Found = err == nil; apierrors.IsNotFound(err) {
 			err = nil
 		}
-		if kind.Unknown, err = unknown(err, "get", resource.Resource, ""); err != nil {
+		if kind.Unknown, err = whyForbidden(err, "get", resource.Resource, ""); err != nil {
 			return err
 		}
 		kind.Established = meta.IsStatusConditionTrue(read.Status.Conditions, "Established")
@@ -140,7 +140,7 @@ func (k *checking) reviewRights(ctx context.Context) (err error) {
 }
 
 func (k *checking) askReplicas(ctx context.Context) (err error) {
-	k.Replicas, err = k.replicas(ctx)
+	k.Replicas, err = k.readReplicas(ctx)
 	return err
 }
 
@@ -170,7 +170,7 @@ func (k *checking) checkTemplates(ctx context.Context) error {
 	}
 	k.Templates.Unknown = withoutFiles(strings.Join(wrong.denied, " "))
 	k.Templates.Running, k.Templates.Stopped = wrong.running, wrong.stopped
-	return k.conditions(ctx)
+	return k.readConditions(ctx)
 }
 
 // findOptedIn finds the namespaces that opted in.
@@ -178,8 +178,8 @@ func (k *checking) findOptedIn(ctx context.Context) error {
 	if k.look == nil {
 		return errNoTemplates
 	}
-	chosen, _, err := k.look.choose(ctx, false)
-	if k.Namespaces.Unknown, err = unknown(err, "list", "namespaces", ""); err != nil {
+	chosen, _, err := k.look.chooseNamespaces(ctx, false)
+	if k.Namespaces.Unknown, err = whyForbidden(err, "list", "namespaces", ""); err != nil {
 		return err
 	}
 	k.chosen = chosen
@@ -208,14 +208,14 @@ func (k *checking) sendPod(ctx context.Context) error {
 		case err != nil:
 			return err
 		}
-		chosen = []*unstructured.Unstructured{needed(ns)}
+		chosen = []*unstructured.Unstructured{withNeededFields(ns)}
 	}
 	tried := 0
 	for _, ns := range chosen {
-		if known := k.look.known(ns); known.Deleted || known.Excluded != "" && len(chosen) > 1 {
+		if known := k.look.namespaceFacts(ns); known.Deleted || known.Excluded != "" && len(chosen) > 1 {
 			continue
 		}
-		probe, err := k.look.probe(ctx, ns)
+		probe, err := k.look.probeNamespace(ctx, ns)
 		if err != nil {
 			k.Probe.Namespace = ns.GetName()
 			return err
@@ -234,11 +234,11 @@ func (k *checking) sendPod(ctx context.Context) error {
 // mostProbes is the maximum number of namespaces to which a pod is sent.
 const mostProbes = 5
 
-// conditions reads the condition Ready of all template objects.
-func (k *checking) conditions(ctx context.Context) error {
+// readConditions reads the condition Ready of all template objects.
+func (k *checking) readConditions(ctx context.Context) error {
 	for _, resource := range kube.TemplateResources() {
-		err := k.pages(ctx, k.Resource(resource), "", func(o *unstructured.Unstructured) error {
-			k.Templates.Objects = append(k.Templates.Objects, condition(o))
+		err := k.eachObject(ctx, k.Resource(resource), "", func(o *unstructured.Unstructured) error {
+			k.Templates.Objects = append(k.Templates.Objects, templateCondition(o))
 			return nil
 		}, func() { k.Templates.Objects = nil })
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) { // which newLook reports
@@ -248,7 +248,7 @@ func (k *checking) conditions(ctx context.Context) error {
 	return nil
 }
 
-func condition(o *unstructured.Unstructured) check.Template {
+func templateCondition(o *unstructured.Unstructured) check.Template {
 	t := check.Template{ID: kube.TemplateID(o)}
 	all, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
 	for _, item := range all {

@@ -28,26 +28,26 @@ type preparing struct {
 func (c *Client) CheckedBefore(ctx context.Context, how Checking, stderr io.Writer) (*check.PreFacts, error) {
 	p := &preparing{&podLister{c, cli.NewProgress(stderr)}, how, &check.PreFacts{Commands: how.Commands, Namespace: c.system, Overlay: how.Overlay}}
 	err := inSteps(ctx, p.progress, []step{
-		{"the version", p.version, nil},
-		{"native sidecars", p.sidecars, func(why string) { p.Sidecars.Unknown = why }},
-		{"rights", p.rights, func(why string) { p.NoRights = why }},
+		{"the version", p.readVersion, nil},
+		{"native sidecars", p.readSidecars, func(why string) { p.Sidecars.Unknown = why }},
+		{"rights", p.reviewRights, func(why string) { p.NoRights = why }},
 		{"cert-manager", p.certManager, func(why string) { p.NoCertManager = why }},
-		{"other installations", p.others, func(why string) { p.Others.Unknown = why }},
+		{"other installations", p.findOthers, func(why string) { p.Others.Unknown = why }},
 	})
 	return p.PreFacts, err
 }
 
-func (p *preparing) version(ctx context.Context) (err error) {
-	p.Version, err = p.podLister.version(ctx)
+func (p *preparing) readVersion(ctx context.Context) (err error) {
+	p.Version, err = p.podLister.serverVersion(ctx)
 	return err
 }
 
-func (p *preparing) sidecars(ctx context.Context) (err error) {
-	p.Sidecars, err = p.podLister.sidecars(ctx, p.NamespaceOr(p.Checking.Namespace))
+func (p *preparing) readSidecars(ctx context.Context) (err error) {
+	p.Sidecars, err = p.podLister.checkSidecars(ctx, p.NamespaceOr(p.Checking.Namespace))
 	return err
 }
 
-func (p *preparing) rights(ctx context.Context) error {
+func (p *preparing) reviewRights(ctx context.Context) error {
 	needed, err := manifests.DeployerRights(p.Checking.Overlay)
 	if err != nil {
 		return err
@@ -55,13 +55,13 @@ func (p *preparing) rights(ctx context.Context) error {
 	all := needed.Expand(p.system)
 	p.Rights = len(all)
 	p.Denied, err = p.deniedToUser(ctx, all)
-	p.NoRights, err = unknown(err, "create", "selfsubjectaccessreviews", "")
+	p.NoRights, err = whyForbidden(err, "create", "selfsubjectaccessreviews", "")
 	return err
 }
 
 // certManager finds out whether the API server serves cert-manager's kinds.
 func (p *preparing) certManager(ctx context.Context) error {
-	api, err := p.raw()
+	api, err := p.restClient()
 	if err != nil {
 		return err
 	}
@@ -72,16 +72,16 @@ func (p *preparing) certManager(ctx context.Context) error {
 	return err
 }
 
-// others finds the webhook configurations with webhooks of Pillion.
-func (p *preparing) others(ctx context.Context) error {
+// findOthers finds the webhook configurations with webhooks of Pillion.
+func (p *preparing) findOthers(ctx context.Context) error {
 	for _, c := range []certs.Configuration{certs.Mutating, certs.Validating} {
 		var all []admissionregistrationv1.ValidatingWebhookConfiguration // both kinds have the same relevant fields
 		err := listAll(ctx, p.podLister, c.Resource(), &all)
-		if p.Others.Unknown, err = unknown(err, "list", c.Resource().Resource, ""); err != nil || p.Others.Unknown != "" {
+		if p.Others.Unknown, err = whyForbidden(err, "list", c.Resource().Resource, ""); err != nil || p.Others.Unknown != "" {
 			return err
 		}
 		for i := range all {
-			if o, ok := other(c, &all[i]); ok {
+			if o, ok := otherInstallation(c, &all[i]); ok {
 				p.Others.All = append(p.Others.All, o)
 			}
 		}
@@ -89,8 +89,8 @@ func (p *preparing) others(ctx context.Context) error {
 	return nil
 }
 
-// other describes a configuration, if it has a webhook of Pillion.
-func other(c certs.Configuration, w *admissionregistrationv1.ValidatingWebhookConfiguration) (o check.Other, ok bool) {
+// otherInstallation describes a configuration, if it has a webhook of Pillion.
+func otherInstallation(c certs.Configuration, w *admissionregistrationv1.ValidatingWebhookConfiguration) (o check.Other, ok bool) {
 	for i := range w.Webhooks {
 		if !strings.HasSuffix(w.Webhooks[i].Name, "."+templates.Domain) {
 			continue

@@ -44,10 +44,10 @@ func NewClient(config *rest.Config, system string) (*Client, error) {
 
 // Limit bounds the number of requests of the client and its executor to so many per second, in total.
 func (c *Client) Limit(qps int) error {
-	return c.limit(flowcontrol.NewTokenBucketRateLimiter(float32(qps), 1)) // without a burst, so that no second has more
+	return c.setRateLimiter(flowcontrol.NewTokenBucketRateLimiter(float32(qps), 1)) // without a burst, so that no second has more
 }
 
-func (c *Client) limit(by flowcontrol.RateLimiter) (err error) {
+func (c *Client) setRateLimiter(by flowcontrol.RateLimiter) (err error) {
 	c.config.RateLimiter = by
 	c.Interface, err = dynamic.NewForConfig(c.config)
 	return err
@@ -64,8 +64,8 @@ func (c *Client) NamespaceOr(named string) string {
 	return c.namespace
 }
 
-// get reads an object as type T. If there is an error, it returns an empty object.
-func get[T any](ctx context.Context, client dynamic.ResourceInterface, name string) (*T, error) {
+// getObject reads an object as type T. If there is an error, it returns an empty object.
+func getObject[T any](ctx context.Context, client dynamic.ResourceInterface, name string) (*T, error) {
 	typed := new(T)
 	object, err := client.Get(ctx, name, metav1.GetOptions{})
 	if err == nil {

@@ -46,9 +46,9 @@ func (c *Client) Compare(ctx context.Context, change Change, stderr io.Writer) (
 	p := &comparer{look: k, Comparison: diff.New(k.injector, k.injector.With(set), k.fits), namespaces: map[string]*scope{}, workloads: map[workload]*tally{}}
 	p.out = p.NewReport()
 	p.out.Problems, p.out.Notes = incomplete, append(append(notes, mountedFirst(k.injector.All(), change.Files)...), k.report.Doubts...)
-	p.unless(k.report.Problems[len(incomplete):])
+	p.noteProblems(k.report.Problems[len(incomplete):])
 	k.report.Problems = nil
-	if err := p.all(ctx, change.Namespaces); err != nil {
+	if err := p.compareNamespaces(ctx, change.Namespaces); err != nil {
 		return nil, err
 	}
 	p.out.Problems = append(p.out.Problems, k.report.Problems...)
@@ -70,10 +70,10 @@ func mountedFirst(installed, files *templates.Set) (notes []string) {
 	return notes
 }
 
-// unless notes problems of Pillion itself. Without its webhooks, the comparison is about what they would do.
-func (p *comparer) unless(problems []string) {
+// noteProblems notes problems of Pillion itself. Without its webhooks, the comparison is about what they would do.
+func (p *comparer) noteProblems(problems []string) {
 	for _, problem := range problems {
-		p.note("Pillion has a problem now: " + problem)
+		p.addNote("Pillion has a problem now: " + problem)
 	}
 	mutating := func(e explain.Entry) bool { return e.Type == explain.Mutating }
 	p.assume = p.own.Unknown || !slices.ContainsFunc(p.own.Entries, mutating)
@@ -82,9 +82,9 @@ func (p *comparer) unless(problems []string) {
 // many is the number of namespaces above which lists of the whole cluster need fewer requests.
 const many = 20
 
-func (p *comparer) all(ctx context.Context, named []string) error {
+func (p *comparer) compareNamespaces(ctx context.Context, named []string) error {
 	add := func(ns *unstructured.Unstructured) error {
-		p.namespaces[ns.GetName()] = &scope{Namespace: p.scope(ns).Namespace}
+		p.namespaces[ns.GetName()] = &scope{Namespace: p.namespaceScope(ns).Namespace}
 		return nil
 	}
 	var elsewhere map[string]*unstructured.Unstructured
@@ -93,9 +93,9 @@ func (p *comparer) all(ctx context.Context, named []string) error {
 			return err
 		}
 	} else {
-		chosen, others, err := p.choose(ctx, false)
+		chosen, others, err := p.chooseNamespaces(ctx, false)
 		if err != nil {
-			return forbidden(err, "list", "namespaces", "", "name those that you are allowed to read with --namespace")
+			return explainForbidden(err, "list", "namespaces", "", "name those that you are allowed to read with --namespace")
 		}
 		for _, ns := range chosen {
 			_ = add(ns) // it has no error
@@ -107,7 +107,7 @@ func (p *comparer) all(ctx context.Context, named []string) error {
 		lists = []string{metav1.NamespaceAll}
 	}
 	for _, namespace := range lists {
-		if err := p.in(ctx, namespace); err != nil {
+		if err := p.compareNamespace(ctx, namespace); err != nil {
 			return err
 		}
 	}
@@ -115,27 +115,27 @@ func (p *comparer) all(ctx context.Context, named []string) error {
 		return err
 	}
 	for why, example := range p.lost {
-		p.note(fmt.Sprintf("What the pod %s was before the injection is unknown, so it is not compared: %s.", example, why))
+		p.addNote(fmt.Sprintf("What the pod %s was before the injection is unknown, so it is not compared: %s.", example, why))
 	}
 	return nil
 }
 
-// in compares the workloads of one namespace, or, for "", of all that are chosen.
-func (p *comparer) in(ctx context.Context, namespace string) error {
-	if err := p.pods(ctx, namespace, ""); err != nil {
+// compareNamespace compares the workloads of one namespace, or, for "", of all that are chosen.
+func (p *comparer) compareNamespace(ctx context.Context, namespace string) error {
+	if err := p.tallyPods(ctx, namespace, ""); err != nil {
 		return err
 	}
-	return p.made(ctx, namespace)
+	return p.compareWorkloads(ctx, namespace)
 }
 
-// made compares the workloads of a namespace after its pods.
-func (p *comparer) made(ctx context.Context, namespace string) error {
+// compareWorkloads compares the workloads of a namespace after its pods.
+func (p *comparer) compareWorkloads(ctx context.Context, namespace string) error {
 	for _, kind := range inOrder() {
-		if err := p.kind(ctx, kind, namespace); err != nil {
+		if err := p.compareKind(ctx, kind, namespace); err != nil {
 			return err
 		}
 	}
-	return p.others(ctx)
+	return p.compareOthers(ctx)
 }
 
 // byThemselves compares the workloads of pods that opted in although their namespaces did not. Of these, it does
@@ -146,9 +146,9 @@ func (p *comparer) byThemselves(ctx context.Context, namespaces map[string]*unst
 	}
 	clear(p.namespaces)
 	for name, ns := range namespaces {
-		p.namespaces[name] = &scope{Namespace: p.scope(ns).Namespace, onlyPods: true}
+		p.namespaces[name] = &scope{Namespace: p.namespaceScope(ns).Namespace, onlyPods: true}
 	}
-	if err := p.pods(ctx, metav1.NamespaceAll, inject.LabelInject+"="+inject.Enabled); err != nil {
+	if err := p.tallyPods(ctx, metav1.NamespaceAll, inject.LabelInject+"="+inject.Enabled); err != nil {
 		return err
 	}
 	found := map[string]bool{}
@@ -156,7 +156,7 @@ func (p *comparer) byThemselves(ctx context.Context, namespaces map[string]*unst
 		found[key.namespace] = true
 	}
 	for _, namespace := range slices.Sorted(maps.Keys(found)) {
-		if err := p.made(ctx, namespace); err != nil {
+		if err := p.compareWorkloads(ctx, namespace); err != nil {
 			return err
 		}
 	}

@@ -51,9 +51,9 @@ type tally struct {
 // limitsOf returns the LimitRanges and quotas of a namespace, which it reads once.
 func (p *comparer) limitsOf(ctx context.Context, s *scope) limits.Limits {
 	if s.limits == nil {
-		all, err := p.limits(ctx, s.Name)
+		all, err := p.readLimits(ctx, s.Name)
 		if err != nil {
-			p.note(fmt.Sprintf("Whether the limits of the namespace %s allow the new pods is unknown: %s.", s.Name, strings.ReplaceAll(err.Error(), "\n", "; ")))
+			p.addNote(fmt.Sprintf("Whether the limits of the namespace %s allow the new pods is unknown: %s.", s.Name, strings.ReplaceAll(err.Error(), "\n", "; ")))
 		}
 		s.limits = &all
 	}
@@ -67,8 +67,8 @@ type compared struct {
 	outcomes []*diff.Outcome
 }
 
-// compare compares the new pods of a workload: of a pod template, or of a pod itself.
-func (p *comparer) compare(ctx context.Context, into *compared, w *diff.Workload) error {
+// compareWorkload compares the new pods of a workload: of a pod template, or of a pod itself.
+func (p *comparer) compareWorkload(ctx context.Context, into *compared, w *diff.Workload) error {
 	s, pod := p.namespaces[w.Namespace], w.Request.Object
 	w.Limits = func() limits.Limits { return p.limitsOf(ctx, s) }
 	w.Request.Operation, w.Request.Namespace = "CREATE", s.Namespace
@@ -92,8 +92,8 @@ func (p *comparer) compare(ctx context.Context, into *compared, w *diff.Workload
 	return nil
 }
 
-// original returns a running pod without what was injected, or nil if that is unknown.
-func (p *comparer) original(namespace, name string, pod []byte) []byte {
+// originalPod returns a running pod without what was injected, or nil if that is unknown.
+func (p *comparer) originalPod(namespace, name string, pod []byte) []byte {
 	req := inject.Request{Operation: "CREATE", Namespace: p.namespaces[namespace].Namespace, Object: pod, OptedIn: true}
 	left, err := p.injector.Original(req)
 	if err == nil {
@@ -108,8 +108,8 @@ func (p *comparer) original(namespace, name string, pod []byte) []byte {
 	return nil
 }
 
-// tally returns the count of an owner's pods, and creates it if necessary.
-func (p *comparer) tally(namespace string, owner *metav1.OwnerReference) *tally {
+// ownerTally returns the count of an owner's pods, and creates it if necessary.
+func (p *comparer) ownerTally(namespace string, owner *metav1.OwnerReference) *tally {
 	key := workloadOf(namespace, owner.APIVersion, owner.Kind, owner.Name)
 	if p.workloads[key] == nil {
 		p.workloads[key] = &tally{apiVersion: owner.APIVersion}

@@ -26,9 +26,9 @@ const completionLimit = 2 * time.Second
 // noFiles is the directive of all these completions: do not complete file names.
 const noFiles = cobra.ShellCompDirectiveNoFileComp
 
-// names calls ask and stops waiting at the limit. A credential plugin ignores the context, so
+// askNames calls ask and stops waiting at the limit. A credential plugin ignores the context, so
 // it may continue in the background.
-func (o *Options) names(cmd *cobra.Command, ask func(context.Context, *Client) ([]string, error)) []string {
+func (o *Options) askNames(cmd *cobra.Command, ask func(context.Context, *Client) ([]string, error)) []string {
 	if cli.Configure(cmd.Flags()) != nil { // cobra skips this before it completes
 		return nil
 	}
@@ -56,9 +56,9 @@ func (o *Options) names(cmd *cobra.Command, ask func(context.Context, *Client) (
 	}
 }
 
-// beginning returns the names that start with what was typed, without those that are already
+// namesWithPrefix returns the names that start with what was typed, without those that are already
 // there. In a list with commas, it completes the last item.
-func beginning(typed string, names, there []string) []string {
+func namesWithPrefix(typed string, names, there []string) []string {
 	done := typed[:strings.LastIndexByte(typed, ',')+1]
 	there = slices.Concat(there, strings.Split(done, ","))
 	var all []string
@@ -73,18 +73,18 @@ func beginning(typed string, names, there []string) []string {
 // CompleteNamespaces completes a flag, or arguments that are all different.
 func (o *Options) CompleteNamespaces(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	namespaces := corev1.SchemeGroupVersion.WithResource("namespaces")
-	names := o.names(cmd, func(ctx context.Context, c *Client) ([]string, error) { return c.namesOf(ctx, namespaces, "") })
-	return beginning(typed, names, args), noFiles
+	names := o.askNames(cmd, func(ctx context.Context, c *Client) ([]string, error) { return c.namesOf(ctx, namespaces, "") })
+	return namesWithPrefix(typed, names, args), noFiles
 }
 
 // completeKubeconfig completes a name of the kubeconfig. It asks no cluster.
 func completeKubeconfig[T any](o *Options, of func(*clientcmdapi.Config) map[string]T) cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-		config, err := o.rules().Load()
+		config, err := o.loadingRules().Load()
 		if err != nil {
 			return nil, noFiles
 		}
-		return beginning(typed, slices.Collect(maps.Keys(of(config))), nil), noFiles
+		return namesWithPrefix(typed, slices.Collect(maps.Keys(of(config))), nil), noFiles
 	}
 }
 
@@ -96,7 +96,7 @@ func CompleteTemplateFiles(paths *[]string) cobra.CompletionFunc {
 		if err != nil {
 			return nil, noFiles
 		}
-		return beginning(typed, cli.TemplateNames(set), nil), noFiles
+		return namesWithPrefix(typed, cli.TemplateNames(set), nil), noFiles
 	}
 }
 
@@ -106,24 +106,24 @@ func (o *Options) CompleteTemplates(paths *[]string) cobra.CompletionFunc {
 		if len(*paths) > 0 {
 			return CompleteTemplateFiles(paths)(cmd, args, typed)
 		}
-		names := o.names(cmd, func(ctx context.Context, c *Client) ([]string, error) {
+		names := o.askNames(cmd, func(ctx context.Context, c *Client) ([]string, error) {
 			injector, err := c.newInjector(ctx, nil, func(string) {}, &unsure{})
 			if err != nil {
 				return nil, err
 			}
 			return cli.TemplateNames(injector.All()), nil
 		})
-		return beginning(typed, names, nil), noFiles
+		return namesWithPrefix(typed, names, nil), noFiles
 	}
 }
 
 // CompleteTemplateObjects completes the names of the template objects of a namespace, or of the cluster.
 func (o *Options) CompleteTemplateObjects(namespace *string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		names := o.names(cmd, func(ctx context.Context, c *Client) ([]string, error) {
+		names := o.askNames(cmd, func(ctx context.Context, c *Client) ([]string, error) {
 			return c.namesOf(ctx, templateResource(*namespace), *namespace)
 		})
-		return beginning(typed, names, args), noFiles
+		return namesWithPrefix(typed, names, args), noFiles
 	}
 }
 
@@ -140,21 +140,21 @@ func (o *Options) CompleteObjects(namespace *string) cobra.CompletionFunc {
 			for _, k := range Kinds() {
 				kinds = append(kinds, k.Name()+"/")
 			}
-			return beginning(typed, kinds, nil), noFiles | cobra.ShellCompDirectiveNoSpace
+			return namesWithPrefix(typed, kinds, nil), noFiles | cobra.ShellCompDirectiveNoSpace
 		}
 		k, err := KindOf(kind)
 		if err != nil {
 			return nil, noFiles
 		}
-		names := o.names(cmd, func(ctx context.Context, c *Client) ([]string, error) {
+		names := o.askNames(cmd, func(ctx context.Context, c *Client) ([]string, error) {
 			return c.namesOf(ctx, k.Resource(), c.NamespaceOr(*namespace))
 		})
 		if !isPair {
-			return beginning(begun, names, there), noFiles
+			return namesWithPrefix(begun, names, there), noFiles
 		}
 		for i := range names {
 			names[i] = kind + "/" + names[i]
 		}
-		return beginning(typed, names, there), noFiles
+		return namesWithPrefix(typed, names, there), noFiles
 	}
 }

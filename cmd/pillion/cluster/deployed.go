@@ -39,13 +39,13 @@ func (c *Client) ownPod(ctx context.Context) (corev1.PodSpec, error) {
 			Template corev1.PodTemplateSpec `json:"template"`
 		} `json:"spec"`
 	}
-	d, err := get[deployment](ctx, c.Resource(apps.WithResource("deployments")).Namespace(c.system), manifests.Name)
+	d, err := getObject[deployment](ctx, c.Resource(apps.WithResource("deployments")).Namespace(c.system), manifests.Name)
 	return d.Spec.Template.Spec, err
 }
 
-// deployed reads the Deployment: its flags, its environment variables, and the ConfigMap that
+// readServerConfig reads the Deployment: its flags, its environment variables, and the ConfigMap that
 // is mounted as the file of --config. It notes what it cannot find out.
-func (c *Client) deployed(ctx context.Context, note func(string)) (*deployed, error) {
+func (c *Client) readServerConfig(ctx context.Context, note func(string)) (*deployed, error) {
 	pod, err := c.ownPod(ctx)
 	forbidden := apierrors.IsForbidden(err)
 	d := &deployed{Client: c, pod: pod, found: err == nil, guessed: forbidden}
@@ -71,7 +71,7 @@ func (c *Client) deployed(ctx context.Context, note func(string)) (*deployed, er
 	}
 	cmd := &cobra.Command{}
 	d.options.Flags(cmd)
-	if err := d.configure(ctx, cmd.Flags()); apierrors.IsForbidden(err) {
+	if err := d.setFlags(ctx, cmd.Flags()); apierrors.IsForbidden(err) {
 		d.guessed = true
 		note(fmt.Sprintf("You are not allowed to get configmaps in the namespace %s, so the configuration file of Pillion is unknown.", c.system))
 	} else if err != nil {
@@ -80,8 +80,8 @@ func (c *Client) deployed(ctx context.Context, note func(string)) (*deployed, er
 	return d, nil
 }
 
-// configure sets the flags as serve would in the pod.
-func (d *deployed) configure(ctx context.Context, flags *pflag.FlagSet) error {
+// setFlags sets the flags as serve would in the pod.
+func (d *deployed) setFlags(ctx context.Context, flags *pflag.FlagSet) error {
 	container := d.pod.Containers[0]
 	args := slices.Concat(container.Command, container.Args)
 	flags.ParseErrorsAllowlist.UnknownFlags = true // from other versions
@@ -93,7 +93,7 @@ func (d *deployed) configure(ctx context.Context, flags *pflag.FlagSet) error {
 		variables[v.Name] = v.Value
 	}
 	return cli.ConfigureAs(flags, variables, func(path string) ([]byte, error) {
-		m, key, err := d.mounted(ctx, path)
+		m, key, err := d.mountedConfigMap(ctx, path)
 		if err != nil {
 			return nil, err
 		}
@@ -106,9 +106,9 @@ type noTemplatesError string
 
 func (e noTemplatesError) Error() string { return string(e) }
 
-// mounted returns the ConfigMap that is mounted at a path in the pod, and the rest of the
+// mountedConfigMap returns the ConfigMap that is mounted at a path in the pod, and the rest of the
 // path.
-func (d *deployed) mounted(ctx context.Context, path string) (m *corev1.ConfigMap, rest string, err error) {
+func (d *deployed) mountedConfigMap(ctx context.Context, path string) (m *corev1.ConfigMap, rest string, err error) {
 	for _, mount := range d.pod.Containers[0].VolumeMounts {
 		rest, below := strings.CutPrefix(strings.TrimSuffix(path, "/")+"/", strings.TrimSuffix(mount.MountPath, "/")+"/")
 		k := slices.IndexFunc(d.pod.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name })
@@ -116,7 +116,7 @@ func (d *deployed) mounted(ctx context.Context, path string) (m *corev1.ConfigMa
 			continue
 		}
 		name := d.pod.Volumes[k].ConfigMap.Name
-		m, err = get[corev1.ConfigMap](ctx, d.configMaps(d.system), name)
+		m, err = getObject[corev1.ConfigMap](ctx, d.configMaps(d.system), name)
 		if apierrors.IsNotFound(err) {
 			err = noTemplatesError(fmt.Sprintf("there is no ConfigMap %s in the namespace %s; use %s--system-namespace if Pillion runs elsewhere", name, d.system, filesOr))
 		}
@@ -139,16 +139,16 @@ func templateFiles(m *corev1.ConfigMap) (files []templates.File) {
 	return files
 }
 
-// set returns the templates that Pillion's pods use, as far as the cluster shows. If a
+// readTemplateSet returns the templates that Pillion's pods use, as far as the cluster shows. If a
 // ConfigMap is invalid, some pods may still use its previous content.
-func (d *deployed) set(ctx context.Context, wrong *unsure) (*templates.Set, error) {
+func (d *deployed) readTemplateSet(ctx context.Context, wrong *unsure) (*templates.Set, error) {
 	var files []templates.File
 	for _, path := range d.options.Templates {
-		m, key, err := d.mounted(ctx, path)
+		m, key, err := d.mountedConfigMap(ctx, path)
 		if apierrors.IsForbidden(err) {
 			wrong.unread = true
 		}
-		if err := wrong.may(err, "get", "configmaps", d.system, "the templates are unknown"); err != nil {
+		if err := wrong.reportForbidden(err, "get", "configmaps", d.system, "the templates are unknown"); err != nil {
 			return nil, err
 		}
 		if m == nil || err != nil {
@@ -170,13 +170,13 @@ func (d *deployed) set(ctx context.Context, wrong *unsure) (*templates.Set, erro
 	more = notTaken(set.Templates, more, wrong)
 	joined, doubled := templates.Join(set, &templates.Set{Templates: more})
 	for _, p := range doubled {
-		wrong.ignored(p, more)
+		wrong.noteIgnored(p, more)
 	}
 	return joined, nil
 }
 
-// ignored reports a template that cannot be used together with the others. One of a namespace is no problem of Pillion.
-func (u *unsure) ignored(p problem.Problem, objects []*templates.Template) {
+// noteIgnored reports a template that cannot be used together with the others. One of a namespace is no problem of Pillion.
+func (u *unsure) noteIgnored(p problem.Problem, objects []*templates.Template) {
 	text := cli.OneLine(problem.Problems{p})
 	switch {
 	case slices.ContainsFunc(objects, func(t *templates.Template) bool { return t.Namespace != "" && t.File == p.File }):

@@ -46,16 +46,16 @@ func nobodyAnswers(service *admissionregistrationv1.ServiceReference) string {
 		"%s", service.Name, service.Namespace, unanswered)
 }
 
-// answers checks whether a server answers where the API server calls Pillion. It returns the
+// checkAnswers checks whether a server answers where the API server calls Pillion. It returns the
 // problem, or the reason why that is unknown. Both are "" if a server answers, and if no webhook
 // is installed.
-func (l *podLister) answers(ctx context.Context, own *admissionregistrationv1.MutatingWebhookConfiguration) (problem, unsure string) {
+func (l *podLister) checkAnswers(ctx context.Context, own *admissionregistrationv1.MutatingWebhookConfiguration) (problem, unsure string) {
 	for i := range own.Webhooks {
 		switch c := &own.Webhooks[i].ClientConfig; {
 		case c.Service != nil:
 			ready, err := l.readyEndpoints(ctx, c.Service.Namespace, c.Service.Name)
 			if apierrors.IsForbidden(err) && c.Service.Namespace == l.system && c.Service.Name == manifests.Name {
-				if d, failed := l.deployment(ctx, manifests.Name); failed == nil && d.Ready > 0 { // which more users may read
+				if d, failed := l.readDeployment(ctx, manifests.Name); failed == nil && d.Ready > 0 { // which more users may read
 					ready, err = d.Ready, nil
 				}
 			}
@@ -67,7 +67,7 @@ func (l *podLister) answers(ctx context.Context, own *admissionregistrationv1.Mu
 			}
 			return "", ""
 		case c.URL != nil:
-			switch listens, err := l.listens(ctx, *c.URL); {
+			switch listens, err := l.isListening(ctx, *c.URL); {
 			case err != nil:
 				return "", fmt.Sprintf("Whether Pillion has a ready endpoint is unknown: %s is not reachable from here (%s), and perhaps not from the API server. %s", *c.URL, err, unanswered)
 			case !listens:
@@ -79,15 +79,15 @@ func (l *podLister) answers(ctx context.Context, own *admissionregistrationv1.Mu
 	return "", ""
 }
 
-// listens reports whether a server listens at a URL. The error is the reason why that is
+// isListening reports whether a server listens at a URL. The error is the reason why that is
 // unknown. If the host rejects the connection, no server listens. A loopback address means the
 // API server's machine, so the result holds only if this program runs on that machine.
-func (l *podLister) listens(ctx context.Context, address string) (bool, error) {
+func (l *podLister) isListening(ctx context.Context, address string) (bool, error) {
 	u, err := url.Parse(address)
 	if err != nil {
 		return false, err
 	}
-	if server, err := url.Parse(l.config.Host); loopback(u.Hostname()) && (err != nil || !loopback(server.Hostname())) {
+	if server, err := url.Parse(l.config.Host); isLoopback(u.Hostname()) && (err != nil || !isLoopback(server.Hostname())) {
 		return false, errors.New("it is the API server's own machine")
 	}
 	dialer := net.Dialer{Timeout: 2 * time.Second}
@@ -102,6 +102,6 @@ func (l *podLister) listens(ctx context.Context, address string) (bool, error) {
 	return true, nil
 }
 
-func loopback(host string) bool {
+func isLoopback(host string) bool {
 	return host == "localhost" || net.ParseIP(host).IsLoopback()
 }

@@ -24,7 +24,7 @@ func TestAnswersAtURL(t *testing.T) {
 	}}
 	answers := func(apiServer string) (problem, unsure string) {
 		l := &podLister{Client: &Client{config: &rest.Config{Host: apiServer}}}
-		return l.answers(t.Context(), own)
+		return l.checkAnswers(t.Context(), own)
 	}
 	if problem, unsure := answers("https://127.0.0.1:6443"); problem+unsure != "" {
 		t.Errorf("a server listens: %q %q", problem, unsure)

@@ -22,7 +22,7 @@ import (
 // explains the pods that match.
 func (i *Installation) Every(ctx context.Context, namespace string, kinds []Kind, selector string) ([]*explain.Report, error) {
 	if namespace != "" {
-		if _, err := i.namespace(ctx, namespace); err != nil {
+		if _, err := i.readNamespace(ctx, namespace); err != nil {
 			return nil, err
 		}
 	}
@@ -34,18 +34,18 @@ func (i *Installation) Every(ctx context.Context, namespace string, kinds []Kind
 	all := &explain.Situations{}
 	var left []string
 	for _, kind := range kinds {
-		switch err := i.each(ctx, i.Resource(kind.Resource()).Namespace(namespace), selector, written, all); {
+		switch err := i.explainEach(ctx, i.Resource(kind.Resource()).Namespace(namespace), selector, written, all); {
 		case apierrors.IsForbidden(err) && len(kinds) > 1:
 			left = append(left, kind.resource)
-			i.note(fmt.Sprintf("You are not allowed to list %s%s, so they are left out.", kind.resource, InNamespace(namespace)))
+			i.addNote(fmt.Sprintf("You are not allowed to list %s%s, so they are left out.", kind.resource, InNamespace(namespace)))
 		case err != nil:
-			return nil, forbidden(err, "list", kind.resource, namespace, "name one: pillion explain KIND/NAME")
+			return nil, explainForbidden(err, "list", kind.resource, namespace, "name one: pillion explain KIND/NAME")
 		}
 	}
 	if written && selector != "" && len(all.Reports) == 0 {
 		pods := corev1.SchemeGroupVersion.WithResource("pods")
-		if err := i.each(ctx, i.Resource(pods).Namespace(namespace), selector, false, all); err != nil {
-			return nil, forbidden(err, "list", pods.Resource, namespace, "name one: pillion explain KIND/NAME")
+		if err := i.explainEach(ctx, i.Resource(pods).Namespace(namespace), selector, false, all); err != nil {
+			return nil, explainForbidden(err, "list", pods.Resource, namespace, "name one: pillion explain KIND/NAME")
 		}
 	}
 	for _, r := range all.Reports { // some were made before the right was missing
@@ -61,10 +61,10 @@ func (i *Installation) Every(ctx context.Context, namespace string, kinds []Kind
 	return all.Reports, nil
 }
 
-// each explains all objects of a kind, or all objects that users write.
-func (i *Installation) each(ctx context.Context, objects dynamic.ResourceInterface, selector string, written bool, all *explain.Situations) error {
+// explainEach explains all objects of a kind, or all objects that users write.
+func (i *Installation) explainEach(ctx context.Context, objects dynamic.ResourceInterface, selector string, written bool, all *explain.Situations) error {
 	done := map[string]bool{} // prevents duplicates if the list has to start again
-	return i.pages(ctx, objects, selector, func(object *unstructured.Unstructured) error {
+	return i.eachObject(ctx, objects, selector, func(object *unstructured.Unstructured) error {
 		name := object.GetNamespace() + "/" + object.GetName()
 		if done[name] || written && (isMade(object) || hasEnded(object)) {
 			return nil

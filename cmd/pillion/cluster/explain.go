@@ -22,7 +22,7 @@ import (
 func (i *Installation) Explain(ctx context.Context, kind Kind, namespace, name string) (*explain.Report, error) {
 	object, err := i.Resource(kind.Resource()).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return nil, forbidden(err, "get", kind.resource, namespace, "name another object")
+		return nil, explainForbidden(err, "get", kind.resource, namespace, "name another object")
 	}
 	return i.explainObject(ctx, object)
 }
@@ -39,7 +39,7 @@ func (i *Installation) explainObject(ctx context.Context, object *unstructured.U
 
 // explainTemplate explains the pods with a pod template of an object. Running pods are compared if Kubernetes' own controllers make them.
 func (i *Installation) explainTemplate(ctx context.Context, object *unstructured.Unstructured, node *jsontree.Node, t inject.PodTemplate) (*explain.Report, error) {
-	p, err := i.namespace(ctx, object.GetNamespace())
+	p, err := i.readNamespace(ctx, object.GetNamespace())
 	if err != nil {
 		return nil, err
 	}
@@ -53,13 +53,13 @@ func (i *Installation) explainTemplate(ctx context.Context, object *unstructured
 	s := explain.Subject{
 		Object:   explain.Object{Kind: object.GetKind(), Name: object.GetName(), Namespace: p.Name, Live: len(podAt) == 0},
 		Request:  inject.Request{Operation: "CREATE", Namespace: p.Namespace, Object: text, Claims: inject.Claims(node), Owner: inject.OwnerOf(object.GetKind(), node)},
-		Answered: i.answered, Past: i.past(p), Incomplete: len(i.wrong.problems) > 0, Unread: i.wrong.unread, Notes: slices.Concat(i.notes, p.notes),
-		Misplaced: i.misplaced(ctx, object, node),
+		Answered: i.answered, Past: i.namespacePast(p), Incomplete: len(i.wrong.problems) > 0, Unread: i.wrong.unread, Notes: slices.Concat(i.notes, p.notes),
+		Misplaced: i.findMisplaced(ctx, object, node),
 		Misfits: func(pod, injected []byte) ([]string, string) {
 			return i.Fits.Misfits(p.Labels, p.limits, pod, injected), p.unknown
 		},
 		Original: func(pod []byte) []string { return i.Fits.Original(p.Labels, p.limits, pod) },
-		Recreate: func(pod []byte) (string, error) { return i.recreate(ctx, p, object, pod) },
+		Recreate: func(pod []byte) (string, error) { return i.whyNotCurrent(ctx, p, object, pod) },
 	}
 	if !i.unknown && p.Known {
 		s.Webhooks = []explain.Webhook{}
@@ -71,11 +71,11 @@ func (i *Installation) explainTemplate(ctx context.Context, object *unstructured
 	if !known || len(podAt) == 0 || i.Overlaid || object.GetKind() == "PodTemplate" { // create no pods, or in an unknown way
 		return explain.New(i.injector, s)
 	}
-	why, err := i.failing(ctx, p, object)
+	why, err := i.whyCannotCreate(ctx, p, object)
 	if err != nil {
 		return nil, err
 	}
-	running, err := i.running(ctx, p, object)
+	running, err := i.compareRunning(ctx, p, object)
 	if err != nil {
 		return nil, err
 	}
@@ -88,21 +88,21 @@ func (i *Installation) explainTemplate(ctx context.Context, object *unstructured
 	return r, err
 }
 
-// recreate returns why a new pod in place of an existing one may not be current, or "" if it would be.
-func (i *Installation) recreate(ctx context.Context, p *namespace, object *unstructured.Unstructured, pod []byte) (why string, err error) {
-	if why := cmp.Or(i.unsure(), p.unknown); why != "" {
+// whyNotCurrent returns why a new pod in place of an existing one may not be current, or "" if it would be.
+func (i *Installation) whyNotCurrent(ctx context.Context, p *namespace, object *unstructured.Unstructured, pod []byte) (why string, err error) {
+	if why := cmp.Or(i.whyUnsure(), p.unknown); why != "" {
 		return why, nil
 	}
-	scope := i.scope(p)
+	scope := i.namespaceScope(p)
 	count := status.NewCount(i.injector, scope)
 	if len(scope.LastWord) > 0 { // other pods may show that the changes of others do no harm
-		if all := i.counted(ctx, p, ""); all != nil {
+		if all := i.countPods(ctx, p, ""); all != nil {
 			count = all
 		}
 	}
 	var maker []byte
 	if o := metav1.GetControllerOf(object); o != nil {
-		owner := i.owner(ctx, object.GetNamespace(), o)
+		owner := i.readOwner(ctx, object.GetNamespace(), o)
 		if owner == nil {
 			return fmt.Sprintf("its %s cannot be read", o.Kind), nil // without the name, so that all its siblings have one report
 		}
@@ -113,16 +113,16 @@ func (i *Installation) recreate(ctx context.Context, p *namespace, object *unstr
 	return count.Recreate(pod, maker, func(labels map[string]string, pod []byte, n int) string { return i.Fits.Room(labels, p.limits, pod, n) })
 }
 
-// misplaced returns findings about the metadata of the object and of its owners. Pillion's
+// findMisplaced returns findings about the metadata of the object and of its owners. Pillion's
 // keys there are meant for the pods. It skips ReplicaSets, because users do not write their
 // metadata.
-func (i *Installation) misplaced(ctx context.Context, object *unstructured.Unstructured, node *jsontree.Node) []inject.Finding {
+func (i *Installation) findMisplaced(ctx context.Context, object *unstructured.Unstructured, node *jsontree.Node) []inject.Finding {
 	for range 2 { // the ReplicaSet of a pod, and its Deployment
 		owner := metav1.GetControllerOf(object)
 		if owner == nil {
 			break
 		}
-		if object = i.owner(ctx, object.GetNamespace(), owner); object == nil {
+		if object = i.readOwner(ctx, object.GetNamespace(), owner); object == nil {
 			return nil // deleted, or not readable
 		}
 		var err error
@@ -133,9 +133,9 @@ func (i *Installation) misplaced(ctx context.Context, object *unstructured.Unstr
 	return i.injector.Misplaced(object.GetAPIVersion(), object.GetKind(), node)
 }
 
-// owner reads an owner once, because many pods have the same one. It returns nil if the owner
+// readOwner reads an owner once, because many pods have the same one. It returns nil if the owner
 // cannot be read.
-func (i *Installation) owner(ctx context.Context, namespace string, owner *metav1.OwnerReference) *unstructured.Unstructured {
+func (i *Installation) readOwner(ctx context.Context, namespace string, owner *metav1.OwnerReference) *unstructured.Unstructured {
 	key := namespace + "/" + owner.Kind + "/" + owner.Name
 	object, known := i.owners[key]
 	if resource, ok := ownerResource(owner); ok && !known {

@@ -11,11 +11,11 @@ import (
 	"github.com/pillion-dev/pillion/inject/report/status"
 )
 
-// failing returns why an object cannot create its pods, as status reports it. It returns "" if it
+// whyCannotCreate returns why an object cannot create its pods, as status reports it. It returns "" if it
 // can, or if that is unknown. A Deployment has the conditions of its ReplicaSets.
-func (i *Installation) failing(ctx context.Context, p *namespace, object *unstructured.Unstructured) (string, error) {
+func (i *Installation) whyCannotCreate(ctx context.Context, p *namespace, object *unstructured.Unstructured) (string, error) {
 	if object.GetKind() != "CronJob" {
-		return i.lacks(ctx, p, object)
+		return i.whyLacksPods(ctx, p, object)
 	}
 	if p.failing == nil {
 		i.failingJobs(ctx, p)
@@ -27,13 +27,13 @@ func (i *Installation) failing(ctx context.Context, p *namespace, object *unstru
 func (i *Installation) failingJobs(ctx context.Context, p *namespace) {
 	p.failing = map[string]string{}
 	jobs := i.Resource(batch.WithResource("jobs")).Namespace(p.Name)
-	err := i.pages(ctx, jobs, "", func(job *unstructured.Unstructured) error {
+	err := i.eachObject(ctx, jobs, "", func(job *unstructured.Unstructured) error {
 		owner := metav1.GetControllerOf(job)
 		if owner == nil || owner.Kind != "CronJob" {
 			return nil
 		}
 		job.SetGroupVersionKind(batch.WithKind("Job")) // items of a list may lack it
-		why, err := i.lacks(ctx, p, job)
+		why, err := i.whyLacksPods(ctx, p, job)
 		if why != "" {
 			p.failing[owner.Name] = why
 		}
@@ -44,12 +44,12 @@ func (i *Installation) failingJobs(ctx context.Context, p *namespace) {
 	}
 }
 
-func (i *Installation) lacks(ctx context.Context, p *namespace, object *unstructured.Unstructured) (string, error) {
+func (i *Installation) whyLacksPods(ctx context.Context, p *namespace, object *unstructured.Unstructured) (string, error) {
 	text, err := object.MarshalJSON()
 	if err != nil {
 		return "", err
 	}
-	f, err := status.NewCount(i.injector, i.scope(p)).Lacks(text)
+	f, err := status.NewCount(i.injector, i.namespaceScope(p)).Lacks(text)
 	if f == nil || err != nil {
 		return "", err
 	}

@@ -55,7 +55,7 @@ func (c *Client) ReadHistory(ctx context.Context, name types.NamespacedName) (*H
 		if apierrors.IsNotFound(err) {
 			return nil, c.noTemplate(ctx, name)
 		}
-		return nil, NoAnswer(forbidden(err, "get", resource.Resource, name.Namespace, "ask an administrator"))
+		return nil, NoAnswer(explainForbidden(err, "get", resource.Resource, name.Namespace, "ask an administrator"))
 	}
 	h.ID = kube.TemplateID(h.object)
 	spec, err := json.Marshal(h.object.Object["spec"])
@@ -82,7 +82,7 @@ func (c *Client) ReadHistory(ctx context.Context, name types.NamespacedName) (*H
 		if in == "" {
 			in = c.system
 		}
-		return nil, NoAnswer(forbidden(err, "list", "controllerrevisions", in, "ask an administrator"))
+		return nil, NoAnswer(explainForbidden(err, "list", "controllerrevisions", in, "ask an administrator"))
 	}
 	return h, nil
 }
@@ -121,7 +121,7 @@ func (c *Client) CountPods(ctx context.Context, h *History) (map[string]int, err
 	pods := client.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(h.name.Namespace)
 	record := h.name.Name + "." + templates.Domain + "/" + templates.AnnotationInjected
 	counts := map[string]int{}
-	err = paged(ctx, "", func(ctx context.Context, options metav1.ListOptions) (string, error) {
+	err = readPages(ctx, "", func(ctx context.Context, options metav1.ListOptions) (string, error) {
 		options.FieldSelector = "status.phase!=Succeeded,status.phase!=Failed"
 		list, err := pods.List(ctx, options)
 		if err != nil {
@@ -169,13 +169,13 @@ func (c *Client) GoBack(ctx context.Context, h *History, content []byte, dryRun 
 	case apierrors.IsConflict(err), isStatus && apierrors.IsInvalid(err) && (status.ErrStatus.Details == nil || len(status.ErrStatus.Details.Causes) == 0):
 		return fmt.Errorf("somebody has changed %s meanwhile: run the same command again", h.ID) // a test of a JSON Patch has failed
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), " cannot "):
-		return forbidden(err, "patch", resource.Resource, h.name.Namespace, "ask an administrator")
+		return explainForbidden(err, "patch", resource.Resource, h.name.Namespace, "ask an administrator")
 	}
 	return fmt.Errorf("the API server denies this content: %w", NoAnswer(err))
 }
 
-// compile compiles an earlier content of the template, with its present settings of the rollout.
-func (h *History) compile(content []byte) (*templates.Template, error) {
+// compileContent compiles an earlier content of the template, with its present settings of the rollout.
+func (h *History) compileContent(content []byte) (*templates.Template, error) {
 	spec, err := h.withRollout(content)
 	if err != nil {
 		return nil, err

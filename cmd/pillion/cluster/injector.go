@@ -19,7 +19,7 @@ import (
 // they are known. What is unknown is added to the notes or to wrong.
 func (c *Client) newInjector(ctx context.Context, paths []string, note func(string), wrong *unsure) (*inject.Injector, error) {
 	var settings []string // notes about them
-	d, err := c.deployed(ctx, func(text string) { settings = append(settings, text) })
+	d, err := c.readServerConfig(ctx, func(text string) { settings = append(settings, text) })
 	if err != nil {
 		return nil, withoutTemplates(err)
 	}
@@ -27,7 +27,7 @@ func (c *Client) newInjector(ctx context.Context, paths []string, note func(stri
 		wrong.doubts = append(wrong.doubts, "You are not allowed to read the Deployment of Pillion, so its configuration is uncertain.")
 	}
 	theirs := unsure{}
-	set, err := d.set(ctx, &theirs)
+	set, err := d.readTemplateSet(ctx, &theirs)
 	if len(paths) == 0 && d.guessed && theirs.blind {
 		wrong.unread, wrong.blind, wrong.invalid = true, true, theirs.invalid
 		why := fmt.Sprintf("You are not allowed to read Pillion's templates and settings, so what Pillion does with the pods is unknown. An administrator can allow it: `%s`. Or let an administrator run the same command, or use --templates PATH.", c.viewerCommand(ctx))

@@ -57,7 +57,7 @@ type Explaining struct {
 	Pillion  func(command string) string // a command of this program for the same cluster
 }
 
-func (i *Installation) note(text string) {
+func (i *Installation) addNote(text string) {
 	if !slices.Contains(i.notes, text) {
 		i.notes = append(i.notes, text)
 	}
@@ -66,7 +66,7 @@ func (i *Installation) note(text string) {
 // noteUnseen notes what cannot be seen, unless the user can see nothing anyway.
 func (i *Installation) noteUnseen(text string) {
 	if !i.wrong.blind {
-		i.note(text)
+		i.addNote(text)
 	}
 }
 
@@ -76,26 +76,26 @@ func (c *Client) Installed(ctx context.Context, paths []string, how Explaining) 
 	l := &podLister{c, &cli.Progress{}}
 	i := &Installation{podLister: l, Explaining: how, namespaces: map[string]*namespace{}, owners: map[string]*unstructured.Unstructured{}, resizable: sync.OnceValue(c.canResize), resources: sync.OnceValues(c.resourceMapper)}
 	var err error
-	if i.injector, err = c.newInjector(ctx, paths, i.note, &i.wrong); err != nil {
+	if i.injector, err = c.newInjector(ctx, paths, i.addNote, &i.wrong); err != nil {
 		return nil, err
 	}
 	for _, problem := range i.wrong.problems {
-		i.note(problem)
+		i.addNote(problem)
 	}
-	i.accounts = c.serviceAccounts(ctx, i.note)
-	i.mutation = l.mutation(ctx, i.noteUnseen)
+	i.accounts = c.serviceAccounts(ctx, i.addNote)
+	i.mutation = l.readMutation(ctx, i.noteUnseen)
 	i.ownPolicies(ctx)
-	return i, i.configurations(ctx)
+	return i, i.readOwnWebhooks(ctx)
 }
 
-func (i *Installation) configurations(ctx context.Context) error {
+func (i *Installation) readOwnWebhooks(ctx context.Context) error {
 	v1 := admissionregistrationv1.SchemeGroupVersion
-	mutating, err := get[admissionregistrationv1.MutatingWebhookConfiguration](ctx, i.Resource(v1.WithResource("mutatingwebhookconfigurations")), manifests.Name)
+	mutating, err := getObject[admissionregistrationv1.MutatingWebhookConfiguration](ctx, i.Resource(v1.WithResource("mutatingwebhookconfigurations")), manifests.Name)
 	if err == nil || apierrors.IsNotFound(err) {
 		i.entries, i.since = explain.MutatingEntries(mutating), mutating.CreationTimestamp.Time
-		switch problem, unsure := i.answers(ctx, mutating); {
+		switch problem, unsure := i.checkAnswers(ctx, mutating); {
 		case problem+unsure != "":
-			i.note(problem + unsure)
+			i.addNote(problem + unsure)
 			if problem != "" {
 				i.answered = new(false)
 			}
@@ -103,10 +103,10 @@ func (i *Installation) configurations(ctx context.Context) error {
 			i.answered = new(true)
 		}
 		var validating *admissionregistrationv1.ValidatingWebhookConfiguration
-		validating, err = get[admissionregistrationv1.ValidatingWebhookConfiguration](ctx, i.Resource(v1.WithResource("validatingwebhookconfigurations")), manifests.Name)
+		validating, err = getObject[admissionregistrationv1.ValidatingWebhookConfiguration](ctx, i.Resource(v1.WithResource("validatingwebhookconfigurations")), manifests.Name)
 		i.entries = append(i.entries, explain.ValidatingEntries(validating)...)
 		if missing := notInstalled(i.entries); missing != "" && len(i.entries) > 0 {
-			i.note(missing)
+			i.addNote(missing)
 		}
 	}
 	switch {
@@ -124,16 +124,16 @@ func (i *Installation) configurations(ctx context.Context) error {
 // effect.
 func (i *Installation) ownPolicies(ctx context.Context) {
 	if names := i.mutation.OwnPolicies(); len(names) > 0 {
-		i.note(fmt.Sprintf("Policies that pillion policy wrote also inject, without the webhook (%s). This report does not show what they add.", strings.Join(names, ", ")))
+		i.addNote(fmt.Sprintf("Policies that pillion policy wrote also inject, without the webhook (%s). This report does not show what they add.", strings.Join(names, ", ")))
 	}
 	validating := admissionregistrationv1.SchemeGroupVersion.WithResource("validatingadmissionpolicies")
 	var names []string
-	err := i.pages(ctx, i.Resource(validating), status.OwnPolicyLabel, func(p *unstructured.Unstructured) error {
+	err := i.eachObject(ctx, i.Resource(validating), status.OwnPolicyLabel, func(p *unstructured.Unstructured) error {
 		names = append(names, p.GetName())
 		return nil
 	}, func() { names = nil })
 	if err == nil && len(names) > 0 {
-		i.note(fmt.Sprintf("Policies that pillion policy wrote also validate pods (%s). This report does not show their results.", strings.Join(names, ", ")))
+		i.addNote(fmt.Sprintf("Policies that pillion policy wrote also validate pods (%s). This report does not show their results.", strings.Join(names, ", ")))
 	}
 }
 
@@ -149,8 +149,8 @@ type namespace struct {
 	failing map[string]string        // why Jobs of a CronJob cannot create their pods
 }
 
-// namespace reads a namespace once.
-func (i *Installation) namespace(ctx context.Context, name string) (*namespace, error) {
+// readNamespace reads a namespace once.
+func (i *Installation) readNamespace(ctx context.Context, name string) (*namespace, error) {
 	if p := i.namespaces[name]; p != nil {
 		return p, nil
 	}
@@ -171,7 +171,7 @@ func (i *Installation) namespace(ctx context.Context, name string) (*namespace, 
 	if p.Namespace, err = i.Overlay(p.Namespace); err != nil {
 		return nil, err
 	}
-	if p.limits, err = i.limits(ctx, name); err != nil {
+	if p.limits, err = i.readLimits(ctx, name); err != nil {
 		p.unknown = fmt.Sprintf("Whether the limits of the namespace %s allow the injected pod is unknown: %s.", name, strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	for _, m := range i.mutation.Mutators([]map[string]string{p.Labels}) {

@@ -23,18 +23,18 @@ import (
 	"github.com/pillion-dev/pillion/manifests"
 )
 
-// labels returns a function that returns a namespace's labels, and whether they can be read.
-func (l *podLister) labels(ctx context.Context) func(namespace string) (map[string]string, bool) {
+// namespaceLabels returns a function that returns a namespace's labels, and whether they can be read.
+func (l *podLister) namespaceLabels(ctx context.Context) func(namespace string) (map[string]string, bool) {
 	return func(namespace string) (map[string]string, bool) {
-		ns, err := get[corev1.Namespace](ctx, l.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), namespace)
+		ns, err := getObject[corev1.Namespace](ctx, l.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), namespace)
 		return ns.Labels, err == nil
 	}
 }
 
-// paged reads a list page by page. If the API server no longer has the list that the pages
+// readPages reads a list page by page. If the API server no longer has the list that the pages
 // belong to (410 Gone), paged calls restart and starts again. The pager of client-go would
 // fail then, or read everything in one page.
-func paged(ctx context.Context, selector string, page func(context.Context, metav1.ListOptions) (next string, err error), restart func()) error {
+func readPages(ctx context.Context, selector string, page func(context.Context, metav1.ListOptions) (next string, err error), restart func()) error {
 	options := metav1.ListOptions{Limit: pageSize, LabelSelector: selector}
 	restarted := false
 	for {
@@ -57,10 +57,10 @@ func onePage(ctx context.Context, options metav1.ListOptions, page func(context.
 	return page(ctx, options)
 }
 
-// pages passes the objects of a list to the function one by one; restart discards the previous
+// eachObject passes the objects of a list to the function one by one; restart discards the previous
 // ones.
-func (l *podLister) pages(ctx context.Context, client dynamic.ResourceInterface, selector string, each func(*unstructured.Unstructured) error, restart func()) error {
-	return paged(ctx, selector, func(ctx context.Context, options metav1.ListOptions) (string, error) {
+func (l *podLister) eachObject(ctx context.Context, client dynamic.ResourceInterface, selector string, each func(*unstructured.Unstructured) error, restart func()) error {
+	return readPages(ctx, selector, func(ctx context.Context, options metav1.ListOptions) (string, error) {
 		list, err := client.List(ctx, options)
 		if err != nil {
 			return "", err
@@ -75,9 +75,9 @@ func (l *podLister) pages(ctx context.Context, client dynamic.ResourceInterface,
 	}, restart)
 }
 
-// mutation reads the installed policies and webhooks that change objects. It notes what it
+// readMutation reads the installed policies and webhooks that change objects. It notes what it
 // cannot read.
-func (l *podLister) mutation(ctx context.Context, note func(string)) *status.Mutation {
+func (l *podLister) readMutation(ctx context.Context, note func(string)) *status.Mutation {
 	m := &status.Mutation{Own: manifests.Name}
 	v1 := admissionregistrationv1.SchemeGroupVersion
 	if err := listAll(ctx, l, v1.WithResource("mutatingwebhookconfigurations"), &m.Webhooks); err != nil {
@@ -103,9 +103,9 @@ func (l *podLister) mutation(ctx context.Context, note func(string)) *status.Mut
 	return m
 }
 
-// validation reads the installed policies and webhooks that validate objects. It notes what it
+// readValidation reads the installed policies and webhooks that validate objects. It notes what it
 // cannot read.
-func (l *podLister) validation(ctx context.Context, note func(string)) *status.Validation {
+func (l *podLister) readValidation(ctx context.Context, note func(string)) *status.Validation {
 	v := &status.Validation{Own: manifests.Name}
 	v1 := admissionregistrationv1.SchemeGroupVersion
 	if err := listAll(ctx, l, v1.WithResource("validatingwebhookconfigurations"), &v.Webhooks); err != nil {
@@ -135,7 +135,7 @@ func listAll[T any](ctx context.Context, l *podLister, resource schema.GroupVers
 
 func allOf[T any](ctx context.Context, l *podLister, client dynamic.ResourceInterface, selector string, into *[]T) error {
 	*into = []T{}
-	return l.pages(ctx, client, selector, func(object *unstructured.Unstructured) error {
+	return l.eachObject(ctx, client, selector, func(object *unstructured.Unstructured) error {
 		object.SetManagedFields(nil)
 		typed := new(T)
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed); err != nil {
@@ -146,8 +146,8 @@ func allOf[T any](ctx context.Context, l *podLister, client dynamic.ResourceInte
 	}, func() { *into = []T{} })
 }
 
-// forbidden returns the error with advice on what to do if the user lacks a permission.
-func forbidden(err error, verb, resources, namespace, instead string) error {
+// explainForbidden returns the error with advice on what to do if the user lacks a permission.
+func explainForbidden(err error, verb, resources, namespace, instead string) error {
 	if !apierrors.IsForbidden(err) {
 		return err
 	}
@@ -176,8 +176,8 @@ const (
 	readLimit = time.Minute
 )
 
-// limits reads the LimitRanges and quotas of a namespace.
-func (l *podLister) limits(ctx context.Context, namespace string) (all limits.Limits, err error) {
+// readLimits reads the LimitRanges and quotas of a namespace.
+func (l *podLister) readLimits(ctx context.Context, namespace string) (all limits.Limits, err error) {
 	err = errors.Join(limitsOf(ctx, l, "limitranges", namespace, &all.Ranges), limitsOf(ctx, l, "resourcequotas", namespace, &all.Quotas))
 	return all, err
 }

@@ -35,7 +35,7 @@ func (k *look) eachNamed(ctx context.Context, names []string, each func(*unstruc
 		case apierrors.IsNotFound(err):
 			return fmt.Errorf("there is no namespace %s", problem.OneLine(name))
 		case err != nil:
-			if err := k.lack(err, "get", "namespaces", name); err != nil {
+			if err := k.reportForbidden(err, "get", "namespaces", name); err != nil {
 				return err
 			}
 			continue
@@ -47,8 +47,8 @@ func (k *look) eachNamed(ctx context.Context, names []string, each func(*unstruc
 	return nil
 }
 
-// known returns the facts apart from labels that decide about a namespace.
-func (k *look) known(ns *unstructured.Unstructured) status.Known {
+// namespaceFacts returns the facts apart from labels that decide about a namespace.
+func (k *look) namespaceFacts(ns *unstructured.Unstructured) status.Known {
 	known := status.Known{Awaited: k.awaited[ns.GetName()], Deleted: ns.GetDeletionTimestamp() != nil}
 	switch name := ns.GetName(); {
 	case name == k.system:
@@ -82,17 +82,17 @@ type look struct {
 	vanishing  bool              // namespaces may be gone since they were listed
 }
 
-func (k *look) note(text string) { k.notes[text] = true }
+func (k *look) addNote(text string) { k.notes[text] = true }
 
 // noteUnseen notes what cannot be seen, unless the user can see nothing anyway.
 func (k *look) noteUnseen(text string) {
 	if !k.unsure.blind {
-		k.note(text)
+		k.addNote(text)
 	}
 }
 
-// matches reports whether a webhook matches pods of the namespace with this opt-in label.
-func (k *look) matches(ns *unstructured.Unstructured, label string) bool {
+// matchesWebhook reports whether a webhook matches pods of the namespace with this opt-in label.
+func (k *look) matchesWebhook(ns *unstructured.Unstructured, label string) bool {
 	labels := map[string]string{}
 	if label != "" {
 		labels[inject.LabelInject] = label
@@ -104,11 +104,11 @@ func (k *look) matches(ns *unstructured.Unstructured, label string) bool {
 	return explain.Concerns(k.own.Entries, ns.GetLabels(), probe)
 }
 
-func (k *look) count(ns *unstructured.Unstructured) *status.Count {
-	return status.NewCount(k.injector, *k.scope(ns))
+func (k *look) newCount(ns *unstructured.Unstructured) *status.Count {
+	return status.NewCount(k.injector, *k.namespaceScope(ns))
 }
 
-func (k *look) scope(ns *unstructured.Unstructured) *status.Scope {
+func (k *look) namespaceScope(ns *unstructured.Unstructured) *status.Scope {
 	scope := k.own
 	scope.Namespace = request.Namespace{Name: ns.GetName(), Labels: ns.GetLabels(), Annotations: ns.GetAnnotations(), Known: true, ServiceAccounts: k.accounts}
 	if ns.GetLabels()[inject.LabelInject] == inject.Enabled {
@@ -123,9 +123,9 @@ func (k *look) alsoSelected(selector string) string {
 	return strings.TrimSuffix(selector+","+k.selector.String(), ",")
 }
 
-// lack reports a missing right as a problem, so that the rest is reported too. It returns any
+// reportForbidden reports a missing right as a problem, so that the rest is reported too. It returns any
 // other error.
-func (k *look) lack(err error, verb, resource, namespace string) error {
+func (k *look) reportForbidden(err error, verb, resource, namespace string) error {
 	if !apierrors.IsForbidden(err) {
 		return err
 	}

@@ -18,9 +18,9 @@ import (
 	"github.com/pillion-dev/pillion/inject/report/status"
 )
 
-// makers reads the owners of the pods' owners in a namespace, and the objects that cannot
+// readOwners reads the owners of the pods' owners in a namespace, and the objects that cannot
 // create their pods.
-func (k *look) makers(ctx context.Context, namespace string, count *status.Count) error {
+func (k *look) readOwners(ctx context.Context, namespace string, count *status.Count) error {
 	for _, kind := range Kinds() {
 		if kind.makes != "pods" {
 			continue
@@ -29,23 +29,23 @@ func (k *look) makers(ctx context.Context, namespace string, count *status.Count
 		owners := map[string]status.Owner{}
 		var failing []*status.Failing
 		client := k.Resource(kind.Resource()).Namespace(namespace)
-		err := k.pages(ctx, client, "", func(object *unstructured.Unstructured) error {
+		err := k.eachObject(ctx, client, "", func(object *unstructured.Unstructured) error {
 			if _, owns := slices.BinarySearch(names, object.GetName()); owns {
 				if o := metav1.GetControllerOf(object); o != nil {
 					owners[object.GetName()] = status.Owner{APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name}
 				}
 			}
-			f, err := k.lacks(ctx, count, kind, object)
+			f, err := k.findFailing(ctx, count, kind, object)
 			if f != nil {
 				failing = append(failing, f)
 			}
-			return errors.Join(err, k.misplace(kind.GroupVersionKind, object))
+			return errors.Join(err, k.reportMisplaced(kind.GroupVersionKind, object))
 		}, func() { clear(owners); failing = nil })
 		so := "whether all their pods can be created is unknown"
 		if kind.owned && len(names) > 0 {
 			so = "owners are guessed from the names of pods, or unknown. Whether all pods can be created is unknown"
 		}
-		if err := k.unlisted(err, kind, namespace, so); err != nil {
+		if err := k.noteUnlisted(err, kind, namespace, so); err != nil {
 			return err
 		}
 		for _, f := range failing {
@@ -58,8 +58,8 @@ func (k *look) makers(ctx context.Context, namespace string, count *status.Count
 	return nil
 }
 
-// lacks returns the pods that an object cannot create, if the user's selection includes them.
-func (k *look) lacks(ctx context.Context, count *status.Count, kind Kind, object *unstructured.Unstructured) (*status.Failing, error) {
+// findFailing returns the pods that an object cannot create, if the user's selection includes them.
+func (k *look) findFailing(ctx context.Context, count *status.Count, kind Kind, object *unstructured.Unstructured) (*status.Failing, error) {
 	made, _, err := unstructured.NestedStringMap(object.Object, "spec", "template", "metadata", "labels")
 	if err != nil || !k.selector.Matches(labels.Set(made)) {
 		return nil, err
@@ -114,17 +114,17 @@ func (l *podLister) lastFailure(ctx context.Context, kind string, object *unstru
 // cannot be created, so that there may be no pod of theirs. A ReplicaSet has the labels of its
 // pods.
 func (k *look) failElsewhere(ctx context.Context, namespaces map[string]*unstructured.Unstructured, counts map[string]*status.Count) error {
-	err := k.pages(ctx, k.Resource(replicaSet.Resource()), k.alsoSelected(inject.LabelInject+"="+inject.Enabled), func(object *unstructured.Unstructured) error {
+	err := k.eachObject(ctx, k.Resource(replicaSet.Resource()), k.alsoSelected(inject.LabelInject+"="+inject.Enabled), func(object *unstructured.Unstructured) error {
 		ns := namespaces[object.GetNamespace()]
 		if ns == nil || counts[ns.GetName()] != nil {
 			return nil
 		}
-		count := k.count(ns)
-		f, err := k.lacks(ctx, count, replicaSet, object)
+		count := k.newCount(ns)
+		f, err := k.findFailing(ctx, count, replicaSet, object)
 		if f != nil {
 			counts[ns.GetName()] = count
 		}
 		return err
 	}, func() {})
-	return k.unlisted(err, replicaSet, "", "whether all pods that opt in themselves can be created is unknown")
+	return k.noteUnlisted(err, replicaSet, "", "whether all pods that opt in themselves can be created is unknown")
 }

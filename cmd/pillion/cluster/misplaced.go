@@ -17,15 +17,15 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// misplaced finds the workloads of a namespace that have Pillion's keys in their own metadata,
-// for the kinds that [look.makers] does not read.
-func (k *look) misplaced(ctx context.Context, namespace string) error {
+// findMisplaced finds the workloads of a namespace that have Pillion's keys in their own metadata,
+// for the kinds that [look.readOwners] does not read.
+func (k *look) findMisplaced(ctx context.Context, namespace string) error {
 	for _, kind := range Kinds() {
 		if kind.makes != "owners" {
 			continue
 		}
-		err := k.pages(ctx, k.Resource(kind.Resource()).Namespace(namespace), "", func(object *unstructured.Unstructured) error { return k.misplace(kind.GroupVersionKind, object) }, func() {})
-		if err := k.unlisted(err, kind, namespace, "labels and annotations in the wrong place are not reported"); err != nil {
+		err := k.eachObject(ctx, k.Resource(kind.Resource()).Namespace(namespace), "", func(object *unstructured.Unstructured) error { return k.reportMisplaced(kind.GroupVersionKind, object) }, func() {})
+		if err := k.noteUnlisted(err, kind, namespace, "labels and annotations in the wrong place are not reported"); err != nil {
 			return err
 		}
 	}
@@ -39,22 +39,22 @@ func (k *look) misplacedElsewhere(ctx context.Context, namespaces map[string]*un
 		if kind.makes == "" || kind.owned {
 			continue
 		}
-		err := k.pages(ctx, k.Resource(kind.Resource()), inject.LabelInject+"="+inject.Enabled, func(object *unstructured.Unstructured) error {
+		err := k.eachObject(ctx, k.Resource(kind.Resource()), inject.LabelInject+"="+inject.Enabled, func(object *unstructured.Unstructured) error {
 			if namespaces[object.GetNamespace()] == nil {
 				return nil
 			}
-			return k.misplace(kind.GroupVersionKind, object)
+			return k.reportMisplaced(kind.GroupVersionKind, object)
 		}, func() {})
-		if err := k.unlisted(err, kind, "", "objects that opt in in the wrong place are not reported"); err != nil {
+		if err := k.noteUnlisted(err, kind, "", "objects that opt in in the wrong place are not reported"); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// misplace adds an object to the report if its keys are misplaced and the user's selection
+// reportMisplaced adds an object to the report if its keys are misplaced and the user's selection
 // includes its pods.
-func (k *look) misplace(kind schema.GroupVersionKind, object *unstructured.Unstructured) error {
+func (k *look) reportMisplaced(kind schema.GroupVersionKind, object *unstructured.Unstructured) error {
 	if !mentionsPillion(object.Object, "metadata") && !mentionsPillion(object.Object, "spec", "jobTemplate", "metadata") {
 		return nil
 	}
@@ -86,12 +86,12 @@ func mentionsPillion(object map[string]any, path ...string) bool {
 	return false
 }
 
-// unlisted notes that the user is not allowed to list the objects of a kind, and what follows. It
+// noteUnlisted notes that the user is not allowed to list the objects of a kind, and what follows. It
 // returns any other error.
-func (k *look) unlisted(err error, kind Kind, namespace, so string) error {
+func (k *look) noteUnlisted(err error, kind Kind, namespace, so string) error {
 	if !apierrors.IsForbidden(err) {
 		return err
 	}
-	k.note(fmt.Sprintf("You are not allowed to list %s%s, so %s.", kind.resource, cmp.Or(InNamespace(namespace), " in all namespaces"), so))
+	k.addNote(fmt.Sprintf("You are not allowed to list %s%s, so %s.", kind.resource, cmp.Or(InNamespace(namespace), " in all namespaces"), so))
 	return nil
 }

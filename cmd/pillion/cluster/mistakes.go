@@ -101,7 +101,7 @@ func (e *Examiner) OptedIn(name string, labels map[string]string) bool {
 // Examine returns the mistakes of those of the pods that exist, by their names. A version must differ from the former one if
 // the templates in the API server have changed. It reads the API server.
 func (e *Examiner) Examine(ctx context.Context, ns *corev1.Namespace, version string, pods ...string) (map[string][]Mistake, error) {
-	b, err := e.injector(ctx, ns.Name, version)
+	b, err := e.injectorFor(ctx, ns.Name, version)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func (e *Examiner) Examine(ctx context.Context, ns *corev1.Namespace, version st
 			continue
 		}
 		if err == nil {
-			found[name], err = e.mistakes(ctx, b, ns, pod)
+			found[name], err = e.findMistakes(ctx, b, ns, pod)
 		}
 		if err != nil {
 			return nil, err
@@ -121,8 +121,8 @@ func (e *Examiner) Examine(ctx context.Context, ns *corev1.Namespace, version st
 	return found, nil
 }
 
-// injector returns the injector for a namespace.
-func (e *Examiner) injector(ctx context.Context, namespace, version string) (*built, error) {
+// injectorFor returns the injector for a namespace.
+func (e *Examiner) injectorFor(ctx context.Context, namespace, version string) (*built, error) {
 	key := namespace + "/" + version
 	if b, ok := e.built.Get(key); ok {
 		return b.(*built), nil
@@ -135,13 +135,13 @@ func (e *Examiner) injector(ctx context.Context, namespace, version string) (*bu
 		return nil, err
 	}
 	b := &built{injector: i, complete: len(wrong.problems)+len(wrong.doubts)+len(wrong.denied) == 0 && !wrong.unread && !wrong.blind}
-	e.load(i.For(namespace).Set())
+	e.rememberTemplates(i.For(namespace).Set())
 	e.built.Add(key, b, builtFor)
 	return b, nil
 }
 
-// load remembers since when the templates of files are known.
-func (e *Examiner) load(set *templates.Set) {
+// rememberTemplates remembers since when the templates of files are known.
+func (e *Examiner) rememberTemplates(set *templates.Set) {
 	first, now := e.loaded == nil, map[string]time.Time{}
 	for _, t := range set.Templates {
 		if _, ok := e.since(types.NamespacedName{Namespace: t.Namespace, Name: t.Name}); ok {
@@ -159,8 +159,8 @@ func (e *Examiner) load(set *templates.Set) {
 	e.loaded = now
 }
 
-// settled returns since when all replicas use a template.
-func (e *Examiner) settled(t *templates.Template) time.Time {
+// settledSince returns since when all replicas use a template.
+func (e *Examiner) settledSince(t *templates.Template) time.Time {
 	if since, ok := e.since(types.NamespacedName{Namespace: t.Namespace, Name: t.Name}); ok {
 		return since.Add(objectSettles)
 	}
@@ -170,8 +170,8 @@ func (e *Examiner) settled(t *templates.Template) time.Time {
 	return e.now() // nothing is known
 }
 
-// mistakes returns those of a pod.
-func (e *Examiner) mistakes(ctx context.Context, b *built, ns *corev1.Namespace, pod *unstructured.Unstructured) ([]Mistake, error) {
+// findMistakes returns those of a pod.
+func (e *Examiner) findMistakes(ctx context.Context, b *built, ns *corev1.Namespace, pod *unstructured.Unstructured) ([]Mistake, error) {
 	text, err := pod.MarshalJSON()
 	if err != nil {
 		return nil, err
@@ -194,7 +194,7 @@ func (e *Examiner) mistakes(ctx context.Context, b *built, ns *corev1.Namespace,
 		case d.State != explain.Missing || d.InjectedBy != "":
 		case slices.Contains([]inject.Code{inject.CodeConflict, inject.CodeInvalidParameter, inject.CodeRenderFailed}, d.Code):
 			all = append(all, Mistake{d.Template, d.Code, d.Message})
-		case d.Code == inject.CodeNotInjected && b.complete && created.After(optedIn) && created.After(e.settled(t)):
+		case d.Code == inject.CodeNotInjected && b.complete && created.After(optedIn) && created.After(e.settledSince(t)):
 			all = append(all, Mistake{d.Template, d.Code, "Pillion was not called, or did not answer, when the pod was created; create the pod again"})
 		}
 	}
@@ -205,7 +205,7 @@ func (e *Examiner) mistakes(ctx context.Context, b *built, ns *corev1.Namespace,
 	}
 	secrets := secretsIn(text)
 	for i := range all {
-		all[i].Message = secrets.hide(all[i].Message)
+		all[i].Message = secrets.redactMessage(all[i].Message)
 	}
 	return all, nil
 }
@@ -225,21 +225,21 @@ func secretsIn(pod []byte) (all secrets) {
 		return nil
 	}
 	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers, p.Spec.EphemeralContainers) {
-		all.collect(c, false)
+		all.collectStrings(c, false)
 	}
 	return all
 }
 
-// collect adds the strings below the fields whose values may be secret.
-func (s *secrets) collect(value any, secret bool) {
+// collectStrings adds the strings below the fields whose values may be secret.
+func (s *secrets) collectStrings(value any, secret bool) {
 	switch v := value.(type) {
 	case map[string]any:
 		for key, of := range v {
-			s.collect(of, secret || slices.Contains([]string{"value", "command", "args"}, key))
+			s.collectStrings(of, secret || slices.Contains([]string{"value", "command", "args"}, key))
 		}
 	case []any:
 		for _, of := range v {
-			s.collect(of, secret)
+			s.collectStrings(of, secret)
 		}
 	case string:
 		if secret && v != "" {
@@ -248,8 +248,8 @@ func (s *secrets) collect(value any, secret bool) {
 	}
 }
 
-// hide returns a message, or a fixed sentence in place of one that quotes a secret.
-func (s secrets) hide(message string) string {
+// redactMessage returns a message, or a fixed sentence in place of one that quotes a secret.
+func (s secrets) redactMessage(message string) string {
 	for _, value := range s {
 		quoted, err := json.Marshal(value)
 		if err != nil {

@@ -48,12 +48,12 @@ func TestSecretsHidden(t *testing.T) {
 		}
 		for _, said := range []string{value, string(quoted), fmt.Sprintf("%q", value), problem.Cut(value, 20), string(quoted)[:min(len(quoted), 20)]} {
 			message := "the pod has " + said + " for the variable A, and this template needs 1"
-			if got := secretsIn(text).hide(message); got != hidden {
+			if got := secretsIn(text).redactMessage(message); got != hidden {
 				t.Fatalf("seed %d: %q in %s is not hidden: %s", seed, value, text, got)
 			}
 		}
 		const harmless = "the container app has another port named dns; rename that port"
-		if got := secretsIn(text).hide(harmless); got != harmless {
+		if got := secretsIn(text).redactMessage(harmless); got != harmless {
 			t.Fatalf("seed %d: with %q, the message is %q", seed, value, got)
 		}
 	}
@@ -63,7 +63,7 @@ func TestSecretsHidden(t *testing.T) {
 		`the pod has "info" for the variable A`:                  hidden,
 		`the pod has {"name":"A","value":"1"}`:                   hidden,
 	} {
-		if got := short.hide(message); got != want {
+		if got := short.redactMessage(message); got != want {
 			t.Errorf("%s: %s", message, got)
 		}
 	}

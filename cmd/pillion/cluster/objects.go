@@ -50,8 +50,8 @@ func withoutFiles(sentence string) string {
 	return strings.NewReplacer(orFiles, "", filesOr, "", ofFiles+ofOwn, "", ofFiles, "").Replace(sentence)
 }
 
-// may reports a missing right as a problem. It returns any other error.
-func (u *unsure) may(err error, verb, resource, namespace, unknown string) error {
+// reportForbidden reports a missing right as a problem. It returns any other error.
+func (u *unsure) reportForbidden(err error, verb, resource, namespace, unknown string) error {
 	if !apierrors.IsForbidden(err) {
 		return err
 	}
@@ -99,7 +99,7 @@ func (c *Client) readTemplatesIn(ctx context.Context, limits kube.Limits, wrong 
 		return nil, nil // this kind is not installed
 	case apierrors.IsForbidden(err):
 		wrong.blind = wrong.blind || wrong.unread && resource == kube.TemplateResources()[0]
-		return nil, wrong.may(err, "list", resource.Resource, namespace, "these templates are unknown")
+		return nil, wrong.reportForbidden(err, "list", resource.Resource, namespace, "these templates are unknown")
 	case err != nil:
 		return nil, err
 	}
@@ -124,16 +124,16 @@ func (c *Client) readTemplatesIn(ctx context.Context, limits kube.Limits, wrong 
 		case err == nil:
 			all = append(all, t)
 		case e.Namespace != "" && len(c.about) == 0: // the command is for users who did not write it
-			wrong.notes = append(wrong.notes, invalid(err))
+			wrong.notes = append(wrong.notes, invalidMessage(err))
 			wrong.noteUnknown(e, e.ID()+" is invalid, and Pillion may still use its last valid content: "+cli.OneLine(err))
 		default:
-			wrong.problems = append(wrong.problems, invalid(err))
+			wrong.problems = append(wrong.problems, invalidMessage(err))
 		}
 	}
 	return all, nil
 }
 
-func invalid(err error) string {
+func invalidMessage(err error) string {
 	return fmt.Sprintf("A template is invalid, so this report ignores it. Pillion may still use its last valid content: %s.", cli.OneLine(err))
 }
 

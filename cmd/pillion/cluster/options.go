@@ -33,11 +33,11 @@ var kubectlFlags = []string{"kubeconfig", "context", "cluster", "user", "as", "a
 
 // Selects reports whether a flag selects the cluster.
 func (o *Options) Selects() bool {
-	return len(o.given("kubeconfig", "context", "cluster", "user")) > 0
+	return len(o.givenFlags("kubeconfig", "context", "cluster", "user")) > 0
 }
 
-// given returns those of the named flags that are set, quoted for a shell.
-func (o *Options) given(names ...string) (all []string) {
+// givenFlags returns those of the named flags that are set, quoted for a shell.
+func (o *Options) givenFlags(names ...string) (all []string) {
 	for _, name := range names {
 		f := o.cmd.Flags().Lookup(name)
 		if f == nil || !f.Changed {
@@ -56,7 +56,7 @@ func (o *Options) given(names ...string) (all []string) {
 
 // Kubectl returns the beginning of a kubectl command for the same cluster.
 func (o *Options) Kubectl() string {
-	return strings.Join(append([]string{"kubectl"}, o.given(kubectlFlags...)...), " ")
+	return strings.Join(append([]string{"kubectl"}, o.givenFlags(kubectlFlags...)...), " ")
 }
 
 // Connect returns a client of the cluster that the flags select. It sends no request yet.
@@ -67,9 +67,9 @@ func (o *Options) Connect() (*Client, error) {
 	if _, err := clientcmd.ParseTimeout(o.overrides.Timeout); err != nil && o.overrides.Timeout != "" {
 		return nil, cli.UsageError{Err: fmt.Errorf("--request-timeout: %q is not a time, such as 5s", o.overrides.Timeout)}
 	}
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(o.rules(), &o.overrides)
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(o.loadingRules(), &o.overrides)
 	config, err := loader.ClientConfig()
-	if clientcmd.IsEmptyConfig(err) && o.Kubeconfig == "" && nowhere(os.Getenv(clientcmd.RecommendedConfigPathEnvVar)) {
+	if clientcmd.IsEmptyConfig(err) && o.Kubeconfig == "" && noFileExists(os.Getenv(clientcmd.RecommendedConfigPathEnvVar)) {
 		return nil, fmt.Errorf("there is no cluster to connect to: $KUBECONFIG names %s, which does not exist", os.Getenv(clientcmd.RecommendedConfigPathEnvVar))
 	}
 	if err != nil {
@@ -89,8 +89,8 @@ func (o *Options) Connect() (*Client, error) {
 	return client, nil
 }
 
-// nowhere reports whether files are named and none of them exists.
-func nowhere(list string) bool {
+// noFileExists reports whether files are named and none of them exists.
+func noFileExists(list string) bool {
 	files := slices.DeleteFunc(filepath.SplitList(list), func(file string) bool { return file == "" })
 	return len(files) > 0 && !slices.ContainsFunc(files, func(file string) bool {
 		_, err := os.Stat(file)
@@ -133,7 +133,7 @@ func (o *Options) Commands(arguments, paths []string) status.Commands {
 		files = append(files, "--templates "+cli.QuoteItem(path))
 	}
 	program := o.cmd.Root().CommandPath()
-	flags := o.given(append(kubectlFlags, "system-namespace")...)
+	flags := o.givenFlags(append(kubectlFlags, "system-namespace")...)
 	join := func(parts ...[]string) string { return strings.Join(slices.Concat(parts...), " ") }
 	rollout := ""
 	if len(paths) == 0 {
@@ -150,11 +150,11 @@ func (o *Options) Commands(arguments, paths []string) status.Commands {
 
 // Command returns a command of this program for the same cluster, for example for "certs".
 func (o *Options) Command(arguments string) string {
-	return strings.Join(append([]string{o.cmd.Root().CommandPath(), arguments}, o.given(append(kubectlFlags, "system-namespace")...)...), " ")
+	return strings.Join(append([]string{o.cmd.Root().CommandPath(), arguments}, o.givenFlags(append(kubectlFlags, "system-namespace")...)...), " ")
 }
 
-// rules returns where to look for the kubeconfig.
-func (o *Options) rules() *clientcmd.ClientConfigLoadingRules {
+// loadingRules returns where to look for the kubeconfig.
+func (o *Options) loadingRules() *clientcmd.ClientConfigLoadingRules {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.MigrationRules = nil // they copy a file of kubectl 1.0, and nothing here writes a kubeconfig
 	rules.ExplicitPath = o.Kubeconfig

@@ -57,7 +57,7 @@ func (i *Installation) FindKind(word string) (Kind, error) {
 func (i *Installation) ExplainOther(ctx context.Context, kind Kind, namespace, name string) ([]*explain.Report, error) {
 	object, err := i.Resource(kind.Resource()).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return nil, forbidden(err, "get", kind.resource, namespace, "name another object")
+		return nil, explainForbidden(err, "get", kind.resource, namespace, "name another object")
 	}
 	node, err := nodeOf(object)
 	if err != nil {
@@ -88,8 +88,8 @@ func (i *Installation) explainOwned(ctx context.Context, object *unstructured.Un
 	owners := &ownership{i: i, namespace: namespace, belongs: map[types.UID]bool{object.GetUID(): true}}
 	pods := corev1.SchemeGroupVersion.WithResource("pods")
 	all, read := &explain.Situations{}, 0
-	err := i.pages(ctx, i.Resource(pods).Namespace(namespace), "", func(pod *unstructured.Unstructured) error {
-		if hasEnded(pod) || !owners.lead(ctx, pod, mostOwners) {
+	err := i.eachObject(ctx, i.Resource(pods).Namespace(namespace), "", func(pod *unstructured.Unstructured) error {
+		if hasEnded(pod) || !owners.isOwned(ctx, pod, mostOwners) {
 			return nil
 		}
 		if read++; read > maxRunning {
@@ -105,7 +105,7 @@ func (i *Installation) explainOwned(ctx context.Context, object *unstructured.Un
 	case errors.Is(err, errEnough):
 		return all.Reports, nil
 	case apierrors.IsForbidden(err):
-		i.note(fmt.Sprintf("The running pods%s are unknown: %s.", InNamespace(namespace), whyNot(err, "pods")))
+		i.addNote(fmt.Sprintf("The running pods%s are unknown: %s.", InNamespace(namespace), whyNot(err, "pods")))
 		return nil, nil
 	}
 	return all.Reports, err
@@ -121,14 +121,14 @@ type ownership struct {
 	belongs   map[types.UID]bool // what is known; each owner is read once
 }
 
-// lead reports whether one of the owners of an object, at most so many steps above it, is the one.
-func (o *ownership) lead(ctx context.Context, object *unstructured.Unstructured, steps int) bool {
+// isOwned reports whether one of the owners of an object, at most so many steps above it, is the one.
+func (o *ownership) isOwned(ctx context.Context, object *unstructured.Unstructured, steps int) bool {
 	for _, owner := range object.GetOwnerReferences() {
 		belongs, known := o.belongs[owner.UID]
 		if !known && steps > 0 {
 			o.belongs[owner.UID] = false // ends a circle
-			if above := o.read(ctx, owner); above != nil {
-				belongs = o.lead(ctx, above, steps-1)
+			if above := o.readOwner(ctx, owner); above != nil {
+				belongs = o.isOwned(ctx, above, steps-1)
 			}
 			o.belongs[owner.UID] = belongs
 		}
@@ -139,8 +139,8 @@ func (o *ownership) lead(ctx context.Context, object *unstructured.Unstructured,
 	return false
 }
 
-// read returns an owner, or nil if it does not exist or cannot be read.
-func (o *ownership) read(ctx context.Context, owner metav1.OwnerReference) *unstructured.Unstructured {
+// readOwner returns an owner, or nil if it does not exist or cannot be read.
+func (o *ownership) readOwner(ctx context.Context, owner metav1.OwnerReference) *unstructured.Unstructured {
 	mapper, err := o.i.resources()
 	if err != nil {
 		return nil
@@ -155,7 +155,7 @@ func (o *ownership) read(ctx context.Context, owner metav1.OwnerReference) *unst
 	}
 	above, err := o.i.Resource(mapping.Resource).Namespace(o.namespace).Get(ctx, owner.Name, metav1.GetOptions{})
 	if apierrors.IsForbidden(err) {
-		o.i.note(fmt.Sprintf("You are not allowed to get %s%s, so some pods may be missing here.", mapping.Resource.Resource, InNamespace(o.namespace)))
+		o.i.addNote(fmt.Sprintf("You are not allowed to get %s%s, so some pods may be missing here.", mapping.Resource.Resource, InNamespace(o.namespace)))
 	}
 	if err != nil || above.GetUID() != owner.UID {
 		return nil

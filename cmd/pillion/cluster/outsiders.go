@@ -22,19 +22,19 @@ import (
 func (c *Client) Outsiders(ctx context.Context, names []string, stderr io.Writer) (*status.Outsiders, error) {
 	l := &podLister{c, cli.NewProgress(stderr)}
 	k := &look{podLister: l, notes: map[string]bool{}, report: status.NewReport(&templates.Set{})}
-	d, err := l.deployed(ctx, k.note)
+	d, err := l.readServerConfig(ctx, k.addNote)
 	if err != nil {
 		return nil, err
 	}
 	k.injector = inject.New(&templates.Set{}, d.options.Excluded...)
-	if err := k.webhooks(ctx); err != nil {
+	if err := k.readWebhooks(ctx); err != nil {
 		return nil, err
 	}
 	var found []status.Outside
 	of := 0
 	each := func(ns *unstructured.Unstructured) error {
 		of++
-		if o := status.NewOutside(k.scope(ns), k.known(ns)); o != nil {
+		if o := status.NewOutside(k.namespaceScope(ns), k.namespaceFacts(ns)); o != nil {
 			found = append(found, *o)
 		}
 		return nil
@@ -42,23 +42,23 @@ func (c *Client) Outsiders(ctx context.Context, names []string, stderr io.Writer
 	if len(names) > 0 {
 		err = k.eachNamed(ctx, names, each)
 	} else {
-		err = k.pages(ctx, k.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), "", each, func() { found, of = nil, 0 })
-		err = forbidden(err, "list", "namespaces", "", "name those that you are allowed to read: pillion status unlabelled NAMESPACE...")
+		err = k.eachObject(ctx, k.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), "", each, func() { found, of = nil, 0 })
+		err = explainForbidden(err, "list", "namespaces", "", "name those that you are allowed to read: pillion status unlabelled NAMESPACE...")
 	}
 	if err != nil {
 		return nil, err
 	}
-	k.usable(ctx, d)
+	k.checkTemplates(ctx, d)
 	r := status.NewOutsiders(found, of)
 	r.Problems, r.Doubts, r.Notes = k.report.Problems, k.report.Doubts, slices.Sorted(maps.Keys(k.notes))
 	return r, nil
 }
 
-// usable checks whether the cluster's templates can be used. If not, pods that opt in may be
+// checkTemplates checks whether the cluster's templates can be used. If not, pods that opt in may be
 // denied.
-func (k *look) usable(ctx context.Context, d *deployed) {
+func (k *look) checkTemplates(ctx context.Context, d *deployed) {
 	var wrong unsure
-	if _, err := d.set(ctx, &wrong); err != nil {
+	if _, err := d.readTemplateSet(ctx, &wrong); err != nil {
 		text := "The templates are unknown: " + cli.OneLine(err)
 		if apierrors.IsForbidden(err) || d.guessed {
 			wrong.doubts = append(wrong.doubts, text)

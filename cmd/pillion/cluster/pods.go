@@ -51,10 +51,10 @@ func (q *Query) Complete(args []string) error {
 // Report counts pods and finds out what is wrong with them. If that takes long, it writes its
 // progress to stderr.
 func (c *Client) Report(ctx context.Context, q Query, stderr io.Writer) (*status.Report, error) {
-	return (&podLister{c, cli.NewProgress(stderr)}).report(ctx, q)
+	return (&podLister{c, cli.NewProgress(stderr)}).reportPods(ctx, q)
 }
 
-func (l *podLister) report(ctx context.Context, q Query) (*status.Report, error) {
+func (l *podLister) reportPods(ctx context.Context, q Query) (*status.Report, error) {
 	l.progress.Start()
 	defer l.progress.End()
 	k, err := l.newLook(ctx, q)
@@ -63,23 +63,23 @@ func (l *podLister) report(ctx context.Context, q Query) (*status.Report, error)
 	}
 	k.own.Plans, k.own.Resizes = true, l.canResize()
 	if len(q.Namespaces) > 0 {
-		err = k.named(ctx, q.Namespaces)
+		err = k.countNamed(ctx, q.Namespaces)
 	} else {
-		err = k.optedIn(ctx, q.All)
+		err = k.countOptedIn(ctx, q.All)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if len(k.shadowed) > 0 {
-		k.note(fmt.Sprintf("Shadow only (%s: %s), so nothing is injected: %s.", inject.LabelInject, inject.Shadow, strings.Join(k.shadowed, ", ")))
+		k.addNote(fmt.Sprintf("Shadow only (%s: %s), so nothing is injected: %s.", inject.LabelInject, inject.Shadow, strings.Join(k.shadowed, ", ")))
 	}
 	if len(k.wrong) > 0 {
-		k.note(fmt.Sprintf("Nothing is injected in namespaces with an invalid label %s; it must be %s, %s or %s: %s.", inject.LabelInject, inject.Enabled, inject.Disabled, inject.Shadow, strings.Join(k.wrong, ", ")))
+		k.addNote(fmt.Sprintf("Nothing is injected in namespaces with an invalid label %s; it must be %s, %s or %s: %s.", inject.LabelInject, inject.Enabled, inject.Disabled, inject.Shadow, strings.Join(k.wrong, ", ")))
 	}
 	k.report.Mutators = append(k.report.Mutators, k.mutation.Mutators(k.report.Labels())...)
 	k.report.Validators = k.validation.Validators(k.report.Labels())
-	for _, loop := range status.Loops(k.mutation, k.validation, l.system, k.labels(ctx)) {
-		k.note(loop.String())
+	for _, loop := range status.Loops(k.mutation, k.validation, l.system, k.namespaceLabels(ctx)) {
+		k.addNote(loop.String())
 	}
 	k.report.Notes = append(k.report.Notes, slices.Sorted(maps.Keys(k.notes))...)
 	k.report.Stopped = len(k.unsure.stopped)
@@ -90,13 +90,13 @@ func (l *podLister) report(ctx context.Context, q Query) (*status.Report, error)
 // newLook reads what all namespaces have in common.
 func (l *podLister) newLook(ctx context.Context, q Query) (*look, error) {
 	k := &look{podLister: l, notes: map[string]bool{}}
-	k.accounts = l.serviceAccounts(ctx, k.note)
+	k.accounts = l.serviceAccounts(ctx, k.addNote)
 	wrong := &k.unsure
 	var err error
 	if k.selector, err = labels.Parse(q.Selector); err != nil {
 		return nil, err
 	}
-	if k.injector, err = l.newInjector(ctx, q.Templates, k.note, wrong); err != nil {
+	if k.injector, err = l.newInjector(ctx, q.Templates, k.addNote, wrong); err != nil {
 		return nil, l.whatFollows(ctx, err)
 	}
 	if wrong.others {
@@ -111,70 +111,70 @@ func (l *podLister) newLook(ctx context.Context, q Query) (*look, error) {
 	}
 	for _, t := range k.injector.All().Templates {
 		if t.ReadsRequest() {
-			k.note(explain.ByRequest(t.Name))
+			k.addNote(explain.ByRequest(t.Name))
 		}
 	}
-	return k, k.webhooks(ctx)
+	return k, k.readWebhooks(ctx)
 }
 
 // errOthers is the error of reports about templates that are not in use.
 var errOthers = errors.New("the templates of --templates are not those that Pillion uses in this cluster: remove --templates, " +
 	"or use pillion diff -f to see what these templates would change")
 
-// labelled records a namespace in shadow, or with a label value that has no meaning.
-func (k *look) labelled(ns *unstructured.Unstructured) {
+// noteLabelValue records a namespace in shadow, or with a label value that has no meaning.
+func (k *look) noteLabelValue(ns *unstructured.Unstructured) {
 	switch value, ok := ns.GetLabels()[inject.LabelInject]; {
 	case value == inject.Shadow:
 		k.shadowed = append(k.shadowed, ns.GetName())
-	case ok && inject.WrongNamespaceLabel(value) != "" && !k.matches(ns, ""):
+	case ok && inject.WrongNamespaceLabel(value) != "" && !k.matchesWebhook(ns, ""):
 		k.wrong = append(k.wrong, fmt.Sprintf("%s (%q)", ns.GetName(), value))
 	}
 }
 
-// named counts the pods of namespaces that the user named.
-func (k *look) named(ctx context.Context, names []string) error {
+// countNamed counts the pods of namespaces that the user named.
+func (k *look) countNamed(ctx context.Context, names []string) error {
 	return k.eachNamed(ctx, names, func(ns *unstructured.Unstructured) error {
-		count, err := k.namespace(ctx, ns)
+		count, err := k.countNamespace(ctx, ns)
 		if err == nil {
-			k.report.Name(count, k.known(ns))
+			k.report.Name(count, k.namespaceFacts(ns))
 		}
 		return err
 	})
 }
 
-// optedIn counts the pods of all namespaces that opted in, and pods elsewhere that opted in
+// countOptedIn counts the pods of all namespaces that opted in, and pods elsewhere that opted in
 // individually. If all is set, it counts the pods of all namespaces.
-func (k *look) optedIn(ctx context.Context, all bool) error {
-	chosen, elsewhere, err := k.choose(ctx, all)
+func (k *look) countOptedIn(ctx context.Context, all bool) error {
+	chosen, elsewhere, err := k.chooseNamespaces(ctx, all)
 	if err != nil {
-		return forbidden(err, "list", "namespaces", "", "name those that you are allowed to read: pillion status NAMESPACE...")
+		return explainForbidden(err, "list", "namespaces", "", "name those that you are allowed to read: pillion status NAMESPACE...")
 	}
 	k.found = len(chosen)
 	for _, ns := range chosen {
-		if _, err := k.namespace(ctx, ns); err != nil {
+		if _, err := k.countNamespace(ctx, ns); err != nil {
 			return err
 		}
 	}
 	return k.byThemselves(ctx, elsewhere)
 }
 
-// choose returns the namespaces that opted in, or all, and the others in which pods can opt in
+// chooseNamespaces returns the namespaces that opted in, or all, and the others in which pods can opt in
 // individually.
-func (k *look) choose(ctx context.Context, all bool) (chosen []*unstructured.Unstructured, elsewhere map[string]*unstructured.Unstructured, err error) {
+func (k *look) chooseNamespaces(ctx context.Context, all bool) (chosen []*unstructured.Unstructured, elsewhere map[string]*unstructured.Unstructured, err error) {
 	elsewhere = map[string]*unstructured.Unstructured{}
-	err = k.pages(ctx, k.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), "", func(ns *unstructured.Unstructured) error {
-		ns = needed(ns)
-		k.labelled(ns)
-		if o := status.NewOutside(k.scope(ns), k.known(ns)); o != nil && !o.Intended {
+	err = k.eachObject(ctx, k.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), "", func(ns *unstructured.Unstructured) error {
+		ns = withNeededFields(ns)
+		k.noteLabelValue(ns)
+		if o := status.NewOutside(k.namespaceScope(ns), k.namespaceFacts(ns)); o != nil && !o.Intended {
 			k.report.Unlabelled++
 		}
 		switch {
 		case all:
 			chosen = append(chosen, ns)
 		case slices.Contains(inject.SystemNamespaces(), ns.GetName()):
-		case ns.GetLabels()[inject.LabelInject] == inject.Enabled || k.matches(ns, ""):
+		case ns.GetLabels()[inject.LabelInject] == inject.Enabled || k.matchesWebhook(ns, ""):
 			chosen = append(chosen, ns)
-		case k.matches(ns, inject.Enabled) || ns.GetLabels()[inject.LabelInject] == "" && k.own.Unknown:
+		case k.matchesWebhook(ns, inject.Enabled) || ns.GetLabels()[inject.LabelInject] == "" && k.own.Unknown:
 			elsewhere[ns.GetName()] = ns
 		}
 		return nil
@@ -185,8 +185,8 @@ func (k *look) choose(ctx context.Context, all bool) (chosen []*unstructured.Uns
 	return chosen, elsewhere, err
 }
 
-// needed returns a namespace with only the fields that are used.
-func needed(ns *unstructured.Unstructured) *unstructured.Unstructured {
+// withNeededFields returns a namespace with only the fields that are used.
+func withNeededFields(ns *unstructured.Unstructured) *unstructured.Unstructured {
 	out := &unstructured.Unstructured{Object: map[string]any{}}
 	out.SetName(ns.GetName())
 	out.SetLabels(ns.GetLabels())
@@ -196,17 +196,17 @@ func needed(ns *unstructured.Unstructured) *unstructured.Unstructured {
 	return out
 }
 
-// namespace counts all pods of a namespace.
-func (k *look) namespace(ctx context.Context, ns *unstructured.Unstructured) (*status.Count, error) {
-	count := k.count(ns)
+// countNamespace counts all pods of a namespace.
+func (k *look) countNamespace(ctx context.Context, ns *unstructured.Unstructured) (*status.Count, error) {
+	count := k.newCount(ns)
 	client := k.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(ns.GetName())
-	err := k.pages(ctx, client, k.selector.String(), func(pod *unstructured.Unstructured) error {
-		return k.add(count, pod)
-	}, func() { count = k.count(ns) })
+	err := k.eachObject(ctx, client, k.selector.String(), func(pod *unstructured.Unstructured) error {
+		return k.countPod(count, pod)
+	}, func() { count = k.newCount(ns) })
 	if err != nil {
-		return count, k.lack(err, "list", "pods", ns.GetName())
+		return count, k.reportForbidden(err, "list", "pods", ns.GetName())
 	}
-	return count, k.finish(ctx, ns.GetName(), count)
+	return count, k.finishNamespace(ctx, ns.GetName(), count)
 }
 
 // byThemselves counts the pods that opted in although their namespace did not, and pods whose
@@ -217,19 +217,19 @@ func (k *look) byThemselves(ctx context.Context, namespaces map[string]*unstruct
 	}
 	counts := map[string]*status.Count{}
 	client := k.Resource(corev1.SchemeGroupVersion.WithResource("pods"))
-	err := k.pages(ctx, client, k.alsoSelected(inject.LabelInject+","+inject.LabelInject+"!="+inject.Disabled), func(pod *unstructured.Unstructured) error {
+	err := k.eachObject(ctx, client, k.alsoSelected(inject.LabelInject+","+inject.LabelInject+"!="+inject.Disabled), func(pod *unstructured.Unstructured) error {
 		ns := namespaces[pod.GetNamespace()]
 		if ns == nil {
 			return nil
 		}
 		count := counts[ns.GetName()]
 		if count == nil {
-			count = k.count(ns)
+			count = k.newCount(ns)
 			counts[ns.GetName()] = count
 		}
-		return k.add(count, pod)
+		return k.countPod(count, pod)
 	}, func() { clear(counts) })
-	if err := k.lack(err, "list", "pods", ""); err != nil {
+	if err := k.reportForbidden(err, "list", "pods", ""); err != nil {
 		return err
 	}
 	if err := k.failElsewhere(ctx, namespaces, counts); err != nil {
@@ -239,14 +239,14 @@ func (k *look) byThemselves(ctx context.Context, namespaces map[string]*unstruct
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
-		if err := k.finish(ctx, name, counts[name]); err != nil {
+		if err := k.finishNamespace(ctx, name, counts[name]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (k *look) add(count *status.Count, pod *unstructured.Unstructured) error {
+func (k *look) countPod(count *status.Count, pod *unstructured.Unstructured) error {
 	text, err := pod.MarshalJSON()
 	if err == nil {
 		err = count.Add(text)
@@ -254,29 +254,29 @@ func (k *look) add(count *status.Count, pod *unstructured.Unstructured) error {
 	if err != nil {
 		return fmt.Errorf("pod %s in the namespace %s: %w", pod.GetName(), pod.GetNamespace(), err)
 	}
-	k.say(k.report.Pods.Pods + count.Pods())
+	k.reportProgress(k.report.Pods.Pods + count.Pods())
 	return nil
 }
 
-// finish resolves the owners of a namespace's pods to their own owners, and adds the namespace
+// finishNamespace resolves the owners of a namespace's pods to their own owners, and adds the namespace
 // to the report.
-func (k *look) finish(ctx context.Context, namespace string, count *status.Count) error {
-	if err := k.makers(ctx, namespace, count); err != nil {
+func (k *look) finishNamespace(ctx context.Context, namespace string, count *status.Count) error {
+	if err := k.readOwners(ctx, namespace, count); err != nil {
 		return err
 	}
-	if err := k.consider(ctx, namespace, count); err != nil {
+	if err := k.considerRestarts(ctx, namespace, count); err != nil {
 		return err
 	}
-	if err := k.misplaced(ctx, namespace); err != nil {
+	if err := k.findMisplaced(ctx, namespace); err != nil {
 		return err
 	}
 	k.report.Add(count)
-	k.say(k.report.Pods.Pods)
+	k.reportProgress(k.report.Pods.Pods)
 	return nil
 }
 
-// say reports how many pods have been read.
-func (k *look) say(pods int) {
+// reportProgress reports how many pods have been read.
+func (k *look) reportProgress(pods int) {
 	if k.found > 0 {
 		k.progress.Say("%d pods, %d of %d namespaces", pods, len(k.report.Namespaces), k.found)
 		return

@@ -41,19 +41,19 @@ func probePod() *corev1.Pod {
 	}}
 }
 
-// probe sends a pod to a namespace as a dry run, and compares what it gets with what the engine
+// probeNamespace sends a pod to a namespace as a dry run, and compares what it gets with what the engine
 // expects.
-func (k *look) probe(ctx context.Context, ns *unstructured.Unstructured) (p check.Probe, err error) {
+func (k *look) probeNamespace(ctx context.Context, ns *unstructured.Unstructured) (p check.Probe, err error) {
 	p.Namespace = ns.GetName()
-	if known := k.known(ns); known.Excluded != "" {
+	if known := k.namespaceFacts(ns); known.Excluded != "" {
 		p.Unknown = "no pod is injected in the namespace " + p.Namespace + ": " + known.Excluded
 		return p, nil
 	}
 	pod := probePod()
-	if ns.GetLabels()[inject.LabelInject] != inject.Enabled && !k.matches(ns, "") {
+	if ns.GetLabels()[inject.LabelInject] != inject.Enabled && !k.matchesWebhook(ns, "") {
 		pod.Labels = map[string]string{inject.LabelInject: inject.Enabled}
 	}
-	text, err := k.wish(ns, pod, &p)
+	text, err := k.requestTemplate(ns, pod, &p)
 	if err != nil {
 		return p, err
 	}
@@ -66,7 +66,7 @@ func (k *look) probe(ctx context.Context, ns *unstructured.Unstructured) (p chec
 	case err != nil:
 		return p, err
 	default:
-		return p, k.got(made, &p)
+		return p, k.noteGot(made, &p)
 	}
 	return p, nil
 }
@@ -77,9 +77,9 @@ func isAnswer(err error) bool {
 	return ok
 }
 
-// wish returns the pod as JSON. If no template injects it, it requests the first one that would.
-func (k *look) wish(ns *unstructured.Unstructured, pod *corev1.Pod, p *check.Probe) ([]byte, error) {
-	text, decisions, err := k.decide(ns, pod, p)
+// requestTemplate returns the pod as JSON. If no template injects it, it requests the first one that would.
+func (k *look) requestTemplate(ns *unstructured.Unstructured, pod *corev1.Pod, p *check.Probe) ([]byte, error) {
+	text, decisions, err := k.noteExpected(ns, pod, p)
 	if err != nil || len(p.Expected) > 0 {
 		return text, err
 	}
@@ -89,7 +89,7 @@ func (k *look) wish(ns *unstructured.Unstructured, pod *corev1.Pod, p *check.Pro
 		}
 		asking := pod.DeepCopy()
 		asking.Annotations = map[string]string{inject.AnnotationTemplates: d.Template}
-		with, _, err := k.decide(ns, asking, p)
+		with, _, err := k.noteExpected(ns, asking, p)
 		if err != nil {
 			return nil, err
 		}
@@ -101,13 +101,13 @@ func (k *look) wish(ns *unstructured.Unstructured, pod *corev1.Pod, p *check.Pro
 	return text, nil
 }
 
-// decide runs the engine, and records which templates it injects.
-func (k *look) decide(ns *unstructured.Unstructured, pod *corev1.Pod, p *check.Probe) ([]byte, []inject.Decision, error) {
+// noteExpected runs the engine, and records which templates it injects.
+func (k *look) noteExpected(ns *unstructured.Unstructured, pod *corev1.Pod, p *check.Probe) ([]byte, []inject.Decision, error) {
 	text, err := json.Marshal(pod)
 	if err != nil {
 		return nil, nil, err
 	}
-	r, err := k.injector.Inject(inject.Request{Operation: "CREATE", DryRun: true, OptedIn: true, Namespace: k.scope(ns).Namespace, Object: text})
+	r, err := k.injector.Inject(inject.Request{Operation: "CREATE", DryRun: true, OptedIn: true, Namespace: k.namespaceScope(ns).Namespace, Object: text})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -119,8 +119,8 @@ func (k *look) decide(ns *unstructured.Unstructured, pod *corev1.Pod, p *check.P
 	return text, r.Decisions, nil
 }
 
-// got records what the pod got.
-func (k *look) got(made *unstructured.Unstructured, p *check.Probe) error {
+// noteGot records what the pod got.
+func (k *look) noteGot(made *unstructured.Unstructured, p *check.Probe) error {
 	pod := &corev1.Pod{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(made.Object, pod); err != nil {
 		return err
@@ -144,8 +144,8 @@ func (k *look) got(made *unstructured.Unstructured, p *check.Probe) error {
 	return nil
 }
 
-// sidecars reports whether the API server keeps the restartPolicy of an init container.
-func (c *Client) sidecars(ctx context.Context, namespace string) (s check.Sidecars, err error) {
+// checkSidecars reports whether the API server keeps the restartPolicy of an init container.
+func (c *Client) checkSidecars(ctx context.Context, namespace string) (s check.Sidecars, err error) {
 	pod := probePod()
 	sidecar := pod.Spec.Containers[0]
 	sidecar.Name, sidecar.RestartPolicy = "sidecar", new(corev1.ContainerRestartPolicyAlways)

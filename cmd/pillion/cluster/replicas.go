@@ -19,8 +19,8 @@ import (
 	"github.com/pillion-dev/pillion/manifests"
 )
 
-// deployment reads how many replicas a Deployment of Pillion has.
-func (c *Client) deployment(ctx context.Context, name string) (d check.Deployment, err error) {
+// readDeployment reads how many replicas a Deployment of Pillion has.
+func (c *Client) readDeployment(ctx context.Context, name string) (d check.Deployment, err error) {
 	type deployment struct { // see apps
 		Spec struct {
 			Replicas *int `json:"replicas"`
@@ -31,7 +31,7 @@ func (c *Client) deployment(ctx context.Context, name string) (d check.Deploymen
 		} `json:"status"`
 	}
 	d.Name = name
-	read, err := get[deployment](ctx, c.Resource(apps.WithResource("deployments")).Namespace(c.system), name)
+	read, err := getObject[deployment](ctx, c.Resource(apps.WithResource("deployments")).Namespace(c.system), name)
 	if apierrors.IsNotFound(err) {
 		return d, nil
 	}
@@ -39,18 +39,18 @@ func (c *Client) deployment(ctx context.Context, name string) (d check.Deploymen
 	if read.Spec.Replicas != nil {
 		d.Wanted = *read.Spec.Replicas
 	}
-	d.Unknown, err = unknown(err, "get", "deployments", c.system)
+	d.Unknown, err = whyForbidden(err, "get", "deployments", c.system)
 	return d, err
 }
 
-// replicas asks every running replica of pillion serve for its state, through the API server.
-func (l *podLister) replicas(ctx context.Context) (r check.Replicas, err error) {
+// readReplicas asks every running replica of pillion serve for its state, through the API server.
+func (l *podLister) readReplicas(ctx context.Context) (r check.Replicas, err error) {
 	var pods []corev1.Pod
 	err = allOf(ctx, l, l.Resource(core.WithResource("pods")).Namespace(l.system), "app.kubernetes.io/name="+manifests.Name, &pods)
-	if r.Unknown, err = unknown(err, "list", "pods", l.system); err != nil || r.Unknown != "" {
+	if r.Unknown, err = whyForbidden(err, "list", "pods", l.system); err != nil || r.Unknown != "" {
 		return r, err
 	}
-	api, err := l.raw()
+	api, err := l.restClient()
 	if err != nil {
 		return r, err
 	}
@@ -61,15 +61,15 @@ func (l *podLister) replicas(ctx context.Context) (r check.Replicas, err error) 
 	}
 	var all sync.WaitGroup
 	for i := range r.All {
-		all.Go(func() { l.state(ctx, api, &r.All[i]) })
+		all.Go(func() { l.readReplica(ctx, api, &r.All[i]) })
 	}
 	all.Wait()
 	return r, nil
 }
 
-// state reads /readyz?verbose of a replica. A replica that is not ready answers too, with an error
+// readReplica reads /readyz?verbose of a replica. A replica that is not ready answers too, with an error
 // code.
-func (l *podLister) state(ctx context.Context, api rest.Interface, r *check.Replica) {
+func (l *podLister) readReplica(ctx context.Context, api rest.Interface, r *check.Replica) {
 	ctx, cancel := context.WithTimeout(ctx, dialWithin)
 	defer cancel()
 	at := fmt.Sprintf("/api/v1/namespaces/%s/pods/%s/proxy/readyz", l.system, net.JoinHostPort(r.Pod, strconv.Itoa(manifests.AdminPort)))
@@ -86,8 +86,8 @@ func (l *podLister) state(ctx context.Context, api rest.Interface, r *check.Repl
 	}
 }
 
-// raw returns a client for paths that have no objects.
-func (c *Client) raw() (rest.Interface, error) {
+// restClient returns a client for paths that have no objects.
+func (c *Client) restClient() (rest.Interface, error) {
 	d, err := discovery.NewDiscoveryClientForConfig(c.config)
 	if err != nil {
 		return nil, err

@@ -9,8 +9,8 @@ import (
 	"k8s.io/client-go/discovery"
 )
 
-// resizes reports whether the API server can resize running pods.
-func (c *Client) resizes() (bool, error) {
+// supportsResize reports whether the API server can resize running pods.
+func (c *Client) supportsResize() (bool, error) {
 	d, err := discovery.NewDiscoveryClientForConfig(c.config)
 	if err != nil {
 		return false, err
@@ -22,8 +22,8 @@ func (c *Client) resizes() (bool, error) {
 	return slices.ContainsFunc(all.APIResources, func(r metav1.APIResource) bool { return r.Name == "pods/resize" }), nil
 }
 
-// canResize does what [Client.resizes] does for advice: an API server that does not answer cannot resize pods.
+// canResize does what [Client.supportsResize] does for advice: an API server that does not answer cannot resize pods.
 func (c *Client) canResize() bool {
-	can, err := c.resizes()
+	can, err := c.supportsResize()
 	return err == nil && can
 }

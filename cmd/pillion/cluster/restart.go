@@ -25,8 +25,8 @@ func (l *podLister) whatFollows(ctx context.Context, err error) error {
 		return err
 	}
 	resource := admissionregistrationv1.SchemeGroupVersion.WithResource
-	mutating, merr := get[admissionregistrationv1.MutatingWebhookConfiguration](ctx, l.Resource(resource("mutatingwebhookconfigurations")), manifests.Name)
-	validating, verr := get[admissionregistrationv1.ValidatingWebhookConfiguration](ctx, l.Resource(resource("validatingwebhookconfigurations")), manifests.Name)
+	mutating, merr := getObject[admissionregistrationv1.MutatingWebhookConfiguration](ctx, l.Resource(resource("mutatingwebhookconfigurations")), manifests.Name)
+	validating, verr := getObject[admissionregistrationv1.ValidatingWebhookConfiguration](ctx, l.Resource(resource("validatingwebhookconfigurations")), manifests.Name)
 	var names []string
 	becomes := "start without sidecars (failurePolicy Ignore)"
 	for _, e := range slices.Concat(explain.MutatingEntries(mutating), explain.ValidatingEntries(validating)) {
@@ -42,8 +42,8 @@ func (l *podLister) whatFollows(ctx context.Context, err error) error {
 		"Put the ConfigMap back, or delete the webhook configurations %s", err, becomes, manifests.Name)
 }
 
-// consider finds out which owners of a namespace's pods to restart.
-func (k *look) consider(ctx context.Context, namespace string, count *status.Count) error {
+// considerRestarts finds out which owners of a namespace's pods to restart.
+func (k *look) considerRestarts(ctx context.Context, namespace string, count *status.Count) error {
 	if len(k.report.Problems)+len(k.report.Doubts) > 0 {
 		return nil
 	}
@@ -61,7 +61,7 @@ func (k *look) consider(ctx context.Context, namespace string, count *status.Cou
 			continue
 		}
 		if limits == nil {
-			all, err := k.limits(ctx, namespace)
+			all, err := k.readLimits(ctx, namespace)
 			if err != nil {
 				count.Hold("", "whether the limits of the namespace allow new pods is unknown: "+err.Error())
 				return nil //nolint:nilerr // the report has the reason
@@ -69,7 +69,7 @@ func (k *look) consider(ctx context.Context, namespace string, count *status.Cou
 			limits = &all
 		}
 		room := func(labels map[string]string, pod []byte, n int) string { return k.fits.Room(labels, *limits, pod, n) }
-		err := k.pages(ctx, k.Resource(kind.Resource()).Namespace(namespace), "", func(object *unstructured.Unstructured) error {
+		err := k.eachObject(ctx, k.Resource(kind.Resource()).Namespace(namespace), "", func(object *unstructured.Unstructured) error {
 			if !slices.Contains(names, object.GetName()) {
 				return nil
 			}

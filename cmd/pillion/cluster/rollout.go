@@ -33,16 +33,16 @@ func (c *Client) Rollout(ctx context.Context, q Query, b Bounds, stderr io.Write
 	if len(k.unsure.problems) > 0 {
 		return nil, fmt.Errorf("nothing is updated, because the templates are uncertain: %s", withoutFiles(strings.Join(k.unsure.problems, " ")))
 	}
-	if err := b.check(k.injector.All()); err != nil {
+	if err := b.checkTemplate(k.injector.All()); err != nil {
 		return nil, err
 	}
 	t := &targeting{look: k, bounds: b, targets: &Targets{namespaces: map[string]*targetNamespace{}}}
 	t.vanishing = b.Object != "" // the user has named no namespace
-	if t.resizes, err = c.resizes(); err != nil {
+	if t.resizes, err = c.supportsResize(); err != nil {
 		return nil, NoAnswer(err)
 	}
 	if b.Failed != "" {
-		i := slices.IndexFunc(k.injector.All().Templates, b.includes)
+		i := slices.IndexFunc(k.injector.All().Templates, b.includesTemplate)
 		if i < 0 {
 			return t.targets, nil // nothing is injected
 		}
@@ -50,7 +50,7 @@ func (c *Client) Rollout(ctx context.Context, q Query, b Bounds, stderr io.Write
 			return nil, err
 		}
 	}
-	if err := t.all(ctx, q); err != nil {
+	if err := t.planNamespaces(ctx, q); err != nil {
 		return nil, NoAnswer(err)
 	}
 	for note := range k.notes {
@@ -64,38 +64,38 @@ func (c *Client) Rollout(ctx context.Context, q Query, b Bounds, stderr io.Write
 // Executor returns what changes the cluster.
 func (c *Client) Executor() executor.Cluster { return executor.Kubernetes{Interface: c.Interface} }
 
-func (t *targeting) all(ctx context.Context, q Query) error {
+func (t *targeting) planNamespaces(ctx context.Context, q Query) error {
 	if len(q.Namespaces) > 0 {
 		return t.eachNamed(ctx, q.Namespaces, func(ns *unstructured.Unstructured) error {
-			return t.namespace(ctx, ns, t.selector.String())
+			return t.planNamespace(ctx, ns, t.selector.String())
 		})
 	}
-	chosen, elsewhere, err := t.choose(ctx, q.All)
+	chosen, elsewhere, err := t.chooseNamespaces(ctx, q.All)
 	if err != nil {
-		return forbidden(err, "list", "namespaces", "", "name those that you are allowed to read: pillion rollout NAMESPACE...")
+		return explainForbidden(err, "list", "namespaces", "", "name those that you are allowed to read: pillion rollout NAMESPACE...")
 	}
 	t.found = len(chosen)
 	for _, ns := range chosen {
-		if err := t.namespace(ctx, ns, t.selector.String()); err != nil {
+		if err := t.planNamespace(ctx, ns, t.selector.String()); err != nil {
 			return err
 		}
 	}
-	return t.individually(ctx, elsewhere)
+	return t.planOptedInPods(ctx, elsewhere)
 }
 
-// individually handles the namespaces in which pods have opted in although their namespace has not.
-func (t *targeting) individually(ctx context.Context, elsewhere map[string]*unstructured.Unstructured) error {
+// planOptedInPods handles the namespaces in which pods have opted in although their namespace has not.
+func (t *targeting) planOptedInPods(ctx context.Context, elsewhere map[string]*unstructured.Unstructured) error {
 	if len(elsewhere) == 0 {
 		return nil
 	}
 	selector := t.alsoSelected(inject.LabelInject + "," + inject.LabelInject + "!=" + inject.Disabled)
 	found := map[string]bool{}
-	err := t.pages(ctx, t.Resource(corev1.SchemeGroupVersion.WithResource("pods")), selector, func(pod *unstructured.Unstructured) error {
+	err := t.eachObject(ctx, t.Resource(corev1.SchemeGroupVersion.WithResource("pods")), selector, func(pod *unstructured.Unstructured) error {
 		found[pod.GetNamespace()] = elsewhere[pod.GetNamespace()] != nil
 		return nil
 	}, func() {})
 	if apierrors.IsForbidden(err) {
-		t.note("Pods that opted in themselves are not updated, because you are not allowed to list the pods of all namespaces.")
+		t.addNote("Pods that opted in themselves are not updated, because you are not allowed to list the pods of all namespaces.")
 		return nil
 	}
 	if err != nil {
@@ -103,7 +103,7 @@ func (t *targeting) individually(ctx context.Context, elsewhere map[string]*unst
 	}
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		if found[name] {
-			if err := t.namespace(ctx, elsewhere[name], selector); err != nil {
+			if err := t.planNamespace(ctx, elsewhere[name], selector); err != nil {
 				return err
 			}
 		}
@@ -111,31 +111,31 @@ func (t *targeting) individually(ctx context.Context, elsewhere map[string]*unst
 	return nil
 }
 
-// namespace plans all pods of a namespace.
-func (t *targeting) namespace(ctx context.Context, ns *unstructured.Unstructured, selector string) error {
-	only, ok := t.bounds.only(t.injector.For(ns.GetName()).Set())
+// planNamespace plans all pods of a namespace.
+func (t *targeting) planNamespace(ctx context.Context, ns *unstructured.Unstructured, selector string) error {
+	only, ok := t.bounds.onlyTemplate(t.injector.For(ns.GetName()).Set())
 	if !ok {
 		return nil
 	}
-	count := t.count(ns)
-	n, err := t.prepare(ctx, ns, only)
+	count := t.newCount(ns)
+	n, err := t.prepareNamespace(ctx, ns, only)
 	if err != nil {
 		return err
 	}
 	g := &grouping{targeting: t, targetNamespace: n, name: ns.GetName(), workloads: map[status.Owner]*rollout.Workload{}, resizing: map[*rollout.Workload]*resizing{}}
 	pods := t.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(ns.GetName())
-	err = t.pages(ctx, pods, selector, func(pod *unstructured.Unstructured) error {
-		if err := t.back.load(ctx, pod); err != nil {
+	err = t.eachObject(ctx, pods, selector, func(pod *unstructured.Unstructured) error {
+		if err := t.back.loadEarlier(ctx, pod); err != nil {
 			return err
 		}
-		return g.add(count, pod)
+		return g.groupPod(count, pod)
 	}, func() {
-		count, g.workloads, g.resizing = t.count(ns), map[status.Owner]*rollout.Workload{}, map[*rollout.Workload]*resizing{}
+		count, g.workloads, g.resizing = t.newCount(ns), map[status.Owner]*rollout.Workload{}, map[*rollout.Workload]*resizing{}
 	})
 	if err != nil {
-		return forbidden(err, "list", "pods", ns.GetName(), "leave out this namespace")
+		return explainForbidden(err, "list", "pods", ns.GetName(), "leave out this namespace")
 	}
 	t.targets.namespaces[ns.GetName()] = n
 	t.targets.Pods += count.Pods()
-	return g.finish(ctx, count)
+	return g.chooseWays(ctx, count)
 }

@@ -49,8 +49,8 @@ func (c *Client) newWayBack(ctx context.Context, now *inject.Injector, t *templa
 	return w, err
 }
 
-// load reads the content that a pod goes back to, once for each content.
-func (w *wayBack) load(ctx context.Context, pod *unstructured.Unstructured) error {
+// loadEarlier reads the content that a pod goes back to, once for each content.
+func (w *wayBack) loadEarlier(ctx context.Context, pod *unstructured.Unstructured) error {
 	if w == nil {
 		return nil
 	}
@@ -58,18 +58,18 @@ func (w *wayBack) load(ctx context.Context, pod *unstructured.Unstructured) erro
 	if _, known := w.earlier[revision]; known || revision == "" && w.Replaces == "" {
 		return nil
 	}
-	injector, why, err := w.read(ctx, revision)
+	injector, why, err := w.readEarlier(ctx, revision)
 	if err == nil {
 		w.earlier[revision] = earlier{injector, why}
 	}
 	return err
 }
 
-// read returns an injector with an earlier content of the template, or why there is none.
-func (w *wayBack) read(ctx context.Context, revision string) (i *inject.Injector, why string, err error) {
+// readEarlier returns an injector with an earlier content of the template, or why there is none.
+func (w *wayBack) readEarlier(ctx context.Context, revision string) (i *inject.Injector, why string, err error) {
 	all := slices.Clone(w.now.All().Templates)
 	if revision == "" {
-		return w.with(slices.DeleteFunc(all, func(t *templates.Template) bool { return t == w.template }), "the set without this template")
+		return w.injectorWith(slices.DeleteFunc(all, func(t *templates.Template) bool { return t == w.template }), "the set without this template")
 	}
 	named := fmt.Sprintf("revision %s of the template, which the pod had before,", problem.OneLine(revision))
 	at := slices.IndexFunc(w.history.Revisions, func(r *kube.Revision) bool { return r.Hash == revision })
@@ -80,16 +80,16 @@ func (w *wayBack) read(ctx context.Context, revision string) (i *inject.Injector
 	if err != nil {
 		return nil, "", err
 	}
-	t, err := w.history.compile(content)
+	t, err := w.history.compileContent(content)
 	if err != nil {
 		return nil, named + " is not valid: " + cli.OneLine(err), nil
 	}
 	all[slices.Index(all, w.template)] = t
-	return w.with(all, named)
+	return w.injectorWith(all, named)
 }
 
-// with returns an injector with other templates, or why there is none.
-func (w *wayBack) with(all []*templates.Template, what string) (i *inject.Injector, why string, err error) {
+// injectorWith returns an injector with other templates, or why there is none.
+func (w *wayBack) injectorWith(all []*templates.Template, what string) (i *inject.Injector, why string, err error) {
 	set, problems := templates.Join(&templates.Set{Templates: all})
 	if len(problems) > 0 {
 		return nil, what + " cannot be used with the other templates: " + cli.OneLine(problems), nil

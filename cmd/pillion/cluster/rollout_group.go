@@ -36,7 +36,7 @@ type resizing struct {
 	patch []byte
 }
 
-func (g *grouping) add(count *status.Count, object *unstructured.Unstructured) error {
+func (g *grouping) groupPod(count *status.Count, object *unstructured.Unstructured) error {
 	text, err := object.MarshalJSON()
 	if err == nil {
 		err = count.Add(text)
@@ -45,11 +45,11 @@ func (g *grouping) add(count *status.Count, object *unstructured.Unstructured) e
 		return fmt.Errorf("pod %s in the namespace %s: %w", object.GetName(), g.name, err)
 	}
 	g.progress.Say("%d pods, %d of %d namespaces", g.targets.Pods+count.Pods(), len(g.targets.namespaces), max(g.found, 1))
-	pod, err := g.plan(object, text)
+	pod, err := g.planPod(object, text)
 	if err != nil {
 		return fmt.Errorf("pod %s in the namespace %s: %w", object.GetName(), g.name, err)
 	}
-	w := g.workload(g.top(object))
+	w := g.ownerWorkload(g.topOwner(object))
 	if w.Pods++; pod.Action == rollout.None {
 		return nil
 	}
@@ -67,8 +67,8 @@ func (g *grouping) add(count *status.Count, object *unstructured.Unstructured) e
 	return nil
 }
 
-// top returns the workload of a pod. A pod without a controller is its own.
-func (g *grouping) top(pod *unstructured.Unstructured) status.Owner {
+// topOwner returns the workload of a pod. A pod without a controller is its own.
+func (g *grouping) topOwner(pod *unstructured.Unstructured) status.Owner {
 	o := metav1.GetControllerOf(pod)
 	if o == nil {
 		return status.Owner{APIVersion: "v1", Kind: "Pod", Name: pod.GetName()}
@@ -80,7 +80,7 @@ func (g *grouping) top(pod *unstructured.Unstructured) status.Owner {
 	return owner
 }
 
-func (g *grouping) workload(o status.Owner) *rollout.Workload {
+func (g *grouping) ownerWorkload(o status.Owner) *rollout.Workload {
 	w := g.workloads[o]
 	if w == nil {
 		w = &rollout.Workload{Namespace: g.name, APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name}
@@ -89,8 +89,8 @@ func (g *grouping) workload(o status.Owner) *rollout.Workload {
 	return w
 }
 
-// finish chooses how each workload is updated.
-func (g *grouping) finish(ctx context.Context, count *status.Count) error {
+// chooseWays chooses how each workload is updated.
+func (g *grouping) chooseWays(ctx context.Context, count *status.Count) error {
 	owners := map[string]status.Owner{}
 	for o, m := range g.makers {
 		if o.Kind == replicaSet.Kind && m.owner != nil {
@@ -98,7 +98,7 @@ func (g *grouping) finish(ctx context.Context, count *status.Count) error {
 		}
 	}
 	count.Replace(replicaSet.Kind, owners)
-	if err := g.consider(ctx, g.name, count); err != nil {
+	if err := g.considerRestarts(ctx, g.name, count); err != nil {
 		return err
 	}
 	for o, w := range g.workloads {
@@ -112,7 +112,7 @@ func (g *grouping) finish(ctx context.Context, count *status.Count) error {
 		if w.Limits, err = g.limitsOf(o, w); err != nil {
 			return err
 		}
-		w.Choose(g.owner(count, o))
+		w.Choose(g.rolloutOwner(count, o))
 		if w.Way == rollout.ChangeInPlace && denied != "" {
 			w.Why = strings.TrimPrefix(w.Why+"; "+denied, "; ")
 		}
@@ -151,13 +151,13 @@ func (g *grouping) limitsOf(o status.Owner, w *rollout.Workload) (rollout.Limits
 	return l, nil
 }
 
-// owner returns what decides about a workload besides its pods.
-func (g *grouping) owner(count *status.Count, o status.Owner) rollout.Owner {
+// rolloutOwner returns what decides about a workload besides its pods.
+func (g *grouping) rolloutOwner(count *status.Count, o status.Owner) rollout.Owner {
 	out := rollout.Owner{InPlace: g.bounds.InPlace, Job: o.Kind == "Job", Recreates: o.Kind == replicaSet.Kind || o.Kind == "ReplicationController"}
 	trouble := strings.Join(slices.Concat(g.report.Problems, g.report.Doubts), " ")
 	out.Recreates = out.Recreates && trouble == ""
 	m := g.makers[o]
-	if m == nil || !restarts(o.Kind) {
+	if m == nil || !isRestartable(o.Kind) {
 		return out
 	}
 	out.Restarts, out.Updating, out.Restarted = true, m.updating, m.restarted
@@ -194,7 +194,7 @@ func (g *grouping) tryResize(ctx context.Context, w *rollout.Workload) (denied s
 	err = executor.Kubernetes{Interface: g.Interface}.PatchPod(ctx, executor.Patch{Namespace: g.name, Name: first.pod, Subresource: "resize", Operations: first.patch, DryRun: true})
 	switch {
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot patch resource"):
-		g.note("Whether the API server accepts the new resources is unknown, because you are not allowed to patch pods/resize.")
+		g.addNote("Whether the API server accepts the new resources is unknown, because you are not allowed to patch pods/resize.")
 	case apierrors.IsForbidden(err):
 		return "the API server denies the resize: " + err.Error(), nil
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):

@@ -51,14 +51,14 @@ func (b Bounds) includesWorkload(o status.Owner) bool {
 	return len(b.Workloads) == 0 || slices.ContainsFunc(b.Workloads, func(w WorkloadName) bool { return w.Kind.Kind == o.Kind && w.Name == o.Name })
 }
 
-// includes reports whether changes of a template are within the bounds.
-func (b Bounds) includes(t *templates.Template) bool {
+// includesTemplate reports whether changes of a template are within the bounds.
+func (b Bounds) includesTemplate(t *templates.Template) bool {
 	return (b.Template == "" || b.Template == t.Name || b.Template == t.ID()) && (b.Object == "" || b.Object == t.File)
 }
 
-// check returns an error if there is no such template. That of an object may be one that Pillion does not use.
-func (b Bounds) check(set *templates.Set) error {
-	if b.Template == "" || slices.ContainsFunc(set.Templates, b.includes) {
+// checkTemplate returns an error if there is no such template. That of an object may be one that Pillion does not use.
+func (b Bounds) checkTemplate(set *templates.Set) error {
+	if b.Template == "" || slices.ContainsFunc(set.Templates, b.includesTemplate) {
 		return nil
 	}
 	var names []string
@@ -68,12 +68,12 @@ func (b Bounds) check(set *templates.Set) error {
 	return cli.UsageError{Err: fmt.Errorf("there is no template %q%s", b.Template, problem.DidYouMean(b.Template, names))}
 }
 
-// only returns the name of the only template whose changes pods get, or "" for all. If there is none, ok is false.
-func (b Bounds) only(set *templates.Set) (name string, ok bool) {
+// onlyTemplate returns the name of the only template whose changes pods get, or "" for all. If there is none, ok is false.
+func (b Bounds) onlyTemplate(set *templates.Set) (name string, ok bool) {
 	if b.Template == "" && b.Object == "" {
 		return "", true
 	}
-	i := slices.IndexFunc(set.Templates, b.includes)
+	i := slices.IndexFunc(set.Templates, b.includesTemplate)
 	if i < 0 {
 		return "", false
 	}
@@ -114,10 +114,10 @@ func (t *Targets) Plan(namespace string, pod []byte) (*rollout.Pod, error) {
 	if err := object.UnmarshalJSON(pod); err != nil {
 		return nil, err
 	}
-	return n.plan(object, pod)
+	return n.planPod(object, pod)
 }
 
-func (n *targetNamespace) plan(object *unstructured.Unstructured, pod []byte) (*rollout.Pod, error) {
+func (n *targetNamespace) planPod(object *unstructured.Unstructured, pod []byte) (*rollout.Pod, error) {
 	var owner []byte
 	if o := metav1.GetControllerOf(object); o != nil {
 		if m := n.makers[status.Owner{APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name}]; m != nil {
@@ -139,9 +139,9 @@ type targeting struct {
 	resizes bool
 }
 
-// prepare reads the objects that create pods in a namespace.
-func (t *targeting) prepare(ctx context.Context, ns *unstructured.Unstructured, only string) (*targetNamespace, error) {
-	scope := t.scope(ns)
+// prepareNamespace reads the objects that create pods in a namespace.
+func (t *targeting) prepareNamespace(ctx context.Context, ns *unstructured.Unstructured, only string) (*targetNamespace, error) {
+	scope := t.namespaceScope(ns)
 	n := &targetNamespace{back: t.back, makers: map[status.Owner]*maker{}, planner: &rollout.Planner{
 		Injector: t.injector, Namespace: scope.Namespace, Resizes: t.resizes, Only: only, Added: t.bounds.Object != "", Invalid: t.unsure.invalid[ns.GetName()],
 		Mutated: t.mutation.Changes(ns.GetLabels()) || len(t.mutation.LastWord(ns.GetLabels())) > 0 || t.mutation.Webhooks == nil,
@@ -156,18 +156,18 @@ func (t *targeting) prepare(ctx context.Context, ns *unstructured.Unstructured, 
 		if kind.Kind == "Pod" || kind.Kind == "PodTemplate" || kind.Kind == "CronJob" {
 			continue
 		}
-		err := t.pages(ctx, t.Resource(kind.Resource()).Namespace(ns.GetName()), "", func(object *unstructured.Unstructured) error {
+		err := t.eachObject(ctx, t.Resource(kind.Resource()).Namespace(ns.GetName()), "", func(object *unstructured.Unstructured) error {
 			object.SetGroupVersionKind(kind.GroupVersionKind) // items of a list may lack it
-			return n.maker(object)
+			return n.addMaker(object)
 		}, func() {})
 		if err != nil {
-			return nil, forbidden(err, "list", kind.resource, ns.GetName(), "leave out this namespace")
+			return nil, explainForbidden(err, "list", kind.resource, ns.GetName(), "leave out this namespace")
 		}
 	}
 	return n, nil
 }
 
-func (n *targetNamespace) maker(object *unstructured.Unstructured) error {
+func (n *targetNamespace) addMaker(object *unstructured.Unstructured) error {
 	replicas, _, _ := unstructured.NestedInt64(object.Object, "status", "replicas")
 	if object.GetKind() == replicaSet.Kind && replicas == 0 {
 		return nil // of an older revision
@@ -182,7 +182,7 @@ func (n *targetNamespace) maker(object *unstructured.Unstructured) error {
 	if o := metav1.GetControllerOf(object); o != nil {
 		m.owner = &status.Owner{APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name}
 	}
-	if restarts(object.GetKind()) {
+	if isRestartable(object.GetKind()) {
 		progress, err := rollout.ProgressOf(text)
 		if err != nil {
 			return err

@@ -110,7 +110,7 @@ func TestLimit(t *testing.T) {
 		seen[r.Method]++
 		api.ServeHTTP(w, r)
 	}))
-	clitest.Must(t, c.limit(limiter))
+	clitest.Must(t, c.setRateLimiter(limiter))
 	targets, err := c.Rollout(t.Context(), Query{Namespaces: []string{"shop"}}, Bounds{}, io.Discard)
 	clitest.Must(t, err)
 	if len(targets.Workloads) != 1 || targets.Workloads[0].Way != rollout.ChangeInPlace || seen[http.MethodPatch] != 1 {
@@ -242,14 +242,14 @@ func TestBounds(t *testing.T) {
 		b, want := test.b, test.want
 		var got []string
 		for _, of := range set.Templates {
-			if b.includes(of) {
+			if b.includesTemplate(of) {
 				got = append(got, of.ID())
 			}
 		}
 		if strings.Join(got, " ") != want {
 			t.Errorf("%+v selects %q, want %q", b, got, want)
 		}
-		if err := b.check(set); (err == nil) != (want != "" || b.Object != "") {
+		if err := b.checkTemplate(set); (err == nil) != (want != "" || b.Object != "") {
 			t.Errorf("%+v: %v", b, err)
 		}
 	}

@@ -23,9 +23,9 @@ const maxRunning = 10 * pageSize
 
 var errEnough = errors.New("enough pods")
 
-// running compares the pods of a workload with new ones. It returns nil if the pods cannot be
+// compareRunning compares the pods of a workload with new ones. It returns nil if the pods cannot be
 // read.
-func (i *Installation) running(ctx context.Context, p *namespace, object *unstructured.Unstructured) (*explain.Running, error) {
+func (i *Installation) compareRunning(ctx context.Context, p *namespace, object *unstructured.Unstructured) (*explain.Running, error) {
 	if object.GetKind() == "CronJob" {
 		return nil, nil // its Jobs run the pods
 	}
@@ -35,7 +35,7 @@ func (i *Installation) running(ctx context.Context, p *namespace, object *unstru
 			return nil, nil
 		}
 	}
-	count := i.counted(ctx, p, selector)
+	count := i.countPods(ctx, p, selector)
 	if count == nil {
 		return nil, nil
 	}
@@ -43,13 +43,13 @@ func (i *Installation) running(ctx context.Context, p *namespace, object *unstru
 	if r := count.Behind(owner, "", ""); r == nil || len(r.Behind) == 0 {
 		return r, nil
 	}
-	unsure := cmp.Or(i.unsure(), p.unknown)
+	unsure := cmp.Or(i.whyUnsure(), p.unknown)
 	if unsure == "" {
 		if err := count.PlanOthers(); err != nil {
 			return nil, err
 		}
 	}
-	if unsure == "" && restarts(object.GetKind()) {
+	if unsure == "" && isRestartable(object.GetKind()) {
 		text, err := object.MarshalJSON()
 		if err != nil {
 			return nil, err
@@ -64,7 +64,7 @@ func (i *Installation) running(ctx context.Context, p *namespace, object *unstru
 	return r, nil
 }
 
-func restarts(name string) bool {
+func isRestartable(name string) bool {
 	kind, err := KindOf(name)
 	return err == nil && kind.restarts
 }
@@ -72,8 +72,8 @@ func restarts(name string) bool {
 // Uncertain reports whether templates are invalid or cannot be read.
 func (i *Installation) Uncertain() bool { return len(i.wrong.problems) > 0 }
 
-// unsure returns why the result for new pods is unknown, or "".
-func (i *Installation) unsure() string {
+// whyUnsure returns why the result for new pods is unknown, or "".
+func (i *Installation) whyUnsure() string {
 	switch {
 	case len(i.wrong.problems) > 0:
 		return i.wrong.problems[0]
@@ -112,19 +112,19 @@ func podsOf(object *unstructured.Unstructured) string {
 	return selector.String()
 }
 
-// counted counts the pods of a namespace once. It returns nil if they cannot be read.
-func (i *Installation) counted(ctx context.Context, p *namespace, selector string) *status.Count {
+// countPods counts the pods of a namespace once. It returns nil if they cannot be read.
+func (i *Installation) countPods(ctx context.Context, p *namespace, selector string) *status.Count {
 	if count, known := p.counts[selector]; known {
 		return count
 	}
 	if p.counts == nil {
 		p.counts = map[string]*status.Count{}
 	}
-	scope := i.scope(p)
+	scope := i.namespaceScope(p)
 	count := status.NewCount(i.injector, scope)
 	pods := i.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(p.Name)
 	read := 0
-	err := i.pages(ctx, pods, selector, func(pod *unstructured.Unstructured) error {
+	err := i.eachObject(ctx, pods, selector, func(pod *unstructured.Unstructured) error {
 		if read++; read > maxRunning {
 			return errEnough
 		}
@@ -148,15 +148,15 @@ func (i *Installation) counted(ctx context.Context, p *namespace, selector strin
 	return count
 }
 
-func (i *Installation) scope(p *namespace) status.Scope {
+func (i *Installation) namespaceScope(p *namespace) status.Scope {
 	scope := status.Scope{
-		Past: i.past(p), Namespace: p.Namespace, Entries: i.entries, Unknown: i.unknown || i.byPolicies() || !p.Known, Incomplete: len(i.wrong.problems) > 0,
+		Past: i.namespacePast(p), Namespace: p.Namespace, Entries: i.entries, Unknown: i.unknown || i.byPolicies() || !p.Known, Incomplete: len(i.wrong.problems) > 0,
 		Plans: true, Resizes: i.resizable(),
 	}
 	scope.Changed(i.mutation)
 	return scope
 }
 
-func (i *Installation) past(p *namespace) explain.Past {
+func (i *Installation) namespacePast(p *namespace) explain.Past {
 	return explain.Past{Installed: i.since, OptedIn: p.optedIn}
 }

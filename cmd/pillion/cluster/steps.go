@@ -28,7 +28,7 @@ func inSteps(ctx context.Context, progress *cli.Progress, steps []step) error {
 	defer progress.End()
 	for _, s := range steps {
 		progress.Say("checking %s", s.what)
-		err := within(ctx, s.read)
+		err := runWithTimeout(ctx, s.read)
 		switch {
 		case err == nil:
 		case s.skip == nil, ctx.Err() != nil:
@@ -50,14 +50,14 @@ func whyUnknown(err error) string {
 	return cli.OneLine(err)
 }
 
-func within(ctx context.Context, read func(context.Context) error) error {
+func runWithTimeout(ctx context.Context, read func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
 	return read(ctx)
 }
 
-// unknown returns the sentence about a missing right, or any other error.
-func unknown(err error, verb, resource, namespace string) (string, error) {
+// whyForbidden returns the sentence about a missing right, or any other error.
+func whyForbidden(err error, verb, resource, namespace string) (string, error) {
 	if apierrors.IsForbidden(err) {
 		return "you are not allowed to " + verb + " " + resource + InNamespace(namespace), nil
 	}

@@ -16,13 +16,13 @@ import (
 // TemplateText returns the templates of the Pillion in the cluster as a YAML stream, also those with a mistake:
 // those in its ConfigMaps, then the objects.
 func (c *Client) TemplateText(ctx context.Context) (string, error) {
-	d, err := c.deployed(ctx, func(string) {})
+	d, err := c.readServerConfig(ctx, func(string) {})
 	if err != nil {
 		return "", withoutTemplates(err)
 	}
 	var documents []string
 	for _, path := range d.options.Templates {
-		m, key, err := d.mounted(ctx, path)
+		m, key, err := d.mountedConfigMap(ctx, path)
 		if err != nil {
 			return "", err
 		}

@@ -17,11 +17,11 @@ import (
 	"github.com/pillion-dev/pillion/manifests"
 )
 
-// webhooks reads the webhooks that are called for pods.
-func (k *look) webhooks(ctx context.Context) error {
-	k.mutation, k.validation = k.podLister.mutation(ctx, k.noteUnseen), k.podLister.validation(ctx, k.noteUnseen)
+// readWebhooks reads the webhooks that are called for pods.
+func (k *look) readWebhooks(ctx context.Context) error {
+	k.mutation, k.validation = k.podLister.readMutation(ctx, k.noteUnseen), k.podLister.readValidation(ctx, k.noteUnseen)
 	k.awaited = map[string]string{}
-	of := k.labels(ctx)
+	of := k.namespaceLabels(ctx)
 	optedIn := func(namespace string) (map[string]string, bool) { // treats every namespace as opted in
 		labels, known := of(namespace)
 		if known && namespace != k.system {
@@ -35,23 +35,23 @@ func (k *look) webhooks(ctx context.Context) error {
 	for _, loop := range status.Loops(k.mutation, k.validation, k.system, optedIn) {
 		k.awaited[loop.Namespace] = fmt.Sprintf("the %s runs there and is called for Pillion's own pods; if each waited for the other, neither would start", loop.Webhook)
 	}
-	return k.installed(ctx, k.mutation)
+	return k.readOwnWebhooks(ctx, k.mutation)
 }
 
-// installed finds Pillion's own webhooks in the list, or reads only them if the list is
+// readOwnWebhooks finds Pillion's own webhooks in the list, or reads only them if the list is
 // unknown.
-func (k *look) installed(ctx context.Context, m *status.Mutation) error {
+func (k *look) readOwnWebhooks(ctx context.Context, m *status.Mutation) error {
 	own := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	if i := slices.IndexFunc(m.Webhooks, func(c admissionregistrationv1.MutatingWebhookConfiguration) bool { return c.Name == m.Own }); i >= 0 {
 		own = &m.Webhooks[i]
 	} else if m.Webhooks == nil {
 		var err error
 		resource := admissionregistrationv1.SchemeGroupVersion.WithResource("mutatingwebhookconfigurations")
-		own, err = get[admissionregistrationv1.MutatingWebhookConfiguration](ctx, k.Resource(resource), manifests.Name)
+		own, err = getObject[admissionregistrationv1.MutatingWebhookConfiguration](ctx, k.Resource(resource), manifests.Name)
 		switch {
 		case apierrors.IsForbidden(err):
 			k.own.Unknown = true
-			k.answering(ctx, own)
+			k.checkOwnWebhooks(ctx, own)
 			k.noteUnseen("You are not allowed to get mutatingwebhookconfigurations, so whether the API server calls Pillion is unknown.")
 			return nil
 		case err != nil && !apierrors.IsNotFound(err):
@@ -65,7 +65,7 @@ func (k *look) installed(ctx context.Context, m *status.Mutation) error {
 	if i := slices.IndexFunc(k.validation.Webhooks, func(c admissionregistrationv1.ValidatingWebhookConfiguration) bool { return c.Name == m.Own }); i >= 0 {
 		k.own.Entries = append(k.own.Entries, explain.ValidatingEntries(&k.validation.Webhooks[i])...)
 	}
-	k.answering(ctx, own)
+	k.checkOwnWebhooks(ctx, own)
 	return nil
 }
 
@@ -85,9 +85,9 @@ func notInstalled(entries []explain.Entry) string {
 	return missing
 }
 
-// answering notes what is wrong or unknown about the installed webhooks. In both cases, the
+// checkOwnWebhooks notes what is wrong or unknown about the installed webhooks. In both cases, the
 // report suggests no restarts.
-func (k *look) answering(ctx context.Context, own *admissionregistrationv1.MutatingWebhookConfiguration) {
+func (k *look) checkOwnWebhooks(ctx context.Context, own *admissionregistrationv1.MutatingWebhookConfiguration) {
 	if k.unsure.blind {
 		return // the report says so
 	}
@@ -98,7 +98,7 @@ func (k *look) answering(ctx context.Context, own *admissionregistrationv1.Mutat
 	if missing := notInstalled(k.own.Entries); missing != "" {
 		k.report.Problems = append(k.report.Problems, missing)
 	}
-	switch problem, unsure := k.answers(ctx, own); {
+	switch problem, unsure := k.checkAnswers(ctx, own); {
 	case problem != "":
 		k.report.Problems = append(k.report.Problems, problem)
 	case unsure != "":

@@ -19,18 +19,18 @@ import (
 	"github.com/pillion-dev/pillion/inject/report/explain"
 )
 
-// pods counts the pods of a namespace, or of all, by their owners. Pods without an owner are compared at once.
-func (p *comparer) pods(ctx context.Context, namespace, selector string) error {
+// tallyPods counts the pods of a namespace, or of all, by their owners. Pods without an owner are compared at once.
+func (p *comparer) tallyPods(ctx context.Context, namespace, selector string) error {
 	var bare compared
 	client := p.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(namespace)
-	err := p.pages(ctx, client, selector, func(pod *unstructured.Unstructured) error {
+	err := p.eachObject(ctx, client, selector, func(pod *unstructured.Unstructured) error {
 		if p.namespaces[pod.GetNamespace()] == nil || !isRunning(pod) {
 			return nil
 		}
-		return p.pod(ctx, &bare, pod)
+		return p.tallyPod(ctx, &bare, pod)
 	}, func() { bare, p.workloads = compared{}, map[workload]*tally{} })
 	p.out.Compare(bare.Count, bare.outcomes)
-	return p.lack(err, "list", "pods", namespace)
+	return p.reportForbidden(err, "list", "pods", namespace)
 }
 
 // isRunning reports whether a pod has neither ended nor is being deleted, and is no mirror pod.
@@ -40,7 +40,7 @@ func isRunning(pod *unstructured.Unstructured) bool {
 	return !mirror && pod.GetDeletionTimestamp() == nil && !hasEnded(pod)
 }
 
-func (p *comparer) pod(ctx context.Context, bare *compared, pod *unstructured.Unstructured) error {
+func (p *comparer) tallyPod(ctx context.Context, bare *compared, pod *unstructured.Unstructured) error {
 	pod.SetManagedFields(nil)
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil {
@@ -48,13 +48,13 @@ func (p *comparer) pod(ctx context.Context, bare *compared, pod *unstructured.Un
 		if err != nil {
 			return err
 		}
-		if text = p.original(pod.GetNamespace(), pod.GetName(), text); text == nil {
+		if text = p.originalPod(pod.GetNamespace(), pod.GetName(), text); text == nil {
 			return nil
 		}
 		o := diff.Owner{Namespace: pod.GetNamespace(), APIVersion: "v1", Kind: "Pod", Name: pod.GetName()}
-		return p.compare(ctx, bare, &diff.Workload{Owner: o, Pods: 1, Request: inject.Request{Object: text}})
+		return p.compareWorkload(ctx, bare, &diff.Workload{Owner: o, Pods: 1, Request: inject.Request{Object: text}})
 	}
-	t := p.tally(pod.GetNamespace(), owner)
+	t := p.ownerTally(pod.GetNamespace(), owner)
 	if t.pods++; t.example == nil {
 		if _, known := ownerResource(owner); !known {
 			var err error
@@ -66,11 +66,11 @@ func (p *comparer) pod(ctx context.Context, bare *compared, pod *unstructured.Un
 	return nil
 }
 
-// kind compares the workloads of a kind. The pods of those that a known object owns count for this one.
-func (p *comparer) kind(ctx context.Context, kind Kind, namespace string) error {
+// compareKind compares the workloads of a kind. The pods of those that a known object owns count for this one.
+func (p *comparer) compareKind(ctx context.Context, kind Kind, namespace string) error {
 	var all compared
 	moved, done := map[workload]*metav1.OwnerReference{}, map[workload]bool{}
-	err := p.pages(ctx, p.Resource(kind.Resource()).Namespace(namespace), "", func(object *unstructured.Unstructured) error {
+	err := p.eachObject(ctx, p.Resource(kind.Resource()).Namespace(namespace), "", func(object *unstructured.Unstructured) error {
 		s := p.namespaces[object.GetNamespace()]
 		if s == nil {
 			return nil
@@ -89,20 +89,20 @@ func (p *comparer) kind(ctx context.Context, kind Kind, namespace string) error 
 			return nil
 		}
 		done[key] = true
-		return p.object(ctx, &all, object, t)
+		return p.compareObject(ctx, &all, object, t)
 	}, func() { all = compared{}; clear(moved); clear(done) })
 	for key, owner := range moved {
-		to := p.tally(key.namespace, owner)
+		to := p.ownerTally(key.namespace, owner)
 		to.pods += p.workloads[key].pods
 		delete(p.workloads, key)
 	}
 	p.out.Compare(all.Count, all.outcomes)
-	p.drop(kind, done)
-	return p.incomplete(err, kind, namespace)
+	p.dropCounts(kind, done)
+	return p.reportForbiddenKind(err, kind, namespace)
 }
 
-// drop removes the counts of a kind after its objects were compared. It notes pods whose owner was not found.
-func (p *comparer) drop(kind Kind, done map[workload]bool) {
+// dropCounts removes the counts of a kind after its objects were compared. It notes pods whose owner was not found.
+func (p *comparer) dropCounts(kind Kind, done map[workload]bool) {
 	pods, example := 0, ""
 	for key, t := range p.workloads {
 		if key.kind != kind.Kind || key.group != kind.Group || t.example != nil {
@@ -117,20 +117,20 @@ func (p *comparer) drop(kind Kind, done map[workload]bool) {
 		}
 	}
 	if pods > 0 {
-		p.note(fmt.Sprintf("Not compared: %s of %s, for example of %s, which were not found.", explain.Plural(pods, "pod"), kind.resource, example))
+		p.addNote(fmt.Sprintf("Not compared: %s of %s, for example of %s, which were not found.", explain.Plural(pods, "pod"), kind.resource, example))
 	}
 }
 
-// incomplete reports a missing right as a problem.
-func (p *comparer) incomplete(err error, kind Kind, namespace string) error {
-	if err = p.lack(err, "list", kind.resource, namespace); err != nil {
+// reportForbiddenKind reports a missing right as a problem.
+func (p *comparer) reportForbiddenKind(err error, kind Kind, namespace string) error {
+	if err = p.reportForbidden(err, "list", kind.resource, namespace); err != nil {
 		return fmt.Errorf("the %s%s: %w", kind.resource, InNamespace(namespace), err)
 	}
 	return nil
 }
 
-// object compares the pod template of an object.
-func (p *comparer) object(ctx context.Context, into *compared, object *unstructured.Unstructured, t *tally) error {
+// compareObject compares the pod template of an object.
+func (p *comparer) compareObject(ctx context.Context, into *compared, object *unstructured.Unstructured, t *tally) error {
 	pods := 0
 	if t != nil {
 		pods = t.pods
@@ -149,11 +149,11 @@ func (p *comparer) object(ctx context.Context, into *compared, object *unstructu
 		return err
 	}
 	owner := diff.Owner{Namespace: object.GetNamespace(), APIVersion: object.GetAPIVersion(), Kind: object.GetKind(), Name: object.GetName()}
-	return p.compare(ctx, into, &diff.Workload{Owner: owner, Pods: pods, Request: inject.Request{Object: text, Claims: inject.Claims(node), Owner: inject.OwnerOf(object.GetKind(), node)}})
+	return p.compareWorkload(ctx, into, &diff.Workload{Owner: owner, Pods: pods, Request: inject.Request{Object: text, Claims: inject.Claims(node), Owner: inject.OwnerOf(object.GetKind(), node)}})
 }
 
-// others compares pods whose owners have no pod template that is known here, by one pod of each.
-func (p *comparer) others(ctx context.Context) error {
+// compareOthers compares pods whose owners have no pod template that is known here, by one pod of each.
+func (p *comparer) compareOthers(ctx context.Context) error {
 	var all compared
 	order := slices.SortedFunc(maps.Keys(p.workloads), func(a, b workload) int {
 		return strings.Compare(a.namespace+" "+a.kind+" "+a.name, b.namespace+" "+b.kind+" "+b.name)
@@ -164,12 +164,12 @@ func (p *comparer) others(ctx context.Context) error {
 		if t.example == nil {
 			continue // its owner was deleted in the meantime
 		}
-		pod := p.original(key.namespace, key.name, t.example)
+		pod := p.originalPod(key.namespace, key.name, t.example)
 		if pod == nil {
 			continue
 		}
 		o := diff.Owner{Namespace: key.namespace, APIVersion: t.apiVersion, Kind: key.kind, Name: key.name}
-		if err := p.compare(ctx, &all, &diff.Workload{Owner: o, Pods: t.pods, Request: inject.Request{Object: pod}}); err != nil {
+		if err := p.compareWorkload(ctx, &all, &diff.Workload{Owner: o, Pods: t.pods, Request: inject.Request{Object: pod}}); err != nil {
 			return err
 		}
 	}
