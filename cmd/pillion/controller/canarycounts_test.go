@@ -63,7 +63,7 @@ func TestCountOfNamespace(t *testing.T) {
 		t.Fatal(err)
 	}
 	for namespace, want := range map[string]int64{"a": 0, "b": 1, "c": 0} {
-		if got := p.count(types.NamespacedName{Namespace: namespace, Name: "agent"}, first, "proxy"); got != (v1alpha1.PodCounts{Current: want}) {
+		if got := p.countPods(types.NamespacedName{Namespace: namespace, Name: "agent"}, first, "proxy"); got != (v1alpha1.PodCounts{Current: want}) {
 			t.Errorf("the namespace %s has %+v, want %d", namespace, got, want)
 		}
 	}
@@ -79,7 +79,7 @@ func TestReplacing(t *testing.T) {
 	}
 	for namespace, want := range map[string]string{"": "next", "shop": "own"} {
 		template := &kube.Entry{Namespace: namespace, Name: "agent"}
-		if got := replacing(scope, template); !slices.Equal(got, []string{want}) {
+		if got := replacingNames(scope, template); !slices.Equal(got, []string{want}) {
 			t.Errorf("in the namespace %q, the template is replaced by %q, want %q", namespace, got, want)
 		}
 	}

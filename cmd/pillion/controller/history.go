@@ -46,7 +46,7 @@ func (h *histories) Reconcile(ctx context.Context, request reconcile.Request) (r
 		delete(h.kept, request.NamespacedName)
 		return reconcile.Result{}, nil
 	}
-	c, now := condition(e.Status), h.now()
+	c, now := readyCondition(e.Status), h.now()
 	is := content{e.UID, e.Generation}
 	switch {
 	case h.kept[request.NamespacedName] == is:

@@ -98,7 +98,7 @@ func (f *followed) requestReconciles(names []types.NamespacedName) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, name := range names {
-		f.note(name)
+		f.noteContent(name)
 	}
 	for _, queue := range f.queues {
 		for _, name := range names {
@@ -113,8 +113,8 @@ func (f *followed) requestReconciles(names []types.NamespacedName) {
 	}
 }
 
-// note remembers since when the content of a template is known.
-func (f *followed) note(name types.NamespacedName) {
+// noteContent remembers since when the content of a template is known.
+func (f *followed) noteContent(name types.NamespacedName) {
 	e, _ := f.Get(name)
 	was, had := f.known[name]
 	switch {
@@ -128,16 +128,16 @@ func (f *followed) note(name types.NamespacedName) {
 	f.version++
 }
 
-// since returns since when the present content of a template is known.
-func (f *followed) since(name types.NamespacedName) (time.Time, bool) {
+// knownSince returns since when the present content of a template is known.
+func (f *followed) knownSince(name types.NamespacedName) (time.Time, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c, ok := f.known[name]
 	return c.since, ok
 }
 
-// contents returns a string that changes with the content of any template.
-func (f *followed) contents() string {
+// contentsVersion returns a string that changes with the content of any template.
+func (f *followed) contentsVersion() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return strconv.Itoa(f.version)

@@ -106,8 +106,8 @@ func workloadOf(pod *metav1.PartialObjectMetadata, owner *metav1.OwnerReference)
 	return string(owner.UID) + "/" + pod.Labels[appsv1.ControllerRevisionHashLabelKey]
 }
 
-// offer notes a pod that may have to be examined. The store of pods calls it for each change of a pod, so it is cheap.
-func (e *podEvents) offer(pod *metav1.PartialObjectMetadata) {
+// offerPod notes a pod that may have to be examined. The store of pods calls it for each change of a pod, so it is cheap.
+func (e *podEvents) offerPod(pod *metav1.PartialObjectMetadata) {
 	if pod.DeletionTimestamp != nil || e.now().Sub(pod.CreationTimestamp.Time) > young || pod.Labels[cluster.LabelInject] == cluster.Disabled {
 		return
 	}
@@ -144,8 +144,8 @@ func (e *podEvents) offer(pod *metav1.PartialObjectMetadata) {
 	}
 }
 
-// next returns the pods of the namespace whose turn it is.
-func (e *podEvents) next() (namespace string, turn map[string]candidate) {
+// nextTurn returns the pods of the namespace whose turn it is.
+func (e *podEvents) nextTurn() (namespace string, turn map[string]candidate) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(e.turns) == 0 {
@@ -168,13 +168,13 @@ func (e *podEvents) next() (namespace string, turn map[string]candidate) {
 	return namespace, turn
 }
 
-// run examines pods until ctx is done.
-func (e *podEvents) run(ctx context.Context) {
+// examinePods examines pods until ctx is done.
+func (e *podEvents) examinePods(ctx context.Context) {
 	if _, err := e.examine(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceDefault}}); err != nil && ctx.Err() == nil { // to know since when there are which templates
 		e.log.Warn("the templates cannot be read for Events", "error", err)
 	}
 	for {
-		namespace, turn := e.next()
+		namespace, turn := e.nextTurn()
 		if turn == nil {
 			select {
 			case <-e.wake:
@@ -186,14 +186,14 @@ func (e *podEvents) run(ctx context.Context) {
 		if err := e.rate.Wait(ctx); err != nil {
 			return
 		}
-		if err := e.process(ctx, namespace, turn); err != nil && ctx.Err() == nil {
+		if err := e.examineNamespace(ctx, namespace, turn); err != nil && ctx.Err() == nil {
 			e.log.Warn("the pods of a namespace cannot be examined for Events", "namespace", namespace, "error", err)
 		}
 	}
 }
 
-// process examines pods of a namespace.
-func (e *podEvents) process(ctx context.Context, namespace string, turn map[string]candidate) error {
+// examineNamespace examines pods of a namespace.
+func (e *podEvents) examineNamespace(ctx context.Context, namespace string, turn map[string]candidate) error {
 	ns, err := e.lookUp(ctx, namespace)
 	if err != nil || ns == nil {
 		return err
@@ -218,7 +218,7 @@ func (e *podEvents) process(ctx context.Context, namespace string, turn map[stri
 			continue // another pod of the workload may
 		}
 		e.examined.Add(workload, true, examinedAgain)
-		if err := e.report(ctx, ns.Name, c, mistakes, budget); err != nil {
+		if err := e.createEvents(ctx, ns.Name, c, mistakes, budget); err != nil {
 			return err
 		}
 	}
@@ -260,8 +260,8 @@ func (e *podEvents) budgetOf(namespace string) (budget *rate.Limiter) {
 	return rate.NewLimiter(rate.Every(eventsEvery), eventsBurst)
 }
 
-// report creates Events about the mistakes of a pod.
-func (e *podEvents) report(ctx context.Context, namespace string, c candidate, mistakes []cluster.Mistake, budget *rate.Limiter) error {
+// createEvents creates Events about the mistakes of a pod.
+func (e *podEvents) createEvents(ctx context.Context, namespace string, c candidate, mistakes []cluster.Mistake, budget *rate.Limiter) error {
 	if len(mistakes) == 0 {
 		return nil
 	}
@@ -284,7 +284,7 @@ func (e *podEvents) report(ctx context.Context, namespace string, c candidate, m
 		if !budget.AllowN(e.now(), 1) {
 			return nil
 		}
-		err := e.create(ctx, e.event(m, about, related))
+		err := e.create(ctx, e.newEvent(m, about, related))
 		if err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 			return fmt.Errorf("creating an Event: %w", err)
 		}
@@ -292,11 +292,11 @@ func (e *podEvents) report(ctx context.Context, namespace string, c candidate, m
 	return nil
 }
 
-// event returns the Event about a mistake. Its name is the same for the same mistake, so that a restart of the controller
+// newEvent returns the Event about a mistake. Its name is the same for the same mistake, so that a restart of the controller
 // causes no further Event.
-func (e *podEvents) event(m cluster.Mistake, about corev1.ObjectReference, related *corev1.ObjectReference) *eventsv1.Event {
-	command := fmt.Sprintf(" Details: pillion explain %s/%s -n %s", explainable(about), about.Name, about.Namespace)
-	if explainable(about) == "" {
+func (e *podEvents) newEvent(m cluster.Mistake, about corev1.ObjectReference, related *corev1.ObjectReference) *eventsv1.Event {
+	command := fmt.Sprintf(" Details: pillion explain %s/%s -n %s", explainKind(about), about.Name, about.Namespace)
+	if explainKind(about) == "" {
 		command = fmt.Sprintf(" Details: pillion explain pod/%s -n %s", cmp.Or(related, &about).Name, about.Namespace)
 	}
 	text := m.Message
@@ -313,7 +313,7 @@ func (e *podEvents) event(m cluster.Mistake, about corev1.ObjectReference, relat
 	if !strings.HasSuffix(text, ".") && !strings.HasSuffix(text, "?") {
 		text += "."
 	}
-	note := shortenedTo(text, mostText-len(command)) + command
+	note := shortenTo(text, mostText-len(command)) + command
 	hash := fnv.New64a()
 	for _, part := range []string{string(about.UID), m.Template, string(m.Code), note} {
 		_, _ = hash.Write(append([]byte(part), 0)) // it returns no error
@@ -328,8 +328,8 @@ func (e *podEvents) event(m cluster.Mistake, about corev1.ObjectReference, relat
 	}
 }
 
-// explainable returns the kind of an object as pillion explain names it, or "".
-func explainable(o corev1.ObjectReference) string {
+// explainKind returns the kind of an object as pillion explain names it, or "".
+func explainKind(o corev1.ObjectReference) string {
 	if cluster.Explains(o.APIVersion, o.Kind) {
 		return strings.ToLower(o.Kind)
 	}

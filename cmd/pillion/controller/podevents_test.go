@@ -80,7 +80,7 @@ func (a *eventsAPI) start(t *testing.T) *podEvents {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
-	go func() { e.run(ctx); close(ended) }()
+	go func() { e.examinePods(ctx); close(ended) }()
 	t.Cleanup(func() { cancel(); <-ended })
 	return e
 }
@@ -150,11 +150,11 @@ func TestPodEvents(t *testing.T) {
 				newlyMade("shop", "ignored", nil, inject.Disabled), old, going, newlyMade("plain", "ignored", nil), newlyMade("off", "ignored", nil),
 				newlyMade("gone", "ignored", nil),
 			} {
-				e.offer(p)
+				e.offerPod(p)
 			}
 			pass(time.Second)
 		}
-		e.offer(newlyMade("plain", "optedin", nil, inject.Enabled))
+		e.offerPod(newlyMade("plain", "optedin", nil, inject.Enabled))
 		pass(time.Second)
 		want := []string{
 			"deployment Deployment/web Warning InvalidParameter: The pods do not get the sidecar agent: " + invalidHost + ". Details: pillion explain deployment/web -n shop",
@@ -188,13 +188,13 @@ func TestPodEventsBounded(t *testing.T) {
 		}
 		for minute := range 60 * hours {
 			for i := range pods {
-				e.offer(newlyMade("noisy", fmt.Sprint("bare-", i), nil))
+				e.offerPod(newlyMade("noisy", fmt.Sprint("bare-", i), nil))
 				if i < 10 {
-					e.offer(newlyMade("noisy", fmt.Sprint("crashed-", (10*minute+i)%pods), controllerOf("apps/v1", "ReplicaSet", "web-a", "set")))
+					e.offerPod(newlyMade("noisy", fmt.Sprint("crashed-", (10*minute+i)%pods), controllerOf("apps/v1", "ReplicaSet", "web-a", "set")))
 				}
 			}
 			if minute == 30 {
-				e.offer(newlyMade("quiet", "victim", nil))
+				e.offerPod(newlyMade("quiet", "victim", nil))
 			}
 			pass(time.Minute)
 		}
@@ -230,7 +230,7 @@ func TestPodEventsBounded(t *testing.T) {
 		again := a.start(t)
 		a.events = events
 		for i := range eventsBurst / 2 {
-			again.offer(newlyMade("noisy", fmt.Sprint("crashed-", i), controllerOf("apps/v1", "ReplicaSet", "web-a", "set")))
+			again.offerPod(newlyMade("noisy", fmt.Sprint("crashed-", i), controllerOf("apps/v1", "ReplicaSet", "web-a", "set")))
 		}
 		pass(time.Minute)
 		if got := len(a.events); got != max(before, before+1-deployment) {
@@ -245,7 +245,7 @@ func TestEventLimits(t *testing.T) {
 	for _, length := range []int{1, 100, 253} {
 		for _, text := range []string{"short", strings.Repeat("ä", 3000)} {
 			about := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: "shop", Name: strings.Repeat("a", length), UID: "1"}
-			event := e.event(cluster.Mistake{Template: "agent", Code: inject.CodeConflict, Message: text}, about, nil)
+			event := e.newEvent(cluster.Mistake{Template: "agent", Code: inject.CodeConflict, Message: text}, about, nil)
 			if len(event.Name) > 253 || len(event.Note) > 1024 || !strings.HasSuffix(event.Note, "-n shop") {
 				t.Errorf("the name has %d bytes, and the note %d: %s", len(event.Name), len(event.Note), event.Note)
 			}

@@ -50,14 +50,14 @@ func (o *Options) podEvents(config *rest.Config, system string, templates *follo
 	if err != nil {
 		return nil, err
 	}
-	examiner := c.NewExaminer(templates.since, time.Now)
+	examiner := c.NewExaminer(templates.knownSince, time.Now)
 	e := newPodEvents(clock{})
 	e.log, e.optedIn = log, examiner.OptedIn
 	if e.self, err = os.Hostname(); err != nil || e.self == "" {
 		e.self = manifests.ControllerName
 	}
 	e.examine = func(ctx context.Context, ns *corev1.Namespace, pods ...string) (map[string][]cluster.Mistake, error) {
-		return examiner.Examine(ctx, ns, templates.contents(), pods...)
+		return examiner.Examine(ctx, ns, templates.contentsVersion(), pods...)
 	}
 	e.namespace = func(ctx context.Context, name string) (*corev1.Namespace, error) {
 		return client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})

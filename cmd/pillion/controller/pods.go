@@ -67,8 +67,8 @@ type records struct {
 	size int
 }
 
-// keep reports whether a pod with these sidecars is counted.
-func (p *pods) keep(namespace string, have unique.Handle[string]) bool {
+// keepRecord reports whether a pod with these sidecars is counted.
+func (p *pods) keepRecord(namespace string, have unique.Handle[string]) bool {
 	of := p.kept[namespace]
 	if of == nil {
 		of = &records{pods: map[unique.Handle[string]]int{}}
@@ -84,8 +84,8 @@ func (p *pods) keep(namespace string, have unique.Handle[string]) bool {
 	return true
 }
 
-// drop is the opposite of keep.
-func (p *pods) drop(namespace string, have unique.Handle[string]) {
+// dropRecord is the opposite of keep.
+func (p *pods) dropRecord(namespace string, have unique.Handle[string]) {
 	of := p.kept[namespace]
 	if of.pods[have]--; of.pods[have] > 0 {
 		return
@@ -128,8 +128,8 @@ func (p *pods) WaitForSync(ctx context.Context) error {
 	}
 }
 
-// known reports whether all pods were read.
-func (p *pods) known() bool {
+// haveSynced reports whether all pods were read.
+func (p *pods) haveSynced() bool {
 	select {
 	case <-p.synced:
 		return true
@@ -138,9 +138,9 @@ func (p *pods) known() bool {
 	}
 }
 
-// count returns how many pods have a template, with this revision and with others. A pod with one of those that
+// countPods returns how many pods have a template, with this revision and with others. A pod with one of those that
 // replace the template has records of both, with the same revision, and counts only for that one.
-func (p *pods) count(template types.NamespacedName, revision string, replacedBy ...string) (n v1alpha1.PodCounts) {
+func (p *pods) countPods(template types.NamespacedName, revision string, replacedBy ...string) (n v1alpha1.PodCounts) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for of, pods := range p.counts[template] {
@@ -158,16 +158,16 @@ func (p *pods) count(template types.NamespacedName, revision string, replacedBy 
 }
 
 // Add implements [cache.ReflectorStore].
-func (p *pods) Add(object any) error { return p.take(object, true) }
+func (p *pods) Add(object any) error { return p.storePod(object, true) }
 
 // Update implements [cache.ReflectorStore].
-func (p *pods) Update(object any) error { return p.take(object, true) }
+func (p *pods) Update(object any) error { return p.storePod(object, true) }
 
 // Delete implements [cache.ReflectorStore].
-func (p *pods) Delete(object any) error { return p.take(object, false) }
+func (p *pods) Delete(object any) error { return p.storePod(object, false) }
 
-func (p *pods) take(object any, exists bool) error {
-	pod, err := p.read(object)
+func (p *pods) storePod(object any, exists bool) error {
+	pod, err := p.readPod(object)
 	if err != nil {
 		return err
 	}
@@ -176,7 +176,7 @@ func (p *pods) take(object any, exists bool) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.set(pod.key, pod.sidecars)
+	p.setSidecars(pod.key, pod.sidecars)
 	return nil
 }
 
@@ -186,18 +186,18 @@ func (p *pods) Replace(objects []any, _ string) error {
 	defer p.mu.Unlock()
 	now := make(map[string]bool, len(p.with))
 	for _, object := range objects {
-		pod, err := p.read(object)
+		pod, err := p.readPod(object)
 		if err != nil {
 			return err
 		}
 		if pod.sidecars != "" {
 			now[pod.key] = true
-			p.set(pod.key, pod.sidecars)
+			p.setSidecars(pod.key, pod.sidecars)
 		}
 	}
 	for key := range p.with {
 		if !now[key] {
-			p.set(key, "")
+			p.setSidecars(key, "")
 		}
 	}
 	p.once.Do(func() { close(p.synced) })
@@ -209,11 +209,11 @@ func (p *pods) Resync() error { return nil }
 
 // Transformer implements [cache.TransformingStore]: a list that is being read has only what is counted.
 func (p *pods) Transformer() cache.TransformFunc {
-	return func(object any) (any, error) { return p.read(object) }
+	return func(object any) (any, error) { return p.readPod(object) }
 }
 
-// one is what is counted of a pod. The reflector needs only its name.
-type one struct {
+// countedPod is what is counted of a pod. The reflector needs only its name.
+type countedPod struct {
 	*metav1.ObjectMeta        // empty, and shared
 	key                string // NAMESPACE/NAME
 	sidecars           string
@@ -222,49 +222,49 @@ type one struct {
 var empty metav1.ObjectMeta
 
 // GetNamespace implements [metav1.Object].
-func (o *one) GetNamespace() string { return o.key[:strings.Index(o.key, "/")] }
+func (o *countedPod) GetNamespace() string { return o.key[:strings.Index(o.key, "/")] }
 
 // GetName implements [metav1.Object].
-func (o *one) GetName() string { return o.key[strings.Index(o.key, "/")+1:] }
+func (o *countedPod) GetName() string { return o.key[strings.Index(o.key, "/")+1:] }
 
-// read returns what is counted of a pod, which may have been read already.
-func (p *pods) read(object any) (*one, error) {
+// readPod returns what is counted of a pod, which may have been read already.
+func (p *pods) readPod(object any) (*countedPod, error) {
 	switch pod := object.(type) {
-	case *one:
+	case *countedPod:
 		return pod, nil
 	case *metav1.PartialObjectMetadata:
 		if p.offer != nil {
 			p.offer(pod)
 		}
-		return &one{ObjectMeta: &empty, key: pod.Namespace + "/" + pod.Name, sidecars: unique.Make(sidecars(pod)).Value()}, nil
+		return &countedPod{ObjectMeta: &empty, key: pod.Namespace + "/" + pod.Name, sidecars: unique.Make(sidecarsOf(pod)).Value()}, nil
 	default:
 		return nil, fmt.Errorf("a pod is a %T", object)
 	}
 }
 
-// set changes the sidecars of a pod.
-func (p *pods) set(key, now string) {
+// setSidecars changes the sidecars of a pod.
+func (p *pods) setSidecars(key, now string) {
 	before, had := p.with[key]
 	namespace, _, _ := strings.Cut(key, "/")
 	switch {
 	case had && before.Value() == now:
 		return
 	case had:
-		p.add(namespace, before.Value(), -1)
-		p.drop(namespace, before)
+		p.addCount(namespace, before.Value(), -1)
+		p.dropRecord(namespace, before)
 		delete(p.with, key)
 	}
 	if now == "" {
 		return
 	}
-	if have := unique.Make(now); p.keep(namespace, have) {
+	if have := unique.Make(now); p.keepRecord(namespace, have) {
 		p.with[key] = have
-		p.add(namespace, have.Value(), 1)
+		p.addCount(namespace, have.Value(), 1)
 	}
 }
 
-// add counts a pod with these sidecars, or, with -1, no longer.
-func (p *pods) add(namespace, have string, n int64) {
+// addCount counts a pod with these sidecars, or, with -1, no longer.
+func (p *pods) addCount(namespace, have string, n int64) {
 	for one := range strings.SplitSeq(have, ",") {
 		name, revision, _ := strings.Cut(one, "=")
 		for _, template := range []types.NamespacedName{{Name: name}, {Namespace: namespace, Name: name}} {
@@ -292,9 +292,9 @@ const maxSidecars = 100
 // revision matches revisions. Anything else in an annotation was not written by Pillion.
 var revision = regexp.MustCompile(`^[0-9a-f]{12}$`)
 
-// sidecars returns the templates and revisions that a pod's annotations name, for example
+// sidecarsOf returns the templates and revisions that a pod's annotations name, for example
 // "agent=0123456789ab,proxy=ba9876543210". A terminating pod has none.
-func sidecars(pod *metav1.PartialObjectMetadata) string {
+func sidecarsOf(pod *metav1.PartialObjectMetadata) string {
 	if pod.DeletionTimestamp != nil {
 		return ""
 	}

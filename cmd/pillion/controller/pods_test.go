@@ -50,14 +50,14 @@ func TestSidecars(t *testing.T) {
 		{pod("a", "web", map[string]string{agentKey: "forged=,x=" + first}), ""},
 		{terminating, ""},
 	} {
-		if got := sidecars(c.pod); got != c.want {
+		if got := sidecarsOf(c.pod); got != c.want {
 			t.Errorf("%v has %q, want %q", c.pod.Annotations, got, c.want)
 		}
 		slim, err := newPods(nil).Transformer()(c.pod)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := slim.(*one); got.sidecars != c.want || got.GetNamespace() != "a" || got.GetName() != "web" {
+		if got := slim.(*countedPod); got.sidecars != c.want || got.GetNamespace() != "a" || got.GetName() != "web" {
 			t.Errorf("%v has %v after the transformation, want %q", c.pod.Annotations, got, c.want)
 		}
 	}
@@ -68,7 +68,7 @@ func TestCount(t *testing.T) {
 	p := newPods(nil)
 	want := func(what, namespace, revision string, current, outdated int64) {
 		t.Helper()
-		if got := p.count(types.NamespacedName{Namespace: namespace, Name: "agent"}, revision); got != (v1alpha1.PodCounts{Current: current, Outdated: outdated}) {
+		if got := p.countPods(types.NamespacedName{Namespace: namespace, Name: "agent"}, revision); got != (v1alpha1.PodCounts{Current: current, Outdated: outdated}) {
 			t.Errorf("%s: %+v, want %d and %d", what, got, current, outdated)
 		}
 	}
@@ -78,11 +78,11 @@ func TestCount(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if p.known() {
+	if p.haveSynced() {
 		t.Error("pods were read before there was a list")
 	}
 	do(p.Replace([]any{pod("a", "x", map[string]string{agentKey: first}), pod("b", "x", map[string]string{agentKey: second}), pod("b", "y", nil)}, "1"))
-	if !p.known() {
+	if !p.haveSynced() {
 		t.Error("pods were not read after a list")
 	}
 	want("listed", "", first, 1, 1)
@@ -100,10 +100,10 @@ func TestCount(t *testing.T) {
 	both := pod("a", "canary", map[string]string{agentKey: first, proxyKey: first})
 	do(p.Add(both))
 	want("of two templates", "", first, 2, 0)
-	if got := p.count(types.NamespacedName{Name: "agent"}, first, "proxy"); got != (v1alpha1.PodCounts{Current: 1}) {
+	if got := p.countPods(types.NamespacedName{Name: "agent"}, first, "proxy"); got != (v1alpha1.PodCounts{Current: 1}) {
 		t.Errorf("a pod of the canary counts for the template that it replaces, too: %+v", got)
 	}
-	if got := p.count(types.NamespacedName{Name: "proxy"}, first); got != (v1alpha1.PodCounts{Current: 1}) {
+	if got := p.countPods(types.NamespacedName{Name: "proxy"}, first); got != (v1alpha1.PodCounts{Current: 1}) {
 		t.Errorf("the canary has %+v", got)
 	}
 	do(p.Replace(nil, "3"))
@@ -229,7 +229,7 @@ func TestForgedRecordsMemory(t *testing.T) {
 	if err := p.Add(pod("shop", "web", map[string]string{agentKey: first})); err != nil {
 		t.Fatal(err)
 	}
-	if got := p.count(types.NamespacedName{Name: "agent"}, first); got.Current != 1 {
+	if got := p.countPods(types.NamespacedName{Name: "agent"}, first); got.Current != 1 {
 		t.Errorf("a pod of another namespace is counted as %v", got)
 	}
 	if err := p.Replace(nil, ""); err != nil {

@@ -71,13 +71,13 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		}
 	}
 	moment := r.now()
-	if rest := settles - moment.Sub(r.known[name].since.Time); rest > 0 && condition(before).ObservedGeneration != template.Generation {
+	if rest := settles - moment.Sub(r.known[name].since.Time); rest > 0 && readyCondition(before).ObservedGeneration != template.Generation {
 		return reconcile.Result{RequeueAfter: rest}, nil
 	}
-	now := next(before, facts{
-		name: template.Name, generation: template.Generation, verdict: of, taken: taken, excess: r.read.Excess(name), misreplaced: misreplaced(scope, template),
+	now := nextStatus(before, facts{
+		name: template.Name, generation: template.Generation, verdict: of, taken: taken, excess: r.read.Excess(name), misreplaced: whyMisreplaced(scope, template),
 		count: func(revision string) v1alpha1.PodCounts {
-			by := replacing(scope, template)
+			by := replacingNames(scope, template)
 			counts := r.count(name, revision, by...)
 			counts.Updated = r.countUpdated(template, revision, by)
 			return counts
@@ -89,7 +89,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err := r.writeStatus(ctx, template, now); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	was, is := condition(before).Reason, condition(now).Reason
+	was, is := readyCondition(before).Reason, readyCondition(now).Reason
 	if was != is && (was != "" || is != v1alpha1.ReasonValid) && is != v1alpha1.ReasonTooMany { // of these, tenants may have many, and each event takes memory
 		kind := corev1.EventTypeNormal
 		if is != v1alpha1.ReasonValid {
@@ -139,7 +139,7 @@ func (r *reconciler) compileTemplate(ctx context.Context, template *kube.Entry) 
 	case err == nil:
 		v.revision = compiled.Revision
 	case errors.As(err, &problems):
-		v.problems = listed(problems)
+		v.problems = listProblems(problems)
 	default:
 		v.problems = err.Error()
 	}

@@ -216,7 +216,7 @@ func TestTooMany(t *testing.T) {
 			t.Fatal(err)
 		}
 		e, _ := a.Get(key)
-		if status := statusOf(e); condition(status).Reason != want {
+		if status := statusOf(e); readyCondition(status).Reason != want {
 			t.Errorf("the status is %+v, want %s", status, want)
 		}
 		if has := strings.Contains(a.journal.String(), "event:"); has != (want == v1alpha1.ReasonValid) {
@@ -269,11 +269,11 @@ func TestShortened(t *testing.T) {
 	for i := range 12 {
 		problems = append(problems, problem.Problem{File: "clustersidecartemplate/agent", Path: fmt.Sprintf("spec.params[%d]", i), Message: "is wrong"})
 	}
-	if got, want := invalid("", listed(problems)), "; spec.params[9]: is wrong; and 2 more"; !strings.HasSuffix(got, want) || strings.Contains(got, "clustersidecartemplate") {
+	if got, want := invalidMessage("", listProblems(problems)), "; spec.params[9]: is wrong; and 2 more"; !strings.HasSuffix(got, want) || strings.Contains(got, "clustersidecartemplate") {
 		t.Errorf("the message is %q, want the end %q", got, want)
 	}
 	problems[0].Message = strings.Repeat("ä", mostText)
-	if got := invalid("", listed(problems)); len(got) > mostText || len(got) < mostText-1 || !strings.HasSuffix(got, "ä ...") {
+	if got := invalidMessage("", listProblems(problems)); len(got) > mostText || len(got) < mostText-1 || !strings.HasSuffix(got, "ä ...") {
 		t.Errorf("the message has %d bytes: %s", len(got), got)
 	}
 }

@@ -18,26 +18,26 @@ func scopeOf(read reader, template *kube.Entry) *templates.Set {
 	}
 	set := &templates.Set{}
 	for _, e := range all {
-		set.Templates = append(set.Templates, outline(e))
+		set.Templates = append(set.Templates, outlineTemplate(e))
 	}
 	return set
 }
 
-// outline returns the part of a template that decides which others it replaces.
-func outline(template *kube.Entry) *templates.Template {
+// outlineTemplate returns the part of a template that decides which others it replaces.
+func outlineTemplate(template *kube.Entry) *templates.Template {
 	t := &templates.Template{Name: template.Name, Namespace: template.Namespace}
 	t.Spec.Replaces, t.Spec.Required = template.Replaces, template.Required
 	return t
 }
 
-// misreplaced returns what is wrong with spec.replaces of a template, or "".
-func misreplaced(scope *templates.Set, template *kube.Entry) string {
-	why, _ := scope.Misreplaced(outline(template))
+// whyMisreplaced returns what is wrong with spec.replaces of a template, or "".
+func whyMisreplaced(scope *templates.Set, template *kube.Entry) string {
+	why, _ := scope.Misreplaced(outlineTemplate(template))
 	return why
 }
 
-// replacing returns the names of the templates that replace a template.
-func replacing(scope *templates.Set, template *kube.Entry) (names []string) {
+// replacingNames returns the names of the templates that replace a template.
+func replacingNames(scope *templates.Set, template *kube.Entry) (names []string) {
 	for _, t := range scope.Templates {
 		if t.Spec.Replaces == template.Name && t.Namespace == template.Namespace {
 			names = append(names, t.Name)
@@ -46,8 +46,8 @@ func replacing(scope *templates.Set, template *kube.Entry) (names []string) {
 	return names
 }
 
-// replacements returns the templates that a template replaces, or that replace it.
-func replacements(read reader, template *kube.Entry) (found []*kube.Entry) {
+// replacementsOf returns the templates that a template replaces, or that replace it.
+func replacementsOf(read reader, template *kube.Entry) (found []*kube.Entry) {
 	for _, other := range read.Of(template.Namespace) {
 		if other.Name == template.Replaces || other.Replaces == template.Name {
 			found = append(found, other)

@@ -53,11 +53,11 @@ func TestRolloutNamespaces(t *testing.T) {
 		template := newObject(v1alpha1.NamespacedKind)
 		template.SetNamespace(c.namespace)
 		r := &rollouts{}
-		if got := r.of(template); len(got) > 0 {
+		if got := r.namespacesOf(template); len(got) > 0 {
 			t.Errorf("before the namespaces are known, the template of the namespace %q has %q", c.namespace, got)
 		}
 		r.enabled.Store(&c.enabled)
-		if got := r.of(template); !slices.Equal(got, c.want) {
+		if got := r.namespacesOf(template); !slices.Equal(got, c.want) {
 			t.Errorf("the label is on %q: the template of the namespace %q has %q, want %q", c.enabled, c.namespace, got, c.want)
 		}
 	}

@@ -27,8 +27,8 @@ import (
 // enabledRollout is the value of the label.
 const enabledRollout = "enabled"
 
-// rollouts returns what updates pods, without what needs a manager. Pillion runs in the namespace system.
-func (o *Options) rollouts(config *rest.Config, system string, log *slog.Logger) (*rollouts, error) {
+// newRollouts returns what updates pods, without what needs a manager. Pillion runs in the namespace system.
+func (o *Options) newRollouts(config *rest.Config, system string, log *slog.Logger) (*rollouts, error) {
 	c, err := cluster.NewClient(config, system)
 	if err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func ownNamespace() string {
 
 // newController returns what calls Reconcile.
 func (r *rollouts) newController(all manager.Manager, pods *pods, templates *followed) (controller.Controller, error) {
-	r.read, r.count = templates, pods.count
+	r.read, r.count = templates, pods.countPods
 	r.apply = func(ctx context.Context, status *unstructured.Unstructured) error {
 		return all.GetClient().Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(status), client.FieldOwner(rolloutManager), client.ForceOwnership)
 	}

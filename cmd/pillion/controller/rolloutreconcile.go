@@ -21,7 +21,7 @@ import (
 
 // Reconcile implements [reconcile.Reconciler].
 func (r *rollouts) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	t := r.get(request.NamespacedName)
+	t := r.getSubject(request.NamespacedName)
 	if t == nil {
 		delete(r.planned, request.NamespacedName)
 		delete(r.wrote, request.NamespacedName)
@@ -32,18 +32,18 @@ func (r *rollouts) Reconcile(ctx context.Context, request reconcile.Request) (re
 	}
 	switch {
 	case !t.spec.Acts():
-		return reconcile.Result{}, r.clear(ctx, t)
+		return reconcile.Result{}, r.clearStatus(ctx, t)
 	case t.spec.Paused:
-		return reconcile.Result{}, r.pause(ctx, t)
-	case !t.ready():
+		return reconcile.Result{}, r.writePaused(ctx, t)
+	case !t.isReady():
 		return reconcile.Result{}, nil // when it is, its status changes
 	}
-	t.origin = r.origin(t)
-	namespaces, err := r.look(ctx, t)
+	t.origin = r.originOf(t)
+	namespaces, err := r.enabledNamespaces(ctx, t)
 	if err != nil {
-		return r.cannot(ctx, t, err)
+		return r.writeCannotPlan(ctx, t, err)
 	}
-	if t.stopped() {
+	if t.hasStopped() {
 		if wait, err := r.continueUndo(ctx, t, namespaces); err != nil || wait > 0 {
 			return reconcile.Result{RequeueAfter: wait}, err
 		}
@@ -66,12 +66,12 @@ func (r *rollouts) Reconcile(ctx context.Context, request reconcile.Request) (re
 	for _, namespace := range namespaces {
 		outdated += r.count(types.NamespacedName{Namespace: namespace, Name: request.Name}, t.status.Revision).Outdated
 	}
-	if p.holds(outdated, now) && !t.stopped() {
+	if p.stillHolds(outdated, now) && !t.hasStopped() {
 		return reconcile.Result{RequeueAfter: lookAgain}, nil
 	}
-	wait, err := r.update(ctx, t, namespaces)
+	wait, err := r.updatePods(ctx, t, namespaces)
 	if err != nil {
-		return r.cannot(ctx, t, err)
+		return r.writeCannotPlan(ctx, t, err)
 	}
 	if wait == 0 {
 		return reconcile.Result{RequeueAfter: time.Millisecond}, nil // behind those that wait
@@ -111,10 +111,10 @@ func (r *rollouts) isFixed(ctx context.Context, t *subject, failed *v1alpha1.Fai
 	if !slices.Contains(namespaces, failed.Namespace) {
 		return true, nil
 	}
-	if t.undoes() { // the content has failed, whatever happens to the pod
+	if t.undoesFailure() { // the content has failed, whatever happens to the pod
 		return false, nil
 	}
-	targets, err := r.plan(ctx, []string{failed.Namespace}, t.bounds())
+	targets, err := r.plan(ctx, []string{failed.Namespace}, t.rolloutBounds())
 	if err != nil {
 		return false, err
 	}

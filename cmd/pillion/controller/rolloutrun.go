@@ -42,8 +42,8 @@ func (r *rollouts) limitsOf(spec *v1alpha1.Rollout) (l executor.Limits, err erro
 	return l, err
 }
 
-// update plans, and updates the pods of a template. It returns when to plan again, or 0 for at once.
-func (r *rollouts) update(ctx context.Context, t *subject, namespaces []string) (wait time.Duration, err error) {
+// updatePods plans, and updates the pods of a template. It returns when to plan again, or 0 for at once.
+func (r *rollouts) updatePods(ctx context.Context, t *subject, namespaces []string) (wait time.Duration, err error) {
 	limits, err := r.limitsOf(&t.spec)
 	if err != nil {
 		return 0, err
@@ -51,29 +51,29 @@ func (r *rollouts) update(ctx context.Context, t *subject, namespaces []string) 
 	var all []*rollout.Workload
 	execution := &executor.Rollout{Cluster: r.cluster, Limits: limits}
 	if len(namespaces) > 0 {
-		targets, err := r.plan(ctx, namespaces, t.bounds())
+		targets, err := r.plan(ctx, namespaces, t.rolloutBounds())
 		if err != nil {
 			return 0, err
 		}
 		all, execution.Plan = targets.Workloads, targets.Plan
 	}
 	wait = planAgain
-	if others(all) {
+	if excludeReplacing(all) {
 		wait = waitAgain
 	}
 	if !slices.ContainsFunc(all, (*rollout.Workload).Acts) {
-		return wait, r.complete(ctx, t, all)
+		return wait, r.writeComplete(ctx, t, all)
 	}
-	report := func(event *executor.Event, e *end) bool { return r.report(ctx, t, event, e) }
+	report := func(event *executor.Event, e *end) bool { return r.reportEvent(ctx, t, event, e) }
 	switch end := r.runTurn(ctx, t, execution, all, report); {
 	case ctx.Err() != nil:
 		return wait, nil //nolint:nilerr // the next replica that leads continues
-	case end.failed && t.undoes():
+	case end.failed && t.undoesFailure():
 		return 0, nil
 	case end.failed:
 		return waitAgain, r.writeStopped(ctx, t)
 	case end.blocked != "":
-		r.progress(ctx, t, shortened("Blocked: "+end.blocked+"."))
+		r.writeProgress(ctx, t, shortenMessage("Blocked: "+end.blocked+"."))
 		return waitAgain, nil
 	case errors.Is(end.err, executor.ErrStopped):
 		return 0, nil
@@ -83,9 +83,9 @@ func (r *rollouts) update(ctx context.Context, t *subject, namespaces []string) 
 	return 0, nil // to see what is left
 }
 
-// others leaves out the workloads that replace their pods without the controller, for example because a user deploys
+// excludeReplacing leaves out the workloads that replace their pods without the controller, for example because a user deploys
 // a new version. It reports whether there are some.
-func others(all []*rollout.Workload) (some bool) {
+func excludeReplacing(all []*rollout.Workload) (some bool) {
 	for _, w := range all {
 		if w.Way == rollout.Await && w.Restarted.IsZero() {
 			w.Way, w.Why, some = rollout.Cannot, "it is replacing its pods already", true
@@ -94,8 +94,8 @@ func others(all []*rollout.Workload) (some bool) {
 	return some
 }
 
-// places returns the namespaces in which a rollout changes something.
-func places(all []*rollout.Workload) (names []string) {
+// namespacesToChange returns the namespaces in which a rollout changes something.
+func namespacesToChange(all []*rollout.Workload) (names []string) {
 	for _, w := range all {
 		if w.Acts() && !slices.Contains(names, w.Namespace) {
 			names = append(names, w.Namespace)
@@ -127,28 +127,28 @@ func (r *rollouts) runTurn(ctx context.Context, t *subject, execution *executor.
 		if !report(&event, &e) {
 			return
 		}
-		if end(); t.bounds().InPlace { // what is half done goes back, or the next plan completes it
+		if end(); t.rolloutBounds().InPlace { // what is half done goes back, or the next plan completes it
 			kill()
 		}
 	}
 	var group sync.WaitGroup
-	group.Go(func() { defer close(stop); r.until(watch, t, places(all)) })
+	group.Go(func() { defer close(stop); r.awaitStop(watch, t, namespacesToChange(all)) })
 	e.err = r.run(run, execution, all)
 	end()
 	group.Wait()
 	return e
 }
 
-// report reports what happens in a rollout. It returns true if the rollout has to be undone.
-func (r *rollouts) report(ctx context.Context, t *subject, event *executor.Event, e *end) (stops bool) {
+// reportEvent reports what happens in a rollout. It returns true if the rollout has to be undone.
+func (r *rollouts) reportEvent(ctx context.Context, t *subject, event *executor.Event, e *end) (stops bool) {
 	switch event.Type {
 	case "wave":
 		message := strings.ToUpper(event.Message[:1]) + event.Message[1:] + "."
-		r.event(t.object, corev1.EventTypeNormal, wave, shortened(message))
-		r.progress(ctx, t, fmt.Sprintf("%s Before it, %d of %d pods were done.", message, event.Done, event.Total))
+		r.event(t.object, corev1.EventTypeNormal, wave, shortenMessage(message))
+		r.writeProgress(ctx, t, fmt.Sprintf("%s Before it, %d of %d pods were done.", message, event.Done, event.Total))
 	case "waiting":
 		of := cmp.Or(event.Pod, event.Workload)
-		r.progress(ctx, t, shortened(fmt.Sprintf("%s in the namespace %s waits for %s. %d of %d pods are done.", of, event.Namespace, event.Message, event.Done, event.Total)))
+		r.writeProgress(ctx, t, shortenMessage(fmt.Sprintf("%s in the namespace %s waits for %s. %d of %d pods are done.", of, event.Namespace, event.Message, event.Done, event.Total)))
 	case "failed":
 		switch {
 		case event.Blocked:
@@ -156,15 +156,15 @@ func (r *rollouts) report(ctx context.Context, t *subject, event *executor.Event
 		case !missingRight(event.Err):
 			e.failed = true
 			r.noteFailure(ctx, t, event)
-			return t.undoes()
+			return t.undoesFailure()
 		}
 	}
 	return false
 }
 
-// until returns when the rollout of a template has to stop, or ctx is done: what it was planned from has changed, a
+// awaitStop returns when the rollout of a template has to stop, or ctx is done: what it was planned from has changed, a
 // namespace in which it changes something no longer has the label, or its turn ends.
-func (r *rollouts) until(ctx context.Context, t *subject, places []string) {
+func (r *rollouts) awaitStop(ctx context.Context, t *subject, places []string) {
 	begun := r.now()
 	poll := time.NewTicker(time.Second)
 	defer poll.Stop()
@@ -174,11 +174,11 @@ func (r *rollouts) until(ctx context.Context, t *subject, places []string) {
 			return
 		case <-poll.C:
 		}
-		now := r.get(t.entry.Key())
-		if now == nil || r.now().Sub(begun) > turn || r.origin(now) != t.origin {
+		now := r.getSubject(t.entry.Key())
+		if now == nil || r.now().Sub(begun) > turn || r.originOf(now) != t.origin {
 			return
 		}
-		labelled, err := r.look(ctx, now)
+		labelled, err := r.enabledNamespaces(ctx, now)
 		if err == nil && slices.ContainsFunc(places, func(name string) bool { return !slices.Contains(labelled, name) }) {
 			return
 		}

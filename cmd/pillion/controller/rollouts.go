@@ -80,9 +80,9 @@ type planned struct {
 	undo     time.Time     // when to try again to undo the rollout
 }
 
-// holds reports whether another plan would hardly differ. If only the number of outdated pods has changed, which a
+// stillHolds reports whether another plan would hardly differ. If only the number of outdated pods has changed, which a
 // rollout of an app does all the time, a plan has to wait.
-func (p planned) holds(outdated int64, now time.Time) bool {
+func (p planned) stillHolds(outdated int64, now time.Time) bool {
 	since := now.Sub(p.at)
 	return since < p.wait && (p.outdated == outdated || since < waitAgain)
 }
@@ -93,13 +93,13 @@ type subject struct {
 	object *unstructured.Unstructured // without content
 	spec   v1alpha1.Rollout
 	status v1alpha1.Status
-	origin string // see [rollouts.origin]
+	origin string // see [rollouts.originOf]
 	// written is status.Failed as the API server has it.
 	written []v1alpha1.FailedRollout
 }
 
-// get returns a template, or nil if there is none.
-func (r *rollouts) get(name types.NamespacedName) *subject {
+// getSubject returns a template, or nil if there is none.
+func (r *rollouts) getSubject(name types.NamespacedName) *subject {
 	e, _ := r.read.Get(name)
 	if e == nil {
 		return nil
@@ -116,38 +116,38 @@ func (r *rollouts) get(name types.NamespacedName) *subject {
 	return t
 }
 
-// ready reports whether new pods get the present content.
-func (t *subject) ready() bool {
-	c := condition(&t.status)
+// isReady reports whether new pods get the present content.
+func (t *subject) isReady() bool {
+	c := readyCondition(&t.status)
 	return c.Status == metav1.ConditionTrue && c.ObservedGeneration == t.object.GetGeneration()
 }
 
-// stopped reports whether the present content has failed.
-func (t *subject) stopped() bool {
+// hasStopped reports whether the present content has failed.
+func (t *subject) hasStopped() bool {
 	c := meta.FindStatusCondition(t.status.Conditions, v1alpha1.ConditionDegraded)
 	return c != nil && c.Status == metav1.ConditionTrue && (c.Reason == v1alpha1.ReasonFailed || c.Reason == v1alpha1.ReasonUndone) && c.ObservedGeneration == t.object.GetGeneration()
 }
 
-// undoes reports whether a failure undoes the rollout.
-func (t *subject) undoes() bool { return t.spec.OnFailure == v1alpha1.UndoOnFailure }
+// undoesFailure reports whether a failure undoes the rollout.
+func (t *subject) undoesFailure() bool { return t.spec.OnFailure == v1alpha1.UndoOnFailure }
 
-// origin describes a template, and those that replace it or that it replaces. If one of these changes, a plan does not
+// originOf describes a template, and those that replace it or that it replaces. If one of these changes, a plan does not
 // hold any more.
-func (r *rollouts) origin(t *subject) string {
+func (r *rollouts) originOf(t *subject) string {
 	var all []string
-	for _, e := range append(replacements(r.read, t.entry), t.entry) {
+	for _, e := range append(replacementsOf(r.read, t.entry), t.entry) {
 		all = append(all, fmt.Sprint(e.Name, e.UID, e.Generation))
 	}
 	slices.Sort(all)
 	return fmt.Sprint(all)
 }
 
-func (t *subject) bounds() cluster.Bounds {
+func (t *subject) rolloutBounds() cluster.Bounds {
 	return cluster.Bounds{Object: t.entry.ID(), InPlace: t.spec.Strategy == v1alpha1.InPlace}
 }
 
-// look returns the namespaces in which pods of a template may be updated.
-func (r *rollouts) look(ctx context.Context, t *subject) ([]string, error) {
+// enabledNamespaces returns the namespaces in which pods of a template may be updated.
+func (r *rollouts) enabledNamespaces(ctx context.Context, t *subject) ([]string, error) {
 	if now := r.now(); now.Sub(r.listed) > lookAgain/2 {
 		all, err := r.namespaces(ctx)
 		if err != nil {
@@ -159,11 +159,11 @@ func (r *rollouts) look(ctx context.Context, t *subject) ([]string, error) {
 			r.counted(client.ObjectKeyFromObject(t.object))
 		}
 	}
-	return r.of(t.object), nil
+	return r.namespacesOf(t.object), nil
 }
 
-// of returns those of the namespaces that a template is for.
-func (r *rollouts) of(template *unstructured.Unstructured) []string {
+// namespacesOf returns those of the namespaces that a template is for.
+func (r *rollouts) namespacesOf(template *unstructured.Unstructured) []string {
 	all := r.enabled.Load()
 	switch namespace := template.GetNamespace(); {
 	case all == nil:

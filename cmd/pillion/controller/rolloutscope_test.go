@@ -45,7 +45,7 @@ func TestRolloutLabel(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(list)
 	}))
 	t.Cleanup(server.Close)
-	r, err := (&Options{qps: 50}).rollouts(&rest.Config{Host: server.URL}, "sidecars", slog.New(slog.DiscardHandler))
+	r, err := (&Options{qps: 50}).newRollouts(&rest.Config{Host: server.URL}, "sidecars", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,12 +73,12 @@ func TestRolloutReadsKind(t *testing.T) {
 	a.put("", "one")
 	a.put("shop", "one")
 	for namespace, want := range map[string]string{"": v1alpha1.ClusterKind, "shop": v1alpha1.NamespacedKind} {
-		of := (&rollouts{read: a}).get(types.NamespacedName{Namespace: namespace, Name: "agent"})
+		of := (&rollouts{read: a}).getSubject(types.NamespacedName{Namespace: namespace, Name: "agent"})
 		if of == nil || of.object.GetKind() != want || of.object.GetNamespace() != namespace {
 			t.Errorf("in the namespace %q, it reads %+v, want a %s", namespace, of, want)
 		}
 	}
-	if of := (&rollouts{read: a}).get(types.NamespacedName{Namespace: "till", Name: "agent"}); of != nil {
+	if of := (&rollouts{read: a}).getSubject(types.NamespacedName{Namespace: "till", Name: "agent"}); of != nil {
 		t.Errorf("there is %+v", of)
 	}
 }
@@ -119,10 +119,10 @@ func TestOthers(t *testing.T) {
 	await := func(restarted time.Time) *rollout.Workload {
 		return &rollout.Workload{Namespace: "shop", Kind: "Deployment", Name: "web", Way: rollout.Await, Restarted: restarted}
 	}
-	if w := await(time.Unix(1, 0)); others([]*rollout.Workload{w}) || w.Way != rollout.Await {
+	if w := await(time.Unix(1, 0)); excludeReplacing([]*rollout.Workload{w}) || w.Way != rollout.Await {
 		t.Errorf("a workload that the controller has restarted: %s (%s)", w.Way, w.Why)
 	}
-	if w := await(time.Time{}); !others([]*rollout.Workload{w}) || w.Way != rollout.Cannot {
+	if w := await(time.Time{}); !excludeReplacing([]*rollout.Workload{w}) || w.Way != rollout.Cannot {
 		t.Errorf("a workload that a user has restarted: %s (%s)", w.Way, w.Why)
 	}
 }
@@ -133,10 +133,10 @@ func TestPlaces(t *testing.T) {
 	left1 := web("left")
 	left1.Namespace, left1.Way, left1.Why = "till", rollout.Cannot, "its args differ"
 	all := []*rollout.Workload{web("web"), web("zoo"), left1}
-	if got := places(all); !slices.Equal(got, []string{"shop"}) {
+	if got := namespacesToChange(all); !slices.Equal(got, []string{"shop"}) {
 		t.Errorf("it changes something in %q", got)
 	}
-	if got, want := left(all, "updated"), "1 pod of 1 workload is not updated, for example Deployment/left in the namespace till: its args differ."; got != want {
+	if got, want := describeLeft(all, "updated"), "1 pod of 1 workload is not updated, for example Deployment/left in the namespace till: its args differ."; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -38,9 +38,9 @@ type change struct {
 	is                    bool
 }
 
-// advice ends the message about pods that have failed.
-func (t *subject) advice() string {
-	if t.undoes() {
+// nextAdvice ends the message about pods that have failed.
+func (t *subject) nextAdvice() string {
+	if t.undoesFailure() {
 		return ". To continue, change the template."
 	}
 	return ". To continue, change the template, or fix or delete the pod."
@@ -53,7 +53,7 @@ func (t *subject) conditionDegraded() change {
 	for i := range t.status.Failed {
 		f := &t.status.Failed[i]
 		text := f.Reason
-		if t.undoes() {
+		if t.undoesFailure() {
 			text = undoText(f)
 		}
 		namespaces, reasons = append(namespaces, f.Namespace), append(reasons, text)
@@ -64,11 +64,11 @@ func (t *subject) conditionDegraded() change {
 	if len(reasons) == 0 {
 		return change{v1alpha1.ConditionDegraded, v1alpha1.ReasonAsExpected, "No pod has failed.", false}
 	}
-	message := reasons[0] + t.advice()
+	message := reasons[0] + t.nextAdvice()
 	if len(reasons) > 1 {
-		message = fmt.Sprintf("The rollout has stopped in %d namespaces (%s): %s%s", len(reasons), strings.Join(namespaces, ", "), strings.Join(reasons, "; "), t.advice())
+		message = fmt.Sprintf("The rollout has stopped in %d namespaces (%s): %s%s", len(reasons), strings.Join(namespaces, ", "), strings.Join(reasons, "; "), t.nextAdvice())
 	}
-	return change{v1alpha1.ConditionDegraded, reason, shortened(message), true}
+	return change{v1alpha1.ConditionDegraded, reason, shortenMessage(message), true}
 }
 
 // undoText returns what is reported about a failure: first what has become of it, because the rest may be long.
@@ -98,67 +98,67 @@ func notPaused() change {
 	return change{v1alpha1.ConditionPaused, v1alpha1.ReasonNotPaused, "The rollout is not paused.", false}
 }
 
-func progressing(is bool, reason, message string) change {
-	return change{v1alpha1.ConditionProgressing, reason, shortened(message), is}
+func conditionProgressing(is bool, reason, message string) change {
+	return change{v1alpha1.ConditionProgressing, reason, shortenMessage(message), is}
 }
 
-// pause reports that a rollout is paused. What has failed before remains.
-func (r *rollouts) pause(ctx context.Context, t *subject) error {
+// writePaused reports that a rollout is paused. What has failed before remains.
+func (r *rollouts) writePaused(ctx context.Context, t *subject) error {
 	const message = "spec.rollout.paused is true."
-	return r.write(ctx, t, progressing(false, v1alpha1.ReasonPaused, message), change{v1alpha1.ConditionPaused, v1alpha1.ReasonPaused, message, true})
+	return r.writeConditions(ctx, t, conditionProgressing(false, v1alpha1.ReasonPaused, message), change{v1alpha1.ConditionPaused, v1alpha1.ReasonPaused, message, true})
 }
 
-// progress reports a wave. If that is impossible, the rollout goes on.
-func (r *rollouts) progress(ctx context.Context, t *subject, message string) {
-	r.tryWrite(ctx, t, progressing(true, v1alpha1.ReasonUpdating, message), t.conditionDegraded(), notPaused())
+// writeProgress reports a wave. If that is impossible, the rollout goes on.
+func (r *rollouts) writeProgress(ctx context.Context, t *subject, message string) {
+	r.tryWrite(ctx, t, conditionProgressing(true, v1alpha1.ReasonUpdating, message), t.conditionDegraded(), notPaused())
 }
 
 // tryWrite changes conditions. If that is impossible, the rollout goes on.
 func (r *rollouts) tryWrite(ctx context.Context, t *subject, changes ...change) {
-	if err := r.write(ctx, t, changes...); err != nil {
+	if err := r.writeConditions(ctx, t, changes...); err != nil {
 		r.log.Error("the status cannot be written", "template", client.ObjectKeyFromObject(t.object).String(), "error", err)
 	}
 }
 
-// complete reports that nothing is left to do, in the namespaces in which no pod has failed.
-func (r *rollouts) complete(ctx context.Context, t *subject, all []*rollout.Workload) error {
+// writeComplete reports that nothing is left to do, in the namespaces in which no pod has failed.
+func (r *rollouts) writeComplete(ctx context.Context, t *subject, all []*rollout.Workload) error {
 	if len(t.status.Failed) > 0 {
 		return r.writeStopped(ctx, t)
 	}
 	reason, message := v1alpha1.ReasonComplete, "All pods are current in the namespaces with the label pillion.dev/rollout: enabled."
-	if text := left(all, "updated"); text != "" {
-		if reason, message = v1alpha1.ReasonIncomplete, text; t.bounds().InPlace {
+	if text := describeLeft(all, "updated"); text != "" {
+		if reason, message = v1alpha1.ReasonIncomplete, text; t.rolloutBounds().InPlace {
 			message += " The strategy InPlaceOrRestart, or the command pillion rollout, can restart workloads."
 		}
 	}
 	was := meta.FindStatusCondition(t.status.Conditions, v1alpha1.ConditionProgressing)
 	if was != nil && was.Status == metav1.ConditionTrue {
-		r.event(t.object, corev1.EventTypeNormal, "Rollout"+reason, shortened(message))
+		r.event(t.object, corev1.EventTypeNormal, "Rollout"+reason, shortenMessage(message))
 	}
-	return r.write(ctx, t, progressing(false, reason, message), t.conditionDegraded(), notPaused())
+	return r.writeConditions(ctx, t, conditionProgressing(false, reason, message), t.conditionDegraded(), notPaused())
 }
 
 // noteFailure reports a failure as soon as it happens. The rollout may go on in other namespaces.
 func (r *rollouts) noteFailure(ctx context.Context, t *subject, e *executor.Event) {
-	f := v1alpha1.FailedRollout{Namespace: e.Namespace, Workload: e.Workload, Pod: e.Pod, Reason: shortened(e.Message)}
+	f := v1alpha1.FailedRollout{Namespace: e.Namespace, Workload: e.Workload, Pod: e.Pod, Reason: shortenMessage(e.Message)}
 	if len(e.Half) > 0 {
-		f.Reason = shortened(e.Message + "; half done: " + strings.Join(e.Half, ", "))
+		f.Reason = shortenMessage(e.Message + "; half done: " + strings.Join(e.Half, ", "))
 	}
 	if slices.ContainsFunc(t.status.Failed, func(other v1alpha1.FailedRollout) bool { return other.Namespace == f.Namespace }) {
 		return
 	}
 	t.status.Failed = append(slices.Clone(t.status.Failed), f)
-	next := t.advice()
-	if t.undoes() {
+	next := t.nextAdvice()
+	if t.undoesFailure() {
 		next = ". The pods that have changed in place are put back" + next
 	}
-	r.event(t.object, corev1.EventTypeWarning, "RolloutStopped", shortened(f.Reason+next))
+	r.event(t.object, corev1.EventTypeWarning, "RolloutStopped", shortenMessage(f.Reason+next))
 	r.tryWrite(ctx, t, t.conditionDegraded())
 }
 
 // writeStopped reports that a rollout has stopped because pods have failed.
 func (r *rollouts) writeStopped(ctx context.Context, t *subject) error {
-	return r.write(ctx, t, progressing(false, v1alpha1.ReasonStopped, "The condition Degraded has the reason."), t.conditionDegraded(), notPaused())
+	return r.writeConditions(ctx, t, conditionProgressing(false, v1alpha1.ReasonStopped, "The condition Degraded has the reason."), t.conditionDegraded(), notPaused())
 }
 
 // stopForError reports that a rollout has stopped for another reason, such as a right that is missing.
@@ -167,32 +167,32 @@ func (r *rollouts) stopForError(ctx context.Context, t *subject, err error) erro
 	if missingRight(err) {
 		reason, next = v1alpha1.ReasonForbidden, "The component rollout has the rights that the controller needs."
 	}
-	message := shortened(fmt.Sprintf("%s. %s", err, next))
+	message := shortenMessage(fmt.Sprintf("%s. %s", err, next))
 	r.event(t.object, corev1.EventTypeWarning, "RolloutStopped", message)
-	return r.write(ctx, t, progressing(false, v1alpha1.ReasonStopped, "The condition Degraded has the reason."),
+	return r.writeConditions(ctx, t, conditionProgressing(false, v1alpha1.ReasonStopped, "The condition Degraded has the reason."),
 		change{v1alpha1.ConditionDegraded, reason, message, true}, notPaused())
 }
 
-// cannot reports that there is no plan.
-func (r *rollouts) cannot(ctx context.Context, t *subject, err error) (reconcile.Result, error) {
+// writeCannotPlan reports that there is no plan.
+func (r *rollouts) writeCannotPlan(ctx context.Context, t *subject, err error) (reconcile.Result, error) {
 	message := err.Error() + "."
 	if missingRight(err) {
 		message += " The component rollout has the rights that the controller needs."
 	}
-	writeErr := r.write(ctx, t, progressing(false, v1alpha1.ReasonCannotPlan, message), notPaused())
+	writeErr := r.writeConditions(ctx, t, conditionProgressing(false, v1alpha1.ReasonCannotPlan, message), notPaused())
 	return reconcile.Result{RequeueAfter: waitAgain}, writeErr
 }
 
-// clear removes what was reported about a rollout.
-func (r *rollouts) clear(ctx context.Context, t *subject) error {
+// clearStatus removes what was reported about a rollout.
+func (r *rollouts) clearStatus(ctx context.Context, t *subject) error {
 	if len(t.status.Failed) == 0 && !slices.ContainsFunc(t.status.Conditions, func(c metav1.Condition) bool { return slices.Contains(rolloutConditions(), c.Type) }) {
 		return nil
 	}
-	return r.applied(ctx, t, &v1alpha1.Status{})
+	return r.applyConditions(ctx, t, &v1alpha1.Status{})
 }
 
-// write changes conditions. Others of the rollout stay.
-func (r *rollouts) write(ctx context.Context, t *subject, changes ...change) error {
+// writeConditions changes conditions. Others of the rollout stay.
+func (r *rollouts) writeConditions(ctx context.Context, t *subject, changes ...change) error {
 	now := &v1alpha1.Status{Failed: t.status.Failed}
 	for _, c := range t.status.Conditions {
 		if slices.Contains(rolloutConditions(), c.Type) {
@@ -210,11 +210,11 @@ func (r *rollouts) write(ctx context.Context, t *subject, changes ...change) err
 	if equality.Semantic.DeepEqual(before, now) {
 		return nil
 	}
-	return r.applied(ctx, t, now)
+	return r.applyConditions(ctx, t, now)
 }
 
-// applied applies the conditions of a rollout, and what has failed.
-func (r *rollouts) applied(ctx context.Context, t *subject, now *v1alpha1.Status) error {
+// applyConditions applies the conditions of a rollout, and what has failed.
+func (r *rollouts) applyConditions(ctx context.Context, t *subject, now *v1alpha1.Status) error {
 	t.status.Failed, t.written = now.Failed, now.Failed
 	t.status.Conditions = append(slices.DeleteFunc(t.status.Conditions, func(c metav1.Condition) bool {
 		return slices.Contains(rolloutConditions(), c.Type)
@@ -252,8 +252,8 @@ func (r *rollouts) isStale(t *subject) bool {
 	return !equality.Semantic.DeepEqual(w.status.Failed, t.status.Failed) || !equality.Semantic.DeepEqual(seconds(w.status.Conditions), seconds(t.status.Conditions))
 }
 
-// left returns what the controller does not do with pods, such as updated, as a sentence, or "".
-func left(all []*rollout.Workload, what string) string {
+// describeLeft returns what the controller does not do with pods, such as updated, as a sentence, or "".
+func describeLeft(all []*rollout.Workload, what string) string {
 	pods, workloads, example := 0, 0, ""
 	for _, w := range all {
 		if len(w.Behind) == 0 || w.Acts() {

@@ -25,13 +25,13 @@ import (
 // continueUndo undoes a rollout that has failed, if the template says so. It returns when to go on, or 0 if the rollout may go
 // on in other namespaces meanwhile.
 func (r *rollouts) continueUndo(ctx context.Context, t *subject, namespaces []string) (wait time.Duration, err error) {
-	places, key, now := t.toUndo(namespaces), t.entry.Key(), r.now()
+	places, key, now := t.namespacesToUndo(namespaces), t.entry.Key(), r.now()
 	p := r.planned[key]
 	if len(places) == 0 || now.Before(p.undo) {
 		return 0, nil
 	}
-	if wait, err = r.undo(ctx, t, places); err != nil {
-		result, err := r.cannot(ctx, t, err)
+	if wait, err = r.undoRollout(ctx, t, places); err != nil {
+		result, err := r.writeCannotPlan(ctx, t, err)
 		p.undo = now.Add(result.RequeueAfter)
 		r.planned[key] = p
 		return 0, err
@@ -44,9 +44,9 @@ func (r *rollouts) continueUndo(ctx context.Context, t *subject, namespaces []st
 	return 0, nil
 }
 
-// toUndo returns those of the namespaces in which pods may have to go back.
-func (t *subject) toUndo(namespaces []string) (places []string) {
-	if !t.undoes() || t.status.Revision == "" {
+// namespacesToUndo returns those of the namespaces in which pods may have to go back.
+func (t *subject) namespacesToUndo(namespaces []string) (places []string) {
+	if !t.undoesFailure() || t.status.Revision == "" {
 		return nil
 	}
 	for i := range t.status.Failed {
@@ -62,15 +62,15 @@ func (t *subject) toUndo(namespaces []string) (places []string) {
 	return places
 }
 
-// undo puts pods back to the content that they had before the rollout. It returns when to go on with it, or 0 if nothing is
+// undoRollout puts pods back to the content that they had before the rollout. It returns when to go on with it, or 0 if nothing is
 // left to do.
-func (r *rollouts) undo(ctx context.Context, t *subject, places []string) (wait time.Duration, err error) {
+func (r *rollouts) undoRollout(ctx context.Context, t *subject, places []string) (wait time.Duration, err error) {
 	limits, err := r.limitsOf(&t.spec)
 	if err != nil {
 		return 0, err
 	}
 	limits.First, limits.Shares, limits.StopAll, limits.Undo = 0, []int{100}, false, true
-	bounds := t.bounds()
+	bounds := t.rolloutBounds()
 	bounds.InPlace, bounds.Failed = true, t.status.Revision
 	targets, err := r.plan(ctx, places, bounds)
 	if err != nil {
@@ -79,7 +79,7 @@ func (r *rollouts) undo(ctx context.Context, t *subject, places []string) (wait 
 	all := targets.Workloads
 	r.noteUndone(t, places, all)
 	if !slices.ContainsFunc(all, (*rollout.Workload).Acts) {
-		if len(t.toUndo(places)) > 0 { // workloads that replace their pods
+		if len(t.namespacesToUndo(places)) > 0 { // workloads that replace their pods
 			wait = waitAgain
 		}
 		return wait, r.writeStopped(ctx, t)
@@ -96,25 +96,25 @@ func (r *rollouts) undo(ctx context.Context, t *subject, places []string) (wait 
 	case end.err != nil && !errors.Is(end.err, executor.ErrStopped):
 		return waitAgain, r.stopForError(ctx, t, end.err)
 	}
-	return time.Millisecond, r.write(ctx, t, t.conditionDegraded()) // and see what is left
+	return time.Millisecond, r.writeConditions(ctx, t, t.conditionDegraded()) // and see what is left
 }
 
 // reportUndo reports what happens while pods go back. It returns false, because a failure stops nothing else.
 func (r *rollouts) reportUndo(ctx context.Context, t *subject, event *executor.Event, e *end) (stops bool) {
 	progress := func(what string) {
 		message := fmt.Sprintf("%s %d of %d pods have again what they had before.", what, event.Done, event.Total)
-		r.tryWrite(ctx, t, progressing(true, v1alpha1.ReasonUndoing, message), t.conditionDegraded(), notPaused())
+		r.tryWrite(ctx, t, conditionProgressing(true, v1alpha1.ReasonUndoing, message), t.conditionDegraded(), notPaused())
 	}
 	switch event.Type {
 	case "wave":
 		progress("The rollout is being undone.")
 	case "waiting":
-		progress(shortened(fmt.Sprintf("%s in the namespace %s waits for %s.", cmp.Or(event.Pod, event.Workload), event.Namespace, event.Message)))
+		progress(shortenMessage(fmt.Sprintf("%s in the namespace %s waits for %s.", cmp.Or(event.Pod, event.Workload), event.Namespace, event.Message)))
 	case "pod":
 		t.changeUndo(event.Namespace, func(u *v1alpha1.RolloutUndo) { u.Pods++ })
 	case "failed":
 		if e.failed = true; !missingRight(event.Err) {
-			t.changeUndo(event.Namespace, func(u *v1alpha1.RolloutUndo) { u.Message = shortened(event.Message) })
+			t.changeUndo(event.Namespace, func(u *v1alpha1.RolloutUndo) { u.Message = shortenMessage(event.Message) })
 		}
 	}
 	return false
@@ -153,13 +153,13 @@ func (r *rollouts) noteUndone(t *subject, places []string, all []*rollout.Worklo
 		}
 		if len(replaces) > 0 {
 			t.changeUndo(f.Namespace, func(u *v1alpha1.RolloutUndo) {
-				u.Message = shortened("waiting for workloads that replace their pods, for example " + replaces[0])
+				u.Message = shortenMessage("waiting for workloads that replace their pods, for example " + replaces[0])
 			})
 			continue
 		}
 		t.changeUndo(f.Namespace, func(u *v1alpha1.RolloutUndo) {
-			u.Done, u.Message = true, strings.TrimSuffix(left(own, "put back"), ".")
+			u.Done, u.Message = true, strings.TrimSuffix(describeLeft(own, "put back"), ".")
 		})
-		r.event(t.object, corev1.EventTypeNormal, "RolloutUndone", shortened(undoText(&t.status.Failed[i])+t.advice()))
+		r.event(t.object, corev1.EventTypeNormal, "RolloutUndone", shortenMessage(undoText(&t.status.Failed[i])+t.nextAdvice()))
 	}
 }

@@ -122,7 +122,7 @@ func (u *undone) play(ctx context.Context, e *executor.Rollout, all []*rollout.W
 // failed returns what status.failed says.
 func (u *undone) failed(t *testing.T) []v1alpha1.FailedRollout {
 	t.Helper()
-	return u.get(u.of).status.Failed
+	return u.getSubject(u.of).status.Failed
 }
 
 // TestRolloutUndo checks what the controller does and reports in the life of a rollout that it undoes, in

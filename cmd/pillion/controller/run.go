@@ -65,7 +65,7 @@ func (o *Options) Run(ctx context.Context, log *slog.Logger) error {
 	if s.podEvents, err = o.podEvents(config, system, s.templates, log); err != nil {
 		return err
 	}
-	if s.rollouts, err = o.rollouts(config, system, log); err != nil {
+	if s.rollouts, err = o.newRollouts(config, system, log); err != nil {
 		return err
 	}
 	s.histories = &histories{
@@ -74,7 +74,7 @@ func (o *Options) Run(ctx context.Context, log *slog.Logger) error {
 	}
 	s.all, err = manager.New(config, manager.Options{
 		Logger:                        logger,
-		Metrics:                       metricsserver.Options{BindAddress: o.adminListen, ExtraHandlers: s.handlers()},
+		Metrics:                       metricsserver.Options{BindAddress: o.adminListen, ExtraHandlers: s.probeHandlers()},
 		LeaderElection:                true,
 		LeaderElectionID:              manifests.ControllerName,
 		LeaderElectionNamespace:       namespace,
@@ -83,7 +83,7 @@ func (o *Options) Run(ctx context.Context, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	if err := s.all.Add(manager.RunnableFunc(s.run)); err != nil {
+	if err := s.all.Add(manager.RunnableFunc(s.runLeader)); err != nil {
 		return err
 	}
 	counts := &rolloutMetrics{leads: s.leads.Load, entries: s.templates.Entries}
@@ -112,8 +112,8 @@ type statuses struct {
 	leads atomic.Bool
 }
 
-// run writes until ctx is done. Only the leader runs it.
-func (s *statuses) run(ctx context.Context) error {
+// runLeader writes until ctx is done. Only the leader runs it.
+func (s *statuses) runLeader(ctx context.Context) error {
 	s.log.Info("this replica leads")
 	s.leads.Store(true)
 	var running sync.WaitGroup
@@ -121,12 +121,12 @@ func (s *statuses) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for _, kind := range s.templates.kinds {
-		if err := s.installed(ctx, kind); err != nil {
+		if err := s.awaitKind(ctx, kind); err != nil {
 			return nil // the process ends
 		}
 		running.Go(func() { kind.Run(ctx) })
 	}
-	of, err := controller.NewUnmanaged("templates", controller.Options{Reconciler: s.reconciler(), Logger: s.all.GetLogger()})
+	of, err := controller.NewUnmanaged("templates", controller.Options{Reconciler: s.newReconciler(), Logger: s.all.GetLogger()})
 	if err != nil {
 		return err
 	}
@@ -136,8 +136,8 @@ func (s *statuses) run(ctx context.Context) error {
 		}
 	}
 	if s.podEvents != nil {
-		s.pods.offer = s.podEvents.offer
-		running.Go(func() { s.podEvents.run(ctx) })
+		s.pods.offer = s.podEvents.offerPod
+		running.Go(func() { s.podEvents.examinePods(ctx) })
 	}
 	rollouts, err := s.rollouts.newController(s.all, s.pods, s.templates)
 	if err != nil {
@@ -147,11 +147,11 @@ func (s *statuses) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return together(ctx, of, rollouts, histories)
+	return runControllers(ctx, of, rollouts, histories)
 }
 
-// together runs controllers until ctx is done or one of them fails.
-func together(ctx context.Context, all ...controller.Controller) error {
+// runControllers runs controllers until ctx is done or one of them fails.
+func runControllers(ctx context.Context, all ...controller.Controller) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := make(chan error, len(all))
@@ -166,8 +166,8 @@ func together(ctx context.Context, all ...controller.Controller) error {
 	return err
 }
 
-// installed waits until a kind is installed.
-func (s *statuses) installed(ctx context.Context, kind *kube.Kind) error {
+// awaitKind waits until a kind is installed.
+func (s *statuses) awaitKind(ctx context.Context, kind *kube.Kind) error {
 	told := false
 	return wait.PollUntilContextCancel(ctx, askAgain, true, func(ctx context.Context) (bool, error) {
 		err := kind.Installed(ctx)
@@ -179,7 +179,7 @@ func (s *statuses) installed(ctx context.Context, kind *kube.Kind) error {
 	})
 }
 
-func (s *statuses) reconciler() *reconciler {
+func (s *statuses) newReconciler() *reconciler {
 	events := s.all.GetEventRecorder(manifests.ControllerName)
 	return &reconciler{
 		read: s.templates,
@@ -189,21 +189,21 @@ func (s *statuses) reconciler() *reconciler {
 		event: func(template *unstructured.Unstructured, kind, reason, message string) {
 			events.Eventf(template, nil, kind, reason, "Check", "%s", message)
 		},
-		count: s.pods.count,
-		now:   metav1.Now, namespaces: s.rollouts.of,
+		count: s.pods.countPods,
+		now:   metav1.Now, namespaces: s.rollouts.namespacesOf,
 		known: map[types.NamespacedName]known{},
 	}
 }
 
-// handlers answers the probes.
-func (s *statuses) handlers() map[string]http.Handler {
+// probeHandlers answers the probes.
+func (s *statuses) probeHandlers() map[string]http.Handler {
 	return map[string]http.Handler{
 		"/livez": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) }),
 		"/readyz": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			switch {
 			case s.leads.Load() && !s.templates.haveSynced():
 				http.Error(w, "the templates are not read yet; are their kinds installed?", http.StatusServiceUnavailable)
-			case s.leads.Load() && !s.pods.known():
+			case s.leads.Load() && !s.pods.haveSynced():
 				http.Error(w, "the pods are not read yet", http.StatusServiceUnavailable)
 			default: // a replica that does not lead is ready to
 				_, _ = w.Write([]byte("ok\n"))

@@ -23,7 +23,7 @@ const (
 // verdict is what compiling the content of a template gives.
 type verdict struct {
 	revision string // "": invalid
-	problems string // see listed
+	problems string // see listProblems
 }
 
 // facts are what the status of a template follows from.
@@ -38,9 +38,9 @@ type facts struct {
 	count       func(revision string) v1alpha1.PodCounts
 }
 
-// next returns the status of a template, from its former one. The time of the condition changes with
+// nextStatus returns the status of a template, from its former one. The time of the condition changes with
 // its status.
-func next(before *v1alpha1.Status, f facts, now metav1.Time) *v1alpha1.Status {
+func nextStatus(before *v1alpha1.Status, f facts, now metav1.Time) *v1alpha1.Status {
 	status := &v1alpha1.Status{Revision: f.verdict.revision, Pods: &v1alpha1.PodCounts{}}
 	if before != nil {
 		status.Conditions = slices.Clone(before.Conditions)
@@ -58,10 +58,10 @@ func next(before *v1alpha1.Status, f facts, now metav1.Time) *v1alpha1.Status {
 		c.Message = "No pod gets this template: " + f.excess + ". Delete others that you do not need."
 	case f.verdict.revision == "":
 		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonInvalid
-		c.Message = invalid(status.Revision, f.verdict.problems)
+		c.Message = invalidMessage(status.Revision, f.verdict.problems)
 	case f.misreplaced != "":
 		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonCannotReplace
-		c.Message = shortened("No pod gets this template, unless a file changes that: spec.replaces: " + f.misreplaced + ".")
+		c.Message = shortenMessage("No pod gets this template, unless a file changes that: spec.replaces: " + f.misreplaced + ".")
 	}
 	meta.SetStatusCondition(&status.Conditions, c)
 	if status.Revision != "" && !f.taken { // pods with the name of a taken one have the cluster's
@@ -70,18 +70,18 @@ func next(before *v1alpha1.Status, f facts, now metav1.Time) *v1alpha1.Status {
 	return status
 }
 
-// invalid returns the message about a template with problems. The revision is of its last valid
+// invalidMessage returns the message about a template with problems. The revision is of its last valid
 // content, or "".
-func invalid(revision, problems string) string {
+func invalidMessage(revision, problems string) string {
 	use := "no pod gets this template"
 	if revision != "" {
 		use = "replicas that know its last valid content use that, with revision " + revision
 	}
-	return shortened("This template is invalid, so " + use + ". Fix it: " + problems)
+	return shortenMessage("This template is invalid, so " + use + ". Fix it: " + problems)
 }
 
-// listed returns the first problems as text, and the number of the others.
-func listed(problems problem.Problems) string {
+// listProblems returns the first problems as text, and the number of the others.
+func listProblems(problems problem.Problems) string {
 	all := make([]string, 0, mostProblems)
 	for i, p := range problems {
 		if i == mostProblems {
@@ -95,9 +95,9 @@ func listed(problems problem.Problems) string {
 	return strings.Clone(text[:min(len(text), mostText)]) // a message has no more of it
 }
 
-func shortened(text string) string { return shortenedTo(text, mostText) }
+func shortenMessage(text string) string { return shortenTo(text, mostText) }
 
-func shortenedTo(text string, most int) string {
+func shortenTo(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}
@@ -105,8 +105,8 @@ func shortenedTo(text string, most int) string {
 	return strings.ToValidUTF8(text[:most-len(dots)], "") + dots
 }
 
-// condition returns the condition of a status, or an empty one if there is none yet.
-func condition(status *v1alpha1.Status) metav1.Condition {
+// readyCondition returns the condition of a status, or an empty one if there is none yet.
+func readyCondition(status *v1alpha1.Status) metav1.Condition {
 	if status != nil {
 		if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady); c != nil {
 			return *c
