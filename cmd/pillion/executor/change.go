@@ -22,8 +22,8 @@ const attempts = 5
 // errAgain means that the pod has changed since it was planned.
 var errAgain = errors.New("the pod keeps changing")
 
-// change changes one pod in place.
-func (s *run) change(ctx context.Context, p *rollout.Pod) error {
+// changePod changes one pod in place.
+func (s *run) changePod(ctx context.Context, p *rollout.Pod) error {
 	var err error
 	for range attempts {
 		err = s.changeOnce(ctx, p)
@@ -46,7 +46,7 @@ func (s *run) changeOnce(ctx context.Context, p *rollout.Pod) error {
 	if string(object.GetUID()) != p.UID || object.GetDeletionTimestamp() != nil {
 		return nil // the next look reports it
 	}
-	now, before, err := s.plan(object)
+	now, before, err := s.planPod(object)
 	if err != nil {
 		return err
 	}
@@ -56,10 +56,10 @@ func (s *run) changeOnce(ctx context.Context, p *rollout.Pod) error {
 			event.Message = "it is current already"
 		}
 		s.leaveOut(p.UID)
-		s.say(event)
+		s.reportEvent(event)
 		return nil
 	}
-	did, err := s.apply(ctx, now)
+	did, err := s.patchContainers(ctx, now)
 	now.Forget()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,11 +75,11 @@ func (s *run) leaveOut(uid string) {
 	s.mu.Lock()
 	s.watch.Leave(uid)
 	s.mu.Unlock()
-	s.release(uid)
+	s.releaseBudgets(uid)
 }
 
-// plan plans a pod, with the owner that is known.
-func (r *Rollout) plan(object *unstructured.Unstructured) (*rollout.Pod, *corev1.Pod, error) {
+// planPod plans a pod, with the owner that is known.
+func (r *Rollout) planPod(object *unstructured.Unstructured) (*rollout.Pod, *corev1.Pod, error) {
 	text, err := object.MarshalJSON()
 	if err != nil {
 		return nil, nil, err
@@ -92,8 +92,8 @@ func (r *Rollout) plan(object *unstructured.Unstructured) (*rollout.Pod, *corev1
 	return now, pod, err
 }
 
-// apply changes images and resources. It returns what it has changed, also if there is an error.
-func (r *Rollout) apply(ctx context.Context, p *rollout.Pod) (did []string, err error) {
+// patchContainers changes images and resources. It returns what it has changed, also if there is an error.
+func (r *Rollout) patchContainers(ctx context.Context, p *rollout.Pod) (did []string, err error) {
 	images, err := p.Images()
 	if err != nil {
 		return nil, err
@@ -104,7 +104,7 @@ func (r *Rollout) apply(ctx context.Context, p *rollout.Pod) (did []string, err 
 	}
 	if resources != nil { // nothing is changed if the resize would be denied
 		if err := r.Cluster.PatchPod(ctx, Patch{p.Namespace, p.Name, resizeSubresource, resources, true}); err != nil {
-			return nil, rejected("resize", err)
+			return nil, explainPatchError("resize", err)
 		}
 	}
 	for _, step := range []struct {
@@ -115,7 +115,7 @@ func (r *Rollout) apply(ctx context.Context, p *rollout.Pod) (did []string, err 
 			continue
 		}
 		if err := r.Cluster.PatchPod(ctx, Patch{p.Namespace, p.Name, step.subresource, step.patch, false}); err != nil {
-			return did, rejected("change of its "+step.what, err)
+			return did, explainPatchError("change of its "+step.what, err)
 		}
 		did = append(did, step.what)
 	}
@@ -131,8 +131,8 @@ func changedMeanwhile(err error) bool {
 	return apierrors.IsConflict(err) || ok && apierrors.IsInvalid(err) && (status.ErrStatus.Details == nil || len(status.ErrStatus.Details.Causes) == 0)
 }
 
-// rejected explains the error of a request.
-func rejected(what string, err error) error {
+// explainPatchError explains the error of a request.
+func explainPatchError(what string, err error) error {
 	switch {
 	case changedMeanwhile(err):
 		return errAgain
@@ -144,18 +144,18 @@ func rejected(what string, err error) error {
 	return err
 }
 
-// denied reports whether trying again is pointless.
-func denied(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) }
+// isAccessDenied reports whether trying again is pointless.
+func isAccessDenied(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) }
 
-// record records the changes of pods that are proved.
-func (s *run) record(ctx context.Context, uids []string) error {
+// recordChanges records the changes of pods that are proved.
+func (s *run) recordChanges(ctx context.Context, uids []string) error {
 	for _, uid := range uids {
 		p, pod := s.watch.Plan(uid), s.watch.Last(uid)
 		if p == nil || pod == nil || !s.watch.Ours(uid) {
 			continue
 		}
 		err := s.recordProved(ctx, p, pod)
-		if s.release(p.UID); err != nil {
+		if s.releaseBudgets(p.UID); err != nil {
 			return err
 		}
 	}
@@ -176,11 +176,11 @@ func (s *run) recordProved(ctx context.Context, p *rollout.Pod, pod *corev1.Pod)
 			return nil // the next look reports it
 		}
 		if err != nil {
-			s.leaves(fmt.Sprintf("pod %s in the namespace %s (%s changed, not yet recorded)", pod.Name, pod.Namespace, s.did[string(pod.UID)]))
+			s.noteIncomplete(fmt.Sprintf("pod %s in the namespace %s (%s changed, not yet recorded)", pod.Name, pod.Namespace, s.did[string(pod.UID)]))
 			return aboutPod(pod.Namespace, pod.Name, err)
 		}
 	}
-	s.say(event)
+	s.reportEvent(event)
 	return nil
 }
 
@@ -202,7 +202,7 @@ func (s *run) tryRecord(ctx context.Context, namespace, name, uid string) error 
 	if string(object.GetUID()) != uid {
 		return apierrors.NewNotFound(podResource.GroupResource(), name)
 	}
-	now, _, err := s.plan(object)
+	now, _, err := s.planPod(object)
 	if err != nil || !now.Unrecorded() {
 		return err
 	}
@@ -211,7 +211,7 @@ func (s *run) tryRecord(ctx context.Context, namespace, name, uid string) error 
 		return err
 	}
 	if err := s.Cluster.PatchPod(ctx, Patch{namespace, name, "", record, false}); err != nil {
-		return rejected("change of its record", err)
+		return explainPatchError("change of its record", err)
 	}
 	return nil
 }

@@ -105,14 +105,14 @@ func (k Kubernetes) Pods(ctx context.Context, namespace, selector string) ([]uns
 	return list.Items, nil
 }
 
-func (k Kubernetes) workloads(w *rollout.Workload) dynamic.ResourceInterface {
+func (k Kubernetes) workloadClient(w *rollout.Workload) dynamic.ResourceInterface {
 	group, _ := schema.ParseGroupVersion(w.APIVersion)
 	return k.Resource(group.WithResource(strings.ToLower(w.Kind) + "s")).Namespace(w.Namespace)
 }
 
 // Workload implements [Cluster].
 func (k Kubernetes) Workload(ctx context.Context, w *rollout.Workload) (*unstructured.Unstructured, error) {
-	return k.workloads(w).Get(ctx, w.Name, metav1.GetOptions{})
+	return k.workloadClient(w).Get(ctx, w.Name, metav1.GetOptions{})
 }
 
 // restartedAt is the annotation of a pod template that kubectl rollout restart changes.
@@ -126,7 +126,7 @@ func (k Kubernetes) Restart(ctx context.Context, w *rollout.Workload) (time.Time
 	if err != nil {
 		return time.Time{}, err
 	}
-	object, err := k.workloads(w).Patch(ctx, w.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: rollout.Manager})
+	object, err := k.workloadClient(w).Patch(ctx, w.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: rollout.Manager})
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -152,7 +152,7 @@ func (k Kubernetes) Budgets(ctx context.Context, namespace string) (all []Budget
 				ObservedGeneration int64
 			}
 		}
-		if err := convert(&list.Items[i], &b); err != nil {
+		if err := decodeObject(&list.Items[i], &b); err != nil {
 			return nil, err
 		}
 		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
@@ -172,7 +172,7 @@ func (k Kubernetes) Budgets(ctx context.Context, namespace string) (all []Budget
 // Users who may not read events wait until the deadline.
 func (k Kubernetes) Failure(ctx context.Context, pod *corev1.Pod, container string, since time.Time) string {
 	why, best := "", len(startFailures())
-	for _, e := range k.warnings(ctx, pod) {
+	for _, e := range k.warningEvents(ctx, pod) {
 		if !strings.HasSuffix(e.InvolvedObject.FieldPath, "{"+container+"}") {
 			continue
 		}
@@ -224,7 +224,7 @@ func startFailures() []string {
 // Symptom implements [Cluster].
 func (k Kubernetes) Symptom(ctx context.Context, pod *corev1.Pod, container string) string {
 	var last *corev1.Event
-	for _, e := range k.warnings(ctx, pod) {
+	for _, e := range k.warningEvents(ctx, pod) {
 		if e.Reason == "Unhealthy" && strings.HasSuffix(e.InvolvedObject.FieldPath, "{"+container+"}") && (last == nil || lastOf(e).After(lastOf(last))) {
 			last = e
 		}
@@ -235,8 +235,8 @@ func (k Kubernetes) Symptom(ctx context.Context, pod *corev1.Pod, container stri
 	return strings.TrimSpace(last.Message)
 }
 
-// warnings returns events of a pod. Users who may not read events get none.
-func (k Kubernetes) warnings(ctx context.Context, pod *corev1.Pod) (all []*corev1.Event) {
+// warningEvents returns events of a pod. Users who may not read events get none.
+func (k Kubernetes) warningEvents(ctx context.Context, pod *corev1.Pod) (all []*corev1.Event) {
 	const most = 50 // a pod has fewer, unless users forge some
 	options := metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(pod.UID) + ",type=" + corev1.EventTypeWarning, Limit: most}
 	list, err := k.Resource(corev1.SchemeGroupVersion.WithResource("events")).Namespace(pod.Namespace).List(ctx, options)
@@ -245,14 +245,14 @@ func (k Kubernetes) warnings(ctx context.Context, pod *corev1.Pod) (all []*corev
 	}
 	for i := range list.Items {
 		e := &corev1.Event{}
-		if convert(&list.Items[i], e) == nil {
+		if decodeObject(&list.Items[i], e) == nil {
 			all = append(all, e)
 		}
 	}
 	return all
 }
 
-func convert(from *unstructured.Unstructured, to any) error {
+func decodeObject(from *unstructured.Unstructured, to any) error {
 	text, err := from.MarshalJSON()
 	if err != nil {
 		return err

@@ -14,8 +14,8 @@ import (
 	"github.com/pillion-dev/pillion/inject/rollout"
 )
 
-// evict deletes a pod if its PodDisruptionBudgets allow it. Otherwise, the next look tries again.
-func (s *run) evict(ctx context.Context, p *rollout.Pod) error {
+// evictPod deletes a pod if its PodDisruptionBudgets allow it. Otherwise, the next look tries again.
+func (s *run) evictPod(ctx context.Context, p *rollout.Pod) error {
 	object, err := s.Cluster.Pod(ctx, p.Namespace, p.Name)
 	switch {
 	case apierrors.IsNotFound(err), err == nil && string(object.GetUID()) != p.UID:
@@ -30,14 +30,14 @@ func (s *run) evict(ctx context.Context, p *rollout.Pod) error {
 	case apierrors.IsNotFound(err):
 		return nil
 	case apierrors.IsTooManyRequests(err):
-		s.release(p.UID)
-		return s.postponed()
+		s.releaseBudgets(p.UID)
+		return s.postponeEviction()
 	case err != nil:
 		return fmt.Errorf("it cannot be evicted: %w", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.denied = time.Time{}
+	s.deniedSince = time.Time{}
 	s.watch.Evict(p.UID, time.Now())
 	return nil
 }
@@ -46,23 +46,23 @@ func (s *run) evict(ctx context.Context, p *rollout.Pod) error {
 // disruption.
 const proofShare = 5
 
-// postponed notes that a budget does not allow an eviction now.
-func (s *run) postponed() error {
+// postponeEviction notes that a budget does not allow an eviction now.
+func (s *run) postponeEviction() error {
 	s.mu.Lock()
-	if s.denied.IsZero() {
-		s.denied = time.Now()
+	if s.deniedSince.IsZero() {
+		s.deniedSince = time.Now()
 	}
-	since := s.denied
+	since := s.deniedSince
 	s.mu.Unlock()
 	switch {
 	case s.proving && time.Since(since) > s.Limits.Timeout/proofShare:
 		return errNoProof
-	case s.stopping(s.w.Namespace):
+	case s.isStopping(s.w.Namespace):
 		return ErrStopped
 	case time.Since(since) > s.Limits.Timeout:
 		return fmt.Errorf("a PodDisruptionBudget has not allowed to evict it for %s", s.Limits.Timeout)
 	}
-	s.tell("", "a PodDisruptionBudget to allow an eviction")
+	s.reportWait("", "a PodDisruptionBudget to allow an eviction")
 	return nil
 }
 

@@ -20,18 +20,18 @@ func (k Kubernetes) Look(ctx context.Context, w *rollout.Workload) (*Sight, erro
 	if w.Kind == "Pod" {
 		s.Desired, options.FieldSelector = 1, "metadata.name="+w.Name
 	} else if w.Builtin() {
-		object, err := k.find(ctx, w)
+		object, err := k.findWorkload(ctx, w)
 		if object == nil || err != nil { // its pods are being deleted
 			return s, err
 		}
-		s.Desired, options.LabelSelector = desired(object), selectorText(object)
+		s.Desired, options.LabelSelector = desiredPods(object), selectorText(object)
 	}
 	list, err := k.Resource(podResource).Namespace(w.Namespace).List(ctx, options)
 	if err != nil {
 		return nil, err
 	}
 	for i := range list.Items {
-		if object := &list.Items[i]; belongs(object, w) {
+		if object := &list.Items[i]; belongsToWorkload(object, w) {
 			pod, err := asPod(object)
 			if err != nil {
 				return nil, err
@@ -42,9 +42,9 @@ func (k Kubernetes) Look(ctx context.Context, w *rollout.Workload) (*Sight, erro
 	return s, nil
 }
 
-// find returns a workload, or nil if it no longer exists.
-func (k Kubernetes) find(ctx context.Context, w *rollout.Workload) (*unstructured.Unstructured, error) {
-	list, err := k.workloads(w).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + w.Name})
+// findWorkload returns a workload, or nil if it no longer exists.
+func (k Kubernetes) findWorkload(ctx context.Context, w *rollout.Workload) (*unstructured.Unstructured, error) {
+	list, err := k.workloadClient(w).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + w.Name})
 	if err != nil || len(list.Items) == 0 {
 		return nil, err
 	}
@@ -53,8 +53,8 @@ func (k Kubernetes) find(ctx context.Context, w *rollout.Workload) (*unstructure
 	return object, nil
 }
 
-// desired returns the number of pods that a workload should have.
-func desired(workload *unstructured.Unstructured) int {
+// desiredPods returns the number of pods that a workload should have.
+func desiredPods(workload *unstructured.Unstructured) int {
 	path, missing := []string{"spec", "replicas"}, int64(1)
 	if workload.GetKind() == "DaemonSet" {
 		path, missing = []string{"status", "desiredNumberScheduled"}, 0
@@ -79,8 +79,8 @@ func selectorText(workload *unstructured.Unstructured) string {
 	return selector.String()
 }
 
-// belongs reports whether a pod is of a workload. Those of a Deployment are listed by its selector.
-func belongs(pod *unstructured.Unstructured, w *rollout.Workload) bool {
+// belongsToWorkload reports whether a pod is of a workload. Those of a Deployment are listed by its selector.
+func belongsToWorkload(pod *unstructured.Unstructured, w *rollout.Workload) bool {
 	owner := metav1.GetControllerOf(pod)
 	switch {
 	case w.Kind == "Pod":

@@ -18,12 +18,12 @@ import (
 	"github.com/pillion-dev/pillion/inject/rollout"
 )
 
-// restart replaces all pods of a workload, as kubectl rollout restart does.
-func (s *run) restart(ctx context.Context) error {
-	if done, err := s.prove(ctx); done || err != nil {
+// restartWorkload replaces all pods of a workload, as kubectl rollout restart does.
+func (s *run) restartWorkload(ctx context.Context) error {
+	if done, err := s.proveOnePod(ctx); done || err != nil {
 		return err
 	}
-	if _, err := s.look(ctx); err != nil && !apierrors.IsNotFound(err) { // pods that appear later are new
+	if _, err := s.inspectPods(ctx); err != nil && !apierrors.IsNotFound(err) { // pods that appear later are new
 		return err
 	}
 	at, err := s.Cluster.Restart(ctx, s.w)
@@ -34,43 +34,43 @@ func (s *run) restart(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%s in the namespace %s cannot be restarted: %w", s.w.Title(), s.w.Namespace, err)
 	}
-	return s.follow(ctx, at)
+	return s.awaitRestart(ctx, at)
 }
 
-// prove evicts one pod before a restart and waits until the new one is proved, because nothing holds a restart if its new
+// proveOnePod evicts one pod before a restart and waits until the new one is proved, because nothing holds a restart if its new
 // pods fail later. If all pods would have to stay, it does nothing. It reports whether no restart is necessary after that.
-func (s *run) prove(ctx context.Context) (done bool, err error) {
+func (s *run) proveOnePod(ctx context.Context) (done bool, err error) {
 	todo := s.w.Todo()
 	if s.watch.Rules.Proof == 0 || s.w.Pods < 2 || len(todo) == 0 {
 		return false, nil
 	}
 	s.proving = true
 	s.watch.Expect(todo[:1])
-	err = s.update(ctx, todo[:1])
+	err = s.updatePods(ctx, todo[:1])
 	s.proving = false
 	switch {
 	case errors.Is(err, errNoProof):
 		return false, nil
 	case err != nil:
 		return false, err
-	case s.stopping(s.w.Namespace):
+	case s.isStopping(s.w.Namespace):
 		return true, ErrStopped
 	}
 	if len(todo) == 1 {
-		s.say(Event{Type: "workload", Namespace: s.w.Namespace, Workload: s.w.Title(), Way: rollout.Evict, Pods: 1, Message: s.w.Why})
+		s.reportEvent(Event{Type: "workload", Namespace: s.w.Namespace, Workload: s.w.Title(), Way: rollout.Evict, Pods: 1, Message: s.w.Why})
 	}
 	return len(todo) == 1, nil
 }
 
 // isGone reports that the workload no longer exists.
 func (s *run) isGone() {
-	s.say(Event{Type: "gone", Namespace: s.w.Namespace, Workload: s.w.Title(), Pods: len(s.w.Todo()), Message: "it no longer exists"})
+	s.reportEvent(Event{Type: "gone", Namespace: s.w.Namespace, Workload: s.w.Title(), Pods: len(s.w.Todo()), Message: "it no longer exists"})
 }
 
-// follow waits until a workload has replaced its pods and the new ones are proved. The deadline starts again with each
+// awaitRestart waits until a workload has replaced its pods and the new ones are proved. The deadline starts again with each
 // pod. Since is when the new pods begin, by the clock of the API server. If the rollout has to stop, the next one awaits
 // the workload.
-func (s *run) follow(ctx context.Context, since time.Time) error {
+func (s *run) awaitRestart(ctx context.Context, since time.Time) error {
 	w, deadline, updated, waits := s.w, time.Now().Add(s.Limits.Timeout), 0, "an answer of the API server"
 	s.begun = true
 	for {
@@ -79,105 +79,105 @@ func (s *run) follow(ctx context.Context, since time.Time) error {
 			s.isGone()
 			return nil
 		}
-		if err != nil && denied(err) {
+		if err != nil && isAccessDenied(err) {
 			return err
 		}
 		if err == nil {
-			p, err := s.progress(ctx, w, object, since)
+			p, err := s.readProgress(ctx, w, object, since)
 			switch {
 			case err != nil:
 				return err
 			case p.Failed != "":
-				s.leaves(fmt.Sprintf("%s in the namespace %s (restarted, its new pods do not start)", w.Title(), w.Namespace))
+				s.noteIncomplete(fmt.Sprintf("%s in the namespace %s (restarted, its new pods do not start)", w.Title(), w.Namespace))
 				return &podError{name: p.pod, err: fmt.Errorf("%s in the namespace %s: %s", w.Title(), w.Namespace, p.Failed)}
 			case p.Done:
-				if err := s.verify(ctx, w, object, since); err != nil {
+				if err := s.verifyRestart(ctx, w, object, since); err != nil {
 					return err
 				}
-				if err := s.bake(ctx); err != nil {
+				if err := s.awaitProof(ctx); err != nil {
 					return err
 				}
-				s.say(Event{Type: "workload", Namespace: w.Namespace, Workload: w.Title(), Way: w.Way, Pods: len(w.Todo()), Message: w.Why})
+				s.reportEvent(Event{Type: "workload", Namespace: w.Namespace, Workload: w.Title(), Way: w.Way, Pods: len(w.Todo()), Message: w.Why})
 				return nil
 			case p.Updated > updated:
 				updated, deadline = p.Updated, time.Now().Add(s.Limits.Timeout)
 			}
 			waits = p.Waits
 			if time.Now().After(deadline) {
-				return s.late(ctx, w, object, waits)
+				return s.noProgressError(ctx, w, object, waits)
 			}
-			if err := s.fell(ctx); err != nil {
+			if err := s.checkStillReady(ctx); err != nil {
 				return err
 			}
 		}
 		if time.Now().After(deadline) {
-			return s.late(ctx, w, nil, waits)
+			return s.noProgressError(ctx, w, nil, waits)
 		}
-		s.tell("", waits)
-		err = s.sleep(ctx, 1)
+		s.reportWait("", waits)
+		err = s.sleepPolls(ctx, 1)
 		if s.toldToStop() {
 			err = ErrStopped
 		}
 		if err != nil {
-			s.leaves(fmt.Sprintf("%s in the namespace %s (restarted, not complete)", w.Title(), w.Namespace))
+			s.noteIncomplete(fmt.Sprintf("%s in the namespace %s (restarted, not complete)", w.Title(), w.Namespace))
 			return err
 		}
 	}
 }
 
-// fell returns an error if a new pod was ready, and is not any more. The controller of the workload goes on by itself.
-func (s *run) fell(ctx context.Context) error {
-	if _, err := s.look(ctx); err != nil {
+// checkStillReady returns an error if a new pod was ready, and is not any more. The controller of the workload goes on by itself.
+func (s *run) checkStillReady(ctx context.Context) error {
+	if _, err := s.inspectPods(ctx); err != nil {
 		return nil //nolint:nilerr // the next look may succeed, and there is a deadline
 	}
 	fallen := s.watch.Fallen()
 	if fallen == nil {
 		return nil
 	}
-	s.leaves(fmt.Sprintf("%s in the namespace %s (restarted, its new pods do not stay ready)", s.w.Title(), s.w.Namespace))
-	return s.stopped(ctx, fallen)
+	s.noteIncomplete(fmt.Sprintf("%s in the namespace %s (restarted, its new pods do not stay ready)", s.w.Title(), s.w.Namespace))
+	return s.stopError(ctx, fallen)
 }
 
-// bake waits until the new pods of the workload are proved.
-func (s *run) bake(ctx context.Context) error {
+// awaitProof waits until the new pods of the workload are proved.
+func (s *run) awaitProof(ctx context.Context) error {
 	last := time.Now()
 	for s.watch.Rules.Proof > 0 {
-		sight, err := s.look(ctx)
-		if err != nil && (denied(err) || ctx.Err() != nil || time.Since(last) > s.Limits.Timeout) {
+		sight, err := s.inspectPods(ctx)
+		if err != nil && (isAccessDenied(err) || ctx.Err() != nil || time.Since(last) > s.Limits.Timeout) {
 			return err
 		}
 		polls := 1
 		if err == nil {
 			last = time.Now()
-			d, err := s.decide(ctx, nil, sight.Desired)
+			d, err := s.decideChanges(ctx, nil, sight.Desired)
 			if err != nil {
 				return err
 			}
 			if d.Stop != nil {
-				s.leaves(fmt.Sprintf("%s in the namespace %s (restarted, its new pods do not stay ready)", s.w.Title(), s.w.Namespace))
-				return s.stopped(ctx, d.Stop)
+				s.noteIncomplete(fmt.Sprintf("%s in the namespace %s (restarted, its new pods do not stay ready)", s.w.Title(), s.w.Namespace))
+				return s.stopError(ctx, d.Stop)
 			}
 			open := s.watch.Open()
 			if len(open) == 0 {
 				return nil
 			}
-			polls = s.pace(d, open)
+			polls = s.pollsToWait(d, open)
 		}
-		err = s.sleep(ctx, polls)
+		err = s.sleepPolls(ctx, polls)
 		if s.toldToStop() {
 			err = ErrStopped
 		}
 		if err != nil {
-			s.leaves(fmt.Sprintf("%s in the namespace %s (restarted, not complete)", s.w.Title(), s.w.Namespace))
+			s.noteIncomplete(fmt.Sprintf("%s in the namespace %s (restarted, not complete)", s.w.Title(), s.w.Namespace))
 			return err
 		}
 	}
 	return nil
 }
 
-// late returns the error about a workload that does not progress, with one of its pods that are not ready.
-func (r *Rollout) late(ctx context.Context, w *rollout.Workload, object *unstructured.Unstructured, waits string) error {
-	r.leaves(fmt.Sprintf("%s in the namespace %s (restarted, not complete)", w.Title(), w.Namespace))
+// noProgressError returns the error about a workload that does not progress, with one of its pods that are not ready.
+func (r *Rollout) noProgressError(ctx context.Context, w *rollout.Workload, object *unstructured.Unstructured, waits string) error {
+	r.noteIncomplete(fmt.Sprintf("%s in the namespace %s (restarted, not complete)", w.Title(), w.Namespace))
 	failed := &podError{err: fmt.Errorf("%s in the namespace %s has not progressed for %s: it waits for %s", w.Title(), w.Namespace, r.Limits.Timeout, waits)}
 	if object == nil {
 		return failed
@@ -205,8 +205,8 @@ type progress struct {
 	pod string
 }
 
-// progress reads how far a workload is, and whether one of its new pods does not start.
-func (r *Rollout) progress(ctx context.Context, w *rollout.Workload, object *unstructured.Unstructured, since time.Time) (p progress, err error) {
+// readProgress reads how far a workload is, and whether one of its new pods does not start.
+func (r *Rollout) readProgress(ctx context.Context, w *rollout.Workload, object *unstructured.Unstructured, since time.Time) (p progress, err error) {
 	object.SetKind(w.Kind)
 	text, err := object.MarshalJSON()
 	if err != nil {
@@ -230,9 +230,9 @@ func (r *Rollout) progress(ctx context.Context, w *rollout.Workload, object *uns
 	return p, err
 }
 
-// verify checks that a restarted workload has replaced its pods, and that the new ones are current. They are not if a
+// verifyRestart checks that a restarted workload has replaced its pods, and that the new ones are current. They are not if a
 // replica of Pillion did not know the template yet. Otherwise the workload would be restarted again and again.
-func (r *Rollout) verify(ctx context.Context, w *rollout.Workload, object *unstructured.Unstructured, since time.Time) error {
+func (r *Rollout) verifyRestart(ctx context.Context, w *rollout.Workload, object *unstructured.Unstructured, since time.Time) error {
 	if since.IsZero() {
 		return nil
 	}

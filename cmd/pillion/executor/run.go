@@ -28,7 +28,7 @@ func (r *Rollout) Run(ctx context.Context, all []*rollout.Workload) error {
 	}
 	ends := r.Limits.Ends(left)
 	for i, taken := 0, 0; i < len(ends) && len(left) > 0; {
-		if err := r.look(ctx, runs); err != nil {
+		if err := r.inspectChangedPods(ctx, runs); err != nil {
 			return err
 		}
 		if r.toldToStop() {
@@ -48,40 +48,40 @@ func (r *Rollout) Run(ctx context.Context, all []*rollout.Workload) error {
 				return err
 			}
 		}
-		r.say(Event{Type: "wave", Message: fmt.Sprintf("wave %d of %d: %s", i+1, len(ends), titles(wave))})
-		r.wave(ctx, runs, wave)
+		r.reportEvent(Event{Type: "wave", Message: fmt.Sprintf("wave %d of %d: %s", i+1, len(ends), waveTitles(wave))})
+		r.updateWave(ctx, runs, wave)
 		if ctx.Err() != nil {
-			return r.ended(ctx.Err())
+			return r.endError(ctx.Err())
 		}
 		if r.hasProved() { // otherwise the same number of other pods has to
 			taken = ends[i]
 			i++
 		}
 	}
-	if err := r.look(ctx, runs); err != nil {
+	if err := r.inspectChangedPods(ctx, runs); err != nil {
 		return err
 	}
 	if r.toldToStop() && len(left) > 0 || r.interrupted.Load() {
-		return r.ended(ErrStopped)
+		return r.endError(ErrStopped)
 	}
-	return r.ended(nil)
+	return r.endError(nil)
 }
 
-// ended returns the error of a rollout that has ended: its failures, or otherwise the given one.
-func (r *Rollout) ended(otherwise error) error {
+// endError returns the error of a rollout that has ended: its failures, or otherwise the given one.
+func (r *Rollout) endError(otherwise error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.causes) > 0 {
-		return &FailedError{joined(r.causes), r.half}
+		return &FailedError{joinErrors(r.causes), r.incomplete}
 	}
 	if errors.Is(otherwise, ErrStopped) {
-		return &FailedError{ErrStopped, r.half}
+		return &FailedError{ErrStopped, r.incomplete}
 	}
 	return otherwise
 }
 
-// joined returns several errors as one sentence.
-func joined(all []error) error {
+// joinErrors returns several errors as one sentence.
+func joinErrors(all []error) error {
 	if len(all) == 1 {
 		return all[0]
 	}
@@ -103,7 +103,7 @@ func (e *joinedError) Unwrap() []error { return e.all }
 
 // withoutFailed leaves out the parts in which nothing more may change.
 func (r *Rollout) withoutFailed(all []rollout.Part) []rollout.Part {
-	return slices.DeleteFunc(all, func(p rollout.Part) bool { return r.stopping(p.Namespace) })
+	return slices.DeleteFunc(all, func(p rollout.Part) bool { return r.isStopping(p.Namespace) })
 }
 
 func (r *Rollout) hasProved() bool {
@@ -112,7 +112,7 @@ func (r *Rollout) hasProved() bool {
 	return len(r.failures) == 0 || r.proved > 0
 }
 
-func titles(wave []rollout.Part) string {
+func waveTitles(wave []rollout.Part) string {
 	const most = 5
 	var names []string
 	for i, p := range wave {
@@ -129,35 +129,35 @@ func titles(wave []rollout.Part) string {
 	return strings.Join(names, ", ")
 }
 
-// wave updates parts of workloads, as many at a time as the limits allow.
-func (r *Rollout) wave(ctx context.Context, runs runs, wave []rollout.Part) {
+// updateWave updates parts of workloads, as many at a time as the limits allow.
+func (r *Rollout) updateWave(ctx context.Context, runs runs, wave []rollout.Part) {
 	var group sync.WaitGroup
 	free := make(chan struct{}, max(1, r.Limits.Parallel))
 	for _, p := range wave {
 		free <- struct{}{}
 		group.Go(func() {
 			defer func() { runs[p.Workload].watch.Rest(); <-free }()
-			if r.stopping(p.Namespace) || ctx.Err() != nil {
+			if r.isStopping(p.Namespace) || ctx.Err() != nil {
 				r.interrupted.Store(r.interrupted.Load() || r.toldToStop())
 				return
 			}
-			if err := runs[p.Workload].part(ctx, p); err != nil && !r.reported(err) {
-				r.fail(p.Workload, err, runs[p.Workload].left...)
+			if err := runs[p.Workload].updatePart(ctx, p); err != nil && !r.isReported(err) {
+				r.failWorkload(p.Workload, err, runs[p.Workload].left...)
 			}
 		})
 	}
 	group.Wait()
 }
 
-// part updates a part of the workload.
-func (s *run) part(ctx context.Context, p rollout.Part) error {
+// updatePart updates a part of the workload.
+func (s *run) updatePart(ctx context.Context, p rollout.Part) error {
 	switch p.Way {
 	case rollout.ChangeInPlace, rollout.Evict:
-		return s.update(ctx, p.Pods)
+		return s.updatePods(ctx, p.Pods)
 	case rollout.Restart:
-		return s.restart(ctx)
+		return s.restartWorkload(ctx)
 	case rollout.Await:
-		return s.follow(ctx, p.Restarted)
+		return s.awaitRestart(ctx, p.Restarted)
 	}
 	return nil
 }
@@ -165,20 +165,20 @@ func (s *run) part(ctx context.Context, p rollout.Part) error {
 // runs are those of all workloads of a rollout.
 type runs map[*rollout.Workload]*run
 
-// look inspects all pods again that the rollout has changed.
-func (r *Rollout) look(ctx context.Context, runs runs) error {
+// inspectChangedPods inspects all pods again that the rollout has changed.
+func (r *Rollout) inspectChangedPods(ctx context.Context, runs runs) error {
 	workloads := slices.Collect(maps.Keys(runs))
 	rollout.Sort(workloads)
 	for _, w := range workloads {
 		s := runs[w]
-		if !s.begun || r.failed(w.Namespace) {
+		if !s.begun || r.hasFailed(w.Namespace) {
 			continue
 		}
-		if _, err := s.look(ctx); err != nil && ctx.Err() != nil {
-			return r.ended(ctx.Err())
+		if _, err := s.inspectPods(ctx); err != nil && ctx.Err() != nil {
+			return r.endError(ctx.Err())
 		}
 		if fallen := s.watch.Fallen(); fallen != nil {
-			r.fail(w, s.stopped(ctx, fallen))
+			r.failWorkload(w, s.stopError(ctx, fallen))
 		}
 		s.watch.Rest()
 	}

@@ -70,7 +70,7 @@ type Rollout struct {
 	total    int
 	proved   int              // pods
 	flight   map[string]int   // disruptions by namespace and budget
-	half     []string         // what is not complete
+	incomplete     []string         // what is not complete
 	failures map[string]error // by namespace
 	causes   []error          // of all failures
 }
@@ -120,18 +120,18 @@ func (r *Rollout) toldToStop() bool {
 	}
 }
 
-// stopping reports whether nothing more may begin in a namespace.
-func (r *Rollout) stopping(namespace string) bool { return r.toldToStop() || r.failed(namespace) }
+// isStopping reports whether nothing more may begin in a namespace.
+func (r *Rollout) isStopping(namespace string) bool { return r.toldToStop() || r.hasFailed(namespace) }
 
-// failed reports whether a failure has stopped the rollout in a namespace.
-func (r *Rollout) failed(namespace string) bool {
+// hasFailed reports whether a failure has stopped the rollout in a namespace.
+func (r *Rollout) hasFailed(namespace string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.failures[namespace] != nil || r.Limits.StopAll && len(r.failures) > 0
 }
 
-// fail stops the rollout in a namespace, or everywhere. Half is what is half done in the workload now.
-func (r *Rollout) fail(w *rollout.Workload, err error, half ...string) {
+// failWorkload stops the rollout in a namespace, or everywhere. Half is what is half done in the workload now.
+func (r *Rollout) failWorkload(w *rollout.Workload, err error, half ...string) {
 	if errors.Is(err, ErrStopped) || errors.Is(err, context.Canceled) {
 		r.interrupted.Store(true) // the pods that are left are not a failure
 		return
@@ -146,18 +146,18 @@ func (r *Rollout) fail(w *rollout.Workload, err error, half ...string) {
 	}
 	r.causes = append(r.causes, err)
 	r.mu.Unlock()
-	r.say(event)
+	r.reportEvent(event)
 }
 
-// reported reports whether a failure was reported already.
-func (r *Rollout) reported(err error) bool {
+// isReported reports whether a failure was reported already.
+func (r *Rollout) isReported(err error) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Contains(r.causes, err)
 }
 
-// say reports an event.
-func (r *Rollout) say(e Event) {
+// reportEvent reports an event.
+func (r *Rollout) reportEvent(e Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch e.Type {
@@ -173,8 +173,8 @@ func (r *Rollout) say(e Event) {
 	}
 }
 
-// waiting returns a function that reports what a pod, or if it has no name the workload, waits for, if this takes long.
-func (r *Rollout) waiting(e Event) func(pod, what string) {
+// newWaitReporter returns a function that reports what a pod, or if it has no name the workload, waits for, if this takes long.
+func (r *Rollout) newWaitReporter(e Event) func(pod, what string) {
 	e.Type = "waiting"
 	last, patience := time.Now(), cmp.Or(r.Patience, 10*time.Second)
 	return func(pod, what string) {
@@ -185,20 +185,20 @@ func (r *Rollout) waiting(e Event) func(pod, what string) {
 		}
 		r.mu.Unlock()
 		if !told {
-			r.say(e)
+			r.reportEvent(e)
 		}
 	}
 }
 
-// leaves records that something is not complete.
-func (r *Rollout) leaves(what string) {
+// noteIncomplete records that something is not complete.
+func (r *Rollout) noteIncomplete(what string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.half = append(r.half, what)
+	r.incomplete = append(r.incomplete, what)
 }
 
-// sleep waits for so many polls.
-func (r *Rollout) sleep(ctx context.Context, polls int) error {
+// sleepPolls waits for so many polls.
+func (r *Rollout) sleepPolls(ctx context.Context, polls int) error {
 	timer := time.NewTimer(time.Duration(polls) * r.Limits.Poll)
 	defer timer.Stop()
 	select {

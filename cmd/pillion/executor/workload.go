@@ -25,12 +25,12 @@ type run struct {
 	watch *rollout.Watch
 	begun bool
 	left  []string // what is half done, see leaves
-	tell  func(of, what string)
+	reportWait  func(of, what string)
 	did   map[string]string // by UID: what has changed in a pod
 	// proving is set while one pod is evicted before a restart.
 	proving bool
-	// denied is since when budgets deny evictions, and checked are the UIDs of new pods that were planned.
-	denied  time.Time
+	// deniedSince is since when budgets deny evictions, and checked are the UIDs of new pods that were planned.
+	deniedSince  time.Time
 	checked map[string]bool
 	held    map[string][]string // by place: the budgets that count the pod
 }
@@ -42,7 +42,7 @@ func (r *Rollout) newRun(w *rollout.Workload, gate *sync.Mutex) *run {
 		Rollout: r, w: w, gate: gate, watch: rollout.NewWatch(w.Way, rules),
 		did: map[string]string{}, held: map[string][]string{}, checked: map[string]bool{},
 	}
-	s.tell = r.waiting(Event{Namespace: w.Namespace, Workload: w.Title()})
+	s.reportWait = r.newWaitReporter(Event{Namespace: w.Namespace, Workload: w.Title()})
 	if w.Way == rollout.ChangeInPlace || w.Way == rollout.Evict {
 		s.watch.Expect(w.Todo())
 	}
@@ -52,21 +52,21 @@ func (r *Rollout) newRun(w *rollout.Workload, gate *sync.Mutex) *run {
 // slowly is how many polls pass between two inspections of pods that only have to stay ready.
 const slowly = 5
 
-// pace reports what the rollout waits for, and returns after how many polls to look again.
-func (s *run) pace(d rollout.Decision, open []rollout.Member) (polls int) {
+// pollsToWait reports what the rollout waits for, and returns after how many polls to look again.
+func (s *run) pollsToWait(d rollout.Decision, open []rollout.Member) (polls int) {
 	bakes, settles := "", false
 	for _, m := range open {
 		settles = settles || time.Since(m.Since) < 2*slowly*s.Limits.Poll
 		if m.Stage == rollout.Changing {
-			s.tell(m.Name, m.Waits)
+			s.reportWait(m.Name, m.Waits)
 			return 1
 		}
 		bakes = m.Name
 	}
 	if d.Waits != "" {
-		s.tell(d.Of, d.Waits)
+		s.reportWait(d.Of, d.Waits)
 	} else if bakes != "" {
-		s.tell(bakes, fmt.Sprintf("it to be ready for %s", s.watch.Rules.Proof))
+		s.reportWait(bakes, fmt.Sprintf("it to be ready for %s", s.watch.Rules.Proof))
 	}
 	if len(d.Change) > 0 || settles || s.watch.Rules.Proof < slowly*s.Limits.Poll {
 		return 1
@@ -74,15 +74,15 @@ func (s *run) pace(d rollout.Decision, open []rollout.Member) (polls int) {
 	return slowly
 }
 
-// look inspects the pods of the workload. Those that are gone are done.
-func (s *run) look(ctx context.Context) (*Sight, error) {
+// inspectPods inspects the pods of the workload. Those that are gone are done.
+func (s *run) inspectPods(ctx context.Context) (*Sight, error) {
 	sight, err := s.Cluster.Look(ctx, s.w)
 	if err != nil {
 		return nil, err
 	}
 	for _, m := range s.watch.See(sight.Pods, time.Now()) {
-		s.release(m.Place)
-		s.say(Event{Type: "gone", Namespace: s.w.Namespace, Workload: s.w.Title(), Pod: m.Name, Message: "it no longer exists, or is being deleted"})
+		s.releaseBudgets(m.Place)
+		s.reportEvent(Event{Type: "gone", Namespace: s.w.Namespace, Workload: s.w.Title(), Pod: m.Name, Message: "it no longer exists, or is being deleted"})
 	}
 	for _, m := range s.watch.Open() {
 		pod := s.watch.Last(m.UID)
@@ -96,8 +96,8 @@ func (s *run) look(ctx context.Context) (*Sight, error) {
 	return sight, s.checkNew()
 }
 
-// decide decides which of the pods may change now, and counts their disruptions before another workload decides.
-func (s *run) decide(ctx context.Context, next []string, desired int) (d rollout.Decision, err error) {
+// decideChanges decides which of the pods may change now, and counts their disruptions before another workload decides.
+func (s *run) decideChanges(ctx context.Context, next []string, desired int) (d rollout.Decision, err error) {
 	s.gate.Lock()
 	defer s.gate.Unlock()
 	var limits []rollout.Limit
@@ -111,13 +111,13 @@ func (s *run) decide(ctx context.Context, next []string, desired int) (d rollout
 			limits = append(limits, rollout.Limit{Name: b.Name, Selector: b.Selector, Allowed: b.Allowed - s.inFlight(b.Name)})
 		}
 	}
-	d = s.watch.Decide(next, desired, limits, s.restarts, time.Now())
+	d = s.watch.Decide(next, desired, limits, s.restartsContainers, time.Now())
 	for _, uid := range d.Change {
 		pod := s.watch.Last(uid)
-		if !rollout.IsReady(pod) || !s.restarts(uid) {
+		if !rollout.IsReady(pod) || !s.restartsContainers(uid) {
 			continue
 		}
-		s.hold(uid, pod, budgets)
+		s.holdBudgets(uid, pod, budgets)
 	}
 	return d, nil
 }
@@ -129,23 +129,23 @@ func (s *run) holdUnproved(budgets []Budget) {
 	for _, m := range s.watch.Unproved() {
 		open[m.Place] = true
 		if pod := s.watch.Last(m.UID); pod != nil && len(s.held[m.Place]) == 0 {
-			s.hold(m.Place, pod, budgets)
+			s.holdBudgets(m.Place, pod, budgets)
 		}
 	}
 	for place := range s.held {
 		if !open[place] {
-			s.release(place)
+			s.releaseBudgets(place)
 		}
 	}
 }
 
-// evicts reports whether pods are evicted now, and not changed in place.
-func (s *run) evicts() bool { return s.w.Way == rollout.Evict || s.proving }
+// evictsPods reports whether pods are evicted now, and not changed in place.
+func (s *run) evictsPods() bool { return s.w.Way == rollout.Evict || s.proving }
 
-// restarts reports whether the change of a pod restarts a container.
-func (s *run) restarts(uid string) bool {
+// restartsContainers reports whether the change of a pod restarts a container.
+func (s *run) restartsContainers(uid string) bool {
 	p := s.watch.Plan(uid)
-	return s.evicts() || p != nil && p.Restarts()
+	return s.evictsPods() || p != nil && p.Restarts()
 }
 
 // A controller counts a disrupted pod in the budget a moment later, so that a pod of the rollout may count twice. That is
@@ -159,7 +159,7 @@ func (r *Rollout) inFlight(namespace, budget string) int {
 
 func (s *run) inFlight(budget string) int { return s.Rollout.inFlight(s.w.Namespace, budget) }
 
-func (s *run) hold(place string, pod *corev1.Pod, budgets []Budget) {
+func (s *run) holdBudgets(place string, pod *corev1.Pod, budgets []Budget) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, b := range budgets {
@@ -170,7 +170,7 @@ func (s *run) hold(place string, pod *corev1.Pod, budgets []Budget) {
 	}
 }
 
-func (s *run) release(place string) {
+func (s *run) releaseBudgets(place string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, budget := range s.held[place] {
@@ -179,8 +179,8 @@ func (s *run) release(place string) {
 	delete(s.held, place)
 }
 
-// stopped returns the error about what stops the rollout of the workload.
-func (s *run) stopped(ctx context.Context, stop *rollout.Stop) error {
+// stopError returns the error about what stops the rollout of the workload.
+func (s *run) stopError(ctx context.Context, stop *rollout.Stop) error {
 	why := stop.Why
 	if p := s.watch.Plan(stop.UID); p != nil && p.UID != stop.UID {
 		why = fmt.Sprintf("it replaces %s, which was evicted: %s", p.Name, why)
@@ -195,33 +195,33 @@ func (s *run) stopped(ctx context.Context, stop *rollout.Stop) error {
 	return err
 }
 
-// leave notes what is half done, and returns the error.
-func (s *run) leave(err error) error {
-	s.halfDone()
+// failIncomplete notes what is half done, and returns the error.
+func (s *run) failIncomplete(err error) error {
+	s.noteIncompletePods()
 	return err
 }
 
-// halfDone notes the pods that have the change and are not proved.
-func (s *run) halfDone() {
-	for _, what := range s.half() {
-		s.leaves(what)
+// noteIncompletePods notes the pods that have the change and are not proved.
+func (s *run) noteIncompletePods() {
+	for _, what := range s.incompletePods() {
+		s.noteIncomplete(what)
 	}
 }
 
-// leaves notes that something is half done.
-func (s *run) leaves(what string) {
+// noteIncomplete notes that something is half done.
+func (s *run) noteIncomplete(what string) {
 	s.left = append(s.left, what)
-	s.Rollout.leaves(what)
+	s.Rollout.noteIncomplete(what)
 }
 
-// half returns the pods that have the change and are not proved.
-func (s *run) half() (all []string) {
+// incompletePods returns the pods that have the change and are not proved.
+func (s *run) incompletePods() (all []string) {
 	for _, m := range s.watch.Open() {
 		did := s.did[m.UID]
 		if did == "" {
 			did = "its containers"
 		}
-		if s.evicts() {
+		if s.evictsPods() {
 			all = append(all, fmt.Sprintf("%s in the namespace %s (a pod was evicted, and its replacement %s is not ready)", s.w.Title(), s.w.Namespace, m.Name))
 			continue
 		}
