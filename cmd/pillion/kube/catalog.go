@@ -35,7 +35,7 @@ type Catalog struct {
 	mu      sync.Mutex
 	shelves map[string]*shelf // by namespace; "" has those of the cluster
 	order   []*Entry          // those of namespaces by age, if there is not enough memory for all
-	total   [2]int64          // see Limits.split, of the templates of namespaces that are within their own limits
+	total   [2]int64          // see Limits.splitMemory, of the templates of namespaces that are within their own limits
 	held    int               // bytes of content
 }
 
@@ -107,10 +107,10 @@ func (k *Kind) Run(ctx context.Context) {
 	s.Read = func(text []byte) (runtime.Object, error) { return k.catalog.Read(text) }
 	s.Begin = func() func(runtime.Object) {
 		draft := NewCatalog(k.catalog.limits, nil, false, nil)
-		draft.limits.Memory = quantity("1Ei") // by maxHeld
+		draft.limits.Memory = mustParseQuantity("1Ei") // by maxHeld
 		return func(object runtime.Object) {
 			if e, ok := object.(*Entry); ok {
-				draft.put(e)
+				draft.putEntry(e)
 			}
 		}
 	}
@@ -164,7 +164,7 @@ func (s *kindStore) Delete(object any) error {
 		return fmt.Errorf("a template is a %T", object)
 	}
 	if s.keeper != nil {
-		s.keeper.note(e)
+		s.keeper.noteDeletion(e)
 		return nil
 	}
 	s.catalog.Drop(e.Key())
@@ -181,7 +181,7 @@ func (s *kindStore) Replace(objects []any, _ string) error {
 		}
 		all = append(all, e)
 	}
-	if s.keeper != nil && s.catalog.lacks(s.ofCluster, all) {
+	if s.keeper != nil && s.catalog.lacksKnown(s.ofCluster, all) {
 		gone, err := s.keeper.isGone(context.Background())
 		if err != nil {
 			return err // the reflector lists again
@@ -190,7 +190,7 @@ func (s *kindStore) Replace(objects []any, _ string) error {
 			s.keeper.kept()
 		}
 	}
-	s.catalog.replace(s.ofCluster, all)
+	s.catalog.replaceKind(s.ofCluster, all)
 	s.once.Do(func() { close(s.synced) })
 	return nil
 }
@@ -220,23 +220,23 @@ func (c *Catalog) Read(text []byte) (*Entry, error) {
 		ObjectMeta: &noMetadata, Namespace: of.Namespace, Name: of.Name, UID: of.UID, Generation: of.Generation,
 		Created: of.CreationTimestamp.Time, version: of.ResourceVersion,
 	}
-	e.outline(o.Spec)
+	e.readSpecFields(o.Spec)
 	if c.status {
 		e.Status = ownStatus(o.Status)
 	} else {
 		e.Rollout = nil
 	}
-	e.measure(templateText(e.Kind(), e.Namespace, e.Name, o.Spec))
+	e.setContent(templateText(e.Kind(), e.Namespace, e.Name, o.Spec))
 	return e, nil
 }
 
 // Put adds or changes a template.
-func (c *Catalog) Put(e *Entry) { c.changed(c.put(e)) }
+func (c *Catalog) Put(e *Entry) { c.changed(c.putEntry(e)) }
 
-func (c *Catalog) put(e *Entry) []types.NamespacedName {
+func (c *Catalog) putEntry(e *Entry) []types.NamespacedName {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	changed := append(c.set(e), c.evaluate(e.Namespace)...)
+	changed := append(c.shelveEntry(e), c.evaluateUse(e.Namespace)...)
 	c.limitContent(e)
 	return changed
 }
@@ -244,12 +244,12 @@ func (c *Catalog) put(e *Entry) []types.NamespacedName {
 // limitContent drops the content of a template that is not used, or if there is too much of it.
 func (c *Catalog) limitContent(e *Entry) {
 	if !e.used || c.held > maxHeld {
-		c.forget(e)
+		c.dropContent(e)
 	}
 }
 
-// set adds or changes a template, and returns the names of those that it concerns.
-func (c *Catalog) set(e *Entry) []types.NamespacedName {
+// shelveEntry adds or changes a template, and returns the names of those that it concerns.
+func (c *Catalog) shelveEntry(e *Entry) []types.NamespacedName {
 	s := c.shelves[e.Namespace]
 	if s == nil {
 		s = &shelf{byName: map[string]*Entry{}}
@@ -257,23 +257,23 @@ func (c *Catalog) set(e *Entry) []types.NamespacedName {
 	}
 	c.held += len(e.text)
 	e.used = false // until its place is known
-	changed := s.concerned(e)
+	changed := s.relatedNames(e)
 	if before := s.byName[e.Name]; before != nil {
-		changed = append(changed, s.concerned(before)...)
+		changed = append(changed, s.relatedNames(before)...)
 		if before.SameContent(e) && before.text == nil { // it was taken, or is not needed
-			c.forget(e)
+			c.dropContent(e)
 		}
-		c.forget(before)
-		c.remove(s, before)
+		c.dropContent(before)
+		c.unshelveEntry(s, before)
 	}
 	s.byName[e.Name] = e
 	i, _ := slices.BinarySearchFunc(s.byAge, e, compareEntries)
 	if len(s.byAge) > 0 {
-		e.share(s.byAge[max(i-1, 0)])
+		e.shareStrings(s.byAge[max(i-1, 0)])
 	}
 	s.byAge = slices.Insert(s.byAge, i, e)
 	if c.order != nil && e.Namespace != "" {
-		c.order = insert(c.order, e)
+		c.order = insertByAge(c.order, e)
 	}
 	return append(changed, e.Key())
 }
@@ -282,8 +282,8 @@ func compareEntries(a, b *Entry) int {
 	return cmp.Or(a.Created.Compare(b.Created), CompareNames(a.Key(), b.Key()))
 }
 
-// concerned returns the names of the templates that another one replaces, or that replace it.
-func (s *shelf) concerned(e *Entry) (all []types.NamespacedName) {
+// relatedNames returns the names of the templates that another one replaces, or that replace it.
+func (s *shelf) relatedNames(e *Entry) (all []types.NamespacedName) {
 	if other := s.byName[e.Replaces]; other != nil && e.Replaces != "" {
 		all = append(all, other.Key())
 	}
@@ -295,33 +295,33 @@ func (s *shelf) concerned(e *Entry) (all []types.NamespacedName) {
 	return all
 }
 
-func (c *Catalog) remove(s *shelf, e *Entry) {
+func (c *Catalog) unshelveEntry(s *shelf, e *Entry) {
 	delete(s.byName, e.Name)
-	s.byAge, c.order = without(s.byAge, e), without(c.order, e)
+	s.byAge, c.order = removeByAge(s.byAge, e), removeByAge(c.order, e)
 }
 
-func insert(all []*Entry, e *Entry) []*Entry {
+func insertByAge(all []*Entry, e *Entry) []*Entry {
 	i, _ := slices.BinarySearchFunc(all, e, compareEntries)
 	return slices.Insert(all, i, e)
 }
 
-func without(all []*Entry, e *Entry) []*Entry {
+func removeByAge(all []*Entry, e *Entry) []*Entry {
 	if i, ok := slices.BinarySearchFunc(all, e, compareEntries); ok {
 		return slices.Delete(all, i, i+1)
 	}
 	return all
 }
 
-// forget drops the content of a template.
-func (c *Catalog) forget(e *Entry) {
+// dropContent drops the content of a template.
+func (c *Catalog) dropContent(e *Entry) {
 	c.held -= len(e.text)
 	e.text = nil
 }
 
 // Drop removes a template.
-func (c *Catalog) Drop(name types.NamespacedName) { c.changed(c.drop(name)) }
+func (c *Catalog) Drop(name types.NamespacedName) { c.changed(c.dropEntry(name)) }
 
-func (c *Catalog) drop(name types.NamespacedName) []types.NamespacedName {
+func (c *Catalog) dropEntry(name types.NamespacedName) []types.NamespacedName {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.shelves[name.Namespace]
@@ -329,10 +329,10 @@ func (c *Catalog) drop(name types.NamespacedName) []types.NamespacedName {
 		return nil
 	}
 	e := s.byName[name.Name]
-	changed := append(s.concerned(e), name)
-	c.forget(e)
-	c.remove(s, e)
-	return append(changed, c.evaluate(name.Namespace)...)
+	changed := append(s.relatedNames(e), name)
+	c.dropContent(e)
+	c.unshelveEntry(s, e)
+	return append(changed, c.evaluateUse(name.Namespace)...)
 }
 
 // dropDeleted removes a template that a user deleted, unless there is another one of its name.
@@ -372,8 +372,8 @@ func (c *Catalog) Kept() (n int) {
 	return n
 }
 
-// lacks reports whether a list lacks templates of a kind that are known.
-func (c *Catalog) lacks(ofCluster bool, all []*Entry) bool {
+// lacksKnown reports whether a list lacks templates of a kind that are known.
+func (c *Catalog) lacksKnown(ofCluster bool, all []*Entry) bool {
 	now := map[types.NamespacedName]bool{}
 	for _, e := range all {
 		now[e.Key()] = true
@@ -388,8 +388,8 @@ func (c *Catalog) lacks(ofCluster bool, all []*Entry) bool {
 	return false
 }
 
-// replace replaces all templates of a kind, apart from those that are kept.
-func (c *Catalog) replace(ofCluster bool, all []*Entry) {
+// replaceKind replaces all templates of a kind, apart from those that are kept.
+func (c *Catalog) replaceKind(ofCluster bool, all []*Entry) {
 	c.mu.Lock()
 	c.order = nil // until all are known
 	var changed []types.NamespacedName
@@ -404,20 +404,20 @@ func (c *Catalog) replace(ofCluster bool, all []*Entry) {
 		for _, e := range slices.Clone(s.byAge) {
 			if !now[e.Key()] && !e.kept {
 				changed = append(changed, e.Key())
-				c.forget(e)
-				c.remove(s, e)
+				c.dropContent(e)
+				c.unshelveEntry(s, e)
 			}
 		}
 	}
 	for _, e := range all {
-		changed = append(changed, c.set(e)...)
+		changed = append(changed, c.shelveEntry(e)...)
 	}
 	for namespace, s := range c.shelves {
-		c.fit(namespace, s)
+		c.updateFit(namespace, s)
 	}
-	of := c.allot()
+	of := c.allotMemory()
 	for namespace, s := range c.shelves {
-		changed = append(changed, c.use(namespace, s, len(s.byAge), of)...)
+		changed = append(changed, c.markUsed(namespace, s, len(s.byAge), of)...)
 		if len(s.byAge) == 0 {
 			delete(c.shelves, namespace)
 		}
@@ -429,65 +429,65 @@ func (c *Catalog) replace(ofCluster bool, all []*Entry) {
 	c.changed(changed)
 }
 
-// evaluate finds out which templates are used after a change in a namespace, and returns those for which that differs.
-func (c *Catalog) evaluate(namespace string) (changed []types.NamespacedName) {
+// evaluateUse finds out which templates are used after a change in a namespace, and returns those for which that differs.
+func (c *Catalog) evaluateUse(namespace string) (changed []types.NamespacedName) {
 	s := c.shelves[namespace]
 	if s == nil {
 		return nil
 	}
-	c.fit(namespace, s)
+	c.updateFit(namespace, s)
 	was := c.order != nil
-	of := c.allot()
+	of := c.allotMemory()
 	if was || of != nil {
 		for name, other := range c.shelves {
 			if other != s {
-				changed = append(changed, c.use(name, other, other.used, of)...)
+				changed = append(changed, c.markUsed(name, other, other.used, of)...)
 			}
 		}
 	}
-	changed = append(changed, c.use(namespace, s, s.used+1, of)...)
+	changed = append(changed, c.markUsed(namespace, s, s.used+1, of)...)
 	if len(s.byAge) == 0 {
 		delete(c.shelves, namespace)
 	}
 	return changed
 }
 
-// fit finds out which templates of a namespace are within its limits.
-func (c *Catalog) fit(namespace string, s *shelf) {
+// updateFit finds out which templates of a namespace are within its limits.
+func (c *Catalog) updateFit(namespace string, s *shelf) {
 	before := s.memory
 	s.fit, s.memory = len(s.byAge), 0
 	if namespace != "" {
-		s.fit, s.memory = c.limits.fitting(s.byAge)
+		s.fit, s.memory = c.limits.countFitting(s.byAge)
 	}
 	c.total = c.totalWith(before, s.memory)
 }
 
 // totalWith returns the total if the memory of one namespace changes.
 func (c *Catalog) totalWith(before, after int64) [2]int64 {
-	a, b := c.limits.split(before)
-	x, y := c.limits.split(after)
+	a, b := c.limits.splitMemory(before)
+	x, y := c.limits.splitMemory(after)
 	return [2]int64{c.total[0] + x - a, c.total[1] + y - b}
 }
 
-// enough reports whether there is enough memory for all templates that are within the limits of their namespaces.
-func (c *Catalog) enough(total [2]int64) bool { return max(total[0], total[1]) <= c.limits.half() }
+// hasEnoughMemory reports whether there is enough memory for all templates that are within the limits of their namespaces.
+func (c *Catalog) hasEnoughMemory(total [2]int64) bool { return max(total[0], total[1]) <= c.limits.halfMemory() }
 
-// allot finds out how many templates of each namespace are used. It returns nil if there is enough memory for all. A
+// allotMemory finds out how many templates of each namespace are used. It returns nil if there is enough memory for all. A
 // younger template never takes the memory of an older one, of whatever namespace. The result depends on the content of the
 // cluster alone.
-func (c *Catalog) allot() map[*shelf]*allotment {
-	if c.enough(c.total) {
+func (c *Catalog) allotMemory() map[*shelf]*allotment {
+	if c.hasEnoughMemory(c.total) {
 		c.order = nil
 		return nil
 	}
 	if c.order == nil {
-		c.order = c.sorted()
+		c.order = c.sortedByAge()
 	}
 	return c.allotInOrder(c.order, nil, nil)
 }
 
-// sorted returns the templates of namespaces. The oldest one is the first.
-func (c *Catalog) sorted() []*Entry {
+// sortedByAge returns the templates of namespaces. The oldest one is the first.
+func (c *Catalog) sortedByAge() []*Entry {
 	all := []*Entry{}
 	for namespace, s := range c.shelves {
 		if namespace != "" {
@@ -501,7 +501,7 @@ func (c *Catalog) sorted() []*Entry {
 // allotInOrder uses one shelf in place of another one.
 func (c *Catalog) allotInOrder(order []*Entry, before, after *shelf) map[*shelf]*allotment {
 	of := make(map[*shelf]*allotment, len(c.shelves))
-	reserved, rest := c.limits.half(), c.limits.half()
+	reserved, rest := c.limits.halfMemory(), c.limits.halfMemory()
 	for _, e := range order {
 		s := c.shelves[e.Namespace]
 		if s == before { // also if both are nil
@@ -515,14 +515,14 @@ func (c *Catalog) allotInOrder(order []*Entry, before, after *shelf) map[*shelf]
 		if a.full || a.n == s.fit {
 			continue
 		}
-		a.add(int64(e.memory), &c.limits, &reserved, &rest)
+		a.addTemplate(int64(e.memory), &c.limits, &reserved, &rest)
 	}
 	return of
 }
 
-// use marks the templates of a namespace that are used, drops the content of others, and returns those that changed.
+// markUsed marks the templates of a namespace that are used, drops the content of others, and returns those that changed.
 // Only the first ones can have been used before.
-func (c *Catalog) use(namespace string, s *shelf, first int, of map[*shelf]*allotment) (changed []types.NamespacedName) {
+func (c *Catalog) markUsed(namespace string, s *shelf, first int, of map[*shelf]*allotment) (changed []types.NamespacedName) {
 	s.used = s.fit
 	if a := of[s]; a != nil && namespace != "" {
 		s.used = a.n
@@ -616,7 +616,7 @@ func (c *Catalog) Take(e *Entry) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	text := e.text
-	c.forget(e)
+	c.dropContent(e)
 	return text
 }
 
@@ -651,11 +651,11 @@ func (c *Catalog) Admits(name types.NamespacedName, text []byte) string {
 	if old != nil {
 		next.Created = old.Created
 	}
-	next.measure(text)
-	after := &shelf{byAge: replaced(before.byAge, old, next)}
+	next.setContent(text)
+	after := &shelf{byAge: withReplaced(before.byAge, old, next)}
 	i := slices.Index(after.byAge, next)
-	after.fit, after.memory = c.limits.fitting(after.byAge)
-	displaces := c.displaces(before, after, old, next)
+	after.fit, after.memory = c.limits.countFitting(after.byAge)
+	displaces := c.displacesOthers(before, after, old, next)
 	grows := old == nil || next.Size > old.Size || next.memory > old.memory
 	more := len(after.byAge)-after.used > len(before.byAge)-before.used
 	switch {
@@ -667,28 +667,28 @@ func (c *Catalog) Admits(name types.NamespacedName, text []byte) string {
 	return c.limits.InTotal()
 }
 
-// replaced returns a copy in which a template has another content, or is new.
-func replaced(all []*Entry, old, next *Entry) []*Entry {
+// withReplaced returns a copy in which a template has another content, or is new.
+func withReplaced(all []*Entry, old, next *Entry) []*Entry {
 	all = slices.Clone(all)
 	if old != nil {
-		all = without(all, old)
+		all = removeByAge(all, old)
 	}
-	return insert(all, next)
+	return insertByAge(all, next)
 }
 
-// displaces finds out how many templates of a namespace would be used after a change of one, and reports whether one of
+// displacesOthers finds out how many templates of a namespace would be used after a change of one, and reports whether one of
 // another namespace would no longer be used.
-func (c *Catalog) displaces(before, after *shelf, old, next *Entry) bool {
+func (c *Catalog) displacesOthers(before, after *shelf, old, next *Entry) bool {
 	after.used = after.fit
-	if c.enough(c.totalWith(before.memory, after.memory)) {
+	if c.hasEnoughMemory(c.totalWith(before.memory, after.memory)) {
 		return false
 	}
 	order := c.order
 	if order == nil {
-		order = c.sorted()
+		order = c.sortedByAge()
 	}
 	known := c.shelves[next.Namespace] // or nil
-	of := c.allotInOrder(replaced(order, old, next), known, after)
+	of := c.allotInOrder(withReplaced(order, old, next), known, after)
 	after.used = of[after].n
 	for namespace, s := range c.shelves {
 		if namespace != "" && s != known && len(s.byAge) > 0 && of[s].n < s.used {
@@ -719,7 +719,7 @@ func (c *Catalog) List(ctx context.Context, resource schema.GroupVersionResource
 		}
 		return e, err
 	}
-	_, err := s.list(ctx, metav1.ListOptions{})
+	_, err := s.listObjects(ctx, metav1.ListOptions{})
 	return err
 }
 
@@ -756,9 +756,9 @@ func (c *Catalog) Content(ctx context.Context, e *Entry) ([]byte, error) {
 	return text, err
 }
 
-// fitting returns how many templates of a namespace are within its limits, and their memory in bytes. The oldest one is
+// countFitting returns how many templates of a namespace are within its limits, and their memory in bytes. The oldest one is
 // the first. The size of one that is too large to be used does not count.
-func (l *Limits) fitting(all []*Entry) (fit int, memory int64) {
+func (l *Limits) countFitting(all []*Entry) (fit int, memory int64) {
 	sum, most := int64(0), l.Size.Value()
 	for _, e := range all {
 		if e.Size <= templates.MaxObject {

@@ -25,7 +25,7 @@ func small(few bool) Limits {
 	if few {
 		memory = "400Ki"
 	}
-	return Limits{Count: 4, Size: quantity("4Ki"), Memory: quantity(memory)}
+	return Limits{Count: 4, Size: mustParseQuantity("4Ki"), Memory: mustParseQuantity(memory)}
 }
 
 func (c *Catalog) used() string {
@@ -50,7 +50,7 @@ func anyEntry(random *rand.Rand, i int, few bool) *Entry {
 	if random.IntN(20) == 0 {
 		size = templates.MaxObject
 	}
-	e.measure(templateText(e.Kind(), e.Namespace, e.Name, []byte(`"`+strings.Repeat("x", size)+`"`)))
+	e.setContent(templateText(e.Kind(), e.Namespace, e.Name, []byte(`"`+strings.Repeat("x", size)+`"`)))
 	return e
 }
 
@@ -99,7 +99,7 @@ func TestCatalogOrder(t *testing.T) {
 						now[name] = &again
 					}
 				}
-				c.replace(e.Namespace == "", all)
+				c.replaceKind(e.Namespace == "", all)
 			default:
 				now[e.Key()] = e
 				c.Put(e)
@@ -153,7 +153,7 @@ func TestCatalogLimits(t *testing.T) {
 			}
 			used += of
 			switch {
-			case s.memory > c.limits.reserve() || s.used == s.fit:
+			case s.memory > c.limits.namespaceReserve() || s.used == s.fit:
 			case c.total[0] > limit/2:
 				crowded++
 			default:
@@ -301,7 +301,7 @@ func TestFitting(t *testing.T) {
 			}
 			all = append(all, e)
 		}
-		if got, _ := limits.fitting(all); got != c.want {
+		if got, _ := limits.countFitting(all); got != c.want {
 			t.Errorf("of %v, %v, %d fit, want %d", c.sizes, c.memory, got, c.want)
 		}
 	}

@@ -44,8 +44,8 @@ type Entry struct {
 	text    []byte // the content as JSON, until it is taken
 }
 
-// share makes equal strings of two templates of a namespace the same. Of many that are not used, the status is equal.
-func (e *Entry) share(other *Entry) {
+// shareStrings makes equal strings of two templates of a namespace the same. Of many that are not used, the status is equal.
+func (e *Entry) shareStrings(other *Entry) {
 	e.Namespace = other.Namespace
 	if e.Status == nil || other.Status == nil {
 		return
@@ -117,8 +117,8 @@ func (e *Entry) DeepCopyObject() runtime.Object { return e }
 
 var noMetadata metav1.ObjectMeta
 
-// measure sets what depends on the content.
-func (e *Entry) measure(text []byte) {
+// setContent sets what depends on the content.
+func (e *Entry) setContent(text []byte) {
 	e.Size = len(text)
 	if e.Size > templates.MaxObject { // it is not used
 		return
@@ -126,8 +126,8 @@ func (e *Entry) measure(text []byte) {
 	e.text, e.memory = text, Memory(text)
 }
 
-// outline reads some fields of a spec.
-func (e *Entry) outline(spec []byte) {
+// readSpecFields reads some fields of a spec.
+func (e *Entry) readSpecFields(spec []byte) {
 	var of struct {
 		Replaces string            `json:"replaces"`
 		Required bool              `json:"required"`

@@ -83,7 +83,7 @@ func (h *History) List(ctx context.Context, name types.NamespacedName, uid types
 		return &Revision{}, nil
 	}
 	selector := LabelTemplate + "=" + name.Name + "," + LabelTemplateKind + "=" + kindOf(name.Namespace)
-	_, err = s.list(ctx, metav1.ListOptions{LabelSelector: selector, Limit: mostRevisions})
+	_, err = s.listObjects(ctx, metav1.ListOptions{LabelSelector: selector, Limit: mostRevisions})
 	slices.SortFunc(all, func(a, b *Revision) int {
 		return cmp.Or(cmp.Compare(b.Number, a.Number), b.Changed.Compare(a.Changed), strings.Compare(a.Name, b.Name))
 	})

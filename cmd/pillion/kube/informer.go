@@ -52,7 +52,7 @@ func Inform[L runtime.Object](api any, of listable[L], selector string, asked fu
 	transform := options.Transform
 	options.Transform = func(object any) (any, error) {
 		if m, ok := object.(metav1.Object); ok {
-			slim(m)
+			dropUnusedMetadata(m)
 		}
 		if transform == nil {
 			return object, nil
@@ -62,8 +62,8 @@ func Inform[L runtime.Object](api any, of listable[L], selector string, asked fu
 	return cache.NewInformerWithOptions(options)
 }
 
-// slim drops the unused metadata of an object.
-func slim(m metav1.Object) {
+// dropUnusedMetadata drops the unused metadata of an object.
+func dropUnusedMetadata(m metav1.Object) {
 	m.SetManagedFields(nil)
 	m.SetOwnerReferences(nil)
 	m.SetFinalizers(nil)

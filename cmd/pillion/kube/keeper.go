@@ -62,8 +62,8 @@ func (k *keeper) isGone(ctx context.Context) (bool, error) {
 	return definition.DeletionTimestamp != nil, err
 }
 
-// note remembers a deletion until its reason is known.
-func (k *keeper) note(e *Entry) {
+// noteDeletion remembers a deletion until its reason is known.
+func (k *keeper) noteDeletion(e *Entry) {
 	k.mu.Lock()
 	k.deleted = append(k.deleted, deletedTemplate{e.Key(), e.UID})
 	k.mu.Unlock()

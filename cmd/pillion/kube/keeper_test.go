@@ -154,11 +154,11 @@ func TestKeepAsksOnce(t *testing.T) {
 	api.during = func() { // the rest comes during the first request
 		if api.asked == 1 {
 			for i := range n - 1 {
-				k.note(&all[i])
+				k.noteDeletion(&all[i])
 			}
 		}
 	}
-	k.note(&all[0])
+	k.noteDeletion(&all[0])
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { k.run(ctx, func(deletedTemplate) { dropped <- struct{}{} }) })

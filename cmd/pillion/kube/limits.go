@@ -23,10 +23,10 @@ type Limits struct {
 
 // NewLimits returns the default limits.
 func NewLimits() Limits {
-	return Limits{Count: 50, Size: quantity("128Ki"), Memory: quantity("48Mi")}
+	return Limits{Count: 50, Size: mustParseQuantity("128Ki"), Memory: mustParseQuantity("48Mi")}
 }
 
-func quantity(text string) resource.QuantityValue {
+func mustParseQuantity(text string) resource.QuantityValue {
 	return resource.QuantityValue{Quantity: resource.MustParse(text)}
 }
 
@@ -53,16 +53,16 @@ func (l *Limits) Check() error {
 
 // OfNamespace is why templates of a namespace are not used that has too many.
 func (l *Limits) OfNamespace() string {
-	return fmt.Sprintf("of a namespace, Pillion uses only the oldest %d templates, and those with at most %s together, which take at most %s of memory", l.Count, amount(l.Size.Value()), amount(l.MostOfNamespace()))
+	return fmt.Sprintf("of a namespace, Pillion uses only the oldest %d templates, and those with at most %s together, which take at most %s of memory", l.Count, formatBytes(l.Size.Value()), formatBytes(l.MostOfNamespace()))
 }
 
 // InTotal is why templates of a namespace are not used that are within its limits.
 func (l *Limits) InTotal() string {
-	return fmt.Sprintf("the templates of all namespaces together may take at most %s of memory, and none is left for this one; an administrator can raise --max-template-memory", amount(l.Memory.Value()))
+	return fmt.Sprintf("the templates of all namespaces together may take at most %s of memory, and none is left for this one; an administrator can raise --max-template-memory", formatBytes(l.Memory.Value()))
 }
 
-// amount returns a number of bytes as text, for example "128 KiB".
-func amount(n int64) string {
+// formatBytes returns a number of bytes as text, for example "128 KiB".
+func formatBytes(n int64) string {
 	switch {
 	case n >= 1<<20 && n%(1<<20) == 0:
 		return fmt.Sprintf("%d MiB", n>>20)
@@ -72,19 +72,19 @@ func amount(n int64) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-// reserve is how much memory of each namespace counts for the first half of the total. What a namespace takes beyond
+// namespaceReserve is how much memory of each namespace counts for the first half of the total. What a namespace takes beyond
 // counts for the second one, so that a few namespaces with large templates leave room for small ones of others.
-func (l *Limits) reserve() int64 { return l.Memory.Value() / 64 }
+func (l *Limits) namespaceReserve() int64 { return l.Memory.Value() / 64 }
 
-// half returns one half of the total.
-func (l *Limits) half() int64 { return l.Memory.Value() / 2 }
+// halfMemory returns one half of the total.
+func (l *Limits) halfMemory() int64 { return l.Memory.Value() / 2 }
 
 // MostOfNamespace returns the memory that the templates of a namespace may take, in bytes.
 func (l *Limits) MostOfNamespace() int64 { return l.Memory.Value() / 8 }
 
-// split returns what memory of a namespace counts for each half of the total.
-func (l *Limits) split(memory int64) (reserved, rest int64) {
-	reserved = min(memory, l.reserve())
+// splitMemory returns what memory of a namespace counts for each half of the total.
+func (l *Limits) splitMemory(memory int64) (reserved, rest int64) {
+	reserved = min(memory, l.namespaceReserve())
 	return reserved, memory - reserved
 }
 
@@ -95,10 +95,10 @@ type allotment struct {
 	full   bool
 }
 
-// add adds the next template of a namespace, given what is left of each half, if there is enough.
-func (a *allotment) add(memory int64, l *Limits, reserved, rest *int64) {
-	before1, before2 := l.split(a.memory)
-	now1, now2 := l.split(a.memory + memory)
+// addTemplate adds the next template of a namespace, given what is left of each half, if there is enough.
+func (a *allotment) addTemplate(memory int64, l *Limits, reserved, rest *int64) {
+	before1, before2 := l.splitMemory(a.memory)
+	now1, now2 := l.splitMemory(a.memory + memory)
 	if now1 -= before1; now1 > *reserved {
 		a.full = true
 	}
@@ -178,7 +178,7 @@ var expressionKeys = []string{"condition", "where", "expression"}
 // memory returns what a string takes as an expression or a pattern.
 func (s jsonString) memory() int {
 	if string(s.key) == "pattern" {
-		return patternMemory(unquoted(s.text), 1)
+		return patternMemory(unescapeJSON(s.text), 1)
 	}
 	n, size := 0, 0
 	if begin := bytes.Index(s.text, []byte("${")); begin >= 0 {
@@ -191,13 +191,13 @@ func (s jsonString) memory() int {
 	}
 	memory := ofExpression*n + ofCEL*size
 	if calls := bytes.Count(s.text, []byte("matches")); n > 0 && calls > 0 {
-		memory += patternMemory(unquoted(s.text), calls) + ofClass*classes(unquoted(s.text)) // it has two copies of classes
+		memory += patternMemory(unescapeJSON(s.text), calls) + ofClass*countClasses(unescapeJSON(s.text)) // it has two copies of classes
 	}
 	return memory
 }
 
-// unquoted returns a string without the escapes of JSON.
-func unquoted(text []byte) []byte {
+// unescapeJSON returns a string without the escapes of JSON.
+func unescapeJSON(text []byte) []byte {
 	if !bytes.ContainsRune(text, '\\') {
 		return text
 	}
@@ -217,11 +217,11 @@ func patternMemory(text []byte, patterns int) int {
 	if repeated.Match(text) || escaped.Match(text) {
 		steps = maxSteps * patterns
 	}
-	return ofStep*min(steps, maxSteps*patterns) + ofClass*classes(text)
+	return ofStep*min(steps, maxSteps*patterns) + ofClass*countClasses(text)
 }
 
-// classes returns how many classes of Unicode letters patterns in a string can have.
-func classes(text []byte) int {
+// countClasses returns how many classes of Unicode letters patterns in a string can have.
+func countClasses(text []byte) int {
 	if escaped.Match(text) {
 		return len(text) / len(`\pL`)
 	}

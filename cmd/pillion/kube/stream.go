@@ -49,16 +49,16 @@ func NewStream(client rest.Interface, path string) *Stream {
 	return &Stream{client: client, path: path}
 }
 
-// open sends a request, and returns the body of the answer.
-func (s *Stream) open(ctx context.Context, o *metav1.ListOptions) (io.ReadCloser, error) {
+// sendRequest sends a request, and returns the body of the answer.
+func (s *Stream) sendRequest(ctx context.Context, o *metav1.ListOptions) (io.ReadCloser, error) {
 	body, err := s.client.Get().AbsPath(s.path).SpecificallyVersionedParams(o, metainternalversionscheme.ParameterCodec, metav1.SchemeGroupVersion).Stream(ctx)
-	s.note(ctx, err)
+	s.reportOutcome(ctx, err)
 	return body, err
 }
 
-// note reports the outcome of a request. Some errors are normal: the API server cannot stream a list, or no longer has
+// reportOutcome reports the outcome of a request. Some errors are normal: the API server cannot stream a list, or no longer has
 // the resource version.
-func (s *Stream) note(ctx context.Context, err error) {
+func (s *Stream) reportOutcome(ctx context.Context, err error) {
 	if s.Asked != nil && ctx.Err() == nil && !apierrors.IsInvalid(err) && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
 		s.Asked(err)
 	}
@@ -66,11 +66,11 @@ func (s *Stream) note(ctx context.Context, err error) {
 
 // ListerWatcher returns what a reflector needs. Only one reflector may use the stream.
 func (s *Stream) ListerWatcher() *cache.ListWatch {
-	return &cache.ListWatch{ListWithContextFunc: s.list, WatchFuncWithContext: s.watch}
+	return &cache.ListWatch{ListWithContextFunc: s.listObjects, WatchFuncWithContext: s.watchObjects}
 }
 
-// begin returns what is called with each object of a list.
-func (s *Stream) begin() func(runtime.Object) {
+// beginList returns what is called with each object of a list.
+func (s *Stream) beginList() func(runtime.Object) {
 	if s.Begin == nil {
 		return func(runtime.Object) {}
 	}
@@ -88,20 +88,20 @@ type objects struct {
 // DeepCopyObject implements [runtime.Object]. A list is never copied.
 func (o *objects) DeepCopyObject() runtime.Object { return o }
 
-// list reads a list, or a part of one.
-func (s *Stream) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-	body, err := s.open(ctx, &o)
+// listObjects reads a list, or a part of one.
+func (s *Stream) listObjects(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	body, err := s.sendRequest(ctx, &o)
 	if err != nil {
 		return nil, err
 	}
 	defer body.Close()
 	if o.Continue == "" || s.listed == nil {
-		s.listed = s.begin()
+		s.listed = s.beginList()
 	}
 	list, err := s.readList(json.NewDecoder(body))
 	if err != nil {
 		err = fmt.Errorf("reading the list %s: %w", s.path, err)
-		s.note(ctx, err)
+		s.reportOutcome(ctx, err)
 		return nil, err
 	}
 	if list.Continue == "" {
@@ -113,7 +113,7 @@ func (s *Stream) list(ctx context.Context, o metav1.ListOptions) (runtime.Object
 func (s *Stream) readList(d *json.Decoder) (*objects, error) {
 	list := &objects{}
 	var text json.RawMessage // of one value at a time
-	if err := expect(d, json.Delim('{')); err != nil {
+	if err := expectDelim(d, json.Delim('{')); err != nil {
 		return nil, err
 	}
 	for d.More() {
@@ -136,7 +136,7 @@ func (s *Stream) readList(d *json.Decoder) (*objects, error) {
 			return nil, err
 		}
 	}
-	return list, expect(d, json.Delim('}'))
+	return list, expectDelim(d, json.Delim('}'))
 }
 
 // readItems reads a list of objects, or null.
@@ -158,10 +158,10 @@ func (s *Stream) readItems(d *json.Decoder, text *json.RawMessage, add func(runt
 		}
 		add(object)
 	}
-	return expect(d, json.Delim(']'))
+	return expectDelim(d, json.Delim(']'))
 }
 
-func expect(d *json.Decoder, want json.Delim) error {
+func expectDelim(d *json.Decoder, want json.Delim) error {
 	got, err := d.Token()
 	if err == nil && got != want {
 		err = fmt.Errorf("%v in place of %v", got, want)
@@ -169,16 +169,16 @@ func expect(d *json.Decoder, want json.Delim) error {
 	return err
 }
 
-// watch streams events, which may begin with those of a list.
-func (s *Stream) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+// watchObjects streams events, which may begin with those of a list.
+func (s *Stream) watchObjects(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	o.Watch = true
-	body, err := s.open(ctx, &o)
+	body, err := s.sendRequest(ctx, &o)
 	if err != nil {
 		return nil, err
 	}
 	e := &events{stream: s, decoder: json.NewDecoder(body), body: body}
 	if o.SendInitialEvents != nil && *o.SendInitialEvents {
-		e.listed = s.begin()
+		e.listed = s.beginList()
 	}
 	return watch.NewStreamWatcher(e, apierrors.NewClientErrorReporter(http.StatusInternalServerError, http.MethodGet, "ClientWatchDecoding")), nil
 }
@@ -194,18 +194,18 @@ type events struct {
 
 // Decode implements [watch.Decoder].
 func (e *events) Decode() (watch.EventType, runtime.Object, error) {
-	kind, err := e.read()
+	kind, err := e.readEvent()
 	if err != nil {
 		return "", nil, err
 	}
-	return e.object(kind)
+	return e.decodeObject(kind)
 }
 
-// read reads an event into e.text, and returns its type. An object may be nested as deeply as [encoding/json] allows, so
+// readEvent reads an event into e.text, and returns its type. An object may be nested as deeply as [encoding/json] allows, so
 // the event around it must not count.
-func (e *events) read() (kind watch.EventType, err error) {
+func (e *events) readEvent() (kind watch.EventType, err error) {
 	e.text = e.text[:0]
-	if err := expect(e.decoder, json.Delim('{')); err != nil {
+	if err := expectDelim(e.decoder, json.Delim('{')); err != nil {
 		return "", err
 	}
 	for e.decoder.More() {
@@ -222,11 +222,11 @@ func (e *events) read() (kind watch.EventType, err error) {
 			return "", err
 		}
 	}
-	return kind, expect(e.decoder, json.Delim('}'))
+	return kind, expectDelim(e.decoder, json.Delim('}'))
 }
 
-// object returns what is kept of the object of an event.
-func (e *events) object(kind watch.EventType) (watch.EventType, runtime.Object, error) {
+// decodeObject returns what is kept of the object of an event.
+func (e *events) decodeObject(kind watch.EventType) (watch.EventType, runtime.Object, error) {
 	switch kind {
 	case watch.Error:
 		status := &metav1.Status{}
