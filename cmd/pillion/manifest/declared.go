@@ -38,11 +38,11 @@ func (all *Declared) Read(d yamledit.Document) error {
 		}
 		return nil
 	}
-	return all.in(&node, "", "")
+	return all.recordObject(&node, "", "")
 }
 
-// in records the namespaces and ServiceAccounts in an object or a list.
-func (all *Declared) in(node *jsontree.Node, apiVersion, kind string) error {
+// recordObject records the namespaces and ServiceAccounts in an object or a list.
+func (all *Declared) recordObject(node *jsontree.Node, apiVersion, kind string) error {
 	if text := node.At("apiVersion").Text(); text != "" {
 		apiVersion = text
 	}
@@ -53,13 +53,13 @@ func (all *Declared) in(node *jsontree.Node, apiVersion, kind string) error {
 	switch {
 	case apiVersion != "v1":
 	case kind == "Namespace":
-		return all.namespace(node)
+		return all.recordNamespace(node)
 	case kind == "ServiceAccount":
-		return all.account(node)
+		return all.recordAccount(node)
 	case isList && (of == "" || of == "Namespace" || of == "ServiceAccount"):
 		items := node.At("items").Items()
 		for i := range items {
-			if err := all.in(&items[i], apiVersion, of); err != nil {
+			if err := all.recordObject(&items[i], apiVersion, of); err != nil {
 				return err
 			}
 		}
@@ -67,8 +67,8 @@ func (all *Declared) in(node *jsontree.Node, apiVersion, kind string) error {
 	return nil
 }
 
-func (all *Declared) namespace(node *jsontree.Node) error {
-	name, labels, annotations, err := described(node, "Namespace")
+func (all *Declared) recordNamespace(node *jsontree.Node) error {
+	name, labels, annotations, err := readMetadata(node, "Namespace")
 	if err != nil {
 		return err
 	}
@@ -79,8 +79,8 @@ func (all *Declared) namespace(node *jsontree.Node) error {
 	return nil
 }
 
-func (all *Declared) account(node *jsontree.Node) error {
-	name, labels, annotations, err := described(node, "ServiceAccount")
+func (all *Declared) recordAccount(node *jsontree.Node) error {
+	name, labels, annotations, err := readMetadata(node, "ServiceAccount")
 	if err != nil {
 		return err
 	}
@@ -93,8 +93,8 @@ func (all *Declared) account(node *jsontree.Node) error {
 	return nil
 }
 
-// described returns the name, labels and annotations of an object, or an error if these have another type.
-func described(node *jsontree.Node, kind string) (name string, labels, annotations map[string]string, err error) {
+// readMetadata returns the name, labels and annotations of an object, or an error if these have another type.
+func readMetadata(node *jsontree.Node, kind string) (name string, labels, annotations map[string]string, err error) {
 	name = node.At("metadata", "name").Text()
 	if name == "" {
 		return "", nil, nil, fmt.Errorf("this %s has no metadata.name that is a string", kind)

@@ -49,20 +49,20 @@ func ParsePaths(values []string) (all Paths, err error) {
 	return all, nil
 }
 
-// name reports whether there is a path for a kind.
-func (p Paths) name(apiVersion, kind string) bool {
-	return slices.ContainsFunc(p, func(of path) bool { return of.is(apiVersion, kind) })
+// hasKind reports whether there is a path for a kind.
+func (p Paths) hasKind(apiVersion, kind string) bool {
+	return slices.ContainsFunc(p, func(of path) bool { return of.matchesKind(apiVersion, kind) })
 }
 
-func (p path) is(apiVersion, kind string) bool {
+func (p path) matchesKind(apiVersion, kind string) bool {
 	group, _, _ := strings.Cut(apiVersion, "/")
 	return p.kind == kind && (p.group == "" || p.group == group)
 }
 
-// find returns the pod templates of an object, by the paths for its kind.
-func (p Paths) find(apiVersion, kind string, object *jsontree.Node) (all []inject.PodTemplate) {
+// findPodTemplates returns the pod templates of an object, by the paths for its kind.
+func (p Paths) findPodTemplates(apiVersion, kind string, object *jsontree.Node) (all []inject.PodTemplate) {
 	for _, of := range p {
-		if of.is(apiVersion, kind) {
+		if of.matchesKind(apiVersion, kind) {
 			all = append(all, templatesAt(object, of.names, nil)...)
 		}
 	}

@@ -50,8 +50,8 @@ func In(node *jsontree.Node, apiVersion, kind string, at []string, paths Paths) 
 	}
 	found, named := inject.PodTemplates(apiVersion, kind, node), false
 	_, known := inject.PodIn(apiVersion, kind)
-	if !known && paths.name(apiVersion, kind) {
-		found, named = paths.find(apiVersion, kind, node), true
+	if !known && paths.hasKind(apiVersion, kind) {
+		found, named = paths.findPodTemplates(apiVersion, kind, node), true
 	}
 	for _, t := range found {
 		if t.Node.Kind() != jsontree.Object { // a workload without a pod template
@@ -68,7 +68,7 @@ func inList(node *jsontree.Node, apiVersion, kind string, at []string, paths Pat
 	if !isList {
 		return nil, nil
 	}
-	if _, ok := inject.PodIn(apiVersion, of); !ok && (of != "" || apiVersion != "v1") && !paths.name(apiVersion, of) {
+	if _, ok := inject.PodIn(apiVersion, of); !ok && (of != "" || apiVersion != "v1") && !paths.hasKind(apiVersion, of) {
 		return nil, nil
 	}
 	list := node.At("items")
@@ -113,7 +113,7 @@ func MayHoldPods(root *yaml.Node, paths Paths) bool {
 	}
 	apiVersion, kind := textOf(root, "apiVersion"), KindOf(root)
 	_, ok := inject.PodIn(apiVersion, kind)
-	return ok || strings.HasSuffix(kind, "List") || kind != "" && (paths.name(apiVersion, kind) || mayHoldPodTemplate(root))
+	return ok || strings.HasSuffix(kind, "List") || kind != "" && (paths.hasKind(apiVersion, kind) || mayHoldPodTemplate(root))
 }
 
 // mayHoldPodTemplate reports whether a value has a field spec with containers. It does not follow aliases, because these can refer
@@ -132,14 +132,14 @@ func mayHoldPodTemplate(n *yaml.Node) bool {
 func KindOf(root *yaml.Node) string { return textOf(root, "kind") }
 
 func textOf(root *yaml.Node, name string) string {
-	if n := resolved(yamledit.Member(root, name)); n != nil {
+	if n := resolveAlias(yamledit.Member(root, name)); n != nil {
 		return n.Value
 	}
 	return ""
 }
 
-// resolved returns the node that an alias refers to.
-func resolved(n *yaml.Node) *yaml.Node {
+// resolveAlias returns the node that an alias refers to.
+func resolveAlias(n *yaml.Node) *yaml.Node {
 	for n != nil && n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
@@ -154,7 +154,7 @@ func Pod(node *jsontree.Node, reads func(key string) bool) (pod []byte, wrong Mi
 	for _, m := range Schema().Mistyped(node) {
 		wrong.Rejected = append(wrong.Rejected, m.Sentence)
 	}
-	wrong.Rejected = append(wrong.Rejected, nameless(node)...)
+	wrong.Rejected = append(wrong.Rejected, namelessContainers(node)...)
 	wrong.Unknown = Schema().Unknown(node)
 	whole := node.Clone()
 	for _, field := range []string{"labels", "annotations"} {
@@ -187,8 +187,8 @@ func (m Mistakes) All() []string { return slices.Concat(m.Rejected, m.Unknown) }
 // Schema is for all objects of a run.
 var Schema = sync.OnceValue(schema.Pod)
 
-// nameless returns a sentence for each container without a name, because an API server rejects the pod.
-func nameless(pod *jsontree.Node) (wrong []string) {
+// namelessContainers returns a sentence for each container without a name, because an API server rejects the pod.
+func namelessContainers(pod *jsontree.Node) (wrong []string) {
 	for _, list := range []string{"initContainers", "containers", "ephemeralContainers"} {
 		items := pod.At("spec", list).Items()
 		for i := range items {
