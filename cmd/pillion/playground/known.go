@@ -21,8 +21,8 @@ type known struct {
 	fields   request.Namespace
 }
 
-// namespace returns the namespace of an object.
-func (k known) namespace(o manifest.Object) request.Namespace {
+// namespaceOf returns the namespace of an object.
+func (k known) namespaceOf(o manifest.Object) request.Namespace {
 	ns := k.fields
 	if ns.Name = o.Node.At("metadata", "namespace").Text(); ns.Name == "" {
 		ns.Name = usual
@@ -42,9 +42,9 @@ func (k known) ServiceAccount(namespace, name string) request.ServiceAccount {
 	return k.fields.ServiceAccounts.ServiceAccount(namespace, name)
 }
 
-// read reads the namespaces and ServiceAccounts in a manifest, and returns mistakes in them. Mistakes of YAML are
+// readManifest reads the namespaces and ServiceAccounts in a manifest, and returns mistakes in them. Mistakes of YAML are
 // not among these, because all documents are read again.
-func (k *known) read(manifest string) (mistakes []Problem) {
+func (k *known) readManifest(manifest string) (mistakes []Problem) {
 	for _, d := range yamledit.Split([]byte(manifest)) {
 		if err := k.declared.Read(d); err != nil {
 			if _, invalid := d.Parse(); invalid == nil {
@@ -55,20 +55,20 @@ func (k *known) read(manifest string) (mistakes []Problem) {
 	return mistakes
 }
 
-// fields returns the namespace and its ServiceAccounts in the fields of the page.
-func (out *Output) fields(in *Input) request.Namespace {
+// readFields returns the namespace and its ServiceAccounts in the fields of the page.
+func (out *Output) readFields(in *Input) request.Namespace {
 	return request.Namespace{
 		Name: usual, Known: true,
-		Labels: out.strings("namespaceLabels", in.NamespaceLabels), Annotations: out.strings("namespaceAnnotations", in.NamespaceAnnotations),
+		Labels: out.readStrings("namespaceLabels", in.NamespaceLabels), Annotations: out.readStrings("namespaceAnnotations", in.NamespaceAnnotations),
 		ServiceAccounts: request.SameServiceAccount{
 			Name: "default", Known: true,
-			Labels: out.strings("accountLabels", in.AccountLabels), Annotations: out.strings("accountAnnotations", in.AccountAnnotations),
+			Labels: out.readStrings("accountLabels", in.AccountLabels), Annotations: out.readStrings("accountAnnotations", in.AccountAnnotations),
 		},
 	}
 }
 
-// strings returns the labels or annotations in a field of the page.
-func (out *Output) strings(field, text string) map[string]string {
+// readStrings returns the labels or annotations in a field of the page.
+func (out *Output) readStrings(field, text string) map[string]string {
 	var node jsontree.Node
 	root, err := yamledit.Document{Body: []byte(text)}.Parse()
 	if err == nil && len(root.Content) > 0 {

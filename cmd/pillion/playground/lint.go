@@ -12,9 +12,9 @@ import (
 // file is the name of the templates of the page as a file.
 const file = "templates"
 
-// lint tries the templates on sample pods, as pillion lint does. The hints are those of the webhook that checks
+// lintTemplates tries the templates on sample pods, as pillion lint does. The hints are those of the webhook that checks
 // templates in a cluster.
-func (out *Output) lint(e *Evaluator) {
+func (out *Output) lintTemplates(e *Evaluator) {
 	trials := e.fit.Try(e.set, nil)
 	for i := range trials {
 		t := &trials[i]

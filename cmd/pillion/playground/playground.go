@@ -25,16 +25,16 @@ func New() (*Evaluator, error) {
 func (e *Evaluator) JSON(in []byte) []byte {
 	var input Input
 	if err := json.Unmarshal(in, &input); err != nil {
-		return failed(err)
+		return errorJSON(err)
 	}
 	out, err := json.Marshal(e.Evaluate(&input))
 	if err != nil {
-		return failed(err)
+		return errorJSON(err)
 	}
 	return out
 }
 
-func failed(err error) []byte {
+func errorJSON(err error) []byte {
 	out, _ := json.Marshal(map[string]string{"error": err.Error()}) // cannot fail
 	return out
 }
@@ -42,34 +42,34 @@ func failed(err error) []byte {
 // Evaluate returns all that the page shows. Mistakes of the user are part of it.
 func (e *Evaluator) Evaluate(in *Input) *Output {
 	out := &Output{Problems: []Problem{}, Mistakes: []Problem{}, Hints: []Problem{}, Added: []yamledit.Span{}, Objects: []Object{}, Verdicts: []Verdict{}}
-	if err := e.load(in.Templates); err != nil {
-		out.Problems = problems(err)
+	if err := e.loadTemplates(in.Templates); err != nil {
+		out.Problems = convertProblems(err)
 		return out
 	}
 	if in.Lint {
-		out.lint(e)
+		out.lintTemplates(e)
 		return out
 	}
-	fields := out.fields(in)
+	fields := out.readFields(in)
 	of := known{fields: fields}
-	out.Mistakes = append(out.Mistakes, of.read(in.Manifest)...)
-	out.inject(e, in.Manifest, of)
+	out.Mistakes = append(out.Mistakes, of.readManifest(in.Manifest)...)
+	out.injectManifest(e, in.Manifest, of)
 	if in.Final != "" {
 		of = known{fields: fields}
-		for _, p := range of.read(in.Final) {
+		for _, p := range of.readManifest(in.Final) {
 			p.Field = "final"
 			out.Mistakes = append(out.Mistakes, p)
 		}
 	}
-	out.judge(e, in.Final, of)
+	out.judgeManifest(e, in.Final, of)
 	if in.Policy != "" {
 		out.Policy = policyOf(e.set, in.Policy)
 	}
 	return out
 }
 
-// load compiles the templates, unless they are the same as before.
-func (e *Evaluator) load(text string) error {
+// loadTemplates compiles the templates, unless they are the same as before.
+func (e *Evaluator) loadTemplates(text string) error {
 	set, err := e.loader.Load(templates.Source{Path: file, Data: []byte(text)})
 	if err == nil && set != e.set {
 		e.set, e.injector = set, inject.New(set)
@@ -77,7 +77,7 @@ func (e *Evaluator) load(text string) error {
 	return err
 }
 
-func problems(err error) (all []Problem) {
+func convertProblems(err error) (all []Problem) {
 	var found problem.Problems
 	if !errors.As(err, &found) {
 		return []Problem{{Line: 1, Message: err.Error()}}

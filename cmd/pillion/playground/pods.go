@@ -19,17 +19,17 @@ import (
 	"github.com/pillion-dev/pillion/templates/request"
 )
 
-// inject injects into all documents of the manifest.
-func (out *Output) inject(e *Evaluator, manifest string, of known) {
+// injectManifest injects into all documents of the manifest.
+func (out *Output) injectManifest(e *Evaluator, manifest string, of known) {
 	var result bytes.Buffer
 	var added []yamledit.Span
 	for _, d := range yamledit.Split([]byte(manifest)) {
-		changes, root := out.changes(e, d, of)
+		changes, root := out.injectDocument(e, d, of)
 		result.Write(d.Head)
 		if len(changes) > 0 {
 			body, spans, err := root.EditMarked(changes)
 			if err != nil {
-				out.mistake(d, err)
+				out.addMistake(d, err)
 			} else {
 				d.Body = body
 				for _, s := range spans {
@@ -44,21 +44,21 @@ func (out *Output) inject(e *Evaluator, manifest string, of known) {
 	out.Added = inUnits(out.Result, added)
 }
 
-// changes injects into the objects of a document, and returns what that adds.
-func (out *Output) changes(e *Evaluator, d yamledit.Document, of known) (all []yamledit.Change, root *yamledit.Root) {
+// injectDocument injects into the objects of a document, and returns what that adds.
+func (out *Output) injectDocument(e *Evaluator, d yamledit.Document, of known) (all []yamledit.Change, root *yamledit.Root) {
 	objects, root, err := objectsIn(d)
 	if err != nil {
-		out.mistake(d, err)
+		out.addMistake(d, err)
 		return nil, nil
 	}
 	for _, o := range objects {
 		if o.Foreign {
-			out.Mistakes = append(out.Mistakes, Problem{Line: line(d, o), Message: "Pillion does not know this kind; the webhook injects into its pods"})
+			out.Mistakes = append(out.Mistakes, Problem{Line: lineOfObject(d, o), Message: "Pillion does not know this kind; the webhook injects into its pods"})
 			continue
 		}
-		changes, err := out.object(e, d, o, of.namespace(o))
+		changes, err := out.injectObject(e, d, o, of.namespaceOf(o))
 		if err != nil {
-			out.Mistakes = append(out.Mistakes, Problem{Line: line(d, o), Message: err.Error()})
+			out.Mistakes = append(out.Mistakes, Problem{Line: lineOfObject(d, o), Message: err.Error()})
 			continue
 		}
 		all = append(all, changes...)
@@ -66,8 +66,8 @@ func (out *Output) changes(e *Evaluator, d yamledit.Document, of known) (all []y
 	return all, root
 }
 
-// mistake records an error in a document of the manifest.
-func (out *Output) mistake(d yamledit.Document, err error) {
+// addMistake records an error in a document of the manifest.
+func (out *Output) addMistake(d yamledit.Document, err error) {
 	out.Mistakes = append(out.Mistakes, mistakeIn(d, err))
 }
 
@@ -88,10 +88,10 @@ func objectsIn(d yamledit.Document) ([]manifest.Object, *yamledit.Root, error) {
 	return objects, root, err
 }
 
-func line(d yamledit.Document, o manifest.Object) int { return d.Line + d.LineOf(o.At) - 1 }
+func lineOfObject(d yamledit.Document, o manifest.Object) int { return d.Line + d.LineOf(o.At) - 1 }
 
-// object injects into one object.
-func (out *Output) object(e *Evaluator, d yamledit.Document, o manifest.Object, namespace request.Namespace) ([]yamledit.Change, error) {
+// injectObject injects into one object.
+func (out *Output) injectObject(e *Evaluator, d yamledit.Document, o manifest.Object, namespace request.Namespace) ([]yamledit.Change, error) {
 	injector := e.injector.For(namespace.Name)
 	req, wrong := o.Request(namespace, injector.ReadsOfProducts)
 	req.Detail = true
@@ -99,7 +99,7 @@ func (out *Output) object(e *Evaluator, d yamledit.Document, o manifest.Object, 
 	if err != nil {
 		return nil, err
 	}
-	to := Object{Title: o.Title(), Line: line(d, o), Decisions: []Decision{}, Warnings: append(append([]string{}, wrong.All()...), result.Warnings()...)}
+	to := Object{Title: o.Title(), Line: lineOfObject(d, o), Decisions: []Decision{}, Warnings: append(append([]string{}, wrong.All()...), result.Warnings()...)}
 	for _, f := range injector.Misplaced(o.APIVersion, o.Kind, o.Node) {
 		to.Warnings = append(to.Warnings, f.Message)
 	}
@@ -109,7 +109,7 @@ func (out *Output) object(e *Evaluator, d yamledit.Document, o manifest.Object, 
 	}
 	injected := result.InjectedJSON()
 	if result.Adds() {
-		to.Patch = indented(result.Patch())
+		to.Patch = indentJSON(result.Patch())
 		for _, effect := range limits.EffectsOf(req.Object, injected, req.Owner.Kind) {
 			to.Warnings = append(to.Warnings, "effect: "+effect)
 		}
@@ -119,9 +119,9 @@ func (out *Output) object(e *Evaluator, d yamledit.Document, o manifest.Object, 
 	return o.Changes(result)
 }
 
-// judge judges the pods of all objects, as an API server stores them: those of the final manifest, or else of the
+// judgeManifest judges the pods of all objects, as an API server stores them: those of the final manifest, or else of the
 // result, whose mistakes are known already.
-func (out *Output) judge(e *Evaluator, final string, of known) {
+func (out *Output) judgeManifest(e *Evaluator, final string, of known) {
 	edited := final != ""
 	if !edited {
 		final = out.Result
@@ -130,10 +130,10 @@ func (out *Output) judge(e *Evaluator, final string, of known) {
 		objects, _, err := objectsIn(d)
 		for _, o := range objects {
 			var v *inject.Verdict
-			if v, err = e.verdict(o, of.namespace(o)); err != nil {
+			if v, err = e.judgePod(o, of.namespaceOf(o)); err != nil {
 				break
 			}
-			out.Verdicts = append(out.Verdicts, Verdict{o.Title(), v.Word(), append([]inject.Finding{}, v.Judged...), response(v)})
+			out.Verdicts = append(out.Verdicts, Verdict{o.Title(), v.Word(), append([]inject.Finding{}, v.Judged...), reviewResponse(v)})
 		}
 		if err != nil && edited {
 			p := mistakeIn(d, err)
@@ -143,7 +143,7 @@ func (out *Output) judge(e *Evaluator, final string, of known) {
 	}
 }
 
-func (e *Evaluator) verdict(o manifest.Object, namespace request.Namespace) (v *inject.Verdict, err error) {
+func (e *Evaluator) judgePod(o manifest.Object, namespace request.Namespace) (v *inject.Verdict, err error) {
 	injector := e.injector.For(namespace.Name)
 	req, _ := o.Request(namespace, injector.ReadsOfProducts)
 	if req.Object, err = schema.AsStored(req.Object); err != nil {
@@ -153,8 +153,8 @@ func (e *Evaluator) verdict(o manifest.Object, namespace request.Namespace) (v *
 	return inject.NewJudge(injector, nil, true).Judge(req)
 }
 
-// response returns the response of the validating webhook, without the limits for the length of its sentences.
-func response(v *inject.Verdict) string {
+// reviewResponse returns the response of the validating webhook, without the limits for the length of its sentences.
+func reviewResponse(v *inject.Verdict) string {
 	r := struct {
 		Allowed bool `json:"allowed"`
 		Status  any  `json:"status,omitempty"`
@@ -175,10 +175,10 @@ func response(v *inject.Verdict) string {
 		}
 	}
 	text, _ := json.Marshal(r) // cannot fail
-	return indented(text)
+	return indentJSON(text)
 }
 
-func indented(text []byte) string {
+func indentJSON(text []byte) string {
 	value := jsontext.Value(bytes.Clone(text))
 	if err := value.Indent(jsontext.WithIndent("  ")); err != nil {
 		return string(text)
