@@ -23,22 +23,22 @@ type condition struct {
 // servers need.
 const mostScrapes = 10
 
-// admin returns the handler of the admin address. Its clients are the kubelet, Prometheus and users.
-func admin(registry *prometheus.Registry, conditions []condition) http.Handler {
+// newAdminHandler returns the handler of the admin address. Its clients are the kubelet, Prometheus and users.
+func newAdminHandler(registry *prometheus.Registry, conditions []condition) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: mostScrapes}))
-	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok\n") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { ready(w, r, conditions) })
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { writePlainText(w, http.StatusOK, "ok\n") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { writeReadiness(w, r, conditions) })
 	return mux
 }
 
-// ready answers "ok", or, with ?verbose or if a condition fails, one line per condition, in
+// writeReadiness answers "ok", or, with ?verbose or if a condition fails, one line per condition, in
 // the format of API servers. Their own handler is part of k8s.io/apiserver, which this program
 // does not use otherwise:
 //
 //	[+]templates ok: revision 0123456789ab, 3 in use
 //	[-]namespaces failed: the namespaces are not loaded yet
-func ready(w http.ResponseWriter, r *http.Request, conditions []condition) {
+func writeReadiness(w http.ResponseWriter, r *http.Request, conditions []condition) {
 	var lines bytes.Buffer
 	status := http.StatusOK
 	for _, c := range conditions {
@@ -59,10 +59,10 @@ func ready(w http.ResponseWriter, r *http.Request, conditions []condition) {
 		lines.Reset()
 		lines.WriteString("ok\n")
 	}
-	plain(w, status, lines.String())
+	writePlainText(w, status, lines.String())
 }
 
-func plain(w http.ResponseWriter, status int, text string) {
+func writePlainText(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Content-Length", strconv.Itoa(len(text)))

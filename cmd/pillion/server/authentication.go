@@ -53,7 +53,7 @@ type callerOptions struct {
 	jwksFile       string
 }
 
-func (o *callerOptions) flags(cmd *cobra.Command) {
+func (o *callerOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.authentication, "caller-authentication", "none", "authenticate callers in this `MODE`: none, optional (reject only wrong credentials) or required")
 	cli.Limit(cmd, "caller-authentication", "none", "optional", "required")
@@ -67,8 +67,8 @@ func (o *callerOptions) flags(cmd *cobra.Command) {
 	f.StringVar(&o.jwksFile, "caller-jwks-file", "", "read the issuer's keys from this `FILE`, a JSON Web Key Set (default: from the cluster)")
 }
 
-// check returns an error for flags that contradict each other, or have no effect together.
-func (o *callerOptions) check(standalone bool) error {
+// checkFlags returns an error for flags that contradict each other, or have no effect together.
+func (o *callerOptions) checkFlags(standalone bool) error {
 	tokens := o.issuer != "" || len(o.audiences) > 0 || len(o.subjects) > 0 || o.jwksFile != ""
 	certificates := o.caFile != "" || len(o.names) > 0
 	given := tokens || certificates || o.tokenFile != "" || o.basicAuthFile != ""
@@ -96,8 +96,8 @@ type callerCluster struct {
 	configuration string // the name of the webhook configurations
 }
 
-// source is a source of credentials.
-type source struct {
+// credentialSource is a source of credentials.
+type credentialSource struct {
 	name    string // the file's name, for messages
 	read    func(context.Context) ([]byte, error)
 	use     func(*authentication.Credentials, []byte) error // if it fails, the credentials must not be used
@@ -115,8 +115,8 @@ type callerCheck struct {
 	log   *slog.Logger
 
 	mu    sync.Mutex // of the following fields, which requests do not use
-	files []*source
-	keys  *source // the keys of the cluster, or nil
+	files []*credentialSource
+	keys  *credentialSource // the keys of the cluster, or nil
 
 	missed   chan struct{}
 	problems prometheus.Gauge
@@ -135,11 +135,11 @@ func (o *callerOptions) newCallerCheck(ctx context.Context, of callerCluster, lo
 			Help: "Files with caller credentials that are invalid now; the last valid ones are in use.",
 		}),
 	}
-	c.files = o.sources()
+	c.files = o.credentialFiles()
 	credentials := &authentication.Credentials{}
 	if o.issuer != "" {
 		credentials.ServiceAccounts = &authentication.ServiceAccounts{
-			Issuer: o.issuer, Audiences: o.audiences, Subjects: o.subjects, Configuration: of.configuration, Missed: c.miss,
+			Issuer: o.issuer, Audiences: o.audiences, Subjects: o.subjects, Configuration: of.configuration, Missed: c.reportUnknownKey,
 		}
 	}
 	if o.issuer != "" && o.jwksFile == "" {
@@ -147,18 +147,18 @@ func (o *callerOptions) newCallerCheck(ctx context.Context, of callerCluster, lo
 		if err != nil {
 			return nil, err
 		}
-		c.keys = &source{name: "the cluster's keys", read: read, use: useKeys}
+		c.keys = &credentialSource{name: "the cluster's keys", read: read, use: useKeys}
 	}
 	c.guard = authentication.NewGuard(o.authentication == "required", credentials, c.clock.Now)
-	return c, c.reload(ctx, c.files...)
+	return c, c.reloadSources(ctx, c.files...)
 }
 
-// sources returns the files that the options name.
-func (o *callerOptions) sources() []*source {
-	var all []*source
+// credentialFiles returns the files that the options name.
+func (o *callerOptions) credentialFiles() []*credentialSource {
+	var all []*credentialSource
 	add := func(name string, use func(*authentication.Credentials, []byte) error) {
 		if name != "" {
-			all = append(all, &source{name: name, use: use, read: func(context.Context) ([]byte, error) { return os.ReadFile(name) }})
+			all = append(all, &credentialSource{name: name, use: use, read: func(context.Context) ([]byte, error) { return os.ReadFile(name) }})
 		}
 	}
 	add(o.caFile, func(c *authentication.Credentials, content []byte) (err error) {
@@ -205,20 +205,20 @@ func clusterKeys(kubeconfig string) (func(context.Context) ([]byte, error), erro
 	}, nil
 }
 
-// reload reads each source and uses its content if that is new and valid. The sources are
+// reloadSources reads each source and uses its content if that is new and valid. The sources are
 // independent: an invalid one does not prevent the rotation of another. It returns the
 // problems.
-func (c *callerCheck) reload(ctx context.Context, sources ...*source) error {
+func (c *callerCheck) reloadSources(ctx context.Context, sources ...*credentialSource) error {
 	var wrong []error
 	for _, s := range sources {
 		content, err := s.read(ctx) // may take a while, so without the lock
-		wrong = append(wrong, c.take(s, content, err))
+		wrong = append(wrong, c.useContent(s, content, err))
 	}
 	return errors.Join(wrong...)
 }
 
-// take uses the content that was read from a source, or records the problem.
-func (c *callerCheck) take(s *source, content []byte, err error) error {
+// useContent uses the content that was read from a source, or records the problem.
+func (c *callerCheck) useContent(s *credentialSource, content []byte, err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err == nil && !bytes.Equal(content, s.content) {
@@ -234,7 +234,7 @@ func (c *callerCheck) take(s *source, content []byte, err error) error {
 	}
 	before := s.problem
 	s.problem = err
-	c.problems.Set(float64(len(c.wrong())))
+	c.problems.Set(float64(len(c.currentProblems())))
 	switch {
 	case err == nil && before != nil:
 		c.log.Info("caller credentials are valid again", "from", s.name)
@@ -247,8 +247,8 @@ func (c *callerCheck) take(s *source, content []byte, err error) error {
 	return err
 }
 
-// wrong returns the current problems.
-func (c *callerCheck) wrong() []string {
+// currentProblems returns the current problems.
+func (c *callerCheck) currentProblems() []string {
 	var all []string
 	for _, s := range append(slices.Clip(c.files), c.keys) {
 		if s != nil && s.problem != nil {
@@ -258,11 +258,11 @@ func (c *callerCheck) wrong() []string {
 	return all
 }
 
-// miss reports that a token named an unknown key. Requests call it.
-func (c *callerCheck) miss() { wake(c.missed) }
+// reportUnknownKey reports that a token named an unknown key. Requests call it.
+func (c *callerCheck) reportUnknownKey() { wakeReceiver(c.missed) }
 
-// follow keeps the credentials current until ctx is done.
-func (c *callerCheck) follow(ctx context.Context) {
+// followSources keeps the credentials current until ctx is done.
+func (c *callerCheck) followSources(ctx context.Context) {
 	if c == nil {
 		return
 	}
@@ -279,7 +279,7 @@ func (c *callerCheck) follow(ctx context.Context) {
 			return
 		case <-tick.C:
 			c.clock.Tick()
-			_ = c.reload(ctx, c.files...) // reload logs the error
+			_ = c.reloadSources(ctx, c.files...) // reload logs the error
 		}
 	}
 }
@@ -291,7 +291,7 @@ func (c *callerCheck) follow(ctx context.Context) {
 func (c *callerCheck) followKeys(ctx context.Context) {
 	for {
 		next := time.After(keysEvery)
-		if err := c.reload(ctx, c.keys); err != nil {
+		if err := c.reloadSources(ctx, c.keys); err != nil {
 			next = time.After(keysAgain)
 		}
 		select {
@@ -308,35 +308,35 @@ func (c *callerCheck) followKeys(ctx context.Context) {
 	}
 }
 
-// check reports the state of the credentials. If a source is invalid, Pillion stays ready, but
+// checkReadiness reports the state of the credentials. If a source is invalid, Pillion stays ready, but
 // the cluster's keys must have been read once.
-func (c *callerCheck) check() (string, error) {
+func (c *callerCheck) checkReadiness() (string, error) {
 	if c == nil {
 		return "callers are not authenticated", nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.keys != nil && c.keys.content == nil {
-		return "", fmt.Errorf("the keys of ServiceAccount tokens are not loaded yet: %s", strings.Join(c.wrong(), "; "))
+		return "", fmt.Errorf("the keys of ServiceAccount tokens are not loaded yet: %s", strings.Join(c.currentProblems(), "; "))
 	}
 	detail := "authentication is " + c.mode
-	if problems := c.wrong(); len(problems) > 0 {
+	if problems := c.currentProblems(); len(problems) > 0 {
 		detail += "; the last valid credentials are in use: " + strings.Join(problems, "; ")
 	}
 	return detail, nil
 }
 
-// configure makes the server request client certificates. The handshake does not verify them:
+// requestClientCerts makes the server request client certificates. The handshake does not verify them:
 // a caller without a valid certificate may have a token, and the CAs may change while the
 // connection lasts.
-func (c *callerCheck) configure(config *tls.Config) {
+func (c *callerCheck) requestClientCerts(config *tls.Config) {
 	if c != nil && c.certs {
 		config.ClientAuth = tls.RequestClientCert
 	}
 }
 
-// use returns the guard for the handler.
-func (c *callerCheck) use() *authentication.Guard {
+// handlerGuard returns the guard for the handler.
+func (c *callerCheck) handlerGuard() *authentication.Guard {
 	if c == nil {
 		return nil
 	}

@@ -53,16 +53,16 @@ func TestFollowKeys(t *testing.T) {
 		c := &callerCheck{
 			mode: "required", log: slog.New(slog.DiscardHandler), missed: make(chan struct{}, 1),
 			problems: prometheus.NewGauge(prometheus.GaugeOpts{Name: "problems", Help: "problems"}),
-			keys: &source{name: "the cluster's keys", use: useKeys, read: func(context.Context) ([]byte, error) {
+			keys: &credentialSource{name: "the cluster's keys", use: useKeys, read: func(context.Context) ([]byte, error) {
 				asked.Add(1)
 				a := says.Load()
 				return a.content, a.err
 			}},
 		}
 		c.clock = certs.NewClock()
-		c.guard = authentication.NewGuard(true, &authentication.Credentials{ServiceAccounts: &authentication.ServiceAccounts{Missed: c.miss}}, c.clock.Now)
+		c.guard = authentication.NewGuard(true, &authentication.Credentials{ServiceAccounts: &authentication.ServiceAccounts{Missed: c.reportUnknownKey}}, c.clock.Now)
 		ctx, cancel := context.WithCancel(t.Context())
-		go c.follow(ctx)
+		go c.followSources(ctx)
 		want := func(after time.Duration, times int32) {
 			t.Helper()
 			<-time.After(after)
@@ -72,26 +72,26 @@ func TestFollowKeys(t *testing.T) {
 			}
 		}
 		want(0, 1)
-		if detail, err := c.check(); err == nil || !strings.Contains(err.Error(), "the cluster's keys: no way") {
+		if detail, err := c.checkReadiness(); err == nil || !strings.Contains(err.Error(), "the cluster's keys: no way") {
 			t.Errorf("it is ready: %s %v", detail, err)
 		}
 		want(keysAgain, 2)
 		says.Store(&answer{content: keySet(t, "one")})
 		want(keysAgain, 3)
-		if detail, err := c.check(); err != nil || detail != "authentication is required" {
+		if detail, err := c.checkReadiness(); err != nil || detail != "authentication is required" {
 			t.Errorf("it is not ready: %s %v", detail, err)
 		}
 		want(keysEvery-time.Second, 3)
 		want(time.Second, 4)
 		for range 100 { // a stranger
-			c.miss()
+			c.reportUnknownKey()
 			<-time.After(keysAgain / 50)
 		}
 		want(keysAgain, 6)
 		want(keysEvery-keysAgain-time.Second, 6)
 		says.Store(&answer{content: []byte("nonsense")})
 		want(time.Second, 7)
-		if detail, err := c.check(); err != nil || !strings.Contains(detail, "the last valid credentials are in use: the cluster's keys: it is not a JSON Web Key Set") {
+		if detail, err := c.checkReadiness(); err != nil || !strings.Contains(detail, "the last valid credentials are in use: the cluster's keys: it is not a JSON Web Key Set") {
 			t.Errorf("it does not tell: %s %v", detail, err)
 		}
 		cancel()

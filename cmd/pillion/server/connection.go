@@ -33,8 +33,8 @@ type connection struct {
 	leaving  atomic.Bool // it is being closed
 }
 
-// own returns the connection below TLS.
-func own(conn net.Conn) *connection {
+// unwrapConnection returns the connection below TLS.
+func unwrapConnection(conn net.Conn) *connection {
 	if encrypted, ok := conn.(*tls.Conn); ok {
 		conn = encrypted.NetConn()
 	}
@@ -61,10 +61,10 @@ func (c *connection) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// waited returns how long the client has kept the server waiting, and whether the connection is
+// waitedForClient returns how long the client has kept the server waiting, and whether the connection is
 // being closed. While it handles a request, net/http reads on to notice that the client is gone,
 // so reading does not count then.
-func (c *connection) waited() (d time.Duration, leaving bool) {
+func (c *connection) waitedForClient() (d time.Duration, leaving bool) {
 	d = c.writing.total()
 	if !c.whole.Load() {
 		d += c.reading.total()
@@ -75,7 +75,7 @@ func (c *connection) waited() (d time.Duration, leaving bool) {
 // isOurTurn reports whether the client has sent something that the server has not read for a while.
 // The time for which it has waited then does not count: the goroutine that reads waits for a CPU.
 func (c *connection) isOurTurn() bool {
-	return !c.whole.Load() && hasUnread(c.Conn) && c.reading.forgive()
+	return !c.whole.Load() && hasUnread(c.Conn) && c.reading.restartIfLong()
 }
 
 // stopwatch adds up times that do not overlap.
@@ -98,8 +98,8 @@ func (s *stopwatch) stop() {
 	s.sum, s.since = total, time.Time{}
 }
 
-// forgive drops the time since it was started, and reports whether that was long.
-func (s *stopwatch) forgive() bool {
+// restartIfLong drops the time since it was started, and reports whether that was long.
+func (s *stopwatch) restartIfLong() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	long := !s.since.IsZero() && time.Since(s.since) > time.Second/10
@@ -122,7 +122,7 @@ func (s *stopwatch) total() time.Duration {
 type connectionKey struct{}
 
 func withConnection(ctx context.Context, conn net.Conn) context.Context {
-	return context.WithValue(ctx, connectionKey{}, own(conn))
+	return context.WithValue(ctx, connectionKey{}, unwrapConnection(conn))
 }
 
 func connectionOf(r *http.Request) *connection {

@@ -41,30 +41,30 @@ type connections struct {
 	busy                sync.Map     // since when a net.Conn waits for its first answer, or, while draining, for any
 }
 
-// most returns the limit of open connections.
-func (c *connections) most() int64 { return MaxConnections - max(c.less.Load(), c.short.Load()) }
+// maxOpen returns the limit of open connections.
+func (c *connections) maxOpen() int64 { return MaxConnections - max(c.less.Load(), c.short.Load()) }
 
-// lower sets the limit below the number of open connections, because there are no file descriptors for
+// lowerLimit sets the limit below the number of open connections, because there are no file descriptors for
 // more.
-func (c *connections) lower() {
+func (c *connections) lowerLimit() {
 	c.short.Store(MaxConnections - max(c.open.Load()-spareFiles, 1))
 	for range spareFiles {
 		c.closeSlowest()
 	}
 }
 
-// raise undoes what lower did, in small steps: something else may have needed the file descriptors for
+// raiseLimit undoes what lower did, in small steps: something else may have needed the file descriptors for
 // a moment only.
-func (c *connections) raise() {
+func (c *connections) raiseLimit() {
 	if c.short.Load() > 0 && c.accepted.Add(1)%raiseAfter == 0 {
 		c.short.Add(-1)
 	}
 }
 
-// finish waits until every connection has sent its last answer, which asks the caller to close
+// waitForLastAnswers waits until every connection has sent its last answer, which asks the caller to close
 // it, or has not been used since draining began. Shutdown alone would drop a request whose
 // headers it has not read yet.
-func (c *connections) finish(ctx context.Context, began time.Time) {
+func (c *connections) waitForLastAnswers(ctx context.Context, began time.Time) {
 	for tick := time.NewTicker(5 * time.Millisecond); ctx.Err() == nil; <-tick.C {
 		quiet := c.open.Load() == 0 || time.Since(began) > unusedTime
 		c.busy.Range(func(_, since any) bool {
@@ -77,14 +77,14 @@ func (c *connections) finish(ctx context.Context, began time.Time) {
 	}
 }
 
-// count tracks the states of connections. If there are too many, it closes the one whose client
+// trackState tracks the states of connections. If there are too many, it closes the one whose client
 // has kept the server waiting longest. So a client that sends no request keeps its connection
 // only until another one needs the place.
-func (c *connections) count(conn net.Conn, state http.ConnState) {
+func (c *connections) trackState(conn net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
 		c.busy.Store(conn, time.Now())
-		if c.open.Add(1) > c.most() {
+		if c.open.Add(1) > c.maxOpen() {
 			c.closeSlowest()
 		}
 	case http.StateActive:
@@ -93,11 +93,11 @@ func (c *connections) count(conn net.Conn, state http.ConnState) {
 		}
 	case http.StateIdle:
 		if _, fresh := c.busy.LoadAndDelete(conn); fresh {
-			own(conn).answered.Store(true)
+			unwrapConnection(conn).answered.Store(true)
 		}
 	case http.StateClosed, http.StateHijacked:
 		c.busy.Delete(conn)
-		c.gone(own(conn))
+		c.stopCounting(unwrapConnection(conn))
 		c.open.Add(-1)
 	}
 }
@@ -108,33 +108,33 @@ func (c *connections) mayKeep(conn *connection) bool {
 	if conn.keeping.CompareAndSwap(isUnkept, isKept) {
 		c.kept.Add(1)
 	}
-	if c.kept.Load() > c.most()/2 && conn.keeping.CompareAndSwap(isKept, isUnkept) {
+	if c.kept.Load() > c.maxOpen()/2 && conn.keeping.CompareAndSwap(isKept, isUnkept) {
 		c.kept.Add(-1)
 	}
 	return conn.keeping.Load() == isKept
 }
 
-// gone ends the counting of a connection. A request that uses HTTP/2 may still be in progress.
-func (c *connections) gone(conn *connection) {
+// stopCounting ends the counting of a connection. A request that uses HTTP/2 may still be in progress.
+func (c *connections) stopCounting(conn *connection) {
 	if conn.keeping.Swap(isGone) == isKept {
 		c.kept.Add(-1)
 	}
 }
 
-// slowest returns the connection without an answer whose client has kept the server waiting
+// findSlowest returns the connection without an answer whose client has kept the server waiting
 // longest, and how long, or nil. Its age would be wrong: a busy server needs a while itself.
-func (c *connections) slowest() (slowest net.Conn, longest time.Duration) {
+func (c *connections) findSlowest() (slowest net.Conn, longest time.Duration) {
 	const most = 64 // how many may be forgiven; each takes a walk
 	for range most {
 		slowest, longest = nil, 0
 		c.busy.Range(func(key, _ any) bool {
 			conn := key.(net.Conn)
-			if wait, leaving := own(conn).waited(); !leaving && (slowest == nil || wait > longest) {
+			if wait, leaving := unwrapConnection(conn).waitedForClient(); !leaving && (slowest == nil || wait > longest) {
 				slowest, longest = conn, wait
 			}
 			return true
 		})
-		if slowest == nil || !own(slowest).isOurTurn() {
+		if slowest == nil || !unwrapConnection(slowest).isOurTurn() {
 			break
 		}
 	}
@@ -142,7 +142,7 @@ func (c *connections) slowest() (slowest net.Conn, longest time.Duration) {
 }
 
 func (c *connections) closeSlowest() {
-	if conn, _ := c.slowest(); conn != nil && own(conn).leaving.CompareAndSwap(false, true) {
+	if conn, _ := c.findSlowest(); conn != nil && unwrapConnection(conn).leaving.CompareAndSwap(false, true) {
 		go conn.Close() // sends the TLS goodbye, which may take a while
 	}
 }
@@ -158,19 +158,19 @@ type listener struct {
 // server waiting for a second before another one replaces it, even if all came at the same time.
 // After a temporary error, net/http calls it again soon.
 func (l *listener) Accept() (net.Conn, error) {
-	for most := l.to.most(); l.to.open.Load() >= most; {
+	for most := l.to.maxOpen(); l.to.open.Load() >= most; {
 		<-time.After(time.Second / time.Duration(most))
-		if slowest, wait := l.to.slowest(); slowest == nil || wait >= time.Second {
+		if slowest, wait := l.to.findSlowest(); slowest == nil || wait >= time.Second {
 			break
 		}
 	}
 	conn, err := l.Listener.Accept()
 	if err == nil {
-		l.costly.raise()
+		l.costly.raiseLimit()
 		return &connection{Conn: conn, http2: &l.to.http2, accepted: time.Now()}, nil
 	}
 	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
-		l.costly.lower()
+		l.costly.lowerLimit()
 	}
 	return nil, err
 }

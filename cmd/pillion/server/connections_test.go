@@ -70,7 +70,7 @@ func TestTooManyConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{log: slog.New(slog.DiscardHandler)}
 		s.toWebhooks.less.Store(MaxConnections - int64(len(clients)))
-		server := s.server(&s.toWebhooks, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		server := s.newHTTPServer(&s.toWebhooks, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodPost {
 				_, _ = io.Copy(io.Discard, r.Body)
 			}
@@ -143,15 +143,15 @@ func TestUnread(t *testing.T) {
 	defer server.Close()
 	c := &connections{}
 	conn := &connection{Conn: server, http2: &c.http2}
-	c.count(conn, http.StateNew)
+	c.trackState(conn, http.StateNew)
 	conn.reading.since = time.Now().Add(-time.Minute) // a Read began
-	if _, wait := c.slowest(); wait < time.Minute {
+	if _, wait := c.findSlowest(); wait < time.Minute {
 		t.Errorf("a silent client has kept the server waiting for %v", wait)
 	}
 	_, err = client.Write([]byte("x"))
 	clitest.Must(t, err)
 	clitest.Until(t, "the byte has arrived", func() (bool, string) { return hasUnread(server), "not yet" })
-	if _, wait := c.slowest(); wait > time.Minute/2 {
+	if _, wait := c.findSlowest(); wait > time.Minute/2 {
 		t.Errorf("a client whose byte nobody reads has kept the server waiting for %v", wait)
 	}
 	_, err = conn.Read(make([]byte, 1))
@@ -175,7 +175,7 @@ func TestKeptConnections(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &server{log: slog.New(slog.DiscardHandler)}
 				s.toWebhooks.less.Store(MaxConnections - most)
-				server := s.server(&s.toWebhooks, s.untilLast(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				server := s.newHTTPServer(&s.toWebhooks, s.untilLast(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 					_, _ = io.Copy(io.Discard, r.Body)
 				})))
 				comes := make(pipes)
@@ -236,8 +236,8 @@ func TestTooFewFiles(t *testing.T) {
 	}
 	check := func(want int64) {
 		t.Helper()
-		if most := webhooks.most(); most != want || admin.most() != maxAdmin {
-			t.Errorf("the limits are %d and %d, want %d and %d", most, admin.most(), want, maxAdmin)
+		if most := webhooks.maxOpen(); most != want || admin.maxOpen() != maxAdmin {
+			t.Errorf("the limits are %d and %d, want %d and %d", most, admin.maxOpen(), want, maxAdmin)
 		}
 	}
 	accepts := &listener{&failing{}, &webhooks, &webhooks}

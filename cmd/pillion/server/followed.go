@@ -40,43 +40,43 @@ type followed struct {
 	later   func(time.Duration, func()) // time.AfterFunc
 }
 
-// inform keeps the labels and annotations of objects that have at most so many bytes of them, as far as there is room.
-func (f *followed) inform(client metadata.Interface, resource string, most int, room *room) {
+// initInformer keeps the labels and annotations of objects that have at most so many bytes of them, as far as there is room.
+func (f *followed) initInformer(client metadata.Interface, resource string, most int, room *room) {
 	options := cache.InformerOptions{
 		ObjectType: &metav1.PartialObjectMetadata{},
 		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(object any) { f.stored(object, room) },
-			UpdateFunc: func(was, is any) { f.changed(was, f.stored(is, room)) },
-			DeleteFunc: room.drop,
+			AddFunc:    func(object any) { f.countStored(object, room) },
+			UpdateFunc: func(was, is any) { f.keepFormer(was, f.countStored(is, room)) },
+			DeleteFunc: room.dropDeleted,
 		},
 		Transform: func(object any) (any, error) {
-			object = compact(object, most)
+			object = compactObject(object, most)
 			if m, ok := object.(*metav1.PartialObjectMetadata); ok { // a list that is being read has no more than what fits
-				object = room.keep(m)
+				object = room.keepIfRoom(m)
 			}
 			return object, nil
 		},
 	}
-	f.store, f.controller = kube.Inform(client, client.Resource(corev1.SchemeGroupVersion.WithResource(resource)), "", f.asked, options)
+	f.store, f.controller = kube.Inform(client, client.Resource(corev1.SchemeGroupVersion.WithResource(resource)), "", f.recordOutcome, options)
 }
 
-// stored counts an object of the store, and returns what the store has of it then. It was counted when it was read, but one
+// countStored counts an object of the store, and returns what the store has of it then. It was counted when it was read, but one
 // of the same name may have been deleted since.
-func (f *followed) stored(object any, room *room) any {
+func (f *followed) countStored(object any, room *room) any {
 	m, ok := object.(*metav1.PartialObjectMetadata)
 	if !ok {
 		return object
 	}
-	kept := room.keep(m)
+	kept := room.keepIfRoom(m)
 	if kept != m {
 		_ = f.store.Update(kept) // fails only without a name
 	}
 	return kept
 }
 
-// compact drops what Pillion does not read, and of objects with too many labels and annotations also these: users may
+// compactObject drops what Pillion does not read, and of objects with too many labels and annotations also these: users may
 // create many such objects.
-func compact(object any, most int) any {
+func compactObject(object any, most int) any {
 	m, ok := object.(*metav1.PartialObjectMetadata)
 	if !ok {
 		return object
@@ -90,8 +90,8 @@ func compact(object any, most int) any {
 	return c
 }
 
-// asked records why the objects cannot be watched; client-go logs it. Known objects stay in use.
-func (f *followed) asked(err error) {
+// recordOutcome records why the objects cannot be watched; client-go logs it. Known objects stay in use.
+func (f *followed) recordOutcome(err error) {
 	why := ""
 	if err != nil {
 		why = ": " + err.Error()
@@ -99,54 +99,54 @@ func (f *followed) asked(err error) {
 	f.failed.Store(why)
 }
 
-// object returns nil if the object is not known.
-func (f *followed) object(key string) *metav1.PartialObjectMetadata {
+// objectByKey returns nil if the object is not known.
+func (f *followed) objectByKey(key string) *metav1.PartialObjectMetadata {
 	object, _, _ := f.store.GetByKey(key)
 	m, _ := object.(*metav1.PartialObjectMetadata)
 	return m
 }
 
-// changed keeps what an object was before it changed.
-func (f *followed) changed(was, is any) {
+// keepFormer keeps what an object was before it changed.
+func (f *followed) keepFormer(was, is any) {
 	old, ok1 := was.(*metav1.PartialObjectMetadata)
 	now, ok2 := is.(*metav1.PartialObjectMetadata)
 	if !ok1 || !ok2 || maps.Equal(old.Labels, now.Labels) && maps.Equal(old.Annotations, now.Annotations) {
 		return
 	}
 	key, former := cache.MetaObjectToName(old).String(), []*metav1.PartialObjectMetadata{old}
-	former = append(former, f.before(key)...)
+	former = append(former, f.formerVersions(key)...)
 	former = former[:min(len(former), maxFormer)]
-	if isTooLarge(old) || f.formers.Load()+sizes(former) > maxFormers {
+	if isTooLarge(old) || f.formers.Load()+totalSize(former) > maxFormers {
 		return
 	}
 	if replaced, ok := f.former.Swap(key, &former); ok {
-		f.formers.Add(-sizes(*replaced.(*[]*metav1.PartialObjectMetadata)))
+		f.formers.Add(-totalSize(*replaced.(*[]*metav1.PartialObjectMetadata)))
 	}
-	f.formers.Add(sizes(former))
+	f.formers.Add(totalSize(former))
 	f.later(formerTime, func() {
 		if f.former.CompareAndDelete(key, &former) {
-			f.formers.Add(-sizes(former))
+			f.formers.Add(-totalSize(former))
 		}
 	})
 }
 
-func sizes(all []*metav1.PartialObjectMetadata) (n int64) {
+func totalSize(all []*metav1.PartialObjectMetadata) (n int64) {
 	for _, m := range all {
 		n += int64(contentSize(m))
 	}
 	return n
 }
 
-// before returns what an object was a moment ago, newest first.
-func (f *followed) before(key string) []*metav1.PartialObjectMetadata {
+// formerVersions returns what an object was a moment ago, newest first.
+func (f *followed) formerVersions(key string) []*metav1.PartialObjectMetadata {
 	if former, ok := f.former.Load(key); ok {
 		return *former.(*[]*metav1.PartialObjectMetadata)
 	}
 	return nil
 }
 
-// check reports how many objects are known. It returns an error if they are not loaded yet.
-func (f *followed) check(what string) (string, error) {
+// checkLoaded reports how many objects are known. It returns an error if they are not loaded yet.
+func (f *followed) checkLoaded(what string) (string, error) {
 	why, _ := f.failed.Load().(string)
 	if !f.controller.HasSynced() {
 		return "", errors.New("the " + what + " are not loaded yet" + why)

@@ -51,7 +51,7 @@ func newInformer(kubeconfig string) (*informer, error) {
 func informNamespaces(client metadata.Interface) *informer {
 	i := &informer{accounts: newAccounts(client)}
 	i.later = i.accounts.later
-	i.inform(client, "namespaces", maxNamespace, nil)
+	i.initInformer(client, "namespaces", maxNamespace, nil)
 	return i
 }
 
@@ -60,7 +60,7 @@ func informNamespaces(client metadata.Interface) *informer {
 // annotations, the pod would get the wrong parameters. Without its labels, the pod would get no
 // template that requires them.
 func (i *informer) Namespace(name string) (request.Namespace, error) {
-	m := i.object(name)
+	m := i.objectByKey(name)
 	if m == nil {
 		return request.Namespace{}, fmt.Errorf("the namespace %q is not known yet; retry in a moment", name)
 	}
@@ -68,7 +68,7 @@ func (i *informer) Namespace(name string) (request.Namespace, error) {
 		return request.Namespace{}, fmt.Errorf("the namespace %q has %w: more than %d KiB, which is the limit; remove some", name, webhook.ErrNamespaceTooLarge, maxNamespace>>10)
 	}
 	ns := namespaceOf(m)
-	for _, former := range slices.Backward(i.before(name)) {
+	for _, former := range slices.Backward(i.formerVersions(name)) {
 		before := namespaceOf(former)
 		before.Before, ns.Before = ns.Before, &before
 	}
@@ -82,15 +82,15 @@ func namespaceOf(m *metav1.PartialObjectMetadata) request.Namespace {
 	return request.Namespace{Name: m.Name, Labels: m.Labels, Annotations: m.Annotations, Known: true}
 }
 
-func (i *informer) check() (string, error) { return i.followed.check("namespaces") }
+func (i *informer) checkReadiness() (string, error) { return i.followed.checkLoaded("namespaces") }
 
-// check reports that there is nothing to wait for.
-func (standalone) check() (string, error) { return "standalone", nil }
+// checkReadiness reports that there is nothing to wait for.
+func (standalone) checkReadiness() (string, error) { return "standalone", nil }
 
 // namespaces is what serve requires from a source of namespaces.
 type namespaces interface {
 	webhook.Namespaces
-	check() (string, error)
+	checkReadiness() (string, error)
 }
 
 // newNamespaces returns the source of namespaces for the options; run keeps it current. The
@@ -106,7 +106,7 @@ func (o *Options) newNamespaces() (known namespaces, more *accounts, run func(co
 	return i, i.accounts, func(ctx context.Context) {
 		var wg sync.WaitGroup
 		defer wg.Wait()
-		wg.Go(func() { i.accounts.follow(ctx) })
+		wg.Go(func() { i.accounts.followWanted(ctx) })
 		i.controller.RunWithContext(ctx)
 	}, nil
 }

@@ -84,12 +84,12 @@ func (o *Options) newObjects(log *slog.Logger) (*objects, error) {
 
 func followObjects(client rest.Interface, limits kube.Limits, log *slog.Logger) *objects {
 	all := &objects{log: log, changed: make(chan struct{}, 1), known: map[types.NamespacedName]*object{}, missing: map[types.NamespacedName]bool{}}
-	all.catalog = kube.NewCatalog(limits, client, false, all.take)
+	all.catalog = kube.NewCatalog(limits, client, false, all.updateTemplates)
 	kinds := map[*kube.Kind]*kind{}
-	for _, k := range all.catalog.Kinds(func(k *kube.Kind, err error) { all.asked(kinds[k], err) }) {
+	for _, k := range all.catalog.Kinds(func(k *kube.Kind, err error) { all.recordOutcome(kinds[k], err) }) {
 		k.Keep(func(kept int) {
 			log.Error("the kind of these templates is being deleted; they stay in use until this process ends", "resource", k.Name, "templates", kept)
-			wake(all.changed)
+			wakeReceiver(all.changed)
 		})
 		kinds[k] = &kind{name: k.Name, ask: k.Installed, run: k.Run, synced: k.Synced()}
 		all.kinds = append(all.kinds, kinds[k])
@@ -97,12 +97,12 @@ func followObjects(client rest.Interface, limits kube.Limits, log *slog.Logger) 
 	return all
 }
 
-// asked records why the objects of a kind cannot be read.
-func (o *objects) asked(k *kind, err error) {
+// recordOutcome records why the objects of a kind cannot be read.
+func (o *objects) recordOutcome(k *kind, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if (err == nil) != (k.failed == nil) {
-		wake(o.changed)
+		wakeReceiver(o.changed)
 	}
 	if err != nil && k.failed == nil && !k.hasSynced() {
 		o.log.Error("the templates cannot be read, trying again", "resource", k.name, "error", err)
@@ -119,19 +119,19 @@ func (k *kind) hasSynced() bool {
 	}
 }
 
-// take uses the current content of templates, if it is new.
-func (o *objects) take(names []types.NamespacedName) {
+// updateTemplates uses the current content of templates, if it is new.
+func (o *objects) updateTemplates(names []types.NamespacedName) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.begun {
-		o.use(names)
+		o.compileTemplates(names)
 	}
-	wake(o.changed)
+	wakeReceiver(o.changed)
 }
 
-// use compiles templates whose content is new. A template that was deleted and created again has no last valid
+// compileTemplates compiles templates whose content is new. A template that was deleted and created again has no last valid
 // content, whether the watch reports that as one event or as two.
-func (o *objects) use(names []types.NamespacedName) {
+func (o *objects) compileTemplates(names []types.NamespacedName) {
 	for _, name := range names {
 		e, used := o.catalog.Get(name)
 		if !used {
@@ -147,12 +147,12 @@ func (o *objects) use(names []types.NamespacedName) {
 			now.good = before.good
 		}
 		o.known[name] = now
-		o.compile(now, o.catalog.Take(e))
+		o.compileContent(now, o.catalog.Take(e))
 	}
 }
 
-// compile compiles the content of a template. It is nil if it is too large, or must be read again.
-func (o *objects) compile(m *object, text []byte) {
+// compileContent compiles the content of a template. It is nil if it is too large, or must be read again.
+func (o *objects) compileContent(m *object, text []byte) {
 	delete(o.missing, m.Key())
 	if text == nil && m.Size <= templates.MaxObject {
 		o.missing[m.Key()] = true
@@ -161,14 +161,14 @@ func (o *objects) compile(m *object, text []byte) {
 	good, err := kube.CompileContent(m.Entry, text)
 	if m.wrong = err; err == nil {
 		m.good = good
-	} else if limits := o.catalog.Limits(); o.outdated() > limits.MostOfNamespace() {
+	} else if limits := o.catalog.Limits(); o.uncountedMemory() > limits.MostOfNamespace() {
 		m.good = nil
 	}
 }
 
-// outdated returns the memory of the last valid content of all invalid templates of namespaces, as far as the limits of the
+// uncountedMemory returns the memory of the last valid content of all invalid templates of namespaces, as far as the limits of the
 // catalog do not count it, in bytes.
-func (o *objects) outdated() (sum int64) {
+func (o *objects) uncountedMemory() (sum int64) {
 	for _, m := range o.known {
 		if m.wrong != nil && m.good != nil && m.Namespace != "" {
 			sum += int64(max(m.good.Memory-m.Memory(), 0))
@@ -177,15 +177,15 @@ func (o *objects) outdated() (sum int64) {
 	return sum
 }
 
-// begin compiles the templates that are used, when all were read. It reports whether their content is known.
-func (o *objects) begin(ctx context.Context) bool {
-	if slices.ContainsFunc(o.kinds, func(k *kind) bool { return !k.whole() }) {
+// compileOnceRead compiles the templates that are used, when all were read. It reports whether their content is known.
+func (o *objects) compileOnceRead(ctx context.Context) bool {
+	if slices.ContainsFunc(o.kinds, func(k *kind) bool { return !k.isComplete() }) {
 		return false
 	}
 	o.mu.Lock()
 	if !o.begun {
 		o.begun = true
-		o.use(o.catalog.Used())
+		o.compileTemplates(o.catalog.Used())
 	}
 	o.mu.Unlock()
 	known := o.readMissing(ctx)
@@ -213,18 +213,18 @@ func (o *objects) readMissing(ctx context.Context) bool {
 		}
 		o.mu.Lock()
 		if now := o.known[m.Key()]; text != nil && now == m { // otherwise, its change is about to arrive
-			o.compile(m, text)
+			o.compileContent(m, text)
 		}
 		o.mu.Unlock()
 	}
 	if failed {
-		time.AfterFunc(fetchAgain, func() { wake(o.changed) })
+		time.AfterFunc(fetchAgain, func() { wakeReceiver(o.changed) })
 	}
 	return !failed
 }
 
-// follow calls changed when all objects were read, and after every change, until ctx is done.
-func (o *objects) follow(ctx context.Context, changed func()) {
+// followChanges calls changed when all objects were read, and after every change, until ctx is done.
+func (o *objects) followChanges(ctx context.Context, changed func()) {
 	if o == nil {
 		return
 	}
@@ -244,7 +244,7 @@ func (o *objects) follow(ctx context.Context, changed func()) {
 			return
 		case <-time.After(burst):
 		}
-		if o.begin(ctx) {
+		if o.compileOnceRead(ctx) {
 			changed()
 		}
 	}
@@ -258,7 +258,7 @@ func (o *objects) followKind(ctx context.Context, k *kind) {
 			break
 		}
 		k.setAbsent(true)
-		wake(o.changed)
+		wakeReceiver(o.changed)
 		select {
 		case <-ctx.Done():
 			return
@@ -272,7 +272,7 @@ func (o *objects) followKind(ctx context.Context, k *kind) {
 		select {
 		case <-ctx.Done():
 		case <-k.synced:
-			wake(o.changed)
+			wakeReceiver(o.changed)
 		}
 	})
 	k.run(ctx)
@@ -284,12 +284,12 @@ func (k *kind) setAbsent(absent bool) {
 	k.absent = absent
 }
 
-// templates returns the last valid templates of all objects, sorted.
+// validTemplates returns the last valid templates of all objects, sorted.
 //
 // The result depends on the content alone, except for an invalid object: only replicas that saw its
 // last valid content use that. A replica that started later runs without this template, because all
 // others are still valid.
-func (o *objects) templates() (all []*templates.Template, rejected []rejection) {
+func (o *objects) validTemplates() (all []*templates.Template, rejected []rejection) {
 	if o == nil {
 		return nil, nil
 	}
@@ -319,7 +319,7 @@ func (o *objects) templates() (all []*templates.Template, rejected []rejection) 
 		})
 	}
 	for _, k := range o.kinds {
-		if err := k.failure(); err != nil && k.whole() {
+		if err := k.failure(); err != nil && k.isComplete() {
 			rejected = append(rejected, rejection{what: "reading the " + k.name, instead: " (their last known content is used)", err: err})
 		}
 	}
@@ -332,15 +332,15 @@ func (k *kind) failure() error {
 	return k.failed
 }
 
-// whole reports whether all objects of the kind were read, or there can be none.
-func (k *kind) whole() bool {
+// isComplete reports whether all objects of the kind were read, or there can be none.
+func (k *kind) isComplete() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.absent || k.hasSynced()
 }
 
-// whole reports whether all objects were read, and those compiled that are used.
-func (o *objects) whole() bool {
+// isComplete reports whether all objects were read, and those compiled that are used.
+func (o *objects) isComplete() bool {
 	if o == nil {
 		return true
 	}
@@ -349,8 +349,8 @@ func (o *objects) whole() bool {
 	return o.complete
 }
 
-// admits returns why a template is rejected when it is applied: because of a limit. See [webhook.Handler].
-func (o *objects) admits(namespace, name string, text []byte) string {
+// rejectionReason returns why a template is rejected when it is applied: because of a limit. See [webhook.Handler].
+func (o *objects) rejectionReason(namespace, name string, text []byte) string {
 	if o == nil {
 		return ""
 	}
@@ -360,7 +360,7 @@ func (o *objects) admits(namespace, name string, text []byte) string {
 // notLoaded returns why some objects were not read.
 func (o *objects) notLoaded() error {
 	for _, k := range o.kinds {
-		if err := k.failure(); err != nil && !k.whole() {
+		if err := k.failure(); err != nil && !k.isComplete() {
 			return fmt.Errorf("the %s are not loaded yet: %w", k.name, err)
 		}
 	}

@@ -64,16 +64,16 @@ func newReplica(t testing.TB, paths ...string) *replica {
 // sync reports that all objects have arrived.
 func (r *replica) sync() {
 	close(r.come)
-	r.objects.begin(context.Background())
-	r.reload()
+	r.objects.compileOnceRead(context.Background())
+	r.reloadTemplates()
 }
 
 // uses are the templates in use, each with its file or object.
 func (r *replica) uses() string {
 	r.objects.readMissing(context.Background())
-	r.reload()
+	r.reloadTemplates()
 	var all []string
-	for _, t := range r.set().Templates {
+	for _, t := range r.currentSet().Templates {
 		all = append(all, t.ID()+"@"+t.File)
 	}
 	return strings.Join(all, " ")
@@ -134,7 +134,7 @@ func (r *replica) wants(t *testing.T, uses string, problems int, details ...stri
 	if got := r.uses(); got != uses {
 		t.Errorf("in use are %q, want %q", got, uses)
 	}
-	detail, err := r.check()
+	detail, err := r.checkReadiness()
 	clitest.Must(t, err)
 	for _, d := range details {
 		if !strings.Contains(detail, d) {
@@ -151,14 +151,14 @@ func TestObjects(t *testing.T) {
 	clitest.Write(t, folder+"/file.yaml", clitest.Template("file"))
 	r := newReplica(t, folder)
 	r.put("one", "1")
-	if _, err := r.check(); err == nil || err.Error() != "the templates are not loaded yet" {
+	if _, err := r.checkReadiness(); err == nil || err.Error() != "the templates are not loaded yet" {
 		t.Errorf("ready: %v", err)
 	}
-	r.objects.asked(r.objects.kinds[0], errors.New("forbidden"))
-	if _, err := r.check(); err == nil || err.Error() != "the sidecartemplates are not loaded yet: forbidden" {
+	r.objects.recordOutcome(r.objects.kinds[0], errors.New("forbidden"))
+	if _, err := r.checkReadiness(); err == nil || err.Error() != "the sidecartemplates are not loaded yet: forbidden" {
 		t.Errorf("ready: %v", err)
 	}
-	r.objects.asked(r.objects.kinds[0], nil)
+	r.objects.recordOutcome(r.objects.kinds[0], nil)
 	r.sync()
 	if len(r.current.Load().others.kept) != 0 {
 		t.Error("what was loaded before all had come still counts")
@@ -213,7 +213,7 @@ func TestObjects(t *testing.T) {
 		t.Error("an object with the same generation is compiled again")
 	}
 	// While the API server does not answer, the last content is used.
-	r.objects.asked(r.objects.kinds[0], errors.New("it is gone"))
+	r.objects.recordOutcome(r.objects.kinds[0], errors.New("it is gone"))
 	r.wants(t, file+one+" six@clustersidecartemplate/six", 1, "; reading the sidecartemplates is rejected since ", " (their last known content is used): it is gone")
 }
 
@@ -237,7 +237,7 @@ func TestObjectsOrder(t *testing.T) {
 		for _, change := range changes {
 			change(one)
 			if random.IntN(3) == 0 {
-				one.reload()
+				one.reloadTemplates()
 			}
 		}
 		for _, r := range []*replica{two, late} {
@@ -258,13 +258,13 @@ func TestObjectsOrder(t *testing.T) {
 		}
 		want := one.uses()
 		for _, r := range []*replica{one, two, late} {
-			if got := r.uses(); got != want || r.set().Revision != one.set().Revision {
+			if got := r.uses(); got != want || r.currentSet().Revision != one.currentSet().Revision {
 				t.Fatalf("seed %d: %q, want %q", seed, got, want)
 			}
 		}
 		for _, namespace := range []string{"", "x", "y", "z"} {
-			a, _ := one.use(namespace)
-			b, _ := two.use(namespace)
+			a, _ := one.injectorAndJudge(namespace)
+			b, _ := two.injectorAndJudge(namespace)
 			if a.Set().Revision != b.Set().Revision {
 				t.Errorf("seed %d: the namespace %q differs", seed, namespace)
 			}

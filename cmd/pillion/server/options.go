@@ -46,7 +46,7 @@ func (o *Options) Flags(cmd *cobra.Command) {
 	f.StringSliceVarP(&o.Templates, "templates", "t", nil, "use the templates in this file or folder (`PATH`), in addition to those in the cluster; may be repeated")
 	f.StringVar(&o.listen, "listen", ":8443", "serve the webhooks at this `ADDRESS`")
 	f.StringVar(&o.adminListen, "admin-listen", ":8080", "serve /livez, /readyz and /metrics at this `ADDRESS`")
-	o.tls.flags(f)
+	o.tls.addFlags(f)
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "use this kubeconfig `FILE` (default: the cluster that Pillion runs in)")
 	f.BoolVar(&o.standalone, "standalone", false, "use no Kubernetes API: namespaces have no labels or annotations, and every pod counts as opted in")
 	f.StringSliceVar(&o.Excluded, "exclude-namespace", nil, "exclude this `NAMESPACE`, in addition to the system namespaces; may be repeated")
@@ -58,9 +58,9 @@ func (o *Options) Flags(cmd *cobra.Command) {
 	o.memoryLimit.Flags(f)
 	o.Limits.Flags(f)
 	f.BoolVar(&o.advise, "advise", false, "also watch LimitRanges and ResourceQuotas, so that /advise can warn if injected pods exceed them")
-	o.callerOptions.flags(cmd)
+	o.callerOptions.addFlags(cmd)
 	o.log.Flags(cmd)
-	o.trace.flags(f)
+	o.trace.addFlags(f)
 }
 
 // Check returns an error for flags that contradict each other.
@@ -76,13 +76,13 @@ func (o *Options) Check() error {
 	case o.standalone && o.advise:
 		return errors.New("--standalone cannot be used with --advise")
 	}
-	if err := o.tls.check(o.standalone); err != nil {
+	if err := o.tls.checkFlags(o.standalone); err != nil {
 		return err
 	}
-	if err := o.callerOptions.check(o.standalone); err != nil {
+	if err := o.callerOptions.checkFlags(o.standalone); err != nil {
 		return err
 	}
-	return o.trace.check()
+	return o.trace.checkFlags()
 }
 
 // checkValues returns an error for values that are invalid by themselves.

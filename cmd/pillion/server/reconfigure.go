@@ -61,15 +61,15 @@ func newConfiguration(o *Options, flags *pflag.FlagSet, log *slog.Logger, regist
 	return c
 }
 
-// follow applies changes of the file until ctx is done.
-func (c *configuration) follow(ctx context.Context) {
+// followFile applies changes of the file until ctx is done.
+func (c *configuration) followFile(ctx context.Context) {
 	if c.path != "" {
-		followFiles(ctx, []string{c.path}, c.log, c.reload)
+		followFiles(ctx, []string{c.path}, c.log, c.reloadFile)
 	}
 }
 
-// reload reads the file and applies the settings that can change.
-func (c *configuration) reload() {
+// reloadFile reads the file and applies the settings that can change.
+func (c *configuration) reloadFile() {
 	if c.path == "" {
 		return
 	}
@@ -81,7 +81,7 @@ func (c *configuration) reload() {
 	}
 	first := c.read == nil
 	next := &Options{}
-	flags, err := c.parse(next)
+	flags, err := c.parseFlags(next)
 	if err != nil {
 		if c.rejected == nil || c.rejected.err.Error() != err.Error() {
 			lines := strings.Split(err.Error(), "\n")
@@ -100,12 +100,12 @@ func (c *configuration) reload() {
 	}
 	c.read, c.rejected = content, nil
 	c.problems.Set(0)
-	c.use(next, flags)
+	c.applyFlags(next, flags)
 }
 
-// parse reads the flags as serve does at its start. Flags from the command line keep their
+// parseFlags reads the flags as serve does at its start. Flags from the command line keep their
 // values.
-func (c *configuration) parse(next *Options) (*pflag.FlagSet, error) {
+func (c *configuration) parseFlags(next *Options) (*pflag.FlagSet, error) {
 	cmd := &cobra.Command{}
 	next.Flags(cmd)
 	if err := cli.ConfigureAgain(cmd.Flags(), c.flags); err != nil {
@@ -114,8 +114,8 @@ func (c *configuration) parse(next *Options) (*pflag.FlagSet, error) {
 	return cmd.Flags(), next.Check()
 }
 
-// use applies changed values, or records that they need a restart.
-func (c *configuration) use(next *Options, flags *pflag.FlagSet) {
+// applyFlags applies changed values, or records that they need a restart.
+func (c *configuration) applyFlags(next *Options, flags *pflag.FlagSet) {
 	var pending []string
 	c.flags.VisitAll(func(f *pflag.Flag) {
 		to := flags.Lookup(f.Name)
@@ -152,9 +152,9 @@ func (c *configuration) use(next *Options, flags *pflag.FlagSet) {
 	}
 }
 
-// check reports the state of the file. Pillion stays ready if the file is invalid, because it
+// checkReadiness reports the state of the file. Pillion stays ready if the file is invalid, because it
 // keeps its settings.
-func (c *configuration) check() (string, error) {
+func (c *configuration) checkReadiness() (string, error) {
 	if c.path == "" {
 		return "no file", nil
 	}

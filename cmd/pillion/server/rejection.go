@@ -25,8 +25,8 @@ func (r *rejection) String() string {
 	return fmt.Sprintf("%s is rejected since %s%s: %s", r.what, r.since.UTC().Format(time.RFC3339), r.instead, cli.OneLine(r.err))
 }
 
-// text returns what is the same as long as nothing changes.
-func (r *rejection) text() string { return r.what + r.instead + r.err.Error() }
+// stableText returns what is the same as long as nothing changes.
+func (r *rejection) stableText() string { return r.what + r.instead + r.err.Error() }
 
 // mostRejections limits what readiness reports.
 const mostRejections = 20

@@ -62,13 +62,13 @@ type reloader struct {
 	webhooks *webhook.Metrics // has series by template
 }
 
-// use returns the injector and the judge for the pods of a namespace.
-func (e *reloader) use(namespace string) (*inject.Injector, *inject.Judge) {
-	v := e.current.Load().of(namespace)
+// injectorAndJudge returns the injector and the judge for the pods of a namespace.
+func (e *reloader) injectorAndJudge(namespace string) (*inject.Injector, *inject.Judge) {
+	v := e.current.Load().viewOf(namespace)
 	return v.injector, v.judge
 }
 
-func (e *reloader) set() *templates.Set { return e.current.Load().set }
+func (e *reloader) currentSet() *templates.Set { return e.current.Load().set }
 
 // sources are where templates and what they read come from.
 type sources struct {
@@ -103,18 +103,18 @@ func newReloader(from sources, excluded []string, log *slog.Logger, registry pro
 		e.viewer.history = limits.Memory.Value() / 2
 	}
 	if accounts := from.accounts; accounts != nil {
-		accounts.synced = e.reload
+		accounts.synced = e.reloadTemplates
 	}
 	e.rejected.Store(&[]rejection{})
-	if rejected := e.load(); len(rejected) > 0 {
+	if rejected := e.loadTemplates(); len(rejected) > 0 {
 		return nil, rejected[0].err
 	}
 	return e, nil
 }
 
-// load uses the current content of files and objects, if it is new. It returns the rejected
+// loadTemplates uses the current content of files and objects, if it is new. It returns the rejected
 // sources.
-func (e *reloader) load() (rejected []rejection) {
+func (e *reloader) loadTemplates() (rejected []rejection) {
 	files, err := cli.LoadWith(&e.loader, e.paths)
 	switch {
 	case err == nil || errors.Is(err, cli.ErrNoTemplates):
@@ -124,15 +124,15 @@ func (e *reloader) load() (rejected []rejection) {
 	default:
 		rejected = append(rejected, rejection{what: "a newer set", err: err})
 	}
-	whole := e.whole.Load() || e.objects.whole() // read before the objects, because more may arrive in between
-	more, bad := e.objects.templates()
+	whole := e.whole.Load() || e.objects.isComplete() // read before the objects, because more may arrive in between
+	more, bad := e.objects.validTemplates()
 	set, doubled := templates.Join(e.files, &templates.Set{Templates: more})
 	rejected = append(rejected, bad...)
 	if len(doubled) > 0 {
 		rejected = append(rejected, rejection{what: "a template with another one's name", instead: " (the other one is used)", err: doubled})
 	}
-	isNew := e.current.Load() == nil || e.set().Revision != set.Revision
-	if isNew && e.awaits(set) {
+	isNew := e.current.Load() == nil || e.currentSet().Revision != set.Revision
+	if isNew && e.awaitsAccounts(set) {
 		return rejected
 	}
 	e.waiting.Store("")
@@ -140,7 +140,7 @@ func (e *reloader) load() (rejected []rejection) {
 		e.wantAccounts()
 	}
 	if isNew {
-		e.replace(set)
+		e.replaceSet(set)
 		e.loaded.Reset()
 		e.loaded.WithLabelValues(set.Revision).Set(float64(len(set.Templates)))
 		e.reloads.WithLabelValues("used").Inc()
@@ -158,36 +158,36 @@ func (e *reloader) load() (rejected []rejection) {
 	return rejected
 }
 
-// awaits reports whether a set must wait for the ServiceAccounts that it reads, and starts to load them.
+// awaitsAccounts reports whether a set must wait for the ServiceAccounts that it reads, and starts to load them.
 // A tenant's template does not make all others wait: only the pods of its namespace do. The first set does not wait: until they are loaded, this replica is not ready.
-func (e *reloader) awaits(set *templates.Set) bool {
-	if e.current.Load() == nil || !set.OfCluster().ReadsServiceAccount() || e.accounts.ready() {
+func (e *reloader) awaitsAccounts(set *templates.Set) bool {
+	if e.current.Load() == nil || !set.OfCluster().ReadsServiceAccount() || e.accounts.isReady() {
 		return false
 	}
 	if e.waiting.Swap(set.Revision) != set.Revision {
 		e.log.Info("the new templates read ServiceAccounts, and are used as soon as these are loaded", "revision", set.Revision)
 	}
-	e.accounts.want(true)
+	e.accounts.setWanted(true)
 	return true
 }
 
-// replace puts a new set in use. The previous set still counts until the new one has settled,
+// replaceSet puts a new set in use. The previous set still counts until the new one has settled,
 // because this replica, or one that is behind, may have injected pods with it. A set that was
 // incomplete was never in use.
-func (e *reloader) replace(set *templates.Set) {
+func (e *reloader) replaceSet(set *templates.Set) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.since.SetToCurrentTime()
-	e.swap(e.viewer.next(e.current.Load(), set, e.whole.Load()))
+	e.setCurrent(e.viewer.nextState(e.current.Load(), set, e.whole.Load()))
 	load := e.viewer.loads
-	e.later(settleTime, func() { e.settle(load) })
+	e.later(settleTime, func() { e.dropSuperseded(load) })
 }
 
-// settle drops the sets that were superseded before a load.
-func (e *reloader) settle(load int) {
+// dropSuperseded drops the sets that were superseded before a load.
+func (e *reloader) dropSuperseded(load int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.swap(e.viewer.settle(e.current.Load(), load))
+	e.setCurrent(e.viewer.dropSuperseded(e.current.Load(), load))
 }
 
 // warnUninjected changes how judges handle pods that should have been injected: whether they report
@@ -196,12 +196,12 @@ func (e *reloader) warnUninjected(warn bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.viewer.warn = warn
-	e.swap(e.viewer.again(e.current.Load()))
+	e.setCurrent(e.viewer.withNewJudges(e.current.Load()))
 }
 
-func (e *reloader) swap(now *inUse) {
+func (e *reloader) setCurrent(now *inUse) {
 	sets := []*templates.Set{now.set}
-	for v := range now.all {
+	for v := range now.allViews {
 		for _, s := range v.kept {
 			sets = append(sets, s.injector.Set())
 		}
@@ -218,23 +218,23 @@ func (e *reloader) swap(now *inUse) {
 // wantAccounts watches ServiceAccounts as long as a set reads them that counts or waits.
 func (e *reloader) wantAccounts() {
 	waiting, _ := e.waiting.Load().(string)
-	e.accounts.want(waiting != "" || e.readsAccounts.Load())
+	e.accounts.setWanted(waiting != "" || e.readsAccounts.Load())
 }
 
-// reload calls load, and logs and counts what was rejected.
-func (e *reloader) reload() {
+// reloadTemplates calls load, and logs and counts what was rejected.
+func (e *reloader) reloadTemplates() {
 	e.loading.Lock()
 	defer e.loading.Unlock()
-	now, before := e.load(), *e.rejected.Load()
+	now, before := e.loadTemplates(), *e.rejected.Load()
 	since := map[string]time.Time{}
 	for i := range before {
-		since[before[i].text()] = before[i].since
+		since[before[i].stableText()] = before[i].since
 	}
 	problems := 0
 	for i := range now {
 		r := &now[i]
 		problems += problemCount(r.err)
-		if known, ok := since[r.text()]; ok {
+		if known, ok := since[r.stableText()]; ok {
 			r.since = known
 			continue
 		}
@@ -242,15 +242,15 @@ func (e *reloader) reload() {
 		e.reloads.WithLabelValues("rejected").Inc()
 		lines := strings.Split(r.err.Error(), "\n")
 		if r.instead == "" {
-			e.log.Error("the new templates are invalid, the last valid ones stay in use", "problems", lines, "revision", e.set().Revision)
+			e.log.Error("the new templates are invalid, the last valid ones stay in use", "problems", lines, "revision", e.currentSet().Revision)
 		} else {
-			e.log.Error("templates are invalid", "rejected", r.what+r.instead, "problems", lines, "revision", e.set().Revision)
+			e.log.Error("templates are invalid", "rejected", r.what+r.instead, "problems", lines, "revision", e.currentSet().Revision)
 		}
 	}
 	e.rejected.Store(&now)
 	e.problems.Set(float64(problems))
 	if len(now) == 0 && len(before) > 0 {
-		e.log.Info("the templates are valid again", "revision", e.set().Revision)
+		e.log.Info("the templates are valid again", "revision", e.currentSet().Revision)
 	}
 }
 
@@ -261,12 +261,12 @@ func problemCount(err error) int {
 	return 1
 }
 
-// watch reloads on every change of files and objects until ctx is done.
-func (e *reloader) watch(ctx context.Context) {
+// reloadOnChange reloads on every change of files and objects until ctx is done.
+func (e *reloader) reloadOnChange(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	wg.Go(func() { e.objects.follow(ctx, e.reload) })
-	followFiles(ctx, e.paths, e.log, e.reload)
+	wg.Go(func() { e.objects.followChanges(ctx, e.reloadTemplates) })
+	followFiles(ctx, e.paths, e.log, e.reloadTemplates)
 }
 
 // followFiles calls changed whenever the files or folders may have changed, until
@@ -291,16 +291,16 @@ func followFiles(ctx context.Context, paths []string, log *slog.Logger, changed 
 // reads them, which waits for them, Pillion stays ready. It also does if only templates of namespaces read
 // them: their pods wait, and the others do not.
 func (e *reloader) checkAccounts() (string, error) {
-	detail, err := e.accounts.check()
+	detail, err := e.accounts.checkReadiness()
 	if err != nil && !e.needsAccounts.Load() {
 		return err.Error(), nil
 	}
 	return detail, err
 }
 
-// check reports which templates are in use. Rejected sources are reported, but Pillion stays
+// checkReadiness reports which templates are in use. Rejected sources are reported, but Pillion stays
 // ready, because the previous templates still work.
-func (e *reloader) check() (string, error) {
+func (e *reloader) checkReadiness() (string, error) {
 	waiting, _ := e.waiting.Load().(string)
 	if !e.whole.Load() {
 		if waiting != "" {
@@ -308,7 +308,7 @@ func (e *reloader) check() (string, error) {
 		}
 		return "", e.objects.notLoaded()
 	}
-	set := e.set()
+	set := e.currentSet()
 	details := []string{fmt.Sprintf("revision %s, %d in use", set.Revision, len(set.Templates))}
 	if waiting != "" {
 		details = append(details, "revision "+waiting+" waits for the ServiceAccounts that it reads")

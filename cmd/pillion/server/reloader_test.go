@@ -45,7 +45,7 @@ spec:
 			`{"metadata":{"annotations":{"agent.pillion.dev/injected":"x"}},"spec":{"containers":[{"name":"web","image":"web"},{"name":"agent","image":%q}]}}`, image)}
 	}
 	judged := func(image string) string {
-		_, judge := e.use("")
+		_, judge := e.injectorAndJudge("")
 		v, err := judge.Judge(pod(image))
 		clitest.Must(t, err)
 		if v.Doubt {
@@ -55,7 +55,7 @@ spec:
 	}
 	for i := range 10 {
 		use(fmt.Sprint("agent:", i+2))
-		e.reload()
+		e.reloadTemplates()
 		if got := judged(fmt.Sprint("agent:", i+2)); got != "allowed" {
 			t.Errorf("the set in use: %s", got)
 		}
@@ -92,7 +92,7 @@ func TestSeriesOfSuperseded(t *testing.T) {
 		}
 	}
 	clitest.Write(t, file, strings.Replace(clitest.AgentTemplate, "{name: agent}", "{name: renamed}", 1))
-	e.reload()
+	e.reloadTemplates()
 	want("until the set has settled", true)
 	settle()
 	want("after that", false)

@@ -27,15 +27,15 @@ func newRoom(most int) *room {
 	return &room{most: most, used: map[string]int{}, sizes: map[cache.ObjectName]int{}}
 }
 
-// keep counts an object. It returns the object, or what is kept of it if there is no room.
-func (r *room) keep(m *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
+// keepIfRoom counts an object. It returns the object, or what is kept of it if there is no room.
+func (r *room) keepIfRoom(m *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
 	if r == nil {
 		return m
 	}
 	name := cache.MetaObjectToName(m)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.forget(name)
+	r.forgetSize(name)
 	now := contentSize(m)
 	switch {
 	case now == 0 || isTooLarge(m):
@@ -48,18 +48,18 @@ func (r *room) keep(m *metav1.PartialObjectMetadata) *metav1.PartialObjectMetada
 	return m
 }
 
-// drop no longer counts an object that was deleted.
-func (r *room) drop(object any) {
+// dropDeleted no longer counts an object that was deleted.
+func (r *room) dropDeleted(object any) {
 	name, err := cache.DeletionHandlingObjectToName(object)
 	if r == nil || err != nil {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.forget(name)
+	r.forgetSize(name)
 }
 
-func (r *room) forget(name cache.ObjectName) {
+func (r *room) forgetSize(name cache.ObjectName) {
 	was, ok := r.sizes[name]
 	if !ok {
 		return

@@ -70,7 +70,7 @@ func (o *Options) Run(ctx context.Context, flags *pflag.FlagSet, log *slog.Logge
 	if err != nil {
 		return err
 	}
-	tracer, stopTracing, err := o.trace.tracer(ctx, log)
+	tracer, stopTracing, err := o.trace.newTracer(ctx, log)
 	if err != nil {
 		return err
 	}
@@ -79,10 +79,10 @@ func (o *Options) Run(ctx context.Context, flags *pflag.FlagSet, log *slog.Logge
 	config := newConfiguration(o, flags, log, registry)
 	config.live["max-request-memory"] = func(next *Options) { limiter.SetMemory(next.requestMemory.Value()) }
 	config.live["uninjected-pods"] = func(next *Options) { reloader.warnUninjected(next.warnUninjected()) }
-	config.reload() // before this replica is ready, so that later changes are applied as changes
+	config.reloadFile() // before this replica is ready, so that later changes are applied as changes
 	s := &server{
 		options: o, config: config, limiter: limiter, log: log, registry: registry, reloader: reloader, namespaces: known,
 		certificate: certificate, callerCheck: callerCheck, advice: advice, tracer: tracer,
 	}
-	return s.run(ctx, slices.Concat(certificate.follow, advice.follow, []func(context.Context){config.follow, reloader.watch, follow, callerCheck.follow})...)
+	return s.run(ctx, slices.Concat(certificate.follow, advice.follow, []func(context.Context){config.followFile, reloader.reloadOnChange, follow, callerCheck.followSources})...)
 }

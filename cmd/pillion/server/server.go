@@ -45,13 +45,13 @@ type server struct {
 
 // run serves and runs the background functions until ctx is done.
 func (s *server) run(ctx context.Context, background ...func(context.Context)) error {
-	s.register()
+	s.registerMetrics()
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	// Background functions continue while the last requests are answered.
 	whole, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	admins, err := listen(whole, "admin-listen", s.options.adminListen)
+	admins, err := openListener(whole, "admin-listen", s.options.adminListen)
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (s *server) run(ctx context.Context, background ...func(context.Context)) e
 		wg.Go(func() { f(whole) })
 	}
 
-	webhookServer, adminServer := s.webhookServer(), s.server(&s.toAdmin, admin(s.registry, s.conditions()))
+	webhookServer, adminServer := s.webhookServer(), s.newHTTPServer(&s.toAdmin, newAdminHandler(s.registry, s.readinessConditions()))
 	s.toAdmin.less.Store(MaxConnections - maxAdmin)
 	adminServer.SetKeepAlivesEnabled(false)
 	failed := make(chan error, 2)
@@ -79,7 +79,7 @@ func (s *server) run(ctx context.Context, background ...func(context.Context)) e
 			return nil
 		}
 	}
-	webhooks, err := listen(whole, "listen", s.options.listen)
+	webhooks, err := openListener(whole, "listen", s.options.listen)
 	if err != nil {
 		return err
 	}
@@ -92,16 +92,16 @@ func (s *server) run(ctx context.Context, background ...func(context.Context)) e
 	defer webhookServer.Close()
 	s.toWebhooks.accepting.Store(true)
 	s.log.Info("serving", "webhook", webhooks.Addr().String(), "admin", admins.Addr().String(),
-		"version", cli.BuildVersion().Version, "revision", s.reloader.set().Revision)
+		"version", cli.BuildVersion().Version, "revision", s.reloader.currentSet().Revision)
 	select {
 	case err := <-failed:
 		return err
 	case <-ctx.Done():
-		return s.drain(whole, webhooks, webhookServer, served, failed)
+		return s.drainRequests(whole, webhooks, webhookServer, served, failed)
 	}
 }
 
-func listen(ctx context.Context, flag, address string) (net.Listener, error) {
+func openListener(ctx context.Context, flag, address string) (net.Listener, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if at, ok := errors.AsType[*net.OpError](err); ok {
 		return nil, fmt.Errorf("--%s %s cannot be used: %w", flag, address, at.Err)
@@ -109,10 +109,10 @@ func listen(ctx context.Context, flag, address string) (net.Listener, error) {
 	return listener, err
 }
 
-// drain waits until the cluster no longer routes requests to this replica, and then answers
+// drainRequests waits until the cluster no longer routes requests to this replica, and then answers
 // those that have arrived. It closes no connection that may be in use: every answer asks the
 // caller to close its connection. The channel served is closed when Serve has returned.
-func (s *server) drain(ctx context.Context, listener net.Listener, webhooks *http.Server, served <-chan struct{}, failed <-chan error) error {
+func (s *server) drainRequests(ctx context.Context, listener net.Listener, webhooks *http.Server, served <-chan struct{}, failed <-chan error) error {
 	began := time.Now()
 	s.toWebhooks.draining.Store(true)
 	s.log.Info("shutting down", "delay", s.options.shutdownDelay.String())
@@ -128,7 +128,7 @@ func (s *server) drain(ctx context.Context, listener net.Listener, webhooks *htt
 	case <-served:
 	case <-limited.Done():
 	}
-	s.toWebhooks.finish(limited, began)
+	s.toWebhooks.waitForLastAnswers(limited, began)
 	if err := webhooks.Shutdown(limited); err != nil {
 		s.log.Warn("requests were interrupted", "error", err)
 	}
@@ -138,11 +138,11 @@ func (s *server) drain(ctx context.Context, listener net.Listener, webhooks *htt
 
 func (s *server) webhookServer() *http.Server {
 	handler := &webhook.Handler{
-		Use:        s.reloader.use,
-		All:        s.reloader.set,
-		Admits:     s.reloader.objects.admits,
+		Use:        s.reloader.injectorAndJudge,
+		All:        s.reloader.currentSet,
+		Admits:     s.reloader.objects.rejectionReason,
 		Namespaces: s.namespaces,
-		Guard:      s.callerCheck.use(),
+		Guard:      s.callerCheck.handlerGuard(),
 		Fit:        s.advice.fits,
 		Limits:     s.advice,
 		Limiter:    s.limiter,
@@ -150,9 +150,9 @@ func (s *server) webhookServer() *http.Server {
 		Log:        s.log,
 		Tracer:     s.tracer,
 	}
-	server := s.server(&s.toWebhooks, s.untilLast(handler))
+	server := s.newHTTPServer(&s.toWebhooks, s.untilLast(handler))
 	server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certificate.GetCertificate}
-	s.callerCheck.configure(server.TLSConfig)
+	s.callerCheck.requestClientCerts(server.TLSConfig)
 	chooseProtocol(server.TLSConfig)
 	return server
 }
@@ -172,12 +172,12 @@ func (s *server) isLast(conn *connection) bool {
 	return s.toWebhooks.draining.Load() || time.Since(conn.accepted) > ConnectionAge || !s.toWebhooks.mayKeep(conn)
 }
 
-// server returns an HTTP server with limits on everything that a caller can delay.
-func (s *server) server(c *connections, handler http.Handler) *http.Server {
+// newHTTPServer returns an HTTP server with limits on everything that a caller can delay.
+func (s *server) newHTTPServer(c *connections, handler http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           firstBodies(handler),
 		ConnContext:       withConnection,
-		ConnState:         c.count,
+		ConnState:         c.trackState,
 		ReadHeaderTimeout: idleTime, // the time starts before there is a request
 		ReadTimeout:       idleTime + requestTime,
 		WriteTimeout:      requestTime + unusedTime, // the time starts after the header, as the caller's does
@@ -208,7 +208,7 @@ func (l *connectionLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-func (s *server) register() {
+func (s *server) registerMetrics() {
 	s.registry.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
@@ -217,15 +217,15 @@ func (s *server) register() {
 	certificateMetrics(s.certificate, s.registry)
 }
 
-// conditions returns the readiness conditions.
-func (s *server) conditions() []condition {
+// readinessConditions returns the readiness conditions.
+func (s *server) readinessConditions() []condition {
 	return []condition{
-		{"configuration", s.config.check},
-		{"templates", s.reloader.check},
-		{"namespaces", s.namespaces.check},
+		{"configuration", s.config.checkReadiness},
+		{"templates", s.reloader.checkReadiness},
+		{"namespaces", s.namespaces.checkReadiness},
 		{"serviceaccounts", s.reloader.checkAccounts},
-		{"certificate", s.certificate.check},
-		{"callers", s.callerCheck.check},
+		{"certificate", s.certificate.checkReadiness},
+		{"callers", s.callerCheck.checkReadiness},
 		{"webhooks", func() (string, error) {
 			if !s.toWebhooks.accepting.Load() {
 				return "", errors.New("connections will be accepted when there is a certificate, and all templates are loaded")

@@ -37,7 +37,7 @@ func TestConnectionLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
 		s := &server{log: slog.New(slog.NewTextHandler(&out, nil))}
-		to := s.server(&s.toWebhooks, nil).ErrorLog
+		to := s.newHTTPServer(&s.toWebhooks, nil).ErrorLog
 		for range 1000 {
 			to.Print("no handshake")
 		}
@@ -80,7 +80,7 @@ func TestLastConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
 		s := &server{options: &Options{}, log: slog.New(slog.NewTextHandler(&out, nil))}
-		server := s.server(&s.toWebhooks, s.untilLast(http.NotFoundHandler()))
+		server := s.newHTTPServer(&s.toWebhooks, s.untilLast(http.NotFoundHandler()))
 		ours, theirs := net.Pipe()
 		accepts, served := &late{last: theirs, closed: make(chan struct{})}, make(chan struct{})
 		failed := make(chan error, 1)
@@ -95,7 +95,7 @@ func TestLastConnection(t *testing.T) {
 			_ = ours.Close()
 			answered <- err
 		}()
-		if err := s.drain(t.Context(), accepts, server, served, failed); err != nil {
+		if err := s.drainRequests(t.Context(), accepts, server, served, failed); err != nil {
 			t.Error(err)
 		}
 		_ = server.Close() // as run does

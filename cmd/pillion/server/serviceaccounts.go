@@ -32,15 +32,15 @@ func newAccounts(client metadata.Interface) *accounts {
 	}
 }
 
-// follow watches ServiceAccounts until ctx is done, while they are wanted.
-func (a *accounts) follow(ctx context.Context) {
+// followWanted watches ServiceAccounts until ctx is done, while they are wanted.
+func (a *accounts) followWanted(ctx context.Context) {
 	for ctx.Err() == nil {
-		a.watch(ctx, a.current.Load())
+		a.runInformer(ctx, a.current.Load())
 	}
 }
 
-// watch runs an informer, if there is one, until another one is current or ctx is done.
-func (a *accounts) watch(ctx context.Context, i *accountInformer) {
+// runInformer runs an informer, if there is one, until another one is current or ctx is done.
+func (a *accounts) runInformer(ctx context.Context, i *accountInformer) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	running, stop := context.WithCancel(ctx)
@@ -63,8 +63,8 @@ func (a *accounts) watch(ctx context.Context, i *accountInformer) {
 	}
 }
 
-// want starts or stops the watch.
-func (a *accounts) want(wanted bool) {
+// setWanted starts or stops the watch.
+func (a *accounts) setWanted(wanted bool) {
 	if a == nil {
 		return
 	}
@@ -74,15 +74,15 @@ func (a *accounts) want(wanted bool) {
 	case wanted == (a.current.Load() != nil):
 		return
 	case wanted:
-		a.current.Store(a.inform())
+		a.current.Store(a.newAccountInformer())
 	default:
 		a.current.Store(nil)
 	}
-	wake(a.changed)
+	wakeReceiver(a.changed)
 }
 
-// ready reports whether the ServiceAccounts are loaded, or never will be.
-func (a *accounts) ready() bool {
+// isReady reports whether the ServiceAccounts are loaded, or never will be.
+func (a *accounts) isReady() bool {
 	if a == nil {
 		return true
 	}
@@ -93,12 +93,12 @@ func (a *accounts) ready() bool {
 // ServiceAccount implements [request.ServiceAccounts].
 func (a *accounts) ServiceAccount(namespace, name string) request.ServiceAccount {
 	if i := a.current.Load(); i != nil {
-		return i.account(namespace, name)
+		return i.findAccount(namespace, name)
 	}
 	return request.ServiceAccount{Name: name}
 }
 
-func (a *accounts) check() (string, error) {
+func (a *accounts) checkReadiness() (string, error) {
 	if a == nil {
 		return "standalone", nil
 	}
@@ -106,7 +106,7 @@ func (a *accounts) check() (string, error) {
 	if i == nil {
 		return "no template reads them", nil
 	}
-	return i.check("ServiceAccounts that templates read")
+	return i.checkLoaded("ServiceAccounts that templates read")
 }
 
 // maxAccount limits the labels and annotations of a ServiceAccount together, in bytes, without those of kubectl. There may be
@@ -119,21 +119,21 @@ const maxAccounts = 1 << 20
 // accountInformer follows the metadata of ServiceAccounts.
 type accountInformer struct{ followed }
 
-func (a *accounts) inform() *accountInformer {
+func (a *accounts) newAccountInformer() *accountInformer {
 	i := &accountInformer{followed{later: a.later}}
-	i.inform(a.client, "serviceaccounts", maxAccount, newRoom(maxAccounts))
+	i.initInformer(a.client, "serviceaccounts", maxAccount, newRoom(maxAccounts))
 	return i
 }
 
-// account returns a ServiceAccount. It is not known if it was created a moment ago, or is too large.
-func (i *accountInformer) account(namespace, name string) request.ServiceAccount {
+// findAccount returns a ServiceAccount. It is not known if it was created a moment ago, or is too large.
+func (i *accountInformer) findAccount(namespace, name string) request.ServiceAccount {
 	key := namespace + "/" + name
-	m := i.object(key)
+	m := i.objectByKey(key)
 	if m == nil || isTooLarge(m) {
 		return request.ServiceAccount{Name: name}
 	}
 	account := accountOf(m)
-	for _, former := range slices.Backward(i.before(key)) {
+	for _, former := range slices.Backward(i.formerVersions(key)) {
 		before := accountOf(former)
 		before.Before, account.Before = account.Before, &before
 	}

@@ -94,25 +94,25 @@ func TestReloadBeginsToReadServiceAccounts(t *testing.T) {
 	clitest.Must(t, err)
 	settled := []func(){}
 	e.later = func(_ time.Duration, f func()) { settled = append(settled, f) }
-	go a.follow(t.Context())
+	go a.followWanted(t.Context())
 	if detail, err := e.checkAccounts(); err != nil || detail != "no template reads them" {
 		t.Errorf("at first: %q %v", detail, err)
 	}
-	before := e.set().Revision
+	before := e.currentSet().Revision
 	clitest.Write(t, file, readsAccount)
-	e.reload()
-	if e.set().Revision != before {
+	e.reloadTemplates()
+	if e.currentSet().Revision != before {
 		t.Error("the set is in use before the ServiceAccounts are known")
 	}
 	eventually(t, "the missing right is reported", func() bool {
 		detail, err := e.checkAccounts()
 		return err == nil && strings.Contains(detail, "forbidden")
 	})
-	if detail, err := e.check(); err != nil || !strings.Contains(detail, "waits for the ServiceAccounts") {
+	if detail, err := e.checkReadiness(); err != nil || !strings.Contains(detail, "waits for the ServiceAccounts") {
 		t.Errorf("while it waits: %q %v", detail, err)
 	}
 	close(release)
-	eventually(t, "the new set is in use", func() bool { return e.set().Revision != before })
+	eventually(t, "the new set is in use", func() bool { return e.currentSet().Revision != before })
 	if got := a.ServiceAccount("shop", "web"); !got.Known || got.Annotations["role"] != "first" || got.Annotations[corev1.LastAppliedConfigAnnotation] != "" {
 		t.Errorf("it is %+v", got)
 	}
@@ -120,7 +120,7 @@ func TestReloadBeginsToReadServiceAccounts(t *testing.T) {
 		t.Error("one that does not exist is known")
 	}
 	clitest.Write(t, file, clitest.AgentTemplate)
-	e.reload()
+	e.reloadTemplates()
 	if a.current.Load() == nil {
 		t.Error("a set that still counts reads them")
 	}
@@ -142,8 +142,8 @@ func TestServiceAccountBefore(t *testing.T) {
 	a.later = func(_ time.Duration, f func()) { expire <- f }
 	synced := make(chan struct{})
 	a.synced = func() { close(synced) }
-	a.want(true)
-	go a.follow(t.Context())
+	a.setWanted(true)
+	go a.followWanted(t.Context())
 	<-synced
 	found, problems := templates.Parse("t", []byte(readsAccount))
 	if len(problems) > 0 {
@@ -239,7 +239,7 @@ func TestMetadataMemory(t *testing.T) {
 	}
 	i := informNamespaces(metadataClient(t))
 	i.later = func(time.Duration, func()) {}
-	a := i.accounts.inform()
+	a := i.accounts.newAccountInformer()
 	a.later = i.later
 	heap := func() int64 {
 		runtime.GC()
@@ -251,10 +251,10 @@ func TestMetadataMemory(t *testing.T) {
 	for k := range n {
 		name := fmt.Sprint("n", k)
 		for step, size := range []int{200, 1000, 3000, 250 << 10} {
-			namespace, account := compact(object("Namespace", "", name, size+k), maxNamespace), compact(object("ServiceAccount", "shop", name, size+k), maxAccount)
-			if old := i.object(name); step > 0 {
-				i.changed(old, namespace)
-				a.changed(a.object("shop/"+name), account)
+			namespace, account := compactObject(object("Namespace", "", name, size+k), maxNamespace), compactObject(object("ServiceAccount", "shop", name, size+k), maxAccount)
+			if old := i.objectByKey(name); step > 0 {
+				i.keepFormer(old, namespace)
+				a.keepFormer(a.objectByKey("shop/"+name), account)
 			}
 			clitest.Must(t, i.store.Update(namespace))
 			clitest.Must(t, a.store.Update(account))
@@ -268,10 +268,10 @@ func TestMetadataMemory(t *testing.T) {
 	if _, err := i.Namespace("n1"); !errors.Is(err, webhook.ErrNamespaceTooLarge) || !strings.Contains(err.Error(), "32 KiB") {
 		t.Errorf("the error is %v", err)
 	}
-	if got := a.account("shop", "n1"); got.Known {
+	if got := a.findAccount("shop", "n1"); got.Known {
 		t.Error("the ServiceAccount is known")
 	}
-	clitest.Must(t, i.store.Update(compact(object("Namespace", "", "n1", 20<<10), maxNamespace)))
+	clitest.Must(t, i.store.Update(compactObject(object("Namespace", "", "n1", 20<<10), maxNamespace)))
 	if ns, err := i.Namespace("n1"); err != nil || len(ns.Annotations["role"]) != 20<<10 {
 		t.Errorf("an ordinary namespace is %.100v, %v", ns, err)
 	}
@@ -289,7 +289,7 @@ func TestManyAccounts(t *testing.T) {
 		objects = append(objects, account)
 	}
 	client := metadataClient(t, append(objects, serviceAccount("web", "reader"))...)
-	i := newAccounts(client).inform()
+	i := newAccounts(client).newAccountInformer()
 	go i.controller.RunWithContext(t.Context())
 	eventually(t, "the ServiceAccounts are loaded", i.controller.HasSynced)
 	kept := func() (n, bytes int) {
@@ -303,23 +303,23 @@ func TestManyAccounts(t *testing.T) {
 	if n, bytes := kept(); bytes > maxAccounts || bytes < maxAccounts/2 {
 		t.Errorf("%d ServiceAccounts are kept, with %d bytes", n, bytes)
 	}
-	if got := i.account("shop", "web"); !got.Known || got.Annotations["role"] != "reader" {
+	if got := i.findAccount("shop", "web"); !got.Known || got.Annotations["role"] != "reader" {
 		t.Errorf("the ServiceAccount of another namespace is %v", got)
 	}
 	accounts := corev1.SchemeGroupVersion.WithResource("serviceaccounts")
 	for k := range n {
 		clitest.Must(t, client.Tracker().Delete(accounts, "tenant", fmt.Sprint("a", k)))
 		if k%50 == 49 { // the fake watch has a short queue
-			eventually(t, "the deletion is seen", func() bool { return i.object(fmt.Sprint("tenant/a", k)) == nil })
+			eventually(t, "the deletion is seen", func() bool { return i.objectByKey(fmt.Sprint("tenant/a", k)) == nil })
 		}
 	}
 	small := serviceAccount("small", "r")
 	small.Namespace = "tenant"
 	clitest.Must(t, client.Tracker().Create(accounts, small, "tenant"))
-	eventually(t, "a ServiceAccount is known after the others were deleted", func() bool { return i.account("tenant", "small").Known })
+	eventually(t, "a ServiceAccount is known after the others were deleted", func() bool { return i.findAccount("tenant", "small").Known })
 	small.Annotations = map[string]string{"role": strings.Repeat("x", 1000)}
 	clitest.Must(t, client.Tracker().Update(accounts, small, "tenant"))
-	eventually(t, "its change is known", func() bool { return len(i.account("tenant", "small").Annotations["role"]) == 1000 })
+	eventually(t, "its change is known", func() bool { return len(i.findAccount("tenant", "small").Annotations["role"]) == 1000 })
 	if n, _ := kept(); n != 1 {
 		t.Errorf("%d ServiceAccounts are kept", n)
 	}
@@ -336,15 +336,15 @@ func TestRoom(t *testing.T) {
 		delete(has, key)
 		switch n := random.IntN(500); {
 		case n < 100:
-			r.drop(m)
+			r.dropDeleted(m)
 			continue
 		case n < 150:
-			r.drop(cache.DeletedFinalStateUnknown{Key: key})
+			r.dropDeleted(cache.DeletedFinalStateUnknown{Key: key})
 			continue
 		case n > 200:
 			m.Annotations = map[string]string{"a": strings.Repeat("x", n-1)}
 		}
-		if kept := r.keep(m); !isTooLarge(kept) && contentSize(kept) > 0 {
+		if kept := r.keepIfRoom(m); !isTooLarge(kept) && contentSize(kept) > 0 {
 			has[key] = contentSize(kept) + perObject
 		}
 		used := map[string]int{}
@@ -370,12 +370,12 @@ func TestFormersMemory(t *testing.T) {
 	}
 	for k := range 200 {
 		for _, values := range []string{"xy", "yz", "zx"} {
-			i.changed(object(fmt.Sprint("n", k), values[:1]), object(fmt.Sprint("n", k), values[1:]))
+			i.keepFormer(object(fmt.Sprint("n", k), values[:1]), object(fmt.Sprint("n", k), values[1:]))
 		}
 	}
 	sum := int64(0)
 	i.former.Range(func(_, former any) bool {
-		sum += sizes(*former.(*[]*metav1.PartialObjectMetadata))
+		sum += totalSize(*former.(*[]*metav1.PartialObjectMetadata))
 		return true
 	})
 	if sum != i.formers.Load() || sum > maxFormers || sum < maxFormers/2 {
@@ -384,7 +384,7 @@ func TestFormersMemory(t *testing.T) {
 	for _, f := range later {
 		f()
 	}
-	if left := i.formers.Load(); left != 0 || len(i.before("n1")) > 0 {
+	if left := i.formers.Load(); left != 0 || len(i.formerVersions("n1")) > 0 {
 		t.Errorf("%d bytes are left", left)
 	}
 }
@@ -398,14 +398,14 @@ func BenchmarkServiceAccounts(b *testing.B) {
 	}
 	var before, after runtime.MemStats
 	for b.Loop() {
-		i := newAccounts(metadataClient(b)).inform()
+		i := newAccounts(metadataClient(b)).newAccountInformer()
 		runtime.GC()
 		runtime.ReadMemStats(&before)
 		for _, object := range objects {
 			m := object.(*metav1.PartialObjectMetadata).DeepCopy()
 			m.SetManagedFields(nil)
 			delete(m.Annotations, corev1.LastAppliedConfigAnnotation)
-			if err := i.store.Add(compact(m, maxAccount)); err != nil {
+			if err := i.store.Add(compactObject(m, maxAccount)); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -38,14 +38,14 @@ func TestTenants(t *testing.T) {
 	}
 	injected := func(namespace string) (inject.Request, string) {
 		req := pod(namespace)
-		injector, _ := r.use(namespace)
+		injector, _ := r.injectorAndJudge(namespace)
 		result, err := injector.Inject(req)
 		clitest.Must(t, err)
 		req.Object = result.InjectedJSON()
 		return req, string(req.Object)
 	}
 	judged := func(req inject.Request) string {
-		_, judge := r.use(req.Namespace.Name)
+		_, judge := r.injectorAndJudge(req.Namespace.Name)
 		v, err := judge.Judge(req)
 		clitest.Must(t, err)
 		return v.Word()
@@ -55,7 +55,7 @@ func TestTenants(t *testing.T) {
 	before := r.current.Load().others
 
 	r.put("team-a/own", "0")
-	r.reload()
+	r.reloadTemplates()
 	mine, text := injected("team-a")
 	if !strings.Contains(text, `"put.example.com/own":"0"`) || !strings.Contains(text, `"put.example.com/shared":"1"`) {
 		t.Errorf("team-a gets %s", text)
@@ -69,10 +69,10 @@ func TestTenants(t *testing.T) {
 
 	// A change in the cluster's templates is followed by many changes of a tenant.
 	r.put("shared", "2", "required: true")
-	r.reload()
+	r.reloadTemplates()
 	for i := range 3 * inject.MaxSets {
 		r.put("team-a/own", fmt.Sprint(i+1))
-		r.reload()
+		r.reloadTemplates()
 	}
 	other := pod("other")
 	other.Object = []byte(alone)
@@ -84,11 +84,11 @@ func TestTenants(t *testing.T) {
 	}
 	// Without templates of its own, the namespace is like others as soon as its history has settled.
 	r.drop("team-a/own")
-	r.reload()
+	r.reloadTemplates()
 	if judged(mine) == "denied" || r.current.Load().views["team-a"] == nil {
 		t.Error("the history of the namespace is lost at once")
 	}
-	r.settle(r.viewer.loads)
+	r.dropSuperseded(r.viewer.loads)
 	if n := len(r.current.Load().views); n != 0 {
 		t.Errorf("%d views stay", n)
 	}
@@ -119,10 +119,10 @@ func TestTooManyOfNamespace(t *testing.T) {
 		r.take(object(i))
 		other.take(object(limits.Count + 2 - i))
 	}
-	if r.uses() != other.uses() || len(r.set().Templates) != limits.Count {
-		t.Errorf("%d are used", len(r.set().Templates))
+	if r.uses() != other.uses() || len(r.currentSet().Templates) != limits.Count {
+		t.Errorf("%d are used", len(r.currentSet().Templates))
 	}
-	detail, _ := r.check()
+	detail, _ := r.checkReadiness()
 	const want = "sidecartemplate/team-a/t050 and all younger ones is rejected since "
 	if strings.Count(detail, "t05") != 1 || !strings.Contains(detail, want) {
 		t.Errorf("it says %s", detail)
@@ -138,8 +138,8 @@ func TestTooManyOfNamespace(t *testing.T) {
 	large.SetGeneration(2)
 	large.Object["spec"].(map[string]any)["description"] = strings.Repeat("x", templates.MaxObject)
 	r.take(large)
-	r.reload()
-	if detail, _ := r.check(); !strings.Contains(detail, "has more than 131072 bytes") {
+	r.reloadTemplates()
+	if detail, _ := r.checkReadiness(); !strings.Contains(detail, "has more than 131072 bytes") {
 		t.Errorf("it says %s", detail)
 	}
 }
@@ -162,11 +162,11 @@ func TestHistoryMemory(t *testing.T) {
 	for i := range 3 {
 		r.put("team-b/own", fmt.Sprint(i+1))
 		r.put("team-c/own", fmt.Sprint(i+1))
-		r.reload()
+		r.reloadTemplates()
 	}
 	large := func(text string) {
 		r.put("team-a/own", strings.Repeat(text, 2000))
-		r.reload()
+		r.reloadTemplates()
 	}
 	for i := range inject.MaxSets {
 		large(fmt.Sprint(i))
@@ -177,7 +177,7 @@ func TestHistoryMemory(t *testing.T) {
 	for i := range inject.MaxSets {
 		r.put("team-b/own", fmt.Sprint("x", i))
 		r.put("team-c/own", fmt.Sprint("x", i))
-		r.reload()
+		r.reloadTemplates()
 		if a, b, c := kept("team-a"), kept("team-b"), kept("team-c"); a != 1 || b+c > 2+5 || b < 2 || c < 2 {
 			t.Errorf("kept are %d sets of the tenant, %d and %d of the others", a, b, c)
 		}
@@ -195,16 +195,16 @@ func TestLastValidMemory(t *testing.T) {
 	for i := range n {
 		r.put(fmt.Sprintf("team-%d/own", i), strings.Repeat("x", 100_000))
 	}
-	r.reload()
-	if got := len(r.set().Templates); got != n+1 {
+	r.reloadTemplates()
+	if got := len(r.currentSet().Templates); got != n+1 {
 		t.Fatalf("%d templates are used, want %d", got, n+1)
 	}
 	for i := range n {
 		r.put(fmt.Sprintf("team-%d/own", i), "!")
 	}
 	r.put("shared", "!")
-	r.reload()
-	sum, used := int64(0), r.set().Templates
+	r.reloadTemplates()
+	sum, used := int64(0), r.currentSet().Templates
 	for _, of := range used {
 		if of.Namespace != "" {
 			sum += int64(of.Memory)
@@ -224,7 +224,7 @@ func TestNameOfInvalid(t *testing.T) {
 			old, fresh := newReplica(t), newReplica(t)
 			old.sync()
 			old.put("agent", "platform", required)
-			old.reload()
+			old.reloadTemplates()
 			fresh.generation = 1
 			for _, r := range []*replica{old, fresh} {
 				r.put("agent", "!", required)
@@ -232,7 +232,7 @@ func TestNameOfInvalid(t *testing.T) {
 					r.put("team-a/agent", "tenant", "default: true")
 				}
 			}
-			old.reload()
+			old.reloadTemplates()
 			fresh.sync()
 			if strings.Contains(old.uses()+fresh.uses(), "team-a") {
 				t.Errorf("they use %q and %q", old.uses(), fresh.uses())
@@ -240,11 +240,11 @@ func TestNameOfInvalid(t *testing.T) {
 			for _, p := range [][2]*replica{{old, fresh}, {fresh, old}} {
 				req := inject.Request{Operation: "CREATE", OptedIn: true, Object: []byte(`{"spec":{"containers":[{"name":"web","image":"web"}]}}`)}
 				req.Namespace.Name = "team-a"
-				injector, _ := p[0].use("team-a")
+				injector, _ := p[0].injectorAndJudge("team-a")
 				result, err := injector.Inject(req)
 				clitest.Must(t, err)
 				req.Object = result.InjectedJSON()
-				_, judge := p[1].use("team-a")
+				_, judge := p[1].injectorAndJudge("team-a")
 				v, err := judge.Judge(req)
 				clitest.Must(t, err)
 				verdicts[withTenant] += v.Word() + " "
@@ -268,26 +268,26 @@ func TestAccountsOfTenants(t *testing.T) {
 	tenant.Object["spec"] = map[string]any{"default": true, "pod": map[string]any{"metadata": map[string]any{"annotations": map[string]any{"own.example.com/x": "${serviceAccount.annotations[?'role'].orValue('none')}"}}}}
 	r := newReplica(t)
 	r.accounts = newAccounts(client)
-	go r.accounts.follow(t.Context())
+	go r.accounts.followWanted(t.Context())
 	r.take(tenant)
 	r.put("shared", "1")
 	r.sync()
-	if _, err := r.check(); err != nil {
+	if _, err := r.checkReadiness(); err != nil {
 		t.Error("a new replica is not ready:", err)
 	}
 	if detail, err := r.checkAccounts(); err != nil {
 		t.Errorf("a new replica is not ready: %s, %v", detail, err)
 	}
-	before := r.set().Revision
+	before := r.currentSet().Revision
 	r.put("shared", "2")
-	r.reload()
-	if r.set().Revision == before {
+	r.reloadTemplates()
+	if r.currentSet().Revision == before {
 		t.Error("a template of the cluster waits")
 	}
 	for namespace, want := range map[string]inject.Code{"team-a": inject.CodeUnknownServiceAccount, "team-b": inject.CodeInjected} {
 		req := inject.Request{Operation: "CREATE", OptedIn: true, Object: []byte(`{"spec":{"containers":[{"name":"web","image":"web"}]}}`)}
 		req.Namespace = request.Namespace{Name: namespace, Known: true, ServiceAccounts: r.accounts}
-		injector, _ := r.use(namespace)
+		injector, _ := r.injectorAndJudge(namespace)
 		result, err := injector.Inject(req)
 		clitest.Must(t, err)
 		if got := result.Decisions[len(result.Decisions)-1].Code; got != want {
@@ -336,7 +336,7 @@ func BenchmarkTenantsMemory(b *testing.B) {
 		r.sync()
 		runtime.GC()
 		runtime.ReadMemStats(&after)
-		if n := len(r.set().Templates); n != 2000 {
+		if n := len(r.currentSet().Templates); n != 2000 {
 			b.Fatal(n, "templates are used")
 		}
 	}
@@ -365,7 +365,7 @@ func BenchmarkTenants(b *testing.B) {
 		b.Run(of.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				injector, _ := of.r.use("n1")
+				injector, _ := of.r.injectorAndJudge("n1")
 				req := inject.Request{Operation: "CREATE", OptedIn: true, Object: []byte(`{"spec":{"containers":[{"name":"web","image":"web"}]}}`)}
 				req.Namespace.Name = "n1"
 				_, err := injector.Inject(req)
@@ -379,7 +379,7 @@ func BenchmarkTenants(b *testing.B) {
 			for b.Loop() {
 				i++
 				r.put(name, fmt.Sprint("x", i))
-				r.reload()
+				r.reloadTemplates()
 			}
 		})
 	}

@@ -58,7 +58,7 @@ func TestServerTimeouts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &server{log: slog.New(slog.DiscardHandler)}
-				server := s.server(&s.toWebhooks, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				server := s.newHTTPServer(&s.toWebhooks, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					_, _ = io.Copy(io.Discard, r.Body)
 					_, _ = io.WriteString(w, strings.Repeat("x", 100<<10))
 				}))

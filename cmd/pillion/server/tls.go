@@ -120,8 +120,8 @@ func followPair(ctx context.Context, files certs.Files, log *slog.Logger) {
 	}
 }
 
-// check reports the readiness of the certificate.
-func (c *certificate) check() (string, error) {
+// checkReadiness reports the readiness of the certificate.
+func (c *certificate) checkReadiness() (string, error) {
 	detail, err := c.Status().Detail()
 	if c.authority == nil {
 		return detail, err

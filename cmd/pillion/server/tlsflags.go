@@ -24,7 +24,7 @@ type tlsOptions struct {
 	policy        certs.Policy
 }
 
-func (o *tlsOptions) flags(f *pflag.FlagSet) {
+func (o *tlsOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.certFile, "tls-cert-file", "", "read the serving certificate and its chain from this `FILE`, PEM")
 	f.StringVar(&o.keyFile, "tls-key-file", "", "read the key of the serving certificate from this `FILE`, PEM")
 	f.StringVar(&o.secret, "tls-secret", "", "create a CA and certificates, store them in this Secret (`NAMESPACE/NAME`) for all replicas, and update the caBundles of the webhook configurations")
@@ -36,8 +36,8 @@ func (o *tlsOptions) flags(f *pflag.FlagSet) {
 		"check the caBundles of the webhook configurations with this `NAME`, and NAME-advise with --advise: a new certificate is served as soon as they verify it")
 }
 
-// check returns an error for flags that contradict each other.
-func (o *tlsOptions) check(standalone bool) error {
+// checkFlags returns an error for flags that contradict each other.
+func (o *tlsOptions) checkFlags(standalone bool) error {
 	files := o.certFile != "" || o.keyFile != ""
 	sources := 0
 	for _, used := range []bool{files, o.selfSigned, o.secret != ""} {

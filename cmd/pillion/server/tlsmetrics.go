@@ -23,15 +23,15 @@ func certificateMetrics(c *certificate, registry prometheus.Registerer) {
 	}
 	gauge("pillion_certificate_not_before_timestamp_seconds",
 		"Time from which the serving certificate is valid, in seconds since 1970; 0 if there is none.", nil,
-		func() float64 { return from(c.Status().Leaf) })
+		func() float64 { return notBeforeSeconds(c.Status().Leaf) })
 	gauge("pillion_certificate_expires_timestamp_seconds",
 		"Time at which the serving certificate expires, in seconds since 1970; 0 if there is none.", nil,
-		func() float64 { return until(c.Status().Leaf) })
+		func() float64 { return notAfterSeconds(c.Status().Leaf) })
 	gauge("pillion_certificate_pending_since_timestamp_seconds",
 		"Time since which a new certificate waits to be served, in seconds since 1970; 0 if none waits.", nil,
 		func() float64 {
 			if pending := c.Status().Pending; pending != nil {
-				return unix(pending.Since)
+				return unixSeconds(pending.Since)
 			}
 			return 0
 		})
@@ -50,7 +50,7 @@ func certificateMetrics(c *certificate, registry prometheus.Registerer) {
 	}
 	gauge("pillion_certificate_authority_expires_timestamp_seconds",
 		"Time at which the CA that Pillion created expires, in seconds since 1970; 0 if there is none.", nil,
-		func() float64 { return until(c.authority.Status().CA) })
+		func() float64 { return notAfterSeconds(c.authority.Status().CA) })
 	gauge("pillion_certificate_authority_leader",
 		"1 for the replica that renews the certificates.", nil,
 		func() float64 {
@@ -64,18 +64,18 @@ func certificateMetrics(c *certificate, registry prometheus.Registerer) {
 		func() float64 { return float64(c.authority.Status().Failed) })
 }
 
-func from(c *x509.Certificate) float64 {
+func notBeforeSeconds(c *x509.Certificate) float64 {
 	if c == nil {
 		return 0
 	}
-	return unix(c.NotBefore)
+	return unixSeconds(c.NotBefore)
 }
 
-func until(c *x509.Certificate) float64 {
+func notAfterSeconds(c *x509.Certificate) float64 {
 	if c == nil {
 		return 0
 	}
-	return unix(c.NotAfter)
+	return unixSeconds(c.NotAfter)
 }
 
-func unix(t time.Time) float64 { return float64(t.Unix()) }
+func unixSeconds(t time.Time) float64 { return float64(t.Unix()) }

@@ -41,13 +41,13 @@ type traceOptions struct {
 	ratio    float64
 }
 
-func (o *traceOptions) flags(f *pflag.FlagSet) {
+func (o *traceOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.endpoint, "trace-endpoint", "", "send OpenTelemetry traces to the collector at this `URL`, by OTLP over HTTP, for example http://collector.example:4318 (default: no traces)")
 	f.Float64Var(&o.ratio, "trace-ratio", 0, "trace this `SHARE` of requests, from 0 to 1, if the API server does not decide it")
 }
 
-// check returns an error for flags that contradict each other.
-func (o *traceOptions) check() error {
+// checkFlags returns an error for flags that contradict each other.
+func (o *traceOptions) checkFlags() error {
 	if o.endpoint == "" {
 		if o.ratio != 0 {
 			return errors.New("--trace-ratio needs --trace-endpoint")
@@ -63,10 +63,10 @@ func (o *traceOptions) check() error {
 	return nil
 }
 
-// tracer creates and exports spans until stop has exported the last ones. It is nil if tracing
+// newTracer creates and exports spans until stop has exported the last ones. It is nil if tracing
 // is off. Spans follow the sampling decision of the API server. If the collector is too slow,
 // spans are dropped; requests never wait for it.
-func (o *traceOptions) tracer(ctx context.Context, log *slog.Logger) (tracer trace.Tracer, stop func(), err error) {
+func (o *traceOptions) newTracer(ctx context.Context, log *slog.Logger) (tracer trace.Tracer, stop func(), err error) {
 	if o.endpoint == "" {
 		return nil, func() {}, nil
 	}
@@ -104,7 +104,7 @@ type exporter struct {
 // ExportSpans implements [sdktrace.SpanExporter], which makes no concurrent calls. A failure
 // is logged once, until exports succeed again.
 func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
-	err := e.send(ctx, spans)
+	err := e.sendSpans(ctx, spans)
 	switch {
 	case err != nil && !e.failing:
 		e.log.Warn("traces cannot be sent, so they are dropped", "error", err)
@@ -115,8 +115,8 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 	return nil
 }
 
-func (e *exporter) send(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
-	body, err := proto.Marshal(otlp(spans))
+func (e *exporter) sendSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	body, err := proto.Marshal(convertSpans(spans))
 	if err != nil {
 		return err
 	}
@@ -140,19 +140,19 @@ func (e *exporter) send(ctx context.Context, spans []sdktrace.ReadOnlySpan) erro
 // Shutdown implements [sdktrace.SpanExporter].
 func (e *exporter) Shutdown(context.Context) error { return nil }
 
-// otlp converts spans of one process to OTLP.
-func otlp(spans []sdktrace.ReadOnlySpan) *collectorpb.ExportTraceServiceRequest {
+// convertSpans converts spans of one process to OTLP.
+func convertSpans(spans []sdktrace.ReadOnlySpan) *collectorpb.ExportTraceServiceRequest {
 	process := &tracepb.ResourceSpans{Resource: &resourcepb.Resource{}}
 	scope := &tracepb.ScopeSpans{Scope: &commonpb.InstrumentationScope{Name: traceName}}
 	process.ScopeSpans = []*tracepb.ScopeSpans{scope}
 	for _, s := range spans {
-		process.Resource.Attributes = attributes(s.Resource().Attributes())
+		process.Resource.Attributes = convertAttributes(s.Resource().Attributes())
 		id, of, parent := s.SpanContext().SpanID(), s.SpanContext().TraceID(), s.Parent().SpanID()
 		span := &tracepb.Span{
 			TraceId: of[:], SpanId: id[:], TraceState: s.SpanContext().TraceState().String(),
 			Name: s.Name(), Kind: tracepb.Span_SPAN_KIND_SERVER,
 			StartTimeUnixNano: uint64(s.StartTime().UnixNano()), EndTimeUnixNano: uint64(s.EndTime().UnixNano()),
-			Attributes: attributes(s.Attributes()),
+			Attributes: convertAttributes(s.Attributes()),
 			Status:     &tracepb.Status{},
 		}
 		if s.Parent().HasSpanID() {
@@ -166,7 +166,7 @@ func otlp(spans []sdktrace.ReadOnlySpan) *collectorpb.ExportTraceServiceRequest 
 	return &collectorpb.ExportTraceServiceRequest{ResourceSpans: []*tracepb.ResourceSpans{process}}
 }
 
-func attributes(all []attribute.KeyValue) []*commonpb.KeyValue {
+func convertAttributes(all []attribute.KeyValue) []*commonpb.KeyValue {
 	var out []*commonpb.KeyValue
 	for _, a := range all {
 		value := &commonpb.AnyValue{Value: &commonpb.AnyValue_StringValue{StringValue: a.Value.String()}}

@@ -32,16 +32,16 @@ type superseded struct {
 	load     int
 }
 
-// of returns the view of a namespace.
-func (u *inUse) of(namespace string) *view {
+// viewOf returns the view of a namespace.
+func (u *inUse) viewOf(namespace string) *view {
 	if v := u.views[namespace]; v != nil {
 		return v
 	}
 	return u.others
 }
 
-// all yields every view.
-func (u *inUse) all(yield func(*view) bool) {
+// allViews yields every view.
+func (u *inUse) allViews(yield func(*view) bool) {
 	if !yield(u.others) {
 		return
 	}
@@ -61,9 +61,9 @@ type viewer struct {
 	history  int64    // most memory of superseded templates of namespaces, in bytes, except for the latest ones of each
 }
 
-// next returns the state with a new set. It keeps the views whose templates
+// nextState returns the state with a new set. It keeps the views whose templates
 // stay the same. The previous sets still count if keep is true.
-func (w *viewer) next(before *inUse, set *templates.Set, keep bool) *inUse {
+func (w *viewer) nextState(before *inUse, set *templates.Set, keep bool) *inUse {
 	w.loads++
 	now := &inUse{set: set, views: map[string]*view{}}
 	names := map[string]bool{}
@@ -71,9 +71,9 @@ func (w *viewer) next(before *inUse, set *templates.Set, keep bool) *inUse {
 		names[name] = true
 	}
 	if before == nil {
-		now.others = w.view(nil, set.For(""), false)
+		now.others = w.viewWithSet(nil, set.For(""), false)
 	} else {
-		now.others = w.view(before.others, set.For(""), keep)
+		now.others = w.viewWithSet(before.others, set.For(""), keep)
 		for name, v := range before.views { // until its former sets have settled
 			names[name] = names[name] || len(v.kept) > 0 || !sameTemplates(v.injector.Set(), now.others.injector.Set())
 		}
@@ -84,9 +84,9 @@ func (w *viewer) next(before *inUse, set *templates.Set, keep bool) *inUse {
 		}
 		var old *view
 		if before != nil {
-			old = before.of(name)
+			old = before.viewOf(name)
 		}
-		now.views[name] = w.view(old, set.For(name), keep)
+		now.views[name] = w.viewWithSet(old, set.For(name), keep)
 	}
 	w.limitHistory(now)
 	return now
@@ -99,7 +99,7 @@ func (w *viewer) limitHistory(now *inUse) {
 	total, sizes := int64(0), map[string]int64{}
 	for name, v := range now.views {
 		if len(v.kept) > 1 {
-			sizes[name] = v.superseded()
+			sizes[name] = v.supersededMemory()
 			total += sizes[name]
 		}
 	}
@@ -111,20 +111,20 @@ func (w *viewer) limitHistory(now *inUse) {
 			}
 		}
 		v := now.views[most]
-		v = w.judged(&view{injector: v.injector, load: v.load, kept: v.kept[:len(v.kept)-1]})
+		v = w.withJudge(&view{injector: v.injector, load: v.load, kept: v.kept[:len(v.kept)-1]})
 		now.views[most] = v
 		total -= sizes[most]
 		delete(sizes, most)
 		if len(v.kept) > 1 {
-			sizes[most] = v.superseded()
+			sizes[most] = v.supersededMemory()
 			total += sizes[most]
 		}
 	}
 }
 
-// superseded returns the memory of the templates of a namespace that only its superseded sets have, without the latest
+// supersededMemory returns the memory of the templates of a namespace that only its superseded sets have, without the latest
 // one.
-func (v *view) superseded() (size int64) {
+func (v *view) supersededMemory() (size int64) {
 	known := map[*templates.Template]bool{}
 	for _, of := range append([]*inject.Injector{v.injector}, v.kept[0].injector) {
 		for _, t := range of.Set().Templates {
@@ -142,8 +142,8 @@ func (v *view) superseded() (size int64) {
 	return size
 }
 
-// view returns a view with a set.
-func (w *viewer) view(before *view, set *templates.Set, keep bool) *view {
+// viewWithSet returns a view with a set.
+func (w *viewer) viewWithSet(before *view, set *templates.Set, keep bool) *view {
 	if before != nil && sameTemplates(before.injector.Set(), set) {
 		return before
 	}
@@ -152,13 +152,13 @@ func (w *viewer) view(before *view, set *templates.Set, keep bool) *view {
 		v.kept = append([]superseded{{before.injector, w.loads}}, before.kept...)
 		v.kept = v.kept[:min(len(v.kept), inject.MaxSets-1)]
 	}
-	return w.judged(v)
+	return w.withJudge(v)
 }
 
 func sameTemplates(a, b *templates.Set) bool { return a.Revision == b.Revision }
 
-// judged returns a copy of the view with the judge that it needs now.
-func (w *viewer) judged(v *view) *view {
+// withJudge returns a copy of the view with the judge that it needs now.
+func (w *viewer) withJudge(v *view) *view {
 	kept := make([]*inject.Injector, len(v.kept))
 	for i := range v.kept {
 		kept[i] = v.kept[i].injector
@@ -170,15 +170,15 @@ func (w *viewer) judged(v *view) *view {
 	return &view{injector: v.injector, judge: judge, load: v.load, kept: v.kept}
 }
 
-// settle returns the state without the sets that were superseded up to a load.
-func (w *viewer) settle(before *inUse, load int) *inUse {
+// dropSuperseded returns the state without the sets that were superseded up to a load.
+func (w *viewer) dropSuperseded(before *inUse, load int) *inUse {
 	w.settled = max(w.settled, load)
 	settled := func(v *view) *view {
 		if len(v.kept) == 0 && v.load != load {
 			return v
 		}
 		v = &view{injector: v.injector, load: v.load, kept: slices.DeleteFunc(slices.Clone(v.kept), func(s superseded) bool { return s.load <= load })}
-		return w.judged(v)
+		return w.withJudge(v)
 	}
 	now := &inUse{set: before.set, others: settled(before.others), views: map[string]*view{}}
 	for name, v := range before.views {
@@ -189,11 +189,11 @@ func (w *viewer) settle(before *inUse, load int) *inUse {
 	return now
 }
 
-// again returns the state with new judges.
-func (w *viewer) again(before *inUse) *inUse {
-	now := &inUse{set: before.set, others: w.judged(before.others), views: maps.Clone(before.views)}
+// withNewJudges returns the state with new judges.
+func (w *viewer) withNewJudges(before *inUse) *inUse {
+	now := &inUse{set: before.set, others: w.withJudge(before.others), views: maps.Clone(before.views)}
 	for name, v := range now.views {
-		now.views[name] = w.judged(v)
+		now.views[name] = w.withJudge(v)
 	}
 	return now
 }

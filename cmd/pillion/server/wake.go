@@ -2,8 +2,8 @@
 
 package server
 
-// wake wakes the goroutine that reads from a channel with room for one value.
-func wake(sleeper chan<- struct{}) {
+// wakeReceiver wakes the goroutine that reads from a channel with room for one value.
+func wakeReceiver(sleeper chan<- struct{}) {
 	select {
 	case sleeper <- struct{}{}:
 	default: // a wake-up is pending already
