@@ -17,10 +17,10 @@ func (e *editor) changeBlock(n *yaml.Node, entries []entry, boundary int) {
 		if n.Kind == yaml.SequenceNode {
 			brackets = "[]"
 		}
-		e.cut(e.offset(n), e.endOf(entries[len(entries)-1].last), brackets)
+		e.addCut(e.offsetOf(n), e.endOf(entries[len(entries)-1].last), brackets)
 		return
 	}
-	column := e.column(n)
+	column := e.blockColumn(n)
 	e.cutEntries(entries, column)
 	size := entrySize(n)
 	at := -1 // index of the last entry that is in the source
@@ -28,14 +28,14 @@ func (e *editor) changeBlock(n *yaml.Node, entries []entry, boundary int) {
 		if k := slices.IndexFunc(entries[at+1:], func(x entry) bool { return x.head == n.Content[i] }); k >= 0 {
 			at += 1 + k
 			if value := n.Content[i+size-1]; value != entries[at].value {
-				e.replace(n, entries[at], value, column)
+				e.replaceEmpty(n, entries[at], value, column)
 			}
 			continue
 		}
 		node := &yaml.Node{Kind: n.Kind, Content: n.Content[i : i+size]}
-		lines := indented(e.style.block(node), column-1)
+		lines := indentLines(e.style.renderBlock(node), column-1)
 		if begin := e.starts[entries[0].first-1] + column - 1; at < 0 && !e.isFirst(begin) { // after a dash
-			e.cut(begin, begin, strings.TrimLeft(lines, " ")+strings.Repeat(" ", column-1))
+			e.addCut(begin, begin, strings.TrimLeft(lines, " ")+strings.Repeat(" ", column-1))
 			continue
 		}
 		e.insertLines(e.lineFor(n, entries, at, column, boundary), lines)
@@ -55,7 +55,7 @@ func (e *editor) cutEntries(entries []entry, column int) {
 			for i++; i < len(entries) && entries[i].gone; i++ {
 			}
 			if i < len(entries) {
-				e.cut(begin, e.starts[entries[i].first-1]+column-1, "")
+				e.addCut(begin, e.starts[entries[i].first-1]+column-1, "")
 			}
 		}
 	}
@@ -67,7 +67,7 @@ func (e *editor) lineFor(n *yaml.Node, entries []entry, at, column, boundary int
 	if at < 0 {
 		line := entries[0].first
 		if n.Kind == yaml.SequenceNode {
-			for line > 1 && e.isComment(line-1) && e.indent(line-1) == column-1 {
+			for line > 1 && e.isComment(line-1) && e.indentOf(line-1) == column-1 {
 				line--
 			}
 		}
@@ -82,17 +82,17 @@ func (e *editor) lineFor(n *yaml.Node, entries []entry, at, column, boundary int
 	return e.afterComments(entries[at].last+1, column, entries[at+1].first)
 }
 
-// replace replaces an empty value, or restores one.
-func (e *editor) replace(n *yaml.Node, x entry, value *yaml.Node, column int) {
+// replaceEmpty replaces an empty value, or restores one.
+func (e *editor) replaceEmpty(n *yaml.Node, x entry, value *yaml.Node, column int) {
 	if n.Kind == yaml.SequenceNode {
-		from := e.offset(x.value)
+		from := e.offsetOf(x.value)
 		by := from - e.starts[e.lineOf(from)-1]
-		e.cut(from, e.flowEnd(x.value), strings.TrimLeft(strings.TrimSuffix(indented(e.style.block(value), by), "\n"), " "))
+		e.addCut(from, e.flowEnd(x.value), strings.TrimLeft(strings.TrimSuffix(indentLines(e.style.renderBlock(value), by), "\n"), " "))
 		return
 	}
 	start := e.keyEnd(x.head)
 	if text, ok := e.texts[value]; ok {
-		e.restore(x, start, text)
+		e.restoreEmpty(x, start, text)
 		return
 	}
 	text := e.emptyText(x.head, x.value)
@@ -102,27 +102,27 @@ func (e *editor) replace(n *yaml.Node, x entry, value *yaml.Node, column int) {
 		if strings.HasSuffix(before, ":") {
 			before += " "
 		}
-		e.cutExact(start, end, before+flow(value))
+		e.cutExact(start, end, before+renderFlow(value))
 		return
 	}
 	indent := column - 1
 	if value.Kind == yaml.MappingNode || !e.style.compact {
 		indent += e.style.indent
 	}
-	e.cutExact(start, end, e.hollow(before+inside, end))
-	e.insertLines(e.lineOf(end)+1, indented(e.style.block(value), indent))
+	e.cutExact(start, end, e.trimEmpty(before+inside, end))
+	e.insertLines(e.lineOf(end)+1, indentLines(e.style.renderBlock(value), indent))
 }
 
-// restore writes an empty value back in its original form, in place of what it was filled
+// restoreEmpty writes an empty value back in its original form, in place of what it was filled
 // with.
-func (e *editor) restore(x entry, start int, text string) {
+func (e *editor) restoreEmpty(x entry, start int, text string) {
 	if x.value.Kind == yaml.ScalarNode || x.value.Style&yaml.FlowStyle != 0 {
 		e.cutExact(start, e.scalarEnd(x.value), text)
 		return
 	}
 	before, inside := splitEmpty(text)
 	left := before + inside
-	if end := start + len(left); end > len(e.data) || !bytes.HasPrefix(e.data[start:], []byte(left)) || e.hollow(left, end) != left {
+	if end := start + len(left); end > len(e.data) || !bytes.HasPrefix(e.data[start:], []byte(left)) || e.trimEmpty(left, end) != left {
 		left = strings.TrimRight(left, " \t\r\n")
 	}
 	if !bytes.HasPrefix(e.data[start:], []byte(left)) { // the user changed the line
@@ -134,9 +134,9 @@ func (e *editor) restore(x entry, start int, text string) {
 	}
 }
 
-// hollow returns what remains of the source of an empty value that ends at an offset. It drops
+// trimEmpty returns what remains of the source of an empty value that ends at an offset. It drops
 // the blanks at the end, unless a comment follows in the line.
-func (e *editor) hollow(left string, end int) string {
+func (e *editor) trimEmpty(left string, end int) string {
 	if bytes.HasPrefix(bytes.TrimSpace(e.data[end:e.starts[e.lineOf(end)]]), []byte("#")) {
 		return left
 	}
@@ -146,7 +146,7 @@ func (e *editor) hollow(left string, end int) string {
 // scalarEnd returns the offset after a scalar or a flow collection in a block.
 func (e *editor) scalarEnd(n *yaml.Node) int {
 	if n.Kind == yaml.ScalarNode && n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) == 0 {
-		return min(e.content(n)+len(n.Value), len(e.data))
+		return min(e.contentOffset(n)+len(n.Value), len(e.data))
 	}
 	return e.flowEnd(n)
 }
@@ -157,8 +157,8 @@ func (e *editor) endOf(line int) int {
 	return end - breakLength(e.data[:end])
 }
 
-// indented returns the lines with more indentation.
-func indented(lines string, by int) string {
+// indentLines returns the lines with more indentation.
+func indentLines(lines string, by int) string {
 	var out strings.Builder
 	for line := range strings.Lines(lines) {
 		if line != "\n" {

@@ -38,17 +38,17 @@ type Span struct{ From, To int }
 // EditMarked is like Edit and also returns the parts of the new body that are not in the old one.
 func (r *Root) EditMarked(changes []Change) ([]byte, []Span, error) {
 	root := r.Node
-	e := &editor{source: r.text(), was: map[*yaml.Node][]*yaml.Node{}, texts: map[*yaml.Node]string{}, isJSON: r.offsets != nil}
+	e := &editor{source: r.indexedSource(), was: map[*yaml.Node][]*yaml.Node{}, texts: map[*yaml.Node]string{}, isJSON: r.offsets != nil}
 	if err := e.checkAliases(root, changes); err != nil {
 		return nil, nil, err
 	}
 	e.style = styleOf(root)
 	e.style.open = len(r.body) > 0 && breakLength(r.body) == 0
-	for line := 1; line <= e.lines() && !e.style.quote; line++ {
-		e.style.quote = e.isBlank(line) && e.indent(line) > 0
+	for line := 1; line <= e.lineCount() && !e.style.quote; line++ {
+		e.style.quote = e.isBlank(line) && e.indentOf(line) > 0
 	}
 	for _, c := range changes {
-		if err := e.make(root, c); err != nil {
+		if err := e.applyChange(root, c); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -56,10 +56,10 @@ func (r *Root) EditMarked(changes []Change) ([]byte, []Span, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	e.walk(root.Content[0], e.lines()+1)
+	e.cutDifferences(root.Content[0], e.lineCount()+1)
 	e.keepLastScalar(root.Content[0])
-	body, marks := e.splice()
-	if !says(body, want.String()) {
+	body, marks := e.applyCuts()
+	if !matchesJSON(body, want.String()) {
 		return nil, nil, errors.New("this document cannot be changed without changing more of it; please report it with the document")
 	}
 	return body, marks, nil
@@ -76,7 +76,7 @@ func (r *Root) Empty(path []string) (at []string, text string, ok bool) {
 			return nil, "", false
 		}
 		if value := node.Content[k]; node.Kind == yaml.MappingNode && isEmpty(value) {
-			return path[:i+1], r.text().emptyText(node.Content[k-1], value), true
+			return path[:i+1], r.indexedSource().emptyText(node.Content[k-1], value), true
 		}
 		node = node.Content[k]
 	}
@@ -92,9 +92,9 @@ func (r *Root) Restore(path []string, text string) Change {
 	return Change{Path: slices.Clone(path), Value: []byte(token), restores: true, text: text}
 }
 
-// says reports whether the YAML has the same value as the JSON. It verifies an edit by parsing
+// matchesJSON reports whether the YAML has the same value as the JSON. It verifies an edit by parsing
 // the result.
-func says(body []byte, want string) bool {
+func matchesJSON(body []byte, want string) bool {
 	node, err := Document{Body: body}.Parse()
 	if err != nil {
 		return false
@@ -115,16 +115,16 @@ type editor struct {
 	cuts   []cut
 }
 
-// touch records the content of a node before it changes.
-func (e *editor) touch(n *yaml.Node) {
+// markTouched records the content of a node before it changes.
+func (e *editor) markTouched(n *yaml.Node) {
 	if _, touched := e.was[n]; !touched {
 		e.was[n] = slices.Clone(n.Content)
 	}
 }
 
-func (e *editor) make(root *yaml.Node, c Change) error {
+func (e *editor) applyChange(root *yaml.Node, c Change) error {
 	if c.Value == nil {
-		return e.remove(root.Content[0], c)
+		return e.removeValue(root.Content[0], c)
 	}
 	value, err := jsontree.Parse(c.Value)
 	if err != nil {
@@ -134,11 +134,11 @@ func (e *editor) make(root *yaml.Node, c Change) error {
 	if c.restores {
 		e.texts[node] = c.text
 	}
-	return e.add(root.Content[0], c.Path, node)
+	return e.addValue(root.Content[0], c.Path, node)
 }
 
-// remove removes the value at the path.
-func (e *editor) remove(node *yaml.Node, c Change) error {
+// removeValue removes the value at the path.
+func (e *editor) removeValue(node *yaml.Node, c Change) error {
 	for i, name := range c.Path {
 		at := childAt(node, name)
 		switch {
@@ -147,23 +147,23 @@ func (e *editor) remove(node *yaml.Node, c Change) error {
 		case i < len(c.Path)-1:
 			node = node.Content[at]
 		default:
-			e.touch(node)
+			e.markTouched(node)
 			node.Content = slices.Delete(node.Content, at+1-entrySize(node), at+1)
 		}
 	}
 	return nil
 }
 
-func (e *editor) original(n *yaml.Node) []*yaml.Node {
+func (e *editor) originalContent(n *yaml.Node) []*yaml.Node {
 	if was, ok := e.was[n]; ok {
 		return was
 	}
 	return n.Content
 }
 
-// add is the add operation of RFC 6902, but it replaces an existing value only if that is null
+// addValue is the add operation of RFC 6902, but it replaces an existing value only if that is null
 // or an empty list.
-func (e *editor) add(node *yaml.Node, path []string, value *yaml.Node) error {
+func (e *editor) addValue(node *yaml.Node, path []string, value *yaml.Node) error {
 	for i, name := range path {
 		last := i == len(path)-1
 		switch node.Kind {
@@ -188,7 +188,7 @@ func (e *editor) add(node *yaml.Node, path []string, value *yaml.Node) error {
 				at = n
 			}
 			if last {
-				e.touch(node)
+				e.markTouched(node)
 				node.Content = slices.Insert(node.Content, at, value)
 			} else {
 				node = node.Content[at]
@@ -202,7 +202,7 @@ func (e *editor) add(node *yaml.Node, path []string, value *yaml.Node) error {
 
 // isPair reports whether an object is one pair in a list in flow style, as in [a: b].
 func (e *editor) isPair(n *yaml.Node) bool {
-	at := e.content(n)
+	at := e.contentOffset(n)
 	return n.Line > 0 && n.Style&yaml.FlowStyle != 0 && at < len(e.data) && e.data[at] != '{'
 }
 
@@ -210,23 +210,23 @@ func (e *editor) isPair(n *yaml.Node) bool {
 // an existing empty member in its place.
 func (e *editor) setMember(node *yaml.Node, at int, name string, value *yaml.Node) {
 	if at >= 0 {
-		e.touch(node)
+		e.markTouched(node)
 		node.Content[at] = value
 		return
 	}
-	e.touch(node)
-	if _, restores := e.texts[value]; restores && e.reinsert(node, name, value) {
+	e.markTouched(node)
+	if _, restores := e.texts[value]; restores && e.reinsertMember(node, name, value) {
 		return
 	}
 	at = len(node.Content)
-	if name == "metadata" && at > 0 && (node.Style&yaml.FlowStyle != 0 || node.Line == 0 || e.isFirst(e.offset(node.Content[0]))) {
+	if name == "metadata" && at > 0 && (node.Style&yaml.FlowStyle != 0 || node.Line == 0 || e.isFirst(e.offsetOf(node.Content[0]))) {
 		at = 0
 	}
 	node.Content = slices.Insert(node.Content, at, String(name), value)
 }
 
-// reinsert restores a removed member in its old place.
-func (e *editor) reinsert(node *yaml.Node, name string, value *yaml.Node) bool {
+// reinsertMember restores a removed member in its old place.
+func (e *editor) reinsertMember(node *yaml.Node, name string, value *yaml.Node) bool {
 	at := 0
 	for was := e.was[node]; len(was) > 1; was = was[2:] {
 		if was[0].Value == name {

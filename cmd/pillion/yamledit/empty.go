@@ -37,11 +37,11 @@ func (s *source) emptyText(key, value *yaml.Node) string {
 	end := start
 	switch {
 	case value.Kind != yaml.ScalarNode:
-		end = s.skipFlow(s.content(value))
+		end = s.skipFlow(s.contentOffset(value))
 	case value.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0:
-		end = s.skipQuoted(s.content(value))
+		end = s.skipQuoted(s.contentOffset(value))
 	case value.Value != "":
-		end = min(s.content(value)+len(value.Value), len(s.data))
+		end = min(s.contentOffset(value)+len(value.Value), len(s.data))
 	default:
 		if at := s.skipSpace(start); at < len(s.data) && s.data[at] == ':' {
 			end = at + 1
@@ -52,7 +52,7 @@ func (s *source) emptyText(key, value *yaml.Node) string {
 
 // keyEnd returns the offset after a key.
 func (s *source) keyEnd(key *yaml.Node) int {
-	at := s.content(key)
+	at := s.contentOffset(key)
 	if key.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0 {
 		return s.skipQuoted(at)
 	}

@@ -12,17 +12,17 @@ import (
 
 // changeFlow writes the changes of an object or list in flow style.
 func (e *editor) changeFlow(n *yaml.Node, entries []entry) {
-	begin := e.content(n)
+	begin := e.contentOffset(n)
 	end := e.skipFlow(begin)
 	if len(entries) == 0 {
 		e.fillBrackets(begin, n)
 		return
 	}
 	if len(n.Content) == 0 {
-		e.cut(begin+1, end-1, "")
+		e.addCut(begin+1, end-1, "")
 		return
 	}
-	between := e.between(n, entries)
+	between := e.entrySeparator(n, entries)
 	e.cutFlow(entries)
 	size := entrySize(n)
 	live := map[*yaml.Node]bool{}
@@ -40,14 +40,14 @@ func (e *editor) changeFlow(n *yaml.Node, entries []entry) {
 		}
 		text := e.flowEntries(n, n.Content[i:i+size], between)
 		if at < 0 {
-			first := e.offset(entries[0].head)
-			e.cut(first, first, text+","+between)
+			first := e.offsetOf(entries[0].head)
+			e.addCut(first, first, text+","+between)
 		} else {
 			behind := e.entryEnd(entries[at])
 			if x := entries[at]; n.Kind == yaml.MappingNode && !live[x.value] && isEmpty(x.value) { // it was empty
 				behind = e.keyEnd(x.head) + len(e.emptyText(x.head, x.value))
 			}
-			e.cut(behind, behind, ","+between+text)
+			e.addCut(behind, behind, ","+between+text)
 		}
 	}
 }
@@ -61,30 +61,30 @@ func (e *editor) cutFlow(entries []entry) {
 	}
 	for i := range entries[:last] {
 		if entries[i].gone {
-			e.cut(e.offset(entries[i].head), e.offset(entries[i+1].head), "")
+			e.addCut(e.offsetOf(entries[i].head), e.offsetOf(entries[i+1].head), "")
 		}
 	}
 	if last > 0 && last < len(entries) {
-		e.cut(e.entryEnd(entries[last-1]), e.entryEnd(entries[len(entries)-1]), "")
+		e.addCut(e.entryEnd(entries[last-1]), e.entryEnd(entries[len(entries)-1]), "")
 	}
 }
 
 func (e *editor) entryEnd(x entry) int {
 	if x.value.Kind == yaml.ScalarNode && x.value.Value == "" && x.value.Style == 0 { // {a: }
-		return max(e.flowEnd(x.head), min(e.offset(x.value), len(e.data)))
+		return max(e.flowEnd(x.head), min(e.offsetOf(x.value), len(e.data)))
 	}
 	return e.flowEnd(x.value)
 }
 
-// between returns the white space between the entries of a flow collection: a line break and
+// entrySeparator returns the white space between the entries of a flow collection: a line break and
 // the indentation if each entry has its own line.
-func (e *editor) between(n *yaml.Node, entries []entry) string {
-	at := e.offset(entries[0].head)
-	if line := e.lineOf(at); line != e.lineOf(e.offset(n)) && e.isFirstOf(at, line) {
+func (e *editor) entrySeparator(n *yaml.Node, entries []entry) string {
+	at := e.offsetOf(entries[0].head)
+	if line := e.lineOf(at); line != e.lineOf(e.offsetOf(n)) && e.isFirstOf(at, line) {
 		return "\n" + string(e.data[e.starts[line-1]:at])
 	}
 	if len(entries) > 1 {
-		if next := e.offset(entries[1].head); next > 0 && !isSpace(e.data[next-1]) {
+		if next := e.offsetOf(entries[1].head); next > 0 && !isSpace(e.data[next-1]) {
 			return ""
 		}
 		return " "
@@ -103,7 +103,7 @@ func (e *editor) isFirstOf(at, line int) bool {
 func (e *editor) flowEntries(n *yaml.Node, content []*yaml.Node, between string) string {
 	node := &yaml.Node{Kind: n.Kind, Tag: n.Tag, Content: content}
 	if !e.isJSON {
-		text := flow(node)
+		text := renderFlow(node)
 		return text[1 : len(text)-1]
 	}
 	if n.Kind == yaml.MappingNode && len(content) == 2 {
@@ -140,7 +140,7 @@ func (e *editor) jsonIndent() string {
 // replaceFlow replaces an empty value, or restores one.
 func (e *editor) replaceFlow(n *yaml.Node, x entry, value *yaml.Node, between string) {
 	if n.Kind == yaml.SequenceNode {
-		e.cut(e.offset(x.value), e.entryEnd(x), e.flowValue(value, between))
+		e.addCut(e.offsetOf(x.value), e.entryEnd(x), e.flowValue(value, between))
 		return
 	}
 	start := e.keyEnd(x.head)
@@ -160,7 +160,7 @@ func (e *editor) replaceFlow(n *yaml.Node, x entry, value *yaml.Node, between st
 		before += " "
 	}
 	e.cutExact(start, start+len(text), before)
-	e.cut(start+len(text), start+len(text), e.flowValue(value, between))
+	e.addCut(start+len(text), start+len(text), e.flowValue(value, between))
 }
 
 // fillBrackets writes the content of a value into empty brackets.
@@ -169,12 +169,12 @@ func (e *editor) fillBrackets(at int, value *yaml.Node) {
 	if bytes.HasPrefix(e.data[at+1:], []byte("#")) {
 		text += " "
 	}
-	e.cut(at+1, at+1, text)
+	e.addCut(at+1, at+1, text)
 }
 
 func (e *editor) flowValue(value *yaml.Node, between string) string {
 	if e.isJSON {
 		return asJSON(value, between, e.jsonIndent())
 	}
-	return flow(value)
+	return renderFlow(value)
 }

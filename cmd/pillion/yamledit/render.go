@@ -94,45 +94,45 @@ func eachMember(node *yaml.Node, do func(key, value *yaml.Node)) {
 	}
 }
 
-// block renders a value in block style, with line breaks.
-func (s style) block(node *yaml.Node) string {
+// renderBlock renders a value in block style, with line breaks.
+func (s style) renderBlock(node *yaml.Node) string {
 	quoteBlocks(node, s)
 	var out strings.Builder
-	s.lines(&out, node, "")
+	s.renderLines(&out, node, "")
 	return out.String()
 }
 
-// lines renders the lines of a value, each after the indentation. It does not use the YAML
+// renderLines renders the lines of a value, each after the indentation. It does not use the YAML
 // library, whose indentation is wrong for some widths.
-func (s style) lines(out *strings.Builder, node *yaml.Node, at string) {
+func (s style) renderLines(out *strings.Builder, node *yaml.Node, at string) {
 	isSequence := node.Kind == yaml.SequenceNode
 	if node.Kind == yaml.ScalarNode || node.Style&yaml.FlowStyle != 0 || len(node.Content) == 0 {
-		out.WriteString(at + strings.ReplaceAll(strings.TrimSuffix(s.encode(node), "\n"), "\n", "\n"+at) + "\n")
+		out.WriteString(at + strings.ReplaceAll(strings.TrimSuffix(s.encodeNode(node), "\n"), "\n", "\n"+at) + "\n")
 		return
 	}
 	for i, child := range node.Content {
 		var item strings.Builder
 		switch {
 		case isSequence:
-			s.lines(&item, child, at+"  ")
+			s.renderLines(&item, child, at+"  ")
 			out.WriteString(at + "- " + item.String()[len(at)+2:])
 		case i%2 == 0:
-			out.WriteString(at + strings.TrimSuffix(s.encode(child), "\n") + ":")
+			out.WriteString(at + strings.TrimSuffix(s.encodeNode(child), "\n") + ":")
 		case child.Kind == yaml.ScalarNode || child.Style&yaml.FlowStyle != 0 || len(child.Content) == 0:
-			s.lines(&item, child, at)
+			s.renderLines(&item, child, at)
 			out.WriteString(" " + item.String()[len(at):])
 		case child.Kind == yaml.SequenceNode && s.compact:
 			out.WriteString("\n")
-			s.lines(out, child, at)
+			s.renderLines(out, child, at)
 		default:
 			out.WriteString("\n")
-			s.lines(out, child, strings.Repeat(" ", s.indent*(len(at)/s.indent+1)))
+			s.renderLines(out, child, strings.Repeat(" ", s.indent*(len(at)/s.indent+1)))
 		}
 	}
 }
 
-// encode renders a scalar, or a value in flow style.
-func (s style) encode(node *yaml.Node) string {
+// encodeNode renders a scalar, or a value in flow style.
+func (s style) encodeNode(node *yaml.Node) string {
 	var out bytes.Buffer
 	encoder := yaml.NewEncoder(&out)
 	encoder.SetIndent(s.indent)
@@ -142,10 +142,10 @@ func (s style) encode(node *yaml.Node) string {
 	return out.String()
 }
 
-// flow renders a value in one line.
-func flow(node *yaml.Node) string {
+// renderFlow renders a value in one line.
+func renderFlow(node *yaml.Node) string {
 	inOneLine(node)
-	return strings.TrimSuffix(style{indent: 2}.block(node), "\n")
+	return strings.TrimSuffix(style{indent: 2}.renderBlock(node), "\n")
 }
 
 func inOneLine(node *yaml.Node) {

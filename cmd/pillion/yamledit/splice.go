@@ -19,8 +19,8 @@ type cut struct {
 	exact    bool // the replacement keeps its own line breaks
 }
 
-// splice returns the source with all cuts applied, and what they inserted.
-func (e *editor) splice() ([]byte, []Span) {
+// applyCuts returns the source with all cuts applied, and what they inserted.
+func (e *editor) applyCuts() ([]byte, []Span) {
 	var marks []Span
 	slices.SortStableFunc(e.cuts, func(a, b cut) int { return cmp.Compare(a.from, b.from) })
 	lineBreak := e.lineBreak()
@@ -61,7 +61,7 @@ func breakLength(data []byte) int {
 	return 0
 }
 
-func (e *editor) cut(from, to int, text string) {
+func (e *editor) addCut(from, to int, text string) {
 	e.cuts = append(e.cuts, cut{from: from, to: to, text: text})
 }
 
@@ -77,11 +77,11 @@ func (e *editor) insertLines(before int, text string) {
 	e.cuts = append(e.cuts, cut{from: e.starts[before-1], to: e.starts[before-1], text: text, lines: true})
 }
 
-// walk adds cuts for the differences between a node and its original, and between their
+// cutDifferences adds cuts for the differences between a node and its original, and between their
 // children. The lines of the node end before the line boundary.
-func (e *editor) walk(n *yaml.Node, boundary int) {
+func (e *editor) cutDifferences(n *yaml.Node, boundary int) {
 	size := entrySize(n)
-	was := e.original(n)
+	was := e.originalContent(n)
 	isFlow := n.Style&yaml.FlowStyle != 0
 	live := map[*yaml.Node]bool{}
 	if _, changed := e.was[n]; changed {
@@ -96,7 +96,7 @@ func (e *editor) walk(n *yaml.Node, boundary int) {
 		entries = append(entries, x)
 	}
 	if !isFlow {
-		e.locate(n, entries, boundary)
+		e.locateEntries(n, entries, boundary)
 	}
 	for i := range entries {
 		x := &entries[i]
@@ -107,11 +107,11 @@ func (e *editor) walk(n *yaml.Node, boundary int) {
 		if !isFlow && i+1 < len(entries) {
 			next = entries[i+1].first
 		}
-		if !isFlow && size == 2 && e.isTouched(x.value) && len(e.original(x.value)) == 0 {
-			e.replace(n, *x, &yaml.Node{Kind: x.value.Kind, Content: x.value.Content}, e.column(n))
+		if !isFlow && size == 2 && e.isTouched(x.value) && len(e.originalContent(x.value)) == 0 {
+			e.replaceEmpty(n, *x, &yaml.Node{Kind: x.value.Kind, Content: x.value.Content}, e.blockColumn(n))
 			continue
 		}
-		e.walk(x.value, next)
+		e.cutDifferences(x.value, next)
 	}
 	switch {
 	case !e.isTouched(n):
@@ -131,10 +131,10 @@ type entry struct {
 	gone        bool
 }
 
-// locate finds the first lines of a block's entries. If the block is touched, it finds their last
+// locateEntries finds the first lines of a block's entries. If the block is touched, it finds their last
 // lines too.
-func (e *editor) locate(n *yaml.Node, entries []entry, boundary int) {
-	column := e.column(n)
+func (e *editor) locateEntries(n *yaml.Node, entries []entry, boundary int) {
+	column := e.blockColumn(n)
 	for i := range entries {
 		entries[i].first = entries[i].head.Line
 		if n.Kind == yaml.SequenceNode {
@@ -152,14 +152,14 @@ func (e *editor) locate(n *yaml.Node, entries []entry, boundary int) {
 	}
 }
 
-// column returns the column of a block's keys or dashes. A node with an anchor or a tag begins
+// blockColumn returns the column of a block's keys or dashes. A node with an anchor or a tag begins
 // at that, so column looks for its first key or dash instead.
-func (e *editor) column(n *yaml.Node) int {
-	at := e.offset(n)
-	if first := e.original(n); n.Kind == yaml.MappingNode && len(first) > 0 && at < len(e.data) && e.data[at] != '?' {
-		at = e.offset(first[0])
+func (e *editor) blockColumn(n *yaml.Node) int {
+	at := e.offsetOf(n)
+	if first := e.originalContent(n); n.Kind == yaml.MappingNode && len(first) > 0 && at < len(e.data) && e.data[at] != '?' {
+		at = e.offsetOf(first[0])
 	} else if n.Kind == yaml.SequenceNode && at < len(e.data) && e.data[at] != '-' && len(first) > 0 {
-		if dash := bytes.LastIndexByte(e.data[at:e.offset(first[0])], '-'); dash >= 0 {
+		if dash := bytes.LastIndexByte(e.data[at:e.offsetOf(first[0])], '-'); dash >= 0 {
 			at += dash
 		}
 	}
@@ -168,9 +168,9 @@ func (e *editor) column(n *yaml.Node) int {
 
 // dashLine returns the line of a list item's dash, which may be above the item.
 func (e *editor) dashLine(list, item *yaml.Node, column int) int {
-	for line := min(item.Line, e.lines()); line >= list.Line; line-- {
+	for line := min(item.Line, e.lineCount()); line >= list.Line; line-- {
 		at := e.starts[line-1] + column - 1
-		if at < e.starts[line] && e.data[at] == '-' && (at+1 == len(e.data) || isSpace(e.data[at+1])) && (line == list.Line || e.indent(line) == column-1) {
+		if at < e.starts[line] && e.data[at] == '-' && (at+1 == len(e.data) || isSpace(e.data[at+1])) && (line == list.Line || e.indentOf(line) == column-1) {
 			return line
 		}
 	}
@@ -180,8 +180,8 @@ func (e *editor) dashLine(list, item *yaml.Node, column int) int {
 // lastLine returns the last line of the value of a block's entry. The head is its key, or the
 // value itself in a list, and the column is that of the key or dash.
 func (e *editor) lastLine(n, head *yaml.Node, column, boundary int) int {
-	for was := e.original(n); n.Style&yaml.FlowStyle == 0 && len(was) > 0; was = e.original(n) {
-		column = e.column(n)
+	for was := e.originalContent(n); n.Style&yaml.FlowStyle == 0 && len(was) > 0; was = e.originalContent(n) {
+		column = e.blockColumn(n)
 		if head = was[len(was)-1]; n.Kind == yaml.MappingNode {
 			head = was[len(was)-2]
 		}
@@ -189,11 +189,11 @@ func (e *editor) lastLine(n, head *yaml.Node, column, boundary int) int {
 	}
 	switch {
 	case n.Kind == yaml.MappingNode || n.Kind == yaml.SequenceNode:
-		return e.lineOf(max(e.skipFlow(e.content(n))-1, 0))
+		return e.lineOf(max(e.skipFlow(e.contentOffset(n))-1, 0))
 	case n.Kind == yaml.AliasNode:
 		return n.Line
 	case n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0:
-		return e.lineOf(max(e.skipQuoted(e.content(n))-1, 0))
+		return e.lineOf(max(e.skipQuoted(e.contentOffset(n))-1, 0))
 	case n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0:
 		return e.lastOfBlock(n, column, boundary)
 	}
@@ -210,22 +210,22 @@ func (e *editor) lastLine(n, head *yaml.Node, column, boundary int) int {
 
 // lastOfBlock returns the last line of a block scalar.
 func (e *editor) lastOfBlock(n *yaml.Node, column, boundary int) int {
-	header := e.data[e.content(n):e.starts[e.lineOf(e.content(n))]]
-	first := e.lineOf(e.content(n))
+	header := e.data[e.contentOffset(n):e.starts[e.lineOf(e.contentOffset(n))]]
+	first := e.lineOf(e.contentOffset(n))
 	last, indent := first, -1
 	if i := bytes.IndexAny(header, "123456789"); i > 0 && i < 3 {
 		indent = column - 1 + int(header[i]-'0')
 	}
 	for line := first + 1; line < boundary; line++ {
-		if e.isBlank(line) && (indent < 0 || e.indent(line) <= indent) {
+		if e.isBlank(line) && (indent < 0 || e.indentOf(line) <= indent) {
 			continue
 		}
 		if indent < 0 {
-			if indent = e.indent(line); indent < column {
+			if indent = e.indentOf(line); indent < column {
 				break
 			}
 		}
-		if e.indent(line) < indent {
+		if e.indentOf(line) < indent {
 			break
 		}
 		last = line
@@ -243,15 +243,15 @@ func (e *editor) lastOfBlock(n *yaml.Node, column, boundary int) int {
 // next block.
 func (e *editor) afterComments(line, column, boundary int) int {
 	next := 0
-	if boundary <= e.lines() {
-		next = e.indent(boundary) + 1
+	if boundary <= e.lineCount() {
+		next = e.indentOf(boundary) + 1
 	}
 	after := line
-	for ; line < boundary && line <= e.lines() && (e.isBlank(line) || e.isComment(line)); line++ {
+	for ; line < boundary && line <= e.lineCount() && (e.isBlank(line) || e.isComment(line)); line++ {
 		if e.isBlank(line) {
 			continue
 		}
-		if at := e.indent(line) + 1; at < column || at == next {
+		if at := e.indentOf(line) + 1; at < column || at == next {
 			break
 		}
 		after = line + 1
@@ -265,13 +265,13 @@ func (e *editor) keepLastScalar(n *yaml.Node) {
 	if !e.style.open || !slices.ContainsFunc(e.cuts, func(c cut) bool { return c.lines && c.text != "" && c.from == len(e.data) }) {
 		return
 	}
-	for was := e.original(n); n.Style&yaml.FlowStyle == 0 && len(was) > 0; was = e.original(n) {
+	for was := e.originalContent(n); n.Style&yaml.FlowStyle == 0 && len(was) > 0; was = e.originalContent(n) {
 		n = was[len(was)-1]
 	}
 	if n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) == 0 || n.Value == "" || strings.HasSuffix(n.Value, "\n") {
 		return
 	}
-	if at := e.content(n) + 1; bytes.IndexByte([]byte("+-"), e.data[at]) < 0 && bytes.IndexByte([]byte("+-"), e.data[min(at+1, len(e.data)-1)]) < 0 {
+	if at := e.contentOffset(n) + 1; bytes.IndexByte([]byte("+-"), e.data[at]) < 0 && bytes.IndexByte([]byte("+-"), e.data[min(at+1, len(e.data)-1)]) < 0 {
 		e.cuts = append(e.cuts, cut{from: at, to: at, text: "-"})
 	}
 }

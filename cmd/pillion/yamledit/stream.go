@@ -123,8 +123,8 @@ type Root struct {
 	lines   *source            // the body; nil until it is used
 }
 
-// text returns the source of the document.
-func (r *Root) text() *source {
+// indexedSource returns the source of the document.
+func (r *Root) indexedSource() *source {
 	if r.lines == nil {
 		r.lines = newSource(r.body)
 		r.lines.json = r.offsets
@@ -171,7 +171,7 @@ func (d Document) parseJSON() *Root {
 		return nil
 	}
 	p := jsonParser{jsontext.NewDecoder(bytes.NewReader(d.Body), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)), d.Body, map[*yaml.Node]int{}, 0, 1}
-	value, err := p.value()
+	value, err := p.parseValue()
 	if err != nil {
 		return nil
 	}
@@ -187,7 +187,7 @@ type jsonParser struct {
 	line int
 }
 
-func (p *jsonParser) value() (*yaml.Node, error) {
+func (p *jsonParser) parseValue() (*yaml.Node, error) {
 	kind := p.PeekKind()
 	before := int(p.InputOffset())
 	begin := before + bytes.IndexFunc(p.data[before:], func(r rune) bool { return r > ' ' && r != ',' && r != ':' })
@@ -206,7 +206,7 @@ func (p *jsonParser) value() (*yaml.Node, error) {
 			node.Kind, node.Tag = yaml.SequenceNode, "!!seq"
 		}
 		for p.PeekKind() != '}' && p.PeekKind() != ']' {
-			child, err := p.value()
+			child, err := p.parseValue()
 			if err != nil {
 				return nil, err
 			}

@@ -51,11 +51,11 @@ func breakAt(data []byte, i int) int {
 	return 0
 }
 
-// lines returns the number of lines.
-func (s *source) lines() int { return len(s.starts) - 1 }
+// lineCount returns the number of lines.
+func (s *source) lineCount() int { return len(s.starts) - 1 }
 
-// line returns a line with its line break, counted from 1.
-func (s *source) line(n int) []byte { return s.data[s.starts[n-1]:s.starts[n]] }
+// lineBytes returns a line with its line break, counted from 1.
+func (s *source) lineBytes(n int) []byte { return s.data[s.starts[n-1]:s.starts[n]] }
 
 // lineOf returns the line of an offset.
 func (s *source) lineOf(offset int) int {
@@ -63,20 +63,20 @@ func (s *source) lineOf(offset int) int {
 	if found {
 		n++
 	}
-	return min(max(n, 1), s.lines())
+	return min(max(n, 1), s.lineCount())
 }
 
-// offset returns the offset of a node, including its anchor and tag.
-func (s *source) offset(n *yaml.Node) int {
+// offsetOf returns the offset of a node, including its anchor and tag.
+func (s *source) offsetOf(n *yaml.Node) int {
 	if at, ok := s.json[n]; ok {
 		return at
 	}
-	if n.Line < 1 || n.Line > s.lines() {
+	if n.Line < 1 || n.Line > s.lineCount() {
 		return len(s.data)
 	}
 	columns, known := s.runes[n.Line]
 	if !known {
-		columns = characters(s.line(n.Line))
+		columns = characterOffsets(s.lineBytes(n.Line))
 		s.runes[n.Line] = columns
 	}
 	begin, column := s.starts[n.Line-1], max(n.Column-1, 0)
@@ -89,8 +89,8 @@ func (s *source) offset(n *yaml.Node) int {
 	return s.starts[n.Line]
 }
 
-// characters returns the offsets of the characters of a line, or nil if all are single bytes.
-func characters(line []byte) []int {
+// characterOffsets returns the offsets of the characters of a line, or nil if all are single bytes.
+func characterOffsets(line []byte) []int {
 	if !slices.ContainsFunc(line, func(c byte) bool { return c >= utf8.RuneSelf }) {
 		return nil
 	}
@@ -109,16 +109,16 @@ func (s *source) isFirst(offset int) bool {
 	return len(bytes.TrimLeft(before, " ")) == 0
 }
 
-// indent returns the number of spaces at the beginning of a line.
-func (s *source) indent(n int) int {
-	line := s.line(n)
+// indentOf returns the number of spaces at the beginning of a line.
+func (s *source) indentOf(n int) int {
+	line := s.lineBytes(n)
 	return len(line) - len(bytes.TrimLeft(line, " "))
 }
 
-func (s *source) isBlank(n int) bool { return len(bytes.TrimSpace(s.line(n))) == 0 }
+func (s *source) isBlank(n int) bool { return len(bytes.TrimSpace(s.lineBytes(n))) == 0 }
 
 func (s *source) isComment(n int) bool {
-	return bytes.HasPrefix(bytes.TrimLeft(s.line(n), " \t"), []byte("#"))
+	return bytes.HasPrefix(bytes.TrimLeft(s.lineBytes(n), " \t"), []byte("#"))
 }
 
 // lineBreak returns the most common line break.
@@ -129,9 +129,9 @@ func (s *source) lineBreak() string {
 	return "\n"
 }
 
-// content returns the offset of a node after its anchor and tag.
-func (s *source) content(n *yaml.Node) int {
-	return s.skipProperties(s.offset(n))
+// contentOffset returns the offset of a node after its anchor and tag.
+func (s *source) contentOffset(n *yaml.Node) int {
+	return s.skipProperties(s.offsetOf(n))
 }
 
 // skipProperties skips anchors and tags.
@@ -240,7 +240,7 @@ func (s *source) skipProperty(at int) int {
 
 // flowEnd returns the offset after a node in a flow collection.
 func (s *source) flowEnd(n *yaml.Node) int {
-	at := s.content(n)
+	at := s.contentOffset(n)
 	if at >= len(s.data) {
 		return at
 	}
