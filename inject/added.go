@@ -16,14 +16,14 @@ import (
 // What templates added to a pod is usually clear from what they would add to it now. If they read
 // what other templates add, it may not be: then inject records each place.
 
-// unclear returns the paths of everything that was added to a pod, or none if uninject restores the
+// additionsToRecord returns the paths of everything that was added to a pod, or none if uninject restores the
 // original without them. Original is the pod before any injection.
-func (i *Injector) unclear(req Request, original, injected []byte, b Before) ([]string, error) {
-	was, err := decode(original)
+func (i *Injector) additionsToRecord(req Request, original, injected []byte, b Before) ([]string, error) {
+	was, err := decodeDocument(original)
 	if err != nil {
 		return nil, err
 	}
-	is, err := decode(injected)
+	is, err := decodeDocument(injected)
 	if err != nil {
 		return nil, err
 	}
@@ -32,27 +32,27 @@ func (i *Injector) unclear(req Request, original, injected []byte, b Before) ([]
 		return nil, err
 	}
 	req.Object = injected
-	if _, left, err := i.restore(req, pod, b); err == nil {
-		if again, err := decode(left); err == nil && reflect.DeepEqual(again, was) {
+	if _, left, err := i.removeInjection(req, pod, b); err == nil {
+		if again, err := decodeDocument(left); err == nil && reflect.DeepEqual(again, was) {
 			return nil, nil
 		}
 	}
 	var all []string
-	added(was, is, "", func(path string) { all = append(all, named(pod, path)) })
+	reportAdded(was, is, "", func(path string) { all = append(all, withContainerName(pod, path)) })
 	return all, nil
 }
 
-// original returns a pod as it was before earlier injections, which may have been by fewer templates.
-func (i *Injector) original(req Request, pod *jsontree.Node, b Before) ([]byte, error) {
+// restoreOriginal returns a pod as it was before earlier injections, which may have been by fewer templates.
+func (i *Injector) restoreOriginal(req Request, pod *jsontree.Node, b Before) ([]byte, error) {
 	if len(b.Added) > 0 {
-		return new(Removal).undo(req.Object, pod, b)
+		return new(Removal).removeRecorded(req.Object, pod, b)
 	}
-	_, left, err := i.restore(req, pod, b)
+	_, left, err := i.removeInjection(req, pod, b)
 	return left, err
 }
 
-// added reports the path of each value that one document has and an earlier one had not.
-func added(was, is any, at string, report func(path string)) {
+// reportAdded reports the path of each value that one document has and an earlier one had not.
+func reportAdded(was, is any, at string, report func(path string)) {
 	switch is := is.(type) {
 	case map[string]any:
 		was, ok := was.(map[string]any)
@@ -62,7 +62,7 @@ func added(was, is any, at string, report func(path string)) {
 		}
 		for _, name := range slices.Sorted(maps.Keys(is)) {
 			if before, ok := was[name]; ok {
-				added(before, is[name], at+"/"+jsontree.Escape(name), report)
+				reportAdded(before, is[name], at+"/"+jsontree.Escape(name), report)
 			} else {
 				report(at + "/" + jsontree.Escape(name))
 			}
@@ -75,7 +75,7 @@ func added(was, is any, at string, report func(path string)) {
 		}
 		for k, item := range is {
 			if path := at + "/" + strconv.Itoa(k); len(was) > 0 && grownFrom(was[0], item) {
-				added(was[0], item, path, report)
+				reportAdded(was[0], item, path, report)
 				was = was[1:]
 			} else {
 				report(path)
@@ -113,15 +113,15 @@ func grownFrom(was, is any) bool {
 	return was == is
 }
 
-// undo removes the recorded additions, and returns the remaining pod.
-func (r *Removal) undo(object []byte, pod *jsontree.Node, before Before) ([]byte, error) {
-	doc, err := decode(object)
+// removeRecorded removes the recorded additions, and returns the remaining pod.
+func (r *Removal) removeRecorded(object []byte, pod *jsontree.Node, before Before) ([]byte, error) {
+	doc, err := decodeDocument(object)
 	if err != nil {
 		return nil, err
 	}
 	var paths []string
 	for _, path := range before.Added {
-		paths = append(paths, indexed(pod, path))
+		paths = append(paths, withContainerIndex(pod, path))
 	}
 	if at := annotationPath(AnnotationUninject); pod.At("metadata", "annotations", AnnotationUninject) != nil {
 		paths = append(paths, at)
@@ -130,30 +130,30 @@ func (r *Removal) undo(object []byte, pod *jsontree.Node, before Before) ([]byte
 	paths = slices.Compact(paths)
 	filled := map[string]any{}
 	for path, text := range before.Empty {
-		at := indexed(pod, path)
+		at := withContainerIndex(pod, path)
 		if at == path {
-			at = shifted(path, paths)
+			at = pathInInjected(path, paths)
 		}
 		filled[at] = emptyOf(text)
 	}
 	for _, path := range slices.Backward(paths) {
-		if at, ok := below(path, filled); !ok {
+		if at, ok := enclosingPath(path, filled); !ok {
 			r.Paths = append(r.Paths, path)
-			doc, _ = without(doc, path)
+			doc, _ = removeValue(doc, path)
 		} else if !slices.Contains(r.Paths, at) {
 			r.Paths = append(r.Paths, at)
-			with(doc, at, filled[at])
+			setMember(doc, at, filled[at])
 		}
 	}
 	left, err := json.Marshal(doc)
 	if err != nil {
 		return nil, err
 	}
-	return left, r.emptied(left, before)
+	return left, r.recordEmptied(left, before)
 }
 
-// below returns the path that contains another one, if there is one.
-func below(path string, all map[string]any) (string, bool) {
+// enclosingPath returns the path that contains another one, if there is one.
+func enclosingPath(path string, all map[string]any) (string, bool) {
 	for at := path; at != ""; at = at[:strings.LastIndexByte(at, '/')] {
 		if _, ok := all[at]; ok {
 			return at, true
@@ -162,9 +162,9 @@ func below(path string, all map[string]any) (string, bool) {
 	return "", false
 }
 
-// shifted converts a path of the original pod to one of the injected pod, for a container without
+// pathInInjected converts a path of the original pod to one of the injected pod, for a container without
 // a name. The paths of what was added are in order.
-func shifted(path string, added []string) string {
+func pathInInjected(path string, added []string) string {
 	return throughContainer(path, func(list, at string) string {
 		k, err := strconv.Atoi(at)
 		if err != nil {

@@ -47,7 +47,7 @@ func (s *subject) withAppArmor(container *jsontree.Node) *jsontree.Node {
 	if own := container.Get("securityContext"); own.Kind() == jsontree.Object {
 		security = *own
 	}
-	return s.held(s.nodes.With(container, "securityContext", s.nodes.With(&security, appArmorField, *profile)))
+	return s.storeNode(s.nodes.With(container, "securityContext", s.nodes.With(&security, appArmorField, *profile)))
 }
 
 // withAppArmors returns a pod whose containers have the profiles that the API server gives them because of annotations.
@@ -66,13 +66,13 @@ func (s *subject) withAppArmors(pod *jsontree.Node) *jsontree.Node {
 			}
 		}
 		if differs {
-			changed = s.held(s.nodes.With(changed, list, jsontree.Items(all...)))
+			changed = s.storeNode(s.nodes.With(changed, list, jsontree.Items(all...)))
 		}
 	}
 	if changed == spec {
 		return pod
 	}
-	return s.held(s.nodes.With(pod, "spec", *changed))
+	return s.storeNode(s.nodes.With(pod, "spec", *changed))
 }
 
 const appArmorField = "appArmorProfile"

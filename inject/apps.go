@@ -7,7 +7,7 @@ package inject
 func (p *planner) eachAppContainer() {
 	elem := p.subject.schema.At("spec").At("containers").Elem
 	for i := range p.apps {
-		if p.subject.asked.gone() {
+		if p.subject.asked.isGone() {
 			return
 		}
 		app := &p.apps[i]
@@ -28,7 +28,7 @@ func (p *planner) eachAppContainer() {
 		p.merged, p.inApp, p.inTheirs = &existing[app.index], true, p.subject.asked.theirs[existing[app.index].Get("name").Text()] != ""
 		for j := range app.fragments {
 			if p.checkContainer(app.list, &existing[app.index], &app.fragments[j], at) {
-				p.object(&existing[app.index], &app.fragments[j], elem, at)
+				p.mergeObject(&existing[app.index], &app.fragments[j], elem, at)
 				p.checkMerged(&existing[app.index], &app.fragments[j], at)
 			}
 		}

@@ -26,8 +26,8 @@ type Before struct {
 	Added []string `json:"added,omitempty"`
 }
 
-// text returns the value of the annotation, or "" if there is nothing to record.
-func (b *Before) text() (string, error) {
+// annotationValue returns the value of the annotation, or "" if there is nothing to record.
+func (b *Before) annotationValue() (string, error) {
 	if len(b.Empty)+len(b.Own)+len(b.Added) == 0 {
 		return "", nil
 	}
@@ -50,13 +50,13 @@ func beforeOf(pod *jsontree.Node) (b Before, err error) {
 	return b, err
 }
 
-// owns reports whether the original pod had the value at a path exactly as a template has it.
-func (b *Before) owns(path string) bool {
-	return slices.ContainsFunc(b.Own, func(own string) bool { return within(own, path) })
+// hadOwnValue reports whether the original pod had the value at a path exactly as a template has it.
+func (b *Before) hadOwnValue(path string) bool {
+	return slices.ContainsFunc(b.Own, func(own string) bool { return isAtOrBelow(own, path) })
 }
 
-// within reports whether a path is equal to another one or below it.
-func within(other, path string) bool {
+// isAtOrBelow reports whether a path is equal to another one or below it.
+func isAtOrBelow(other, path string) bool {
 	rest, ok := strings.CutPrefix(path, other)
 	return ok && (rest == "" || rest[0] == '/')
 }
@@ -76,8 +76,8 @@ func emptyOf(text string) any {
 	return map[string]any{}
 }
 
-// named replaces the index of a container in a path with its name.
-func named(pod *jsontree.Node, path string) string {
+// withContainerName replaces the index of a container in a path with its name.
+func withContainerName(pod *jsontree.Node, path string) string {
 	return throughContainer(path, func(list, at string) string {
 		items := pod.At("spec", list).Items()
 		if k, err := strconv.Atoi(at); err == nil && k >= 0 && k < len(items) && items[k].Get("name").Text() != "" {
@@ -87,8 +87,8 @@ func named(pod *jsontree.Node, path string) string {
 	})
 }
 
-// indexed is the inverse of named.
-func indexed(pod *jsontree.Node, path string) string {
+// withContainerIndex is the inverse of named.
+func withContainerIndex(pod *jsontree.Node, path string) string {
 	return throughContainer(path, func(list, at string) string {
 		items := pod.At("spec", list).Items()
 		for k := range items {

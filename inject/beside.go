@@ -16,20 +16,20 @@ import (
 func (o *owners) alteredBeside(c *candidate, list string, found int, own *jsontree.Node) []Difference {
 	s := o.subject
 	items := s.pod.At("spec", list).Items()
-	others := o.additions(c, list, &items[found], own)
+	others := o.additionsByOthers(c, list, &items[found], own)
 	return s.alteredIn(c.t, &items[found], own, s.beside.Member("spec").Member(list).Item(items, found), others...)
 }
 
-// additions returns what other templates add to one of c's containers in the pod. Required templates
+// additionsByOthers returns what other templates add to one of c's containers in the pod. Required templates
 // add to it only if an unprotected field differs from the template: then it counts as the user's
 // for them. Templates of the cluster always add to the containers of a namespace's template. They see the protected fields as the template has them, as when they added to it.
-func (o *owners) additions(c *candidate, list string, existing, own *jsontree.Node) (all []*jsontree.Node) {
+func (o *owners) additionsByOthers(c *candidate, list string, existing, own *jsontree.Node) (all []*jsontree.Node) {
 	tenants := c.t.Namespace != ""
-	if !tenants && o.brought(existing, true) {
+	if !tenants && o.belongsToTemplate(existing, true) {
 		return nil
 	}
-	restored := c.restored(existing, own)
-	if !tenants && c.renders(restored) {
+	restored := c.restoreProtected(existing, own)
+	if !tenants && c.rendersContainer(restored) {
 		return nil
 	}
 	for _, other := range o.candidates {
@@ -55,7 +55,7 @@ func (o *owners) addedBy(other *candidate, list string, container *jsontree.Node
 
 // addedByCluster returns what templates of the cluster add to a container of c's, a template of a namespace.
 func (o *owners) addedByCluster(c *candidate, existing *jsontree.Node) (all []*jsontree.Node) {
-	own := c.own(existing)
+	own := c.ownContainer(existing)
 	if own == nil {
 		return nil
 	}
@@ -63,7 +63,7 @@ func (o *owners) addedByCluster(c *candidate, existing *jsontree.Node) (all []*j
 	if o.subject.schema.At("spec").At("containers").Find(c.fragment.At("spec", "containers").Items(), existing) >= 0 {
 		list = "containers"
 	}
-	restored := c.restored(existing, own)
+	restored := c.restoreProtected(existing, own)
 	for _, other := range o.candidates {
 		if other.t.Namespace == "" {
 			all = append(all, o.addedBy(other, list, restored)...)
@@ -72,22 +72,22 @@ func (o *owners) addedByCluster(c *candidate, existing *jsontree.Node) (all []*j
 	return all
 }
 
-// restored returns a container of the pod with the template's values in protected fields that
+// restoreProtected returns a container of the pod with the template's values in protected fields that
 // differ.
-func (c *candidate) restored(existing, own *jsontree.Node) *jsontree.Node {
+func (c *candidate) restoreProtected(existing, own *jsontree.Node) *jsontree.Node {
 	all := *existing
 	container := comparison{subject: c.subject, at: c.subject.beside, f: c.subject.schema.At("spec").At("containers").Elem.AsField()}
 	for _, path := range c.t.protect {
 		if path[0] != templates.ProtectAll {
-			if container.within(&all, own, path) != nil {
-				all = c.subject.restore(&all, own, path)
+			if container.findAtPath(&all, own, path) != nil {
+				all = c.subject.restoreValue(&all, own, path)
 			}
 			continue
 		}
 		for _, of := range [2]*jsontree.Node{own, existing} {
 			for _, m := range of.Members() {
 				if name := m.Name(); c.t.Protects(name) && container.findProtected(c.t, name, &all, own) != nil {
-					all = c.subject.restore(&all, own, []string{name})
+					all = c.subject.restoreValue(&all, own, []string{name})
 				}
 			}
 		}
@@ -95,12 +95,12 @@ func (c *candidate) restored(existing, own *jsontree.Node) *jsontree.Node {
 	return &all
 }
 
-// restore returns an object with the value that own has at a path, or without one.
-func (s *subject) restore(pod, own *jsontree.Node, path []string) jsontree.Node {
+// restoreValue returns an object with the value that own has at a path, or without one.
+func (s *subject) restoreValue(pod, own *jsontree.Node, path []string) jsontree.Node {
 	there, ours := pod.Get(path[0]), own.Get(path[0])
 	switch {
 	case len(path) > 1 && there.Kind() == jsontree.Object:
-		return s.nodes.With(pod, path[0], s.restore(there, ours, path[1:]))
+		return s.nodes.With(pod, path[0], s.restoreValue(there, ours, path[1:]))
 	case ours == nil:
 		return s.nodes.Without(pod, path[0])
 	}

@@ -32,30 +32,30 @@ type candidate struct {
 	byCluster func(c *candidate, existing *jsontree.Node) []*jsontree.Node
 }
 
-// pass records that a rule does not apply, unless the reason is obvious.
-func (c *candidate) pass(code Code, why string) {
+// recordPassed records that a rule does not apply, unless the reason is obvious.
+func (c *candidate) recordPassed(code Code, why string) {
 	if c.subject.asked.detail && why != "" {
 		c.decision.Passed = append(c.decision.Passed, Step{code, why})
 	}
 }
 
-// note adds a note to the decision.
-func (c *candidate) note(text string) { c.decision.note(text) }
+// recordNote adds a note to the decision.
+func (c *candidate) recordNote(text string) { c.decision.recordNote(text) }
 
-func (d *Decision) note(text string) {
+func (d *Decision) recordNote(text string) {
 	if len(d.Notes) < maxConflicts && !slices.Contains(d.Notes, text) {
 		d.Notes = append(d.Notes, text)
 	}
 }
 
-// same reports whether a container has everything that the template's container with that name has.
-func (c *candidate) same(existing *jsontree.Node) bool {
-	own := c.own(existing)
+// matchesOwn reports whether a container has everything that the template's container with that name has.
+func (c *candidate) matchesOwn(existing *jsontree.Node) bool {
+	own := c.ownContainer(existing)
 	return own != nil && c.subject.schema.At("spec").At("containers").Elem.Contains(c.subject.withHostPorts(existing), own)
 }
 
-// equal reports whether two containers, or two items of a list in them, have the same effect in this pod.
-func (s *subject) equal(in *schema.Schema, a, b *jsontree.Node) bool {
+// hasSameEffect reports whether two containers, or two items of a list in them, have the same effect in this pod.
+func (s *subject) hasSameEffect(in *schema.Schema, a, b *jsontree.Node) bool {
 	if s.onHost {
 		a, b = s.withHostPorts(s.withHostPort(a, in)), s.withHostPorts(s.withHostPort(b, in))
 	}
@@ -81,12 +81,12 @@ func (s *subject) withHostPort(port *jsontree.Node, in *schema.Schema) *jsontree
 	if in.GoType != schema.PortType() || number == nil || port.Get("hostPort") != nil {
 		return port
 	}
-	return s.held(s.nodes.With(port, "hostPort", *number))
+	return s.storeNode(s.nodes.With(port, "hostPort", *number))
 }
 
-// own returns the template's container with that name, or nil.
-func (c *candidate) own(existing *jsontree.Node) *jsontree.Node {
-	if c.containers() < longList {
+// ownContainer returns the template's container with that name, or nil.
+func (c *candidate) ownContainer(existing *jsontree.Node) *jsontree.Node {
+	if c.countContainers() < longList {
 		return c.subject.sameName(&c.fragment, existing)
 	}
 	if c.byName == nil {
@@ -103,18 +103,18 @@ func (c *candidate) own(existing *jsontree.Node) *jsontree.Node {
 	return c.byName[existing.Get("name").Text()]
 }
 
-// containers returns the number of containers that the template brings to this pod.
-func (c *candidate) containers() (n int) {
+// countContainers returns the number of containers that the template brings to this pod.
+func (c *candidate) countContainers() (n int) {
 	for _, list := range containerLists() {
 		n += len(c.fragment.At("spec", list).Items())
 	}
 	return n
 }
 
-// claims reports whether a container of the pod has a name that the template uses in this pod. The
+// claimsName reports whether a container of the pod has a name that the template uses in this pod. The
 // caller reads the name once for all templates.
-func (c *candidate) claims(name string, existing *jsontree.Node) bool {
-	return slices.Contains(c.t.Containers, name) || c.t.Brings(name) && c.own(existing) != nil
+func (c *candidate) claimsName(name string, existing *jsontree.Node) bool {
+	return slices.Contains(c.t.Containers, name) || c.t.Brings(name) && c.ownContainer(existing) != nil
 }
 
 // sameName returns the container of a fragment with the same name as one of the pod's, or nil.

@@ -16,19 +16,19 @@ import (
 // [Judge.Judge] makes it. The pod is correct if another injection would add nothing, and if its
 // protected fields have the templates' values. Other differences are up to users and other
 // webhooks. Findings that deny come first.
-func (r *Result) Check() []Finding { return r.check(false) }
+func (r *Result) Check() []Finding { return r.checkFinalPod(false) }
 
-// check implements Check. If strict is true, a template denies the pod in every mode if nothing of
+// checkFinalPod implements Check. If strict is true, a template denies the pod in every mode if nothing of
 // it is in the pod because the mutating webhook did not add it.
-func (r *Result) check(strict bool) []Finding {
+func (r *Result) checkFinalPod(strict bool) []Finding {
 	var all []Finding
 	wanted := map[string]v1alpha1.ValidateMode{}
 	for i := range r.Decisions {
 		d := &r.Decisions[i]
-		failures := d.failures()
+		failures := d.failureFindings()
 		all = append(all, failures...)
 		if d.Code.Succeeded() {
-			all = append(all, d.differences(strict)...)
+			all = append(all, d.differenceFindings(strict)...)
 		} else if len(failures) == 0 {
 			continue
 		}
@@ -42,33 +42,33 @@ func (r *Result) check(strict bool) []Finding {
 		all = append(all, f)
 	}
 	for i := range all {
-		all[i].Message = sentence(all[i].Message)
+		all[i].Message = cleanMessage(all[i].Message)
 	}
 	sortFindings(all)
 	return all
 }
 
 func sortFindings(all []Finding) {
-	slices.SortStableFunc(all, func(a, b Finding) int { return rank(a.Mode) - rank(b.Mode) })
+	slices.SortStableFunc(all, func(a, b Finding) int { return modeRank(a.Mode) - modeRank(b.Mode) })
 }
 
-func rank(m v1alpha1.ValidateMode) int {
+func modeRank(m v1alpha1.ValidateMode) int {
 	if m == v1alpha1.Deny {
 		return 0
 	}
 	return 1
 }
 
-// faults returns what is wrong with a template that the pod should have.
-func (d *Decision) faults() []Finding {
+// findFaults returns what is wrong with a template that the pod should have.
+func (d *Decision) findFaults() []Finding {
 	if d.Code == CodePresent || d.Code == CodeInjected {
-		return d.differences(false)
+		return d.differenceFindings(false)
 	}
-	return d.failures()
+	return d.failureFindings()
 }
 
-// differences returns findings for missing and altered parts.
-func (d *Decision) differences(strict bool) []Finding {
+// differenceFindings returns findings for missing and altered parts.
+func (d *Decision) differenceFindings(strict bool) []Finding {
 	if d.Absent {
 		return []Finding{d.notThere(strict)}
 	}
@@ -88,16 +88,16 @@ func (d *Decision) differences(strict bool) []Finding {
 		case p.Pod == "null":
 			message = Brief(p.Template) + " is missing"
 		}
-		all = append(all, d.finding(CodeAltered, p, message+d.blame(d.changer(p.Path))))
+		all = append(all, d.newFinding(CodeAltered, p, message+d.differenceAdvice(d.changeAdvice(p.Path))))
 	}
 	for _, p := range d.Added {
-		all = append(all, d.finding(CodeMissing, p, Brief(p.Template)+" is missing"+d.blame("find out which other webhook removes it")))
+		all = append(all, d.newFinding(CodeMissing, p, Brief(p.Template)+" is missing"+d.differenceAdvice("find out which other webhook removes it")))
 	}
 	return all
 }
 
-// changer returns the end of a sentence about a protected field: what may have changed it.
-func (d *Decision) changer(at string) string {
+// changeAdvice returns the end of a sentence about a protected field: what may have changed it.
+func (d *Decision) changeAdvice(at string) string {
 	names := strings.Split(at, "/") // "", spec, containers, 0, args
 	if len(names) > 4 && slices.Contains(d.computed, names[4]) {
 		return "the template protects it and computes it from the pod, so find out what changes the pod; in a copy, keep the labels too (kubectl debug --profile=general --keep-labels)"
@@ -107,7 +107,7 @@ func (d *Decision) changer(at string) string {
 
 // notThere returns the finding about a template of which nothing is in the pod.
 func (d *Decision) notThere(strict bool) Finding {
-	lacks := d.container()
+	lacks := d.firstMissing()
 	f := Finding{Code: CodeNotInjected, Template: d.Template, Path: lacks.Path, Expected: lacks.Template, Mode: d.Mode}
 	f.Message = "the pod has nothing of it: the mutating webhook was not called or did not answer in time; create the pod again"
 	if d.recorded {
@@ -119,9 +119,9 @@ func (d *Decision) notThere(strict bool) Finding {
 	return f
 }
 
-// blame returns the end of a sentence about a difference. If another revision injected the pod,
+// differenceAdvice returns the end of a sentence about a difference. If another revision injected the pod,
 // differences are expected, and the advice is to create the pod again.
-func (d *Decision) blame(others string) string {
+func (d *Decision) differenceAdvice(others string) string {
 	if d.other == "" {
 		return "; " + others
 	}
@@ -133,9 +133,9 @@ func (d *Decision) blame(others string) string {
 	return fmt.Sprintf("; the pod names revision %s, which injected it: create it again, from a manifest that was not injected", string(by))
 }
 
-// failures returns findings about a template that the pod should have but that could not be
+// failureFindings returns findings about a template that the pod should have but that could not be
 // injected.
-func (d *Decision) failures() []Finding {
+func (d *Decision) failureFindings() []Finding {
 	code := CodeNotInjected
 	switch d.Code {
 	case CodeInvalidParameter:
@@ -146,30 +146,30 @@ func (d *Decision) failures() []Finding {
 	}
 	var all []Finding
 	for _, o := range d.Obstacles {
-		all = append(all, d.finding(code, o.Difference, o.Message))
+		all = append(all, d.newFinding(code, o.Difference, o.Message))
 	}
 	if all == nil {
-		all = append(all, d.finding(code, Difference{}, d.Sentence()))
+		all = append(all, d.newFinding(code, Difference{}, d.Sentence()))
 	}
 	return all
 }
 
-func (d *Decision) finding(code Code, p Difference, message string) Finding {
+func (d *Decision) newFinding(code Code, p Difference, message string) Finding {
 	return Finding{
-		Code: code, Template: d.Template, Path: p.Path, Expected: value(p.Template), Found: value(p.Pod),
+		Code: code, Template: d.Template, Path: p.Path, Expected: emptyIfNull(p.Template), Found: emptyIfNull(p.Pod),
 		Message: message, Mode: d.Mode,
 	}
 }
 
-func value(of JSON) JSON {
+func emptyIfNull(of JSON) JSON {
 	if of == "null" {
 		return ""
 	}
 	return of
 }
 
-// container returns the first missing container, or else the first missing part.
-func (d *Decision) container() Difference {
+// firstMissing returns the first missing container, or else the first missing part.
+func (d *Decision) firstMissing() Difference {
 	for _, p := range d.Added {
 		if list := path.Dir(p.Path); list == "/spec/initContainers" || list == "/spec/containers" {
 			return p
@@ -215,7 +215,7 @@ func (r *Result) Warnings() []string {
 	}
 	for i := range r.Decisions {
 		d := &r.Decisions[i]
-		for _, f := range d.failures() {
+		for _, f := range d.failureFindings() {
 			all = append(all, f.String())
 		}
 		if d.Unmet() && !d.Code.Failed() {

@@ -36,20 +36,20 @@ type comparison struct {
 	again bool
 }
 
-func (d comparison) differ(pod, fragment *jsontree.Node) *difference {
+func (d comparison) differenceHere(pod, fragment *jsontree.Node) *difference {
 	return &difference{d.at.String(), pod, fragment}
 }
 
-// within returns the first difference at or below a protected path, or nil.
-func (d comparison) within(pod, fragment *jsontree.Node, path []string) *difference {
+// findAtPath returns the first difference at or below a protected path, or nil.
+func (d comparison) findAtPath(pod, fragment *jsontree.Node, path []string) *difference {
 	if len(path) == 0 {
-		return d.find(pod, fragment)
+		return d.findDifference(pod, fragment)
 	}
-	return d.member(path[0], pod).within(pod.Get(path[0]), fragment.Get(path[0]), path[1:])
+	return d.atMember(path[0], pod).findAtPath(pod.Get(path[0]), fragment.Get(path[0]), path[1:])
 }
 
-// everything calls add with the first difference in each protected field of a container.
-func (d comparison) everything(t *loaded, pod, fragment *jsontree.Node, add func(*difference)) {
+// findEachProtected calls add with the first difference in each protected field of a container.
+func (d comparison) findEachProtected(t *loaded, pod, fragment *jsontree.Node, add func(*difference)) {
 	for _, of := range [2]*jsontree.Node{fragment, pod} {
 		members := of.Members()
 		for i := range members {
@@ -67,7 +67,7 @@ func (d comparison) findProtected(t *loaded, name string, pod, fragment *jsontre
 	if t.LeavesOpen(name) {
 		return d.findBesideOthers(name, pod, fragment, hardensSameUser)
 	}
-	return d.member(name, pod).find(pod.Get(name), fragment.Get(name))
+	return d.atMember(name, pod).findDifference(pod.Get(name), fragment.Get(name))
 }
 
 // findBesideOthers is find for a field of a container, and ignores what other webhooks often add to it in all containers.
@@ -80,12 +80,12 @@ func (d comparison) findBesideOthers(name string, pod, fragment *jsontree.Node, 
 	case name == "terminationMessagePolicy" && ours == nil && there.IsText(string(corev1.TerminationMessageFallbackToLogsOnError)):
 		return nil
 	}
-	member := d.member(name, pod)
+	member := d.atMember(name, pod)
 	member.open = templates.IsOpen(name)
-	return member.find(there, ours)
+	return member.findDifference(there, ours)
 }
 
-func (d comparison) member(name string, in *jsontree.Node) comparison {
+func (d comparison) atMember(name string, in *jsontree.Node) comparison {
 	member := comparison{subject: d.subject, at: d.at.Member(name), f: d.f.At(name), name: name, in: in, stored: d.stored, again: d.again}
 	for _, n := range d.besides {
 		if value := n.Get(name); value != nil {
@@ -95,9 +95,9 @@ func (d comparison) member(name string, in *jsontree.Node) comparison {
 	return member
 }
 
-// find returns the first place at or below d where the pod lacks, changes or exceeds the fragment.
+// findDifference returns the first place at or below d where the pod lacks, changes or exceeds the fragment.
 // It ignores what Kubernetes itself sets or drops.
-func (d comparison) find(pod, fragment *jsontree.Node) *difference {
+func (d comparison) findDifference(pod, fragment *jsontree.Node) *difference {
 	if d.f.AbsentIsZero && fragment != nil && schema.IsZero(fragment) {
 		fragment = nil // the API server treats both as absent
 	}
@@ -113,7 +113,7 @@ func (d comparison) find(pod, fragment *jsontree.Node) *difference {
 	case fragment == nil && d.open && pod.Kind() == jsontree.Array:
 		return d.findItem(pod, new(jsontree.Items()))
 	case fragment == nil || fragment.Kind() == jsontree.Null:
-		if pod == nil || (d.f.AbsentIsZero || d.f.AlwaysSent) && schema.IsZero(pod) || d.fills(pod) || d.stored && d.f.Droppable(pod) {
+		if pod == nil || (d.f.AbsentIsZero || d.f.AlwaysSent) && schema.IsZero(pod) || d.mayBeDefault(pod) || d.stored && d.f.Droppable(pod) {
 			return nil
 		}
 		return d.findExtra(pod)
@@ -122,12 +122,12 @@ func (d comparison) find(pod, fragment *jsontree.Node) *difference {
 			d.name == "imagePullPolicy" && d.f.Default(d.in).IsText(string(corev1.PullAlways)) {
 			return nil
 		}
-		return d.differ(pod, fragment)
+		return d.differenceHere(pod, fragment)
 	case pod.Kind() != fragment.Kind():
 		if d.f.Quantity && d.f.EqualScalars(pod, fragment) {
 			return nil
 		}
-		return d.differ(pod, fragment)
+		return d.differenceHere(pod, fragment)
 	case fragment.Kind() == jsontree.Object:
 		return d.findMember(pod, fragment)
 	case fragment.Kind() == jsontree.Array:
@@ -135,7 +135,7 @@ func (d comparison) find(pod, fragment *jsontree.Node) *difference {
 	case d.f.EqualScalars(pod, fragment) || d.name == "imagePullPolicy" && pod.IsText(string(corev1.PullAlways)):
 		return nil // the AlwaysPullImages admission plugin sets it
 	}
-	return d.differ(pod, fragment)
+	return d.differenceHere(pod, fragment)
 }
 
 // findExtra returns the first place at or below d where the pod exceeds what other templates add. A
@@ -149,10 +149,10 @@ func (d comparison) findExtra(pod *jsontree.Node) *difference {
 		return d.findItem(pod, new(jsontree.Items()))
 	case shape != schema.KeyedList && shape != schema.Unit && shape != schema.Set && pod.Kind() == jsontree.Object:
 		return d.findMember(pod, new(jsontree.Members()))
-	case slices.ContainsFunc(d.besides, func(n *jsontree.Node) bool { return alone.find(pod, n) == nil }):
+	case slices.ContainsFunc(d.besides, func(n *jsontree.Node) bool { return alone.findDifference(pod, n) == nil }):
 		return nil
 	}
-	return d.differ(pod, nil)
+	return d.differenceHere(pod, nil)
 }
 
 func (d comparison) findMember(pod, fragment *jsontree.Node) *difference {
@@ -162,7 +162,7 @@ func (d comparison) findMember(pod, fragment *jsontree.Node) *difference {
 	members := fragment.Members()
 	for i := range members {
 		name := members[i].Name()
-		if found := d.member(name, pod).find(pod.Get(name), &members[i]); found != nil {
+		if found := d.atMember(name, pod).findDifference(pod.Get(name), &members[i]); found != nil {
 			return found
 		}
 	}
@@ -172,7 +172,7 @@ func (d comparison) findMember(pod, fragment *jsontree.Node) *difference {
 		if fragment.Get(name) != nil {
 			continue
 		}
-		if found := d.member(name, pod).find(&members[i], nil); found != nil {
+		if found := d.atMember(name, pod).findDifference(&members[i], nil); found != nil {
 			return found
 		}
 	}
@@ -192,10 +192,10 @@ func (d comparison) findItem(pod, fragment *jsontree.Node) *difference {
 	}
 	if d.f.Shape != schema.KeyedList || d.again && len(theirs) == len(own) {
 		if len(theirs) != len(own) {
-			return d.differ(pod, fragment)
+			return d.differenceHere(pod, fragment)
 		}
 		for i := range own {
-			if found := d.item(elem, theirs, i).find(&theirs[i], &own[i]); found != nil {
+			if found := d.atItem(elem, theirs, i).findDifference(&theirs[i], &own[i]); found != nil {
 				return found
 			}
 		}
@@ -208,15 +208,15 @@ func (d comparison) findItem(pod, fragment *jsontree.Node) *difference {
 		case at < 0 && (d.open && !theirs[i].Get("mountPath").IsText(templates.TokenPath) || d.isTokenMount(&theirs[i])):
 			continue
 		case at < 0 || used[at]: // an additional item, which would take effect
-			if found := d.extra(elem, theirs, i).findExtra(&theirs[i]); found != nil {
+			if found := d.atExtraItem(elem, theirs, i).findExtra(&theirs[i]); found != nil {
 				return found
 			}
 			continue
 		case at < next && (d.again || d.name == "env" && schema.DependsOnOrder(own)):
-			return d.differ(pod, fragment)
+			return d.differenceHere(pod, fragment)
 		}
 		next, used[at] = at, true
-		if found := d.item(elem, theirs, i).find(&theirs[i], &own[at]); found != nil {
+		if found := d.atItem(elem, theirs, i).findDifference(&theirs[i], &own[at]); found != nil {
 			return found
 		}
 	}
@@ -233,7 +233,7 @@ func (d comparison) findItem(pod, fragment *jsontree.Node) *difference {
 func (d comparison) findInOrder(theirs, own []jsontree.Node, elem *schema.Schema) *difference {
 	next := 0
 	for i := range own {
-		for next < len(theirs) && d.item(elem, theirs, next).find(&theirs[next], &own[i]) != nil {
+		for next < len(theirs) && d.atItem(elem, theirs, next).findDifference(&theirs[next], &own[i]) != nil {
 			next++
 		}
 		if next == len(theirs) {
@@ -244,14 +244,14 @@ func (d comparison) findInOrder(theirs, own []jsontree.Node, elem *schema.Schema
 	return nil
 }
 
-func (d comparison) item(elem *schema.Schema, items []jsontree.Node, i int) comparison {
+func (d comparison) atItem(elem *schema.Schema, items []jsontree.Node, i int) comparison {
 	return comparison{subject: d.subject, at: d.at.Item(items, i), f: elem.AsField(), stored: d.stored, again: d.again}
 }
 
-// extra is item for one that the fragment lacks. Other templates never add an item with a key that
+// atExtraItem is item for one that the fragment lacks. Other templates never add an item with a key that
 // the list has.
-func (d comparison) extra(elem *schema.Schema, items []jsontree.Node, i int) comparison {
-	item := d.item(elem, items, i)
+func (d comparison) atExtraItem(elem *schema.Schema, items []jsontree.Node, i int) comparison {
+	item := d.atItem(elem, items, i)
 	for _, list := range d.besides {
 		others := list.Items()
 		if found := d.f.Find(others, &items[i]); found >= 0 && d.f.Find(items[:i], &items[i]) < 0 {
@@ -270,9 +270,9 @@ func (d comparison) isTokenMount(mount *jsontree.Node) bool {
 		(volume.IsText(templates.NoTokenVolume) || d.subject.isTokenVolume(volume.Text()))
 }
 
-// fills reports whether Kubernetes itself may have set a value that the template lacks: a default,
+// mayBeDefault reports whether Kubernetes itself may have set a value that the template lacks: a default,
 // the ServiceAccount plugin's mount, or a LimitRange's resources.
-func (d comparison) fills(pod *jsontree.Node) bool {
+func (d comparison) mayBeDefault(pod *jsontree.Node) bool {
 	if d.f.Parent == nil {
 		return d.f.Quantity && !d.again // the quantity of a resource
 	}

@@ -14,39 +14,39 @@ import (
 	"github.com/pillion-dev/pillion/templates/problem"
 )
 
-// container merges a container of the fragment into a list of the pod.
-func (p *planner) container(pod, fragment *jsontree.Node, s *schema.Schema, at schema.Pointer) {
+// mergeContainer merges a container of the fragment into a list of the pod.
+func (p *planner) mergeContainer(pod, fragment *jsontree.Node, s *schema.Schema, at schema.Pointer) {
 	name := fragment.Get("name").Text()
 	for _, list := range containerLists() {
-		if !p.subject.has(name) {
+		if !p.subject.hasContainer(name) {
 			break
 		}
 		items := p.subject.pod.At("spec", list).Items()
 		if found := s.Find(items, fragment); found >= 0 {
 			where := p.subject.beside.Member("spec").Member(list).Item(items, found)
 			if at.Name(0) != list {
-				if other := p.contributor(func(c *candidate) bool { return c.t.Brings(name) }); other != "" {
-					p.conflict(where, &items[found], fragment, "the template %s adds a container named %s to %s; rename it in one of the templates", other, name, list)
+				if other := p.findContributor(func(c *candidate) bool { return c.t.Brings(name) }); other != "" {
+					p.reportConflict(where, &items[found], fragment, "the template %s adds a container named %s to %s; rename it in one of the templates", other, name, list)
 					return
 				}
-				p.conflict(where, &items[found], fragment, "the pod has a container named %s in %s, but the template adds it to another list; rename the container in the pod", name, list)
+				p.reportConflict(where, &items[found], fragment, "the pod has a container named %s in %s, but the template adds it to another list; rename the container in the pod", name, list)
 				return
 			}
-			p.knownContainer(&items[found], fragment, s, where)
+			p.mergeKnownContainer(&items[found], fragment, s, where)
 			return
 		}
 	}
 	p.checkContainer(at.Name(0), nil, fragment, at.Member("-"))
 	p.checkMerged(fragment, fragment, at.Member("-"))
 	p.checkAppArmor(fragment)
-	p.insert(pod, p.index(pod.Items(), fragment, at.Name(0)), *fragment, at)
+	p.insertItem(pod, p.insertIndex(pod.Items(), fragment, at.Name(0)), *fragment, at)
 	p.subject.here[p.subject.brings[name]] = true
 }
 
-func (p *planner) knownContainer(existing, fragment *jsontree.Node, s *schema.Schema, at schema.Pointer) {
-	other := p.owners.bringer(existing, p.t)
-	if other != nil && !p.subject.equal(s.Elem, other.own(existing), fragment) {
-		p.conflict(at, existing, fragment, "the template %s adds a different container named %s; rename it in one of the templates", other.t.Name, fragment.Get("name").Text())
+func (p *planner) mergeKnownContainer(existing, fragment *jsontree.Node, s *schema.Schema, at schema.Pointer) {
+	other := p.owners.bringerOf(existing, p.t)
+	if other != nil && !p.subject.hasSameEffect(s.Elem, other.ownContainer(existing), fragment) {
+		p.reportConflict(at, existing, fragment, "the template %s adds a different container named %s; rename it in one of the templates", other.t.Name, fragment.Get("name").Text())
 		return
 	}
 	if s.Elem.Contains(p.subject.withHostPorts(existing), fragment) && !slices.Contains(p.theirs, fragment.Get("name").Text()) {
@@ -54,11 +54,11 @@ func (p *planner) knownContainer(existing, fragment *jsontree.Node, s *schema.Sc
 		return
 	}
 	if !p.wasMarked {
-		p.conflict(at, existing, fragment, "%s", p.notInjected(existing, fragment, s.Elem))
+		p.reportConflict(at, existing, fragment, "%s", p.notInjected(existing, fragment, s.Elem))
 		return
 	}
 	if there, ours := existing.Get("restartPolicy"), fragment.Get("restartPolicy"); there != nil && ours != nil && !ours.SameText(there) {
-		p.conflict(at.Member("restartPolicy"), there, ours, "the pod's container %s is not a native sidecar; set its restartPolicy to Always", fragment.Get("name").Text())
+		p.reportConflict(at.Member("restartPolicy"), there, ours, "the pod's container %s is not a native sidecar; set its restartPolicy to Always", fragment.Get("name").Text())
 	}
 	if !p.checkContainer(at.Name(1), existing, fragment, at) {
 		return
@@ -67,7 +67,7 @@ func (p *planner) knownContainer(existing, fragment *jsontree.Node, s *schema.Sc
 		p.journal.Own(existing) // never add to memory that is shared with the template
 	}
 	p.merged = existing
-	p.object(existing, fragment, s.Elem, at)
+	p.mergeObject(existing, fragment, s.Elem, at)
 	p.merged = nil
 	p.checkProtected(existing, fragment, at)
 	p.checkMerged(existing, fragment, at)
@@ -85,7 +85,7 @@ func (p *planner) checkProtected(existing, fragment *jsontree.Node, at schema.Po
 		if d.Template != "null" {
 			do = "make it " + Brief(d.Template)
 		}
-		p.conflictAt(d, "the pod's container %s has %s at %s, which the template protects; %s, or remove the container", name, Brief(d.Pod), schema.Where(d.Path), do)
+		p.reportConflictAt(d, "the pod's container %s has %s at %s, which the template protects; %s, or remove the container", name, Brief(d.Pod), schema.Where(d.Path), do)
 	}
 }
 
@@ -95,7 +95,7 @@ func (p *planner) checkProtected(existing, fragment *jsontree.Node, at schema.Po
 func (p *planner) notInjected(existing, fragment *jsontree.Node, s *schema.Schema) string {
 	name, image := fragment.Get("name").Text(), existing.Get("image")
 	differs, which := "differs from the template", ""
-	if names := lacking(existing, fragment, s); len(names) > 0 { // otherwise only what other templates add is missing
+	if names := lackingFields(existing, fragment, s); len(names) > 0 { // otherwise only what other templates add is missing
 		differs += " in " + someOf(names, min(len(names), 4))
 		which = ", which " + differs
 	}
@@ -108,8 +108,8 @@ func (p *planner) notInjected(existing, fragment *jsontree.Node, s *schema.Schem
 	return fmt.Sprintf("the pod has its own container named %s%s; if the template should add the missing fields, set the annotation %s: \"true\"", name, which, p.t.customize)
 }
 
-// lacking returns the names of the fields in which an object lacks something of the fragment.
-func lacking(existing, fragment *jsontree.Node, s *schema.Schema) (names []string) {
+// lackingFields returns the names of the fields in which an object lacks something of the fragment.
+func lackingFields(existing, fragment *jsontree.Node, s *schema.Schema) (names []string) {
 	members := fragment.Members()
 	for i := range members {
 		if !s.Contains(existing, new(jsontree.Members(members[i]))) {
@@ -149,7 +149,7 @@ func (p *planner) checkClash(list *schema.Field, a, b *jsontree.Node, at schema.
 	items := b.Items()
 	for i := range items {
 		if found := list.Find(a.Items(), &items[i]); found >= 0 && !list.Elem.Equal(&a.Items()[found], &items[i]) {
-			p.conflict(at, nil, &items[i], "the template adds two different things: %s and %s; fix the template", &a.Items()[found], &items[i])
+			p.reportConflict(at, nil, &items[i], "the template adds two different things: %s and %s; fix the template", &a.Items()[found], &items[i])
 		}
 	}
 }
@@ -162,5 +162,5 @@ func (p *planner) checkAppArmor(container *jsontree.Node) {
 	}
 	key := corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + container.Get("name").Text()
 	at := p.subject.beside.Member("metadata").Member("annotations").Member(key)
-	p.conflict(at, p.subject.annotation(key), nil, "the pod's annotation %s changes a container that the template adds; remove the annotation", problem.Cut(key, maxValue))
+	p.reportConflict(at, p.subject.annotation(key), nil, "the pod's annotation %s changes a container that the template adds; remove the annotation", problem.Cut(key, maxValue))
 }

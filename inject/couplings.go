@@ -27,17 +27,17 @@ type coupling struct {
 func couplings() []coupling {
 	return []coupling{
 		{"lifecycle", sleepsTooLong},
-		{"securityContext", unmasked},
+		{"securityContext", unmaskedProcMount},
 		{"securityContext", otherSeccomp},
 		{"securityContext", otherAppArmor},
 		{"volumeDevices", devicesOfUser},
 	}
 }
 
-// fitting returns a container without optional fields that the pod does not allow. They are removed
+// withoutDisallowed returns a container without optional fields that the pod does not allow. They are removed
 // before anything is compared.
-func (s *subject) fitting(container jsontree.Node) jsontree.Node {
-	if resize := container.Get("resizePolicy"); resize != nil && s.pod.At("spec", "restartPolicy").IsText(string(corev1.RestartPolicyNever)) && restarts(resize) {
+func (s *subject) withoutDisallowed(container jsontree.Node) jsontree.Node {
+	if resize := container.Get("resizePolicy"); resize != nil && s.pod.At("spec", "restartPolicy").IsText(string(corev1.RestartPolicyNever)) && restartsOnResize(resize) {
 		container = s.nodes.Without(&container, "resizePolicy") // only the default, NotRequired, is allowed
 	}
 	os := s.pod.At("spec", "os", "name")
@@ -63,7 +63,7 @@ func (s *subject) withoutField(container jsontree.Node, object, field string) js
 	return s.nodes.With(&container, object, rest)
 }
 
-func restarts(resizePolicy *jsontree.Node) bool {
+func restartsOnResize(resizePolicy *jsontree.Node) bool {
 	return slices.ContainsFunc(resizePolicy.Items(), func(item jsontree.Node) bool {
 		return item.Get("restartPolicy").IsText(string(corev1.RestartContainer))
 	})
@@ -91,8 +91,8 @@ func sleepsTooLong(pod, container *jsontree.Node) string {
 	return ""
 }
 
-// unmasked reports a container that sees all of /proc in a pod without its own user namespace.
-func unmasked(pod, container *jsontree.Node) string {
+// unmaskedProcMount reports a container that sees all of /proc in a pod without its own user namespace.
+func unmaskedProcMount(pod, container *jsontree.Node) string {
 	if container.At("securityContext", "procMount").IsText(string(corev1.UnmaskedProcMount)) && pod.At("spec", "hostUsers").Kind() != jsontree.False {
 		return "securityContext.procMount Unmasked needs hostUsers: false; set it in the pod"
 	}

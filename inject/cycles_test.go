@@ -58,8 +58,8 @@ func TestHouse(t *testing.T) {
 	}
 }
 
-// listed is what go list knows about a package.
-type listed struct {
+// splitNames is what go list knows about a package.
+type splitNames struct {
 	ImportPath, Dir, Export string
 	GoFiles                 []string
 	DepOnly                 bool
@@ -73,10 +73,10 @@ func fileCycles(t *testing.T) map[string][][]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var own []listed
+	var own []splitNames
 	exports := map[string]string{}
 	for d := json.NewDecoder(bytes.NewReader(out)); ; {
-		var p listed
+		var p splitNames
 		if err := d.Decode(&p); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
@@ -99,7 +99,7 @@ func fileCycles(t *testing.T) map[string][][]string {
 
 // usedFiles returns, for each file of a package, the other files of the package
 // that declare what it uses: functions, types, methods, fields, variables.
-func usedFiles(t *testing.T, files *token.FileSet, dependencies types.Importer, p listed) map[string][]string {
+func usedFiles(t *testing.T, files *token.FileSet, dependencies types.Importer, p splitNames) map[string][]string {
 	t.Helper()
 	var parsed []*ast.File
 	for _, name := range p.GoFiles {

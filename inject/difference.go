@@ -11,10 +11,10 @@ import (
 )
 
 func newDifference(at string, pod, fragment *jsontree.Node) Difference {
-	return Difference{Path: at, Pod: compact(pod), Template: compact(fragment)}
+	return Difference{Path: at, Pod: compactJSON(pod), Template: compactJSON(fragment)}
 }
 
-func compact(n *jsontree.Node) JSON {
+func compactJSON(n *jsontree.Node) JSON {
 	if n == nil {
 		return "null"
 	}
@@ -27,7 +27,7 @@ func compact(n *jsontree.Node) JSON {
 
 func annotationPath(key string) string { return "/metadata/annotations/" + jsontree.Escape(key) }
 
-func messages(obstacles []Obstacle) string {
+func joinMessages(obstacles []Obstacle) string {
 	all := make([]string, len(obstacles))
 	for i := range obstacles {
 		all[i] = obstacles[i].Message

@@ -16,7 +16,7 @@ import (
 
 func notJSON(err error) error { return fmt.Errorf("the pod is not JSON: %w", err) }
 
-func decode(text []byte) (any, error) {
+func decodeDocument(text []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	var doc any
@@ -32,15 +32,15 @@ func parseAgain(doc any) (*jsontree.Node, error) {
 	return jsontree.Parse(text)
 }
 
-// served reports whether the pod comes from an API server.
-func served(pod *jsontree.Node) bool {
+// isFromServer reports whether the pod comes from an API server.
+func isFromServer(pod *jsontree.Node) bool {
 	return pod.At("spec", "schedulerName") != nil && pod.At("spec", "dnsPolicy") != nil
 }
 
-// without returns doc without the value at a path. It also reports whether its parent is then
+// removeValue returns doc without the value at a path. It also reports whether its parent is then
 // empty.
-func without(doc any, path string) (after any, empty bool) {
-	after = edit(doc, tokens(path), func(parent any, name string) any {
+func removeValue(doc any, path string) (after any, empty bool) {
+	after = editParent(doc, pathTokens(path), func(parent any, name string) any {
 		switch at := parent.(type) {
 		case map[string]any:
 			delete(at, name)
@@ -57,9 +57,9 @@ func without(doc any, path string) (after any, empty bool) {
 	return after, empty
 }
 
-// with sets a member of an object in doc.
-func with(doc any, path string, value any) {
-	edit(doc, tokens(path), func(parent any, name string) any {
+// setMember sets a member of an object in doc.
+func setMember(doc any, path string, value any) {
+	editParent(doc, pathTokens(path), func(parent any, name string) any {
 		if at, ok := parent.(map[string]any); ok {
 			at[name] = value
 		}
@@ -67,10 +67,10 @@ func with(doc any, path string, value any) {
 	})
 }
 
-func tokens(path string) []string { return strings.Split(path, "/")[1:] }
+func pathTokens(path string) []string { return strings.Split(path, "/")[1:] }
 
-// edit replaces what contains the value at a path with the result of change.
-func edit(doc any, path []string, change func(parent any, name string) any) any {
+// editParent replaces what contains the value at a path with the result of change.
+func editParent(doc any, path []string, change func(parent any, name string) any) any {
 	name := schema.Unescape(path[0])
 	if len(path) == 1 {
 		return change(doc, name)
@@ -78,11 +78,11 @@ func edit(doc any, path []string, change func(parent any, name string) any) any 
 	switch at := doc.(type) {
 	case map[string]any:
 		if child, ok := at[name]; ok {
-			at[name] = edit(child, path[1:], change)
+			at[name] = editParent(child, path[1:], change)
 		}
 	case []any:
 		if i, err := strconv.Atoi(name); err == nil && i >= 0 && i < len(at) {
-			at[i] = edit(at[i], path[1:], change)
+			at[i] = editParent(at[i], path[1:], change)
 		}
 	}
 	return doc

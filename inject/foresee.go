@@ -39,7 +39,7 @@ func repeatChanges(before, after, in []byte) ([]byte, error) {
 	var docs [3]any
 	for k, text := range [][]byte{before, after, in} {
 		var err error
-		if docs[k], err = decode(text); err != nil {
+		if docs[k], err = decodeDocument(text); err != nil {
 			return nil, err
 		}
 	}

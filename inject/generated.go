@@ -28,10 +28,10 @@ func (p *planner) checkForeign() {
 					continue
 				}
 				at := p.subject.beside.Member("spec").Member(list).Item(items, i)
-				if other := p.contributor(func(c *candidate) bool { return c.t.Brings(name) }); other != "" {
-					p.conflict(at, &items[i], nil, "the template %s adds a container named %s, and names of the form %s are this template's; rename it in one of the templates", other, name, own)
+				if other := p.findContributor(func(c *candidate) bool { return c.t.Brings(name) }); other != "" {
+					p.reportConflict(at, &items[i], nil, "the template %s adds a container named %s, and names of the form %s are this template's; rename it in one of the templates", other, name, own)
 				} else {
-					p.conflict(at, &items[i], nil, "the pod has its own container named %s, but names of the form %s are the template's; rename the container in the pod", name, own)
+					p.reportConflict(at, &items[i], nil, "the pod has its own container named %s, but names of the form %s are the template's; rename the container in the pod", name, own)
 				}
 			}
 		}

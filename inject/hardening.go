@@ -11,7 +11,7 @@ func (s *subject) withoutHardening(there, ours *jsontree.Node, hardens func(*jso
 	members := there.Members()
 	for i := range members {
 		if m := &members[i]; ours.Get(m.Name()) == nil && hardens(m) {
-			rest = s.held(s.nodes.Without(rest, m.Name()))
+			rest = s.storeNode(s.nodes.Without(rest, m.Name()))
 		}
 	}
 	if len(rest.Members()) == 0 && ours == nil {
@@ -20,8 +20,8 @@ func (s *subject) withoutHardening(there, ours *jsontree.Node, hardens func(*jso
 	return rest
 }
 
-// hardens reports whether a field of a security context only reduces what the container may do.
-func hardens(m *jsontree.Node) bool {
+// hardensContainer reports whether a field of a security context only reduces what the container may do.
+func hardensContainer(m *jsontree.Node) bool {
 	only := func(name string) bool { return len(m.Members()) == 1 && m.Get(name) != nil }
 	switch m.Name() {
 	case "readOnlyRootFilesystem", "runAsNonRoot":
@@ -46,5 +46,5 @@ func hardensSameUser(m *jsontree.Node) bool {
 	case "runAsUser", "runAsGroup", "seLinuxOptions":
 		return false
 	}
-	return hardens(m)
+	return hardensContainer(m)
 }

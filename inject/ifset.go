@@ -31,7 +31,7 @@ func (s *subject) resolveVariables(container *jsontree.Node, fragment jsontree.N
 			continue
 		}
 		resolved[i] = s.nodes.Without(&env[i], templates.IfSetKey)
-		own := s.variable(container, &resolved[i])
+		own := s.findVariable(container, &resolved[i])
 		switch {
 		case own < 0 || s.holdsVariable(&container.Get("env").Items()[own], &resolved[i]):
 		case conflict:
@@ -43,24 +43,24 @@ func (s *subject) resolveVariables(container *jsontree.Node, fragment jsontree.N
 	return s.nodes.With(&fragment, "env", jsontree.Items(resolved...)), taken
 }
 
-// variable returns the index of a container's variable with the same name, or -1.
-func (s *subject) variable(container, variable *jsontree.Node) int {
+// findVariable returns the index of a container's variable with the same name, or -1.
+func (s *subject) findVariable(container, variable *jsontree.Node) int {
 	env := container.Get("env")
 	if env == nil {
 		return -1
 	}
-	return s.find(s.variables(), env, variable)
+	return s.findByKey(s.variableSchema(), env, variable)
 }
 
-// variables is the schema of a container's variables.
-func (s *subject) variables() *schema.Schema {
+// variableSchema is the schema of a container's variables.
+func (s *subject) variableSchema() *schema.Schema {
 	return s.schema.At("spec").At("containers").Elem.At("env").Schema
 }
 
 // holdsVariable reports whether a container's variable is the template's, or contains its value as one
 // of its words: these are separated by spaces, commas, semicolons or colons.
 func (s *subject) holdsVariable(pod, fragment *jsontree.Node) bool {
-	return s.variables().Elem.Contains(pod, fragment) || holdsWord(pod, fragment)
+	return s.variableSchema().Elem.Contains(pod, fragment) || holdsWord(pod, fragment)
 }
 
 func holdsWord(pod, fragment *jsontree.Node) bool {
@@ -69,9 +69,9 @@ func holdsWord(pod, fragment *jsontree.Node) bool {
 		return false
 	}
 	words := func(n *jsontree.Node) string {
-		return " " + strings.Join(strings.FieldsFunc(n.Text(), separates), " ") + " "
+		return " " + strings.Join(strings.FieldsFunc(n.Text(), separatesWords), " ") + " "
 	}
 	return strings.Contains(words(there), words(ours))
 }
 
-func separates(r rune) bool { return strings.ContainsRune(" \t\n,;:", r) }
+func separatesWords(r rune) bool { return strings.ContainsRune(" \t\n,;:", r) }

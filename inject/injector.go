@@ -33,10 +33,10 @@ type Injector struct {
 	replaced  []*loaded      // templates that others replace
 	brings    map[string]int // container names of all templates, numbered from 1
 	patterns  []string       // those of generated containers, see [templates.Template.Containers]
-	reads     []read         // the parts of the pod that templates depend on
+	reads     []readPart         // the parts of the pod that templates depend on
 	// readsContainers reports whether an expression reads the pod's lists of containers.
 	readsContainers bool
-	proves          bool // whether containers must prove to be a template's, see expose
+	proves          bool // whether containers must prove to be a template's, see exposeUnproven
 	readsName       bool // whether an expression reads the pod's name
 	readsGated      bool // see [templates.Template.ReadsGated]
 	addsEnv         bool // whether a template adds variables to the pod's own containers
@@ -88,10 +88,10 @@ func newView(set *templates.Set, excludedNamespaces []string) *Injector {
 	}
 	reads, required, each := map[string]bool{}, false, false
 	for _, t := range set.Templates {
-		l := load(t)
+		l := loadTemplate(t)
 		i.templates, i.byName[t.Name] = append(i.templates, l), l
-		i.products.add(t)
-		i.products.adds(t)
+		i.products.recordReadKeys(t)
+		i.products.recordAddedKeys(t)
 		for _, name := range t.Containers {
 			switch {
 			case templates.IsGenerated(name):
@@ -116,7 +116,7 @@ func newView(set *templates.Set, excludedNamespaces []string) *Injector {
 	if of := set.OfCluster(); len(of.Templates) < len(set.Templates) {
 		i.cluster = newView(of, excludedNamespaces)
 	}
-	i.replace()
+	i.linkCanaries()
 	for part := range reads {
 		if r := newRead(part); !reads[strings.Join(r.path, ".")] || !r.items && r.key == "" && r.prefix == "" {
 			i.reads = append(i.reads, r)
@@ -127,9 +127,9 @@ func newView(set *templates.Set, excludedNamespaces []string) *Injector {
 	return i
 }
 
-// replace connects the templates that replace others with these. A template whose other one is not here, as
+// linkCanaries connects the templates that replace others with these. A template whose other one is not here, as
 // when it is tried alone, is like any other.
-func (i *Injector) replace() {
+func (i *Injector) linkCanaries() {
 	for k, t := range i.templates {
 		t.index = k
 		base := i.byName[t.Spec.Replaces]
@@ -154,10 +154,10 @@ func (i *Injector) ofCluster() int {
 }
 
 // ReadsOfProducts reports whether a template reads an annotation that is not Pillion's.
-func (i *Injector) ReadsOfProducts(key string) bool { return i.products.reads(key) }
+func (i *Injector) ReadsOfProducts(key string) bool { return i.products.readsKey(key) }
 
 // IgnoresOfProducts reports whether no parameter reads an annotation, although some read others of the same product.
-func (i *Injector) IgnoresOfProducts(key string) bool { return i.products.ignores(key) }
+func (i *Injector) IgnoresOfProducts(key string) bool { return i.products.ignoresKey(key) }
 
 // Set returns the templates for the pods of a namespace without templates of its own, or, for the
 // result of [Injector.For], for those of that namespace.

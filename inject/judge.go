@@ -73,7 +73,7 @@ type Verdict struct {
 
 // Judge judges a final pod. It returns an error if the pod's JSON is invalid.
 func (j *Judge) Judge(req Request) (*Verdict, error) {
-	j = j.in(req.Namespace.Name)
+	j = j.forNamespace(req.Namespace.Name)
 	if slices.ContainsFunc(j.sets, func(i *Injector) bool { return i.cluster != nil }) {
 		return j.judgeTenant(req)
 	}
@@ -91,7 +91,7 @@ func (j *Judge) judgeTenant(req Request) (*Verdict, error) {
 			cluster.sets[k] = i.cluster
 		}
 	}
-	pod, err := req.parse()
+	pod, err := req.parsePod()
 	if err != nil {
 		return nil, err
 	}
@@ -119,8 +119,8 @@ func joinVerdicts(v, own *Verdict) *Verdict {
 	return both
 }
 
-// ignores reports whether a template is of the other tier. Its record says nothing about this one.
-func (j *Judge) ignores(template string) bool {
+// ignoresTemplate reports whether a template is of the other tier. Its record says nothing about this one.
+func (j *Judge) ignoresTemplate(template string) bool {
 	is := bothTiers
 	for _, i := range j.views {
 		switch t := i.byName[template]; {
@@ -140,23 +140,23 @@ func (j *Judge) judgeTier(req Request) (*Verdict, error) {
 	// Additions of one template must not hide what is missing of another.
 	req.alone = true
 	var err error
-	if req.Pod, err = req.parse(); err != nil {
+	if req.Pod, err = req.parsePod(); err != nil {
 		return nil, err
 	}
-	req.account = j.account(&req)
+	req.account = j.accountOf(&req)
 	var pod []byte // with all additions, before judge adds more
 	if req.Namespace.Before != nil || req.account != nil && req.account.Before != nil {
 		pod = req.Pod.AppendWithAdditions(nil)
 	}
-	now, err := j.judge(req)
+	now, err := j.judgeState(req)
 	if err != nil || !now.Denied {
 		return now, err
 	}
-	for old := range req.before {
+	for old := range req.formerStates {
 		if old.Pod, err = jsontree.Parse(pod); err != nil {
 			return nil, err
 		}
-		v, err := j.judge(old)
+		v, err := j.judgeState(old)
 		if err != nil {
 			return nil, err
 		}
@@ -170,8 +170,8 @@ func (j *Judge) judgeTier(req Request) (*Verdict, error) {
 	return now, nil
 }
 
-// in returns the Judge for the pods of one namespace.
-func (j *Judge) in(namespace string) *Judge {
+// forNamespace returns the Judge for the pods of one namespace.
+func (j *Judge) forNamespace(namespace string) *Judge {
 	if !slices.ContainsFunc(j.sets, func(i *Injector) bool { return i.views != nil }) {
 		return j
 	}
@@ -186,8 +186,8 @@ func (j *Judge) in(namespace string) *Judge {
 // maxBefore is the maximum number of former states that a pod is judged by.
 const maxBefore = 6
 
-// before yields the request with what the namespace and the ServiceAccount were a moment ago.
-func (r *Request) before(yield func(Request) bool) {
+// formerStates yields the request with what the namespace and the ServiceAccount were a moment ago.
+func (r *Request) formerStates(yield func(Request) bool) {
 	room := maxBefore
 	for ns := &r.Namespace; ns != nil; ns = ns.Before {
 		for account := r.account; ; account = account.Before {
@@ -205,10 +205,10 @@ func (r *Request) before(yield func(Request) bool) {
 	}
 }
 
-// account returns what is known about the pod's ServiceAccount, or nil if no set reads it.
-func (j *Judge) account(req *Request) *request.ServiceAccount {
+// accountOf returns what is known about the pod's ServiceAccount, or nil if no set reads it.
+func (j *Judge) accountOf(req *Request) *request.ServiceAccount {
 	for _, i := range j.sets {
-		if account := i.account(&req.Namespace, req.Pod); account != nil {
+		if account := i.accountOf(&req.Namespace, req.Pod); account != nil {
 			return account
 		}
 	}
@@ -224,25 +224,25 @@ func (j *Judge) doubtsAccount(v *Verdict) bool {
 	})
 }
 
-// judge judges a pod with one state of its ServiceAccount.
-func (j *Judge) judge(req Request) (*Verdict, error) {
-	now, err := j.by(j.sets[0], req)
+// judgeState judges a pod with one state of its ServiceAccount.
+func (j *Judge) judgeState(req Request) (*Verdict, error) {
+	now, err := j.judgeBySet(j.sets[0], req)
 	if err != nil || !now.Denied {
 		return now, err
 	}
-	said := revisions(req.Pod)
-	maps.DeleteFunc(said, func(template, _ string) bool { return j.ignores(template) })
-	denial, by, foreign := now, j.sets[0], j.sets[0].foreign(said) // by the set that has most of the pod's revisions
+	said := injectedRevisions(req.Pod)
+	maps.DeleteFunc(said, func(template, _ string) bool { return j.ignoresTemplate(template) })
+	denial, by, foreign := now, j.sets[0], j.sets[0].countUnknownRevisions(said) // by the set that has most of the pod's revisions
 	for _, older := range j.sets[1:] {
 		req.Scratch = nil // now uses its memory
-		v, err := j.by(older, req)
+		v, err := j.judgeBySet(older, req)
 		if err != nil {
 			return nil, err
 		}
-		if v.enforce(now, j.sets[0]); !v.Denied {
+		if v.enforceFindings(now, j.sets[0]); !v.Denied {
 			return v, nil
 		}
-		if n := older.foreign(said); n < foreign {
+		if n := older.countUnknownRevisions(said); n < foreign {
 			denial, by, foreign = v, older, n
 		}
 	}
@@ -250,12 +250,12 @@ func (j *Judge) judge(req Request) (*Verdict, error) {
 		if err := by.decideAgain(req, denial); err != nil {
 			return nil, err
 		}
-		if denial.Judged = denial.check(!j.lenient); denial != now {
-			denial.enforce(now, j.sets[0])
+		if denial.Judged = denial.checkFinalPod(!j.lenient); denial != now {
+			denial.enforceFindings(now, j.sets[0])
 		}
-		denial.Denied = denies(denial.Judged)
+		denial.Denied = hasDenial(denial.Judged)
 	}
-	denial.Doubt = denial.Denied && (j.namesUnknown(said) || !j.settled && denial.lacks())
+	denial.Doubt = denial.Denied && (j.namesUnknown(said) || !j.settled && denial.deniesOnlyAbsent())
 	return denial, nil
 }
 
@@ -288,8 +288,8 @@ func (i *Injector) decideAgain(req Request, v *Verdict) error {
 	return nil
 }
 
-// by judges a pod by one set.
-func (j *Judge) by(i *Injector, req Request) (*Verdict, error) {
+// judgeBySet judges a pod by one set.
+func (j *Judge) judgeBySet(i *Injector, req Request) (*Verdict, error) {
 	r, err := i.Inject(req)
 	if err != nil {
 		return nil, err
@@ -297,37 +297,37 @@ func (j *Judge) by(i *Injector, req Request) (*Verdict, error) {
 	if j.tier == ownTier {
 		r.Decisions = r.Decisions[i.ofCluster():]
 	}
-	v := &Verdict{Result: r, Set: i.set.Revision, Judged: r.check(!j.lenient)}
-	v.Denied = denies(v.Judged)
+	v := &Verdict{Result: r, Set: i.set.Revision, Judged: r.checkFinalPod(!j.lenient)}
+	v.Denied = hasDenial(v.Judged)
 	return v, nil
 }
 
-func denies(all []Finding) bool {
+func hasDenial(all []Finding) bool {
 	return slices.ContainsFunc(all, func(f Finding) bool { return f.Mode == v1alpha1.Deny })
 }
 
-// enforce adds to the verdict of a superseded set the findings that this set cannot excuse: those
+// enforceFindings adds to the verdict of a superseded set the findings that this set cannot excuse: those
 // about templates with mode Deny that it did not inject. It removes warnings about names that the
 // set in use knows.
-func (v *Verdict) enforce(now *Verdict, inUse *Injector) {
+func (v *Verdict) enforceFindings(now *Verdict, inUse *Injector) {
 	judged := slices.DeleteFunc(v.Judged, func(f Finding) bool { return f.unknown != "" && inUse.byName[f.unknown] != nil })
 	for _, f := range now.Judged {
-		if f.Mode == v1alpha1.Deny && inUse.mode(f.Template) == v1alpha1.Deny && !v.has(f.Template) {
+		if f.Mode == v1alpha1.Deny && inUse.modeOf(f.Template) == v1alpha1.Deny && !v.hasTemplate(f.Template) {
 			judged = append(judged, f)
 		}
 	}
 	sortFindings(judged)
-	v.Judged, v.Denied = judged, denies(judged)
+	v.Judged, v.Denied = judged, hasDenial(judged)
 }
 
-// has reports whether the set injects that template into the pod, or another one in its place.
-func (v *Verdict) has(template string) bool {
+// hasTemplate reports whether the set injects that template into the pod, or another one in its place.
+func (v *Verdict) hasTemplate(template string) bool {
 	return slices.ContainsFunc(v.Decisions, func(d Decision) bool {
 		return d.Template == template && (d.Code.Succeeded() || d.Code == CodeReplaced)
 	})
 }
 
-func (i *Injector) mode(template string) v1alpha1.ValidateMode {
+func (i *Injector) modeOf(template string) v1alpha1.ValidateMode {
 	if t := i.byName[template]; t != nil {
 		return t.Spec.Validate.Mode
 	}
@@ -337,16 +337,16 @@ func (i *Injector) mode(template string) v1alpha1.ValidateMode {
 // namesUnknown reports whether the pod names a revision that no set of the Judge has.
 func (j *Judge) namesUnknown(said map[string]string) bool {
 	for template := range said {
-		if !slices.ContainsFunc(j.sets, func(i *Injector) bool { return i.knows(said, template) }) {
+		if !slices.ContainsFunc(j.sets, func(i *Injector) bool { return i.knowsRevision(said, template) }) {
 			return true
 		}
 	}
 	return false
 }
 
-// knows reports whether this set has the revision of a template that a pod names. If one that replaces it is in
+// knowsRevision reports whether this set has the revision of a template that a pod names. If one that replaces it is in
 // the pod, the revision is that of the other one.
-func (i *Injector) knows(said map[string]string, template string) bool {
+func (i *Injector) knowsRevision(said map[string]string, template string) bool {
 	t := i.byName[template]
 	return t != nil && (t.Revision == said[template] ||
 		slices.ContainsFunc(t.canaries, func(c *loaded) bool { return c.Revision == said[template] && said[c.Name] == said[template] }))
@@ -362,8 +362,8 @@ func (v *Verdict) isAbsent() bool {
 	return slices.ContainsFunc(v.Decisions, func(d Decision) bool { return d.Absent })
 }
 
-// lacks reports whether the pod is denied only because it has nothing of some templates.
-func (v *Verdict) lacks() bool {
+// deniesOnlyAbsent reports whether the pod is denied only because it has nothing of some templates.
+func (v *Verdict) deniesOnlyAbsent() bool {
 	return !slices.ContainsFunc(v.Judged, func(f Finding) bool {
 		return f.Mode == v1alpha1.Deny && !slices.ContainsFunc(v.Decisions, func(d Decision) bool { return d.Template == f.Template && d.Absent })
 	})
@@ -402,12 +402,12 @@ func InjectedBy(pod []byte) map[string]string {
 	if err != nil {
 		return nil
 	}
-	return revisions(n)
+	return injectedRevisions(n)
 }
 
-// revisions returns the revisions of the templates that injected a pod, as its annotations record
+// injectedRevisions returns the revisions of the templates that injected a pod, as its annotations record
 // them.
-func revisions(pod *jsontree.Node) map[string]string {
+func injectedRevisions(pod *jsontree.Node) map[string]string {
 	said := map[string]string{}
 	annotations := pod.At("metadata", "annotations").Members()
 	for i := range annotations {
@@ -418,11 +418,11 @@ func revisions(pod *jsontree.Node) map[string]string {
 	return said
 }
 
-// foreign returns the number of these revisions that are not in this set.
-func (i *Injector) foreign(said map[string]string) int {
+// countUnknownRevisions returns the number of these revisions that are not in this set.
+func (i *Injector) countUnknownRevisions(said map[string]string) int {
 	n := len(said)
 	for template := range said {
-		if i.knows(said, template) {
+		if i.knowsRevision(said, template) {
 			n--
 		}
 	}

@@ -132,7 +132,7 @@ func places(before, after any, at string) []string {
 			if there := before[name]; there != nil && fmt.Sprint(there) != "[]" || fmt.Sprint(after[name]) == "[]" {
 				all = append(all, places(there, after[name], child)...)
 			} else {
-				all = append(all, added(after[name], child)...)
+				all = append(all, reportAdded(after[name], child)...)
 			}
 		}
 	case []any:
@@ -143,22 +143,22 @@ func places(before, after any, at string) []string {
 				all = append(all, places(before[0], after[i], child)...)
 				before = before[1:]
 			} else {
-				all = append(all, added(after[i], child)...)
+				all = append(all, reportAdded(after[i], child)...)
 			}
 		}
 	}
 	return all
 }
 
-// added returns the places of an addition.
-func added(value any, at string) []string {
+// reportAdded returns the places of an addition.
+func reportAdded(value any, at string) []string {
 	names := strings.Split(at, "/")[1:]
 	whole := []string{at}
 	switch {
 	case len(names) < 3: // /metadata/labels, /spec/volumes ...
 		return append(whole, each(value, at)...)
 	case len(names) == 3 && (names[1] == "volumes" || strings.HasSuffix(names[1], "ontainers")):
-		return append(whole, below(value, at, 100)...)
+		return append(whole, enclosingPath(value, at, 100)...)
 	}
 	if _, list := value.([]any); list {
 		return append(whole, each(value, at)...)
@@ -169,22 +169,22 @@ func added(value any, at string) []string {
 // each returns the places of the items or members of an addition.
 func each(value any, at string) []string {
 	var all []string
-	for _, child := range below(value, at, 1) {
-		all = append(all, added(lookUp(value, strings.TrimPrefix(child, at)), child)...)
+	for _, child := range enclosingPath(value, at, 1) {
+		all = append(all, reportAdded(lookUp(value, strings.TrimPrefix(child, at)), child)...)
 	}
 	return all
 }
 
-// below returns the pointers of the values in a value, down to that many levels. It omits values
+// enclosingPath returns the pointers of the values in a value, down to that many levels. It omits values
 // that mean the same as absent ones.
-func below(value any, at string, levels int) []string {
+func enclosingPath(value any, at string, levels int) []string {
 	if levels == 0 {
 		return nil
 	}
 	var all []string
 	add := func(name string, child any) {
 		if text := fmt.Sprint(child); text != "" && text != "false" && text != "<nil>" && text != "[]" && text != "map[]" {
-			all = append(append(all, at+"/"+name), below(child, at+"/"+name, levels-1)...)
+			all = append(append(all, at+"/"+name), enclosingPath(child, at+"/"+name, levels-1)...)
 		}
 	}
 	switch value := value.(type) {

@@ -116,8 +116,8 @@ func otherFiles(pod, fragment *jsontree.Node) bool {
 	return fragment.Get("readOnly").Kind() != jsontree.True && pod.Get("readOnly").Kind() == jsontree.True
 }
 
-// listed returns the names in a list, without repetitions.
-func listed(list string) (names []string) {
+// splitNames returns the names in a list, without repetitions.
+func splitNames(list string) (names []string) {
 	for name := range strings.SplitSeq(list, ",") {
 		if name = strings.TrimSpace(name); name != "" && !slices.Contains(names, name) {
 			names = append(names, name)

@@ -13,18 +13,18 @@ import (
 	"github.com/pillion-dev/pillion/templates/problem"
 )
 
-// keep handles a place at which the pod has a value. The function has returns what a template renders there, if that is equal.
+// keepValue handles a place at which the pod has a value. The function has returns what a template renders there, if that is equal.
 //
 // A value that has more than the template's is enough if the pod's author wrote it. If another template set it, the templates
 // want different things.
-func (p *planner) keep(at schema.Pointer, there, fragment *jsontree.Node, in *schema.Schema, has func(c *candidate) *jsontree.Node) {
+func (p *planner) keepValue(at schema.Pointer, there, fragment *jsontree.Node, in *schema.Schema, has func(c *candidate) *jsontree.Node) {
 	enough := in.Contains(there, fragment) && (in.GoType != schema.VolumeMountType() || !otherFiles(there, fragment))
-	if enough && (in.ContainsNoMore(there, fragment) || p.subject.onHost && p.subject.equal(in, there, fragment)) {
+	if enough && (in.ContainsNoMore(there, fragment) || p.subject.onHost && p.subject.hasSameEffect(in, there, fragment)) {
 		p.found = true
 		return
 	}
 	kept := Kept{Difference: newDifference(at.String(), there, fragment)}
-	whose := p.setter(&kept, at, there, has, func(its *jsontree.Node) bool { return p.subject.equal(in, its, fragment) })
+	whose := p.findSetter(&kept, at, there, has, func(its *jsontree.Node) bool { return p.subject.hasSameEffect(in, its, fragment) })
 	rule := keepRule(at, there, fragment)
 	outcome := rule.OfPod
 	if whose == ofTemplate {
@@ -34,7 +34,7 @@ func (p *planner) keep(at schema.Pointer, there, fragment *jsontree.Node, in *sc
 	case whose == ofSame, enough && whose == ofPod:
 		p.found = true
 	case whose == ofItself:
-		p.conflictAt(kept.Difference, "the template adds two different things for %s: %s and %s; fix the template", p.placeOf(at, fragment), valueOf(there), valueOf(fragment))
+		p.reportConflictAt(kept.Difference, "the template adds two different things for %s: %s and %s; fix the template", p.placeOf(at, fragment), valueOf(there), valueOf(fragment))
 	case outcome != Conflicts:
 		p.kept = append(p.kept, kept)
 	case slices.ContainsFunc(p.conflicts, known):
@@ -43,28 +43,28 @@ func (p *planner) keep(at schema.Pointer, there, fragment *jsontree.Node, in *sc
 		if kept.By != "" {
 			do = "change one of the templates"
 		}
-		p.conflictAt(kept.Difference, "%s has %s for %s, and this template needs %s; %s", kept.Owner(), valueOf(there), p.placeOf(at, fragment), valueOf(fragment), do)
+		p.reportConflictAt(kept.Difference, "%s has %s for %s, and this template needs %s; %s", kept.Owner(), valueOf(there), p.placeOf(at, fragment), valueOf(fragment), do)
 	}
 }
 
-// owner is who set a value, for a template that has another one.
-type owner int
+// valueSetter is who set a value, for a template that has another one.
+type valueSetter int
 
 const (
-	ofPod      owner = iota // the pod's author, or a template that counts as the author
+	ofPod      valueSetter = iota // the pod's author, or a template that counts as the author
 	ofTemplate              // another template, beside which this one would be incomplete
 	ofItself                // another entry of this template
 	ofSame                  // a template with the same value, or this one, which has computed another value since
 )
 
-// setter finds out who set the value there, and notes the name of the template. The function has is that of keep, and same reports whether
+// findSetter finds out who set the value there, and notes the name of the template. The function has is that of keep, and same reports whether
 // what a template renders is what this one does.
 //
 // A template of the namespace counts as the pod's author for one of the cluster. If the pod records this template, it was complete,
 // so a later one with the value has only the same as the pod had.
-func (p *planner) setter(kept *Kept, at schema.Pointer, there *jsontree.Node, has func(c *candidate) *jsontree.Node, same func(its *jsontree.Node) bool) owner {
+func (p *planner) findSetter(kept *Kept, at schema.Pointer, there *jsontree.Node, has func(c *candidate) *jsontree.Node, same func(its *jsontree.Node) bool) valueSetter {
 	isNew := there.IsNew() || p.merged.IsNew()
-	for c := range p.owners.others(p.t, isNew, func(t *loaded) bool { return p.mayHave(t, at) }) {
+	for c := range p.owners.otherTemplates(p.t, isNew, func(t *loaded) bool { return p.mayHave(t, at) }) {
 		its := has(c)
 		if its == nil {
 			continue
@@ -129,26 +129,26 @@ func valueOf(n *jsontree.Node) string {
 	if value := n.Get("value"); value != nil {
 		n = value
 	}
-	return problem.Cut(string(compact(n)), maxValue)
+	return problem.Cut(string(compactJSON(n)), maxValue)
 }
 
 // keepExcluded handles a value that the pod lacks, and must not have beside what it has in a field. The function has returns what
 // a template renders for that field, if it is what is there.
 func (p *planner) keepExcluded(at schema.Pointer, value, beside *jsontree.Node, field string, has func(c *candidate) *jsontree.Node) {
-	kept := Kept{Difference: newDifference(at.String(), nil, value), Beside: field + ": " + string(compact(beside))}
+	kept := Kept{Difference: newDifference(at.String(), nil, value), Beside: field + ": " + string(compactJSON(beside))}
 	outcome := besideRule.OfPod
-	switch p.setter(&kept, at, beside, has, func(*jsontree.Node) bool { return false }) {
+	switch p.findSetter(&kept, at, beside, has, func(*jsontree.Node) bool { return false }) {
 	case ofSame:
 		p.found = true
 		return
 	case ofItself:
-		p.conflictAt(kept.Difference, "the template adds %s to the container %s, and cannot add %s beside that; fix the template", kept.Beside, p.merged.Get("name").Text(), excludedIn(at, value))
+		p.reportConflictAt(kept.Difference, "the template adds %s to the container %s, and cannot add %s beside that; fix the template", kept.Beside, p.merged.Get("name").Text(), excludedIn(at, value))
 		return
 	case ofTemplate:
 		outcome = besideRule.OfTemplate
 	}
 	if outcome == Conflicts {
-		p.conflictAt(kept.Difference, "%s adds %s to the container %s, so this template cannot add %s; change one of the templates", kept.Owner(), kept.Beside, p.merged.Get("name").Text(), excludedIn(at, value))
+		p.reportConflictAt(kept.Difference, "%s adds %s to the container %s, so this template cannot add %s; change one of the templates", kept.Owner(), kept.Beside, p.merged.Get("name").Text(), excludedIn(at, value))
 		return
 	}
 	p.kept = append(p.kept, kept)
@@ -165,12 +165,12 @@ func (p *planner) keepUnit(there, value *jsontree.Node, f *schema.Field, at sche
 	case f.Contains(there, value) && f.ContainsNoMore(there, value):
 		p.found = true
 		return
-	case keepRule(at, there, value).OfTemplate == Joins && p.join(there, value, at):
+	case keepRule(at, there, value).OfTemplate == Joins && p.joinNames(there, value, at):
 		return
 	}
-	p.keep(at, there, value, f.Schema, func(c *candidate) *jsontree.Node {
+	p.keepValue(at, there, value, f.Schema, func(c *candidate) *jsontree.Node {
 		return c.hasAt(p, at, func(object *jsontree.Node, name string) *jsontree.Node {
-			if own := object.Get(name); own != nil && c.subject.equal(f.Schema, there, own) {
+			if own := object.Get(name); own != nil && c.subject.hasSameEffect(f.Schema, there, own) {
 				return own
 			}
 			return nil
@@ -178,12 +178,12 @@ func (p *planner) keepUnit(there, value *jsontree.Node, f *schema.Field, at sche
 	})
 }
 
-// join handles a list in one string, separated by commas. It adds the names that a value added by another template lacks,
+// joinNames handles a list in one string, separated by commas. It adds the names that a value added by another template lacks,
 // and reports whether no name is missing then.
-func (p *planner) join(there, value *jsontree.Node, at schema.Pointer) bool {
-	known, all := listed(there.Text()), there.Text()
+func (p *planner) joinNames(there, value *jsontree.Node, at schema.Pointer) bool {
+	known, all := splitNames(there.Text()), there.Text()
 	var rest []string
-	for _, name := range listed(value.Text()) {
+	for _, name := range splitNames(value.Text()) {
 		if !slices.Contains(known, name) {
 			rest = append(rest, name)
 		}
@@ -193,7 +193,7 @@ func (p *planner) join(there, value *jsontree.Node, at schema.Pointer) bool {
 		p.found = true
 	case there.IsNew():
 		names := strings.Join(rest, ",")
-		p.addition(at, new(jsontree.Text(names)))
+		p.recordAddition(at, new(jsontree.Text(names)))
 		p.journal.Change(there, jsontree.Text(strings.TrimPrefix(all+","+names, ",")))
 	default:
 		return false
@@ -208,14 +208,14 @@ func (p *planner) checkListed() {
 		return
 	}
 	own := p.fragment.At("metadata", "annotations", SafeToEvictLocalVolumes)
-	there := listed(p.subject.annotation(SafeToEvictLocalVolumes).Text())
-	for _, volume := range listed(own.Text()) {
+	there := splitNames(p.subject.annotation(SafeToEvictLocalVolumes).Text())
+	for _, volume := range splitNames(own.Text()) {
 		if slices.Contains(there, volume) {
 			continue
 		}
-		for c := range p.owners.others(p.t, true, func(t *loaded) bool { return t.Namespace == "" }) {
-			if c.t.Namespace == "" && c.brings(volume) {
-				p.conflict(schema.Pointer{}.Member("metadata").Member("annotations").Member(SafeToEvictLocalVolumes), p.subject.annotation(SafeToEvictLocalVolumes), own,
+		for c := range p.owners.otherTemplates(p.t, true, func(t *loaded) bool { return t.Namespace == "" }) {
+			if c.t.Namespace == "" && c.bringsVolume(volume) {
+				p.reportConflict(schema.Pointer{}.Member("metadata").Member("annotations").Member(SafeToEvictLocalVolumes), p.subject.annotation(SafeToEvictLocalVolumes), own,
 					"the template %s of the cluster brings the volume %s, so a template of the namespace may not list it as safe to evict; remove it from the list", c.t.Name, volume)
 				break
 			}
@@ -225,11 +225,11 @@ func (p *planner) checkListed() {
 
 // keepItem handles an item of a list with keys.
 func (p *planner) keepItem(there, value *jsontree.Node, s *schema.Schema, at schema.Pointer) {
-	p.keep(at, there, value, s.Elem, func(c *candidate) *jsontree.Node {
+	p.keepValue(at, there, value, s.Elem, func(c *candidate) *jsontree.Node {
 		return c.hasAt(p, at[:len(at)-1], func(object *jsontree.Node, name string) *jsontree.Node {
 			items := object.Get(name).Items()
 			i := s.Find(items, there)
-			if i >= 0 && c.subject.equal(s.Elem, there, &items[i]) {
+			if i >= 0 && c.subject.hasSameEffect(s.Elem, there, &items[i]) {
 				return &items[i]
 			}
 			return nil
@@ -251,7 +251,7 @@ func (c *candidate) hasAt(p *planner, at schema.Pointer, has func(object *jsontr
 			}
 		}
 	}
-	if own := c.own(p.merged); own != nil {
+	if own := c.ownContainer(p.merged); own != nil {
 		return has(at.In(own, inContainer), name)
 	}
 	return nil

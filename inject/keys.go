@@ -8,8 +8,8 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-// find is like [schema.Schema.Find], for a list of the pod that only grows at its end.
-func (s *subject) find(in *schema.Schema, list, fragment *jsontree.Node) int {
+// findByKey is like [schema.Schema.Find], for a list of the pod that only grows at its end.
+func (s *subject) findByKey(in *schema.Schema, list, fragment *jsontree.Node) int {
 	items := list.Items()
 	key, ok := in.TextKey(fragment)
 	if !ok || len(items) < longList {
@@ -18,9 +18,9 @@ func (s *subject) find(in *schema.Schema, list, fragment *jsontree.Node) int {
 	known := s.keys[list]
 	if known == nil {
 		if s.keys == nil {
-			s.keys = map[*jsontree.Node]*keys{}
+			s.keys = map[*jsontree.Node]*keyIndex{}
 		}
-		known = &keys{first: make(map[string]int, len(items))}
+		known = &keyIndex{first: make(map[string]int, len(items))}
 		s.keys[list] = known
 		for ; known.came < len(items) && !items[known.came].Added(); known.came++ {
 			if other, ok := in.TextKey(&items[known.came]); ok {
@@ -39,9 +39,9 @@ func (s *subject) find(in *schema.Schema, list, fragment *jsontree.Node) int {
 	return -1
 }
 
-// has reports whether the pod has a container with that name, which must be in brings. For the name of
+// hasContainer reports whether the pod has a container with that name, which must be in brings. For the name of
 // a generated container, it reports whether the pod has any container of another name.
-func (s *subject) has(name string) bool {
+func (s *subject) hasContainer(name string) bool {
 	if len(s.here) == 0 {
 		s.here = append(s.here, make([]bool, len(s.brings)+1)...)
 		for _, list := range containerLists() {
@@ -57,7 +57,7 @@ func (s *subject) has(name string) bool {
 // hasOne reports whether the pod has a container with a name as in [templates.Template.Containers].
 func (s *subject) hasOne(own string) bool {
 	if !templates.IsGenerated(own) {
-		return s.has(own)
+		return s.hasContainer(own)
 	}
 	for _, list := range containerLists() {
 		items := s.pod.At("spec", list).Items()

@@ -33,8 +33,8 @@ type loaded struct {
 	recorded               *jsontree.Node // the fragment with that annotation, or nil if it differs between pods
 }
 
-// load computes what the engine needs of a template.
-func load(t *templates.Template) *loaded {
+// loadTemplate computes what the engine needs of a template.
+func loadTemplate(t *templates.Template) *loaded {
 	l := &loaded{
 		Template: t, prefix: t.Setting(""), injected: t.Annotation(templates.AnnotationInjected), customize: t.Setting(templates.AnnotationCustomize),
 		instead: t.Annotation(templates.AnnotationInstead), asInstead: t.Name + "." + t.Revision,
@@ -43,7 +43,7 @@ func load(t *templates.Template) *loaded {
 		forPods:       fmt.Sprintf("the template is for pods with %v", t.PodSelector),
 		revision:      jsontree.Text(t.Revision), audit: "injected: revision " + t.Revision,
 	}
-	l.products.add(t)
+	l.products.recordReadKeys(t)
 	l.each = t.EachFragments()
 	l.readsPod = t.ConditionExpression() != nil || t.PodFragment().Static() == nil ||
 		slices.ContainsFunc(l.each, func(each templates.EachFragment) bool { return each.Where != nil || each.Add.Static() == nil })
@@ -51,20 +51,20 @@ func load(t *templates.Template) *loaded {
 		l.protect = append(l.protect, strings.Split(path, "."))
 	}
 	if fragment := t.PodFragment().Static(); fragment != nil && t.Spec.Replaces == "" {
-		l.recorded = new(l.record(nil, fragment, l.injected, l.revision))
+		l.recorded = new(l.withRecord(nil, fragment, l.injected, l.revision))
 	}
 	return l
 }
 
-// record returns a fragment with an annotation that records the injection.
-func (t *loaded) record(nodes *jsontree.Arena, fragment *jsontree.Node, key string, value jsontree.Node) jsontree.Node {
+// withRecord returns a fragment with an annotation that records the injection.
+func (t *loaded) withRecord(nodes *jsontree.Arena, fragment *jsontree.Node, key string, value jsontree.Node) jsontree.Node {
 	metadata := fragment.Get("metadata")
 	annotations := nodes.With(metadata.Get("annotations"), key, value)
 	return nodes.With(fragment, "metadata", nodes.With(metadata, "annotations", annotations))
 }
 
-// place returns the template that is replaced here, or the template itself.
-func (t *loaded) place() *loaded {
+// baseOrSelf returns the template that is replaced here, or the template itself.
+func (t *loaded) baseOrSelf() *loaded {
 	if t.base != nil {
 		return t.base
 	}

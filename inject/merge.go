@@ -9,8 +9,8 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-// object merges an object of the fragment key by key.
-func (p *planner) object(pod, fragment *jsontree.Node, s *schema.Schema, at schema.Pointer) {
+// mergeObject merges an object of the fragment key by key.
+func (p *planner) mergeObject(pod, fragment *jsontree.Node, s *schema.Schema, at schema.Pointer) {
 	members := fragment.Members()
 	for i := range members {
 		name, value := members[i].Name(), &members[i]
@@ -22,7 +22,7 @@ func (p *planner) object(pod, fragment *jsontree.Node, s *schema.Schema, at sche
 			rest, _ := p.subject.withoutShared(value)
 			value = &rest
 		}
-		if there == nil && p.excluded(pod, f, value, at.Member(name)) {
+		if there == nil && p.isExcluded(pod, f, value, at.Member(name)) {
 			continue
 		}
 		if p.isGated(f) && (there == nil || f.Shape != schema.Unit) { // what is there may lack parts that are gated
@@ -37,7 +37,7 @@ func (p *planner) object(pod, fragment *jsontree.Node, s *schema.Schema, at sche
 		}
 		left := p.tentative
 		p.tentative = left || p.isLeft(there, value, s)
-		p.member(pod, there, f, value, at.Member(name))
+		p.mergeMember(pod, there, f, value, at.Member(name))
 		p.tentative = left
 	}
 }
@@ -85,9 +85,9 @@ func (p *planner) hasAppArmor(name string, value *jsontree.Node, at schema.Point
 	return true
 }
 
-// excluded reports whether the pod must not have a value beside what it has, or all values of a new object. It decides what
+// isExcluded reports whether the pod must not have a value beside what it has, or all values of a new object. It decides what
 // happens then.
-func (p *planner) excluded(pod *jsontree.Node, f *schema.Field, value *jsontree.Node, at schema.Pointer) bool {
+func (p *planner) isExcluded(pod *jsontree.Node, f *schema.Field, value *jsontree.Node, at schema.Pointer) bool {
 	by := schema.Excludes(pod, p.subject.pod, f, value.Name(), value)
 	members := value.Members()
 	for i := 0; by == nil && i < len(members); i++ {
@@ -118,76 +118,76 @@ func (p *planner) isGated(f *schema.Field) bool {
 	return f.Gated && (p.subject.asked.alone || p.wasInjected)
 }
 
-// member merges a value of the fragment into there, the pod's member with the same name, or nil.
-func (p *planner) member(pod, there *jsontree.Node, f *schema.Field, value *jsontree.Node, at schema.Pointer) {
+// mergeMember merges a value of the fragment into there, the pod's member with the same name, or nil.
+func (p *planner) mergeMember(pod, there *jsontree.Node, f *schema.Field, value *jsontree.Node, at schema.Pointer) {
 	name := value.Name()
 	switch {
 	case there == nil && f.AbsentIsZero && schema.IsZero(value):
 		return
 	case f.Shape == schema.Unit && (there == nil || value.Kind() == jsontree.Array && isEmptyList(there)):
-		p.add(pod, name, *value, at)
+		p.addMember(pod, name, *value, at)
 	case f.Shape == schema.Unit:
 		p.keepUnit(there, value, f, at)
 	case there != nil && there.Kind() != value.Kind():
-		p.conflict(at, there, value, "the pod's %s has the wrong type; correct it", at.String())
+		p.reportConflict(at, there, value, "the pod's %s has the wrong type; correct it", at.String())
 	case len(value.Items()) == 0 && value.Kind() == jsontree.Array:
 		return
 	case f.Shape == schema.KeyedList || f.Shape == schema.Set:
 		if there == nil || isEmptyList(there) {
-			there = p.add(pod, name, jsontree.Items(p.subject.nodes.Nodes(len(value.Items()))...), at)
+			there = p.addMember(pod, name, jsontree.Items(p.subject.nodes.Nodes(len(value.Items()))...), at)
 		}
-		p.list(there, value, f.Schema, at)
+		p.mergeList(there, value, f.Schema, at)
 	case f.GoType == schema.ResourcesType() && there != nil:
-		p.resources(there, value, f.Schema, at)
+		p.mergeResources(there, value, f.Schema, at)
 	case there == nil:
 		before := len(p.added)
-		p.object(p.add(pod, name, jsontree.Members(p.subject.nodes.Nodes(len(value.Members()))...), at), value, f.Schema, at)
+		p.mergeObject(p.addMember(pod, name, jsontree.Members(p.subject.nodes.Nodes(len(value.Members()))...), at), value, f.Schema, at)
 		if len(p.added) > before { // report the object as one addition
 			p.added = append(p.added[:before], newDifference(at.String(), nil, value))
 		}
 	default:
-		p.object(there, value, f.Schema, at)
+		p.mergeObject(there, value, f.Schema, at)
 	}
 }
 
-// list inserts the items with new keys.
-func (p *planner) list(pod, fragment *jsontree.Node, s *schema.Schema, at schema.Pointer) {
+// mergeList inserts the items with new keys.
+func (p *planner) mergeList(pod, fragment *jsontree.Node, s *schema.Schema, at schema.Pointer) {
 	items := fragment.Items()
 	for i := range items {
 		value := &items[i]
 		if s.Key == "name" && s.Elem.GoType == schema.ContainerType() {
-			p.container(pod, value, s, at)
+			p.mergeContainer(pod, value, s, at)
 			continue
 		}
 		if s.Elem.GoType == schema.VolumeType() && p.isClaim(value) {
-			p.conflict(at, nil, value, "a claim of the StatefulSet's volumeClaimTemplates replaces the volume %s; rename the claim", value.Get("name").Text())
+			p.reportConflict(at, nil, value, "a claim of the StatefulSet's volumeClaimTemplates replaces the volume %s; rename the claim", value.Get("name").Text())
 			continue
 		}
 		if s.Elem.GoType == schema.HostAliasType() {
-			p.hostAlias(pod, value, at)
+			p.mergeHostAlias(pod, value, at)
 			continue
 		}
 		found := -1
 		if s.Shape == schema.KeyedList {
-			found = p.subject.find(s, pod, value)
+			found = p.subject.findByKey(s, pod, value)
 		}
 		switch {
 		case found >= 0:
-			p.known(&pod.Items()[found], value, s, at.Item(pod.Items(), found))
+			p.mergeKnownItem(&pod.Items()[found], value, s, at.Item(pod.Items(), found))
 		case s.Shape == schema.Set && s.Elem.Among(pod.Items(), value):
 			p.found = true
 		default:
 			left := p.tentative
 			p.tentative = left || p.isTolerationLeft(value, s.Elem) || p.isPortLeft(pod, value, s.Elem)
-			p.insert(pod, len(pod.Items()), *value, at)
+			p.insertItem(pod, len(pod.Items()), *value, at)
 			p.tentative = left
 		}
 	}
 }
 
-// hostAlias adds the names that the pod has for no item with the address. Several items with one address are valid, and the
+// mergeHostAlias adds the names that the pod has for no item with the address. Several items with one address are valid, and the
 // kubelet writes a line of /etc/hosts for each.
-func (p *planner) hostAlias(pod, value *jsontree.Node, at schema.Pointer) {
+func (p *planner) mergeHostAlias(pod, value *jsontree.Node, at schema.Pointer) {
 	there, known := map[string]bool{}, false
 	items := pod.Items()
 	for i := range items {
@@ -215,14 +215,14 @@ func (p *planner) hostAlias(pod, value *jsontree.Node, at schema.Pointer) {
 		if len(rest) < len(names) {
 			value = new(jsontree.Members(jsontree.Field("ip", *value.Get("ip")), jsontree.Field("hostnames", jsontree.Items(rest...))))
 		}
-		p.insert(pod, len(items), *value, at)
+		p.insertItem(pod, len(items), *value, at)
 		p.tentative = false
 	}
 }
 
-// known handles an item whose key the pod already has. The pod's item stays. If it is something
+// mergeKnownItem handles an item whose key the pod already has. The pod's item stays. If it is something
 // different, the rest of the fragment would not work, so there is a conflict.
-func (p *planner) known(pod, fragment *jsontree.Node, s *schema.Schema, at schema.Pointer) {
+func (p *planner) mergeKnownItem(pod, fragment *jsontree.Node, s *schema.Schema, at schema.Pointer) {
 	if s.Elem.GoType == schema.VolumeType() {
 		if p.subject.sameVolume(pod, fragment, s.Elem, at) {
 			p.found = true
@@ -240,11 +240,11 @@ func (p *planner) known(pod, fragment *jsontree.Node, s *schema.Schema, at schem
 		p.keepItem(pod, fragment, s, at)
 	case schema.VolumeMountType():
 		if there := pod.Get("name").Text(); there != fragment.Get("name").Text() {
-			if other := p.contributor(func(c *candidate) bool { return c.mounts(pod) }); other != "" {
-				p.conflict(at, pod, fragment, "the template %s mounts another volume (%s) at %s; change the path in one of the templates", other, there, pod.Get("mountPath").Text())
+			if other := p.findContributor(func(c *candidate) bool { return c.addsMount(pod) }); other != "" {
+				p.reportConflict(at, pod, fragment, "the template %s mounts another volume (%s) at %s; change the path in one of the templates", other, there, pod.Get("mountPath").Text())
 				return
 			}
-			p.conflict(at, pod, fragment, "another volume (%s) is mounted at %s; mount that volume at another path", there, pod.Get("mountPath").Text())
+			p.reportConflict(at, pod, fragment, "another volume (%s) is mounted at %s; mount that volume at another path", there, pod.Get("mountPath").Text())
 			return
 		}
 		fallthrough
@@ -256,16 +256,16 @@ func (p *planner) known(pod, fragment *jsontree.Node, s *schema.Schema, at schem
 // otherVolume is the conflict with another volume of the same name.
 func (p *planner) otherVolume(pod, fragment *jsontree.Node, at schema.Pointer) {
 	name := fragment.Get("name").Text()
-	if other := p.contributor(func(c *candidate) bool { return c.brings(name) }); other != "" {
-		p.conflict(at, pod, fragment, "the template %s adds a different volume named %s; rename it in one of the templates", other, name)
+	if other := p.findContributor(func(c *candidate) bool { return c.bringsVolume(name) }); other != "" {
+		p.reportConflict(at, pod, fragment, "the template %s adds a different volume named %s; rename it in one of the templates", other, name)
 		return
 	}
-	p.conflict(at, pod, fragment, "the pod has a different volume named %s; rename it in the pod", name)
+	p.reportConflict(at, pod, fragment, "the pod has a different volume named %s; rename it in the pod", name)
 }
 
-// resources adds the resources that neither the requests nor the limits of the pod name. Otherwise
+// mergeResources adds the resources that neither the requests nor the limits of the pod name. Otherwise
 // a request of the template could exceed a limit of the pod.
-func (p *planner) resources(pod, fragment *jsontree.Node, s *schema.Schema, at schema.Pointer) {
+func (p *planner) mergeResources(pod, fragment *jsontree.Node, s *schema.Schema, at schema.Pointer) {
 	said := func(name string) bool {
 		return pod.At("requests", name) != nil || pod.At("limits", name) != nil
 	}
@@ -277,15 +277,15 @@ func (p *planner) resources(pod, fragment *jsontree.Node, s *schema.Schema, at s
 			if !said(name) {
 				continue
 			}
-			p.quantity(pod, &members[i], section, s, at)
+			p.mergeQuantity(pod, &members[i], section, s, at)
 			free = p.subject.nodes.With(&free, section, p.subject.nodes.Without(free.Get(section), name))
 		}
 	}
-	p.object(pod, &free, s, at)
+	p.mergeObject(pod, &free, s, at)
 }
 
-// quantity handles a request or a limit of a resource of which the container has one, or both.
-func (p *planner) quantity(pod, value *jsontree.Node, section string, s *schema.Schema, at schema.Pointer) {
+// mergeQuantity handles a request or a limit of a resource of which the container has one, or both.
+func (p *planner) mergeQuantity(pod, value *jsontree.Node, section string, s *schema.Schema, at schema.Pointer) {
 	name, in := value.Name(), s.At(section).Elem
 	has := func(section string, there *jsontree.Node) func(c *candidate) *jsontree.Node {
 		return func(c *candidate) *jsontree.Node {
@@ -302,7 +302,7 @@ func (p *planner) quantity(pod, value *jsontree.Node, section string, s *schema.
 		}
 	}
 	if there := pod.At(section, name); there != nil {
-		p.keep(at.Member(section).Member(name), there, value, in, has(section, there))
+		p.keepValue(at.Member(section).Member(name), there, value, in, has(section, there))
 		return
 	}
 	other := "requests"

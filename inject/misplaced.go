@@ -44,7 +44,7 @@ func (i *Injector) misplacedFor(t PodTemplate, kind string, object *jsontree.Nod
 			at := PodTemplate{At: append(slices.Clone(t.At[:depth]), "metadata")}.Where()
 			all = append(all, i.misplacedAt(at, reads, title, holder, pod)...)
 		}
-		holder = child(holder, name)
+		holder = childNode(holder, name)
 	}
 	return all
 }
@@ -53,11 +53,11 @@ func (i *Injector) misplacedFor(t PodTemplate, kind string, object *jsontree.Nod
 func (i *Injector) misplacedAt(at, reads, title string, holder, pod *jsontree.Node) (all []Finding) {
 	own, others := i.misplacedIn(holder.Get("metadata"), pod)
 	if len(own) > 0 {
-		all = append(all, misplaced(title, at, reads, own))
+		all = append(all, misplacedFinding(title, at, reads, own))
 	}
 	for _, reader := range []string{ofNamespace, ofAccount} {
 		if len(others[reader]) > 0 {
-			all = append(all, misplaced(title, at, reader, others[reader]))
+			all = append(all, misplacedFinding(title, at, reader, others[reader]))
 		}
 	}
 	return all
@@ -71,7 +71,7 @@ func MisplacedOptIn(apiVersion, kind string, object *jsontree.Node) bool {
 			if holder.At("metadata", "labels", LabelInject).IsText(Enabled) {
 				return !t.Node.At("metadata", "labels", LabelInject).IsText(Enabled)
 			}
-			holder = child(holder, name)
+			holder = childNode(holder, name)
 		}
 		return false
 	})
@@ -105,7 +105,7 @@ func (i *Injector) misplacedIn(metadata, pod *jsontree.Node) (own []string, othe
 			case members[k].Kind() == jsontree.Null, there.SameText(&members[k]), there != nil && there.String() == members[k].String():
 			case strings.HasPrefix(key, templates.Domain+"/"):
 				first = append(first, key)
-			case field == "annotations" && i.products.reads(key):
+			case field == "annotations" && i.products.readsKey(key):
 				if reader := i.productReadElsewhere(key); reader != "" {
 					others[reader] = append(others[reader], key)
 				} else {
@@ -140,11 +140,11 @@ func (i *Injector) readElsewhere(template, param string) string {
 	if k < 0 {
 		return ""
 	}
-	return elsewhere(&t.Spec.Params[k])
+	return paramReadElsewhere(&t.Spec.Params[k])
 }
 
-// elsewhere is readElsewhere for a parameter.
-func elsewhere(p *v1alpha1.Param) string {
+// paramReadElsewhere is readElsewhere for a parameter.
+func paramReadElsewhere(p *v1alpha1.Param) string {
 	switch {
 	case p.Overridable(v1alpha1.ByPod):
 		return ""
@@ -159,7 +159,7 @@ func (i *Injector) productReadElsewhere(key string) (reader string) {
 	for _, t := range i.templates {
 		for k := range t.Spec.Params {
 			if p := &t.Spec.Params[k]; p.Reads(key) {
-				if reader = elsewhere(p); reader == "" {
+				if reader = paramReadElsewhere(p); reader == "" {
 					return ""
 				}
 			}
@@ -168,8 +168,8 @@ func (i *Injector) productReadElsewhere(key string) (reader string) {
 	return reader
 }
 
-// misplaced returns the finding about some keys. It names as many as fit.
-func misplaced(title, at, reads string, keys []string) Finding {
+// misplacedFinding returns the finding about some keys. It names as many as fit.
+func misplacedFinding(title, at, reads string, keys []string) Finding {
 	const most = 16
 	message := ""
 	for n := min(len(keys), most); n > 0; n-- {
@@ -178,7 +178,7 @@ func misplaced(title, at, reads string, keys []string) Finding {
 			break
 		}
 	}
-	return Finding{Code: CodeMisplaced, Message: sentence(message), Mode: v1alpha1.Warn}
+	return Finding{Code: CodeMisplaced, Message: cleanMessage(message), Mode: v1alpha1.Warn}
 }
 
 // someOf returns the first n names, and how many more there are.

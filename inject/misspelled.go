@@ -20,9 +20,9 @@ var product, _, _ = strings.Cut(templates.Domain, ".")
 // domainLabels are the keys that have a meaning as labels of a namespace.
 func domainLabels() []string { return []string{LabelInject, LabelRollout} }
 
-// misspelled adds findings about labels and annotations of the pod that resemble Pillion's: those of a domain with another spelling, and
+// checkMisspelled adds findings about labels and annotations of the pod that resemble Pillion's: those of a domain with another spelling, and
 // labels with the key of a parameter.
-func (n *names) misspelled(s *subject) {
+func (n *mistakeCollector) checkMisspelled(s *subject) {
 	for _, metadata := range []struct {
 		what, path string
 		n          *jsontree.Node
@@ -36,7 +36,7 @@ func (n *names) misspelled(s *subject) {
 				message = fmt.Sprintf("the label %s sets no parameter; set it as an annotation", key)
 			}
 			if message != "" {
-				n.add(Finding{Code: CodeUnknownParameter, Path: metadata.path + jsontree.Escape(key), Found: JSON(members[i].String()), Message: message})
+				n.addFinding(Finding{Code: CodeUnknownParameter, Path: metadata.path + jsontree.Escape(key), Found: JSON(members[i].String()), Message: message})
 			}
 		}
 	}

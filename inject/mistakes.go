@@ -23,36 +23,36 @@ const maxFindings = 16
 // search for mistakes.
 const maxCompared = 20_000
 
-// names collects the mistakes in the annotations of a pod, its ServiceAccount and its namespace.
-type names struct {
+// mistakeCollector collects the mistakes in the annotations of a pod, its ServiceAccount and its namespace.
+type mistakeCollector struct {
 	injector *Injector
 	all      []Finding
 }
 
-func (n *names) add(f Finding) {
-	if f.Message = sentence(f.Message); len(n.all) < maxFindings {
+func (n *mistakeCollector) addFinding(f Finding) {
+	if f.Message = cleanMessage(f.Message); len(n.all) < maxFindings {
 		n.all = append(n.all, f)
 	}
 }
 
-// mistakes returns findings about names in the pod's annotations that do not exist.
-func mistakes(i *Injector, s *subject) []Finding {
+// findMistakes returns findings about names in the pod's annotations that do not exist.
+func findMistakes(i *Injector, s *subject) []Finding {
 	for _, rule := range []func(*subject, *loaded) (bool, string){mirrorPod, excludedNamespace, notOptedIn} {
 		if applies, _ := rule(s, nil); applies {
 			return nil // Pillion does not process this pod
 		}
 	}
-	n := &names{injector: i}
+	n := &mistakeCollector{injector: i}
 	s.ownKeys(n)
-	n.misspelled(s)
-	for _, name := range s.requested.sorted() {
+	n.checkMisspelled(s)
+	for _, name := range s.requested.sortedNames() {
 		if len(n.all) == maxFindings {
 			break
 		}
 		if n.injector.byName[name] == nil {
-			n.add(Finding{
+			n.addFinding(Finding{
 				Code: CodeUnknownTemplate, Path: annotationPath(AnnotationTemplates), Found: JSON(s.annotation(AnnotationTemplates).String()),
-				Message: fmt.Sprintf("the annotation %s names the unknown template %q%s", AnnotationTemplates, name, n.injector.meant(name)),
+				Message: fmt.Sprintf("the annotation %s names the unknown template %q%s", AnnotationTemplates, name, n.injector.suggestTemplate(name)),
 				unknown: name,
 			})
 		}
@@ -60,26 +60,26 @@ func mistakes(i *Injector, s *subject) []Finding {
 	members := s.annotations.Members()
 	for _, known := range []bool{true, false} { // first those of existing templates
 		for k := range members {
-			if f, ok := n.unknown("", members[k].Name(), known); ok {
+			if f, ok := n.findUnknownKey("", members[k].Name(), known); ok {
 				f.Path, f.Found = annotationPath(members[k].Name()), JSON(members[k].String())
-				n.add(f)
+				n.addFinding(f)
 			}
 		}
 	}
-	n.outside("namespace's ", s.asked.namespace.Annotations)
+	n.checkOtherObject("namespace's ", s.asked.namespace.Annotations)
 	if s.asked.account != nil {
-		n.outside("ServiceAccount's ", s.asked.account.Annotations)
+		n.checkOtherObject("ServiceAccount's ", s.asked.account.Annotations)
 	}
-	n.ofProducts(s)
+	n.checkProductKeys(s)
 	return n.all
 }
 
-// outside adds findings about annotations of another object than the pod.
-func (n *names) outside(whose string, annotations map[string]string) {
+// checkOtherObject adds findings about annotations of another object than the pod.
+func (n *mistakeCollector) checkOtherObject(whose string, annotations map[string]string) {
 	for _, key := range templateKeys(annotations) {
 		for _, known := range []bool{true, false} {
-			if f, ok := n.unknown(whose, key, known); ok {
-				n.add(f)
+			if f, ok := n.findUnknownKey(whose, key, known); ok {
+				n.addFinding(f)
 			}
 		}
 	}
@@ -98,7 +98,7 @@ func templateKeys(annotations map[string]string) []string {
 }
 
 // ownKeys finds keys with Pillion's prefix, and their values, that have no meaning.
-func (s *subject) ownKeys(n *names) {
+func (s *subject) ownKeys(n *mistakeCollector) {
 	for _, metadata := range []struct {
 		what, path string
 		n          *jsontree.Node
@@ -117,29 +117,29 @@ func (s *subject) ownKeys(n *names) {
 				if key == metadata.other {
 					message = fmt.Sprintf("the %s %s means nothing; set it as %s", metadata.what, key, metadata.kind)
 				}
-				n.add(Finding{Code: CodeUnknownParameter, Path: metadata.path + jsontree.Escape(key), Found: JSON(members[i].String()), Message: message})
+				n.addFinding(Finding{Code: CodeUnknownParameter, Path: metadata.path + jsontree.Escape(key), Found: JSON(members[i].String()), Message: message})
 			}
 		}
 	}
 	if label := s.optIn(); label != nil && !label.IsText(Enabled) && !label.IsText(Disabled) {
-		n.add(Finding{
+		n.addFinding(Finding{
 			Code: CodeUnknownParameter, Path: "/metadata/labels/" + jsontree.Escape(LabelInject), Found: JSON(label.String()),
-			Message: fmt.Sprintf("the label %s; it must be %s or %s", meaningless(label), Enabled, Disabled),
+			Message: fmt.Sprintf("the label %s; it must be %s or %s", whyMeaningless(label), Enabled, Disabled),
 		})
 	}
 }
 
-// meaningless returns what is wrong with the value of the opt-in label.
-func meaningless(label *jsontree.Node) string {
+// whyMeaningless returns what is wrong with the value of the opt-in label.
+func whyMeaningless(label *jsontree.Node) string {
 	if label.Kind() == jsontree.Null || label.IsText("") {
 		return LabelInject + " has no value"
 	}
 	return fmt.Sprintf("%s: %s means nothing", LabelInject, label)
 }
 
-// unknown returns a finding about an annotation that has the form of a template's. It considers
+// findUnknownKey returns a finding about an annotation that has the form of a template's. It considers
 // only existing templates if known is true, and only others if it is false.
-func (n *names) unknown(whose, key string, known bool) (Finding, bool) {
+func (n *mistakeCollector) findUnknownKey(whose, key string, known bool) (Finding, bool) {
 	template, name, ok := templates.SplitAnnotation(key)
 	t := n.injector.byName[template]
 	if !ok || len(n.all) == maxFindings || (t != nil) != known || templates.IsRecord(name) {
@@ -168,14 +168,14 @@ func (t *loaded) readInstead(name string) string {
 	for i := range t.Spec.Params {
 		if p := &t.Spec.Params[i]; p.Name == name && p.OfOthers() {
 			k := productKey{t.Name, cmp.Or(p.Annotation, p.Prefix), p.Prefix != ""}
-			return fmt.Sprintf("; set %s", k.written())
+			return fmt.Sprintf("; set %s", k.keyAsWritten())
 		}
 	}
 	return ""
 }
 
-// meant returns the end of a message about an unknown name in the annotation pillion.dev/templates.
-func (i *Injector) meant(name string) string {
+// suggestTemplate returns the end of a message about an unknown name in the annotation pillion.dev/templates.
+func (i *Injector) suggestTemplate(name string) string {
 	parts := strings.FieldsFunc(name, func(r rune) bool { return r != '-' && r != '.' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 	if len(parts) > 1 && slices.ContainsFunc(parts, func(part string) bool { return i.byName[strings.TrimLeft(part, "-")] != nil }) {
 		return "; separate names by commas"
@@ -183,8 +183,8 @@ func (i *Injector) meant(name string) string {
 	return problem.DidYouMean(name, i.names)
 }
 
-// ofProducts adds findings about keys that resemble those of other products.
-func (n *names) ofProducts(s *subject) {
+// checkProductKeys adds findings about keys that resemble those of other products.
+func (n *mistakeCollector) checkProductKeys(s *subject) {
 	known := &n.injector.products
 	if len(known.keys) == 0 {
 		return
@@ -196,14 +196,14 @@ func (n *names) ofProducts(s *subject) {
 			f.Path, f.Found = path, JSON(found.String())
 		}
 		if message != "" {
-			n.add(f)
+			n.addFinding(f)
 		}
 		left -= len(known.keys)
 	}
 	members := s.annotations.Members()
 	for i := 0; i < len(members) && left > 0; i++ {
 		key := members[i].Name()
-		add("", annotationPath(key), known.mistake(key), &members[i])
+		add("", annotationPath(key), known.describeMistake(key), &members[i])
 	}
 	members = s.labels.Members()
 	for i := 0; i < len(members) && left > 0; i++ {
@@ -214,7 +214,7 @@ func (n *names) ofProducts(s *subject) {
 	outside := func(whose string, annotations map[string]string) {
 		for _, key := range slices.Sorted(maps.Keys(annotations)) {
 			if left > 0 {
-				add(whose, "", known.mistake(key), nil)
+				add(whose, "", known.describeMistake(key), nil)
 			}
 		}
 	}

@@ -22,7 +22,7 @@ func (p *planner) checkMounts(existing, fragment *jsontree.Node, at schema.Point
 		for i := range items {
 			path := mountPath(&items[i])
 			if many[path] || slices.Contains(taken, path) {
-				p.conflict(at.Member(list), nil, &items[i], "the template mounts two volumes at %s; fix the template", path)
+				p.reportConflict(at.Member(list), nil, &items[i], "the template mounts two volumes at %s; fix the template", path)
 				addable = false
 			}
 			switch {
@@ -68,25 +68,25 @@ func (p *planner) checkBeside(other string, existing *jsontree.Node, items []jso
 			continue
 		}
 		owner, do := "the pod", "move that volume to another path"
-		if by := p.contributor(func(c *candidate) bool { return c.mounts(&theirs[j]) }); by != "" {
+		if by := p.findContributor(func(c *candidate) bool { return c.addsMount(&theirs[j]) }); by != "" {
 			owner, do = "the template "+by, "change the path in one of the templates"
 		}
-		p.conflict(at.Member(other).Item(theirs, j), &theirs[j], &items[i], "%s has another kind of volume at %s; %s", owner, path, do)
+		p.reportConflict(at.Member(other).Item(theirs, j), &theirs[j], &items[i], "%s has another kind of volume at %s; %s", owner, path, do)
 	}
 }
 
 // checkVolume finds a mount or device without a volume, because a ${when} omitted it or because
 // its name is an expression, and a volume of the wrong kind.
 func (p *planner) checkVolume(container, list string, mount *jsontree.Node, at schema.Pointer) {
-	volume, found := p.volume(mount)
+	volume, found := p.volumeOf(mount)
 	name := mount.Get("name").Text()
 	switch {
 	case !found:
 		p.noVolume(name, list, fmt.Sprintf("the container %s mounts the volume %q at %s", container, name, mountPath(mount)))
 	case list == "volumeDevices" && volume != nil && volume.Get("persistentVolumeClaim") == nil && volume.Get("ephemeral") == nil:
-		p.conflict(at, volume, mount, "the container %s needs the volume %s as a device, so it must be of the kind persistentVolumeClaim or ephemeral", container, name)
+		p.reportConflict(at, volume, mount, "the container %s needs the volume %s as a device, so it must be of the kind persistentVolumeClaim or ephemeral", container, name)
 	case mount.Get("bindMountOptions") != nil && volume.Get("image") != nil:
-		p.conflict(at, volume, mount, "the container %s cannot have bindMountOptions for the volume %s, which is an image", container, name)
+		p.reportConflict(at, volume, mount, "the container %s cannot have bindMountOptions for the volume %s, which is an image", container, name)
 	}
 }
 
@@ -111,23 +111,23 @@ func (p *planner) noVolume(name, list, use string) {
 	p.lacks = []Obstacle{{newDifference(at.String(), nil, &lacks), p.failed.Error()}}
 }
 
-// volume returns the volume of a mount. It returns nil and true for a volume that a StatefulSet adds to
+// volumeOf returns the volume of a mount. It returns nil and true for a volume that a StatefulSet adds to
 // the pod.
-func (p *planner) volume(mount *jsontree.Node) (volume *jsontree.Node, found bool) {
+func (p *planner) volumeOf(mount *jsontree.Node) (volume *jsontree.Node, found bool) {
 	s := p.subject.schema.At("spec").At("volumes").Schema // matches by name, as mounts refer to volumes
 	own := p.fragment.At("spec", "volumes").Items()
 	if i := s.Find(own, mount); i >= 0 {
 		return &own[i], true
 	}
 	theirs := p.subject.pod.At("spec", "volumes")
-	if i := p.subject.find(s, theirs, mount); i >= 0 {
+	if i := p.subject.findByKey(s, theirs, mount); i >= 0 {
 		return &theirs.Items()[i], true
 	}
 	return nil, p.isClaim(mount)
 }
 
-// mounts reports whether the template mounts this volume at that path in the user's containers.
-func (c *candidate) mounts(mount *jsontree.Node) bool {
+// addsMount reports whether the template mounts this volume at that path in the user's containers.
+func (c *candidate) addsMount(mount *jsontree.Node) bool {
 	for i := range c.apps {
 		for k := range c.apps[i].fragments {
 			for _, list := range mountLists() {

@@ -61,8 +61,8 @@ func (p *podVolumes) impossibleMounts(container *jsontree.Node) (all []mountFaul
 	}
 	points := slices.Grow(p.points[:0], len(mounts)+5)
 	for _, mount := range mounts {
-		m := mountPoint{path: absolute(mountPath(mount)), mount: mount, kind: p.kindOf(container, mount)}
-		if why := templates.ReservedPath(m.path); why != "" && p.volume(mount).Get("hostPath") == nil {
+		m := mountPoint{path: absolutePath(mountPath(mount)), mount: mount, kind: p.kindOf(container, mount)}
+		if why := templates.ReservedPath(m.path); why != "" && p.volumeOf(mount).Get("hostPath") == nil {
 			all = append(all, mountFault{mount: mount, parts: []*jsontree.Node{mount}, why: why, advice: otherPath})
 		}
 		if why := p.partOfFile(container, mount); why != "" {
@@ -76,9 +76,9 @@ func (p *podVolumes) impossibleMounts(container *jsontree.Node) (all []mountFaul
 		}
 	}
 	message := container.Get("terminationMessagePath")
-	points = append(points, mountPoint{path: absolute(schema.CleanPath(orDefault(message.Text(), corev1.TerminationMessagePathDefault))), field: message, what: "the file for the termination message", kind: file})
+	points = append(points, mountPoint{path: absolutePath(schema.CleanPath(orDefault(message.Text(), corev1.TerminationMessagePathDefault))), field: message, what: "the file for the termination message", kind: file})
 	if dir := container.Get("workingDir"); dir.Text() != "" {
-		points = append(points, mountPoint{path: absolute(schema.CleanPath(dir.Text())), field: dir, kind: directory})
+		points = append(points, mountPoint{path: absolutePath(schema.CleanPath(dir.Text())), field: dir, kind: directory})
 	}
 	slices.SortStableFunc(points, func(a, b mountPoint) int { return compareMountPaths(a.path, b.path) })
 	p.points = points
@@ -118,9 +118,9 @@ func (p *podVolumes) impossibleMounts(container *jsontree.Node) (all []mountFaul
 func isSimple(container *jsontree.Node) bool {
 	var room [longList]string
 	paths := append(room[:0], "/etc/hosts", "/etc/hostname", "/etc/resolv.conf",
-		absolute(schema.CleanPath(orDefault(container.Get("terminationMessagePath").Text(), corev1.TerminationMessagePathDefault))))
+		absolutePath(schema.CleanPath(orDefault(container.Get("terminationMessagePath").Text(), corev1.TerminationMessagePathDefault))))
 	if dir := container.Get("workingDir").Text(); dir != "" {
-		paths = append(paths, absolute(schema.CleanPath(dir)))
+		paths = append(paths, absolutePath(schema.CleanPath(dir)))
 	}
 	mounts := container.Get("volumeMounts").Items()
 	isLong := len(paths)+len(mounts) > len(room)
@@ -128,7 +128,7 @@ func isSimple(container *jsontree.Node) bool {
 		paths = slices.Grow(paths, len(mounts))
 	}
 	for i := range mounts {
-		at := absolute(mountPath(&mounts[i]))
+		at := absolutePath(mountPath(&mounts[i]))
 		if templates.ReservedPath(at) != "" || isInside(at, templates.TokenPath) || isInside(templates.TokenPath, at) ||
 			mounts[i].Get("subPathExpr") != nil || strings.Contains(mounts[i].Get("subPath").Text(), "/") {
 			return false
@@ -191,12 +191,12 @@ func (p *podVolumes) faultInside(container *jsontree.Node, outer, inner *mountPo
 	if outer.mount == nil || !p.isKnown(outer.mount) {
 		return ""
 	}
-	volume := p.volume(outer.mount)
+	volume := p.volumeOf(outer.mount)
 	part, known := p.subPath(container, outer.mount)
 	if !known {
 		return ""
 	}
-	if inner.fits(p.entryAt(volume, join(part, inner.path[len(strings.TrimSuffix(outer.path, "/"))+1:]))) {
+	if inner.acceptsEntry(p.entryAt(volume, joinPaths(part, inner.path[len(strings.TrimSuffix(outer.path, "/"))+1:]))) {
 		return ""
 	}
 	lacks := map[bool]string{true: "that directory", false: "that file"}[inner.kind == directory]
@@ -206,8 +206,8 @@ func (p *podVolumes) faultInside(container *jsontree.Node, outer, inner *mountPo
 	return fmt.Sprintf("%s, inside of %s at %s, which is read-only and does not have %s", what, outer.name(), outer.path, lacks)
 }
 
-// fits reports whether what is at the path may be what is needed there.
-func (m *mountPoint) fits(is entry) bool {
+// acceptsEntry reports whether what is at the path may be what is needed there.
+func (m *mountPoint) acceptsEntry(is entry) bool {
 	switch {
 	case is == unknownEntry:
 		return true

@@ -22,7 +22,7 @@ type nodePorts map[[2]string]map[string]*nodePort
 // A port at any address conflicts with it.
 const allHosts, anyHost = "", "\x00"
 
-func (all nodePorts) take(n nodePort) {
+func (all nodePorts) addPort(n nodePort) {
 	key := [2]string{n.port, n.protocol}
 	taken := all[key]
 	if taken == nil {
@@ -30,27 +30,27 @@ func (all nodePorts) take(n nodePort) {
 		all[key] = taken
 	}
 	n.order = len(taken) // later ones have a higher order; equal ones are never compared
-	for _, host := range []string{n.host(), anyHost} {
+	for _, host := range []string{n.hostKey(), anyHost} {
 		if taken[host] == nil {
 			taken[host] = &n
 		}
 	}
 }
 
-// clash returns the first port that conflicts at an address of the node, or nil.
-func (all nodePorts) clash(n *nodePort) *nodePort {
+// findClash returns the first port that conflicts at an address of the node, or nil.
+func (all nodePorts) findClash(n *nodePort) *nodePort {
 	taken := all[[2]string{n.port, n.protocol}]
-	if n.host() == allHosts {
+	if n.hostKey() == allHosts {
 		return taken[anyHost]
 	}
-	every, same := taken[allHosts], taken[n.host()]
+	every, same := taken[allHosts], taken[n.hostKey()]
 	if every == nil || same != nil && same.order < every.order {
 		return same
 	}
 	return every
 }
 
-func (n *nodePort) host() string {
+func (n *nodePort) hostKey() string {
 	if n.ip == "0.0.0.0" {
 		return allHosts
 	}

@@ -25,7 +25,7 @@ func isSidecar(container *jsontree.Node) bool {
 	return container.Get("restartPolicy") != nil && container.Get("restartPolicy").IsText(string(corev1.ContainerRestartPolicyAlways))
 }
 
-func mounts(container *jsontree.Node, path string) bool {
+func hasMountAt(container *jsontree.Node, path string) bool {
 	list := container.Get("volumeMounts").Items()
 	for i := range list {
 		if list[i].Get("mountPath").IsText(path) {
@@ -35,9 +35,9 @@ func mounts(container *jsontree.Node, path string) bool {
 	return false
 }
 
-// numbered returns the indexes of items, and what a pointer to each item contains, see
+// pointerTokens returns the indexes of items, and what a pointer to each item contains, see
 // [schema.Pointer.String].
-func numbered(items []jsontree.Node) iter.Seq2[int, string] {
+func pointerTokens(items []jsontree.Node) iter.Seq2[int, string] {
 	return func(yield func(int, string) bool) {
 		came := 0
 		for i := range items {

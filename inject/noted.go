@@ -26,47 +26,47 @@ func (i *Injector) Before(req Request, result *Result, empty func(path string) (
 	if err != nil {
 		return "", err
 	}
-	already, err := b.text()
+	already, err := b.annotationValue()
 	if err != nil {
 		return "", err
 	}
 	original := req.Object
 	switch said := pod.At("metadata", "annotations", AnnotationUninject) != nil; {
-	case len(revisions(pod)) > 0:
-		if original, err = i.original(req, pod, b); err != nil {
+	case len(injectedRevisions(pod)) > 0:
+		if original, err = i.restoreOriginal(req, pod, b); err != nil {
 			original = nil // unknown
 		}
 	case said:
 		return "", fmt.Errorf("the pod has the annotation %s, which only an injection writes, but nothing was injected; remove the annotation", AnnotationUninject)
 	default:
-		b.Own = i.own(req, pod, result)
+		b.Own = i.ownPaths(req, pod, result)
 	}
 	for _, op := range result.Ops() {
 		if at, text, ok := empty(op.Path); ok {
 			if b.Empty == nil {
 				b.Empty = map[string]string{}
 			}
-			b.Empty[named(pod, at)] = text
+			b.Empty[withContainerName(pod, at)] = text
 		}
 	}
 	if original != nil {
 		b.Added = nil
-		if b.Added, err = i.unclear(req, original, result.InjectedJSON(), b); err != nil {
+		if b.Added, err = i.additionsToRecord(req, original, result.InjectedJSON(), b); err != nil {
 			return "", err
 		}
 	}
-	text, err := b.text()
+	text, err := b.annotationValue()
 	if text == already {
 		return "", err
 	}
 	return text, err
 }
 
-// own returns the paths that a pod has exactly as the templates have them that are injected into
+// ownPaths returns the paths that a pod has exactly as the templates have them that are injected into
 // it. It returns none if one of the templates is injected only because of another; uninject reports
 // that.
-func (i *Injector) own(req Request, pod *jsontree.Node, result *Result) (own []string) {
-	r := &Removal{Served: served(pod), own: func(path string) bool {
+func (i *Injector) ownPaths(req Request, pod *jsontree.Node, result *Result) (own []string) {
+	r := &Removal{Served: isFromServer(pod), own: func(path string) bool {
 		own = append(own, path)
 		return true
 	}}
@@ -75,10 +75,10 @@ func (i *Injector) own(req Request, pod *jsontree.Node, result *Result) (own []s
 			r.Templates = append(r.Templates, d.Template)
 		}
 	}
-	i.recorded(pod, r)
+	i.recordedPaths(pod, r)
 	if _, err := i.addedBy(&req, r, req.Object); err != nil {
 		return nil
 	}
 	slices.Sort(own)
-	return slices.CompactFunc(own, within) // a path covers everything below it
+	return slices.CompactFunc(own, isAtOrBelow) // a path covers everything below it
 }

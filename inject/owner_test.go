@@ -101,14 +101,14 @@ func TestHundredth(t *testing.T) {
 		{"shop", Owner{Kind: "Deployment", Name: "cart"}, "agent-next", 65},
 		{"", Owner{Kind: "Pod", Name: ""}, "agent-next", 70},
 	} {
-		if got := hundredth(c.namespace, c.of, c.template); got != c.want {
+		if got := shareBucket(c.namespace, c.of, c.template); got != c.want {
 			t.Errorf("%v in %s has the number %d for %s, want %d", c.of, c.namespace, got, c.template, c.want)
 		}
 	}
 	const workloads = 100_000
 	var counts [100]int
 	for i := range workloads {
-		counts[hundredth("shop", Owner{Kind: "Deployment", Name: fmt.Sprint("web-", i)}, "agent-next")]++
+		counts[shareBucket("shop", Owner{Kind: "Deployment", Name: fmt.Sprint("web-", i)}, "agent-next")]++
 	}
 	for number, n := range counts {
 		if n < workloads/100*8/10 || n > workloads/100*12/10 {
@@ -118,7 +118,7 @@ func TestHundredth(t *testing.T) {
 	same := 0
 	for i := range 1000 {
 		of := Owner{Kind: "Deployment", Name: fmt.Sprint("web-", i)}
-		if (hundredth("shop", of, "a") < 50) == (hundredth("shop", of, "b") < 50) {
+		if (shareBucket("shop", of, "a") < 50) == (shareBucket("shop", of, "b") < 50) {
 			same++
 		}
 	}

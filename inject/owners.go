@@ -15,7 +15,7 @@ import (
 //
 // What templates add in a look is remembered for the later ones. In a pod that was injected before, only what the templates
 // render shows it. A template may render something only if it is absent, so it is also rendered for the pod without its own
-// values, see [owners.unset].
+// values, see [owners.eachUnset].
 type owners struct {
 	subject     *subject
 	input       *templates.Input // for this look, before it adds anything
@@ -25,23 +25,23 @@ type owners struct {
 	flipped     []*loaded                 // templates that do not apply, which additions may change
 	users       [2][]appContainer         // see userContainers
 	later       map[*candidate]*candidate // see rendered
-	unsets      map[*loaded][2]*candidate // see unset
+	unsets      map[*loaded][2]*candidate // see eachUnset
 	bare        map[string]*jsontree.Node // see withoutAll
 }
 
-// bringer returns the other template that a container of the pod belongs to, or nil. A name has one owner. It is the template
+// bringerOf returns the other template that a container of the pod belongs to, or nil. A name has one owner. It is the template
 // that added the container. If nothing shows that, it is the first one whose container is equal, or that the pod marks as
 // injected, or whose container is a part of this one.
-func (o *owners) bringer(existing *jsontree.Node, besides *loaded) *candidate {
+func (o *owners) bringerOf(existing *jsontree.Node, besides *loaded) *candidate {
 	name := existing.Get("name").Text()
 	if existing.IsNew() {
 		for i := range o.contributed {
-			if c := &o.contributed[i]; c.own(existing) != nil {
-				return c.unless(besides)
+			if c := &o.contributed[i]; c.ownContainer(existing) != nil {
+				return c.unlessOf(besides)
 			}
 		}
 	}
-	claims := func(c *candidate) bool { return c.claims(name, existing) }
+	claims := func(c *candidate) bool { return c.claimsName(name, existing) }
 	flipped := o.flippedBringers(existing, name)
 	if len(flipped) == 0 && !slices.ContainsFunc(o.candidates, func(c *candidate) bool { return c.t != besides && claims(c) }) {
 		return nil
@@ -57,21 +57,21 @@ func (o *owners) bringer(existing *jsontree.Node, besides *loaded) *candidate {
 	best := 0
 	for _, c := range all {
 		if existing.Added() && c.decision.Code == CodeInjected {
-			return c.unless(besides)
+			return c.unlessOf(besides)
 		}
-		if proof := c.proof(existing); proof > best {
+		if proof := c.proofStrength(existing); proof > best {
 			owner, best = c, proof
 		}
 	}
-	return owner.unless(besides)
+	return owner.unlessOf(besides)
 }
 
 // flippedBringers returns the templates that the pod records, that no longer apply, and that have a container with that name.
 func (o *owners) flippedBringers(existing *jsontree.Node, name string) (all []*candidate) {
 	for _, t := range o.flipped {
 		if t.Brings(name) && o.subject.isRecorded(t) {
-			o.unset(t, func(c *candidate) bool {
-				found := c.own(existing) != nil
+			o.eachUnset(t, func(c *candidate) bool {
+				found := c.ownContainer(existing) != nil
 				if found {
 					all = append(all, c)
 				}
@@ -82,10 +82,10 @@ func (o *owners) flippedBringers(existing *jsontree.Node, name string) (all []*c
 	return all
 }
 
-// proof returns how much speaks for it that a container of the pod is the template's. 0 is nothing.
-func (c *candidate) proof(existing *jsontree.Node) int {
-	switch marked, same := c.subject.marked(c.t), c.same(existing); {
-	case same && c.subject.equal(c.subject.containerSchema(), c.own(existing), existing):
+// proofStrength returns how much speaks for it that a container of the pod is the template's. 0 is nothing.
+func (c *candidate) proofStrength(existing *jsontree.Node) int {
+	switch marked, same := c.subject.isMarked(c.t), c.matchesOwn(existing); {
+	case same && c.subject.hasSameEffect(c.subject.containerSchema(), c.ownContainer(existing), existing):
 		return 4
 	case marked && same:
 		return 3
@@ -97,17 +97,17 @@ func (c *candidate) proof(existing *jsontree.Node) int {
 	return 0
 }
 
-// unless returns the candidate, or nil if it is of that template.
-func (c *candidate) unless(t *loaded) *candidate {
+// unlessOf returns the candidate, or nil if it is of that template.
+func (c *candidate) unlessOf(t *loaded) *candidate {
 	if c == nil || c.t.Template == t.Template {
 		return nil
 	}
 	return c
 }
 
-// others yields, in order, the templates that may have set something in the pod, as they were rendered when they did so.
+// otherTemplates yields, in order, the templates that may have set something in the pod, as they were rendered when they did so.
 // IsNew reports whether it was added after the pod came. MayHave reports whether a template can have it at all.
-func (o *owners) others(besides *loaded, isNew bool, mayHave func(t *loaded) bool) func(yield func(*candidate) bool) {
+func (o *owners) otherTemplates(besides *loaded, isNew bool, mayHave func(t *loaded) bool) func(yield func(*candidate) bool) {
 	return func(yield func(*candidate) bool) {
 		if isNew {
 			for i := range o.contributed {
@@ -133,30 +133,30 @@ func (o *owners) others(besides *loaded, isNew bool, mayHave func(t *loaded) boo
 				if !o.subject.isRecorded(t) || !slices.Contains(o.flipped, t) {
 					continue
 				}
-			case before && !c.decision.Code.Succeeded(), !before && !o.subject.marked(t):
+			case before && !c.decision.Code.Succeeded(), !before && !o.subject.isMarked(t):
 				continue
 			case before:
 				if !yield(c) {
 					return
 				}
 			default: // it may have added something in an earlier look
-				if later := o.rendered(c); later != nil && !yield(later) {
+				if later := o.renderUnplanned(c); later != nil && !yield(later) {
 					return
 				}
 			}
 			if c != nil && !t.readsPod {
 				continue
 			}
-			if !o.unset(t, yield) {
+			if !o.eachUnset(t, yield) {
 				return
 			}
 		}
 	}
 }
 
-// rendered returns a template that has not been planned yet, with what it adds to each container, or nil
+// renderUnplanned returns a template that has not been planned yet, with what it adds to each container, or nil
 // if it fails. It renders each template once in a look, however many conflicts there are.
-func (o *owners) rendered(c *candidate) *candidate {
+func (o *owners) renderUnplanned(c *candidate) *candidate {
 	later, known := o.later[c]
 	if !known {
 		again := *c
@@ -174,11 +174,11 @@ func (o *owners) rendered(c *candidate) *candidate {
 	return later
 }
 
-// before returns parts of a sentence about what the pod has before this template: the owners,
+// describeOwners returns parts of a sentence about what the pod has before this template: the owners,
 // which may be templates too, and the place to change it.
-func (o *owners) before(of *loaded) (have, where string) {
+func (o *owners) describeOwners(of *loaded) (have, where string) {
 	var names []string
-	for c := range o.others(of, true, func(*loaded) bool { return true }) {
+	for c := range o.otherTemplates(of, true, func(*loaded) bool { return true }) {
 		if c.t.Template != of.Template && !slices.Contains(names, c.t.Name) {
 			names = append(names, c.t.Name)
 		}
@@ -193,8 +193,8 @@ func (o *owners) before(of *loaded) (have, where string) {
 	return "the template " + strings.Join(names, ", ") + " and the pod have", "in one of them"
 }
 
-// brings reports whether the template has a volume with this name.
-func (c *candidate) brings(volume string) bool {
+// bringsVolume reports whether the template has a volume with this name.
+func (c *candidate) bringsVolume(volume string) bool {
 	return slices.ContainsFunc(c.fragment.At("spec", "volumes").Items(), func(v jsontree.Node) bool { return v.Get("name").IsText(volume) })
 }
 
@@ -218,7 +218,7 @@ func (o *owners) renderApps(c *candidate) error {
 
 // renderApp renders what the template adds to one container.
 func (o *owners) renderApp(c *candidate, app *appContainer, container *jsontree.Node) (err error) {
-	if app.fragments, err = c.t.ForEach(&c.input, c.values, c.subject.foreseen(container, c.subject.schema.At("spec").At(app.list).Elem), app.list == "initContainers"); err != nil {
+	if app.fragments, err = c.t.ForEach(&c.input, c.values, c.subject.foreseenPart(container, c.subject.schema.At("spec").At(app.list).Elem), app.list == "initContainers"); err != nil {
 		return err
 	}
 	for j := range app.fragments {
@@ -227,7 +227,7 @@ func (o *owners) renderApp(c *candidate, app *appContainer, container *jsontree.
 			app.fragments[j], taken = c.subject.resolveVariables(container, app.fragments[j])
 			app.taken = append(app.taken, taken...)
 		}
-		app.fragments[j] = c.subject.fitting(app.fragments[j])
+		app.fragments[j] = c.subject.withoutDisallowed(app.fragments[j])
 		if c.subject.podResources() {
 			app.fragments[j] = c.withoutResources(app.fragments[j], container.Get("name").Text())
 		}
@@ -248,8 +248,8 @@ func (o *owners) userContainers(required bool) []appContainer {
 	*known = []appContainer{}
 	for _, list := range containerLists() {
 		items := o.subject.pod.At("spec", list).Items()
-		for i, name := range numbered(items) { // for a required template, an added container may count as the user's
-			if items[i].Kind() == jsontree.Object && !o.brought(&items[i], required) {
+		for i, name := range pointerTokens(items) { // for a required template, an added container may count as the user's
+			if items[i].Kind() == jsontree.Object && !o.belongsToTemplate(&items[i], required) {
 				*known = append(*known, appContainer{list: list, index: i, name: name, container: items[i].Get("name").Text()})
 			}
 		}
@@ -257,19 +257,19 @@ func (o *owners) userContainers(required bool) []appContainer {
 	return *known
 }
 
-// brought reports whether a container of the pod belongs to a template, not to the user. A template
+// belongsToTemplate reports whether a container of the pod belongs to a template, not to the user. A template
 // that no longer wants this pod counts too, because its own additions may be the reason. For
 // required templates, an annotation is no proof: the container must be what a template now renders.
-func (o *owners) brought(existing *jsontree.Node, required bool) bool {
+func (o *owners) belongsToTemplate(existing *jsontree.Node, required bool) bool {
 	name := existing.Get("name").Text()
 	if !o.subject.isBrought(name) {
 		return false
 	}
 	if required {
-		return !o.subject.exposed[name] && (o.subject.hides(existing, nil) || isRendered(existing, o.candidates))
+		return !o.subject.exposed[name] && (o.subject.hidesContainer(existing, nil) || isRendered(existing, o.candidates))
 	}
-	return slices.ContainsFunc(o.flipped, func(t *loaded) bool { return t.Brings(name) && o.subject.marked(t) }) ||
+	return slices.ContainsFunc(o.flipped, func(t *loaded) bool { return t.Brings(name) && o.subject.isMarked(t) }) ||
 		slices.ContainsFunc(o.candidates, func(c *candidate) bool {
-			return c.t.Brings(name) && (o.subject.marked(c.t) || c.same(existing))
+			return c.t.Brings(name) && (o.subject.isMarked(c.t) || c.matchesOwn(existing))
 		})
 }

@@ -398,7 +398,7 @@ func tryOwnWorkOf(t *testing.T, g *reviews.Sets, documents []string, tried tally
 }
 
 // TestLostRecord checks pods in which another webhook removed or changed one record between two calls of Pillion. The second
-// call may see containers of the template that it did not see before, and templates may add what these need. When it has written
+// call may see countContainers of the template that it did not see before, and templates may add what these need. When it has written
 // the record again, they must still be right.
 func TestLostRecord(t *testing.T) {
 	t.Parallel()

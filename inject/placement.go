@@ -10,12 +10,12 @@ import (
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
-// index returns where in a list of the pod's containers a new one goes. The template's containers stay
+// insertIndex returns where in a list of the pod's containers a new one goes. The template's containers stay
 // next to each other, in its order. The first one goes where the template's placement puts it.
-func (p *planner) index(items []jsontree.Node, fragment *jsontree.Node, list string) int {
+func (p *planner) insertIndex(items []jsontree.Node, fragment *jsontree.Node, list string) int {
 	last, first := -1, len(items)
 	for i := range items {
-		switch before, after := p.beside(&items[i], fragment, list); {
+		switch before, after := p.relativeOrder(&items[i], fragment, list); {
 		case before:
 			last = i
 		case after:
@@ -48,7 +48,7 @@ func (p *planner) placedAt(items []jsontree.Node, list string) int {
 		return len(items)
 	}
 	for i < len(items) {
-		if by := p.owners.earlier(&items[i], p.t); by == nil || positionIn(&by.placed, list, items) != position {
+		if by := p.owners.earlierBringer(&items[i], p.t); by == nil || positionIn(&by.placed, list, items) != position {
 			break
 		}
 		i++
@@ -64,7 +64,7 @@ func (p *planner) besideCluster(items []jsontree.Node, own *jsontree.Node, list 
 		if k < 0 || k >= len(items) {
 			return position, false
 		}
-		by := p.owners.earlier(&items[k], p.t)
+		by := p.owners.earlierBringer(&items[k], p.t)
 		if by == nil || by.t.Namespace != "" {
 			return position, false
 		}
@@ -94,11 +94,11 @@ func (p *planner) besideCluster(items []jsontree.Node, own *jsontree.Node, list 
 	return i
 }
 
-// earlier returns the earlier template that put a container into the pod, or nil.
-func (o *owners) earlier(existing *jsontree.Node, of *loaded) *candidate {
+// earlierBringer returns the earlier template that put a container into the pod, or nil.
+func (o *owners) earlierBringer(existing *jsontree.Node, of *loaded) *candidate {
 	if existing.IsNew() {
 		for i := range o.contributed {
-			if c := &o.contributed[i]; c.t.index < of.index && c.own(existing) != nil {
+			if c := &o.contributed[i]; c.t.index < of.index && c.ownContainer(existing) != nil {
 				return c
 			}
 		}
@@ -108,8 +108,8 @@ func (o *owners) earlier(existing *jsontree.Node, of *loaded) *candidate {
 		if c.t == of {
 			return nil
 		}
-		if c.claims(name, existing) {
-			if existing.Added() || c.subject.marked(c.t) || c.same(existing) {
+		if c.claimsName(name, existing) {
+			if existing.Added() || c.subject.isMarked(c.t) || c.matchesOwn(existing) {
 				return c
 			}
 			return nil
@@ -118,28 +118,28 @@ func (o *owners) earlier(existing *jsontree.Node, of *loaded) *candidate {
 	return nil
 }
 
-// beside reports whether a container of the pod is one of the template's, and belongs before or after
+// relativeOrder reports whether a container of the pod is one of the template's, and belongs before or after
 // another one of them. A container that was added earlier may have a condition that is false by now.
-func (p *planner) beside(existing, own *jsontree.Node, list string) (before, after bool) {
+func (p *planner) relativeOrder(existing, own *jsontree.Node, list string) (before, after bool) {
 	name := existing.Get("name").Text()
-	there := p.rank(list, name)
+	there := p.rankOf(list, name)
 	if there < 0 {
 		return false, false
 	}
-	self, i := p.rank(list, own.Get("name").Text()), p.rendered(list, name)
+	self, i := p.rankOf(list, own.Get("name").Text()), p.renderedIndex(list, name)
 	switch {
-	case i < 0 && !existing.Added() && !p.subject.marked(p.t):
+	case i < 0 && !existing.Added() && !p.subject.isMarked(p.t):
 		return false, false // the user's own
 	case i >= 0 && there == self: // of one ${forEach}
-		before = i < p.rendered(list, own.Get("name").Text())
+		before = i < p.renderedIndex(list, own.Get("name").Text())
 	default:
 		before = there <= self
 	}
 	return before, !before
 }
 
-// rank is [templates.Template.Rank], which a planner may need for each pair of a thousand containers.
-func (p *planner) rank(list, name string) int {
+// rankOf is [templates.Template.Rank], which a planner may need for each pair of a thousand containers.
+func (p *planner) rankOf(list, name string) int {
 	if len(p.fragment.At("spec", list).Items()) < longList {
 		return p.t.Rank(list, name)
 	}
@@ -154,9 +154,9 @@ func (p *planner) rank(list, name string) int {
 	return rank
 }
 
-// rendered returns the index of a container among those that the template renders, or -1. A template
+// renderedIndex returns the index of a container among those that the template renders, or -1. A template
 // may render a thousand.
-func (p *planner) rendered(list, name string) int {
+func (p *planner) renderedIndex(list, name string) int {
 	items := p.fragment.At("spec", list).Items()
 	if len(items) < longList {
 		return slices.IndexFunc(items, hasName(name))

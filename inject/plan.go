@@ -8,10 +8,10 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-// plan compares the fragment with the pod and adds what is missing to the tree. It plans a complete
+// planAdditions compares the fragment with the pod and adds what is missing to the tree. It plans a complete
 // template or nothing: if there is a conflict, it undoes all additions. It reports whether anything
 // was added.
-func (c *candidate) plan(o *owners, journal *jsontree.Journal, couplings []coupling) (added bool) {
+func (c *candidate) planAdditions(o *owners, journal *jsontree.Journal, couplings []coupling) (added bool) {
 	if err := o.renderApps(c); err != nil {
 		c.decision.Code, c.decision.Message = CodeRenderFailed, err.Error()
 		return false
@@ -19,13 +19,13 @@ func (c *candidate) plan(o *owners, journal *jsontree.Journal, couplings []coupl
 	noContainer := (c.subject.asked.alone || c.subject.asked.detail) && c.noContainer() // before anything is added
 	p := &planner{
 		subject: c.subject, t: c.t, fragment: &c.fragment, apps: c.apps, placed: &c.placed, owners: o, couplings: couplings,
-		journal: journal, wasMarked: c.subject.marked(c.t), wasInjected: c.subject.annotation(c.t.injected) != nil,
+		journal: journal, wasMarked: c.subject.isMarked(c.t), wasInjected: c.subject.annotation(c.t.injected) != nil,
 	}
 	selector := p.ownerSelector()
 	p.checkForeign()
 	p.checkListed()
 	p.eachAppContainer()
-	p.object(c.subject.pod, &c.fragment, c.subject.schema, c.subject.at)
+	p.mergeObject(c.subject.pod, &c.fragment, c.subject.schema, c.subject.at)
 	if p.additions+p.left > 0 {
 		p.checkAnnotations()
 		p.checkClaims()
@@ -36,10 +36,10 @@ func (c *candidate) plan(o *owners, journal *jsontree.Journal, couplings []coupl
 	case p.failed != nil:
 		c.decision.Code, c.decision.Message, c.decision.Obstacles = CodeRenderFailed, p.failed.Error(), p.lacks
 	case len(p.conflicts) > 0:
-		c.decision.Code, c.decision.Message, c.decision.Obstacles = CodeConflict, messages(p.conflicts), p.conflicts
+		c.decision.Code, c.decision.Message, c.decision.Obstacles = CodeConflict, joinMessages(p.conflicts), p.conflicts
 	default:
-		c.pass(CodeRenderFailed, "every expression gives a valid value")
-		c.pass(CodeConflict, "nothing in the pod conflicts with it")
+		c.recordPassed(CodeRenderFailed, "every expression gives a valid value")
+		c.recordPassed(CodeConflict, "nothing in the pod conflicts with it")
 		c.decision.Kept, c.decision.Added, c.decision.Altered = p.kept, p.added, c.altered
 		c.decision.Code = CodePresent
 		c.decision.Notes = append(c.decision.Notes, p.notes...)
@@ -53,8 +53,8 @@ func (c *candidate) plan(o *owners, journal *jsontree.Journal, couplings []coupl
 	}
 	c.decision.computed = c.t.Computed
 	if c.decision.Code == CodePresent && p.additions > 0 {
-		c.pass(CodePresent, "the pod lacks a part of it")
-		c.decision.Code, c.decision.Absent, c.decision.recorded = CodeInjected, p.absent(noContainer), p.wasInjected
+		c.recordPassed(CodePresent, "the pod lacks a part of it")
+		c.decision.Code, c.decision.Absent, c.decision.recorded = CodeInjected, p.isAbsent(noContainer), p.wasInjected
 		if other {
 			c.decision.Notes = append(c.decision.Notes, fmt.Sprintf("the pod keeps its own annotation %s, but revision %s was injected", c.t.injected, c.t.Revision))
 		}

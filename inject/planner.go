@@ -20,7 +20,7 @@ type planner struct {
 	placed    *v1alpha1.Placement
 	owners    *owners
 	couplings []coupling
-	wasMarked bool // see marked
+	wasMarked bool // see isMarked
 	// wasInjected reports whether the pod's annotation records an injection. The API server may
 	// then have dropped missing fields, see gated.
 	wasInjected bool
@@ -48,28 +48,28 @@ type planner struct {
 	notes         []string
 
 	indices map[string]map[string]int // see rendered
-	ranks   map[[2]string]int         // see rank
+	ranks   map[[2]string]int         // see modeRank
 }
 
-func (p *planner) conflict(at fmt.Stringer, pod, fragment *jsontree.Node, format string, args ...any) {
+func (p *planner) reportConflict(at fmt.Stringer, pod, fragment *jsontree.Node, format string, args ...any) {
 	if len(p.conflicts) < maxConflicts { // a place costs a walk through its list
-		p.conflictAt(newDifference(at.String(), pod, fragment), format, args...)
+		p.reportConflictAt(newDifference(at.String(), pod, fragment), format, args...)
 	}
 }
 
-func (p *planner) conflictAt(at Difference, format string, args ...any) {
+func (p *planner) reportConflictAt(at Difference, format string, args ...any) {
 	if len(p.conflicts) < maxConflicts {
 		p.conflicts = append(p.conflicts, Obstacle{at, fmt.Sprintf(format, args...)})
 	}
 }
 
-// contributor returns the other template that brings something to the pod, or "" if the pod has it
+// findContributor returns the other template that brings something to the pod, or "" if the pod has it
 // itself. It searches only for conflicts that are reported. The function has reports whether a template renders it.
-func (p *planner) contributor(has func(c *candidate) bool) string {
+func (p *planner) findContributor(has func(c *candidate) bool) string {
 	if len(p.conflicts) == maxConflicts {
 		return ""
 	}
-	for c := range p.owners.others(p.t, true, func(*loaded) bool { return true }) {
+	for c := range p.owners.otherTemplates(p.t, true, func(*loaded) bool { return true }) {
 		if c.t.Template != p.t.Template && has(c) {
 			return c.t.Name
 		}
@@ -77,9 +77,9 @@ func (p *planner) contributor(has func(c *candidate) bool) string {
 	return ""
 }
 
-// addition records that something is missing. A parent that is created only to contain it does not
+// recordAddition records that something is missing. A parent that is created only to contain it does not
 // count.
-func (p *planner) addition(at schema.Pointer, value *jsontree.Node) {
+func (p *planner) recordAddition(at schema.Pointer, value *jsontree.Node) {
 	if p.tentative {
 		p.left++
 		return
@@ -91,15 +91,15 @@ func (p *planner) addition(at schema.Pointer, value *jsontree.Node) {
 	}
 }
 
-// add adds a new member to an object of the pod.
-func (p *planner) add(pod *jsontree.Node, name string, value jsontree.Node, at schema.Pointer) *jsontree.Node {
-	p.addition(at, &value)
+// addMember adds a new member to an object of the pod.
+func (p *planner) addMember(pod *jsontree.Node, name string, value jsontree.Node, at schema.Pointer) *jsontree.Node {
+	p.recordAddition(at, &value)
 	p.journal.Tentative = p.tentative
 	return p.journal.Add(pod, name, value)
 }
 
-func (p *planner) insert(pod *jsontree.Node, i int, value jsontree.Node, list schema.Pointer) {
-	p.addition(list.Member("-"), &value)
+func (p *planner) insertItem(pod *jsontree.Node, i int, value jsontree.Node, list schema.Pointer) {
+	p.recordAddition(list.Member("-"), &value)
 	p.journal.Tentative = p.tentative
 	p.journal.Insert(pod, i, value)
 }

@@ -35,20 +35,20 @@ func (p *planner) checkPorts(list string, existing, fragment *jsontree.Node, at 
 		}
 		n.at = listPath(at.String() + "/ports")
 		if plain {
-			if twice := alone.clash(&n); twice != nil {
-				p.conflict(twice.at, nil, &ports[i], "the container %s would use the host port %s twice; let one of its ports use another", name, n.port)
+			if twice := alone.findClash(&n); twice != nil {
+				p.reportConflict(twice.at, nil, &ports[i], "the container %s would use the host port %s twice; let one of its ports use another", name, n.port)
 			}
-			alone.take(n)
+			alone.addPort(n)
 			continue
 		}
 		if p.subject.onHost && !schema.SameNumber(orElse(ports[i].Get("hostPort"), ports[i].Get("containerPort")), ports[i].Get("containerPort")) {
-			p.conflict(at.Member("ports"), nil, &ports[i], "on the host network, the host port %s must equal the container's port", n.port)
+			p.reportConflict(at.Member("ports"), nil, &ports[i], "on the host network, the host port %s must equal the container's port", n.port)
 		}
 		p.checkNodePort(n, &ports[i])
 		if p.claimed == nil {
 			p.claimed = nodePorts{}
 		}
-		p.claimed.take(n)
+		p.claimed.addPort(n)
 	}
 }
 
@@ -57,7 +57,7 @@ func (p *planner) checkPortName(container string, port *jsontree.Node, own []jso
 	name := port.Get("name")
 	for i := range own {
 		if name != nil && own[i].Get("name") != nil && name.IsText(own[i].Get("name").Text()) && !key.SameKey(port, &own[i]) {
-			p.conflict(at.Item(own, i), &own[i], port, "the container %s has another port named %s; rename that port", container, name.Text())
+			p.reportConflict(at.Item(own, i), &own[i], port, "the container %s has another port named %s; rename that port", container, name.Text())
 		}
 	}
 }
@@ -65,20 +65,20 @@ func (p *planner) checkPortName(container string, port *jsontree.Node, own []jso
 // checkNodePort finds another container that uses a port of the node. It may be one of the
 // template's or one of the pod's.
 func (p *planner) checkNodePort(n nodePort, port *jsontree.Node) {
-	if twice := p.claimed.clash(&n); twice != nil {
-		p.conflict(twice.at, nil, port, "the template uses the host port %s in two containers, %s and %s; fix the template", n.port, twice.container, n.container)
+	if twice := p.claimed.findClash(&n); twice != nil {
+		p.reportConflict(twice.at, nil, port, "the template uses the host port %s in two containers, %s and %s; fix the template", n.port, twice.container, n.container)
 		return
 	}
-	other := p.subject.portsTaken().clash(&n)
+	other := p.subject.portsTaken().findClash(&n)
 	if other == nil {
 		return
 	}
-	owner := p.contributor(func(c *candidate) bool { return c.uses(other.container, n.port) })
+	owner := p.findContributor(func(c *candidate) bool { return c.usesNodePort(other.container, n.port) })
 	if owner != "" {
-		p.conflict(other.at, nil, port, "the template %s uses the host port %s in the container %s; change the port in one of the templates", owner, n.port, other.container)
+		p.reportConflict(other.at, nil, port, "the template %s uses the host port %s in the container %s; change the port in one of the templates", owner, n.port, other.container)
 		return
 	}
-	p.conflict(other.at, nil, port, "the host port %s is taken by the container %s; let that one use another", n.port, other.container)
+	p.reportConflict(other.at, nil, port, "the host port %s is taken by the container %s; let that one use another", n.port, other.container)
 }
 
 // portsTaken returns the ports of the node that the pod's containers use. It ignores plain init
@@ -90,7 +90,7 @@ func (s *subject) portsTaken() nodePorts {
 	s.ports = nodePorts{}
 	for _, list := range containerLists() {
 		containers := s.pod.At("spec", list).Items()
-		for i, at := range numbered(containers) {
+		for i, at := range pointerTokens(containers) {
 			if list == "initContainers" && !isSidecar(&containers[i]) {
 				continue
 			}
@@ -105,7 +105,7 @@ func (s *subject) takePorts(all nodePorts, container string, ports []jsontree.No
 	for i := range ports {
 		if n, ok := s.nodePortOf(container, &ports[i]); ok {
 			n.at = listPath(at)
-			all.take(n)
+			all.addPort(n)
 		}
 	}
 }
@@ -123,9 +123,9 @@ func (s *subject) nodePortOf(container string, port *jsontree.Node) (n nodePort,
 	return nodePort{container: container, port: number.String(), protocol: schema.Protocol(port), ip: port.Get("hostIP").Text()}, true
 }
 
-// uses reports whether the template brings a container with this name, or adds this host port to
+// usesNodePort reports whether the template brings a container with this name, or adds this host port to
 // a user's container.
-func (c *candidate) uses(container, port string) bool {
+func (c *candidate) usesNodePort(container, port string) bool {
 	if c.t.Brings(container) {
 		return true
 	}

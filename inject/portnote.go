@@ -30,16 +30,16 @@ func (c *candidate) notePortsOf(container *jsontree.Node, room *int) {
 		if *room--; *room < 0 {
 			return
 		}
-		if other := c.listener(&ports[i], name); other != "" {
-			c.note(fmt.Sprintf("the containers %s and %s have the same port, %s; they share one network, so only one of them can listen on it",
+		if other := c.findListener(&ports[i], name); other != "" {
+			c.recordNote(fmt.Sprintf("the containers %s and %s have the same port, %s; they share one network, so only one of them can listen on it",
 				min(name, other), max(name, other), ports[i].Get("containerPort")))
 		}
 	}
 }
 
-// listener returns another container of the pod with a port, or "". It ignores plain init containers,
+// findListener returns another container of the pod with a port, or "". It ignores plain init containers,
 // which end before the others begin.
-func (c *candidate) listener(port *jsontree.Node, besides string) string {
+func (c *candidate) findListener(port *jsontree.Node, besides string) string {
 	number, protocol := port.Get("containerPort"), schema.Protocol(port)
 	for _, list := range containerLists() {
 		containers := c.subject.pod.At("spec", list).Items()

@@ -18,9 +18,9 @@ func noToken() jsontree.Node {
 	return jsontree.Members(jsontree.Field("name", jsontree.Text(templates.NoTokenVolume)), jsontree.Field(templates.NoTokenSource, jsontree.Members()))
 }
 
-// prepare adds to the fragment what depends on the pod but not on the template's author: the record
+// prepareFragment adds to the fragment what depends on the pod but not on the template's author: the record
 // of the injection, and the token's mount. It also removes resources if the pod has its own.
-func (c *candidate) prepare() {
+func (c *candidate) prepareFragment() {
 	c.recordInjection()
 	spec := c.fragment.Get("spec")
 	if spec == nil {
@@ -50,19 +50,19 @@ func (c *candidate) prepare() {
 // stays, whatever its value is.
 func (c *candidate) recordInjection() {
 	s, t := c.subject, c.t
-	switch instead := s.instead[t]; {
+	switch instead := s.fallbacks[t]; {
 	case s.annotation(t.injected) != nil:
 	case t.base != nil:
-		c.fragment = t.record(s.nodes, &c.fragment, t.injected, t.revision)
+		c.fragment = t.withRecord(s.nodes, &c.fragment, t.injected, t.revision)
 		if s.annotation(t.base.injected) == nil { // it is for later, when the template has been deleted
-			c.fragment = t.record(s.nodes, &c.fragment, t.base.injected, t.revision)
+			c.fragment = t.withRecord(s.nodes, &c.fragment, t.base.injected, t.revision)
 		}
 	case t.recorded != nil && instead == nil:
 		c.fragment = *t.recorded
 	default:
-		c.fragment = t.record(s.nodes, &c.fragment, t.injected, t.revision)
+		c.fragment = t.withRecord(s.nodes, &c.fragment, t.injected, t.revision)
 		if instead != nil && s.annotation(t.instead) == nil {
-			c.fragment = t.record(s.nodes, &c.fragment, t.instead, jsontree.Text(instead.asInstead))
+			c.fragment = t.withRecord(s.nodes, &c.fragment, t.instead, jsontree.Text(instead.asInstead))
 		}
 	}
 }
@@ -134,7 +134,7 @@ func (c *candidate) tokenDeclined() bool {
 			if c.subject.isOfTemplate(&containers[i]) {
 				continue // it does not show what the user wants
 			}
-			if !mounts(&containers[i], templates.TokenPath) {
+			if !hasMountAt(&containers[i], templates.TokenPath) {
 				return false
 			}
 			declined = true
@@ -144,8 +144,8 @@ func (c *candidate) tokenDeclined() bool {
 }
 
 func (c *candidate) prepareContainer(container, token *jsontree.Node) (prepared jsontree.Node, mounted bool) {
-	prepared = c.subject.fitting(*container)
-	if mounted = token != nil && !mounts(container, templates.TokenPath) && !c.inherited(container); mounted {
+	prepared = c.subject.withoutDisallowed(*container)
+	if mounted = token != nil && !hasMountAt(container, templates.TokenPath) && !c.leavesTokenPath(container); mounted {
 		prepared = c.subject.withItem(&prepared, "volumeMounts", *token)
 	}
 	if c.subject.podResources() {
@@ -154,21 +154,21 @@ func (c *candidate) prepareContainer(container, token *jsontree.Node) (prepared 
 	return prepared, mounted
 }
 
-// inherited reports whether the pod's container of that name is left unchanged at the token's path: it keeps its mount, which the
+// leavesTokenPath reports whether the pod's container of that name is left unchanged at the token's path: it keeps its mount, which the
 // plugin, the user, or an earlier look added, and a container that the user wrote gets what the plugin adds. With None, this is true
 // only for containers that the user wrote. A template's own container must not keep a credential that the plugin added.
-func (c *candidate) inherited(container *jsontree.Node) bool {
+func (c *candidate) leavesTokenPath(container *jsontree.Node) bool {
 	isUsers := c.subject.annotation(c.t.customize).IsText("true")
 	if c.t.Spec.ServiceAccountToken != v1alpha1.Inherit && !isUsers {
 		return false
 	}
 	for _, list := range containerLists() {
-		if !c.subject.has(container.Get("name").Text()) {
+		if !c.subject.hasContainer(container.Get("name").Text()) {
 			break
 		}
 		existing := c.subject.pod.At("spec", list).Items()
 		if i := c.subject.schema.At("spec").At(list).Find(existing, container); i >= 0 {
-			return isUsers && !existing[i].Added() || mounts(&existing[i], templates.TokenPath)
+			return isUsers && !existing[i].Added() || hasMountAt(&existing[i], templates.TokenPath)
 		}
 	}
 	return false
@@ -194,7 +194,7 @@ func (c *candidate) withoutResources(container jsontree.Node, name string) jsont
 	if !found {
 		return container
 	}
-	c.note(fmt.Sprintf("the pod has its own resources, which the container %s shares, so Pillion adds no cpu and memory to it", name))
+	c.recordNote(fmt.Sprintf("the pod has its own resources, which the container %s shares, so Pillion adds no cpu and memory to it", name))
 	return c.subject.nodes.With(&container, "resources", reduced)
 }
 

@@ -32,7 +32,7 @@ type productKey struct {
 	prefix        bool
 }
 
-func (p *productKeys) add(t *templates.Template) {
+func (p *productKeys) recordReadKeys(t *templates.Template) {
 	for i := range t.Spec.Params {
 		param := &t.Spec.Params[i]
 		if !param.OfOthers() {
@@ -49,7 +49,7 @@ func (p *productKeys) add(t *templates.Template) {
 				p.keys = append(p.keys, productKey{t.Name, param.Prefix + name, false})
 			}
 		}
-		p.domains = including(p.domains, domainOf(cmp.Or(param.Annotation, param.Prefix)))
+		p.domains = addToSet(p.domains, domainOf(cmp.Or(param.Annotation, param.Prefix)))
 	}
 	for _, domain := range t.Spec.AnnotationDomains {
 		if p.replaced == nil {
@@ -61,8 +61,8 @@ func (p *productKeys) add(t *templates.Template) {
 	}
 }
 
-// adds records the labels and annotations that a template adds.
-func (p *productKeys) adds(t *templates.Template) {
+// recordAddedKeys records the labels and annotations that a template adds.
+func (p *productKeys) recordAddedKeys(t *templates.Template) {
 	for name, metadata := range t.PodFragment().Children() {
 		if name != "metadata" {
 			continue
@@ -70,17 +70,17 @@ func (p *productKeys) adds(t *templates.Template) {
 		for field, of := range metadata.Children() {
 			for key := range of.Children() {
 				if field == "labels" {
-					p.labels = including(p.labels, key)
+					p.labels = addToSet(p.labels, key)
 				} else {
-					p.annotations = including(p.annotations, key)
+					p.annotations = addToSet(p.annotations, key)
 				}
 			}
 		}
 	}
 }
 
-// including adds a name to a set, which may be nil.
-func including(set map[string]bool, name string) map[string]bool {
+// addToSet adds a name to a set, which may be nil.
+func addToSet(set map[string]bool, name string) map[string]bool {
 	if set == nil {
 		set = map[string]bool{}
 	}
@@ -97,17 +97,17 @@ func domainOf(key string) string {
 	return domain
 }
 
-// reads reports whether a template reads the annotation.
-func (p *productKeys) reads(key string) bool {
-	return len(p.keys) > 0 && p.domains[domainOf(key)] && slices.ContainsFunc(p.keys, func(k productKey) bool { return k.reads(key) })
+// readsKey reports whether a template reads the annotation.
+func (p *productKeys) readsKey(key string) bool {
+	return len(p.keys) > 0 && p.domains[domainOf(key)] && slices.ContainsFunc(p.keys, func(k productKey) bool { return k.readsKey(key) })
 }
 
-func (k *productKey) reads(key string) bool {
+func (k *productKey) readsKey(key string) bool {
 	return key == k.key && !k.prefix || k.prefix && len(key) > len(k.key) && strings.HasPrefix(key, k.key)
 }
 
-// resembles reports whether a key of the same domain is a probable typing error.
-func (k *productKey) resembles(key string) bool {
+// resemblesKey reports whether a key of the same domain is a probable typing error.
+func (k *productKey) resemblesKey(key string) bool {
 	skip := strings.Index(k.key, "/") + 1
 	want, name := k.key[skip:], key[skip:]
 	if !k.prefix {
@@ -121,25 +121,25 @@ func (k *productKey) resembles(key string) bool {
 	return false
 }
 
-// written returns the key as users write it.
-func (k *productKey) written() string {
+// keyAsWritten returns the key as users write it.
+func (k *productKey) keyAsWritten() string {
 	if k.prefix {
 		return k.key + templates.AnyName
 	}
 	return k.key
 }
 
-// mistake returns a message about an annotation that no template reads, but almost, or whose domain
+// describeMistake returns a message about an annotation that no template reads, but almost, or whose domain
 // a template names. The mistake belongs to no template, so that it never denies a pod: the key may
 // have a meaning for another part of the product.
-func (p *productKeys) mistake(key string) string {
+func (p *productKeys) describeMistake(key string) string {
 	domain := domainOf(key)
-	if !p.domains[domain] || p.reads(key) {
+	if !p.domains[domain] || p.readsKey(key) {
 		return ""
 	}
 	for i := range p.keys {
-		if k := &p.keys[i]; domainOf(k.key) == domain && k.resembles(key) {
-			return fmt.Sprintf("annotation %s sets no parameter; did you mean %q, which the template %s reads?", problem.Cut(key, maxValue), k.written(), k.template)
+		if k := &p.keys[i]; domainOf(k.key) == domain && k.resemblesKey(key) {
+			return fmt.Sprintf("annotation %s sets no parameter; did you mean %q, which the template %s reads?", problem.Cut(key, maxValue), k.keyAsWritten(), k.template)
 		}
 	}
 	if template := p.replaced[domain]; template != "" && !p.annotations[key] {
@@ -148,15 +148,15 @@ func (p *productKeys) mistake(key string) string {
 	return ""
 }
 
-// ignores reports whether an annotation has the domain of others that parameters read, and no parameter reads it. It
+// ignoresKey reports whether an annotation has the domain of others that parameters read, and no parameter reads it. It
 // returns false if there is a finding about the annotation.
-func (p *productKeys) ignores(key string) bool {
-	return p.domains[domainOf(key)] && !p.reads(key) && !p.annotations[key] && p.mistake(key) == ""
+func (p *productKeys) ignoresKey(key string) bool {
+	return p.domains[domainOf(key)] && !p.readsKey(key) && !p.annotations[key] && p.describeMistake(key) == ""
 }
 
 // asLabel returns a message about a label that a template reads as an annotation.
 func (p *productKeys) asLabel(key string) string {
-	if p.labels[key] || !p.reads(key) {
+	if p.labels[key] || !p.readsKey(key) {
 		return ""
 	}
 	return fmt.Sprintf("label %s sets no parameter; set it as an annotation", problem.Cut(key, maxValue))

@@ -17,10 +17,10 @@ func (c *candidate) noContainer() bool {
 	return c.subject.annotation(c.t.customize).IsText("true") || !slices.ContainsFunc(c.t.Containers, c.subject.hasOne)
 }
 
-// absent reports whether nothing in the pod shows that the template was ever injected. The record
+// isAbsent reports whether nothing in the pod shows that the template was ever injected. The record
 // of the injection is no proof: it may be forged, or copied from another pod. The record of another
 // template is no proof either.
-func (p *planner) absent(noContainer bool) bool {
+func (p *planner) isAbsent(noContainer bool) bool {
 	return noContainer && p.moreThanRecord() && (!p.wasInjected || !p.found)
 }
 
@@ -42,10 +42,10 @@ func (t *loaded) isRecord(key string) bool {
 	return key == t.injected || key == t.instead || t.base != nil && key == t.base.injected
 }
 
-// altered returns the protected fields of the template's containers that differ from the template.
+// alteredFields returns the protected fields of the template's containers that differ from the template.
 // It returns only the first place in each field. The function again, if there is one, compares a
 // container that differs once more, and excuses more.
-func altered(s *subject, t *loaded, fragment *jsontree.Node, again func(list string, found int, own *jsontree.Node) []Difference) []Difference {
+func alteredFields(s *subject, t *loaded, fragment *jsontree.Node, again func(list string, found int, own *jsontree.Node) []Difference) []Difference {
 	if len(t.protect) == 0 {
 		return nil
 	}
@@ -81,9 +81,9 @@ func (s *subject) alteredIn(t *loaded, existing, own *jsontree.Node, at schema.P
 	container := comparison{subject: s, at: at, f: s.schema.At("spec").At("containers").Elem.AsField(), besides: besides}
 	for _, path := range t.protect {
 		if path[0] == templates.ProtectAll {
-			container.everything(t, existing, own, add)
+			container.findEachProtected(t, existing, own, add)
 		} else {
-			add(container.within(existing, own, path))
+			add(container.findAtPath(existing, own, path))
 		}
 	}
 	return all
@@ -93,7 +93,7 @@ func (s *subject) alteredIn(t *loaded, existing, own *jsontree.Node, at schema.P
 // Both webhooks must get the same result, although only the first one sees fields that the API
 // server drops before the second call.
 func (s *subject) sameVolume(pod, fragment *jsontree.Node, in *schema.Schema, at schema.Pointer) bool {
-	return comparison{subject: s, at: at, f: in.AsField(), stored: true}.find(s.withSource(pod), s.withSource(fragment)) == nil
+	return comparison{subject: s, at: at, f: in.AsField(), stored: true}.findDifference(s.withSource(pod), s.withSource(fragment)) == nil
 }
 
 // withSource returns a volume with a source. If it has none, it gets the source that Kubernetes

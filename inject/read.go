@@ -9,9 +9,9 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-// read is a part of the pod that templates depend on: all of it, the set of its items, one member,
+// readPart is a part of the pod that templates depend on: all of it, the set of its items, one member,
 // or the members with a prefix.
-type read struct {
+type readPart struct {
 	path   []string
 	items  bool
 	key    string
@@ -19,7 +19,7 @@ type read struct {
 }
 
 // newRead parses a part, see [templates.Template.Reads].
-func newRead(part string) (r read) {
+func newRead(part string) (r readPart) {
 	path, within, ok := strings.Cut(part, "[")
 	if ok {
 		r.key = strings.TrimSuffix(within, "]")
@@ -35,7 +35,7 @@ func newRead(part string) (r read) {
 }
 
 // addedIn reports whether something was added at that path, or a parent was.
-func (r read) addedIn(n *jsontree.Node) bool {
+func (r readPart) addedIn(n *jsontree.Node) bool {
 	for path := r.path; len(path) > 0 && n != nil && !n.Added(); path = path[1:] {
 		n = n.Get(path[0])
 	}

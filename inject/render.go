@@ -11,19 +11,19 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-// render applies the rules and renders the fragment. If it returns a code other than "", there is
+// renderFragment applies the rules and renders the fragment. If it returns a code other than "", there is
 // no fragment, and the code is the reason.
-func (c *candidate) render(rules []rule) (Code, string) {
+func (c *candidate) renderFragment(rules []rule) (Code, string) {
 	for i := range rules {
 		rule := &rules[i]
 		if applies, message := rule.applies(c.subject, c.t); applies {
 			if c.subject.asked.detail {
-				c.decision.Also = c.also(rules[i:])
+				c.decision.Also = c.furtherReasons(rules[i:])
 			}
 			return rule.code, message
 		}
 		if c.subject.asked.detail {
-			c.pass(rule.code, rule.passes(c.subject, c.t))
+			c.recordPassed(rule.code, rule.passes(c.subject, c.t))
 		}
 	}
 	if why := c.subject.tooMany(); why != "" {
@@ -36,13 +36,13 @@ func (c *candidate) render(rules []rule) (Code, string) {
 		return CodeConditionFalse, c.whyFalse()
 	}
 	if err == nil && c.subject.asked.detail {
-		c.pass(CodeConditionFalse, whyCondition(c))
+		c.recordPassed(CodeConditionFalse, whyCondition(c))
 	}
 	if invalid != nil {
-		c.decision.Obstacles = c.invalid(invalid)
+		c.decision.Obstacles = c.invalidParams(invalid)
 		return CodeInvalidParameter, invalid.Error()
 	}
-	c.pass(CodeInvalidParameter, "every parameter has an allowed value")
+	c.recordPassed(CodeInvalidParameter, "every parameter has an allowed value")
 	if err == nil {
 		c.fragment, err = c.t.Render(&c.input, c.values)
 	}
@@ -58,7 +58,7 @@ func (c *candidate) render(rules []rule) (Code, string) {
 		}
 		return CodeHasReplaced, message
 	}
-	c.prepare()
+	c.prepareFragment()
 	return "", ""
 }
 
@@ -72,9 +72,9 @@ func (c *candidate) readParams() (invalid error) {
 	return invalid
 }
 
-// also returns further reasons why the pod does not get the template, given the rules from the one
+// furtherReasons returns further reasons why the pod does not get the template, given the rules from the one
 // that decided. They matter only if the pod's author can change what that one is about.
-func (c *candidate) also(rules []rule) (all []Step) {
+func (c *candidate) furtherReasons(rules []rule) (all []Step) {
 	if code := rules[0].code; code == CodeMirrorPod || code == CodeExcludedNamespace {
 		return nil
 	}
@@ -98,7 +98,7 @@ func (c *candidate) also(rules []rule) (all []Step) {
 func (c *candidate) setsParams() bool {
 	members, prefix := c.subject.annotations.Members(), c.t.prefix
 	for i := range members {
-		if name := members[i].Name(); strings.HasPrefix(name, prefix) && name != c.t.injected || c.t.products.reads(name) {
+		if name := members[i].Name(); strings.HasPrefix(name, prefix) && name != c.t.injected || c.t.products.readsKey(name) {
 			return true
 		}
 	}
@@ -123,9 +123,9 @@ func whyCondition(c *candidate) string {
 	return "its condition is true: " + c.t.Spec.Match.Condition
 }
 
-// invalid returns the places of invalid parameter values. It returns none if all of them are
+// invalidParams returns the places of invalid parameter values. It returns none if all of them are
 // the namespace's or the ServiceAccount's.
-func (c *candidate) invalid(err error) []Obstacle {
+func (c *candidate) invalidParams(err error) []Obstacle {
 	all, _ := errors.AsType[templates.InvalidValuesError](err)
 	var found []Obstacle
 	ofPod := false

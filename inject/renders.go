@@ -8,12 +8,12 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-// renders reports whether a container is what the template renders. It ignores what Kubernetes itself
+// rendersContainer reports whether a container is what the template renders. It ignores what Kubernetes itself
 // sets, and what other webhooks commonly add to all containers: variables, mounts, ports, resources, and
 // fewer rights. Another webhook may run after Pillion, and the pod must stay valid. It also ignores besides, which are what
 // other templates add to the container.
-func (c *candidate) renders(existing *jsontree.Node, besides ...*jsontree.Node) bool {
-	own := c.own(existing)
+func (c *candidate) rendersContainer(existing *jsontree.Node, besides ...*jsontree.Node) bool {
+	own := c.ownContainer(existing)
 	if own == nil {
 		return false
 	}
@@ -25,7 +25,7 @@ func (c *candidate) renders(existing *jsontree.Node, besides ...*jsontree.Node) 
 		case "env", "volumeMounts", "resources":
 			return true
 		}
-		return container.findBesideOthers(name, existing, own, hardens) == nil
+		return container.findBesideOthers(name, existing, own, hardensContainer) == nil
 	}
 	return allOf(own.Members(), equal) && allOf(existing.Members(), equal)
 }

@@ -53,10 +53,10 @@ type Request struct {
 	account *request.ServiceAccount
 }
 
-func (r *Request) asked(i *Injector, pod *jsontree.Node) asked {
+func (r *Request) toAsked(i *Injector, pod *jsontree.Node) asked {
 	account := r.account
 	if account == nil {
-		account = i.account(&r.Namespace, pod)
+		account = i.accountOf(&r.Namespace, pod)
 	}
 	return asked{
 		account: account, operation: r.Operation, username: r.Username, dryRun: r.DryRun, optedIn: r.OptedIn, namespace: r.Namespace,
@@ -64,8 +64,8 @@ func (r *Request) asked(i *Injector, pod *jsontree.Node) asked {
 	}
 }
 
-// parse returns the pod as a tree.
-func (r *Request) parse() (pod *jsontree.Node, err error) {
+// parsePod returns the pod as a tree.
+func (r *Request) parsePod() (pod *jsontree.Node, err error) {
 	if pod = r.Pod; pod == nil {
 		if pod, err = jsontree.Parse(r.Object); err != nil {
 			return nil, notJSON(err)
@@ -93,14 +93,14 @@ type Scratch struct {
 
 // Kept returns the number of bytes that stay allocated for the next pod.
 func (s *Scratch) Kept() int {
-	return s.Parser.Kept() + s.settling.kept() + s.tenant.cluster.kept() + s.tenant.own.kept()
+	return s.Parser.Kept() + s.settling.keptBytes() + s.tenant.cluster.keptBytes() + s.tenant.own.keptBytes()
 }
 
 // newRun begins the only look of a run.
 func (i *Injector) newRun(req *Request, pod *jsontree.Node) *run {
 	r := &run{}
-	r.start(i, req.asked(i, pod), &jsontree.Arena{})
-	r.look(pod, false)
+	r.startPod(i, req.toAsked(i, pod), &jsontree.Arena{})
+	r.beginRound(pod, false)
 	return r
 }
 
@@ -112,7 +112,7 @@ const maxFields = 500
 // invalid, or [ErrGone]. Every other problem is a decision.
 func (i *Injector) Inject(req Request) (*Result, error) {
 	i = i.For(req.Namespace.Name)
-	pod, err := req.parse()
+	pod, err := req.parsePod()
 	if err != nil {
 		return nil, err
 	}
@@ -123,9 +123,9 @@ func (i *Injector) Inject(req Request) (*Result, error) {
 	s := &req.Scratch.settling
 	result := &s.result
 	if i.cluster != nil && i.ofCluster() > 0 && req.tier == bothTiers {
-		result, err = req.Scratch.tenant.inject(i, req.asked(i, pod), &req.Scratch.Arena, pod)
+		result, err = req.Scratch.tenant.injectTiers(i, req.toAsked(i, pod), &req.Scratch.Arena, pod)
 	} else {
-		err = s.settle(i, req.asked(i, pod), &req.Scratch.Arena, pod, parseOriginal(pod))
+		err = s.reachFixedPoint(i, req.toAsked(i, pod), &req.Scratch.Arena, pod, parseOriginal(pod))
 	}
 	if err == nil && req.Written {
 		err = result.withoutLeft()
@@ -136,9 +136,9 @@ func (i *Injector) Inject(req Request) (*Result, error) {
 	return result, nil
 }
 
-// account returns the pod's ServiceAccount, or nil if no template reads it. It is read once for each
+// accountOf returns the pod's ServiceAccount, or nil if no template reads it. It is read once for each
 // pod: it may change in the meantime, and all looks must see the same.
-func (i *Injector) account(ns *request.Namespace, pod *jsontree.Node) *request.ServiceAccount {
+func (i *Injector) accountOf(ns *request.Namespace, pod *jsontree.Node) *request.ServiceAccount {
 	if !i.readsAccount {
 		return nil
 	}

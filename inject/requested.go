@@ -37,14 +37,14 @@ func parseRequested(n *jsontree.Node) requested {
 	return r
 }
 
-func (r requested) sorted() []string {
+func (r requested) sortedNames() []string {
 	if len(r.names) == 0 {
 		return nil
 	}
 	return slices.Sorted(maps.Keys(r.names))
 }
 
-func (r requested) says(name string) (named, wanted bool) {
+func (r requested) lookupName(name string) (named, wanted bool) {
 	wanted, named = r.names[name]
 	return named, wanted
 }

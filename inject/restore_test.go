@@ -38,7 +38,7 @@ func TestUninjectStored(t *testing.T) {
 		if len(removal.Templates) > 0 {
 			injected++
 		}
-		if is := without(t, req.Object, removal); canonical(t, is) != canonical(t, was) {
+		if is := removeValue(t, req.Object, removal); canonical(t, is) != canonical(t, was) {
 			t.Errorf("it was\n%s\nand is\n%s", was, is)
 		}
 	})
@@ -79,7 +79,7 @@ func stored(t *testing.T, pod []byte) []byte {
 	return text
 }
 
-func without(t *testing.T, object []byte, removal *inject.Removal) []byte {
+func removeValue(t *testing.T, object []byte, removal *inject.Removal) []byte {
 	t.Helper()
 	pod := decodeJSON(t, object)
 	for _, path := range removal.Paths {

@@ -216,7 +216,7 @@ type Identity struct {
 	Owner        string // Kind/name of the controller, or ""
 }
 
-func identify(pod *jsontree.Node) Identity {
+func identifyPod(pod *jsontree.Node) Identity {
 	id := Identity{
 		Name:         pod.At("metadata", "name").Text(),
 		GenerateName: pod.At("metadata", "generateName").Text(),

@@ -9,21 +9,21 @@ import (
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
-// rivals are the templates that replace each other.
-type rivals struct {
+// canaryChoice are the templates that replace each other.
+type canaryChoice struct {
 	replaced   []*loaded
 	candidates []candidate // by the index of the template
 	wanted     []*loaded   // those of the replaced templates that would be for the pod if no canary took their place
 }
 
-// choose decides which of the templates that replace each other are for the pod, before the others are rendered. A
+// chooseForPod decides which of the templates that replace each other are for the pod, before the others are rendered. A
 // template is replaced by the first one, in order, that applies and can be rendered.
-func (r *rivals) choose(s *subject, decisions []Decision, render func(*loaded, *Decision, *candidate)) {
-	s.taken, s.instead = map[*loaded]*loaded{}, map[*loaded]*loaded{}
+func (r *canaryChoice) chooseForPod(s *subject, decisions []Decision, render func(*loaded, *Decision, *candidate)) {
+	s.taken, s.fallbacks = map[*loaded]*loaded{}, map[*loaded]*loaded{}
 	r.candidates = slices.Grow(r.candidates[:0], len(s.templates))[:len(s.templates)]
 	for _, base := range r.replaced {
 		for _, t := range base.canaries {
-			if s.asked.gone() {
+			if s.asked.isGone() {
 				return
 			}
 			d := &decisions[t.index]
@@ -33,8 +33,8 @@ func (r *rivals) choose(s *subject, decisions []Decision, render func(*loaded, *
 				s.taken[base] = t
 			case d.Code.Failed() && s.cameWithRecords(t):
 				s.keepCanary(base, t, d)
-			case d.Code.Failed() && s.instead[base] == nil:
-				s.instead[base] = t
+			case d.Code.Failed() && s.fallbacks[base] == nil:
+				s.fallbacks[base] = t
 			}
 		}
 	}
@@ -59,7 +59,7 @@ func (s *subject) keepCanary(base, canary *loaded, d *Decision) {
 
 // fallBack decides about the canaries that cannot be injected: if the other template, or another canary, is
 // for the pod, that is enough. Otherwise a broken canary could cost a pod a required template, or its admission.
-func (r *rivals) fallBack(s *subject, decisions []Decision) {
+func (r *canaryChoice) fallBack(s *subject, decisions []Decision) {
 	for _, base := range r.replaced {
 		in := s.taken[base]
 		if in == nil && decisions[base.index].Code == "" {
@@ -73,21 +73,21 @@ func (r *rivals) fallBack(s *subject, decisions []Decision) {
 			if d.Code.Failed() {
 				d.Message = fmt.Sprintf("%s is injected instead, because this template cannot be: %s", in.Name, d.Sentence())
 				d.Code, d.Obstacles = CodeFellBack, nil
-				d.note(d.Message)
+				d.recordNote(d.Message)
 			}
 			if d.Code == CodeHasReplaced && s.asked.detail && decisions[in.index].NewPods == "" {
 				decisions[in.index].NewPods = t.Name
 			}
 		}
-		if _, named := s.requested.says(in.Name); in != base && s.asked.detail && !named && !s.selects(in) && decisions[in.index].NewPods == "" {
+		if _, named := s.requested.lookupName(in.Name); in != base && s.asked.detail && !named && !s.isInShare(in) && decisions[in.index].NewPods == "" {
 			decisions[in.index].NewPods = base.Name
 		}
 	}
 }
 
-// failing returns the canaries that could not be planned, or that no longer apply after they were injected, with
+// findFailed returns the canaries that could not be planned, or that no longer apply after they were injected, with
 // the reasons. They must be left out, the latter ones from the beginning.
-func (r *rivals) failing(s *subject, decisions []Decision) (culprits map[string]string, always bool) {
+func (r *canaryChoice) findFailed(s *subject, decisions []Decision) (culprits map[string]string, always bool) {
 	for _, base := range r.replaced {
 		for _, t := range base.canaries {
 			d, why := &decisions[t.index], ""

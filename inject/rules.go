@@ -17,7 +17,7 @@ import (
 // rule decides about one template for one pod, or leaves the decision to the next rule.
 type rule struct {
 	code  Code
-	about about
+	about ruleScope
 	// applies reports whether the rule applies. It also returns one sentence for the pod's author,
 	// or "" if the code says enough.
 	applies func(*subject, *loaded) (bool, string)
@@ -25,19 +25,19 @@ type rule struct {
 	passes func(*subject, *loaded) string
 }
 
-// about reports whether a rule reads the template.
-type about bool
+// ruleScope reports whether a rule reads the template.
+type ruleScope bool
 
 const (
-	thePod      about = false
-	theTemplate about = true
+	thePod      ruleScope = false
+	theTemplate ruleScope = true
 )
 
 // rules returns the rules in order. The first one that applies decides. They read the pod and the
 // template only. Decisions that depend on rendering come later.
 func rules() []rule {
 	return []rule{
-		{CodeMirrorPod, thePod, mirrorPod, always("it is no mirror pod")},
+		{CodeMirrorPod, thePod, mirrorPod, constantReason("it is no mirror pod")},
 		{CodeExcludedNamespace, thePod, excludedNamespace, whyNotExcluded},
 		{CodeNotOptedIn, thePod, notOptedIn, whyOptedIn},
 		{CodePodOptedOut, thePod, podOptedOut, whyNotOptedOut},
@@ -48,7 +48,7 @@ func rules() []rule {
 		{CodePodNotMatched, theTemplate, podNotMatched, whyPodMatched},
 		{CodeUnknownServiceAccount, theTemplate, unknownServiceAccount, whyKnownServiceAccount},
 		{CodeNotInShare, theTemplate, notInShare, whyInShare},
-		{CodeReplaced, theTemplate, replaced, whyNotReplaced},
+		{CodeReplaced, theTemplate, replacedByCanary, whyNotReplaced},
 	}
 }
 
@@ -67,7 +67,7 @@ func (c Code) AboutPod() bool {
 	return slices.ContainsFunc(rules(), func(r rule) bool { return r.code == c && r.about == thePod })
 }
 
-func always(why string) func(*subject, *loaded) string {
+func constantReason(why string) func(*subject, *loaded) string {
 	return func(*subject, *loaded) string { return why }
 }
 
@@ -153,13 +153,13 @@ func whyNotOptedOut(s *subject, t *loaded) string {
 
 // notRequested treats a template that replaces another one as that one, unless the pod names it itself.
 func notRequested(s *subject, t *loaded) (bool, string) {
-	named, wanted := s.requested.says(t.Name)
+	named, wanted := s.requested.lookupName(t.Name)
 	if t.base != nil && named && !wanted {
 		return true, fmt.Sprintf("the pod's annotation %s leaves it out, so the pod gets %s like other pods", AnnotationTemplates, t.base.Name)
 	}
 	if t.base != nil && !named {
 		t = t.base
-		named, wanted = s.requested.says(t.Name)
+		named, wanted = s.requested.lookupName(t.Name)
 	}
 	switch {
 	case t.Spec.Required || wanted || !named && t.Spec.Default && !s.requested.exact:
@@ -175,11 +175,11 @@ func notRequested(s *subject, t *loaded) (bool, string) {
 }
 
 func whyRequested(s *subject, t *loaded) string {
-	_, wanted := s.requested.says(t.Name)
+	_, wanted := s.requested.lookupName(t.Name)
 	what := "the template"
 	if t.base != nil && !wanted {
 		t, what = t.base, "the template "+t.base.Name
-		_, wanted = s.requested.says(t.Name)
+		_, wanted = s.requested.lookupName(t.Name)
 	}
 	switch {
 	case t.Spec.Required:

@@ -19,7 +19,7 @@ type run struct {
 	input    templates.Input
 	journal  jsontree.Journal
 	room     []candidate
-	rivals   rivals
+	canaries   canaryChoice
 
 	contributed []candidate // what templates have added, see owners
 
@@ -30,17 +30,17 @@ type run struct {
 	spent uint64 // cost of the expressions of the templates of the namespace, in all looks
 }
 
-// start prepares for the looks of one pod.
-func (r *run) start(i *Injector, asked asked, nodes *jsontree.Arena) {
-	r.injector, r.journal.Nodes, r.rivals.replaced = i, nodes, i.replaced
+// startPod prepares for the looks of one pod.
+func (r *run) startPod(i *Injector, asked asked, nodes *jsontree.Arena) {
+	r.injector, r.journal.Nodes, r.canaries.replaced = i, nodes, i.replaced
 	s := &r.subject
 	s.proven = nil
 	s.asked, s.schema, s.templates, s.brings, s.patterns, s.excluded, s.readsPod, s.readsGated, s.nodes = asked, i.schema, i.templates, i.brings, i.patterns, i.excluded, len(i.reads) > 0, i.readsGated, nodes
 	r.room = slices.Grow(r.room[:0], len(i.templates))[:len(i.templates)]
 }
 
-// remember keeps what the templates added in the last look, because later ones need it.
-func (r *run) remember() {
+// rememberAdded keeps what the templates added in the last look, because later ones need it.
+func (r *run) rememberAdded() {
 	if !r.added {
 		return
 	}
@@ -57,11 +57,11 @@ func (r *run) forgetAdded(earlier []candidate) {
 	r.added, r.contributed = false, append(r.contributed[:0], earlier...)
 }
 
-// look begins another look.
-func (r *run) look(pod *jsontree.Node, grown bool) {
-	r.remember()
+// beginRound begins another look.
+func (r *run) beginRound(pod *jsontree.Node, grown bool) {
+	r.rememberAdded()
 	r.journal.Keep()
-	r.subject.look(pod, grown)
+	r.subject.beginRound(pod, grown)
 	asked := &r.subject.asked
 	r.owners = owners{subject: &r.subject, input: &r.input, candidates: r.owners.candidates[:0], contributed: r.contributed}
 	r.input = templates.Input{
@@ -69,88 +69,88 @@ func (r *run) look(pod *jsontree.Node, grown bool) {
 		Request: request.RequestInfo{Operation: asked.operation, Username: asked.username, DryRun: asked.dryRun},
 	}
 	r.leftOut, r.added = nil, false
-	view, shown := r.view(nil)
-	r.input.Pod, r.shown = r.subject.foreseen(view, r.subject.schema), shown
+	view, shown := r.visiblePod(nil)
+	r.input.Pod, r.shown = r.subject.foreseenPart(view, r.subject.schema), shown
 }
 
-// view is [subject.view] without a generated name, without annotations that the API server drops, and with the profiles that it
+// visiblePod is [subject.withoutHidden] without a generated name, without annotations that the API server drops, and with the profiles that it
 // makes of annotations.
-func (r *run) view(t *loaded) (pod *jsontree.Node, containers int) {
+func (r *run) visiblePod(t *loaded) (pod *jsontree.Node, containers int) {
 	pod = r.subject.pod
 	if r.injector.readsContainers {
-		pod, containers = r.subject.view(t)
+		pod, containers = r.subject.withoutHidden(t)
 	}
 	if metadata := pod.Get("metadata"); r.injector.readsName && templates.HasGeneratedName(metadata) {
 		nodes := r.subject.nodes
-		pod = r.subject.held(nodes.With(pod, "metadata", nodes.Without(metadata, "name")))
+		pod = r.subject.storeNode(nodes.With(pod, "metadata", nodes.Without(metadata, "name")))
 	}
 	annotations := pod.At("metadata", "annotations")
 	if kept := r.subject.withoutDropped(annotations); kept != annotations {
 		nodes := r.subject.nodes
-		pod = r.subject.held(nodes.With(pod, "metadata", nodes.With(pod.Get("metadata"), "annotations", *kept)))
+		pod = r.subject.storeNode(nodes.With(pod, "metadata", nodes.With(pod.Get("metadata"), "annotations", *kept)))
 	}
 	return r.subject.withAppArmors(pod), containers
 }
 
-// decide decides about every template, in order. It renders all templates before it plans any,
+// decideAll decides about every template, in order. It renders all templates before it plans any,
 // because all of them together determine which containers are the user's. If this exposes a
 // container, required templates are rendered again.
-func (r *run) decide(decisions []Decision) {
+func (r *run) decideAll(decisions []Decision) {
 	s, o := &r.subject, &r.owners
 	r.renderAll(decisions)
 	if r.injector.proves {
-		r.expose(decisions)
+		r.exposeUnproven(decisions)
 	}
 	for _, c := range o.candidates {
-		c.altered = altered(s, c.t, &c.fragment, func(list string, found int, own *jsontree.Node) []Difference {
+		c.altered = alteredFields(s, c.t, &c.fragment, func(list string, found int, own *jsontree.Node) []Difference {
 			return o.alteredBeside(c, list, found, own)
 		})
 	}
 	for _, c := range o.candidates {
-		if s.asked.gone() {
+		if s.asked.isGone() {
 			return
 		}
 		if r.added {
 			// If these additions matter, there is another look. It sees them as the API server will
 			// store them.
-			view, _ := r.view(c.t)
+			view, _ := r.visiblePod(c.t)
 			if s.asked.file || s.readsGated {
-				view = s.foreseen(view, s.schema)
+				view = s.foreseenPart(view, s.schema)
 			}
 			c.input.See(view)
 		}
-		if c.plan(o, &r.journal, r.injector.couplings) {
+		if c.planAdditions(o, &r.journal, r.injector.couplings) {
 			r.added, c.added = true, true
-			s.forget()
+			s.dropCached()
 			o.users = [2][]appContainer{}
 		}
 	}
 }
 
-// expose finds the containers that are not a template's, and renders again if there are any. A
+// exposeUnproven finds the containers that are not a template's, and renders again if there are any. A
 // template that sees these may render some of the others, which are then not exposed. Whatever stays
 // hidden must be what templates render without it: otherwise containers could prove each other.
-func (r *run) expose(decisions []Decision) {
+func (r *run) exposeUnproven(decisions []Decision) {
 	s, o := &r.subject, &r.owners
 	first := s.proven == nil
-	all := s.unproven(o.candidates, o.leftOut)
+	all := s.unprovenNames(o.candidates, o.leftOut)
 	if s.exposed = all; first {
-		s.prove()
+		s.recordProven()
 	}
 	if len(all) == 0 {
 		return
 	}
 	r.renderAll(decisions)
-	fewer := s.unproven(o.candidates, o.leftOut)
+	fewer := s.unprovenNames(o.candidates, o.leftOut)
 	if maps.Equal(fewer, all) {
 		return
 	}
 	s.exposed = fewer
-	if r.renderAll(decisions); !maps.Equal(s.unproven(o.candidates, o.leftOut), fewer) {
+	if r.renderAll(decisions); !maps.Equal(s.unprovenNames(o.candidates, o.leftOut), fewer) {
 		s.exposed = all
 		r.renderAll(decisions)
 	} else if first {
-		s.prove()
+		s.recordProven()
 	}
 }
 
@@ -158,24 +158,24 @@ func (r *run) expose(decisions []Decision) {
 func (r *run) renderAll(decisions []Decision) {
 	s, o := &r.subject, &r.owners
 	o.candidates, o.leftOut, o.flipped = o.candidates[:0], nil, o.flipped[:0]
-	if len(r.rivals.replaced) > 0 {
-		r.rivals.choose(s, decisions, r.render)
-		r.rivals.wanted = r.rivals.wanted[:0]
-		for _, base := range r.rivals.replaced {
-			if s.taken[base] != nil && r.wants(base) { // later, it would see additions
-				r.rivals.wanted = append(r.rivals.wanted, base)
+	if len(r.canaries.replaced) > 0 {
+		r.canaries.chooseForPod(s, decisions, r.renderTemplate)
+		r.canaries.wanted = r.canaries.wanted[:0]
+		for _, base := range r.canaries.replaced {
+			if s.taken[base] != nil && r.wantsBase(base) { // later, it would see additionsByOthers
+				r.canaries.wanted = append(r.canaries.wanted, base)
 			}
 		}
 	}
 	for i, t := range s.templates {
-		if s.asked.gone() {
+		if s.asked.isGone() {
 			return
 		}
 		d, c := &decisions[i], &r.room[len(o.candidates)]
 		if t.base != nil {
-			*c = r.rivals.candidates[i]
+			*c = r.canaries.candidates[i]
 		} else {
-			r.render(t, d, c)
+			r.renderTemplate(t, d, c)
 		}
 		switch d.Code {
 		case "":
@@ -184,11 +184,11 @@ func (r *run) renderAll(decisions []Decision) {
 			o.flipped = append(o.flipped, t)
 		}
 	}
-	r.rivals.fallBack(s, decisions)
+	r.canaries.fallBack(s, decisions)
 }
 
-// render decides about one template as far as that is possible before anything is planned.
-func (r *run) render(t *loaded, d *Decision, c *candidate) {
+// renderTemplate decides about one template as far as that is possible before anything is planned.
+func (r *run) renderTemplate(t *loaded, d *Decision, c *candidate) {
 	s := &r.subject
 	if r.renderSeen(t, d, c); d.Code != CodeConditionFalse || s.unseen[t] || !s.showsOwn(t) {
 		return
@@ -212,21 +212,21 @@ func (r *run) renderSeen(t *loaded, d *Decision, c *candidate) {
 		c.input.Total = &r.spent
 	}
 	if t.Spec.Required && len(s.exposed) > 0 || s.unseen[t] {
-		view, _ := r.view(t)
-		c.input.Pod = s.foreseen(view, s.schema)
+		view, _ := r.visiblePod(t)
+		c.input.Pod = s.foreseenPart(view, s.schema)
 	}
-	if code, why := r.leaveOut(t); why != "" && s.taken[t.place()] == nil {
+	if code, why := r.leaveOut(t); why != "" && s.taken[t.baseOrSelf()] == nil {
 		d.Code, d.Message = code, why
 		if r.injector.proves {
 			out := &candidate{subject: s, t: t, input: c.input, decision: &Decision{}, byCluster: c.byCluster}
-			if code, _ := out.render(r.injector.rules); code == "" {
+			if code, _ := out.renderFragment(r.injector.rules); code == "" {
 				o.leftOut = append(o.leftOut, out)
 			}
 		}
 	} else {
-		d.Code, d.Message = c.render(r.injector.rules)
+		d.Code, d.Message = c.renderFragment(r.injector.rules)
 	}
-	_, d.Requested = s.requested.says(t.Name)
+	_, d.Requested = s.requested.lookupName(t.Name)
 }
 
 // isOthers reports whether a template is in the set only to be known to the templates of the namespace.
@@ -240,13 +240,13 @@ func (r *run) leaveOut(t *loaded) (Code, string) {
 	return CodeRenderFailed, r.leftOut[t.Name]
 }
 
-// wants reports whether a template would be for the pod if no canary took its place.
-func (r *run) wants(base *loaded) bool {
+// wantsBase reports whether a template would be for the pod if no canary took its place.
+func (r *run) wantsBase(base *loaded) bool {
 	taken := r.subject.taken[base]
 	delete(r.subject.taken, base)
 	defer func() { r.subject.taken[base] = taken }()
 	var d Decision
 	var c candidate
-	r.render(base, &d, &c)
+	r.renderTemplate(base, &d, &c)
 	return d.Code == ""
 }

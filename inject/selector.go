@@ -50,7 +50,7 @@ func (p *planner) checkOwnerSelector(selector labels.Selector) {
 		}
 		p.leaves = true
 		owner, value := p.subject.asked.owner, p.fragment.At("metadata", "labels", r.Key())
-		p.conflict(schema.Pointer{}.Member("metadata").Member("labels").Member(r.Key()), nil, value,
+		p.reportConflict(schema.Pointer{}.Member("metadata").Member("labels").Member(r.Key()), nil, value,
 			"its label %s=%s takes the pods out of the selector of the %s (%s), which then does not find them and creates more without end; "+
 				"change the selector or the template, or leave the template out with the annotation %s: -%s. The webhook does not see the selector, so it adds the label",
 			r.Key(), value.Text(), owner.Kind, owner.Selector, AnnotationTemplates, p.t.Name)

@@ -44,13 +44,13 @@ type settling struct {
 	looks     int
 	earlier   []candidate // what templates added to the pod before it was copied, see owners
 	gaveUp    bool        // after too many looks: every template is left out
-	always    bool        // the culprits of a pass must be left out in all earlier ones too
+	leaveOutAlways    bool        // the culprits of a pass must be left out in all earlier ones too
 }
 
 const spendsTooMuch = "the expressions of the templates of the namespace cost too much for this pod; use fewer of them, or simpler ones"
 
-// endless returns why the pod must not be inspected again, or "".
-func (s *settling) endless() string {
+// whyStop returns why the pod must not be inspected again, or "".
+func (s *settling) whyStop() string {
 	switch {
 	case s.run.spent > templates.MaxTotal:
 		return spendsTooMuch
@@ -60,34 +60,34 @@ func (s *settling) endless() string {
 	return ""
 }
 
-// kept returns the number of bytes that stay allocated for the next pod.
-func (s *settling) kept() int {
-	return s.run.journal.Kept() + cap(s.decisions)*int(unsafe.Sizeof(Decision{})) + (cap(s.run.room)+cap(s.run.contributed)+cap(s.run.rivals.candidates))*int(unsafe.Sizeof(candidate{})) + cap(s.run.subject.tokenVolumes)*int(unsafe.Sizeof(""))
+// keptBytes returns the number of bytes that stay allocated for the next pod.
+func (s *settling) keptBytes() int {
+	return s.run.journal.Kept() + cap(s.decisions)*int(unsafe.Sizeof(Decision{})) + (cap(s.run.room)+cap(s.run.contributed)+cap(s.run.canaries.candidates))*int(unsafe.Sizeof(candidate{})) + cap(s.run.subject.tokenVolumes)*int(unsafe.Sizeof(""))
 }
 
-// settle adds to the pod until nothing is left to add.
+// reachFixedPoint adds to the pod until nothing is left to add.
 //
 // If a template must be left out because of what it adds, settle starts again from the original
 // pod, of which fresh returns another copy. The other templates then get the same result as without that template. A
 // template that was left out may be correct together with later additions. settle therefore makes another pass, as a
 // second run would, until a pass adds nothing.
-func (s *settling) settle(i *Injector, asked asked, nodes *jsontree.Arena, pod *jsontree.Node, fresh func() (*jsontree.Node, error)) error {
-	s.run.start(i, asked, nodes)
+func (s *settling) reachFixedPoint(i *Injector, asked asked, nodes *jsontree.Arena, pod *jsontree.Node, fresh func() (*jsontree.Node, error)) error {
+	s.run.startPod(i, asked, nodes)
 	if !asked.copied {
 		s.run.spent = 0
 	}
 	s.run.forgetAdded(s.earlier)
 	s.decisions = slices.Grow(s.decisions[:0], len(i.templates))[:len(i.templates)]
-	s.result, s.looks, s.gaveUp = Result{Pod: identify(pod), pod: pod, size: asked.sizeBefore(pod)}, 0, false
+	s.result, s.looks, s.gaveUp = Result{Pod: identifyPod(pod), pod: pod, size: asked.sizeBefore(pod)}, 0, false
 	var leftOut []map[string]string // indexed by pass
 	for {
-		pass, culprits := s.passes(leftOut)
-		if s.run.subject.asked.gone() {
+		pass, culprits := s.runPasses(leftOut)
+		if s.run.subject.asked.isGone() {
 			return ErrGone
 		}
 		switch {
-		case s.endless() != "" && !s.gaveUp: // culprits is incomplete
-			leftOut, s.gaveUp = []map[string]string{s.all(s.endless())}, true
+		case s.whyStop() != "" && !s.gaveUp: // culprits is incomplete
+			leftOut, s.gaveUp = []map[string]string{s.everyTemplate(s.whyStop())}, true
 		case len(culprits) == 0:
 			return nil
 		default:
@@ -95,7 +95,7 @@ func (s *settling) settle(i *Injector, asked asked, nodes *jsontree.Arena, pod *
 				leftOut = append(leftOut, map[string]string{})
 			}
 			for at := range leftOut[:pass+1] {
-				if at == pass || s.always {
+				if at == pass || s.leaveOutAlways {
 					maps.Copy(leftOut[at], culprits)
 				}
 			}
@@ -114,8 +114,8 @@ func parseOriginal(pod *jsontree.Node) func() (*jsontree.Node, error) {
 	return func() (*jsontree.Node, error) { return jsontree.Parse([]byte(pod.String())) }
 }
 
-// all returns every template, to be left out.
-func (s *settling) all(why string) map[string]string {
+// everyTemplate returns every template, to be left out.
+func (s *settling) everyTemplate(why string) map[string]string {
 	all := map[string]string{}
 	for _, name := range s.run.injector.names {
 		all[name] = why
@@ -123,65 +123,65 @@ func (s *settling) all(why string) map[string]string {
 	return all
 }
 
-// passes returns the templates to leave out in a pass, with the reasons. It returns none if the pod
+// runPasses returns the templates to leave out in a pass, with the reasons. It returns none if the pod
 // is settled.
-func (s *settling) passes(leftOut []map[string]string) (pass int, culprits map[string]string) {
+func (s *settling) runPasses(leftOut []map[string]string) (pass int, culprits map[string]string) {
 	for ; ; pass++ {
 		var without map[string]string
 		if pass < len(leftOut) {
 			without = leftOut[pass]
 		}
 		before := s.result.size
-		culprits = s.pass(without)
+		culprits = s.runPass(without)
 		if len(culprits) > 0 || len(without) == 0 || s.result.size == before {
 			return pass, culprits
 		}
 	}
 }
 
-// pass inspects the pod until there is nothing more to add. It returns the templates that make this
+// runPass inspects the pod until there is nothing more to add. It returns the templates that make this
 // impossible, with the reasons.
-func (s *settling) pass(leftOut map[string]string) (culprits map[string]string) {
+func (s *settling) runPass(leftOut map[string]string) (culprits map[string]string) {
 	p := &s.current
-	*p, s.always = pass{result: &s.result}, false
+	*p, s.leaveOutAlways = pass{result: &s.result}, false
 	if s.result.size > 0 {
 		p.before = s.result.pod.AppendWithAdditions(nil)
 	}
 	for range maxRounds {
 		run := &s.run
-		run.look(s.result.pod, s.result.size > 0)
+		run.beginRound(s.result.pod, s.result.size > 0)
 		run.leftOut = leftOut
 		decisions := s.decisions
 		if s.result.Decisions != nil {
 			decisions = make([]Decision, len(decisions))
 		}
-		if s.looks++; s.endless() != "" && !s.gaveUp {
+		if s.looks++; s.whyStop() != "" && !s.gaveUp {
 			return nil
 		}
-		if run.decide(decisions); s.run.subject.asked.gone() {
+		if run.decideAll(decisions); s.run.subject.asked.isGone() {
 			return nil
 		}
-		if culprits, s.always = run.rivals.failing(&run.subject, decisions); len(culprits) > 0 {
+		if culprits, s.leaveOutAlways = run.canaries.findFailed(&run.subject, decisions); len(culprits) > 0 {
 			return culprits
 		}
 		if s.result.Decisions == nil && s.run.subject.asked.tier != clusterTier {
-			s.result.Findings = mistakes(run.injector, &run.subject)
+			s.result.Findings = findMistakes(run.injector, &run.subject)
 		}
 		for i := range decisions {
-			decisions[i].sentences()
+			decisions[i].cleanMessages()
 		}
-		p.take(decisions)
+		p.recordDecisions(decisions)
 		if !run.added {
-			return s.faulty()
+			return s.faultyTemplates()
 		}
 		if s.result.size = s.result.pod.AddedSize(); s.result.size > maxPatch {
-			return p.blame(p.last, fmt.Sprintf("its additions make the pod larger than the API server accepts (%d bytes)", s.result.size))
+			return p.addersOf(p.last, fmt.Sprintf("its additions make the pod larger than the API server accepts (%d bytes)", s.result.size))
 		}
-		if !s.run.lookAgain() {
+		if !s.run.needsAnotherRound() {
 			return nil
 		}
 	}
-	return p.blame(p.last, neverSettles)
+	return p.addersOf(p.last, neverSettles)
 }
 
 // pass is the result of the looks of one pass.
@@ -190,15 +190,15 @@ type pass struct {
 	last   []Decision
 	old    []bool // injected by an earlier pass
 	adds   []bool // injected by earlier looks of this pass
-	were   []bool // was complete and correct in the pod before this pass
+	wasComplete   []bool // was complete and correct in the pod before this pass
 	before []byte // the pod before this pass, unless it is the original one
 	judged bool   // were is from the pod before this pass, see wasRight
 
 	altered map[string][]Difference // by template, in the pod before this pass
 }
 
-// take records the decisions of a look. A template that an earlier look injected stays injected.
-func (p *pass) take(decisions []Decision) {
+// recordDecisions records the decisions of a look. A template that an earlier look injected stays injected.
+func (p *pass) recordDecisions(decisions []Decision) {
 	first := p.last
 	p.last = decisions
 	for i := range decisions {
@@ -214,12 +214,12 @@ func (p *pass) take(decisions []Decision) {
 		p.result.Decisions = decisions
 		return
 	case first == nil:
-		p.old = flags(p.result.Decisions, (*Decision).isInjected)
-	case p.were == nil:
-		p.were = flags(first, (*Decision).isRight)
+		p.old = flagDecisions(p.result.Decisions, (*Decision).isInjected)
+	case p.wasComplete == nil:
+		p.wasComplete = flagDecisions(first, (*Decision).isRight)
 		fallthrough
 	default:
-		p.adds = flags(p.result.Decisions, (*Decision).isInjected)
+		p.adds = flagDecisions(p.result.Decisions, (*Decision).isInjected)
 	}
 	for i := range p.result.Decisions {
 		switch d := &p.result.Decisions[i]; {
@@ -228,7 +228,7 @@ func (p *pass) take(decisions []Decision) {
 			notes, code := d.Notes, d.Code
 			if *d = decisions[i]; d.Code == code { // it may have left something to the webhook
 				for _, note := range notes {
-					d.note(note)
+					d.recordNote(note)
 				}
 			}
 		default:
@@ -238,7 +238,7 @@ func (p *pass) take(decisions []Decision) {
 	}
 }
 
-func flags(decisions []Decision, is func(*Decision) bool) []bool {
+func flagDecisions(decisions []Decision, is func(*Decision) bool) []bool {
 	all := make([]bool, len(decisions))
 	for i := range decisions {
 		all[i] = is(&decisions[i])
@@ -249,10 +249,10 @@ func flags(decisions []Decision, is func(*Decision) bool) []bool {
 func (d *Decision) isInjected() bool { return d.Code == CodeInjected }
 
 // isRight reports whether all of the template is in the pod, and correct.
-func (d *Decision) isRight() bool { return d.Code == CodePresent && len(d.faults()) == 0 }
+func (d *Decision) isRight() bool { return d.Code == CodePresent && len(d.findFaults()) == 0 }
 
-// blame returns the templates among the decisions that have added something since this pass began.
-func (p *pass) blame(decisions []Decision, why string) map[string]string {
+// addersOf returns the templates among the decisions that have added something since this pass began.
+func (p *pass) addersOf(decisions []Decision, why string) map[string]string {
 	culprits := map[string]string{}
 	for i := range decisions {
 		if d := &decisions[i]; d.isInjected() && (p.old == nil || !p.old[i]) {
@@ -260,43 +260,43 @@ func (p *pass) blame(decisions []Decision, why string) map[string]string {
 		}
 	}
 	if len(culprits) == 0 && len(decisions) > 0 && &decisions[0] != &p.result.Decisions[0] {
-		return p.blame(p.result.Decisions, why) // later templates made earlier ones add more
+		return p.addersOf(p.result.Decisions, why) // later templates made earlier ones add more
 	}
 	return culprits
 }
 
-// faulty returns the templates that the validating webhook would report in the current pod, because
+// faultyTemplates returns the templates that the validating webhook would report in the current pod, because
 // additions changed the values of their expressions. If such a template was in the pod before,
 // faulty returns the templates that added something instead. A fault that the pod had
 // before does not count, because a second run would inject the template despite it.
-func (s *settling) faulty() map[string]string {
+func (s *settling) faultyTemplates() map[string]string {
 	p := &s.current
-	if p.were == nil {
+	if p.wasComplete == nil {
 		return nil // nothing was added
 	}
 	culprits := map[string]string{}
-	for i := range p.were {
+	for i := range p.wasComplete {
 		found := p.last[i].faultsSince(p.altered[p.last[i].Template])
 		switch name := p.last[i].Template; {
 		case len(found) == 0 || s.run.leftOut[name] != "" || s.run.isOthers(i):
 		case p.old != nil && p.old[i] || s.wasRight(i):
-			return s.fewest(p.blame(p.result.Decisions, fmt.Sprintf("the template %s reads its own additions, and then %s", name, found[0].fault())))
+			return s.fewestToLeaveOut(p.addersOf(p.result.Decisions, fmt.Sprintf("the template %s reads its own additions, and then %s", name, found[0].faultText())))
 		case p.adds[i]:
-			culprits[name] = "its expressions read additions, and then " + found[0].fault()
+			culprits[name] = "its expressions read additions, and then " + found[0].faultText()
 		}
 	}
 	if s.run.injector.proves && len(culprits) == 0 {
-		return s.losers()
+		return s.losingTemplates()
 	}
-	return s.fewest(culprits)
+	return s.fewestToLeaveOut(culprits)
 }
 
-// losers returns the templates to leave out because a container of a template is no longer what that
+// losingTemplates returns the templates to leave out because a container of a template is no longer what that
 // template renders. A second run would take the container for the user's.
-func (s *settling) losers() map[string]string {
+func (s *settling) losingTemplates() map[string]string {
 	p := &s.current
 	culprits := map[string]string{}
-	for name := range s.run.subject.lost(s.run.owners.candidates) {
+	for name := range s.run.subject.lostNames(s.run.owners.candidates) {
 		owner := -1
 		for i, t := range s.run.injector.templates {
 			if t.Brings(name) && (owner < 0 || p.result.Decisions[i].isInjected()) {
@@ -308,18 +308,18 @@ func (s *settling) losers() map[string]string {
 		case p.adds[owner] && (p.old == nil || !p.old[owner]) && !s.wasRight(owner):
 			culprits[t.Name] = fmt.Sprintf("its expressions read additions, and then they change its container %s", name)
 		default:
-			return s.fewest(p.blame(p.result.Decisions, fmt.Sprintf("the template %s reads additions, and then they change its container %s", t.Name, name)))
+			return s.fewestToLeaveOut(p.addersOf(p.result.Decisions, fmt.Sprintf("the template %s reads additions, and then they change its container %s", t.Name, name)))
 		}
 	}
-	return s.fewest(culprits)
+	return s.fewestToLeaveOut(culprits)
 }
 
-// fewest returns those of the culprits that must be left out first. Others may be right without
+// fewestToLeaveOut returns those of the culprits that must be left out first. Others may be right without
 // them: templates that the pod had already, and required ones. Without a template that the pod had,
 // its containers would look like the user's.
-func (s *settling) fewest(culprits map[string]string) map[string]string {
+func (s *settling) fewestToLeaveOut(culprits map[string]string) map[string]string {
 	for _, spared := range []func(i int) bool{
-		func(i int) bool { return s.current.were[i] },
+		func(i int) bool { return s.current.wasComplete[i] },
 		func(i int) bool { return s.run.injector.templates[i].Spec.Required },
 	} {
 		rest := maps.Clone(culprits)
@@ -340,8 +340,8 @@ func (s *settling) fewest(culprits map[string]string) map[string]string {
 // have added something.
 func (s *settling) wasRight(i int) bool {
 	p, t := &s.current, s.run.injector.templates[i]
-	if says := s.run.subject.annotation(t.injected); p.were[i] || p.judged || says == nil || says.Added() {
-		return p.were[i]
+	if says := s.run.subject.annotation(t.injected); p.wasComplete[i] || p.judged || says == nil || says.Added() {
+		return p.wasComplete[i]
 	}
 	s.looks++
 	before := p.before
@@ -355,47 +355,47 @@ func (s *settling) wasRight(i int) bool {
 	asked := s.run.subject.asked
 	asked.alone = true
 	var judging run
-	judging.start(s.run.injector, asked, &jsontree.Arena{})
-	judging.look(pod, false)
-	decisions := make([]Decision, len(p.were))
-	judging.decide(decisions)
-	p.were, p.judged = flags(decisions, (*Decision).isRight), true
-	return p.were[i]
+	judging.startPod(s.run.injector, asked, &jsontree.Arena{})
+	judging.beginRound(pod, false)
+	decisions := make([]Decision, len(p.wasComplete))
+	judging.decideAll(decisions)
+	p.wasComplete, p.judged = flagDecisions(decisions, (*Decision).isRight), true
+	return p.wasComplete[i]
 }
 
 // faultsSince returns what is wrong except for what was altered before. A place that has another value now counts: Pillion may have
 // added that value, for example in place of one that was missing.
 func (d *Decision) faultsSince(before []Difference) []Finding {
 	if len(before) == 0 || len(d.Altered) == 0 {
-		return d.faults()
+		return d.findFaults()
 	}
 	now := *d
 	now.Altered = slices.DeleteFunc(slices.Clone(d.Altered), func(p Difference) bool {
 		return slices.ContainsFunc(before, func(was Difference) bool { return was.Path == p.Path && was.Pod == p.Pod })
 	})
-	return now.faults()
+	return now.findFaults()
 }
 
-// fault returns what is wrong, without advice.
-func (f *Finding) fault() string {
+// faultText returns what is wrong, without advice.
+func (f *Finding) faultText() string {
 	if f.Code == CodeAltered {
 		return fmt.Sprintf("%s is %s and must be %s", schema.Where(f.Path), Brief(cmp.Or(f.Found, "absent")), Brief(cmp.Or(f.Expected, "absent")))
 	}
 	return f.Message
 }
 
-// lookAgain reports whether the additions could change what a template sees, or whether a container of a template is not what
+// needsAnotherRound reports whether the additions could change what a template sees, or whether a container of a template is not what
 // that template renders. Without another look, a second admission of the same pod might add what this one left out, or leave
 // out what this one added.
-func (r *run) lookAgain() bool {
+func (r *run) needsAnotherRound() bool {
 	if slices.ContainsFunc(r.owners.candidates, func(c *candidate) bool {
 		return c.decision.Code == CodeConflict || c.decision.Code == CodeRenderFailed || len(c.altered) > 0
 	}) {
 		return true
 	}
 	r.subject.marksAgain()
-	view, containers := r.view(nil)
-	return len(r.subject.exposed) > 0 || containers != r.shown || slices.ContainsFunc(r.injector.reads, func(part read) bool { return part.addedIn(view) })
+	view, containers := r.visiblePod(nil)
+	return len(r.subject.exposed) > 0 || containers != r.shown || slices.ContainsFunc(r.injector.reads, func(part readPart) bool { return part.addedIn(view) })
 }
 
 // ErrGone is returned if [Request.Done] was closed before the work was done.

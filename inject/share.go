@@ -14,15 +14,15 @@ import (
 //   - The pod's records. A pod that has one of the two templates keeps it, so another look, a second
 //     admission and the validating webhook agree, whatever was added in between.
 //   - The pod's annotation pillion.dev/templates, if it names the canary itself.
-//   - The share, see hundredth.
+//   - The share, see shareBucket.
 //
 // If the canary cannot be injected, the other template is, see [rivals.fallBack].
 
-// hundredth returns a number from 0 to 99 for a workload and a template. It is the first eight bytes of the SHA-256
+// shareBucket returns a number from 0 to 99 for a workload and a template. It is the first eight bytes of the SHA-256
 // of namespace, kind and name of the workload, and the name of the template, each followed by a zero byte, modulo
 // 100. The template takes the workload if the number is less than its share. The number never changes, so a
 // greater share keeps the workloads of a smaller one.
-func hundredth(namespace string, of Owner, template string) int {
+func shareBucket(namespace string, of Owner, template string) int {
 	text := make([]byte, 0, 256)
 	for _, part := range [...]string{namespace, of.Kind, of.Name, template} {
 		text = append(append(text, part...), 0)
@@ -36,14 +36,14 @@ func notInShare(s *subject, t *loaded) (bool, string) {
 	if t.base == nil || s.annotation(t.injected) != nil {
 		return false, ""
 	}
-	if _, wanted := s.requested.says(t.Name); wanted || s.selects(t) {
+	if _, wanted := s.requested.lookupName(t.Name); wanted || s.isInShare(t) {
 		return false, ""
 	}
 	return true, fmt.Sprintf("it replaces %s in %d of 100 workloads, and not in this one", t.base.Name, t.Share())
 }
 
 func whyInShare(s *subject, t *loaded) string {
-	_, named := s.requested.says(t.Name)
+	_, named := s.requested.lookupName(t.Name)
 	of := s.owner()
 	switch {
 	case t.base == nil:
@@ -56,17 +56,17 @@ func whyInShare(s *subject, t *loaded) string {
 	return fmt.Sprintf("it replaces %s in %d of 100 workloads, and %s/%s is one of them", t.base.Name, t.Share(), of.Kind, of.Name)
 }
 
-// selects reports whether the share of a canary includes the pod's workload.
-func (s *subject) selects(t *loaded) bool {
-	return t.Share() == 100 || hundredth(s.asked.namespace.Name, s.owner(), t.Name) < t.Share()
+// isInShare reports whether the share of a canary includes the pod's workload.
+func (s *subject) isInShare(t *loaded) bool {
+	return t.Share() == 100 || shareBucket(s.asked.namespace.Name, s.owner(), t.Name) < t.Share()
 }
 
 // owner returns the workload that the pod belongs to.
 func (s *subject) owner() Owner { return ownerOf(s.pod, s.asked.owner) }
 
-// replaced reports whether a canary takes the place of the template, which may be a canary too.
-func replaced(s *subject, t *loaded) (bool, string) {
-	by := s.taken[t.place()]
+// replacedByCanary reports whether a canary takes the place of the template, which may be a canary too.
+func replacedByCanary(s *subject, t *loaded) (bool, string) {
+	by := s.taken[t.baseOrSelf()]
 	if by == nil || by == t {
 		return false, ""
 	}

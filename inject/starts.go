@@ -54,25 +54,25 @@ type starts struct {
 	volumes podVolumes
 }
 
-// reject records a conflict. Pod is the value at the place, and fragment is what conflicts with it. Other reports whether
+// reportConflict records a conflict. Pod is the value at the place, and fragment is what conflicts with it. Other reports whether
 // a template adds a part of it; it is nil if no other template can.
-func (s *starts) reject(at schema.Pointer, pod, fragment *jsontree.Node, other func(*candidate) bool, why string) {
+func (s *starts) reportConflict(at schema.Pointer, pod, fragment *jsontree.Node, other func(*candidate) bool, why string) {
 	if other != nil {
-		if owner := s.planner.contributor(other); owner != "" {
+		if owner := s.planner.findContributor(other); owner != "" {
 			why = fmt.Sprintf("together with the template %s, %s", owner, why)
 		}
 	}
-	s.planner.conflict(at, pod, fragment, "%s", why)
+	s.planner.reportConflict(at, pod, fragment, "%s", why)
 }
 
-// adds reports whether a template added one of these values, or the container.
-func (s *starts) adds(nodes ...*jsontree.Node) bool {
+// isAdded reports whether a template added one of these values, or the container.
+func (s *starts) isAdded(nodes ...*jsontree.Node) bool {
 	return s.isNew || slices.ContainsFunc(nodes, (*jsontree.Node).IsNew)
 }
 
-// theirs returns a value of the container, or nil if a template has added it.
-func (s *starts) theirs(n *jsontree.Node) *jsontree.Node {
-	if s.adds(n) {
+// unlessAdded returns a value of the container, or nil if a template has added it.
+func (s *starts) unlessAdded(n *jsontree.Node) *jsontree.Node {
+	if s.isAdded(n) {
 		return nil
 	}
 	return n
@@ -82,8 +82,8 @@ func (s *starts) checkContainer(c *jsontree.Node) {
 	name := c.Get("name").Text()
 	s.checkUser(c, name)
 	for _, fault := range templates.UnknownPorts(c) {
-		if s.adds(fault.Nodes...) {
-			s.reject(s.at.Member("ports"), s.theirs(c.Get("ports")), nil, nil, fmt.Sprintf("in the container %s, %s", name, fault.Message))
+		if s.isAdded(fault.Nodes...) {
+			s.reportConflict(s.at.Member("ports"), s.unlessAdded(c.Get("ports")), nil, nil, fmt.Sprintf("in the container %s, %s", name, fault.Message))
 		}
 	}
 	s.checkSubPaths(c, name)
@@ -96,8 +96,8 @@ func (s *starts) checkContainer(c *jsontree.Node) {
 	}
 	vars := env.Items()
 	for i := range vars {
-		if other := vars[i].At("valueFrom", "resourceFieldRef", "containerName").Text(); other != "" && s.adds(env, &vars[i]) && !s.hasContainer(other) {
-			s.reject(s.at.Member("env").Member("-"), nil, &vars[i], nil, fmt.Sprintf("the variable %s of the container %s reads a resource of the container %s, which the pod does not have, so the kubelet would not start it; correct containerName",
+		if other := vars[i].At("valueFrom", "resourceFieldRef", "containerName").Text(); other != "" && s.isAdded(env, &vars[i]) && !s.hasContainer(other) {
+			s.reportConflict(s.at.Member("env").Member("-"), nil, &vars[i], nil, fmt.Sprintf("the variable %s of the container %s reads a resource of the container %s, which the pod does not have, so the kubelet would not start it; correct containerName",
 				vars[i].Get("name").Text(), name, other))
 		}
 	}
@@ -116,10 +116,10 @@ func (s *starts) checkSubPaths(c *jsontree.Node, name string) {
 	for _, fault := range templates.UnusableSubPaths(c, s.serviceLinks, concerns, func(*jsontree.Node) bool { return true }) {
 		mount := fault.Nodes[0]
 		one := func(other *jsontree.Node) bool { return other == mount }
-		if !s.adds(mount) && len(templates.UnusableSubPaths(c, s.serviceLinks, one, wasThere)) > 0 {
+		if !s.isAdded(mount) && len(templates.UnusableSubPaths(c, s.serviceLinks, one, wasThere)) > 0 {
 			continue // it is wrong without the template, too
 		}
-		s.reject(s.at.Member("env"), s.theirs(env), nil, nil, fmt.Sprintf("in the container %s, %s", name, fault.Message))
+		s.reportConflict(s.at.Member("env"), s.unlessAdded(env), nil, nil, fmt.Sprintf("in the container %s, %s", name, fault.Message))
 	}
 }
 
@@ -127,7 +127,7 @@ func (s *starts) checkSubPaths(c *jsontree.Node, name string) {
 // pkg/kubelet/kuberuntime). A container's own fields win over those of the pod. The user of an image is not known.
 func (s *starts) checkUser(c *jsontree.Node, name string) {
 	own, pod := c.Get("securityContext"), s.spec.Get("securityContext")
-	nonRoot, ownNonRoot := effective(own, pod, "runAsNonRoot")
+	nonRoot, ownNonRoot := effectiveField(own, pod, "runAsNonRoot")
 	if nonRoot.Kind() != jsontree.True {
 		return
 	}
@@ -136,8 +136,8 @@ func (s *starts) checkUser(c *jsontree.Node, name string) {
 	if s.planner.subject.os == string(corev1.Windows) {
 		field, ownUser, podUser = "runAsUserName", own.Get("windowsOptions"), pod.Get("windowsOptions")
 	}
-	user, isOwn := effective(ownUser, podUser, field)
-	if !isRoot(user) || !s.adds(own, ownUser, own.Get("runAsNonRoot"), ownUser.Get(field)) {
+	user, isOwn := effectiveField(ownUser, podUser, field)
+	if !isRoot(user) || !s.isAdded(own, ownUser, own.Get("runAsNonRoot"), ownUser.Get(field)) {
 		return
 	}
 	if before := own.Get("runAsNonRoot"); !s.isNew && isRoot(podUser.Get(field)) && (before == nil || !before.IsNew()) {
@@ -147,7 +147,7 @@ func (s *starts) checkUser(c *jsontree.Node, name string) {
 	at, place := s.planner.subject.beside.Member("spec").Member("securityContext").Member("runAsNonRoot"), nonRoot
 	if ownNonRoot {
 		at, place = s.at.Member("securityContext").Member("runAsNonRoot"), nonRoot
-		if s.adds(own, nonRoot) {
+		if s.isAdded(own, nonRoot) {
 			place = nil
 		}
 	}
@@ -155,11 +155,11 @@ func (s *starts) checkUser(c *jsontree.Node, name string) {
 	if s.isNew {
 		do = "in the template, set another " + field + " for this container, or runAsNonRoot: false"
 	}
-	s.reject(at, place, user, func(o *candidate) bool { return o.changesUser(name) }, fmt.Sprintf("the kubelet would not start the container %s: %s runAsNonRoot is true, but %s %s is %s, which is root; %s", name, whose[ownNonRoot], whose[isOwn], field, user, do))
+	s.reportConflict(at, place, user, func(o *candidate) bool { return o.changesUser(name) }, fmt.Sprintf("the kubelet would not start the container %s: %s runAsNonRoot is true, but %s %s is %s, which is root; %s", name, whose[ownNonRoot], whose[isOwn], field, user, do))
 }
 
-// effective returns the value of a field of a container, or else of the pod.
-func effective(own, pod *jsontree.Node, field string) (value *jsontree.Node, isOwn bool) {
+// effectiveField returns the value of a field of a container, or else of the pod.
+func effectiveField(own, pod *jsontree.Node, field string) (value *jsontree.Node, isOwn bool) {
 	if value = own.Get(field); value != nil && value.Kind() != jsontree.Null {
 		return value, true
 	}
@@ -199,15 +199,15 @@ func (s *starts) checkMounts(c *jsontree.Node, name string) {
 	}
 	for _, fault := range s.volumes.impossibleMounts(c) {
 		ofNewList := mounts.IsNew() && (isOf(mounts, fault.mount) || isOf(mounts, fault.within))
-		if !ofNewList && !s.adds(fault.parts...) {
+		if !ofNewList && !s.isAdded(fault.parts...) {
 			continue
 		}
-		pod, fragment := s.theirs(fault.mount), fault.within
+		pod, fragment := s.unlessAdded(fault.mount), fault.within
 		if pod == nil {
-			pod, fragment = s.theirs(fault.within), fault.mount
+			pod, fragment = s.unlessAdded(fault.within), fault.mount
 		}
-		s.reject(s.at.Member("volumeMounts"), pod, fragment, func(o *candidate) bool {
-			return o.t.Brings(name) || fault.mount != nil && o.mounts(fault.mount) || fault.within != nil && o.mounts(fault.within)
+		s.reportConflict(s.at.Member("volumeMounts"), pod, fragment, func(o *candidate) bool {
+			return o.t.Brings(name) || fault.mount != nil && o.addsMount(fault.mount) || fault.within != nil && o.addsMount(fault.within)
 		}, fmt.Sprintf("the container %s could not start: %s; %s", name, fault.why, fault.advice))
 	}
 }
@@ -243,7 +243,7 @@ func (s *starts) checkDownwardAPI(volume, downwardAPI *jsontree.Node) {
 	files := downwardAPI.Get("items").Items()
 	for i := range files {
 		if other := files[i].At("resourceFieldRef", "containerName").Text(); other != "" && !s.hasContainer(other) {
-			s.reject(s.volumesAt().Member("-"), nil, volume, nil, fmt.Sprintf("the volume %s reads a resource of the container %s, which the pod does not have, so the kubelet would start no container; correct containerName",
+			s.reportConflict(s.volumesAt().Member("-"), nil, volume, nil, fmt.Sprintf("the volume %s reads a resource of the container %s, which the pod does not have, so the kubelet would start no container; correct containerName",
 				volume.Get("name").Text(), other))
 		}
 	}
@@ -253,21 +253,21 @@ func (s *starts) volumesAt() schema.Pointer {
 	return s.planner.subject.beside.Member("spec").Member("volumes")
 }
 
-// use is a mount or a device of a container.
-type use struct {
+// volumeUse is a mount or a device of a container.
+type volumeUse struct {
 	container *jsontree.Node
 	item      *jsontree.Node
 }
 
-func (u *use) isNew() bool { return u.container.IsNew() || u.item.IsNew() }
+func (u *volumeUse) isNew() bool { return u.container.IsNew() || u.item.IsNew() }
 
 // checkDevices finds claims that containers use both as a device and as a directory. A claim is only one of these, so the
 // kubelet would start no container (pkg/kubelet/volumemanager/populator).
 func (s *starts) checkDevices() {
-	var devices map[string]use // by claim
-	s.eachUse("volumeDevices", func(claim string, u use) {
+	var devices map[string]volumeUse // by claim
+	s.eachUse("volumeDevices", func(claim string, u volumeUse) {
 		if devices == nil {
-			devices = map[string]use{}
+			devices = map[string]volumeUse{}
 		}
 		if first, known := devices[claim]; !known || !first.isNew() && u.isNew() {
 			devices[claim] = u
@@ -276,7 +276,7 @@ func (s *starts) checkDevices() {
 	if devices == nil {
 		return
 	}
-	s.eachUse("volumeMounts", func(claim string, mount use) {
+	s.eachUse("volumeMounts", func(claim string, mount volumeUse) {
 		device, ok := devices[claim]
 		if !ok || !mount.isNew() && !device.isNew() {
 			return
@@ -284,25 +284,25 @@ func (s *starts) checkDevices() {
 		delete(devices, claim)
 		a, b := mount.container.Get("name").Text(), device.container.Get("name").Text()
 		other := func(o *candidate) bool {
-			return o.t.Brings(a) || o.t.Brings(b) || o.mounts(mount.item) || o.mounts(device.item)
+			return o.t.Brings(a) || o.t.Brings(b) || o.addsMount(mount.item) || o.addsMount(device.item)
 		}
-		s.reject(s.volumesAt(), nil, nil, other, fmt.Sprintf("the container %s mounts the volume %s as a directory, and the container %s uses the same claim as a device (volume %s), so the kubelet would start no container; correct one of them",
+		s.reportConflict(s.volumesAt(), nil, nil, other, fmt.Sprintf("the container %s mounts the volume %s as a directory, and the container %s uses the same claim as a device (volume %s), so the kubelet would start no container; correct one of them",
 			a, mount.item.Get("name").Text(), b, device.item.Get("name").Text()))
 	})
 }
 
 // eachUse calls yield for each item of a list in the pod's containers, with an identity of what it uses.
-func (s *starts) eachUse(list string, yield func(claim string, u use)) {
+func (s *starts) eachUse(list string, yield func(claim string, u volumeUse)) {
 	for _, containers := range containerLists() {
 		items := s.spec.Get(containers).Items()
 		for i := range items {
 			uses := items[i].Get(list).Items()
 			for j := range uses {
 				claim := "volume " + uses[j].Get("name").Text()
-				if name := s.volumes.volume(&uses[j]).At("persistentVolumeClaim", "claimName").Text(); name != "" {
+				if name := s.volumes.volumeOf(&uses[j]).At("persistentVolumeClaim", "claimName").Text(); name != "" {
 					claim = "claim " + name
 				}
-				yield(claim, use{&items[i], &uses[j]})
+				yield(claim, volumeUse{&items[i], &uses[j]})
 			}
 		}
 	}
@@ -325,7 +325,7 @@ func (s *starts) checkHugePages() {
 		if why == "" || !volumes[i].IsNew() && noPages(medium, before) != "" {
 			continue
 		}
-		s.reject(s.volumesAt(), nil, nil, nil, fmt.Sprintf("the volume %s has the medium %s, but %s, so the kubelet would start no container; change the medium, for example to HugePages-2Mi, or the resources", name, medium, why))
+		s.reportConflict(s.volumesAt(), nil, nil, nil, fmt.Sprintf("the volume %s has the medium %s, but %s, so the kubelet would start no container; change the medium, for example to HugePages-2Mi, or the resources", name, medium, why))
 	}
 }
 

@@ -54,10 +54,10 @@ func (a *asked) sizeBefore(pod *jsontree.Node) int {
 	return pod.AddedSize()
 }
 
-// gone reports whether the result is no longer needed. The caller then stops at once; its result
+// isGone reports whether the result is no longer needed. The caller then stops at once; its result
 // does not matter, because Inject also calls gone. It is called before each template, app container
 // and expression, which take a few milliseconds each at most.
-func (a *asked) gone() bool {
+func (a *asked) isGone() bool {
 	select {
 	case <-a.done:
 		return true
@@ -92,9 +92,9 @@ type subject struct {
 
 	// Results that all templates share.
 	tokens [2]*jsontree.Node // see tokenMount
-	keys   map[*jsontree.Node]*keys
+	keys   map[*jsontree.Node]*keyIndex
 	here   []bool           // see has
-	marks  map[*loaded]bool // see marked
+	marks  map[*loaded]bool // see isMarked
 	ports  nodePorts        // see portsTaken
 	// tokenVolumes are sorted names, see isTokenVolume. They are known if tokenVolumesKnown is true.
 	tokenVolumes      []string
@@ -103,17 +103,17 @@ type subject struct {
 	ours      []templates.Runs
 	oursKnown bool
 	claims    map[string]bool  // claims of the request
-	exposed   map[string]bool  // names of containers, see expose
+	exposed   map[string]bool  // names of containers, see exposeUnproven
 	unseen    map[*loaded]bool // templates that see no container with one of their own names
 	proven    map[string]bool  // names of containers that templates rendered before anything was added
 
 	// taken are the templates that take the place of others, by these. Instead are those that could not, and
-	// are replaced by them in turn. See [rivals.choose].
-	taken, instead map[*loaded]*loaded
+	// are replaced by them in turn. See [rivals.chooseForPod].
+	taken, fallbacks map[*loaded]*loaded
 }
 
-// look begins another look.
-func (s *subject) look(pod *jsontree.Node, grown bool) {
+// beginRound begins another look.
+func (s *subject) beginRound(pod *jsontree.Node, grown bool) {
 	*s = subject{
 		asked: s.asked, schema: s.schema, templates: s.templates, brings: s.brings, patterns: s.patterns, excluded: s.excluded, readsPod: s.readsPod, readsGated: s.readsGated, proven: s.proven, nodes: s.nodes,
 		at: slices.Grow(s.at[:0], 8), beside: slices.Grow(s.beside[:0], 8), here: s.here[:0], ours: s.ours[:0], tokenVolumes: s.tokenVolumes[:0],
@@ -134,14 +134,14 @@ func (s *subject) look(pod *jsontree.Node, grown bool) {
 	s.requested = parseRequested(s.annotation(AnnotationTemplates))
 }
 
-// replace sets a pod that lacks something that the previous one had.
-func (s *subject) replace(pod *jsontree.Node) {
+// replacePod sets a pod that lacks something that the previous one had.
+func (s *subject) replacePod(pod *jsontree.Node) {
 	s.pod, s.tokens, s.keys, s.here, s.marks = pod, [2]*jsontree.Node{}, nil, nil, nil
-	s.forget()
+	s.dropCached()
 }
 
-// forget drops the results that change if something is added to the pod.
-func (s *subject) forget() { s.ports, s.tokenVolumesKnown, s.oursKnown = nil, false, false }
+// dropCached drops the results that change if something is added to the pod.
+func (s *subject) dropCached() { s.ports, s.tokenVolumesKnown, s.oursKnown = nil, false, false }
 
 // marksAgain reads the pod's annotations again, to which records of injections were added.
 func (s *subject) marksAgain() {
@@ -154,26 +154,26 @@ func (s *subject) isOthers(t *loaded) bool { return s.asked.tier == ownTier && t
 func (s *subject) optIn() *jsontree.Node                { return s.labels.Get(LabelInject) }
 func (s *subject) annotation(key string) *jsontree.Node { return s.annotations.Get(key) }
 
-// marked reports whether an annotation of the pod says that containers with the template's names
+// isMarked reports whether an annotation of the pod says that containers with the template's names
 // belong to the template. The annotation records an injection or requests that Pillion completes
 // the containers. It proves nothing. This is safe: its only effect is that Pillion adds what the
 // container lacks.
-func (s *subject) marked(t *loaded) bool {
+func (s *subject) isMarked(t *loaded) bool {
 	if len(s.annotations.Members()) < longList {
-		return s.says(t)
+		return s.readMark(t)
 	}
 	marked, known := s.marks[t]
 	if !known {
 		if s.marks == nil {
 			s.marks = map[*loaded]bool{}
 		}
-		marked = s.says(t)
+		marked = s.readMark(t)
 		s.marks[t] = marked
 	}
 	return marked
 }
 
-func (s *subject) says(t *loaded) bool {
+func (s *subject) readMark(t *loaded) bool {
 	return s.annotation(t.injected) != nil && !s.isCanarys(t) || s.annotation(t.customize).IsText("true")
 }
 
@@ -255,9 +255,9 @@ func (s *subject) tooMany() string {
 // the webhook before it validates the pod.
 const maxContainers = 500
 
-// keys indexes the items of a long list by key. It contains only the original items, because
+// keyIndex indexes the items of a long list by key. It contains only the original items, because
 // additions may be undone.
-type keys struct {
+type keyIndex struct {
 	first map[string]int
 	came  int
 }
@@ -269,8 +269,8 @@ const longList = 32
 // containerSchema returns the schema of a container.
 func (s *subject) containerSchema() *schema.Schema { return s.schema.At("spec").At("containers").Elem }
 
-// held copies a node into the arena and returns its address.
-func (s *subject) held(n jsontree.Node) *jsontree.Node { return &append(s.nodes.Nodes(1), n)[0] }
+// storeNode copies a node into the arena and returns its address.
+func (s *subject) storeNode(n jsontree.Node) *jsontree.Node { return &append(s.nodes.Nodes(1), n)[0] }
 
 // hasAppArmor reports whether a pod has an annotation for AppArmor.
 func hasAppArmor(annotations *jsontree.Node) bool {

@@ -22,21 +22,21 @@ type subtraction struct {
 	joined      []string       // names that all templates together list in SafeToEvictLocalVolumes
 }
 
-func (s *subtraction) all() {
+func (s *subtraction) subtractAll() {
 	s.inApp = true
 	elem := s.candidate.subject.schema.At("spec").At("containers").Elem
 	for i := range s.candidate.apps {
 		app := &s.candidate.apps[i]
 		existing := &s.candidate.subject.pod.At("spec", app.list).Items()[app.index]
 		for j := range app.fragments {
-			s.object(existing, &app.fragments[j], elem, "/spec/"+app.list+"/"+strconv.Itoa(app.index))
+			s.subtractObject(existing, &app.fragments[j], elem, "/spec/"+app.list+"/"+strconv.Itoa(app.index))
 		}
 	}
 	s.inApp = false
-	s.object(s.candidate.subject.pod, &s.candidate.fragment, s.candidate.subject.schema, "")
+	s.subtractObject(s.candidate.subject.pod, &s.candidate.fragment, s.candidate.subject.schema, "")
 }
 
-func (s *subtraction) object(pod, fragment *jsontree.Node, in *schema.Schema, at string) {
+func (s *subtraction) subtractObject(pod, fragment *jsontree.Node, in *schema.Schema, at string) {
 	members := fragment.Members()
 	for i := range members {
 		name, value := members[i].Name(), &members[i]
@@ -48,35 +48,35 @@ func (s *subtraction) object(pod, fragment *jsontree.Node, in *schema.Schema, at
 			s.takeJoined(there, fragment, at)
 		case f.Shape == schema.Unit:
 			if f.Contains(there, value) {
-				s.take(at, s.isBeforeOwn(at, fragment))
+				s.takePath(at, s.isBeforeOwn(at, fragment))
 			}
 		case value.Kind() == jsontree.Array:
-			s.list(there, value, f.Schema, at)
+			s.subtractList(there, value, f.Schema, at)
 		default:
-			s.object(there, value, f.Schema, at)
+			s.subtractObject(there, value, f.Schema, at)
 		}
 	}
 }
 
 // takeJoined takes a list in one string if templates have all names in it.
 func (s *subtraction) takeJoined(there, fragment *jsontree.Node, at string) {
-	names := append(listed(fragment.Get(SafeToEvictLocalVolumes).Text()), s.joined...)
-	if !slices.ContainsFunc(listed(there.Text()), func(name string) bool { return !slices.Contains(names, name) }) {
-		s.take(at, s.isBeforeOwn(at, fragment))
+	names := append(splitNames(fragment.Get(SafeToEvictLocalVolumes).Text()), s.joined...)
+	if !slices.ContainsFunc(splitNames(there.Text()), func(name string) bool { return !slices.Contains(names, name) }) {
+		s.takePath(at, s.isBeforeOwn(at, fragment))
 	}
 }
 
 // joinedBy returns the names that templates list in SafeToEvictLocalVolumes.
 func joinedBy(all []*candidate) (names []string) {
 	for _, c := range all {
-		names = append(names, listed(c.fragment.At("metadata", "annotations", SafeToEvictLocalVolumes).Text())...)
+		names = append(names, splitNames(c.fragment.At("metadata", "annotations", SafeToEvictLocalVolumes).Text())...)
 	}
 	return names
 }
 
-func (s *subtraction) list(pod, fragment *jsontree.Node, in *schema.Schema, at string) {
+func (s *subtraction) subtractList(pod, fragment *jsontree.Node, in *schema.Schema, at string) {
 	if in.Elem.GoType == schema.HostAliasType() {
-		s.hostAliases(pod.Items(), fragment.Items(), at)
+		s.subtractHostAliases(pod.Items(), fragment.Items(), at)
 		return
 	}
 	items, theirs := fragment.Items(), pod.Items()
@@ -89,21 +89,21 @@ func (s *subtraction) list(pod, fragment *jsontree.Node, in *schema.Schema, at s
 				found, before, next = true, before || i >= next, i
 			case in.Shape != schema.KeyedList || !in.SameKey(&theirs[j], &items[i]):
 			case in.Elem.GoType == schema.ContainerType():
-				s.object(&theirs[j], new(new(jsontree.Arena).Without(&items[i], "name")), in.Elem, at)
+				s.subtractObject(&theirs[j], new(new(jsontree.Arena).Without(&items[i], "name")), in.Elem, at)
 			case in.Elem.Contains(&theirs[j], &items[i]):
 				found, before, next = true, before || i >= next, i
 			}
 		}
 		if found {
-			s.take(at, before && s.ownStays && s.inApp)
+			s.takePath(at, before && s.ownStays && s.inApp)
 		}
 		before = before || !found
 	}
 }
 
-// hostAliases takes the items that [planner.hostAlias] adds: those with the names of a fragment's item that the other items
+// subtractHostAliases takes the items that [planner.mergeHostAlias] adds: those with the names of a fragment's item that the other items
 // with the address lack. The pod's own items come first.
-func (s *subtraction) hostAliases(theirs, items []jsontree.Node, at string) {
+func (s *subtraction) subtractHostAliases(theirs, items []jsontree.Node, at string) {
 	taken := map[int]bool{}
 	has := func(ip *jsontree.Node, name string) bool {
 		for k := range theirs {
@@ -127,16 +127,16 @@ func (s *subtraction) hostAliases(theirs, items []jsontree.Node, at string) {
 				return !slices.ContainsFunc(own, func(m jsontree.Node) bool { return m.SameText(&n) }) && !has(ip, n.Text())
 			}
 			if taken[j] = !slices.ContainsFunc(names, rest); taken[j] {
-				s.take(at+"/"+strconv.Itoa(j), false)
+				s.takePath(at+"/"+strconv.Itoa(j), false)
 			}
 		}
 	}
 }
 
-// take records the path for removal, unless the value is the pod's own.
-func (s *subtraction) take(at string, own bool) {
+// takePath records the path for removal, unless the value is the pod's own.
+func (s *subtraction) takePath(at string, own bool) {
 	switch {
-	case s.own(named(s.candidate.subject.pod, at)):
+	case s.own(withContainerName(s.candidate.subject.pod, at)):
 	case own:
 		s.kept = append(s.kept, at)
 	default:

@@ -62,16 +62,16 @@ type tenant struct {
 	whole bool       // whether another one would add nothing
 }
 
-// inject adds to the pod until nothing is left to add. A second run would begin with the same pod, because the templates
+// injectTiers adds to the pod until nothing is left to add. A second run would begin with the same pod, because the templates
 // of the cluster would add nothing. So it would leave out the same templates.
-func (w *tenant) inject(i *Injector, asked asked, nodes *jsontree.Arena, pod *jsontree.Node) (*Result, error) {
+func (w *tenant) injectTiers(i *Injector, asked asked, nodes *jsontree.Arena, pod *jsontree.Node) (*Result, error) {
 	w.injector, w.asked, w.nodes, w.count = i, asked, nodes, len(i.cluster.templates)
 	first := asked
 	first.tier, w.cluster.earlier = clusterTier, nil
-	if err := w.cluster.settle(i.cluster, first, nodes, pod, parseOriginal(pod)); err != nil {
+	if err := w.cluster.reachFixedPoint(i.cluster, first, nodes, pod, parseOriginal(pod)); err != nil {
 		return nil, err
 	}
-	w.cluster.run.remember()
+	w.cluster.run.rememberAdded()
 	w.contributed = slices.Clone(w.cluster.run.contributed)
 	start := w.cluster.result
 	start.Decisions = append(slices.Clone(start.Decisions), make([]Decision, len(i.templates)-w.count)...)
@@ -82,7 +82,7 @@ func (w *tenant) inject(i *Injector, asked asked, nodes *jsontree.Arena, pod *js
 	}
 	for range maxCycles {
 		before := w.result.size
-		switch err := w.cycle(); {
+		switch err := w.runCycle(); {
 		case errors.Is(err, errTooManyTries):
 			return w.leaveOut(start, tooManyTries)
 		case errors.Is(err, errSpendsTooMuch):
@@ -107,8 +107,8 @@ func (w *tenant) leaveOut(start Result, why string) (*Result, error) {
 	asked := w.asked
 	asked.tier, asked.denied, asked.copied = ownTier, w.allBut(nil, why), true
 	w.own.earlier, w.own.run.spent = w.contributed, 0
-	err := w.own.settle(w.injector, asked, w.nodes, start.pod, func() (*jsontree.Node, error) { return start.pod, nil })
-	w.take()
+	err := w.own.reachFixedPoint(w.injector, asked, w.nodes, start.pod, func() (*jsontree.Node, error) { return start.pod, nil })
+	w.acceptAttempt()
 	return &w.result, err
 }
 
@@ -141,20 +141,20 @@ func (w *tenant) addedBy(pod *jsontree.Node) map[string]string {
 	return all
 }
 
-// cycle lets the templates of the namespace add to the pod, without those that change what the templates of the cluster do.
-func (w *tenant) cycle() error {
-	why, err := w.attempt(nil)
+// runCycle lets the templates of the namespace add to the pod, without those that change what the templates of the cluster do.
+func (w *tenant) runCycle() error {
+	why, err := w.tryAdditions(nil)
 	if err != nil {
 		return err
 	}
 	if why == "" {
-		w.take()
+		w.acceptAttempt()
 		return nil
 	}
 	var chosen []string
 	denied := map[string]string{}
-	for _, name := range w.injected() {
-		why, err := w.attempt(w.allBut(append(slices.Clone(chosen), name), why))
+	for _, name := range w.injectedNames() {
+		why, err := w.tryAdditions(w.allBut(append(slices.Clone(chosen), name), why))
 		switch {
 		case err != nil:
 			return err
@@ -164,20 +164,20 @@ func (w *tenant) cycle() error {
 			denied[name] = why
 		}
 	}
-	switch again, err := w.attempt(denied); {
+	switch again, err := w.tryAdditions(denied); {
 	case err != nil:
 		return err
 	case again != "": // because of one that came in the place of another
-		if _, err := w.attempt(w.allBut(chosen, again)); err != nil {
+		if _, err := w.tryAdditions(w.allBut(chosen, again)); err != nil {
 			return err
 		}
 	}
-	w.take()
+	w.acceptAttempt()
 	return nil
 }
 
-// injected returns the names of the templates of the namespace that the last attempt injected.
-func (w *tenant) injected() (names []string) {
+// injectedNames returns the names of the templates of the namespace that the last attempt injected.
+func (w *tenant) injectedNames() (names []string) {
 	for i := range w.own.result.Decisions[w.count:] {
 		if d := &w.own.result.Decisions[w.count+i]; d.isInjected() {
 			names = append(names, d.Template)
@@ -197,9 +197,9 @@ func (w *tenant) allBut(chosen []string, why string) map[string]string {
 	return all
 }
 
-// attempt lets the templates of the namespace add to a copy of the pod, and then those of the cluster. It returns why the
+// tryAdditions lets the templates of the namespace add to a copy of the pod, and then those of the cluster. It returns why the
 // additions must not be used, or "".
-func (w *tenant) attempt(denied map[string]string) (why string, err error) {
+func (w *tenant) tryAdditions(denied map[string]string) (why string, err error) {
 	switch w.whole = false; {
 	case w.looks > mostTries:
 		return "", errTooManyTries
@@ -210,7 +210,7 @@ func (w *tenant) attempt(denied map[string]string) (why string, err error) {
 	asked := w.asked
 	asked.tier, asked.denied, asked.copied = ownTier, denied, true
 	w.own.earlier = w.contributed
-	err, w.again = w.own.settle(w.injector, asked, w.nodes, new(w.result.pod.Copy()), copied), nil
+	err, w.again = w.own.reachFixedPoint(w.injector, asked, w.nodes, new(w.result.pod.Copy()), copied), nil
 	w.looks += w.own.looks
 	if w.pod = w.own.result.pod; err != nil || w.own.result.size == w.result.size {
 		return "", err
@@ -221,12 +221,12 @@ func (w *tenant) attempt(denied map[string]string) (why string, err error) {
 		}
 		w.wanted = w.wantedByCluster()
 	}
-	w.own.run.remember()
+	w.own.run.rememberAdded()
 	if w.again, w.pod, err = w.seenByCluster(w.pod, w.own.run.contributed); err != nil {
 		return "", err
 	}
 	for i := range w.again {
-		if why := changes(&w.known[i], &w.again[i]); why != "" {
+		if why := describeChange(&w.known[i], &w.again[i]); why != "" {
 			return why, nil
 		}
 	}
@@ -246,7 +246,7 @@ func (w *tenant) seenByCluster(pod *jsontree.Node, contributed []candidate) ([]D
 	asked.tier, asked.theirs, asked.copied = clusterTier, w.addedBy(pod), true
 	w.cluster.earlier = contributed
 	copied := func() (*jsontree.Node, error) { return new(pod.Copy()), nil }
-	err := w.cluster.settle(w.injector.cluster, asked, w.nodes, new(pod.Copy()), copied)
+	err := w.cluster.reachFixedPoint(w.injector.cluster, asked, w.nodes, new(pod.Copy()), copied)
 	w.looks += w.cluster.looks
 	return slices.Clone(w.cluster.result.Decisions), w.cluster.result.pod, err
 }
@@ -325,8 +325,8 @@ func missingPlace(is, was *jsontree.Node, s *schema.Schema, at string) string {
 	return ""
 }
 
-// changes returns why a decision about a template of the cluster is another one than before, or "".
-func changes(was, is *Decision) string {
+// describeChange returns why a decision about a template of the cluster is another one than before, or "".
+func describeChange(was, is *Decision) string {
 	first := comesFirst(was)
 	switch {
 	case is.Code.Succeeded() && !was.Code.Succeeded():
@@ -351,7 +351,7 @@ func (w *tenant) newFaults() (why string, none bool, err error) {
 		injector *Injector
 		tier     tier
 	}{{w.injector.cluster, clusterTier}, {w.injector, ownTier}} {
-		is, err := w.faults(of.injector, of.tier, w.pod)
+		is, err := w.findFaults(of.injector, of.tier, w.pod)
 		if err != nil {
 			return "", false, err
 		}
@@ -359,7 +359,7 @@ func (w *tenant) newFaults() (why string, none bool, err error) {
 			continue
 		}
 		none = false
-		was, err := w.faults(of.injector, of.tier, w.result.pod)
+		was, err := w.findFaults(of.injector, of.tier, w.result.pod)
 		if err != nil {
 			return "", false, err
 		}
@@ -370,7 +370,7 @@ func (w *tenant) newFaults() (why string, none bool, err error) {
 			}
 			for k := range is[i] {
 				if !slices.ContainsFunc(was[i], is[i][k].isLike) {
-					return fmt.Sprintf("together with this template, the pod would not be as the template %s has it: %s", of.injector.templates[i].Name, is[i][k].fault()), false, nil
+					return fmt.Sprintf("together with this template, the pod would not be as the template %s has it: %s", of.injector.templates[i].Name, is[i][k].faultText()), false, nil
 				}
 			}
 		}
@@ -383,8 +383,8 @@ func (f *Finding) isLike(other Finding) bool {
 	return f.Code == other.Code && f.Expected == other.Expected && f.Found == other.Found
 }
 
-// faults returns what is wrong with a pod, by template.
-func (w *tenant) faults(i *Injector, tier tier, pod *jsontree.Node) ([][]Finding, error) {
+// findFaults returns what is wrong with a pod, by template.
+func (w *tenant) findFaults(i *Injector, tier tier, pod *jsontree.Node) ([][]Finding, error) {
 	stored, err := jsontree.Parse(pod.AppendWithAdditions(nil))
 	if err != nil {
 		return nil, err
@@ -393,46 +393,46 @@ func (w *tenant) faults(i *Injector, tier tier, pod *jsontree.Node) ([][]Finding
 	asked.tier, asked.alone = tier, true
 	asked.file = true // expressions see what the API server makes of the additions
 	var judging run
-	judging.start(i, asked, &jsontree.Arena{})
-	judging.look(stored, false)
+	judging.startPod(i, asked, &jsontree.Arena{})
+	judging.beginRound(stored, false)
 	decisions := make([]Decision, len(i.templates))
-	judging.decide(decisions)
-	if asked.gone() {
+	judging.decideAll(decisions)
+	if asked.isGone() {
 		return nil, ErrGone
 	}
 	all := make([][]Finding, len(decisions))
 	for k := range decisions {
 		if tier == clusterTier || k >= w.count {
-			all[k] = decisions[k].faults()
+			all[k] = decisions[k].findFaults()
 		}
 	}
 	return all, nil
 }
 
-// take uses the result of the last attempt.
-func (w *tenant) take() {
+// acceptAttempt uses the result of the last attempt.
+func (w *tenant) acceptAttempt() {
 	if w.result.Findings == nil {
 		w.result.Findings = w.own.result.Findings
 	}
 	w.result.pod, w.result.size, w.known = w.pod, w.pod.AddedSize(), nil
-	w.own.run.remember()
+	w.own.run.rememberAdded()
 	if w.contributed = w.own.run.contributed; w.again != nil {
-		w.cluster.run.remember()
+		w.cluster.run.rememberAdded()
 		w.contributed = w.cluster.run.contributed // it began with those of the namespace
 	}
 	w.contributed = slices.Clone(w.contributed)
 	for i := range w.own.result.Decisions[w.count:] {
-		w.result.Decisions[w.count+i].then(&w.own.result.Decisions[w.count+i])
+		w.result.Decisions[w.count+i].updateBy(&w.own.result.Decisions[w.count+i])
 	}
 	for i := range w.again {
 		if w.again[i].isInjected() {
-			w.result.Decisions[i].then(&w.again[i])
+			w.result.Decisions[i].updateBy(&w.again[i])
 		}
 	}
 }
 
-// then updates a decision by a later one about the same pod.
-func (d *Decision) then(later *Decision) {
+// updateBy updates a decision by a later one about the same pod.
+func (d *Decision) updateBy(later *Decision) {
 	if d.Code != CodeInjected {
 		*d = *later
 		return

@@ -42,17 +42,17 @@ type Empty struct{ Path, Text string }
 // had exactly as a template has them are removed too, unless the pod's [AnnotationUninject] names
 // them.
 func (i *Injector) Uninject(req Request) (*Removal, error) {
-	r, _, err := i.undone(req)
+	r, _, err := i.uninjectPod(req)
 	return r, err
 }
 
 // Original returns a pod without what [Injector.Uninject] removes.
 func (i *Injector) Original(req Request) ([]byte, error) {
-	_, left, err := i.undone(req)
+	_, left, err := i.uninjectPod(req)
 	return left, err
 }
 
-func (i *Injector) undone(req Request) (*Removal, []byte, error) {
+func (i *Injector) uninjectPod(req Request) (*Removal, []byte, error) {
 	i = i.For(req.Namespace.Name)
 	pod, err := jsontree.Parse(req.Object)
 	if err != nil {
@@ -62,21 +62,21 @@ func (i *Injector) undone(req Request) (*Removal, []byte, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return i.restore(req, pod, before)
+	return i.removeInjection(req, pod, before)
 }
 
-// restore also returns the pod without what was injected.
-func (i *Injector) restore(req Request, pod *jsontree.Node, before Before) (r *Removal, left []byte, err error) {
-	r = &Removal{Pod: identify(pod), Served: served(pod)}
+// removeInjection also returns the pod without what was injected.
+func (i *Injector) removeInjection(req Request, pod *jsontree.Node, before Before) (r *Removal, left []byte, err error) {
+	r = &Removal{Pod: identifyPod(pod), Served: isFromServer(pod)}
 	if r.Templates, err = i.injectedBy(pod); err != nil || len(r.Templates) == 0 {
 		return r, req.Object, err
 	}
 	if records := rolloutRecords(pod); len(records) > 0 {
-		doc, err := decode(req.Object)
+		doc, err := decodeDocument(req.Object)
 		if err != nil {
 			return nil, nil, err
 		}
-		if req.Object, err = json.Marshal(r.remove(doc, records)); err != nil {
+		if req.Object, err = json.Marshal(r.removePaths(doc, records)); err != nil {
 			return nil, nil, err
 		}
 		if pod, err = jsontree.Parse(req.Object); err != nil {
@@ -84,10 +84,10 @@ func (i *Injector) restore(req Request, pod *jsontree.Node, before Before) (r *R
 		}
 	}
 	if len(before.Added) == 0 {
-		return i.infer(req, pod, before, r)
+		return i.inferRemoval(req, pod, before, r)
 	}
-	if left, err = r.undo(req.Object, pod, before); err == nil {
-		err = i.verify(req, left)
+	if left, err = r.removeRecorded(req.Object, pod, before); err == nil {
+		err = i.verifyRemoval(req, left)
 	}
 	return r, left, err
 }
@@ -102,21 +102,21 @@ func rolloutRecords(pod *jsontree.Node) (paths []string) {
 	return paths
 }
 
-// infer finds out what the templates added, from what they would add now.
-func (i *Injector) infer(req Request, pod *jsontree.Node, before Before, r *Removal) (*Removal, []byte, error) {
-	r.own = before.owns
+// inferRemoval finds out what the templates added, from what they would add now.
+func (i *Injector) inferRemoval(req Request, pod *jsontree.Node, before Before, r *Removal) (*Removal, []byte, error) {
+	r.own = before.hadOwnValue
 	// The containers go first, because expressions may count them.
-	doc, err := decode(req.Object)
+	doc, err := decodeDocument(req.Object)
 	if err != nil {
 		return nil, nil, err
 	}
 	r.filled = before.Empty // except in containers, where nothing is removed yet
-	doc = r.remove(doc, i.recorded(pod, r))
+	doc = r.removePaths(doc, i.recordedPaths(pod, r))
 	bare, err := json.Marshal(doc)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err = r.emptied(bare, before); err != nil {
+	if err = r.recordEmptied(bare, before); err != nil {
 		return nil, nil, err
 	}
 	added, err := i.addedBy(&req, r, bare)
@@ -132,12 +132,12 @@ func (i *Injector) infer(req Request, pod *jsontree.Node, before Before, r *Remo
 		if attempt.Served {
 			original = nil
 		}
-		doc, kept, err := attempt.subtract(bare, original, added, ownStays)
+		doc, kept, err := attempt.subtractAdded(bare, original, added, ownStays)
 		if err != nil {
 			return nil, nil, err
 		}
 		attempt.Kept = kept
-		if err = i.verify(req, doc); err == nil {
+		if err = i.verifyRemoval(req, doc); err == nil {
 			return &attempt, doc, nil
 		}
 		failed = err
@@ -145,16 +145,16 @@ func (i *Injector) infer(req Request, pod *jsontree.Node, before Before, r *Remo
 	return nil, nil, failed
 }
 
-// emptied records the paths of values that were empty. The paths are those in the pod without the
+// recordEmptied records the paths of values that were empty. The paths are those in the pod without the
 // templates' containers.
-func (r *Removal) emptied(bare []byte, before Before) error {
+func (r *Removal) recordEmptied(bare []byte, before Before) error {
 	pod, err := jsontree.Parse(bare)
 	if err != nil {
 		return err
 	}
 	r.filled = map[string]string{}
 	for _, path := range slices.Sorted(maps.Keys(before.Empty)) {
-		at := indexed(pod, path)
+		at := withContainerIndex(pod, path)
 		r.Empty, r.filled[at] = append(r.Empty, Empty{at, before.Empty[path]}), before.Empty[path]
 	}
 	return nil
@@ -166,7 +166,7 @@ func (i *Injector) addedBy(req *Request, r *Removal, bare []byte) ([]*candidate,
 	if err != nil {
 		return nil, err
 	}
-	doc, err := decode(bare)
+	doc, err := decodeDocument(bare)
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +177,7 @@ func (i *Injector) addedBy(req *Request, r *Removal, bare []byte) ([]*candidate,
 			continue
 		}
 		c := &candidate{subject: &run.subject, t: t, input: run.input, decision: &Decision{}}
-		if code, message := c.render(i.rules); code != "" {
+		if code, message := c.renderFragment(i.rules); code != "" {
 			return nil, fmt.Errorf("%s was injected, but would not be injected now (%s: %s), so its additions are unknown", t.Name, code, message)
 		}
 		if err := run.owners.renderApps(c); err != nil {
@@ -185,12 +185,12 @@ func (i *Injector) addedBy(req *Request, r *Removal, bare []byte) ([]*candidate,
 		}
 		all = append(all, c)
 		s := &subtraction{candidate: c, own: r.own}
-		s.all()
-		doc = (&Removal{Served: r.Served, filled: r.filled}).remove(doc, s.paths)
+		s.subtractAll()
+		doc = (&Removal{Served: r.Served, filled: r.filled}).removePaths(doc, s.paths)
 		if pod, err = parseAgain(doc); err != nil {
 			return nil, err
 		}
-		run.subject.replace(pod)
+		run.subject.replacePod(pod)
 		run.owners.users = [2][]appContainer{}
 	}
 	for _, c := range all { // the pod may have had a list that only all of them together cover
@@ -202,11 +202,11 @@ func (i *Injector) addedBy(req *Request, r *Removal, bare []byte) ([]*candidate,
 	return all, nil
 }
 
-// subtract removes what templates added. It removes the last template's additions first, because
+// subtractAdded removes what templates added. It removes the last template's additions first, because
 // each template adds after the earlier ones. It returns the remaining pod and the paths that it
 // keeps as the pod's own. Original is the pod with its author's order of keys, or nil.
-func (r *Removal) subtract(bare []byte, original *jsontree.Node, added []*candidate, ownStays bool) (left []byte, kept []string, err error) {
-	doc, err := decode(bare)
+func (r *Removal) subtractAdded(bare []byte, original *jsontree.Node, added []*candidate, ownStays bool) (left []byte, kept []string, err error) {
+	doc, err := decodeDocument(bare)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -215,8 +215,8 @@ func (r *Removal) subtract(bare []byte, original *jsontree.Node, added []*candid
 			return nil, nil, err
 		}
 		s := &subtraction{candidate: c, own: r.own, ownStays: ownStays, original: original, joined: joinedBy(added)}
-		s.all()
-		doc = r.remove(doc, s.paths)
+		s.subtractAll()
+		doc = r.removePaths(doc, s.paths)
 		kept = append(kept, s.kept...)
 	}
 	left, err = json.Marshal(doc)
@@ -226,7 +226,7 @@ func (r *Removal) subtract(bare []byte, original *jsontree.Node, added []*candid
 // injectedBy returns the names of the templates that injected a pod, as its annotations record
 // them. It returns an error if the Injector has no template with that name and revision.
 func (i *Injector) injectedBy(pod *jsontree.Node) ([]string, error) {
-	said := revisions(pod)
+	said := injectedRevisions(pod)
 	for _, t := range i.templates {
 		if _, ok := said[t.Name]; ok && t.base != nil {
 			delete(said, t.base.Name) // the same record
@@ -249,8 +249,8 @@ func (i *Injector) injectedBy(pod *jsontree.Node) ([]string, error) {
 	return all, nil
 }
 
-// recorded returns the paths of the templates' containers and of the records of injections.
-func (i *Injector) recorded(pod *jsontree.Node, r *Removal) []string {
+// recordedPaths returns the paths of the templates' containers and of the records of injections.
+func (i *Injector) recordedPaths(pod *jsontree.Node, r *Removal) []string {
 	var all []string
 	if pod.At("metadata", "annotations", AnnotationUninject) != nil {
 		all = append(all, annotationPath(AnnotationUninject))
@@ -271,7 +271,7 @@ func (i *Injector) recorded(pod *jsontree.Node, r *Removal) []string {
 			items := pod.At("spec", list).Items()
 			for j := range items {
 				at := "/spec/" + list + "/" + strconv.Itoa(j)
-				if t.Brings(items[j].Get("name").Text()) && !r.own(named(pod, at)) {
+				if t.Brings(items[j].Get("name").Text()) && !r.own(withContainerName(pod, at)) {
 					all = append(all, at)
 				}
 			}
@@ -280,19 +280,19 @@ func (i *Injector) recorded(pod *jsontree.Node, r *Removal) []string {
 	return all
 }
 
-// remove removes the paths from doc, together with parents that become empty. It records them in an
+// removePaths removes the paths from doc, together with parents that become empty. It records them in an
 // order in which each path is still correct when it is used.
-func (r *Removal) remove(doc any, paths []string) any {
+func (r *Removal) removePaths(doc any, paths []string) any {
 	slices.SortFunc(paths, func(a, b string) int { return comparePaths(b, a) })
 	for _, path := range slices.Compact(paths) {
 		for ; path != ""; path = path[:strings.LastIndexByte(path, '/')] {
 			r.Paths = append(r.Paths, path)
 			if text, filled := r.filled[path]; filled {
-				with(doc, path, emptyOf(text))
+				setMember(doc, path, emptyOf(text))
 				break
 			}
 			var empty bool
-			if doc, empty = without(doc, path); !empty || r.written(path) {
+			if doc, empty = removeValue(doc, path); !empty || r.keepsEmptyParent(path) {
 				break
 			}
 			r.Paths = r.Paths[:len(r.Paths)-1] // remove the parent instead
@@ -301,9 +301,9 @@ func (r *Removal) remove(doc any, paths []string) any {
 	return doc
 }
 
-// written reports whether the parent of a path stays even if it is empty, because an API server
+// keepsEmptyParent reports whether the parent of a path stays even if it is empty, because an API server
 // writes this object into every pod.
-func (r *Removal) written(path string) bool {
+func (r *Removal) keepsEmptyParent(path string) bool {
 	parent := path[:strings.LastIndexByte(path, '/')]
 	return r.Served && (parent == "/spec/securityContext" || strings.HasSuffix(parent, "/resources"))
 }

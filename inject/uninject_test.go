@@ -107,7 +107,7 @@ func TestUninjectRollout(t *testing.T) {
 		t.Errorf("%v: %s", err, left)
 	}
 	removal, err := agent.Uninject(req)
-	if err != nil || canonical(t, without(t, req.Object, removal)) != canonical(t, was) {
+	if err != nil || canonical(t, removeValue(t, req.Object, removal)) != canonical(t, was) {
 		t.Errorf("%v: %+v", err, removal)
 	}
 }

@@ -20,18 +20,18 @@ func (s *subject) isRecorded(t *loaded) bool {
 	return s.annotation(t.injected) != nil && !s.isCanarys(t)
 }
 
-// unset yields a template as it would be rendered for the pod without the values that may be its own, and without those that may
+// eachUnset yields a template as it would be rendered for the pod without the values that may be its own, and without those that may
 // be of any template, unless the pod would not get it. It renders each template once in a look.
-func (o *owners) unset(t *loaded, yield func(*candidate) bool) bool {
+func (o *owners) eachUnset(t *loaded, yield func(*candidate) bool) bool {
 	known, ok := o.unsets[t]
 	if !ok {
 		users := o.users
 		own := []*loaded{t}
 		known[0] = o.renderUnset(t, o.subject.withoutValues(o.input.Pod, own), func(_ string, container *jsontree.Node) *jsontree.Node { return o.subject.withoutEach(container, own) })
 		if t.readsPod { // otherwise it is the same
-			pod := o.withoutAll("", func() *jsontree.Node { return o.subject.withoutValues(o.input.Pod, o.added()) })
+			pod := o.withoutAll("", func() *jsontree.Node { return o.subject.withoutValues(o.input.Pod, o.possibleAdders()) })
 			known[1] = o.renderUnset(t, pod, func(list string, container *jsontree.Node) *jsontree.Node {
-				return o.withoutAll(list+"/"+container.Get("name").Text(), func() *jsontree.Node { return o.subject.withoutEach(container, o.added()) })
+				return o.withoutAll(list+"/"+container.Get("name").Text(), func() *jsontree.Node { return o.subject.withoutEach(container, o.possibleAdders()) })
 			})
 		}
 		o.users = users // what is there now may be undone
@@ -48,8 +48,8 @@ func (o *owners) unset(t *loaded, yield func(*candidate) bool) bool {
 	return true
 }
 
-// added returns the templates that may have added something to the pod.
-func (o *owners) added() (all []*loaded) {
+// possibleAdders returns the templates that may have added something to the pod.
+func (o *owners) possibleAdders() (all []*loaded) {
 	for _, c := range o.candidates {
 		all = append(all, c.t)
 	}
@@ -87,7 +87,7 @@ func (o *owners) renderUnset(t *loaded, pod *jsontree.Node, without func(list st
 	if c.fragment, err = t.Render(&c.input, c.values); err != nil {
 		return nil
 	}
-	c.prepare()
+	c.prepareFragment()
 	for _, app := range o.userContainers(t.Spec.Required) {
 		container := without(app.list, &o.subject.pod.At("spec", app.list).Items()[app.index])
 		if !t.HasForEach() || o.renderApp(c, &app, container) != nil {
@@ -108,19 +108,19 @@ func (s *subject) withoutRecord(pod *jsontree.Node, t *loaded) *jsontree.Node {
 	case annotations.Get(t.injected) == nil:
 		return pod
 	case len(annotations.Members()) == 1:
-		metadata = s.held(s.nodes.Without(metadata, "annotations"))
+		metadata = s.storeNode(s.nodes.Without(metadata, "annotations"))
 	default:
-		metadata = s.held(s.nodes.With(metadata, "annotations", s.nodes.Without(annotations, t.injected)))
+		metadata = s.storeNode(s.nodes.With(metadata, "annotations", s.nodes.Without(annotations, t.injected)))
 	}
-	return s.held(s.nodes.With(pod, "metadata", *metadata))
+	return s.storeNode(s.nodes.With(pod, "metadata", *metadata))
 }
 
 // withoutValues returns a pod without the values that templates may have set, whatever their conditions are, and without the records
 // of these. Containers of templates are hidden from expressions already, see view.
 func (s *subject) withoutValues(pod *jsontree.Node, of []*loaded) *jsontree.Node {
 	for _, t := range of {
-		if pod = s.without(s.withoutRecord(pod, t), t.PodFragment(), s.schema); pod == nil {
-			return s.held(jsontree.Members())
+		if pod = s.withoutFragment(s.withoutRecord(pod, t), t.PodFragment(), s.schema); pod == nil {
+			return s.storeNode(jsontree.Members())
 		}
 	}
 	if !slices.ContainsFunc(of, func(t *loaded) bool { return t.HasForEach() }) {
@@ -136,12 +136,12 @@ func (s *subject) withoutValues(pod *jsontree.Node, of []*loaded) *jsontree.Node
 		for i := range items {
 			rest = append(rest, *s.withoutEach(&items[i], of))
 		}
-		spec = s.held(s.nodes.With(spec, list, jsontree.Items(rest...)))
+		spec = s.storeNode(s.nodes.With(spec, list, jsontree.Items(rest...)))
 	}
 	if spec == pod.Get("spec") {
 		return pod
 	}
-	return s.held(s.nodes.With(pod, "spec", *spec))
+	return s.storeNode(s.nodes.With(pod, "spec", *spec))
 }
 
 // withoutEach returns a container of the pod's own without the values that templates may have set.
@@ -149,17 +149,17 @@ func (s *subject) withoutEach(container *jsontree.Node, of []*loaded) *jsontree.
 	rest := container
 	for _, t := range of {
 		for _, each := range t.each {
-			if rest = s.without(rest, each.Add, s.containerSchema()); rest == nil {
-				return s.held(jsontree.Members())
+			if rest = s.withoutFragment(rest, each.Add, s.containerSchema()); rest == nil {
+				return s.storeNode(jsontree.Members())
 			}
 		}
 	}
 	return rest
 }
 
-// without returns an object without the members and items of a fragment: the constant ones that are equal, and the computed
+// withoutFragment returns an object without the members and items of a fragment: the constant ones that are equal, and the computed
 // ones whatever their values are. It returns nil if nothing is left.
-func (s *subject) without(object *jsontree.Node, fragment templates.Fragment, in *schema.Schema) *jsontree.Node {
+func (s *subject) withoutFragment(object *jsontree.Node, fragment templates.Fragment, in *schema.Schema) *jsontree.Node {
 	rest := object
 	for name, child := range fragment.Children() {
 		there, f := rest.Get(name), in.At(name)
@@ -169,13 +169,13 @@ func (s *subject) without(object *jsontree.Node, fragment templates.Fragment, in
 		var left *jsontree.Node
 		switch static := child.Static(); {
 		case static != nil && (f.Shape == schema.Unit || !child.IsObject() && !child.IsList()):
-			if left = there; there.Kind() == static.Kind() && s.equal(f.Schema, there, static) {
+			if left = there; there.Kind() == static.Kind() && s.hasSameEffect(f.Schema, there, static) {
 				left = nil
 			}
 		case f.Shape == schema.Unit || child.Whole() || !child.IsObject() && !child.IsList():
 		case child.IsObject() && there.Kind() == jsontree.Object:
 			if static == nil || len(static.Members())+len(there.Members()) > 0 { // otherwise both are {}
-				left = s.without(there, child, f.Schema)
+				left = s.withoutFragment(there, child, f.Schema)
 			}
 		case child.IsList() && there.Kind() == jsontree.Array:
 			left = s.withoutItems(there, child, f.Schema)
@@ -185,9 +185,9 @@ func (s *subject) without(object *jsontree.Node, fragment templates.Fragment, in
 		switch left {
 		case there:
 		case nil:
-			rest = s.held(s.nodes.Without(rest, name))
+			rest = s.storeNode(s.nodes.Without(rest, name))
 		default:
-			rest = s.held(s.nodes.With(rest, name, *left))
+			rest = s.storeNode(s.nodes.With(rest, name, *left))
 		}
 	}
 	if in.GoType == schema.ResourcesType() && rest != object {
@@ -205,16 +205,16 @@ func (s *subject) withoutDerived(resources, rest *jsontree.Node, in *schema.Sche
 	for _, limit := range resources.Get("limits").Members() {
 		name := limit.Name()
 		if rest.At("limits", name) == nil && in.At("limits").Elem.Contains(requests.Get(name), &limit) {
-			requests = s.held(s.nodes.Without(requests, name))
+			requests = s.storeNode(s.nodes.Without(requests, name))
 		}
 	}
 	switch {
 	case requests == rest.Get("requests"):
 		return rest
 	case len(requests.Members()) == 0:
-		return s.held(s.nodes.Without(rest, "requests"))
+		return s.storeNode(s.nodes.Without(rest, "requests"))
 	}
-	return s.held(s.nodes.With(rest, "requests", *requests))
+	return s.storeNode(s.nodes.With(rest, "requests", *requests))
 }
 
 // withoutItems is like without, for a list.
@@ -232,7 +232,7 @@ func (s *subject) withoutItems(list *jsontree.Node, fragment templates.Fragment,
 	case 0:
 		return nil
 	}
-	return s.held(jsontree.Items(rest...))
+	return s.storeNode(jsontree.Items(rest...))
 }
 
 func childrenOf(fragment templates.Fragment) (all []templates.Fragment) {
@@ -247,9 +247,9 @@ func childrenOf(fragment templates.Fragment) (all []templates.Fragment) {
 func (s *subject) mayBe(item *jsontree.Node, own templates.Fragment, in *schema.Schema) bool {
 	if static := own.Static(); static != nil {
 		if static.Get(templates.IfSetKey) != nil {
-			static = s.held(s.nodes.Without(static, templates.IfSetKey))
+			static = s.storeNode(s.nodes.Without(static, templates.IfSetKey))
 		}
-		return item.Kind() == static.Kind() && s.equal(in.Elem, item, static)
+		return item.Kind() == static.Kind() && s.hasSameEffect(in.Elem, item, static)
 	}
 	for name, child := range own.Children() {
 		if name != in.Key {

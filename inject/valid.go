@@ -24,12 +24,12 @@ func (p *planner) checkMerged(merged, fragment *jsontree.Node, at schema.Pointer
 			continue
 		}
 		if why := rule.broken(p.subject.pod, merged); why != "" {
-			p.conflict(at.Member(rule.field), merged.Get(rule.field), fragment.Get(rule.field), "%s", why)
+			p.reportConflict(at.Member(rule.field), merged.Get(rule.field), fragment.Get(rule.field), "%s", why)
 		}
 	}
 	if merged == fragment {
 		if why := hostProcess(p.subject.pod, merged); why != "" {
-			p.conflict(at, nil, fragment, "%s", why)
+			p.reportConflict(at, nil, fragment, "%s", why)
 		}
 		return
 	}
@@ -44,8 +44,8 @@ func (p *planner) checkMerged(merged, fragment *jsontree.Node, at schema.Pointer
 
 func (p *planner) checkObject(object, fragment *jsontree.Node, t reflect.Type, at schema.Pointer) {
 	if err := templates.Broken(t, object, fragment); err != nil && len(p.conflicts) < maxConflicts {
-		have, where := p.owners.before(p.t)
-		p.conflict(at, nil, fragment, "together with what %s, %v; change that %s, or leave this template out", have, err, where)
+		have, where := p.owners.describeOwners(p.t)
+		p.reportConflict(at, nil, fragment, "together with what %s, %v; change that %s, or leave this template out", have, err, where)
 	}
 }
 
@@ -60,7 +60,7 @@ func (p *planner) checkAnnotations() {
 		size += len(members[i].Name()) + len(members[i].Text())
 	}
 	if size > templates.MaxAnnotations {
-		p.conflict(schema.Pointer{}.Member("metadata").Member("annotations"), nil, p.fragment.At("metadata", "annotations"),
+		p.reportConflict(schema.Pointer{}.Member("metadata").Member("annotations"), nil, p.fragment.At("metadata", "annotations"),
 			"with the template, the pod's annotations have %d bytes, but the limit is %d; shorten the pod's annotations", size, templates.MaxAnnotations)
 	}
 }
@@ -85,7 +85,7 @@ func (p *planner) checkClaim(volume *jsontree.Node) {
 	name := pod + "-" + volume.Get("name").Text()
 	const longest = 253 // maximum length of a claim's name
 	if volume.Get("ephemeral") != nil && len(name) > longest {
-		p.conflict(schema.Pointer{}.Member("metadata").Member("name"), nil, volume, "the claim of the volume %s would have a name of more than %d bytes, because it contains the pod's name; give the pod a shorter name", volume.Get("name").Text(), longest)
+		p.reportConflict(schema.Pointer{}.Member("metadata").Member("name"), nil, volume, "the claim of the volume %s would have a name of more than %d bytes, because it contains the pod's name; give the pod a shorter name", volume.Get("name").Text(), longest)
 	}
 	others := p.subject.pod.At("spec", "volumes").Items()
 	for i := range others {
@@ -94,7 +94,7 @@ func (p *planner) checkClaim(volume *jsontree.Node) {
 			mine, theirs = theirs, mine
 		}
 		if mine.Get("ephemeral") != nil && theirs.At("persistentVolumeClaim", "claimName").IsText(pod+"-"+mine.Get("name").Text()) && strings.TrimSpace(pod) != "" {
-			p.conflict(schema.Pointer{}.Member("spec").Member("volumes"), theirs, volume, "Kubernetes creates the claim %s-%s for the volume %s, but another volume uses this claim; rename one of them",
+			p.reportConflict(schema.Pointer{}.Member("spec").Member("volumes"), theirs, volume, "Kubernetes creates the claim %s-%s for the volume %s, but another volume uses this claim; rename one of them",
 				pod, mine.Get("name").Text(), mine.Get("name").Text())
 		}
 	}

@@ -26,18 +26,18 @@ func (p *planner) checkVariables(app *appContainer, container *jsontree.Node, at
 		if value := t.variable.Get("value"); value != nil {
 			do = "add this to it: " + value.Text()
 		}
-		if other := p.contributor(func(c *candidate) bool { return c.sets(&env[t.own]) }); other != "" {
-			p.conflict(at.Member("env").Item(env, t.own), &env[t.own], &t.variable, "the template %s sets the variable %s in the container %s, which this template needs for itself; leave out one of them",
+		if other := p.findContributor(func(c *candidate) bool { return c.setsVariable(&env[t.own]) }); other != "" {
+			p.reportConflict(at.Member("env").Item(env, t.own), &env[t.own], &t.variable, "the template %s sets the variable %s in the container %s, which this template needs for itself; leave out one of them",
 				other, name.Text(), container.Get("name").Text())
 			continue
 		}
-		p.conflict(at.Member("env").Item(env, t.own), &env[t.own], &t.variable, "the container %s has its own variable %s, which the template needs; %s",
+		p.reportConflict(at.Member("env").Item(env, t.own), &env[t.own], &t.variable, "the container %s has its own variable %s, which the template needs; %s",
 			container.Get("name").Text(), name.Text(), do)
 	}
 }
 
-// sets reports whether the template sets a variable of the user's containers to this value.
-func (c *candidate) sets(variable *jsontree.Node) bool {
+// setsVariable reports whether the template sets a variable of the user's containers to this value.
+func (c *candidate) setsVariable(variable *jsontree.Node) bool {
 	for i := range c.apps {
 		for k := range c.apps[i].fragments {
 			if slices.ContainsFunc(c.apps[i].fragments[k].Get("env").Items(), func(v jsontree.Node) bool {
@@ -72,12 +72,12 @@ func (p *planner) noteVariables(container *jsontree.Node) {
 	if len(names) > maxConflicts {
 		names = append(names[:maxConflicts:maxConflicts], fmt.Sprintf("%d more", len(names)-maxConflicts))
 	}
-	p.note(fmt.Sprintf("the container %s keeps its value of %s, which differs from the template's", container.Get("name").Text(), strings.Join(names, ", ")))
+	p.recordNote(fmt.Sprintf("the container %s keeps its value of %s, which differs from the template's", container.Get("name").Text(), strings.Join(names, ", ")))
 	p.keptVariables = p.keptVariables[:0]
 }
 
-// note adds a note to the decision.
-func (p *planner) note(text string) {
+// recordNote adds a note to the decision.
+func (p *planner) recordNote(text string) {
 	if len(p.notes) < maxConflicts {
 		p.notes = append(p.notes, text)
 	}

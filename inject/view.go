@@ -14,7 +14,7 @@ import (
 // containers or loops over them would have a different result for the final pod.
 //
 // A container belongs to a template if it was just added. It also belongs to a template if the
-// pod's annotations say so (see marked) and if it can be the template's container (see
+// pod's annotations say so (see isMarked) and if it can be the template's container (see
 // [templates.Runs.MayBe]). All other containers are visible.
 //
 // An annotation can still hide a container of the user's, because MayBe knows no computed values.
@@ -28,18 +28,18 @@ import (
 //
 // A container that was just added, or that was right at first, stays hidden while templates add to
 // the pod, unless its template no longer wants the pod. If the container is no longer right at the
-// end, a template is left out, see [settling.losers].
+// end, a template is left out, see [settling.losingTemplates].
 
-// view returns the pod as the expressions of a template see it, and the number of visible
+// withoutHidden returns the pod as the expressions of a template see it, and the number of visible
 // containers. If t is nil, no exposed container is visible. It shares memory with the pod.
-func (s *subject) view(t *loaded) (pod *jsontree.Node, containers int) {
+func (s *subject) withoutHidden(t *loaded) (pod *jsontree.Node, containers int) {
 	spec := s.pod.Get("spec")
 	seen := spec
 	for _, list := range containerLists() {
 		items := spec.Get(list).Items()
 		hidden := 0
 		for i := range items {
-			if s.hides(&items[i], t) {
+			if s.hidesContainer(&items[i], t) {
 				hidden++
 			}
 		}
@@ -47,27 +47,27 @@ func (s *subject) view(t *loaded) (pod *jsontree.Node, containers int) {
 			continue
 		}
 		if hidden == len(items) {
-			seen = s.held(s.nodes.Without(seen, list))
+			seen = s.storeNode(s.nodes.Without(seen, list))
 			continue
 		}
 		own := s.nodes.Nodes(len(items) - hidden)
 		for i := range items {
-			if !s.hides(&items[i], t) {
+			if !s.hidesContainer(&items[i], t) {
 				own = append(own, items[i])
 			}
 		}
-		seen = s.held(s.nodes.With(seen, list, jsontree.Items(own...)))
+		seen = s.storeNode(s.nodes.With(seen, list, jsontree.Items(own...)))
 	}
 	if seen == spec {
 		return s.pod, containers
 	}
-	return s.held(s.nodes.With(s.pod, "spec", *seen)), containers
+	return s.storeNode(s.nodes.With(s.pod, "spec", *seen)), containers
 }
 
-// foreseen returns a part of the pod as expressions see it. Additions of earlier looks have the
+// foreseenPart returns a part of the pod as expressions see it. Additions of earlier looks have the
 // form in which the API server will store them, so a second run sees the same. Gated fields are left
 // out if an expression might see them. If none reads the pod, it is returned unchanged.
-func (s *subject) foreseen(n *jsontree.Node, of *schema.Schema) *jsontree.Node {
+func (s *subject) foreseenPart(n *jsontree.Node, of *schema.Schema) *jsontree.Node {
 	if of.GoType == schema.ContainerType() {
 		n = s.withAppArmor(n)
 	}
@@ -82,15 +82,15 @@ func (s *subject) foreseen(n *jsontree.Node, of *schema.Schema) *jsontree.Node {
 func (s *subject) withoutDropped(annotations *jsontree.Node) *jsontree.Node {
 	for _, key := range templates.DroppedAnnotations() {
 		if annotations.Get(key) != nil {
-			annotations = s.held(s.nodes.Without(annotations, key))
+			annotations = s.storeNode(s.nodes.Without(annotations, key))
 		}
 	}
 	return annotations
 }
 
-// hides reports whether a container of the pod is invisible to the expressions of a template, see
+// hidesContainer reports whether a container of the pod is invisible to the expressions of a template, see
 // view.
-func (s *subject) hides(container *jsontree.Node, t *loaded) bool {
+func (s *subject) hidesContainer(container *jsontree.Node, t *loaded) bool {
 	name := container.Get("name").Text()
 	switch {
 	case !s.isBrought(name), t != nil && t.Spec.Required && s.exposed[name] && !t.Brings(name):
@@ -104,13 +104,13 @@ func (s *subject) hides(container *jsontree.Node, t *loaded) bool {
 // showsOwn reports whether the pod says that it has the template, and a container with one of the template's names is visible,
 // as if it were the user's.
 func (s *subject) showsOwn(t *loaded) bool {
-	if !t.ReadsContainers() || !s.marked(t) {
+	if !t.ReadsContainers() || !s.isMarked(t) {
 		return false
 	}
 	for _, list := range containerLists() {
 		items := s.pod.At("spec", list).Items()
 		for i := range items {
-			if t.Brings(items[i].Get("name").Text()) && !s.hides(&items[i], nil) {
+			if t.Brings(items[i].Get("name").Text()) && !s.hidesContainer(&items[i], nil) {
 				return true
 			}
 		}
@@ -125,7 +125,7 @@ func (s *subject) ofTemplates() []templates.Runs {
 		for _, t := range s.templates {
 			// The record of a canary is also one of the template that it replaced: if the canary does not apply, the
 			// pod gets the other one.
-			if len(t.runs) > 0 && (s.marked(t) || len(t.canaries) > 0 && s.annotation(t.injected) != nil) {
+			if len(t.runs) > 0 && (s.isMarked(t) || len(t.canaries) > 0 && s.annotation(t.injected) != nil) {
 				s.ours = append(s.ours, t.runs...)
 			}
 		}
@@ -133,11 +133,11 @@ func (s *subject) ofTemplates() []templates.Runs {
 	return s.ours
 }
 
-// unproven returns the names of hidden containers that no candidate renders, and no template that is
+// unprovenNames returns the names of hidden containers that no candidate renders, and no template that is
 // left out.
-func (s *subject) unproven(candidates, leftOut []*candidate) (names map[string]bool) {
-	for container := range s.hidden {
-		if !s.stays(container, candidates) && !isRendered(container, candidates) && !isRendered(container, leftOut) {
+func (s *subject) unprovenNames(candidates, leftOut []*candidate) (names map[string]bool) {
+	for container := range s.hiddenContainers {
+		if !s.staysHidden(container, candidates) && !isRendered(container, candidates) && !isRendered(container, leftOut) {
 			if names == nil {
 				names = map[string]bool{}
 			}
@@ -147,44 +147,44 @@ func (s *subject) unproven(candidates, leftOut []*candidate) (names map[string]b
 	return names
 }
 
-// prove records the hidden containers that are not exposed.
-func (s *subject) prove() {
+// recordProven records the hidden containers that are not exposed.
+func (s *subject) recordProven() {
 	if s.proven == nil {
 		s.proven = map[string]bool{}
 	}
-	for container := range s.hidden {
+	for container := range s.hiddenContainers {
 		if name := container.Get("name").Text(); !s.exposed[name] {
 			s.proven[name] = true
 		}
 	}
 }
 
-// hidden yields the containers that templates brought, or that look so.
-func (s *subject) hidden(yield func(*jsontree.Node) bool) {
+// hiddenContainers yields the containers that templates brought, or that look so.
+func (s *subject) hiddenContainers(yield func(*jsontree.Node) bool) {
 	for _, list := range containerLists() {
 		items := s.pod.At("spec", list).Items()
 		for i := range items {
-			if s.hides(&items[i], nil) && !yield(&items[i]) {
+			if s.hidesContainer(&items[i], nil) && !yield(&items[i]) {
 				return
 			}
 		}
 	}
 }
 
-// lost yields the names of containers that stayed hidden although no candidate renders them any more.
-func (s *subject) lost(candidates []*candidate) func(yield func(name string) bool) {
+// lostNames yields the names of containers that stayed hidden although no candidate renders them any more.
+func (s *subject) lostNames(candidates []*candidate) func(yield func(name string) bool) {
 	return func(yield func(string) bool) {
-		for container := range s.hidden {
+		for container := range s.hiddenContainers {
 			name := container.Get("name").Text()
-			if s.stays(container, candidates) && !isRendered(container, candidates) && !yield(name) {
+			if s.staysHidden(container, candidates) && !isRendered(container, candidates) && !yield(name) {
 				return
 			}
 		}
 	}
 }
 
-// stays reports whether a hidden container is known to be a template's that wants this pod.
-func (s *subject) stays(container *jsontree.Node, candidates []*candidate) bool {
+// staysHidden reports whether a hidden container is known to be a template's that wants this pod.
+func (s *subject) staysHidden(container *jsontree.Node, candidates []*candidate) bool {
 	name := container.Get("name").Text()
 	return (container.Added() || s.proven[name]) && slices.ContainsFunc(candidates, func(c *candidate) bool { return c.t.Brings(name) })
 }
@@ -193,6 +193,6 @@ func (s *subject) stays(container *jsontree.Node, candidates []*candidate) bool 
 // also have what the templates of the cluster add to it.
 func isRendered(container *jsontree.Node, candidates []*candidate) bool {
 	return slices.ContainsFunc(candidates, func(c *candidate) bool {
-		return c.renders(container) || c.byCluster != nil && c.renders(container, c.byCluster(c, container)...)
+		return c.rendersContainer(container) || c.byCluster != nil && c.rendersContainer(container, c.byCluster(c, container)...)
 	})
 }

@@ -47,24 +47,24 @@ func Visible(text string) string {
 // maxMessage is the maximum length of the message of a decision or a finding, in bytes.
 const maxMessage = 4096
 
-// sentence returns a message on one line, without hidden characters. A message may quote the pod.
-func sentence(text string) string {
+// cleanMessage returns a message on one line, without hidden characters. A message may quote the pod.
+func cleanMessage(text string) string {
 	if strings.ContainsAny(text, "\r\n") {
 		text = problem.OneLine(problem.Cut(text, maxMessage))
 	}
 	return problem.Cut(Visible(problem.Cut(text, maxMessage)), maxMessage)
 }
 
-// sentences masks the messages that may quote the pod.
-func (d *Decision) sentences() {
+// cleanMessages masks the messages that may quote the pod.
+func (d *Decision) cleanMessages() {
 	switch d.Code {
 	case CodeInvalidParameter, CodeRenderFailed, CodeConflict, CodeFellBack:
-		d.Message = sentence(d.Message)
+		d.Message = cleanMessage(d.Message)
 	}
 	for i := range d.Obstacles {
-		d.Obstacles[i].Message = sentence(d.Obstacles[i].Message)
+		d.Obstacles[i].Message = cleanMessage(d.Obstacles[i].Message)
 	}
 	for i := range d.Notes {
-		d.Notes[i] = sentence(d.Notes[i])
+		d.Notes[i] = cleanMessage(d.Notes[i])
 	}
 }

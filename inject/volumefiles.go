@@ -33,7 +33,7 @@ type podVolumes struct {
 	// serviceLinks reports whether containers may get variables for Services.
 	serviceLinks bool
 
-	known []madeIn // by volume, see made
+	known []madeIn // by volume, see madeInVolume
 
 	// Memory for one container after another.
 	mounts []*jsontree.Node
@@ -48,7 +48,7 @@ func (p *podVolumes) mountsOf(container *jsontree.Node, all []*jsontree.Node) []
 	all = slices.Grow(all, len(items)+1)
 	near, own := false, false
 	for i := range items {
-		at := absolute(mountPath(&items[i]))
+		at := absolutePath(mountPath(&items[i]))
 		near = near || isInside(at, templates.TokenPath) || isInside(templates.TokenPath, at)
 		own = own || items[i].Get("mountPath").IsText(templates.TokenPath)
 		all = append(all, &items[i])
@@ -90,13 +90,13 @@ func (p *podVolumes) getsToken() bool {
 	return !account.NoToken
 }
 
-// volume returns the pod's volume of a mount, or nil.
-func (p *podVolumes) volume(mount *jsontree.Node) *jsontree.Node {
+// volumeOf returns the pod's volume of a mount, or nil.
+func (p *podVolumes) volumeOf(mount *jsontree.Node) *jsontree.Node {
 	if mount == &laterToken.mount {
 		return &laterToken.volume
 	}
 	all := p.spec.Get("volumes")
-	if i := p.subject.find(p.subject.schema.At("spec").At("volumes").Schema, all, mount); i >= 0 {
+	if i := p.subject.findByKey(p.subject.schema.At("spec").At("volumes").Schema, all, mount); i >= 0 {
 		return &all.Items()[i]
 	}
 	return nil
@@ -119,7 +119,7 @@ func (p *podVolumes) subPath(container, mount *jsontree.Node) (path string, know
 
 // kindOf returns what a mount is.
 func (p *podVolumes) kindOf(container, mount *jsontree.Node) entry {
-	volume := p.volume(mount)
+	volume := p.volumeOf(mount)
 	part, known := p.subPath(container, mount)
 	switch {
 	case part == "" && known && volume.Get("hostPath") != nil:
@@ -144,7 +144,7 @@ func (p *podVolumes) kindOf(container, mount *jsontree.Node) entry {
 
 // partOfFile returns why the kubelet cannot create the sub path of a mount, or "". It cannot create a directory inside a file.
 func (p *podVolumes) partOfFile(container, mount *jsontree.Node) string {
-	volume := p.volume(mount)
+	volume := p.volumeOf(mount)
 	part, known := p.subPath(container, mount)
 	if !known || !isWritten(volume) {
 		return ""
@@ -184,8 +184,8 @@ func partOfUnknownName(volume *jsontree.Node, part string) entry {
 
 // isKnown reports whether a mount is read-only, and what its volume contains is known: the kubelet writes it, or it is empty.
 func (p *podVolumes) isKnown(mount *jsontree.Node) bool {
-	volume := p.volume(mount)
-	return isWritten(volume) || volume.Get("emptyDir").Kind() == jsontree.Object && mount.Get("readOnly").Kind() == jsontree.True && !p.made(volume).isWritable
+	volume := p.volumeOf(mount)
+	return isWritten(volume) || volume.Get("emptyDir").Kind() == jsontree.Object && mount.Get("readOnly").Kind() == jsontree.True && !p.madeInVolume(volume).isWritable
 }
 
 // isWritten reports whether the kubelet writes the content of a volume. It mounts such volumes read-only.
@@ -203,7 +203,7 @@ func (p *podVolumes) entryAt(volume *jsontree.Node, path string) entry {
 	if path == "" {
 		return directory
 	}
-	made := p.made(volume)
+	made := p.madeInVolume(volume)
 	if made.isUnknown || strings.HasPrefix(path, "..") { // the kubelet's own links to the content
 		return unknownEntry
 	}
@@ -252,8 +252,8 @@ type madeIn struct {
 	isUnknown  bool // whether one of them is not known
 }
 
-// made returns what the mounts of all containers do to a volume.
-func (p *podVolumes) made(volume *jsontree.Node) *madeIn {
+// madeInVolume returns what the mounts of all containers do to a volume.
+func (p *podVolumes) madeInVolume(volume *jsontree.Node) *madeIn {
 	for i := range p.known {
 		if p.known[i].volume == volume {
 			return &p.known[i]
@@ -273,7 +273,7 @@ func (p *podVolumes) made(volume *jsontree.Node) *madeIn {
 func (m *madeIn) addMounts(p *podVolumes, container *jsontree.Node) {
 	mounts := p.mountsOf(container, nil)
 	for _, mount := range mounts {
-		if p.volume(mount) != m.volume {
+		if p.volumeOf(mount) != m.volume {
 			continue
 		}
 		m.isWritable = m.isWritable || mount.Get("readOnly").Kind() != jsontree.True
@@ -286,11 +286,11 @@ func (m *madeIn) addMounts(p *podVolumes, container *jsontree.Node) {
 		if !isWritten(m.volume) {
 			continue
 		}
-		at := absolute(mountPath(mount))
-		isNested := func(other *jsontree.Node) bool { return isInside(absolute(mountPath(other)), at) }
+		at := absolutePath(mountPath(mount))
+		isNested := func(other *jsontree.Node) bool { return isInside(absolutePath(mountPath(other)), at) }
 		for _, inner := range mounts {
-			path := absolute(mountPath(inner))
-			isBetween := func(other *jsontree.Node) bool { return isNested(other) && isInside(path, absolute(mountPath(other))) }
+			path := absolutePath(mountPath(inner))
+			isBetween := func(other *jsontree.Node) bool { return isNested(other) && isInside(path, absolutePath(mountPath(other))) }
 			if isNested(inner) && !slices.ContainsFunc(mounts, isBetween) {
 				m.nested = append(m.nested, path[len(strings.TrimSuffix(at, "/"))+1:])
 			}
@@ -340,15 +340,15 @@ func yieldFiles(source *jsontree.Node, yield func(string) bool) bool {
 	return true
 }
 
-// join joins a path inside of a volume with one inside of that, which may be empty.
-func join(part, path string) string {
+// joinPaths joins a path inside of a volume with one inside of that, which may be empty.
+func joinPaths(part, path string) string {
 	if part == "" {
 		return path
 	}
 	return part + "/" + path
 }
 
-func absolute(path string) string {
+func absolutePath(path string) string {
 	switch {
 	case path == ".":
 		return "/"

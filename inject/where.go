@@ -19,7 +19,7 @@ func (c *candidate) noteWhere(o *owners) {
 	apps := o.userContainers(c.t.Spec.Required)
 	if len(apps) > 0 && (len(c.apps) == 0 || c.subject.asked.detail) {
 		if wheres := c.t.Unmatched(&c.input, c.values); len(wheres) > 0 {
-			c.note(fmt.Sprintf("no container of the pod matches where: %s", strings.Join(wheres[:min(len(wheres), maxConflicts)], "; nor where: ")))
+			c.recordNote(fmt.Sprintf("no container of the pod matches where: %s", strings.Join(wheres[:min(len(wheres), maxConflicts)], "; nor where: ")))
 		}
 	}
 	if c.t.NamesContainers() {
@@ -43,7 +43,7 @@ func (c *candidate) noteNames(named []templates.NamedContainer) {
 	}
 	for _, n := range named {
 		if !there[n.Name] && len(c.decision.Notes) < maxConflicts {
-			c.note(fmt.Sprintf("the annotation %s names the container %q, which the pod does not have%s", n.Annotation, problem.Cut(n.Name, maxName), problem.DidYouMean(n.Name, names)))
+			c.recordNote(fmt.Sprintf("the annotation %s names the container %q, which the pod does not have%s", n.Annotation, problem.Cut(n.Name, maxName), problem.DidYouMean(n.Name, names)))
 		}
 	}
 }

@@ -62,8 +62,8 @@ func (t PodTemplate) Where() string {
 	return schema.Where(string(pointer))
 }
 
-// child returns a member of an object or an item of a list, or nil.
-func child(n *jsontree.Node, name string) *jsontree.Node {
+// childNode returns a member of an object or an item of a list, or nil.
+func childNode(n *jsontree.Node, name string) *jsontree.Node {
 	items := n.Items()
 	if i, err := strconv.Atoi(name); err == nil && i < len(items) {
 		return &items[i]
