@@ -125,7 +125,7 @@ func newChange(before, after *corev1.Pod, kind string) change {
 	if owner := metav1.GetControllerOf(before); owner != nil {
 		kind = owner.Kind
 	}
-	return change{before: defaulted(before), after: defaulted(after), kind: kind}
+	return change{before: withDefaults(before), after: withDefaults(after), kind: kind}
 }
 
 // ofSample returns the change of a sample pod.
@@ -138,35 +138,35 @@ func ofSample(before, after *corev1.Pod, kind string) change {
 // ownSidecar is the name of the native sidecar of a sample.
 const ownSidecar = "own-sidecar"
 
-// sentence returns one sentence.
-func sentence(format string, args ...any) []string { return []string{fmt.Sprintf(format, args...)} }
+// oneSentence returns one sentence.
+func oneSentence(format string, args ...any) []string { return []string{fmt.Sprintf(format, args...)} }
 
 func changeOfQoS(c change) []string {
 	was, is := QoS(c.before), QoS(c.after)
 	if was == is {
 		return nil
 	}
-	return sentence("the quality of service class of the pod is %s instead of %s, because %s", is, was, qosWhy(c.after, was))
+	return oneSentence("the quality of service class of the pod is %s instead of %s, because %s", is, was, qosWhy(c.after, was))
 }
 
 func limitOfStorage(c change) []string {
 	const storage = corev1.ResourceEphemeralStorage
-	_, was := total(c.before, limitsOf)[storage]
-	limit, is := total(c.after, limitsOf)[storage]
+	_, was := totalResources(c.before, limitsOf)[storage]
+	limit, is := totalResources(c.after, limitsOf)[storage]
 	if !is {
 		return nil
 	}
 	if !was {
-		return sentence("the kubelet evicts the pod if all of its containers and emptyDir volumes together use more than %s of ephemeral-storage, because only templates set such a limit", &limit)
+		return oneSentence("the kubelet evicts the pod if all of its containers and emptyDir volumes together use more than %s of ephemeral-storage, because only templates set such a limit", &limit)
 	}
-	unlimited := namesOf(c.added(running), func(c *corev1.Container) bool { return lacks(c.Resources.Limits, storage) })
+	unlimited := namesOf(c.addedContainers(runningContainers), func(c *corev1.Container) bool { return lacksResource(c.Resources.Limits, storage) })
 	if len(unlimited) == 0 {
 		return nil
 	}
-	return sentence("the kubelet evicts the pod if it uses more than %s of ephemeral-storage, which includes %s without a limit", &limit, listed("the container", unlimited))
+	return oneSentence("the kubelet evicts the pod if it uses more than %s of ephemeral-storage, which includes %s without a limit", &limit, listNames("the container", unlimited))
 }
 
-func lacks(list corev1.ResourceList, name corev1.ResourceName) bool {
+func lacksResource(list corev1.ResourceList, name corev1.ResourceName) bool {
 	_, has := list[name]
 	return !has
 }
@@ -181,16 +181,16 @@ func namesOf(all []*corev1.Container, is func(*corev1.Container) bool) (some []s
 	return some
 }
 
-// listed returns "the container a", or "the containers a and b".
-func listed(noun string, names []string) string {
+// listNames returns "the container a", or "the containers a and b".
+func listNames(noun string, names []string) string {
 	if len(names) > 1 {
 		noun += "s"
 	}
-	return noun + " " + and(names)
+	return noun + " " + joinNames(names)
 }
 
-// and joins names: "a, b and c".
-func and(names []string) string {
+// joinNames joins names: "a, b and c".
+func joinNames(names []string) string {
 	last := len(names) - 1
 	if last == 0 {
 		return names[0]
@@ -198,8 +198,8 @@ func and(names []string) string {
 	return strings.Join(names[:last], ", ") + " and " + names[last]
 }
 
-// added returns the containers of templates among those that a function returns for a pod.
-func (c change) added(of func(*corev1.Pod) []*corev1.Container) (all []*corev1.Container) {
+// addedContainers returns the containers of templates among those that a function returns for a pod.
+func (c change) addedContainers(of func(*corev1.Pod) []*corev1.Container) (all []*corev1.Container) {
 	known := map[string]bool{}
 	for _, container := range of(c.before) {
 		known[container.Name] = true
@@ -212,8 +212,8 @@ func (c change) added(of func(*corev1.Pod) []*corev1.Container) (all []*corev1.C
 	return all
 }
 
-// running returns the containers that run as long as the pod: containers, and then native sidecars.
-func running(pod *corev1.Pod) (all []*corev1.Container) {
+// runningContainers returns the containers that run as long as the pod: containers, and then native sidecars.
+func runningContainers(pod *corev1.Pod) (all []*corev1.Container) {
 	for i := range pod.Spec.Containers {
 		all = append(all, &pod.Spec.Containers[i])
 	}
@@ -226,11 +226,11 @@ func running(pod *corev1.Pod) (all []*corev1.Container) {
 }
 
 func stopsDrain(c change) []string {
-	was, is := volumes(c.before, isEmptyDir), volumes(c.after, isEmptyDir)
+	was, is := volumeNames(c.before, isEmptyDir), volumeNames(c.after, isEmptyDir)
 	if len(was) > 0 || len(is) == 0 || c.kind == "DaemonSet" {
 		return nil
 	}
-	return sentence("kubectl drain removes the pod only with the flag --delete-emptydir-data, because of the emptyDir %s", and(is))
+	return oneSentence("kubectl drain removes the pod only with the flag --delete-emptydir-data, because of the emptyDir %s", joinNames(is))
 }
 
 func isEmptyDir(v *corev1.Volume) bool { return v.EmptyDir != nil }
@@ -240,7 +240,7 @@ func isLocal(v *corev1.Volume) bool {
 	return v.HostPath != nil || v.EmptyDir != nil && v.EmptyDir.Medium != corev1.StorageMediumMemory
 }
 
-func volumes(pod *corev1.Pod, is func(*corev1.Volume) bool) (names []string) {
+func volumeNames(pod *corev1.Pod, is func(*corev1.Volume) bool) (names []string) {
 	for i := range pod.Spec.Volumes {
 		if v := &pod.Spec.Volumes[i]; is(v) {
 			names = append(names, v.Name)
@@ -262,7 +262,7 @@ func keepsNode(c change) []string {
 		for name := range strings.SplitSeq(pod.Annotations[inject.SafeToEvictLocalVolumes], ",") { // the autoscaler does not trim names
 			safe[name] = true
 		}
-		return volumes(pod, func(v *corev1.Volume) bool { return isLocal(v) && !safe[v.Name] })
+		return volumeNames(pod, func(v *corev1.Volume) bool { return isLocal(v) && !safe[v.Name] })
 	}
 	is := blocking(c.after)
 	if len(blocking(c.before)) > 0 || len(is) == 0 {
@@ -272,7 +272,7 @@ func keepsNode(c change) []string {
 	if len(is) > 1 {
 		them = "them"
 	}
-	return sentence("the cluster autoscaler keeps the pod's node because of the local %s, unless the annotation %s lists %s", listed("volume", is), inject.SafeToEvictLocalVolumes, them)
+	return oneSentence("the cluster autoscaler keeps the pod's node because of the local %s, unless the annotation %s lists %s", listNames("volume", is), inject.SafeToEvictLocalVolumes, them)
 }
 
 // isScaled reports whether a HorizontalPodAutoscaler can scale the workload.
@@ -285,8 +285,8 @@ func failsAutoscaling(c change) (all []string) {
 		return nil
 	}
 	lacking := func(pod *corev1.Pod, names ...corev1.ResourceName) []string {
-		return namesOf(running(pod), func(c *corev1.Container) bool {
-			return slices.ContainsFunc(names, func(name corev1.ResourceName) bool { return lacks(c.Resources.Requests, name) })
+		return namesOf(runningContainers(pod), func(c *corev1.Container) bool {
+			return slices.ContainsFunc(names, func(name corev1.ResourceName) bool { return lacksResource(c.Resources.Requests, name) })
 		})
 	}
 	var resources []corev1.ResourceName
@@ -300,8 +300,8 @@ func failsAutoscaling(c change) (all []string) {
 		return nil
 	}
 	requested := strings.Join(requests, " or ")
-	return sentence("a HorizontalPodAutoscaler cannot scale by the utilization of %s, because there is no request of %s for %s, unless a LimitRange sets it",
-		requested, requested, listed("the container", lacking(c.after, resources...)))
+	return oneSentence("a HorizontalPodAutoscaler cannot scale by the utilization of %s, because there is no request of %s for %s, unless a LimitRange sets it",
+		requested, requested, listNames("the container", lacking(c.after, resources...)))
 }
 
 // targetPort is what a Service names.
@@ -319,7 +319,7 @@ type foundPort struct {
 // targetPorts returns what a Service finds for each named port of a pod, and the names in order. The first container counts.
 func targetPorts(pod *corev1.Pod) (order []targetPort, found map[targetPort]foundPort) {
 	found = map[targetPort]foundPort{}
-	for _, c := range running(pod) {
+	for _, c := range runningContainers(pod) {
 		for _, p := range c.Ports {
 			name := targetPort{p.Name, cmp.Or(p.Protocol, corev1.ProtocolTCP)}
 			if _, known := found[name]; known || p.Name == "" {
@@ -367,7 +367,7 @@ func changesDefault(c change) []string {
 	if was == "" || was == is {
 		return nil
 	}
-	return sentence("kubectl logs and kubectl exec choose the container %s instead of %s", is, was)
+	return oneSentence("kubectl logs and kubectl exec choose the container %s instead of %s", is, was)
 }
 
 func ownsVolumes(c change) []string {
@@ -378,7 +378,7 @@ func ownsVolumes(c change) []string {
 		return pod.Spec.SecurityContext.FSGroup
 	}
 	if is := group(c.after); group(c.before) == nil && is != nil {
-		return sentence("the kubelet gives the files in the pod's volumes to the group %d, and all containers are in it", *is)
+		return oneSentence("the kubelet gives the files in the pod's volumes to the group %d, and all containers are in it", *is)
 	}
 	return nil
 }
@@ -390,7 +390,7 @@ func sharesProcesses(c change) []string {
 	if shares(c.before) || !shares(c.after) {
 		return nil
 	}
-	return sentence("the first process of a container does not have the number 1, and containers see each other's processes and files, because of shareProcessNamespace")
+	return oneSentence("the first process of a container does not have the number 1, and containers see each other's processes and files, because of shareProcessNamespace")
 }
 
 func delaysEnd(c change) []string {
@@ -401,7 +401,7 @@ func delaysEnd(c change) []string {
 	for i := range c.after.Spec.InitContainers {
 		sidecars[c.after.Spec.InitContainers[i].Name] = true
 	}
-	whole := namesOf(c.added(running), func(added *corev1.Container) bool { return !sidecars[added.Name] })
+	whole := namesOf(c.addedContainers(runningContainers), func(added *corev1.Container) bool { return !sidecars[added.Name] })
 	if len(whole) == 0 {
 		return nil
 	}
@@ -409,7 +409,7 @@ func delaysEnd(c change) []string {
 	if c.isSample {
 		of = " of a Job"
 	}
-	return sentence("the pod%s does not end before %s, because only native sidecars end with it", of, listed("the container", whole))
+	return oneSentence("the pod%s does not end before %s, because only native sidecars end with it", of, listNames("the container", whole))
 }
 
 // leavesSelectors is about labels that other objects may select by. Other objects do not know those with the template's own prefix.

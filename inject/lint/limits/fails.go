@@ -16,26 +16,26 @@ import (
 	"github.com/pillion-dev/pillion/templates/request"
 )
 
-// fail records that the template fails for some pods. One cause is recorded once.
-func (trial *Trial) fail(who string, d *inject.Decision) {
-	same := func(known string) bool { return strings.HasSuffix(known, because(d)) }
+// addFailure records that the template fails for some pods. One cause is recorded once.
+func (trial *Trial) addFailure(who string, d *inject.Decision) {
+	same := func(known string) bool { return strings.HasSuffix(known, becauseOf(d)) }
 	if !slices.ContainsFunc(trial.Fails, same) {
-		trial.Fails = append(trial.Fails, "it fails for "+who+because(d))
+		trial.Fails = append(trial.Fails, "it fails for "+who+becauseOf(d))
 	}
 }
 
-func because(d *inject.Decision) string { return fmt.Sprintf(" (%s): %s", d.Code, d.Message) }
+func becauseOf(d *inject.Decision) string { return fmt.Sprintf(" (%s): %s", d.Code, d.Message) }
 
-// others records how a template fails for pods that are like the sample, but have other labels
+// tryOthers records how a template fails for pods that are like the sample, but have other labels
 // or annotations, or none. The sample meets the condition, so it has every value that the condition
 // reads; other pods may lack some. Whole is the template with its selectors.
-func (trial *Trial) others(t, whole *templates.Template, from sample.Situation) {
-	pod, sampled := decoded(from.Pod), from
+func (trial *Trial) tryOthers(t, whole *templates.Template, from sample.Situation) {
+	pod, sampled := decodePod(from.Pod), from
 	account := accountOf(from)
 	try := func() *inject.Decision {
 		s := from
-		s.Pod, s.Namespace.ServiceAccounts = encoded(pod), request.SameServiceAccount(account)
-		return &run(s, t).Decisions[0]
+		s.Pod, s.Namespace.ServiceAccounts = encodePod(pod), request.SameServiceAccount(account)
+		return &injectInto(s, t).Decisions[0]
 	}
 	if try().Code == inject.CodeRenderFailed {
 		return // the report contains it already
@@ -58,7 +58,7 @@ func (trial *Trial) others(t, whole *templates.Template, from sample.Situation) 
 			source{"pods whose ServiceAccount has no annotation", &account.Annotations, nil})
 	}
 	for _, source := range sources {
-		for key, value := range needed(*source.at, source.selector) {
+		for key, value := range requiredLabels(*source.at, source.selector) {
 			if *source.at == nil {
 				*source.at = map[string]string{}
 			}
@@ -70,13 +70,13 @@ func (trial *Trial) others(t, whole *templates.Template, from sample.Situation) 
 		for _, other := range otherLabels(had, source.selector) {
 			*source.at = other
 			if d := try(); d.Code == inject.CodeRenderFailed {
-				trial.fail(source.who+" "+missing(d.Message), d)
+				trial.addFailure(source.who+" "+missingKey(d.Message), d)
 			}
 		}
 		*source.at = had
 	}
-	if d := &run(bare(sampled), t).Decisions[0]; d.Code == inject.CodeRenderFailed && !lacksVolume(d) || contradictsItself(d) {
-		trial.fail("pods whose containers have only a name and an image", d)
+	if d := &injectInto(barePod(sampled), t).Decisions[0]; d.Code == inject.CodeRenderFailed && !lacksVolume(d) || contradictsItself(d) {
+		trial.addFailure("pods whose containers have only a name and an image", d)
 	}
 }
 
@@ -85,9 +85,9 @@ func contradictsItself(d *inject.Decision) bool {
 	return d.Code == inject.CodeConflict && strings.Contains(d.Message, "; fix the template")
 }
 
-// needed returns the labels that a selector requires, and Pillion's own labels, which the
+// requiredLabels returns the labels that a selector requires, and Pillion's own labels, which the
 // sample requires.
-func needed(had map[string]string, selector labels.Selector) map[string]string {
+func requiredLabels(had map[string]string, selector labels.Selector) map[string]string {
 	all := map[string]string{}
 	for key, value := range had {
 		if _, _, ofTemplate := templates.SplitAnnotation(key); ofTemplate || strings.HasPrefix(key, templates.Domain+"/") {
@@ -116,7 +116,7 @@ func needed(had map[string]string, selector labels.Selector) map[string]string {
 // otherLabels returns other labels that a selector matches: only the required ones, and all but
 // one.
 func otherLabels(had map[string]string, selector labels.Selector) []map[string]string {
-	need := needed(had, selector)
+	need := requiredLabels(had, selector)
 	all := []map[string]string{need, maps.Clone(need)}
 	all[1]["other"] = "sample"
 	for _, key := range slices.Sorted(maps.Keys(had)) {
@@ -131,8 +131,8 @@ func otherLabels(had map[string]string, selector labels.Selector) []map[string]s
 
 const noSuchKey = "no such key: "
 
-// missing returns the key that an expression did not find.
-func missing(message string) string {
+// missingKey returns the key that an expression did not find.
+func missingKey(message string) string {
 	_, key, ok := strings.Cut(message, noSuchKey)
 	if key, _, _ = strings.Cut(key, "; "); !ok {
 		return "that the sample has"

@@ -41,7 +41,7 @@ var absurd = sync.OnceValue(func() *regexp.Regexp {
 // conform to the next one, or "" for restricted.
 func (e *Evaluator) Level(pod *corev1.Pod) (level psa.Level, why string) {
 	for _, level := range []psa.Level{psa.LevelRestricted, psa.LevelBaseline} {
-		found := e.violation(psa.LevelVersion{Level: level, Version: psa.LatestVersion()}, pod)
+		found := e.levelViolation(psa.LevelVersion{Level: level, Version: psa.LatestVersion()}, pod)
 		if found == "" {
 			return level, why
 		}
@@ -58,13 +58,13 @@ func (e *Evaluator) Violation(namespace map[string]string, pod *corev1.Pod) stri
 	if len(errs) > 0 || all.Enforce.Level == psa.LevelPrivileged {
 		return ""
 	}
-	if found := e.violation(all.Enforce, pod); found != "" {
+	if found := e.levelViolation(all.Enforce, pod); found != "" {
 		return fmt.Sprintf("the namespace enforces the Pod Security level %s: %s", all.Enforce.Level, found)
 	}
 	return ""
 }
 
-func (e *Evaluator) violation(level psa.LevelVersion, pod *corev1.Pod) string {
+func (e *Evaluator) levelViolation(level psa.LevelVersion, pod *corev1.Pod) string {
 	result := policy.AggregateCheckResults(e.EvaluatePod(level, &pod.ObjectMeta, &pod.Spec))
 	if result.Allowed {
 		return ""
@@ -125,4 +125,4 @@ func qosWhy(pod *corev1.Pod, old corev1.PodQOSClass) string {
 	return "the pod's own resources change"
 }
 
-func quantity(text string) resource.Quantity { return resource.MustParse(text) }
+func mustQuantity(text string) resource.Quantity { return resource.MustParse(text) }

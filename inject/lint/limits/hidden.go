@@ -10,9 +10,9 @@ import (
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
-// hidden returns a sentence about containers that a required template does not see, although their
+// hiddenHints returns a sentence about containers that a required template does not see, although their
 // authors may have added variables and mounts to them.
-func hidden(t *templates.Template, set *templates.Set) []string {
+func hiddenHints(t *templates.Template, set *templates.Set) []string {
 	if !t.Spec.Required || !t.HasForEach() && !t.ReadsContainers() {
 		return nil
 	}

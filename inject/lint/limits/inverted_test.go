@@ -33,14 +33,14 @@ func TestInverted(t *testing.T) {
 		{[]string{"setup", "init", "agent-b", "agent-a"}, ""},
 		{[]string{"agent-a", "setup", "init"}, "init agent-a"}, // the result of an injector without order
 	} {
-		if first, second := inverted(found[0], containers(c.pod...)); first+second != "" && first+" "+second != c.want || (first == "") != (c.want == "") {
+		if first, second := invertedContainers(found[0], containers(c.pod...)); first+second != "" && first+" "+second != c.want || (first == "") != (c.want == "") {
 			t.Errorf("%v: %s %s, want %q", c.pod, first, second, c.want)
 		}
 	}
-	for _, sample := range samples() {
-		own := decoded(sample.Pod).Spec.InitContainers
-		r := run(sample.Situation, found...)
-		if first, _ := inverted(found[0], r.pod.Spec.InitContainers); len(own) == 0 || len(r.pod.Spec.InitContainers) != len(own)+3 && r.Adds() || first != "" {
+	for _, sample := range samplePods() {
+		own := decodePod(sample.Pod).Spec.InitContainers
+		r := injectInto(sample.Situation, found...)
+		if first, _ := invertedContainers(found[0], r.pod.Spec.InitContainers); len(own) == 0 || len(r.pod.Spec.InitContainers) != len(own)+3 && r.Adds() || first != "" {
 			t.Errorf("%s gives %v", sample.Pod, r.pod.Spec.InitContainers)
 		}
 	}

@@ -37,15 +37,15 @@ func (e *Evaluator) Replace(namespace map[string]string, limits Limits, before, 
 		return Replacement{By: "Pod Security", Why: why}
 	}
 	rejected := map[string]bool{}
-	for _, b := range limits.breaches(&was, 1) {
+	for _, b := range limits.findBreaches(&was, 1) {
 		rejected[b.by] = rejected[b.by] || !b.now
 	}
-	for _, b := range limits.breaches(&is, 1) {
+	for _, b := range limits.findBreaches(&is, 1) {
 		if !b.now && !rejected[b.by] {
 			return Replacement{By: b.by, Why: b.text}
 		}
 	}
-	r.growth = limits.growth(&was, &is)
+	r.growth = limits.quotaGrowth(&was, &is)
 	return r
 }
 
@@ -55,21 +55,21 @@ func (e *Evaluator) SameQoS(a, b []byte) bool {
 	if isAbsurd(a) || isAbsurd(b) || json.Unmarshal(a, &one) != nil || json.Unmarshal(b, &other) != nil {
 		return false
 	}
-	return QoS(defaulted(&one)) == QoS(defaulted(&other))
+	return QoS(withDefaults(&one)) == QoS(withDefaults(&other))
 }
 
-// growth returns how the usage of quotas changes.
-func (l Limits) growth(before, after *corev1.Pod) (all []growth) {
-	before, after = l.defaulted(before), l.defaulted(after)
+// quotaGrowth returns how the usage of quotas changes.
+func (l Limits) quotaGrowth(before, after *corev1.Pod) (all []growth) {
+	before, after = l.withAllDefaults(before), l.withAllDefaults(after)
 	for _, q := range l.Quotas {
 		was, is := corev1.ResourceList{}, corev1.ResourceList{}
-		if covers(q, before) {
+		if countsPod(q, before) {
 			was = usageOf(before)
 		}
-		if covers(q, after) {
+		if countsPod(q, after) {
 			is = usageOf(after)
 		}
-		for _, name := range sorted(hardOf(q)) {
+		for _, name := range sortedNames(hardOf(q)) {
 			more := is[name].DeepCopy()
 			more.Sub(was[name])
 			if !more.IsZero() {
@@ -80,12 +80,12 @@ func (l Limits) growth(before, after *corev1.Pod) (all []growth) {
 	return all
 }
 
-// defaulted returns a pod with the defaults of the API server and of LimitRanges.
-func (l Limits) defaulted(pod *corev1.Pod) *corev1.Pod {
-	pod = defaulted(pod)
+// withAllDefaults returns a pod with the defaults of the API server and of LimitRanges.
+func (l Limits) withAllDefaults(pod *corev1.Pod) *corev1.Pod {
+	pod = withDefaults(pod)
 	for _, r := range l.Ranges {
 		for _, c := range containersOf(pod) {
-			defaults(r, c)
+			applyDefaults(r, c)
 		}
 	}
 	return pod
@@ -101,8 +101,8 @@ type Ledger struct {
 func (l *Ledger) Take(r Replacement, n int) (rejected int, by, why string) {
 	fits := n
 	for _, g := range r.growth {
-		left := l.of(g.quota)[g.name]
-		if k := times(g.more, left, n); k < fits {
+		left := l.leftOf(g.quota)[g.name]
+		if k := timesFitting(g.more, left, n); k < fits {
 			limit := hardOf(g.quota)[g.name]
 			if left.Sign() < 0 {
 				left = resource.Quantity{}
@@ -112,7 +112,7 @@ func (l *Ledger) Take(r Replacement, n int) (rejected int, by, why string) {
 		}
 	}
 	for _, g := range r.growth {
-		of := l.of(g.quota)
+		of := l.leftOf(g.quota)
 		left := of[g.name]
 		more := g.more.DeepCopy()
 		more.Mul(int64(fits))
@@ -122,8 +122,8 @@ func (l *Ledger) Take(r Replacement, n int) (rejected int, by, why string) {
 	return n - fits, by, why
 }
 
-// times returns how many times, at most n, a quantity fits into what is left.
-func times(more, left resource.Quantity, n int) int {
+// timesFitting returns how many times, at most n, a quantity fits into what is left.
+func timesFitting(more, left resource.Quantity, n int) int {
 	if more.Sign() <= 0 {
 		return n
 	}
@@ -134,7 +134,7 @@ func times(more, left resource.Quantity, n int) int {
 	})
 }
 
-func (l *Ledger) of(q *corev1.ResourceQuota) corev1.ResourceList {
+func (l *Ledger) leftOf(q *corev1.ResourceQuota) corev1.ResourceList {
 	if of, ok := l.left[q.Name]; ok {
 		return of
 	}

@@ -22,11 +22,11 @@ type Limits struct {
 // LimitRanges. The overhead of a RuntimeClass is unknown here.
 func (l Limits) Broken(before, after *corev1.Pod) []string {
 	denies := map[string]bool{}
-	for _, b := range l.breaches(before, 1) {
+	for _, b := range l.findBreaches(before, 1) {
 		denies[b.by] = true
 	}
 	var all []string
-	for _, b := range l.breaches(after, 1) {
+	for _, b := range l.findBreaches(after, 1) {
 		if !denies[b.by] {
 			all = append(all, b.text)
 		}
@@ -34,18 +34,18 @@ func (l Limits) Broken(before, after *corev1.Pod) []string {
 	return all
 }
 
-func (l Limits) breaches(pod *corev1.Pod, n int) []breach {
-	pod = defaulted(pod)
+func (l Limits) findBreaches(pod *corev1.Pod, n int) []breach {
+	pod = withDefaults(pod)
 	var all []breach
 	containers := containersOf(pod)
 	for _, r := range l.Ranges {
 		for _, c := range containers {
-			all = append(all, defaults(r, c)...)
+			all = append(all, applyDefaults(r, c)...)
 		}
 	}
 	for _, r := range l.Ranges {
 		for i := range r.Spec.Limits {
-			all = append(all, ranged(r.Name, &r.Spec.Limits[i], pod)...)
+			all = append(all, rangeBreaches(r.Name, &r.Spec.Limits[i], pod)...)
 		}
 	}
 	for _, q := range l.Quotas {
@@ -54,17 +54,17 @@ func (l Limits) breaches(pod *corev1.Pod, n int) []breach {
 	return all
 }
 
-// defaults applies the defaults of the LimitRange to a container (mergeContainerResources of
+// applyDefaults applies the defaults of the LimitRange to a container (mergeContainerResources of
 // the plugin LimitRanger). A default limit may be less than the container's request, which
 // validation rejects.
-func defaults(r *corev1.LimitRange, c *corev1.Container) []breach {
+func applyDefaults(r *corev1.LimitRange, c *corev1.Container) []breach {
 	var all []breach
 	for i := range r.Spec.Limits {
 		item := &r.Spec.Limits[i]
 		if item.Type != corev1.LimitTypeContainer {
 			continue
 		}
-		for _, name := range sorted(item.Default) {
+		for _, name := range sortedNames(item.Default) {
 			limit, request := item.Default[name], c.Resources.Requests[name]
 			if _, ok := c.Resources.Limits[name]; !ok && request.Cmp(limit) > 0 {
 				all = append(all, breach{
@@ -73,8 +73,8 @@ func defaults(r *corev1.LimitRange, c *corev1.Container) []breach {
 				})
 			}
 		}
-		fill(&c.Resources.Limits, item.Default)
-		fill(&c.Resources.Requests, item.DefaultRequest)
+		fillMissing(&c.Resources.Limits, item.Default)
+		fillMissing(&c.Resources.Requests, item.DefaultRequest)
 	}
 	return all
 }
@@ -85,7 +85,7 @@ type subject struct {
 	requests, limits corev1.ResourceList
 }
 
-func ranged(name string, item *corev1.LimitRangeItem, pod *corev1.Pod) []breach {
+func rangeBreaches(name string, item *corev1.LimitRangeItem, pod *corev1.Pod) []breach {
 	var subjects []subject
 	switch item.Type {
 	case corev1.LimitTypeContainer:
@@ -93,15 +93,15 @@ func ranged(name string, item *corev1.LimitRangeItem, pod *corev1.Pod) []breach 
 			subjects = append(subjects, subject{"the container " + c.Name, c.Resources.Requests, c.Resources.Limits})
 		}
 	case corev1.LimitTypePod:
-		subjects = append(subjects, subject{"the pod", total(pod, requestsOf), total(pod, limitsOf)})
+		subjects = append(subjects, subject{"the pod", totalResources(pod, requestsOf), totalResources(pod, limitsOf)})
 	}
 	var all []breach
 	for _, s := range subjects {
 		for _, check := range []struct {
 			limit corev1.ResourceList
 			says  func(corev1.ResourceName, resource.Quantity) string
-		}{{item.Min, s.below}, {item.Max, s.above}, {item.MaxLimitRequestRatio, s.beyond}} {
-			for _, r := range sorted(check.limit) {
+		}{{item.Min, s.belowMin}, {item.Max, s.aboveMax}, {item.MaxLimitRequestRatio, s.aboveRatio}} {
+			for _, r := range sortedNames(check.limit) {
 				if text := check.says(r, check.limit[r]); text != "" {
 					all = append(all, breach{"LimitRange " + name, strings.ReplaceAll(text, "{}", "the LimitRange "+name), false})
 				}
@@ -111,8 +111,8 @@ func ranged(name string, item *corev1.LimitRangeItem, pod *corev1.Pod) []breach 
 	return all
 }
 
-// below is minConstraint of the plugin LimitRanger; {} is a placeholder for the LimitRange.
-func (s subject) below(name corev1.ResourceName, least resource.Quantity) string {
+// belowMin is minConstraint of the plugin LimitRanger; {} is a placeholder for the LimitRange.
+func (s subject) belowMin(name corev1.ResourceName, least resource.Quantity) string {
 	request, requested := s.requests[name]
 	limit, limited := s.limits[name]
 	switch {
@@ -126,8 +126,8 @@ func (s subject) below(name corev1.ResourceName, least resource.Quantity) string
 	return ""
 }
 
-// above is maxConstraint of the plugin LimitRanger.
-func (s subject) above(name corev1.ResourceName, most resource.Quantity) string {
+// aboveMax is maxConstraint of the plugin LimitRanger.
+func (s subject) aboveMax(name corev1.ResourceName, most resource.Quantity) string {
 	request := s.requests[name]
 	limit, limited := s.limits[name]
 	switch {
@@ -141,8 +141,8 @@ func (s subject) above(name corev1.ResourceName, most resource.Quantity) string 
 	return ""
 }
 
-// beyond is limitRequestRatioConstraint of the plugin LimitRanger.
-func (s subject) beyond(name corev1.ResourceName, most resource.Quantity) string {
+// aboveRatio is limitRequestRatioConstraint of the plugin LimitRanger.
+func (s subject) aboveRatio(name corev1.ResourceName, most resource.Quantity) string {
 	request, limit := s.requests[name], s.limits[name]
 	switch {
 	case request.IsZero():

@@ -18,7 +18,7 @@ func (e *Evaluator) Room(namespace map[string]string, limits Limits, pod []byte,
 	if v := e.Violation(namespace, &one); v != "" {
 		return v
 	}
-	for _, b := range limits.breaches(&one, n) {
+	for _, b := range limits.findBreaches(&one, n) {
 		return b.text
 	}
 	return ""
@@ -34,7 +34,7 @@ func (e *Evaluator) Original(namespace map[string]string, limits Limits, pod []b
 	if v := e.Violation(namespace, &one); v != "" {
 		why = append(why, v)
 	}
-	for _, b := range limits.breaches(&one, 1) {
+	for _, b := range limits.findBreaches(&one, 1) {
 		if !b.now {
 			why = append(why, b.text)
 		}

@@ -25,8 +25,8 @@ func withOptional(t *templates.Template, pod Subject) []string {
 	if len(sets) == 0 {
 		return nil
 	}
-	asked, _ := asking(pod, values, t)
-	d := run(asked.Situation, t).Decisions[0]
+	asked, _ := requestTemplates(pod, values, t)
+	d := injectInto(asked.Situation, t).Decisions[0]
 	if d.Code != inject.CodeConflict && d.Code != inject.CodeRenderFailed && d.Code != inject.CodeInvalidParameter {
 		return nil
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// overlaps returns sentences about containers that a template makes by ${forEach} and that may have the
+// overlapHints returns sentences about containers that a template makes by ${forEach} and that may have the
 // name of another container.
-func overlaps(t *templates.Template, set *templates.Set) (hints []string) {
+func overlapHints(t *templates.Template, set *templates.Set) (hints []string) {
 	for i, own := range t.Containers {
 		if !templates.IsGenerated(own) {
 			continue

@@ -14,13 +14,13 @@ import (
 // quotaBreaches returns the objections of the plugin ResourceQuota to a pod, or to n copies of
 // it (k8s.io/kubernetes/pkg/quota/v1/evaluator/core/pods.go).
 func quotaBreaches(q *corev1.ResourceQuota, pod *corev1.Pod, n int) []breach {
-	if !covers(q, pod) {
+	if !countsPod(q, pod) {
 		return nil
 	}
 	hard := hardOf(q)
-	all := unset(q.Name, hard, pod)
+	all := unsetBreaches(q.Name, hard, pod)
 	usage := usageOf(pod)
-	for _, name := range sorted(hard) {
+	for _, name := range sortedNames(hard) {
 		needs, ok := usage[name]
 		if !ok {
 			continue
@@ -47,9 +47,9 @@ func quotaBreaches(q *corev1.ResourceQuota, pod *corev1.Pod, n int) []breach {
 	return all
 }
 
-// covers reports whether a quota counts the pod. Quotas with unknown scopes do not count,
+// countsPod reports whether a quota counts the pod. Quotas with unknown scopes do not count,
 // because a sidecar does not change them.
-func covers(q *corev1.ResourceQuota, pod *corev1.Pod) bool {
+func countsPod(q *corev1.ResourceQuota, pod *corev1.Pod) bool {
 	scopes := slices.Clone(q.Spec.Scopes)
 	if q.Spec.ScopeSelector != nil {
 		for _, e := range q.Spec.ScopeSelector.MatchExpressions {
@@ -79,15 +79,15 @@ func covers(q *corev1.ResourceQuota, pod *corev1.Pod) bool {
 	return true
 }
 
-// unset returns the containers that do not set a value that a quota on CPU or memory requires,
+// unsetBreaches returns the containers that do not set a value that a quota on CPU or memory requires,
 // unless the pod has resources of its own (Constraints).
-func unset(quota string, hard corev1.ResourceList, pod *corev1.Pod) []breach {
-	if r := pod.Spec.Resources; r != nil && slices.ContainsFunc(slices.Concat(sorted(r.Requests), sorted(r.Limits)), shared) {
+func unsetBreaches(quota string, hard corev1.ResourceList, pod *corev1.Pod) []breach {
+	if r := pod.Spec.Resources; r != nil && slices.ContainsFunc(slices.Concat(sortedNames(r.Requests), sortedNames(r.Limits)), isPodLevel) {
 		return nil
 	}
 	var all []breach
 	for _, c := range containersOf(pod) {
-		for _, name := range sorted(hard) {
+		for _, name := range sortedNames(hard) {
 			list, what := c.Resources.Requests, "request"
 			bare, ok := strings.CutPrefix(string(name), "limits.")
 			if ok {
@@ -112,13 +112,13 @@ func unset(quota string, hard corev1.ResourceList, pod *corev1.Pod) []breach {
 func usageOf(pod *corev1.Pod) corev1.ResourceList {
 	one := *resource.NewQuantity(1, resource.DecimalSI)
 	usage := corev1.ResourceList{corev1.ResourcePods: one, "count/pods": one}
-	for name, q := range total(pod, requestsOf) {
+	for name, q := range totalResources(pod, requestsOf) {
 		usage[corev1.DefaultResourceRequestsPrefix+name] = q
-		if shared(name) || name == corev1.ResourceEphemeralStorage {
+		if isPodLevel(name) || name == corev1.ResourceEphemeralStorage {
 			usage[name] = q
 		}
 	}
-	for name, q := range total(pod, limitsOf) {
+	for name, q := range totalResources(pod, limitsOf) {
 		if name == corev1.ResourceCPU || name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage {
 			usage["limits."+name] = q
 		}

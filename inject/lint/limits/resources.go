@@ -17,7 +17,7 @@ type breach struct {
 	now  bool // it depends on what the quota has left at the moment
 }
 
-func sorted(list corev1.ResourceList) []corev1.ResourceName { return slices.Sorted(maps.Keys(list)) }
+func sortedNames(list corev1.ResourceList) []corev1.ResourceName { return slices.Sorted(maps.Keys(list)) }
 
 // containersOf returns all containers in the order in which the API server checks them: init
 // containers last.
@@ -31,13 +31,13 @@ func containersOf(pod *corev1.Pod) []*corev1.Container {
 	return all
 }
 
-// total returns the resources of a pod (KEP-753). If the pod has resources of its own, these
+// totalResources returns the resources of a pod (KEP-753). If the pod has resources of its own, these
 // count instead (KEP-2837). Containers and native sidecars run at the same time. Before them,
 // each init container runs beside the sidecars above it. The maximum counts.
-func total(pod *corev1.Pod, of func(*corev1.ResourceRequirements) corev1.ResourceList) corev1.ResourceList {
+func totalResources(pod *corev1.Pod, of func(*corev1.ResourceRequirements) corev1.ResourceList) corev1.ResourceList {
 	whole, starting, sidecars := corev1.ResourceList{}, corev1.ResourceList{}, corev1.ResourceList{}
 	for i := range pod.Spec.Containers {
-		add(whole, of(&pod.Spec.Containers[i].Resources))
+		addResources(whole, of(&pod.Spec.Containers[i].Resources))
 	}
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
@@ -46,17 +46,17 @@ func total(pod *corev1.Pod, of func(*corev1.ResourceRequirements) corev1.Resourc
 		for name := range own {
 			now[name] = sidecars[name]
 		}
-		add(now, own)
+		addResources(now, own)
 		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			add(whole, own)
+			addResources(whole, own)
 			maps.Copy(sidecars, now)
 		}
-		raise(starting, now)
+		raiseResources(starting, now)
 	}
-	raise(whole, starting)
+	raiseResources(whole, starting)
 	if pod.Spec.Resources != nil {
 		for name, q := range of(pod.Spec.Resources) {
-			if shared(name) {
+			if isPodLevel(name) {
 				whole[name] = q
 			}
 		}
@@ -64,18 +64,18 @@ func total(pod *corev1.Pod, of func(*corev1.ResourceRequirements) corev1.Resourc
 	return whole
 }
 
-// defaulted returns a copy of a pod with the requests that the API server sets to limits
+// withDefaults returns a copy of a pod with the requests that the API server sets to limits
 // (SetDefaults_Pod).
-func defaulted(pod *corev1.Pod) *corev1.Pod {
+func withDefaults(pod *corev1.Pod) *corev1.Pod {
 	pod = pod.DeepCopy()
 	for _, c := range containersOf(pod) {
-		fill(&c.Resources.Requests, c.Resources.Limits)
+		fillMissing(&c.Resources.Requests, c.Resources.Limits)
 	}
 	return pod
 }
 
-// fill adds missing resources to a list.
-func fill(list *corev1.ResourceList, from corev1.ResourceList) {
+// fillMissing adds missing resources to a list.
+func fillMissing(list *corev1.ResourceList, from corev1.ResourceList) {
 	for name, q := range from {
 		if _, ok := (*list)[name]; ok {
 			continue
@@ -87,7 +87,7 @@ func fill(list *corev1.ResourceList, from corev1.ResourceList) {
 	}
 }
 
-func add(sum, list corev1.ResourceList) {
+func addResources(sum, list corev1.ResourceList) {
 	for name, q := range list {
 		s := sum[name].DeepCopy()
 		s.Add(q)
@@ -95,7 +95,7 @@ func add(sum, list corev1.ResourceList) {
 	}
 }
 
-func raise(most, list corev1.ResourceList) {
+func raiseResources(most, list corev1.ResourceList) {
 	for name, q := range list {
 		if m, ok := most[name]; !ok || q.Cmp(m) > 0 {
 			most[name] = q
@@ -103,8 +103,8 @@ func raise(most, list corev1.ResourceList) {
 	}
 }
 
-// shared reports whether a resource can be set for a whole pod.
-func shared(name corev1.ResourceName) bool {
+// isPodLevel reports whether a resource can be set for a whole pod.
+func isPodLevel(name corev1.ResourceName) bool {
 	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }
 

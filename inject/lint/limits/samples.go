@@ -19,19 +19,19 @@ import (
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
-// samples returns pods of every quality of service class, the simplest first.
-func samples() []Subject {
-	some := corev1.ResourceList{corev1.ResourceCPU: quantity("100m"), corev1.ResourceMemory: quantity("64Mi")}
+// samplePods returns pods of every quality of service class, the simplest first.
+func samplePods() []Subject {
+	some := corev1.ResourceList{corev1.ResourceCPU: mustQuantity("100m"), corev1.ResourceMemory: mustQuantity("64Mi")}
 	var all []Subject
 	for _, resources := range []corev1.ResourceRequirements{{}, {Requests: some}, {Requests: some, Limits: some}} {
-		all = append(all, Subject{Situation: sample.Situation{Pod: encoded(plain(resources)), Namespace: request.Namespace{Name: "sample", ServiceAccounts: request.SameServiceAccount{Known: true}}}})
+		all = append(all, Subject{Situation: sample.Situation{Pod: encodePod(plainPod(resources)), Namespace: request.Namespace{Name: "sample", ServiceAccounts: request.SameServiceAccount{Known: true}}}})
 	}
 	return all
 }
 
-// plain returns a pod with an init container. It conforms to every Pod Security level by the fields of
+// plainPod returns a pod with an init container. It conforms to every Pod Security level by the fields of
 // its containers, so that an injected container inherits nothing from the pod.
-func plain(resources corev1.ResourceRequirements) *corev1.Pod {
+func plainPod(resources corev1.ResourceRequirements) *corev1.Pod {
 	container := func(name string) corev1.Container {
 		return corev1.Container{
 			Name: name, Image: "registry.example/app:1", Resources: resources,
@@ -51,26 +51,26 @@ func plain(resources corev1.ResourceRequirements) *corev1.Pod {
 
 // resourcesOf returns words for what distinguishes a sample from the first one.
 func resourcesOf(s sample.Situation) string {
-	if len(decoded(s.Pod).Spec.Containers[0].Resources.Limits) > 0 {
+	if len(decodePod(s.Pod).Spec.Containers[0].Resources.Limits) > 0 {
 		return "requests and limits"
 	}
 	return "requests"
 }
 
-// bare returns a copy of a sample whose containers have only a name and an image, as most pods have in a file.
-func bare(s sample.Situation) sample.Situation {
-	pod := decoded(s.Pod)
+// barePod returns a copy of a sample whose containers have only a name and an image, as most pods have in a file.
+func barePod(s sample.Situation) sample.Situation {
+	pod := decodePod(s.Pod)
 	spec := corev1.PodSpec{Volumes: pod.Spec.Volumes, HostNetwork: pod.Spec.HostNetwork, ServiceAccountName: pod.Spec.ServiceAccountName}
 	for _, c := range pod.Spec.Containers {
 		spec.Containers = append(spec.Containers, corev1.Container{Name: c.Name, Image: c.Image})
 	}
 	pod.Spec = spec
-	s.Pod = encoded(pod)
+	s.Pod = encodePod(pod)
 	return s
 }
 
-// encoded returns a pod as JSON.
-func encoded(pod *corev1.Pod) []byte {
+// encodePod returns a pod as JSON.
+func encodePod(pod *corev1.Pod) []byte {
 	text, err := json.Marshal(pod)
 	if err != nil {
 		panic("fit: a pod is not JSON: " + err.Error())
@@ -78,7 +78,7 @@ func encoded(pod *corev1.Pod) []byte {
 	return text
 }
 
-func decoded(text []byte) *corev1.Pod {
+func decodePod(text []byte) *corev1.Pod {
 	pod := &corev1.Pod{}
 	if err := json.Unmarshal(text, pod); err != nil {
 		panic("fit: a pod does not decode: " + err.Error())
@@ -95,13 +95,13 @@ type result struct {
 	pod      *corev1.Pod
 }
 
-// run injects templates into a pod.
-func run(s sample.Situation, all ...*templates.Template) *result {
-	return (&result{injector: inject.New(templates.NewSet(all))}).again(s)
+// injectInto injects templates into a pod.
+func injectInto(s sample.Situation, all ...*templates.Template) *result {
+	return (&result{injector: inject.New(templates.NewSet(all))}).injectAgain(s)
 }
 
-// again injects the same templates into another pod.
-func (r *result) again(s sample.Situation) *result {
+// injectAgain injects the same templates into another pod.
+func (r *result) injectAgain(s sample.Situation) *result {
 	r = &result{injector: r.injector, final: inject.Request{
 		Operation: "CREATE", OptedIn: true, Username: s.Username, DryRun: s.DryRun, Namespace: s.Namespace, Object: s.Pod, Owner: inject.Owner(s.Owner), File: true,
 	}}
@@ -110,14 +110,14 @@ func (r *result) again(s sample.Situation) *result {
 		panic("fit: " + err.Error())
 	}
 	r.final.Object = r.InjectedJSON()
-	r.pod = decoded(r.final.Object)
+	r.pod = decodePod(r.final.Object)
 	return r
 }
 
-// asking returns a pod that requests templates and sets their parameters: to the given values,
+// requestTemplates returns a pod that requests templates and sets their parameters: to the given values,
 // or to samples. Missing are the parameters for which no sample fits.
-func asking(pod Subject, values map[string]string, all ...*templates.Template) (asks Subject, missing []string) {
-	p := decoded(pod.Pod)
+func requestTemplates(pod Subject, values map[string]string, all ...*templates.Template) (asks Subject, missing []string) {
+	p := decodePod(pod.Pod)
 	p.Annotations = maps.Clone(p.Annotations)
 	if p.Annotations == nil {
 		p.Annotations = map[string]string{}
@@ -158,7 +158,7 @@ func asking(pod Subject, values map[string]string, all ...*templates.Template) (
 		}
 	}
 	p.Annotations[inject.AnnotationTemplates] = strings.Join(names, ",")
-	pod.Pod, pod.Namespace.Annotations = encoded(p), annotations
+	pod.Pod, pod.Namespace.Annotations = encodePod(p), annotations
 	pod.Namespace.ServiceAccounts = request.SameServiceAccount(account)
 	return pod, missing
 }
@@ -183,15 +183,15 @@ type Subject struct {
 	sampled []string // values of parameters ("param=value") that the user has not set
 }
 
-// others returns what the same template changes for pods that have more than a sample: a port with each name that the template
+// otherChanges returns what the same template changes for pods that have more than a sample: a port with each name that the template
 // has, in the first container or in a native sidecar, and the restart policy of a Job.
-func (r *result) others(s sample.Situation) (all []change) {
+func (r *result) otherChanges(s sample.Situation) (all []change) {
 	try := func(kind string, more func(*corev1.Pod)) {
-		pod := decoded(s.Pod)
+		pod := decodePod(s.Pod)
 		more(pod)
 		other := s
-		other.Pod = encoded(pod)
-		all = append(all, ofSample(pod, r.again(other).pod, kind))
+		other.Pod = encodePod(pod)
+		all = append(all, ofSample(pod, r.injectAgain(other).pod, kind))
 	}
 	try("Job", func(pod *corev1.Pod) { pod.Spec.RestartPolicy = corev1.RestartPolicyNever })
 	var same []corev1.ContainerPort
@@ -218,7 +218,7 @@ func lacksVolume(d *inject.Decision) bool {
 
 // withVolume returns a pod with another volume.
 func withVolume(s sample.Situation, volume inject.JSON) sample.Situation {
-	pod, v := decoded(s.Pod), corev1.Volume{}
+	pod, v := decodePod(s.Pod), corev1.Volume{}
 	if err := json.Unmarshal([]byte(volume), &v); err != nil {
 		panic("fit: a volume is not JSON: " + err.Error())
 	}
@@ -226,20 +226,20 @@ func withVolume(s sample.Situation, volume inject.JSON) sample.Situation {
 		v.EmptyDir = &corev1.EmptyDirVolumeSource{}
 	}
 	pod.Spec.Volumes = append(pod.Spec.Volumes, v)
-	s.Pod = encoded(pod)
+	s.Pod = encodePod(pod)
 	return s
 }
 
-// misspelled returns a hint if a mount's computed name is nearly that of one of the template's volumes. The
+// misspelledHints returns a hint if a mount's computed name is nearly that of one of the template's volumes. The
 // sample pod got such a volume, because the pod's own ones are allowed too.
-func misspelled(asked, tried Subject, injected *corev1.Pod) []string {
+func misspelledHints(asked, tried Subject, injected *corev1.Pod) []string {
 	names := func(pod *corev1.Pod) (all []string) {
 		for i := range pod.Spec.Volumes {
 			all = append(all, pod.Spec.Volumes[i].Name)
 		}
 		return all
 	}
-	before, own := names(decoded(asked.Pod)), names(decoded(tried.Pod))
+	before, own := names(decodePod(asked.Pod)), names(decodePod(tried.Pod))
 	added := slices.DeleteFunc(names(injected), func(name string) bool { return slices.Contains(own, name) })
 	for _, name := range own {
 		i := slices.IndexFunc(added, func(want string) bool { return problem.IsTypo(name, want) })

@@ -26,5 +26,5 @@ func (e *Evaluator) Standing(pod []byte) Standing {
 		return Standing{Why: err.Error()}
 	}
 	level, why := e.Level(&p)
-	return Standing{level, why, QoS(defaulted(&p))}
+	return Standing{level, why, QoS(withDefaults(&p))}
 }

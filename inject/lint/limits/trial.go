@@ -103,14 +103,14 @@ func withoutSelectors(t *templates.Template) *templates.Template {
 	return &free
 }
 
-// hints returns sentences about probable mistakes.
-func (r *result) hints(t *templates.Template) []string {
+// mistakeHints returns sentences about probable mistakes.
+func (r *result) mistakeHints(t *templates.Template) []string {
 	var all []string
 	if t.Spec.Required && t.Spec.Validate.Mode == v1alpha1.Warn {
 		all = append(all, "it is required, but validate.mode: Warn accepts pods without it; remove mode to deny them")
 	}
 	all = append(all, waysAround(t)...)
-	if first, second := inverted(t, r.pod.Spec.InitContainers); first != "" {
+	if first, second := invertedContainers(t, r.pod.Spec.InitContainers); first != "" {
 		all = append(all, fmt.Sprintf("the init container %s starts after %s, but the template has it before", first, second))
 	}
 	for _, c := range r.pod.Spec.InitContainers {
@@ -140,8 +140,8 @@ func (r *result) hints(t *templates.Template) []string {
 	return all
 }
 
-// inverted returns two init containers of a template that are in a pod in another order, or "".
-func inverted(t *templates.Template, initContainers []corev1.Container) (first, second string) {
+// invertedContainers returns two init containers of a template that are in a pod in another order, or "".
+func invertedContainers(t *templates.Template, initContainers []corev1.Container) (first, second string) {
 	last := -1
 	for _, c := range initContainers {
 		switch rank := t.Rank("initContainers", c.Name); {

@@ -45,9 +45,9 @@ func (e *Evaluator) Try(set *templates.Set, values map[string]string, pods ...Su
 
 // TryNew tries a new template on samples, alone and with each of those in use.
 func (e *Evaluator) TryNew(t *templates.Template, inUse *templates.Set) Trial {
-	trial := e.try(withoutSelectors(t), t, nil, samples()...)
+	trial := e.tryTemplate(withoutSelectors(t), t, nil, samplePods()...)
 	with, _ := templates.Join(templates.NewSet([]*templates.Template{t}), inUse)
-	trial.Hints = append(append(trial.Hints, overlaps(t, with)...), hidden(t, with)...)
+	trial.Hints = append(append(trial.Hints, overlapHints(t, with)...), hiddenHints(t, with)...)
 	for _, other := range inUse.Templates {
 		if other.Name == t.Name || trial.Conflicts != "" {
 			continue
@@ -56,7 +56,7 @@ func (e *Evaluator) TryNew(t *templates.Template, inUse *templates.Set) Trial {
 		if !isBefore(other, t) {
 			slices.Reverse(pair)
 		}
-		for _, why := range together(pair, nil, samples()[0]) {
+		for _, why := range conflictsTogether(pair, nil, samplePods()[0]) {
 			trial.Conflicts = why
 		}
 	}
@@ -81,20 +81,20 @@ func (e *Evaluator) tryIn(namespace string, set *templates.Set, values map[strin
 			continue
 		}
 		if len(pods) == 0 {
-			trial := e.try(t, set.Templates[i], values, samples()...)
-			trial.Hints = append(trial.Hints, overlaps(set.Templates[i], set)...)
-			trial.Hints = append(trial.Hints, hidden(set.Templates[i], set)...)
+			trial := e.tryTemplate(t, set.Templates[i], values, samplePods()...)
+			trial.Hints = append(trial.Hints, overlapHints(set.Templates[i], set)...)
+			trial.Hints = append(trial.Hints, hiddenHints(set.Templates[i], set)...)
 			trials = append(trials, trial)
 		}
 		for _, pod := range pods {
-			trials = append(trials, e.try(t, set.Templates[i], values, pod))
+			trials = append(trials, e.tryTemplate(t, set.Templates[i], values, pod))
 		}
 	}
 	if len(pods) == 0 {
-		pods = samples()[:1]
+		pods = samplePods()[:1]
 	}
 	for _, pod := range pods {
-		for i, why := range together(all, values, pod) {
+		for i, why := range conflictsTogether(all, values, pod) {
 			of := slices.IndexFunc(trials, func(t Trial) bool { return t.Template == set.Templates[i].ID() && t.On == pod.On })
 			if of >= 0 {
 				trials[of].Conflicts = why
@@ -104,23 +104,23 @@ func (e *Evaluator) tryIn(namespace string, set *templates.Set, values map[strin
 	return trials
 }
 
-// together returns the conflicts of templates, by index, in a pod that requests all of them. It
+// conflictsTogether returns the conflicts of templates, by index, in a pod that requests all of them. It
 // changes a sample pod so that as many of their conditions as it can are true together.
-func together(all []*templates.Template, values map[string]string, pod Subject) map[int]string {
-	s, _ := asking(pod, values, all...)
-	r := run(s.Situation, all...)
+func conflictsTogether(all []*templates.Template, values map[string]string, pod Subject) map[int]string {
+	s, _ := requestTemplates(pod, values, all...)
+	r := injectInto(s.Situation, all...)
 	if pod.On == "" {
 		var chosen []int
 		for i, t := range all {
-			more, ok := sample.Meet(t, s.Situation, fixed(values), func(s sample.Situation) bool {
-				r := r.again(s)
+			more, ok := sample.Meet(t, s.Situation, fixedParams(values), func(s sample.Situation) bool {
+				r := r.injectAgain(s)
 				return !slices.ContainsFunc(append(chosen, i), func(i int) bool { return r.Decisions[i].Code == inject.CodeConditionFalse })
 			})
 			if ok {
 				s.Situation, chosen = more, append(chosen, i)
 			}
 		}
-		r = r.again(s.Situation)
+		r = r.injectAgain(s.Situation)
 	}
 	conflicts := map[int]string{}
 	for i := range r.Decisions {
@@ -131,24 +131,24 @@ func together(all []*templates.Template, values map[string]string, pod Subject) 
 	return conflicts
 }
 
-// fixed returns the parameters that keep their values.
-func fixed(values map[string]string) []string { return slices.Collect(maps.Keys(values)) }
+// fixedParams returns the parameters that keep their values.
+func fixedParams(values map[string]string) []string { return slices.Collect(maps.Keys(values)) }
 
-// try tries a template on pods with different resources. The report is about the first pod, but
+// tryTemplate tries a template on pods with different resources. The report is about the first pod, but
 // has the quality of service classes of all of them.
 // Whole is the template with its selectors.
-func (e *Evaluator) try(t, whole *templates.Template, values map[string]string, pods ...Subject) Trial {
-	trial := about(whole, pods[0])
+func (e *Evaluator) tryTemplate(t, whole *templates.Template, values map[string]string, pods ...Subject) Trial {
+	trial := newTrial(whole, pods[0])
 	for i, pod := range pods {
-		asked, missing := asking(pod, values, t)
+		asked, missing := requestTemplates(pod, values, t)
 		if len(missing) > 0 {
 			trial.Why = fmt.Sprintf("%s has no default, and no sample fits; use --set %s=VALUE", missing[0], missing[0])
 			return trial
 		}
-		tried, ok := meeting(t, asked, fixed(values))
-		r := run(tried.Situation, t)
+		tried, ok := meetCondition(t, asked, fixedParams(values))
+		r := injectInto(tried.Situation, t)
 		if i == 0 && pod.On == "" {
-			trial.others(t, whole, tried.Situation)
+			trial.tryOthers(t, whole, tried.Situation)
 			trial.Insists = t.Spec.Required || t.Spec.Validate.Mode == v1alpha1.Deny
 		}
 		if !ok && i == 0 {
@@ -157,11 +157,11 @@ func (e *Evaluator) try(t, whole *templates.Template, values map[string]string, 
 		}
 		if !ok {
 			if d := &r.Decisions[0]; d.Code == inject.CodeRenderFailed || d.Code == inject.CodeConflict {
-				trial.fail("pods with "+resourcesOf(tried.Situation), d)
+				trial.addFailure("pods with "+resourcesOf(tried.Situation), d)
 			}
 			continue
 		}
-		before := decoded(tried.Pod)
+		before := decodePod(tried.Pod)
 		if class, after := QoS(before), QoS(r.pod); after != class {
 			if trial.QoS == nil {
 				trial.QoS, trial.QoSWhy = map[corev1.PodQOSClass]corev1.PodQOSClass{}, map[corev1.PodQOSClass]string{}
@@ -169,26 +169,26 @@ func (e *Evaluator) try(t, whole *templates.Template, values map[string]string, 
 			trial.QoS[class], trial.QoSWhy[class] = after, qosWhy(r.pod, class)
 		}
 		if pod.On != "" {
-			trial.affects(newChange(before, r.pod, pod.Owner.Kind))
+			trial.addEffects(newChange(before, r.pod, pod.Owner.Kind))
 		} else {
-			trial.affects(ofSample(before, r.pod, "Deployment"))
+			trial.addEffects(ofSample(before, r.pod, "Deployment"))
 		}
 		if i == 0 && pod.On == "" {
-			for _, c := range r.others(tried.Situation) {
-				trial.affects(c)
+			for _, c := range r.otherChanges(tried.Situation) {
+				trial.addEffects(c)
 			}
 		}
 		if i == 0 {
 			trial.Sample, trial.Tried = sample.Changes(asked.Situation, tried.Situation), asked.sampled
-			e.measure(&trial, t, r, before)
-			trial.Hints = append(append(append(trial.Hints, misspelled(asked, tried, r.pod)...), without(t, tried)...), withOptional(t, tried)...)
+			e.measureEffect(&trial, t, r, before)
+			trial.Hints = append(append(append(trial.Hints, misspelledHints(asked, tried, r.pod)...), oddPodHints(t, tried)...), withOptional(t, tried)...)
 		}
 	}
 	return trial
 }
 
-// affects records what the template changes for the rest of a pod.
-func (trial *Trial) affects(c change) {
+// addEffects records what the template changes for the rest of a pod.
+func (trial *Trial) addEffects(c change) {
 	for i := range effects {
 		if effects[i].inTrial {
 			continue
@@ -201,8 +201,8 @@ func (trial *Trial) affects(c change) {
 	}
 }
 
-// about returns what the template itself says, without a trial.
-func about(t *templates.Template, pod Subject) Trial {
+// newTrial returns what the template itself says, without a trial.
+func newTrial(t *templates.Template, pod Subject) Trial {
 	trial := Trial{Template: t.ID(), Revision: t.Revision, On: pod.On, Place: t.Place()}
 	if len(t.Spec.LabelDomains) > 0 {
 		trial.Hints = append(trial.Hints, fmt.Sprintf("labelDomains allows it to set labels of %s. If the selector of a ReplicaSet, a Job or another owner has one of them, "+
@@ -215,28 +215,28 @@ func about(t *templates.Template, pod Subject) Trial {
 		if name := t.Spec.Params[i].Name; !t.Uses(name) {
 			trial.Hints = append(trial.Hints, fmt.Sprintf("no expression reads the parameter %s, so setting it changes nothing; remove it, or write ${params.%s} where it belongs", name, name))
 		}
-		if p := &t.Spec.Params[i]; p.Needed() && !pod.sets(t.Key(p)) {
+		if p := &t.Spec.Params[i]; p.Needed() && !pod.hasAnnotation(t.Key(p)) {
 			trial.Needs, trial.Denied = append(trial.Needs, p.Name), t.Spec.Validate.Mode == v1alpha1.Deny
 		}
 	}
 	return trial
 }
 
-// sets reports whether the pod, its ServiceAccount or its namespace has an annotation.
-func (s Subject) sets(key string) bool {
-	_, byPod := decoded(s.Pod).Annotations[key]
+// hasAnnotation reports whether the pod, its ServiceAccount or its namespace has an annotation.
+func (s Subject) hasAnnotation(key string) bool {
+	_, byPod := decodePod(s.Pod).Annotations[key]
 	_, byNamespace := s.Namespace.Annotations[key]
 	_, byAccount := accountOf(s.Situation).Annotations[key]
 	return byPod || byNamespace || byAccount
 }
 
-// meeting returns a pod that gets the template: a sample that meets its condition and has the volumes
+// meetCondition returns a pod that gets the template: a sample that meets its condition and has the volumes
 // that it mounts, or the user's pod unchanged. If there is none, it returns the best candidate and false.
-func meeting(t *templates.Template, pod Subject, fixed []string) (met Subject, ok bool) {
+func meetCondition(t *templates.Template, pod Subject, fixed []string) (met Subject, ok bool) {
 	const most = 16 // volumes
 	for range most {
 		var d *inject.Decision
-		if met, d, ok = meetingOnce(t, pod, fixed); ok || pod.On != "" || !lacksVolume(d) {
+		if met, d, ok = meetConditionOnce(t, pod, fixed); ok || pod.On != "" || !lacksVolume(d) {
 			break
 		}
 		pod.Situation = withVolume(met.Situation, d.Obstacles[0].Template)
@@ -244,19 +244,19 @@ func meeting(t *templates.Template, pod Subject, fixed []string) (met Subject, o
 	return met, ok
 }
 
-func meetingOnce(t *templates.Template, pod Subject, fixed []string) (Subject, *inject.Decision, bool) {
-	r := run(pod.Situation, t)
+func meetConditionOnce(t *templates.Template, pod Subject, fixed []string) (Subject, *inject.Decision, bool) {
+	r := injectInto(pod.Situation, t)
 	if pod.On != "" {
-		return pod, &r.Decisions[0], gets(&r.Decisions[0])
+		return pod, &r.Decisions[0], getsTemplate(&r.Decisions[0])
 	}
 	met := pod
 	var ok bool
 	met.Situation, ok = sample.Meet(t, pod.Situation, fixed, func(s sample.Situation) bool {
-		d := &r.again(s).Decisions[0]
+		d := &r.injectAgain(s).Decisions[0]
 		if first := &r.Decisions[0]; first.Code == inject.CodeConditionFalse && d.Code != inject.CodeConditionFalse || lacksVolume(d) && !lacksVolume(first) {
 			r.Decisions[0], pod.Situation = *d, s // use the first one that meets the condition
 		}
-		return gets(d)
+		return getsTemplate(d)
 	})
 	if ok {
 		return met, nil, true
@@ -264,7 +264,7 @@ func meetingOnce(t *templates.Template, pod Subject, fixed []string) (Subject, *
 	return pod, &r.Decisions[0], false
 }
 
-func gets(d *inject.Decision) bool {
+func getsTemplate(d *inject.Decision) bool {
 	return d.Code.Succeeded()
 }
 
@@ -276,18 +276,18 @@ func (trial *Trial) notTried(t *templates.Template, pod Subject, values map[stri
 	}
 	if pod.On != "" && d.Code == inject.CodeRenderFailed {
 		trial.Insists = true
-		trial.fail("this pod", d)
+		trial.addFailure("this pod", d)
 		trial.Why = d.Sentence()
 		return
 	}
 	if d.Code == inject.CodeConditionFalse || strings.HasPrefix(d.Message, "spec.match.condition: ") {
 		if trial.Unmet = sample.False(t, pod.Situation); pod.On == "" {
-			trial.Unmet = sample.Unmet(t, pod.Situation, fixed(values))
+			trial.Unmet = sample.Unmet(t, pod.Situation, fixedParams(values))
 		}
 	}
 	switch {
 	case pod.On == "" && len(trial.Unmet) == 0 && len(trial.Fails) == 0 && d.Code.Failed():
-		trial.fail("every sample pod", d)
+		trial.addFailure("every sample pod", d)
 		fallthrough
 	case len(trial.Unmet) == 0:
 		trial.Why = fmt.Sprintf("%s would not get it (%s): %s", what, d.Code, d.Sentence())
@@ -298,19 +298,19 @@ func (trial *Trial) notTried(t *templates.Template, pod Subject, values map[stri
 	}
 }
 
-// measure records the effect of the template on the first pod.
-func (e *Evaluator) measure(trial *Trial, t *templates.Template, r *result, before *corev1.Pod) {
+// measureEffect records the effect of the template on the first pod.
+func (e *Evaluator) measureEffect(trial *Trial, t *templates.Template, r *result, before *corev1.Pod) {
 	trial.PodSecurity, trial.Why = e.Level(r.pod)
 	if level, _ := e.Level(before); level != psa.LevelRestricted {
 		trial.Without = level
 	}
 	trial.Pod, _ = json.Marshal(r.pod)
-	trial.Requests = more(total(defaulted(r.pod), requestsOf), total(defaulted(before), requestsOf))
-	trial.Hints = append(append(trial.Hints, r.hints(t)...), r.Decisions[0].Notes...)
+	trial.Requests = subtractResources(totalResources(withDefaults(r.pod), requestsOf), totalResources(withDefaults(before), requestsOf))
+	trial.Hints = append(append(trial.Hints, r.mistakeHints(t)...), r.Decisions[0].Notes...)
 }
 
-// more subtracts the resources of b from those of a, and omits those that are equal.
-func more(a, b corev1.ResourceList) corev1.ResourceList {
+// subtractResources subtracts the resources of b from those of a, and omits those that are equal.
+func subtractResources(a, b corev1.ResourceList) corev1.ResourceList {
 	for name, q := range a {
 		if q.Sub(b[name]); q.IsZero() {
 			delete(a, name)
@@ -321,9 +321,9 @@ func more(a, b corev1.ResourceList) corev1.ResourceList {
 	return a
 }
 
-// without returns pods with unusual values that the template depends on, and that do not get
+// oddPodHints returns pods with unusual values that the template depends on, and that do not get
 // it for that reason.
-func without(t *templates.Template, pod Subject) []string {
+func oddPodHints(t *templates.Template, pod Subject) []string {
 	var all []string
 	for _, odd := range []struct {
 		what   string
@@ -333,16 +333,16 @@ func without(t *templates.Template, pod Subject) []string {
 		{"restartPolicy: Never", func(s *corev1.PodSpec) { s.RestartPolicy = corev1.RestartPolicyNever }},
 		{"hostUsers: false", func(s *corev1.PodSpec) { s.HostUsers = new(false) }},
 		{"its own init container", func(s *corev1.PodSpec) {
-			own := *plain(corev1.ResourceRequirements{}).Spec.Containers[0].DeepCopy()
+			own := *plainPod(corev1.ResourceRequirements{}).Spec.Containers[0].DeepCopy()
 			own.Name = "setup"
 			s.InitContainers = append(s.InitContainers, own)
 		}},
 	} {
-		changed := decoded(pod.Pod)
+		changed := decodePod(pod.Pod)
 		odd.change(&changed.Spec)
 		s := pod.Situation
-		s.Pod = encoded(changed)
-		if d := run(s, t).Decisions[0]; d.Code == inject.CodeConflict || d.Code == inject.CodeRenderFailed {
+		s.Pod = encodePod(changed)
+		if d := injectInto(s, t).Decisions[0]; d.Code == inject.CodeConflict || d.Code == inject.CodeRenderFailed {
 			all = append(all, fmt.Sprintf("a pod with %s does not get it: %s", odd.what, d.Sentence()))
 		}
 	}
