@@ -22,8 +22,8 @@ func False(t *templates.Template, of Situation) []string {
 	s := &solver{setter: setter{t, nil}, evals: maxEvals}
 	var all []string
 	for _, part := range templates.Conjuncts(t.ConditionExpression().AST().Expr()) {
-		if g := (&goal{expression: t.ConditionExpression(), expr: part}); !s.holds(w, g) {
-			all = append(all, g.text(part))
+		if g := (&goal{expression: t.ConditionExpression(), expr: part}); !s.isReached(w, g) {
+			all = append(all, g.celText(part))
 		}
 	}
 	return all
@@ -37,13 +37,13 @@ func Changes(from, to Situation) []string {
 	if err != nil || err2 != nil {
 		return nil
 	}
-	all := changes(a.doc["pod"], b.doc["pod"], "")
-	all = append(all, changes(a.doc["ns"], b.doc["ns"], "namespace")...)
-	all = append(all, changes(a.doc[accountVariable], b.doc[accountVariable], "ServiceAccount")...)
-	return append(all, changes(a.doc["request"], b.doc["request"], "request")...)
+	all := listChanges(a.doc["pod"], b.doc["pod"], "")
+	all = append(all, listChanges(a.doc["ns"], b.doc["ns"], "namespace")...)
+	all = append(all, listChanges(a.doc[accountVariable], b.doc[accountVariable], "ServiceAccount")...)
+	return append(all, listChanges(a.doc["request"], b.doc["request"], "request")...)
 }
 
-func changes(from, to any, at string) []string {
+func listChanges(from, to any, at string) []string {
 	if reflect.DeepEqual(from, to) {
 		return nil
 	}
@@ -55,11 +55,11 @@ func changes(from, to any, at string) []string {
 			if name == "securityContext" && strings.HasSuffix(at, "]") && from == nil {
 				continue // every sample container has it
 			}
-			all = append(all, changes(was[name], value[name], member(at, name))...)
+			all = append(all, listChanges(was[name], value[name], memberPath(at, name))...)
 		}
 		for _, name := range slices.Sorted(maps.Keys(was)) {
 			if _, ok := value[name]; !ok {
-				all = append(all, "no "+member(at, name))
+				all = append(all, "no "+memberPath(at, name))
 			}
 		}
 		if len(value) == 0 {
@@ -72,7 +72,7 @@ func changes(from, to any, at string) []string {
 			if i < len(was) {
 				item = was[i]
 			}
-			all = append(all, changes(item, value[i], fmt.Sprintf("%s[%d]", at, i))...)
+			all = append(all, listChanges(item, value[i], fmt.Sprintf("%s[%d]", at, i))...)
 		}
 	default:
 		text, err := json.Marshal(value)
@@ -83,7 +83,7 @@ func changes(from, to any, at string) []string {
 	return all
 }
 
-func member(at, name string) string {
+func memberPath(at, name string) string {
 	switch {
 	case strings.ContainsAny(name, "./") || strings.HasSuffix(at, "labels") || strings.HasSuffix(at, "annotations"):
 		return fmt.Sprintf("%s[%q]", at, name)

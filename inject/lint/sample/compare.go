@@ -25,19 +25,19 @@ var (
 	}
 )
 
-// compare changes one operand of a comparison, based on the value of the other. If neither has
+// meetComparison changes one operand of a comparison, based on the value of the other. If neither has
 // a value and they must be equal, it sets both.
-func (s *search) compare(w *world, op string, args []ast.Expr, want bool, sc *scope, next then) bool { //nolint:revive // the parameters go through the whole search
+func (s *search) meetComparison(w *world, op string, args []ast.Expr, want bool, sc *scope, next then) bool { //nolint:revive // the parameters go through the whole search
 	if !want {
 		op = negated[op]
 	}
-	if op == operators.Equals && s.eval(w, args[0], sc) == nil && s.eval(w, args[1], sc) == nil {
-		return s.assign(w, args[0], types.String(some), sc, func(w *world) bool { return s.assign(w, args[1], types.String(some), sc, next) })
+	if op == operators.Equals && s.evalExpr(w, args[0], sc) == nil && s.evalExpr(w, args[1], sc) == nil {
+		return s.assignValue(w, args[0], types.String(some), sc, func(w *world) bool { return s.assignValue(w, args[1], types.String(some), sc, next) })
 	}
 	for i, side := range args {
-		value := s.eval(w, args[1-i], sc)
+		value := s.evalExpr(w, args[1-i], sc)
 		if b, ok := value.(types.Bool); ok && s.expression.AST().GetType(side.ID()).Kind() == types.BoolKind {
-			if s.meet(w, side, bool(b) == (op == operators.Equals), sc, next) {
+			if s.meetCondition(w, side, bool(b) == (op == operators.Equals), sc, next) {
 				return true
 			}
 			continue
@@ -45,8 +45,8 @@ func (s *search) compare(w *world, op string, args []ast.Expr, want bool, sc *sc
 		if i == 1 && mirrored[op] != "" {
 			op = mirrored[op]
 		}
-		for _, v := range candidates(op, value) {
-			if s.assign(w, side, v, sc, next) {
+		for _, v := range valuesFor(op, value) {
+			if s.assignValue(w, side, v, sc, next) {
 				return true
 			}
 		}
@@ -54,8 +54,8 @@ func (s *search) compare(w *world, op string, args []ast.Expr, want bool, sc *sc
 	return false
 }
 
-// candidates returns values to try. For most of them, the comparison with the given value is true.
-func candidates(op string, value ref.Val) []ref.Val {
+// valuesFor returns values to try. For most of them, the comparison with the given value is true.
+func valuesFor(op string, value ref.Val) []ref.Val {
 	up := map[string]int64{operators.Equals: 0, operators.NotEquals: 1, operators.Less: -1, operators.LessEquals: 0, operators.Greater: 1, operators.GreaterEquals: 0}[op]
 	switch v := value.(type) {
 	case nil:
@@ -67,7 +67,7 @@ func candidates(op string, value ref.Val) []ref.Val {
 	case types.String:
 		switch op {
 		case operators.NotEquals:
-			return others(string(v))
+			return otherStrings(string(v))
 		case operators.Less:
 			return []ref.Val{types.String("")}
 		case operators.Greater:
@@ -75,7 +75,7 @@ func candidates(op string, value ref.Val) []ref.Val {
 		}
 	case *types.Optional:
 		if op == operators.NotEquals && v.HasValue() {
-			return append(candidates(op, v.GetValue()), types.OptionalNone)
+			return append(valuesFor(op, v.GetValue()), types.OptionalNone)
 		} else if op == operators.NotEquals {
 			return []ref.Val{types.String(some), types.Int(1), types.True}
 		}
@@ -86,8 +86,8 @@ func candidates(op string, value ref.Val) []ref.Val {
 	return []ref.Val{value}
 }
 
-// others returns strings that differ from a string.
-func others(text string) []ref.Val {
+// otherStrings returns strings that differ from a string.
+func otherStrings(text string) []ref.Val {
 	all := []ref.Val{types.String(some)}
 	if text == some {
 		all = nil
@@ -98,65 +98,65 @@ func others(text string) []ref.Val {
 	return all
 }
 
-// in makes a value an item of a list or a name in an object. If want is false, it makes sure that
+// meetIn makes a value an item of a list or a name in an object. If want is false, it makes sure that
 // the value is not one.
-func (s *search) in(w *world, e, of ast.Expr, want bool, sc *scope, next then) bool { //nolint:revive // the parameters go through the whole search
+func (s *search) meetIn(w *world, e, of ast.Expr, want bool, sc *scope, next then) bool { //nolint:revive // the parameters go through the whole search
 	if !want {
-		return s.notIn(w, e, of, sc, next)
+		return s.meetNotIn(w, e, of, sc, next)
 	}
-	container := s.eval(w, of, sc)
-	for _, v := range keys(container) {
-		if s.assign(w, e, v, sc, next) {
+	container := s.evalExpr(w, of, sc)
+	for _, v := range keysOf(container) {
+		if s.assignValue(w, e, v, sc, next) {
 			return true
 		}
 	}
-	value := s.eval(w, e, sc)
+	value := s.evalExpr(w, e, sc)
 	if value == nil {
 		return false
 	}
-	if text, _, ok := s.split(w, of, sc); ok {
-		return s.assign(w, text, value, sc, next)
+	if text, _, ok := s.findSplit(w, of, sc); ok {
+		return s.assignValue(w, text, value, sc, next)
 	}
 	if key, ok := value.(types.String); ok && s.isMap(of) {
 		p, ok := s.placeOf(w, of, sc)
-		return ok && next(w.set(p.to(string(key)), anyOf(p.to(string(key)))))
+		return ok && next(w.withValue(p.childPath(string(key)), anyOf(p.childPath(string(key)))))
 	}
 	l := loop{list: of}
-	return s.some(w, l, sc, func(w *world, item *scope) bool {
+	return s.forSomeItem(w, l, sc, func(w *world, item *scope) bool {
 		if item.place != nil {
-			v, ok := native(value)
-			return ok && next(w.set(item.place, v))
+			v, ok := nativeValue(value)
+			return ok && next(w.withValue(item.place, v))
 		}
 		return s.assignVariable(w, item, value, next)
 	})
 }
 
-// notIn changes the value, or removes it from the list or the object.
-func (s *search) notIn(w *world, e, of ast.Expr, sc *scope, next then) bool {
-	value := s.eval(w, e, sc)
+// meetNotIn changes the value, or removes it from the list or the object.
+func (s *search) meetNotIn(w *world, e, of ast.Expr, sc *scope, next then) bool {
+	value := s.evalExpr(w, e, sc)
 	if text, ok := value.(types.String); ok || value == nil {
-		for _, v := range others(string(text)) {
-			if s.assign(w, e, v, sc, next) {
+		for _, v := range otherStrings(string(text)) {
+			if s.assignValue(w, e, v, sc, next) {
 				return true
 			}
 		}
 	}
 	p, ok := s.placeOf(w, of, sc)
 	if key, isText := value.(types.String); ok && isText && s.isMap(of) {
-		return next(w.set(p.to(string(key)), nil))
+		return next(w.withValue(p.childPath(string(key)), nil))
 	}
-	list, isList := w.get(p).([]any)
-	if want, known := native(value); ok && isList && known {
-		return next(w.set(p, slices.DeleteFunc(slices.Clone(list), func(item any) bool { return item == want })))
+	list, isList := w.valueAt(p).([]any)
+	if want, known := nativeValue(value); ok && isList && known {
+		return next(w.withValue(p, slices.DeleteFunc(slices.Clone(list), func(item any) bool { return item == want })))
 	}
 	return false
 }
 
-// keys returns the values that are in a container: a list's items or an object's names.
-func keys(container ref.Val) []ref.Val {
+// keysOf returns the values that are in a container: a list's items or an object's names.
+func keysOf(container ref.Val) []ref.Val {
 	m, ok := container.(traits.Mapper)
 	if !ok {
-		return elements(container)
+		return listElements(container)
 	}
 	var all []ref.Val
 	for it := m.Iterator(); it.HasNext() == types.True; {
@@ -165,24 +165,24 @@ func keys(container ref.Val) []ref.Val {
 	return all
 }
 
-// text makes startsWith, endsWith, contains or matches true or false.
-func (s *search) text(w *world, e ast.Expr, want bool, sc *scope, next then) bool {
+// meetStringTest makes startsWith, endsWith, contains or matches true or false.
+func (s *search) meetStringTest(w *world, e ast.Expr, want bool, sc *scope, next then) bool {
 	call := e.AsCall()
 	target, args := call.Target(), call.Args()
 	if !call.IsMemberFunction() { // matches(text, pattern)
 		target, args = args[0], args[1:]
 	}
-	part, ok := s.eval(w, args[0], sc).(types.String)
+	part, ok := s.evalExpr(w, args[0], sc).(types.String)
 	if !ok {
 		return false
 	}
-	now, _ := s.eval(w, target, sc).(types.String)
+	now, _ := s.evalExpr(w, target, sc).(types.String)
 	all := []string{some, "", "other"}
 	if want {
 		all = stringsFor(call.FunctionName(), string(now), string(part))
 	}
 	for _, text := range all {
-		if s.assign(w, target, types.String(text), sc, next) {
+		if s.assignValue(w, target, types.String(text), sc, next) {
 			return true
 		}
 	}

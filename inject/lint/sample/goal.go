@@ -18,8 +18,8 @@ type goal struct {
 	container, initContainers bool
 }
 
-// text returns a part of the goal's expression as CEL, or the whole expression if that fails.
-func (g *goal) text(part ast.Expr) string {
+// celText returns a part of the goal's expression as CEL, or the whole expression if that fails.
+func (g *goal) celText(part ast.Expr) string {
 	text, err := parser.Unparse(part, g.expression.AST().SourceInfo(), parser.WrapOnColumn(1<<30))
 	if err != nil {
 		return g.expression.Source()
@@ -31,11 +31,11 @@ func (g *goal) text(part ast.Expr) string {
 // variables are evaluated repeatedly.
 const maxSteps, maxEvals = 2_000, 20_000
 
-// reach returns the first world that the search for all goals finds and that took accepts, or
+// reachGoals returns the first world that the search for all goals finds and that took accepts, or
 // nil.
-func (s *solver) reach(w *world, goals []*goal, took func(*world) bool) (found *world) {
+func (s *solver) reachGoals(w *world, goals []*goal, took func(*world) bool) (found *world) {
 	s.steps, s.evals = maxSteps, maxEvals
-	s.all(w, goals, func(w *world) bool {
+	s.meetAll(w, goals, func(w *world) bool {
 		if s.steps -= 10; took(w) { // costs more than a step
 			found = w
 		}
@@ -44,40 +44,40 @@ func (s *solver) reach(w *world, goals []*goal, took func(*world) bool) (found *
 	return found
 }
 
-func (s *solver) all(w *world, goals []*goal, then func(*world) bool) bool {
+func (s *solver) meetAll(w *world, goals []*goal, then func(*world) bool) bool {
 	if len(goals) == 0 {
 		return then(w)
 	}
-	g, rest := goals[0], func(w *world) bool { return s.all(w, goals[1:], then) }
+	g, rest := goals[0], func(w *world) bool { return s.meetAll(w, goals[1:], then) }
 	if !g.container {
-		return s.of(g.expression).meet(w, g.expr, true, nil, rest)
+		return s.searchFor(g.expression).meetCondition(w, g.expr, true, nil, rest)
 	}
-	for _, sc := range containers(w, g) {
-		if s.of(g.expression).meet(w, g.expr, true, sc, rest) {
+	for _, sc := range containerScopes(w, g) {
+		if s.searchFor(g.expression).meetCondition(w, g.expr, true, sc, rest) {
 			return true
 		}
 	}
 	const list = "containers"
-	grown, at := w.grow(path{"pod", "spec", list})
-	return s.of(g.expression).meet(grown, g.expr, true, &scope{name: "container", place: at}, rest)
+	grown, at := w.withItem(path{"pod", "spec", list})
+	return s.searchFor(g.expression).meetCondition(grown, g.expr, true, &scope{name: "container", place: at}, rest)
 }
 
-// holds reports whether a goal is reached, for at least one container if it is about
+// isReached reports whether a goal is reached, for at least one container if it is about
 // containers.
-func (s *solver) holds(w *world, g *goal) bool {
+func (s *solver) isReached(w *world, g *goal) bool {
 	if !g.container {
-		return s.of(g.expression).is(w, g.expr, true, nil)
+		return s.searchFor(g.expression).evaluatesTo(w, g.expr, true, nil)
 	}
-	return slices.ContainsFunc(containers(w, g), func(sc *scope) bool { return s.of(g.expression).is(w, g.expr, true, sc) })
+	return slices.ContainsFunc(containerScopes(w, g), func(sc *scope) bool { return s.searchFor(g.expression).evaluatesTo(w, g.expr, true, sc) })
 }
 
-func containers(w *world, g *goal) []*scope {
+func containerScopes(w *world, g *goal) []*scope {
 	var all []*scope
 	for _, list := range []string{"containers", "initContainers"} {
 		if list == "initContainers" && !g.initContainers {
 			continue
 		}
-		items, _ := w.get(path{"pod", "spec", list}).([]any)
+		items, _ := w.valueAt(path{"pod", "spec", list}).([]any)
 		for i := range items {
 			all = append(all, &scope{name: "container", place: path{"pod", "spec", list, i}})
 		}

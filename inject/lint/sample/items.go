@@ -12,21 +12,21 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 )
 
-// some continues with every item of a list, and with a new one.
-func (s *search) some(w *world, l loop, sc *scope, next func(*world, *scope) bool) bool {
-	for _, item := range s.items(w, l, sc) {
+// forSomeItem continues with every item of a list, and with a new one.
+func (s *search) forSomeItem(w *world, l loop, sc *scope, next func(*world, *scope) bool) bool {
+	for _, item := range s.itemScopes(w, l, sc) {
 		if next(w, item) {
 			return true
 		}
 	}
-	return s.grown(w, l.list, sc, func(w *world, item scope) bool { return next(w, item.with(sc, l.name)) })
+	return s.growList(w, l.list, sc, func(w *world, item scope) bool { return next(w, item.withOuter(sc, l.name)) })
 }
 
-// items returns the items of a macro's list, as scopes of the macro's variable.
-func (s *search) items(w *world, l loop, sc *scope) []*scope {
+// itemScopes returns the items of a macro's list, as scopes of the macro's variable.
+func (s *search) itemScopes(w *world, l loop, sc *scope) []*scope {
 	var all []*scope
 	for _, item := range s.itemsOf(w, l.list, sc) {
-		all = append(all, item.with(sc, l.name))
+		all = append(all, item.withOuter(sc, l.name))
 	}
 	return all
 }
@@ -35,8 +35,8 @@ func (s *search) items(w *world, l loop, sc *scope) []*scope {
 func (s *search) itemsOf(w *world, list ast.Expr, sc *scope) []scope {
 	var all []scope
 	if inner, ok := loopOf(list); ok && inner.macro == "map" {
-		for _, item := range s.items(w, inner, sc) {
-			if inner.where == nil || s.is(w, inner.where, true, item) {
+		for _, item := range s.itemScopes(w, inner, sc) {
+			if inner.where == nil || s.evaluatesTo(w, inner.where, true, item) {
 				all = append(all, scope{expr: inner.body, in: item})
 			}
 		}
@@ -49,27 +49,27 @@ func (s *search) itemsOf(w *world, list ast.Expr, sc *scope) []scope {
 		return all
 	}
 	p, ok := s.placeOf(w, list, sc)
-	switch value := w.get(p).(type) {
+	switch value := w.valueAt(p).(type) {
 	case []any:
 		for i := range value {
-			all = append(all, scope{place: p.to(i)})
+			all = append(all, scope{place: p.childPath(i)})
 		}
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(value)) {
-			all = append(all, scope{place: p.to(key), key: true})
+			all = append(all, scope{place: p.childPath(key), key: true})
 		}
 	}
 	if ok {
 		return all
 	}
-	text, _, _ := s.split(w, list, sc)
-	for _, value := range elements(s.eval(w, list, sc)) {
+	text, _, _ := s.findSplit(w, list, sc)
+	for _, value := range listElements(s.evalExpr(w, list, sc)) {
 		all = append(all, scope{value: value, text: text})
 	}
 	return all
 }
 
-func elements(list ref.Val) []ref.Val {
+func listElements(list ref.Val) []ref.Val {
 	var all []ref.Val
 	if l, ok := list.(traits.Lister); ok {
 		for it := l.Iterator(); it.HasNext() == types.True; {
@@ -79,21 +79,21 @@ func elements(list ref.Val) []ref.Val {
 	return all
 }
 
-// grown continues with a list that has one more item.
-func (s *search) grown(w *world, list ast.Expr, sc *scope, next func(*world, scope) bool) bool {
+// growList continues with a list that has one more item.
+func (s *search) growList(w *world, list ast.Expr, sc *scope, next func(*world, scope) bool) bool {
 	if s.steps--; s.steps < 0 {
 		return false
 	}
 	if inner, ok := loopOf(list); ok && inner.macro == "map" {
-		return s.grown(w, inner.list, sc, func(w *world, item scope) bool {
-			in := item.with(sc, inner.name)
+		return s.growList(w, inner.list, sc, func(w *world, item scope) bool {
+			in := item.withOuter(sc, inner.name)
 			if inner.where == nil {
 				return next(w, scope{expr: inner.body, in: in})
 			}
-			return s.meet(w, inner.where, true, in, func(w *world) bool { return next(w, scope{expr: inner.body, in: in}) })
+			return s.meetCondition(w, inner.where, true, in, func(w *world) bool { return next(w, scope{expr: inner.body, in: in}) })
 		})
 	}
-	if text, _, ok := s.split(w, list, sc); ok {
+	if text, _, ok := s.findSplit(w, list, sc); ok {
 		return next(w, scope{value: types.String(some), text: text})
 	}
 	p, ok := s.placeOf(w, list, sc)
@@ -101,11 +101,11 @@ func (s *search) grown(w *world, list ast.Expr, sc *scope, next func(*world, sco
 		return false
 	}
 	if s.isMap(list) {
-		return next(w.set(p.to(some), anyOf(p.to(some))), scope{place: p.to(some), key: true})
+		return next(w.withValue(p.childPath(some), anyOf(p.childPath(some))), scope{place: p.childPath(some), key: true})
 	}
-	if items, _ := w.get(p).([]any); len(items) >= maxList {
+	if items, _ := w.valueAt(p).([]any); len(items) >= maxList {
 		return false
 	}
-	w, at := w.grow(p)
+	w, at := w.withItem(p)
 	return next(w, scope{place: at})
 }

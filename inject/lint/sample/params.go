@@ -27,8 +27,8 @@ func Value(t *templates.Template, p *v1alpha1.Param) string {
 	return candidates[i]
 }
 
-// param returns the parameter that an expression reads: params.x, params.?x or has(params.x).
-func param(e ast.Expr) (name string, ok bool) {
+// paramOf returns the parameter that an expression reads: params.x, params.?x or has(params.x).
+func paramOf(e ast.Expr) (name string, ok bool) {
 	var of ast.Expr
 	switch {
 	case e.Kind() == ast.SelectKind:
@@ -50,34 +50,34 @@ type setter struct {
 
 // setParam gives a parameter a value.
 func (s setter) setParam(w *world, name, text string, next func(*world) bool) bool {
-	p := s.param(name)
-	if p == nil || slices.Contains(s.fixed, s.template.Name+"."+name) || len(places(p)) == 0 || s.template.Takes(name, text) != nil {
+	p := s.findParam(name)
+	if p == nil || slices.Contains(s.fixed, s.template.Name+"."+name) || len(annotationPlaces(p)) == 0 || s.template.Takes(name, text) != nil {
 		return false
 	}
-	return next(w.setAll(places(p)[0], s.template.Annotations(p, text)))
+	return next(w.withValues(annotationPlaces(p)[0], s.template.Annotations(p, text)))
 }
 
 // hasParam gives an optional parameter a sample value, or removes its value.
 func (s setter) hasParam(w *world, name string, want bool, next func(*world) bool) bool {
-	p := s.param(name)
+	p := s.findParam(name)
 	if p == nil || slices.Contains(s.fixed, s.template.Name+"."+name) {
 		return false
 	}
 	if want {
 		return s.setParam(w, name, Value(s.template, p), next)
 	}
-	for _, at := range places(p) {
-		members, _ := w.get(at).(map[string]any)
+	for _, at := range annotationPlaces(p) {
+		members, _ := w.valueAt(at).(map[string]any)
 		for _, key := range slices.Sorted(maps.Keys(members)) {
 			if key == s.template.Key(p) || p.Reads(key) {
-				w = w.set(at.to(key), nil)
+				w = w.withValue(at.childPath(key), nil)
 			}
 		}
 	}
 	return next(w)
 }
 
-func (s setter) param(name string) *v1alpha1.Param {
+func (s setter) findParam(name string) *v1alpha1.Param {
 	i := slices.IndexFunc(s.template.Spec.Params, func(p v1alpha1.Param) bool { return p.Name == name })
 	if i < 0 {
 		return nil
@@ -85,8 +85,8 @@ func (s setter) param(name string) *v1alpha1.Param {
 	return &s.template.Spec.Params[i]
 }
 
-// places returns the objects with annotations that may set a parameter, the pod's first.
-func places(p *v1alpha1.Param) (all []path) {
+// annotationPlaces returns the objects with annotations that may set a parameter, the pod's first.
+func annotationPlaces(p *v1alpha1.Param) (all []path) {
 	if p.Overridable(v1alpha1.ByPod) {
 		all = append(all, path{"pod", "metadata", "annotations"})
 	}

@@ -13,20 +13,20 @@ func stringsMatching(pattern string) []string {
 	if err != nil {
 		return nil
 	}
-	return []string{matching(re, 0), matching(re, 1), matching(re, 2)}
+	return []string{stringMatching(re, 0), stringMatching(re, 1), stringMatching(re, 2)}
 }
 
-// matching returns a string that matches a pattern. For unusual patterns the string may not
+// stringMatching returns a string that matches a pattern. For unusual patterns the string may not
 // match. The parameter more is the number of repetitions of parts with *, + or ?, if the pattern
 // allows it, and the alternative to use.
-func matching(re *syntax.Regexp, more int) string {
+func stringMatching(re *syntax.Regexp, more int) string {
 	const long = 1000 // nested repetitions double the length with each level
 	var b strings.Builder
 	times := func(n int) {
 		if n == 0 {
 			return
 		}
-		for text := matching(re.Sub[0], more); n > 0 && b.Len()+len(text) <= long; n-- {
+		for text := stringMatching(re.Sub[0], more); n > 0 && b.Len()+len(text) <= long; n-- {
 			b.WriteString(text)
 		}
 	}
@@ -34,17 +34,17 @@ func matching(re *syntax.Regexp, more int) string {
 	case syntax.OpLiteral:
 		b.WriteString(string(re.Rune))
 	case syntax.OpCharClass:
-		b.WriteRune(letter(re.Rune))
+		b.WriteRune(pickLetter(re.Rune))
 	case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
 		b.WriteByte('a')
 	case syntax.OpCapture:
 		times(1)
 	case syntax.OpConcat:
 		for _, sub := range re.Sub {
-			b.WriteString(matching(sub, more))
+			b.WriteString(stringMatching(sub, more))
 		}
 	case syntax.OpAlternate:
-		return matching(re.Sub[min(more, len(re.Sub)-1)], more)
+		return stringMatching(re.Sub[min(more, len(re.Sub)-1)], more)
 	case syntax.OpPlus:
 		times(max(1, more))
 	case syntax.OpQuest:
@@ -57,8 +57,8 @@ func matching(re *syntax.Regexp, more int) string {
 	return b.String()
 }
 
-// letter returns a, 0 or A if the character class has it, else its first character.
-func letter(class []rune) rune {
+// pickLetter returns a, 0 or A if the character class has it, else its first character.
+func pickLetter(class []rune) rune {
 	for _, want := range "a0A" {
 		for i := 0; i+1 < len(class); i += 2 {
 			if class[i] <= want && want <= class[i+1] {

@@ -28,14 +28,14 @@ func Meet(t *templates.Template, from Situation, fixed []string, accept func(Sit
 	}
 	took := func(w *world) bool {
 		for _, g := range met {
-			if !s.holds(w, g) {
+			if !s.isReached(w, g) {
 				return false
 			}
 		}
 		to, ok := w.situation()
 		return ok && accept(to)
 	}
-	if w = s.reach(w, met, took); w == nil {
+	if w = s.reachGoals(w, met, took); w == nil {
 		return from, false
 	}
 	const most = 20 // each makes the search for the next one slower
@@ -44,7 +44,7 @@ func Meet(t *templates.Template, from Situation, fixed []string, accept func(Sit
 			continue
 		}
 		met = append(met, &goal{expression: each.Where, expr: each.Where.AST().Expr(), container: true, initContainers: each.InitContainers})
-		if more := s.reach(w, met[len(met)-1:], took); more != nil {
+		if more := s.reachGoals(w, met[len(met)-1:], took); more != nil {
 			w = more
 		} else {
 			met = met[:len(met)-1]
@@ -66,15 +66,15 @@ func Unmet(t *templates.Template, from Situation, fixed []string) []string {
 	var met []*goal
 	for _, part := range templates.Conjuncts(t.ConditionExpression().AST().Expr()) {
 		g := &goal{expression: t.ConditionExpression(), expr: part}
-		next := s.reach(w, []*goal{g}, func(w *world) bool {
+		next := s.reachGoals(w, []*goal{g}, func(w *world) bool {
 			_, ok := w.situation()
-			return ok && !slices.ContainsFunc(append(met, g), func(g *goal) bool { return !s.holds(w, g) })
+			return ok && !slices.ContainsFunc(append(met, g), func(g *goal) bool { return !s.isReached(w, g) })
 		})
 		if next != nil {
 			w, met = next, append(met, g)
 			continue
 		}
-		unmet = append(unmet, g.text(part))
+		unmet = append(unmet, g.celText(part))
 	}
 	return unmet
 }

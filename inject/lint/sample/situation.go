@@ -35,8 +35,8 @@ func (s *Situation) ServiceAccount() (request.ServiceAccount, error) {
 	return s.Namespace.ServiceAccount(pod), nil
 }
 
-// decodes reports whether the JSON is a pod. It returns false if a value has the wrong type.
-func decodes(text []byte) bool {
+// isPod reports whether the JSON is a pod. It returns false if a value has the wrong type.
+func isPod(text []byte) bool {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	return d.Decode(&corev1.Pod{}) == nil

@@ -35,7 +35,7 @@ type search struct {
 // then continues the search with a world.
 type then = func(*world) bool
 
-func (s *solver) of(e *templates.Expression) *search {
+func (s *solver) searchFor(e *templates.Expression) *search {
 	if s.searches == nil {
 		s.searches = map[*ast.AST]*search{}
 	}
@@ -59,13 +59,13 @@ type scope struct {
 	text  ast.Expr // the string that was split into this item and others
 }
 
-// with returns the scope of a variable inside another scope.
-func (sc scope) with(outer *scope, name string) *scope {
+// withOuter returns the scope of a variable inside another scope.
+func (sc scope) withOuter(outer *scope, name string) *scope {
 	sc.outer, sc.name = outer, name
 	return &sc
 }
 
-func (sc *scope) find(name string) *scope {
+func (sc *scope) findScope(name string) *scope {
 	for ; sc != nil; sc = sc.outer {
 		if sc.name == name {
 			return sc
@@ -74,9 +74,9 @@ func (sc *scope) find(name string) *scope {
 	return nil
 }
 
-// eval returns the value of an expression in a world. It returns nil if there is an error or
+// evalExpr returns the value of an expression in a world. It returns nil if there is an error or
 // if no evaluations remain.
-func (s *search) eval(w *world, e ast.Expr, sc *scope) ref.Val {
+func (s *search) evalExpr(w *world, e ast.Expr, sc *scope) ref.Val {
 	if s.evals--; s.evals < 0 {
 		return nil
 	}
@@ -93,14 +93,14 @@ func (s *search) eval(w *world, e ast.Expr, sc *scope) ref.Val {
 		if _, ok := variables[v.name]; ok {
 			continue
 		}
-		value := s.variable(w, v)
+		value := s.scopeValue(w, v)
 		if value == nil {
 			return nil
 		}
 		variables[v.name] = value
 	}
 	in := w.input()
-	values, _ := s.template.Values(w.at(path{"pod", "metadata", "annotations"}), in.ServiceAccount, &in.Namespace)
+	values, _ := s.template.Values(w.nodeAt(path{"pod", "metadata", "annotations"}), in.ServiceAccount, &in.Namespace)
 	value, err := part.Value(in, values, variables)
 	if err != nil || types.IsUnknownOrError(value) {
 		return nil
@@ -108,93 +108,93 @@ func (s *search) eval(w *world, e ast.Expr, sc *scope) ref.Val {
 	return value
 }
 
-func (s *search) variable(w *world, v *scope) ref.Val {
+func (s *search) scopeValue(w *world, v *scope) ref.Val {
 	switch {
 	case v.expr != nil:
-		return s.eval(w, v.expr, v.in)
+		return s.evalExpr(w, v.expr, v.in)
 	case v.value != nil:
 		return v.value
 	case v.key:
 		return types.String(v.place[len(v.place)-1].(string))
 	}
-	if n := w.at(v.place); n != nil {
+	if n := w.nodeAt(v.place); n != nil {
 		return templates.View(n)
 	}
 	return nil
 }
 
-// is reports whether a condition has the wanted value.
-func (s *search) is(w *world, e ast.Expr, want bool, sc *scope) bool {
-	return s.eval(w, e, sc) == types.Bool(want)
+// evaluatesTo reports whether a condition has the wanted value.
+func (s *search) evaluatesTo(w *world, e ast.Expr, want bool, sc *scope) bool {
+	return s.evalExpr(w, e, sc) == types.Bool(want)
 }
 
-// meet continues with worlds in which a condition may have the wanted value. It starts with
+// meetCondition continues with worlds in which a condition may have the wanted value. It starts with
 // the given world if the condition has the wanted value there.
-func (s *search) meet(w *world, e ast.Expr, want bool, sc *scope, next then) bool {
+func (s *search) meetCondition(w *world, e ast.Expr, want bool, sc *scope, next then) bool {
 	if s.steps--; s.steps < 0 {
 		return false
 	}
-	if s.is(w, e, want, sc) && next(w) {
+	if s.evaluatesTo(w, e, want, sc) && next(w) {
 		return true
 	}
 	if v := s.expression.Variable(e); v != nil {
-		return s.of(v).meet(w, v.AST().Expr(), want, nil, next)
+		return s.searchFor(v).meetCondition(w, v.AST().Expr(), want, nil, next)
 	}
 	switch e.Kind() {
 	case ast.SelectKind:
 		if e.AsSelect().IsTestOnly() {
-			return s.has(w, e, want, sc, next)
+			return s.meetPresence(w, e, want, sc, next)
 		}
 	case ast.ComprehensionKind:
-		return s.quantified(w, e, want, sc, next)
+		return s.meetQuantifier(w, e, want, sc, next)
 	case ast.CallKind:
-		return s.call(w, e, want, sc, next)
+		return s.meetCall(w, e, want, sc, next)
 	}
-	return s.assign(w, e, types.Bool(want), sc, next)
+	return s.assignValue(w, e, types.Bool(want), sc, next)
 }
 
-func (s *search) call(w *world, e ast.Expr, want bool, sc *scope, next then) bool {
+func (s *search) meetCall(w *world, e ast.Expr, want bool, sc *scope, next then) bool {
 	call := e.AsCall()
 	args := call.Args()
 	both := func(a, b bool) bool {
-		return s.meet(w, args[0], a, sc, func(w *world) bool { return s.meet(w, args[1], b, sc, next) })
+		return s.meetCondition(w, args[0], a, sc, func(w *world) bool { return s.meetCondition(w, args[1], b, sc, next) })
 	}
 	switch name := call.FunctionName(); name {
 	case operators.LogicalNot:
-		return s.meet(w, args[0], !want, sc, next)
+		return s.meetCondition(w, args[0], !want, sc, next)
 	case operators.LogicalAnd, operators.LogicalOr:
 		if want == (name == operators.LogicalAnd) {
 			return both(want, want)
 		}
-		return s.meet(w, args[0], want, sc, next) || s.meet(w, args[1], want, sc, next)
+		return s.meetCondition(w, args[0], want, sc, next) || s.meetCondition(w, args[1], want, sc, next)
 	case operators.Conditional:
 		choose := func(condition bool, value ast.Expr) bool {
-			return s.meet(w, args[0], condition, sc, func(w *world) bool { return s.meet(w, value, want, sc, next) })
+			return s.meetCondition(w, args[0], condition, sc, func(w *world) bool { return s.meetCondition(w, value, want, sc, next) })
 		}
 		return choose(true, args[1]) || choose(false, args[2])
 	case operators.Equals, operators.NotEquals, operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals:
-		return s.compare(w, name, args, want, sc, next)
+		return s.meetComparison(w, name, args, want, sc, next)
 	case operators.In:
-		return s.in(w, args[0], args[1], want, sc, next)
+		return s.meetIn(w, args[0], args[1], want, sc, next)
 	case "sets.contains", "sets.intersects":
 		list, items := args[0], args[1]
 		if name == "sets.intersects" && list.Kind() == ast.ListKind {
 			list, items = items, list
 		}
 		if items.Kind() == ast.ListKind {
-			return s.sets(w, name == "sets.contains", list, items.AsList().Elements(), want, sc, next)
+			return s.meetSets(w, name == "sets.contains", list, items.AsList().Elements(), want, sc, next)
 		}
 	case "hasValue":
-		return s.has(w, call.Target(), want, sc, next)
+		return s.meetPresence(w, call.Target(), want, sc, next)
 	case "startsWith", "endsWith", "contains", "matches":
-		return s.text(w, e, want, sc, next)
+		return s.meetStringTest(w, e, want, sc, next)
 	}
-	return s.assign(w, e, types.Bool(want), sc, next)
+	return s.assignValue(w, e, types.Bool(want), sc, next)
 }
 
-// has adds or removes the value at a place.
-func (s *search) has(w *world, e ast.Expr, want bool, sc *scope, next then) bool {
-	if name, ok := param(e); ok {
+// meetPresence adds or removes the value at a place.
+func (s *search) meetPresence(w *world, e ast.Expr, want bool, sc *scope, next then) bool {
+	if name, ok := paramOf(e); ok {
 		return s.hasParam(w, name, want, next)
 	}
 	p, ok := s.placeOf(w, e, sc)
@@ -202,20 +202,20 @@ func (s *search) has(w *world, e ast.Expr, want bool, sc *scope, next then) bool
 	case !ok:
 		return false
 	case !want:
-		return next(w.set(p, nil))
+		return next(w.withValue(p, nil))
 	}
 	value := anyOf(p)
-	return value != nil && next(w.set(p, value))
+	return value != nil && next(w.withValue(p, value))
 }
 
-// sets makes a list contain all of the items, or at least one. If want is false, it makes the list
+// meetSets makes a list contain all of the items, or at least one. If want is false, it makes the list
 // not contain them.
-func (s *search) sets(w *world, all bool, list ast.Expr, items []ast.Expr, want bool, sc *scope, next then) bool { //nolint:revive // the parameters go through the whole search
+func (s *search) meetSets(w *world, all bool, list ast.Expr, items []ast.Expr, want bool, sc *scope, next then) bool { //nolint:revive // the parameters go through the whole search
 	if len(items) == 0 {
 		return all == want && next(w)
 	}
-	first := func(next then) bool { return s.in(w, items[0], list, want, sc, next) }
-	rest := func(w *world) bool { return s.sets(w, all, list, items[1:], want, sc, next) }
+	first := func(next then) bool { return s.meetIn(w, items[0], list, want, sc, next) }
+	rest := func(w *world) bool { return s.meetSets(w, all, list, items[1:], want, sc, next) }
 	if all == want {
 		return first(rest)
 	}
@@ -259,26 +259,26 @@ func loopOf(e ast.Expr) (loop, bool) {
 	return l, l.macro != ""
 }
 
-func (s *search) quantified(w *world, e ast.Expr, want bool, sc *scope, next then) bool {
+func (s *search) meetQuantifier(w *world, e ast.Expr, want bool, sc *scope, next then) bool {
 	l, ok := loopOf(e)
 	if !ok || l.macro == "map" {
 		return false
 	}
 	if want == (l.macro == "exists") {
-		return s.some(w, l, sc, func(w *world, item *scope) bool { return s.meet(w, l.body, want, item, next) })
+		return s.forSomeItem(w, l, sc, func(w *world, item *scope) bool { return s.meetCondition(w, l.body, want, item, next) })
 	}
-	items := s.items(w, l, sc)
-	if s.each(w, items, func(w *world, item *scope, next then) bool { return s.meet(w, l.body, want, item, next) }, next) {
+	items := s.itemScopes(w, l, sc)
+	if s.meetEach(w, items, func(w *world, item *scope, next then) bool { return s.meetCondition(w, l.body, want, item, next) }, next) {
 		return true
 	}
 	p, ok := s.placeOf(w, l.list, sc)
-	return ok && !slices.Equal(p, path{"pod", "spec", "containers"}) && next(w.set(p, nil))
+	return ok && !slices.Equal(p, path{"pod", "spec", "containers"}) && next(w.withValue(p, nil))
 }
 
-// each continues after do was applied to every item.
-func (s *search) each(w *world, items []*scope, do func(*world, *scope, then) bool, next then) bool {
+// meetEach continues after do was applied to every item.
+func (s *search) meetEach(w *world, items []*scope, do func(*world, *scope, then) bool, next then) bool {
 	if len(items) == 0 {
 		return next(w)
 	}
-	return do(w, items[0], func(w *world) bool { return s.each(w, items[1:], do, next) })
+	return do(w, items[0], func(w *world) bool { return s.meetEach(w, items[1:], do, next) })
 }

@@ -18,8 +18,8 @@ import (
 // some is a string that is a valid name, label and annotation.
 const some = "sample"
 
-// known returns a valid value for a field that does not accept every value of its type.
-func known(name string) (any, bool) {
+// knownValue returns a valid value for a field that does not accept every value of its type.
+func knownValue(name string) (any, bool) {
 	object := func(key string, value any) map[string]any { return map[string]any{key: value} }
 	probe := object("tcpSocket", object("port", 8080))
 	value, ok := map[string]any{
@@ -35,12 +35,12 @@ func known(name string) (any, bool) {
 	return value, ok
 }
 
-// element returns a new item of a list.
-func element(list path, n int) any {
+// newElement returns a new item of a list.
+func newElement(list path, n int) any {
 	item := map[string]any{"name": fmt.Sprintf("%s-%d", some, n)}
 	switch name, _ := list[len(list)-1].(string); name {
 	case "containers", "initContainers":
-		item["image"], _ = known("image")
+		item["image"], _ = knownValue("image")
 		item["securityContext"] = map[string]any{
 			"allowPrivilegeEscalation": false, "runAsNonRoot": true,
 			"capabilities": map[string]any{"drop": []any{"ALL"}}, "seccompProfile": map[string]any{"type": "RuntimeDefault"},
@@ -59,7 +59,7 @@ func element(list path, n int) any {
 		item["apiVersion"], item["kind"], item["uid"], item["controller"] = "apps/v1", "ReplicaSet", "00000000-0000-0000-0000-000000000000", true
 	case "imagePullSecrets":
 	default:
-		return anyOf(list.to(n))
+		return anyOf(list.childPath(n))
 	}
 	return item
 }
@@ -67,7 +67,7 @@ func element(list path, n int) any {
 // anyOf returns a value of the right type for a place, or nil if the pod has no such place.
 func anyOf(p path) any {
 	if name, ok := p[len(p)-1].(string); ok {
-		if value, ok := known(name); ok {
+		if value, ok := knownValue(name); ok {
 			return value
 		}
 	}
@@ -92,9 +92,9 @@ func anyOf(p path) any {
 	case reflect.Int, reflect.Int32, reflect.Int64:
 		return 1
 	case reflect.Slice:
-		return []any{element(p, 0)}
+		return []any{newElement(p, 0)}
 	case reflect.Map:
-		return map[string]any{some: anyOf(p.to(some))}
+		return map[string]any{some: anyOf(p.childPath(some))}
 	}
 	return map[string]any{}
 }
@@ -123,7 +123,7 @@ func typeAt(t reflect.Type, p path) reflect.Type {
 // path is a place in a world: names and indices.
 type path []any
 
-func (p path) to(more ...any) path { return append(slices.Clone(p), more...) }
+func (p path) childPath(more ...any) path { return append(slices.Clone(p), more...) }
 
 // maxList limits the length of a list.
 const maxList = 50

@@ -48,7 +48,7 @@ func newWorld(s Situation) (*world, error) {
 // operation is not CREATE.
 func (w *world) situation() (Situation, bool) {
 	pod, err := json.Marshal(w.doc["pod"])
-	if err != nil || !decodes(pod) || w.root().At("request", "operation").Text() != "CREATE" {
+	if err != nil || !isPod(pod) || w.root().At("request", "operation").Text() != "CREATE" {
 		return Situation{}, false
 	}
 	in := w.input()
@@ -60,12 +60,12 @@ func (w *world) input() *templates.Input {
 	root := w.root()
 	account := request.ServiceAccount{
 		Name:   request.ServiceAccountName(root.At("pod")),
-		Labels: w.texts(accountVariable, "labels"), Annotations: w.texts(accountVariable, "annotations"), Known: true,
+		Labels: w.stringMap(accountVariable, "labels"), Annotations: w.stringMap(accountVariable, "annotations"), Known: true,
 	}
 	return &templates.Input{
 		Pod: root.At("pod"), ServiceAccount: &account,
 		Namespace: request.Namespace{
-			Name: root.At("ns", "name").Text(), Labels: w.texts("ns", "labels"), Annotations: w.texts("ns", "annotations"), Known: true,
+			Name: root.At("ns", "name").Text(), Labels: w.stringMap("ns", "labels"), Annotations: w.stringMap("ns", "annotations"), Known: true,
 			ServiceAccounts: request.SameServiceAccount(account),
 		},
 		Request: request.RequestInfo{
@@ -78,7 +78,7 @@ func (w *world) input() *templates.Input {
 // accountVariable is the ServiceAccount in expressions.
 const accountVariable = "serviceAccount"
 
-func (w *world) texts(of, name string) map[string]string {
+func (w *world) stringMap(of, name string) map[string]string {
 	all := map[string]string{}
 	members := w.root().At(of, name).Members()
 	for i := range members {
@@ -100,8 +100,8 @@ func (w *world) root() *jsontree.Node {
 	return w.node
 }
 
-// at returns the node of a place, or nil.
-func (w *world) at(p path) *jsontree.Node {
+// nodeAt returns the node of a place, or nil.
+func (w *world) nodeAt(p path) *jsontree.Node {
 	n := w.root()
 	for _, step := range p {
 		switch step := step.(type) {
@@ -118,8 +118,8 @@ func (w *world) at(p path) *jsontree.Node {
 	return n
 }
 
-// get returns the value of a place, or nil.
-func (w *world) get(p path) any {
+// valueAt returns the value of a place, or nil.
+func (w *world) valueAt(p path) any {
 	var at any = w.doc
 	for _, step := range p {
 		switch step := step.(type) {
@@ -137,19 +137,19 @@ func (w *world) get(p path) any {
 	return at
 }
 
-// set returns a copy of the world with another value in a place; nil removes the value. If the
+// withValue returns a copy of the world with another value in a place; nil removes the value. If the
 // value is a volume's source, it removes the source emptyDir.
-func (w *world) set(p path, value any) *world {
-	doc := with(w.doc, p, nil, value).(map[string]any)
+func (w *world) withValue(p path, value any) *world {
+	doc := replaceValue(w.doc, p, nil, value).(map[string]any)
 	if len(p) > 4 && p[2] == "volumes" && p[4] != "name" && p[4] != "emptyDir" { // a volume has only one source
-		doc = with(doc, p[:4].to("emptyDir"), nil, nil).(map[string]any)
+		doc = replaceValue(doc, p[:4].childPath("emptyDir"), nil, nil).(map[string]any)
 	}
 	return &world{doc: doc}
 }
 
-// with returns a copy of a value with another value in a place inside it. The parameter above is
+// replaceValue returns a copy of a value with another value in a place inside it. The parameter above is
 // the path to the value itself.
-func with(of any, p, above path, value any) any {
+func replaceValue(of any, p, above path, value any) any {
 	if len(p) == 0 {
 		return value
 	}
@@ -160,7 +160,7 @@ func with(of any, p, above path, value any) any {
 		if m == nil {
 			m = map[string]any{}
 		}
-		if changed := with(m[step], p[1:], above.to(step), value); changed != nil {
+		if changed := replaceValue(m[step], p[1:], above.childPath(step), value); changed != nil {
 			m[step] = changed
 		} else {
 			delete(m, step)
@@ -170,12 +170,12 @@ func with(of any, p, above path, value any) any {
 		items, _ := of.([]any)
 		items = slices.Clone(items)
 		for len(items) <= step && len(items) < maxList {
-			items = append(items, element(above, len(items)))
+			items = append(items, newElement(above, len(items)))
 		}
 		if step >= len(items) {
 			return items
 		}
-		if changed := with(items[step], p[1:], above.to(step), value); changed != nil {
+		if changed := replaceValue(items[step], p[1:], above.childPath(step), value); changed != nil {
 			items[step] = changed
 			return items
 		}
@@ -184,17 +184,17 @@ func with(of any, p, above path, value any) any {
 	return of
 }
 
-// grow returns a copy of the world with another item in a list, and the item's path.
-func (w *world) grow(list path) (*world, path) {
-	items, _ := w.get(list).([]any)
-	at := list.to(len(items))
-	return w.set(at, element(list, len(items))), at
+// withItem returns a copy of the world with another item in a list, and the item's path.
+func (w *world) withItem(list path) (*world, path) {
+	items, _ := w.valueAt(list).([]any)
+	at := list.childPath(len(items))
+	return w.withValue(at, newElement(list, len(items))), at
 }
 
-// setAll returns a world with more members of an object.
-func (w *world) setAll(at path, values map[string]string) *world {
+// withValues returns a world with more members of an object.
+func (w *world) withValues(at path, values map[string]string) *world {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
-		w = w.set(at.to(key), values[key])
+		w = w.withValue(at.childPath(key), values[key])
 	}
 	return w
 }
