@@ -44,41 +44,41 @@ type builder struct {
 	ownLists        []string // lists of containers that expressions read
 }
 
-func (b *builder) problem(path, format string, args ...any) {
+func (b *builder) addProblem(path, format string, args ...any) {
 	p := Problem{b.t.Name, path, fmt.Sprintf(format, args...)}
 	if !slices.Contains(b.problems, p) {
 		b.problems = append(b.problems, p)
 	}
 }
 
-// replaces reports a template that replaces another one, or is replaced by one. CEL has no hash to select
+// reportReplacement reports a template that replaces another one, or is replaced by one. CEL has no hash to select
 // workloads, and a policy does not know whether the other template can be injected.
-func (b *builder) replaces() {
+func (b *builder) reportReplacement() {
 	if b.t.Spec.Replaces != "" {
-		b.problem("spec.replaces", "a policy cannot select a share of the workloads, or fall back to %s", b.t.Spec.Replaces)
+		b.addProblem("spec.replaces", "a policy cannot select a share of the workloads, or fall back to %s", b.t.Spec.Replaces)
 	}
 	for _, other := range b.set.Templates {
 		if other.Spec.Replaces == b.t.Name && other.Namespace == b.t.Namespace {
-			b.problem("metadata.name", "a policy cannot leave out the workloads in which %s replaces this template", other.Name)
+			b.addProblem("metadata.name", "a policy cannot leave out the workloads in which %s replaces this template", other.Name)
 		}
 	}
 }
 
-// rewrite rewrites an expression for the API server. If that is not possible, it records a problem.
-func (b *builder) rewrite(path string, e *templates.Expression) rewritten {
+// rewriteAt rewrites an expression for the API server. If that is not possible, it records a problem.
+func (b *builder) rewriteAt(path string, e *templates.Expression) rewritten {
 	if e.ReadsPodName() {
-		b.problem(path, "a policy cannot distinguish the name of a pod from one that the API server generates later")
+		b.addProblem(path, "a policy cannot distinguish the name of a pod from one that the API server generates later")
 	}
-	r, err := rewrite(e, b.t.OptionalParams())
+	r, err := rewriteExpression(e, b.t.OptionalParams())
 	if err != nil {
-		b.problem(path, "%v", err)
+		b.addProblem(path, "%v", err)
 		return rewritten{text: "false", typ: e.Type()}
 	}
 	b.ownLists = append(b.ownLists, r.ownLists...)
 	return r
 }
 
-// variable declares variables.<name>.
-func (b *builder) variable(name, expression string) {
+// declareVariable declares variables.<name>.
+func (b *builder) declareVariable(name, expression string) {
 	b.variables = append(b.variables, admissionregistrationv1.Variable{Name: name, Expression: expression})
 }

@@ -35,39 +35,39 @@ func namedVariable(name string) string { return "variable_" + name }
 // brought.
 func ownVariable(list string) string { return "own_" + list }
 
-// marked returns the name of the variable that reports whether the pod marks the containers with a
+// markedVariable returns the name of the variable that reports whether the pod marks the containers with a
 // template's names as the template's.
-func marked(t *templates.Template) string { return "marked_" + identifier(t.Name) }
+func markedVariable(t *templates.Template) string { return "marked_" + celIdentifier(t.Name) }
 
-// identifier turns a Kubernetes name into a CEL name.
-func identifier(name string) string { return strings.ReplaceAll(name, "-", "_") }
+// celIdentifier turns a Kubernetes name into a CEL name.
+func celIdentifier(name string) string { return strings.ReplaceAll(name, "-", "_") }
 
-func quote(text string) string { return strconv.Quote(text) }
+func quoteString(text string) string { return strconv.Quote(text) }
 
-// quoted returns the items of a list of strings in CEL.
-func quoted(texts []string) string {
+// quoteList returns the items of a list of strings in CEL.
+func quoteList(texts []string) string {
 	all := make([]string, len(texts))
 	for i, text := range texts {
-		all[i] = quote(text)
+		all[i] = quoteString(text)
 	}
 	return strings.Join(all, ", ")
 }
 
-// lists returns the lists of containers that a template may add to.
-func lists() []string { return []string{"initContainers", "containers"} }
+// containerLists returns the lists of containers that a template may add to.
+func containerLists() []string { return []string{"initContainers", "containers"} }
 
-// optional returns a value that exists if the condition is true.
-func optional(condition, value string) string {
+// optionalValue returns a value that exists if the condition is true.
+func optionalValue(condition, value string) string {
 	return fmt.Sprintf("(%s) ? optional.of(%s) : optional.none()", condition, value)
 }
 
-// all joins conditions that must all be true, one per line.
-func all(conditions ...string) string { return joined(" &&\n", "true", conditions) }
+// allTrue joins conditions that must all be true, one per line.
+func allTrue(conditions ...string) string { return joinConditions(" &&\n", "true", conditions) }
 
-// some joins conditions of which one must be true, one per line.
-func some(conditions ...string) string { return joined(" ||\n", "false", conditions) }
+// anyTrue joins conditions of which one must be true, one per line.
+func anyTrue(conditions ...string) string { return joinConditions(" ||\n", "false", conditions) }
 
-func joined(operator, none string, conditions []string) string {
+func joinConditions(operator, none string, conditions []string) string {
 	var once []string
 	for _, c := range conditions {
 		if c != "" && c != none && !slices.Contains(once, c) {

@@ -13,35 +13,35 @@ import (
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
-// conditions declares what the engine checks before it adds anything. If one of these conditions is
+// declareConditions declares what the engine checks before it adds anything. If one of these conditions is
 // false, the policy leaves the pod unchanged.
-func (m *mutation) conditions() {
-	m.must("valid", m.declare(true)...)
-	m.must("condition", m.condition)
+func (m *mutation) declareConditions() {
+	m.requireAll("valid", m.declareInputs(true)...)
+	m.requireAll("condition", m.condition)
 	if len(m.containers) > 0 {
-		m.variable("podResources", "size(object.spec.?resources.orValue({})) > 0")
-		m.variable("injected", fmt.Sprintf("%q in variables.annotations", m.t.Annotation(templates.AnnotationInjected)))
-		m.variable("token", m.token())
+		m.declareVariable("podResources", "size(object.spec.?resources.orValue({})) > 0")
+		m.declareVariable("injected", fmt.Sprintf("%q in variables.annotations", m.t.Annotation(templates.AnnotationInjected)))
+		m.declareVariable("token", m.tokenVolume())
 	}
-	m.must("valuesRight", m.valuesRight()...)
-	m.must("starts", m.startsRight()...)
-	m.prepare()
+	m.requireAll("valuesRight", m.valuesRight()...)
+	m.requireAll("starts", m.startsRight()...)
+	m.prepareFragment()
 	for _, c := range m.containers {
-		m.variable(c.variable, all(c.when, fmt.Sprintf("!%s.exists(x, x.name == %q)", bothLists, c.name)))
+		m.declareVariable(c.variable, allTrue(c.when, fmt.Sprintf("!%s.exists(x, x.name == %q)", bothLists, c.name)))
 	}
-	m.must("placesFree", conflicts(m.podAdditions())...)
-	for _, list := range lists() {
-		if free := append(conflicts(m.appAdditions(list)), m.mountsPossible(list)...); len(free) > 0 {
-			m.must(list+"Free", fmt.Sprintf("variables.%s.all(%s, !(%s) || (%s))", list, appVariable, m.isApp(m.each[0].where), all(free...)))
+	m.requireAll("placesFree", conflictConditions(m.podAdditions())...)
+	for _, list := range containerLists() {
+		if free := append(conflictConditions(m.appAdditions(list)), m.mountsPossible(list)...); len(free) > 0 {
+			m.requireAll(list+"Free", fmt.Sprintf("variables.%s.all(%s, !(%s) || (%s))", list, appVariable, m.isApp(m.each[0].where), allTrue(free...)))
 		}
 	}
-	portsFree, _ := m.ports()
-	m.must("portsFree", portsFree...)
-	m.variable("fit", all(m.fit...))
+	portsFree, _ := m.portConditions()
+	m.requireAll("portsFree", portsFree...)
+	m.declareVariable("fit", allTrue(m.fit...))
 }
 
-// conflicts returns the conditions of additions. If one is false, nothing is added.
-func conflicts(additions []addition) (all []string) {
+// conflictConditions returns the conditions of additions. If one is false, nothing is added.
+func conflictConditions(additions []addition) (all []string) {
 	for _, a := range additions {
 		if a.conflict != "" {
 			all = append(all, a.conflict)
@@ -50,24 +50,24 @@ func conflicts(additions []addition) (all []string) {
 	return all
 }
 
-// must declares a variable that must be true.
-func (m *mutation) must(name string, conditions ...string) {
-	if condition := all(conditions...); condition != "true" {
-		m.variable(name, condition)
+// requireAll declares a variable that must be true.
+func (m *mutation) requireAll(name string, conditions ...string) {
+	if condition := allTrue(conditions...); condition != "true" {
+		m.declareVariable(name, condition)
 		m.fit = append(m.fit, "variables."+name)
 	}
 }
 
-// token returns the name of the volume for the path at which the ServiceAccount plugin would mount
+// tokenVolume returns the name of the volume for the path at which the ServiceAccount plugin would mount
 // the API token, or "".
-func (m *mutation) token() string {
-	volume := quote(templates.NoTokenVolume)
+func (m *mutation) tokenVolume() string {
+	volume := quoteString(templates.NoTokenVolume)
 	if m.t.Spec.ServiceAccountToken == v1alpha1.Inherit {
 		var brought []string
 		for _, t := range m.set.Templates {
 			brought = append(brought, t.Containers...)
 		}
-		user := fmt.Sprintf("%s.filter(x, !(x.name in [%s]))", bothLists, quoted(brought))
+		user := fmt.Sprintf("%s.filter(x, !(x.name in [%s]))", bothLists, quoteList(brought))
 		declined := fmt.Sprintf("size(%[1]s) > 0 && %[1]s.all(x, x.?volumeMounts.orValue([]).exists(y, y.mountPath == %[2]q))", user, templates.TokenPath)
 		named := fmt.Sprintf("%s.filter(x, x.name.startsWith(%q))", podVolumes, templates.TokenVolumePrefix)
 		volume = fmt.Sprintf("(%[1]s.filter(x, x.?projected.?sources.orValue([]).exists(y, has(y.serviceAccountToken))).map(x, x.name) + %[1]s.map(x, %[3]q) + [%[2]s ? %[3]q : \"\"])[0]", named, declined, templates.NoTokenVolume)
@@ -87,29 +87,29 @@ func (m *mutation) isApp(where string) string {
 			}
 		}
 		for _, name := range t.Containers {
-			is := fmt.Sprintf("%s.name == %q && variables.%s", appVariable, name, marked(t))
+			is := fmt.Sprintf("%s.name == %q && variables.%s", appVariable, name, markedVariable(t))
 			if image := images[name]; image != nil {
 				is += fmt.Sprintf(" && %s.image == %s", appVariable, image.text)
 				if t != m.t && !image.constant {
-					m.problem("spec.forEachContainer", "the template is required, but a policy cannot determine whether a container belongs to the template %s, because its image is not constant", t.Name)
+					m.addProblem("spec.forEachContainer", "the template is required, but a policy cannot determine whether a container belongs to the template %s, because its image is not constant", t.Name)
 				}
 			}
 			brought = append(brought, is)
 		}
 	}
-	return all("!("+some(brought...)+")", where)
+	return allTrue("!("+anyTrue(brought...)+")", where)
 }
 
-// ports returns the conditions that no other container uses the node's ports of the template's
+// portConditions returns the conditions that no other container uses the node's ports of the template's
 // containers. It also returns claims to these ports. On the host network, each port is one of the
 // node's. The conditions ignore the address, and whether the other container has ended by then.
-func (m *mutation) ports() (conditions []string, claims []claim) {
+func (m *mutation) portConditions() (conditions []string, claims []claim) {
 	const onHost = "object.spec.?hostNetwork.orValue(false)"
 	for i := range m.containers {
 		c := &m.containers[i]
 		for j := range c.get("ports").items() {
 			p := &c.get("ports").children[j]
-			number, own, protocol, always := p.get("hostPort"), p.get("containerPort"), quote(string(corev1.ProtocolTCP)), ""
+			number, own, protocol, always := p.get("hostPort"), p.get("containerPort"), quoteString(string(corev1.ProtocolTCP)), ""
 			if n := p.get("protocol"); n != nil {
 				protocol = n.text
 			}
@@ -121,12 +121,12 @@ func (m *mutation) ports() (conditions []string, claims []claim) {
 			case host && number.text != own.text:
 				conditions = append(conditions, fmt.Sprintf("!%s || %s == %s", onHost, number.text, own.text))
 			}
-			conditions = append(conditions, p.unless(fmt.Sprintf("!variables.%s || %s%s.filter(x, x.name != %q).all(x, x.?ports.orValue([]).all(y, "+
+			conditions = append(conditions, p.whenPresent(fmt.Sprintf("!variables.%s || %s%s.filter(x, x.name != %q).all(x, x.?ports.orValue([]).all(y, "+
 				"(!has(y.hostPort) && !%s) || (has(y.hostPort) ? y.hostPort : y.containerPort) != %s || y.?protocol.orValue(\"TCP\") != %s))",
 				c.variable, always, bothLists, c.name, onHost, number.text, protocol)))
 			port := claim{fmt.Sprintf("the port %s/%s of the node", number.text, strings.Trim(protocol, `"`)), m.t.Name, number.path}
 			if !number.constant || slices.ContainsFunc(claims, func(c claim) bool { return c.what == port.what }) {
-				m.problem(number.path, "a policy cannot determine whether only one container uses this port of the node")
+				m.addProblem(number.path, "a policy cannot determine whether only one container uses this port of the node")
 			}
 			claims = append(claims, port)
 		}
@@ -136,13 +136,13 @@ func (m *mutation) ports() (conditions []string, claims []claim) {
 
 // valuesRight returns the conditions that the API server accepts the values of expressions.
 func (m *mutation) valuesRight() []string {
-	conditions := m.checked(&m.pod)
+	conditions := m.valueConditions(&m.pod)
 	for i := range m.each {
-		conditions = append(append(conditions, m.checked(&m.each[i].add)...), m.mountsRight(&m.each[i].add)...)
+		conditions = append(append(conditions, m.valueConditions(&m.each[i].add)...), m.mountsRight(&m.each[i].add)...)
 	}
 	for _, c := range m.containers {
 		for _, condition := range append(m.mountsRight(c.node), resourcesRight(c.node)...) {
-			conditions = append(conditions, c.unless(condition))
+			conditions = append(conditions, c.whenPresent(condition))
 		}
 	}
 	return conditions
@@ -157,12 +157,12 @@ func (m *mutation) mountsRight(container *node) []string {
 		at, name := mounts[i].get("mountPath"), mounts[i].get("name")
 		for j := range mounts[:i] {
 			if other := mounts[j].get("mountPath"); !at.constant || !other.constant {
-				conditions = append(conditions, fmt.Sprintf("%s != %s", cleaned(at), cleaned(other)))
+				conditions = append(conditions, fmt.Sprintf("%s != %s", cleanedPath(at), cleanedPath(other)))
 			}
 		}
 		for j := range volumes {
 			if v := &volumes[j]; v.when != "" && v.get("name").text == name.text {
-				conditions = append(conditions, mounts[i].always(fmt.Sprintf("%s || %s.exists(x, x.name == %s)", v.when, podVolumes, name.text)))
+				conditions = append(conditions, mounts[i].whenMaybePresent(fmt.Sprintf("%s || %s.exists(x, x.name == %s)", v.when, podVolumes, name.text)))
 			}
 		}
 	}
@@ -173,8 +173,8 @@ func (m *mutation) mountsRight(container *node) []string {
 func resourcesRight(container *node) []string {
 	var conditions []string
 	if memory := container.get("resources", "limits", "memory"); memory != nil && !memory.constant {
-		value := fmt.Sprintf("quantity(%s)", memory.value(""))
-		conditions = append(conditions, memory.unless(fmt.Sprintf("%s.compareTo(quantity(\"%d\")) >= 0 || %[1]s.compareTo(quantity(\"0\")) == 0", value, templates.LeastMemory)))
+		value := fmt.Sprintf("quantity(%s)", memory.celValue(""))
+		conditions = append(conditions, memory.whenPresent(fmt.Sprintf("%s.compareTo(quantity(\"%d\")) >= 0 || %[1]s.compareTo(quantity(\"0\")) == 0", value, templates.LeastMemory)))
 	}
 	requests := container.get("resources", "requests")
 	for i := range requests.members() {
@@ -183,8 +183,8 @@ func resourcesRight(container *node) []string {
 		if limit == nil || limit.text == request.text || request.constant && limit.constant {
 			continue // constants were checked when the template was loaded
 		}
-		condition := fmt.Sprintf("quantity(%s).compareTo(quantity(%s)) <= 0", request.value(""), limit.value(""))
-		if shared(name) {
+		condition := fmt.Sprintf("quantity(%s).compareTo(quantity(%s)) <= 0", request.celValue(""), limit.celValue(""))
+		if isPodLevel(name) {
 			condition = "variables.podResources || " + condition
 		}
 		conditions = append(conditions, condition)

@@ -29,8 +29,8 @@ func TestLeftOut(t *testing.T) {
 			pod: {spec: {containers: [{name: t, image: "t:1"}]}}}}`, condition))
 		set := templates.NewSet([]*templates.Template{tmpl})
 		injector, b := inject.New(set), &builder{set: set, t: tmpl}
-		b.rules()
-		b.declare(false)
+		b.matchConditions()
+		b.declareInputs(false)
 		b.leftOut()
 		for _, first := range []string{"in", "out", "wrong"} {
 			for _, second := range []string{"in", "out", "wrong"} {

@@ -40,27 +40,27 @@ func (a *addition) operation() string {
 	return fmt.Sprintf("?(%s) ?\n  optional.of(JSONPatch{op: \"add\", path: %s, value: %s}) :\n  optional.none()", a.when, strings.TrimSuffix(`"`+a.at+`"`, ` + ""`), a.value)
 }
 
-// merge returns the additions for the members of a node that an object of the pod lacks, as the
+// mergeNode returns the additions for the members of a node that an object of the pod lacks, as the
 // engine's planner does. It adds absent members, merges objects recursively, and adds the items of
 // a list whose key is new. The object is x in CEL.
-func (b *builder) merge(n *node, x string, at place) (all []addition) {
+func (b *builder) mergeNode(n *node, x string, at place) (all []addition) {
 	for i := range n.members() {
 		name, child, here := n.names[i], &n.children[i], at.member(n.names[i])
 		own := addition{place: here, when: "!has(" + x + "." + name + ")", value: child.text, path: child.path}
 		switch {
-		case at.name == "Object.spec" && slices.Contains(lists(), name):
-			continue // see insertions
+		case at.name == "Object.spec" && slices.Contains(containerLists(), name):
+			continue // see containerInsertions
 		case isMap(n.field):
 			own.when = fmt.Sprintf("!(%q in %s)", name, x)
 		case child.list:
-			all = append(all, b.items(child, x, name, own)...)
+			all = append(all, b.mergeItems(child, x, name, own)...)
 			continue
 		case child.object:
 			empty := here.name + "{}"
 			if isMap(child.field) {
 				empty = "{}"
 			}
-			all = append(append(all, addition{place: here, when: own.when, value: empty}), b.merge(child, x+".?"+name+".orValue({})", here)...)
+			all = append(append(all, addition{place: here, when: own.when, value: empty}), b.mergeNode(child, x+".?"+name+".orValue({})", here)...)
 			continue
 		case name == "shareProcessNamespace":
 			shown := fmt.Sprintf("(%s && object.spec.?hostPID.orValue(false))", child.text)
@@ -72,9 +72,9 @@ func (b *builder) merge(n *node, x string, at place) (all []addition) {
 	return all
 }
 
-// items returns what the list x.name of the pod lacks of a node. The list whose order matters, envFrom, is added as a
+// mergeItems returns what the list x.name of the pod lacks of a node. The list whose order matters, envFrom, is added as a
 // whole, but item by item: a list of objects as a value makes the API server of Kubernetes 1.36 panic.
-func (b *builder) items(n *node, x, name string, list addition) []addition {
+func (b *builder) mergeItems(n *node, x, name string, list addition) []addition {
 	theirs := x + ".?" + name + ".orValue([])"
 	all := []addition{{place: list.place, when: list.when, value: "[]"}}
 	if n.field.Elem.GoType == schema.VolumeMountType() { // other paths could be any place
@@ -82,10 +82,10 @@ func (b *builder) items(n *node, x, name string, list addition) []addition {
 	}
 	for i := range n.children {
 		item := &n.children[i]
-		key, same := b.same(item, n.field)
-		own := addition{place: list.item(key), when: fmt.Sprintf("!%s.exists(x, %s)", theirs, same), value: item.value(list.name), path: item.path}
+		key, same := b.keyCondition(item, n.field)
+		own := addition{place: list.item(key), when: fmt.Sprintf("!%s.exists(x, %s)", theirs, same), value: item.celValue(list.name), path: item.path}
 		if names := item.get("hostnames"); item.field.GoType == schema.HostAliasType() && names != nil {
-			rest := fmt.Sprintf("%s.filter(name, !%s.exists(x, %s && name in x.?hostnames.orValue([])))", names.value(""), theirs, same)
+			rest := fmt.Sprintf("%s.filter(name, !%s.exists(x, %s && name in x.?hostnames.orValue([])))", names.celValue(""), theirs, same)
 			own.when = "size(" + rest + ") > 0"
 			own.value = fmt.Sprintf("%s{ip: %s, hostnames: %s}", list.name, item.get("ip").text, rest)
 		}
@@ -97,12 +97,12 @@ func (b *builder) items(n *node, x, name string, list addition) []addition {
 		}
 		switch item.field.GoType {
 		case schema.VolumeType():
-			own.conflict = item.unless(fmt.Sprintf("%s.all(x, !(%s) || (%s))", theirs, same, b.contained(item, "x")))
+			own.conflict = item.whenPresent(fmt.Sprintf("%s.all(x, !(%s) || (%s))", theirs, same, b.containsNode(item, "x")))
 		case schema.VolumeMountType():
-			own.conflict = item.unless(fmt.Sprintf("%s.all(x, x.name == %s && %s || !%s) && %s.?volumeDevices.orValue([]).all(x, !%s)",
+			own.conflict = item.whenPresent(fmt.Sprintf("%s.all(x, x.name == %s && %s || !%s) && %s.?volumeDevices.orValue([]).all(x, !%s)",
 				theirs, item.get("name").text, sameFiles(item), same, x, strings.ReplaceAll(same, "x.mountPath", "x.devicePath")))
 		case schema.VolumeDeviceType():
-			own.conflict = item.unless(fmt.Sprintf("%s.all(x, x.name == %s || !(%s))", theirs, item.get("name").text, same))
+			own.conflict = item.whenPresent(fmt.Sprintf("%s.all(x, x.name == %s || !(%s))", theirs, item.get("name").text, same))
 		}
 		all = append(all, own)
 	}
@@ -134,9 +134,9 @@ func sameFiles(mount *node) string {
 	return strings.Join(conditions, " && ")
 }
 
-// same returns the key of a list's item, and the condition that an item x of the pod has that key. If the list has no
+// keyCondition returns the key of a list's item, and the condition that an item x of the pod has that key. If the list has no
 // key, all fields must be equal.
-func (b *builder) same(item *node, list *schema.Field) (key, same string) {
+func (b *builder) keyCondition(item *node, list *schema.Field) (key, same string) {
 	switch own := item.get(list.Key); {
 	case list.Key == "" && !item.object:
 		return item.text, "x == " + item.text
@@ -150,22 +150,22 @@ func (b *builder) same(item *node, list *schema.Field) (key, same string) {
 		}
 		return same, same
 	case own == nil:
-		b.problem(item.path, "an item without %s cannot be compared with those of the pod", list.Key)
+		b.addProblem(item.path, "an item without %s cannot be compared with those of the pod", list.Key)
 		return "", "false"
 	case list.Key == "mountPath":
 		// A path of the pod may end with a slash. A policy leaves a pod unchanged if a path has
 		// another form, for example with //.
-		return cleaned(own), fmt.Sprintf(`(x.mountPath == %[1]s || x.mountPath == %[1]s + "/")`, cleaned(own))
+		return cleanedPath(own), fmt.Sprintf(`(x.mountPath == %[1]s || x.mountPath == %[1]s + "/")`, cleanedPath(own))
 	default:
 		return own.text, fmt.Sprintf(`x.?%s.orValue("") == %s`, list.Key, own.text)
 	}
 }
 
-// cleaned returns a path of the template in CEL, in the form of [schema.CleanPath]. A policy adds
+// cleanedPath returns a path of the template in CEL, in the form of [schema.CleanPath]. A policy adds
 // the value of an expression only if it has this form.
-func cleaned(n *node) string {
+func cleanedPath(n *node) string {
 	if n.constant {
-		return quote(schema.CleanPath(n.unquoted()))
+		return quoteString(schema.CleanPath(n.constantString()))
 	}
 	return n.text
 }

@@ -16,24 +16,24 @@ import (
 // maxExpression is the maximum length of an expression, the default of CEL's parser.
 const maxExpression = 100_000
 
-// mutating returns the policy that injects the template, with its bindings. The policy has only one
+// mutatingObjects returns the policy that injects the template, with its bindings. The policy has only one
 // mutation, so that the pod gets everything or nothing. The API server evaluates each mutation on
 // the result of the previous one, and continues if one fails.
-func (m *mutation) mutating() []runtime.Object {
-	conditions := append(m.rules(), admissionregistrationv1.MatchCondition{
+func (m *mutation) mutatingObjects() []runtime.Object {
+	conditions := append(m.matchConditions(), admissionregistrationv1.MatchCondition{
 		Name:       "not-customized",
 		Expression: fmt.Sprintf(`%s[?%q].orValue("") != "true"`, podAnnotations, m.t.Annotation(templates.AnnotationCustomize)),
 	})
-	m.conditions()
-	expression := m.expression()
+	m.declareConditions()
+	expression := m.patchExpression()
 	for _, v := range append(m.variables, admissionregistrationv1.Variable{Expression: expression}) {
 		if utf8.RuneCountInString(v.Expression) > maxExpression {
-			m.problem("spec", "the template adds so much that the expression for it is longer than the API server accepts (%d characters)", maxExpression)
+			m.addProblem("spec", "the template adds so much that the expression for it is longer than the API server accepts (%d characters)", maxExpression)
 		}
 	}
 	description := fmt.Sprintf("Injects Pillion's template %s. The policy changes no pod with the annotation %s, and no pod that conflicts with the template. %s",
 		m.t.Name, m.t.Annotation(templates.AnnotationCustomize), m.t.Spec.Description)
-	return m.objects("pillion-inject-", "MutatingAdmissionPolicy", description, func(own object) runtime.Object {
+	return m.policyObjects("pillion-inject-", "MutatingAdmissionPolicy", description, func(own object) runtime.Object {
 		return &admissionregistrationv1.MutatingAdmissionPolicy{
 			TypeMeta: own.TypeMeta, ObjectMeta: own.ObjectMeta,
 			Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
@@ -56,19 +56,19 @@ func (m *mutation) mutating() []runtime.Object {
 	})
 }
 
-// expression returns the patch in CEL. Additions to app containers come before insertions, which
+// patchExpression returns the patch in CEL. Additions to app containers come before insertions, which
 // shift their indexes.
-func (m *mutation) expression() string {
+func (m *mutation) patchExpression() string {
 	var patches []string
-	for _, list := range lists() {
+	for _, list := range containerLists() {
 		if apps := m.appAdditions(list); len(apps) > 0 {
-			patches = append(patches, fmt.Sprintf("variables.%s.transformList(i, %s, %s, %s).flatten()", list, appVariable, m.isApp(m.each[0].where), operations(apps)))
+			patches = append(patches, fmt.Sprintf("variables.%s.transformList(i, %s, %s, %s).flatten()", list, appVariable, m.isApp(m.each[0].where), patchOperations(apps)))
 		}
 	}
-	return "!variables.fit ? [] :\n" + strings.Join(append(patches, operations(m.podAdditions())), " +\n")
+	return "!variables.fit ? [] :\n" + strings.Join(append(patches, patchOperations(m.podAdditions())), " +\n")
 }
 
-func operations(additions []addition) string {
+func patchOperations(additions []addition) string {
 	all := make([]string, len(additions))
 	for i := range additions {
 		all[i] = additions[i].operation()

@@ -48,38 +48,38 @@ func newMutation(b *builder) *mutation {
 	m.pod = m.podFragment()
 	for i, e := range t.EachFragments() {
 		path := fmt.Sprintf("spec.forEachContainer[%d]", i)
-		n := eachNode{where: "true", initContainers: e.InitContainers, add: m.fragment(e.Add, &schema.Field{Schema: podSchema().At("spec").At("containers").Elem}, path+".add")}
+		n := eachNode{where: "true", initContainers: e.InitContainers, add: m.fragmentNode(e.Add, &schema.Field{Schema: podSchema().At("spec").At("containers").Elem}, path+".add")}
 		if e.Where != nil {
-			n.where = m.rewrite(path+".where", e.Where).text
+			n.where = m.rewriteAt(path+".where", e.Where).text
 		}
 		for j, name := range n.add.names {
 			if known := []string{"env", "envFrom", "volumeMounts"}; !slices.Contains(known, name) {
-				m.problem(n.add.children[j].path, "a policy cannot merge this into what the container has; it can add %s", strings.Join(known, ", "))
+				m.addProblem(n.add.children[j].path, "a policy cannot merge this into what the container has; it can add %s", strings.Join(known, ", "))
 			}
 		}
 		m.each = append(m.each, n)
 	}
 	for _, other := range b.set.Templates {
 		if other != t && slices.ContainsFunc(other.Containers, templates.IsGenerated) {
-			m.problem("spec", "a policy cannot recognize the containers that the template %s makes with ${forEach}", other.Name)
+			m.addProblem("spec", "a policy cannot recognize the containers that the template %s makes with ${forEach}", other.Name)
 		}
 	}
 	if len(m.each) > 1 {
-		m.problem("spec.forEachContainer", "several entries could add two different things to one container, which a policy cannot compare; join them into one")
+		m.addProblem("spec.forEachContainer", "several entries could add two different things to one container, which a policy cannot compare; join them into one")
 	}
-	for _, list := range lists() {
+	for _, list := range containerLists() {
 		position := templates.PositionIn(&t.Spec.Placement, list)
 		if position.End != v1alpha1.First && position.End != v1alpha1.Last || position.After+position.Before != "" {
-			m.problem("spec.placement."+list, "a policy can place containers First or Last only")
+			m.addProblem("spec.placement."+list, "a policy can place containers First or Last only")
 		}
 		items := m.pod.get("spec", list).items()
 		for i := range items {
-			name := items[i].get("name").unquoted()
+			name := items[i].get("name").constantString()
 			if slices.ContainsFunc(m.containers, func(c newContainer) bool { return c.name == name }) {
-				m.problem(fmt.Sprintf("spec.pod.spec.%s[%d]", list, i), "a policy cannot choose between two containers with the name %s", name)
+				m.addProblem(fmt.Sprintf("spec.pod.spec.%s[%d]", list, i), "a policy cannot choose between two containers with the name %s", name)
 			}
 			m.containers = append(m.containers, newContainer{
-				node: &items[i], name: name, list: list, variable: "adds_" + identifier(name),
+				node: &items[i], name: name, list: list, variable: "adds_" + celIdentifier(name),
 				first: position.End == v1alpha1.First,
 			})
 		}
@@ -87,46 +87,46 @@ func newMutation(b *builder) *mutation {
 	return m
 }
 
-// prepare adds to the fragment what depends on the pod but not on the template's author, as the
+// prepareFragment adds to the fragment what depends on the pod but not on the template's author, as the
 // engine does: the record of the injection, and the token's mount. It also makes resources
 // conditional if the pod may have its own.
-func (m *mutation) prepare() {
+func (m *mutation) prepareFragment() {
 	object := node{object: true, constant: true}
 	constant := func(text string) node { return node{text: text, constant: true} }
-	m.pod.has("metadata", object).has("annotations", object).put(m.t.Annotation(templates.AnnotationInjected), constant(quote(m.t.Revision)))
+	m.pod.ensureChild("metadata", object).ensureChild("annotations", object).appendChild(m.t.Annotation(templates.AnnotationInjected), constant(quoteString(m.t.Revision)))
 	var added []string
 	for _, c := range m.containers {
 		for _, section := range []string{"requests", "limits"} {
 			resources := c.get("resources", section)
 			for i := range resources.members() {
-				if shared(resources.names[i]) {
+				if isPodLevel(resources.names[i]) {
 					resources.children[i].when = "!variables.podResources"
 				}
 			}
 		}
 		wants := []string{`variables.token != ""`}
 		for i := range c.get("volumeMounts").items() {
-			if own := &c.get("volumeMounts").items()[i]; own.get("mountPath").unquoted() == templates.TokenPath {
-				wants = append(wants, own.unless("false"))
+			if own := &c.get("volumeMounts").items()[i]; own.get("mountPath").constantString() == templates.TokenPath {
+				wants = append(wants, own.whenPresent("false"))
 			}
 		}
-		mount := c.has("volumeMounts", node{list: true}).put("", object)
-		mount.when = all(wants...)
-		mount.put("name", constant("variables.token"))
-		mount.put("readOnly", constant("true"))
-		mount.put("mountPath", constant(quote(templates.TokenPath)))
+		mount := c.ensureChild("volumeMounts", node{list: true}).appendChild("", object)
+		mount.when = allTrue(wants...)
+		mount.appendChild("name", constant("variables.token"))
+		mount.appendChild("readOnly", constant("true"))
+		mount.appendChild("mountPath", constant(quoteString(templates.TokenPath)))
 		wants[0] = "variables." + c.variable
-		added = append(added, all(wants...))
+		added = append(added, allTrue(wants...))
 	}
 	if len(added) > 0 {
-		volume := m.pod.get("spec").has("volumes", node{list: true}).put("", object)
-		volume.when = fmt.Sprintf("variables.token == %q && (%s)", templates.NoTokenVolume, some(added...))
-		volume.put("name", constant(quote(templates.NoTokenVolume)))
-		volume.put(templates.NoTokenSource, object)
+		volume := m.pod.get("spec").ensureChild("volumes", node{list: true}).appendChild("", object)
+		volume.when = fmt.Sprintf("variables.token == %q && (%s)", templates.NoTokenVolume, anyTrue(added...))
+		volume.appendChild("name", constant(quoteString(templates.NoTokenVolume)))
+		volume.appendChild(templates.NoTokenSource, object)
 	}
 }
 
-// shared reports whether containers share a resource if the pod has pod-level resources (KEP-2837).
-func shared(name string) bool {
+// isPodLevel reports whether containers share a resource if the pod has pod-level resources (KEP-2837).
+func isPodLevel(name string) bool {
 	return name == "cpu" || name == "memory" || strings.HasPrefix(name, corev1.ResourceHugePagesPrefix)
 }

@@ -68,38 +68,38 @@ func (n *node) members() []node {
 	return n.children
 }
 
-// inside returns the field of an object's member, or of a list's items.
-func (n *node) inside(name string) *schema.Field {
+// childField returns the field of an object's member, or of a list's items.
+func (n *node) childField(name string) *schema.Field {
 	if n.list {
 		return &schema.Field{Schema: n.field.Elem}
 	}
 	return n.field.At(name)
 }
 
-// put appends a member to an object, or an item to a list, and returns it.
-func (n *node) put(name string, child node) *node {
-	child.field = n.inside(name)
+// appendChild appends a member to an object, or an item to a list, and returns it.
+func (n *node) appendChild(name string, child node) *node {
+	child.field = n.childField(name)
 	n.names, n.children = append(n.names, name), append(n.children, child)
 	return &n.children[len(n.children)-1]
 }
 
-// has returns the member with that name. If there is none, it adds child.
-func (n *node) has(name string, child node) *node {
+// ensureChild returns the member with that name. If there is none, it adds child.
+func (n *node) ensureChild(name string, child node) *node {
 	if there := n.get(name); there != nil {
 		return there
 	}
-	return n.put(name, child)
+	return n.appendChild(name, child)
 }
 
-// unquoted returns the string of a constant.
-func (n *node) unquoted() string {
+// constantString returns the string of a constant.
+func (n *node) constantString() string {
 	if n == nil || !n.constant {
 		return ""
 	}
 	return strings.Trim(n.text, `"`) // names, images and policies contain nothing to escape
 }
 
-func join(path, name string) string {
+func joinPath(path, name string) string {
 	if strings.ContainsAny(name, "./[]") {
 		return fmt.Sprintf("%s[%q]", path, name)
 	}
@@ -111,64 +111,64 @@ var podSchema = sync.OnceValue(schema.Pod)
 
 // podFragment returns what the template adds to a pod.
 func (b *builder) podFragment() node {
-	return b.fragment(b.t.PodFragment(), &schema.Field{Schema: podSchema()}, "spec.pod")
+	return b.fragmentNode(b.t.PodFragment(), &schema.Field{Schema: podSchema()}, "spec.pod")
 }
 
-// fragment returns a node for a compiled fragment.
-func (b *builder) fragment(f templates.Fragment, field *schema.Field, path string) node {
+// fragmentNode returns a node for a compiled fragment.
+func (b *builder) fragmentNode(f templates.Fragment, field *schema.Field, path string) node {
 	n := node{field: field, path: path, object: f.IsObject(), list: f.IsList(), constant: f.Static() != nil, ruled: f.Ruled()}
 	if w := f.When(); w != nil {
-		r := b.rewrite(path+".${when}", w)
+		r := b.rewriteAt(path+".${when}", w)
 		n.when, n.whenApp, n.container = r.text, r.container, r.container
 	}
 	i := -1
 	for name, child := range f.Children() {
-		sub := join(path, name)
+		sub := joinPath(path, name)
 		if i++; n.list {
 			sub = fmt.Sprintf("%s[%d]", path, i)
 		}
 		if name == templates.IfSetKey {
-			b.problem(sub, "a policy always keeps a variable that a container has, and cannot do anything else")
+			b.addProblem(sub, "a policy always keeps a variable that a container has, and cannot do anything else")
 			continue
 		}
 		if child.IsLoop() {
-			b.problem(sub+".${forEach}", "a policy cannot make several items of one")
+			b.addProblem(sub+".${forEach}", "a policy cannot make several items of one")
 			continue
 		}
 		if child.MayLack() && (!n.list || child.When() == nil) {
-			b.problem(sub, "it is left out for some pods; a policy can leave out only whole items of lists, by ${when}")
+			b.addProblem(sub, "it is left out for some pods; a policy can leave out only whole items of lists, by ${when}")
 		}
-		n.container = n.put(name, b.fragment(child, n.inside(name), sub)).container || n.container
+		n.container = n.appendChild(name, b.fragmentNode(child, n.childField(name), sub)).container || n.container
 	}
 	switch {
 	case n.object, n.list:
 		n.zero = len(n.children) == 0
 	case n.constant:
 		if n.text = f.Static().String(); f.Static().Kind() == jsontree.String {
-			n.text = quote(f.Static().Text())
+			n.text = quoteString(f.Static().Text())
 		}
 		n.zero = slices.Contains([]string{`""`, "false", "0"}, n.text)
 	default:
 		conditions, complete := f.Rules()
 		n.apiField, n.rules, n.ruled = f.Field(), conditions, !complete
-		b.leaf(&n, f)
+		b.setExpressions(&n, f)
 	}
 	return n
 }
 
-// leaf sets n to a value with expressions.
-func (b *builder) leaf(n *node, f templates.Fragment) {
+// setExpressions sets n to a value with expressions.
+func (b *builder) setExpressions(n *node, f templates.Fragment) {
 	pieces, whole := f.Pieces()
 	var texts []string
 	if f.Whole() {
-		b.problem(n.path, "it computes a whole object or a list of objects; a policy can compute only single values")
+		b.addProblem(n.path, "it computes a whole object or a list of objects; a policy can compute only single values")
 	}
 	for _, p := range pieces {
 		if p.Expression == nil {
-			texts = append(texts, quote(p.Literal))
+			texts = append(texts, quoteString(p.Literal))
 			continue
 		}
-		r := b.rewrite(n.path, p.Expression)
+		r := b.rewriteAt(n.path, p.Expression)
 		n.container = n.container || r.container
 		if whole {
 			n.text, n.typ = r.text, r.typ
@@ -182,39 +182,39 @@ func (b *builder) leaf(n *node, f templates.Fragment) {
 // isMap reports whether a place is an object with free keys.
 func isMap(s *schema.Field) bool { return s.GoType.Kind() == reflect.Map }
 
-// value returns the node in CEL. If that is a struct, name is the name of its type, for example
+// celValue returns the node in CEL. If that is a struct, name is the name of its type, for example
 // Object.spec.volumes.
-func (n *node) value(name string) string {
+func (n *node) celValue(name string) string {
 	switch {
 	case n.list:
-		return "[" + strings.Join(n.each(func(_ string, c *node) string { return c.item("", name) }), ", ") + "]"
+		return "[" + strings.Join(n.eachChild(func(_ string, c *node) string { return c.celItem("", name) }), ", ") + "]"
 	case n.object && isMap(n.field):
-		return "{" + strings.Join(n.each(func(member string, c *node) string { return c.item(quote(member)+": ", name) }), ", ") + "}"
+		return "{" + strings.Join(n.eachChild(func(member string, c *node) string { return c.celItem(quoteString(member)+": ", name) }), ", ") + "}"
 	case n.object:
-		return name + "{" + strings.Join(n.each(func(member string, c *node) string { return member + ": " + c.value(name+"."+member) }), ", ") + "}"
+		return name + "{" + strings.Join(n.eachChild(func(member string, c *node) string { return member + ": " + c.celValue(name+"."+member) }), ", ") + "}"
 	case !n.field.Quantity || n.constant && strings.HasPrefix(n.text, `"`):
 		return n.text
 	case n.constant: // a quantity is always a string, so that a map of quantities has one type
-		return quote(n.text)
+		return quoteString(n.text)
 	}
 	return "string(" + n.text + ")"
 }
 
-// item returns an item of a list or an entry of a map, which may have a condition. A value that is
+// celItem returns an item of a list or an entry of a map, which may have a condition. A value that is
 // read from a pod has no type, but all items must have the same type. It is therefore converted to
 // its type in the template.
-func (n *node) item(key, name string) string {
-	value := n.value(name)
+func (n *node) celItem(key, name string) string {
+	value := n.celValue(name)
 	if n.typ != nil && !n.field.Quantity && slices.Contains(scalarTypes(), n.typ.TypeName()) {
 		value = n.typ.TypeName() + "(" + value + ")"
 	}
 	if n.when != "" {
-		return "?" + key + optional(n.when, value)
+		return "?" + key + optionalValue(n.when, value)
 	}
 	return key + value
 }
 
-func (n *node) each(f func(name string, child *node) string) []string {
+func (n *node) eachChild(f func(name string, child *node) string) []string {
 	var all []string
 	for i := range n.children {
 		all = append(all, f(n.names[i], &n.children[i]))
@@ -222,50 +222,50 @@ func (n *node) each(f func(name string, child *node) string) []string {
 	return all
 }
 
-// unless returns a condition that must be true if the item exists.
-func (n *node) unless(condition string) string {
+// whenPresent returns a condition that must be true if the item exists.
+func (n *node) whenPresent(condition string) string {
 	if n.when == "" {
 		return condition
 	}
 	return fmt.Sprintf("!(%s) || (%s)", n.when, condition)
 }
 
-// always is like unless, but outside of app containers. There, items that depend on the app
+// whenMaybePresent is like unless, but outside of app containers. There, items that depend on the app
 // container count as if they existed.
-func (n *node) always(condition string) string {
+func (n *node) whenMaybePresent(condition string) string {
 	if n.whenApp {
 		return condition
 	}
-	return n.unless(condition)
+	return n.whenPresent(condition)
 }
 
-// contained returns a condition in CEL: x has everything that the node has, with the same values,
+// containsNode returns a condition in CEL: x has everything that the node has, with the same values,
 // as in the engine's [schema.Schema.Contains]. Other fields of x, such as defaults, do not matter.
-func (b *builder) contained(n *node, x string) string {
+func (b *builder) containsNode(n *node, x string) string {
 	switch {
 	case n.list:
 		checks := []string{fmt.Sprintf("size(%s) == %d", x, len(n.children))}
 		for i := range n.children {
 			if n.children[i].when != "" {
-				b.problem(n.children[i].path, "a policy cannot compare a list that has a ${when} with the list of the pod")
+				b.addProblem(n.children[i].path, "a policy cannot compare a list that has a ${when} with the list of the pod")
 			}
-			checks = append(checks, b.contained(&n.children[i], fmt.Sprintf("%s[%d]", x, i)))
+			checks = append(checks, b.containsNode(&n.children[i], fmt.Sprintf("%s[%d]", x, i)))
 		}
-		return all(checks...)
+		return allTrue(checks...)
 	case n.object && isMap(n.field):
-		return all(n.each(func(name string, c *node) string {
-			return fmt.Sprintf("%q in %s && %s", name, x, b.contained(c, fmt.Sprintf("%s[%q]", x, name)))
+		return allTrue(n.eachChild(func(name string, c *node) string {
+			return fmt.Sprintf("%q in %s && %s", name, x, b.containsNode(c, fmt.Sprintf("%s[%q]", x, name)))
 		})...)
 	case n.object:
-		return all(n.each(func(name string, c *node) string {
-			there, inside := "has("+x+"."+name+")", b.contained(c, x+"."+name)
+		return allTrue(n.eachChild(func(name string, c *node) string {
+			there, inside := "has("+x+"."+name+")", b.containsNode(c, x+"."+name)
 			if c.field.AbsentIsZero && c.zero {
 				return fmt.Sprintf("(!%s || %s)", there, inside)
 			}
-			return all(there, inside)
+			return allTrue(there, inside)
 		})...)
 	case n.field.Quantity:
-		return fmt.Sprintf("quantity(%s).compareTo(quantity(%s)) == 0", x, n.value(""))
+		return fmt.Sprintf("quantity(%s).compareTo(quantity(%s)) == 0", x, n.celValue(""))
 	}
 	return fmt.Sprintf("%s == %s", x, n.text)
 }

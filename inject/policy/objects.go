@@ -23,8 +23,8 @@ type object struct {
 	scope  *admissionregistrationv1.MatchResources
 }
 
-// objects returns a policy and its bindings.
-func (b *builder) objects(prefix, kind, description string, policy, binding func(object) runtime.Object) []runtime.Object {
+// policyObjects returns a policy and its bindings.
+func (b *builder) policyObjects(prefix, kind, description string, policy, binding func(object) runtime.Object) []runtime.Object {
 	own := func(kind, suffix, description string, scope *admissionregistrationv1.MatchResources) object {
 		return object{
 			metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: kind},
@@ -51,7 +51,7 @@ func (b *builder) objects(prefix, kind, description string, policy, binding func
 		}
 	}
 	return []runtime.Object{ // like the two entries of the webhook configurations, the bindings never both match
-		policy(own(kind, "", description, b.constraints())),
+		policy(own(kind, "", description, b.matchConstraints())),
 		binding(own(kind+"Binding", "-namespace", "For the pods of namespaces that opted in.",
 			scope(metav1.LabelSelectorOpIn, []string{inject.Enabled}, nil))),
 		binding(own(kind+"Binding", "-pod", "For pods that opted in themselves, in namespaces without the label.",
@@ -59,8 +59,8 @@ func (b *builder) objects(prefix, kind, description string, policy, binding func
 	}
 }
 
-// constraints returns the template's selectors for pods.
-func (b *builder) constraints() *admissionregistrationv1.MatchResources {
+// matchConstraints returns the template's selectors for pods.
+func (b *builder) matchConstraints() *admissionregistrationv1.MatchResources {
 	return &admissionregistrationv1.MatchResources{
 		ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
 			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},

@@ -13,8 +13,8 @@ import (
 // The API server runs policies in any order. A template is rejected if another one adds something
 // different to the same place. There is a note if the order changes what its expressions see.
 
-// claims returns the claims of another template of the set.
-func claims(set *templates.Set, t *templates.Template) []claim {
+// claimsOf returns the claims of another template of the set.
+func claimsOf(set *templates.Set, t *templates.Template) []claim {
 	m := newMutation(&builder{set: set, t: t})
 	var all []claim
 	for _, a := range slices.Concat(m.appAdditions("containers"), m.podAdditions()) { // other lists get the same
@@ -29,33 +29,33 @@ func claims(set *templates.Set, t *templates.Template) []claim {
 			all = append(all, claim{what, value, a.path})
 		}
 	}
-	_, ports := m.ports()
+	_, ports := m.portConditions()
 	return append(all, ports...)
 }
 
-// collisions finds templates that add two different things to one place.
-func (m *mutation) collisions() {
+// reportCollisions finds templates that add two different things to one place.
+func (m *mutation) reportCollisions() {
 	for _, t := range m.set.Templates {
 		if t == m.t {
 			continue
 		}
 		theirs := map[string]claim{}
-		for _, c := range claims(m.set, t) {
+		for _, c := range claimsOf(m.set, t) {
 			theirs[c.what] = c
 		}
-		for _, c := range claims(m.set, m.t) {
+		for _, c := range claimsOf(m.set, m.t) {
 			if other, ok := theirs[c.what]; ok && other.value != c.value {
-				m.problem(c.path, "the template %s adds %s too, and the API server runs policies in any order", t.Name, c.what)
+				m.addProblem(c.path, "the template %s adds %s too, and the API server runs policies in any order", t.Name, c.what)
 			}
 		}
 	}
 }
 
-// added returns the parts of a pod to which a template adds something that expressions can see, by
+// addedParts returns the parts of a pod to which a template adds something that expressions can see, by
 // their first two fields. Expressions do not see its containers.
-func added(set *templates.Set, t *templates.Template) []string {
+func addedParts(set *templates.Set, t *templates.Template) []string {
 	parts := map[string]bool{}
-	for _, c := range claims(set, t) {
+	for _, c := range claimsOf(set, t) {
 		if part, _, _ := strings.Cut(c.what, " "); strings.Contains(part, ".") {
 			part, _, _ = strings.Cut(part, "[")
 			parts[strings.Join(strings.SplitN(part, ".", 3)[:2], ".")] = true

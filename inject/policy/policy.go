@@ -34,38 +34,38 @@ type Options struct {
 	Excluded []string
 }
 
-func (o *Options) wants(t *templates.Template) bool {
+func (o *Options) selectsTemplate(t *templates.Template) bool {
 	return len(o.Templates) == 0 || slices.Contains(o.Templates, t.Name)
 }
 
 // Validating returns a ValidatingAdmissionPolicy with its bindings for each required template. It skips the other
 // templates. The error is [Problems].
 func Validating(set *templates.Set, o Options) ([]runtime.Object, error) {
-	return o.each(set, func(b *builder) []runtime.Object {
+	return o.expressTemplates(set, func(b *builder) []runtime.Object {
 		if !b.t.Spec.Required {
 			return nil
 		}
-		b.replaces()
-		return b.validating()
+		b.reportReplacement()
+		return b.validatingObjects()
 	})
 }
 
 // Mutating returns a MutatingAdmissionPolicy with its bindings for each template. The error is [Problems].
 func Mutating(set *templates.Set, o Options) ([]runtime.Object, error) {
-	return o.each(set, func(b *builder) []runtime.Object {
-		b.replaces()
+	return o.expressTemplates(set, func(b *builder) []runtime.Object {
+		b.reportReplacement()
 		m := newMutation(b)
-		objects := m.mutating()
-		m.collisions()
+		objects := m.mutatingObjects()
+		m.reportCollisions()
 		return objects
 	})
 }
 
-func (o *Options) each(set *templates.Set, express func(*builder) []runtime.Object) ([]runtime.Object, error) {
+func (o *Options) expressTemplates(set *templates.Set, express func(*builder) []runtime.Object) ([]runtime.Object, error) {
 	var all []runtime.Object
 	var problems Problems
 	for _, t := range set.Templates {
-		if !o.wants(t) {
+		if !o.selectsTemplate(t) {
 			continue
 		}
 		b := &builder{set: set, t: t, excluded: append(inject.SystemNamespaces(), o.Excluded...)}
@@ -84,17 +84,17 @@ func Notes(set *templates.Set, o Options) []string {
 	var notes []string
 	for _, t := range set.Templates {
 		for _, other := range set.Templates {
-			parts := slices.DeleteFunc(added(set, other), func(part string) bool {
+			parts := slices.DeleteFunc(addedParts(set, other), func(part string) bool {
 				return !slices.ContainsFunc(t.Reads(), func(read string) bool { return read == "*" || strings.Split(read, "[")[0] == part })
 			})
 			format := "template %s: note: its expressions may or may not see what the policy of %s adds to %s, because the API server runs policies in any order"
 			if t == other {
 				format = "template %s: note: the policy of %s adds to %s, which its expressions read: if that changes a protected field, the webhook skips the template, but a policy adds it"
 			}
-			if o.wants(t) && t.Namespace == "" && other.Namespace != "" && len(other.Containers) > 0 && (t.ReadsContainers() || t.HasForEach()) {
+			if o.selectsTemplate(t) && t.Namespace == "" && other.Namespace != "" && len(other.Containers) > 0 && (t.ReadsContainers() || t.HasForEach()) {
 				notes = append(notes, fmt.Sprintf("template %s: note: it may or may not see the containers that the policy of the namespace's template %s adds, because the API server runs policies in any order", t.Name, other.Name))
 			}
-			if o.wants(t) && len(parts) > 0 {
+			if o.selectsTemplate(t) && len(parts) > 0 {
 				notes = append(notes, fmt.Sprintf(format, t.Name, other.Name, strings.Join(parts, " and ")))
 			}
 		}

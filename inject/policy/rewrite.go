@@ -42,8 +42,8 @@ type rewriter struct {
 	err      error // the first problem
 }
 
-// rewrite rewrites an expression. It returns an error if the API server lacks something that the expression needs.
-func rewrite(e *templates.Expression, optionalParams []string) (rewritten, error) {
+// rewriteExpression rewrites an expression. It returns an error if the API server lacks something that the expression needs.
+func rewriteExpression(e *templates.Expression, optionalParams []string) (rewritten, error) {
 	r := &rewriter{ExprFactory: ast.NewExprFactory(), from: e.AST(), optional: optionalParams}
 	expr := r.visit(e.AST().Expr())
 	if r.err == nil {
@@ -56,52 +56,52 @@ func rewrite(e *templates.Expression, optionalParams []string) (rewritten, error
 	return r.rewritten, nil
 }
 
-// fail records what the API server lacks.
-func (r *rewriter) fail(format string, args ...any) ast.Expr {
+// failRewrite records what the API server lacks.
+func (r *rewriter) failRewrite(format string, args ...any) ast.Expr {
 	if r.err == nil {
 		r.err = fmt.Errorf(format, args...)
 	}
-	return r.NewLiteral(r.next(), types.False)
+	return r.NewLiteral(r.nextID(), types.False)
 }
 
-func (r *rewriter) next() int64 { r.id++; return r.id }
+func (r *rewriter) nextID() int64 { r.id++; return r.id }
 
 func (r *rewriter) visit(e ast.Expr) ast.Expr {
 	if macro, ok := r.from.SourceInfo().GetMacroCall(e.ID()); ok {
-		return r.macro(macro)
+		return r.rewriteMacro(macro)
 	}
-	if operand, name, optional, ok := field(e); ok && r.isSpec(operand) && slices.Contains(lists(), name) {
-		own := r.own(name)
-		if _, _, maybe, _ := field(operand); optional || maybe {
-			own = r.NewCall(r.next(), "optional.ofNonZeroValue", own)
+	if operand, name, optional, ok := splitField(e); ok && r.isSpec(operand) && slices.Contains(containerLists(), name) {
+		own := r.ownContainers(name)
+		if _, _, maybe, _ := splitField(operand); optional || maybe {
+			own = r.NewCall(r.nextID(), "optional.ofNonZeroValue", own)
 		}
 		return own
 	}
 	if r.isPod(e) || r.isSpec(e) {
-		return r.fail("it uses pod or pod.spec as a whole, which includes containers of templates here; a policy can express only fields")
+		return r.failRewrite("it uses pod or pod.spec as a whole, which includes containers of templates here; a policy can express only fields")
 	}
 	switch e.Kind() {
 	case ast.LiteralKind:
-		return r.NewLiteral(r.next(), e.AsLiteral())
+		return r.NewLiteral(r.nextID(), e.AsLiteral())
 	case ast.IdentKind:
-		return r.ident(e.AsIdent())
+		return r.rewriteIdent(e.AsIdent())
 	case ast.SelectKind:
-		return r.selection(e.AsSelect())
+		return r.rewriteSelect(e.AsSelect())
 	case ast.CallKind:
-		return r.call(e.AsCall())
+		return r.rewriteCall(e.AsCall())
 	case ast.ListKind:
-		return r.NewList(r.next(), r.typed(e.AsList().Elements()...), e.AsList().OptionalIndices())
+		return r.NewList(r.nextID(), r.rewriteTyped(e.AsList().Elements()...), e.AsList().OptionalIndices())
 	case ast.MapKind:
 		if t := r.from.GetType(e.ID()); e.AsMap().Size() > 0 && t.Parameters()[1].Kind() == types.DynKind {
-			return r.fail("its map has values of different types, which the API server rejects")
+			return r.failRewrite("its map has values of different types, which the API server rejects")
 		}
-		return r.mapping(e.AsMap())
+		return r.rewriteMap(e.AsMap())
 	}
-	return r.fail("it creates an object of a type that the API server does not know")
+	return r.failRewrite("it creates an object of a type that the API server does not know")
 }
 
-// field splits an expression that reads a field: operand.name or operand.?name.
-func field(e ast.Expr) (operand ast.Expr, name string, optional, ok bool) {
+// splitField splits an expression that reads a field: operand.name or operand.?name.
+func splitField(e ast.Expr) (operand ast.Expr, name string, optional, ok bool) {
 	switch {
 	case e.Kind() == ast.SelectKind:
 		return e.AsSelect().Operand(), e.AsSelect().FieldName(), false, true
@@ -117,25 +117,25 @@ func (r *rewriter) isPod(e ast.Expr) bool {
 }
 
 func (r *rewriter) isSpec(e ast.Expr) bool {
-	operand, name, _, ok := field(e)
+	operand, name, _, ok := splitField(e)
 	return ok && name == "spec" && r.isPod(operand)
 }
 
-// own returns a list of the pod's containers without those that templates brought.
-func (r *rewriter) own(list string) ast.Expr {
+// ownContainers returns a list of the pod's containers without those that templates brought.
+func (r *rewriter) ownContainers(list string) ast.Expr {
 	r.variables, r.ownLists = true, append(r.ownLists, list)
-	return r.path("variables", ownVariable(list))
+	return r.selectPath("variables", ownVariable(list))
 }
 
-// operand rewrites the operand of an expression that reads a field. It may be the pod or its spec.
-func (r *rewriter) operand(e ast.Expr) ast.Expr {
-	switch _, name, optional, _ := field(e); {
+// rewriteOperand rewrites the operand of an expression that reads a field. It may be the pod or its spec.
+func (r *rewriter) rewriteOperand(e ast.Expr) ast.Expr {
+	switch _, name, optional, _ := splitField(e); {
 	case r.isPod(e):
-		return r.path("object")
+		return r.selectPath("object")
 	case r.isSpec(e) && optional:
-		return r.NewCall(r.next(), operators.OptSelect, r.path("object"), r.NewLiteral(r.next(), types.String(name)))
+		return r.NewCall(r.nextID(), operators.OptSelect, r.selectPath("object"), r.NewLiteral(r.nextID(), types.String(name)))
 	case r.isSpec(e):
-		return r.path("object", name)
+		return r.selectPath("object", name)
 	}
 	return r.visit(e)
 }
@@ -148,13 +148,13 @@ func (r *rewriter) visitAll(all []ast.Expr) []ast.Expr {
 	return out
 }
 
-// typed rewrites the items of a list or a map and converts them to their types in the template. All
+// rewriteTyped rewrites the items of a list or a map and converts them to their types in the template. All
 // items must have the same type, and values that are read from a pod have none.
-func (r *rewriter) typed(from ...ast.Expr) []ast.Expr {
+func (r *rewriter) rewriteTyped(from ...ast.Expr) []ast.Expr {
 	items := r.visitAll(from)
 	for i := range items {
 		if name := r.from.GetType(from[i].ID()).TypeName(); from[i].Kind() != ast.LiteralKind && slices.Contains(scalarTypes(), name) {
-			items[i] = r.NewCall(r.next(), name, items[i])
+			items[i] = r.NewCall(r.nextID(), name, items[i])
 		}
 	}
 	return items
@@ -163,35 +163,35 @@ func (r *rewriter) typed(from ...ast.Expr) []ast.Expr {
 // scalarTypes returns the types to which an expression can convert.
 func scalarTypes() []string { return []string{"string", "int", "bool", "double", "uint"} }
 
-func (r *rewriter) mapping(m ast.MapExpr) ast.Expr {
+func (r *rewriter) rewriteMap(m ast.MapExpr) ast.Expr {
 	var entries []ast.EntryExpr
 	for _, entry := range m.Entries() {
-		both := r.typed(entry.AsMapEntry().Key(), entry.AsMapEntry().Value())
-		entries = append(entries, r.NewMapEntry(r.next(), both[0], both[1], entry.AsMapEntry().IsOptional()))
+		both := r.rewriteTyped(entry.AsMapEntry().Key(), entry.AsMapEntry().Value())
+		entries = append(entries, r.NewMapEntry(r.nextID(), both[0], both[1], entry.AsMapEntry().IsOptional()))
 	}
-	return r.NewMap(r.next(), entries)
+	return r.NewMap(r.nextID(), entries)
 }
 
-func (r *rewriter) ident(name string) ast.Expr {
+func (r *rewriter) rewriteIdent(name string) ast.Expr {
 	if slices.Contains(r.bound, name) {
-		return r.NewIdent(r.next(), name)
+		return r.NewIdent(r.nextID(), name)
 	}
 	switch name {
 	case "container":
 		name, r.container = appVariable, true
 	case "serviceAccount":
-		return r.fail(noAccount)
+		return r.failRewrite(noAccount)
 	case "params", "ns", "request", "variables":
-		return r.fail("it uses %s as a whole; a policy can express only its fields", name)
+		return r.failRewrite("it uses %s as a whole; a policy can express only its fields", name)
 	}
-	return r.NewIdent(r.next(), name)
+	return r.NewIdent(r.nextID(), name)
 }
 
 // noAccount is the reason why a policy cannot express what reads the ServiceAccount.
 const noAccount = "a policy cannot read the ServiceAccount of a pod; the API server gives it only the pod and the namespace"
 
-// outside reports whether e is one of the variables that are not the pod or a container.
-func (r *rewriter) outside(e ast.Expr) (name string, ok bool) {
+// outsideName reports whether e is one of the variables that are not the pod or a container.
+func (r *rewriter) outsideName(e ast.Expr) (name string, ok bool) {
 	if e.Kind() != ast.IdentKind || slices.Contains(r.bound, e.AsIdent()) {
 		return "", false
 	}
@@ -202,10 +202,10 @@ func (r *rewriter) outside(e ast.Expr) (name string, ok bool) {
 	return "", false
 }
 
-func (r *rewriter) path(names ...string) ast.Expr {
-	e := r.NewIdent(r.next(), names[0])
+func (r *rewriter) selectPath(names ...string) ast.Expr {
+	e := r.NewIdent(r.nextID(), names[0])
 	for _, name := range names[1:] {
-		e = r.NewSelect(r.next(), e, name)
+		e = r.NewSelect(r.nextID(), e, name)
 	}
 	return e
 }
@@ -213,48 +213,48 @@ func (r *rewriter) path(names ...string) ast.Expr {
 // outsideField returns a field of params, ns, request or variables. It fails for serviceAccount.
 func (r *rewriter) outsideField(name, field string) ast.Expr {
 	if name == "serviceAccount" {
-		return r.fail(noAccount)
+		return r.failRewrite(noAccount)
 	}
 	switch name + "." + field {
 	case "ns.name":
-		return r.path("request", "namespace")
+		return r.selectPath("request", "namespace")
 	case "ns.labels", "ns.annotations":
 		r.variables = true
-		return r.orEmpty(r.path("namespaceObject", "metadata"), field, r.NewMap(r.next(), nil))
+		return r.orEmpty(r.selectPath("namespaceObject", "metadata"), field, r.NewMap(r.nextID(), nil))
 	case "request.username":
-		return r.path("request", "userInfo", "username")
+		return r.selectPath("request", "userInfo", "username")
 	case "request.dryRun":
-		return r.orEmpty(r.path("request"), field, r.NewLiteral(r.next(), types.False))
+		return r.orEmpty(r.selectPath("request"), field, r.NewLiteral(r.nextID(), types.False))
 	case "request.operation":
-		return r.path("request", "operation")
+		return r.selectPath("request", "operation")
 	}
 	r.variables = true
 	if name == "variables" {
-		return r.path("variables", namedVariable(field))
+		return r.selectPath("variables", namedVariable(field))
 	}
-	return r.path("variables", paramVariable(field))
+	return r.selectPath("variables", paramVariable(field))
 }
 
 // orEmpty returns operand.?field.orValue(empty).
 func (r *rewriter) orEmpty(operand ast.Expr, field string, empty ast.Expr) ast.Expr {
-	optional := r.NewCall(r.next(), operators.OptSelect, operand, r.NewLiteral(r.next(), types.String(field)))
-	return r.NewMemberCall(r.next(), "orValue", optional, empty)
+	optional := r.NewCall(r.nextID(), operators.OptSelect, operand, r.NewLiteral(r.nextID(), types.String(field)))
+	return r.NewMemberCall(r.nextID(), "orValue", optional, empty)
 }
 
-func (r *rewriter) selection(s ast.SelectExpr) ast.Expr {
-	if name, ok := r.outside(s.Operand()); ok {
+func (r *rewriter) rewriteSelect(s ast.SelectExpr) ast.Expr {
+	if name, ok := r.outsideName(s.Operand()); ok {
 		return r.outsideField(name, s.FieldName())
 	}
-	operand := r.operand(s.Operand())
-	if empty := r.empty(s); empty != nil {
+	operand := r.rewriteOperand(s.Operand())
+	if empty := r.emptyValue(s); empty != nil {
 		return r.orEmpty(operand, s.FieldName(), empty)
 	}
-	return r.NewSelect(r.next(), operand, s.FieldName())
+	return r.NewSelect(r.nextID(), operand, s.FieldName())
 }
 
-// empty returns the value that an absent field reads as. It returns nil if reading the field is an
+// emptyValue returns the value that an absent field reads as. It returns nil if reading the field is an
 // error in a template too. Every pod has metadata and spec.
-func (r *rewriter) empty(s ast.SelectExpr) ast.Expr {
+func (r *rewriter) emptyValue(s ast.SelectExpr) ast.Expr {
 	of := r.from.GetType(s.Operand().ID())
 	optional := of.Kind() == types.OpaqueKind && of.TypeName() == "optional_type"
 	if optional {
@@ -267,57 +267,57 @@ func (r *rewriter) empty(s ast.SelectExpr) ast.Expr {
 	var empty ast.Expr
 	switch f.Type.Kind() {
 	case reflect.Map, reflect.Struct:
-		empty = r.NewMap(r.next(), nil)
+		empty = r.NewMap(r.nextID(), nil)
 	case reflect.Slice:
-		empty = r.NewList(r.next(), nil, nil)
+		empty = r.NewList(r.nextID(), nil, nil)
 	}
 	if optional && empty != nil {
-		return r.fail("it reads %s of an object that may be absent; write .?%s", s.FieldName(), s.FieldName())
+		return r.failRewrite("it reads %s of an object that may be absent; write .?%s", s.FieldName(), s.FieldName())
 	}
 	return empty
 }
 
-func (r *rewriter) call(c ast.CallExpr) ast.Expr {
+func (r *rewriter) rewriteCall(c ast.CallExpr) ast.Expr {
 	name, library := c.FunctionName(), false
 	if c.IsMemberFunction() && c.Target().Kind() == ast.IdentKind {
-		if first := c.Target().AsIdent(); slices.Contains(libraries(), first) && !slices.Contains(r.bound, first) {
+		if first := c.Target().AsIdent(); slices.Contains(libraryNames(), first) && !slices.Contains(r.bound, first) {
 			name = first + "." + name // as the type checker writes it, but not inside of macros
 			library = true
 		}
 	}
-	if lacks := r.lacks(name, c); lacks != "" {
-		return r.fail("the API server has no function %s, or a different one", lacks)
+	if lacks := r.missingFunction(name, c); lacks != "" {
+		return r.failRewrite("the API server has no function %s, or a different one", lacks)
 	}
 	if library {
-		return r.NewCall(r.next(), name, r.visitAll(c.Args())...)
+		return r.NewCall(r.nextID(), name, r.visitAll(c.Args())...)
 	}
 	if name == operators.OptSelect {
-		if of, ok := r.outside(c.Args()[0]); ok {
-			return r.maybe(of, c.Args()[1])
+		if of, ok := r.outsideName(c.Args()[0]); ok {
+			return r.rewriteOptional(of, c.Args()[1])
 		}
-		return r.NewCall(r.next(), name, r.operand(c.Args()[0]), r.NewLiteral(r.next(), c.Args()[1].AsLiteral()))
+		return r.NewCall(r.nextID(), name, r.rewriteOperand(c.Args()[0]), r.NewLiteral(r.nextID(), c.Args()[1].AsLiteral()))
 	}
 	args := r.visitAll(c.Args())
 	if !c.IsMemberFunction() {
-		return r.NewCall(r.next(), name, args...)
+		return r.NewCall(r.nextID(), name, args...)
 	}
-	return r.NewMemberCall(r.next(), name, r.visit(c.Target()), args...)
+	return r.NewMemberCall(r.nextID(), name, r.visit(c.Target()), args...)
 }
 
-// maybe rewrites params.?x. Only an optional parameter may have no value.
-func (r *rewriter) maybe(of string, field ast.Expr) ast.Expr {
+// rewriteOptional rewrites params.?x. Only an optional parameter may have no value.
+func (r *rewriter) rewriteOptional(of string, field ast.Expr) ast.Expr {
 	name, _ := field.AsLiteral().Value().(string)
 	value := r.outsideField(of, name)
 	if of == "params" && slices.Contains(r.optional, name) {
 		return value
 	}
-	return r.NewCall(r.next(), "optional.of", value)
+	return r.NewCall(r.nextID(), "optional.of", value)
 }
 
-// lacks returns a function that the API server lacks, or "".
-func (r *rewriter) lacks(name string, c ast.CallExpr) string {
+// missingFunction returns a function that the API server lacks, or "".
+func (r *rewriter) missingFunction(name string, c ast.CallExpr) string {
 	switch {
-	case strings.ContainsAny(name[:1], "abcdefghijklmnopqrstuvwxyz") && !slices.Contains(functions(), name):
+	case strings.ContainsAny(name[:1], "abcdefghijklmnopqrstuvwxyz") && !slices.Contains(sharedFunctions(), name):
 		return name
 	case name == "string" && r.from.GetType(c.Args()[0].ID()).TypeName() == "kubernetes.Quantity":
 		return "string of a quantity"
@@ -325,15 +325,15 @@ func (r *rewriter) lacks(name string, c ast.CallExpr) string {
 	return ""
 }
 
-// libraries returns the first parts of functions' names.
-func libraries() []string {
+// libraryNames returns the first parts of functions' names.
+func libraryNames() []string {
 	return []string{"sets", "optional", "strings", "lists", "ip", "base64", "json", "math", "regex"}
 }
 
-// functions returns the functions that are the same in templates and in the API server. The API
+// sharedFunctions returns the functions that are the same in templates and in the API server. The API
 // server has version 2 of the strings library, and templates have the latest. Their format and
 // reverse differ.
-func functions() []string {
+func sharedFunctions() []string {
 	return []string{
 		"size", "contains", "startsWith", "endsWith", "matches", "string", "int", "uint", "double", "bool", "bytes",
 		"type", "dyn", "duration", "timestamp", "getDate", "getDayOfMonth", "getDayOfWeek", "getDayOfYear",
@@ -350,43 +350,43 @@ func functions() []string {
 	}
 }
 
-// macro rewrites a macro in its unexpanded form.
-func (r *rewriter) macro(e ast.Expr) ast.Expr {
+// rewriteMacro rewrites a macro in its unexpanded form.
+func (r *rewriter) rewriteMacro(e ast.Expr) ast.Expr {
 	c := e.AsCall()
 	switch name := c.FunctionName(); name {
 	case operators.Has:
-		return r.has(c.Args()[0].AsSelect())
+		return r.rewriteHas(c.Args()[0].AsSelect())
 	case "bind", "greatest", "least":
-		return r.fail("the API server has no function %s.%s", c.Target().AsIdent(), name)
+		return r.failRewrite("the API server has no function %s.%s", c.Target().AsIdent(), name)
 	}
 	target := r.visit(c.Target())
 	if ranged := r.from.GetType(c.Target().ID()).Kind(); (c.FunctionName() == operators.Map || c.FunctionName() == operators.Filter) && ranged != types.ListKind {
-		return r.fail("it creates a list of a map's keys, which have no fixed order in the API server")
+		return r.failRewrite("it creates a list of a map's keys, which have no fixed order in the API server")
 	}
 	bound := len(r.bound)
 	defer func() { r.bound = r.bound[:bound] }()
 	variable := c.Args()[0].AsIdent()
-	if slices.Contains(taken(), variable) {
-		return r.fail("it has a variable named %q, which means something else in a policy; rename it", variable)
+	if slices.Contains(reservedNames(), variable) {
+		return r.failRewrite("it has a variable named %q, which means something else in a policy; rename it", variable)
 	}
 	r.bound = append(r.bound, variable)
-	return r.NewMemberCall(r.next(), c.FunctionName(), target, r.visitAll(c.Args())...)
+	return r.NewMemberCall(r.nextID(), c.FunctionName(), target, r.visitAll(c.Args())...)
 }
 
-// taken returns the names that already have a meaning in the API server or in a policy.
-func taken() []string {
+// reservedNames returns the names that already have a meaning in the API server or in a policy.
+func reservedNames() []string {
 	return []string{"object", "oldObject", "request", "namespaceObject", "variables", "params", "authorizer", appVariable}
 }
 
-func (r *rewriter) has(s ast.SelectExpr) ast.Expr {
-	if of, ok := r.outside(s.Operand()); ok {
+func (r *rewriter) rewriteHas(s ast.SelectExpr) ast.Expr {
+	if of, ok := r.outsideName(s.Operand()); ok {
 		if of == "params" && slices.Contains(r.optional, s.FieldName()) {
-			return r.NewMemberCall(r.next(), "hasValue", r.outsideField(of, s.FieldName()))
+			return r.NewMemberCall(r.nextID(), "hasValue", r.outsideField(of, s.FieldName()))
 		}
-		return r.NewLiteral(r.next(), types.True) // they are always there
+		return r.NewLiteral(r.nextID(), types.True) // they are always there
 	}
-	if r.isSpec(s.Operand()) && slices.Contains(lists(), s.FieldName()) {
-		return r.NewCall(r.next(), operators.NotEquals, r.own(s.FieldName()), r.NewList(r.next(), nil, nil))
+	if r.isSpec(s.Operand()) && slices.Contains(containerLists(), s.FieldName()) {
+		return r.NewCall(r.nextID(), operators.NotEquals, r.ownContainers(s.FieldName()), r.NewList(r.nextID(), nil, nil))
 	}
-	return r.NewCall(r.next(), operators.Has, r.NewSelect(r.next(), r.operand(s.Operand()), s.FieldName()))
+	return r.NewCall(r.nextID(), operators.Has, r.NewSelect(r.nextID(), r.rewriteOperand(s.Operand()), s.FieldName()))
 }

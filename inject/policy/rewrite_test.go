@@ -79,7 +79,7 @@ func TestRewrite(t *testing.T) {
 		tmpl := parse(t, fmt.Sprintf(paramsTemplate, fmt.Sprintf("'=${%s}'", strings.ReplaceAll(e, "'", "''"))))
 		b := &builder{set: templates.NewSet([]*templates.Template{tmpl}), t: tmpl}
 		pod := b.podFragment()
-		b.declare(false)
+		b.declareInputs(false)
 		if len(b.problems) > 0 {
 			t.Errorf("%s: %v", e, b.problems)
 			continue
@@ -159,7 +159,7 @@ func TestMixedVariable(t *testing.T) {
 	tmpl := parse(t, `{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: x}, spec: {
 		variables: [{name: probe, expression: "{'tcpSocket': {'port': 80}, 'periodSeconds': 5}"}, {name: same, expression: variables.probe}], pod: {metadata: {annotations: {a: b}}}}}`)
 	b := &builder{set: templates.NewSet([]*templates.Template{tmpl}), t: tmpl}
-	if b.named(); len(b.problems) != 1 || !strings.Contains(b.problems[0].Message, "values of different types") {
+	if b.templateVariables(); len(b.problems) != 1 || !strings.Contains(b.problems[0].Message, "values of different types") {
 		t.Errorf("%v", b.problems)
 	}
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 )
 
-// rules returns the engine's rules that read only the pod, as match conditions. If one of them is
+// matchConditions returns the engine's rules that read only the pod, as match conditions. If one of them is
 // false, the policy does nothing. The bindings select namespaces, and the constraints have the
 // template's selectors.
-func (b *builder) rules() []admissionregistrationv1.MatchCondition {
+func (b *builder) matchConditions() []admissionregistrationv1.MatchCondition {
 	var all []admissionregistrationv1.MatchCondition
 	add := func(name, format string, args ...any) {
 		all = append(all, admissionregistrationv1.MatchCondition{Name: name, Expression: fmt.Sprintf(format, args...)})
@@ -24,7 +24,7 @@ func (b *builder) rules() []admissionregistrationv1.MatchCondition {
 	add("not-mirror-pod", `!(%q in %s)`, corev1.MirrorPodAnnotationKey, podAnnotations)
 	if !b.t.Spec.Required {
 		add("not-opted-out", `%s[?%q].orValue("") != %q`, podLabels, inject.LabelInject, inject.Disabled)
-		add("requested", "%s", b.requested())
+		add("requested", "%s", b.requestedCondition())
 	}
 	add("has-containers", `size(%s) > 0`, podContainers)
 	var labels strings.Builder
@@ -36,7 +36,7 @@ func (b *builder) rules() []admissionregistrationv1.MatchCondition {
 		add("not-host-network", `!object.spec.?hostNetwork.orValue(false)`)
 	}
 	if e := b.t.ConditionExpression(); e != nil {
-		condition := b.rewrite("spec.match.condition", e)
+		condition := b.rewriteAt("spec.match.condition", e)
 		if condition.variables {
 			b.condition, b.conditionParams = condition.text, e.Params()
 		} else {
@@ -46,9 +46,9 @@ func (b *builder) rules() []admissionregistrationv1.MatchCondition {
 	return all
 }
 
-// requested returns the condition that the annotation pillion.dev/templates selects the template.
+// requestedCondition returns the condition that the annotation pillion.dev/templates selects the template.
 // The last mention of the template counts.
-func (b *builder) requested() string {
+func (b *builder) requestedCondition() string {
 	annotation := fmt.Sprintf("string(%s[?%q].orValue(%%q))", podAnnotations, inject.AnnotationTemplates)
 	unnamed := "false"
 	if b.t.Spec.Default { // the annotation is absent, or starts with a sign

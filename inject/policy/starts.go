@@ -24,13 +24,13 @@ func (m *mutation) startsRight() (conditions []string) {
 		m.mountsKnown(c.node)
 		m.containersKnown(c.get("env"))
 		if condition := m.notAsRoot(c.node); condition != "" {
-			conditions = append(conditions, c.unless(condition))
+			conditions = append(conditions, c.whenPresent(condition))
 		}
 	}
 	for i := range m.each {
 		for _, mount := range m.each[i].add.get("volumeMounts").items() {
 			if expr := mount.get("subPathExpr"); expr != nil {
-				m.problem(expr.path, "a policy cannot check whether the variables of the container have values")
+				m.addProblem(expr.path, "a policy cannot check whether the variables of the container have values")
 			}
 			m.notReserved(&mount)
 		}
@@ -40,11 +40,11 @@ func (m *mutation) startsRight() (conditions []string) {
 	for i := range volumes {
 		v := &volumes[i]
 		m.containersKnown(v)
-		if medium := v.get("emptyDir", "medium"); medium != nil && (!medium.constant || strings.HasPrefix(medium.unquoted(), string(corev1.StorageMediumHugePages))) {
-			m.problem(medium.path, "a policy cannot check whether the pod requests huge pages of that size")
+		if medium := v.get("emptyDir", "medium"); medium != nil && (!medium.constant || strings.HasPrefix(medium.constantString(), string(corev1.StorageMediumHugePages))) {
+			m.addProblem(medium.path, "a policy cannot check whether the pod requests huge pages of that size")
 		}
 		if claim := v.get("persistentVolumeClaim", "claimName"); claim != nil {
-			conditions = append(conditions, v.always(fmt.Sprintf("%s.all(v, v.?persistentVolumeClaim.?claimName.orValue(\"\") != %s || !%s.exists(x, x.?volumeDevices.orValue([]).exists(y, y.name == v.name)))",
+			conditions = append(conditions, v.whenMaybePresent(fmt.Sprintf("%s.all(v, v.?persistentVolumeClaim.?claimName.orValue(\"\") != %s || !%s.exists(x, x.?volumeDevices.orValue([]).exists(y, y.name == v.name)))",
 				podVolumes, claim.text, bothLists)))
 		}
 	}
@@ -97,7 +97,7 @@ func (m *mutation) portsKnown(container *node) {
 		}
 		fixed := func(p node) bool { return p.when == "" && (p.get("name") == nil || p.get("name").constant) }
 		if ports := container.get("ports"); !port.constant || ports != nil && !(ports.list && !slices.ContainsFunc(ports.items(), func(p node) bool { return !fixed(p) })) {
-			m.problem(port.path, "a policy cannot check whether the container has a port with this name")
+			m.addProblem(port.path, "a policy cannot check whether the container has a port with this name")
 		}
 	}
 }
@@ -111,7 +111,7 @@ func (m *mutation) subPathsKnown(container *node) {
 		}
 		for _, v := range container.get("env").items() {
 			if v.when != "" || v.get("value") != nil && !v.get("value").constant {
-				m.problem(expr.path, "a policy cannot check whether the variables of the container have values")
+				m.addProblem(expr.path, "a policy cannot check whether the variables of the container have values")
 				break
 			}
 		}
@@ -123,8 +123,8 @@ func (m *mutation) containersKnown(n *node) {
 	if n == nil {
 		return
 	}
-	if name := n.get("resourceFieldRef", "containerName"); name != nil && !slices.ContainsFunc(m.containers, func(c newContainer) bool { return c.when == "" && name.constant && c.name == name.unquoted() }) {
-		m.problem(name.path, "a policy cannot check whether the pod has this container")
+	if name := n.get("resourceFieldRef", "containerName"); name != nil && !slices.ContainsFunc(m.containers, func(c newContainer) bool { return c.when == "" && name.constant && c.name == name.constantString() }) {
+		m.addProblem(name.path, "a policy cannot check whether the pod has this container")
 	}
 	for i := range n.children {
 		m.containersKnown(&n.children[i])
@@ -144,14 +144,14 @@ func (m *mutation) mountsKnown(container *node) {
 			if i == j || m.isRoomy(&mounts[j], inner) {
 				continue
 			}
-			if !outer.constant || !at.constant || isInside(at.unquoted(), outer.unquoted()) {
-				m.problem(at.path, "a policy cannot check whether this can be mounted inside of another volume")
+			if !outer.constant || !at.constant || isInside(at.constantString(), outer.constantString()) {
+				m.addProblem(at.path, "a policy cannot check whether this can be mounted inside of another volume")
 				break
 			}
 		}
 		if dir := container.get("workingDir"); dir != nil && m.kindOf(inner) != otherVolume {
-			if !dir.constant || !at.constant || isInside(dir.unquoted()+"/", at.unquoted()) {
-				m.problem(dir.path, "a policy cannot check whether the volume has this directory")
+			if !dir.constant || !at.constant || isInside(dir.constantString()+"/", at.constantString()) {
+				m.addProblem(dir.path, "a policy cannot check whether the volume has this directory")
 			}
 		}
 	}
@@ -187,18 +187,18 @@ func (m *mutation) kindOf(mount *node) volumeKind {
 	written, part := m.isWritten(mount)
 	hostPath := volume.get("hostPath", "type")
 	switch {
-	case written && part, hostPath != nil && (!hostPath.constant || !strings.HasPrefix(hostPath.unquoted(), "Directory") && hostPath.unquoted() != ""):
+	case written && part, hostPath != nil && (!hostPath.constant || !strings.HasPrefix(hostPath.constantString(), "Directory") && hostPath.constantString() != ""):
 		return aFile
 	case written:
 		return writtenVolume
-	case volume.get("emptyDir") != nil && mount.get("readOnly") != nil && !m.writes(mount.get("name")):
+	case volume.get("emptyDir") != nil && mount.get("readOnly") != nil && !m.writesVolume(mount.get("name")):
 		return emptyVolume
 	}
 	return otherVolume
 }
 
-// writes reports whether a container of the template may write to a volume, or the pod's own containers.
-func (m *mutation) writes(volume *node) bool {
+// writesVolume reports whether a container of the template may write to a volume, or the pod's own containers.
+func (m *mutation) writesVolume(volume *node) bool {
 	is := func(mount node) bool {
 		return mount.get("readOnly") == nil && mount.get("name") != nil && mount.get("name").text == volume.text
 	}
@@ -217,8 +217,8 @@ func (m *mutation) writes(volume *node) bool {
 
 // notReserved reports a mount at a place of the container runtime.
 func (m *mutation) notReserved(mount *node) {
-	if at := mount.get("mountPath"); at != nil && at.constant && templates.ReservedPath(at.unquoted()) != "" && !m.isHostPath(mount) {
-		m.problem(at.path, "%s", templates.ReservedPath(at.unquoted()))
+	if at := mount.get("mountPath"); at != nil && at.constant && templates.ReservedPath(at.constantString()) != "" && !m.isHostPath(mount) {
+		m.addProblem(at.path, "%s", templates.ReservedPath(at.constantString()))
 	}
 }
 
@@ -247,10 +247,10 @@ func (m *mutation) isWritten(mount *node) (written, part bool) {
 	return written, mount.get("subPath") != nil || mount.get("subPathExpr") != nil
 }
 
-// mountable returns the condition that a mount is possible beside those of a container x. It is stricter than the engine, which
+// mountCondition returns the condition that a mount is possible beside those of a container x. It is stricter than the engine, which
 // looks for what is inside of volumes.
-func (m *mutation) mountable(mount *node, x string) string {
-	at := cleaned(mount.get("mountPath"))
+func (m *mutation) mountCondition(mount *node, x string) string {
+	at := cleanedPath(mount.get("mountPath"))
 	_, part := m.isWritten(mount)
 	kind := m.kindOf(mount)
 	message := x + `.?terminationMessagePath.orValue("` + corev1.TerminationMessagePathDefault + `")`
@@ -285,7 +285,7 @@ func (m *mutation) mountable(mount *node, x string) string {
 	if !mount.get("mountPath").constant && !m.isHostPath(mount) {
 		conditions = append(conditions, fmt.Sprintf(`!(%s in ["/dev", "/proc"]) && !%[1]s.startsWith("/proc/")`, at))
 	}
-	return all(conditions...)
+	return allTrue(conditions...)
 }
 
 // mountsPossible returns the conditions that the mounts for app containers of a list are possible.
@@ -296,7 +296,7 @@ func (m *mutation) mountsPossible(list string) (conditions []string) {
 		}
 		for _, mount := range m.each[i].add.get("volumeMounts").items() {
 			if mount.get("mountPath") != nil {
-				conditions = append(conditions, mount.unless(m.mountable(&mount, appVariable)))
+				conditions = append(conditions, mount.whenPresent(m.mountCondition(&mount, appVariable)))
 			}
 		}
 	}

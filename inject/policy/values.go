@@ -11,33 +11,33 @@ import (
 	"github.com/pillion-dev/pillion/inject/schema"
 )
 
-// checked returns the conditions for the values of expressions in a node. Without them, the API server would reject
+// valueConditions returns the conditions for the values of expressions in a node. Without them, the API server would reject
 // the pod that gets the values. They are the checks that the engine makes when it renders. A value under a ${when}
 // is checked only if that is true.
-func (b *builder) checked(n *node) []string {
+func (b *builder) valueConditions(n *node) []string {
 	var found []string
 	if n.object {
-		b.coupled(n)
+		b.reportCoupled(n)
 	}
 	for i := range n.children {
-		found = append(found, b.checked(&n.children[i])...)
+		found = append(found, b.valueConditions(&n.children[i])...)
 	}
 	if !n.object && !n.list && !n.constant {
 		if found = b.checksOf(n); n.container && len(found) > 0 {
-			b.problem(n.path, "a policy cannot check a value that depends on the app container before it adds the value")
+			b.addProblem(n.path, "a policy cannot check a value that depends on the app container before it adds the value")
 		}
 	}
 	if n.when != "" && len(found) > 0 {
-		return []string{n.always(all(found...))}
+		return []string{n.whenMaybePresent(allTrue(found...))}
 	}
 	return found
 }
 
-// coupled reports problems with objects whose validity depends on the rest of the pod, or on values
+// reportCoupled reports problems with objects whose validity depends on the rest of the pod, or on values
 // of expressions.
-func (b *builder) coupled(n *node) {
+func (b *builder) reportCoupled(n *node) {
 	if n.ruled && n.field.GoType != schema.ResourcesType() { // see resourcesRight
-		b.problem(n.path, "a policy cannot check values of expressions that depend on each other")
+		b.addProblem(n.path, "a policy cannot check values of expressions that depend on each other")
 	}
 	switch n.field.GoType {
 	case schema.ContainerType():
@@ -47,12 +47,12 @@ func (b *builder) coupled(n *node) {
 		}
 		for _, path := range paths {
 			if found := n.get(path...); found != nil {
-				b.problem(found.path, "a policy cannot check whether the rest of the pod allows this")
+				b.addProblem(found.path, "a policy cannot check whether the rest of the pod allows this")
 			}
 		}
 	case schema.VolumeType():
 		if (n.get("persistentVolumeClaim") != nil || n.get("ephemeral") != nil) && b.t.HasForEach() {
-			b.problem(n.path, "a policy cannot check whether a container has this volume as a device")
+			b.addProblem(n.path, "a policy cannot check whether a container has this volume as a device")
 		}
 	}
 }
@@ -61,11 +61,11 @@ func (b *builder) coupled(n *node) {
 func (b *builder) checksOf(n *node) []string {
 	switch {
 	case n.apiField == "EnvVar.name":
-		b.problem(n.path, "a name must be constant here")
+		b.addProblem(n.path, "a name must be constant here")
 	case n.apiField == "VolumeMount.name":
-		b.problem(n.path, "a policy cannot check whether the pod has a volume whose name is an expression")
+		b.addProblem(n.path, "a policy cannot check whether the pod has a volume whose name is an expression")
 	case n.ruled:
-		b.problem(n.path, "a policy cannot check the value of an expression here before it adds the value")
+		b.addProblem(n.path, "a policy cannot check the value of an expression here before it adds the value")
 	}
 	rules := n.rules
 	if n.apiField == "VolumeMount.mountPath" { // of cleaned paths, equal places are equal strings

@@ -62,7 +62,7 @@ func TestParameters(t *testing.T) {
 			for _, places := range [][2]bool{{false, false}, {true, false}, {false, true}, {true, true}} {
 				pod, ns := `{"metadata":{},"spec":{}}`, request.Namespace{Name: "shop"}
 				if places[0] {
-					pod = fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}},"spec":{}}`, key, strings.ReplaceAll(quote(text), `\x`, `\u00`))
+					pod = fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}},"spec":{}}`, key, strings.ReplaceAll(quoteString(text), `\x`, `\u00`))
 				}
 				if places[1] {
 					ns.Annotations = map[string]string{key: text}
@@ -73,7 +73,7 @@ func TestParameters(t *testing.T) {
 				}
 				values, err := tmpl.Values(annotations, nil, &ns)
 				b := &builder{set: templates.NewSet([]*templates.Template{tmpl}), t: tmpl}
-				b.declare(false)
+				b.declareInputs(false)
 				w := newWorld(t, env, pod, ns)
 				w.declare(t, b.variables)
 				valid, _ := w.eval(t, "variables.valid_p")
@@ -142,15 +142,15 @@ func TestValueConditions(t *testing.T) {
 		tmpl := parse(t, fmt.Sprintf(`{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: a}, spec: {
 			params: [{name: s, default: x}, {name: "n", type: integer, default: 1}], pod: {%s}}}`, place))
 		m := newMutation(&builder{set: templates.NewSet([]*templates.Template{tmpl}), t: tmpl})
-		m.declare(false)
-		conditions := all(m.checked(&m.pod)...)
+		m.declareInputs(false)
+		conditions := allTrue(m.valueConditions(&m.pod)...)
 		if len(m.problems) > 0 {
 			t.Fatal(m.problems)
 		}
 		for _, text := range someTexts() {
 			for _, name := range []string{"s", "n"} {
 				key := "a.pillion.dev/" + name
-				pod, ns := fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}},"spec":{}}`, key, quote(text)), request.Namespace{Name: "shop"}
+				pod, ns := fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}},"spec":{}}`, key, quoteString(text)), request.Namespace{Name: "shop"}
 				values, err := tmpl.Values(new(jsontree.Members(jsontree.Field(key, jsontree.Text(text)))), nil, &ns)
 				if err != nil {
 					continue

@@ -13,65 +13,65 @@ import (
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
-// declare declares the variables that other variables read, and returns the conditions for the
+// declareInputs declares the variables that other variables read, and returns the conditions for the
 // parameters. It must be called after all expressions are rewritten.
-func (b *builder) declare(marks bool) (valid []string) {
-	named := b.named()
-	b.variable("annotations", podAnnotations)
-	b.variable("initContainers", podInits)
-	b.variable("containers", podContainers)
+func (b *builder) declareInputs(marks bool) (valid []string) {
+	named := b.templateVariables()
+	b.declareVariable("annotations", podAnnotations)
+	b.declareVariable("initContainers", podInits)
+	b.declareVariable("containers", podContainers)
 	var brought []string
 	for _, t := range b.set.Templates {
 		if len(t.Containers) > 0 && (marks || len(b.ownLists) > 0) {
-			b.variable(marked(t), fmt.Sprintf(`%q in variables.annotations || variables.annotations[?%q].orValue("") == "true"`,
+			b.declareVariable(markedVariable(t), fmt.Sprintf(`%q in variables.annotations || variables.annotations[?%q].orValue("") == "true"`,
 				t.Annotation(templates.AnnotationInjected), t.Annotation(templates.AnnotationCustomize)))
 			for _, c := range t.Runs() {
-				brought = append(brought, "variables."+marked(t)+" && "+c.Condition())
+				brought = append(brought, "variables."+markedVariable(t)+" && "+c.Condition())
 			}
 		}
 	}
-	for _, list := range lists() {
+	for _, list := range containerLists() {
 		if slices.Contains(b.ownLists, list) {
-			b.variable(ownVariable(list), fmt.Sprintf("variables.%s.filter(x, !(%s))", list, some(brought...)))
+			b.declareVariable(ownVariable(list), fmt.Sprintf("variables.%s.filter(x, !(%s))", list, anyTrue(brought...)))
 		}
 	}
 	for i := range b.t.Spec.Params {
-		b.readable(&b.t.Spec.Params[i], fmt.Sprintf("spec.params[%d]", i))
-		b.parameter(&b.t.Spec.Params[i])
+		b.reportUnreadable(&b.t.Spec.Params[i], fmt.Sprintf("spec.params[%d]", i))
+		b.declareParameter(&b.t.Spec.Params[i])
 		valid = append(valid, "variables.valid_"+b.t.Spec.Params[i].Name)
 	}
 	b.variables = append(b.variables, named...)
 	return valid
 }
 
-// named returns the template's own variables.
-func (b *builder) named() (all []admissionregistrationv1.Variable) {
+// templateVariables returns the template's own variables.
+func (b *builder) templateVariables() (all []admissionregistrationv1.Variable) {
 	for _, v := range b.t.VariableExpressions() {
 		i := slices.IndexFunc(b.t.Spec.Variables, func(declared v1alpha1.Variable) bool { return declared.Name == v.Name })
-		text := b.rewrite(fmt.Sprintf("spec.variables[%d].expression", i), v.Expression).text
+		text := b.rewriteAt(fmt.Sprintf("spec.variables[%d].expression", i), v.Expression).text
 		all = append(all, admissionregistrationv1.Variable{Name: namedVariable(v.Name), Expression: text})
 	}
 	return all
 }
 
-// readable reports a parameter whose value no policy can read.
-func (b *builder) readable(p *v1alpha1.Param, path string) {
+// reportUnreadable reports a parameter whose value no policy can read.
+func (b *builder) reportUnreadable(p *v1alpha1.Param, path string) {
 	if p.Overridable(v1alpha1.ByServiceAccount) {
-		b.problem(path+".overridableBy", noAccount)
+		b.addProblem(path+".overridableBy", noAccount)
 	}
 	switch {
 	case p.Prefix != "":
-		b.problem(path+".prefix", "a policy cannot make a map of the annotations with a prefix")
+		b.addProblem(path+".prefix", "a policy cannot make a map of the annotations with a prefix")
 	case templates.PolicyOf(p).Check == "":
-		b.problem(path+".type", "a policy cannot read a parameter of type %s", p.Type)
+		b.addProblem(path+".type", "a policy cannot read a parameter of type %s", p.Type)
 	}
 }
 
-// parameter declares the variables of a parameter: text_x is the string, valid_x reports whether it
+// declareParameter declares the variables of a parameter: text_x is the string, valid_x reports whether it
 // is valid, and param_x is the value of the parameter's type, or an optional one. Expressions must
 // read param_x only if valid_x is true.
-func (b *builder) parameter(p *v1alpha1.Param) {
-	key := quote(b.t.Key(p))
+func (b *builder) declareParameter(p *v1alpha1.Param) {
+	key := quoteString(b.t.Key(p))
 	byPod, byNamespace := p.Overridable(v1alpha1.ByPod), p.Overridable(v1alpha1.ByNamespace)
 	inPod, inNamespace := key+" in variables.annotations", key+" in "+namespaceAnnotations
 	text, given, checks := "optional.none()", []string{}, []string{}
@@ -94,17 +94,17 @@ func (b *builder) parameter(p *v1alpha1.Param) {
 	value := strings.ReplaceAll(templates.PolicyOf(p).Value, "TEXT", "variables.text_"+p.Name)
 	switch {
 	case p.Optional:
-		checks = append(checks, some("!("+some(given...)+")", "("+all(b.valueChecks(p)...)+")"))
-		value = optional(some(given...), value)
+		checks = append(checks, anyTrue("!("+anyTrue(given...)+")", "("+allTrue(b.valueChecks(p)...)+")"))
+		value = optionalValue(anyTrue(given...), value)
 	case p.Needed():
-		checks = append(checks, some(given...))
+		checks = append(checks, anyTrue(given...))
 		fallthrough
 	default:
 		checks = append(checks, b.valueChecks(p)...)
 	}
-	b.variable("text_"+p.Name, fmt.Sprintf("string(%s.orValue(%q))", text, standard))
-	b.variable("valid_"+p.Name, all(checks...))
-	b.variable(paramVariable(p.Name), value)
+	b.declareVariable("text_"+p.Name, fmt.Sprintf("string(%s.orValue(%q))", text, standard))
+	b.declareVariable("valid_"+p.Name, allTrue(checks...))
+	b.declareVariable(paramVariable(p.Name), value)
 }
 
 // valueChecks returns the conditions for a parameter's value. Each may rely on the previous ones.
@@ -115,24 +115,24 @@ func (b *builder) valueChecks(p *v1alpha1.Param) []string {
 		checks = append(checks, strings.ReplaceAll(reads.Check, "TEXT", text))
 	}
 	if len(p.Enum) > 0 {
-		checks = append(checks, fmt.Sprintf("%s in [%s]", text, quoted(p.Choices())))
+		checks = append(checks, fmt.Sprintf("%s in [%s]", text, quoteList(p.Choices())))
 	}
 	if p.Pattern != "" {
-		checks = append(checks, fmt.Sprintf("%s.matches(%s)", text, quote("^(?:"+p.Pattern+")$")))
+		checks = append(checks, fmt.Sprintf("%s.matches(%s)", text, quoteString("^(?:"+p.Pattern+")$")))
 	}
 	for _, bound := range []struct {
 		limit    *v1alpha1.Scalar
 		operator string
 	}{{p.Minimum, ">="}, {p.Maximum, "<="}} {
 		if bound.limit != nil {
-			checks = append(checks, strings.NewReplacer("TEXT", text, "LIMIT", quote(string(*bound.limit)), "OP", bound.operator).Replace(reads.Compare))
+			checks = append(checks, strings.NewReplacer("TEXT", text, "LIMIT", quoteString(string(*bound.limit)), "OP", bound.operator).Replace(reads.Compare))
 		}
 	}
 	return checks
 }
 
-// allowed returns a description of the parameter's values.
-func allowed(p *v1alpha1.Param) string {
+// describeValues returns a description of the parameter's values.
+func describeValues(p *v1alpha1.Param) string {
 	words := []string{templates.Words(p)}
 	if p.Message != "" {
 		return p.Message
