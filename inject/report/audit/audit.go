@@ -97,12 +97,12 @@ func (l *Log) Add(line []byte) error {
 		l.report.DryRuns++
 	default:
 		l.report.Requests++
-		l.read(&e)
+		l.countEvent(&e)
 	}
 	return nil
 }
 
-func (l *Log) read(e *event) {
+func (l *Log) countEvent(e *event) {
 	asked := 0
 	patched := map[string]bool{}
 	for _, key := range slices.Sorted(maps.Keys(e.Annotations)) {
@@ -111,24 +111,24 @@ func (l *Log) read(e *event) {
 		round, mutating := strings.CutPrefix(key, mutation)
 		switch {
 		case strings.HasSuffix(webhook, own):
-			l.decided(e, webhook, about, value)
+			l.countDecision(e, webhook, about, value)
 			asked = 1
 		case mutating:
-			l.mutated(e, round, value, patched)
+			l.countMutation(e, round, value, patched)
 		case strings.HasPrefix(key, openMutating), strings.HasPrefix(key, openValidating):
 			if strings.HasSuffix(value, own) && e.ResponseStatus.Code < 300 {
-				l.count(failedOpen, e, value, "", "")
+				l.countRequest(failedOpen, e, value, "", "")
 			}
 		}
 	}
 	l.report.Decided += asked
 }
 
-// decided counts Pillion's annotation about a template or the pod. The key may also be a code,
+// countDecision counts Pillion's annotation about a template or the pod. The key may also be a code,
 // which cannot be the name of a template. Then the code is about no template, or about the
 // templates that the value lists.
-func (l *Log) decided(e *event, webhook, about, value string) {
-	names, reason := []string{about}, code(strings.TrimPrefix(value, "would be ")) // from a shadow namespace
+func (l *Log) countDecision(e *event, webhook, about, value string) {
+	names, reason := []string{about}, reasonCode(strings.TrimPrefix(value, "would be ")) // from a shadow namespace
 	switch {
 	case about == "not_requested":
 		names, reason = strings.Split(strings.TrimSuffix(value, "…"), ", "), about
@@ -136,14 +136,14 @@ func (l *Log) decided(e *event, webhook, about, value string) {
 		names, reason = []string{""}, about
 	}
 	for _, name := range names {
-		l.count(decisions, e, webhook, name, reason)
+		l.countRequest(decisions, e, webhook, name, reason)
 	}
 }
 
-// mutated counts a change by a webhook in a round ("1_index_0"). If a webhook applies the same
+// countMutation counts a change by a webhook in a round ("1_index_0"). If a webhook applies the same
 // patch twice in one request, or three times to one pod, the patch was undone in between, or
 // adds the same thing again.
-func (l *Log) mutated(e *event, round, value string, patched map[string]bool) {
+func (l *Log) countMutation(e *event, round, value string, patched map[string]bool) {
 	var call struct {
 		Configuration, Webhook string
 		Mutated                bool
@@ -153,14 +153,14 @@ func (l *Log) mutated(e *event, round, value string, patched map[string]bool) {
 	}
 	by := call.Configuration + "/" + call.Webhook
 	if !strings.HasPrefix(round, "0_") {
-		l.count(secondRounds, e, by, "", "")
+		l.countRequest(secondRounds, e, by, "", "")
 	}
 	text := e.Annotations[patch+round]
 	if text == "" {
 		return
 	}
 	if patched[text] {
-		l.count(loops, e, by, "", "")
+		l.countRequest(loops, e, by, "", "")
 		return
 	}
 	patched[text] = true
@@ -173,12 +173,12 @@ func (l *Log) mutated(e *event, round, value string, patched map[string]bool) {
 		clear(l.patches) // a loop that goes on will be found again
 	}
 	if l.patches[key]++; l.patches[key] == loopAt {
-		l.count(loops, e, by, "", "")
+		l.countRequest(loops, e, by, "", "")
 	}
 }
 
-// code returns the beginning of Pillion's sentence: "injected", "missing at /spec/...".
-func code(text string) string {
+// reasonCode returns the beginning of Pillion's sentence: "injected", "missing at /spec/...".
+func reasonCode(text string) string {
 	end := strings.IndexFunc(text, func(r rune) bool { return r != '_' && (r < 'a' || r > 'z') })
 	if end < 0 {
 		end = len(text)
@@ -186,16 +186,16 @@ func code(text string) string {
 	return cmp.Or(text[:end], "unknown")
 }
 
-func (l *Log) count(list string, e *event, webhook, about, reason string) {
+func (l *Log) countRequest(list string, e *event, webhook, about, reason string) {
 	key := [...]string{list, e.ObjectRef.Namespace, webhook, about, reason}
 	if l.counts[key] == nil {
-		l.counts[key] = &Count{key[1], webhook, about, reason, 0, e.pod()}
+		l.counts[key] = &Count{key[1], webhook, about, reason, 0, e.podName()}
 	}
 	l.counts[key].Requests++
 }
 
-// pod returns the pod's name, or its generateName if the API server chooses the name.
-func (e *event) pod() string {
+// podName returns the pod's name, or its generateName if the API server chooses the name.
+func (e *event) podName() string {
 	name := cmp.Or(e.ObjectRef.Name, e.ResponseObject.Metadata.Name)
 	if name == "" {
 		var sent struct{ Metadata metadata }
