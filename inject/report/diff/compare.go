@@ -28,9 +28,9 @@ type Comparison struct {
 
 // New returns a Comparison of two sets. Fits checks the limits of namespaces.
 func New(from, to *inject.Injector, fits *limits.Evaluator) *Comparison {
-	c := &Comparison{from: from, to: to, fits: fits, pairs: pairs(from.All(), to.All()), differ: map[string]bool{}, only: map[string]*inject.Injector{}, diffs: map[string]*Diff{}}
+	c := &Comparison{from: from, to: to, fits: fits, pairs: pairTemplates(from.All(), to.All()), differ: map[string]bool{}, only: map[string]*inject.Injector{}, diffs: map[string]*Diff{}}
 	for _, p := range c.pairs {
-		if p.differs() {
+		if p.hasChanged() {
 			c.differ[p.template().ID()] = true
 		}
 	}
@@ -89,11 +89,11 @@ func newSide(i *inject.Injector, w *Workload) (*side, error) {
 	return s, nil
 }
 
-// has reports whether the pod has a template.
-func (s *side) has(id string) bool { return s.decisions[id] != nil && s.decisions[id].Code.Succeeded() }
+// hasTemplate reports whether the pod has a template.
+func (s *side) hasTemplate(id string) bool { return s.decisions[id] != nil && s.decisions[id].Code.Succeeded() }
 
-// fails reports whether the pod should have a template and cannot.
-func (s *side) fails(id string) bool { return s.decisions[id] != nil && s.decisions[id].Code.Failed() }
+// failsTemplate reports whether the pod should have a template and cannot.
+func (s *side) failsTemplate(id string) bool { return s.decisions[id] != nil && s.decisions[id].Code.Failed() }
 
 // Compare compares the new pods of a workload. It returns nil if they are the same.
 func (c *Comparison) Compare(w *Workload) (*Outcome, error) {
@@ -106,25 +106,25 @@ func (c *Comparison) Compare(w *Workload) (*Outcome, error) {
 		return nil, err
 	}
 	o := &Outcome{Owner: w.Owner, Pods: w.Pods}
-	changes, err := c.changes(from, to)
+	changes, err := c.findChanges(from, to)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.effects(o, w, from, to, changes); err != nil {
+	if err := c.addEffects(o, w, from, to, changes); err != nil {
 		return nil, err
 	}
-	c.rejections(o, w, from, to)
+	c.addRejections(o, w, from, to)
 	if len(o.Effects) == 0 {
 		return nil, nil //nolint:nilnil // there is no outcome
 	}
 	if len(changes) > 0 {
-		o.diff, err = c.rendered(o, changes, from, to)
+		o.diff, err = c.renderDiff(o, changes, from, to)
 	}
 	return o, err
 }
 
-// rendered returns the diff of the changes. It renders the first of several workloads with the same changes.
-func (c *Comparison) rendered(o *Outcome, changes []rollout.Change, from, to *side) (*Diff, error) {
+// renderDiff returns the diff of the changes. It renders the first of several workloads with the same changes.
+func (c *Comparison) renderDiff(o *Outcome, changes []rollout.Change, from, to *side) (*Diff, error) {
 	text, err := json.Marshal(changes)
 	if err != nil {
 		return nil, err
@@ -136,8 +136,8 @@ func (c *Comparison) rendered(o *Outcome, changes []rollout.Change, from, to *si
 	return c.diffs[key], nil
 }
 
-// changes returns how two final pods differ.
-func (c *Comparison) changes(from, to *side) ([]rollout.Change, error) {
+// findChanges returns how two final pods differ.
+func (c *Comparison) findChanges(from, to *side) ([]rollout.Change, error) {
 	if bytes.Equal(from.pod, to.pod) {
 		return nil, nil
 	}
@@ -153,32 +153,32 @@ func (c *Comparison) changes(from, to *side) ([]rollout.Change, error) {
 	return all, nil
 }
 
-// effects finds out what happens to each template in the pod.
-func (c *Comparison) effects(o *Outcome, w *Workload, from, to *side, changes []rollout.Change) error {
+// addEffects finds out what happens to each template in the pod.
+func (c *Comparison) addEffects(o *Outcome, w *Workload, from, to *side, changes []rollout.Change) error {
 	all, fields := rollout.NewPod, []string(nil)
 	if len(changes) > 0 { // a template that takes the place of another one may change pods in place
-		if all, fields = worst(changes); all == rollout.NewPod {
+		if all, fields = worstChange(changes); all == rollout.NewPod {
 			fields = nil // all that the template has
 		}
 	}
 	for _, p := range c.pairs {
 		id := p.template().ID()
-		switch had, has := from.has(id), to.has(id); {
+		switch had, has := from.hasTemplate(id), to.hasTemplate(id); {
 		case has && !had:
-			o.add(Effect{Template: id, Effect: Gets, How: all, Fields: fields})
+			o.addEffect(Effect{Template: id, Effect: Gets, How: all, Fields: fields})
 		case had && !has:
-			o.add(Effect{Template: id, Effect: Loses, How: all, Fields: fields, Why: whyNot(to.decisions[id])})
+			o.addEffect(Effect{Template: id, Effect: Loses, How: all, Fields: fields, Why: whyNot(to.decisions[id])})
 		case has && c.differ[id]:
-			own, err := c.own(id, w, from, changes)
+			own, err := c.ownChanges(id, w, from, changes)
 			if err != nil {
 				return err
 			}
 			if len(own) > 0 {
-				how, fields := worst(own)
-				o.add(Effect{Template: id, Effect: Changes, How: how, Fields: fields})
+				how, fields := worstChange(own)
+				o.addEffect(Effect{Template: id, Effect: Changes, How: how, Fields: fields})
 			}
-		case to.fails(id) && !from.fails(id):
-			o.add(Effect{Template: id, Effect: Fails, Why: whyNot(to.decisions[id])})
+		case to.failsTemplate(id) && !from.failsTemplate(id):
+			o.addEffect(Effect{Template: id, Effect: Fails, Why: whyNot(to.decisions[id])})
 		}
 	}
 	return nil
@@ -192,12 +192,12 @@ func whyNot(d *inject.Decision) string {
 	return fmt.Sprintf("%s: %s", d.Code, d.Sentence())
 }
 
-// own returns those of the changes that a template causes, which differs in the sets. If others differ too, it
+// ownChanges returns those of the changes that a template causes, which differs in the sets. If others differ too, it
 // compares the pod with what it would be if only this one did.
-func (c *Comparison) own(id string, w *Workload, from *side, changes []rollout.Change) ([]rollout.Change, error) {
+func (c *Comparison) ownChanges(id string, w *Workload, from *side, changes []rollout.Change) ([]rollout.Change, error) {
 	differ := 0
 	for _, p := range c.pairs {
-		if t := p.template(); p.differs() && (t.Namespace == "" || t.Namespace == w.Request.Namespace.Name) {
+		if t := p.template(); p.hasChanged() && (t.Namespace == "" || t.Namespace == w.Request.Namespace.Name) {
 			differ++
 		}
 	}
@@ -225,12 +225,12 @@ func (c *Comparison) own(id string, w *Workload, from *side, changes []rollout.C
 	if err != nil {
 		return nil, err
 	}
-	return c.changes(from, alone)
+	return c.findChanges(from, alone)
 }
 
-// worst returns the most disruptive way of the changes, and the fields that change. If some need a new pod, it returns
+// worstChange returns the most disruptive way of the changes, and the fields that change. If some need a new pod, it returns
 // only these.
-func worst(changes []rollout.Change) (how rollout.How, fields []string) {
+func worstChange(changes []rollout.Change) (how rollout.How, fields []string) {
 	how = rollout.Record
 	for i := range changes {
 		if changes[i].How.Rank() > how.Rank() {
@@ -245,19 +245,19 @@ func worst(changes []rollout.Change) (how rollout.How, fields []string) {
 	return how, fields
 }
 
-// rejections finds out whether new pods are rejected by the new set only, and by what.
-func (c *Comparison) rejections(o *Outcome, w *Workload, from, to *side) {
+// addRejections finds out whether new pods are rejected by the new set only, and by what.
+func (c *Comparison) addRejections(o *Outcome, w *Workload, from, to *side) {
 	switch {
 	case len(to.denied) > 0 && len(from.denied) > 0:
 		return
 	case len(to.denied) > 0:
 		for _, f := range to.denied {
-			o.reject("Pillion", strings.TrimPrefix(f.String(), f.Template+": "), c.idOf(f.Template, w), o.Pods)
+			o.rejectPods("Pillion", strings.TrimPrefix(f.String(), f.Template+": "), c.idOf(f.Template, w), o.Pods)
 		}
 		return
 	case len(from.denied) > 0:
 		for _, f := range from.denied {
-			o.add(Effect{Template: c.idOf(f.Template, w), Effect: Accepted, By: "Pillion"})
+			o.addEffect(Effect{Template: c.idOf(f.Template, w), Effect: Accepted, By: "Pillion"})
 		}
 	}
 	if bytes.Equal(from.pod, to.pod) {
@@ -269,11 +269,11 @@ func (c *Comparison) rejections(o *Outcome, w *Workload, from, to *side) {
 	}
 	o.replacement = c.fits.Replace(w.Request.Namespace.Labels, limits, from.pod, to.pod)
 	if o.replacement.By != "" {
-		o.reject(o.replacement.By, o.replacement.Why, "", o.Pods)
+		o.rejectPods(o.replacement.By, o.replacement.Why, "", o.Pods)
 		return
 	}
 	if back := c.fits.Replace(w.Request.Namespace.Labels, limits, to.pod, from.pod); back.By != "" {
-		o.accept(back.By)
+		o.acceptPods(back.By)
 	}
 }
 

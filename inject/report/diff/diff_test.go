@@ -69,9 +69,9 @@ func TestApplied(t *testing.T) {
 			continue
 		}
 		var got []string
-		for _, p := range pairs(from, set) {
+		for _, p := range pairTemplates(from, set) {
 			id := p.template().ID()
-			if p.differs() {
+			if p.hasChanged() {
 				id += "*"
 			}
 			if p.to != nil {

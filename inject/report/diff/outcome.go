@@ -75,24 +75,24 @@ type Outcome struct {
 	replacement limits.Replacement
 }
 
-// add adds an effect on all pods.
-func (o *Outcome) add(e Effect) {
+// addEffect adds an effect on all pods.
+func (o *Outcome) addEffect(e Effect) {
 	e.Pods = o.Pods
 	o.Effects = append(o.Effects, e)
 }
 
-// accept makes the pods accepted because of the templates that the pods get or lose or that change.
-func (o *Outcome) accept(by string) {
+// acceptPods makes the pods accepted because of the templates that the pods get or lose or that change.
+func (o *Outcome) acceptPods(by string) {
 	for _, e := range o.Effects {
 		if e.Effect == Gets || e.Effect == Loses || e.Effect == Changes {
-			o.add(Effect{Template: e.Template, Effect: Accepted, By: by})
+			o.addEffect(Effect{Template: e.Template, Effect: Accepted, By: by})
 		}
 	}
 }
 
-// reject makes n of the pods rejected because of a template, or, if it is "", of those that the pods get or
+// rejectPods makes n of the pods rejected because of a template, or, if it is "", of those that the pods get or
 // that change. A rejected pod has no other effect.
-func (o *Outcome) reject(by, why, template string, n int) {
+func (o *Outcome) rejectPods(by, why, template string, n int) {
 	names := []string{template}
 	var rest []Effect
 	for _, e := range o.Effects {

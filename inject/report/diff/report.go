@@ -40,7 +40,7 @@ type Count struct {
 	Owners int `json:"owners"`
 }
 
-func (c *Count) add(pods int) { c.Pods, c.Owners = c.Pods+pods, c.Owners+1 }
+func (c *Count) addOwner(pods int) { c.Pods, c.Owners = c.Pods+pods, c.Owners+1 }
 
 // Template is what happens to one template.
 type Template struct {
@@ -94,16 +94,16 @@ func (r *Report) Compare(compared Count, outcomes []*Outcome) {
 	r.Compared.Pods += compared.Pods
 	r.Compared.Owners += compared.Owners
 	for _, o := range outcomes {
-		r.add(o)
+		r.addOutcome(o)
 	}
 }
 
-func (r *Report) add(o *Outcome) {
+func (r *Report) addOutcome(o *Outcome) {
 	if r.ledgers[o.Namespace] == nil {
 		r.ledgers[o.Namespace] = &limits.Ledger{}
 	}
 	if n, by, why := r.ledgers[o.Namespace].Take(o.replacement, o.Pods); n > 0 {
-		o.reject(by, why, "", n)
+		o.rejectPods(by, why, "", n)
 	}
 	if o.diff != nil {
 		if len(o.diff.Owners) == 0 {
@@ -116,25 +116,25 @@ func (r *Report) add(o *Outcome) {
 	}
 	r.Owners = append(r.Owners, o)
 	if slices.ContainsFunc(o.Effects, func(e Effect) bool { return e.Effect != Fails }) {
-		r.Changed.add(o.Pods)
+		r.Changed.addOwner(o.Pods)
 	}
 	for i := range o.Effects {
-		r.count(o, &o.Effects[i])
+		r.countEffect(o, &o.Effects[i])
 	}
 }
 
-// count adds an effect to its template.
-func (r *Report) count(o *Outcome, e *Effect) {
+// countEffect adds an effect to its template.
+func (r *Report) countEffect(o *Outcome, e *Effect) {
 	at := slices.IndexFunc(r.Templates, func(t Template) bool { return t.Template == e.Template })
 	if at < 0 {
 		at, r.Templates = len(r.Templates), append(r.Templates, Template{Template: e.Template})
 	}
 	t := &r.Templates[at]
-	t.of(e.Effect).add(e.Pods)
+	t.countOf(e.Effect).addOwner(e.Pods)
 	if e.Effect == Changes && e.How == rollout.NewPod {
-		t.NewPod.add(e.Pods)
+		t.NewPod.addOwner(e.Pods)
 	} else if e.Effect == Changes {
-		t.InPlace.add(e.Pods)
+		t.InPlace.addOwner(e.Pods)
 	}
 	k := slices.IndexFunc(t.Causes, func(c Cause) bool {
 		return c.Effect == e.Effect && c.How == e.How && c.By == e.By && c.Why == e.Why && slices.Equal(c.Fields, e.Fields)
@@ -143,10 +143,10 @@ func (r *Report) count(o *Outcome, e *Effect) {
 		k = len(t.Causes)
 		t.Causes = append(t.Causes, Cause{Effect: e.Effect, How: e.How, Fields: e.Fields, By: e.By, Why: e.Why, Example: o.Namespace + "/" + o.String()})
 	}
-	t.Causes[k].add(e.Pods)
+	t.Causes[k].addOwner(e.Pods)
 }
 
-func (t *Template) of(k Kind) *Count {
+func (t *Template) countOf(k Kind) *Count {
 	return map[Kind]*Count{Gets: &t.Gets, Loses: &t.Loses, Changes: &t.Changes, Rejected: &t.Rejected, Accepted: &t.Accepted, Fails: &t.Fails}[k]
 }
 
@@ -155,15 +155,15 @@ func (r *Report) Finish() {
 	r.Templates = slices.DeleteFunc(r.Templates, func(t Template) bool { return t.From == t.To && len(t.Causes) == 0 })
 	for i := range r.Templates {
 		slices.SortStableFunc(r.Templates[i].Causes, func(a, b Cause) int {
-			return cmp.Or(cmp.Compare(slices.Index(kinds(), a.Effect), slices.Index(kinds(), b.Effect)), cmp.Compare(a.How.Rank(), b.How.Rank()), cmp.Compare(b.Pods, a.Pods), strings.Compare(a.Why, b.Why))
+			return cmp.Or(cmp.Compare(slices.Index(effectKinds(), a.Effect), slices.Index(effectKinds(), b.Effect)), cmp.Compare(a.How.Rank(), b.How.Rank()), cmp.Compare(b.Pods, a.Pods), strings.Compare(a.Why, b.Why))
 		})
 	}
 	slices.SortFunc(r.Owners, func(a, b *Outcome) int { return CompareOwners(a.Owner, b.Owner) })
 	r.Summary = r.summary()
 }
 
-// kinds returns the effects in the order of the report.
-func kinds() []Kind { return []Kind{Rejected, Accepted, Gets, Loses, Changes, Fails} }
+// effectKinds returns the effects in the order of the report.
+func effectKinds() []Kind { return []Kind{Rejected, Accepted, Gets, Loses, Changes, Fails} }
 
 func (r *Report) summary() string {
 	of := fmt.Sprintf("%s of %s", explain.Plural(r.Compared.Pods, "pod"), explain.Plural(r.Compared.Owners, "workload"))

@@ -56,14 +56,14 @@ func (p pair) template() *templates.Template {
 	return p.from
 }
 
-// differs reports whether the sets have different revisions of the template.
-func (p pair) differs() bool {
+// hasChanged reports whether the sets have different revisions of the template.
+func (p pair) hasChanged() bool {
 	return p.from == nil || p.to == nil || p.from.Revision != p.to.Revision
 }
 
-// pairs returns the templates of both sets, in the order of the new one, followed by those that only the old
+// pairTemplates returns the templates of both sets, in the order of the new one, followed by those that only the old
 // one has.
-func pairs(from, to *templates.Set) (all []pair) {
+func pairTemplates(from, to *templates.Set) (all []pair) {
 	was := map[string]*templates.Template{}
 	for _, t := range from.Templates {
 		was[t.ID()] = t

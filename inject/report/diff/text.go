@@ -21,58 +21,58 @@ type page struct {
 	colour bool
 }
 
-// line prints a string that begins at a column, in as many lines as necessary.
-func (p *page) line(column int, style, text string) { p.row("", column, style, text) }
+// printLine prints a string that begins at a column, in as many lines as necessary.
+func (p *page) printLine(column int, style, text string) { p.printRow("", column, style, text) }
 
-// row prints a head and a string that begins at a column.
-func (p *page) row(head string, column int, style, text string) {
+// printRow prints a head and a string that begins at a column.
+func (p *page) printRow(head string, column int, style, text string) {
 	for i, part := range explain.Wrap(text, p.width-column) {
 		if i > 0 {
 			head = ""
 		}
-		p.WriteString(strings.TrimRight(fmt.Sprintf("%-*s%s", column, head, p.styled(style, part)), " ") + "\n")
+		p.WriteString(strings.TrimRight(fmt.Sprintf("%-*s%s", column, head, p.paintText(style, part)), " ") + "\n")
 	}
 }
 
-func (p *page) styled(style, text string) string { return terminal.Text(p.colour, style, text) }
+func (p *page) paintText(style, text string) string { return terminal.Text(p.colour, style, text) }
 
 // Text returns the report for users in lines of this width, except those of diffs. It prints at most that
 // number of diffs.
 func (r *Report) Text(width int, colour bool, diffs int) string {
 	p := &page{width: width, colour: colour}
-	p.line(0, terminal.Bold, r.Summary)
+	p.printLine(0, terminal.Bold, r.Summary)
 	for _, problem := range r.Problems {
-		p.line(0, terminal.Red, "Problem: "+problem)
+		p.printLine(0, terminal.Red, "Problem: "+problem)
 	}
 	for i := range r.Templates {
-		r.Templates[i].show(p)
+		r.Templates[i].printTo(p)
 	}
 	for i, d := range r.Diffs {
 		if i == diffs {
 			break
 		}
 		p.WriteString("\n")
-		p.line(0, terminal.Bold, d.title())
-		d.show(p)
+		p.printLine(0, terminal.Bold, d.title())
+		d.printTo(p)
 	}
 	if more := len(r.Diffs) - max(0, diffs); more > 0 {
 		p.WriteString("\n")
-		p.line(0, "", fmt.Sprintf("%s not shown; use --diffs %d, or -o json.", explain.Plural(more, "more diff"), len(r.Diffs)))
+		p.printLine(0, "", fmt.Sprintf("%s not shown; use --diffs %d, or -o json.", explain.Plural(more, "more diff"), len(r.Diffs)))
 	}
 	for i, note := range r.Notes {
 		if i == 0 {
 			p.WriteString("\n")
 		}
-		p.line(0, "", "Note: "+note)
+		p.printLine(0, "", "Note: "+note)
 	}
 	return p.String()
 }
 
-func (t *Template) show(p *page) {
+func (t *Template) printTo(p *page) {
 	p.WriteString("\n")
-	p.line(0, terminal.Bold, t.title())
+	p.printLine(0, terminal.Bold, t.title())
 	if len(t.Causes) == 0 {
-		p.line(2, "", "no pod changes")
+		p.printLine(2, "", "no pod changes")
 	}
 	for i := range t.Causes {
 		c := &t.Causes[i]
@@ -88,7 +88,7 @@ func (t *Template) show(p *page) {
 			style = terminal.Green
 		}
 		const column = 12
-		p.row("  "+string(c.Effect), column, style, c.text())
+		p.printRow("  "+string(c.Effect), column, style, c.formatLine())
 	}
 }
 
@@ -107,16 +107,16 @@ func (t *Template) title() string {
 	return fmt.Sprintf("%s (not changed itself)", name)
 }
 
-func (c *Cause) text() string {
+func (c *Cause) formatLine() string {
 	text := fmt.Sprintf("%s of %s", explain.Plural(c.Pods, "pod"), explain.Plural(c.Owners, "workload"))
 	if c.Effect == Changes || c.How != rollout.NewPod && c.How != "" {
-		text += ", " + ways()[c.How]
+		text += ", " + howPhrases()[c.How]
 	}
 	if c.By != "" {
 		text += ", by " + c.By
 	}
 	if len(c.Fields) > 0 && c.How != rollout.Record {
-		text += ": " + some(c.Fields)
+		text += ": " + joinNames(c.Fields)
 	}
 	if c.Why != "" {
 		text += ": " + c.Why
@@ -127,15 +127,15 @@ func (c *Cause) text() string {
 	return text
 }
 
-// ways describes how running pods get a change.
-func ways() map[rollout.How]string {
+// howPhrases describes how running pods get a change.
+func howPhrases() map[rollout.How]string {
 	return map[rollout.How]string{
 		rollout.NewPod: "needs new pods", rollout.InPlace: "in place", rollout.Resize: "in place, by a resize", rollout.Record: "only the record of the revision",
 	}
 }
 
-// some joins the first names.
-func some(names []string) string {
+// joinNames joins the first names.
+func joinNames(names []string) string {
 	const most = 4
 	if len(names) <= most {
 		return strings.Join(names, ", ")
@@ -145,11 +145,11 @@ func some(names []string) string {
 
 // title names the owners of a diff.
 func (d *Diff) title() string {
-	return fmt.Sprintf("%s (%s):", some(d.Owners), explain.Plural(d.Pods, "pod"))
+	return fmt.Sprintf("%s (%s):", joinNames(d.Owners), explain.Plural(d.Pods, "pod"))
 }
 
-// show prints the lines of a diff.
-func (d *Diff) show(p *page) {
+// printTo prints the lines of a diff.
+func (d *Diff) printTo(p *page) {
 	for line := range strings.Lines(inject.Visible(d.Diff)) {
 		line = strings.TrimSuffix(line, "\n")
 		style := ""
@@ -163,6 +163,6 @@ func (d *Diff) show(p *page) {
 		case strings.HasPrefix(line, "-"):
 			style = terminal.Red
 		}
-		p.WriteString(p.styled(style, line) + "\n")
+		p.WriteString(p.paintText(style, line) + "\n")
 	}
 }
