@@ -35,17 +35,17 @@ type Causes struct {
 func (c *Causes) Of(d *inject.Decision, by string, state State) string {
 	switch state {
 	case Outdated:
-		return c.outdated(d, by)
+		return c.whyOutdated(d, by)
 	case Missing:
-		return c.missing(d, by)
+		return c.whyMissing(d, by)
 	case Altered:
-		return c.altered(d)
+		return c.whyAltered(d)
 	case Current, NotWanted:
 	}
 	return ""
 }
 
-func (c *Causes) outdated(d *inject.Decision, by string) string {
+func (c *Causes) whyOutdated(d *inject.Decision, by string) string {
 	why := "it was injected by revision " + problem.Cut(by, 20) + " of the template"
 	if by == d.Revision {
 		why = "it was injected"
@@ -63,7 +63,7 @@ func (c *Causes) outdated(d *inject.Decision, by string) string {
 	return why
 }
 
-func (c *Causes) missing(d *inject.Decision, by string) string {
+func (c *Causes) whyMissing(d *inject.Decision, by string) string {
 	switch {
 	case d.Code.Failed():
 		return d.Sentence()
@@ -83,8 +83,8 @@ func (c *Causes) missing(d *inject.Decision, by string) string {
 	return "Pillion was not called or did not answer when the pod was created, or the template is newer"
 }
 
-// altered returns the first difference, and the number of further ones.
-func (c *Causes) altered(d *inject.Decision) string {
+// whyAltered returns the first difference, and the number of further ones.
+func (c *Causes) whyAltered(d *inject.Decision) string {
 	why, more := "", 0
 	for _, f := range c.Result.Check() {
 		switch {
@@ -139,7 +139,7 @@ func Concerns(entries []Entry, namespace map[string]string, pod []byte) bool {
 // notCalled returns why no mutating webhook is called. It returns "" if one is, or if that is
 // unknown.
 func notCalled(all []Webhook) string {
-	if all == nil || called(all, Mutating) {
+	if all == nil || isTypeCalled(all, Mutating) {
 		return ""
 	}
 	if i := slices.IndexFunc(all, func(w Webhook) bool { return w.Type == Mutating }); i >= 0 {

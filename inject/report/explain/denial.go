@@ -28,7 +28,7 @@ type Help struct {
 	Namespace string
 }
 
-func (h *Help) pillion(command string) string {
+func (h *Help) pillionCommand(command string) string {
 	if h.Pillion == nil {
 		return "pillion " + command
 	}
@@ -55,7 +55,7 @@ func ParseDenial(message string, help Help) (d Denial, known bool) {
 		if isPillions(m[1]) {
 			return Denial{
 				Pillions: true, Sentence: strings.TrimSuffix(fmt.Sprintf("the webhook %s denies it: %s", m[1], m[2]), ": "),
-				Hint: "See what Pillion decides about pods there:", Command: help.pillion("explain -n " + help.Namespace),
+				Hint: "See what Pillion decides about pods there:", Command: help.pillionCommand("explain -n " + help.Namespace),
 			}, true
 		}
 		return byOthers(strings.TrimSuffix(fmt.Sprintf("the webhook %s, which is not Pillion's, denies it: %s", m[1], m[2]), ": "), help), true
@@ -105,10 +105,10 @@ func explainCall(webhook, reason string, help Help) Denial {
 		r.Hint, r.Command = "See whether its Deployment has replicas, and why they are not ready:", pods
 	case has(`service "`) && has("not found"):
 		r.Sentence = "Pillion's Service does not exist, so the API server cannot ask it about the pod"
-		r.Hint, r.Command = "Install Pillion again. First check whether you can:", help.pillion("check --pre")
+		r.Hint, r.Command = "Install Pillion again. First check whether you can:", help.pillionCommand("check --pre")
 	case has("x509:", "tls:", "certificate"):
 		r.Sentence = "the API server does not trust the certificate of Pillion: " + reason
-		r.Hint, r.Command = "See the whole chain, and where it breaks:", help.pillion("certs")
+		r.Hint, r.Command = "See the whole chain, and where it breaks:", help.pillionCommand("certs")
 	case has("context deadline exceeded", "Client.Timeout", "request canceled", "i/o timeout"):
 		r.Sentence = "Pillion does not answer the API server in time: " + reason
 		r.Hint = "See whether its pods run, and read their log. A firewall or NetworkPolicy between the API server and port 8443 of the pods has the same effect:"
@@ -118,7 +118,7 @@ func explainCall(webhook, reason string, help Help) Denial {
 		r.Hint, r.Command = "See whether its pods run. If they are ready, something between the API server and port 8443 of the pods blocks the connection:", pods
 	default:
 		r.Sentence = fmt.Sprintf("the API server cannot call the webhook %s of Pillion: %s", webhook, reason)
-		r.Hint, r.Command = "Check the whole installation:", help.pillion("check")
+		r.Hint, r.Command = "Check the whole installation:", help.pillionCommand("check")
 	}
 	return r
 }

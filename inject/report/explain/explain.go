@@ -21,12 +21,12 @@ import (
 // New explains what will happen to a pod. It returns an error if the pod is not valid JSON.
 func New(injector *inject.Injector, s Subject) (*Report, error) {
 	injector = injector.For(s.Request.Namespace.Name)
-	if s.shadowed() {
-		return shadowed(injector, s)
+	if s.isShadowed() {
+		return explainShadowed(injector, s)
 	}
 	s.Request.Detail = true
 	if s.Webhooks != nil {
-		s.Request.OptedIn = called(s.Webhooks, Mutating)
+		s.Request.OptedIn = isTypeCalled(s.Webhooks, Mutating)
 	}
 	result, err := injector.Inject(s.Request)
 	if err != nil {
@@ -43,45 +43,45 @@ func New(injector *inject.Injector, s Subject) (*Report, error) {
 	evidence.Without(injector.Set(), result.Decisions)
 	r.Gone = maps.Clone(evidence.InjectedBy)
 	if s.Webhooks != nil {
-		r.Called = new(called(s.Webhooks, Mutating))
+		r.Called = new(isTypeCalled(s.Webhooks, Mutating))
 	}
-	causes := s.causes(&evidence, result)
+	causes := s.readCauses(&evidence, result)
 	for i, t := range injector.Set().Templates {
 		d := &result.Decisions[i]
 		delete(r.Gone, d.Template)
 		if s.Object.Live {
-			r.Templates = append(r.Templates, existing(d, &evidence, t, causes))
+			r.Templates = append(r.Templates, explainExisting(d, &evidence, t, causes))
 		} else {
-			r.Templates = append(r.Templates, explained(d, &evidence, r.unreached()))
+			r.Templates = append(r.Templates, explainNewPod(d, &evidence, r.whyUnreached()))
 		}
 		r.Templates[i].isDefault = t.Spec.Default
 		if s.Object.Live && t.ReadsRequest() {
 			r.Notes = append(r.Notes, ByRequest(t.Name))
 		}
 	}
-	if r.Final, err = r.final(injector, s.Request, result); err != nil {
+	if r.Final, err = r.finalVerdict(injector, s.Request, result); err != nil {
 		return nil, err
 	}
-	r.fit(&s, result)
+	r.checkFit(&s, result)
 	if r.Unread = s.Unread; s.Unread {
 		r.Shows = requestsOf(&s.Request)
 	}
 	if s.Incomplete || s.Unread {
-		r.forget()
+		r.dropUnknownNames()
 	} else {
-		r.note(unread(injector, s.Request.Object))
+		r.addNote(unreadNote(injector, s.Request.Object))
 	}
-	r.note(unknownAccount(result, &s.Request))
+	r.addNote(unknownAccount(result, &s.Request))
 	r.Summary = r.summary()
-	if err := r.recreate(&s); err != nil {
+	if err := r.addRecreateAdvice(&s); err != nil {
 		return nil, err
 	}
-	r.reject(s.Rejected)
+	r.summarizeRejection(s.Rejected)
 	return r, r.ifOptedIn(injector, s, result)
 }
 
-// causes returns what is known about the causes of an existing pod's state.
-func (s *Subject) causes(evidence *Evidence, result *inject.Result) *Causes {
+// readCauses returns what is known about the causes of an existing pod's state.
+func (s *Subject) readCauses(evidence *Evidence, result *inject.Result) *Causes {
 	var pod struct{ Metadata metav1.ObjectMeta }
 	if json.Unmarshal(s.Request.Object, &pod) != nil {
 		pod.Metadata.CreationTimestamp = metav1.Time{} // it is unknown
@@ -123,8 +123,8 @@ func (r *Report) ifOptedIn(injector *inject.Injector, s Subject, result *inject.
 	return nil
 }
 
-// fit checks whether the injected pod fits into its namespace.
-func (r *Report) fit(s *Subject, result *inject.Result) {
+// checkFit checks whether the injected pod fits into its namespace.
+func (r *Report) checkFit(s *Subject, result *inject.Result) {
 	if s.Original != nil && !r.Object.Live {
 		r.Original = s.Original(s.Request.Object)
 	}
@@ -137,26 +137,26 @@ func (r *Report) fit(s *Subject, result *inject.Result) {
 	}
 	var note string
 	r.Misfits, note = s.Misfits(s.Request.Object, result.InjectedJSON())
-	r.note(note)
+	r.addNote(note)
 }
 
-// note adds a note, unless it is "".
-func (r *Report) note(text string) {
+// addNote adds a note, unless it is "".
+func (r *Report) addNote(text string) {
 	if text != "" {
 		r.Notes = append(r.Notes, text)
 	}
 }
 
-// final adds the verdict about the pod after all admission.
-func (r *Report) final(injector *inject.Injector, req inject.Request, result *inject.Result) (f Final, err error) {
-	if no(r.Answered) && !r.Object.Live {
-		return Final{Verdict: r.unanswered()}, nil
+// finalVerdict adds the verdict about the pod after all admission.
+func (r *Report) finalVerdict(injector *inject.Injector, req inject.Request, result *inject.Result) (f Final, err error) {
+	if isFalse(r.Answered) && !r.Object.Live {
+		return Final{Verdict: r.verdictUnanswered()}, nil
 	}
-	if !no(r.Called) && !r.Object.Live {
+	if !isFalse(r.Called) && !r.Object.Live {
 		r.Patch = result.Patch()
 		req.Object = result.InjectedJSON()
 	}
-	if r.Webhooks != nil && !called(r.Webhooks, Validating) {
+	if r.Webhooks != nil && !isTypeCalled(r.Webhooks, Validating) {
 		return Final{Verdict: "allowed"}, nil
 	}
 	judge := inject.NewJudge(injector, nil, true)
@@ -167,7 +167,7 @@ func (r *Report) final(injector *inject.Injector, req inject.Request, result *in
 	if err != nil {
 		return f, err
 	}
-	r.correct(verdict)
+	r.correctMessages(verdict)
 	f = Final{"allowed", slices.DeleteFunc(verdict.Judged, func(f inject.Finding) bool {
 		return r.Object.Live && slices.ContainsFunc(injector.Set().Templates, func(t *templates.Template) bool { return t.Name == f.Template && t.ReadsRequest() })
 	})}
@@ -181,8 +181,8 @@ func (r *Report) final(injector *inject.Injector, req inject.Request, result *in
 	return f, nil
 }
 
-// forget removes findings about names that an unknown template may have.
-func (r *Report) forget() {
+// dropUnknownNames removes findings about names that an unknown template may have.
+func (r *Report) dropUnknownNames() {
 	unknown := func(f inject.Finding) bool {
 		return f.Code == inject.CodeUnknownTemplate || f.Code == inject.CodeUnknownParameter
 	}
@@ -192,8 +192,8 @@ func (r *Report) forget() {
 	}
 }
 
-// correct replaces the guess in findings about absent templates by what is known here.
-func (r *Report) correct(v *inject.Verdict) {
+// correctMessages replaces the guess in findings about absent templates by what is known here.
+func (r *Report) correctMessages(v *inject.Verdict) {
 	for i := range v.Judged {
 		f := &v.Judged[i]
 		t := slices.IndexFunc(r.Templates, func(t Template) bool { return t.Template == f.Template && t.Code == inject.CodeNotInjected })
@@ -203,8 +203,8 @@ func (r *Report) correct(v *inject.Verdict) {
 	}
 }
 
-// unanswered returns what the API server does if Pillion does not answer.
-func (r *Report) unanswered() string {
+// verdictUnanswered returns what the API server does if Pillion does not answer.
+func (r *Report) verdictUnanswered() string {
 	for i := range r.Webhooks {
 		if w := &r.Webhooks[i]; w.Called && w.FailurePolicy == string(admissionregistrationv1.Fail) {
 			return "denied"
@@ -213,13 +213,13 @@ func (r *Report) unanswered() string {
 	return "allowed"
 }
 
-// shadowed reports whether a pod is to be created in a shadow namespace.
-func (s *Subject) shadowed() bool {
-	return !s.Object.Live && !s.Request.OptedIn && s.Request.Namespace.Labels[inject.LabelInject] == inject.Shadow && !called(s.Webhooks, Mutating)
+// isShadowed reports whether a pod is to be created in a shadow namespace.
+func (s *Subject) isShadowed() bool {
+	return !s.Object.Live && !s.Request.OptedIn && s.Request.Namespace.Labels[inject.LabelInject] == inject.Shadow && !isTypeCalled(s.Webhooks, Mutating)
 }
 
-// shadowed explains what would happen to the pod if its namespace were not in shadow.
-func shadowed(injector *inject.Injector, s Subject) (*Report, error) {
+// explainShadowed explains what would happen to the pod if its namespace were not in shadow.
+func explainShadowed(injector *inject.Injector, s Subject) (*Report, error) {
 	would := s
 	would.Webhooks, would.Answered, would.Request.OptedIn, would.Rejected = nil, nil, true, false
 	r, err := New(injector, would)
@@ -239,15 +239,15 @@ func shadowed(injector *inject.Injector, s Subject) (*Report, error) {
 	}
 	r.Patch, r.Final = nil, Final{Verdict: "allowed", Findings: r.Final.Findings}
 	r.Summary = fmt.Sprintf("Nothing is injected, because %s. With %s %s", why, inject.Enabled, strings.ToLower(r.Summary[:1])+r.Summary[1:])
-	r.reject(s.Rejected)
+	r.summarizeRejection(s.Rejected)
 	return r, nil
 }
 
-// recreate adds to the summary whether a new pod helps, if something is missing.
-func (r *Report) recreate(s *Subject) error {
+// addRecreateAdvice adds to the summary whether a new pod helps, if something is missing.
+func (r *Report) addRecreateAdvice(s *Subject) error {
 	fails := func(t Template) bool { return t.State == Missing && t.Code.Failed() }
 	missing := func(t Template) bool { return t.State == Missing }
-	if !r.Object.Live || s.Recreate == nil || r.unreached() != "" || !slices.ContainsFunc(r.Templates, missing) || slices.ContainsFunc(r.Templates, fails) {
+	if !r.Object.Live || s.Recreate == nil || r.whyUnreached() != "" || !slices.ContainsFunc(r.Templates, missing) || slices.ContainsFunc(r.Templates, fails) {
 		return nil
 	}
 	why, err := s.Recreate(s.Request.Object)

@@ -12,9 +12,9 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 )
 
-// unread returns a note about annotations of other products of which parameters read other annotations. It is no
+// unreadNote returns a note about annotations of other products of which parameters read other annotations. It is no
 // warning, because the other product may read them. It returns "" if there is none.
-func unread(injector *inject.Injector, pod []byte) string {
+func unreadNote(injector *inject.Injector, pod []byte) string {
 	var read struct {
 		Metadata struct{ Annotations map[string]any }
 	}
@@ -32,7 +32,7 @@ func unread(injector *inject.Injector, pod []byte) string {
 	for _, key := range keys {
 		domains[strings.Split(key, "/")[0]] = true
 	}
-	return fmt.Sprintf("no parameter reads the annotations %s, but some read others of %s", some(keys, 200), strings.Join(slices.Sorted(maps.Keys(domains)), " and "))
+	return fmt.Sprintf("no parameter reads the annotations %s, but some read others of %s", joinNames(keys, 200), strings.Join(slices.Sorted(maps.Keys(domains)), " and "))
 }
 
 // unknownAccount returns a note about what to do if the ServiceAccount is not known. It returns "" if it is, or if no

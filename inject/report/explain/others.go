@@ -27,14 +27,14 @@ func (r *Report) Only(names []string) error {
 		}
 	}
 	r.Templates = slices.DeleteFunc(r.Templates, func(t Template) bool { return !slices.Contains(names, t.Template) })
-	r.Running.only(names)
+	r.Running.keepTemplates(names)
 	r.only = true
 	return nil
 }
 
-// other reports whether a template is irrelevant to the pod: it does not apply and the pod
+// isIrrelevant reports whether a template is irrelevant to the pod: it does not apply and the pod
 // does not request it, or the pod can get no template at all.
-func (r *Report) other(t *Template) bool {
+func (r *Report) isIrrelevant(t *Template) bool {
 	switch {
 	case r.only || len(t.Added) > 0 || r.Object.Live && t.State != NotWanted:
 		return false
@@ -47,20 +47,20 @@ func (r *Report) other(t *Template) bool {
 	case t.isDefault && t.Code == inject.CodeNotRequested && !t.Requested:
 		// Who names one template rarely means to lose the defaults. An empty list means it.
 		return !slices.ContainsFunc(r.Templates, func(named Template) bool { return named.Requested })
-	case !r.gets() && slices.ContainsFunc(t.Passed, func(s inject.Step) bool { return s.Code == inject.CodeNotRequested }):
+	case !r.getsTemplate() && slices.ContainsFunc(t.Passed, func(s inject.Step) bool { return s.Code == inject.CodeNotRequested }):
 		return false // the pod gets nothing, not even this default
 	}
 	return !t.Requested && !t.Code.Failed() && !t.Code.Succeeded() && t.Code != inject.CodeNotInjected && t.Code != ""
 }
 
-// gets reports whether the pod gets or has any template.
-func (r *Report) gets() bool {
+// getsTemplate reports whether the pod gets or has any template.
+func (r *Report) getsTemplate() bool {
 	return slices.ContainsFunc(r.Templates, func(t Template) bool { return t.Code.Succeeded() || t.State == Current })
 }
 
-// others prints one line about templates that do not apply, with the reason code of each, or the
+// printOthers prints one line about templates that do not apply, with the reason code of each, or the
 // whole reason if all have the same.
-func (p *page) others(all []*Template, applied bool) {
+func (p *page) printOthers(all []*Template, applied bool) {
 	if len(all) == 0 {
 		return
 	}
@@ -75,7 +75,7 @@ func (p *page) others(all []*Template, applied bool) {
 	p.WriteString("\n")
 	head := fmt.Sprintf("%s %s not apply", Plural(len(all), what), verb)
 	if t := all[0]; !slices.ContainsFunc(all, func(o *Template) bool { return o.Code != t.Code || o.Message != t.Message }) {
-		p.line("", fmt.Sprintf("%s (%s: %s): %s", head, t.Code, t.Message, someNames(all)))
+		p.printLine("", fmt.Sprintf("%s (%s: %s): %s", head, t.Code, t.Message, someNames(all)))
 		return
 	}
 	by := map[inject.Code][]*Template{}
@@ -90,7 +90,7 @@ func (p *page) others(all []*Template, applied bool) {
 	for _, c := range codes {
 		parts = append(parts, fmt.Sprintf("%d %s (%s)", len(by[c]), c, someNames(by[c])))
 	}
-	p.line("", fmt.Sprintf("%s: %s; --all shows why", head, strings.Join(parts, ", ")))
+	p.printLine("", fmt.Sprintf("%s: %s; --all shows why", head, strings.Join(parts, ", ")))
 }
 
 // someNames returns as many names of templates as fit into half a line.
@@ -99,5 +99,5 @@ func someNames(all []*Template) string {
 	for _, t := range all {
 		names = append(names, t.Template)
 	}
-	return some(names, 50)
+	return joinNames(names, 50)
 }

@@ -41,7 +41,7 @@ spec:%s
 	return inject.New(set)
 }
 
-func explained(t testing.TB, i *inject.Injector, pod string, ns request.Namespace) *explain.Report {
+func explainNewPod(t testing.TB, i *inject.Injector, pod string, ns request.Namespace) *explain.Report {
 	t.Helper()
 	r, err := explain.New(i, explain.Subject{
 		Object:  explain.Object{Kind: "Deployment", Name: "web", Namespace: "shop"},
@@ -76,7 +76,7 @@ func TestOthers(t *testing.T) {
 		"opted out": {pod(`"labels":{"pillion.dev/inject":"disabled"},"annotations":{"pillion.dev/templates":"agent-08"}`), shop, "33 templates do not apply (pod_opted_out: the pod has the label pillion.dev/inject: disabled): " +
 			"agent-00, agent-01, agent-02, agent-03, agent-04 and 28 more", 0},
 	} {
-		r := explained(t, i, row.pod, row.ns)
+		r := explainNewPod(t, i, row.pod, row.ns)
 		checkText(t, r)
 		brief := strings.Join(strings.Fields(text(r, explain.Brief)), " ")
 		if !strings.Contains(brief, row.line) {
@@ -98,7 +98,7 @@ func TestOthers(t *testing.T) {
 			t.Errorf("%s: of two templates\n%s", name, only)
 		}
 	}
-	r := explained(t, i, pod(""), shop)
+	r := explainNewPod(t, i, pod(""), shop)
 	if err := r.Only([]string{"agent-70"}); err == nil || !strings.Contains(err.Error(), "did you mean") {
 		t.Errorf("an unknown template: %v", err)
 	}

@@ -20,11 +20,11 @@ type page struct {
 	colour, verbose bool
 }
 
-// line prints a string, in as many lines as necessary.
-func (p *page) line(style, text string) { p.row("", 0, style, text) }
+// printLine prints a string, in as many lines as necessary.
+func (p *page) printLine(style, text string) { p.printRow("", 0, style, text) }
 
-// row prints a string after a head. Continuation lines are aligned with the string.
-func (p *page) row(head string, column int, style, text string) {
+// printRow prints a string after a head. Continuation lines are aligned with the string.
+func (p *page) printRow(head string, column int, style, text string) {
 	for i, part := range Wrap(text, p.width-column) {
 		if i > 0 {
 			head = strings.Repeat(" ", column)
@@ -33,8 +33,8 @@ func (p *page) row(head string, column int, style, text string) {
 	}
 }
 
-func (p *page) pair(name, style, text string) {
-	p.row(fmt.Sprintf("  %-*s", column-2, name), column, style, text)
+func (p *page) printPair(name, style, text string) {
+	p.printRow(fmt.Sprintf("  %-*s", column-2, name), column, style, text)
 }
 
 // column is the position of the second column.
@@ -89,8 +89,8 @@ func wordsOf(text string) (words []string) {
 	return words
 }
 
-// some joins as many names as there is room for.
-func some(names []string, room int) string {
+// joinNames joins as many names as there is room for.
+func joinNames(names []string, room int) string {
 	text := names[0]
 	for i, name := range names[1:] {
 		next := text + ", " + name

@@ -103,15 +103,15 @@ func (r *Report) summary() string {
 		return "According to its annotations, the pod was not injected. Which templates it should have is unknown."
 	case r.Object.Live:
 		return r.liveSummary(with)
-	case no(r.Called) && r.Final.Verdict == "denied":
+	case isFalse(r.Called) && r.Final.Verdict == "denied":
 		return "The API server would deny the pod, because it calls Pillion's validating webhook, but not the mutating one."
-	case no(r.Called):
+	case isFalse(r.Called):
 		return "The API server does not call Pillion for this pod, so Pillion injects nothing."
-	case r.Unread && !no(r.Answered):
+	case r.Unread && !isFalse(r.Answered):
 		return "Which templates the pod gets is unknown."
-	case no(r.Answered) && r.Final.Verdict == "denied":
+	case isFalse(r.Answered) && r.Final.Verdict == "denied":
 		return "Pillion has no ready endpoint, so the API server would deny the pod."
-	case no(r.Answered):
+	case isFalse(r.Answered):
 		return "Pillion has no ready endpoint, so the pod would get nothing."
 	case r.Final.Verdict == "denied":
 		return "The API server would deny the pod."
@@ -156,9 +156,9 @@ func (r *Report) liveSummary(with string) string {
 	return fmt.Sprintf("The pod is not current: %s%s.", strings.Join(parts, ", "), also)
 }
 
-// reject puts first that an API server rejects the pod. The rest of the report is then about a pod without these
+// summarizeRejection puts first that an API server rejects the pod. The rest of the report is then about a pod without these
 // mistakes.
-func (r *Report) reject(rejected bool) {
+func (r *Report) summarizeRejection(rejected bool) {
 	if r.Rejected = rejected; rejected {
 		r.Summary = "The API server rejects the pod as written: see the notes. Apart from that: " + r.Summary
 	}
@@ -187,7 +187,7 @@ func (r *Report) Compare(running *Running) {
 	gets := func(t Template, name string) bool {
 		return t.Template == name && t.Code.Succeeded()
 	}
-	running.keep(func(b Reason) bool {
+	running.keepReasons(func(b Reason) bool {
 		return b.State != Missing || slices.ContainsFunc(r.Templates, func(t Template) bool { return gets(t, b.Template) })
 	})
 }
@@ -211,15 +211,15 @@ func (r *Report) Fail(why string, help Help) {
 // LosesPods is the begin of the reason if a label takes the pods out of the selector of their workload.
 const LosesPods = "it loses its pods"
 
-func no(known *bool) bool { return known != nil && !*known }
+func isFalse(known *bool) bool { return known != nil && !*known }
 
-// unreached returns why Pillion does not process the pod, or "" if it does or if that is
+// whyUnreached returns why Pillion does not process the pod, or "" if it does or if that is
 // unknown.
-func (r *Report) unreached() string {
+func (r *Report) whyUnreached() string {
 	switch {
-	case no(r.Called):
+	case isFalse(r.Called):
 		return "the API server does not call Pillion for the pod: " + notCalled(r.Webhooks)
-	case no(r.Answered):
+	case isFalse(r.Answered):
 		return "Pillion has no ready endpoint"
 	}
 	return ""

@@ -40,8 +40,8 @@ type Reason struct {
 // without a restart, or "".
 func (r *Running) Suggest(plan string, restartAll ...string) { r.plan, r.all = plan, restartAll }
 
-// merge adds the pods of another workload in the same situation.
-func (r *Running) merge(o *Running) {
+// mergeRunning adds the pods of another workload in the same situation.
+func (r *Running) mergeRunning(o *Running) {
 	if r == nil || o == nil {
 		return
 	}
@@ -53,8 +53,8 @@ func (r *Running) merge(o *Running) {
 	r.InPlace += o.InPlace
 }
 
-// situation returns what is equal for workloads with different numbers of pods.
-func (r *Running) situation() (same []string) {
+// situationKey returns what is equal for workloads with different numbers of pods.
+func (r *Running) situationKey() (same []string) {
 	if r == nil {
 		return nil
 	}
@@ -67,15 +67,15 @@ func (r *Running) situation() (same []string) {
 	return same
 }
 
-// only removes other templates.
-func (r *Running) only(names []string) {
+// keepTemplates removes other templates.
+func (r *Running) keepTemplates(names []string) {
 	if r == nil {
 		return
 	}
-	r.keep(func(b Reason) bool { return slices.Contains(names, b.Template) })
+	r.keepReasons(func(b Reason) bool { return slices.Contains(names, b.Template) })
 }
 
-func (r *Running) keep(which func(Reason) bool) {
+func (r *Running) keepReasons(which func(Reason) bool) {
 	r.Behind = slices.DeleteFunc(r.Behind, func(b Reason) bool { return !which(b) })
 	if len(r.Behind) == 0 {
 		r.Restart, r.Hold, r.InPlace = nil, "", 0

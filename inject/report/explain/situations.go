@@ -20,13 +20,13 @@ type Situations struct {
 
 // Add adds a report, or adds its object to an existing report with the same content.
 func (s *Situations) Add(r *Report) error {
-	key, err := r.situation()
+	key, err := r.situationKey()
 	if err != nil {
 		return err
 	}
 	if same := s.byKey[key]; same != nil {
 		same.Same = append(same.Same, r.Object)
-		same.Running.merge(r.Running)
+		same.Running.mergeRunning(r.Running)
 		return nil
 	}
 	if s.byKey == nil {
@@ -37,9 +37,9 @@ func (s *Situations) Add(r *Report) error {
 	return nil
 }
 
-// situation returns the content of a report without the names of the object and its namespace,
+// situationKey returns the content of a report without the names of the object and its namespace,
 // and without paths in the pod, because pods have different containers.
-func (r *Report) situation() (string, error) {
+func (r *Report) situationKey() (string, error) {
 	type decision struct {
 		Template, InjectedBy, Message string
 		Code                          inject.Code
@@ -62,7 +62,7 @@ func (r *Report) situation() (string, error) {
 		Findings                           []finding
 		Misplaced, Misfits, Original, Note []string
 		Effects, Running                   []string
-	}{r.Object.Live, r.Called, r.Answered, r.Summary, r.Final.Verdict, r.Failing, r.Gone, nil, nil, r.Misplaced, r.Misfits, r.Original, r.Notes, r.Effects, r.Running.situation()}
+	}{r.Object.Live, r.Called, r.Answered, r.Summary, r.Final.Verdict, r.Failing, r.Gone, nil, nil, r.Misplaced, r.Misfits, r.Original, r.Notes, r.Effects, r.Running.situationKey()}
 	for i := range r.Templates {
 		t := &r.Templates[i]
 		d := decision{t.Template, t.InjectedBy, t.Message, t.Code, t.State, t.Params, t.Kept, t.Altered, nil, t.Notes}
@@ -78,17 +78,17 @@ func (r *Report) situation() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	key := word(r.Object.Kind+"/"+r.Object.Name).ReplaceAllLiteral(text, []byte("OBJECT"))
-	return string(word(r.Object.Namespace).ReplaceAllLiteral(key, []byte("NAMESPACE"))), nil
+	key := wordPattern(r.Object.Kind+"/"+r.Object.Name).ReplaceAllLiteral(text, []byte("OBJECT"))
+	return string(wordPattern(r.Object.Namespace).ReplaceAllLiteral(key, []byte("NAMESPACE"))), nil
 }
 
-// word matches a name that is not part of a longer name.
-func word(text string) *regexp.Regexp {
+// wordPattern matches a name that is not part of a longer name.
+func wordPattern(text string) *regexp.Regexp {
 	return regexp.MustCompile(`\b` + regexp.QuoteMeta(text) + `\b`)
 }
 
-// also returns the names of the other objects of a situation, as many as there is room for.
-func (r *Report) also() string {
+// otherNames returns the names of the other objects of a situation, as many as there is room for.
+func (r *Report) otherNames() string {
 	var names []string
 	for _, o := range r.Same {
 		name := o.Kind + "/" + o.Name
@@ -97,5 +97,5 @@ func (r *Report) also() string {
 		}
 		names = append(names, name)
 	}
-	return some(names, 160)
+	return joinNames(names, 160)
 }

@@ -74,9 +74,9 @@ func (e *Evidence) Without(set *templates.Set, decisions []inject.Decision) {
 	}
 }
 
-// bare reports whether the pod has none of the template's containers, regardless of its
+// lacksContainers reports whether the pod has none of the template's containers, regardless of its
 // annotations. It returns false for a template without containers.
-func (e *Evidence) bare(t *templates.Template) bool {
+func (e *Evidence) lacksContainers(t *templates.Template) bool {
 	return len(t.Containers) > 0 && !slices.ContainsFunc(e.containers, t.Brings)
 }
 
@@ -85,11 +85,11 @@ func (e *Evidence) bare(t *templates.Template) bool {
 func (e *Evidence) State(t *templates.Template, d *inject.Decision) State {
 	by := e.InjectedBy[d.Template]
 	if t.ReadsRequest() {
-		return e.said(t, by)
+		return e.recordedState(t, by)
 	}
 	wanted := d.Code.Wanted()
 	switch {
-	case !wanted && (by == "" || e.bare(t)):
+	case !wanted && (by == "" || e.lacksContainers(t)):
 		return NotWanted
 	case !wanted:
 		return Outdated
@@ -98,7 +98,7 @@ func (e *Evidence) State(t *templates.Template, d *inject.Decision) State {
 			return Outdated
 		}
 		return Current
-	case e.bare(t), by == "" && d.Code != inject.CodePresent:
+	case e.lacksContainers(t), by == "" && d.Code != inject.CodePresent:
 		return Missing
 	case by != "" && (by != d.Revision || d.Code == inject.CodeInvalidParameter || d.Code == inject.CodeRenderFailed):
 		return Outdated // if the template was not rendered, altered values cannot be detected
@@ -131,13 +131,13 @@ func StatesIn(injector *inject.Injector, req inject.Request) (map[string]State, 
 // IsBehind reports whether a pod in this state is not as a new one should be.
 func (s State) IsBehind() bool { return s != Current && s != NotWanted }
 
-// said returns the state according to the pod's annotations alone. Whether the pod should have
+// recordedState returns the state according to the pod's annotations alone. Whether the pod should have
 // had the template depends on the user that created it, which is no longer known.
-func (e *Evidence) said(t *templates.Template, by string) State {
+func (e *Evidence) recordedState(t *templates.Template, by string) State {
 	switch {
 	case by == "":
 		return NotWanted
-	case e.bare(t):
+	case e.lacksContainers(t):
 		return Missing
 	case by != t.Revision:
 		return Outdated

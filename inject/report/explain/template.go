@@ -48,10 +48,10 @@ type Template struct {
 	isDefault bool
 }
 
-// explained returns the decision about a template for a new pod. If Pillion does not process the
+// explainNewPod returns the decision about a template for a new pod. If Pillion does not process the
 // pod, unreached is the reason.
-func explained(d *inject.Decision, evidence *Evidence, unreached string) Template {
-	t := decided(d, evidence)
+func explainNewPod(d *inject.Decision, evidence *Evidence, unreached string) Template {
+	t := newTemplate(d, evidence)
 	if t.Message = Sentence(d); d.Code == inject.CodeInjected && unreached != "" {
 		t.Code, t.Message, t.cause = inject.CodeNotInjected, t.Message+", but "+unreached, unreached
 	}
@@ -64,14 +64,14 @@ func Sentence(d *inject.Decision) string {
 	case !d.Code.Succeeded():
 		return d.Sentence()
 	case d.Code == inject.CodePresent:
-		return wanted(d) + ", and the pod already has all of it"
+		return whyWanted(d) + ", and the pod already has all of it"
 	}
-	return wanted(d)
+	return whyWanted(d)
 }
 
-// existing returns the decision about a template for an existing pod.
-func existing(d *inject.Decision, evidence *Evidence, of *templates.Template, causes *Causes) Template {
-	t := decided(d, evidence)
+// explainExisting returns the decision about a template for an existing pod.
+func explainExisting(d *inject.Decision, evidence *Evidence, of *templates.Template, causes *Causes) Template {
+	t := newTemplate(d, evidence)
 	t.State = evidence.State(of, d)
 	t.Notes = nil // notes are about an injection
 	t.cause = causes.Of(d, t.InjectedBy, t.State)
@@ -83,21 +83,21 @@ func existing(d *inject.Decision, evidence *Evidence, of *templates.Template, ca
 	case !d.Code.Succeeded():
 		t.Message = d.Sentence()
 	case t.State == Current:
-		t.Code, t.Message = "", wanted(d)+", and all of it is there"
+		t.Code, t.Message = "", whyWanted(d)+", and all of it is there"
 	case t.State == Missing:
-		t.Code, t.Message = inject.CodeNotInjected, wanted(d)+", but the pod lacks it: "+t.cause
+		t.Code, t.Message = inject.CodeNotInjected, whyWanted(d)+", but the pod lacks it: "+t.cause
 		if t.InjectedBy != "" {
 			t.Code = inject.CodeMissing
 		}
 	case t.State == Altered:
-		t.Code, t.Message = inject.CodeAltered, wanted(d)+"; it was injected, but differs from the template: "+t.cause
+		t.Code, t.Message = inject.CodeAltered, whyWanted(d)+"; it was injected, but differs from the template: "+t.cause
 	default:
-		t.Code, t.Message = "", wanted(d)+"; "+t.cause // the code is about a new pod
+		t.Code, t.Message = "", whyWanted(d)+"; "+t.cause // the code is about a new pod
 	}
 	return t
 }
 
-func decided(d *inject.Decision, evidence *Evidence) Template {
+func newTemplate(d *inject.Decision, evidence *Evidence) Template {
 	return Template{
 		Template: d.Template, Revision: d.Revision, Code: d.Code, Requested: d.Requested, InjectedBy: evidence.InjectedBy[d.Template],
 		Passed: d.Passed, Also: d.Also, Params: d.Params, Added: d.Added, Kept: d.Kept, Altered: d.Altered, Obstacles: d.Obstacles,
@@ -105,8 +105,8 @@ func decided(d *inject.Decision, evidence *Evidence) Template {
 	}
 }
 
-// wanted returns why the pod should have the template.
-func wanted(d *inject.Decision) string {
+// whyWanted returns why the pod should have the template.
+func whyWanted(d *inject.Decision) string {
 	if i := slices.IndexFunc(d.Passed, func(s inject.Step) bool { return s.Code == inject.CodeNotRequested }); i >= 0 {
 		return d.Passed[i].Message
 	}

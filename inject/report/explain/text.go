@@ -33,64 +33,64 @@ const (
 // what is wrong, then the reasons for each template.
 func (r *Report) Text(width int, colour bool, detail Detail) string {
 	p := &page{width: width, colour: colour, verbose: detail == Verbose}
-	p.line(terminal.Bold, r.title())
+	p.printLine(terminal.Bold, r.title())
 	if len(r.Same) > 0 {
-		p.line("", fmt.Sprintf("%d more have the same result: %s", len(r.Same), r.also()))
+		p.printLine("", fmt.Sprintf("%d more have the same result: %s", len(r.Same), r.otherNames()))
 	}
-	p.line("", strings.TrimSpace(r.first()+" "+r.OptedIn))
+	p.printLine("", strings.TrimSpace(r.firstLine()+" "+r.OptedIn))
 	if r.Failing != "" {
-		p.row("  ", 2, terminal.Red, "failing: "+r.Failing)
+		p.printRow("  ", 2, terminal.Red, "failing: "+r.Failing)
 		if r.FailingHint != "" {
-			p.row("  ", 2, "", r.FailingHint)
+			p.printRow("  ", 2, "", r.FailingHint)
 			p.WriteString("    " + inject.Visible(problem.OneLine(r.FailingCommand)) + "\n")
 		}
 	}
 	for _, text := range r.Shows {
-		p.row("  ", 2, "", text)
+		p.printRow("  ", 2, "", text)
 	}
-	p.findings(r)
+	p.printFindings(r)
 	for _, m := range r.Misplaced {
-		p.row("  ", 2, terminal.Yellow, string(inject.CodeMisplaced)+": "+m)
+		p.printRow("  ", 2, terminal.Yellow, string(inject.CodeMisplaced)+": "+m)
 	}
 	for _, m := range r.Original {
-		p.row("  ", 2, terminal.Red, "without Pillion too, the API server would deny the pod: "+m)
+		p.printRow("  ", 2, terminal.Red, "without Pillion too, the API server would deny the pod: "+m)
 	}
 	for _, m := range r.Misfits {
-		p.row("  ", 2, terminal.Red, m)
+		p.printRow("  ", 2, terminal.Red, m)
 	}
 	for _, m := range r.Effects {
-		p.row("  ", 2, terminal.Yellow, "effect: "+m)
+		p.printRow("  ", 2, terminal.Yellow, "effect: "+m)
 	}
-	p.running(r.Running, r.Object.Kind)
-	p.webhooks(r)
+	p.printRunning(r.Running, r.Object.Kind)
+	p.printWebhooks(r)
 	for _, name := range slices.Sorted(maps.Keys(r.Gone)) {
 		if r.Unread {
-			p.line("", fmt.Sprintf("According to the pod's annotation, revision %[2]s of the template %[1]s was injected.", name, r.Gone[name]))
+			p.printLine("", fmt.Sprintf("According to the pod's annotation, revision %[2]s of the template %[1]s was injected.", name, r.Gone[name]))
 			continue
 		}
-		p.line(terminal.Yellow, fmt.Sprintf("According to the pod's annotation, revision %[2]s of the template %[1]s was injected. This template does not exist here; "+
+		p.printLine(terminal.Yellow, fmt.Sprintf("According to the pod's annotation, revision %[2]s of the template %[1]s was injected. This template does not exist here; "+
 			"if the pod was injected with other templates, use those.", name, r.Gone[name]))
 	}
 	var others []*Template
 	for i := range r.Templates {
-		if t := &r.Templates[i]; detail == Brief && r.other(t) {
+		if t := &r.Templates[i]; detail == Brief && r.isIrrelevant(t) {
 			others = append(others, t)
 		} else {
-			p.template(r, t)
+			p.printTemplate(r, t)
 		}
 	}
-	p.others(others, len(others) < len(r.Templates))
+	p.printOthers(others, len(others) < len(r.Templates))
 	for i, note := range r.Notes {
 		if i == 0 {
 			p.WriteString("\n")
 		}
-		p.row("Note: ", 6, "", note)
+		p.printRow("Note: ", 6, "", note)
 	}
 	return p.String()
 }
 
-// first returns the summary. If it is about new pods, and running pods differ, it says so.
-func (r *Report) first() string {
+// firstLine returns the summary. If it is about new pods, and running pods differ, it says so.
+func (r *Report) firstLine() string {
 	if r.Running == nil || len(r.Running.Behind) == 0 {
 		return r.Summary
 	}
@@ -105,8 +105,8 @@ func (r *Report) title() string {
 	return title
 }
 
-// findings prints what is wrong with the pod. Findings that deny it come first.
-func (p *page) findings(r *Report) {
+// printFindings prints what is wrong with the pod. Findings that deny it come first.
+func (p *page) printFindings(r *Report) {
 	all := r.Final.Findings
 	if len(all) == 0 {
 		all = r.Mistakes
@@ -120,13 +120,13 @@ func (p *page) findings(r *Report) {
 		if all[i].Template != "" {
 			head = all[i].Template + ": "
 		}
-		p.row("  ", 2, style, head+string(r.reason(&all[i]))+at(all[i].Path, all[i].Message)+": "+all[i].Message)
+		p.printRow("  ", 2, style, head+string(r.findingCode(&all[i]))+pathPhrase(all[i].Path, all[i].Message)+": "+all[i].Message)
 	}
 }
 
-// reason returns the code of a finding, or that of the decision if a template failed for the pod: it says more than that
+// findingCode returns the code of a finding, or that of the decision if a template failed for the pod: it says more than that
 // the template is not there.
-func (r *Report) reason(f *inject.Finding) inject.Code {
+func (r *Report) findingCode(f *inject.Finding) inject.Code {
 	for i := range r.Templates {
 		if t := &r.Templates[i]; f.Code == inject.CodeNotInjected && t.Template == f.Template && t.Code.Failed() {
 			return t.Code
@@ -135,14 +135,14 @@ func (r *Report) reason(f *inject.Finding) inject.Code {
 	return f.Code
 }
 
-// webhooks prints why the API server calls no webhook, or, if verbose, whether it calls each
+// printWebhooks prints why the API server calls no webhook, or, if verbose, whether it calls each
 // one.
-func (p *page) webhooks(r *Report) {
+func (p *page) printWebhooks(r *Report) {
 	if r.Called == nil {
 		return
 	}
 	if len(r.Webhooks) == 0 {
-		p.line(terminal.Red, "No webhook configuration of Pillion is installed.")
+		p.printLine(terminal.Red, "No webhook configuration of Pillion is installed.")
 	}
 	for _, w := range r.Webhooks {
 		if !p.verbose && (*r.Called || w.Type == Validating || w.Type == Shadow && !w.Called) {
@@ -152,11 +152,11 @@ func (p *page) webhooks(r *Report) {
 		if w.Called {
 			style, word = "", "is called: "
 		}
-		p.row(fmt.Sprintf("  %-11s", w.Type), 13, style, w.Name+" "+word+w.Reason)
+		p.printRow(fmt.Sprintf("  %-11s", w.Type), 13, style, w.Name+" "+word+w.Reason)
 	}
 }
 
-func (p *page) template(r *Report, t *Template) {
+func (p *page) printTemplate(r *Report, t *Template) {
 	outcome := r.Outcome(t)
 	style := terminal.Yellow
 	switch {
@@ -166,25 +166,25 @@ func (p *page) template(r *Report, t *Template) {
 		style = terminal.Green
 	}
 	p.WriteString("\n")
-	p.line(terminal.Bold+style, t.Template+": "+outcome)
+	p.printLine(terminal.Bold+style, t.Template+": "+outcome)
 	code := ""
 	if t.Code != "" {
 		code = fmt.Sprintf(" (%s)", t.Code)
 	}
-	p.pair("because", "", t.Message+code)
+	p.printPair("because", "", t.Message+code)
 	name := "also"
 	for _, s := range t.Also {
-		p.pair(name, "", fmt.Sprintf("%s (%s)", s.Message, s.Code))
+		p.printPair(name, "", fmt.Sprintf("%s (%s)", s.Message, s.Code))
 		name = ""
 	}
-	p.pair("revision", "", t.Revision)
+	p.printPair("revision", "", t.Revision)
 	if t.InjectedBy != "" && t.InjectedBy != t.Revision {
-		p.pair("injected by", "", "revision "+t.InjectedBy)
+		p.printPair("injected by", "", "revision "+t.InjectedBy)
 	}
-	p.differences(r, t)
+	p.printDifferences(r, t)
 	name = "parameters"
 	for _, v := range t.Params {
-		p.pair(name, "", v.Name+" "+valueOf(v))
+		p.printPair(name, "", v.Name+" "+valueOf(v))
 		name = ""
 	}
 	if !p.verbose {
@@ -192,7 +192,7 @@ func (p *page) template(r *Report, t *Template) {
 	}
 	name = "passed rules"
 	for _, s := range t.Passed {
-		p.pair(name, terminal.Dim, fmt.Sprintf("%s: %s", s.Code, s.Message))
+		p.printPair(name, terminal.Dim, fmt.Sprintf("%s: %s", s.Code, s.Message))
 		name = ""
 	}
 }
@@ -201,17 +201,17 @@ func valueOf(v templates.Value) string {
 	if v.Source == templates.Unset {
 		return "is not set"
 	}
-	return fmt.Sprintf("= %s (%s)", cmp.Or(v.Text, `""`), origin(v))
+	return fmt.Sprintf("= %s (%s)", cmp.Or(v.Text, `""`), valueOrigin(v))
 }
 
-func origin(v templates.Value) string {
+func valueOrigin(v templates.Value) string {
 	if v.Source == templates.FromDefault {
 		return "default"
 	}
 	return strings.TrimSpace("the " + v.Source + "'s annotation " + v.Annotation)
 }
 
-func (p *page) differences(r *Report, t *Template) {
+func (p *page) printDifferences(r *Report, t *Template) {
 	name := "adds"
 	switch {
 	case r.Object.Live || t.Code == inject.CodeNotInjected:
@@ -220,17 +220,17 @@ func (p *page) differences(r *Report, t *Template) {
 		name = "would add"
 	}
 	for _, d := range t.Added {
-		p.pair(name, "", fmt.Sprintf("%s: %s", schema.Where(d.Path), inject.Brief(d.Template)))
+		p.printPair(name, "", fmt.Sprintf("%s: %s", schema.Where(d.Path), inject.Brief(d.Template)))
 		name = ""
 	}
 	for i := range t.Kept {
 		k := &t.Kept[i]
 		own := problem.Cut(string(k.Template), maxShown)
 		if k.Beside != "" {
-			p.pair("leaves out", "", fmt.Sprintf("%s: %s, because %s has %s", schema.Where(k.Path), own, k.Owner(), k.Beside))
+			p.printPair("leaves out", "", fmt.Sprintf("%s: %s, because %s has %s", schema.Where(k.Path), own, k.Owner(), k.Beside))
 			continue
 		}
-		p.pair("keeps", "", fmt.Sprintf("%s: %s's %s, not %s", schema.Where(k.Path), k.Owner(), problem.Cut(string(k.Pod), maxShown), own))
+		p.printPair("keeps", "", fmt.Sprintf("%s: %s's %s, not %s", schema.Where(k.Path), k.Owner(), problem.Cut(string(k.Pod), maxShown), own))
 	}
 	obstacle := "place"
 	if t.Code == inject.CodeConflict {
@@ -238,22 +238,22 @@ func (p *page) differences(r *Report, t *Template) {
 	}
 	for _, o := range t.Obstacles {
 		if o.Path != "" {
-			p.pair(obstacle, "", schema.Where(o.Path))
+			p.printPair(obstacle, "", schema.Where(o.Path))
 		}
 	}
 	for _, note := range t.Notes {
-		p.pair("note", "", note)
+		p.printPair("note", "", note)
 	}
 }
 
-func at(pointer, sentence string) string {
+func pathPhrase(pointer, sentence string) string {
 	if pointer == "" || schema.Named(pointer, sentence) {
 		return ""
 	}
 	return " at " + schema.Where(pointer)
 }
 
-func (p *page) running(r *Running, kind string) {
+func (p *page) printRunning(r *Running, kind string) {
 	if r == nil || len(r.Behind) == 0 {
 		return
 	}
@@ -267,19 +267,19 @@ func (p *page) running(r *Running, kind string) {
 		case b.Pods == 1:
 			verb = "is " + string(b.State)
 		}
-		p.row("  ", 2, terminal.Yellow, fmt.Sprintf("%s: %d of %s %s, for example %s: %s", b.Template, b.Pods, Plural(r.Pods, "pod"), verb, b.Example, b.Why))
+		p.printRow("  ", 2, terminal.Yellow, fmt.Sprintf("%s: %d of %s %s, for example %s: %s", b.Template, b.Pods, Plural(r.Pods, "pod"), verb, b.Example, b.Why))
 	}
 	if r.plan != "" && r.InPlace > 0 {
 		p.WriteString("  Pillion can update it without a restart. To see the plan:\n    " + r.plan + "\n")
 	}
 	switch {
 	case r.Hold != "":
-		p.row("  ", 2, terminal.Yellow, "a restart does not help: "+r.Hold)
+		p.printRow("  ", 2, terminal.Yellow, "a restart does not help: "+r.Hold)
 	case len(r.Restart) > 1:
 		fmt.Fprintf(p, "  A restart fixes %d workloads:\n    %s\n", len(r.Restart), strings.Join(r.all, "\n      "))
 	case len(r.Restart) == 1:
 		p.WriteString("  A restart fixes it:\n    " + r.Restart[0] + "\n")
 	case kind == "Job":
-		p.row("  ", 2, terminal.Yellow, "to fix it, delete the Job and create it again")
+		p.printRow("  ", 2, terminal.Yellow, "to fix it, delete the Job and create it again")
 	}
 }

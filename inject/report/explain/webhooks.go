@@ -65,7 +65,7 @@ func MutatingEntries(c *admissionregistrationv1.MutatingWebhookConfiguration) []
 	for i := range c.Webhooks {
 		w := &c.Webhooks[i]
 		webhook := Webhook{Configuration: c.Name, Name: w.Name, Type: Mutating, FailurePolicy: FailurePolicy(w.FailurePolicy)}
-		all = append(all, Entry{webhook, w.ClientConfig.Service, w.Rules, w.NamespaceSelector, w.ObjectSelector, compile(w.MatchConditions)})
+		all = append(all, Entry{webhook, w.ClientConfig.Service, w.Rules, w.NamespaceSelector, w.ObjectSelector, compileConditions(w.MatchConditions)})
 	}
 	return all
 }
@@ -79,7 +79,7 @@ func ValidatingEntries(c *admissionregistrationv1.ValidatingWebhookConfiguration
 			typ = Shadow
 		}
 		webhook := Webhook{Configuration: c.Name, Name: w.Name, Type: typ, FailurePolicy: FailurePolicy(w.FailurePolicy)}
-		all = append(all, Entry{webhook, w.ClientConfig.Service, w.Rules, w.NamespaceSelector, w.ObjectSelector, compile(w.MatchConditions)})
+		all = append(all, Entry{webhook, w.ClientConfig.Service, w.Rules, w.NamespaceSelector, w.ObjectSelector, compileConditions(w.MatchConditions)})
 	}
 	return all
 }
@@ -89,8 +89,8 @@ func FailurePolicy(p *admissionregistrationv1.FailurePolicyType) string {
 	return string(ptr.Deref(p, admissionregistrationv1.Fail))
 }
 
-// called reports whether the API server calls any webhook of the type.
-func called(all []Webhook, typ string) bool {
+// isTypeCalled reports whether the API server calls any webhook of the type.
+func isTypeCalled(all []Webhook, typ string) bool {
 	return slices.ContainsFunc(all, func(w Webhook) bool { return w.Type == typ && w.Called })
 }
 
@@ -99,11 +99,11 @@ func called(all []Webhook, typ string) bool {
 // selectors, matchConditions.
 func (e *Entry) Match(namespace map[string]string, pod []byte) Webhook {
 	w := e.Webhook
-	w.Called, w.Reason = e.match(namespace, pod)
+	w.Called, w.Reason = e.matchPod(namespace, pod)
 	return w
 }
 
-func (e *Entry) match(namespace map[string]string, pod []byte) (called bool, reason string) {
+func (e *Entry) matchPod(namespace map[string]string, pod []byte) (called bool, reason string) {
 	if !slices.ContainsFunc(e.rules, CreatesPods) {
 		return false, "its rules do not match the creation of pods"
 	}
@@ -133,13 +133,13 @@ func (e *Entry) match(namespace map[string]string, pod []byte) (called bool, rea
 		}
 	}
 	if len(e.conditions) == 0 {
-		return e.holds(nil)
+		return e.evaluateConditions(nil)
 	}
 	var object map[string]any
 	if err := json.Unmarshal(pod, &object); err != nil {
 		return false, "the pod is not JSON"
 	}
-	return e.holds(object)
+	return e.evaluateConditions(object)
 }
 
 // CreatesPods reports whether a rule matches the creation of pods.
@@ -154,9 +154,9 @@ func CreatesPods(r admissionregistrationv1.RuleWithOperations) bool {
 	return operations && scope && has(r.APIGroups, "", "*") && has(r.APIVersions, "v1", "*") && has(r.Resources, "pods", "*", "*/*")
 }
 
-// holds evaluates the matchConditions. If any is false, there is no call. Otherwise, if any
+// evaluateConditions evaluates the matchConditions. If any is false, there is no call. Otherwise, if any
 // fails, failurePolicy decides.
-func (e *Entry) holds(object map[string]any) (called bool, reason string) {
+func (e *Entry) evaluateConditions(object map[string]any) (called bool, reason string) {
 	failed := ""
 	for i := range e.conditions {
 		c := &e.conditions[i]
@@ -177,7 +177,7 @@ func (e *Entry) holds(object map[string]any) (called bool, reason string) {
 	return true, failed
 }
 
-func compile(all []admissionregistrationv1.MatchCondition) []condition {
+func compileConditions(all []admissionregistrationv1.MatchCondition) []condition {
 	conditions := make([]condition, len(all))
 	for i := range all {
 		program, err := programOf(all[i].Expression)
