@@ -23,11 +23,11 @@ func (c *Count) Behind(o Owner, kubectl, unsure string) *explain.Running {
 		r.InPlace = 1
 	}
 	switch {
-	case len(r.Behind) == 0 || o.resource() == "":
+	case len(r.Behind) == 0 || o.restartArgument() == "":
 	case unsure != "":
 		r.Hold = unsure
-	case g.held() != "":
-		r.Hold = g.held()
+	case g.holdReason() != "":
+		r.Hold = g.holdReason()
 	default:
 		r.Restart = []string{kubectl + " rollout restart " + strings.ToLower(o.Kind) + "/" + o.Name + " -n " + c.scope.Namespace.Name}
 	}

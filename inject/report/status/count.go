@@ -42,19 +42,19 @@ func (c *Count) Add(text []byte) error {
 	if err := json.Unmarshal(text, p); err != nil {
 		return fmt.Errorf("the pod is not JSON: %w", err)
 	}
-	if !p.counts() {
+	if !p.isCounted() {
 		return nil
 	}
 	req := inject.Request{Operation: "CREATE", Namespace: c.scope.Namespace, Object: text, Detail: true}
 	notCalled := ""
 	if !c.scope.Unknown {
-		req.OptedIn, notCalled = c.called(text)
+		req.OptedIn, notCalled = c.callsPillion(text)
 	}
 	result, err := c.injector.Inject(req)
 	if err != nil {
 		return err
 	}
-	g := c.group(p)
+	g := c.groupOf(p)
 	v := view{pod: p, scope: &c.scope, result: result, notCalled: notCalled}
 	worst, injected, differs := explain.NotWanted, false, false // differs: for a reason that is not counted yet
 	evidence := explain.EvidenceOf(text)
@@ -68,21 +68,21 @@ func (c *Count) Add(text []byte) error {
 			d.Code = inject.CodePresent // what would happen today is unknown
 		}
 		delete(evidence.InjectedBy, d.Template)
-		c.template(t.ID()).add(state, isInjected(state))
-		g.add(t.ID(), state, isInjected(state))
+		c.templateTally(t.ID()).addPod(state, isInjected(state))
+		g.addPod(t.ID(), state, isInjected(state))
 		if state != explain.Current && state != explain.NotWanted {
-			differs = g.because(v.reason(d, by, state)) && state != explain.Missing || differs
+			differs = g.addReason(v.whyNotCurrent(d, by, state)) && state != explain.Missing || differs
 		}
-		g.wrong = g.wrong || !v.right(d, state)
+		g.wrong = g.wrong || !v.isNewPodRight(d, state)
 		if by != "" && (state == explain.Current || state == explain.Outdated) {
 			c.intact[d.Template] = true
 		}
 		g.changed = g.changed || by != "" && (state == explain.Altered || state == explain.Missing)
-		worst, injected = worse(worst, state), injected || isInjected(state)
+		worst, injected = worseState(worst, state), injected || isInjected(state)
 	}
-	mistakes, notes := v.mistakes()
+	mistakes, notes := v.findMistakes()
 	for _, m := range mistakes {
-		g.mistaken(m)
+		g.addMistake(m)
 	}
 	if len(mistakes) > 0 {
 		c.mistaken++
@@ -90,16 +90,16 @@ func (c *Count) Add(text []byte) error {
 	if len(notes) > len(c.notes) { // the same for every pod, except that the engine limits findings
 		c.notes = notes
 	}
-	for _, name := range sorted(evidence.InjectedBy) {
+	for _, name := range sortedKeys(evidence.InjectedBy) {
 		state := explain.Outdated
 		if c.scope.Incomplete { // the template may exist
 			state = explain.Current
 		} else {
-			differs = g.because(v.removed(name)) || differs
+			differs = g.addReason(v.removedReason(name)) || differs
 		}
-		c.template(name).add(state, true)
-		g.add(name, state, true)
-		worst, injected = worse(worst, state), true
+		c.templateTally(name).addPod(state, true)
+		g.addPod(name, state, true)
+		worst, injected = worseState(worst, state), true
 	}
 	if differs && c.scope.Plans {
 		g.examples = append(g.examples, text)
@@ -107,20 +107,20 @@ func (c *Count) Add(text []byte) error {
 	if worst == explain.NotWanted {
 		g.unwanted = p.Metadata.Name
 	}
-	c.pods.add(worst, injected)
-	g.pods.add(worst, injected)
+	c.pods.addPod(worst, injected)
+	g.pods.addPod(worst, injected)
 	return nil
 }
 
-// called reports whether the API server would call Pillion for the pod today, and the reason
+// callsPillion reports whether the API server would call Pillion for the pod today, and the reason
 // if not.
-func (c *Count) called(text []byte) (called bool, why string) {
+func (c *Count) callsPillion(text []byte) (called bool, why string) {
 	return explain.Calls(c.scope.Entries, c.scope.Namespace.Labels, text)
 }
 
-func (c *Count) template(name string) *Tally { return entry(c.byName, name) }
+func (c *Count) templateTally(name string) *Tally { return tallyFor(c.byName, name) }
 
-func (c *Count) group(p *pod) *group {
+func (c *Count) groupOf(p *pod) *group {
 	o := p.owner()
 	g := c.owners[o]
 	if g == nil {
@@ -135,11 +135,11 @@ func (c *Count) group(p *pod) *group {
 
 // Controllers returns the names of the owners of a kind.
 func (c *Count) Controllers(kind string) []string {
-	return c.names(func(o Owner, _ *group) bool { return o.Kind == kind })
+	return c.ownerNames(func(o Owner, _ *group) bool { return o.Kind == kind })
 }
 
-// names returns the sorted names of the owners that are selected.
-func (c *Count) names(selected func(Owner, *group) bool) []string {
+// ownerNames returns the sorted names of the owners that are selected.
+func (c *Count) ownerNames(selected func(Owner, *group) bool) []string {
 	var names []string
 	for o, g := range c.owners {
 		if selected(o, g) {
@@ -152,9 +152,9 @@ func (c *Count) names(selected func(Owner, *group) bool) []string {
 
 // Replace replaces owners of a kind by their own owners.
 func (c *Count) Replace(kind string, by map[string]Owner) {
-	for _, o := range c.sorted() {
+	for _, o := range c.sortedOwners() {
 		if to, ok := by[o.Name]; ok && o.Kind == kind {
-			c.move(o, to)
+			c.moveGroup(o, to)
 		}
 	}
 }
@@ -162,21 +162,21 @@ func (c *Count) Replace(kind string, by map[string]Owner) {
 // GuessDeployments does what [Count.Replace] does if ReplicaSets cannot be read: a Deployment
 // names them after itself and the label pod-template-hash.
 func (c *Count) GuessDeployments() {
-	for _, o := range c.sorted() {
+	for _, o := range c.sortedOwners() {
 		if name := c.owners[o].deployment; name != "" {
-			c.move(o, Owner{"apps/v1", "Deployment", name})
+			c.moveGroup(o, Owner{"apps/v1", "Deployment", name})
 		}
 	}
 }
 
-func (c *Count) sorted() []Owner { return slices.SortedFunc(maps.Keys(c.owners), compareOwners) }
+func (c *Count) sortedOwners() []Owner { return slices.SortedFunc(maps.Keys(c.owners), compareOwners) }
 
-func (c *Count) move(from, to Owner) {
+func (c *Count) moveGroup(from, to Owner) {
 	g := c.owners[from]
 	delete(c.owners, from)
 	g.deployment = ""
 	if there := c.owners[to]; there != nil {
-		there.merge(g)
+		there.mergeGroup(g)
 		return
 	}
 	c.owners[to] = g

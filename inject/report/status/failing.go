@@ -23,7 +23,7 @@ func (f *Failing) Unexplained() bool { return f.unexplained != "" }
 
 // Explain sets the reason from the message of an event.
 func (f *Failing) Explain(message string) {
-	f.Why = f.unexplained + ": " + shorten(aboutCreation.ReplaceAllString(message, ""))
+	f.Why = f.unexplained + ": " + shortenMessage(aboutCreation.ReplaceAllString(message, ""))
 }
 
 // aboutCreation matches the part of a controller's message before the reason.
@@ -65,7 +65,7 @@ func (c *Count) Lacks(object []byte) (*Failing, error) {
 	if err := json.Unmarshal(object, m); err != nil {
 		return nil, err
 	}
-	why, unexplained := m.lacks()
+	why, unexplained := m.whyLacksPods()
 	if ptr.Deref(m.Spec.Replicas, 1) > 0 && m.Metadata.DeletionTimestamp == nil {
 		leaves, err := c.leavesSelector(m, object)
 		if err != nil {
@@ -75,11 +75,11 @@ func (c *Count) Lacks(object []byte) (*Failing, error) {
 			why, unexplained = leaves, ""
 		}
 	}
-	if why == "" || m.Metadata.DeletionTimestamp != nil || !c.asked(m.Spec.Template) {
+	if why == "" || m.Metadata.DeletionTimestamp != nil || !c.concernsPod(m.Spec.Template) {
 		return nil, nil
 	}
 	f := &Failing{c.scope.Namespace.Name, Owner{m.APIVersion, m.Kind, m.Metadata.Name}, why, unexplained}
-	if o := controller(m.Metadata.OwnerReferences); o != nil {
+	if o := controllerOf(m.Metadata.OwnerReferences); o != nil {
 		f.Owner = *o
 	}
 	return f, nil
@@ -97,7 +97,7 @@ func (c *Count) leavesSelector(m *maker, object []byte) (string, error) {
 	}
 	req := inject.Request{Operation: "CREATE", Namespace: c.scope.Namespace, Object: m.Spec.Template, Claims: inject.Claims(node), Owner: owner}
 	if !c.scope.Unknown {
-		if req.OptedIn, _ = c.called(m.Spec.Template); !req.OptedIn {
+		if req.OptedIn, _ = c.callsPillion(m.Spec.Template); !req.OptedIn {
 			return "", nil
 		}
 	}
@@ -107,25 +107,25 @@ func (c *Count) leavesSelector(m *maker, object []byte) (string, error) {
 	}
 	for i := range r.Decisions {
 		if d := &r.Decisions[i]; d.LeavesSelector() {
-			return fmt.Sprintf("%s because of the template %s: %s", explain.LosesPods, d.Template, shorten(d.Sentence())), nil
+			return fmt.Sprintf("%s because of the template %s: %s", explain.LosesPods, d.Template, shortenMessage(d.Sentence())), nil
 		}
 	}
 	return "", nil
 }
 
-// asked reports whether Pillion is relevant to a pod.
-func (c *Count) asked(pod []byte) bool {
+// concernsPod reports whether Pillion is relevant to a pod.
+func (c *Count) concernsPod(pod []byte) bool {
 	if c.scope.Unknown {
 		return c.scope.Namespace.Labels[inject.LabelInject] == inject.Enabled
 	}
 	return explain.Concerns(c.scope.Entries, c.scope.Namespace.Labels, pod)
 }
 
-// lacks returns the reason why pods cannot be created, or a sentence if the reason is unknown.
-func (m *maker) lacks() (why, unexplained string) {
+// whyLacksPods returns the reason why pods cannot be created, or a sentence if the reason is unknown.
+func (m *maker) whyLacksPods() (why, unexplained string) {
 	for _, condition := range m.Status.Conditions {
 		if condition.Type == "ReplicaFailure" && condition.Status == metav1.ConditionTrue && condition.Reason == "FailedCreate" {
-			return shorten(condition.Message), ""
+			return shortenMessage(condition.Message), ""
 		}
 	}
 	s := &m.Status
@@ -136,7 +136,7 @@ func (m *maker) lacks() (why, unexplained string) {
 		has, want = s.Replicas, ptr.Deref(m.Spec.Replicas, 1)
 	case m.Kind == "DaemonSet":
 		has, want = s.CurrentNumberScheduled, s.DesiredNumberScheduled
-	case m.Kind == "Job" && m.waits():
+	case m.Kind == "Job" && m.waitsForPods():
 		want = 1
 	}
 	if has >= want {
@@ -146,17 +146,17 @@ func (m *maker) lacks() (why, unexplained string) {
 	return unexplained + "; see its events", unexplained
 }
 
-// waits reports whether a Job should have pods and never had one. After a failed pod, a Job
+// waitsForPods reports whether a Job should have pods and never had one. After a failed pod, a Job
 // has none for a while.
-func (m *maker) waits() bool {
+func (m *maker) waitsForPods() bool {
 	s := &m.Status
 	ended := slices.ContainsFunc(s.Conditions, func(c metav1.Condition) bool { return c.Status == metav1.ConditionTrue })
 	pods := s.Active + s.Succeeded + s.Failed + s.Terminating + len(s.UncountedTerminatedPods.Succeeded) + len(s.UncountedTerminatedPods.Failed)
 	return !ended && !m.Spec.Suspend && s.StartTime != nil && pods == 0 && ptr.Deref(m.Spec.Completions, 1) > 0
 }
 
-// shorten limits the length of a message, which any user may have written.
-func shorten(message string) string {
+// shortenMessage limits the length of a message, which any user may have written.
+func shortenMessage(message string) string {
 	return problem.Cut(strings.Join(strings.Fields(message), " "), 1000)
 }
 

@@ -30,7 +30,7 @@ type Tally struct {
 	NotWanted int `json:"notWanted"`
 }
 
-func (t *Tally) of(s explain.State) *int {
+func (t *Tally) countOf(s explain.State) *int {
 	switch s {
 	case explain.Current:
 		return &t.Current
@@ -44,19 +44,19 @@ func (t *Tally) of(s explain.State) *int {
 	return &t.NotWanted
 }
 
-func (t *Tally) add(s explain.State, injected bool) {
+func (t *Tally) addPod(s explain.State, injected bool) {
 	t.Pods++
-	*t.of(s)++
+	*t.countOf(s)++
 	if injected {
 		t.Injected++
 	}
 }
 
-func (t *Tally) merge(o *Tally) {
+func (t *Tally) mergeTally(o *Tally) {
 	t.Pods += o.Pods
 	t.Injected += o.Injected
 	for _, s := range explain.States() {
-		*t.of(s) += *o.of(s)
+		*t.countOf(s) += *o.countOf(s)
 	}
 }
 
@@ -64,13 +64,13 @@ func isInjected(s explain.State) bool {
 	return s == explain.Current || s == explain.Outdated || s == explain.Altered
 }
 
-// worse returns the more urgent one of two states.
-func worse(a, b explain.State) explain.State {
+// worseState returns the more urgent one of two states.
+func worseState(a, b explain.State) explain.State {
 	order := explain.States()
 	return order[min(slices.Index(order, a), slices.Index(order, b))]
 }
 
-func sorted[T any](all map[string]T) []string { return slices.Sorted(maps.Keys(all)) }
+func sortedKeys[T any](all map[string]T) []string { return slices.Sorted(maps.Keys(all)) }
 
 // Owner is the owner of a pod.
 type Owner struct {
@@ -79,8 +79,8 @@ type Owner struct {
 	Name       string `json:"name"` // "" for pods without an owner
 }
 
-// controller returns the owner that controls an object, or nil.
-func controller(owners []metav1.OwnerReference) *Owner {
+// controllerOf returns the owner that controls an object, or nil.
+func controllerOf(owners []metav1.OwnerReference) *Owner {
 	o := metav1.GetControllerOfNoCopy(&metav1.ObjectMeta{OwnerReferences: owners})
 	if o == nil {
 		return nil
@@ -92,9 +92,9 @@ func compareOwners(a, b Owner) int {
 	return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name), strings.Compare(a.APIVersion, b.APIVersion))
 }
 
-// resource returns the owner as an argument of kubectl rollout restart, or "" if that command does
+// restartArgument returns the owner as an argument of kubectl rollout restart, or "" if that command does
 // not support it. It checks the name, because the author of a pod may name any owner.
-func (o Owner) resource() string {
+func (o Owner) restartArgument() string {
 	switch group, _, _ := strings.Cut(o.APIVersion, "/"); {
 	case group != "apps", len(validation.IsDNS1123Subdomain(o.Name)) > 0:
 	case o.Kind == "Deployment", o.Kind == "StatefulSet", o.Kind == "DaemonSet":
@@ -141,13 +141,13 @@ type group struct {
 	deployment string         // the Deployment that owns the owner
 }
 
-func (g *group) add(template string, s explain.State, injected bool) {
-	entry(g.byName, template).add(s, injected)
+func (g *group) addPod(template string, s explain.State, injected bool) {
+	tallyFor(g.byName, template).addPod(s, injected)
 }
 
-// because counts a reason, and reports whether it is a new one. To limit the memory, the last place is for all further
+// addReason counts a reason, and reports whether it is a new one. To limit the memory, the last place is for all further
 // reasons.
-func (g *group) because(r explain.Reason) (isNew bool) {
+func (g *group) addReason(r explain.Reason) (isNew bool) {
 	same := 0
 	for i := range g.reasons {
 		k := &g.reasons[i]
@@ -166,8 +166,8 @@ func (g *group) because(r explain.Reason) (isNew bool) {
 	return true
 }
 
-// mistaken counts a mistake. It keeps as many different ones as there are reasons.
-func (g *group) mistaken(m Mistake) {
+// addMistake counts a mistake. It keeps as many different ones as there are reasons.
+func (g *group) addMistake(m Mistake) {
 	g.wrong = g.wrong || m.Denied
 	for i := range g.mistakes {
 		if k := &g.mistakes[i]; k.Why == m.Why && k.Denied == m.Denied {
@@ -180,24 +180,24 @@ func (g *group) mistaken(m Mistake) {
 	}
 }
 
-func (g *group) merge(o *group) {
-	g.pods.merge(&o.pods)
+func (g *group) mergeGroup(o *group) {
+	g.pods.mergeTally(&o.pods)
 	g.wrong, g.changed, g.unwanted = g.wrong || o.wrong, g.changed || o.changed, cmp.Or(g.unwanted, o.unwanted)
 	for name, t := range o.byName {
-		entry(g.byName, name).merge(t)
+		tallyFor(g.byName, name).mergeTally(t)
 	}
 	for _, r := range o.reasons {
-		g.because(r)
+		g.addReason(r)
 	}
 	for _, m := range o.mistakes {
-		g.mistaken(m)
+		g.addMistake(m)
 	}
 	g.examples = append(g.examples, o.examples...)
 }
 
-// held returns why new pods would not help: all pods are current, or new ones would not be
+// holdReason returns why new pods would not help: all pods are current, or new ones would not be
 // right.
-func (g *group) held() string {
+func (g *group) holdReason() string {
 	switch {
 	case len(g.reasons) == 0:
 		return "its pods are current"
@@ -207,8 +207,8 @@ func (g *group) held() string {
 	return g.hold
 }
 
-// entry returns the tally of a name and creates it if necessary.
-func entry(all map[string]*Tally, name string) *Tally {
+// tallyFor returns the tally of a name and creates it if necessary.
+func tallyFor(all map[string]*Tally, name string) *Tally {
 	t := all[name]
 	if t == nil {
 		t = &Tally{}

@@ -6,18 +6,18 @@ import (
 	"github.com/pillion-dev/pillion/inject/rollout"
 )
 
-func (c *Count) planner() *rollout.Planner {
+func (c *Count) newPlanner() *rollout.Planner {
 	p := &rollout.Planner{Injector: c.injector, Namespace: c.scope.Namespace, Mutated: c.scope.Mutated, Resizes: c.scope.Resizes}
 	if !c.scope.Unknown {
-		p.Called = func(pod []byte) bool { called, _ := c.called(pod); return called }
+		p.Called = func(pod []byte) bool { called, _ := c.callsPillion(pod); return called }
 	}
 	return p
 }
 
-// plan finds out what a rollout would do with pods of an owner. Object is the JSON of the owner, or nil if that is unknown or
+// planExamples finds out what a rollout would do with pods of an owner. Object is the JSON of the owner, or nil if that is unknown or
 // there is none.
-func (c *Count) plan(g *group, object []byte) error {
-	planner := c.planner()
+func (c *Count) planExamples(g *group, object []byte) error {
+	planner := c.newPlanner()
 	examples := g.examples
 	g.examples = nil
 	for _, pod := range examples {
@@ -34,8 +34,8 @@ func (c *Count) plan(g *group, object []byte) error {
 // PlanOthers finds out what a rollout would do with the pods of owners that [Count.Consider] is not called for.
 func (c *Count) PlanOthers() error {
 	for o, g := range c.owners {
-		if o.resource() == "" {
-			if err := c.plan(g, nil); err != nil {
+		if o.restartArgument() == "" {
+			if err := c.planExamples(g, nil); err != nil {
 				return err
 			}
 		}
@@ -49,8 +49,8 @@ func (g *group) changesInPlace(o Owner) bool {
 		return false
 	}
 	w := &rollout.Workload{Kind: o.Kind, Name: o.Name, Behind: g.plans}
-	owner := rollout.Owner{Restarts: o.resource() != "", Job: o.Kind == "Job"}
-	if held := g.held(); owner.Restarts {
+	owner := rollout.Owner{Restarts: o.restartArgument() != "", Job: o.Kind == "Job"}
+	if held := g.holdReason(); owner.Restarts {
 		owner.Hold = held
 	}
 	w.Choose(owner)

@@ -22,9 +22,9 @@ type Misplaced struct {
 	Why string `json:"why"` // one sentence
 }
 
-// misplaced returns what is misplaced in a workload. It ignores a workload that a
+// findMisplaced returns what is misplaced in a workload. It ignores a workload that a
 // controller made: no user wrote its metadata.
-func misplaced(injector *inject.Injector, object []byte) ([]Misplaced, error) {
+func findMisplaced(injector *inject.Injector, object []byte) ([]Misplaced, error) {
 	var o struct {
 		APIVersion, Kind string
 		Metadata         metav1.ObjectMeta

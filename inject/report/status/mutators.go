@@ -33,9 +33,9 @@ type Mutator struct {
 }
 
 // Title returns the name for users.
-func (m *Mutator) Title() string { return title(m.Name, m.Webhook) }
+func (m *Mutator) Title() string { return webhookTitle(m.Name, m.Webhook) }
 
-func title(name, webhook string) string {
+func webhookTitle(name, webhook string) string {
 	if webhook != "" {
 		return fmt.Sprintf("webhook %s of %s", webhook, name)
 	}
@@ -67,7 +67,7 @@ func (m *Mutation) Mutators(namespaces []map[string]string) []Mutator {
 	var all []Mutator
 	for i := range m.Policies {
 		p := &m.Policies[i]
-		if n, ok := reach(p.Spec.MatchConstraints, bound[p.Name], namespaces); ok && !own(p.Labels) {
+		if n, ok := countReached(p.Spec.MatchConstraints, bound[p.Name], namespaces); ok && !isOwnPolicy(p.Labels) {
 			all = append(all, Mutator{Kind: policyKind, Name: p.Name, Runs: "before", ReinvocationPolicy: string(p.Spec.ReinvocationPolicy), Namespaces: n})
 		}
 	}
@@ -79,23 +79,23 @@ func (m *Mutation) Mutators(namespaces []map[string]string) []Mutator {
 		for k := range c.Webhooks {
 			if w := &c.Webhooks[k]; c.Name != m.Own && slices.ContainsFunc(w.Rules, explain.CreatesPods) {
 				again := string(ptr.Deref(w.ReinvocationPolicy, ""))
-				all = append(all, Mutator{Kind: webhookKind, Name: c.Name, Webhook: w.Name, Runs: runs, ReinvocationPolicy: again, Namespaces: matching(namespaces, w.NamespaceSelector)})
+				all = append(all, Mutator{Kind: webhookKind, Name: c.Name, Webhook: w.Name, Runs: runs, ReinvocationPolicy: again, Namespaces: countMatching(namespaces, w.NamespaceSelector)})
 			}
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Mutator) int { // policies first
 		return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
 	})
-	again := m.again()
+	again := m.reinvokesPillion()
 	for i := range all {
 		all[i].ReinvocationPolicy = cmp.Or(all[i].ReinvocationPolicy, string(admissionregistrationv1.NeverReinvocationPolicy))
-		all[i].Effect = all[i].effect(again)
+		all[i].Effect = all[i].orderEffect(again)
 	}
 	return all
 }
 
-// again reports whether the API server calls Pillion again after another webhook changed a pod.
-func (m *Mutation) again() bool {
+// reinvokesPillion reports whether the API server calls Pillion again after another webhook changed a pod.
+func (m *Mutation) reinvokesPillion() bool {
 	for i := range m.Webhooks {
 		c := &m.Webhooks[i]
 		if c.Name == m.Own {
@@ -114,27 +114,27 @@ const OwnPolicyLabel = "app.kubernetes.io/managed-by=pillion-policy"
 func (m *Mutation) OwnPolicies() []string {
 	var names []string
 	for i := range m.Policies {
-		if own(m.Policies[i].Labels) {
+		if isOwnPolicy(m.Policies[i].Labels) {
 			names = append(names, m.Policies[i].Name)
 		}
 	}
 	return names
 }
 
-func own(labels map[string]string) bool {
+func isOwnPolicy(labels map[string]string) bool {
 	key, value, _ := strings.Cut(OwnPolicyLabel, "=")
 	return labels[key] == value
 }
 
-// reach returns how many of the namespaces a policy and its binding select. The result ok
+// countReached returns how many of the namespaces a policy and its binding select. The result ok
 // reports whether the policy matches creations of pods and has a binding.
-func reach(match *admissionregistrationv1.MatchResources, bound []*admissionregistrationv1.MatchResources, namespaces []map[string]string) (n int, ok bool) {
+func countReached(match *admissionregistrationv1.MatchResources, bound []*admissionregistrationv1.MatchResources, namespaces []map[string]string) (n int, ok bool) {
 	if len(bound) == 0 || match == nil || !resourceRules(match.ResourceRules) || resourceRules(match.ExcludeResourceRules) {
 		return 0, false
 	}
 	for _, set := range namespaces {
-		if selects(match.NamespaceSelector, set) && slices.ContainsFunc(bound, func(b *admissionregistrationv1.MatchResources) bool {
-			return b == nil || selects(b.NamespaceSelector, set)
+		if selectorMatches(match.NamespaceSelector, set) && slices.ContainsFunc(bound, func(b *admissionregistrationv1.MatchResources) bool {
+			return b == nil || selectorMatches(b.NamespaceSelector, set)
 		}) {
 			n++
 		}
@@ -148,18 +148,18 @@ func resourceRules(all []admissionregistrationv1.NamedRuleWithOperations) bool {
 	})
 }
 
-func matching(namespaces []map[string]string, selector *metav1.LabelSelector) int {
+func countMatching(namespaces []map[string]string, selector *metav1.LabelSelector) int {
 	n := 0
 	for _, set := range namespaces {
-		if selects(selector, set) {
+		if selectorMatches(selector, set) {
 			n++
 		}
 	}
 	return n
 }
 
-// selects reports whether the selector matches the labels. No selector matches everything.
-func selects(selector *metav1.LabelSelector, set map[string]string) bool {
+// selectorMatches reports whether the selector matches the labels. No selector matches everything.
+func selectorMatches(selector *metav1.LabelSelector, set map[string]string) bool {
 	if selector == nil {
 		return true
 	}
@@ -171,7 +171,7 @@ func selects(selector *metav1.LabelSelector, set map[string]string) bool {
 // with these labels after the last call of Pillion.
 func (m *Mutation) LastWord(namespace map[string]string) []string {
 	var titles []string
-	again := m.again()
+	again := m.reinvokesPillion()
 	for _, one := range m.Mutators([]map[string]string{namespace}) {
 		after, invoked := one.Runs == "after", one.ReinvocationPolicy == string(admissionregistrationv1.IfNeededReinvocationPolicy)
 		if one.Namespaces > 0 && (after && invoked || !again && (after || invoked)) {
@@ -187,9 +187,9 @@ func (m *Mutation) Changes(namespace map[string]string) bool {
 	return slices.ContainsFunc(m.Mutators([]map[string]string{namespace}), func(one Mutator) bool { return one.Namespaces > 0 })
 }
 
-// effect describes the effect of the order on sidecars. The API server calls a webhook with a
+// orderEffect describes the effect of the order on sidecars. The API server calls a webhook with a
 // reinvocationPolicy of IfNeeded once more if another one changed the pod after it.
-func (m *Mutator) effect(pillionAgain bool) string {
+func (m *Mutator) orderEffect(pillionAgain bool) string {
 	again := m.ReinvocationPolicy == string(admissionregistrationv1.IfNeededReinvocationPolicy)
 	switch {
 	case m.Runs == "before" && !again:

@@ -53,8 +53,8 @@ type Known struct {
 func NewOutside(s *Scope, known Known) *Outside {
 	name, label := s.Namespace.Name, s.Namespace.Labels[inject.LabelInject]
 	o := &Outside{Namespace: name, Intended: true}
-	called, _ := s.called(label)
-	would, why := s.called(inject.Enabled)
+	called, _ := s.callsPillion(label)
+	would, why := s.callsPillion(inject.Enabled)
 	_, labelled := s.Namespace.Labels[inject.LabelInject]
 	switch {
 	case known.Excluded != "":
@@ -74,24 +74,24 @@ func NewOutside(s *Scope, known Known) *Outside {
 		o.Code, o.Why = Awaited, known.Awaited
 	case label == inject.Shadow:
 		o.Code, o.Why = Shadowed, fmt.Sprintf("it has the label %s: %s, so Pillion only reports what it would inject", inject.LabelInject, label)
-		o.label(s, "--overwrite ")
+		o.setOptInArguments(s, "--overwrite ")
 	case labelled:
 		o.Code, o.Intended = UnknownLabel, false
 		o.Why = fmt.Sprintf("its label %s is %q%s", inject.LabelInject, label, inject.WrongNamespaceLabel(label))
-		o.label(s, "--overwrite ")
+		o.setOptInArguments(s, "--overwrite ")
 	default:
 		o.Code, o.Why, o.Intended = Unlabelled, "it has no label "+inject.LabelInject, false
 		if wrong := inject.WrongOptIn(s.Namespace); wrong != "" {
 			o.Why += "; " + wrong
 		}
-		o.label(s, "")
+		o.setOptInArguments(s, "")
 	}
 	return o
 }
 
-// label sets the command that opts the namespace in. The command contains the name. There is no command if others may remove
+// setOptInArguments sets the command that opts the namespace in. The command contains the name. There is no command if others may remove
 // what Pillion adds: Pillion would deny such pods.
-func (o *Outside) label(s *Scope, flags string) {
+func (o *Outside) setOptInArguments(s *Scope, flags string) {
 	if len(s.LastWord) > 0 {
 		o.Why += fmt.Sprintf(". Before it opts in, opt in one pod (label %s: %s on the pod), because these may change pods after the injection: %s", inject.LabelInject, inject.Enabled, strings.Join(s.LastWord, ", "))
 		return
@@ -152,11 +152,11 @@ func NewOutsiders(found []Outside, of int) *Outsiders {
 func (r *Outsiders) Run(c Commands) {
 	r.commands = c
 	for i := range r.Namespaces {
-		r.Namespaces[i].run(c, r.Problems)
+		r.Namespaces[i].setCommand(c, r.Problems)
 	}
 }
 
-func (o *Outside) run(c Commands, problems []string) {
+func (o *Outside) setCommand(c Commands, problems []string) {
 	if o.arguments != "" && len(problems) == 0 {
 		o.Command = c.Kubectl + " " + o.arguments
 	}
@@ -176,7 +176,7 @@ func (r *Outsiders) Names() (names []string) {
 // first.
 func (r *Outsiders) Text(width int) string {
 	p := &page{width: width}
-	p.begin("", r.Summary, r.Problems, r.Doubts)
+	p.printSummary("", r.Summary, r.Problems, r.Doubts)
 	for _, intended := range []bool{false, true} {
 		title := "\n"
 		if intended {
@@ -186,29 +186,29 @@ func (r *Outsiders) Text(width int) string {
 			if o := &r.Namespaces[i]; o.Intended == intended {
 				p.WriteString(title)
 				title = ""
-				p.outside(o)
+				p.printOutside(o)
 			}
 		}
 	}
-	p.afterwards(r.Namespaces, "\n", r.commands)
+	p.printAfterwards(r.Namespaces, "\n", r.commands)
 	for _, note := range r.Notes {
-		p.line(0, "Note: "+note)
+		p.printLine(0, "Note: "+note)
 	}
 	return p.String()
 }
 
-// afterwards prints what the commands do, if there are any.
-func (p *page) afterwards(all []Outside, space string, commands Commands) {
+// printAfterwards prints what the commands do, if there are any.
+func (p *page) printAfterwards(all []Outside, space string, commands Commands) {
 	if slices.ContainsFunc(all, func(o Outside) bool { return o.Command != "" }) {
 		p.WriteString(space)
-		p.line(0, "After a namespace opts in, Pillion processes new pods. To list the workloads to restart for existing pods:")
-		p.command(commands.Status)
+		p.printLine(0, "After a namespace opts in, Pillion processes new pods. To list the workloads to restart for existing pods:")
+		p.printCommand(commands.Status)
 	}
 }
 
-func (p *page) outside(o *Outside) {
-	p.line(0, o.Namespace+": "+o.Why)
+func (p *page) printOutside(o *Outside) {
+	p.printLine(0, o.Namespace+": "+o.Why)
 	if o.Command != "" {
-		p.command(o.Command)
+		p.printCommand(o.Command)
 	}
 }

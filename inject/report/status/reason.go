@@ -21,8 +21,8 @@ type view struct {
 	notCalled string // why the API server would not call Pillion today; "" if it would
 }
 
-// reason returns why a template is not current in the pod.
-func (v *view) reason(d *inject.Decision, by string, state explain.State) explain.Reason {
+// whyNotCurrent returns why a template is not current in the pod.
+func (v *view) whyNotCurrent(d *inject.Decision, by string, state explain.State) explain.Reason {
 	r := explain.Reason{Template: d.Template, State: state, Pods: 1, Example: v.pod.Metadata.Name}
 	if !d.Code.Succeeded() {
 		r.Code = d.Code
@@ -31,15 +31,15 @@ func (v *view) reason(d *inject.Decision, by string, state explain.State) explai
 	return r
 }
 
-// right reports whether a new pod would be right for this template. A conflict of an outdated
+// isNewPodRight reports whether a new pod would be right for this template. A conflict of an outdated
 // template is with values of the older revision, so it does not count.
-func (v *view) right(d *inject.Decision, state explain.State) bool {
+func (v *view) isNewPodRight(d *inject.Decision, state explain.State) bool {
 	return !d.Code.Wanted() || state == explain.NotWanted || v.notCalled == "" && (!d.Code.Failed() || state == explain.Outdated && d.Code == inject.CodeConflict)
 }
 
-// mistakes returns the unknown values in the pod's labels and annotations, the templates that it names and does not get
+// findMistakes returns the unknown values in the pod's labels and annotations, the templates that it names and does not get
 // because they are not for it, and, in notes, the unknown values of its namespace.
-func (v *view) mistakes() (all []Mistake, notes []string) {
+func (v *view) findMistakes() (all []Mistake, notes []string) {
 	for _, f := range v.result.Check() {
 		switch {
 		case f.Code != inject.CodeUnknownTemplate && f.Code != inject.CodeUnknownParameter, v.scope.Incomplete: // it may exist
@@ -62,8 +62,8 @@ func (v *view) mistakes() (all []Mistake, notes []string) {
 	return all, notes
 }
 
-// removed returns the reason for a template whose injected values are no longer there.
-func (v *view) removed(template string) explain.Reason {
+// removedReason returns the reason for a template whose injected values are no longer there.
+func (v *view) removedReason(template string) explain.Reason {
 	return explain.Reason{
 		Template: template, State: explain.Outdated, Pods: 1, Example: v.pod.Metadata.Name,
 		Why: "it was injected, but the template no longer exists",

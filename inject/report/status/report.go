@@ -67,7 +67,7 @@ type without struct {
 func (r *Report) Run(c Commands) {
 	r.commands = c
 	for i := range r.Outside {
-		r.Outside[i].run(c, r.Problems)
+		r.Outside[i].setCommand(c, r.Problems)
 	}
 }
 
@@ -76,14 +76,14 @@ func (r *Report) Name(c *Count, known Known) {
 	if o := NewOutside(&c.scope, known); o != nil {
 		r.Outside = append(r.Outside, *o)
 	} else if c.pods.NotWanted > 0 {
-		r.without = append(r.without, without{c.scope.Namespace.Name, c.pods.NotWanted, r.unexplained(c)})
+		r.without = append(r.without, without{c.scope.Namespace.Name, c.pods.NotWanted, r.unexplainedPod(c)})
 	}
 }
 
-// unexplained returns the name of a pod that does not get a sidecar, if the report has nothing
+// unexplainedPod returns the name of a pod that does not get a sidecar, if the report has nothing
 // else about its owner.
-func (r *Report) unexplained(c *Count) (example string) {
-	for _, o := range c.sorted() {
+func (r *Report) unexplainedPod(c *Count) (example string) {
+	for _, o := range c.sortedOwners() {
 		g := c.owners[o]
 		switch {
 		case g.unwanted == "":
@@ -136,22 +136,22 @@ func NewReport(set *templates.Set) *Report {
 
 // Add adds a namespace after all its pods were counted and their owners resolved.
 func (r *Report) Add(c *Count) {
-	r.Pods.merge(&c.pods)
+	r.Pods.mergeTally(&c.pods)
 	r.Namespaces = append(r.Namespaces, Namespace{c.scope.Namespace.Name, c.pods})
 	r.labels = append(r.labels, c.scope.Namespace.Labels)
 	r.mistaken += c.mistaken
 	r.Notes = append(r.Notes, c.notes...)
 	r.Failing = append(r.Failing, c.failing...)
-	for _, name := range sorted(c.byName) {
+	for _, name := range sortedKeys(c.byName) {
 		i := slices.IndexFunc(r.Templates, func(t Template) bool { return t.Template == name })
 		if i < 0 {
 			i, r.Templates = len(r.Templates), append(r.Templates, Template{Template: name})
 		}
-		r.Templates[i].merge(c.byName[name])
+		r.Templates[i].mergeTally(c.byName[name])
 	}
 	for o, g := range c.owners {
 		s := Status{Namespace: c.scope.Namespace.Name, Owner: o, Tally: g.pods, Reasons: g.reasons, Mistakes: g.mistakes}
-		if held := g.held(); o.resource() != "" && len(g.reasons) > 0 {
+		if held := g.holdReason(); o.restartArgument() != "" && len(g.reasons) > 0 {
 			s.Restart, s.Hold = held == "", held
 		}
 		s.InPlace = g.changesInPlace(o)
@@ -174,7 +174,7 @@ func compareReasons(a, b explain.Reason) int {
 
 // Misplace adds the findings about a workload's own metadata. The object is JSON.
 func (r *Report) Misplace(injector *inject.Injector, object []byte) error {
-	all, err := misplaced(injector, object)
+	all, err := findMisplaced(injector, object)
 	r.Misplaced = append(r.Misplaced, all...)
 	return err
 }
@@ -207,15 +207,15 @@ func (r *Report) Finish() {
 		}
 	}
 	r.Summary = r.summary() +
-		also(r.mistaken, "1 requests something that it does not get", "%d request something that they do not get") +
-		also(misplacedOwners(r.Misplaced), "1 workload has labels or annotations in the wrong place", "%d workloads have labels or annotations in the wrong place") +
-		also(r.Stopped, "1 automatic rollout has stopped", "%d automatic rollouts have stopped") +
-		also(len(r.Failing)-lose, "one owner cannot create its pods", "%d owners cannot create their pods") +
-		also(lose, "one owner loses its pods", "%d owners lose their pods") + "."
+		summaryPart(r.mistaken, "1 requests something that it does not get", "%d request something that they do not get") +
+		summaryPart(misplacedOwners(r.Misplaced), "1 workload has labels or annotations in the wrong place", "%d workloads have labels or annotations in the wrong place") +
+		summaryPart(r.Stopped, "1 automatic rollout has stopped", "%d automatic rollouts have stopped") +
+		summaryPart(len(r.Failing)-lose, "one owner cannot create its pods", "%d owners cannot create their pods") +
+		summaryPart(lose, "one owner loses its pods", "%d owners lose their pods") + "."
 }
 
-// also returns a part of the summary about n objects.
-func also(n int, one, more string) string {
+// summaryPart returns a part of the summary about n objects.
+func summaryPart(n int, one, more string) string {
 	switch n {
 	case 0:
 		return ""
@@ -245,7 +245,7 @@ func (r *Report) summary() string {
 	}
 	var parts []string
 	for _, s := range []explain.State{explain.Current, explain.Missing, explain.Altered, explain.Outdated} {
-		if n := *p.of(s); n > 0 {
+		if n := *p.countOf(s); n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, s))
 		}
 	}
@@ -257,7 +257,7 @@ func (r *Report) Restarts() []string {
 	var all []string
 	for i := range r.Owners {
 		if s := &r.Owners[i]; s.Restart {
-			all = append(all, "-n "+s.Namespace+" "+s.resource())
+			all = append(all, "-n "+s.Namespace+" "+s.restartArgument())
 		}
 	}
 	return all

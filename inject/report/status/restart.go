@@ -20,7 +20,7 @@ import (
 // Candidates returns the names of the owners of a kind that kubectl rollout restart supports
 // and whose pods are not right.
 func (c *Count) Candidates(kind string) []string {
-	return c.names(func(o Owner, g *group) bool { return o.Kind == kind && o.resource() != "" && len(g.reasons) > 0 })
+	return c.ownerNames(func(o Owner, g *group) bool { return o.Kind == kind && o.restartArgument() != "" && len(g.reasons) > 0 })
 }
 
 // Room returns why the namespace would reject n more copies of a pod, or "" if it would accept
@@ -71,7 +71,7 @@ func (c *Count) Consider(object []byte, room Room) error {
 	// something changes new pods.
 	g.wrong = g.wrong && c.scope.Mutated && !w.rollsOut()
 	g.hold, g.updating = "", w.rollsOut()
-	if err := c.plan(g, object); err != nil {
+	if err := c.planExamples(g, object); err != nil {
 		return err
 	}
 	switch strategy := w.Spec.UpdateStrategy; {
@@ -91,7 +91,7 @@ func (c *Count) Consider(object []byte, room Room) error {
 			return err
 		}
 		n := max(g.pods.Pods, w.Status.Replicas, w.Status.CurrentNumberScheduled) // some pods may not have been inspected
-		g.hold, err = c.foresee(w.Spec.Template, inject.Claims(node), inject.OwnerOf(w.Kind, node), g.pods.Injected > 0, func(pod []byte) string { return room(c.scope.Namespace.Labels, pod, n) })
+		g.hold, err = c.foreseeNewPods(w.Spec.Template, inject.Claims(node), inject.OwnerOf(w.Kind, node), g.pods.Injected > 0, func(pod []byte) string { return room(c.scope.Namespace.Labels, pod, n) })
 		return err
 	}
 	return nil
@@ -100,19 +100,19 @@ func (c *Count) Consider(object []byte, room Room) error {
 // Recreate returns why a new pod in place of an existing one would not be current, or "" if it would be. Owner is the JSON
 // of the object that has created the pod, or nil if that is unknown.
 func (c *Count) Recreate(pod, owner []byte, room Room) (why string, err error) {
-	base, claims, why, err := c.planner().Recreate(pod, owner)
+	base, claims, why, err := c.newPlanner().Recreate(pod, owner)
 	if why != "" || err != nil {
 		return why, err
 	}
-	return c.foresee(base, claims, inject.Owner{}, true, func(pod []byte) string { return room(c.scope.Namespace.Labels, pod, 1) })
+	return c.foreseeNewPods(base, claims, inject.Owner{}, true, func(pod []byte) string { return room(c.scope.Namespace.Labels, pod, 1) })
 }
 
-// foresee returns what would be wrong with new pods of a template, or "". Injected reports
+// foreseeNewPods returns what would be wrong with new pods of a template, or "". Injected reports
 // whether some of the existing pods are injected.
-func (c *Count) foresee(template []byte, claims []string, owner inject.Owner, injected bool, room func(pod []byte) string) (wrong string, err error) {
+func (c *Count) foreseeNewPods(template []byte, claims []string, owner inject.Owner, injected bool, room func(pod []byte) string) (wrong string, err error) {
 	req := inject.Request{Operation: "CREATE", Namespace: c.scope.Namespace, Object: template, Claims: claims, Owner: owner, Detail: true}
 	notCalled := ""
-	req.OptedIn, notCalled = c.called(template)
+	req.OptedIn, notCalled = c.callsPillion(template)
 	r, err := c.injector.Inject(req)
 	if err != nil {
 		return "", err
@@ -149,7 +149,7 @@ func (c *Count) foresee(template []byte, claims []string, owner inject.Owner, in
 	if err != nil {
 		return "", err
 	}
-	for _, name := range sorted(states) {
+	for _, name := range sortedKeys(states) {
 		if s := states[name]; s.IsBehind() {
 			return fmt.Sprintf("the template %s would be %s in a new pod too, because the pod template was injected when the templates were others: apply the manifest without what was injected (pillion uninject)", name, s), nil
 		}

@@ -60,9 +60,9 @@ type pod struct {
 	Status struct{ Phase corev1.PodPhase }
 }
 
-// counts reports whether the pod is counted: it is not terminating, and it is not a mirror
+// isCounted reports whether the pod is counted: it is not terminating, and it is not a mirror
 // pod. A terminating pod is not restarted for its sidecar, and mirror pods are never injected.
-func (p *pod) counts() bool {
+func (p *pod) isCounted() bool {
 	_, mirror := p.Metadata.Annotations[corev1.MirrorPodAnnotationKey]
 	return !mirror && p.Metadata.DeletionTimestamp == nil && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
 }
@@ -70,16 +70,16 @@ func (p *pod) counts() bool {
 // owner returns the pod's controller. Pods without a controller have a common owner: a Pod
 // without a name.
 func (p *pod) owner() Owner {
-	if o := controller(p.Metadata.OwnerReferences); o != nil {
+	if o := controllerOf(p.Metadata.OwnerReferences); o != nil {
 		return *o
 	}
 	return Owner{"v1", "Pod", ""}
 }
 
-// called reports whether the API server would call Pillion for an ordinary pod if the
+// callsPillion reports whether the API server would call Pillion for an ordinary pod if the
 // namespace had this label, and the reason if not. If the webhooks are unknown, the label
 // decides.
-func (s *Scope) called(label string) (called bool, why string) {
+func (s *Scope) callsPillion(label string) (called bool, why string) {
 	if s.Unknown || !slices.ContainsFunc(s.Entries, func(e explain.Entry) bool { return e.Type == explain.Mutating }) {
 		return label == inject.Enabled, "of its labels"
 	}

@@ -18,10 +18,10 @@ func (r *Report) Text(width int, colour bool) string {
 	if len(r.Problems)+len(r.Failing)+r.Pods.Missing+r.Pods.Altered > 0 {
 		style = terminal.Red
 	}
-	p.begin(style, r.Summary, r.Problems, r.Doubts)
-	r.failing(p)
-	r.misplaced(p)
-	r.outside(p)
+	p.printSummary(style, r.Summary, r.Problems, r.Doubts)
+	r.printFailing(p)
+	r.printMisplaced(p)
+	r.printOutside(p)
 	if len(r.Namespaces) > 0 {
 		var namespaces, templates []row
 		for _, n := range r.Namespaces {
@@ -30,25 +30,25 @@ func (r *Report) Text(width int, colour bool) string {
 		for _, t := range r.Templates {
 			templates = append(templates, row{t.Template, t.Pods - t.NotWanted, t.Tally})
 		}
-		p.table("NAMESPACE", "PODS", namespaces)
-		p.table("TEMPLATE", "FOR PODS", templates)
-		r.words(p)
-		r.owners(p)
+		p.printTable("NAMESPACE", "PODS", namespaces)
+		p.printTable("TEMPLATE", "FOR PODS", templates)
+		r.printStates(p)
+		r.printOwners(p)
 	}
-	r.lacking(p)
-	r.mutators(p)
-	r.validators(p)
+	r.printLacking(p)
+	r.printMutators(p)
+	r.printValidators(p)
 	for i, note := range r.Notes {
 		if i == 0 {
 			p.WriteString("\n")
 		}
-		p.line(0, "Note: "+note)
+		p.printLine(0, "Note: "+note)
 	}
 	return p.String()
 }
 
-// words explains the states that occur in the report.
-func (r *Report) words(p *page) {
+// printStates explains the states that occur in the report.
+func (r *Report) printStates(p *page) {
 	first := true
 	for _, w := range []struct {
 		state   explain.State
@@ -60,7 +60,7 @@ func (r *Report) words(p *page) {
 	} {
 		n := 0
 		for i := range r.Templates {
-			n += *r.Templates[i].of(w.state)
+			n += *r.Templates[i].countOf(w.state)
 		}
 		if n == 0 {
 			continue
@@ -69,12 +69,12 @@ func (r *Report) words(p *page) {
 			p.WriteString("\n")
 		}
 		first = false
-		p.line(0, string(w.state)+": "+w.meaning)
+		p.printLine(0, string(w.state)+": "+w.meaning)
 	}
 }
 
-// text returns the mistake as a line, for an owner with this number of pods.
-func (m *Mistake) text(of int) string {
+// formatLine returns the mistake as a line, for an owner with this number of pods.
+func (m *Mistake) formatLine(of int) string {
 	head, denied := "", ""
 	if m.Template != "" {
 		head = m.Template + ": "
@@ -85,30 +85,30 @@ func (m *Mistake) text(of int) string {
 	return fmt.Sprintf("%s%s in %d of %s, for example %s%s: %s", head, m.Code, m.Pods, explain.Plural(of, "pod"), m.Example, denied, m.Why)
 }
 
-// owners prints for each owner why pods are not current, and which unknown names they request.
-func (r *Report) owners(p *page) {
+// printOwners prints for each owner why pods are not current, and which unknown names they request.
+func (r *Report) printOwners(p *page) {
 	told := map[string]bool{} // reasons about namespaces that were printed already
 	for i := range r.Owners {
 		s := &r.Owners[i]
 		if len(s.Reasons)+len(s.Mistakes) == 0 {
 			continue
 		}
-		p.paragraph(fmt.Sprintf("%s in the namespace %s", s.title(), s.Namespace))
+		p.printParagraph(fmt.Sprintf("%s in the namespace %s", s.title(), s.Namespace))
 		for _, reason := range s.Reasons {
-			p.styled(2, styleOf(reason.State), fmt.Sprintf("%s: %s in %d of %s, for example %s: %s", reason.Template, reason.State, reason.Pods, explain.Plural(s.Pods, "pod"), reason.Example, once(told, s.Namespace, reason.Why)))
+			p.printStyled(2, styleOf(reason.State), fmt.Sprintf("%s: %s in %d of %s, for example %s: %s", reason.Template, reason.State, reason.Pods, explain.Plural(s.Pods, "pod"), reason.Example, dropRepeated(told, s.Namespace, reason.Why)))
 		}
 		for i := range s.Mistakes {
-			p.styled(2, terminal.Yellow, s.Mistakes[i].text(s.Pods))
+			p.printStyled(2, terminal.Yellow, s.Mistakes[i].formatLine(s.Pods))
 		}
 		if s.Hold != "" && len(r.Problems)+len(r.Doubts) == 0 {
-			p.line(2, "a restart does not help: "+s.hold())
+			p.printLine(2, "a restart does not help: "+s.holdReason())
 		}
 	}
-	r.restarts(p)
+	r.printRestarts(p)
 }
 
-// hold returns why a restart does not help, unless a reason contains it already.
-func (s *Status) hold() string {
+// holdReason returns why a restart does not help, unless a reason contains it already.
+func (s *Status) holdReason() string {
 	for _, reason := range s.Reasons {
 		if _, why, ok := strings.Cut(s.Hold, "could not get "+reason.Template+": "); ok && strings.HasSuffix(reason.Why, why) {
 			return "fix this first"
@@ -117,8 +117,8 @@ func (s *Status) hold() string {
 	return s.Hold
 }
 
-// once removes a reason about a namespace if another owner's line has it already.
-func once(told map[string]bool, namespace, why string) string {
+// dropRepeated removes a reason about a namespace if another owner's line has it already.
+func dropRepeated(told map[string]bool, namespace, why string) string {
 	const its = "the namespace's annotation"
 	i := strings.Index(why, its)
 	if i < 0 {
@@ -132,19 +132,19 @@ func once(told map[string]bool, namespace, why string) string {
 	return why
 }
 
-func (r *Report) restarts(p *page) {
+func (r *Report) printRestarts(p *page) {
 	held := slices.IndexFunc(r.Owners, func(s Status) bool { return s.Hold != "" })
 	if blocked := len(r.Problems)+len(r.Doubts) > 0; blocked && held >= 0 {
-		p.paragraph("Do not restart anything yet: it is uncertain what new pods would get. " + r.Owners[held].Hold)
+		p.printParagraph("Do not restart anything yet: it is uncertain what new pods would get. " + r.Owners[held].Hold)
 		return
 	}
 	if n := r.changesInPlace(); n > 0 && r.commands.Rollout != "" {
-		p.paragraph(fmt.Sprintf("Pillion can update the pods of %s without a restart. To see the plan:", explain.Plural(n, "owner")))
-		p.command(r.commands.Rollout)
+		p.printParagraph(fmt.Sprintf("Pillion can update the pods of %s without a restart. To see the plan:", explain.Plural(n, "owner")))
+		p.printCommand(r.commands.Rollout)
 	}
 	if n := len(r.Restarts()); n > 0 {
-		p.paragraph(fmt.Sprintf("A restart fixes %s:", explain.Plural(n, "workload")))
-		p.command(r.commands.Status+" -o name |", "xargs -r -L1 "+r.commands.Kubectl+" rollout restart")
+		p.printParagraph(fmt.Sprintf("A restart fixes %s:", explain.Plural(n, "workload")))
+		p.printCommand(r.commands.Status+" -o name |", "xargs -r -L1 "+r.commands.Kubectl+" rollout restart")
 	}
 }
 
@@ -158,71 +158,71 @@ func (r *Report) changesInPlace() (n int) {
 	return n
 }
 
-// failing prints which owners cannot create pods.
-func (r *Report) failing(p *page) {
+// printFailing prints which owners cannot create pods.
+func (r *Report) printFailing(p *page) {
 	for i := range r.Failing {
-		p.styled(0, terminal.Red, "Failing: "+r.Failing[i].String())
+		p.printStyled(0, terminal.Red, "Failing: "+r.Failing[i].String())
 	}
 }
 
-// outside prints why namespaces have not opted in, and the commands that opt them in.
-func (r *Report) outside(p *page) {
+// printOutside prints why namespaces have not opted in, and the commands that opt them in.
+func (r *Report) printOutside(p *page) {
 	for i := range r.Outside {
 		if o := &r.Outside[i]; o.Command == "" {
-			p.line(0, "Not opted in: "+o.Namespace+": "+o.Why+".")
+			p.printLine(0, "Not opted in: "+o.Namespace+": "+o.Why+".")
 		} else {
-			p.line(0, "Not opted in: "+o.Namespace+": "+o.Why+". To opt in:")
-			p.command(o.Command)
+			p.printLine(0, "Not opted in: "+o.Namespace+": "+o.Why+". To opt in:")
+			p.printCommand(o.Command)
 		}
 	}
-	p.afterwards(r.Outside, "", r.commands)
+	p.printAfterwards(r.Outside, "", r.commands)
 }
 
-// lacking suggests a command that shows why pods have no sidecar although nothing is wrong.
-func (r *Report) lacking(p *page) {
+// printLacking suggests a command that shows why pods have no sidecar although nothing is wrong.
+func (r *Report) printLacking(p *page) {
 	for _, w := range r.without {
-		p.paragraph(fmt.Sprintf("In the namespace %s, %s no sidecar. To see why:", w.namespace, get(w.pods)))
-		p.command(r.commands.Explain + " pod/" + w.example + " -n " + w.namespace)
+		p.printParagraph(fmt.Sprintf("In the namespace %s, %s no sidecar. To see why:", w.namespace, getsPhrase(w.pods)))
+		p.printCommand(r.commands.Explain + " pod/" + w.example + " -n " + w.namespace)
 	}
 	if r.Unlabelled > 0 {
-		p.paragraph(fmt.Sprintf("Not opted in: %s. To see why, and how to opt in:", explain.Plural(r.Unlabelled, "more namespace")))
-		p.command(r.commands.Unlabelled)
+		p.printParagraph(fmt.Sprintf("Not opted in: %s. To see why, and how to opt in:", explain.Plural(r.Unlabelled, "more namespace")))
+		p.printCommand(r.commands.Unlabelled)
 	}
 }
 
-// mutators prints the mutators in the order in which they run.
-func (r *Report) mutators(p *page) {
+// printMutators prints the mutators in the order in which they run.
+func (r *Report) printMutators(p *page) {
 	if len(r.Mutators) == 0 {
 		return
 	}
-	p.paragraph("Other webhooks and policies that may change new pods, in order:")
+	p.printParagraph("Other webhooks and policies that may change new pods, in order:")
 	for i := range r.Mutators {
 		m := &r.Mutators[i]
-		p.line(2, fmt.Sprintf("%s, %s Pillion, reinvocationPolicy %s, in %d of %s", m.Title(), m.Runs, m.ReinvocationPolicy, m.Namespaces, explain.Plural(len(r.Namespaces), "namespace")))
-		p.line(4, m.Effect)
+		p.printLine(2, fmt.Sprintf("%s, %s Pillion, reinvocationPolicy %s, in %d of %s", m.Title(), m.Runs, m.ReinvocationPolicy, m.Namespaces, explain.Plural(len(r.Namespaces), "namespace")))
+		p.printLine(4, m.Effect)
 	}
 }
 
-func (r *Report) validators(p *page) {
+func (r *Report) printValidators(p *page) {
 	if len(r.Validators) > 0 {
-		p.paragraph("Other webhooks and policies that validate new pods:")
+		p.printParagraph("Other webhooks and policies that validate new pods:")
 	}
 	for i := range r.Validators {
 		v := &r.Validators[i]
-		p.line(2, fmt.Sprintf("%s, failurePolicy %s, in %d of %s", title(v.Name, v.Webhook), v.FailurePolicy, v.Namespaces, explain.Plural(len(r.Namespaces), "namespace")))
+		p.printLine(2, fmt.Sprintf("%s, failurePolicy %s, in %d of %s", webhookTitle(v.Name, v.Webhook), v.FailurePolicy, v.Namespaces, explain.Plural(len(r.Namespaces), "namespace")))
 	}
 }
 
 // misplacedShown limits how many of them are printed.
 const misplacedShown = 20
 
-// misplaced prints which workloads have keys in the wrong place.
-func (r *Report) misplaced(p *page) {
+// printMisplaced prints which workloads have keys in the wrong place.
+func (r *Report) printMisplaced(p *page) {
 	for i, m := range r.Misplaced {
 		if i == misplacedShown {
-			p.styled(0, terminal.Yellow, fmt.Sprintf("Misplaced: %d more; use -o json to list them", len(r.Misplaced)-i))
+			p.printStyled(0, terminal.Yellow, fmt.Sprintf("Misplaced: %d more; use -o json to list them", len(r.Misplaced)-i))
 			return
 		}
-		p.styled(0, terminal.Yellow, fmt.Sprintf("Misplaced in the namespace %s: %s", m.Namespace, m.Why))
+		p.printStyled(0, terminal.Yellow, fmt.Sprintf("Misplaced in the namespace %s: %s", m.Namespace, m.Why))
 	}
 }

@@ -44,7 +44,7 @@ func (v *Validation) Validators(namespaces []map[string]string) []Validator {
 	all := []Validator{}
 	for i := range v.Policies {
 		p := &v.Policies[i]
-		if n, ok := reach(p.Spec.MatchConstraints, bound[p.Name], namespaces); ok && !own(p.Labels) {
+		if n, ok := countReached(p.Spec.MatchConstraints, bound[p.Name], namespaces); ok && !isOwnPolicy(p.Labels) {
 			all = append(all, Validator{"ValidatingAdmissionPolicy", p.Name, "", explain.FailurePolicy(p.Spec.FailurePolicy), n})
 		}
 	}
@@ -52,7 +52,7 @@ func (v *Validation) Validators(namespaces []map[string]string) []Validator {
 		c := &v.Webhooks[i]
 		for k := range c.Webhooks {
 			if w := &c.Webhooks[k]; c.Name != v.Own && slices.ContainsFunc(w.Rules, explain.CreatesPods) {
-				all = append(all, Validator{"ValidatingWebhookConfiguration", c.Name, w.Name, explain.FailurePolicy(w.FailurePolicy), matching(namespaces, w.NamespaceSelector)})
+				all = append(all, Validator{"ValidatingWebhookConfiguration", c.Name, w.Name, explain.FailurePolicy(w.FailurePolicy), countMatching(namespaces, w.NamespaceSelector)})
 			}
 		}
 	}
@@ -95,7 +95,7 @@ func Loops(m *Mutation, v *Validation, system string, labels func(namespace stri
 		}
 		there, ok := labels(e.Service.Namespace)
 		if ok && slices.ContainsFunc(entries, func(own explain.Entry) bool { return own.Configuration == m.Own && failsClosed(&own, there) }) {
-			loops = append(loops, Loop{title(e.Configuration, e.Name), e.Service.Namespace, system})
+			loops = append(loops, Loop{webhookTitle(e.Configuration, e.Name), e.Service.Namespace, system})
 		}
 	}
 	return loops
