@@ -4,9 +4,9 @@ package rollout
 
 import "fmt"
 
-// written returns why a pod may not change in place if only containers that a webhook added may, or "". A record alone
+// whyNotAdded returns why a pod may not change in place if only containers that a webhook added may, or "". A record alone
 // does not show who wrote a container, because any user may add one to a pod.
-func (o *Pod) written(by managers) (why string) {
+func (o *Pod) whyNotAdded(by managers) (why string) {
 	created := by.createdContainers()
 	for i := range o.Changes {
 		c := &o.Changes[i]

@@ -31,8 +31,8 @@ func (w *WayBack) Revision(annotations map[string]string) (revision string, reco
 	return annotations[beforeOf(recordOf(w.Template))], true
 }
 
-// replaced returns the revision of the template that a canary replaces which a pod with these annotations had before, or "".
-func (w *WayBack) replaced(annotations map[string]string, recorded bool) string {
+// replacedRevision returns the revision of the template that a canary replaces which a pod with these annotations had before, or "".
+func (w *WayBack) replacedRevision(annotations map[string]string, recorded bool) string {
 	switch {
 	case w.Replaces == "":
 		return ""
@@ -52,17 +52,17 @@ func (p *Planner) PlanBack(pod, owner []byte, w *WayBack) (*Pod, error) {
 	revision, recorded := w.Revision(m.Metadata.Annotations)
 	other := ""
 	if revision == "" {
-		other = w.replaced(m.Metadata.Annotations, recorded)
+		other = w.replacedRevision(m.Metadata.Annotations, recorded)
 	}
 	switch {
-	case !m.counts(), !recorded && (revision == "" && other == "" || !managersOf(m.Metadata.CreationTimestamp.Time, m.Metadata.ManagedFields).wrote()):
+	case !m.isConsidered(), !recorded && (revision == "" && other == "" || !managersOf(m.Metadata.CreationTimestamp.Time, m.Metadata.ManagedFields).wroteContainer()):
 		return out, nil // no rollout has changed it
 	case revision == "" && other == "":
-		return out.leave("it was created with the content that has failed"), nil
+		return out.leaveBecause("it was created with the content that has failed"), nil
 	}
 	back, why := *p, ""
 	if back.Injector, why = w.Earlier(revision); back.Injector == nil {
-		return out.leave(why), nil
+		return out.leaveBecause(why), nil
 	}
 	if revision != "" {
 		return back.Plan(pod, owner)
@@ -76,7 +76,7 @@ func (p *Planner) PlanBack(pod, owner []byte, w *WayBack) (*Pod, error) {
 		return out, nil
 	default:
 		if to = now.Records[recordOf(w.Replaces)]; to != "" && to != other {
-			return out.leave("the template " + w.Replaces + ", which it had before, has changed"), nil
+			return out.leaveBecause("the template " + w.Replaces + ", which it had before, has changed"), nil
 		}
 	}
 	return now, nil

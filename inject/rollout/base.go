@@ -21,7 +21,7 @@ import (
 // object is decoded JSON.
 type object = map[string]any
 
-func decode(text []byte) (object, error) {
+func decodeObject(text []byte) (object, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	var doc object
@@ -29,15 +29,15 @@ func decode(text []byte) (object, error) {
 	return doc, err
 }
 
-func pointer(path string) []string {
+func splitPointer(path string) []string {
 	if path = strings.TrimPrefix(path, "/"); path == "" {
 		return nil
 	}
 	return strings.Split(path, "/")
 }
 
-// child returns a member that is an object, and creates it.
-func child(in object, name string) object {
+// ensureObject returns a member that is an object, and creates it.
+func ensureObject(in object, name string) object {
 	sub, ok := in[name].(object)
 	if !ok {
 		sub = object{}
@@ -46,7 +46,7 @@ func child(in object, name string) object {
 	return sub
 }
 
-func items(in object, list string) (all []object) {
+func listItems(in object, list string) (all []object) {
 	values, _ := in[list].([]any)
 	for _, value := range values {
 		if item, ok := value.(object); ok {
@@ -56,7 +56,7 @@ func items(in object, list string) (all []object) {
 	return all
 }
 
-func named(list []object, name any) object {
+func findNamed(list []object, name any) object {
 	for _, item := range list {
 		if item["name"] == name {
 			return item
@@ -66,7 +66,7 @@ func named(list []object, name any) object {
 }
 
 // Containers returns the lists of containers.
-func lists() []string { return []string{"initContainers", "containers"} }
+func containerLists() []string { return []string{"initContainers", "containers"} }
 
 // fromOwner returns the pod that the owner would create in the place of a running one.
 func fromOwner(owner, running []byte) (base []byte, claims []string, err error) {
@@ -79,36 +79,36 @@ func fromOwner(owner, running []byte) (base []byte, claims []string, err error) 
 	if !ok || template.Kind() != jsontree.Object {
 		return nil, nil, nil
 	}
-	doc, err := decode(template.AppendTo(nil))
+	doc, err := decodeObject(template.AppendTo(nil))
 	if err != nil {
 		return nil, nil, err
 	}
-	pod, err := decode(running)
+	pod, err := decodeObject(running)
 	if err != nil {
 		return nil, nil, err
 	}
-	identify(doc, pod)
-	giveToken(child(doc, "spec"), child(pod, "spec"))
+	copyIdentity(doc, pod)
+	giveToken(ensureObject(doc, "spec"), ensureObject(pod, "spec"))
 	if o.Get("kind").IsText("Job") {
-		giveIndex(child(doc, "spec"), child(pod, "spec"))
+		giveIndex(ensureObject(doc, "spec"), ensureObject(pod, "spec"))
 	}
 	doc["apiVersion"], doc["kind"] = "v1", "Pod"
 	base, err = json.Marshal(doc)
 	return base, inject.Claims(o), err
 }
 
-// identify copies what controllers and the API server write into each pod, and what templates may
+// copyIdentity copies what controllers and the API server write into each pod, and what templates may
 // read.
-func identify(doc, pod object) {
-	to, from := child(doc, "metadata"), child(pod, "metadata")
+func copyIdentity(doc, pod object) {
+	to, from := ensureObject(doc, "metadata"), ensureObject(pod, "metadata")
 	for _, name := range []string{"name", "generateName", "namespace", "ownerReferences"} {
 		if value, ok := from[name]; ok {
 			to[name] = value
 		}
 	}
 	for _, name := range []string{"labels", "annotations"} {
-		own := child(to, name)
-		for key, value := range child(from, name) {
+		own := ensureObject(to, name)
+		for key, value := range ensureObject(from, name) {
 			if _, ok := own[key]; !ok && writtenByControllers(key) {
 				own[key] = value
 			}
@@ -117,7 +117,7 @@ func identify(doc, pod object) {
 			delete(to, name)
 		}
 	}
-	to, from = child(doc, "spec"), child(pod, "spec")
+	to, from = ensureObject(doc, "spec"), ensureObject(pod, "spec")
 	for _, name := range []string{"hostname", "subdomain", "serviceAccountName", "serviceAccount"} {
 		if value, ok := from[name]; ok && to[name] == nil {
 			to[name] = value
@@ -135,9 +135,9 @@ func writtenByControllers(key string) bool {
 
 // giveToken adds the API token that the ServiceAccount plugin has added to the running pod.
 func giveToken(to, from object) {
-	has, tokens := names(to, "volumes"), map[string]bool{}
+	has, tokens := itemNames(to, "volumes"), map[string]bool{}
 	volumes, _ := to["volumes"].([]any)
-	for _, volume := range items(from, "volumes") {
+	for _, volume := range listItems(from, "volumes") {
 		if name, _ := volume["name"].(string); strings.HasPrefix(name, templates.TokenVolumePrefix) && !has[name] && !tokens[name] {
 			volumes, tokens[name] = append(volumes, volume), true
 		}
@@ -146,10 +146,10 @@ func giveToken(to, from object) {
 		return
 	}
 	to["volumes"] = volumes
-	each(to, from, func(container, running object) {
-		has := names(container, "volumeMounts")
+	eachCommonContainer(to, from, func(container, running object) {
+		has := itemNames(container, "volumeMounts")
 		mounts, _ := container["volumeMounts"].([]any)
-		for _, mount := range items(running, "volumeMounts") {
+		for _, mount := range listItems(running, "volumeMounts") {
 			if name, _ := mount["name"].(string); tokens[name] && !has[name] {
 				mounts, has[name] = append(mounts, mount), true
 			}
@@ -163,33 +163,33 @@ func giveToken(to, from object) {
 // giveIndex adds the variable that the controller of an Indexed Job has added to the containers of the running pod.
 func giveIndex(to, from object) {
 	const index = "JOB_COMPLETION_INDEX"
-	each(to, from, func(container, running object) {
-		variable := named(items(running, "env"), index)
-		if env, _ := container["env"].([]any); variable != nil && named(items(container, "env"), index) == nil {
+	eachCommonContainer(to, from, func(container, running object) {
+		variable := findNamed(listItems(running, "env"), index)
+		if env, _ := container["env"].([]any); variable != nil && findNamed(listItems(container, "env"), index) == nil {
 			container["env"] = append(env, variable)
 		}
 	})
 }
 
-// names returns the names of a list's items.
-func names(in object, list string) map[string]bool {
+// itemNames returns the names of a list's items.
+func itemNames(in object, list string) map[string]bool {
 	all := map[string]bool{}
-	for _, item := range items(in, list) {
+	for _, item := range listItems(in, list) {
 		name, _ := item["name"].(string)
 		all[name] = true
 	}
 	return all
 }
 
-// each calls do for each container of a pod that another pod has, too.
-func each(to, from object, do func(container, running object)) {
-	for _, list := range lists() {
+// eachCommonContainer calls do for each container of a pod that another pod has, too.
+func eachCommonContainer(to, from object, do func(container, running object)) {
+	for _, list := range containerLists() {
 		running := map[string]object{}
-		for _, container := range items(from, list) {
+		for _, container := range listItems(from, list) {
 			name, _ := container["name"].(string)
 			running[name] = container
 		}
-		for _, container := range items(to, list) {
+		for _, container := range listItems(to, list) {
 			name, _ := container["name"].(string)
 			if of := running[name]; of != nil {
 				do(container, of)
@@ -198,25 +198,25 @@ func each(to, from object, do func(container, running object)) {
 	}
 }
 
-// stripped returns a running pod without the containers of the templates and without their records, or nil if that
+// stripTemplates returns a running pod without the containers of the templates and without their records, or nil if that
 // leaves no container.
-func stripped(running []byte, set []*templates.Template) ([]byte, error) {
-	doc, err := decode(running)
+func stripTemplates(running []byte, set []*templates.Template) ([]byte, error) {
+	doc, err := decodeObject(running)
 	if err != nil {
 		return nil, err
 	}
-	annotations := child(child(doc, "metadata"), "annotations")
-	spec := child(doc, "spec")
+	annotations := ensureObject(ensureObject(doc, "metadata"), "annotations")
+	spec := ensureObject(doc, "spec")
 	annotation := func(key string) string {
 		value, _ := annotations[key].(string)
 		return value
 	}
-	for _, list := range lists() {
+	for _, list := range containerLists() {
 		containers, _ := spec[list].([]any)
 		containers = slices.DeleteFunc(containers, func(value any) bool {
 			item, _ := value.(object)
 			name, _ := item["name"].(string)
-			return brought(set, annotation, name)
+			return broughtByTemplate(set, annotation, name)
 		})
 		if spec[list] = containers; len(containers) == 0 {
 			delete(spec, list)

@@ -85,13 +85,13 @@ func Changes(from, to []byte, all ...*templates.Template) ([]Change, error) {
 		return nil, fmt.Errorf("the pod is not JSON: %w", err)
 	}
 	c := &comparison{templates: all, was: membersOf(a.At("metadata", "annotations")), is: membersOf(b.At("metadata", "annotations"))}
-	c.stay = c.staying()
+	c.stay = c.stayingTemplates()
 	pod := schema.Pod()
 	for _, name := range []string{"labels", "annotations"} {
 		at := place{path: "/metadata/" + name, field: pod.At("metadata").At(name), name: name}
-		c.members(at, a.At("metadata", name), b.At("metadata", name))
+		c.compareMembers(at, a.At("metadata", name), b.At("metadata", name))
 	}
-	c.members(place{path: "/spec", field: pod.At("spec"), name: "spec"}, a.Get("spec"), b.Get("spec"))
+	c.compareMembers(place{path: "/spec", field: pod.At("spec"), name: "spec"}, a.Get("spec"), b.Get("spec"))
 	return c.all, nil
 }
 
@@ -99,7 +99,7 @@ func Changes(from, to []byte, all ...*templates.Template) ([]Change, error) {
 type comparison struct {
 	templates []*templates.Template
 	was, is   members           // the annotations of the pods
-	stay      map[string]string // see staying
+	stay      map[string]string // see stayingTemplates
 	all       []Change
 }
 
@@ -115,24 +115,24 @@ func (p place) member(name string, a, b *jsontree.Node) place {
 	return place{path: p.path + "/" + jsontree.Escape(name), field: p.field.At(name), name: name, a: a, b: b}
 }
 
-// value compares one place.
-func (c *comparison) value(p place, a, b *jsontree.Node) {
-	if b == nil && p.means(p.a, a) || a == nil && p.means(p.b, b) {
+// compareValue compares one place.
+func (c *comparison) compareValue(p place, a, b *jsontree.Node) {
+	if b == nil && p.meansAbsent(p.a, a) || a == nil && p.meansAbsent(p.b, b) {
 		return
 	}
 	switch {
 	case p.isOpen() && (a == nil || a.Kind() == jsontree.Object) && (b == nil || b.Kind() == jsontree.Object):
-		c.members(p, a, b)
+		c.compareMembers(p, a, b)
 	case p.field.Shape == schema.KeyedList && (a == nil || b == nil):
-		c.items(p, orEmpty(a), orEmpty(b))
+		c.compareItems(p, orEmpty(a), orEmpty(b))
 	case a == nil || b == nil:
-		c.differ(p, a, b)
+		c.addChange(p, a, b)
 	case a.Kind() == jsontree.Object && b.Kind() == jsontree.Object:
-		c.members(p, a, b)
+		c.compareMembers(p, a, b)
 	case a.Kind() == jsontree.Array && b.Kind() == jsontree.Array:
-		c.items(p, a, b)
+		c.compareItems(p, a, b)
 	case !p.field.EqualScalars(a, b):
-		c.differ(p, a, b)
+		c.addChange(p, a, b)
 	}
 }
 
@@ -142,8 +142,8 @@ func (p place) isOpen() bool {
 	return p.field.GoType == schema.ResourcesType() || p.field.Elem != nil && p.field.Elem.Quantity
 }
 
-// means reports whether a value means the same as its absence. Object contains it.
-func (p place) means(object, n *jsontree.Node) bool {
+// meansAbsent reports whether a value means the same as its absence. Object contains it.
+func (p place) meansAbsent(object, n *jsontree.Node) bool {
 	switch {
 	case n == nil || n.Kind() == jsontree.Null:
 		return true
@@ -163,7 +163,7 @@ func (p place) means(object, n *jsontree.Node) bool {
 	}
 }
 
-func (c *comparison) members(p place, a, b *jsontree.Node) {
+func (c *comparison) compareMembers(p place, a, b *jsontree.Node) {
 	was, is := orLimits(p, p.a, a), orLimits(p, p.b, b)
 	for _, of := range [2]*jsontree.Node{a, b} {
 		all := of.Members()
@@ -172,7 +172,7 @@ func (c *comparison) members(p place, a, b *jsontree.Node) {
 			if of == b && was.members.get(name) != nil {
 				continue
 			}
-			c.value(p.member(name, a, b), was.get(name), is.get(name))
+			c.compareValue(p.member(name, a, b), was.get(name), is.get(name))
 		}
 	}
 }
@@ -197,30 +197,30 @@ func (l limited) get(name string) *jsontree.Node {
 	return l.limits.get(name)
 }
 
-// items compares lists, by their keys if they have some.
-func (c *comparison) items(p place, a, b *jsontree.Node) {
+// compareItems compares lists, by their keys if they have some.
+func (c *comparison) compareItems(p place, a, b *jsontree.Node) {
 	was, is := a.Items(), b.Items()
 	elem := p.field.Elem
 	switch {
 	case elem == nil || p.field.Shape != schema.KeyedList && len(was) != len(is):
-		c.differ(p, a, b)
+		c.addChange(p, a, b)
 		return
 	case p.field.Shape == schema.Set:
 		same := map[string]bool{}
 		for i := range was {
-			same[flat(&was[i])] = true
+			same[sortedText(&was[i])] = true
 		}
 		for i := range is {
-			if !same[flat(&is[i])] && !elem.Among(was, &is[i]) {
-				c.differ(p, a, b)
+			if !same[sortedText(&is[i])] && !elem.Among(was, &is[i]) {
+				c.addChange(p, a, b)
 				return
 			}
 		}
 		return
 	case p.field.Shape != schema.KeyedList:
 		for i := range is {
-			if c.differs(elem, &was[i], &is[i]) {
-				c.differ(p, a, b)
+			if c.valuesDiffer(elem, &was[i], &is[i]) {
+				c.addChange(p, a, b)
 				return
 			}
 		}
@@ -229,22 +229,22 @@ func (c *comparison) items(p place, a, b *jsontree.Node) {
 	inWas, inIs := p.field.Index(was), p.field.Index(is)
 	var order []int // positions of the items that both have
 	for i := range was {
-		at := place{path: p.path + "/" + jsontree.Escape(key(p.field, &was[i])), field: elem.AsField()}
+		at := place{path: p.path + "/" + jsontree.Escape(pathKey(p.field, &was[i])), field: elem.AsField()}
 		if k := inIs.Find(&was[i]); k >= 0 {
 			order = append(order, k)
-			c.value(at, &was[i], &is[k])
+			c.compareValue(at, &was[i], &is[k])
 		} else {
-			c.differ(at, &was[i], nil)
+			c.addChange(at, &was[i], nil)
 		}
 	}
 	for i := range is {
 		if inWas.Find(&is[i]) < 0 {
-			c.differ(place{path: p.path + "/" + jsontree.Escape(key(p.field, &is[i])), field: elem.AsField()}, nil, &is[i])
+			c.addChange(place{path: p.path + "/" + jsontree.Escape(pathKey(p.field, &is[i])), field: elem.AsField()}, nil, &is[i])
 		}
 	}
 	// Init containers run one after another.
 	if (p.name == "initContainers" || p.name == "env" && (schema.DependsOnOrder(was) || schema.DependsOnOrder(is))) && !slices.IsSorted(order) {
-		c.differ(p, keys(p.field, was), keys(p.field, is))
+		c.addChange(p, pathKeys(p.field, was), pathKeys(p.field, is))
 	}
 }
 
@@ -256,15 +256,15 @@ func orEmpty(list *jsontree.Node) *jsontree.Node {
 	return list
 }
 
-// differs reports whether two values differ.
-func (*comparison) differs(elem *schema.Schema, a, b *jsontree.Node) bool {
+// valuesDiffer reports whether two values differ.
+func (*comparison) valuesDiffer(elem *schema.Schema, a, b *jsontree.Node) bool {
 	part := &comparison{}
-	part.value(place{field: elem.AsField()}, a, b)
+	part.compareValue(place{field: elem.AsField()}, a, b)
 	return len(part.all) > 0
 }
 
-// key returns the key of an item, for a path.
-func key(list *schema.Field, item *jsontree.Node) string {
+// pathKey returns the key of an item, for a path.
+func pathKey(list *schema.Field, item *jsontree.Node) string {
 	if text, ok := list.TextKey(item); ok {
 		return text
 	}
@@ -275,31 +275,31 @@ func key(list *schema.Field, item *jsontree.Node) string {
 	return text
 }
 
-func keys(list *schema.Field, items []jsontree.Node) *jsontree.Node {
+func pathKeys(list *schema.Field, items []jsontree.Node) *jsontree.Node {
 	all := jsontree.Items()
 	for i := range items {
-		all.Append(jsontree.Text(key(list, &items[i])))
+		all.Append(jsontree.Text(pathKey(list, &items[i])))
 	}
 	return &all
 }
 
-func (c *comparison) differ(p place, a, b *jsontree.Node) {
-	change := Change{Path: p.path, From: text(a), To: text(b), How: NewPod}
-	change.Template = c.template(&change)
-	change.How = c.how(&change)
-	c.ended(&change)
+func (c *comparison) addChange(p place, a, b *jsontree.Node) {
+	change := Change{Path: p.path, From: rawJSON(a), To: rawJSON(b), How: NewPod}
+	change.Template = c.templateOf(&change)
+	change.How = c.howToChange(&change)
+	c.removeEndedRecord(&change)
 	c.all = append(c.all, change)
 }
 
-func text(n *jsontree.Node) json.RawMessage {
+func rawJSON(n *jsontree.Node) json.RawMessage {
 	if n == nil {
 		return nil
 	}
 	return n.AppendTo(nil)
 }
 
-// template returns the template that a change belongs to, or "".
-func (c *comparison) template(change *Change) string {
+// templateOf returns the template that a change belongs to, or "".
+func (c *comparison) templateOf(change *Change) string {
 	list, name, _ := change.container()
 	key, isAnnotation := strings.CutPrefix(change.Path, "/metadata/annotations/")
 	for _, t := range c.templates {
@@ -310,17 +310,17 @@ func (c *comparison) template(change *Change) string {
 	return ""
 }
 
-// how returns how a running pod gets a change. Only containers that a template has brought change in
+// howToChange returns how a running pod gets a change. Only containers that a template has brought change in
 // place, as the pod's record shows, but not those that the user wrote for a template to complete. If a
 // pod loses a template, it needs a new pod, because a running one keeps its containers.
-func (c *comparison) how(change *Change) How {
-	if change.record() != "" && change.To != nil {
+func (c *comparison) howToChange(change *Change) How {
+	if change.recordKey() != "" && change.To != nil {
 		return Record
 	}
 	annotations := func(of members) func(string) string {
 		return func(key string) string { return of.get(key).Text() }
 	}
-	if list, name, field := change.container(); list != "" && change.To != nil && brought(c.templates, annotations(c.was), name) && brought(c.templates, annotations(c.is), name) {
+	if list, name, field := change.container(); list != "" && change.To != nil && broughtByTemplate(c.templates, annotations(c.was), name) && broughtByTemplate(c.templates, annotations(c.is), name) {
 		switch {
 		case field == "image":
 			return InPlace
@@ -331,11 +331,11 @@ func (c *comparison) how(change *Change) How {
 	return NewPod
 }
 
-// ended lets a running pod lose the record of a template that had replaced another one in it, and does so no longer.
+// removeEndedRecord lets a running pod lose the record of a template that had replaced another one in it, and does so no longer.
 // The other one has a record of the same revision, and stays. If the first one no longer exists, the change is of the
 // other one.
-func (c *comparison) ended(change *Change) {
-	record := change.record()
+func (c *comparison) removeEndedRecord(change *Change) {
+	record := change.recordKey()
 	if record == "" || change.To != nil {
 		return
 	}
@@ -348,9 +348,9 @@ func (c *comparison) ended(change *Change) {
 	}
 }
 
-// staying returns a template for each revision that the running pod records and that has a record in the other pod, too,
+// stayingTemplates returns a template for each revision that the running pod records and that has a record in the other pod, too,
 // or "".
-func (c *comparison) staying() map[string]string {
+func (c *comparison) stayingTemplates() map[string]string {
 	all := map[string]string{}
 	records := c.was.object.Members()
 	for i := range records {
@@ -375,8 +375,8 @@ func (c *Change) ofResources() bool {
 	return c.Template != "" && slices.Contains([]string{"resources/limits/cpu", "resources/limits/memory", "resources/requests/cpu", "resources/requests/memory"}, field)
 }
 
-// record returns the annotation that a change is about, if Pillion writes it, or "".
-func (c *Change) record() string {
+// recordKey returns the annotation that a change is about, if Pillion writes it, or "".
+func (c *Change) recordKey() string {
 	key, ok := strings.CutPrefix(c.Path, "/metadata/annotations/")
 	if key = schema.Unescape(key); !ok || !isRecord(key) {
 		return ""
@@ -384,11 +384,11 @@ func (c *Change) record() string {
 	return key
 }
 
-// reason returns why a change needs a new pod.
-func (c *Change) reason() string {
+// whyNewPod returns why a change needs a new pod.
+func (c *Change) whyNewPod() string {
 	switch {
-	case c.To == nil && c.record() != "":
-		return "a new pod would not get " + strings.TrimSuffix(c.record(), "."+templates.Domain+"/"+templates.AnnotationInjected) + ", and a running pod keeps its containers"
+	case c.To == nil && c.recordKey() != "":
+		return "a new pod would not get " + strings.TrimSuffix(c.recordKey(), "."+templates.Domain+"/"+templates.AnnotationInjected) + ", and a running pod keeps its containers"
 	case c.From == nil:
 		return "the pod lacks the " + c.String()
 	case c.To == nil:

@@ -30,7 +30,7 @@ type manager struct {
 
 type fieldTree map[string]json.RawMessage
 
-func (f fieldTree) at(name string) fieldTree {
+func (f fieldTree) subtree(name string) fieldTree {
 	var sub fieldTree
 	if json.Unmarshal(f[name], &sub) != nil {
 		return nil
@@ -59,13 +59,13 @@ func (m managers) changedBy(c *Change) (by string, sure bool) {
 	by, sure = "", len(m.entries) > 0 // another API server may not keep managed fields
 	for i := range m.entries {
 		e := &m.entries[i]
-		container := e.fields.at("f:spec").at("f:" + list).at(itemKey(name))
-		if !owns(container, field) {
+		container := e.fields.subtree("f:spec").subtree("f:" + list).subtree(itemKey(name))
+		if !ownsField(container, field) {
 			continue
 		}
 		_, creates := container["."]
 		switch {
-		case e.Manager == Manager, creates && e.Subresource == "" && (!e.later(m.created) || neverChangesContainers(e.Manager)):
+		case e.Manager == Manager, creates && e.Subresource == "" && (!e.changedAfter(m.created) || neverChangesContainers(e.Manager)):
 			return "", true
 		case creates && e.Operation == metav1.ManagedFieldsOperationUpdate && e.Subresource == "":
 			by, sure = e.Manager, false // its change may have been of another field
@@ -80,12 +80,12 @@ func (m managers) changedBy(c *Change) (by string, sure bool) {
 func (m managers) createdContainers() map[string]bool {
 	all := map[string]bool{}
 	for i := range m.entries {
-		spec := m.entries[i].fields.at("f:spec")
-		for _, list := range lists() {
-			containers := spec.at("f:" + list)
+		spec := m.entries[i].fields.subtree("f:spec")
+		for _, list := range containerLists() {
+			containers := spec.subtree("f:" + list)
 			for key := range containers {
 				var of struct{ Name string }
-				_, creates := containers.at(key)["."]
+				_, creates := containers.subtree(key)["."]
 				if text, ok := strings.CutPrefix(key, "k:"); ok && creates && json.Unmarshal([]byte(text), &of) == nil {
 					all[list+"/"+of.Name] = true
 				}
@@ -99,13 +99,13 @@ func (m managers) createdContainers() map[string]bool {
 // metadata.
 func neverChangesContainers(name string) bool { return name == "kube-controller-manager" }
 
-// later reports whether the entry changed after the pod was created. Times have seconds.
-func (m *manager) later(created time.Time) bool {
+// changedAfter reports whether the entry changed after the pod was created. Times have seconds.
+func (m *manager) changedAfter(created time.Time) bool {
 	return m.Time != nil && m.Time.After(created.Add(time.Second))
 }
 
-// wrote reports whether an earlier rollout has changed a container of the pod.
-func (m managers) wrote() bool {
+// wroteContainer reports whether an earlier rollout has changed a container of the pod.
+func (m managers) wroteContainer() bool {
 	for i := range m.entries {
 		if e := &m.entries[i]; e.Manager == Manager && e.fields["f:spec"] != nil {
 			return true
@@ -118,7 +118,7 @@ func (m managers) wrote() bool {
 func (m managers) wroteField(c *Change) bool {
 	list, name, field := c.container()
 	return slices.ContainsFunc(m.entries, func(e manager) bool {
-		return e.Manager == Manager && owns(e.fields.at("f:spec").at("f:"+list).at(itemKey(name)), field)
+		return e.Manager == Manager && ownsField(e.fields.subtree("f:spec").subtree("f:"+list).subtree(itemKey(name)), field)
 	})
 }
 
@@ -141,13 +141,13 @@ func itemKey(name string) string {
 	return "k:" + string(key)
 }
 
-// owns reports whether a tree has a field. An entry for a parent without further fields owns all of
+// ownsField reports whether a tree has a field. An entry for a parent without further fields owns all of
 // it.
-func owns(f fieldTree, field string) bool {
+func ownsField(f fieldTree, field string) bool {
 	if f == nil {
 		return false
 	}
-	for _, name := range pointer(field) {
+	for _, name := range splitPointer(field) {
 		value, ok := f["f:"+schema.Unescape(name)]
 		if !ok {
 			return false
@@ -174,7 +174,7 @@ func Restarted(workload *metav1.ObjectMeta) (at time.Time) {
 	m := managersOf(workload.CreationTimestamp.Time, workload.ManagedFields)
 	for i := range m.entries {
 		e := &m.entries[i]
-		if e.fields.at("f:spec").at("f:template") == nil || e.Time == nil || e.Time.Time.Before(at) {
+		if e.fields.subtree("f:spec").subtree("f:template") == nil || e.Time == nil || e.Time.Time.Before(at) {
 			continue
 		}
 		ours = e.Manager == Manager && (ours || e.Time.After(at)) // if both are in the same second, others win

@@ -29,8 +29,8 @@ type Rules struct {
 	Undo bool
 }
 
-// allowed returns how many of so many pods may be unready because of the rollout.
-func (r Rules) allowed(pods int) int {
+// maxUnready returns how many of so many pods may be unready because of the rollout.
+func (r Rules) maxUnready(pods int) int {
 	n := r.MaxUnavailable[0].Of(pods)
 	for _, u := range r.MaxUnavailable[1:] {
 		n = min(n, u.Of(pods))
@@ -83,11 +83,11 @@ type Member struct {
 	Ended   string   // the container that has ended and does not run again yet, or ""; events have the reason
 }
 
-// open reports whether a pod has the change and is not proved.
-func (m *Member) open() bool { return m.Stage == Changing || m.Stage == Baking || m.Stage == Fallen }
+// isUnproved reports whether a pod has the change and is not proved.
+func (m *Member) isUnproved() bool { return m.Stage == Changing || m.Stage == Baking || m.Stage == Fallen }
 
-// doubtful reports whether a pod that waits for its change has another one that is not proved.
-func (m *Member) doubtful(rules Rules, now time.Time) bool {
+// isReverting reports whether a pod that waits for its change has another one that is not proved.
+func (m *Member) isReverting(rules Rules, now time.Time) bool {
 	return m.Stage == Behind && m.Reverts && now.Sub(m.Since) < rules.Proof
 }
 
@@ -128,8 +128,8 @@ type Stop struct {
 // Decide returns which pods of a workload may change now, and whether the rollout has to stop. It has no other input, so
 // all rollouts decide alike.
 func Decide(v *View, rules Rules, now time.Time) (d Decision) {
-	d.Stop = stop(v, rules, now)
-	g := &gate{allowed: rules.allowed(v.size()), undo: rules.Undo, budgets: maps.Clone(v.Budgets)}
+	d.Stop = findStop(v, rules, now)
+	g := &gate{allowed: rules.maxUnready(v.podCount()), undo: rules.Undo, budgets: maps.Clone(v.Budgets)}
 	ready, unready := 0, 0
 	for i := range v.Members {
 		m := &v.Members[i]
@@ -142,11 +142,11 @@ func Decide(v *View, rules Rules, now time.Time) (d Decision) {
 		switch {
 		case m.Stage == Baking && now.Sub(m.Since) >= rules.Proof:
 			d.Proved = append(d.Proved, m.UID)
-		case m.open():
-			if g.open++; m.Ready {
+		case m.isUnproved():
+			if g.unproved++; m.Ready {
 				g.risk++
 			}
-		case m.doubtful(rules, now):
+		case m.isReverting(rules, now):
 			if g.reverts++; m.Ready {
 				g.doubt++
 			}
@@ -163,7 +163,7 @@ func Decide(v *View, rules Rules, now time.Time) (d Decision) {
 		if i < 0 {
 			continue
 		}
-		if why := g.admit(&v.Members[i], v.Members[i].doubtful(rules, now)); why == "" {
+		if why := g.admitPod(&v.Members[i], v.Members[i].isReverting(rules, now)); why == "" {
 			d.Change = append(d.Change, uid)
 		} else if d.Waits == "" {
 			d.Waits, d.Of = why, v.Members[i].Name
@@ -175,16 +175,16 @@ func Decide(v *View, rules Rules, now time.Time) (d Decision) {
 	return d
 }
 
-// size returns the number of pods that percentages are of.
-func (v *View) size() int {
+// podCount returns the number of pods that percentages are of.
+func (v *View) podCount() int {
 	if v.Desired >= 0 {
 		return v.Desired
 	}
 	return len(v.Members)
 }
 
-// stop returns why a pod that the rollout has changed stops it, or nil.
-func stop(v *View, rules Rules, now time.Time) *Stop {
+// findStop returns why a pod that the rollout has changed stops it, or nil.
+func findStop(v *View, rules Rules, now time.Time) *Stop {
 	for i := range v.Members {
 		m := &v.Members[i]
 		switch {
@@ -204,7 +204,7 @@ func stop(v *View, rules Rules, now time.Time) *Stop {
 type gate struct {
 	allowed int // pods that may be unready
 	down    int // pods that are missing or unready, for any reason
-	open    int // pods that have the change and are not proved
+	unproved    int // pods that have the change and are not proved
 	risk    int // the ready ones of these
 	reverts int // pods that have the change, are not proved, and wait to go back
 	doubt   int // the ready ones of these
@@ -213,18 +213,18 @@ type gate struct {
 	budgets map[string]int
 }
 
-// admit admits a pod, or returns what it has to wait for. A doubtful one counts already.
-func (g *gate) admit(m *Member, doubtful bool) (waits string) {
+// admitPod admits a pod, or returns what it has to wait for. A doubtful one counts already.
+func (g *gate) admitPod(m *Member, doubtful bool) (waits string) {
 	switch {
 	case m.Starting != "":
 		return m.Starting
 	case doubtful && m.Ready && g.down+g.risk+g.doubt > g.allowed:
-		return g.blocked()
+		return g.describeUnready()
 	case doubtful:
-	case g.open+g.reverts+1 > g.allowed && (m.Ready || !g.undo):
-		return fmt.Sprintf("%s to be proved, because %s may be unavailable", explain.Plural(g.open+g.reverts, "changed pod"), explain.Plural(g.allowed, "pod"))
+	case g.unproved+g.reverts+1 > g.allowed && (m.Ready || !g.undo):
+		return fmt.Sprintf("%s to be proved, because %s may be unavailable", explain.Plural(g.unproved+g.reverts, "changed pod"), explain.Plural(g.allowed, "pod"))
 	case m.Ready && g.down+g.risk+g.doubt+1 > g.allowed:
-		return g.blocked()
+		return g.describeUnready()
 	}
 	counts := m.Ready && m.Restarts
 	for _, name := range m.Budgets {
@@ -232,7 +232,7 @@ func (g *gate) admit(m *Member, doubtful bool) (waits string) {
 			return "the PodDisruptionBudget " + name + " to allow a disruption"
 		}
 	}
-	if g.open++; m.Ready {
+	if g.unproved++; m.Ready {
 		g.risk++
 	}
 	if doubtful {
@@ -248,8 +248,8 @@ func (g *gate) admit(m *Member, doubtful bool) (waits string) {
 	return ""
 }
 
-// blocked names the pods that are not ready.
-func (g *gate) blocked() string {
+// describeUnready names the pods that are not ready.
+func (g *gate) describeUnready() string {
 	text := explain.Plural(g.down, "pod") + " to be ready"
 	if len(g.unready) > 0 {
 		text += ", for example " + g.unready[0]

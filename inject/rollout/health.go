@@ -26,19 +26,19 @@ func Check(now, before *corev1.Pod, own []string, ready bool) Health {
 	switch {
 	case now.Status.Phase == corev1.PodSucceeded || now.DeletionTimestamp != nil:
 		return Health{Done: true}
-	case now.Spec.NodeName == "" && unscheduled(now) != nil:
+	case now.Spec.NodeName == "" && unscheduledCondition(now) != nil:
 		return Health{Done: true} // it starts with the change
 	case now.Status.Phase == corev1.PodFailed:
 		return Health{Failed: "the pod has failed: " + orWord(now.Status.Message, now.Status.Reason)}
 	case now.Status.ObservedGeneration > 0 && now.Status.ObservedGeneration < now.Generation:
 		return Health{Waits: "the kubelet to notice the change"}
 	}
-	if h := resize(now); h.Failed != "" || h.Waits != "" {
+	if h := checkResize(now); h.Failed != "" || h.Waits != "" {
 		return h
 	}
 	var all Health
 	for _, name := range own {
-		h := container(now, before, name)
+		h := checkContainer(now, before, name)
 		if h.Failed != "" {
 			return h
 		}
@@ -46,7 +46,7 @@ func Check(now, before *corev1.Pod, own []string, ready bool) Health {
 			all = h
 		}
 	}
-	isOver := func(name string) bool { return over(now, name) } // then the pod is not Ready again
+	isOver := func(name string) bool { return hasEnded(now, name) } // then the pod is not Ready again
 	if all.Waits == "" && ready && !IsReady(now) && !slices.ContainsFunc(own, isOver) {
 		all.Waits = "the pod to become Ready"
 	}
@@ -89,14 +89,14 @@ func ReadySince(pod *corev1.Pod, since time.Time) bool {
 // again and again runs for a moment each time.
 func Steady(pod *corev1.Pod, own []string, since time.Time) bool {
 	return !slices.ContainsFunc(own, func(name string) bool {
-		_, stays := find(pod, name)
+		_, stays := findContainer(pod, name)
 		s := statusOf(pod, name)
-		return stays && !over(pod, name) && (s == nil || s.State.Running == nil || s.State.Running.StartedAt.After(since))
+		return stays && !hasEnded(pod, name) && (s == nil || s.State.Running == nil || s.State.Running.StartedAt.After(since))
 	})
 }
 
-// resize checks the conditions of a resize.
-func resize(pod *corev1.Pod) Health {
+// checkResize checks the conditions of a resize.
+func checkResize(pod *corev1.Pod) Health {
 	for i := range pod.Status.Conditions {
 		c := &pod.Status.Conditions[i]
 		if c.Status != corev1.ConditionTrue {
@@ -116,17 +116,17 @@ func resize(pod *corev1.Pod) Health {
 	return Health{}
 }
 
-// fatal reports whether a container that waits for a reason will not start without help.
-func fatal(reason string) bool {
+// isFatal reports whether a container that waits for a reason will not start without help.
+func isFatal(reason string) bool {
 	return slices.Contains([]string{
 		"CrashLoopBackOff", "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull",
 		"CreateContainerConfigError", "CreateContainerError", "RunContainerError",
 	}, reason)
 }
 
-// container checks one of the changed containers.
-func container(now, before *corev1.Pod, name string) Health {
-	spec, sidecar := find(now, name)
+// checkContainer checks one of the changed containers.
+func checkContainer(now, before *corev1.Pod, name string) Health {
+	spec, sidecar := findContainer(now, name)
 	if spec == nil {
 		return Health{}
 	}
@@ -138,31 +138,31 @@ func container(now, before *corev1.Pod, name string) Health {
 		return Health{Waits: "the container " + name + " to start"}
 	}
 	if w := status.State.Waiting; w != nil {
-		if fatal(w.Reason) && !stale(before, status, spec) && !untried(now, status) {
+		if isFatal(w.Reason) && !isStaleStatus(before, status, spec) && !isInOldBackOff(now, status) {
 			return Health{Failed: fmt.Sprintf("the container %s does not start: %s", name, strings.TrimSuffix(w.Reason+": "+w.Message, ": "))}
 		}
 		return Health{Waits: "the container " + name + " to start"}
 	}
 	switch {
-	case over(now, name) && !replaced(before, status, spec):
-		if code := status.State.Terminated.ExitCode; code != 0 && restarted(before, status) {
+	case hasEnded(now, name) && !isBeingReplaced(before, status, spec):
+		if code := status.State.Terminated.ExitCode; code != 0 && hasRestarted(before, status) {
 			return Health{Failed: fmt.Sprintf("the container %s has failed with the exit code %d, and will not restart", name, code)}
 		}
 		return Health{}
 	case status.State.Running == nil:
 		return Health{Waits: "the container " + name + " to start again", Ended: name}
-	case !applied(now, status, spec):
+	case !runsImage(now, status, spec):
 		return Health{Waits: "the container " + name + " to run the image " + spec.Image}
 	case !status.Ready:
 		return Health{Waits: "the container " + name + " to be ready"}
-	case !resized(status, spec):
+	case !hasResources(status, spec):
 		return Health{Waits: "the container " + name + " to get its resources"}
 	}
 	return Health{}
 }
 
-// find returns a container, and whether it runs as long as the pod.
-func find(pod *corev1.Pod, name string) (c *corev1.Container, stays bool) {
+// findContainer returns a container, and whether it runs as long as the pod.
+func findContainer(pod *corev1.Pod, name string) (c *corev1.Container, stays bool) {
 	for i := range pod.Spec.InitContainers {
 		if c := &pod.Spec.InitContainers[i]; c.Name == name {
 			return c, c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
@@ -176,9 +176,9 @@ func find(pod *corev1.Pod, name string) (c *corev1.Container, stays bool) {
 	return nil, false
 }
 
-// over reports whether a container has ended and does not run again, as in a Job.
-func over(pod *corev1.Pod, name string) bool {
-	spec, stays := find(pod, name)
+// hasEnded reports whether a container has ended and does not run again, as in a Job.
+func hasEnded(pod *corev1.Pod, name string) bool {
+	spec, stays := findContainer(pod, name)
 	status := statusOf(pod, name)
 	if !stays || status == nil || status.State.Terminated == nil {
 		return false
@@ -195,19 +195,19 @@ func over(pod *corev1.Pod, name string) bool {
 	return policy == corev1.ContainerRestartPolicyNever || policy == corev1.ContainerRestartPolicyOnFailure && code == 0
 }
 
-// replaced reports whether a container has ended because the kubelet replaces it by one with another image. It does so
+// isBeingReplaced reports whether a container has ended because the kubelet replaces it by one with another image. It does so
 // whatever the restartPolicy is, but not if the container had ended before.
-func replaced(before *corev1.Pod, now *corev1.ContainerStatus, spec *corev1.Container) bool {
+func isBeingReplaced(before *corev1.Pod, now *corev1.ContainerStatus, spec *corev1.Container) bool {
 	if before == nil {
 		return false
 	}
-	old, _ := find(before, now.Name)
+	old, _ := findContainer(before, now.Name)
 	was := statusOf(before, now.Name)
 	return old != nil && was != nil && old.Image != spec.Image && was.State.Running != nil && was.ContainerID == now.ContainerID
 }
 
-// restarted reports whether a container has run since the change.
-func restarted(before *corev1.Pod, now *corev1.ContainerStatus) bool {
+// hasRestarted reports whether a container has run since the change.
+func hasRestarted(before *corev1.Pod, now *corev1.ContainerStatus) bool {
 	if before == nil {
 		return false
 	}
@@ -226,8 +226,8 @@ func statusOf(pod *corev1.Pod, name string) *corev1.ContainerStatus {
 	return nil
 }
 
-// stale reports whether the status is still the one before the change.
-func stale(before *corev1.Pod, now *corev1.ContainerStatus, spec *corev1.Container) bool {
+// isStaleStatus reports whether the status is still the one before the change.
+func isStaleStatus(before *corev1.Pod, now *corev1.ContainerStatus, spec *corev1.Container) bool {
 	if before == nil {
 		return false
 	}
@@ -235,22 +235,22 @@ func stale(before *corev1.Pod, now *corev1.ContainerStatus, spec *corev1.Contain
 	if was == nil || was.State.Waiting == nil {
 		return false
 	}
-	old, _ := find(before, now.Name)
+	old, _ := findContainer(before, now.Name)
 	ofOldImage := old != nil && old.Image != spec.Image && strings.Contains(now.State.Waiting.Message, old.Image) && !strings.Contains(now.State.Waiting.Message, spec.Image)
 	return ofOldImage || was.RestartCount == now.RestartCount && reflect.DeepEqual(was.State, now.State) && reflect.DeepEqual(was.LastTerminationState, now.LastTerminationState)
 }
 
-// untried reports whether a container that crashes again and again has not started since the last change of the pod.
+// isInOldBackOff reports whether a container that crashes again and again has not started since the last change of the pod.
 // The kubelet starts it with the change when the back-off of before ends.
-func untried(pod *corev1.Pod, status *corev1.ContainerStatus) bool {
+func isInOldBackOff(pod *corev1.Pod, status *corev1.ContainerStatus) bool {
 	last, changed := status.LastTerminationState.Terminated, Changed(&pod.ObjectMeta)
 	return status.State.Waiting.Reason == "CrashLoopBackOff" && last != nil && !changed.IsZero() && !last.StartedAt.After(changed)
 }
 
-// applied reports whether a container runs its image. Runtimes report another name for some images,
+// runsImage reports whether a container runs its image. Runtimes report another name for some images,
 // so a container that has started after the last change also runs its image.
-func applied(pod *corev1.Pod, status *corev1.ContainerStatus, spec *corev1.Container) bool {
-	if normal(status.Image) == normal(spec.Image) {
+func runsImage(pod *corev1.Pod, status *corev1.ContainerStatus, spec *corev1.Container) bool {
+	if normalizeImage(status.Image) == normalizeImage(spec.Image) {
 		return true
 	}
 	if _, digest, ok := strings.Cut(spec.Image, "@"); ok && strings.HasSuffix(status.ImageID, digest) {
@@ -260,8 +260,8 @@ func applied(pod *corev1.Pod, status *corev1.ContainerStatus, spec *corev1.Conta
 	return running != nil && (changed.IsZero() || running.StartedAt.After(changed.Add(-time.Second)))
 }
 
-// normal returns an image's name without what the defaults are.
-func normal(image string) string {
+// normalizeImage returns an image's name without what the defaults are.
+func normalizeImage(image string) string {
 	image = strings.TrimPrefix(strings.TrimPrefix(image, "docker.io/"), "library/")
 	if !strings.Contains(image, "@") && strings.LastIndexByte(image, ':') <= strings.LastIndexByte(image, '/') {
 		image += ":latest"
@@ -270,10 +270,10 @@ func normal(image string) string {
 }
 
 // SameImage reports whether two names of an image differ only in what the defaults are.
-func SameImage(a, b string) bool { return normal(a) == normal(b) }
+func SameImage(a, b string) bool { return normalizeImage(a) == normalizeImage(b) }
 
-// resized reports whether a running container has its CPU and memory.
-func resized(status *corev1.ContainerStatus, spec *corev1.Container) bool {
+// hasResources reports whether a running container has its CPU and memory.
+func hasResources(status *corev1.ContainerStatus, spec *corev1.Container) bool {
 	if status.Resources == nil {
 		return true // an older kubelet does not report them
 	}
@@ -291,14 +291,14 @@ func resized(status *corev1.ContainerStatus, spec *corev1.Container) bool {
 
 // Unscheduled returns why no node runs a pod yet, in the scheduler's words, or "".
 func Unscheduled(pod *corev1.Pod) string {
-	if c := unscheduled(pod); c != nil {
+	if c := unscheduledCondition(pod); c != nil {
 		return c.Message
 	}
 	return ""
 }
 
-// unscheduled returns the condition of a pod for which the scheduler has found no node yet, or nil.
-func unscheduled(pod *corev1.Pod) *corev1.PodCondition {
+// unscheduledCondition returns the condition of a pod for which the scheduler has found no node yet, or nil.
+func unscheduledCondition(pod *corev1.Pod) *corev1.PodCondition {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
 			return c

@@ -48,20 +48,20 @@ type paths struct{ exact, above map[string]bool }
 func pathsOf(all []string) paths {
 	p := paths{map[string]bool{}, map[string]bool{}}
 	for _, path := range all {
-		for p.exact[path] = true; path != "" && !p.above[path]; path = parent(path) {
+		for p.exact[path] = true; path != "" && !p.above[path]; path = parentPath(path) {
 			p.above[path] = true
 		}
 	}
 	return p
 }
 
-func parent(path string) string { return path[:max(strings.LastIndexByte(path, '/'), 0)] }
+func parentPath(path string) string { return path[:max(strings.LastIndexByte(path, '/'), 0)] }
 
-func (p paths) has(path string) bool {
+func (p paths) hasPath(path string) bool {
 	if p.above[path] {
 		return true
 	}
-	for ; path != ""; path = parent(path) {
+	for ; path != ""; path = parentPath(path) {
 		if p.exact[path] {
 			return true
 		}
@@ -69,15 +69,15 @@ func (p paths) has(path string) bool {
 	return false
 }
 
-// flat returns the text of a value with sorted members.
-func flat(n *jsontree.Node) string {
+// sortedText returns the text of a value with sorted members.
+func sortedText(n *jsontree.Node) string {
 	all := n.Members()
 	if len(all) == 0 {
 		return n.String()
 	}
 	sorted := map[string]string{}
 	for i := range all {
-		sorted[all[i].Name()] = flat(&all[i])
+		sorted[all[i].Name()] = sortedText(&all[i])
 	}
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(sorted)) {

@@ -17,13 +17,13 @@ import (
 // A rollout can be limited to one template, because others may have other bounds. If a pod gets a canary, or loses
 // one, this is up to the canary, and both templates change together.
 
-// related returns the states that may matter to the template that the rollout is about.
-func (p *Planner) related(states map[string]explain.State) map[string]explain.State {
+// relatedStates returns the states that may matter to the template that the rollout is about.
+func (p *Planner) relatedStates(states map[string]explain.State) map[string]explain.State {
 	if p.Only == "" {
 		return states
 	}
 	some := map[string]explain.State{}
-	for _, t := range p.set() {
+	for _, t := range p.templatesInUse() {
 		if t.Name == p.Only || t.Spec.Replaces == p.Only {
 			some[t.Name] = states[t.Name]
 		}
@@ -34,13 +34,13 @@ func (p *Planner) related(states map[string]explain.State) map[string]explain.St
 	return some
 }
 
-// divide returns the states of the templates that the rollout is about, and those of others that are not current.
-func (p *Planner) divide(states map[string]explain.State, t *target) (own, others map[string]explain.State) {
+// divideStates returns the states of the templates that the rollout is about, and those of others that are not current.
+func (p *Planner) divideStates(states map[string]explain.State, t *target) (own, others map[string]explain.State) {
 	if p.Only == "" {
 		return states, nil
 	}
 	by := map[string]string{} // the template that decides about another one
-	for i, c := range p.set() {
+	for i, c := range p.templatesInUse() {
 		if c.Spec.Replaces != "" && (states[c.Name] != explain.NotWanted || t.result.Decisions[i].Code.Wanted()) {
 			by[c.Spec.Replaces] = c.Name
 		}
@@ -57,9 +57,9 @@ func (p *Planner) divide(states map[string]explain.State, t *target) (own, other
 	return own, others
 }
 
-// narrow takes out the changes that are not of the template that the rollout is about. It returns why that is
+// narrowChanges takes out the changes that are not of the template that the rollout is about. It returns why that is
 // impossible, or "".
-func (p *Planner) narrow(o *Pod, own, others map[string]explain.State) (why string) {
+func (p *Planner) narrowChanges(o *Pod, own, others map[string]explain.State) (why string) {
 	if p.Only == "" {
 		return ""
 	}
@@ -99,7 +99,7 @@ func (p *Planner) templatesOf(c *Change) (names []string) {
 		return nil
 	}
 	list, container, _ := c.container()
-	for _, t := range p.set() {
+	for _, t := range p.templatesInUse() {
 		if list != "" && t.Brings(container) {
 			names = append(names, t.Name)
 		}

@@ -25,7 +25,7 @@ type extras map[string]string
 
 const severalContainers = "*"
 
-func (e extras) add(in string, c *Change) error {
+func (e extras) addLeaves(in string, c *Change) error {
 	leaves, err := leavesOf(c)
 	for _, leaf := range leaves {
 		if has, ok := e[leaf]; ok && has != in {
@@ -37,19 +37,19 @@ func (e extras) add(in string, c *Change) error {
 	return err
 }
 
-// has reports whether each value that a change would remove is in a container that is not of the same template.
-func (e extras) has(c *Change) (bool, error) {
+// hasAll reports whether each value that a change would remove is in a container that is not of the same template.
+func (e extras) hasAll(c *Change) (bool, error) {
 	leaves, err := leavesOf(c)
 	for _, leaf := range leaves {
-		if in, ok := e[leaf]; !ok || in == holder(c) {
+		if in, ok := e[leaf]; !ok || in == holderOf(c) {
 			return false, nil
 		}
 	}
 	return err == nil, err
 }
 
-// holder returns whose container a change is about.
-func holder(c *Change) string {
+// holderOf returns whose container a change is about.
+func holderOf(c *Change) string {
 	list, name, _ := c.container()
 	return cmp.Or(c.Template, "/"+list+"/"+name)
 }
@@ -65,7 +65,7 @@ func leavesOf(c *Change) (leaves []string, err error) {
 	descend = func(at string, n *jsontree.Node) {
 		members := n.Members()
 		if len(members) == 0 {
-			leaves = append(leaves, at+" "+flat(n))
+			leaves = append(leaves, at+" "+sortedText(n))
 		}
 		for i := range members {
 			descend(at+"/"+jsontree.Escape(members[i].Name()), &members[i])
@@ -94,12 +94,12 @@ func (t *target) findExtras(all []Change) (extras, error) {
 	if !t.stripped {
 		return found, nil
 	}
-	base, err := decode(t.base)
+	base, err := decodeObject(t.base)
 	if err != nil {
 		return nil, err
 	}
-	for _, list := range lists() {
-		for _, item := range items(child(base, "spec"), list) {
+	for _, list := range containerLists() {
+		for _, item := range listItems(ensureObject(base, "spec"), list) {
 			name, _ := item["name"].(string)
 			from, err := json.Marshal(item)
 			if err != nil {
@@ -118,7 +118,7 @@ func (t *target) findExtras(all []Change) (extras, error) {
 func (e extras) addParts(c *Change) error {
 	list, name, field := c.container()
 	if field != "" {
-		return e.add(holder(c), c)
+		return e.addLeaves(holderOf(c), c)
 	}
 	pod := func(container any) ([]byte, error) {
 		return json.Marshal(object{"spec": object{list: []any{container}}})
@@ -136,7 +136,7 @@ func (e extras) addParts(c *Change) error {
 		return err
 	}
 	for i := range parts {
-		if err := e.add(holder(c), &parts[i]); err != nil {
+		if err := e.addLeaves(holderOf(c), &parts[i]); err != nil {
 			return err
 		}
 	}
@@ -155,7 +155,7 @@ func (p *Planner) findOthers(all []Change, pod object, t *target, written manage
 	if err != nil {
 		return nil, err
 	}
-	now, err := decode(t.pod)
+	now, err := decodeObject(t.pod)
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +170,7 @@ func (p *Planner) findOthers(all []Change, pod object, t *target, written manage
 		if _, _, field := c.container(); field == "" || c.Template == "" || c.To != nil {
 			continue
 		}
-		if others[c.Path], err = extras.has(c); err != nil {
+		if others[c.Path], err = extras.hasAll(c); err != nil {
 			return nil, err
 		}
 		others[c.Path] = others[c.Path] || recordsSame(pod, now, c.Template)
@@ -184,14 +184,14 @@ const initContainersPath = "/spec/initContainers"
 // isOrderOfOthers reports whether two orders of init containers, as lists of names, are the same without those that another
 // webhook has added: neither the pod's creator nor a template brings them.
 func (p *Planner) isOrderOfOthers(c *Change, t *target, written managers) (bool, error) {
-	apps, err := apps(t, written)
+	apps, err := appContainers(t, written)
 	if err != nil {
 		return false, err
 	}
 	known := func(text json.RawMessage) (names []string, err error) {
 		err = json.Unmarshal(text, &names)
 		return slices.DeleteFunc(names, func(name string) bool {
-			return !apps["initContainers/"+name] && !slices.ContainsFunc(p.set(), func(t *templates.Template) bool { return t.Brings(name) })
+			return !apps["initContainers/"+name] && !slices.ContainsFunc(p.templatesInUse(), func(t *templates.Template) bool { return t.Brings(name) })
 		}), err
 	}
 	was, err := known(c.From)
@@ -205,6 +205,6 @@ func (p *Planner) isOrderOfOthers(c *Change, t *target, written managers) (bool,
 // recordsSame reports whether two pods record the same revision of a template.
 func recordsSame(a, b object, template string) bool {
 	record := template + "." + templates.Domain + "/" + templates.AnnotationInjected
-	was, ok := child(child(a, "metadata"), "annotations")[record]
-	return ok && was == child(child(b, "metadata"), "annotations")[record]
+	was, ok := ensureObject(ensureObject(a, "metadata"), "annotations")[record]
+	return ok && was == ensureObject(ensureObject(b, "metadata"), "annotations")[record]
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// changes returns the differences between a running pod and its target, in what Pillion put there.
-func (p *Planner) changes(pod []byte, t *target, written managers) ([]Change, error) {
-	set := p.set()
+// ownChanges returns the differences between a running pod and its target, in what Pillion put there.
+func (p *Planner) ownChanges(pod []byte, t *target, written managers) ([]Change, error) {
+	set := p.templatesInUse()
 	all, err := Changes(pod, t.pod, set...)
 	if err != nil {
 		return nil, err
@@ -21,7 +21,7 @@ func (p *Planner) changes(pod []byte, t *target, written managers) ([]Change, er
 	if err != nil {
 		return nil, err
 	}
-	doc, err := decode(pod)
+	doc, err := decodeObject(pod)
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +30,7 @@ func (p *Planner) changes(pod []byte, t *target, written managers) ([]Change, er
 		paths = append(paths, added[i].Path)
 	}
 	f := &filter{planner: p, added: pathsOf(paths), running: doc, target: t, claims: map[string]bool{}}
-	for _, volume := range items(child(doc, "spec"), "volumes") {
+	for _, volume := range listItems(ensureObject(doc, "spec"), "volumes") {
 		name, _ := volume["name"].(string)
 		f.claims[name] = volume["persistentVolumeClaim"] != nil
 	}
@@ -40,7 +40,7 @@ func (p *Planner) changes(pod []byte, t *target, written managers) ([]Change, er
 	var own []Change
 	for i := range all {
 		c := &all[i]
-		f.mirrored(c)
+		f.requireNewPod(c)
 		if f.isOwn(c) {
 			own = append(own, *c)
 		}
@@ -59,38 +59,38 @@ type filter struct {
 }
 
 func (f *filter) isOwn(c *Change) bool {
-	annotations := child(child(f.running, "metadata"), "annotations")
+	annotations := ensureObject(ensureObject(f.running, "metadata"), "annotations")
 	limits, _ := annotations["kubernetes.io/limit-ranger"].(string)
 	list, _, field := c.container()
 	switch {
-	case c.record() != "":
-		return c.record() != inject.AnnotationUninject
+	case c.recordKey() != "":
+		return c.recordKey() != inject.AnnotationUninject
 	case list != "" && c.Template != "" && field == "imagePullPolicy" && string(c.From) == `"Always"`:
 		return false // the AlwaysPullImages plugin sets it
 	case list != "" && c.Template != "" && c.To == nil && limitRanged(limits, c):
 		return false
 	case f.others[c.Path]:
 		return false
-	case list != "" && c.Template != "" && f.added.has(c.Path):
+	case list != "" && c.Template != "" && f.added.hasPath(c.Path):
 		return true
 	case list != "" && c.Template != "" && field == "" && c.To == nil:
-		return f.recorded(c.Template) // otherwise it is the user's container of that name
+		return f.hasRecord(c.Template) // otherwise it is the user's container of that name
 	case c.To != nil:
-		return f.added.has(c.Path)
+		return f.added.hasPath(c.Path)
 	}
-	return f.left(c)
+	return f.isLeftOver(c)
 }
 
-// recorded reports whether the running pod records an injection of a template.
-func (f *filter) recorded(template string) bool {
-	_, ok := child(child(f.running, "metadata"), "annotations")[template+"."+templates.Domain+"/"+templates.AnnotationInjected]
+// hasRecord reports whether the running pod records an injection of a template.
+func (f *filter) hasRecord(template string) bool {
+	_, ok := ensureObject(ensureObject(f.running, "metadata"), "annotations")[template+"."+templates.Domain+"/"+templates.AnnotationInjected]
 	return ok
 }
 
-// left reports whether the running pod has something that neither its base nor its target has, and
+// isLeftOver reports whether the running pod has something that neither its base nor its target has, and
 // that an older revision of a template may have added. If others change new pods, it may be theirs,
 // and is ignored. Labels and annotations are ignored, because any user may add them at any time.
-func (f *filter) left(c *Change) bool {
+func (f *filter) isLeftOver(c *Change) bool {
 	if f.planner.Mutated || f.target.stripped || c.From == nil {
 		return false
 	}
@@ -110,19 +110,19 @@ func (f *filter) isClaim(path string) bool {
 	return f.claims[schema.Unescape(name)]
 }
 
-// mirrored makes a new pod necessary if another webhook may have changed the repository of an image, or pinned it to a
+// requireNewPod makes a new pod necessary if another webhook may have changed the repository of an image, or pinned it to a
 // digest, when the pod was created, because only a new pod passes that webhook. Without a controller, a container with
 // another repository may be the app's: a newer revision of a template may use its name.
-func (f *filter) mirrored(c *Change) {
+func (f *filter) requireNewPod(c *Change) {
 	from, to := string(c.From), string(c.To)
-	repositories := (f.planner.Mutated || f.target.stripped) && repository(from) != repository(to)
+	repositories := (f.planner.Mutated || f.target.stripped) && repositoryOf(from) != repositoryOf(to)
 	if pinned := f.planner.Mutated && strings.Contains(from, "@") && !strings.Contains(to, "@"); c.How == InPlace && (repositories || pinned) {
 		c.How = NewPod
 	}
 }
 
-// repository returns an image's name without its tag and digest.
-func repository(image string) string {
+// repositoryOf returns an image's name without its tag and digest.
+func repositoryOf(image string) string {
 	image, _, _ = strings.Cut(strings.Trim(image, `"`), "@")
 	if at := strings.LastIndexByte(image, ':'); at > strings.LastIndexByte(image, '/') {
 		image = image[:at]

@@ -27,38 +27,38 @@ type operation struct {
 }
 
 // Images returns the JSON Patch of the images, or nil if none changes.
-func (o *Pod) Images() ([]byte, error) { return o.patch(InPlace) }
+func (o *Pod) Images() ([]byte, error) { return o.buildPatch(InPlace) }
 
 // Resources returns the JSON Patch for the resize subresource, or nil if no resources change.
-func (o *Pod) Resources() ([]byte, error) { return o.patch(Resize) }
+func (o *Pod) Resources() ([]byte, error) { return o.buildPatch(Resize) }
 
-func (o *Pod) patch(how How) ([]byte, error) {
+func (o *Pod) buildPatch(how How) ([]byte, error) {
 	var ops []operation
 	made := map[string]bool{}
 	for i := range o.Changes {
 		if c := &o.Changes[i]; c.How == how {
-			ops = append(ops, o.operations(c, made)...)
+			ops = append(ops, o.fieldOperations(c, made)...)
 		}
 	}
 	if len(ops) == 0 {
 		return nil, nil
 	}
-	return json.Marshal(append(o.same(), ops...))
+	return json.Marshal(append(o.testSamePod(), ops...))
 }
 
-// same tests that it is the same pod.
-func (o *Pod) same() []operation { return []operation{{"test", "/metadata/uid", o.UID}} }
+// testSamePod tests that it is the same pod.
+func (o *Pod) testSamePod() []operation { return []operation{{"test", "/metadata/uid", o.UID}} }
 
-// operations change one field of a container. Others must not have changed it in the meantime. Made
+// fieldOperations change one field of a container. Others must not have changed it in the meantime. Made
 // has the paths of objects that earlier operations have added.
-func (o *Pod) operations(c *Change, made map[string]bool) []operation {
+func (o *Pod) fieldOperations(c *Change, made map[string]bool) []operation {
 	list, name, field := c.container()
-	containers := items(child(o.doc, "spec"), list)
+	containers := listItems(ensureObject(o.doc, "spec"), list)
 	at := slices.IndexFunc(containers, func(item object) bool { return item["name"] == name })
 	path := "/spec/" + list + "/" + strconv.Itoa(at)
 	ops := []operation{{"test", path + "/name", name}}
-	parent := named(containers, name)
-	steps := pointer(field)
+	parent := findNamed(containers, name)
+	steps := splitPointer(field)
 	for i, step := range steps {
 		path += "/" + step
 		value, ok := parent[schema.Unescape(step)]
@@ -78,8 +78,8 @@ func (o *Pod) Record() ([]byte, error) {
 	if len(o.Records) == 0 {
 		return nil, nil
 	}
-	ops := o.same()
-	if child(o.doc, "metadata")["annotations"] == nil {
+	ops := o.testSamePod()
+	if ensureObject(o.doc, "metadata")["annotations"] == nil {
 		ops = append(ops, operation{"add", "/metadata/annotations", object{}})
 	}
 	for _, key := range slices.Sorted(maps.Keys(o.Records)) {
@@ -92,13 +92,13 @@ func (o *Pod) Record() ([]byte, error) {
 	return json.Marshal(ops)
 }
 
-// after returns the pod after all its changes.
-func (o *Pod) after() ([]byte, error) {
+// afterChanges returns the pod after all its changes.
+func (o *Pod) afterChanges() ([]byte, error) {
 	text, err := json.Marshal(o.doc)
 	if err != nil {
 		return nil, err
 	}
-	doc, err := decode(text)
+	doc, err := decodeObject(text)
 	if err != nil {
 		return nil, err
 	}
@@ -107,14 +107,14 @@ func (o *Pod) after() ([]byte, error) {
 		if list == "" {
 			continue
 		}
-		at := named(items(child(doc, "spec"), list), name)
-		steps := pointer(field)
+		at := findNamed(listItems(ensureObject(doc, "spec"), list), name)
+		steps := splitPointer(field)
 		for _, step := range steps[:len(steps)-1] {
-			at = child(at, schema.Unescape(step))
+			at = ensureObject(at, schema.Unescape(step))
 		}
 		at[schema.Unescape(steps[len(steps)-1])] = o.Changes[i].To
 	}
-	annotations := child(child(doc, "metadata"), "annotations")
+	annotations := ensureObject(ensureObject(doc, "metadata"), "annotations")
 	for key, revision := range o.Records {
 		if annotations[key] = revision; revision == "" {
 			delete(annotations, key)
@@ -137,7 +137,7 @@ func (o *Pod) Forget() { o.restarts, o.doc = o.Restarts(), nil }
 // restartsFor reports whether the kubelet restarts a container to change one of its resources, by its resizePolicy.
 func (o *Pod) restartsFor(c *Change) bool {
 	list, name, field := c.container()
-	return slices.ContainsFunc(items(named(items(child(o.doc, "spec"), list), name), "resizePolicy"), func(policy object) bool {
+	return slices.ContainsFunc(listItems(findNamed(listItems(ensureObject(o.doc, "spec"), list), name), "resizePolicy"), func(policy object) bool {
 		resource, _ := policy["resourceName"].(string)
 		return strings.HasSuffix(field, "/"+resource) && policy["restartPolicy"] == string(corev1.RestartContainer)
 	})

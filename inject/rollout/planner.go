@@ -42,18 +42,18 @@ type target struct {
 	result    *inject.Result
 }
 
-// target computes what the pod would be now. It returns the reason if a new pod would not get what it
+// computeTarget computes what the pod would be now. It returns the reason if a new pod would not get what it
 // should.
-func (p *Planner) target(pod, owner []byte) (t *target, why string, err error) {
+func (p *Planner) computeTarget(pod, owner []byte) (t *target, why string, err error) {
 	t = &target{}
 	var claims []string
-	if t.base, claims, t.stripped, err = p.base(pod, owner); err != nil {
+	if t.base, claims, t.stripped, err = p.computeBase(pod, owner); err != nil {
 		return nil, "", err
 	}
 	if t.base == nil {
 		return nil, noBase, nil
 	}
-	t.result, err = p.Injector.Inject(inject.Request{Operation: "CREATE", Namespace: p.Namespace, Object: t.base, OptedIn: p.called(t.base), Claims: claims, Detail: true})
+	t.result, err = p.Injector.Inject(inject.Request{Operation: "CREATE", Namespace: p.Namespace, Object: t.base, OptedIn: p.isCalled(t.base), Claims: claims, Detail: true})
 	if err != nil {
 		return nil, "", err
 	}
@@ -70,7 +70,7 @@ func (p *Planner) target(pod, owner []byte) (t *target, why string, err error) {
 // is the object that has created the pod, with a pod template, or nil if that is unknown. If there is no answer, why is
 // the reason.
 func (p *Planner) Recreate(pod, owner []byte) (base []byte, claims []string, why string, err error) {
-	if base, claims, _, err = p.base(pod, owner); err == nil && base == nil {
+	if base, claims, _, err = p.computeBase(pod, owner); err == nil && base == nil {
 		why = noBase
 	}
 	return base, claims, why, err
@@ -79,20 +79,20 @@ func (p *Planner) Recreate(pod, owner []byte) (base []byte, claims []string, why
 // noBase is why it is unknown what a new pod would be.
 const noBase = "all its containers have the names of templates' containers, so the app's own ones are unknown"
 
-// base returns what a new pod in place of a running one would be before admission, and the names of its claims. It is
+// computeBase returns what a new pod in place of a running one would be before admission, and the names of its claims. It is
 // made from the running pod if the owner is nil or has no pod template. It is nil if that is impossible.
-func (p *Planner) base(pod, owner []byte) (base []byte, claims []string, isStripped bool, err error) {
+func (p *Planner) computeBase(pod, owner []byte) (base []byte, claims []string, isStripped bool, err error) {
 	if owner != nil {
 		if base, claims, err = fromOwner(owner, pod); err != nil || base != nil {
 			return base, claims, false, err
 		}
 	}
-	base, err = stripped(pod, p.set())
+	base, err = stripTemplates(pod, p.templatesInUse())
 	return base, claims, true, err
 }
 
-// invalid returns why the content of a template that a pod has is unknown, or "".
-func (p *Planner) invalid(states map[string]explain.State) string {
+// whyInvalid returns why the content of a template that a pod has is unknown, or "".
+func (p *Planner) whyInvalid(states map[string]explain.State) string {
 	for _, name := range slices.Sorted(maps.Keys(states)) {
 		if why := p.Invalid[name]; why != "" {
 			return why
@@ -101,18 +101,18 @@ func (p *Planner) invalid(states map[string]explain.State) string {
 	return ""
 }
 
-func (p *Planner) called(pod []byte) bool { return p.Called != nil && p.Called(pod) }
+func (p *Planner) isCalled(pod []byte) bool { return p.Called != nil && p.Called(pod) }
 
-func (p *Planner) set() []*templates.Template {
+func (p *Planner) templatesInUse() []*templates.Template {
 	return p.Injector.For(p.Namespace.Name).Set().Templates
 }
 
-// states returns the state of a pod for each of its templates.
-func (p *Planner) states(pod []byte) (map[string]explain.State, error) {
-	return explain.StatesIn(p.Injector, inject.Request{Operation: "CREATE", Namespace: p.Namespace, Object: pod, OptedIn: p.called(pod)})
+// statesOf returns the state of a pod for each of its templates.
+func (p *Planner) statesOf(pod []byte) (map[string]explain.State, error) {
+	return explain.StatesIn(p.Injector, inject.Request{Operation: "CREATE", Namespace: p.Namespace, Object: pod, OptedIn: p.isCalled(pod)})
 }
 
-func worst(states map[string]explain.State) explain.State {
+func worstState(states map[string]explain.State) explain.State {
 	order := explain.States()
 	at := len(order) - 1
 	for _, s := range states {
@@ -121,9 +121,9 @@ func worst(states map[string]explain.State) explain.State {
 	return order[at]
 }
 
-// unknown returns a template that is not current and that depends on who creates a pod.
-func (p *Planner) unknown(states map[string]explain.State) string {
-	for _, t := range p.set() {
+// templateByRequest returns a template that is not current and that depends on who creates a pod.
+func (p *Planner) templateByRequest(states map[string]explain.State) string {
+	for _, t := range p.templatesInUse() {
 		if s, ok := states[t.Name]; ok && t.ReadsRequest() && s.IsBehind() {
 			return t.Name
 		}
@@ -131,19 +131,19 @@ func (p *Planner) unknown(states map[string]explain.State) string {
 	return ""
 }
 
-// own returns the names of the containers in a pod of the templates that the rollout is about, without those
+// ownContainers returns the names of the containers in a pod of the templates that the rollout is about, without those
 // that users wrote.
-func (p *Planner) own(doc object, states map[string]explain.State) (names []string) {
-	annotations := child(child(doc, "metadata"), "annotations")
+func (p *Planner) ownContainers(doc object, states map[string]explain.State) (names []string) {
+	annotations := ensureObject(ensureObject(doc, "metadata"), "annotations")
 	annotation := func(key string) string {
 		value, _ := annotations[key].(string)
 		return value
 	}
-	for _, list := range lists() {
-		for _, item := range items(child(doc, "spec"), list) {
+	for _, list := range containerLists() {
+		for _, item := range listItems(ensureObject(doc, "spec"), list) {
 			name, _ := item["name"].(string)
-			about := slices.ContainsFunc(p.set(), func(t *templates.Template) bool { return states[t.Name] != "" && t.Brings(name) })
-			if about && brought(p.set(), annotation, name) {
+			about := slices.ContainsFunc(p.templatesInUse(), func(t *templates.Template) bool { return states[t.Name] != "" && t.Brings(name) })
+			if about && broughtByTemplate(p.templatesInUse(), annotation, name) {
 				names = append(names, name)
 			}
 		}

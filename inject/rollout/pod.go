@@ -83,7 +83,7 @@ type meta struct {
 
 // Counts reports whether a rollout considers the pod: it runs, is not being deleted, and is not a
 // mirror pod.
-func (m *meta) counts() bool {
+func (m *meta) isConsidered() bool {
 	_, mirror := m.Metadata.Annotations[corev1.MirrorPodAnnotationKey]
 	return !mirror && m.Metadata.DeletionTimestamp == nil && m.Status.Phase != corev1.PodSucceeded && m.Status.Phase != corev1.PodFailed
 }
@@ -99,19 +99,19 @@ func newPod(namespace string, m *meta) *Pod {
 	}
 }
 
-func (o *Pod) leave(why string) *Pod {
+func (o *Pod) leaveBecause(why string) *Pod {
 	o.Action, o.Why = Leave, why
 	return o
 }
 
-func (o *Pod) record(c *Change) {
+func (o *Pod) addRecord(c *Change) {
 	var was, revision string
 	if c.To != nil && json.Unmarshal(c.To, &revision) != nil || c.From != nil && json.Unmarshal(c.From, &was) != nil {
 		return
 	}
-	key := c.record()
+	key := c.recordKey()
 	o.Records[key] = revision
-	before, _ := child(child(o.doc, "metadata"), "annotations")[beforeOf(key)].(string)
+	before, _ := ensureObject(ensureObject(o.doc, "metadata"), "annotations")[beforeOf(key)].(string)
 	switch {
 	case was != "" && revision != "" && before != revision:
 		o.Records[beforeOf(key)] = was

@@ -66,7 +66,7 @@ func ProgressOf(workload []byte) (Progress, error) {
 	switch {
 	case s.ObservedGeneration < u.Metadata.Generation:
 		p.Waits = "its controller to notice the change"
-	case exceeded(u):
+	case deadlineExceeded(u):
 		p.Failed = "it does not progress: its progressDeadlineSeconds have passed"
 	case updated < wanted:
 		p.Waits = fmt.Sprintf("%d of %d pods to be replaced", wanted-updated, wanted)
@@ -80,7 +80,7 @@ func ProgressOf(workload []byte) (Progress, error) {
 	return p, nil
 }
 
-func exceeded(u *updating) bool {
+func deadlineExceeded(u *updating) bool {
 	for _, c := range u.Status.Conditions {
 		if c.Type == "Progressing" && c.Status == string(corev1.ConditionFalse) && c.Reason == "ProgressDeadlineExceeded" {
 			return true
@@ -112,7 +112,7 @@ func Newest(workload []byte, revision string) func(*Pod) bool {
 // Stuck returns why a new pod does not start, or "".
 func Stuck(pod *corev1.Pod) string {
 	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		if w := s.State.Waiting; w != nil && fatal(w.Reason) {
+		if w := s.State.Waiting; w != nil && isFatal(w.Reason) {
 			return fmt.Sprintf("the container %s does not start: %s: %s", s.Name, w.Reason, w.Message)
 		}
 	}

@@ -31,9 +31,9 @@ func isBefore(key string) bool {
 	return strings.HasSuffix(key, "."+templates.Domain+"/"+templates.AnnotationBefore)
 }
 
-// brought reports whether a container of a pod is of a template, according to the annotations of the pod: it records
+// broughtByTemplate reports whether a container of a pod is of a template, according to the annotations of the pod: it records
 // the injection, and the container is not one that the user wrote for a template to complete.
-func brought(set []*templates.Template, annotation func(key string) string, container string) bool {
+func broughtByTemplate(set []*templates.Template, annotation func(key string) string, container string) bool {
 	recorded := false
 	for _, t := range set {
 		if !t.Brings(container) {

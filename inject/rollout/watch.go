@@ -76,18 +76,18 @@ func (w *Watch) See(pods []*corev1.Pod, now time.Time) (gone []Member) {
 	present := map[string]bool{}
 	for _, pod := range pods {
 		t := w.pods[string(pod.UID)]
-		if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed && (t == nil || !t.open()) {
+		if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed && (t == nil || !t.isUnproved()) {
 			continue
 		}
 		present[string(pod.UID)] = true
 		if t == nil {
-			t = w.add(pod, now)
+			t = w.addUnexpected(pod, now)
 		}
-		t.see(pod, now, w.Rules)
+		t.seePod(pod, now, w.Rules)
 	}
 	for _, uid := range slices.Sorted(maps.Keys(w.pods)) {
 		if t := w.pods[uid]; !present[uid] {
-			if t.Stage == Behind || t.Ours && t.open() {
+			if t.Stage == Behind || t.Ours && t.isUnproved() {
 				gone = append(gone, t.Member)
 			}
 			delete(w.pods, uid)
@@ -97,8 +97,8 @@ func (w *Watch) See(pods []*corev1.Pod, now time.Time) (gone []Member) {
 	return gone
 }
 
-// add begins to watch a pod that is not expected.
-func (w *Watch) add(pod *corev1.Pod, now time.Time) *watched {
+// addUnexpected begins to watch a pod that is not expected.
+func (w *Watch) addUnexpected(pod *corev1.Pod, now time.Time) *watched {
 	t := &watched{Member: Member{Name: pod.Name, UID: string(pod.UID), Place: string(pod.UID), Stage: Settled, Since: now}, wasReady: true}
 	w.pods[t.UID] = t
 	// A rollout records what it has proved. Pods that it has not changed may be new.
@@ -165,7 +165,7 @@ func (w *Watch) Ours(uid string) bool {
 
 // Fail notes that a pod will never be ready with the change.
 func (w *Watch) Fail(uid, why string) {
-	if t := w.pods[uid]; t != nil && t.open() {
+	if t := w.pods[uid]; t != nil && t.isUnproved() {
 		t.Stage, t.Failed = Changing, why
 	}
 }
@@ -187,8 +187,8 @@ func (w *Watch) Plan(uid string) *Pod {
 
 // Open returns the pods of the rollout that have the change and are not proved.
 func (w *Watch) Open() (all []Member) {
-	for _, m := range w.members() {
-		if m.Ours && m.open() {
+	for _, m := range w.sortedMembers() {
+		if m.Ours && m.isUnproved() {
 			all = append(all, m)
 		}
 	}
@@ -197,12 +197,12 @@ func (w *Watch) Open() (all []Member) {
 
 // Unproved returns all pods that have the change and are not proved, also those that another process has changed.
 func (w *Watch) Unproved() []Member {
-	return slices.DeleteFunc(w.members(), func(m Member) bool { return !m.open() })
+	return slices.DeleteFunc(w.sortedMembers(), func(m Member) bool { return !m.isUnproved() })
 }
 
 // Bakes reports whether a pod of the rollout is ready, and may still be proved.
 func (w *Watch) Bakes() bool {
-	return slices.ContainsFunc(w.members(), func(m Member) bool { return m.Ours && m.Stage == Baking })
+	return slices.ContainsFunc(w.sortedMembers(), func(m Member) bool { return m.Ours && m.Stage == Baking })
 }
 
 // Rest frees memory until the pods are seen again.
@@ -222,7 +222,7 @@ func (w *Watch) Last(uid string) *corev1.Pod {
 
 // Fallen returns a pod of the rollout that was ready with the change, and is not any more, or nil.
 func (w *Watch) Fallen() *Stop {
-	for _, m := range w.members() {
+	for _, m := range w.sortedMembers() {
 		if m.Ours && m.Stage == Fallen {
 			return &Stop{Pod: m.Name, UID: m.UID, Why: m.Waits, Fell: true}
 		}
@@ -230,8 +230,8 @@ func (w *Watch) Fallen() *Stop {
 	return nil
 }
 
-// members returns the pods in the order of their names.
-func (w *Watch) members() []Member {
+// sortedMembers returns the pods in the order of their names.
+func (w *Watch) sortedMembers() []Member {
 	all := make([]Member, 0, len(w.pods)+len(w.evicted))
 	for _, t := range w.evicted {
 		all = append(all, t.Member)
@@ -254,7 +254,7 @@ type Limit struct {
 
 // Decide decides about the next pods, with [Decide]. Restarts reports whether the change of a pod restarts a container.
 func (w *Watch) Decide(next []string, desired int, budgets []Limit, restarts func(uid string) bool, now time.Time) Decision {
-	v := &View{Members: w.members(), Desired: desired, Next: next, Budgets: map[string]int{}, Idle: w.idle}
+	v := &View{Members: w.sortedMembers(), Desired: desired, Next: next, Budgets: map[string]int{}, Idle: w.idle}
 	for _, b := range budgets {
 		v.Budgets[b.Name] = b.Allowed
 	}
@@ -277,7 +277,7 @@ func (w *Watch) Decide(next []string, desired int, budgets []Limit, restarts fun
 		}
 	}
 	switch {
-	case len(d.Change)+len(d.Proved) > 0 || slices.ContainsFunc(v.Members, func(m Member) bool { return m.Ours && m.open() || m.doubtful(w.Rules, now) }):
+	case len(d.Change)+len(d.Proved) > 0 || slices.ContainsFunc(v.Members, func(m Member) bool { return m.Ours && m.isUnproved() || m.isReverting(w.Rules, now) }):
 		w.idle = time.Time{}
 	case w.idle.IsZero():
 		w.idle = now
@@ -285,8 +285,8 @@ func (w *Watch) Decide(next []string, desired int, budgets []Limit, restarts fun
 	return d
 }
 
-// see takes in the present state of the pod.
-func (t *watched) see(pod *corev1.Pod, now time.Time, rules Rules) {
+// seePod takes in the present state of the pod.
+func (t *watched) seePod(pod *corev1.Pod, now time.Time, rules Rules) {
 	first := !t.seen
 	t.seen, t.pod, t.Ready = true, pod, IsReady(pod)
 	changed := Changed(&pod.ObjectMeta)
@@ -316,24 +316,24 @@ func (t *watched) see(pod *corev1.Pod, now time.Time, rules Rules) {
 			t.Starting = "it to start"
 		}
 	case Changing:
-		if t.become(now); t.Stage == Changing && t.Failed == "" && !t.slipped.IsZero() && now.Sub(t.slipped) > slip {
-			t.fall(t.lasted)
+		if t.checkEffect(now); t.Stage == Changing && t.Failed == "" && !t.slipped.IsZero() && now.Sub(t.slipped) > slip {
+			t.markFallen(t.lasted)
 		}
 	case Baking, Proved:
-		t.stay(now, rules)
+		t.checkStillReady(now, rules)
 	case Settled, Fallen:
 	}
 }
 
-// become finds out whether the change has taken effect.
-func (t *watched) become(now time.Time) {
+// checkEffect finds out whether the change has taken effect.
+func (t *watched) checkEffect(now time.Time) {
 	h := t.health()
 	if t.Failed, t.Waits, t.Ended = h.Failed, h.Waits, h.Ended; !h.Done {
 		return
 	}
 	t.begun = t.Since
-	t.Stage, t.Since, t.well, t.turned, t.starts = Baking, now, now, turnedReady(t.pod), t.restarts()
-	if t.loose = unscheduled(t.pod) != nil; t.loose { // it starts with the change
+	t.Stage, t.Since, t.well, t.turned, t.starts = Baking, now, now, turnedReady(t.pod), t.restartCount()
+	if t.loose = unscheduledCondition(t.pod) != nil; t.loose { // it starts with the change
 		t.Since = time.Time{}
 	}
 }
@@ -346,8 +346,8 @@ func (t *watched) health() Health {
 	return h
 }
 
-// restarts returns how often the kubelet has restarted the pod's containers that change.
-func (t *watched) restarts() (n int32) {
+// restartCount returns how often the kubelet has restarted the pod's containers that change.
+func (t *watched) restartCount() (n int32) {
 	for _, name := range t.own {
 		if s := statusOf(t.pod, name); s != nil {
 			n += s.RestartCount
@@ -356,8 +356,8 @@ func (t *watched) restarts() (n int32) {
 	return n
 }
 
-// stay finds out whether a pod that was ready with the change still is, and has been all the time.
-func (t *watched) stay(now time.Time, rules Rules) {
+// checkStillReady finds out whether a pod that was ready with the change still is, and has been all the time.
+func (t *watched) checkStillReady(now time.Time, rules Rules) {
 	if t.loose {
 		return
 	}
@@ -365,7 +365,7 @@ func (t *watched) stay(now time.Time, rules Rules) {
 	if !t.wasReady && t.Ready { // it is better than before
 		t.wasReady, t.turned = true, turnedReady(t.pod)
 	}
-	interrupted := t.wasReady && !turnedReady(t.pod).Equal(t.turned) || t.restarts() != t.starts
+	interrupted := t.wasReady && !turnedReady(t.pod).Equal(t.turned) || t.restartCount() != t.starts
 	if h.Done && !interrupted {
 		return
 	}
@@ -373,20 +373,20 @@ func (t *watched) stay(now time.Time, rules Rules) {
 	switch {
 	case t.Stage == Baking && t.Ours && now.Sub(t.well) < settling && now.Sub(t.begun) < rules.Timeout && !nodeSilent(t.pod): // it has not settled yet
 		t.Stage, t.Since, t.Waits, t.slipped, t.lasted = Changing, t.begun, "the pod to stay Ready", now, lasted
-		t.become(now)
+		t.checkEffect(now)
 	case !t.Ours || nodeSilent(t.pod):
 		t.Stage, t.Since, t.begun, t.slipped, t.Waits = Changing, now, now, time.Time{}, "the pod to become Ready"
 		if nodeSilent(t.pod) {
 			t.Waits = "its node to report"
 		}
 	default:
-		t.fall(lasted)
+		t.markFallen(lasted)
 	}
 }
 
-// fall notes that a pod was ready with the change for some time, and is not any more.
-func (t *watched) fall(lasted time.Duration) {
-	t.Stage, t.Waits = Fallen, fmt.Sprintf("it was ready with the change for %s, and is not any more: %s", lasted, trouble(t.pod, t.own))
+// markFallen notes that a pod was ready with the change for some time, and is not any more.
+func (t *watched) markFallen(lasted time.Duration) {
+	t.Stage, t.Waits = Fallen, fmt.Sprintf("it was ready with the change for %s, and is not any more: %s", lasted, describeTrouble(t.pod, t.own))
 }
 
 // nodeSilent reports whether a pod is not Ready only because its node does not report. Then the node lifecycle controller
@@ -400,8 +400,8 @@ func nodeSilent(pod *corev1.Pod) bool {
 	})
 }
 
-// trouble returns the state of a container because of which a pod is not ready. The containers of the rollout come first.
-func trouble(pod *corev1.Pod, own []string) string {
+// describeTrouble returns the state of a container because of which a pod is not ready. The containers of the rollout come first.
+func describeTrouble(pod *corev1.Pod, own []string) string {
 	all := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
 	slices.SortStableFunc(all, func(a, b corev1.ContainerStatus) int {
 		rank := func(name string) int { return slices.Index(own, name) }
@@ -409,7 +409,7 @@ func trouble(pod *corev1.Pod, own []string) string {
 	})
 	for i := range all {
 		s := &all[i]
-		if _, stays := find(pod, s.Name); !stays || s.Ready || over(pod, s.Name) {
+		if _, stays := findContainer(pod, s.Name); !stays || s.Ready || hasEnded(pod, s.Name) {
 			continue
 		}
 		switch {
@@ -439,7 +439,7 @@ func trouble(pod *corev1.Pod, own []string) string {
 // Troubled returns the name of the container because of which a pod is not ready, or "".
 func Troubled(pod *corev1.Pod) string {
 	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		if _, stays := find(pod, s.Name); stays && !s.Ready && !over(pod, s.Name) {
+		if _, stays := findContainer(pod, s.Name); stays && !s.Ready && !hasEnded(pod, s.Name) {
 			return s.Name
 		}
 	}

@@ -128,7 +128,7 @@ func (w *Workload) Choose(o Owner) {
 	}
 	for _, p := range w.Behind {
 		if o.InPlace && p.Action == Replace {
-			p.leave("only a new pod gets the change: " + p.Why)
+			p.leaveBecause("only a new pod gets the change: " + p.Why)
 		}
 	}
 	if o.Updating && o.Newest != nil {
@@ -138,8 +138,8 @@ func (w *Workload) Choose(o Owner) {
 			return
 		}
 	}
-	replace := w.first(Replace)
-	switch leave, patch := w.first(Leave), w.first(Patch); {
+	replace := w.firstByAction(Replace)
+	switch leave, patch := w.firstByAction(Leave), w.firstByAction(Patch); {
 	case replace == nil && patch != nil:
 		w.Way = ChangeInPlace
 		if leave != nil {
@@ -164,13 +164,13 @@ func (w *Workload) Choose(o Owner) {
 	default:
 		w.Way, w.Why = Cannot, replace.Why+", and whether "+w.Title()+" would create the pod again is unknown"
 	}
-	if w.Way != Restart && w.Way != Evict && w.Way != Keep && w.first(Patch) != nil && w.Way != ChangeInPlace {
+	if w.Way != Restart && w.Way != Evict && w.Way != Keep && w.firstByAction(Patch) != nil && w.Way != ChangeInPlace {
 		w.Why += "; pods that need no new one change in place"
 		w.Way = ChangeInPlace
 	}
 }
 
-func (w *Workload) first(a Action) *Pod {
+func (w *Workload) firstByAction(a Action) *Pod {
 	for _, p := range w.Behind {
 		if p.Action == a {
 			return p
@@ -222,7 +222,7 @@ func ParseShares(texts []string) (all []int, err error) {
 func Parts(all []*Workload) (parts []Part) {
 	for _, w := range all {
 		if w.Acts() {
-			parts = append(parts, Part{w, ordered(w.Todo())})
+			parts = append(parts, Part{w, orderPods(w.Todo())})
 		}
 	}
 	slices.SortStableFunc(parts, func(a, b Part) int { return cmp.Compare(a.rank(), b.rank()) })
@@ -233,18 +233,18 @@ func (p Part) rank() int {
 	switch {
 	case p.Unfinished():
 		return 0
-	case p.splits():
+	case p.canSplit():
 		return 1
 	}
 	return 2
 }
 
-// splits reports whether the pods of a workload may change in different waves.
-func (p Part) splits() bool { return p.Way == ChangeInPlace || p.Way == Evict }
+// canSplit reports whether the pods of a workload may change in different waves.
+func (p Part) canSplit() bool { return p.Way == ChangeInPlace || p.Way == Evict }
 
-// ordered returns the pods that an earlier rollout has begun to change, then those that are not ready, which may need the
+// orderPods returns the pods that an earlier rollout has begun to change, then those that are not ready, which may need the
 // change, then those that may become unready because of an earlier rollout, then the others.
-func ordered(all []*Pod) []*Pod {
+func orderPods(all []*Pod) []*Pod {
 	rank := func(p *Pod) int {
 		switch {
 		case p.Unrecorded():
@@ -264,7 +264,7 @@ func ordered(all []*Pod) []*Pod {
 func (w Waves) Ends(parts []Part) (ends []int) {
 	total := 0
 	for _, p := range parts {
-		total += p.count()
+		total += p.podCount()
 	}
 	add := func(n int) {
 		if n = min(n, total); n > 0 && (len(ends) == 0 || n > ends[len(ends)-1]) {
@@ -275,7 +275,7 @@ func (w Waves) Ends(parts []Part) (ends []int) {
 	if w.FirstWorkloads.n > 0 {
 		first := 0
 		for _, p := range parts[:min(w.FirstWorkloads.Of(len(parts)), len(parts))] {
-			first += p.count()
+			first += p.podCount()
 		}
 		add(first)
 	}
@@ -286,8 +286,8 @@ func (w Waves) Ends(parts []Part) (ends []int) {
 	return ends
 }
 
-// count returns the number of pods. A workload that an earlier rollout has restarted may have none that is behind.
-func (p Part) count() int { return max(1, len(p.Pods)) }
+// podCount returns the number of pods. A workload that an earlier rollout has restarted may have none that is behind.
+func (p Part) podCount() int { return max(1, len(p.Pods)) }
 
 // TakeWave divides parts into a wave of at least n pods, or all if there are fewer, and the rest. Pods that an earlier
 // rollout has begun to change are in the first wave, and a workload that is restarted is in one wave.
@@ -297,15 +297,15 @@ func TakeWave(parts []Part, n int) (wave, rest []Part) {
 		for begun < len(p.Pods) && p.Pods[begun].Unrecorded() {
 			begun++
 		}
-		size := p.count()
-		if p.splits() {
+		size := p.podCount()
+		if p.canSplit() {
 			size = min(max(n, begun), size)
 		}
 		switch {
 		case n <= 0 && begun == 0:
 			rest = append(rest, p)
 			continue
-		case size >= p.count():
+		case size >= p.podCount():
 			wave = append(wave, p)
 		default:
 			wave = append(wave, Part{p.Workload, p.Pods[:size]})
