@@ -29,7 +29,7 @@ func (s *Schema) Contains(pod, fragment *jsontree.Node) bool {
 		members := fragment.Members()
 		for i := range members {
 			name := members[i].Name()
-			if f, there := s.At(name), pod.Get(name); !f.holds(there, &members[i]) && (there != nil || !f.Implies(pod, &members[i], false)) {
+			if f, there := s.At(name), pod.Get(name); !f.holdsValue(there, &members[i]) && (there != nil || !f.Implies(pod, &members[i], false)) {
 				return false
 			}
 		}
@@ -61,8 +61,8 @@ func (s *Schema) ContainsNoMore(value, contained *jsontree.Node) bool {
 	return value.Kind() != jsontree.Array || s.Contains(contained, value)
 }
 
-// holds is like Contains, for a place that may be absent.
-func (f *Field) holds(pod, fragment *jsontree.Node) bool {
+// holdsValue is like Contains, for a place that may be absent.
+func (f *Field) holdsValue(pod, fragment *jsontree.Node) bool {
 	if fragment.Kind() == jsontree.Null {
 		return true
 	}
@@ -75,7 +75,7 @@ func (f *Field) holds(pod, fragment *jsontree.Node) bool {
 // Implies reports whether the API server writes a value into this field of an object that has none there. OnHost reports
 // whether the pod uses the node's network.
 func (f *Field) Implies(object, value *jsontree.Node, onHost bool) bool {
-	n := f.implied(object, onHost)
+	n := f.impliedValue(object, onHost)
 	return n != nil && n.Kind() == value.Kind() && f.Contains(n, value)
 }
 

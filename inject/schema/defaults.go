@@ -19,10 +19,10 @@ func Default(field string) (value string, ok bool) {
 
 // Default returns what the API server writes into this field of an object that has no value there, or nil. It does not know
 // the pod around the object.
-func (f *Field) Default(object *jsontree.Node) *jsontree.Node { return f.implied(object, false) }
+func (f *Field) Default(object *jsontree.Node) *jsontree.Node { return f.impliedValue(object, false) }
 
-// implied returns what the API server writes into a field of an object that has no value there, or nil.
-func (f *Field) implied(object *jsontree.Node, onHost bool) *jsontree.Node {
+// impliedValue returns what the API server writes into a field of an object that has no value there, or nil.
+func (f *Field) impliedValue(object *jsontree.Node, onHost bool) *jsontree.Node {
 	if f.Parent == nil || f.Gated {
 		return nil
 	}

@@ -18,11 +18,11 @@ import (
 // Some types of the API decode a value and encode it in another form: quantities (0.5 becomes "500m") and times. The API
 // server stores that form, so expressions must see it.
 
-// encoded returns a scalar in the form in which the API server stores it. It returns an invalid value unchanged.
-func (s *Schema) encoded(n *jsontree.Node) jsontree.Node {
+// encodedScalar returns a scalar in the form in which the API server stores it. It returns an invalid value unchanged.
+func (s *Schema) encodedScalar(n *jsontree.Node) jsontree.Node {
 	switch {
 	case s.Quantity:
-		return quantity(n, resource.Nano)
+		return encodedQuantity(n, resource.Nano)
 	case s.ownEncoding && n.Kind() != jsontree.Null:
 		v := reflect.New(s.GoType)
 		if json.Unmarshal([]byte(n.String()), v.Interface()) != nil {
@@ -39,9 +39,9 @@ func (s *Schema) encoded(n *jsontree.Node) jsontree.Node {
 	return *n
 }
 
-// quantity is encoded for quantities, which a list of resources rounds up. It does not use their decoder, which takes hours
+// encodedQuantity is encoded for quantities, which a list of resources rounds up. It does not use their decoder, which takes hours
 // for some strings.
-func quantity(n *jsontree.Node, round resource.Scale) jsontree.Node {
+func encodedQuantity(n *jsontree.Node, round resource.Scale) jsontree.Node {
 	var text string
 	switch n.Kind() {
 	case jsontree.String:
@@ -86,9 +86,9 @@ func isCanonical(text string) bool {
 	return false
 }
 
-// quantities returns a map of quantities in the form in which the API server stores it. Unless all is true, only those
+// encodedQuantities returns a map of quantities in the form in which the API server stores it. Unless all is true, only those
 // that were added may have another form.
-func (s *Schema) quantities(n *jsontree.Node, all bool) jsontree.Node {
+func (s *Schema) encodedQuantities(n *jsontree.Node, all bool) jsontree.Node {
 	round := resource.Nano
 	if s.GoType == reflect.TypeFor[corev1.ResourceList]() {
 		round = resource.Milli
@@ -97,7 +97,7 @@ func (s *Schema) quantities(n *jsontree.Node, all bool) jsontree.Node {
 	for i := range n.Members() {
 		m := &n.Members()[i]
 		if all || m.IsNew() {
-			object.Set(m.Name(), quantity(m, round))
+			object.Set(m.Name(), encodedQuantity(m, round))
 		} else {
 			object.Set(m.Name(), *m)
 		}

@@ -29,7 +29,7 @@ func TestEncodings(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	known := schemas{}
-	known.of(reflect.TypeFor[corev1.Pod]())
+	known.schemaOf(reflect.TypeFor[corev1.Pod]())
 	for typ, s := range known {
 		switch {
 		case typ.Kind() == reflect.Slice && typ.Elem().Kind() == reflect.Uint8 && !encodesItself(typ):
@@ -51,11 +51,11 @@ func TestEncodings(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := s.AsField().foreseen(n, Server{}, true)
+			got := s.AsField().foreseenPart(n, Server{}, true)
 			if got.String() != string(text) {
 				t.Errorf("%s: %s is foreseen as %s, and is stored as %s", typ, value, got.String(), text)
 			}
-			if again := s.AsField().foreseen(&got, Server{}, true); again.String() != got.String() {
+			if again := s.AsField().foreseenPart(&got, Server{}, true); again.String() != got.String() {
 				t.Errorf("%s: %s is foreseen as %s, and then as %s", typ, value, got.String(), again.String())
 			}
 		}
@@ -71,7 +71,7 @@ func TestEncodings(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, s := range known {
-			if got := s.encoded(n); encodesItself(s.GoType) && s.GoType.Kind() == reflect.Struct && s.GoType.Name() != "IntOrString" && s.GoType.Name() != "FieldsV1" && got.String() != invalid {
+			if got := s.encodedScalar(n); encodesItself(s.GoType) && s.GoType.Kind() == reflect.Struct && s.GoType.Name() != "IntOrString" && s.GoType.Name() != "FieldsV1" && got.String() != invalid {
 				t.Errorf("the invalid %s %s is foreseen as %s", s.GoType, invalid, got.String())
 			}
 		}
@@ -144,12 +144,12 @@ func FuzzQuantity(f *testing.F) {
 	s := storedSchema().At("spec").At("overhead").Elem
 	f.Fuzz(func(t *testing.T, text string) {
 		n := jsontree.Text(text)
-		got := s.encoded(&n)
+		got := s.encodedScalar(&n)
 		q, err := templates.ParseQuantity(strings.TrimSpace(n.Text()))
 		if want := q.String(); err == nil && got.Text() != want || err != nil && got.Text() != n.Text() {
 			t.Errorf("%q is foreseen as %q, want %q (%v)", text, got.Text(), want, err)
 		}
-		if again := s.encoded(&got); again.Text() != got.Text() {
+		if again := s.encodedScalar(&got); again.Text() != got.Text() {
 			t.Errorf("%q is foreseen as %q, and then as %q", text, got.Text(), again.Text())
 		}
 	})
@@ -160,7 +160,7 @@ func TestQuantityAllocs(t *testing.T) {
 	s := storedSchema().At("spec").At("overhead").Elem
 	for _, text := range []string{"100m", "2", "64Mi", "1Gi", "512M"} {
 		n := jsontree.Text(text)
-		if allocs := testing.AllocsPerRun(10, func() { s.encoded(&n) }); allocs > 0 {
+		if allocs := testing.AllocsPerRun(10, func() { s.encodedScalar(&n) }); allocs > 0 {
 			t.Errorf("%s: %s allocations", text, strconv.FormatFloat(allocs, 'f', 0, 64))
 		}
 	}

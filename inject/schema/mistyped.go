@@ -23,14 +23,14 @@ type Mistyped struct {
 
 // Mistyped returns the values that have another type than the API defines. It ignores unknown fields, and values
 // that decode themselves, for example quantities.
-func (s *Schema) Mistyped(n *jsontree.Node) []Mistyped { return s.mistyped(n, "", nil) }
+func (s *Schema) Mistyped(n *jsontree.Node) []Mistyped { return s.appendMistyped(n, "", nil) }
 
-func (s *Schema) mistyped(n *jsontree.Node, at string, found []Mistyped) []Mistyped {
+func (s *Schema) appendMistyped(n *jsontree.Node, at string, found []Mistyped) []Mistyped {
 	if s.GoType == nil || s.ownEncoding || n.Kind() == jsontree.Null {
 		return found
 	}
-	if want := wanted(s.GoType, n); want != "" {
-		sentence := fmt.Sprintf("%s must be %s", named(at), want)
+	if want := wantedType(s.GoType, n); want != "" {
+		sentence := fmt.Sprintf("%s must be %s", describePlace(at), want)
 		if s.GoType.Kind() == reflect.String && n.Kind() != jsontree.Object && n.Kind() != jsontree.Array {
 			sentence += "; put it in quotes: " + strconv.Quote(n.String())
 		}
@@ -39,19 +39,19 @@ func (s *Schema) mistyped(n *jsontree.Node, at string, found []Mistyped) []Misty
 	members := n.Members()
 	for i := range members {
 		m := &members[i]
-		found = s.At(m.Name()).mistyped(m, at+"/"+jsontree.Escape(m.Name()), found)
+		found = s.At(m.Name()).appendMistyped(m, at+"/"+jsontree.Escape(m.Name()), found)
 	}
 	items := n.Items()
 	for i := range items {
-		found = s.Elem.mistyped(&items[i], at+"/"+strconv.Itoa(i), found)
+		found = s.Elem.appendMistyped(&items[i], at+"/"+strconv.Itoa(i), found)
 	}
 	return found
 }
 
 // Unknown returns a sentence about each field that the API does not define. There are none below an unknown field.
-func (s *Schema) Unknown(n *jsontree.Node) []string { return s.unknown(n, "", nil) }
+func (s *Schema) Unknown(n *jsontree.Node) []string { return s.appendUnknown(n, "", nil) }
 
-func (s *Schema) unknown(n *jsontree.Node, at string, found []string) []string {
+func (s *Schema) appendUnknown(n *jsontree.Node, at string, found []string) []string {
 	if s == nil || s.GoType == nil || s.ownEncoding {
 		return found
 	}
@@ -60,20 +60,20 @@ func (s *Schema) unknown(n *jsontree.Node, at string, found []string) []string {
 		m := &members[i]
 		name := m.Name()
 		if field := s.At(name); field != unknown {
-			found = field.unknown(m, at+"/"+jsontree.Escape(name), found)
+			found = field.appendUnknown(m, at+"/"+jsontree.Escape(name), found)
 		} else if s.fields != nil {
 			found = append(found, fmt.Sprintf("%s has no field %q%s", cmp.Or(Where(at), "the pod"), problem.Cut(name, 60), problem.DidYouMean(name, slices.Sorted(maps.Keys(s.fields)))))
 		}
 	}
 	items := n.Items()
 	for i := range items {
-		found = s.Elem.unknown(&items[i], at+"/"+strconv.Itoa(i), found)
+		found = s.Elem.appendUnknown(&items[i], at+"/"+strconv.Itoa(i), found)
 	}
 	return found
 }
 
-// named returns the place in the form that users write. For a label or an annotation, it is the key.
-func named(pointer string) string {
+// describePlace returns the place in the form that users write. For a label or an annotation, it is the key.
+func describePlace(pointer string) string {
 	for prefix, what := range map[string]string{"/metadata/labels/": "the label ", "/metadata/annotations/": "the annotation "} {
 		if key, ok := strings.CutPrefix(pointer, prefix); ok {
 			return what + Unescape(key)
@@ -82,8 +82,8 @@ func named(pointer string) string {
 	return Where(pointer)
 }
 
-// wanted returns what a value of the type must be, or "" if the value is that.
-func wanted(t reflect.Type, n *jsontree.Node) string {
+// wantedType returns what a value of the type must be, or "" if the value is that.
+func wantedType(t reflect.Type, n *jsontree.Node) string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}

@@ -66,14 +66,14 @@ func (p Pointer) String() string {
 		case s.items[s.index].IsNew():
 			text = append(text, '-')
 		default:
-			text = strconv.AppendInt(text, int64(came(s.items[:s.index])), 10)
+			text = strconv.AppendInt(text, int64(countOriginal(s.items[:s.index])), 10)
 		}
 	}
 	return string(text)
 }
 
-// came returns the number of items that no template has added.
-func came(items []jsontree.Node) int {
+// countOriginal returns the number of items that no template has added.
+func countOriginal(items []jsontree.Node) int {
 	n := 0
 	for i := range items {
 		if !items[i].IsNew() {

@@ -74,11 +74,11 @@ type Field struct {
 // patchMergeKey tags. All callers share it.
 func Pod() *Schema { return pod() }
 
-var pod = sync.OnceValue(func() *Schema { return schemas{}.of(reflect.TypeFor[corev1.Pod]()) })
+var pod = sync.OnceValue(func() *Schema { return schemas{}.schemaOf(reflect.TypeFor[corev1.Pod]()) })
 
 type schemas map[reflect.Type]*Schema
 
-func (known schemas) of(t reflect.Type) *Schema {
+func (known schemas) schemaOf(t reflect.Type) *Schema {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
@@ -93,22 +93,22 @@ func (known schemas) of(t reflect.Type) *Schema {
 	case t.Kind() == reflect.Struct:
 		s.fields = map[string]*Field{}
 		known.addFields(s, t)
-		s.spread()
-		if entered(t) {
+		s.fillSlots()
+		if isMergedByField(t) {
 			s.Shape = object
 		}
 	case t.Kind() == reflect.Map:
-		s.Shape, s.Elem = mapping, known.of(t.Elem())
+		s.Shape, s.Elem = mapping, known.schemaOf(t.Elem())
 		s.each = &Field{Schema: s.Elem}
 	case t.Kind() == reflect.Slice && t.Elem().Kind() != reflect.Uint8:
-		s.Elem = known.of(t.Elem())
+		s.Elem = known.schemaOf(t.Elem())
 	}
 	return s
 }
 
 func (known schemas) addFields(s *Schema, t reflect.Type) {
 	for _, f := range jsontree.StructFields(t) {
-		field := &Field{Schema: known.of(f.Type), name: f.JSON, Parent: f.Parent, Gated: templates.Gated(f.Parent.Name(), f.JSON)}
+		field := &Field{Schema: known.schemaOf(f.Type), name: f.JSON, Parent: f.Parent, Gated: templates.Gated(f.Parent.Name(), f.JSON)}
 		if key := f.Tag.Get("patchMergeKey"); key != "" {
 			field.Schema = &Schema{Shape: KeyedList, Elem: field.Elem, Key: key, GoType: f.Type}
 		} else if isSet(f.Parent, f.JSON) {
@@ -120,9 +120,9 @@ func (known schemas) addFields(s *Schema, t reflect.Type) {
 	}
 }
 
-// entered reports whether objects of a type are merged field by field, because the meaning of each
+// isMergedByField reports whether objects of a type are merged field by field, because the meaning of each
 // field does not depend on the others.
-func entered(t reflect.Type) bool {
+func isMergedByField(t reflect.Type) bool {
 	switch t {
 	case reflect.TypeFor[corev1.Pod](), reflect.TypeFor[corev1.PodSpec](), reflect.TypeFor[corev1.PodSecurityContext](),
 		reflect.TypeFor[corev1.Container](), reflect.TypeFor[corev1.SecurityContext](), reflect.TypeFor[corev1.Lifecycle](),
@@ -165,7 +165,7 @@ func (s *Schema) At(name string) *Field {
 	if s.Shape == mapping {
 		return s.each
 	}
-	for i, all := slot(name), s.slots; len(all) > 0; i++ {
+	for i, all := firstSlot(name), s.slots; len(all) > 0; i++ {
 		f := all[i&(len(all)-1)]
 		if f == nil {
 			break
@@ -180,12 +180,12 @@ func (s *Schema) At(name string) *Field {
 // unknown is a place of which nothing is known.
 var unknown = &Field{Schema: &Schema{}}
 
-// spread fills the slots. Each field is in the first free slot from the one that its name hashes
+// fillSlots fills the slots. Each field is in the first free slot from the one that its name hashes
 // to.
-func (s *Schema) spread() {
+func (s *Schema) fillSlots() {
 	s.slots = make([]*Field, 1<<bits.Len(uint(2*len(s.fields))))
 	for _, name := range slices.Sorted(maps.Keys(s.fields)) {
-		i := slot(name)
+		i := firstSlot(name)
 		for s.slots[i%len(s.slots)] != nil {
 			i++
 		}
@@ -193,7 +193,7 @@ func (s *Schema) spread() {
 	}
 }
 
-func slot(name string) int {
+func firstSlot(name string) int {
 	if name == "" {
 		return 0
 	}

@@ -22,7 +22,7 @@ func AsStored(podJSON []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the pod is not JSON: %w", err)
 	}
-	kept := storedSchema().foreseen(pod, Server{OnHost: pod.At("spec", "hostNetwork").Kind() == jsontree.True}, true)
+	kept := storedSchema().foreseenPart(pod, Server{OnHost: pod.At("spec", "hostNetwork").Kind() == jsontree.True}, true)
 	return kept.AppendTo(nil), nil
 }
 
@@ -35,8 +35,8 @@ var (
 
 var storedSchema = sync.OnceValue(Pod)
 
-// stays reports whether an API server keeps a value, gates aside.
-func (f *Field) stays(value *jsontree.Node) bool {
+// isStored reports whether an API server keeps a value, gates aside.
+func (f *Field) isStored(value *jsontree.Node) bool {
 	switch {
 	case value.Kind() == jsontree.Null:
 		return f.AlwaysSent
@@ -48,7 +48,7 @@ func (f *Field) stays(value *jsontree.Node) bool {
 
 // fillIn adds the defaults of the object's own fields. A struct that is no pointer always exists.
 func (s *Schema) fillIn(object *jsontree.Node) {
-	for _, value := range s.fillings() {
+	for _, value := range s.defaultFillings() {
 		if object.Get(value.Name()) != nil || s.GoType == VolumeType() && len(object.Members()) > 1 {
 			continue // a volume of another kind is no emptyDir
 		}
@@ -56,8 +56,8 @@ func (s *Schema) fillIn(object *jsontree.Node) {
 	}
 }
 
-// fillings returns the defaults of the object's own fields, by name. Every item of every list of a pod needs them.
-func (s *Schema) fillings() []jsontree.Node {
+// defaultFillings returns the defaults of the object's own fields, by name. Every item of every list of a pod needs them.
+func (s *Schema) defaultFillings() []jsontree.Node {
 	if known, ok := fillings.Load(s); ok {
 		return known.([]jsontree.Node)
 	}
@@ -162,10 +162,10 @@ func (s *Schema) HasGated(n *jsontree.Node) bool {
 }
 
 // Foreseen returns a part of a pod with what was added as the API server will store it.
-func (s *Schema) Foreseen(n *jsontree.Node, by Server) jsontree.Node { return s.foreseen(n, by, false) }
+func (s *Schema) Foreseen(n *jsontree.Node, by Server) jsontree.Node { return s.foreseenPart(n, by, false) }
 
-// foreseen implements Foreseen. If stored is true, everything counts as added.
-func (s *Schema) foreseen(n *jsontree.Node, by Server, stored bool) jsontree.Node {
+// foreseenPart implements Foreseen. If stored is true, everything counts as added.
+func (s *Schema) foreseenPart(n *jsontree.Node, by Server, stored bool) jsontree.Node {
 	stored = stored || n.IsNew()
 	file := by.File
 	switch {
@@ -175,24 +175,24 @@ func (s *Schema) foreseen(n *jsontree.Node, by Server, stored bool) jsontree.Nod
 		items := n.Items()
 		list := jsontree.Items(make([]jsontree.Node, 0, len(items))...)
 		for i := range items {
-			list.Append(s.Elem.foreseen(&items[i], by, stored))
+			list.Append(s.Elem.foreseenPart(&items[i], by, stored))
 		}
 		return list
 	case n.Kind() == jsontree.Object && s.Shape == mapping && s.Elem.Quantity:
-		return s.quantities(n, file || stored)
+		return s.encodedQuantities(n, file || stored)
 	case n.Kind() != jsontree.Object:
-		return s.encoded(n)
+		return s.encodedScalar(n)
 	case s.fields == nil:
 		return *n
 	}
-	object := jsontree.Members(make([]jsontree.Node, 0, len(n.Members())+len(s.fillings()))...)
+	object := jsontree.Members(make([]jsontree.Node, 0, len(n.Members())+len(s.defaultFillings()))...)
 	for i := range n.Members() {
 		m := &n.Members()[i]
 		f := s.At(m.Name())
-		if f.Gated && (stored || by.DropsGated) || (stored || file) && !f.stays(m) {
+		if f.Gated && (stored || by.DropsGated) || (stored || file) && !f.isStored(m) {
 			continue
 		}
-		value := f.foreseen(m, by, stored)
+		value := f.foreseenPart(m, by, stored)
 		if f.GoType == lifecycle && len(value.Members()) == 0 && len(m.Members()) > 0 {
 			continue // without its only field, stopSignal, it is dropped
 		}
