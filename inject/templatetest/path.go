@@ -47,7 +47,7 @@ func parsePath(path string) (steps []step, err error) {
 			s.member, rest = rest[:n], rest[n:]
 		}
 		if err == nil {
-			t, key, err = s.into(t, key)
+			t, key, err = s.resolveIn(t, key)
 		}
 		if err != nil {
 			return nil, err
@@ -73,9 +73,9 @@ func cutBrackets(text string) (item, rest string, err error) {
 	return item, rest, nil
 }
 
-// into completes a step from a value of a type, of which key is the merge key if it is a list. It
+// resolveIn completes a step from a value of a type, of which key is the merge key if it is a list. It
 // returns the type and the merge key of the place that the step leads to.
-func (s *step) into(t reflect.Type, key string) (reflect.Type, string, error) {
+func (s *step) resolveIn(t reflect.Type, key string) (reflect.Type, string, error) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
@@ -119,8 +119,8 @@ func (s *step) into(t reflect.Type, key string) (reflect.Type, string, error) {
 	return nil, "", fmt.Errorf("%s: a Pod has no such field%s", s.member, problem.DidYouMean(s.member, names))
 }
 
-// find returns the values at a path below a node.
-func find(n *jsontree.Node, steps []step) (found []*jsontree.Node) {
+// findValues returns the values at a path below a node.
+func findValues(n *jsontree.Node, steps []step) (found []*jsontree.Node) {
 	if n == nil {
 		return nil
 	}
@@ -129,18 +129,18 @@ func find(n *jsontree.Node, steps []step) (found []*jsontree.Node) {
 	}
 	s := steps[0]
 	if !s.list {
-		return find(n.Get(s.member), steps[1:])
+		return findValues(n.Get(s.member), steps[1:])
 	}
 	items := n.Items()
 	for i := range items {
-		if s.matches(&items[i], i) {
-			found = append(found, find(&items[i], steps[1:])...)
+		if s.matchesItem(&items[i], i) {
+			found = append(found, findValues(&items[i], steps[1:])...)
 		}
 	}
 	return found
 }
 
-func (s *step) matches(item *jsontree.Node, i int) bool {
+func (s *step) matchesItem(item *jsontree.Node, i int) bool {
 	switch {
 	case s.any:
 		return true
@@ -150,10 +150,10 @@ func (s *step) matches(item *jsontree.Node, i int) bool {
 	return item.Get(s.key).IsText(s.item)
 }
 
-// compare returns a failure if the values at the path are not the expected one. With *, one of them
+// compareIn returns a failure if the values at the path are not the expected one. With *, one of them
 // suffices.
-func (v *value) compare(pod *jsontree.Node) *Failure {
-	found := find(pod, v.steps)
+func (v *value) compareIn(pod *jsontree.Node) *Failure {
+	found := findValues(pod, v.steps)
 	want, must := yamlOf(v.want), "must be "+oneLine(v.want)
 	f := &Failure{What: "expect.values " + strconv.Quote(v.path)}
 	if string(v.want) == "null" {
@@ -179,7 +179,7 @@ func (v *value) compare(pod *jsontree.Node) *Failure {
 	case isScalar(v.want):
 		f.Message = must + ", but is " + got[0]
 	default:
-		f.Message, f.Diff = "differs", difference(want, yamlOf(found[0].AppendTo(nil)))
+		f.Message, f.Diff = "differs", diffLines(want, yamlOf(found[0].AppendTo(nil)))
 	}
 	return f
 }

@@ -67,18 +67,18 @@ func (r *Report) Text(fold func(string) string) string {
 		if s.Failed > 0 {
 			word = "FAIL"
 		}
-		fmt.Fprintf(&b, "%s  %s  %s\n", word, s.File, counts(len(s.Cases), s.Failed))
+		fmt.Fprintf(&b, "%s  %s  %s\n", word, s.File, countCases(len(s.Cases), s.Failed))
 		for k := range s.Cases {
-			b.WriteString(s.Cases[k].text(s.File, fold))
+			b.WriteString(s.Cases[k].failureText(s.File, fold))
 		}
 	}
 	if len(r.Suites) > 1 {
-		b.WriteString(counts(r.Cases, r.Failed) + "\n")
+		b.WriteString(countCases(r.Cases, r.Failed) + "\n")
 	}
 	return b.String()
 }
 
-func counts(cases, failed int) string {
+func countCases(cases, failed int) string {
 	text := fmt.Sprintf("%d cases", cases)
 	if cases == 1 {
 		text = "1 case"
@@ -89,8 +89,8 @@ func counts(cases, failed int) string {
 	return text
 }
 
-// text returns "file:line: name: what: message" for each failure, with the diff below.
-func (c *CaseReport) text(file string, fold func(string) string) string {
+// failureText returns "file:line: name: what: message" for each failure, with the diff below.
+func (c *CaseReport) failureText(file string, fold func(string) string) string {
 	var b strings.Builder
 	for _, f := range c.Failures {
 		b.WriteString(fold(fmt.Sprintf("%s:%d: %s: %s", file, c.Line, problem.OneLine(c.Name), f.sentence())) + "\n")
@@ -113,9 +113,9 @@ func (r *Report) JUnit() string {
 	fmt.Fprintf(&b, "<testsuites name=\"pillion test\" tests=\"%d\" failures=\"%d\">\n", r.Cases, r.Failed)
 	for i := range r.Suites {
 		s := &r.Suites[i]
-		fmt.Fprintf(&b, "  <testsuite name=\"%s\" tests=\"%d\" failures=\"%d\">\n", escaped(s.File), len(s.Cases), s.Failed)
+		fmt.Fprintf(&b, "  <testsuite name=\"%s\" tests=\"%d\" failures=\"%d\">\n", escapeXML(s.File), len(s.Cases), s.Failed)
 		for _, c := range s.Cases {
-			fmt.Fprintf(&b, "    <testcase classname=\"%s\" name=\"%s\" file=\"%s\" line=\"%d\"", escaped(s.File), escaped(c.Name), escaped(s.File), c.Line)
+			fmt.Fprintf(&b, "    <testcase classname=\"%s\" name=\"%s\" file=\"%s\" line=\"%d\"", escapeXML(s.File), escapeXML(c.Name), escapeXML(s.File), c.Line)
 			if len(c.Failures) == 0 {
 				b.WriteString("/>\n")
 				continue
@@ -128,15 +128,15 @@ func (r *Report) JUnit() string {
 			for _, sentence := range c.Skipped {
 				all.WriteString(problem.OneLine(sentence) + "\n")
 			}
-			fmt.Fprintf(&b, "      <failure message=\"%s\">%s</failure>\n    </testcase>\n", escaped(c.Failures[0].sentence()), escaped(all.String()))
+			fmt.Fprintf(&b, "      <failure message=\"%s\">%s</failure>\n    </testcase>\n", escapeXML(c.Failures[0].sentence()), escapeXML(all.String()))
 		}
 		b.WriteString("  </testsuite>\n")
 	}
 	return b.String() + "</testsuites>\n"
 }
 
-// escaped returns a string for XML, which has no control characters.
-func escaped(text string) string {
+// escapeXML returns a string for XML, which has no control characters.
+func escapeXML(text string) string {
 	return html.EscapeString(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\n' && r != '\t' || r == '\uFFFE' || r == '\uFFFF' {
 			return unicode.ReplacementChar

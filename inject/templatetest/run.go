@@ -57,22 +57,22 @@ func (c *Case) Run(injector *inject.Injector, in Input) (*Outcome, error) {
 		return nil, err
 	}
 	o := &Outcome{Pod: podYAML(injected)}
-	o.decisions(c.Expect.Decisions, result.Decisions)
-	o.warnings(c.Expect.Warnings, slices.Concat(result.Findings, in.Findings))
+	o.compareDecisions(c.Expect.Decisions, result.Decisions)
+	o.compareWarnings(c.Expect.Warnings, slices.Concat(result.Findings, in.Findings))
 	for i := range c.values {
-		if f := c.values[i].compare(pod); f != nil {
+		if f := c.values[i].compareIn(pod); f != nil {
 			o.Failures = append(o.Failures, *f)
 		}
 	}
 	switch {
 	case c.Expect.Pod != nil:
-		o.compare("expect.pod", podYAML(c.Expect.Pod))
+		o.comparePod("expect.pod", podYAML(c.Expect.Pod))
 	case c.Expect.Golden != "" && in.Golden == nil:
-		o.fail(goldenPlace, "there is no file %s; --update writes it", c.Expect.Golden)
+		o.addFailure(goldenPlace, "there is no file %s; --update writes it", c.Expect.Golden)
 	case c.Expect.Golden != "":
-		o.compare(goldenPlace+" "+c.Expect.Golden, string(in.Golden))
+		o.comparePod(goldenPlace+" "+c.Expect.Golden, string(in.Golden))
 	}
-	return o, o.promises(injector, in, result, &c.Expect)
+	return o, o.checkPromises(injector, in, result, &c.Expect)
 }
 
 // goldenPlace is the place of failures about the golden file.
@@ -83,11 +83,11 @@ func (o *Outcome) OnlyGolden() bool {
 	return !slices.ContainsFunc(o.Failures, func(f Failure) bool { return !strings.HasPrefix(f.What, goldenPlace) })
 }
 
-func (o *Outcome) fail(what, format string, args ...any) {
+func (o *Outcome) addFailure(what, format string, args ...any) {
 	o.Failures = append(o.Failures, Failure{What: what, Message: fmt.Sprintf(format, args...)})
 }
 
-func (o *Outcome) decisions(want map[string]string, got []inject.Decision) {
+func (o *Outcome) compareDecisions(want map[string]string, got []inject.Decision) {
 	for i := range got {
 		d := &got[i]
 		if _, expected := want[d.Template]; !expected && !d.Code.Succeeded() && d.Code != inject.CodeNotRequested {
@@ -99,35 +99,35 @@ func (o *Outcome) decisions(want map[string]string, got []inject.Decision) {
 		if i < 0 {
 			continue // Suite.Check reports it
 		}
-		if d := &got[i]; !agrees(want[name], d.Code, d.Sentence()) {
-			o.fail("expect.decisions."+name, "must be %s, but is %s: %s", want[name], d.Code, d.Sentence())
+		if d := &got[i]; !matchesCode(want[name], d.Code, d.Sentence()) {
+			o.addFailure("expect.decisions."+name, "must be %s, but is %s: %s", want[name], d.Code, d.Sentence())
 		}
 	}
 }
 
-// agrees compares "CODE" or "CODE: a part of the sentence" with a code and a sentence.
-func agrees(want string, code inject.Code, sentence string) bool {
+// matchesCode compares "CODE" or "CODE: a part of the sentence" with a code and a sentence.
+func matchesCode(want string, code inject.Code, sentence string) bool {
 	name, part := cutCode(want)
 	return name == string(code) && strings.Contains(sentence, part)
 }
 
-// warnings compares all findings, because a misspelled annotation would otherwise go unnoticed.
-func (o *Outcome) warnings(want []string, got []inject.Finding) {
-	unexpected, missing := match(want, got)
+// compareWarnings compares all findings, because a misspelled annotation would otherwise go unnoticed.
+func (o *Outcome) compareWarnings(want []string, got []inject.Finding) {
+	unexpected, missing := matchFindings(want, got)
 	for _, f := range unexpected {
-		o.fail("expect.warnings", "unexpected warning %s: %s", f.Code, f.Message)
+		o.addFailure("expect.warnings", "unexpected warning %s: %s", f.Code, f.Message)
 	}
 	for _, w := range missing {
-		o.fail("expect.warnings", "there is no warning %s", w)
+		o.addFailure("expect.warnings", "there is no warning %s", w)
 	}
 }
 
-// match returns the findings that are not expected, and the expected ones that are missing.
-func match(want []string, got []inject.Finding) (unexpected []*inject.Finding, missing []string) {
+// matchFindings returns the findings that are not expected, and the expected ones that are missing.
+func matchFindings(want []string, got []inject.Finding) (unexpected []*inject.Finding, missing []string) {
 	missing = slices.Clone(want)
 	for i := range got {
 		f := &got[i]
-		k := slices.IndexFunc(missing, func(w string) bool { return agrees(w, f.Code, f.Message) })
+		k := slices.IndexFunc(missing, func(w string) bool { return matchesCode(w, f.Code, f.Message) })
 		if k < 0 {
 			unexpected = append(unexpected, f)
 			continue
@@ -137,39 +137,39 @@ func match(want []string, got []inject.Finding) (unexpected []*inject.Finding, m
 	return unexpected, missing
 }
 
-// verdict compares the verdict about the injected pod, as an API server stores it.
-func (o *Outcome) verdict(want *Expect, got *inject.Verdict) {
+// compareVerdict compares the verdict about the injected pod, as an API server stores it.
+func (o *Outcome) compareVerdict(want *Expect, got *inject.Verdict) {
 	if want.Verdict != "" && want.Verdict != got.Word() {
-		o.fail("expect.verdict", "must be %s, but is %s%s", want.Verdict, got.Word(), because(got))
+		o.addFailure("expect.verdict", "must be %s, but is %s%s", want.Verdict, got.Word(), denialOf(got))
 	}
 	if want.Findings == nil {
 		return
 	}
-	unexpected, missing := match(want.Findings, got.Judged)
+	unexpected, missing := matchFindings(want.Findings, got.Judged)
 	for _, f := range unexpected {
-		o.fail("expect.findings", "unexpected finding %s", f)
+		o.addFailure("expect.findings", "unexpected finding %s", f)
 	}
 	for _, w := range missing {
-		o.fail("expect.findings", "there is no finding %s", w)
+		o.addFailure("expect.findings", "there is no finding %s", w)
 	}
 }
 
-func because(v *inject.Verdict) string {
+func denialOf(v *inject.Verdict) string {
 	if len(v.Judged) == 0 {
 		return ""
 	}
 	return ": " + inject.Denial(v.Judged)
 }
 
-// compare compares the injected pod with the expected one.
-func (o *Outcome) compare(what, want string) {
-	if d := difference(want, o.Pod); d != "" {
+// comparePod compares the injected pod with the expected one.
+func (o *Outcome) comparePod(what, want string) {
+	if d := diffLines(want, o.Pod); d != "" {
 		o.Failures = append(o.Failures, Failure{What: what, Message: "the injected pod differs", Diff: d})
 	}
 }
 
-// promises checks what holds for every template and pod.
-func (o *Outcome) promises(injector *inject.Injector, in Input, first *inject.Result, want *Expect) error {
+// checkPromises checks what holds for every template and pod.
+func (o *Outcome) checkPromises(injector *inject.Injector, in Input, first *inject.Result, want *Expect) error {
 	before, err := jsontree.Parse(in.Request.Object)
 	if err != nil {
 		return err
@@ -180,13 +180,13 @@ func (o *Outcome) promises(injector *inject.Injector, in Input, first *inject.Re
 		return err
 	}
 	if _, err := first.AppendVerified(nil, &jsontree.Verifier{}); err != nil {
-		o.fail("promise: only adds", "%v", err)
+		o.addFailure("promise: only adds", "%v", err)
 	} else if !schema.Pod().Contains(after, before) {
-		o.fail("promise: only adds", "the injected pod lacks something of the original pod")
+		o.addFailure("promise: only adds", "the injected pod lacks something of the original pod")
 	}
 	req := in.Request
 	req.Object = injected
-	again, err := o.again(injector, req)
+	again, err := o.checkSecondInjection(injector, req)
 	if err != nil {
 		return err
 	}
@@ -196,7 +196,7 @@ func (o *Outcome) promises(injector *inject.Injector, in Input, first *inject.Re
 	}
 	req.File = false
 	if again {
-		if _, err := o.again(injector, req); err != nil {
+		if _, err := o.checkSecondInjection(injector, req); err != nil {
 			return err
 		}
 	}
@@ -204,10 +204,10 @@ func (o *Outcome) promises(injector *inject.Injector, in Input, first *inject.Re
 	if err != nil {
 		return err
 	}
-	o.verdict(want, verdict)
+	o.compareVerdict(want, verdict)
 	for i := range verdict.Judged {
 		if f := &verdict.Judged[i]; !isExpected(f, first) && want.Findings == nil && want.Verdict == "" {
-			o.fail("promise: the validating webhook accepts the injected pod", "%s", f)
+			o.addFailure("promise: the validating webhook accepts the injected pod", "%s", f)
 		}
 	}
 	if in.Undo == nil {
@@ -216,21 +216,21 @@ func (o *Outcome) promises(injector *inject.Injector, in Input, first *inject.Re
 	const restores = "promise: uninject gives the original back"
 	switch was, is, err := in.Undo(); {
 	case err != nil:
-		o.fail(restores, "%v", err)
+		o.addFailure(restores, "%v", err)
 	case !bytes.Equal(was, is):
-		o.Failures = append(o.Failures, Failure{restores, "it gives another manifest", difference(yamlOf(was), yamlOf(is))})
+		o.Failures = append(o.Failures, Failure{restores, "it gives another manifest", diffLines(yamlOf(was), yamlOf(is))})
 	}
 	return nil
 }
 
-// again checks that another injection adds nothing, and reports whether that holds.
-func (o *Outcome) again(injector *inject.Injector, req inject.Request) (bool, error) {
+// checkSecondInjection checks that another injection adds nothing, and reports whether that holds.
+func (o *Outcome) checkSecondInjection(injector *inject.Injector, req inject.Request) (bool, error) {
 	second, err := injector.Inject(req)
 	if err != nil {
 		return false, err
 	}
 	if second.Adds() {
-		o.fail("promise: a second injection adds nothing", "it adds %s", second.Patch())
+		o.addFailure("promise: a second injection adds nothing", "it adds %s", second.Patch())
 	}
 	return !second.Adds(), nil
 }

@@ -124,14 +124,14 @@ func Parse(file string, data []byte) (*Suite, problem.Problems) {
 			report(fmt.Sprintf("another case has the name %q too", c.Name), "cases", i, "name")
 		}
 		names[c.Name] = true
-		c.check(func(message string, path ...any) { report(message, append([]any{"cases", i}, path...)...) })
+		c.checkFields(func(message string, path ...any) { report(message, append([]any{"cases", i}, path...)...) })
 	}
 	slices.SortStableFunc(problems, func(a, b problem.Problem) int { return a.Line - b.Line })
 	return s, problems
 }
 
-// check reports what is wrong with a case.
-func (c *Case) check(report func(message string, path ...any)) {
+// checkFields reports what is wrong with a case.
+func (c *Case) checkFields(report func(message string, path ...any)) {
 	e := &c.Expect
 	if c.Name == "" {
 		report("is missing; describe what the case shows", "name")

@@ -152,7 +152,7 @@ func TestPromises(t *testing.T) {
 			t.Fatal(err)
 		}
 		o := &Outcome{}
-		err = o.promises(inject.New(setOf(t, c.templates)), Input{Request: inject.Request{Operation: "CREATE", File: true, Object: []byte(c.pod)}, Undo: c.undo}, first, &Expect{})
+		err = o.checkPromises(inject.New(setOf(t, c.templates)), Input{Request: inject.Request{Operation: "CREATE", File: true, Object: []byte(c.pod)}, Undo: c.undo}, first, &Expect{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -207,7 +207,7 @@ func TestNumbers(t *testing.T) {
 			t.Errorf("%s: %q", text, got)
 		}
 	}
-	if n, err := jsontree.Parse([]byte(`[1]`)); err != nil || len(find(n, nil)) != 1 {
+	if n, err := jsontree.Parse([]byte(`[1]`)); err != nil || len(findValues(n, nil)) != 1 {
 		t.Error("the empty path leads elsewhere")
 	}
 }

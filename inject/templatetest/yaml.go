@@ -9,8 +9,8 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// difference returns the lines that differ, or "".
-func difference(want, got string) string { return yamldiff.Of("expected", want, "got", got) }
+// diffLines returns the lines that differ, or "".
+func diffLines(want, got string) string { return yamldiff.Of("expected", want, "got", got) }
 
 // podYAML returns a pod as YAML, without its kind, which a pod template lacks, and without the records
 // of injections, which change with every change of the templates.
