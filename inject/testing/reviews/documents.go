@@ -17,11 +17,11 @@ func (g *Sets) Documents(namespace string, spec func(i int) string) (all []strin
 		specs[i] = spec(i)
 	}
 	ofCluster := n
-	if g.in(2) {
+	if g.oneIn(2) {
 		ofCluster = g.IntN(n + 1)
 	}
-	g.replace(specs[:ofCluster], 0)
-	g.replace(specs[ofCluster:], ofCluster)
+	g.replaceFirst(specs[:ofCluster], 0)
+	g.replaceFirst(specs[ofCluster:], ofCluster)
 	for i, text := range specs {
 		kind, metadata := "ClusterSidecarTemplate", fmt.Sprintf("name: t%d", i)
 		if i >= ofCluster {
@@ -32,9 +32,9 @@ func (g *Sets) Documents(namespace string, spec func(i int) string) (all []strin
 	return all
 }
 
-// replace lets some of the specs replace the first one, whose template has the number first.
-func (g *Sets) replace(specs []string, first int) {
-	if len(specs) > 1 && g.in(2) {
+// replaceFirst lets some of the specs replace the first one, whose template has the number first.
+func (g *Sets) replaceFirst(specs []string, first int) {
+	if len(specs) > 1 && g.oneIn(2) {
 		copy(specs, Replacing(specs, first, g.Uint64()))
 	}
 }
@@ -42,8 +42,8 @@ func (g *Sets) replace(specs []string, first int) {
 // Placed returns a spec with a random placement, and sometimes with an order or required.
 func (g *Sets) Placed(spec string) string {
 	var fields []string
-	fields = append(fields, g.maybe(4, func() string { return "required: true" })...)
-	fields = append(fields, g.maybe(4, func() string { return "order: " + g.pick("-1", "1") })...)
-	fields = append(fields, g.maybe(2, g.placement)...)
+	fields = append(fields, g.maybeText(4, func() string { return "required: true" })...)
+	fields = append(fields, g.maybeText(4, func() string { return "order: " + g.pickString("-1", "1") })...)
+	fields = append(fields, g.maybeText(2, g.placementField)...)
 	return strings.Join(append(fields, spec), ", ")
 }

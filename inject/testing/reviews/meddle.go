@@ -20,14 +20,14 @@ func (g *Sets) Meddle(pod []byte) (changed []byte, damaged bool) {
 	if err := d.Decode(&root); err != nil {
 		panic(err)
 	}
-	p := &meddled{g, root, member(root, "metadata"), member(root, "spec")}
+	p := &meddled{g, root, memberObject(root, "metadata"), memberObject(root, "spec")}
 	for range 1 + g.IntN(3) {
-		if g.in(2) {
-			harmless := p.additions()
+		if g.oneIn(2) {
+			harmless := p.harmlessChanges()
 			harmless[g.IntN(len(harmless))]()
 			continue
 		}
-		damages := p.damages()
+		damages := p.harmfulChanges()
 		damages[g.IntN(len(damages))]()
 		damaged = true
 	}
@@ -45,7 +45,7 @@ type meddled struct {
 	root, metadata, spec map[string]any
 }
 
-func member(o map[string]any, name string) map[string]any {
+func memberObject(o map[string]any, name string) map[string]any {
 	m, ok := o[name].(map[string]any)
 	if !ok {
 		m = map[string]any{}
@@ -54,80 +54,80 @@ func member(o map[string]any, name string) map[string]any {
 	return m
 }
 
-// additions are what injectors, policies and Kubernetes' own plugins add.
-func (p *meddled) additions() []func() {
+// harmlessChanges are what injectors, policies and Kubernetes' own plugins add.
+func (p *meddled) harmlessChanges() []func() {
 	return []func(){
-		func() { p.insert("containers", map[string]any{"name": "mesh", "image": "mesh:1"}) },
+		func() { p.insertInSpec("containers", map[string]any{"name": "mesh", "image": "mesh:1"}) },
 		func() {
-			p.insert("initContainers", map[string]any{"name": "mesh-init", "image": "mesh:1", "restartPolicy": "Always"})
+			p.insertInSpec("initContainers", map[string]any{"name": "mesh-init", "image": "mesh:1", "restartPolicy": "Always"})
 		},
-		func() { p.insert("initContainers", map[string]any{"name": "mesh-once", "image": "mesh:1"}) },
-		func() { p.insert("volumes", map[string]any{"name": "mesh", "emptyDir": map[string]any{}}) },
+		func() { p.insertInSpec("initContainers", map[string]any{"name": "mesh-once", "image": "mesh:1"}) },
+		func() { p.insertInSpec("volumes", map[string]any{"name": "mesh", "emptyDir": map[string]any{}}) },
 		func() {
-			p.insert("tolerations", map[string]any{"key": "mesh", "operator": "Exists", "effect": "NoExecute"})
+			p.insertInSpec("tolerations", map[string]any{"key": "mesh", "operator": "Exists", "effect": "NoExecute"})
 		},
-		func() { p.insert("imagePullSecrets", map[string]any{"name": "mesh"}) },
-		func() { member(p.metadata, "annotations")["mesh.example/status"] = "injected" },
-		func() { member(p.metadata, "labels")["mesh.example/on"] = "true" },
-		func() { p.reverse(p.spec, "volumes") },
-		func() { p.reverse(p.spec, "tolerations") },
-		func() { p.each(func(c map[string]any) { p.reverse(c, "volumeMounts") }) },
+		func() { p.insertInSpec("imagePullSecrets", map[string]any{"name": "mesh"}) },
+		func() { memberObject(p.metadata, "annotations")["mesh.example/status"] = "injected" },
+		func() { memberObject(p.metadata, "labels")["mesh.example/on"] = "true" },
+		func() { p.reverseList(p.spec, "volumes") },
+		func() { p.reverseList(p.spec, "tolerations") },
+		func() { p.changeEachContainer(func(c map[string]any) { p.reverseList(c, "volumeMounts") }) },
 	}
 }
 
-// damages are what such webhooks do to containers of templates, and to what pods had.
-func (p *meddled) damages() []func() {
+// harmfulChanges are what such webhooks do to containers of templates, and to what pods had.
+func (p *meddled) harmfulChanges() []func() {
 	return []func(){
 		func() {
-			p.each(func(c map[string]any) {
-				p.insertInto(c, "env", map[string]any{"name": p.pick("MESH", "E0"), "value": "mesh"})
+			p.changeEachContainer(func(c map[string]any) {
+				p.insertInto(c, "env", map[string]any{"name": p.pickString("MESH", "E0"), "value": "mesh"})
 			})
 		},
 		func() {
-			p.insert("volumes", map[string]any{"name": "mesh", "emptyDir": map[string]any{}})
-			p.each(func(c map[string]any) {
+			p.insertInSpec("volumes", map[string]any{"name": "mesh", "emptyDir": map[string]any{}})
+			p.changeEachContainer(func(c map[string]any) {
 				p.insertInto(c, "volumeMounts", map[string]any{"name": "mesh", "mountPath": "/mesh"})
 			})
 		},
-		func() { p.each(func(c map[string]any) { p.sort(c, "env") }) },
-		func() { p.reverse(p.spec, p.pick("containers", "initContainers")) },
-		func() { p.sort(p.spec, p.pick("containers", "initContainers")) },
-		func() { p.some(func(c map[string]any) { delete(c, "restartPolicy") }) },
+		func() { p.changeEachContainer(func(c map[string]any) { p.sortList(c, "env") }) },
+		func() { p.reverseList(p.spec, p.pickString("containers", "initContainers")) },
+		func() { p.sortList(p.spec, p.pickString("containers", "initContainers")) },
+		func() { p.changeOneContainer(func(c map[string]any) { delete(c, "restartPolicy") }) },
 		func() {
-			p.each(func(c map[string]any) {
+			p.changeEachContainer(func(c map[string]any) {
 				if _, ok := c["securityContext"]; !ok {
 					c["securityContext"] = map[string]any{"runAsNonRoot": true, "allowPrivilegeEscalation": false}
 				}
 			})
 		},
 		func() {
-			p.some(func(c map[string]any) {
+			p.changeOneContainer(func(c map[string]any) {
 				if _, ok := c["resources"]; !ok {
 					c["resources"] = map[string]any{"limits": map[string]any{"cpu": "1"}}
 				}
 			})
 		},
-		func() { p.some(func(c map[string]any) { c["image"] = fmt.Sprint("mirror.example/", c["image"]) }) },
+		func() { p.changeOneContainer(func(c map[string]any) { c["image"] = fmt.Sprint("mirror.example/", c["image"]) }) },
 		func() {
-			p.some(func(c map[string]any) { delete(c, p.pick("env", "volumeMounts", "ports", "securityContext", "args")) })
+			p.changeOneContainer(func(c map[string]any) { delete(c, p.pickString("env", "volumeMounts", "ports", "securityContext", "args")) })
 		},
-		func() { p.remove(p.pick("containers", "initContainers", "volumes")) },
+		func() { p.removeItem(p.pickString("containers", "initContainers", "volumes")) },
 		func() {
-			for _, key := range p.records() {
-				delete(member(p.metadata, "annotations"), key)
+			for _, key := range p.recordKeys() {
+				delete(memberObject(p.metadata, "annotations"), key)
 			}
 		},
 		func() {
-			if key := p.record(); key != "" {
-				delete(member(p.metadata, "annotations"), key)
+			if key := p.pickRecordKey(); key != "" {
+				delete(memberObject(p.metadata, "annotations"), key)
 			}
 		},
 		func() {
-			if key := p.record(); key != "" {
-				member(p.metadata, "annotations")[key] = p.pick("", "true", "0123456789ab")
+			if key := p.pickRecordKey(); key != "" {
+				memberObject(p.metadata, "annotations")[key] = p.pickString("", "true", "0123456789ab")
 			}
 		},
-		func() { delete(p.spec, p.pick("tolerations", "securityContext", "terminationGracePeriodSeconds")) },
+		func() { delete(p.spec, p.pickString("tolerations", "securityContext", "terminationGracePeriodSeconds")) },
 		func() { p.spec["terminationGracePeriodSeconds"] = 1 },
 		func() { p.spec["hostUsers"] = false },
 		func() { p.spec["hostNetwork"] = true },
@@ -136,9 +136,9 @@ func (p *meddled) damages() []func() {
 	}
 }
 
-// records returns the keys of the annotations in which Pillion records what it injected, sorted.
-func (p *meddled) records() (keys []string) {
-	for key := range member(p.metadata, "annotations") {
+// recordKeys returns the keys of the annotations in which Pillion records what it injected, sorted.
+func (p *meddled) recordKeys() (keys []string) {
+	for key := range memberObject(p.metadata, "annotations") {
 		if strings.HasSuffix(key, ".pillion.dev/injected") {
 			keys = append(keys, key)
 		}
@@ -147,9 +147,9 @@ func (p *meddled) records() (keys []string) {
 	return keys
 }
 
-// record returns one of the records, or "" if there is none.
-func (p *meddled) record() string {
-	if keys := p.records(); len(keys) > 0 {
+// pickRecordKey returns one of the records, or "" if there is none.
+func (p *meddled) pickRecordKey() string {
+	if keys := p.recordKeys(); len(keys) > 0 {
 		return keys[p.IntN(len(keys))]
 	}
 	return ""
@@ -168,20 +168,20 @@ func (p *meddled) containers() (all []map[string]any) {
 	return all
 }
 
-func (p *meddled) each(change func(container map[string]any)) {
+func (p *meddled) changeEachContainer(change func(container map[string]any)) {
 	for _, c := range p.containers() {
 		change(c)
 	}
 }
 
-// some changes one container.
-func (p *meddled) some(change func(container map[string]any)) {
+// changeOneContainer changes one container.
+func (p *meddled) changeOneContainer(change func(container map[string]any)) {
 	if all := p.containers(); len(all) > 0 {
 		change(all[p.IntN(len(all))])
 	}
 }
 
-func (p *meddled) insert(list string, item map[string]any) { p.insertInto(p.spec, list, item) }
+func (p *meddled) insertInSpec(list string, item map[string]any) { p.insertInto(p.spec, list, item) }
 
 // insertInto adds an item at a random place of a list that has none with its name.
 func (p *meddled) insertInto(o map[string]any, list string, item map[string]any) {
@@ -192,12 +192,12 @@ func (p *meddled) insertInto(o map[string]any, list string, item map[string]any)
 	o[list] = slices.Insert(items, p.IntN(len(items)+1), any(item))
 }
 
-func (p *meddled) reverse(o map[string]any, list string) {
+func (p *meddled) reverseList(o map[string]any, list string) {
 	items, _ := o[list].([]any)
 	slices.Reverse(items)
 }
 
-func (p *meddled) sort(o map[string]any, list string) {
+func (p *meddled) sortList(o map[string]any, list string) {
 	items, _ := o[list].([]any)
 	slices.SortStableFunc(items, func(a, b any) int {
 		one, _ := a.(map[string]any)
@@ -206,8 +206,8 @@ func (p *meddled) sort(o map[string]any, list string) {
 	})
 }
 
-// remove removes an item of a list, and the mounts of a volume.
-func (p *meddled) remove(list string) {
+// removeItem removes an item of a list, and the mounts of a volume.
+func (p *meddled) removeItem(list string) {
 	items, _ := p.spec[list].([]any)
 	if len(items) == 0 || list == "containers" && len(items) == 1 {
 		return
@@ -218,7 +218,7 @@ func (p *meddled) remove(list string) {
 	if list != "volumes" {
 		return
 	}
-	p.each(func(c map[string]any) {
+	p.changeEachContainer(func(c map[string]any) {
 		for _, of := range []string{"volumeMounts", "volumeDevices"} {
 			if mounts, ok := c[of].([]any); ok {
 				c[of] = slices.DeleteFunc(mounts, func(m any) bool { o, _ := m.(map[string]any); return o["name"] == item["name"] })

@@ -14,19 +14,19 @@ import (
 // Sets makes random templates that read what templates add, and pods for them.
 type Sets struct{ *rand.Rand }
 
-func (g *Sets) pick(choices ...string) string { return choices[g.IntN(len(choices))] }
+func (g *Sets) pickString(choices ...string) string { return choices[g.IntN(len(choices))] }
 
-func (g *Sets) in(n int) bool { return g.IntN(n) == 0 }
+func (g *Sets) oneIn(n int) bool { return g.IntN(n) == 0 }
 
-// maybe returns the string in one of n cases.
-func (g *Sets) maybe(n int, text func() string) []string {
-	if g.in(n) {
+// maybeText returns the string in one of n cases.
+func (g *Sets) maybeText(n int, text func() string) []string {
+	if g.oneIn(n) {
 		return []string{text()}
 	}
 	return nil
 }
 
-func (g *Sets) bool(each bool) string {
+func (g *Sets) boolExpression(each bool) string {
 	all := []string{
 		"size(pod.spec.containers) == 1", "size(pod.spec.containers) < 3", "size(pod.spec.volumes) > 0", "size(pod.spec.initContainers) == 0",
 		"pod.spec.containers.exists(c, c.name == 'c0')", "pod.spec.containers.exists(c, c.name == 'k1')", "pod.spec.containers.exists(c, c.name == 'k2')",
@@ -43,62 +43,62 @@ func (g *Sets) bool(each bool) string {
 		all = append(all, "container.name == 'app'", "size(container.env) == 0", "container.env.exists(e, e.name == 'E1')",
 			"has(container.securityContext)", "size(container.volumeMounts) < 2", "size(container.ports) == 0")
 	}
-	s := g.pick(all...)
-	if g.in(4) {
+	s := g.pickString(all...)
+	if g.oneIn(4) {
 		return "!(" + s + ")"
 	}
 	return s
 }
 
-func (g *Sets) text(each bool) string {
+func (g *Sets) stringExpression(each bool) string {
 	all := []string{
 		"fix", "fix", "fix", "fix", "fix", "${string(size(pod.spec.containers))}", "${pod.metadata.labels[?'app'].orValue('none')}", "${pod.metadata.labels['app']}", "${params.p}",
 		"${params.u > 0.0 ? 'y' : 'n'}", "${params.q}", "${params.d}", "${string(duration(params.d))}",
 		"${params.l.join('.')}", "${params.f[?'a'].orValue('none')}", "${json.marshal(params.j)}", "${params.?o}", "${params.a}", "${params.h.map(k, k + params.h[k]).join('.')}",
 		"n-${ns.name}", "${serviceAccount.annotations[?'role'].orValue(serviceAccount.name)}", "${pod.spec.containers.map(c, c.name).join(',')}", "v${string(size(pod.spec.volumes))}",
-		"${pod.metadata.annotations[?'x.example/t0'].orValue('none')}", "${pod.metadata.annotations[?'x.example/t2'].orValue('y')}", "a-${pod.metadata.annotations[?'x.example/t1'].orValue('fix')}", g.values(),
-		"${pod.spec.containers.map(c, c.env.map(e, e.name).join('.')).join(',')}", "${pod.spec.volumes.map(v, v.name).join(',')}", "${" + g.bool(each) + " ? 'y' : 'n'}",
+		"${pod.metadata.annotations[?'x.example/t0'].orValue('none')}", "${pod.metadata.annotations[?'x.example/t2'].orValue('y')}", "a-${pod.metadata.annotations[?'x.example/t1'].orValue('fix')}", g.valuesExpression(),
+		"${pod.spec.containers.map(c, c.env.map(e, e.name).join('.')).join(',')}", "${pod.spec.volumes.map(v, v.name).join(',')}", "${" + g.boolExpression(each) + " ? 'y' : 'n'}",
 	}
 	if each {
 		all = append(all, "${container.name}", "${container.image}", "${string(size(container.env))}")
 	}
-	return strconv.Quote(g.pick(all...))
+	return strconv.Quote(g.pickString(all...))
 }
 
-// values returns an expression that reads values with all that an API server makes of them.
-func (g *Sets) values() string {
-	return g.pick("${json.marshal(pod.spec.containers.map(c, c.resources))}", "${json.marshal(pod.spec.containers.map(c, c.resources.?requests))}",
+// valuesExpression returns an expression that reads values with all that an API server makes of them.
+func (g *Sets) valuesExpression() string {
+	return g.pickString("${json.marshal(pod.spec.containers.map(c, c.resources))}", "${json.marshal(pod.spec.containers.map(c, c.resources.?requests))}",
 		"${json.marshal(pod.spec.volumes.map(v, v.?configMap))}", "${json.marshal(pod.spec.volumes)}", "${json.marshal(pod.spec.containers.map(c, c.?lifecycle))}",
 		"${json.marshal(pod.spec.containers.map(c, c.ports))}", "${json.marshal(pod.spec.containers.map(c, c.env))}",
 		"${pod.spec.containers.map(c, string(c.resources.?limits[?'cpu'].orValue('-'))).join(',')}",
 		"${pod.spec.volumes.map(v, string(v.?emptyDir.?sizeLimit.orValue('-'))).join(',')}")
 }
 
-// quantity returns a quantity in JSON. An API server stores most of these in another form.
-func (g *Sets) quantity() string {
-	return g.pick(`"100m"`, `"0"`, "0.1", `"100.5m"`, "1", "0.5", `"1024Mi"`, `"0.5Gi"`, `"0.1Ki"`, `"1e3"`, `"2000"`, `"+1"`, `"1000000u"`, `"01.50"`)
+// quantityJSON returns a quantity in JSON. An API server stores most of these in another form.
+func (g *Sets) quantityJSON() string {
+	return g.pickString(`"100m"`, `"0"`, "0.1", `"100.5m"`, "1", "0.5", `"1024Mi"`, `"0.5Gi"`, `"0.1Ki"`, `"1e3"`, `"2000"`, `"+1"`, `"1000000u"`, `"01.50"`)
 }
 
-// when returns a condition for an item in one of n cases.
-func (g *Sets) when(n int, each bool) string {
-	return strings.Join(g.maybe(n, func() string { return `"${when}": ` + strconv.Quote(g.bool(each)) + ", " }), "")
+// whenCondition returns a condition for an item in one of n cases.
+func (g *Sets) whenCondition(n int, each bool) string {
+	return strings.Join(g.maybeText(n, func() string { return `"${when}": ` + strconv.Quote(g.boolExpression(each)) + ", " }), "")
 }
 
-func (g *Sets) env(name string, each bool) string {
+func (g *Sets) envItem(name string, each bool) string {
 	ifSet := ""
-	if each && g.in(3) {
-		ifSet = `, "${ifSet}": ` + g.pick("keep", "conflict", "{append: E3}", "{append: E0}")
+	if each && g.oneIn(3) {
+		ifSet = `, "${ifSet}": ` + g.pickString("keep", "conflict", "{append: E3}", "{append: E0}")
 	}
-	value := "value: " + g.text(each)
-	if g.in(6) {
-		value = g.pick(`value: ""`, "valueFrom: {fieldRef: {fieldPath: metadata.name}}", "value: \"${params.?o}\"")
+	value := "value: " + g.stringExpression(each)
+	if g.oneIn(6) {
+		value = g.pickString(`value: ""`, "valueFrom: {fieldRef: {fieldPath: metadata.name}}", "value: \"${params.?o}\"")
 	}
-	return "{" + g.when(4, each) + g.named(6, name, "each", each) + ", " + value + ifSet + "}"
+	return "{" + g.whenCondition(4, each) + g.nameField(6, name, "each", each) + ", " + value + ifSet + "}"
 }
 
-// named returns a name, which in one of n cases a ${forEach} with the variable v makes.
-func (g *Sets) named(n int, name, v string, each bool) string {
-	if !g.in(n) {
+// nameField returns a name, which in one of n cases a ${forEach} with the variable v makes.
+func (g *Sets) nameField(n int, name, v string, each bool) string {
+	if !g.oneIn(n) {
 		return "name: " + name
 	}
 	lists := []string{
@@ -109,129 +109,129 @@ func (g *Sets) named(n int, name, v string, each bool) string {
 	if each {
 		lists = append(lists, "container.env.map(e, e.name)")
 	}
-	return fmt.Sprintf(`"${forEach}": {%s: %q}, name: "%s-${%s}"`, v, g.pick(lists...), name, v)
+	return fmt.Sprintf(`"${forEach}": {%s: %q}, name: "%s-${%s}"`, v, g.pickString(lists...), name, v)
 }
 
-func (g *Sets) container(name, volume string) string {
-	fields := []string{g.named(6, name, "m", false), "image: " + g.pick("s", "s", "s", g.text(false))}
-	fields = append(fields, g.maybe(3, func() string { return "args: [" + g.text(false) + "]" })...)
-	fields = append(fields, g.maybe(2, func() string {
-		return "env: " + g.pick("["+g.env("E0", false)+", "+g.env("X", false)+"]", g.objects("pod.spec.containers[0].env", "env"))
+func (g *Sets) containerItem(name, volume string) string {
+	fields := []string{g.nameField(6, name, "m", false), "image: " + g.pickString("s", "s", "s", g.stringExpression(false))}
+	fields = append(fields, g.maybeText(3, func() string { return "args: [" + g.stringExpression(false) + "]" })...)
+	fields = append(fields, g.maybeText(2, func() string {
+		return "env: " + g.pickString("["+g.envItem("E0", false)+", "+g.envItem("X", false)+"]", g.listExpression("pod.spec.containers[0].env", "env"))
 	})...)
-	fields = append(fields, g.maybe(3, func() string {
-		return "ports: " + g.pick("[{containerPort: "+g.pick("80", "81")+"}]", g.objects("pod.spec.containers[0].ports", "ports"))
+	fields = append(fields, g.maybeText(3, func() string {
+		return "ports: " + g.pickString("[{containerPort: "+g.pickString("80", "81")+"}]", g.listExpression("pod.spec.containers[0].ports", "ports"))
 	})...)
-	fields = append(fields, g.maybe(3, func() string {
-		return "securityContext: " + g.pick("{runAsNonRoot: true}", g.object("securityContext"), `"${{'runAsUser': params.?o.orValue(7)}}"`)
+	fields = append(fields, g.maybeText(3, func() string {
+		return "securityContext: " + g.pickString("{runAsNonRoot: true}", g.objectExpression("securityContext"), `"${{'runAsUser': params.?o.orValue(7)}}"`)
 	})...)
-	fields = append(fields, g.maybe(5, func() string {
-		return "resources: " + g.pick(g.object("resources"), `"${{'limits': {'memory': '1Gi', 'cpu': string(size(pod.spec.containers))}}}"`)
+	fields = append(fields, g.maybeText(5, func() string {
+		return "resources: " + g.pickString(g.objectExpression("resources"), `"${{'limits': {'memory': '1Gi', 'cpu': string(size(pod.spec.containers))}}}"`)
 	})...)
-	fields = append(fields, g.maybe(6, func() string { return "lifecycle: {stopSignal: SIGTERM}" })...)
-	fields = append(fields, g.maybe(4, func() string {
-		return "volumeMounts: " + g.pick("["+g.mount(volume, "/w")+"]", g.objects("pod.spec.containers[0].volumeMounts", "volumeMounts"))
+	fields = append(fields, g.maybeText(6, func() string { return "lifecycle: {stopSignal: SIGTERM}" })...)
+	fields = append(fields, g.maybeText(4, func() string {
+		return "volumeMounts: " + g.pickString("["+g.mountItem(volume, "/w")+"]", g.listExpression("pod.spec.containers[0].volumeMounts", "volumeMounts"))
 	})...)
-	return "{" + g.when(6, false) + strings.Join(fields, ", ") + "}"
+	return "{" + g.whenCondition(6, false) + strings.Join(fields, ", ") + "}"
 }
 
-// object returns an expression for a whole object of the pod's first container, which it may not have. It is never of the
+// objectExpression returns an expression for a whole object of the pod's first container, which it may not have. It is never of the
 // container that a template brings.
-func (g *Sets) object(field string) string {
-	return strconv.Quote(g.pick("${pod.spec.containers[0].?"+field+"}", "${pod.spec.containers[0].?"+field+"}", "${pod.spec.containers[0].?"+field+"}",
+func (g *Sets) objectExpression(field string) string {
+	return strconv.Quote(g.pickString("${pod.spec.containers[0].?"+field+"}", "${pod.spec.containers[0].?"+field+"}", "${pod.spec.containers[0].?"+field+"}",
 		"${params.b ? pod.spec.containers[0].?"+field+" : optional.none()}", "${pod.spec.containers.filter(c, has(c."+field+"))[?0].?"+field+"}"))
 }
 
-// objects returns an expression for a whole list of variables, ports or mounts.
-func (g *Sets) objects(from, field string) string {
+// listExpression returns an expression for a whole list of variables, ports or mounts.
+func (g *Sets) listExpression(from, field string) string {
 	made := map[string][]string{
 		"env":          {"${params.h.map(k, {'name': 'H' + k, 'value': params.h[k]})}", "${params.l.map(i, {'name': 'L' + i, 'value': ns.name})}", "${" + from + ".filter(e, has(e.value))}"},
 		"ports":        {"${lists.range(size(pod.spec.containers)).map(i, {'containerPort': 7000 + i})}", "${params.?o.hasValue() ? [{'containerPort': 9000, 'name': 'o'}] : []}", "${" + from + ".filter(p, p.containerPort != 80)}"},
 		"volumeMounts": {"${pod.spec.volumes.map(v, {'name': v.name, 'mountPath': '/all/' + v.name})}", "${params.h.map(k, {'name': params.p, 'mountPath': '/' + k, 'readOnly': true})}", "${" + from + ".filter(m, m.readOnly)}"},
 	}[field]
-	return strconv.Quote(g.pick(append(made, "${"+from+"}")...))
+	return strconv.Quote(g.pickString(append(made, "${"+from+"}")...))
 }
 
-// mount returns a mount of the template's volume, or of one of the pod.
-func (g *Sets) mount(volume, path string) string {
-	if g.in(4) {
-		volume = strconv.Quote(g.pick("${'w'}", "${'"+volume+"'}", "${'shared'}", "${params.p}", "${pod.spec.volumes[0].name}", "${pod.spec.volumes.filter(v, v.name != 'shared')[0].name}"))
+// mountItem returns a mount of the template's volume, or of one of the pod.
+func (g *Sets) mountItem(volume, path string) string {
+	if g.oneIn(4) {
+		volume = strconv.Quote(g.pickString("${'w'}", "${'"+volume+"'}", "${'shared'}", "${params.p}", "${pod.spec.volumes[0].name}", "${pod.spec.volumes.filter(v, v.name != 'shared')[0].name}"))
 	}
-	if g.in(8) {
+	if g.oneIn(8) {
 		path += strconv.Itoa(g.IntN(2)) + "-${string(size(pod.spec.volumes))}"
 	}
-	return "{name: " + volume + ", mountPath: " + strconv.Quote(g.pick("/v", path)) + "}"
+	return "{name: " + volume + ", mountPath: " + strconv.Quote(g.pickString("/v", path)) + "}"
 }
 
-func (g *Sets) volume(name string) string {
-	source := g.pick("emptyDir: {}", "emptyDir: {}", "emptyDir: {}", "emptyDir: {mode: 511}", "configMap: {name: conf}", "emptyDir: {sizeLimit: "+g.quantity()+"}",
+func (g *Sets) volumeItem(name string) string {
+	source := g.pickString("emptyDir: {}", "emptyDir: {}", "emptyDir: {}", "emptyDir: {mode: 511}", "configMap: {name: conf}", "emptyDir: {sizeLimit: "+g.quantityJSON()+"}",
 		`configMap: {name: "c${string(size(pod.spec.containers))}"}`, `emptyDir: {sizeLimit: "${size(pod.spec.containers) == 1 ? '1Gi' : '2Gi'}"}`)
-	if g.in(8) { // a volume with that name is needed for the mounts
-		return "{" + g.when(10, false) + "name: " + name + ", " + source + "}, {" + g.named(1, name, "m", false) + ", " + source + "}"
+	if g.oneIn(8) { // a volume with that name is needed for the mounts
+		return "{" + g.whenCondition(10, false) + "name: " + name + ", " + source + "}, {" + g.nameField(1, name, "m", false) + ", " + source + "}"
 	}
-	return "{" + g.when(10, false) + "name: " + name + ", " + source + "}"
+	return "{" + g.whenCondition(10, false) + "name: " + name + ", " + source + "}"
 }
 
-func (g *Sets) each(volume string) string {
+func (g *Sets) forEachContainer(volume string) string {
 	var add []string
-	add = append(add, g.maybe(2, func() string { return "env: [" + g.env(g.pick("E0", "E1", "E2"), true) + "]" })...)
-	add = append(add, g.maybe(3, func() string {
-		return "volumeMounts: " + g.pick("["+g.mount(volume, "/x")+"]", "["+g.mount(volume, "/x")+"]", g.objects("container.volumeMounts", "volumeMounts"))
+	add = append(add, g.maybeText(2, func() string { return "env: [" + g.envItem(g.pickString("E0", "E1", "E2"), true) + "]" })...)
+	add = append(add, g.maybeText(3, func() string {
+		return "volumeMounts: " + g.pickString("["+g.mountItem(volume, "/x")+"]", "["+g.mountItem(volume, "/x")+"]", g.listExpression("container.volumeMounts", "volumeMounts"))
 	})...)
-	add = append(add, g.maybe(4, func() string { return "securityContext: {readOnlyRootFilesystem: true}" })...)
-	add = append(add, g.maybe(4, func() string {
-		return "resources: {" + g.pick("requests", "requests", "limits") + ": {cpu: " + g.pick(g.quantity(), `"${params.q}"`) + "}}"
+	add = append(add, g.maybeText(4, func() string { return "securityContext: {readOnlyRootFilesystem: true}" })...)
+	add = append(add, g.maybeText(4, func() string {
+		return "resources: {" + g.pickString("requests", "requests", "limits") + ": {cpu: " + g.pickString(g.quantityJSON(), `"${params.q}"`) + "}}"
 	})...)
-	add = append(add, "ports: [{containerPort: 9"+g.pick("0", "1")+"}]")
-	where := strings.Join(g.maybe(3, func() string { return "where: " + strconv.Quote(g.bool(true)) + ", " }), "")
-	return "forEachContainer: [{" + where + "initContainers: " + g.pick("true", "false") + ", add: {" + strings.Join(add, ", ") + "}}]"
+	add = append(add, "ports: [{containerPort: 9"+g.pickString("0", "1")+"}]")
+	where := strings.Join(g.maybeText(3, func() string { return "where: " + strconv.Quote(g.boolExpression(true)) + ", " }), "")
+	return "forEachContainer: [{" + where + "initContainers: " + g.pickString("true", "false") + ", add: {" + strings.Join(add, ", ") + "}}]"
 }
 
-func (g *Sets) place() string {
-	return g.pick("First", "Last", "{after: app}", "{before: app}", "{after: i}", "{before: k9}", "{before: c1}", "{before: k0}", "{after: k1}", `"${size(pod.spec.volumes) > 1 ? 'First' : 'Last'}"`)
+func (g *Sets) placeValue() string {
+	return g.pickString("First", "Last", "{after: app}", "{before: app}", "{after: i}", "{before: k9}", "{before: c1}", "{before: k0}", "{after: k1}", `"${size(pod.spec.volumes) > 1 ? 'First' : 'Last'}"`)
 }
 
-func (g *Sets) placement() string {
-	return "placement: {initContainers: " + g.place() + ", containers: " + g.place() + "}"
+func (g *Sets) placementField() string {
+	return "placement: {initContainers: " + g.placeValue() + ", containers: " + g.placeValue() + "}"
 }
 
-// others returns parameters of other types, and from annotations of other products.
-func (g *Sets) others() string {
-	by := g.pick("", "", ", overridableBy: [Pod]", ", overridableBy: [Pod, ServiceAccount]")
-	return "{name: l, type: list, default: " + g.pick(`"a,b"`, `"a,b"`, `""`, `" c0 ,, app "`) + g.pick("", ", maxItems: 4", `, items: {pattern: "[a-z0-9]+", maxLength: 4}`) + by + "}, " +
-		"{name: f, type: map, default: " + g.pick(`"a=1"`, `"a=1"`, `""`, `"b=2,3,a=x=y"`) + g.pick("", ", items: {maxLength: 5}") + "}, " +
-		"{name: j, type: json, default: " + g.pick(`"{}"`, `"[]"`, `'{"b": [1, {"a": null}], "a": 0.5}'`) + "}, " +
-		"{name: u, type: number, default: 0.5" + g.pick("", ", maximum: 10") + "}, {name: q, type: quantity, default: " + g.pick("100m", "0.5Gi") + "}, {name: d, type: duration, default: 90s}, " +
-		"{name: o, type: integer, optional: true" + g.pick("", ", minimum: 5") + by + "}, {name: a, annotation: x.example/t1, default: z}, " +
-		"{name: h, prefix: " + g.pick("x.example/h-, items: {maxLength: 3}", "x.example/h-, maxItems: 2", "x.example/h-", "x.example/") + "}"
+// otherParameters returns parameters of other types, and from annotations of other products.
+func (g *Sets) otherParameters() string {
+	by := g.pickString("", "", ", overridableBy: [Pod]", ", overridableBy: [Pod, ServiceAccount]")
+	return "{name: l, type: list, default: " + g.pickString(`"a,b"`, `"a,b"`, `""`, `" c0 ,, app "`) + g.pickString("", ", maxItems: 4", `, items: {pattern: "[a-z0-9]+", maxLength: 4}`) + by + "}, " +
+		"{name: f, type: map, default: " + g.pickString(`"a=1"`, `"a=1"`, `""`, `"b=2,3,a=x=y"`) + g.pickString("", ", items: {maxLength: 5}") + "}, " +
+		"{name: j, type: json, default: " + g.pickString(`"{}"`, `"[]"`, `'{"b": [1, {"a": null}], "a": 0.5}'`) + "}, " +
+		"{name: u, type: number, default: 0.5" + g.pickString("", ", maximum: 10") + "}, {name: q, type: quantity, default: " + g.pickString("100m", "0.5Gi") + "}, {name: d, type: duration, default: 90s}, " +
+		"{name: o, type: integer, optional: true" + g.pickString("", ", minimum: 5") + by + "}, {name: a, annotation: x.example/t1, default: z}, " +
+		"{name: h, prefix: " + g.pickString("x.example/h-, items: {maxLength: 3}", "x.example/h-, maxItems: 2", "x.example/h-", "x.example/") + "}"
 }
 
 // Template returns the spec of the template with a number, in YAML.
 func (g *Sets) Template(i int) string {
-	volume := g.pick(fmt.Sprint("v", i), fmt.Sprint("v", i), "shared")
-	fields := []string{"default: true", "params: [{name: p, type: string, default: d" + g.pick("", "", ", overridableBy: [Pod, ServiceAccount, Namespace]") + "}, {name: b, type: boolean, default: true}, " + g.others() + "]"}
-	fields = append(fields, g.pick("required: true", "required: true", "validate: {mode: Deny, protect: [all]}", "validate: {mode: Deny, protect: [image]}",
+	volume := g.pickString(fmt.Sprint("v", i), fmt.Sprint("v", i), "shared")
+	fields := []string{"default: true", "params: [{name: p, type: string, default: d" + g.pickString("", "", ", overridableBy: [Pod, ServiceAccount, Namespace]") + "}, {name: b, type: boolean, default: true}, " + g.otherParameters() + "]"}
+	fields = append(fields, g.pickString("required: true", "required: true", "validate: {mode: Deny, protect: [all]}", "validate: {mode: Deny, protect: [image]}",
 		"validate: {mode: Deny, protect: [args, env]}",
 		"validate: {mode: Warn, protect: [image, securityContext]}", "order: -1"))
-	condition := strings.Join(g.maybe(3, func() string { return ", condition: " + strconv.Quote(g.bool(false)) }), "")
+	condition := strings.Join(g.maybeText(3, func() string { return ", condition: " + strconv.Quote(g.boolExpression(false)) }), "")
 	fields = append(fields, "match: {hostNetwork: true"+condition+"}")
-	fields = append(fields, g.maybe(6, func() string { return "serviceAccountToken: None" })...)
-	fields = append(fields, g.maybe(2, func() string { return g.each(volume) })...)
-	spec := []string{"volumes: [" + g.volume(volume) + "]"}
-	sidecar := g.container(fmt.Sprint("k", i), volume)
-	second := strings.Join(g.maybe(3, func() string { return ", " + g.container(fmt.Sprint("l", i), volume) }), "")
-	if g.in(2) {
+	fields = append(fields, g.maybeText(6, func() string { return "serviceAccountToken: None" })...)
+	fields = append(fields, g.maybeText(2, func() string { return g.forEachContainer(volume) })...)
+	spec := []string{"volumes: [" + g.volumeItem(volume) + "]"}
+	sidecar := g.containerItem(fmt.Sprint("k", i), volume)
+	second := strings.Join(g.maybeText(3, func() string { return ", " + g.containerItem(fmt.Sprint("l", i), volume) }), "")
+	if g.oneIn(2) {
 		spec = append(spec, "containers: ["+sidecar+second+"]")
 	} else {
-		spec = append(spec, "initContainers: ["+strings.TrimSuffix(sidecar, "}")+g.pick(", restartPolicy: Always", "")+"}"+second+"]")
+		spec = append(spec, "initContainers: ["+strings.TrimSuffix(sidecar, "}")+g.pickString(", restartPolicy: Always", "")+"}"+second+"]")
 	}
-	fields = append(fields, g.maybe(3, g.placement)...)
-	spec = append(spec, g.maybe(4, func() string { return "securityContext: {fsGroup: 5}" })...)
-	spec = append(spec, g.maybe(6, func() string { return "tolerations: [{key: " + g.text(false) + ", operator: Exists}]" })...)
-	meta := strings.Join(g.maybe(3, func() string {
-		return fmt.Sprintf("metadata: {labels: {t%d.pillion.dev/l: x}, annotations: {x.example/t%d: %s}}, ", i, i, g.text(false))
+	fields = append(fields, g.maybeText(3, g.placementField)...)
+	spec = append(spec, g.maybeText(4, func() string { return "securityContext: {fsGroup: 5}" })...)
+	spec = append(spec, g.maybeText(6, func() string { return "tolerations: [{key: " + g.stringExpression(false) + ", operator: Exists}]" })...)
+	meta := strings.Join(g.maybeText(3, func() string {
+		return fmt.Sprintf("metadata: {labels: {t%d.pillion.dev/l: x}, annotations: {x.example/t%d: %s}}, ", i, i, g.stringExpression(false))
 	}), "")
 	all := strings.Join(append(fields, "pod: {"+meta+"spec: {"+strings.Join(spec, ", ")+"}}"), ", ")
-	if g.in(3) {
+	if g.oneIn(3) {
 		return g.Named(all)
 	}
 	return all
@@ -272,11 +272,11 @@ func (g *Sets) Named(template string) string {
 			begin, rest, end = text[:i+3], text[i+3:], `"`
 		}
 		expression := strings.TrimSuffix(rest, end)
-		if slices.Contains([]string{"when", "forEach", "ifSet", "m", "each"}, expression) || strings.Contains(expression, "container.") || g.in(4) {
+		if slices.Contains([]string{"when", "forEach", "ifSet", "m", "each"}, expression) || strings.Contains(expression, "container.") || g.oneIn(4) {
 			return text
 		}
 		name := fmt.Sprint("x", len(variables))
-		if g.in(4) { // through another variable
+		if g.oneIn(4) { // through another variable
 			variables = append(variables, fmt.Sprintf("{name: %sy, expression: %q}", name, expression))
 			expression = "variables." + name + "y"
 		}
@@ -291,51 +291,51 @@ func (g *Sets) Pod(own bool) string {
 	var containers []string
 	for i := range 1 + g.IntN(3) {
 		fields := []string{fmt.Sprintf(`"name":"%s","image":"img"`, []string{"app", "c0", "c1"}[i])}
-		fields = append(fields, g.maybe(3, func() string {
-			return `"env":[{"name":"` + g.pick("E0", "E1") + `","value":"` + g.pick("x", "fix") + `"}]`
+		fields = append(fields, g.maybeText(3, func() string {
+			return `"env":[{"name":"` + g.pickString("E0", "E1") + `","value":"` + g.pickString("x", "fix") + `"}]`
 		})...)
-		fields = append(fields, g.maybe(4, func() string { return `"ports":[{"containerPort":80}]` })...)
-		fields = append(fields, g.maybe(4, func() string { return `"securityContext":{"runAsUser":0}` })...)
-		fields = append(fields, g.maybe(4, func() string {
-			return `"volumeMounts":[{"name":"` + g.pick("w", "shared") + `","mountPath":"/own"` + g.pick("", `,"readOnly":true`) + "}]"
+		fields = append(fields, g.maybeText(4, func() string { return `"ports":[{"containerPort":80}]` })...)
+		fields = append(fields, g.maybeText(4, func() string { return `"securityContext":{"runAsUser":0}` })...)
+		fields = append(fields, g.maybeText(4, func() string {
+			return `"volumeMounts":[{"name":"` + g.pickString("w", "shared") + `","mountPath":"/own"` + g.pickString("", `,"readOnly":true`) + "}]"
 		})...)
-		fields = append(fields, g.maybe(5, func() string { return `"resources":{"limits":{"cpu":` + g.quantity() + `}}` })...)
+		fields = append(fields, g.maybeText(5, func() string { return `"resources":{"limits":{"cpu":` + g.quantityJSON() + `}}` })...)
 		containers = append(containers, "{"+strings.Join(fields, ",")+"}")
 	}
-	annotations := g.pick("", "", "", `"t0.pillion.dev/customize":"true"`, `"x.example/t1":"fix"`, `"x.example/t0":"`+g.pick("y", "n", "none", "1", "2", "n-shop")+`"`, `"t1.pillion.dev/p":"q"`,
+	annotations := g.pickString("", "", "", `"t0.pillion.dev/customize":"true"`, `"x.example/t1":"fix"`, `"x.example/t0":"`+g.pickString("y", "n", "none", "1", "2", "n-shop")+`"`, `"t1.pillion.dev/p":"q"`,
 		`"t0.pillion.dev/l":"b, c,,b"`, `"t0.pillion.dev/o":"7","x.example/h-b":"1","x.example/h-a":"2"`, `"t1.pillion.dev/j":"[1, {b: 2, a: 1}]","t0.pillion.dev/f":"a=x,y"`)
-	if annotations == "" && g.in(9) {
-		annotations = g.parameters()
+	if annotations == "" && g.oneIn(9) {
+		annotations = g.parameterAnnotations()
 	}
-	containers = append(containers, g.maybe(8, func() string {
+	containers = append(containers, g.maybeText(8, func() string {
 		if !own {
 			return `{"name":"c2"}`
 		}
-		return `{"name":"k0"` + g.pick("", `,"image":"s"`, `,"image":"img"`) + g.pick("", "", `,"command":["sleep"]`, `,"env":[{"name":"E0","value":"fix"}]`) + "}"
+		return `{"name":"k0"` + g.pickString("", `,"image":"s"`, `,"image":"img"`) + g.pickString("", "", `,"command":["sleep"]`, `,"env":[{"name":"E0","value":"fix"}]`) + "}"
 	})...)
 	var spec []string
-	spec = append(spec, g.maybe(2, func() string { return `"initContainers":[{"name":"i","image":"z"}]` })...)
-	spec = append(spec, g.pick(`"hostPID":false`, `"securityContext":{"runAsUser":0}`, `"restartPolicy":"Never"`, `"hostNetwork":true`, `"resources":{"limits":{"cpu":`+g.quantity()+`}}`, `"securityContext":{"fsGroup":7}`))
-	spec = append(spec, g.maybe(4, func() string {
-		return `"volumes":[{"name":` + g.pick(`"shared","hostPath":{"path":"/x"}`, `"v0","configMap":{"name":"other"}`, `"w"`) + "}]"
+	spec = append(spec, g.maybeText(2, func() string { return `"initContainers":[{"name":"i","image":"z"}]` })...)
+	spec = append(spec, g.pickString(`"hostPID":false`, `"securityContext":{"runAsUser":0}`, `"restartPolicy":"Never"`, `"hostNetwork":true`, `"resources":{"limits":{"cpu":`+g.quantityJSON()+`}}`, `"securityContext":{"fsGroup":7}`))
+	spec = append(spec, g.maybeText(4, func() string {
+		return `"volumes":[{"name":` + g.pickString(`"shared","hostPath":{"path":"/x"}`, `"v0","configMap":{"name":"other"}`, `"w"`) + "}]"
 	})...)
-	if g.in(60) { // near a limit
+	if g.oneIn(60) { // near a limit
 		spec = append(spec[:min(len(spec), 1)], `"volumes":[`+manyVolumes(140+g.IntN(9))+"]")
 	}
-	metadata := `"metadata":{"name":"web","labels":{` + g.pick("", `"app":"web"`) + `},"annotations":{` + annotations + `}},`
-	if annotations == "" && g.in(3) {
-		metadata = g.pick("", `"metadata":{},`, `"metadata":{"name":"web"},`)
+	metadata := `"metadata":{"name":"web","labels":{` + g.pickString("", `"app":"web"`) + `},"annotations":{` + annotations + `}},`
+	if annotations == "" && g.oneIn(3) {
+		metadata = g.pickString("", `"metadata":{},`, `"metadata":{"name":"web"},`)
 	}
 	return `{` + metadata + `"spec":{"containers":[` +
 		strings.Join(containers, ",") + "]," + strings.Join(spec, ",") + "}}"
 }
 
-// parameters returns annotations that set parameters, some to values that are not allowed.
-func (g *Sets) parameters() string {
-	return g.pick(
-		`"t0.pillion.dev/l":"`+g.pick("", "a", "app,c0", "0,1,2,3", "A b", "a,a")+`"`, `"x.example/h-`+g.pick("a", "C", "", "a.b_c")+`":"`+g.pick("", "1", "fix", "longer")+`","x.example/h-b":"y"`,
-		`"t0.pillion.dev/j":"`+g.pick("{a: [", "5", "{}", "{x: &y 1}")+`"`, `"t0.pillion.dev/o":"`+g.pick("4", "x", "")+`","t0.pillion.dev/f":"`+g.pick("", "a", "a=1,a=2", "c=longer")+`"`,
-		`"t0.pillion.dev/u":"`+g.pick("2e1", ".5", "x", "-1")+`","t1.pillion.dev/q":"`+g.pick("1", "100.5m", "0.1Ki", "x")+`","t0.pillion.dev/d":"`+g.pick("1h", "90", "0")+`"`,
+// parameterAnnotations returns annotations that set parameters, some to values that are not allowed.
+func (g *Sets) parameterAnnotations() string {
+	return g.pickString(
+		`"t0.pillion.dev/l":"`+g.pickString("", "a", "app,c0", "0,1,2,3", "A b", "a,a")+`"`, `"x.example/h-`+g.pickString("a", "C", "", "a.b_c")+`":"`+g.pickString("", "1", "fix", "longer")+`","x.example/h-b":"y"`,
+		`"t0.pillion.dev/j":"`+g.pickString("{a: [", "5", "{}", "{x: &y 1}")+`"`, `"t0.pillion.dev/o":"`+g.pickString("4", "x", "")+`","t0.pillion.dev/f":"`+g.pickString("", "a", "a=1,a=2", "c=longer")+`"`,
+		`"t0.pillion.dev/u":"`+g.pickString("2e1", ".5", "x", "-1")+`","t1.pillion.dev/q":"`+g.pickString("1", "100.5m", "0.1Ki", "x")+`","t0.pillion.dev/d":"`+g.pickString("1h", "90", "0")+`"`,
 	)
 }
 
