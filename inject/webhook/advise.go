@@ -37,7 +37,7 @@ var advise = &endpoint{
 	caller:    authentication.Advising,
 	levels:    podLevel,
 	queue:     large, // API types take many times the memory of the body
-	decisions: answered(decidedWarned, decidedSilent),
+	decisions: okOutcomes(decidedWarned, decidedSilent),
 	findings:  []inject.Code{inject.CodeUnknownParameter},
 	general:   append([]inject.Code{inject.CodeMisplaced}, unknown...),
 	about:     func(r *admissionRequest) bool { return r.podAt() != nil },
@@ -51,26 +51,26 @@ var advise = &endpoint{
 		}
 		if pod == nil {
 			if len(misplaced) == 0 {
-				return nil, gone(r)
+				return nil, goneRejection(r)
 			}
 			result := &inject.Result{Findings: misplaced}
-			return advice{injected{result}, result.Warnings(), nil}, gone(r)
+			return advice{injected{result}, result.Warnings(), nil}, goneRejection(r)
 		}
 		namespace, err := h.Namespaces.Namespace(e.request.Namespace)
 		if err != nil { // parameters that depend on its annotations would appear invalid
-			return nil, gone(r)
+			return nil, goneRejection(r)
 		}
 		result, err := injector.Inject(inject.Request{
 			Operation: string(admissionv1.Create), Namespace: namespace, Pod: pod, Claims: inject.Claims(e.request.Object), Owner: inject.OwnerOf(request.Kind.Kind, request.Object),
 			OptedIn: !inject.MisplacedOptIn(request.apiVersion(), request.Kind.Kind, request.Object), // which may be why Pillion was called
 			Done:    r.Context().Done(),
 		})
-		if err != nil || gone(r) != nil {
-			return nil, gone(r)
+		if err != nil || goneRejection(r) != nil {
+			return nil, goneRejection(r)
 		}
 		result.Findings = append(misplaced, result.Findings...)
-		misfits, effects := h.foresee(&namespace, request.Kind.Kind, pod, result)
-		return advice{injected{result}, append(result.Warnings(), misfits...), effects}, gone(r)
+		misfits, effects := h.foreseeEffects(&namespace, request.Kind.Kind, pod, result)
+		return advice{injected{result}, append(result.Warnings(), misfits...), effects}, goneRejection(r)
 	},
 }
 
@@ -88,14 +88,14 @@ func (a advice) decision() string {
 	return decidedSilent
 }
 
-func (a advice) respond(_ *exchange, response *admissionv1.AdmissionResponse, notes []inject.Note) []inject.Note {
-	response.Warnings = warnings(slices.Concat(a.sentences, a.effects), "")
+func (a advice) fillResponse(_ *exchange, response *admissionv1.AdmissionResponse, notes []inject.Note) []inject.Note {
+	response.Warnings = clipWarnings(slices.Concat(a.sentences, a.effects), "")
 	return notes
 }
 
-// foresee returns the objections of the namespace to the injected pod that it does not have to the original
+// foreseeEffects returns the objections of the namespace to the injected pod that it does not have to the original
 // pod, and what the additions change for the rest of the pod. It returns none for pods that are far larger than real ones.
-func (h *Handler) foresee(namespace *request.Namespace, kind string, node *jsontree.Node, result *inject.Result) (misfits, effects []string) {
+func (h *Handler) foreseeEffects(namespace *request.Namespace, kind string, node *jsontree.Node, result *inject.Result) (misfits, effects []string) {
 	if h.Fit == nil || !result.Adds() {
 		return nil, nil
 	}
@@ -119,7 +119,7 @@ func (r *admissionRequest) apiVersion() string { return r.Kind.Group + "/" + r.K
 // podAt returns the path of the pod template if the request creates or updates a workload, else nil. It
 // returns nil for workloads that a controller owns: the author of their owner was warned already.
 func (r *admissionRequest) podAt() []string {
-	if r.SubResource != "" || r.Operation != admissionv1.Create && r.Operation != admissionv1.Update || owned(r.Object) {
+	if r.SubResource != "" || r.Operation != admissionv1.Create && r.Operation != admissionv1.Update || hasController(r.Object) {
 		return nil
 	}
 	path, _ := inject.PodIn(r.apiVersion(), r.Kind.Kind)
@@ -149,7 +149,7 @@ func (r *admissionRequest) newTemplate(path []string) *jsontree.Node {
 	return template
 }
 
-func owned(object *jsontree.Node) bool {
+func hasController(object *jsontree.Node) bool {
 	return slices.ContainsFunc(object.At("metadata", "ownerReferences").Items(), func(owner jsontree.Node) bool {
 		return owner.Get("controller").Kind() == jsontree.True
 	})

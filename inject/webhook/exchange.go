@@ -13,7 +13,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/webhook/authentication"
 )
 
-// endpoint is one webhook. Each is defined in its own file; [Handler.ask] contains the common
+// endpoint is one webhook. Each is defined in its own file; [Handler.answerRequest] contains the common
 // part.
 type endpoint struct {
 	path string
@@ -46,8 +46,8 @@ type endpoint struct {
 type answer interface {
 	// decision is the name of the result in metrics and in the log.
 	decision() string
-	// respond completes a response that allows the request unchanged, and appends to the audit annotations.
-	respond(*exchange, *admissionv1.AdmissionResponse, []inject.Note) []inject.Note
+	// fillResponse completes a response that allows the request unchanged, and appends to the audit annotations.
+	fillResponse(*exchange, *admissionv1.AdmissionResponse, []inject.Note) []inject.Note
 	// pod identifies the pod of the request.
 	pod() *inject.Identity
 	// decisions are those of the engine. There are none for a final pod.
@@ -76,8 +76,8 @@ const (
 // unknown are the codes of findings about no template that every webhook has.
 var unknown = []inject.Code{inject.CodeUnknownTemplate, inject.CodeUnknownParameter}
 
-// answered returns outcomes with HTTP 200.
-func answered(decisions ...string) []outcome {
+// okOutcomes returns outcomes with HTTP 200.
+func okOutcomes(decisions ...string) []outcome {
 	all := make([]outcome, len(decisions))
 	for i, decision := range decisions {
 		all[i] = outcome{decision, http.StatusOK}
@@ -125,7 +125,7 @@ func (e *exchange) decision() string {
 	switch {
 	case e.rejected != nil && e.rejected.status == http.StatusTooManyRequests:
 		return decidedShed
-	case e.doubts():
+	case e.isRedirected():
 		return decidedDoubted
 	case e.rejected != nil:
 		return decidedRejected
@@ -137,8 +137,8 @@ func (e *exchange) decision() string {
 	return e.answer.decision()
 }
 
-// doubts reports whether the API server is redirected to another replica.
-func (e *exchange) doubts() bool { return e.rejected != nil && e.rejected.location != "" }
+// isRedirected reports whether the API server is redirected to another replica.
+func (e *exchange) isRedirected() bool { return e.rejected != nil && e.rejected.location != "" }
 
 func (e *exchange) decisions() []inject.Decision {
 	if e.answer == nil {

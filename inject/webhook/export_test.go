@@ -21,7 +21,7 @@ func Observed(t testing.TB, h *Handler, pod []byte) func() {
 		t.Fatal(err)
 	}
 	e := &exchange{endpoint: mutate, answer: injected{result}}
-	return func() { h.Metrics.observe(e, 100*time.Microsecond) }
+	return func() { h.Metrics.observeRequest(e, 100*time.Microsecond) }
 }
 
 // Answered returns the answer about a pod after the test changes the result, with its metrics and its log line.
@@ -33,9 +33,9 @@ func Answered(t testing.TB, h *Handler, pod []byte, tamper func(*inject.Result))
 	}
 	tamper(result)
 	e := &exchange{endpoint: mutate, answer: injected{result}, request: &admissionRequest{UID: "u", version: "admission.k8s.io/v1"}, scratch: &scratch{}, buffers: &buffers{}}
-	answer := string(encode(e))
-	h.Metrics.observe(e, time.Millisecond)
-	h.log(e, httptest.NewRequestWithContext(t.Context(), http.MethodPost, PathMutate, nil), time.Millisecond)
+	answer := string(encodeAnswer(e))
+	h.Metrics.observeRequest(e, time.Millisecond)
+	h.logRequest(e, httptest.NewRequestWithContext(t.Context(), http.MethodPost, PathMutate, nil), time.Millisecond)
 	return answer
 }
 
@@ -59,7 +59,7 @@ func Spoil(h *Handler) {
 }
 
 // Clip returns the part of a string that the API server gets.
-func Clip(text string) string { return clip(text, maxAudit) }
+func Clip(text string) string { return clipLine(text, maxAudit) }
 
 // Lent returns a function that counts how often new memory was allocated for a request.
 func Lent(h *Handler) func() int64 {

@@ -27,18 +27,18 @@ type gate struct {
 	mean  atomic.Int64  // nanoseconds of processing, averaged over recent requests
 }
 
-func (g *gate) open(slots int) {
+func (g *gate) openSlots(slots int) {
 	g.slots, g.turn = int64(slots), make(chan struct{}, slots)
 	g.free.Store(g.slots)
 }
 
-func (g *gate) working() int64 { return g.slots - max(g.free.Load(), 0) }
-func (g *gate) waiting() int64 { return max(-g.free.Load(), 0) }
+func (g *gate) countWorking() int64 { return g.slots - max(g.free.Load(), 0) }
+func (g *gate) countWaiting() int64 { return max(-g.free.Load(), 0) }
 
-// wait is called by a request that made free negative. It returns "" when it is the
+// waitTurn is called by a request that made free negative. It returns "" when it is the
 // request's turn, or the reason why the request gives up.
-func (g *gate) wait(ctx context.Context, most time.Duration) string {
-	if time.Duration(g.waiting()*g.mean.Load()/g.slots) > most && g.withdraw() {
+func (g *gate) waitTurn(ctx context.Context, most time.Duration) string {
+	if time.Duration(g.countWaiting()*g.mean.Load()/g.slots) > most && g.withdrawWait() {
 		return shedQueue
 	}
 	timer := time.NewTimer(most)
@@ -51,16 +51,16 @@ func (g *gate) wait(ctx context.Context, most time.Duration) string {
 	case <-ctx.Done():
 		why = callerGone
 	}
-	if g.withdraw() {
+	if g.withdrawWait() {
 		return why
 	}
 	<-g.turn // it was admitted at the same moment
 	return ""
 }
 
-// withdraw ends the wait of one request. It returns false if all waiting requests were
+// withdrawWait ends the wait of one request. It returns false if all waiting requests were
 // admitted meanwhile, and so this one too.
-func (g *gate) withdraw() bool {
+func (g *gate) withdrawWait() bool {
 	for {
 		free := g.free.Load()
 		if free >= 0 {
@@ -72,9 +72,9 @@ func (g *gate) withdraw() bool {
 	}
 }
 
-// leave admits the next request. If two requests write the mean at the same moment, one
+// admitNext admits the next request. If two requests write the mean at the same moment, one
 // duration is lost, which is harmless.
-func (g *gate) leave(took time.Duration) {
+func (g *gate) admitNext(took time.Duration) {
 	mean := g.mean.Load()
 	g.mean.Store(mean + (int64(took)-mean)/16)
 	if g.free.Add(1) <= 0 {

@@ -18,7 +18,7 @@ func TestGate(t *testing.T) {
 	t.Parallel()
 	const slots = 3
 	var g gate
-	g.open(slots)
+	g.openSlots(slots)
 	var inside, through, gaveUp atomic.Int64
 	var wg sync.WaitGroup
 	for range 64 {
@@ -29,7 +29,7 @@ func TestGate(t *testing.T) {
 					if rand.IntN(4) == 0 {
 						cancel()
 					}
-					why := g.wait(ctx, time.Duration(rand.IntN(200))*time.Microsecond)
+					why := g.waitTurn(ctx, time.Duration(rand.IntN(200))*time.Microsecond)
 					cancel()
 					if why != "" {
 						gaveUp.Add(1)
@@ -44,12 +44,12 @@ func TestGate(t *testing.T) {
 				}
 				inside.Add(-1)
 				through.Add(1)
-				g.leave(time.Microsecond)
+				g.admitNext(time.Microsecond)
 			}
 		})
 	}
 	wg.Wait()
-	if g.free.Load() != slots || len(g.turn) != 0 || g.working() != 0 || g.waiting() != 0 {
+	if g.free.Load() != slots || len(g.turn) != 0 || g.countWorking() != 0 || g.countWaiting() != 0 {
 		t.Errorf("%d slots of %d are free, %d calls are left", g.free.Load(), slots, len(g.turn))
 	}
 	if through.Load() == 0 || gaveUp.Load() == 0 {
@@ -70,7 +70,7 @@ func TestGateEstimates(t *testing.T) {
 		{0, 0, shedDeadline},
 	} {
 		var g gate
-		g.open(1)
+		g.openSlots(1)
 		g.mean.Store(int64(row.took))
 		g.free.Store(0)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -78,8 +78,8 @@ func TestGateEstimates(t *testing.T) {
 			cancel()
 		}
 		g.free.Add(-1)
-		if got := g.wait(ctx, row.most); got != row.want || g.waiting() != 0 {
-			t.Errorf("%v each, %v at most: %q, want %q; %d wait", row.took, row.most, got, row.want, g.waiting())
+		if got := g.waitTurn(ctx, row.most); got != row.want || g.countWaiting() != 0 {
+			t.Errorf("%v each, %v at most: %q, want %q; %d wait", row.took, row.most, got, row.want, g.countWaiting())
 		}
 		cancel()
 	}
@@ -87,13 +87,13 @@ func TestGateEstimates(t *testing.T) {
 
 func BenchmarkLimiter(b *testing.B) {
 	var g gate
-	g.open(4)
+	g.openSlots(4)
 	b.ReportAllocs()
 	for b.Loop() {
 		if g.free.Add(-1) < 0 {
 			b.Fatal("nobody else is here")
 		}
 		began := time.Now()
-		g.leave(time.Since(began))
+		g.admitNext(time.Since(began))
 	}
 }

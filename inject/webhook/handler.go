@@ -77,7 +77,7 @@ func (h *Handler) aboutPod(e *exchange, r *http.Request) (inject.Request, *rejec
 	// metadata.namespace is not set yet if a controller creates the pod.
 	namespace, err := h.Namespaces.Namespace(e.request.Namespace)
 	if errors.Is(err, ErrNamespaceTooLarge) {
-		return inject.Request{}, reject(http.StatusForbidden, "%v", err)
+		return inject.Request{}, newRejection(http.StatusForbidden, "%v", err)
 	}
 	if err != nil {
 		return inject.Request{}, notYet(err.Error())
@@ -101,7 +101,7 @@ var ErrNamespaceTooLarge = errors.New("too many labels and annotations")
 // notYet returns the rejection of a request that can be answered in a moment. The API server tries
 // again.
 func notYet(why string) *rejection {
-	later := reject(http.StatusServiceUnavailable, "%s", why)
+	later := newRejection(http.StatusServiceUnavailable, "%s", why)
 	later.retryAfter = "1"
 	return later
 }
@@ -125,11 +125,11 @@ func notAPod(err error) *rejection {
 	if errors.Is(err, inject.ErrGone) {
 		return tooLate()
 	}
-	return reject(http.StatusBadRequest, "request.object is not a pod: %v", err)
+	return newRejection(http.StatusBadRequest, "request.object is not a pod: %v", err)
 }
 
-// gone returns the answer to a caller that has stopped waiting.
-func gone(r *http.Request) *rejection {
+// goneRejection returns the answer to a caller that has stopped waiting.
+func goneRejection(r *http.Request) *rejection {
 	if r.Context().Err() != nil {
 		return tooLate()
 	}

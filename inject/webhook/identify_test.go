@@ -30,15 +30,15 @@ func guard(t *testing.T, e *edge, required bool) {
 	e.Guard = authentication.NewGuard(required, &authentication.Credentials{Tokens: tokens}, func() (wall, steady time.Time) { return time.Now(), time.Now() })
 }
 
-// unread is a body that fails if it is read.
-type unread struct{ t *testing.T }
+// unreadRejection is a body that fails if it is read.
+type unreadRejection struct{ t *testing.T }
 
-func (u unread) Read([]byte) (int, error) {
+func (u unreadRejection) Read([]byte) (int, error) {
 	u.t.Error("the body is read")
 	return 0, io.EOF
 }
 
-func (unread) Close() error { return nil }
+func (unreadRejection) Close() error { return nil }
 
 func TestCallers(t *testing.T) {
 	for _, c := range []struct {
@@ -63,7 +63,7 @@ func TestCallers(t *testing.T) {
 				r.Header.Set("Authorization", "Bearer "+c.token)
 			}
 			if c.status != http.StatusOK {
-				r.Body = unread{t}
+				r.Body = unreadRejection{t}
 			}
 			w := e.answer(r)
 			if w.Code != c.status {

@@ -70,7 +70,7 @@ func NewLimiter(registry prometheus.Registerer, slots int, memory int64) *Limite
 	}, []string{"reason"})}
 	l.SetMemory(memory)
 	for q, slots := range [3]int{small: slots, large: 1, ofTemplates: 1} {
-		l.gates[q].open(slots)
+		l.gates[q].openSlots(slots)
 	}
 	for _, why := range []string{shedQueue, shedDeadline, shedMemory} {
 		l.shed.WithLabelValues(why)
@@ -91,7 +91,7 @@ func (l *Limiter) SetMemory(bytes int64) { l.maxMemory.Store(bytes) }
 // Working returns the number of requests in processing.
 func (l *Limiter) Working() (n int64) {
 	for q := range l.gates {
-		n += l.gates[q].working()
+		n += l.gates[q].countWorking()
 	}
 	return n
 }
@@ -99,30 +99,30 @@ func (l *Limiter) Working() (n int64) {
 // Waiting returns the number of requests that wait for their turn.
 func (l *Limiter) Waiting() (n int64) {
 	for q := range l.gates {
-		n += l.gates[q].waiting()
+		n += l.gates[q].countWaiting()
 	}
 	return n
 }
 
-func shed(why string) *rejection {
-	r := reject(http.StatusTooManyRequests, "too many requests at once (%s); retry in a second", why)
+func shedRejection(why string) *rejection {
+	r := newRejection(http.StatusTooManyRequests, "too many requests at once (%s); retry in a second", why)
 	r.retryAfter, r.shed = "1", why
 	return r
 }
 
-// pressed reports whether memory is short.
-func (l *Limiter) pressed() bool { return l != nil && l.memory.Load() > l.maxMemory.Load()/2 }
+// isMemoryShort reports whether memory is short.
+func (l *Limiter) isMemoryShort() bool { return l != nil && l.memory.Load() > l.maxMemory.Load()/2 }
 
-// receive rejects a body that has no room, before reading it.
-func (l *Limiter) receive(r *http.Request) *rejection {
+// checkRoom rejects a body that has no room, before reading it.
+func (l *Limiter) checkRoom(r *http.Request) *rejection {
 	if l != nil && r.ContentLength > freeBody && l.memory.Load()+r.ContentLength > l.maxMemory.Load() {
-		return shed(shedMemory)
+		return shedRejection(shedMemory)
 	}
 	return nil
 }
 
-// count counts a request that was shed.
-func (l *Limiter) count(rejected *rejection) {
+// countShed counts a request that was shed.
+func (l *Limiter) countShed(rejected *rejection) {
 	if rejected != nil && rejected.shed != "" {
 		l.shed.WithLabelValues(rejected.shed).Inc()
 	}
@@ -140,9 +140,9 @@ type share struct {
 	began    time.Time
 }
 
-// take counts memory before it is allocated. The memory that was copied from is garbage by then
+// takeMemory counts memory before it is allocated. The memory that was copied from is garbage by then
 // but not collected yet, so nothing is given back before the end.
-func (s *share) take(bytes int) bool {
+func (s *share) takeMemory(bytes int) bool {
 	l := s.limiter
 	if l == nil {
 		return true
@@ -157,46 +157,46 @@ func (s *share) Values(n int) bool {
 		return true
 	}
 	switch {
-	case !s.take(n * valueSize):
-		s.denied = shed(shedMemory)
+	case !s.takeMemory(n * valueSize):
+		s.denied = shedRejection(shedMemory)
 	case s.gate == &s.limiter.gates[small]:
-		s.leave()
-		s.denied = s.enter(large)
+		s.leaveQueue()
+		s.denied = s.enterQueue(large)
 	}
 	return s.denied == nil
 }
 
-// enter waits for the request's turn. The body was read before that, so that no slow
+// enterQueue waits for the request's turn. The body was read before that, so that no slow
 // caller keeps others waiting. It waits at most half of the remaining time:
 // the other half is for the API server's retry.
-func (s *share) enter(q queue) *rejection {
+func (s *share) enterQueue(q queue) *rejection {
 	if s.limiter == nil {
 		return nil
 	}
 	g := &s.limiter.gates[q]
 	if g.free.Add(-1) < 0 {
-		switch why := g.wait(s.ctx, min(longestWait, time.Until(s.deadline)/2)); why {
+		switch why := g.waitTurn(s.ctx, min(longestWait, time.Until(s.deadline)/2)); why {
 		case "":
 		case callerGone:
 			return tooLate()
 		default:
-			return shed(why)
+			return shedRejection(why)
 		}
 	}
 	s.gate, s.began = g, time.Now()
 	return nil
 }
 
-// leave lets the next request enter.
-func (s *share) leave() {
+// leaveQueue lets the next request enter.
+func (s *share) leaveQueue() {
 	if s.gate != nil {
-		s.gate.leave(time.Since(s.began))
+		s.gate.admitNext(time.Since(s.began))
 		s.gate = nil
 	}
 }
 
-// forget releases the memory.
-func (s *share) forget() {
+// releaseMemory releases the memory.
+func (s *share) releaseMemory() {
 	if s.limiter != nil {
 		s.limiter.memory.Add(-s.memory)
 	}

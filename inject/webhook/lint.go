@@ -32,53 +32,53 @@ var lint = &endpoint{
 	caller:    authentication.Validating,
 	levels:    podLevel,
 	queue:     ofTemplates,
-	decisions: answered(decidedDenied, decidedWarned, decidedSilent),
+	decisions: okOutcomes(decidedDenied, decidedWarned, decidedSilent),
 	about:     (*admissionRequest).changesTemplate,
 	answer: func(h *Handler, e *exchange, r *http.Request) (answer, *rejection) {
 		request := e.request
 		if request.Operation == admissionv1.Delete {
-			return linted{warnings: having(request.OldObject, "they keep it until they are created again or a rollout updates them")}, gone(r)
+			return linted{warnings: describePods(request.OldObject, "they keep it until they are created again or a rollout updates them")}, goneRejection(r)
 		}
 		if old := request.OldObject.Get("spec"); old != nil && old.String() == request.Object.Get("spec").String() {
-			return linted{}, gone(r)
+			return linted{}, goneRejection(r)
 		}
-		all := having(request.OldObject, "they keep what they have until they are created again or a rollout updates them")
-		text := request.template()
-		if excess := h.excess(request, text); excess != "" {
-			return linted{request: request, problems: problem.Problems{{Path: "spec", Message: excess}}}, gone(r)
+		all := describePods(request.OldObject, "they keep what they have until they are created again or a rollout updates them")
+		text := request.templateJSON()
+		if excess := h.exceededLimit(request, text); excess != "" {
+			return linted{request: request, problems: problem.Problems{{Path: "spec", Message: excess}}}, goneRejection(r)
 		}
 		t, problems := templates.ParseObject("", text)
 		if len(problems) > 0 {
-			return linted{request: request, problems: problems}, gone(r)
+			return linted{request: request, problems: problems}, goneRejection(r)
 		}
 		injector := h.injector(e)
 		if by := takenBy(t, injector.Set()); by != "" {
 			all = append(all, fmt.Sprintf("%s takes precedence, so this one is not used; use another name", by))
 		}
 		if namespaces := h.replacedIn(t); len(namespaces) > 0 {
-			all = append(all, fmt.Sprintf("the %s of this name is no longer used in %s; use another name to keep it", v1alpha1.NamespacedKind, some(namespaces, "namespaces")))
+			all = append(all, fmt.Sprintf("the %s of this name is no longer used in %s; use another name to keep it", v1alpha1.NamespacedKind, firstNames(namespaces, "namespaces")))
 		}
 		if why, passing := injector.All().Misreplaced(t); passing {
 			all = append(all, fmt.Sprintf("spec.replaces: %s; until then, no pod gets this template", why))
 		} else if why != "" {
-			return linted{request: request, problems: problem.Problems{{Path: "spec.replaces", Message: why}}}, gone(r)
+			return linted{request: request, problems: problem.Problems{{Path: "spec.replaces", Message: why}}}, goneRejection(r)
 		}
 		if takenBy(t, injector.Set()) == "" {
-			all = append(h.denials(r, t), all...)
+			all = append(h.recentDenials(r, t), all...)
 		}
 		if h.Fit == nil {
-			return linted{warnings: all}, gone(r)
+			return linted{warnings: all}, goneRejection(r)
 		}
 		trial := h.Fit.TryNew(t, injector.Set())
 		for _, misfit := range trial.Problems() {
 			problems = append(problems, problem.Problem{Path: "spec", Message: misfit})
 		}
-		return linted{request: request, problems: problems, warnings: append(all, trial.Warnings()...)}, gone(r)
+		return linted{request: request, problems: problems, warnings: append(all, trial.Warnings()...)}, goneRejection(r)
 	},
 }
 
-// excess returns the limit that a template exceeds, or "".
-func (h *Handler) excess(r *admissionRequest, text []byte) string {
+// exceededLimit returns the limit that a template exceeds, or "".
+func (h *Handler) exceededLimit(r *admissionRequest, text []byte) string {
 	if h.Admits == nil {
 		return ""
 	}
@@ -101,15 +101,15 @@ func takenBy(t *templates.Template, in *templates.Set) string {
 	return ""
 }
 
-// denials returns warnings about recent pods that a template would deny if they were created again.
-func (h *Handler) denials(r *http.Request, t *templates.Template) []string {
+// recentDenials returns warnings about recent pods that a template would deny if they were created again.
+func (h *Handler) recentDenials(r *http.Request, t *templates.Template) []string {
 	trial := &trial{use: h.Use, namespace: h.Namespaces.Namespace}
-	h.recent.try(r.Context(), t, trial)
+	h.recent.tryTemplate(r.Context(), t, trial)
 	if len(trial.denied) == 0 {
 		return nil
 	}
 	return []string{
-		fmt.Sprintf("%d of %d pods that were created lately would be denied if they were created again: %s", len(trial.denied), trial.tried, some(trial.denied, "others")),
+		fmt.Sprintf("%d of %d pods that were created lately would be denied if they were created again: %s", len(trial.denied), trial.tried, firstNames(trial.denied, "others")),
 		"the reason for the last one: " + trial.why,
 	}
 }
@@ -117,8 +117,8 @@ func (h *Handler) denials(r *http.Request, t *templates.Template) []string {
 // maxNames is how many namespaces or owners of pods a warning names.
 const maxNames = 5
 
-// some returns the first names of a list, and the number of the others.
-func some(names []string, what string) string {
+// firstNames returns the first names of a list, and the number of the others.
+func firstNames(names []string, what string) string {
 	if more := len(names) - maxNames; more > 0 {
 		return fmt.Sprintf("%s and %d more %s", strings.Join(names[:maxNames], ", "), more, what)
 	}
@@ -145,9 +145,9 @@ func (r *admissionRequest) changesTemplate() bool {
 		(r.Operation == admissionv1.Create || r.Operation == admissionv1.Update || r.Operation == admissionv1.Delete)
 }
 
-// template returns the template in the request, without the rest of its metadata. The API server may
+// templateJSON returns the template in the request, without the rest of its metadata. The API server may
 // have yet to generate its name.
-func (r *admissionRequest) template() []byte {
+func (r *admissionRequest) templateJSON() []byte {
 	of := r.Object.Get("metadata")
 	name := cmp.Or(of.Get("name").Text(), of.Get("generateName").Text()+"00000")
 	b := jsontree.AppendQuoted([]byte(`{"apiVersion":`), r.Object.Get("apiVersion").Text())
@@ -163,8 +163,8 @@ func (r *admissionRequest) template() []byte {
 	return append(b, '}')
 }
 
-// having returns how many pods have a template, by its status, or nothing if none has.
-func having(object *jsontree.Node, what string) []string {
+// describePods returns how many pods have a template, by its status, or nothing if none has.
+func describePods(object *jsontree.Node, what string) []string {
 	pods := object.Get("status").Get("pods")
 	current, outdated := pods.Get("current").String(), pods.Get("outdated").String()
 	if current+outdated == "" || current+outdated == "00" {
@@ -197,10 +197,10 @@ func (l linted) decision() string {
 // maxCauses limits the problems that a denial contains.
 const maxCauses = 50
 
-// respond denies with one cause for each problem. kubectl prints the causes of this reason, one in a line.
-func (l linted) respond(_ *exchange, response *admissionv1.AdmissionResponse, notes []inject.Note) []inject.Note {
+// fillResponse denies with one cause for each problem. kubectl prints the causes of this reason, one in a line.
+func (l linted) fillResponse(_ *exchange, response *admissionv1.AdmissionResponse, notes []inject.Note) []inject.Note {
 	if len(l.problems) == 0 {
-		response.Warnings = warnings(l.warnings, "")
+		response.Warnings = clipWarnings(l.warnings, "")
 		return notes
 	}
 	response.Allowed = false
@@ -208,16 +208,16 @@ func (l linted) respond(_ *exchange, response *admissionv1.AdmissionResponse, no
 	var sentences []string
 	for i := range l.problems[:min(len(l.problems), maxCauses)] {
 		p := &l.problems[i]
-		message := clip(p.Message, maxSentence)
-		causes = append(causes, metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: clip(cmp.Or(p.Path, "spec"), maxName), Message: message})
-		sentences = append(sentences, clip(strings.TrimPrefix(p.Path+": "+message, ": "), maxSentence))
+		message := clipLine(p.Message, maxSentence)
+		causes = append(causes, metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: clipLine(cmp.Or(p.Path, "spec"), maxName), Message: message})
+		sentences = append(sentences, clipLine(strings.TrimPrefix(p.Path+": "+message, ": "), maxSentence))
 	}
 	if more := len(l.problems) - len(causes); more > 0 {
 		causes = append(causes, metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Message: fmt.Sprintf("and %d more problems", more)})
 	}
 	response.Result = &metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid,
-		Message: clip(strings.Join(sentences, "; "), maxSentence),
+		Message: clipLine(strings.Join(sentences, "; "), maxSentence),
 		Details: &metav1.StatusDetails{Name: l.request.Name, Group: l.request.Kind.Group, Kind: l.request.Kind.Kind, Causes: causes},
 	}
 	return notes

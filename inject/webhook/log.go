@@ -13,11 +13,11 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 )
 
-// log writes a line for each unusual event, and at level debug one for each
+// logRequest writes a line for each unusual event, and at level debug one for each
 // request. Lines have names, codes and paths, never values from a pod.
-func (h *Handler) log(e *exchange, r *http.Request, took time.Duration) {
+func (h *Handler) logRequest(e *exchange, r *http.Request, took time.Duration) {
 	if h.Log.Enabled(r.Context(), slog.LevelDebug) {
-		h.Log.LogAttrs(r.Context(), slog.LevelDebug, "request", e.routine(took)...)
+		h.Log.LogAttrs(r.Context(), slog.LevelDebug, "request", e.requestAttrs(took)...)
 	}
 	decision := e.decision()
 	if decision == decidedRejected || decision == decidedShed {
@@ -54,12 +54,12 @@ func (h *Handler) log(e *exchange, r *http.Request, took time.Duration) {
 
 // logRejected logs a request that got an HTTP error.
 func (h *Handler) logRejected(e *exchange, r *http.Request, decision string) {
-	skipped, ok := h.Metrics.ofRequest(e).lines.take(time.Now())
+	skipped, ok := h.Metrics.ofRequest(e).lines.takeLine(time.Now())
 	if !ok || !h.Log.Enabled(r.Context(), slog.LevelWarn) {
 		return
 	}
-	attrs := append(e.names(), slog.String("decision", decision), slog.Int("status", e.rejected.status),
-		slog.String("reason", e.rejected.reason()), slog.String("client", r.RemoteAddr))
+	attrs := append(e.nameAttrs(), slog.String("decision", decision), slog.Int("status", e.rejected.status),
+		slog.String("reason", e.rejected.redactedSentence()), slog.String("client", r.RemoteAddr))
 	if e.rejected.caller != "" {
 		attrs = append(attrs, slog.String("caller", string(e.rejected.caller)))
 	}
@@ -71,41 +71,41 @@ func (h *Handler) logDecided(e *exchange, r *http.Request, decision string, kind
 	if !h.Log.Enabled(r.Context(), slog.LevelInfo) {
 		return
 	}
-	skipped, ok := kind.lines.take(time.Now())
+	skipped, ok := kind.lines.takeLine(time.Now())
 	if !ok {
 		return
 	}
-	attrs := append(e.names(), slog.String("decision", decision), slog.String("template", f.Template), slog.String("reason", string(f.Code)))
+	attrs := append(e.nameAttrs(), slog.String("decision", decision), slog.String("template", f.Template), slog.String("reason", string(f.Code)))
 	if f.Path != "" {
-		attrs = append(attrs, name("path", f.Path))
+		attrs = append(attrs, nameAttr("path", f.Path))
 	}
 	h.Log.LogAttrs(r.Context(), slog.LevelInfo, "decided", append(attrs, skipped...)...)
 }
 
 // logWithheld logs why a patch is not sent.
 func (h *Handler) logWithheld(e *exchange, r *http.Request) {
-	if skipped, ok := h.Metrics.withheld.lines.take(time.Now()); ok {
-		attrs := append(e.names(), slog.String("reason", e.withheld.Err.Error()), name("path", e.withheld.Path))
+	if skipped, ok := h.Metrics.withheld.lines.takeLine(time.Now()); ok {
+		attrs := append(e.nameAttrs(), slog.String("reason", e.withheld.Err.Error()), nameAttr("path", e.withheld.Path))
 		h.Log.LogAttrs(r.Context(), slog.LevelError, "patch withheld", append(attrs, skipped...)...)
 	}
 }
 
-// panicked logs a panic with its stack.
-func (h *Handler) panicked(e *exchange, r *http.Request, why any) {
+// logPanic logs a panic with its stack.
+func (h *Handler) logPanic(e *exchange, r *http.Request, why any) {
 	h.Metrics.panics.Inc()
-	if skipped, ok := h.Metrics.panics.lines.take(time.Now()); ok {
-		attrs := append(e.names(), slog.String("panic", fmt.Sprint(why)), slog.String("stack", string(debug.Stack())))
+	if skipped, ok := h.Metrics.panics.lines.takeLine(time.Now()); ok {
+		attrs := append(e.nameAttrs(), slog.String("panic", fmt.Sprint(why)), slog.String("stack", string(debug.Stack())))
 		h.Log.LogAttrs(r.Context(), slog.LevelError, "panic", append(attrs, skipped...)...)
 	}
 }
 
 const decidedLeftOut = "left_out" // a template; only in the log
 
-// name is an attribute whose value comes from the caller, and may be long.
-func name(key, value string) slog.Attr { return slog.String(key, clip(value, maxName)) }
+// nameAttr is an attribute whose value comes from the caller, and may be long.
+func nameAttr(key, value string) slog.Attr { return slog.String(key, clipLine(value, maxName)) }
 
-// names identify the request and the pod.
-func (e *exchange) names() []slog.Attr {
+// nameAttrs identify the request and the pod.
+func (e *exchange) nameAttrs() []slog.Attr {
 	attrs := []slog.Attr{slog.String("webhook", e.endpoint.name)}
 	if id := e.traceID(); id != "" {
 		attrs = append(attrs, slog.String("trace_id", id))
@@ -113,24 +113,24 @@ func (e *exchange) names() []slog.Attr {
 	if e.request == nil {
 		return attrs
 	}
-	attrs = append(attrs, name("uid", e.request.UID), name("namespace", e.request.Namespace))
+	attrs = append(attrs, nameAttr("uid", e.request.UID), nameAttr("namespace", e.request.Namespace))
 	switch {
 	case e.answer == nil:
 	case !e.request.createsPod():
-		attrs = append(attrs, name("owner", e.request.Kind.Kind+"/"+e.request.Name))
+		attrs = append(attrs, nameAttr("owner", e.request.Kind.Kind+"/"+e.request.Name))
 	default:
 		pod := e.answer.pod()
-		attrs = append(attrs, name("pod", cmp.Or(pod.Name, pod.GenerateName)), name("owner", pod.Owner))
+		attrs = append(attrs, nameAttr("pod", cmp.Or(pod.Name, pod.GenerateName)), nameAttr("owner", pod.Owner))
 	}
 	return attrs
 }
 
-// routine returns everything about a request.
-func (e *exchange) routine(took time.Duration) []slog.Attr {
-	attrs := append(e.names(), slog.String("decision", e.decision()), slog.Int("status", e.status()), slog.Int64("microseconds", took.Microseconds()))
+// requestAttrs returns everything about a request.
+func (e *exchange) requestAttrs(took time.Duration) []slog.Attr {
+	attrs := append(e.nameAttrs(), slog.String("decision", e.decision()), slog.Int("status", e.status()), slog.Int64("microseconds", took.Microseconds()))
 	if e.request != nil {
-		attrs = append(attrs, name("operation", string(e.request.Operation)),
-			name("resource", e.request.Resource.Resource), name("subresource", e.request.SubResource))
+		attrs = append(attrs, nameAttr("operation", string(e.request.Operation)),
+			nameAttr("resource", e.request.Resource.Resource), nameAttr("subresource", e.request.SubResource))
 	}
 	if decisions := e.decisions(); decisions != nil {
 		codes := make([]slog.Attr, len(decisions))

@@ -113,12 +113,12 @@ var failures = []outcome{
 func (m *Metrics) newWebhook(webhook string, durations prometheus.Observer, outcomes []outcome) *webhookSeries {
 	s := &webhookSeries{durations: durations, requests: map[outcome]*event{}}
 	for _, o := range outcomes {
-		s.requests[o] = m.request(webhook, o)
+		s.requests[o] = m.requestEvent(webhook, o)
 	}
 	return s
 }
 
-func (m *Metrics) request(webhook string, o outcome) *event {
+func (m *Metrics) requestEvent(webhook string, o outcome) *event {
 	return &event{Counter: m.requests.WithLabelValues(webhook, o.decision, strconv.Itoa(o.status))}
 }
 
@@ -207,10 +207,10 @@ func (m *Metrics) ofRequest(e *exchange) *event {
 	if known := m.webhooks[e.endpoint.name].requests[o]; known != nil {
 		return known
 	}
-	return m.request(e.endpoint.name, o)
+	return m.requestEvent(e.endpoint.name, o)
 }
 
-func (m *Metrics) observe(e *exchange, took time.Duration) {
+func (m *Metrics) observeRequest(e *exchange, took time.Duration) {
 	m.ofRequest(e).Inc()
 	durations := m.webhooks[e.endpoint.name].durations
 	if id := e.traceID(); id != "" {

@@ -23,7 +23,7 @@ var mutate = &endpoint{
 	caller:    authentication.Mutating,
 	levels:    podLevel,
 	counted:   true,
-	decisions: answered(decidedInjected, decidedUnchanged, decidedWithheld),
+	decisions: okOutcomes(decidedInjected, decidedUnchanged, decidedWithheld),
 	findings:  []inject.Code{inject.CodeUnknownParameter},
 	general:   unknown,
 	about:     (*admissionRequest).createsPod,
@@ -58,20 +58,20 @@ func (i injected) decision() string {
 	return decidedUnchanged
 }
 
-// respond adds the patch. An unsound patch is withheld: the pod continues unchanged, and the
+// fillResponse adds the patch. An unsound patch is withheld: the pod continues unchanged, and the
 // validating webhook checks it.
-func (i injected) respond(e *exchange, response *admissionv1.AdmissionResponse, notes []inject.Note) []inject.Note {
+func (i injected) fillResponse(e *exchange, response *admissionv1.AdmissionResponse, notes []inject.Note) []inject.Note {
 	if i.Adds() {
 		patch, err := i.AppendVerified(e.scratch.patch, &e.scratch.verifier)
 		e.scratch.patch = patch
 		if errors.As(err, &e.withheld) {
-			response.Warnings = warnings([]string{"nothing is injected because of a bug in Pillion, please report it: " + err.Error()}, "")
+			response.Warnings = clipWarnings([]string{"nothing is injected because of a bug in Pillion, please report it: " + err.Error()}, "")
 			return append(notes, inject.Note{Key: "patch_withheld", Text: err.Error()})
 		}
 		patchType := admissionv1.PatchTypeJSONPatch
 		response.Patch, response.PatchType = patch, &patchType
 	}
-	response.Warnings = warnings(i.Warnings(), inAuditLog)
+	response.Warnings = clipWarnings(i.Warnings(), inAuditLog)
 	return i.AppendAudit(notes)
 }
 

@@ -23,39 +23,39 @@ const maxTimeout = 30 * time.Second
 
 const contentJSON = "application/json"
 
-// head checks the request's method, headers and length, and sets the deadline.
+// checkHead checks the request's method, headers and length, and sets the deadline.
 //
 // The caller stops waiting after ?timeout=, counted from the exchange's start, so a body that
 // was not read by then is answered with 503. After reading, a request may wait for its turn (see
 // [Limiter]); processing takes microseconds.
-func (e *exchange) head(w http.ResponseWriter, r *http.Request) *rejection {
+func (e *exchange) checkHead(w http.ResponseWriter, r *http.Request) *rejection {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		return reject(http.StatusMethodNotAllowed, "the method must be POST, not %s", r.Method)
+		return newRejection(http.StatusMethodNotAllowed, "the method must be POST, not %s", r.Method)
 	}
 	if text := r.Header.Get("Content-Type"); text != contentJSON { // as the API server writes it
 		if kind, _, err := mime.ParseMediaType(text); err != nil || kind != contentJSON {
-			return reject(http.StatusUnsupportedMediaType, "the content type must be application/json, not %q", text)
+			return newRejection(http.StatusUnsupportedMediaType, "the content type must be application/json, not %q", text)
 		}
 	}
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && coding != "identity" { // no API server sends one
-		return reject(http.StatusUnsupportedMediaType, "the body must not be compressed (%q)", coding)
+		return newRejection(http.StatusUnsupportedMediaType, "the body must not be compressed (%q)", coding)
 	}
 	if r.ContentLength > maxBody {
 		return tooLarge()
 	}
-	timeout, rejected := timeout(r)
+	timeout, rejected := parseTimeout(r)
 	e.share.deadline = e.start.Add(timeout)
 	return rejected
 }
 
 func tooLarge() *rejection {
-	return reject(http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", maxBody)
+	return newRejection(http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", maxBody)
 }
 
-// read reads the body. Memory grows with the bytes received. The Content-Length costs a caller
+// readBody reads the body. Memory grows with the bytes received. The Content-Length costs a caller
 // nothing, so it can only make the buffer smaller.
-func (h *Handler) read(e *exchange, w http.ResponseWriter, r *http.Request) *rejection {
+func (h *Handler) readBody(e *exchange, w http.ResponseWriter, r *http.Request) *rejection {
 	conn := http.NewResponseController(w)
 	// If the ResponseWriter does not support it, the server's ReadTimeout applies.
 	_ = conn.SetReadDeadline(e.share.deadline)
@@ -68,7 +68,7 @@ func (h *Handler) read(e *exchange, w http.ResponseWriter, r *http.Request) *rej
 		case err == io.EOF && r.Context().Err() == nil:
 			return nil
 		case err != nil:
-			return unread(err)
+			return unreadRejection(err)
 		case len(*body) < cap(*body):
 			continue
 		}
@@ -76,25 +76,25 @@ func (h *Handler) read(e *exchange, w http.ResponseWriter, r *http.Request) *rej
 		if promised > cap(*body) {
 			room = min(room, promised)
 		}
-		if !e.share.take(room) {
-			return shed(shedMemory)
+		if !e.share.takeMemory(room) {
+			return shedRejection(shedMemory)
 		}
-		if h.Limiter.pressed() {
-			_ = conn.SetReadDeadline(soonest(e.share.deadline, time.Now().Add(hurry)))
+		if h.Limiter.isMemoryShort() {
+			_ = conn.SetReadDeadline(earlierTime(e.share.deadline, time.Now().Add(hurry)))
 		}
 		*body = append(make([]byte, 0, room), *body...)
 	}
 }
 
-func soonest(a, b time.Time) time.Time {
+func earlierTime(a, b time.Time) time.Time {
 	if a.Before(b) {
 		return a
 	}
 	return b
 }
 
-// unread returns the rejection for a body that was not read. EOF means that the caller is gone.
-func unread(err error) *rejection {
+// unreadRejection returns the rejection for a body that was not read. EOF means that the caller is gone.
+func unreadRejection(err error) *rejection {
 	limit := (*http.MaxBytesError)(nil)
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, os.ErrDeadlineExceeded):
@@ -102,11 +102,11 @@ func unread(err error) *rejection {
 	case errors.As(err, &limit):
 		return tooLarge()
 	}
-	return reject(http.StatusBadRequest, "the body could not be read: %v", err)
+	return newRejection(http.StatusBadRequest, "the body could not be read: %v", err)
 }
 
-// timeout returns how long the caller waits.
-func timeout(r *http.Request) (time.Duration, *rejection) {
+// parseTimeout returns how long the caller waits.
+func parseTimeout(r *http.Request) (time.Duration, *rejection) {
 	text, alone := strings.CutPrefix(r.URL.RawQuery, "timeout=") // as the API server writes it
 	if !alone || strings.ContainsAny(text, "&%+") {
 		text = r.URL.Query().Get("timeout")
@@ -116,7 +116,7 @@ func timeout(r *http.Request) (time.Duration, *rejection) {
 	}
 	timeout, err := time.ParseDuration(text)
 	if err != nil || timeout <= 0 {
-		return 0, reject(http.StatusBadRequest, "the timeout must be a duration such as 5s, not %q", text)
+		return 0, newRejection(http.StatusBadRequest, "the timeout must be a duration such as 5s, not %q", text)
 	}
 	return min(timeout, maxTimeout), nil
 }

@@ -52,11 +52,11 @@ func (p *recentPod) String() string {
 
 // keepCreated keeps a pod that the mutating webhook has processed for the first time.
 func (r *recentPods) keepCreated(request *admissionRequest, set string, result *inject.Result) {
-	pod, place := r.find(request, set)
+	pod, place := r.findPlace(request, set)
 	if pod == nil || place.created.Load().isLike(pod) {
 		return
 	}
-	pod = pod.clone(request.Object)
+	pod = pod.cloneWith(request.Object)
 	if pod.injected = result.InjectedJSON(); len(pod.injected) <= maxRecentPod {
 		place.created.Store(pod)
 	}
@@ -64,7 +64,7 @@ func (r *recentPods) keepCreated(request *admissionRequest, set string, result *
 
 // keepFinal keeps a pod that the validating webhook has allowed. It forgets one that is denied, because it does not exist.
 func (r *recentPods) keepFinal(request *admissionRequest, set string, denied bool) {
-	pod, place := r.find(request, set)
+	pod, place := r.findPlace(request, set)
 	switch {
 	case pod == nil:
 	case denied:
@@ -72,22 +72,22 @@ func (r *recentPods) keepFinal(request *admissionRequest, set string, denied boo
 			place.created.CompareAndSwap(created, nil)
 		}
 	case !place.final.Load().isLike(pod):
-		place.final.Store(pod.clone(request.Object))
+		place.final.Store(pod.cloneWith(request.Object))
 	}
 }
 
-// find returns the description of a request's pod and its place, or nil if the pod is not to be kept.
-func (r *recentPods) find(request *admissionRequest, set string) (*recentPod, *recentPlace) {
+// findPlace returns the description of a request's pod and its place, or nil if the pod is not to be kept.
+func (r *recentPods) findPlace(request *admissionRequest, set string) (*recentPod, *recentPlace) {
 	if request.DryRun || request.Object.Size() > maxRecentPod {
 		return nil, nil
 	}
 	pod := &recentPod{namespace: request.Namespace, username: request.UserInfo.Username, set: set}
 	pod.kind, pod.owner = ownerOf(request.Object)
-	return pod, &r.places[hash(pod.namespace)%recentGroups][hash(pod.owner)%recentInGroup]
+	return pod, &r.places[hashText(pod.namespace)%recentGroups][hashText(pod.owner)%recentInGroup]
 }
 
-// clone returns the description with the pod. The strings of a request are parts of its body, which is used again.
-func (p *recentPod) clone(pod *jsontree.Node) *recentPod {
+// cloneWith returns the description with the pod. The strings of a request are parts of its body, which is used again.
+func (p *recentPod) cloneWith(pod *jsontree.Node) *recentPod {
 	return &recentPod{
 		namespace: strings.Clone(p.namespace), kind: strings.Clone(p.kind), owner: strings.Clone(p.owner),
 		username: strings.Clone(p.username), set: strings.Clone(p.set), pod: pod.AppendTo(nil),
@@ -120,7 +120,7 @@ func ownerOf(pod *jsontree.Node) (kind, name string) {
 	return "Pod", name
 }
 
-func hash(text string) uint32 {
+func hashText(text string) uint32 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(text))
 	return h.Sum32()
@@ -136,9 +136,9 @@ type trial struct {
 	why    string   // the reason for the last one
 }
 
-// try tries a template that denies on recent pods, until the context is done. The template of a namespace is tried on the
+// tryTemplate tries a template that denies on recent pods, until the context is done. The template of a namespace is tried on the
 // pods of this namespace only, so its author learns nothing about others.
-func (r *recentPods) try(ctx context.Context, t *templates.Template, trial *trial) {
+func (r *recentPods) tryTemplate(ctx context.Context, t *templates.Template, trial *trial) {
 	if t.Spec.Validate.Mode != v1alpha1.Deny {
 		return
 	}
@@ -156,15 +156,15 @@ func (r *recentPods) try(ctx context.Context, t *templates.Template, trial *tria
 				with[now] = now.With(set)
 			}
 			trial.tried++
-			if why := trial.foresee(ctx, with[now], pod, place.final.Load(), t.Name); why != "" {
+			if why := trial.foreseeDenial(ctx, with[now], pod, place.final.Load(), t.Name); why != "" {
 				trial.denied, trial.why = append(trial.denied, pod.String()), why
 			}
 		}
 	}
 }
 
-// foresee returns why a pod would be denied because of a template, or "".
-func (r *trial) foresee(ctx context.Context, with *inject.Injector, pod, final *recentPod, template string) string {
+// foreseeDenial returns why a pod would be denied because of a template, or "".
+func (r *trial) foreseeDenial(ctx context.Context, with *inject.Injector, pod, final *recentPod, template string) string {
 	namespace, err := r.namespace(pod.namespace)
 	if err != nil {
 		return ""

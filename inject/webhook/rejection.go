@@ -24,16 +24,16 @@ type rejection struct {
 	shed       string // why there is no capacity for it
 }
 
-func reject(status int, format string, args ...any) *rejection {
-	return &rejection{status: status, sentence: clip(fmt.Sprintf(format, args...), maxSentence)}
+func newRejection(status int, format string, args ...any) *rejection {
+	return &rejection{status: status, sentence: clipLine(fmt.Sprintf(format, args...), maxSentence)}
 }
 
 func tooLate() *rejection {
-	return reject(http.StatusServiceUnavailable, "the request did not arrive before the caller's timeout")
+	return newRejection(http.StatusServiceUnavailable, "the request did not arrive before the caller's timeout")
 }
 
-// reason returns the sentence without the part that may quote the request.
-func (r *rejection) reason() string {
+// redactedSentence returns the sentence without the part that may quote the request.
+func (r *rejection) redactedSentence() string {
 	if r.status != http.StatusBadRequest {
 		return r.sentence
 	}

@@ -47,57 +47,57 @@ const (
 	finalLevel = podLevel + 3
 )
 
-// decode reads a review of either version, and the pod in it, in one pass. It checks that
+// decodeReview reads a review of either version, and the pod in it, in one pass. It checks that
 // other fields are JSON and skips them. As in the API server's own
 // decoder, names are case-sensitive and the last of two equal names counts.
-func decode(parser *jsontree.Parser, room jsontree.Room, body []byte, levels int) (*admissionRequest, *rejection) {
+func decodeReview(parser *jsontree.Parser, room jsontree.Room, body []byte, levels int) (*admissionRequest, *rejection) {
 	// The body does not change as long as the exchange lasts.
 	root, err := parser.ParseIn(room, maxValues, unsafe.String(unsafe.SliceData(body), len(body)), levels)
 	switch {
 	case errors.Is(err, jsontree.ErrTooManyValues), errors.Is(err, jsontree.ErrNoRoom): // the exchange may know a better reason
-		return nil, reject(http.StatusRequestEntityTooLarge, "the body is too large: %v", err)
+		return nil, newRejection(http.StatusRequestEntityTooLarge, "the body is too large: %v", err)
 	case err != nil:
-		return nil, reject(http.StatusBadRequest, "the body is not an AdmissionReview: %s", strings.TrimPrefix(err.Error(), "jsontext: "))
+		return nil, newRejection(http.StatusBadRequest, "the body is not an AdmissionReview: %s", strings.TrimPrefix(err.Error(), "jsontext: "))
 	}
 	var f fields
-	review := f.object("", root)
-	sent := f.object("/request", review.Get("request"))
-	of := f.object("/request/kind", sent.Get("kind"))
-	res := f.object("/request/resource", sent.Get("resource"))
+	review := f.objectAt("", root)
+	sent := f.objectAt("/request", review.Get("request"))
+	of := f.objectAt("/request/kind", sent.Get("kind"))
+	res := f.objectAt("/request/resource", sent.Get("resource"))
 	r := &admissionRequest{
-		version: f.text("", review, "apiVersion"),
-		UID:     f.text("/request", sent, "uid"),
+		version: f.textAt("", review, "apiVersion"),
+		UID:     f.textAt("/request", sent, "uid"),
 		Kind: kind{
-			Group:   f.text("/request/kind", of, "group"),
-			Version: f.text("/request/kind", of, "version"),
-			Kind:    f.text("/request/kind", of, "kind"),
+			Group:   f.textAt("/request/kind", of, "group"),
+			Version: f.textAt("/request/kind", of, "version"),
+			Kind:    f.textAt("/request/kind", of, "kind"),
 		},
 		Resource: resource{
-			Group:    f.text("/request/resource", res, "group"),
-			Version:  f.text("/request/resource", res, "version"),
-			Resource: f.text("/request/resource", res, "resource"),
+			Group:    f.textAt("/request/resource", res, "group"),
+			Version:  f.textAt("/request/resource", res, "version"),
+			Resource: f.textAt("/request/resource", res, "resource"),
 		},
-		SubResource: f.text("/request", sent, "subResource"),
-		Name:        f.text("/request", sent, "name"),
-		Namespace:   f.text("/request", sent, "namespace"),
-		Operation:   admissionv1.Operation(f.text("/request", sent, "operation")),
-		UserInfo:    userInfo{f.text("/request/userInfo", f.object("/request/userInfo", sent.Get("userInfo")), "username")},
-		DryRun:      f.is("/request/dryRun", sent.Get("dryRun"), jsontree.True, jsontree.False).Kind() == jsontree.True,
+		SubResource: f.textAt("/request", sent, "subResource"),
+		Name:        f.textAt("/request", sent, "name"),
+		Namespace:   f.textAt("/request", sent, "namespace"),
+		Operation:   admissionv1.Operation(f.textAt("/request", sent, "operation")),
+		UserInfo:    userInfo{f.textAt("/request/userInfo", f.objectAt("/request/userInfo", sent.Get("userInfo")), "username")},
+		DryRun:      f.checkKind("/request/dryRun", sent.Get("dryRun"), jsontree.True, jsontree.False).Kind() == jsontree.True,
 		Object:      cmp.Or(sent.Get("object"), &jsontree.Node{}),
 		OldObject:   sent.Get("oldObject"),
 	}
-	switch name := f.text("", review, "kind"); {
+	switch name := f.textAt("", review, "kind"); {
 	case f.wrong != "":
-		return nil, reject(http.StatusBadRequest, "the body is not an AdmissionReview: the value at %q has the wrong type", f.wrong)
+		return nil, newRejection(http.StatusBadRequest, "the body is not an AdmissionReview: the value at %q has the wrong type", f.wrong)
 	case name != "AdmissionReview":
-		return nil, reject(http.StatusBadRequest, "the kind must be AdmissionReview, not %q", name)
+		return nil, newRejection(http.StatusBadRequest, "the kind must be AdmissionReview, not %q", name)
 	case r.version != admissionv1.SchemeGroupVersion.String() && r.version != admissionv1beta1.SchemeGroupVersion.String():
-		return nil, reject(http.StatusBadRequest, "the apiVersion must be %s or %s, not %q",
+		return nil, newRejection(http.StatusBadRequest, "the apiVersion must be %s or %s, not %q",
 			admissionv1.SchemeGroupVersion, admissionv1beta1.SchemeGroupVersion, r.version)
 	case sent == nil:
-		return nil, reject(http.StatusBadRequest, "the AdmissionReview has no request")
+		return nil, newRejection(http.StatusBadRequest, "the AdmissionReview has no request")
 	case r.UID == "":
-		return nil, reject(http.StatusBadRequest, "the request has no uid")
+		return nil, newRejection(http.StatusBadRequest, "the request has no uid")
 	}
 	return r, nil
 }
@@ -105,8 +105,8 @@ func decode(parser *jsontree.Parser, room jsontree.Room, body []byte, levels int
 // fields reads typed fields, and keeps the JSON pointer of the first field of another type.
 type fields struct{ wrong string }
 
-// is returns n if it has one of the kinds, else nil. null counts as missing.
-func (f *fields) is(at string, n *jsontree.Node, kinds ...jsontext.Kind) *jsontree.Node {
+// checkKind returns n if it has one of the kinds, else nil. null counts as missing.
+func (f *fields) checkKind(at string, n *jsontree.Node, kinds ...jsontext.Kind) *jsontree.Node {
 	switch {
 	case n.Kind() == 0 || n.Kind() == jsontree.Null:
 		return nil
@@ -118,14 +118,14 @@ func (f *fields) is(at string, n *jsontree.Node, kinds ...jsontext.Kind) *jsontr
 	return nil
 }
 
-func (f *fields) object(at string, n *jsontree.Node) *jsontree.Node {
-	return f.is(at, n, jsontree.Object)
+func (f *fields) objectAt(at string, n *jsontree.Node) *jsontree.Node {
+	return f.checkKind(at, n, jsontree.Object)
 }
 
-func (f *fields) text(at string, in *jsontree.Node, name string) string {
+func (f *fields) textAt(at string, in *jsontree.Node, name string) string {
 	n := in.Get(name)
 	if n != nil && n.Kind() != jsontree.String {
-		f.is(at+"/"+name, n)
+		f.checkKind(at+"/"+name, n)
 	}
 	return n.Text()
 }

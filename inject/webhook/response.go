@@ -15,14 +15,14 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-// encode returns the answer, in the exchange's memory. v1 and v1beta1 have the same fields. An answer has
+// encodeAnswer returns the answer, in the exchange's memory. v1 and v1beta1 have the same fields. An answer has
 // a patch and its type, or neither (a rule of v1); only the mutating webhook's answers have them.
-func encode(e *exchange) []byte {
+func encodeAnswer(e *exchange) []byte {
 	response := &admissionv1.AdmissionResponse{UID: types.UID(e.request.UID), Allowed: true}
 	notes := e.scratch.notes[:0]
 	e.scratch.patch = e.scratch.patch[:0]
 	if e.answer != nil {
-		notes = e.answer.respond(e, response, notes)
+		notes = e.answer.fillResponse(e, response, notes)
 	}
 	e.scratch.notes = notes
 	e.buffers.answer = appendReview(e.buffers.answer[:0], e.request.version, response, notes)
@@ -64,7 +64,7 @@ func appendReview(b []byte, version string, r *admissionv1.AdmissionResponse, no
 			b = append(b, ',')
 		}
 		if note.Text != text {
-			text, clipped = note.Text, clip(note.Text, maxAudit)
+			text, clipped = note.Text, clipLine(note.Text, maxAudit)
 		}
 		if note.Key == string(inject.CodeNotRequested) {
 			text, clipped = note.Text, note.Text // a list of templates is not clipped

@@ -43,7 +43,7 @@ func FuzzReview(f *testing.F) {
 		if _, err := parser.Parse(`{"what":["was","there",{"before":[]}]}`, 3); err != nil {
 			t.Fatal(err)
 		}
-		r, rejected := decode(&parser, nil, body, podLevel)
+		r, rejected := decodeReview(&parser, nil, body, podLevel)
 		var want any
 		d := json.NewDecoder(bytes.NewReader(body))
 		d.UseNumber()

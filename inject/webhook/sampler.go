@@ -19,8 +19,8 @@ type sampler struct {
 	second, lines, skipped atomic.Int64
 }
 
-// take reports whether to write a line, and returns an attribute with the number of skipped lines.
-func (s *sampler) take(now time.Time) (skipped []slog.Attr, ok bool) {
+// takeLine reports whether to write a line, and returns an attribute with the number of skipped lines.
+func (s *sampler) takeLine(now time.Time) (skipped []slog.Attr, ok bool) {
 	if second := now.Unix(); s.second.Swap(second) != second {
 		s.lines.Store(0)
 	}

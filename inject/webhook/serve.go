@@ -22,22 +22,22 @@ func NewMetrics(registry prometheus.Registerer) *Metrics { return newMetrics(reg
 // ServeHTTP implements [http.Handler].
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e := &exchange{start: time.Now(), endpoint: nowhere, share: share{limiter: h.Limiter, ctx: r.Context()}}
-	defer e.share.forget()
+	defer e.share.releaseMemory()
 	h.startSpan(e, r)
-	h.handle(e, w, r)
+	h.handleExchange(e, w, r)
 	took := time.Since(e.start)
-	h.Limiter.count(e.rejected)
-	h.Metrics.observe(e, took)
-	h.log(e, r, took)
+	h.Limiter.countShed(e.rejected)
+	h.Metrics.observeRequest(e, took)
+	h.logRequest(e, r, took)
 	e.endSpan()
-	h.settle(e) // a client that does not read holds only the answer
-	e.write(w, r)
-	h.release(e)
+	h.returnScratch(e) // a client that does not read holds only the answer
+	e.writeResponse(w, r)
+	h.returnBuffers(e)
 }
 
-// handle produces the answer. It answers after a panic too: a dropped
+// handleExchange produces the answer. It answers after a panic too: a dropped
 // connection would also drop other requests of the API server.
-func (h *Handler) handle(e *exchange, w http.ResponseWriter, r *http.Request) {
+func (h *Handler) handleExchange(e *exchange, w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		p := recover()
 		if p == nil {
@@ -46,54 +46,54 @@ func (h *Handler) handle(e *exchange, w http.ResponseWriter, r *http.Request) {
 		if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 			panic(p) // is for net/http
 		}
-		h.panicked(e, r, p)
-		e.rejected = reject(http.StatusInternalServerError, "an internal error; see the log for request %q", e.uid())
+		h.logPanic(e, r, p)
+		e.rejected = newRejection(http.StatusInternalServerError, "an internal error; see the log for request %q", e.uid())
 	}()
-	defer e.share.leave()
-	if e.rejected = h.ask(e, w, r); e.rejected != nil {
+	defer e.share.leaveQueue()
+	if e.rejected = h.answerRequest(e, w, r); e.rejected != nil {
 		if e.endpoint.once {
 			e.rejected.retryAfter = ""
 		}
 		return
 	}
-	e.body = encode(e)
+	e.body = encodeAnswer(e)
 	// The answer's size is known only now, and few answers are made at a time.
-	if held := len(e.scratch.patch) + cap(e.buffers.answer); held > freeAnswer && !e.share.take(held) {
-		e.rejected, e.body, e.scratch.patch, e.buffers.answer = shed(shedMemory), nil, nil, nil
+	if held := len(e.scratch.patch) + cap(e.buffers.answer); held > freeAnswer && !e.share.takeMemory(held) {
+		e.rejected, e.body, e.scratch.patch, e.buffers.answer = shedRejection(shedMemory), nil, nil, nil
 	}
 }
 
-// ask reads and decodes the request, and has the endpoint answer it if it concerns the endpoint.
-func (h *Handler) ask(e *exchange, w http.ResponseWriter, r *http.Request) (rejected *rejection) {
-	if e.endpoint = at(r.URL.Path); e.endpoint == nowhere {
+// answerRequest reads and decodes the request, and has the endpoint answer it if it concerns the endpoint.
+func (h *Handler) answerRequest(e *exchange, w http.ResponseWriter, r *http.Request) (rejected *rejection) {
+	if e.endpoint = endpointAt(r.URL.Path); e.endpoint == nowhere {
 		var paths []string
 		for _, other := range endpoints {
 			paths = append(paths, other.path)
 		}
-		return reject(http.StatusNotFound, "this path does not exist; the webhooks are at %s", strings.Join(paths, ", "))
+		return newRejection(http.StatusNotFound, "this path does not exist; the webhooks are at %s", strings.Join(paths, ", "))
 	}
-	if rejected = h.identify(e, w, r); rejected != nil {
+	if rejected = h.authenticateCaller(e, w, r); rejected != nil {
 		return rejected
 	}
-	if rejected = e.head(w, r); rejected != nil {
+	if rejected = e.checkHead(w, r); rejected != nil {
 		return rejected
 	}
-	if rejected = h.Limiter.receive(r); rejected != nil {
+	if rejected = h.Limiter.checkRoom(r); rejected != nil {
 		return rejected
 	}
 	h.lendBuffers(e)
-	if rejected = h.read(e, w, r); rejected != nil {
+	if rejected = h.readBody(e, w, r); rejected != nil {
 		return rejected
 	}
 	waits := e.endpoint.queue
 	if waits == small && len(e.buffers.body) > largeBody {
 		waits = large
 	}
-	if rejected = e.share.enter(waits); rejected != nil {
+	if rejected = e.share.enterQueue(waits); rejected != nil {
 		return rejected
 	}
-	h.lend(e)
-	if e.request, rejected = decode(&e.scratch.engine.Parser, &e.share, e.buffers.body, e.endpoint.levels); rejected != nil {
+	h.lendScratch(e)
+	if e.request, rejected = decodeReview(&e.scratch.engine.Parser, &e.share, e.buffers.body, e.endpoint.levels); rejected != nil {
 		return cmp.Or(e.share.denied, rejected)
 	}
 	if e.endpoint.about(e.request) {
@@ -102,18 +102,18 @@ func (h *Handler) ask(e *exchange, w http.ResponseWriter, r *http.Request) (reje
 	return rejected
 }
 
-func at(path string) *endpoint {
+func endpointAt(path string) *endpoint {
 	if i := slices.IndexFunc(endpoints, func(e *endpoint) bool { return e.path == path }); i >= 0 {
 		return endpoints[i]
 	}
 	return nowhere
 }
 
-// identify authenticates the caller before it reads a byte of the body.
+// authenticateCaller authenticates the caller before it reads a byte of the body.
 //
 // A caller that fails gets an HTTP error rather than an answer that denies, so the API server
 // follows the webhook's failurePolicy.
-func (h *Handler) identify(e *exchange, w http.ResponseWriter, r *http.Request) *rejection {
+func (h *Handler) authenticateCaller(e *exchange, w http.ResponseWriter, r *http.Request) *rejection {
 	if h.Guard == nil {
 		return nil
 	}
@@ -128,7 +128,7 @@ func (h *Handler) identify(e *exchange, w http.ResponseWriter, r *http.Request) 
 	// If the server kept the connection, it would read the rest of the body before it
 	// answers. And a caller can show a new certificate only on a new connection.
 	w.Header().Set("Connection", "close")
-	rejected := reject(http.StatusUnauthorized, "the caller is not authenticated (401): %s", wrong.Sentence)
+	rejected := newRejection(http.StatusUnauthorized, "the caller is not authenticated (401): %s", wrong.Sentence)
 	rejected.caller = wrong.Reason
 	return rejected
 }
@@ -136,7 +136,7 @@ func (h *Handler) identify(e *exchange, w http.ResponseWriter, r *http.Request) 
 // contentTypes is the header of every response; it is read only.
 var contentTypes = []string{contentJSON}
 
-func (e *exchange) write(w http.ResponseWriter, r *http.Request) {
+func (e *exchange) writeResponse(w http.ResponseWriter, r *http.Request) {
 	header, body := w.Header(), e.body
 	header["Content-Type"] = contentTypes
 	switch {
@@ -148,7 +148,7 @@ func (e *exchange) write(w http.ResponseWriter, r *http.Request) {
 		if e.rejected.location != "" {
 			header.Set("Location", e.rejected.location)
 		}
-		if e.doubts() || e.rejected.retryAfter != "" && e.rejected.status == http.StatusServiceUnavailable { // another replica may be able to answer
+		if e.isRedirected() || e.rejected.retryAfter != "" && e.rejected.status == http.StatusServiceUnavailable { // another replica may be able to answer
 			header.Set("Connection", "close")
 		}
 	case e.hangUp:

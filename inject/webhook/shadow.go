@@ -33,7 +33,7 @@ var shadow = &endpoint{
 	caller:    authentication.Validating, // both are in one configuration
 	levels:    podLevel,
 	once:      true,
-	decisions: answered(decidedWouldInject, decidedWouldDeny, decidedUnchanged),
+	decisions: okOutcomes(decidedWouldInject, decidedWouldDeny, decidedUnchanged),
 	findings:  []inject.Code{inject.CodeUnknownParameter},
 	general:   unknown,
 	about:     (*admissionRequest).createsPod,
@@ -44,14 +44,14 @@ var shadow = &endpoint{
 		}
 		result, err := h.injector(e).Inject(req)
 		if err != nil || awaitsAccount(&req, result) != nil {
-			return nil, gone(r)
+			return nil, goneRejection(r)
 		}
 		req.Pod, req.Scratch = result.Injected(), nil // because the result is in it
 		verdict, err := h.judge(e).Judge(req)
 		if err != nil {
-			return nil, gone(r)
+			return nil, goneRejection(r)
 		}
-		return shadowed{injected{result}, verdict}, gone(r)
+		return shadowed{injected{result}, verdict}, goneRejection(r)
 	},
 }
 
@@ -72,14 +72,14 @@ func (s shadowed) decision() string {
 	return decidedUnchanged
 }
 
-func (s shadowed) respond(_ *exchange, response *admissionv1.AdmissionResponse, notes []inject.Note) []inject.Note {
-	response.Warnings = warnings(s.warnings(), inAuditLog)
-	return s.audit(notes)
+func (s shadowed) fillResponse(_ *exchange, response *admissionv1.AdmissionResponse, notes []inject.Note) []inject.Note {
+	response.Warnings = clipWarnings(s.shadowWarnings(), inAuditLog)
+	return s.shadowNotes(notes)
 }
 
-// warnings report first what would become of the pod, and then what is wrong
+// shadowWarnings report first what would become of the pod, and then what is wrong
 // with its annotations. If there are too many names, the last ones are left out.
-func (s shadowed) warnings() []string {
+func (s shadowed) shadowWarnings() []string {
 	var all, names []string
 	for i := range s.Decisions {
 		if d := &s.Decisions[i]; d.Code == inject.CodeInjected {
@@ -88,7 +88,7 @@ func (s shadowed) warnings() []string {
 	}
 	would := map[string]string{decidedWouldDeny: "be denied", decidedWouldInject: "get " + strings.Join(names, ", ")}[s.decision()]
 	if would != "" {
-		all = append(all, clip(fmt.Sprintf("with the namespace label %s=%s the pod would %s", inject.LabelInject, inject.Enabled, would), maxShadow-len("shadow: ")))
+		all = append(all, clipLine(fmt.Sprintf("with the namespace label %s=%s the pod would %s", inject.LabelInject, inject.Enabled, would), maxShadow-len("shadow: ")))
 	}
 	all = append(all, s.Warnings()...)
 	for i := range s.verdict.Judged {
@@ -100,10 +100,10 @@ func (s shadowed) warnings() []string {
 	return all
 }
 
-// audit appends the result's audit annotations, reworded for a shadow namespace, and the
+// shadowNotes appends the result's audit annotations, reworded for a shadow namespace, and the
 // verdict. A validating webhook is called only once, so the codes injected and present may
 // have other sentences.
-func (s shadowed) audit(notes []inject.Note) []inject.Note {
+func (s shadowed) shadowNotes(notes []inject.Note) []inject.Note {
 	notes = s.AppendAudit(notes)
 	for i := range s.Decisions {
 		d := &s.Decisions[i]

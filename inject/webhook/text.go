@@ -32,17 +32,17 @@ const (
 // inAuditLog reports where the remaining warnings are.
 const inAuditLog = "; the audit log has them"
 
-// warnings prepares sentences for the API server, which silently drops empty warnings and
+// clipWarnings prepares sentences for the API server, which silently drops empty warnings and
 // those with control characters. If there are too many, the last one ends with the given hint.
-func warnings(all []string, where string) []string {
+func clipWarnings(all []string, where string) []string {
 	if len(all) == 0 {
 		return nil
 	}
 	var fit []string
 	seen := map[string]bool{"": true}
 	for _, whole := range all {
-		for _, text := range pieces(whole) {
-			if text = clip(text, maxWarning); !seen[text] {
+		for _, text := range splitSentence(whole) {
+			if text = clipLine(text, maxWarning); !seen[text] {
 				seen[text] = true
 				fit = append(fit, text)
 			}
@@ -54,9 +54,9 @@ func warnings(all []string, where string) []string {
 	return fit
 }
 
-// pieces divides a sentence that is too long for one warning after items in a list that end with a parenthesis, as
+// splitSentence divides a sentence that is too long for one warning after items in a list that end with a parenthesis, as
 // those about Pod Security do: what is at the end is as useful as the rest.
-func pieces(text string) (all []string) {
+func splitSentence(text string) (all []string) {
 	const end = "), "
 	for len(text) > maxWarning && len(all) < maxPieces-1 {
 		at := strings.LastIndex(text[:maxWarning], end)
@@ -79,11 +79,11 @@ func isPrintable(text string) bool {
 	return true
 }
 
-// clip returns a string as one line of at most limit bytes.
-func clip(text string, limit int) string {
-	if !isPrintable(text) && strings.ContainsFunc(text, misleads) {
+// clipLine returns a string as one line of at most limit bytes.
+func clipLine(text string, limit int) string {
+	if !isPrintable(text) && strings.ContainsFunc(text, isMisleading) {
 		text = strings.Map(func(r rune) rune {
-			if misleads(r) {
+			if isMisleading(r) {
 				return ' '
 			}
 			return r
@@ -92,5 +92,5 @@ func clip(text string, limit int) string {
 	return problem.Cut(strings.TrimSpace(text), limit)
 }
 
-// misleads reports whether a character must not appear in a line of text.
-func misleads(r rune) bool { return r == '\n' || r == '\t' || inject.Hidden(r) }
+// isMisleading reports whether a character must not appear in a line of text.
+func isMisleading(r rune) bool { return r == '\n' || r == '\t' || inject.Hidden(r) }

@@ -37,8 +37,8 @@ func (e *exchange) endSpan() {
 		attribute.Int("http.response.status_code", e.status()),
 	}
 	if e.request != nil {
-		attrs = append(attrs, attribute.String("pillion.uid", strings.Clone(clip(e.request.UID, maxName))),
-			attribute.String("k8s.namespace.name", strings.Clone(clip(e.request.Namespace, maxName)))) // the request's memory is reused
+		attrs = append(attrs, attribute.String("pillion.uid", strings.Clone(clipLine(e.request.UID, maxName))),
+			attribute.String("k8s.namespace.name", strings.Clone(clipLine(e.request.Namespace, maxName)))) // the request's memory is reused
 	}
 	count := map[string]int{}
 	for _, d := range e.decisions() {

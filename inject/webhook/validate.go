@@ -23,7 +23,7 @@ var validate = &endpoint{
 	caller: authentication.Validating,
 	levels: finalLevel,
 	judges: true,
-	decisions: append(answered("allowed", decidedWarned, decidedDenied),
+	decisions: append(okOutcomes("allowed", decidedWarned, decidedDenied),
 		outcome{decidedDoubted, http.StatusTemporaryRedirect}),
 	findings: []inject.Code{
 		inject.CodeMissing, inject.CodeAltered, inject.CodeNotInjected, inject.CodeInvalidParameter, inject.CodeUnknownParameter,
@@ -55,21 +55,21 @@ type judged struct{ *inject.Verdict }
 
 func (j judged) decision() string { return j.Word() }
 
-// respond denies with all findings in one message, because controllers show nothing else.
-func (j judged) respond(e *exchange, response *admissionv1.AdmissionResponse, notes []inject.Note) []inject.Note {
+// fillResponse denies with all findings in one message, because controllers show nothing else.
+func (j judged) fillResponse(e *exchange, response *admissionv1.AdmissionResponse, notes []inject.Note) []inject.Note {
 	e.hangUp = j.CreateAgain() // the pod may be right for another replica
 	if j.Denied {
 		response.Allowed = false
 		response.Result = &metav1.Status{
 			Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden,
-			Message: clip(inject.Denial(j.Judged), maxSentence),
+			Message: clipLine(inject.Denial(j.Judged), maxSentence),
 		}
 	} else {
 		all := make([]string, len(j.Judged))
 		for i := range j.Judged {
 			all[i] = j.Judged[i].String()
 		}
-		response.Warnings = warnings(all, inAuditLog)
+		response.Warnings = clipWarnings(all, inAuditLog)
 	}
 	return j.AppendAudit(notes)
 }
@@ -101,7 +101,7 @@ func callAgain(r *http.Request, v *inject.Verdict) *rejection {
 		return nil
 	}
 	query.Set(paramCall, strconv.Itoa(call+1))
-	again := reject(http.StatusTemporaryRedirect, "%s (another replica may have other templates; follow the redirect)", inject.Denial(v.Judged))
+	again := newRejection(http.StatusTemporaryRedirect, "%s (another replica may have other templates; follow the redirect)", inject.Denial(v.Judged))
 	again.location = (&url.URL{RawQuery: query.Encode()}).String()
 	return again
 }
