@@ -107,25 +107,25 @@ func (g *Guard) Credentials() *Credentials { return g.current.Load() }
 // request, so that removing a CA takes effect immediately.
 func (g *Guard) Check(r *http.Request, webhook Webhook) (Way, *Rejection) {
 	wall, steady := g.now()
-	way, rejected := g.check(r, webhook, wall)
+	way, rejected := g.checkAt(r, webhook, wall)
 	if rejected != nil && !steady.Equal(wall) {
-		if by, wrong := g.check(r, webhook, steady); wrong == nil {
+		if by, wrong := g.checkAt(r, webhook, steady); wrong == nil {
 			return by, nil
 		}
 	}
 	return way, rejected
 }
 
-func (g *Guard) check(r *http.Request, webhook Webhook, now time.Time) (Way, *Rejection) {
+func (g *Guard) checkAt(r *http.Request, webhook Webhook, now time.Time) (Way, *Rejection) {
 	credentials := g.current.Load()
 	var rejected *Rejection
 	if credentials.Certificates != nil && r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
-		if rejected = credentials.Certificates.check(r.TLS.PeerCertificates, now); rejected == nil {
+		if rejected = credentials.Certificates.verifyChain(r.TLS.PeerCertificates, now); rejected == nil {
 			return ByCertificate, nil
 		}
 	}
 	if headers := r.Header.Values("Authorization"); len(headers) > 0 {
-		way, wrong := credentials.authorized(headers, webhook, now)
+		way, wrong := credentials.checkHeader(headers, webhook, now)
 		if wrong == nil {
 			return way, nil
 		}
@@ -135,36 +135,36 @@ func (g *Guard) check(r *http.Request, webhook Webhook, now time.Time) (Way, *Re
 		return Unknown, nil
 	}
 	if rejected == nil {
-		rejected = &Rejection{Reason: Missing, Sentence: "callers must authenticate with a " + credentials.list()}
+		rejected = &Rejection{Reason: Missing, Sentence: "callers must authenticate with a " + credentials.describeKinds()}
 	}
 	rejected.Challenges = credentials.challenges()
 	return "", rejected
 }
 
-// authorized authenticates by the Authorization header.
-func (c *Credentials) authorized(headers []string, webhook Webhook, now time.Time) (Way, *Rejection) {
+// checkHeader authenticates by the Authorization header.
+func (c *Credentials) checkHeader(headers []string, webhook Webhook, now time.Time) (Way, *Rejection) {
 	scheme, value, ok := parseAuthorization(headers)
 	switch {
 	case !ok:
 		return "", &Rejection{Reason: Malformed, Sentence: "the Authorization header is malformed"}
 	case scheme == schemeBasic && c.Passwords != nil:
-		return ByPassword, c.Passwords.check(value)
-	case scheme == schemeBearer && c.Tokens != nil && c.Tokens.has(value):
+		return ByPassword, c.Passwords.checkPassword(value)
+	case scheme == schemeBearer && c.Tokens != nil && c.Tokens.hasSecret(value):
 		return ByToken, nil
 	case scheme == schemeBearer && c.ServiceAccounts != nil:
-		return ByServiceAccount, c.ServiceAccounts.check(value, webhook, now)
+		return ByServiceAccount, c.ServiceAccounts.checkToken(value, webhook, now)
 	case scheme == schemeBearer && c.Tokens != nil:
 		return "", wrongToken()
 	}
-	return "", &Rejection{Reason: Unsupported, Sentence: "this kind of Authorization header is not supported; use a " + c.list()}
+	return "", &Rejection{Reason: Unsupported, Sentence: "this kind of Authorization header is not supported; use a " + c.describeKinds()}
 }
 
 func wrongToken() *Rejection {
 	return &Rejection{Reason: WrongToken, Sentence: "the bearer token is unknown"}
 }
 
-// list returns the names of the enabled kinds of credentials.
-func (c *Credentials) list() string {
+// describeKinds returns the names of the enabled kinds of credentials.
+func (c *Credentials) describeKinds() string {
 	text := ""
 	for _, way := range []struct {
 		inUse bool

@@ -33,9 +33,9 @@ func ParseCertificates(authorities []byte, names []string) (*Certificates, error
 	return &Certificates{pool, names}, nil
 }
 
-// check verifies the chain that the caller sent. The handshake has already proved that the
+// verifyChain verifies the chain that the caller sent. The handshake has already proved that the
 // caller has the key.
-func (c *Certificates) check(chain []*x509.Certificate, now time.Time) *Rejection {
+func (c *Certificates) verifyChain(chain []*x509.Certificate, now time.Time) *Rejection {
 	leaf, intermediates := chain[0], x509.NewCertPool()
 	for _, certificate := range chain[1:] {
 		intermediates.AddCert(certificate)

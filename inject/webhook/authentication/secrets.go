@@ -14,7 +14,7 @@ import (
 // of a comparison reveals nothing about them.
 type secrets [][sha256.Size]byte
 
-func (s secrets) has(sent string) bool {
+func (s secrets) hasSecret(sent string) bool {
 	sum, found := sha256.Sum256([]byte(sent)), 0
 	for i := range s {
 		found |= subtle.ConstantTimeCompare(sum[:], s[i][:])
@@ -64,9 +64,9 @@ func ParsePasswords(content []byte) (*Passwords, error) {
 	return &Passwords{all}, err
 }
 
-// check compares user:password as one secret, so that callers cannot learn which half is wrong.
-func (p *Passwords) check(sent string) *Rejection {
-	if p.has(sent) {
+// checkPassword compares user:password as one secret, so that callers cannot learn which half is wrong.
+func (p *Passwords) checkPassword(sent string) *Rejection {
+	if p.hasSecret(sent) {
 		return nil
 	}
 	return &Rejection{Reason: WrongPassword, Sentence: "the user or the password is wrong"}

@@ -66,12 +66,12 @@ type named struct {
 	Name string `json:"name"`
 }
 
-func (s *ServiceAccounts) check(token string, webhook Webhook, now time.Time) *Rejection {
-	parsed, err := jwt.ParseSigned(token, algorithms())
+func (s *ServiceAccounts) checkToken(token string, webhook Webhook, now time.Time) *Rejection {
+	parsed, err := jwt.ParseSigned(token, signatureAlgorithms())
 	if err != nil {
 		return wrongToken()
 	}
-	keys := s.Keys.named(parsed.Headers[0].KeyID)
+	keys := s.Keys.withID(parsed.Headers[0].KeyID)
 	if len(keys) == 0 {
 		s.Missed()
 		return &Rejection{Reason: UnknownKey, Sentence: "the token is signed with an unknown key"}
@@ -128,9 +128,9 @@ func (s *ServiceAccounts) nameOf(webhook Webhook) string {
 	return s.Configuration
 }
 
-// algorithms returns the signature algorithms that an issuer of ServiceAccount tokens may use.
+// signatureAlgorithms returns the signature algorithms that an issuer of ServiceAccount tokens may use.
 // It contains no symmetric algorithm, and not "none".
-func algorithms() []jose.SignatureAlgorithm {
+func signatureAlgorithms() []jose.SignatureAlgorithm {
 	return []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, jose.ES256, jose.ES384, jose.ES512}
 }
 
@@ -160,7 +160,7 @@ func ParseKeys(content []byte) (*Keys, error) {
 	return keys, nil
 }
 
-func (k *Keys) named(id string) []any {
+func (k *Keys) withID(id string) []any {
 	if k == nil || id == "" {
 		return nil
 	}
