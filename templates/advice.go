@@ -24,9 +24,9 @@ var (
 
 const adviceForPods = "for pods without it, write "
 
-// advice returns the end of an error of the evaluation: what to write instead, or "". Leaf reports
+// missingValueHint returns the end of an error of the evaluation: what to write instead, or "". Leaf reports
 // that the expression may have no value.
-func advice(err error, checked *ast.AST, leaf bool) string {
+func missingValueHint(err error, checked *ast.AST, leaf bool) string {
 	message := err.Error()
 	key, index := errNoKey.FindStringSubmatch(message), errNoIndex.FindStringSubmatch(message)
 	if key == nil && index == nil || strings.Contains(message, adviceForPods) {
@@ -38,21 +38,21 @@ func advice(err error, checked *ast.AST, leaf bool) string {
 			continue
 		}
 		if isItem(e, checked) && index != nil && readsItem(e, index[1]) || !isItem(e, checked) && key != nil && readsKey(e, key[1], checked) {
-			return "; " + adviceForPods + chain(e, checked, leaf, of+step)
+			return "; " + adviceForPods + optionalChain(e, checked, leaf, of+step)
 		}
 	}
 	return ""
 }
 
-// chain returns an expression that reads the same as the parents of e, given what replaces e.
-func chain(e ast.NavigableExpr, checked *ast.AST, leaf bool, text string) string {
+// optionalChain returns an expression that reads the same as the parents of e, given what replaces e.
+func optionalChain(e ast.NavigableExpr, checked *ast.AST, leaf bool, text string) string {
 	for {
 		parent, ok := e.Parent()
 		if !ok {
 			break
 		}
 		step, _ := optionalStep(parent, checked)
-		if target := operand(parent); step == "" || target.ID() != e.ID() {
+		if target := operandOf(parent); step == "" || target.ID() != e.ID() {
 			break
 		}
 		e, text = parent, text+step
@@ -60,17 +60,17 @@ func chain(e ast.NavigableExpr, checked *ast.AST, leaf bool, text string) string
 	if _, inside := e.Parent(); !inside && leaf {
 		return text
 	}
-	return text + otherwise(checked.GetType(e.ID()))
+	return text + orZeroValue(checked.GetType(e.ID()))
 }
 
-// otherwise returns .orValue() with a value of a type.
-func otherwise(t *cel.Type) string {
+// orZeroValue returns .orValue() with a value of a type.
+func orZeroValue(t *cel.Type) string {
 	name, _, _ := strings.Cut(t.String(), "(")
-	return otherwiseNamed(name)
+	return orZeroValueNamed(name)
 }
 
-// otherwiseNamed returns .orValue() with a value of a type, given CEL's name without parameters.
-func otherwiseNamed(name string) string {
+// orZeroValueNamed returns .orValue() with a value of a type, given CEL's name without parameters.
+func orZeroValueNamed(name string) string {
 	value := map[string]string{"bool": "false", "int": "0", "double": "0.0", "string": "''", "list": "[]", "map": "{}", "dyn": "''"}[name]
 	if value == "" {
 		return ""
@@ -78,8 +78,8 @@ func otherwiseNamed(name string) string {
 	return ".orValue(" + value + ")"
 }
 
-// operand returns x in x.field, x[key] and x[0], or nil.
-func operand(e ast.Expr) ast.Expr {
+// operandOf returns x in x.field, x[key] and x[0], or nil.
+func operandOf(e ast.Expr) ast.Expr {
 	switch e.Kind() {
 	case ast.SelectKind:
 		if s := e.AsSelect(); !s.IsTestOnly() {
@@ -96,7 +96,7 @@ func operand(e ast.Expr) ast.Expr {
 // optionalStep returns .?field, [?key] or [?0], and the expression before it. It returns "" for
 // expressions that read no field, key or item.
 func optionalStep(e ast.Expr, checked *ast.AST) (step, of string) {
-	target := operand(e)
+	target := operandOf(e)
 	if target == nil {
 		return "", ""
 	}
@@ -120,7 +120,7 @@ func optionalStep(e ast.Expr, checked *ast.AST) (step, of string) {
 
 // isItem reports whether an expression reads an item of a list.
 func isItem(e ast.Expr, checked *ast.AST) bool {
-	return e.Kind() == ast.CallKind && checked.GetType(operand(e).ID()).Kind() == types.ListKind
+	return e.Kind() == ast.CallKind && checked.GetType(operandOf(e).ID()).Kind() == types.ListKind
 }
 
 // readsKey reports whether an expression may read a key.

@@ -27,16 +27,16 @@ const MaxObject = 128 << 10
 // difference very often.
 const maxDifferences = 10
 
-// applied splits a file into documents as kubectl does.
-type applied struct{ documents *utilyaml.YAMLReader }
+// kubectlReader splits a file into documents as kubectl does.
+type kubectlReader struct{ documents *utilyaml.YAMLReader }
 
-func newApplied(data []byte) *applied {
+func newKubectlReader(data []byte) *kubectlReader {
 	withoutMark := bytes.TrimPrefix(data, []byte("\ufeff"))
-	return &applied{utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(withoutMark)))}
+	return &kubectlReader{utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(withoutMark)))}
 }
 
-// next returns the next document that is not empty, or nil if kubectl finds none.
-func (a *applied) next() []byte {
+// nextDocument returns the next document that is not empty, or nil if kubectl finds none.
+func (a *kubectlReader) nextDocument() []byte {
 	for {
 		text, err := a.documents.Read()
 		if err != nil {
@@ -54,8 +54,8 @@ func noValue(doc *yaml.Node) bool {
 	return len(doc.Content) == 0 || doc.Content[0].ShortTag() == "!!null"
 }
 
-// stored returns the value that the API server stores if kubectl applies a document.
-func stored(document []byte) (value any, err error) {
+// storedValue returns the value that the API server stores if kubectl applies a document.
+func storedValue(document []byte) (value any, err error) {
 	sent, err := kubectlyaml.YAMLToJSON(document)
 	if err == nil {
 		err = utiljson.Unmarshal(sent, &value) // an int64 or a float64 for each number
@@ -67,63 +67,63 @@ func stored(document []byte) (value any, err error) {
 // part of the file that kubectl reads for y, or nil.
 func (c *checker) sameApplied(y *yaml.Node, document []byte) bool {
 	if document == nil {
-		c.problem(y, "", "kubectl does not find this document; begin it with a line that contains only ---")
+		c.reportProblem(y, "", "kubectl does not find this document; begin it with a line that contains only ---")
 		return false
 	}
-	value, err := stored(document)
+	value, err := storedValue(document)
 	if err != nil {
 		_, message := jsontree.CutLine(strings.TrimPrefix(err.Error(), "yaml: "))
-		c.problem(y, "", "kubectl cannot read this document: %s; write it without directives (%%), tags and aliases", message)
+		c.reportProblem(y, "", "kubectl cannot read this document: %s; write it without directives (%%), tags and aliases", message)
 		return false
 	}
-	c.same(y, value, "")
+	c.compareStored(y, value, "")
 	return len(c.problems) == 0
 }
 
-// same compares a value with what the API server stores for it.
-func (c *checker) same(y *yaml.Node, stored any, path string) {
+// compareStored compares a value with what the API server stores for it.
+func (c *checker) compareStored(y *yaml.Node, stored any, path string) {
 	if len(c.problems) >= maxDifferences {
 		return
 	}
 	switch y.Kind {
 	case yaml.MappingNode:
-		c.sameObject(y, stored, path)
+		c.compareStoredObject(y, stored, path)
 	case yaml.SequenceNode:
 		list, ok := stored.([]any)
 		if !ok || len(list) != len(y.Content) {
-			c.problem(y, path, "kubectl reads another value than this list; %s", plainHint)
+			c.reportProblem(y, path, "kubectl reads another value than this list; %s", plainHint)
 			return
 		}
 		for i, item := range y.Content {
-			c.same(item, list[i], fmt.Sprintf("%s[%d]", path, i))
+			c.compareStored(item, list[i], fmt.Sprintf("%s[%d]", path, i))
 		}
 	default:
-		if hint := c.differs(y, stored); hint != "" {
-			c.problem(y, path, "kubectl reads %s as %s; %s", problem.Cut(y.Value, maxValue), problem.Cut(jsonOf(stored), maxValue), hint)
+		if hint := c.storedScalarHint(y, stored); hint != "" {
+			c.reportProblem(y, path, "kubectl reads %s as %s; %s", problem.Cut(y.Value, maxValue), problem.Cut(jsonOf(stored), maxValue), hint)
 		}
 	}
 }
 
-func (c *checker) sameObject(y *yaml.Node, stored any, path string) {
+func (c *checker) compareStoredObject(y *yaml.Node, stored any, path string) {
 	object, ok := stored.(map[string]any)
 	known := len(c.problems)
-	for key, value := range members(y) {
+	for key, value := range yamlMembers(y) {
 		if member, there := object[key.Value]; there {
-			c.same(value, member, problem.JoinPath(path, key.Value))
+			c.compareStored(value, member, problem.JoinPath(path, key.Value))
 		} else if ok {
-			c.problem(key, problem.JoinPath(path, key.Value), "kubectl reads another key; put it in quotes: %q", key.Value)
+			c.reportProblem(key, problem.JoinPath(path, key.Value), "kubectl reads another key; put it in quotes: %q", key.Value)
 		}
 	}
 	if !ok || len(c.problems) == known && len(object) != len(y.Content)/2 {
-		c.problem(y, path, "kubectl reads another value than this object; %s", plainHint)
+		c.reportProblem(y, path, "kubectl reads another value than this object; %s", plainHint)
 	}
 }
 
 // plainHint is for differences that quotes cannot remove.
 const plainHint = "write it without tags, and a merge key (<<) before the other keys"
 
-// differs returns what to write if the API server stores another scalar than this one, or "".
-func (c *checker) differs(y *yaml.Node, stored any) (hint string) {
+// storedScalarHint returns what to write if the API server stores another scalar than this one, or "".
+func (c *checker) storedScalarHint(y *yaml.Node, stored any) (hint string) {
 	text, isText := stored.(string)
 	read, err := jsontree.FromYAML(y)
 	isRead := string(read.AppendTo(nil))

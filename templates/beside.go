@@ -11,8 +11,8 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-// beside returns where a field is that a Pod lacks, or "".
-func beside(typeName, name string) string {
+// podFieldPlace returns where a field is that a Pod lacks, or "".
+func podFieldPlace(typeName, name string) string {
 	switch {
 	case typeName != reflect.TypeFor[corev1.Pod]().Name():
 		return ""

@@ -45,7 +45,7 @@ func checkPattern(function string, args []ast.Expr) error {
 	if !ok {
 		return fmt.Errorf("%s() may take seconds if the pattern is computed; write the pattern as a string literal", function)
 	}
-	if n := steps(string(text)); n > maxSteps {
+	if n := patternSteps(string(text)); n > maxSteps {
 		return fmt.Errorf("the pattern of %s() takes %d steps, and at most %d are allowed; repeat less in it", function, n, maxSteps)
 	}
 	re, err := regexp.Compile(string(text))
@@ -58,10 +58,10 @@ func checkPattern(function string, args []ast.Expr) error {
 	return nil
 }
 
-// steps returns the number of steps that a pattern takes for each letter. It does not compile a
+// patternSteps returns the number of steps that a pattern takes for each letter. It does not compile a
 // long pattern, and estimates the number. It returns 0 for an invalid pattern, which other code
 // reports.
-func steps(pattern string) int {
+func patternSteps(pattern string) int {
 	if len(pattern) > maxSteps { // compiled, it may be a thousand times as large
 		return len(pattern)
 	}

@@ -58,7 +58,7 @@ func newProvider(base types.Provider, params []v1alpha1.Param) *provider {
 	p := &provider{Provider: base, structs: sharedStructs(), params: map[string]*structField{}, variables: map[string]*structField{}}
 	for i := range params {
 		name := params[i].Name
-		f := getter(celOf(&params[i]), func(v Values) any { return v.get(name) })
+		f := newGetterField(celOf(&params[i]), func(v Values) any { return v.celValueOf(name) })
 		if params[i].Optional {
 			f.IsSet = func(obj any) bool { return obj.(Values).isSet(name) }
 		}
@@ -74,27 +74,27 @@ var sharedStructs = sync.OnceValue(func() structs {
 		namespaceType: metaFields(),
 		accountType:   metaFields(),
 		requestType: {
-			"operation": getter(types.StringType, func(r *request.RequestInfo) any { return r.Operation }),
-			"username":  getter(types.StringType, func(r *request.RequestInfo) any { return celText(r.Username) }),
-			"dryRun":    getter(types.BoolType, func(r *request.RequestInfo) any { return r.DryRun }),
+			"operation": newGetterField(types.StringType, func(r *request.RequestInfo) any { return r.Operation }),
+			"username":  newGetterField(types.StringType, func(r *request.RequestInfo) any { return celText(r.Username) }),
+			"dryRun":    newGetterField(types.BoolType, func(r *request.RequestInfo) any { return r.DryRun }),
 		},
 	}
-	s.add(reflect.TypeFor[corev1.Pod]())
+	s.addStruct(reflect.TypeFor[corev1.Pod]())
 	return s
 })
 
 // metaFields are the fields of a namespace and of a ServiceAccount.
 func metaFields() map[string]*structField {
 	return map[string]*structField{
-		"name":        getter(types.StringType, func(m *metaView) any { return m.name }),
-		"labels":      getter(stringMap(), func(m *metaView) any { return m.labels.value() }),
-		"annotations": getter(stringMap(), func(m *metaView) any { return m.annotations.value() }),
+		"name":        newGetterField(types.StringType, func(m *metaView) any { return m.name }),
+		"labels":      newGetterField(stringMap(), func(m *metaView) any { return m.labels.convertOnce() }),
+		"annotations": newGetterField(stringMap(), func(m *metaView) any { return m.annotations.convertOnce() }),
 	}
 }
 
 func stringMap() *types.Type { return types.NewMapType(types.StringType, types.StringType) }
 
-func getter[T any](t *types.Type, get func(T) any) *structField {
+func newGetterField[T any](t *types.Type, get func(T) any) *structField {
 	return &structField{FieldType: types.FieldType{
 		Type:    t,
 		IsSet:   func(any) bool { return true },
@@ -102,8 +102,8 @@ func getter[T any](t *types.Type, get func(T) any) *structField {
 	}}
 }
 
-// add adds a Go struct of the Kubernetes API and all types that it contains.
-func (s structs) add(t reflect.Type) {
+// addStruct adds a Go struct of the Kubernetes API and all types that it contains.
+func (s structs) addStruct(t reflect.Type) {
 	if _, ok := s[t.Name()]; ok {
 		return
 	}
@@ -198,14 +198,14 @@ func (s structs) celType(t reflect.Type) *types.Type {
 	case reflect.Map:
 		return types.NewMapType(types.StringType, s.celType(t.Elem()))
 	case reflect.Struct:
-		s.add(t)
+		s.addStruct(t)
 		return cel.ObjectType(t.Name())
 	}
 	return types.DynType
 }
 
-// fields returns the fields of a type of this provider.
-func (p *provider) fields(name string) (map[string]*structField, bool) {
+// typeFields returns the fields of a type of this provider.
+func (p *provider) typeFields(name string) (map[string]*structField, bool) {
 	switch name {
 	case paramsType:
 		return p.params, true
@@ -218,7 +218,7 @@ func (p *provider) fields(name string) (map[string]*structField, bool) {
 
 // FindStructType implements types.Provider.
 func (p *provider) FindStructType(name string) (*types.Type, bool) {
-	if _, ok := p.fields(name); ok {
+	if _, ok := p.typeFields(name); ok {
 		return types.NewTypeTypeWithParam(types.NewObjectType(name)), true
 	}
 	return p.Provider.FindStructType(name)
@@ -226,7 +226,7 @@ func (p *provider) FindStructType(name string) (*types.Type, bool) {
 
 // FindStructFieldNames implements types.Provider.
 func (p *provider) FindStructFieldNames(name string) ([]string, bool) {
-	fields, ok := p.fields(name)
+	fields, ok := p.typeFields(name)
 	if !ok {
 		return p.Provider.FindStructFieldNames(name)
 	}
@@ -235,7 +235,7 @@ func (p *provider) FindStructFieldNames(name string) ([]string, bool) {
 
 // FindStructFieldType implements types.Provider.
 func (p *provider) FindStructFieldType(name, field string) (*types.FieldType, bool) {
-	if fields, ok := p.fields(name); ok {
+	if fields, ok := p.typeFields(name); ok {
 		if f := fields[field]; f != nil {
 			return &f.FieldType, true
 		}
@@ -256,12 +256,12 @@ func celName(t *cel.Type) string {
 	return typeWords(t.String())
 }
 
-// nesting returns the number of levels of nested lists and maps in the type. CEL's cost model
+// nestingLevels returns the number of levels of nested lists and maps in the type. CEL's cost model
 // charges nothing for comparing nested values. The real cost doubles with each level if a list
 // contains the same value twice.
-func nesting(t *types.Type) (levels int) {
+func nestingLevels(t *types.Type) (levels int) {
 	for _, of := range t.Parameters() {
-		levels = max(levels, nesting(of))
+		levels = max(levels, nestingLevels(of))
 	}
 	if t.Kind() == types.ListKind || t.Kind() == types.MapKind {
 		levels++
@@ -269,11 +269,11 @@ func nesting(t *types.Type) (levels int) {
 	return levels
 }
 
-// hides returns an error if an expression makes a value of unknown type from a list: the type then
+// checkHiddenNesting returns an error if an expression makes a value of unknown type from a list: the type then
 // no longer shows how deep the list is. This happens if the arguments of a function must have a
 // common type, and one of them is dyn. Literals with values of different types are checked in
 // [sameTypes].
-func hides(checked *ast.AST, e ast.Expr) error {
+func checkHiddenNesting(checked *ast.AST, e ast.Expr) error {
 	if e.Kind() != ast.CallKind {
 		return nil
 	}
@@ -289,7 +289,7 @@ func hides(checked *ast.AST, e ast.Expr) error {
 		return nil
 	}
 	for _, part := range parts {
-		if !isEmpty(part) && nesting(checked.GetType(part.ID())) > nesting(result) {
+		if !isEmpty(part) && nestingLevels(checked.GetType(part.ID())) > nestingLevels(result) {
 			if call.FunctionName() == "dyn" {
 				return errors.New("dyn() of a list or a map hides how deep it is; leave out dyn(): json.marshal() and computed objects take values of different types")
 			}

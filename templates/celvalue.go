@@ -68,7 +68,7 @@ type onceMap struct {
 	made ref.Val
 }
 
-func (m *onceMap) value() ref.Val {
+func (m *onceMap) convertOnce() ref.Val {
 	if m.made == nil {
 		m.made = textMap(m.of)
 	}
@@ -120,7 +120,7 @@ func (o object) Contains(key ref.Val) ref.Val {
 }
 
 // Size implements traits.Sizer.
-func (o object) Size() ref.Val { return types.Int(len(o.entries())) }
+func (o object) Size() ref.Val { return types.Int(len(o.sortedMembers())) }
 
 // IsZeroValue implements traits.Zeroer. CEL charges nothing for its time, so it reads only the first
 // member that has a value.
@@ -130,7 +130,7 @@ func (o object) IsZeroValue() bool {
 
 // Iterator implements traits.Iterable.
 func (o object) Iterator() traits.Iterator {
-	entries := o.entries()
+	entries := o.sortedMembers()
 	return &iterator{size: len(entries), value: func(i int) ref.Val { return types.String(entries[i].Name()) }}
 }
 
@@ -140,14 +140,14 @@ func (o object) Equal(other ref.Val) ref.Val {
 	if !ok {
 		return types.False
 	}
-	entries := o.entries()
+	entries := o.sortedMembers()
 	if m.Size() != types.Int(len(entries)) {
 		return types.False
 	}
 	theirs, isObject := other.(object)
 	var others []*jsontree.Node
 	if isObject {
-		others = theirs.entries()
+		others = theirs.sortedMembers()
 	}
 	for i, e := range entries {
 		var v ref.Val
@@ -268,8 +268,8 @@ type list struct{ items []jsontree.Node }
 
 var _ traits.Lister = list{}
 
-// whole converts all items, for operations that read all of them.
-func (l list) whole() traits.Lister {
+// convertAll converts all items, for operations that read all of them.
+func (l list) convertAll() traits.Lister {
 	values := make([]ref.Val, len(l.items))
 	for i := range l.items {
 		values[i] = celValue(&l.items[i])
@@ -281,7 +281,7 @@ func (l list) whole() traits.Lister {
 func (l list) Get(index ref.Val) ref.Val {
 	i, err := types.IndexOrError(index)
 	if err != nil || i < 0 || i >= len(l.items) {
-		return l.whole().Get(index) // which returns the error
+		return l.convertAll().Get(index) // which returns the error
 	}
 	return celValue(&l.items[i])
 }
@@ -298,19 +298,19 @@ func (l list) Iterator() traits.Iterator {
 }
 
 // Add implements traits.Adder.
-func (l list) Add(other ref.Val) ref.Val { return l.whole().Add(other) }
+func (l list) Add(other ref.Val) ref.Val { return l.convertAll().Add(other) }
 
 // Contains implements traits.Container.
-func (l list) Contains(value ref.Val) ref.Val { return l.whole().Contains(value) }
+func (l list) Contains(value ref.Val) ref.Val { return l.convertAll().Contains(value) }
 
 // Equal implements ref.Val.
-func (l list) Equal(other ref.Val) ref.Val { return l.whole().Equal(other) }
+func (l list) Equal(other ref.Val) ref.Val { return l.convertAll().Equal(other) }
 
 // ConvertToNative implements ref.Val.
-func (l list) ConvertToNative(t reflect.Type) (any, error) { return l.whole().ConvertToNative(t) }
+func (l list) ConvertToNative(t reflect.Type) (any, error) { return l.convertAll().ConvertToNative(t) }
 
 // ConvertToType implements ref.Val.
-func (l list) ConvertToType(t ref.Type) ref.Val { return l.whole().ConvertToType(t) }
+func (l list) ConvertToType(t ref.Type) ref.Val { return l.convertAll().ConvertToType(t) }
 
 // String returns the list as CEL's functions print it in errors.
 func (l list) String() string { n := jsontree.Items(l.items...); return n.String() }
@@ -319,4 +319,4 @@ func (l list) String() string { n := jsontree.Items(l.items...); return n.String
 func (l list) Type() ref.Type { return types.ListType }
 
 // Value implements ref.Val.
-func (l list) Value() any { return l.whole().Value() }
+func (l list) Value() any { return l.convertAll().Value() }

@@ -16,50 +16,50 @@ import (
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
-// walk checks y against t. It returns nil if there was a problem. Field is the field in the API,
+// checkNode checks y against t. It returns nil if there was a problem. Field is the field in the API,
 // for example Container.image.
-func (c *checker) walk(y *yaml.Node, t reflect.Type, field, path string) *part {
+func (c *checker) checkNode(y *yaml.Node, t reflect.Type, field, path string) *part {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	if t == reflect.TypeFor[v1alpha1.PodFragment]() || t == reflect.TypeFor[v1alpha1.ContainerFragment]() {
 		return nil // walked again when the parameters are known
 	}
-	if p, ok := c.special(y, t, field, path); ok {
+	if p, ok := c.checkSpecialType(y, t, field, path); ok {
 		return p
 	}
 	if y.ShortTag() == "!!null" {
-		c.problem(y, path, "has no value; leave the key out or give it one")
+		c.reportProblem(y, path, "has no value; leave the key out or give it one")
 		return nil
 	}
 	if t == reflect.TypeFor[v1alpha1.Position]() && y.Kind == yaml.ScalarNode {
 		if strings.Contains(y.Value, "${") {
 			return &part{static: jsontree.Text(y.Value)} // compiled when the parameters are known
 		}
-		if !slices.Contains(choices(reflect.TypeFor[v1alpha1.End]()), y.Value) {
-			c.problem(y, path, "must be First, Last, {after: NAME}, {before: NAME}, or one ${...} that gives First or Last%s", meantPosition(y.Value))
+		if !slices.Contains(enumValues(reflect.TypeFor[v1alpha1.End]()), y.Value) {
+			c.reportProblem(y, path, "must be First, Last, {after: NAME}, {before: NAME}, or one ${...} that gives First or Last%s", meantPosition(y.Value))
 			return nil
 		}
 		t = reflect.TypeFor[v1alpha1.End]()
 	}
 	if _, ok := scalarTypeOf(t); ok || y.Kind == yaml.ScalarNode {
-		return c.scalar(y, t, field, path)
+		return c.checkScalar(y, t, field, path)
 	}
 	switch t.Kind() {
 	case reflect.Struct:
-		return c.object(y, t, field, path)
+		return c.checkObject(y, t, field, path)
 	case reflect.Map:
-		return c.mapping(y, t, field, path)
+		return c.checkMapping(y, t, field, path)
 	case reflect.Slice:
-		return c.list(y, t, field, path)
+		return c.checkList(y, t, field, path)
 	}
-	c.problem(y, path, "is not allowed in a template")
+	c.reportProblem(y, path, "is not allowed in a template")
 	return nil
 }
 
-func (c *checker) object(y *yaml.Node, t reflect.Type, field, path string) *part {
+func (c *checker) checkObject(y *yaml.Node, t reflect.Type, field, path string) *part {
 	if y.Kind != yaml.MappingNode {
-		c.problem(y, path, "must be an object")
+		c.reportProblem(y, path, "must be an object")
 		return nil
 	}
 	fields := map[string]jsontree.StructField{}
@@ -74,10 +74,10 @@ func (c *checker) object(y *yaml.Node, t reflect.Type, field, path string) *part
 		return nil
 	}
 	defer leave()
-	c.pairs(y, path, func(key, value *yaml.Node, sub string) {
+	c.visitPairs(y, path, func(key, value *yaml.Node, sub string) {
 		switch key.Value {
 		case whenKey:
-			c.when(o, value, path)
+			c.compileWhen(o, value, path)
 			return
 		case forEachKey:
 			return
@@ -100,23 +100,23 @@ func (c *checker) object(y *yaml.Node, t reflect.Type, field, path string) *part
 			if special := "${" + key.Value + "}"; slices.Contains(c.keysOf(nil), special) {
 				meantKey = fmt.Sprintf("; did you mean %q?", special)
 			}
-			c.problem(key, sub, "unknown key%s", meantKey)
+			c.reportProblem(key, sub, "unknown key%s", meantKey)
 			c.meant[sub] = true // one problem is enough
-			if meant := problem.Closest(word, names); meant != "" && child(y, meant) == nil {
+			if meant := problem.Closest(word, names); meant != "" && yamlChild(y, meant) == nil {
 				c.meant[problem.JoinPath(path, meant)] = true
 			}
 			return
 		}
-		p := c.walk(value, f.Type, t.Name()+"."+key.Value, sub)
+		p := c.checkNode(value, f.Type, t.Name()+"."+key.Value, sub)
 		c.keepOnce(p, f)
-		o.add(key.Value, p)
+		o.addChild(key.Value, p)
 	})
 	if c.env != nil {
 		c.hasShape(y, t, field, path)
-		c.certain(y, o, t, field, path)
+		c.checkRequiredFields(y, o, t, field, path)
 		c.objectRules(y, o, objectRulesOf(t, field), path)
 	}
-	return o.folded()
+	return o.foldStatic()
 }
 
 // keysOf returns the keys of an object with those fields.
@@ -127,36 +127,36 @@ func (c *checker) keysOf(fields []string) []string {
 	return append([]string{whenKey, forEachKey, IfSetKey}, fields...)
 }
 
-func (c *checker) when(o *part, value *yaml.Node, path string) {
+func (c *checker) compileWhen(o *part, value *yaml.Node, path string) {
 	instead := conditionOf(path)
 	if c.env == nil && instead == "" {
-		c.problem(value, path, "%s", whenHint)
+		c.reportProblem(value, path, "%s", whenHint)
 		return
 	}
 	if instead != "" {
-		c.problem(value, path, `"${when}" would leave out everything; write the condition in %s`, instead)
+		c.reportProblem(value, path, `"${when}" would leave out everything; write the condition in %s`, instead)
 		return
 	}
 	p, err := c.compiler.compileBool(c.env, value.Value)
 	if err != nil {
-		c.problem(value, path, "%s: %v", whenKey, err)
+		c.reportProblem(value, path, "%s: %v", whenKey, err)
 		return
 	}
 	p.line, o.when = value.Line, p
 }
 
-// pairs calls visit for each key and value, and reports duplicate keys.
-func (c *checker) pairs(y *yaml.Node, path string, visit func(key, value *yaml.Node, path string)) {
+// visitPairs calls visit for each key and value, and reports duplicate keys.
+func (c *checker) visitPairs(y *yaml.Node, path string, visit func(key, value *yaml.Node, path string)) {
 	seen := map[string]bool{}
-	for key, value := range members(y) {
+	for key, value := range yamlMembers(y) {
 		sub := problem.JoinPath(path, key.Value)
 		switch {
 		case c.isFull():
 			return
 		case key.Kind != yaml.ScalarNode:
-			c.problem(key, path, "a key must be a string")
+			c.reportProblem(key, path, "a key must be a string")
 		case seen[key.Value]:
-			c.problem(key, sub, "the key appears twice")
+			c.reportProblem(key, sub, "the key appears twice")
 		default:
 			seen[key.Value] = true
 			visit(key, value, sub)
@@ -164,58 +164,58 @@ func (c *checker) pairs(y *yaml.Node, path string, visit func(key, value *yaml.N
 	}
 }
 
-func (c *checker) mapping(y *yaml.Node, t reflect.Type, field, path string) *part {
+func (c *checker) checkMapping(y *yaml.Node, t reflect.Type, field, path string) *part {
 	if y.Kind != yaml.MappingNode {
-		c.problem(y, path, "must be an object")
+		c.reportProblem(y, path, "must be an object")
 		return nil
 	}
 	o := &part{kind: objectPart, path: path, line: y.Line}
-	c.pairs(y, path, func(key, value *yaml.Node, sub string) {
+	c.visitPairs(y, path, func(key, value *yaml.Node, sub string) {
 		if key.Value == whenKey && c.env != nil {
-			c.when(o, value, path)
+			c.compileWhen(o, value, path)
 			return
 		}
 		if strings.Contains(key.Value, "${") {
-			c.problem(key, sub, "a key cannot have expressions; only values can")
+			c.reportProblem(key, sub, "a key cannot have expressions; only values can")
 			return
 		}
-		o.add(key.Value, c.walk(value, t.Elem(), field, sub))
+		o.addChild(key.Value, c.checkNode(value, t.Elem(), field, sub))
 	})
 	c.needsItems(y, o, field, path)
-	return o.folded()
+	return o.foldStatic()
 }
 
-func (c *checker) list(y *yaml.Node, t reflect.Type, field, path string) *part {
+func (c *checker) checkList(y *yaml.Node, t reflect.Type, field, path string) *part {
 	if y.Kind != yaml.SequenceNode {
-		c.problem(y, path, "must be a list%s", ofNames(t, y))
+		c.reportProblem(y, path, "must be a list%s", ofNames(t, y))
 		return nil
 	}
 	l := &part{kind: listPart, path: path, line: y.Line}
 	for i, item := range y.Content {
-		l.add("", c.walk(item, t.Elem(), field, fmt.Sprintf("%s[%d]", path, i)))
+		l.addChild("", c.checkNode(item, t.Elem(), field, fmt.Sprintf("%s[%d]", path, i)))
 	}
 	c.needsItems(y, l, field, path)
-	return l.folded()
+	return l.foldStatic()
 }
 
-func (c *checker) scalar(y *yaml.Node, t reflect.Type, field, path string) *part {
+func (c *checker) checkScalar(y *yaml.Node, t reflect.Type, field, path string) *part {
 	if y.Kind != yaml.ScalarNode {
-		c.problem(y, path, "must be %s%s%s", describe(t), c.notWhen(y), asAnnotation(t, y))
+		c.reportProblem(y, path, "must be %s%s%s", describeType(t), c.notWhen(y), asAnnotation(t, y))
 		return nil
 	}
 	if c.env != nil && strings.Contains(y.Value, "${") {
-		return c.leaf(y, t, field, path)
+		return c.compileLeaf(y, t, field, path)
 	}
 	if t == reflect.TypeFor[v1alpha1.Scalar]() {
 		c.written[y] = true
 		return &part{static: jsontree.Text(y.Value)}
 	}
-	if !fits(y, t) {
-		c.problem(y, path, "must be %s%s", describe(t), quoteHint(y, t))
+	if !acceptsYAML(y, t) {
+		c.reportProblem(y, path, "must be %s%s", describeType(t), quoteHint(y, t))
 		return nil
 	}
-	if allowed := choices(t); allowed != nil && !slices.Contains(allowed, y.Value) {
-		c.problem(y, path, "must be one of %s%s", strings.Join(allowed, ", "), problem.DidYouMean(cmp.Or(otherTypes[strings.ToLower(y.Value)], y.Value), allowed))
+	if allowed := enumValues(t); allowed != nil && !slices.Contains(allowed, y.Value) {
+		c.reportProblem(y, path, "must be one of %s%s", strings.Join(allowed, ", "), problem.DidYouMean(cmp.Or(otherTypes[strings.ToLower(y.Value)], y.Value), allowed))
 		return nil
 	}
 	n, err := jsontree.Text(y.Value), error(nil)
@@ -226,7 +226,7 @@ func (c *checker) scalar(y *yaml.Node, t reflect.Type, field, path string) *part
 		err = checkValue(rulesFor(t, field, path), &n)
 	}
 	if err != nil {
-		c.problem(y, path, "%v", err)
+		c.reportProblem(y, path, "%v", err)
 		return nil
 	}
 	return &part{static: n}
@@ -237,7 +237,7 @@ func meantPosition(text string) string {
 	if text := strings.ToLower(text); text == "after" || text == "before" {
 		return "; write {" + text + ": NAME} with the name of a container"
 	}
-	return problem.DidYouMean(text, choices(reflect.TypeFor[v1alpha1.End]()))
+	return problem.DidYouMean(text, enumValues(reflect.TypeFor[v1alpha1.End]()))
 }
 
 func quoteHint(y *yaml.Node, t reflect.Type) string {
@@ -250,9 +250,9 @@ func quoteHint(y *yaml.Node, t reflect.Type) string {
 // notWhen returns a hint if an object in a list of strings looks like a conditional item.
 func (c *checker) notWhen(y *yaml.Node) string {
 	switch {
-	case c.env != nil && child(y, whenKey) != nil:
+	case c.env != nil && yamlChild(y, whenKey) != nil:
 		return "; " + whenHint
-	case c.env != nil && child(y, forEachKey) != nil:
+	case c.env != nil && yamlChild(y, forEachKey) != nil:
 		return "; " + forEachHint
 	}
 	return ""

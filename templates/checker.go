@@ -38,18 +38,18 @@ func newChecker(file string) *checker {
 	return &checker{file: file, meant: map[string]bool{}, written: map[*yaml.Node]bool{}}
 }
 
-func (c *checker) problem(y *yaml.Node, path, format string, args ...any) {
+func (c *checker) reportProblem(y *yaml.Node, path, format string, args ...any) {
 	if c.meant[path] || c.isFull() {
 		return // the misspelled key is reported already
 	}
 	c.problems = append(c.problems, problem.Problem{File: c.file, Line: y.Line, Path: path, Message: fmt.Sprintf(format, args...)})
 }
 
-// forbid reports the keys of an object that it must not have.
-func (c *checker) forbid(y *yaml.Node, path, message string, keys ...string) {
+// forbidKeys reports the keys of an object that it must not have.
+func (c *checker) forbidKeys(y *yaml.Node, path, message string, keys ...string) {
 	for _, key := range keys {
-		if found := child(y, key); found != nil {
-			c.problem(found, problem.JoinPath(path, key), "%s", message)
+		if found := yamlChild(y, key); found != nil {
+			c.reportProblem(found, problem.JoinPath(path, key), "%s", message)
 		}
 	}
 }

@@ -14,16 +14,16 @@ import (
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
-// source checks where the values of a parameter come from.
-func (c *checker) source(node *yaml.Node, path string, p *v1alpha1.Param) {
+// checkParamSource checks where the values of a parameter come from.
+func (c *checker) checkParamSource(node *yaml.Node, path string, p *v1alpha1.Param) {
 	if p.Annotation != "" && p.Prefix != "" {
-		c.problem(at(node, "prefix"), path+".prefix", "is not allowed together with annotation; leave one out")
+		c.reportProblem(yamlAt(node, "prefix"), path+".prefix", "is not allowed together with annotation; leave one out")
 	}
 	if p.Prefix != "" && p.Type != mapParam {
-		c.problem(at(node, "type"), path+".type", "must be map: a prefix may select several annotations")
+		c.reportProblem(yamlAt(node, "type"), path+".type", "must be map: a prefix may select several annotations")
 	}
 	if p.Prefix != "" && p.Separator != "" {
-		c.problem(at(node, "separator"), path+".separator", "has no meaning with a prefix: each annotation has one value")
+		c.reportProblem(yamlAt(node, "separator"), path+".separator", "has no meaning with a prefix: each annotation has one value")
 	}
 	for _, key := range []struct{ field, value, whole string }{{"annotation", p.Annotation, p.Annotation}, {"prefix", p.Prefix, p.Prefix + "a"}} {
 		if key.value == "" {
@@ -32,11 +32,11 @@ func (c *checker) source(node *yaml.Node, path string, p *v1alpha1.Param) {
 		domain, _, _ := strings.Cut(key.value, "/")
 		switch errs := validation.IsQualifiedName(key.whole); {
 		case domain == Domain || strings.HasSuffix(domain, "."+Domain):
-			c.problem(at(node, key.field), path+"."+key.field, "must not be in the domain %s, which is Pillion's own; leave it out, and users set TEMPLATE.%s/%s", Domain, Domain, p.Name)
+			c.reportProblem(yamlAt(node, key.field), path+"."+key.field, "must not be in the domain %s, which is Pillion's own; leave it out, and users set TEMPLATE.%s/%s", Domain, Domain, p.Name)
 		case len(errs) > 0:
-			c.problem(at(node, key.field), path+"."+key.field, "is no key of an annotation: %s%s", problem.TrimPattern(errs[0]), ofMany(key.value))
+			c.reportProblem(yamlAt(node, key.field), path+"."+key.field, "is no key of an annotation: %s%s", problem.TrimPattern(errs[0]), ofMany(key.value))
 		case key.field == "prefix" && domain == key.value:
-			c.problem(at(node, key.field), path+"."+key.field, "must begin with a domain, as in example.com/secret-")
+			c.reportProblem(yamlAt(node, key.field), path+"."+key.field, "must begin with a domain, as in example.com/secret-")
 		}
 	}
 }
@@ -49,8 +49,8 @@ func ofMany(key string) string {
 	return ""
 }
 
-// parts checks and compiles what the items and keys of a value must be.
-func (c *checker) parts(node *yaml.Node, path string, p *param) {
+// checkParamParts checks and compiles what the items and keys of a value must be.
+func (c *checker) checkParamParts(node *yaml.Node, path string, p *param) {
 	of := p.row.parts
 	for _, option := range []struct {
 		field string
@@ -72,49 +72,49 @@ func (c *checker) parts(node *yaml.Node, path string, p *param) {
 			} else if of != ofJSON && (option.field == "enum" || option.field == "pattern") {
 				hint = "; write it in items, for each item"
 			}
-			c.problem(at(node, option.field), path+"."+option.field, "has no meaning for a parameter of type %s%s", p.Type, hint)
+			c.reportProblem(yamlAt(node, option.field), path+"."+option.field, "has no meaning for a parameter of type %s%s", p.Type, hint)
 		}
 	}
 	if p.MaxItems != nil && (*p.MaxItems < 1 || *p.MaxItems > maxItems) {
-		c.problem(at(node, "maxItems"), path+".maxItems", "must be from 1 to %d", maxItems)
+		c.reportProblem(yamlAt(node, "maxItems"), path+".maxItems", "must be from 1 to %d", maxItems)
 	}
 	if of != ofItems && of != ofPairs {
 		return
 	}
 	if strings.ContainsAny(p.Separator, ", \t") {
-		c.problem(at(node, "separator"), path+".separator", "must have no comma and no blank")
+		c.reportProblem(yamlAt(node, "separator"), path+".separator", "must have no comma and no blank")
 	}
 	item := itemOf(&p.Param)
 	if rowOfType(item.Type).parts != scalar {
-		c.problem(at(node, "items", "type"), path+".items.type", "must not be %s: an item has a single value", item.Type)
+		c.reportProblem(yamlAt(node, "items", "type"), path+".items.type", "must not be %s: an item has a single value", item.Type)
 		return
 	}
-	p.items = c.param(child(node, "items"), path+".items", item)
+	p.items = c.checkParam(yamlChild(node, "items"), path+".items", item)
 	if p.items.pattern != nil {
-		c.work(at(node, "items", "pattern"), path+".items.pattern", item.Pattern, p.length)
+		c.checkPatternWork(yamlAt(node, "items", "pattern"), path+".items.pattern", item.Pattern, p.length)
 	}
 	if of == ofPairs {
-		c.keysOfPrefix(node, path, p)
-		p.keysPattern = c.pattern(at(node, "keyPattern"), path+".keyPattern", cmp.Or(p.KeyPattern, usualKeys), p.length)
+		c.checkPrefixKeys(node, path, p)
+		p.keysPattern = c.compilePattern(yamlAt(node, "keyPattern"), path+".keyPattern", cmp.Or(p.KeyPattern, usualKeys), p.length)
 	}
 }
 
-// keysOfPrefix checks the keys that may follow a prefix.
-func (c *checker) keysOfPrefix(node *yaml.Node, path string, p *param) {
+// checkPrefixKeys checks the keys that may follow a prefix.
+func (c *checker) checkPrefixKeys(node *yaml.Node, path string, p *param) {
 	if p.Prefix == "" || len(p.Keys) == 0 {
 		return
 	}
 	if p.KeyPattern != "" {
-		c.problem(at(node, "keyPattern"), path+".keyPattern", "is not allowed together with keys; leave one out")
+		c.reportProblem(yamlAt(node, "keyPattern"), path+".keyPattern", "is not allowed together with keys; leave one out")
 	}
 	for _, name := range p.Keys {
 		if errs := validation.IsQualifiedName(p.Prefix + name); name == "" || len(errs) > 0 {
-			c.problem(at(node, "keys"), path+".keys", "%q is no end of an annotation's key", shortened(name))
+			c.reportProblem(yamlAt(node, "keys"), path+".keys", "%q is no end of an annotation's key", shortenForError(name))
 		}
 	}
 }
 
-func (c *checker) maxLength(node *yaml.Node, path string, p *param) {
+func (c *checker) checkMaxLength(node *yaml.Node, path string, p *param) {
 	if p.MaxLength == nil {
 		return
 	}
@@ -123,38 +123,38 @@ func (c *checker) maxLength(node *yaml.Node, path string, p *param) {
 		most, why = maxOutput, "it is the length of all names and values together"
 	}
 	if *p.MaxLength < 1 {
-		c.problem(at(node, "maxLength"), path+".maxLength", "must be at least 1")
+		c.reportProblem(yamlAt(node, "maxLength"), path+".maxLength", "must be at least 1")
 	}
 	if *p.MaxLength > most {
-		c.problem(at(node, "maxLength"), path+".maxLength", "must be at most %d: %s", most, why)
+		c.reportProblem(yamlAt(node, "maxLength"), path+".maxLength", "must be at most %d: %s", most, why)
 	}
 }
 
-// pattern compiles a pattern for strings up to a length. It returns nil if there is none, or if it
+// compilePattern compiles a pattern for strings up to a length. It returns nil if there is none, or if it
 // is wrong.
-func (c *checker) pattern(y *yaml.Node, path, pattern string, length int) *regexp.Regexp {
+func (c *checker) compilePattern(y *yaml.Node, path, pattern string, length int) *regexp.Regexp {
 	if pattern == "" {
 		return nil
 	}
-	if n := steps(pattern); n > maxSteps {
-		c.problem(y, path, "takes %d steps, and at most %d are allowed; repeat less in it", n, maxSteps)
+	if n := patternSteps(pattern); n > maxSteps {
+		c.reportProblem(y, path, "takes %d steps, and at most %d are allowed; repeat less in it", n, maxSteps)
 		return nil
 	}
-	if !c.work(y, path, pattern, length) {
+	if !c.checkPatternWork(y, path, pattern, length) {
 		return nil
 	}
 	if _, err := regexp.Compile(pattern); err != nil {
-		c.problem(y, path, "%v", err)
+		c.reportProblem(y, path, "%v", err)
 		return nil
 	}
 	return regexp.MustCompile("^(?:" + pattern + ")$")
 }
 
-// work checks that matching strings of a length in total takes not too long.
-func (c *checker) work(y *yaml.Node, path, pattern string, length int) bool {
-	n := steps(pattern)
+// checkPatternWork checks that matching strings of a length in total takes not too long.
+func (c *checker) checkPatternWork(y *yaml.Node, path, pattern string, length int) bool {
+	n := patternSteps(pattern)
 	if n*length > maxWork {
-		c.problem(y, path, "takes %d steps for each of %d bytes, and at most %d are allowed; lower maxLength", n, length, maxWork)
+		c.reportProblem(y, path, "takes %d steps for each of %d bytes, and at most %d are allowed; lower maxLength", n, length, maxWork)
 	}
 	return n*length <= maxWork
 }

@@ -65,8 +65,8 @@ func newCompiler(params []v1alpha1.Param) (*compiler, error) {
 	return &compiler{language: language, provider: provider, env: env, each: each, params: params, reads: reads{}, uses: map[string]bool{}, origins: map[*program]*origin{}}, nil
 }
 
-// located returns a place in an expression. Of a long expression, it contains one line.
-func located(source string, at common.Location) string {
+// formatLocation returns a place in an expression. Of a long expression, it contains one line.
+func formatLocation(source string, at common.Location) string {
 	line, column, known := lineAt(source, at)
 	if !known {
 		return fmt.Sprintf("in %q", source)
@@ -84,13 +84,13 @@ func lineAt(source string, at common.Location) (line string, column int, known b
 	return lines[at.Line()-1], at.Column(), true
 }
 
-// compile checks and compiles one expression. An error is one sentence.
-func (c *compiler) compile(env *cel.Env, source string) (*program, error) {
+// compileExpression checks and compiles one expression. An error is one sentence.
+func (c *compiler) compileExpression(env *cel.Env, source string) (*program, error) {
 	checked, issues := env.Compile(source)
 	if issues.Err() != nil {
 		first := issues.Errors()[0]
-		text, hint := explained(env, source, first)
-		return nil, fmt.Errorf("CEL: %s (%s)%s", text, located(source, first.Location), hint)
+		text, hint := explainError(env, source, first)
+		return nil, fmt.Errorf("CEL: %s (%s)%s", text, formatLocation(source, first.Location), hint)
 	}
 	native := checked.NativeRep()
 	read, err := c.variablesRead(native)
@@ -102,22 +102,22 @@ func (c *compiler) compile(env *cel.Env, source string) (*program, error) {
 		return nil, err
 	}
 	readsName := false
-	if err = c.inspect(native); err == nil {
+	if err = c.inspectExpression(native); err == nil {
 		readsName, err = readsPodName(native)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("CEL: %w (in %q)", err, shortened(source))
+		return nil, fmt.Errorf("CEL: %w (in %q)", err, shortenForError(source))
 	}
-	prog, err := env.Program(checked, append(c.language.limits(native), cel.EvalOptions(cel.OptOptimize))...)
+	prog, err := env.Program(checked, append(c.language.limitOptions(native), cel.EvalOptions(cel.OptOptimize))...)
 	if err != nil {
-		return nil, fmt.Errorf("CEL: %w (in %q)", err, shortened(source))
+		return nil, fmt.Errorf("CEL: %w (in %q)", err, shortenForError(source))
 	}
-	p := &program{source: source, direct: newDirect(native, c.params, c.lazies(), c.loopNames()), pure: true, checked: native, env: env, prog: prog, out: checked.OutputType(), mixed: isMixed}
+	p := &program{source: source, fastpath: newFastpath(native, c.params, c.lazyVariables(), c.loopNames()), pure: true, checked: native, env: env, prog: prog, out: checked.OutputType(), mixed: isMixed}
 	if p.readsPodName = readsName; readsName {
 		c.reads[podName] = true
 	}
 	for _, e := range ast.MatchDescendants(ast.NavigateAST(native), ast.KindMatcher(ast.IdentKind)) {
-		p.note(e, c.params, c.loops)
+		p.noteIdent(e, c.params, c.loops)
 	}
 	for _, v := range read {
 		p.variables = append(p.variables, v)
@@ -134,7 +134,7 @@ func (c *compiler) compile(env *cel.Env, source string) (*program, error) {
 
 // compileBool compiles a condition.
 func (c *compiler) compileBool(env *cel.Env, source string) (*program, error) {
-	p, err := c.compile(env, source)
+	p, err := c.compileExpression(env, source)
 	if err != nil {
 		return nil, err
 	}
@@ -144,11 +144,11 @@ func (c *compiler) compileBool(env *cel.Env, source string) (*program, error) {
 	return p, nil
 }
 
-// inspect rejects expressions that might not return the same bytes every time. It records which
+// inspectExpression rejects expressions that might not return the same bytes every time. It records which
 // parts of the pod they read.
-func (c *compiler) inspect(checked *ast.AST) error {
+func (c *compiler) inspectExpression(checked *ast.AST) error {
 	for _, e := range ast.MatchDescendants(ast.NavigateAST(checked), ast.AllMatcher()) {
-		if nesting(checked.GetType(e.ID())) > maxNesting {
+		if nestingLevels(checked.GetType(e.ID())) > maxNesting {
 			return fmt.Errorf("lists are nested more than %d deep", maxNesting)
 		}
 		c.readsGated = c.readsGated || wholeWithGated(e)
@@ -161,7 +161,7 @@ func (c *compiler) inspect(checked *ast.AST) error {
 			if err := plainRead(c.params, e); err != nil {
 				return err
 			}
-			c.reads.note(e)
+			c.reads.noteIdent(e)
 			c.readsRequest = c.readsRequest || requestOf(e)
 			_, more := accountUse(e)
 			c.readsAccount = c.readsAccount || more
@@ -175,8 +175,8 @@ func (c *compiler) inspect(checked *ast.AST) error {
 				return fmt.Errorf("%s() with a time zone is not the same on every machine; leave out the time zone for UTC", call.FunctionName())
 			case call.FunctionName() == marshalFunction && strings.HasPrefix(checked.GetType(call.Args()[0].ID()).TypeName(), "pillion."):
 				return errors.New(marshalFunction + "() cannot take this object as a whole; name its fields, as in {'name': ns.name}")
-			case call.FunctionName() == marshalFunction && unset(checked.GetType(call.Args()[0].ID())) != "":
-				return fmt.Errorf("%s of %s has fields that are not set yet; read a field of it instead", marshalFunction+"()", unset(checked.GetType(call.Args()[0].ID())))
+			case call.FunctionName() == marshalFunction && unsetObject(checked.GetType(call.Args()[0].ID())) != "":
+				return fmt.Errorf("%s of %s has fields that are not set yet; read a field of it instead", marshalFunction+"()", unsetObject(checked.GetType(call.Args()[0].ID())))
 			default:
 				if err := checkPattern(call.FunctionName(), call.Args()); err != nil {
 					return err
@@ -186,17 +186,17 @@ func (c *compiler) inspect(checked *ast.AST) error {
 		if err := hidesUnset(checked, e); err != nil {
 			return err
 		}
-		if err := hides(checked, e); err != nil {
+		if err := checkHiddenNesting(checked, e); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// declare compiles a variable. Others are it and those below it.
-func (c *compiler) declare(declared v1alpha1.Variable, others []v1alpha1.Variable) error {
+// declareVariable compiles a variable. Others are it and those below it.
+func (c *compiler) declareVariable(declared v1alpha1.Variable, others []v1alpha1.Variable) error {
 	c.whole = true
-	p, err := c.compile(c.env, declared.Expression)
+	p, err := c.compileExpression(c.env, declared.Expression)
 	c.whole = false
 	if err != nil {
 		for _, v := range others {
@@ -206,10 +206,10 @@ func (c *compiler) declare(declared v1alpha1.Variable, others []v1alpha1.Variabl
 		}
 		return err
 	}
-	v := &variable{lazy: lazy{declared.Name, len(c.variables), p.value}, program: p}
+	v := &variable{lazy: lazy{declared.Name, len(c.variables), p.evalValue}, program: p}
 	c.variables = append(c.variables, v)
-	f := getter(p.out, func(*Input) any { return nil })
-	f.GetFrom = func(of any) (any, error) { return v.value(of.(*Input)) }
+	f := newGetterField(p.out, func(*Input) any { return nil })
+	f.GetFrom = func(of any) (any, error) { return v.evalOnce(of.(*Input)) }
 	c.provider.variables[v.name] = f
 	return nil
 }
@@ -222,7 +222,7 @@ func (c *compiler) loopNames() []string {
 	return names
 }
 
-func (c *compiler) lazies() []*lazy {
+func (c *compiler) lazyVariables() []*lazy {
 	all := make([]*lazy, len(c.variables))
 	for i, v := range c.variables {
 		all[i] = &v.lazy
@@ -266,8 +266,8 @@ func hasStruct(t *types.Type) bool {
 	return t.Kind() == types.StructKind || slices.ContainsFunc(t.Parameters(), hasStruct)
 }
 
-// split splits a string with ${...} into literals and expressions, in order. $${ is a literal ${.
-func (c *compiler) split(env *cel.Env, text string) ([]piece, error) {
+// compilePieces splits a string with ${...} into literals and expressions, in order. $${ is a literal ${.
+func (c *compiler) compilePieces(env *cel.Env, text string) ([]piece, error) {
 	var pieces []piece
 	var literal strings.Builder
 	for {
@@ -285,7 +285,7 @@ func (c *compiler) split(env *cel.Env, text string) ([]piece, error) {
 		if !ok {
 			return nil, fmt.Errorf("the ${ has no closing }; for a literal ${, write $${")
 		}
-		p, err := c.compile(env, strings.TrimSpace(source))
+		p, err := c.compileExpression(env, strings.TrimSpace(source))
 		if err != nil {
 			return nil, err
 		}

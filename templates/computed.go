@@ -10,7 +10,7 @@ import (
 func (p *part) computedFields() []string {
 	var all []string
 	for _, list := range containerLists {
-		for _, container := range p.member("spec").member(list).items() {
+		for _, container := range p.findMember("spec").findMember(list).items() {
 			for i, field := range container.parts {
 				if field.ofPod() && !slices.Contains(all, container.names[i]) {
 					all = append(all, container.names[i])

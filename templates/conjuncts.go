@@ -28,8 +28,8 @@ type conjunct struct {
 	prog cel.Program
 }
 
-// conjuncts returns the parts of a condition that has several of them.
-func (p *program) conjuncts() (all []conjunct) {
+// compileConjuncts returns the parts of a condition that has several of them.
+func (p *program) compileConjuncts() (all []conjunct) {
 	parts := Conjuncts(p.checked.Expr())
 	if len(parts) == 1 {
 		return nil
@@ -39,7 +39,7 @@ func (p *program) conjuncts() (all []conjunct) {
 		if err != nil {
 			return nil
 		}
-		prog, err := p.part(part)
+		prog, err := p.compilePart(part)
 		if err != nil {
 			return nil
 		}
@@ -54,13 +54,13 @@ func (t *Template) Unmet(in *Input, values Values) string {
 	if t.condition == nil {
 		return ""
 	}
-	in.with(values, nil)
+	in.withValues(values, nil)
 	for _, c := range t.conjuncts() {
 		out, details, err := c.prog.Eval(in)
 		if err == nil && out == types.False {
 			return c.text
 		}
-		if in.spend(costIn(details, err)); in.spentTooMuch() {
+		if in.spendCost(costIn(details, err)); in.spentTooMuch() {
 			return ""
 		}
 	}

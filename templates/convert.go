@@ -43,15 +43,15 @@ func toText(out *cel.Type, source string) string {
 // toType returns how to make a value of type t.
 func toType(t reflect.Type, out *cel.Type, source string) string {
 	switch {
-	case takes(t, cel.StringType):
+	case acceptsCELType(t, cel.StringType):
 		return toText(out, source)
 	case out.Kind() != types.StringKind && out.Kind() != types.DynKind:
 		return ""
-	case takes(t, cel.IntType) && out.Kind() == types.DynKind:
+	case acceptsCELType(t, cel.IntType) && out.Kind() == types.DynKind:
 		return "; write int(" + source + ")"
-	case takes(t, cel.IntType):
+	case acceptsCELType(t, cel.IntType):
 		return "; write int(" + source + "), or give a parameter, or its items, the type integer"
-	case takes(t, cel.BoolType):
+	case acceptsCELType(t, cel.BoolType):
 		return toBool(out, source)
 	}
 	return ""

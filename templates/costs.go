@@ -21,20 +21,20 @@ import (
 
 // costs are those of the functions whose cost is not just the weight of their arguments.
 var costs = map[string]func(args []ref.Val) int{
-	"@sortByAssociatedKeys": func(args []ref.Val) int { return weigh(args[0], sorted(args[1])) },
-	"distinct":              func(args []ref.Val) int { return product(weigh(args[0], 0), length(args[0])) },
-	"find":                  matched,
-	"findAll":               matched,
-	"indexOf":               func(args []ref.Val) int { return product(len(textOf(args[0])), 1+len(textOf(args[1]))) / perUnit },
-	"lastIndexOf":           func(args []ref.Val) int { return product(len(textOf(args[0])), 1+len(textOf(args[1]))) / perUnit },
+	"@sortByAssociatedKeys": func(args []ref.Val) int { return addReadCost(args[0], sortCost(args[1])) },
+	"distinct":              func(args []ref.Val) int { return cappedProduct(addReadCost(args[0], 0), countItems(args[0])) },
+	"find":                  matchCost,
+	"findAll":               matchCost,
+	"indexOf":               func(args []ref.Val) int { return cappedProduct(len(textOf(args[0])), 1+len(textOf(args[1]))) / perUnit },
+	"lastIndexOf":           func(args []ref.Val) int { return cappedProduct(len(textOf(args[0])), 1+len(textOf(args[1]))) / perUnit },
 	"lists.range":           func(args []ref.Val) int { n, _ := args[0].(types.Int); return int(min(max(n, 0), costLimit+1)) },
-	"regex.extract":         matched,
-	"regex.extractAll":      matched,
-	"regex.replace":         matched,
-	"sets.contains":         pairs,
-	"sets.equivalent":       func(args []ref.Val) int { return 2 * pairs(args) },
-	"sets.intersects":       pairs,
-	"sort":                  func(args []ref.Val) int { return sorted(args[0]) },
+	"regex.extract":         matchCost,
+	"regex.extractAll":      matchCost,
+	"regex.replace":         matchCost,
+	"sets.contains":         pairwiseCost,
+	"sets.equivalent":       func(args []ref.Val) int { return 2 * pairwiseCost(args) },
+	"sets.intersects":       pairwiseCost,
+	"sort":                  func(args []ref.Val) int { return sortCost(args[0]) },
 }
 
 // sizes are those of the results of functions that multiply strings.
@@ -58,14 +58,14 @@ func costOf(function string, args []ref.Val) int {
 	}
 	sum := 1
 	for _, arg := range args {
-		sum = weigh(arg, sum)
+		sum = addReadCost(arg, sum)
 	}
 	return sum
 }
 
-// stop ends an evaluation before a call that costs too much. It returns an error, which an
+// stopCostlyCall ends an evaluation before a call that costs too much. It returns an error, which an
 // expression may handle, if the result would be too long for a leaf.
-func stop(function string, args []ref.Val) ref.Val {
+func stopCostlyCall(function string, args []ref.Val) ref.Val {
 	if size := sizes[function]; size != nil && size(args) > maxOutput {
 		return types.NewErr("%s() makes a string of more than %d bytes", function, maxOutput)
 	}
@@ -100,11 +100,11 @@ func (c charges) CallCost(function, overload string, args []ref.Val, result ref.
 		if _, ok := args[0].(traits.MutableLister); ok {
 			return nil // one item of map() or filter()
 		}
-		cost = 1 + length(result)
+		cost = 1 + countItems(result)
 	case (overload == overloads.Equals || overload == overloads.NotEquals || overload == overloads.InList) && isNested(args[1]):
-		cost = comparing(function, args)
+		cost = comparisonCost(function, args)
 	case readers[overload]:
-		cost = 1 + length(args[0]) + len(textOf(args[0]))/perUnit
+		cost = 1 + countItems(args[0]) + len(textOf(args[0]))/perUnit
 	default:
 		return nil
 	}
@@ -112,12 +112,12 @@ func (c charges) CallCost(function, overload string, args []ref.Val, result ref.
 	return &n
 }
 
-// comparing returns the cost of comparing lists, or a value with the items of a list.
-func comparing(function string, args []ref.Val) int {
+// comparisonCost returns the cost of comparing lists, or a value with the items of a list.
+func comparisonCost(function string, args []ref.Val) int {
 	if function == operators.In {
-		return weigh(args[1], 1)
+		return addReadCost(args[1], 1)
 	}
-	return min(weigh(args[0], 1), weigh(args[1], 1))
+	return min(addReadCost(args[0], 1), addReadCost(args[1], 1))
 }
 
 // readers are the overloads that read the whole of a string, or each item of a list or a map. CEL
@@ -148,14 +148,14 @@ func isNested(v ref.Val) bool {
 	return false
 }
 
-// limits returns the options of a program that limit its cost.
-func (c charges) limits(checked *ast.AST) []cel.ProgramOption {
-	return append(append(comparisons(checked), orderedMaps(checked)...), cel.CostTracking(c), cel.CostLimit(costLimit))
+// limitOptions returns the options of a program that limit its cost.
+func (c charges) limitOptions(checked *ast.AST) []cel.ProgramOption {
+	return append(append(comparisonOptions(checked), orderedMaps(checked)...), cel.CostTracking(c), cel.CostLimit(costLimit))
 }
 
-// comparisons returns an option for the comparisons of values that may contain the same value many
+// comparisonOptions returns an option for the comparisons of values that may contain the same value many
 // times. It stops a comparison that costs too much before it begins.
-func comparisons(checked *ast.AST) []cel.ProgramOption {
+func comparisonOptions(checked *ast.AST) []cel.ProgramOption {
 	deep := map[int64]bool{}
 	for _, e := range ast.MatchDescendants(ast.NavigateAST(checked), ast.KindMatcher(ast.CallKind)) {
 		switch call := e.AsCall(); call.FunctionName() {
@@ -175,7 +175,7 @@ func comparisons(checked *ast.AST) []cel.ProgramOption {
 		}
 		function := call.Function()
 		return interpreter.NewCall(i.ID(), function, call.OverloadID(), call.Args(), func(args ...ref.Val) ref.Val {
-			if comparing(function, args) > costLimit {
+			if comparisonCost(function, args) > costLimit {
 				panic(tooMuch(function))
 			}
 			switch function {
@@ -209,8 +209,8 @@ func isScalar(t *types.Type) bool {
 	return false
 }
 
-// weigh adds the cost of reading a value. It stops above costLimit.
-func weigh(v ref.Val, sum int) int {
+// addReadCost adds the cost of reading a value. It stops above costLimit.
+func addReadCost(v ref.Val, sum int) int {
 	switch v := v.(type) {
 	case types.String:
 		return sum + 1 + len(v)/perUnit
@@ -219,30 +219,30 @@ func weigh(v ref.Val, sum int) int {
 	case interface{ weight() int }:
 		return sum + 1 + v.weight()/perUnit
 	case object:
-		for _, e := range v.entries() {
-			if sum = weigh(celValue(e), weigh(types.String(e.Name()), sum)); sum > costLimit {
+		for _, e := range v.sortedMembers() {
+			if sum = addReadCost(celValue(e), addReadCost(types.String(e.Name()), sum)); sum > costLimit {
 				break
 			}
 		}
 	case traits.Mapper:
 		for it := v.Iterator(); sum <= costLimit && it.HasNext() == types.True; {
 			key := it.Next()
-			sum = weigh(v.Get(key), weigh(key, sum))
+			sum = addReadCost(v.Get(key), addReadCost(key, sum))
 		}
 	case traits.Lister:
 		for it := v.Iterator(); sum <= costLimit && it.HasNext() == types.True; {
-			sum = weigh(it.Next(), sum)
+			sum = addReadCost(it.Next(), sum)
 		}
 	case *types.Optional:
 		if v.HasValue() {
-			return weigh(v.GetValue(), sum+1)
+			return addReadCost(v.GetValue(), sum+1)
 		}
 	}
 	return sum + 1
 }
 
-// length returns the number of items of a list or a map.
-func length(v ref.Val) int {
+// countItems returns the number of items of a list or a map.
+func countItems(v ref.Val) int {
 	switch v := v.(type) {
 	case traits.Lister:
 		return lengthOf(v)
@@ -257,8 +257,8 @@ func lengthOf(v traits.Sizer) int {
 	return int(min(n, costLimit+1))
 }
 
-// product multiplies without overflow.
-func product(a, b int) int {
+// cappedProduct multiplies without overflow.
+func cappedProduct(a, b int) int {
 	high, low := bits.Mul64(uint64(a), uint64(b)) //nolint:gosec // they are not negative
 	if high > 0 || low > 1<<60 {
 		return 1 << 60
@@ -266,26 +266,26 @@ func product(a, b int) int {
 	return int(low)
 }
 
-// sorted returns the cost of sorting a list.
-func sorted(v ref.Val) int { return product(weigh(v, 0), bits.Len(uint(length(v)))) } //nolint:gosec // it is not negative
+// sortCost returns the cost of sorting a list.
+func sortCost(v ref.Val) int { return cappedProduct(addReadCost(v, 0), bits.Len(uint(countItems(v)))) } //nolint:gosec // it is not negative
 
-// pairs returns the cost of comparing the items of a list with those of another one.
-func pairs(args []ref.Val) int {
-	return max(product(weigh(args[0], 0), length(args[1])), product(weigh(args[1], 0), length(args[0])))
+// pairwiseCost returns the cost of comparing the items of a list with those of another one.
+func pairwiseCost(args []ref.Val) int {
+	return max(cappedProduct(addReadCost(args[0], 0), countItems(args[1])), cappedProduct(addReadCost(args[1], 0), countItems(args[0])))
 }
 
-// matched returns the cost of compiling a pattern and of matching it.
-func matched(args []ref.Val) int {
-	n := steps(textOf(args[1]))
-	return n + product(1+len(textOf(args[0])), n)/perUnit
+// matchCost returns the cost of compiling a pattern and of matching it.
+func matchCost(args []ref.Val) int {
+	n := patternSteps(textOf(args[1]))
+	return n + cappedProduct(1+len(textOf(args[0])), n)/perUnit
 }
 
 // replacedByPattern returns the size of regex.replace(text, pattern, new) at most.
 func replacedByPattern(args []ref.Val) int {
 	text, by := textOf(args[0]), textOf(args[2])
-	if re, err := regexp.Compile(textOf(args[1])); err == nil && matched(args) <= costLimit {
+	if re, err := regexp.Compile(textOf(args[1])); err == nil && matchCost(args) <= costLimit {
 		groups := strings.Count(by, `\`) // each of which is at most the whole text, over all matches
-		return len(text) + product(len(re.FindAllStringIndex(text, -1)), len(by)) + product(groups, len(text))
+		return len(text) + cappedProduct(len(re.FindAllStringIndex(text, -1)), len(by)) + cappedProduct(groups, len(text))
 	}
 	return 0
 }

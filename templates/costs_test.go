@@ -149,7 +149,7 @@ func bounds(t *testing.T, c *compiler, source, name string, n int) (cost uint64,
 	var m1, m2 runtime.MemStats
 	runtime.ReadMemStats(&m1)
 	before := cpu.Used(t)
-	_, err = p.eval(in)
+	_, err = p.evalCEL(in)
 	took := cpu.Used(t) - before
 	runtime.ReadMemStats(&m2)
 	const most, space = 400 * time.Millisecond, 100 << 20

@@ -38,7 +38,7 @@ func Decode(file string, data []byte, kind string, into any) (*Document, problem
 	c := newChecker(file)
 	y, wrong := onlyDocument(data)
 	if wrong == nil {
-		if y, wrong = unfolded(y); wrong == nil && c.identity(y, kind) == "" {
+		if y, wrong = unfoldAliases(y); wrong == nil && c.checkIdentity(y, kind) == "" {
 			return nil, c.problems
 		}
 	}
@@ -46,12 +46,12 @@ func Decode(file string, data []byte, kind string, into any) (*Document, problem
 		wrong.File = file
 		return nil, problem.Problems{*wrong}
 	}
-	p := c.walk(y, reflect.TypeOf(into), "", "")
+	p := c.checkNode(y, reflect.TypeOf(into), "", "")
 	if len(c.problems) > 0 {
 		return nil, c.problems
 	}
 	if err := json.Unmarshal(p.static.AppendTo(nil), into); err != nil {
-		c.problem(y, "", "%v", err) // a bug of the checker, which should have found it
+		c.reportProblem(y, "", "%v", err) // a bug of the checker, which should have found it
 	}
 	return &Document{file, y}, c.problems
 }
@@ -76,7 +76,7 @@ func onlyDocument(data []byte) (*yaml.Node, *problem.Problem) {
 	return nil, &problem.Problem{Line: line, Message: message}
 }
 
-func unfolded(y *yaml.Node) (*yaml.Node, *problem.Problem) {
+func unfoldAliases(y *yaml.Node) (*yaml.Node, *problem.Problem) {
 	y, err := jsontree.Unfold(y, maxNodes)
 	if err != nil {
 		line, message := jsontree.CutLine(err.Error())
@@ -94,10 +94,10 @@ func (d *Document) Problem(message string, path ...any) problem.Problem {
 		switch step := step.(type) {
 		case string:
 			p.Path = problem.JoinPath(p.Path, step)
-			y = child(y, step)
+			y = yamlChild(y, step)
 		case int:
 			p.Path += fmt.Sprintf("[%d]", step)
-			if all := items(y); step < len(all) {
+			if all := yamlItems(y); step < len(all) {
 				y = all[step]
 			} else {
 				y = nil
@@ -110,15 +110,15 @@ func (d *Document) Problem(message string, path ...any) problem.Problem {
 	return p
 }
 
-// special checks the types that stand for more than their Go type. It returns false for others.
-func (c *checker) special(y *yaml.Node, t reflect.Type, field, path string) (*part, bool) {
+// checkSpecialType checks the types that stand for more than their Go type. It returns false for others.
+func (c *checker) checkSpecialType(y *yaml.Node, t reflect.Type, field, path string) (*part, bool) {
 	switch t {
 	case reflect.TypeFor[PodJSON]():
-		return c.walk(y, reflect.TypeFor[corev1.Pod](), field, path), true
+		return c.checkNode(y, reflect.TypeFor[corev1.Pod](), field, path), true
 	case reflect.TypeFor[json.RawMessage]():
 		n, err := jsontree.FromYAML(y)
 		if err != nil {
-			c.problem(y, path, "%v", err)
+			c.reportProblem(y, path, "%v", err)
 			return nil, true
 		}
 		return &part{static: n}, true

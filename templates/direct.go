@@ -25,7 +25,7 @@ import (
 // and reports the error if there is one. FuzzDirect compares the two.
 //
 // CEL's cost limits do not apply to these functions, so they have limits of their own, see
-// [Input.step]. They also read only shorter strings.
+// [Input.countSteps]. They also read only shorter strings.
 type (
 	textFunc func(*Input) (v string, ok bool)
 	boolFunc func(*Input) (v, ok bool)
@@ -38,22 +38,22 @@ type (
 	lookupFunc   func(in *Input, key string) (v string, found, ok bool) // in a map of strings
 )
 
-// direct is an expression as functions. They are nil if there are none.
-type direct struct {
+// fastpath is an expression as functions. They are nil if there are none.
+type fastpath struct {
 	bool boolFunc                               // nil if it is not a condition
 	text textFunc                               // the value as a part of a string
 	node func(in *Input, n *jsontree.Node) bool // sets n to the value
 }
 
-// step counts repeated work. It reports whether the count is within the limit.
-func (in *Input) step(n int) bool {
+// countSteps counts repeated work. It reports whether the count is within the limit.
+func (in *Input) countSteps(n int) bool {
 	in.steps += n
 	return in.steps <= maxDirectSteps
 }
 
-// directly compiles functions from a checked expression. Its methods panic with errUnsupported for
+// fastpathCompiler compiles functions from a checked expression. Its methods panic with errUnsupported for
 // expressions that they do not support.
-type directly struct {
+type fastpathCompiler struct {
 	*ast.AST
 	params  []v1alpha1.Param
 	structs structs
@@ -65,16 +65,16 @@ type directly struct {
 
 var errUnsupported = errors.New("there is no function for this expression")
 
-func newDirect(checked *ast.AST, params []v1alpha1.Param, variables []*lazy, loops []string) (d direct) {
+func newFastpath(checked *ast.AST, params []v1alpha1.Param, variables []*lazy, loops []string) (d fastpath) {
 	defer func() {
 		if r := recover(); r != nil && r != errUnsupported { //nolint:errorlint // it is the same value
 			panic(r)
 		}
 	}()
-	c := &directly{AST: checked, params: params, variables: variables, loops: loops, structs: sharedStructs()}
+	c := &fastpathCompiler{AST: checked, params: params, variables: variables, loops: loops, structs: sharedStructs()}
 	switch e := checked.Expr(); c.typeOf(e).Kind() {
 	case types.StringKind:
-		text := c.text(e)
+		text := c.compileText(e)
 		d.text, d.node = text, func(in *Input, n *jsontree.Node) bool {
 			v, ok := text(in)
 			if ok {
@@ -83,18 +83,18 @@ func newDirect(checked *ast.AST, params []v1alpha1.Param, variables []*lazy, loo
 			return ok && n.Size() <= maxOutput
 		}
 	case types.OpaqueKind:
-		d.node = optionalNodeOf(c.optionalText(e))
+		d.node = optionalNodeOf(c.compileOptionalText(e))
 	case types.BoolKind:
-		d.bool = c.bool(e)
-		d.text, d.node = converted(d.bool, strconv.FormatBool), asNode(d.bool, jsontree.Bool)
+		d.bool = c.compileBool(e)
+		d.text, d.node = convertedFunc(d.bool, strconv.FormatBool), asNode(d.bool, jsontree.Bool)
 	case types.IntKind:
-		get := c.int(e)
-		d.text, d.node = converted(get, decimal), asNode(get, jsontree.Int)
+		get := c.compileInt(e)
+		d.text, d.node = convertedFunc(get, formatInt), asNode(get, jsontree.Int)
 	}
 	return d
 }
 
-func decimal(i int64) string { return strconv.FormatInt(i, 10) }
+func formatInt(i int64) string { return strconv.FormatInt(i, 10) }
 
 func asNode[T any](get func(*Input) (T, bool), node func(T) jsontree.Node) func(*Input, *jsontree.Node) bool {
 	return func(in *Input, n *jsontree.Node) bool {
@@ -104,13 +104,13 @@ func asNode[T any](get func(*Input) (T, bool), node func(T) jsontree.Node) func(
 	}
 }
 
-func (c *directly) typeOf(e ast.Expr) *types.Type { return c.GetType(e.ID()) }
+func (c *fastpathCompiler) typeOf(e ast.Expr) *types.Type { return c.GetType(e.ID()) }
 
-func (c *directly) is(e ast.Expr, kind types.Kind) bool { return c.typeOf(e).Kind() == kind }
+func (c *fastpathCompiler) isKind(e ast.Expr, kind types.Kind) bool { return c.typeOf(e).Kind() == kind }
 
-// call splits a call into the function and its arguments. The target of a member function is the
+// splitCall splits a call into the function and its arguments. The target of a member function is the
 // first argument.
-func call(e ast.Expr) (function string, args []ast.Expr) {
+func splitCall(e ast.Expr) (function string, args []ast.Expr) {
 	if e.Kind() != ast.CallKind {
 		return "", nil
 	}
@@ -121,17 +121,17 @@ func call(e ast.Expr) (function string, args []ast.Expr) {
 	return c.FunctionName(), c.Args()
 }
 
-// selected splits an expression such as ns.name, a field of a variable that is not JSON. It returns
+// splitSelect splits an expression such as ns.name, a field of a variable that is not JSON. It returns
 // "" for other expressions.
-func selected(e ast.Expr) (variable, field string) {
+func splitSelect(e ast.Expr) (variable, field string) {
 	if e.Kind() != ast.SelectKind || e.AsSelect().IsTestOnly() || e.AsSelect().Operand().Kind() != ast.IdentKind {
 		return "", ""
 	}
 	return e.AsSelect().Operand().AsIdent(), e.AsSelect().FieldName()
 }
 
-// literal returns the value of a string literal.
-func literal(e ast.Expr) (string, bool) {
+// stringLiteral returns the value of a string literal.
+func stringLiteral(e ast.Expr) (string, bool) {
 	if e.Kind() != ast.LiteralKind {
 		return "", false
 	}
@@ -140,34 +140,34 @@ func literal(e ast.Expr) (string, bool) {
 }
 
 // loopOf returns the depth of a loop with that variable, or -1.
-func (c *directly) loopOf(name string) int {
-	if c.local(name) >= 0 {
+func (c *fastpathCompiler) loopOf(name string) int {
+	if c.localIndex(name) >= 0 {
 		return -1
 	}
 	return slices.Index(c.loops, name)
 }
 
 // paramOf returns a function for the value of a parameter or a variable, if e is only that.
-func paramOf[T any](c *directly, e ast.Expr) func(*Input) (T, bool) {
+func paramOf[T any](c *fastpathCompiler, e ast.Expr) func(*Input) (T, bool) {
 	if e.Kind() == ast.IdentKind {
 		if i := c.loopOf(e.AsIdent()); i >= 0 {
 			return func(in *Input) (T, bool) { v, ok := in.loops[i].value.(T); return v, ok }
 		}
 		return nil
 	}
-	of, name := selected(e)
-	if of == "variables" && c.local(of) < 0 {
+	of, name := splitSelect(e)
+	if of == "variables" && c.localIndex(of) < 0 {
 		for _, x := range c.variables {
 			if x.name == name {
 				return func(in *Input) (T, bool) {
-					value, err := x.value(in)
+					value, err := x.evalOnce(in)
 					v, ok := value.(T)
 					return v, ok && err == nil
 				}
 			}
 		}
 	}
-	if of != "params" || c.local(of) >= 0 {
+	if of != "params" || c.localIndex(of) >= 0 {
 		return nil
 	}
 	for i := range c.params {
@@ -183,43 +183,43 @@ func paramOf[T any](c *directly, e ast.Expr) func(*Input) (T, bool) {
 	return nil
 }
 
-func readable(text string) (string, bool) { return text, len(text) <= maxDirect }
+func readableText(text string) (string, bool) { return text, len(text) <= maxDirect }
 
-// text compiles an expression of type string.
-func (c *directly) text(e ast.Expr) textFunc {
-	if text, ok := literal(e); ok {
+// compileText compiles an expression of type string.
+func (c *fastpathCompiler) compileText(e ast.Expr) textFunc {
+	if text, ok := stringLiteral(e); ok {
 		return func(*Input) (string, bool) { return text, true }
 	}
 	if get := paramOf[types.String](c, e); get != nil {
 		return func(in *Input) (string, bool) { v, ok := get(in); return string(v), ok && len(v) <= maxText }
 	}
-	switch of, name := selected(e); {
-	case c.local(of) >= 0:
+	switch of, name := splitSelect(e); {
+	case c.localIndex(of) >= 0:
 	case of == "ns" && name == "name":
 		return func(in *Input) (string, bool) { return in.Namespace.Name, true }
 	case of == request.AccountVariable && name == "name":
-		return func(in *Input) (string, bool) { return in.account().Name, true }
+		return func(in *Input) (string, bool) { return in.accountOrEmpty().Name, true }
 	case of == "request" && name == "operation":
 		return func(in *Input) (string, bool) { return in.Request.Operation, true }
 	case of == "request" && name == "username":
-		return func(in *Input) (string, bool) { return readable(in.Request.Username) }
+		return func(in *Input) (string, bool) { return readableText(in.Request.Username) }
 	}
 	switch e.Kind() {
 	case ast.IdentKind:
-		return textOfNode(c.ident(e.AsIdent()), nil)
+		return textOfNode(c.compileIdent(e.AsIdent()), nil)
 	case ast.SelectKind:
-		if c.is(e.AsSelect().Operand(), types.MapKind) {
-			return found(c.lookup(e.AsSelect().Operand()), constant(e.AsSelect().FieldName()))
+		if c.isKind(e.AsSelect().Operand(), types.MapKind) {
+			return requiredText(c.compileLookup(e.AsSelect().Operand()), constantText(e.AsSelect().FieldName()))
 		}
-		get, f := c.field(e)
+		get, f := c.compileField(e)
 		return textOfNode(get, f)
 	case ast.CallKind:
-		return c.textCall(e)
+		return c.compileTextCall(e)
 	}
 	panic(errUnsupported)
 }
 
-func constant(text string) textFunc { return func(*Input) (string, bool) { return text, true } }
+func constantText(text string) textFunc { return func(*Input) (string, bool) { return text, true } }
 
 // textOfNode returns a function for a node's string. An absent field may also have one, see
 // [getField].
@@ -235,12 +235,12 @@ func textOfNode(get nodeFunc, f *structField) textFunc {
 		case n.Kind() != jsontree.String:
 			return "", false
 		}
-		return readable(n.Text())
+		return readableText(n.Text())
 	}
 }
 
-// found returns a function for the result of a lookup that must find a value.
-func found(get lookupFunc, key textFunc) textFunc {
+// requiredText returns a function for the result of a lookup that must find a value.
+func requiredText(get lookupFunc, key textFunc) textFunc {
 	return func(in *Input) (string, bool) {
 		k, ok := key(in)
 		if !ok {
@@ -251,19 +251,19 @@ func found(get lookupFunc, key textFunc) textFunc {
 	}
 }
 
-func (c *directly) textCall(e ast.Expr) textFunc {
-	function, args := call(e)
+func (c *fastpathCompiler) compileTextCall(e ast.Expr) textFunc {
+	function, args := splitCall(e)
 	switch {
-	case function == operators.Index && c.is(args[0], types.MapKind) && c.is(args[1], types.StringKind):
-		return found(c.lookup(args[0]), c.text(args[1]))
+	case function == operators.Index && c.isKind(args[0], types.MapKind) && c.isKind(args[1], types.StringKind):
+		return requiredText(c.compileLookup(args[0]), c.compileText(args[1]))
 	case function == "orValue":
-		return orValue(c.optionalText(args[0]), c.text(args[1]))
+		return orValue(c.compileOptionalText(args[0]), c.compileText(args[1]))
 	case function == operators.Conditional:
-		return choose(c.bool(args[0]), c.text(args[1]), c.text(args[2]))
+		return conditionalFunc(c.compileBool(args[0]), c.compileText(args[1]), c.compileText(args[2]))
 	case function == operators.Add:
-		return joined(c.text(args[0]), c.text(args[1]))
+		return concatTexts(c.compileText(args[0]), c.compileText(args[1]))
 	case function == overloads.TypeConvertString:
-		return c.asText(args[0])
+		return c.compileToText(args[0])
 	}
 	panic(errUnsupported)
 }
@@ -278,7 +278,7 @@ func orValue(get optionalText, otherwise textFunc) textFunc {
 	}
 }
 
-func choose[T any](condition boolFunc, yes, no func(*Input) (T, bool)) func(*Input) (T, bool) {
+func conditionalFunc[T any](condition boolFunc, yes, no func(*Input) (T, bool)) func(*Input) (T, bool) {
 	return func(in *Input) (v T, ok bool) {
 		switch holds, ok := condition(in); {
 		case !ok:
@@ -290,7 +290,7 @@ func choose[T any](condition boolFunc, yes, no func(*Input) (T, bool)) func(*Inp
 	}
 }
 
-func joined(left, right textFunc) textFunc {
+func concatTexts(left, right textFunc) textFunc {
 	return func(in *Input) (string, bool) {
 		a, ok1 := left(in)
 		b, ok2 := right(in)
@@ -301,24 +301,24 @@ func joined(left, right textFunc) textFunc {
 	}
 }
 
-// asText compiles string(e).
-func (c *directly) asText(e ast.Expr) textFunc {
+// compileToText compiles string(e).
+func (c *fastpathCompiler) compileToText(e ast.Expr) textFunc {
 	switch c.typeOf(e).Kind() {
 	case types.StringKind:
-		return c.text(e)
+		return c.compileText(e)
 	case types.IntKind:
-		return converted(c.int(e), decimal)
+		return convertedFunc(c.compileInt(e), formatInt)
 	case types.BoolKind:
-		return converted(c.bool(e), strconv.FormatBool)
+		return convertedFunc(c.compileBool(e), strconv.FormatBool)
 	case types.DoubleKind:
 		if get := paramOf[types.Double](c, e); get != nil {
-			return converted(get, func(f types.Double) string { return textOf(f.ConvertToType(types.StringType)) })
+			return convertedFunc(get, func(f types.Double) string { return textOf(f.ConvertToType(types.StringType)) })
 		}
 	}
 	panic(errUnsupported)
 }
 
-func converted[T, V any](get func(*Input) (T, bool), convert func(T) V) func(*Input) (V, bool) {
+func convertedFunc[T, V any](get func(*Input) (T, bool), convert func(T) V) func(*Input) (V, bool) {
 	return func(in *Input) (v V, ok bool) {
 		from, ok := get(in)
 		if ok {
@@ -328,8 +328,8 @@ func converted[T, V any](get func(*Input) (T, bool), convert func(T) V) func(*In
 	}
 }
 
-// int compiles an expression of type int.
-func (c *directly) int(e ast.Expr) intFunc {
+// compileInt compiles an expression of type int.
+func (c *fastpathCompiler) compileInt(e ast.Expr) intFunc {
 	if get := paramOf[types.Int](c, e); get != nil {
 		return func(in *Input) (int64, bool) { v, ok := get(in); return int64(v), ok }
 	}
@@ -338,7 +338,7 @@ func (c *directly) int(e ast.Expr) intFunc {
 		i, ok := e.AsLiteral().(types.Int)
 		return func(*Input) (int64, bool) { return int64(i), ok }
 	case ast.SelectKind:
-		get, f := c.field(e)
+		get, f := c.compileField(e)
 		zero := f.json.Type.Kind() == reflect.Int32 && !f.json.OmitEmpty
 		return func(in *Input) (int64, bool) {
 			n, ok := get(in)
@@ -349,13 +349,13 @@ func (c *directly) int(e ast.Expr) intFunc {
 			return i, err == nil && n.Kind() == jsontree.Number
 		}
 	case ast.CallKind:
-		switch function, args := call(e); {
+		switch function, args := splitCall(e); {
 		case function == operators.Conditional:
-			return choose(c.bool(args[0]), c.int(args[1]), c.int(args[2]))
-		case function == overloads.Size && c.is(args[0], types.StringKind):
-			return converted(c.text(args[0]), func(text string) int64 { return int64(utf8.RuneCountInString(text)) })
-		case function == overloads.Size && c.is(args[0], types.ListKind):
-			return converted(c.node(args[0]), func(n *jsontree.Node) int64 { return int64(len(n.Items())) })
+			return conditionalFunc(c.compileBool(args[0]), c.compileInt(args[1]), c.compileInt(args[2]))
+		case function == overloads.Size && c.isKind(args[0], types.StringKind):
+			return convertedFunc(c.compileText(args[0]), func(text string) int64 { return int64(utf8.RuneCountInString(text)) })
+		case function == overloads.Size && c.isKind(args[0], types.ListKind):
+			return convertedFunc(c.compileNode(args[0]), func(n *jsontree.Node) int64 { return int64(len(n.Items())) })
 		}
 	}
 	panic(errUnsupported)

@@ -158,7 +158,7 @@ func directInput(t *testing.T, pod, container string) *Input {
 	}
 	in.Pod = nodes[0]
 	in.loops = []loopValue{{"w", types.String("web")}, {"k", celValue(nodes[1])}, {"j", types.Int(7)}}
-	return in.with(values, nodes[1])
+	return in.withValues(values, nodes[1])
 }
 
 // loopingCompiler returns a compiler inside of three loops.
@@ -166,7 +166,7 @@ func loopingCompiler(t testing.TB) *compiler {
 	t.Helper()
 	c := newTestCompiler(t)
 	for _, l := range [][2]string{{"w", "[params.s]"}, {"k", "pod.spec.containers"}, {"j", "[params.i]"}} {
-		inner, env, err := c.loop(c.each, l[0], l[1])
+		inner, env, err := c.compileLoop(c.each, l[0], l[1])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -179,23 +179,23 @@ func loopingCompiler(t testing.TB) *compiler {
 // expression compiles, and whether a direct function returned a value to compare.
 func compareDirect(t *testing.T, c *compiler, source, pod, container string) (compiled, compared bool) {
 	t.Helper()
-	p, err := c.compile(c.each, source)
+	p, err := c.compileExpression(c.each, source)
 	if err != nil {
 		return false, false
 	}
 	in := directInput(t, pod, container)
-	if p.direct.text == nil {
+	if p.fastpath.text == nil {
 		return true, false
 	}
-	text, ok := p.direct.text(in)
+	text, ok := p.fastpath.text(in)
 	if !ok {
 		return true, false
 	}
 	var n jsontree.Node
-	if !p.direct.node(in, &n) {
+	if !p.fastpath.node(in, &n) {
 		t.Fatalf("%s gives the string %q, and no value, for\n%s\n%s", source, text, pod, container)
 	}
-	out, err := p.eval(directInput(t, pod, container))
+	out, err := p.evalCEL(directInput(t, pod, container))
 	if err != nil {
 		t.Fatalf("%s gives %q; by CEL %v, for\n%s\n%s", source, text, err, pod, container)
 	}

@@ -16,12 +16,12 @@ import (
 
 // This file has the functions of direct.go that read the pod and the namespace.
 
-// small reports whether CEL may read an object or a list of this length.
-func small(n *jsontree.Node) bool { return len(n.Members()) <= maxItems && len(n.Items()) <= maxItems }
+// hasReadableSize reports whether CEL may read an object or a list of this length.
+func hasReadableSize(n *jsontree.Node) bool { return len(n.Members()) <= maxItems && len(n.Items()) <= maxItems }
 
-// node compiles an expression whose value is an object of a known type, a map or a list. If the
+// compileNode compiles an expression whose value is an object of a known type, a map or a list. If the
 // value is absent but reads as empty, it is a node without a kind.
-func (c *directly) node(e ast.Expr) nodeFunc {
+func (c *fastpathCompiler) compileNode(e ast.Expr) nodeFunc {
 	want := jsontree.Object
 	switch c.typeOf(e).Kind() {
 	case types.ListKind:
@@ -34,9 +34,9 @@ func (c *directly) node(e ast.Expr) nodeFunc {
 	var f *structField
 	switch e.Kind() {
 	case ast.IdentKind:
-		get = c.ident(e.AsIdent())
+		get = c.compileIdent(e.AsIdent())
 	case ast.SelectKind:
-		get, f = c.field(e)
+		get, f = c.compileField(e)
 	default:
 		panic(errUnsupported)
 	}
@@ -48,14 +48,14 @@ func (c *directly) node(e ast.Expr) nodeFunc {
 		case n == nil:
 			return nil, empty
 		default:
-			return n, n.Kind() == want && small(n)
+			return n, n.Kind() == want && hasReadableSize(n)
 		}
 	}
 }
 
-// ident compiles a variable that is JSON.
-func (c *directly) ident(name string) nodeFunc {
-	switch i := c.local(name); {
+// compileIdent compiles a variable that is JSON.
+func (c *fastpathCompiler) compileIdent(name string) nodeFunc {
+	switch i := c.localIndex(name); {
 	case i >= 0:
 		return func(in *Input) (*jsontree.Node, bool) { return in.locals[i], in.locals[i] != nil }
 	case c.loopOf(name) >= 0:
@@ -69,8 +69,8 @@ func (c *directly) ident(name string) nodeFunc {
 	panic(errUnsupported)
 }
 
-// local returns the index of a loop's variable, or -1.
-func (c *directly) local(name string) int {
+// localIndex returns the index of a loop's variable, or -1.
+func (c *fastpathCompiler) localIndex(name string) int {
 	for i, local := range slices.Backward(c.locals) {
 		if local == name {
 			return i
@@ -79,42 +79,42 @@ func (c *directly) local(name string) int {
 	return -1
 }
 
-// field compiles x.f, with x an object of a known type. The function returns the unchecked value of
+// compileField compiles x.f, with x an object of a known type. The function returns the unchecked value of
 // the field, or nil if it is absent.
-func (c *directly) field(e ast.Expr) (nodeFunc, *structField) {
+func (c *fastpathCompiler) compileField(e ast.Expr) (nodeFunc, *structField) {
 	operand, name := e.AsSelect().Operand(), e.AsSelect().FieldName()
 	f := c.structs[c.typeOf(operand).TypeName()][name]
-	if !c.is(operand, types.StructKind) || f == nil {
+	if !c.isKind(operand, types.StructKind) || f == nil {
 		panic(errUnsupported)
 	}
-	get := c.node(operand)
+	get := c.compileNode(operand)
 	return func(in *Input) (*jsontree.Node, bool) {
 		n, ok := get(in)
 		return n.Get(name), ok
 	}, f
 }
 
-// has compiles has(x.f).
-func (c *directly) has(e ast.Expr) boolFunc {
-	if operand := e.AsSelect().Operand(); c.is(operand, types.MapKind) {
-		return exists(optionally(c.lookup(operand), constant(e.AsSelect().FieldName())))
+// compileHas compiles has(x.f).
+func (c *fastpathCompiler) compileHas(e ast.Expr) boolFunc {
+	if operand := e.AsSelect().Operand(); c.isKind(operand, types.MapKind) {
+		return hasOptional(optionalLookup(c.compileLookup(operand), constantText(e.AsSelect().FieldName())))
 	}
-	get, _ := c.field(e)
+	get, _ := c.compileField(e)
 	return func(in *Input) (bool, bool) { n, ok := get(in); return n != nil, ok }
 }
 
-// lookup compiles a map of strings, for example the labels of the pod or the namespace.
-func (c *directly) lookup(e ast.Expr) lookupFunc {
+// compileLookup compiles a map of strings, for example the labels of the pod or the namespace.
+func (c *fastpathCompiler) compileLookup(e ast.Expr) lookupFunc {
 	if t := c.typeOf(e); t.Kind() != types.MapKind || t.Parameters()[0].Kind() != types.StringKind || t.Parameters()[1].Kind() != types.StringKind {
 		panic(errUnsupported)
 	}
-	if of, name := selected(e); (of == "ns" || of == request.AccountVariable) && c.local(of) < 0 {
+	if of, name := splitSelect(e); (of == "ns" || of == request.AccountVariable) && c.localIndex(of) < 0 {
 		maps := func(in *Input) (labels, annotations map[string]string) {
 			return in.Namespace.Labels, in.Namespace.Annotations
 		}
 		if of == request.AccountVariable {
 			maps = func(in *Input) (labels, annotations map[string]string) {
-				return in.account().Labels, in.account().Annotations
+				return in.accountOrEmpty().Labels, in.accountOrEmpty().Annotations
 			}
 		}
 		return func(in *Input, key string) (string, bool, bool) {
@@ -126,14 +126,14 @@ func (c *directly) lookup(e ast.Expr) lookupFunc {
 			return v, found, len(m) <= maxItems && len(v) <= maxDirect && utf8.ValidString(v) && utf8.ValidString(key)
 		}
 	}
-	get := c.node(e)
+	get := c.compileNode(e)
 	return func(in *Input, key string) (string, bool, bool) {
 		n, ok := get(in)
-		return member(n, ok, key)
+		return memberText(n, ok, key)
 	}
 }
 
-func member(of *jsontree.Node, ok bool, key string) (text string, found, readable bool) {
+func memberText(of *jsontree.Node, ok bool, key string) (text string, found, readable bool) {
 	n := of.Get(key)
 	if !ok || n == nil {
 		return "", false, ok
@@ -142,48 +142,48 @@ func member(of *jsontree.Node, ok bool, key string) (text string, found, readabl
 	return text, true, n.Kind() == jsontree.String && len(text) <= maxDirect
 }
 
-// optionalText compiles m[?key] and x.?f.
-func (c *directly) optionalText(e ast.Expr) optionalText {
-	function, args := call(e)
+// compileOptionalText compiles m[?key] and x.?f.
+func (c *fastpathCompiler) compileOptionalText(e ast.Expr) optionalText {
+	function, args := splitCall(e)
 	switch {
-	case function == operators.OptIndex && c.is(args[0], types.MapKind) && c.is(args[1], types.StringKind):
-		return optionally(c.lookup(args[0]), c.text(args[1]))
-	case function == operators.OptIndex && c.is(args[1], types.StringKind) && c.gives(args[0], types.MapKind) && c.gives(e, types.StringKind):
-		get, key := c.optionalNode(args[0]), c.text(args[1])
+	case function == operators.OptIndex && c.isKind(args[0], types.MapKind) && c.isKind(args[1], types.StringKind):
+		return optionalLookup(c.compileLookup(args[0]), c.compileText(args[1]))
+	case function == operators.OptIndex && c.isKind(args[1], types.StringKind) && c.isOptionalOf(args[0], types.MapKind) && c.isOptionalOf(e, types.StringKind):
+		get, key := c.compileOptionalNode(args[0]), c.compileText(args[1])
 		return func(in *Input) (string, bool, bool) {
 			n, found, ok := get(in)
 			k, ok2 := key(in)
-			if !found || !ok || !ok2 || n.Kind() != jsontree.Object || !small(n) {
+			if !found || !ok || !ok2 || n.Kind() != jsontree.Object || !hasReadableSize(n) {
 				return "", false, ok && ok2 && !found
 			}
-			return member(n, true, k)
+			return memberText(n, true, k)
 		}
 	}
-	if !c.gives(e, types.StringKind) {
+	if !c.isOptionalOf(e, types.StringKind) {
 		panic(errUnsupported)
 	}
-	if get := c.optionalParam(e); get != nil {
+	if get := c.compileOptionalParam(e); get != nil {
 		return get
 	}
-	get := c.optionalNode(e)
+	get := c.compileOptionalNode(e)
 	return func(in *Input) (string, bool, bool) {
 		n, found, ok := get(in)
 		if !found || !ok {
 			return "", false, ok
 		}
-		text, ok := readable(n.Text())
+		text, ok := readableText(n.Text())
 		return text, true, ok && n.Kind() == jsontree.String
 	}
 }
 
-// optionalParam compiles params.?x for a parameter that is a string. It returns nil for other
+// compileOptionalParam compiles params.?x for a parameter that is a string. It returns nil for other
 // expressions.
-func (c *directly) optionalParam(e ast.Expr) optionalText {
-	function, args := call(e)
-	if function != operators.OptSelect || args[0].Kind() != ast.IdentKind || args[0].AsIdent() != "params" || c.local("params") >= 0 {
+func (c *fastpathCompiler) compileOptionalParam(e ast.Expr) optionalText {
+	function, args := splitCall(e)
+	if function != operators.OptSelect || args[0].Kind() != ast.IdentKind || args[0].AsIdent() != "params" || c.localIndex("params") >= 0 {
 		return nil
 	}
-	name, _ := literal(args[1])
+	name, _ := stringLiteral(args[1])
 	for i := range c.params {
 		if c.params[i].Name == name {
 			return func(in *Input) (v string, found, ok bool) {
@@ -212,13 +212,13 @@ func optionalNodeOf(get optionalText) func(*Input, *jsontree.Node) bool {
 	}
 }
 
-// gives reports whether an optional's value is of that kind.
-func (c *directly) gives(optional ast.Expr, kind types.Kind) bool {
+// isOptionalOf reports whether an optional's value is of that kind.
+func (c *fastpathCompiler) isOptionalOf(optional ast.Expr, kind types.Kind) bool {
 	t := c.typeOf(optional)
 	return t.Kind() == types.OpaqueKind && len(t.Parameters()) == 1 && t.Parameters()[0].Kind() == kind
 }
 
-func optionally(get lookupFunc, key textFunc) optionalText {
+func optionalLookup(get lookupFunc, key textFunc) optionalText {
 	return func(in *Input) (string, bool, bool) {
 		k, ok := key(in)
 		if !ok {
@@ -228,24 +228,24 @@ func optionally(get lookupFunc, key textFunc) optionalText {
 	}
 }
 
-// optionalNode compiles x.?f. Here x is an object of a known type, or again an expression of this
+// compileOptionalNode compiles x.?f. Here x is an object of a known type, or again an expression of this
 // form.
-func (c *directly) optionalNode(e ast.Expr) optionalNode {
-	function, args := call(e)
+func (c *fastpathCompiler) compileOptionalNode(e ast.Expr) optionalNode {
+	function, args := splitCall(e)
 	if function != operators.OptSelect {
 		panic(errUnsupported)
 	}
-	name, ok := literal(args[1])
+	name, ok := stringLiteral(args[1])
 	if !ok {
 		panic(errUnsupported)
 	}
-	get := c.optionalObject(args[0])
+	get := c.compileOptionalObject(args[0])
 	return func(in *Input) (*jsontree.Node, bool, bool) {
 		n, found, ok := get(in)
 		if !found || !ok {
 			return nil, false, ok
 		}
-		if n.Kind() != jsontree.Object || !small(n) {
+		if n.Kind() != jsontree.Object || !hasReadableSize(n) {
 			return nil, false, false
 		}
 		n = n.Get(name)
@@ -253,40 +253,40 @@ func (c *directly) optionalNode(e ast.Expr) optionalNode {
 	}
 }
 
-// optionalObject compiles the object of [directly.optionalNode].
-func (c *directly) optionalObject(e ast.Expr) optionalNode {
-	if c.is(e, types.StructKind) {
-		get := c.node(e)
+// compileOptionalObject compiles the object of [directly.compileOptionalNode].
+func (c *fastpathCompiler) compileOptionalObject(e ast.Expr) optionalNode {
+	if c.isKind(e, types.StructKind) {
+		get := c.compileNode(e)
 		return func(in *Input) (*jsontree.Node, bool, bool) { n, ok := get(in); return n, n != nil, ok }
 	}
-	if !c.gives(e, types.StructKind) {
+	if !c.isOptionalOf(e, types.StructKind) {
 		panic(errUnsupported)
 	}
-	return c.optionalNode(e)
+	return c.compileOptionalNode(e)
 }
 
-// in compiles a test whether a map, a list literal or another list of strings contains a string.
-func (c *directly) in(item, of ast.Expr) boolFunc {
-	if !c.is(item, types.StringKind) {
+// compileIn compiles a test whether a map, a list literal or another list of strings contains a string.
+func (c *fastpathCompiler) compileIn(item, of ast.Expr) boolFunc {
+	if !c.isKind(item, types.StringKind) {
 		panic(errUnsupported)
 	}
-	text := c.text(item)
+	text := c.compileText(item)
 	t := c.typeOf(of)
 	switch {
 	case t.Kind() == types.MapKind:
-		return exists(optionally(c.lookup(of), text))
+		return hasOptional(optionalLookup(c.compileLookup(of), text))
 	case of.Kind() == ast.ListKind:
 		var all []string
 		for _, e := range of.AsList().Elements() {
-			value, ok := literal(e)
+			value, ok := stringLiteral(e)
 			if !ok {
 				panic(errUnsupported)
 			}
 			all = append(all, value)
 		}
-		return converted(text, func(v string) bool { return slices.Contains(all, v) })
+		return convertedFunc(text, func(v string) bool { return slices.Contains(all, v) })
 	case t.Kind() == types.ListKind && t.Parameters()[0].Kind() == types.StringKind:
-		return inList(text, c.node(of))
+		return inList(text, c.compileNode(of))
 	}
 	panic(errUnsupported)
 }
@@ -300,10 +300,10 @@ func inList(text textFunc, list nodeFunc) boolFunc {
 		}
 		items, there := n.Items(), false
 		for i := range items {
-			if items[i].Kind() != jsontree.String || !in.step(1) {
+			if items[i].Kind() != jsontree.String || !in.countSteps(1) {
 				return false, false
 			}
-			item, ok := readable(items[i].Text())
+			item, ok := readableText(items[i].Text())
 			if !ok {
 				return false, false
 			}
@@ -313,25 +313,25 @@ func inList(text textFunc, list nodeFunc) boolFunc {
 	}
 }
 
-// loop compiles list.exists(x, condition) and list.all(x, condition), after their macros are
+// compileQuantifier compiles list.exists(x, condition) and list.all(x, condition), after their macros are
 // expanded.
-func (c *directly) loop(e ast.ComprehensionExpr) boolFunc {
+func (c *fastpathCompiler) compileQuantifier(e ast.ComprehensionExpr) boolFunc {
 	begin, ok := e.AccuInit(), e.AccuInit().Kind() == ast.LiteralKind
 	if !ok || e.HasIterVar2() || e.Result().Kind() != ast.IdentKind || e.Result().AsIdent() != e.AccuVar() || len(c.locals) == maxLocals {
 		panic(errUnsupported)
 	}
-	function, args := call(e.LoopStep())
+	function, args := splitCall(e.LoopStep())
 	end := function == operators.LogicalOr
 	if (!end && function != operators.LogicalAnd) || begin.AsLiteral() != types.Bool(!end) || args[0].Kind() != ast.IdentKind || args[0].AsIdent() != e.AccuVar() {
 		panic(errUnsupported)
 	}
-	if !c.is(e.IterRange(), types.ListKind) {
+	if !c.isKind(e.IterRange(), types.ListKind) {
 		panic(errUnsupported)
 	}
-	list := c.node(e.IterRange())
+	list := c.compileNode(e.IterRange())
 	at := len(c.locals)
 	c.locals = append(c.locals, e.IterVar())
-	test := c.bool(args[1])
+	test := c.compileBool(args[1])
 	c.locals = c.locals[:at]
 	return func(in *Input) (bool, bool) {
 		n, ok := list(in)
@@ -340,7 +340,7 @@ func (c *directly) loop(e ast.ComprehensionExpr) boolFunc {
 		}
 		items := n.Items()
 		for i := range items {
-			if !in.step(1) {
+			if !in.countSteps(1) {
 				return false, false
 			}
 			in.locals[at] = &items[i]

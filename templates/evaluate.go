@@ -16,13 +16,13 @@ type Evaluation struct{ prog cel.Program }
 
 // Part returns an Evaluation of a part of the expression's [Expression.AST].
 func (e *Expression) Part(part ast.Expr) (*Evaluation, error) {
-	prog, err := e.p.part(part)
+	prog, err := e.p.compilePart(part)
 	return &Evaluation{prog}, err
 }
 
 // Value evaluates it.
 func (e *Evaluation) Value(in *Input, values Values, variables map[string]ref.Val) (ref.Val, error) {
-	out, _, err := e.prog.Eval(scope{in.with(values, nil), variables})
+	out, _, err := e.prog.Eval(scope{in.withValues(values, nil), variables})
 	return out, err
 }
 

@@ -19,7 +19,7 @@ import (
 type program struct {
 	source  string
 	line    int      // in the file, if it is known
-	direct  direct   // evaluates it without CEL, if possible
+	fastpath  fastpath   // evaluates it without CEL, if possible
 	params  []string // the parameters that it reads, sorted
 	ofPod   bool     // whether its value depends on the pod
 	given   paramSet // if pure: the parameters that it reads, and it reads nothing else
@@ -54,7 +54,7 @@ type loop struct {
 
 var errGone = errors.New("the caller no longer waits for the result")
 
-func (p *program) eval(in *Input) (ref.Val, error) {
+func (p *program) evalCEL(in *Input) (ref.Val, error) {
 	if in.isDone() {
 		return nil, errGone
 	}
@@ -62,9 +62,9 @@ func (p *program) eval(in *Input) (ref.Val, error) {
 		return nil, p.errTooMuch()
 	}
 	out, details, err := p.prog.Eval(in)
-	in.spend(costIn(details, err))
+	in.spendCost(costIn(details, err))
 	if err != nil {
-		return nil, fmt.Errorf("%q: %w%s", p.source, err, advice(err, p.checked, p.leaf))
+		return nil, fmt.Errorf("%q: %w%s", p.source, err, missingValueHint(err, p.checked, p.leaf))
 	}
 	if in.spentTooMuch() {
 		return nil, p.errTooMuch()
@@ -89,36 +89,36 @@ func (p *program) errTooMuch() error {
 	return fmt.Errorf("%q: the template's expressions for this pod cost more than %d", p.source, totalLimit)
 }
 
-// value evaluates the expression without CEL if possible.
-func (p *program) value(in *Input) (ref.Val, error) {
+// evalValue evaluates the expression without CEL if possible.
+func (p *program) evalValue(in *Input) (ref.Val, error) {
 	switch {
-	case p.direct.bool != nil:
-		if v, ok := p.direct.bool(in); ok {
+	case p.fastpath.bool != nil:
+		if v, ok := p.fastpath.bool(in); ok {
 			return types.Bool(v), nil
 		}
-	case p.direct.text != nil && p.out.Kind() == types.StringKind:
-		if v, ok := p.direct.text(in); ok {
+	case p.fastpath.text != nil && p.out.Kind() == types.StringKind:
+		if v, ok := p.fastpath.text(in); ok {
 			return types.String(v), nil
 		}
 	}
-	return p.eval(in)
+	return p.evalCEL(in)
 }
 
 func (p *program) evalBool(in *Input) (bool, error) {
-	if p.direct.bool != nil {
-		if v, ok := p.direct.bool(in); ok {
+	if p.fastpath.bool != nil {
+		if v, ok := p.fastpath.bool(in); ok {
 			return v, nil
 		}
 	}
-	out, err := p.eval(in)
+	out, err := p.evalCEL(in)
 	if err != nil {
 		return false, err
 	}
 	return out == types.True, nil
 }
 
-// fault returns an error of an expression.
-func (p *program) fault(path string, err error) error {
+// faultAt returns an error of an expression.
+func (p *program) faultAt(path string, err error) error {
 	return &fault{path, p.line, p.params, err}
 }
 
@@ -128,8 +128,8 @@ type piece struct {
 	program *program
 }
 
-// note records what an expression reads, for one of its identifiers.
-func (p *program) note(ident ast.NavigableExpr, params []v1alpha1.Param, loops []*loop) {
+// noteIdent records what an expression reads, for one of its identifiers.
+func (p *program) noteIdent(ident ast.NavigableExpr, params []v1alpha1.Param, loops []*loop) {
 	for _, l := range loops {
 		if l.name == ident.AsIdent() {
 			p.free |= 1 << l.depth
@@ -159,12 +159,12 @@ func (p *program) note(ident ast.NavigableExpr, params []v1alpha1.Param, loops [
 	p.pure = false
 }
 
-// part returns a program for a part of the expression.
-func (p *program) part(e ast.Expr) (cel.Program, error) {
+// compilePart returns a program for a part of the expression.
+func (p *program) compilePart(e ast.Expr) (cel.Program, error) {
 	checked := ast.NewCheckedAST(ast.NewAST(e, p.checked.SourceInfo()), p.checked.TypeMap(), p.checked.ReferenceMap())
 	language, err := theLanguage()
 	if err != nil {
 		return nil, err
 	}
-	return p.env.PlanProgram(checked, language.limits(checked)...)
+	return p.env.PlanProgram(checked, language.limitOptions(checked)...)
 }

@@ -27,7 +27,7 @@ func (e *Expression) ReadsPodName() bool { return e.p.readsPodName }
 // Params returns the parameters that a condition reads.
 func (e *Expression) Params() []string { return e.p.params }
 
-func expression(p *program) *Expression {
+func newExpression(p *program) *Expression {
 	if p == nil {
 		return nil
 	}
@@ -36,10 +36,10 @@ func expression(p *program) *Expression {
 
 // Variable returns the expression of a variable that is selected in e, or nil.
 func (e *Expression) Variable(part ast.Expr) *Expression {
-	of, name := selected(part)
+	of, name := splitSelect(part)
 	for _, v := range e.p.variables {
 		if of == "variables" && v.name == name {
-			return expression(v.program)
+			return newExpression(v.program)
 		}
 	}
 	return nil

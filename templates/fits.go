@@ -33,8 +33,8 @@ var (
 
 const writeKeys = "write an object with constant keys, such as {'name': x.name, 'value': x.value}"
 
-// fits returns an error if a value of that origin may be none of the Go type t.
-func (f *fitter) fits(t reflect.Type, o *origin) (err error) {
+// checkFit returns an error if a value of that origin may be none of the Go type t.
+func (f *fitter) checkFit(t reflect.Type, o *origin) (err error) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
@@ -44,18 +44,18 @@ func (f *fitter) fits(t reflect.Type, o *origin) (err error) {
 	f.atTop = false
 	switch {
 	case o.kind == fromEither:
-		err = f.each(o.either, t)
+		err = f.checkEachFit(o.either, t)
 	case o.kind == fromAnything && isData(t):
 		// The form checks the value.
 	case o.kind == fromAnything:
 		err = errAnything
-	case isScalars(t) && o.kind == fromType && takes(t, o.typ):
+	case isScalars(t) && o.kind == fromType && acceptsCELType(t, o.typ):
 	case t.Kind() == reflect.Slice && o.kind == fromList, t.Kind() == reflect.Map && o.kind == fromMap:
-		err = f.fits(t.Elem(), o.of)
+		err = f.checkFit(t.Elem(), o.of)
 	case isScalars(t):
-		f.atTop, err = true, fmt.Errorf("must be %s, not %s", describe(t), celName(o.typ))
+		f.atTop, err = true, fmt.Errorf("must be %s, not %s", describeType(t), celName(o.typ))
 	case o.kind == fromLiteral && (t.Kind() == reflect.Map || t.Kind() == reflect.Struct):
-		err = f.literal(t, o)
+		err = f.checkLiteralFit(t, o)
 	case t.Kind() == reflect.Struct && o.kind == fromMap:
 		err = errKeys
 	case o.kind != fromType || o.typ.Kind() != types.StructKind || o.typ.TypeName() != t.Name():
@@ -72,16 +72,16 @@ func isData(t reflect.Type) bool {
 	return isScalars(t) || t.Kind() == reflect.Map && isData(t.Elem())
 }
 
-func (f *fitter) each(all []*origin, t reflect.Type) error {
+func (f *fitter) checkEachFit(all []*origin, t reflect.Type) error {
 	for _, o := range all {
-		if err := f.fits(t, o); err != nil {
+		if err := f.checkFit(t, o); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (f *fitter) literal(t reflect.Type, o *origin) error {
+func (f *fitter) checkLiteralFit(t reflect.Type, o *origin) error {
 	for _, key := range o.keys {
 		var names []string
 		var field reflect.Type
@@ -91,7 +91,7 @@ func (f *fitter) literal(t reflect.Type, o *origin) error {
 			f.atTop = false
 			return fmt.Errorf("unknown key %q%s", key.name, problem.DidYouMean(key.name, names))
 		}
-		if err := f.fits(field, key.value); err != nil {
+		if err := f.checkFit(field, key.value); err != nil {
 			f.atTop = false
 			return fmt.Errorf("%s: %w", key.name, err)
 		}

@@ -22,27 +22,27 @@ func isControl(key string) bool { return key == whenKey || key == forEachKey }
 // forEach compiles the loop of a list item. Until the function leave is called, expressions may use
 // the loop's variable. It returns ok false if there was a problem.
 func (c *checker) forEach(o *part, y *yaml.Node, path string) (leave func(), ok bool) {
-	value := child(y, forEachKey)
+	value := yamlChild(y, forEachKey)
 	if value == nil {
 		return func() {}, true
 	}
 	if c.env == nil || !strings.HasSuffix(path, "]") {
-		c.problem(value, path, "%s", forEachHint)
+		c.reportProblem(value, path, "%s", forEachHint)
 		return nil, false
 	}
 	at := path + "." + forEachKey
 	if value.Kind != yaml.MappingNode || len(value.Content) != 2 || value.Content[1].ShortTag() != "!!str" {
-		c.problem(value, at, `must be one variable with a CEL list, such as {m: "params.names.split(',')"}`)
+		c.reportProblem(value, at, `must be one variable with a CEL list, such as {m: "params.names.split(',')"}`)
 		return nil, false
 	}
 	key, list := value.Content[0], value.Content[1]
 	if wrong := c.wrongVariable(key.Value); wrong != "" {
-		c.problem(key, at, "%s", wrong)
+		c.reportProblem(key, at, "%s", wrong)
 		return nil, false
 	}
-	l, env, err := c.compiler.loop(c.env, key.Value, list.Value)
+	l, env, err := c.compiler.compileLoop(c.env, key.Value, list.Value)
 	if err != nil {
-		c.problem(list, at, "%v", err)
+		c.reportProblem(list, at, "%v", err)
 		return nil, false
 	}
 	l.list.line, o.loop = list.Line, l
@@ -56,8 +56,8 @@ func (c *checker) wrongVariable(name string) string {
 	_, isType := c.env.CELTypeProvider().FindIdent(name)
 	isFunction := func(function string) bool { return strings.HasPrefix(function, name+".") }
 	switch {
-	case !validParam.MatchString(name) || reserved(name):
-		return fmt.Sprintf("the variable %q must begin with a-z and have only letters, digits and _; words that are reserved in CEL are not allowed%s", name, instead(name))
+	case !validParam.MatchString(name) || isReservedWord(name):
+		return fmt.Sprintf("the variable %q must begin with a-z and have only letters, digits and _; words that are reserved in CEL are not allowed%s", name, validNameHint(name))
 	case slices.ContainsFunc(c.compiler.loops, func(l *loop) bool { return l.name == name }):
 		return fmt.Sprintf("%s is the variable of the %s around it; use another name", name, forEachKey)
 	case isType || name == "container" || name == "serviceAccount" || slices.ContainsFunc(slices.Collect(maps.Keys(c.env.Functions())), isFunction) ||
@@ -67,9 +67,9 @@ func (c *checker) wrongVariable(name string) string {
 	return ""
 }
 
-// loop compiles the list of a ${forEach}. It returns the environment with the loop's variable.
-func (c *compiler) loop(env *cel.Env, name, source string) (*loop, *cel.Env, error) {
-	p, err := c.compile(env, source)
+// compileLoop compiles the list of a ${forEach}. It returns the environment with the loop's variable.
+func (c *compiler) compileLoop(env *cel.Env, name, source string) (*loop, *cel.Env, error) {
+	p, err := c.compileExpression(env, source)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -90,7 +90,7 @@ func (c *compiler) loop(env *cel.Env, name, source string) (*loop, *cel.Env, err
 // keepOnce lets a list with ${forEach} fail if two items have the same key.
 func (c *checker) keepOnce(list *part, f jsontree.StructField) {
 	key := f.Tag.Get("patchMergeKey")
-	if !list.loops() || key == "" || key == "containerPort" { // a port is also its protocol, see portsOnce
+	if !list.hasLoop() || key == "" || key == "containerPort" { // a port is also its protocol, see portsOnce
 		return
 	}
 	from := ""
@@ -113,7 +113,7 @@ func mayBeOneOf(name string, volumes map[string]string) bool {
 		return true
 	}
 	for volume := range volumes {
-		if own, _ := pattern(volume); IsNamed(own, name) {
+		if own, _ := namePattern(volume); IsNamed(own, name) {
 			return true
 		}
 	}

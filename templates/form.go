@@ -17,88 +17,88 @@ import (
 	"github.com/pillion-dev/pillion/templates/problem"
 )
 
-// form checks a computed value against a type of the API, with the rules for written ones. It writes
+// schemaCheck checks a computed value against a type of the API, with the rules for written ones. It writes
 // the fields of objects in the order of the API, and the keys of maps sorted.
-type form struct {
+type schemaCheck struct {
 	typ     reflect.Type
 	copied  bool // the value comes from the pod, so it may have fields that this program does not know
 	rules   []valueRule
 	objects []objectRule
 	shape   shape
-	fields  []formField // of an object
+	fields  []schemaField // of an object
 	names   []string    // of the fields
-	elem    *form       // of a list or a map
+	elem    *schemaCheck       // of a list or a map
 	mounts  bool        // it is a container's volumeMounts
 }
 
-type formField struct {
+type schemaField struct {
 	name   string
 	needed bool
-	form   *form
+	schema   *schemaCheck
 }
 
-func newForm(t reflect.Type, field, path string, os corev1.OSName, copied bool) *form {
+func newSchemaCheck(t reflect.Type, field, path string, os corev1.OSName, copied bool) *schemaCheck {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	f := &form{typ: t, copied: copied, mounts: field == "Container.volumeMounts"}
+	f := &schemaCheck{typ: t, copied: copied, mounts: field == "Container.volumeMounts"}
 	switch {
 	case isScalars(t) && t.Kind() != reflect.Slice || t == reflect.TypeFor[[]byte]():
 		f.rules = rulesFor(t, field, path)
 	case t.Kind() == reflect.Slice, t.Kind() == reflect.Map:
-		f.elem, f.rules = newForm(t.Elem(), field, path, os, copied), listRules(field)
+		f.elem, f.rules = newSchemaCheck(t.Elem(), field, path, os, copied), listRules(field)
 	default:
 		f.shape, f.objects = shapeOf(t, field), objectRulesOf(t, field)
 		f.shape.never = slices.Concat(f.shape.never, f.shape.dropped, f.shape.unrun, neverOn(os, t, path))
 		for _, member := range jsontree.StructFields(t) {
 			f.names = append(f.names, member.JSON)
-			f.fields = append(f.fields, formField{member.JSON, needed(t, field, member.JSON), newForm(member.Type, t.Name()+"."+member.JSON, path, os, copied)})
+			f.fields = append(f.fields, schemaField{member.JSON, needsValue(t, field, member.JSON), newSchemaCheck(member.Type, t.Name()+"."+member.JSON, path, os, copied)})
 		}
 	}
 	return f
 }
 
-// apply implements former.
-func (f *form) apply(in *Input, n *jsontree.Node) (path string, err error) {
-	made, err := f.of(in, n)
-	if at, ok := err.(*formError); ok { //nolint:errorlint // only this file makes it
+// setCanonical implements former.
+func (f *schemaCheck) setCanonical(in *Input, n *jsontree.Node) (path string, err error) {
+	made, err := f.buildValue(in, n)
+	if at, ok := err.(*schemaError); ok { //nolint:errorlint // only this file makes it
 		return at.path, at.err
 	}
 	*n = made
 	return "", err
 }
 
-// formError is an error with its place in a computed value.
-type formError struct {
+// schemaError is an error with its place in a computed value.
+type schemaError struct {
 	path string
 	err  error
 }
 
 // Error implements error.
-func (e *formError) Error() string { return e.path + ": " + e.err.Error() }
+func (e *schemaError) Error() string { return e.path + ": " + e.err.Error() }
 
-// inside returns an error of a field or an item as one of the value around it.
-func inside(step string, err error) error {
-	if at, ok := err.(*formError); ok { //nolint:errorlint // only this file makes it
-		return &formError{step + at.path, at.err}
+// prependStep returns an error of a field or an item as one of the value around it.
+func prependStep(step string, err error) error {
+	if at, ok := err.(*schemaError); ok { //nolint:errorlint // only this file makes it
+		return &schemaError{step + at.path, at.err}
 	}
-	return &formError{step, err}
+	return &schemaError{step, err}
 }
 
-func (f *form) of(in *Input, n *jsontree.Node) (made jsontree.Node, err error) {
-	if in.spend(1); in.spentTooMuch() {
+func (f *schemaCheck) buildValue(in *Input, n *jsontree.Node) (made jsontree.Node, err error) {
+	if in.spendCost(1); in.spentTooMuch() {
 		return made, fmt.Errorf("the template's expressions for this pod cost more than %d", totalLimit)
 	}
 	switch {
 	case f.fields != nil:
-		made, err = f.object(in, n)
+		made, err = f.buildObject(in, n)
 	case f.elem != nil && f.typ.Kind() == reflect.Slice:
-		made, err = f.list(in, n)
+		made, err = f.buildList(in, n)
 	case f.elem != nil:
-		made, err = f.mapping(in, n)
+		made, err = f.buildMapping(in, n)
 	default:
-		if made = *n; !isOf(f.typ, n) {
-			return made, fmt.Errorf("must be %s, not %s", describe(f.typ), cut(n))
+		if made = *n; !decodesAs(f.typ, n) {
+			return made, fmt.Errorf("must be %s, not %s", describeType(f.typ), cutValue(n))
 		}
 	}
 	if err == nil {
@@ -107,11 +107,11 @@ func (f *form) of(in *Input, n *jsontree.Node) (made jsontree.Node, err error) {
 	return made, err
 }
 
-func (f *form) object(in *Input, n *jsontree.Node) (made jsontree.Node, err error) {
+func (f *schemaCheck) buildObject(in *Input, n *jsontree.Node) (made jsontree.Node, err error) {
 	if n.Kind() != jsontree.Object {
-		return made, fmt.Errorf("must be an object, not %s", cut(n))
+		return made, fmt.Errorf("must be an object, not %s", cutValue(n))
 	}
-	if err := f.known(n); err != nil {
+	if err := f.checkFields(n); err != nil {
 		return made, err
 	}
 	kids := in.Nodes.Nodes(len(f.fields))
@@ -124,9 +124,9 @@ func (f *form) object(in *Input, n *jsontree.Node) (made jsontree.Node, err erro
 		if value == nil {
 			continue
 		}
-		kid, err := field.form.of(in, value)
+		kid, err := field.schema.buildValue(in, value)
 		if err != nil {
-			return made, inside("."+field.name, err)
+			return made, prependStep("."+field.name, err)
 		}
 		kid.Rename(field.name)
 		kids = append(kids, kid)
@@ -140,8 +140,8 @@ func (f *form) object(in *Input, n *jsontree.Node) (made jsontree.Node, err erro
 	return made, nil
 }
 
-// known checks which fields an object has.
-func (f *form) known(n *jsontree.Node) error {
+// checkFields checks which fields an object has.
+func (f *schemaCheck) checkFields(n *jsontree.Node) error {
 	alternatives := len(f.shape.one) + len(f.shape.some)
 	if f.copied && alternatives+len(f.shape.never) == 0 {
 		return nil
@@ -169,11 +169,11 @@ func (f *form) known(n *jsontree.Node) error {
 	return nil
 }
 
-func (f *form) list(in *Input, n *jsontree.Node) (made jsontree.Node, err error) {
+func (f *schemaCheck) buildList(in *Input, n *jsontree.Node) (made jsontree.Node, err error) {
 	items := n.Items()
 	switch {
 	case n.Kind() != jsontree.Array:
-		return made, fmt.Errorf("must be a list, not %s", cut(n))
+		return made, fmt.Errorf("must be a list, not %s", cutValue(n))
 	case len(items) > maxItems:
 		return made, fmt.Errorf("has %d items, and at most %d are allowed", len(items), maxItems)
 	}
@@ -182,9 +182,9 @@ func (f *form) list(in *Input, n *jsontree.Node) (made jsontree.Node, err error)
 		if f.mounts && isTokenMount(&items[i]) {
 			continue // serviceAccountToken decides about the token
 		}
-		kid, err := f.elem.of(in, &items[i])
+		kid, err := f.elem.buildValue(in, &items[i])
 		if err != nil {
-			return made, inside(fmt.Sprintf("[%d]", i), err)
+			return made, prependStep(fmt.Sprintf("[%d]", i), err)
 		}
 		kids = append(kids, kid)
 	}
@@ -196,19 +196,19 @@ func isTokenMount(mount *jsontree.Node) bool {
 	return mount.Get("mountPath").IsText(TokenPath) && strings.HasPrefix(mount.Get("name").Text(), TokenVolumePrefix)
 }
 
-func (f *form) mapping(in *Input, n *jsontree.Node) (made jsontree.Node, err error) {
+func (f *schemaCheck) buildMapping(in *Input, n *jsontree.Node) (made jsontree.Node, err error) {
 	if n.Kind() != jsontree.Object {
-		return made, fmt.Errorf("must be an object, not %s", cut(n))
+		return made, fmt.Errorf("must be an object, not %s", cutValue(n))
 	}
 	if size := len(n.Members()); size > maxItems {
 		return made, fmt.Errorf("has %d keys, and at most %d are allowed", size, maxItems)
 	}
-	entries := object{n}.entries()
+	entries := object{n}.sortedMembers()
 	kids := in.Nodes.Nodes(len(entries))
 	for _, e := range entries {
-		kid, err := f.elem.of(in, e)
+		kid, err := f.elem.buildValue(in, e)
 		if err != nil {
-			return made, inside(fmt.Sprintf("[%q]", e.Name()), err)
+			return made, prependStep(fmt.Sprintf("[%q]", e.Name()), err)
 		}
 		kid.Rename(e.Name())
 		kids = append(kids, kid)
@@ -216,8 +216,8 @@ func (f *form) mapping(in *Input, n *jsontree.Node) (made jsontree.Node, err err
 	return jsontree.Members(kids...), nil
 }
 
-// isOf reports whether the API server decodes a scalar as a value of type t.
-func isOf(t reflect.Type, n *jsontree.Node) bool {
+// decodesAs reports whether the API server decodes a scalar as a value of type t.
+func decodesAs(t reflect.Type, n *jsontree.Node) bool {
 	isText := n.Kind() == jsontree.String
 	switch t {
 	case reflect.TypeFor[resource.Quantity]():
@@ -242,4 +242,4 @@ func isInt(n *jsontree.Node) bool {
 // maxValue is the maximum length of a template's value in a problem, in bytes.
 const maxValue = 40
 
-func cut(n *jsontree.Node) string { return problem.Cut(n.String(), maxValue) }
+func cutValue(n *jsontree.Node) string { return problem.Cut(n.String(), maxValue) }

@@ -45,7 +45,7 @@ var theLanguage = sync.OnceValues(func() (*language, error) {
 		return nil, err
 	}
 	l := &language{charges: charges{}}
-	options, err := l.bounded(usual, whole)
+	options, err := l.declareFunctions(usual, whole)
 	if err != nil {
 		return nil, err
 	}
@@ -53,14 +53,14 @@ var theLanguage = sync.OnceValues(func() (*language, error) {
 	return l, err
 })
 
-// bounded declares the functions and macros that usual lacks. Before a call that costs too much, a
+// declareFunctions declares the functions and macros that usual lacks. Before a call that costs too much, a
 // function stops the evaluation. CEL charges for a call only afterwards. That may be a gigabyte too
 // late, for example if each letter of 16 KiB is replaced by 16 KiB. Functions of usual that need
 // such a check are declared again.
-func (l *language) bounded(usual, whole *cel.Env) (options []cel.EnvOption, err error) {
+func (l *language) declareFunctions(usual, whole *cel.Env) (options []cel.EnvOption, err error) {
 	known, all := usual.Functions(), whole.Functions()
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		overloads, err := l.overloads(all[name], known[name])
+		overloads, err := l.declareOverloads(all[name], known[name])
 		if err != nil {
 			return nil, err
 		}
@@ -76,7 +76,7 @@ func (l *language) bounded(usual, whole *cel.Env) (options []cel.EnvOption, err 
 	return options, nil
 }
 
-func (l *language) overloads(f, known *decls.FunctionDecl) (options []cel.FunctionOpt, err error) {
+func (l *language) declareOverloads(f, known *decls.FunctionDecl) (options []cel.FunctionOpt, err error) {
 	bindings, err := f.Bindings()
 	if err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (l *language) overloads(f, known *decls.FunctionDecl) (options []cel.Functi
 			declare = cel.MemberOverload
 		}
 		options = append(options, declare(o.ID(), o.ArgTypes(), o.ResultType(), cel.FunctionBinding(func(args ...ref.Val) ref.Val {
-			if err := stop(f.Name(), args); err != nil {
+			if err := stopCostlyCall(f.Name(), args); err != nil {
 				return err
 			}
 			return call(args...)

@@ -55,11 +55,11 @@ func newTestCompiler(t testing.TB) *compiler {
 // printed returns the value of an expression as JSON.
 func printed(t testing.TB, c *compiler, source string) (string, error) {
 	t.Helper()
-	p, err := c.compile(c.env, source)
+	p, err := c.compileExpression(c.env, source)
 	if err != nil {
 		return "", err
 	}
-	v, err := p.eval(&Input{})
+	v, err := p.evalCEL(&Input{})
 	if err != nil {
 		return "", err
 	}

@@ -41,43 +41,43 @@ func (t *Template) AsksIfSet() bool { return t.asksIfSet }
 func (c *checker) ifSet(o *part, y, value *yaml.Node, t reflect.Type, path string) {
 	at := problem.JoinPath(path, IfSetKey)
 	if c.env == nil || t != reflect.TypeFor[corev1.EnvVar]() || !strings.HasPrefix(path, "spec.forEachContainer") {
-		c.problem(value, path, `"%s" is a key of environment variables in forEachContainer: only the pod's own containers may have a variable already`, IfSetKey)
+		c.reportProblem(value, path, `"%s" is a key of environment variables in forEachContainer: only the pod's own containers may have a variable already`, IfSetKey)
 		return
 	}
 	switch {
 	case value.Kind == yaml.ScalarNode && value.Value == ifSetKeep:
 		return
 	case value.Kind == yaml.ScalarNode && value.Value == ifSetConflict:
-		o.add(IfSetKey, &part{static: jsontree.Text(value.Value)})
+		o.addChild(IfSetKey, &part{static: jsontree.Text(value.Value)})
 		c.asksIfSet = true
 		return
 	case value.Kind == yaml.ScalarNode:
-		c.problem(value, at, "%s%s", ifSetHint, problem.DidYouMean(value.Value, []string{ifSetKeep, ifSetConflict}))
+		c.reportProblem(value, at, "%s%s", ifSetHint, problem.DidYouMean(value.Value, []string{ifSetKeep, ifSetConflict}))
 		return
 	}
-	other := child(value, "append")
+	other := yamlChild(value, "append")
 	switch {
 	case value.Kind != yaml.MappingNode || other == nil || len(value.Content) != 2 || other.Kind != yaml.ScalarNode:
-		c.problem(value, at, "%s", ifSetHint)
+		c.reportProblem(value, at, "%s", ifSetHint)
 	case strings.Contains(other.Value, "${"):
-		c.problem(other, at+".append", "must be constant")
+		c.reportProblem(other, at+".append", "must be constant")
 	case len(validation.IsRelaxedEnvVarName(other.Value)) > 0:
-		c.problem(other, at+".append", "%q is not the name of an environment variable", other.Value)
-	case child(y, "name") != nil && child(y, "name").Value == other.Value:
-		c.problem(other, at+".append", "must be another variable than %s, because a container has one value of it", other.Value)
+		c.reportProblem(other, at+".append", "%q is not the name of an environment variable", other.Value)
+	case yamlChild(y, "name") != nil && yamlChild(y, "name").Value == other.Value:
+		c.reportProblem(other, at+".append", "must be another variable than %s, because a container has one value of it", other.Value)
 	default:
-		o.add(IfSetKey, &part{static: jsontree.Members(jsontree.Field("append", jsontree.Text(other.Value)))})
+		o.addChild(IfSetKey, &part{static: jsontree.Members(jsontree.Field("append", jsontree.Text(other.Value)))})
 		c.asksIfSet = true
 	}
 }
 
 // otherVariables checks that no other variable of a list has the name of an append.
 func (c *checker) otherVariables(env *yaml.Node, path string) {
-	for _, item := range items(env) {
-		other := child(child(item, IfSetKey), "append")
-		for _, v := range items(env) {
-			if name := child(v, "name"); name != nil && other != nil && other.Value != "" && name.Value == other.Value && v != item {
-				c.problem(other, path, "the template sets the variable %s itself, so no other one can be appended to it", other.Value)
+	for _, item := range yamlItems(env) {
+		other := yamlChild(yamlChild(item, IfSetKey), "append")
+		for _, v := range yamlItems(env) {
+			if name := yamlChild(v, "name"); name != nil && other != nil && other.Value != "" && name.Value == other.Value && v != item {
+				c.reportProblem(other, path, "the template sets the variable %s itself, so no other one can be appended to it", other.Value)
 			}
 		}
 	}

@@ -54,8 +54,8 @@ type loopValue struct {
 // See sets the pod. The values of variables are forgotten, because they may depend on the pod.
 func (in *Input) See(pod *jsontree.Node) { in.Pod, in.variables = pod, nil }
 
-// spend counts the cost of an expression.
-func (in *Input) spend(cost uint64) {
+// spendCost counts the cost of an expression.
+func (in *Input) spendCost(cost uint64) {
 	in.spent += cost
 	in.spendOfTotal(cost)
 }
@@ -82,8 +82,8 @@ func (in *Input) isDone() bool {
 	}
 }
 
-// with sets the variables of an evaluation and returns in.
-func (in *Input) with(values Values, container *jsontree.Node) *Input {
+// withValues sets the variables of an evaluation and returns in.
+func (in *Input) withValues(values Values, container *jsontree.Node) *Input {
 	in.values, in.container, in.params = values, container, nil
 	return in
 }
@@ -93,7 +93,7 @@ func (in *Input) ResolveName(name string) (any, bool) {
 	switch name {
 	case "params":
 		if in.params == nil {
-			in.params = &fieldsView{paramsType, in.values, in.values.find}
+			in.params = &fieldsView{paramsType, in.values, in.values.lookUpValue}
 		}
 		return in.params, true
 	case "pod":
@@ -106,7 +106,7 @@ func (in *Input) ResolveName(name string) (any, bool) {
 		return in.namespace, true
 	case request.AccountVariable:
 		if in.saView == nil {
-			a := in.account()
+			a := in.accountOrEmpty()
 			in.saView = sharedFields(accountType, &metaView{name: a.Name, labels: onceMap{of: a.Labels}, annotations: onceMap{of: a.Annotations}})
 		}
 		return in.saView, true
@@ -142,8 +142,8 @@ type evaluated struct {
 	done  bool
 }
 
-// value returns the value for a pod.
-func (l *lazy) value(in *Input) (ref.Val, error) {
+// evalOnce returns the value for a pod.
+func (l *lazy) evalOnce(in *Input) (ref.Val, error) {
 	for len(in.variables) <= l.index {
 		in.variables = append(in.variables, evaluated{})
 	}
@@ -160,8 +160,8 @@ func (l *lazy) value(in *Input) (ref.Val, error) {
 	return value, err
 }
 
-// account returns the ServiceAccount, which is not nil.
-func (in *Input) account() *request.ServiceAccount {
+// accountOrEmpty returns the ServiceAccount, which is not nil.
+func (in *Input) accountOrEmpty() *request.ServiceAccount {
 	if in.ServiceAccount == nil {
 		return &request.ServiceAccount{}
 	}

@@ -33,9 +33,9 @@ func (it *iterator) Next() ref.Val {
 	return it.value(it.next - 1)
 }
 
-// entries returns the members that have a value, each name once, in the order of their names. The
+// sortedMembers returns the members that have a value, each name once, in the order of their names. The
 // API server sends them in this order.
-func (o object) entries() []*jsontree.Node {
+func (o object) sortedMembers() []*jsontree.Node {
 	members := o.node.Members()
 	all, inOrder := make([]*jsontree.Node, len(members)), true
 	for i := range members {

@@ -36,11 +36,11 @@ var (
 
 type implementation = func(args ...ref.Val) ref.Val
 
-func function(name, id string, in []*cel.Type, out *cel.Type, f implementation) cel.EnvOption {
+func declareFunction(name, id string, in []*cel.Type, out *cel.Type, f implementation) cel.EnvOption {
 	return cel.Function(name, cel.Overload(id, in, out, cel.FunctionBinding(f)))
 }
 
-func method(name, id string, in []*cel.Type, out *cel.Type, f implementation) cel.EnvOption {
+func declareMethod(name, id string, in []*cel.Type, out *cel.Type, f implementation) cel.EnvOption {
 	return cel.Function(name, cel.MemberOverload(id, in, out, cel.FunctionBinding(f)))
 }
 
@@ -48,10 +48,10 @@ func takesTypes(in ...*cel.Type) []*cel.Type { return in }
 
 func ownFunctions() []cel.EnvOption {
 	return slices.Concat(quantityFunctions(), urlFunctions(), semverFunctions(), []cel.EnvOption{
-		function(marshalFunction, "json_marshal", takesTypes(cel.TypeParamType("T")), cel.StringType, marshal),
-		method("find", "string_find_string", takesTypes(cel.StringType, cel.StringType), cel.StringType, find),
-		method("findAll", "string_find_all_string", takesTypes(cel.StringType, cel.StringType), cel.ListType(cel.StringType), findAll),
-		method("findAll", "string_find_all_string_int", takesTypes(cel.StringType, cel.StringType, cel.IntType), cel.ListType(cel.StringType), findAll),
+		declareFunction(marshalFunction, "json_marshal", takesTypes(cel.TypeParamType("T")), cel.StringType, marshalJSON),
+		declareMethod("find", "string_find_string", takesTypes(cel.StringType, cel.StringType), cel.StringType, findFirst),
+		declareMethod("findAll", "string_find_all_string", takesTypes(cel.StringType, cel.StringType), cel.ListType(cel.StringType), findAll),
+		declareMethod("findAll", "string_find_all_string_int", takesTypes(cel.StringType, cel.StringType, cel.IntType), cel.ListType(cel.StringType), findAll),
 	})
 }
 
@@ -60,37 +60,37 @@ func quantityFunctions() []cel.EnvOption {
 	one, two, withInt := takesTypes(q), takesTypes(q, q), takesTypes(q, cel.IntType)
 	compare := func(a, b resource.Quantity) int { return a.Cmp(b) }
 	return []cel.EnvOption{
-		function("quantity", "string_to_quantity", takesTypes(cel.StringType), q, parsed(quantityType, ParseQuantity)),
-		function("isQuantity", "is_quantity_string", takesTypes(cel.StringType), cel.BoolType, parses(ParseQuantity)),
-		function("string", "quantity_to_string", one, cel.StringType, of(func(a resource.Quantity) ref.Val { return types.String(a.String()) })),
-		method("sign", "quantity_sign", one, cel.IntType, of(func(a resource.Quantity) ref.Val { return types.Int(a.Sign()) })),
-		method("isInteger", "quantity_is_integer", one, cel.BoolType, of(func(a resource.Quantity) ref.Val { _, ok := a.AsInt64(); return types.Bool(ok) })),
-		method("asInteger", "quantity_get_int", one, cel.IntType, of(asInteger)),
-		method("asApproximateFloat", "quantity_get_float", one, cel.DoubleType, of(func(a resource.Quantity) ref.Val { return types.Double(a.AsApproximateFloat64()) })),
-		method("add", "quantity_add", two, q, sum((*resource.Quantity).Add)),
-		method("add", "quantity_add_int", withInt, q, sum((*resource.Quantity).Add)),
-		method("sub", "quantity_sub", two, q, sum((*resource.Quantity).Sub)),
-		method("sub", "quantity_sub_int", withInt, q, sum((*resource.Quantity).Sub)),
-		method("compareTo", "quantity_compare_to", two, cel.IntType, compared(compare, func(c int) ref.Val { return types.Int(c) })),
-		method("isLessThan", "quantity_is_less_than", two, cel.BoolType, compared(compare, func(c int) ref.Val { return types.Bool(c < 0) })),
-		method("isGreaterThan", "quantity_is_greater_than", two, cel.BoolType, compared(compare, func(c int) ref.Val { return types.Bool(c > 0) })),
+		declareFunction("quantity", "string_to_quantity", takesTypes(cel.StringType), q, parseFunc(quantityType, ParseQuantity)),
+		declareFunction("isQuantity", "is_quantity_string", takesTypes(cel.StringType), cel.BoolType, canParseFunc(ParseQuantity)),
+		declareFunction("string", "quantity_to_string", one, cel.StringType, unaryFunc(func(a resource.Quantity) ref.Val { return types.String(a.String()) })),
+		declareMethod("sign", "quantity_sign", one, cel.IntType, unaryFunc(func(a resource.Quantity) ref.Val { return types.Int(a.Sign()) })),
+		declareMethod("isInteger", "quantity_is_integer", one, cel.BoolType, unaryFunc(func(a resource.Quantity) ref.Val { _, ok := a.AsInt64(); return types.Bool(ok) })),
+		declareMethod("asInteger", "quantity_get_int", one, cel.IntType, unaryFunc(asInteger)),
+		declareMethod("asApproximateFloat", "quantity_get_float", one, cel.DoubleType, unaryFunc(func(a resource.Quantity) ref.Val { return types.Double(a.AsApproximateFloat64()) })),
+		declareMethod("add", "quantity_add", two, q, addFunc((*resource.Quantity).Add)),
+		declareMethod("add", "quantity_add_int", withInt, q, addFunc((*resource.Quantity).Add)),
+		declareMethod("sub", "quantity_sub", two, q, addFunc((*resource.Quantity).Sub)),
+		declareMethod("sub", "quantity_sub_int", withInt, q, addFunc((*resource.Quantity).Sub)),
+		declareMethod("compareTo", "quantity_compare_to", two, cel.IntType, compareFunc(compare, func(c int) ref.Val { return types.Int(c) })),
+		declareMethod("isLessThan", "quantity_is_less_than", two, cel.BoolType, compareFunc(compare, func(c int) ref.Val { return types.Bool(c < 0) })),
+		declareMethod("isGreaterThan", "quantity_is_greater_than", two, cel.BoolType, compareFunc(compare, func(c int) ref.Val { return types.Bool(c > 0) })),
 	}
 }
 
 func urlFunctions() []cel.EnvOption {
 	one := takesTypes(urlType.Type)
 	part := func(f func(*url.URL) string) implementation {
-		return of(func(u *url.URL) ref.Val { return types.String(f(u)) })
+		return unaryFunc(func(u *url.URL) ref.Val { return types.String(f(u)) })
 	}
 	return []cel.EnvOption{
-		function("url", "string_to_url", takesTypes(cel.StringType), urlType.Type, parsed(urlType, parseURL)),
-		function("isURL", "is_url_string", takesTypes(cel.StringType), cel.BoolType, parses(parseURL)),
-		method("getScheme", "url_get_scheme", one, cel.StringType, part(func(u *url.URL) string { return u.Scheme })),
-		method("getHost", "url_get_host", one, cel.StringType, part(func(u *url.URL) string { return u.Host })),
-		method("getHostname", "url_get_hostname", one, cel.StringType, part((*url.URL).Hostname)),
-		method("getPort", "url_get_port", one, cel.StringType, part((*url.URL).Port)),
-		method("getEscapedPath", "url_get_escaped_path", one, cel.StringType, part((*url.URL).EscapedPath)),
-		method("getQuery", "url_get_query", one, cel.MapType(cel.StringType, cel.ListType(cel.StringType)), of(query)),
+		declareFunction("url", "string_to_url", takesTypes(cel.StringType), urlType.Type, parseFunc(urlType, parseURL)),
+		declareFunction("isURL", "is_url_string", takesTypes(cel.StringType), cel.BoolType, canParseFunc(parseURL)),
+		declareMethod("getScheme", "url_get_scheme", one, cel.StringType, part(func(u *url.URL) string { return u.Scheme })),
+		declareMethod("getHost", "url_get_host", one, cel.StringType, part(func(u *url.URL) string { return u.Host })),
+		declareMethod("getHostname", "url_get_hostname", one, cel.StringType, part((*url.URL).Hostname)),
+		declareMethod("getPort", "url_get_port", one, cel.StringType, part((*url.URL).Port)),
+		declareMethod("getEscapedPath", "url_get_escaped_path", one, cel.StringType, part((*url.URL).EscapedPath)),
+		declareMethod("getQuery", "url_get_query", one, cel.MapType(cel.StringType, cel.ListType(cel.StringType)), unaryFunc(queryMap)),
 	}
 }
 
@@ -98,24 +98,24 @@ func semverFunctions() []cel.EnvOption {
 	v := semverType.Type
 	one, two, loose := takesTypes(v), takesTypes(v, v), takesTypes(cel.StringType, cel.BoolType)
 	number := func(f func(*version.Version) uint) implementation {
-		return of(func(v *version.Version) ref.Val { return types.Uint(f(v)).ConvertToType(types.IntType) })
+		return unaryFunc(func(v *version.Version) ref.Val { return types.Uint(f(v)).ConvertToType(types.IntType) })
 	}
 	return []cel.EnvOption{
-		function("semver", "string_to_semver", takesTypes(cel.StringType), v, parsed(semverType, parseVersion)),
-		function("semver", "string_bool_to_semver", loose, v, normalized(parsed(semverType, parseVersion))),
-		function("isSemver", "is_semver_string", takesTypes(cel.StringType), cel.BoolType, parses(parseVersion)),
-		function("isSemver", "is_semver_string_bool", loose, cel.BoolType, normalized(parses(parseVersion))),
-		method("major", "semver_major", one, cel.IntType, number((*version.Version).Major)),
-		method("minor", "semver_minor", one, cel.IntType, number((*version.Version).Minor)),
-		method("patch", "semver_patch", one, cel.IntType, number((*version.Version).Patch)),
-		method("compareTo", "semver_compare_to", two, cel.IntType, compared(compareVersions, func(c int) ref.Val { return types.Int(c) })),
-		method("isLessThan", "semver_is_less_than", two, cel.BoolType, compared(compareVersions, func(c int) ref.Val { return types.Bool(c < 0) })),
-		method("isGreaterThan", "semver_is_greater_than", two, cel.BoolType, compared(compareVersions, func(c int) ref.Val { return types.Bool(c > 0) })),
+		declareFunction("semver", "string_to_semver", takesTypes(cel.StringType), v, parseFunc(semverType, parseVersion)),
+		declareFunction("semver", "string_bool_to_semver", loose, v, normalizeFunc(parseFunc(semverType, parseVersion))),
+		declareFunction("isSemver", "is_semver_string", takesTypes(cel.StringType), cel.BoolType, canParseFunc(parseVersion)),
+		declareFunction("isSemver", "is_semver_string_bool", loose, cel.BoolType, normalizeFunc(canParseFunc(parseVersion))),
+		declareMethod("major", "semver_major", one, cel.IntType, number((*version.Version).Major)),
+		declareMethod("minor", "semver_minor", one, cel.IntType, number((*version.Version).Minor)),
+		declareMethod("patch", "semver_patch", one, cel.IntType, number((*version.Version).Patch)),
+		declareMethod("compareTo", "semver_compare_to", two, cel.IntType, compareFunc(compareVersions, func(c int) ref.Val { return types.Int(c) })),
+		declareMethod("isLessThan", "semver_is_less_than", two, cel.BoolType, compareFunc(compareVersions, func(c int) ref.Val { return types.Bool(c < 0) })),
+		declareMethod("isGreaterThan", "semver_is_greater_than", two, cel.BoolType, compareFunc(compareVersions, func(c int) ref.Val { return types.Bool(c > 0) })),
 	}
 }
 
-// parsed is a function that makes a value from a string.
-func parsed[T any](typ *opaqueType[T], parse func(string) (T, error)) implementation {
+// parseFunc is a function that makes a value from a string.
+func parseFunc[T any](typ *opaqueType[T], parse func(string) (T, error)) implementation {
 	return func(args ...ref.Val) ref.Val {
 		text := textOf(args[0])
 		v, err := parse(text)
@@ -126,16 +126,16 @@ func parsed[T any](typ *opaqueType[T], parse func(string) (T, error)) implementa
 	}
 }
 
-// parses is a function that reports whether parsed would return a value.
-func parses[T any](parse func(string) (T, error)) implementation {
+// canParseFunc is a function that reports whether parsed would return a value.
+func canParseFunc[T any](parse func(string) (T, error)) implementation {
 	return func(args ...ref.Val) ref.Val {
 		_, err := parse(textOf(args[0]))
 		return types.Bool(err == nil)
 	}
 }
 
-// of is a function of an opaque value.
-func of[T any](f func(T) ref.Val) implementation {
+// unaryFunc is a function of an opaque value.
+func unaryFunc[T any](f func(T) ref.Val) implementation {
 	return func(args ...ref.Val) ref.Val {
 		if v, ok := args[0].(opaque[T]); ok {
 			return f(v.value)
@@ -144,8 +144,8 @@ func of[T any](f func(T) ref.Val) implementation {
 	}
 }
 
-// compared is a function of two opaque values.
-func compared[T any](compare func(a, b T) int, result func(int) ref.Val) implementation {
+// compareFunc is a function of two opaque values.
+func compareFunc[T any](compare func(a, b T) int, result func(int) ref.Val) implementation {
 	return func(args ...ref.Val) ref.Val {
 		a, ok1 := args[0].(opaque[T])
 		b, ok2 := args[1].(opaque[T])
@@ -163,8 +163,8 @@ func asInteger(q resource.Quantity) ref.Val {
 	return types.NewErr("the quantity %s is not an integer of 64 bits", q.String())
 }
 
-// sum adds a quantity or an integer to a quantity, or subtracts it.
-func sum(add func(to *resource.Quantity, q resource.Quantity)) implementation {
+// addFunc adds a quantity or an integer to a quantity, or subtracts it.
+func addFunc(add func(to *resource.Quantity, q resource.Quantity)) implementation {
 	return func(args ...ref.Val) ref.Val {
 		a, ok := args[0].(opaque[resource.Quantity])
 		if !ok {
@@ -189,8 +189,8 @@ func parseURL(text string) (*url.URL, error) {
 	return url.Parse(text)
 }
 
-// query returns the parameters of a URL, in the order of their names.
-func query(u *url.URL) ref.Val {
+// queryMap returns the parameters of a URL, in the order of their names.
+func queryMap(u *url.URL) ref.Val {
 	n := jsontree.Members()
 	values := u.Query()
 	for _, name := range slices.Sorted(maps.Keys(values)) {
@@ -224,8 +224,8 @@ func compareVersions(a, b *version.Version) int {
 	return 0
 }
 
-// normalized makes a version such as v1.02 semantic (1.2.0) if the second argument is true.
-func normalized(f implementation) implementation {
+// normalizeFunc makes a version such as v1.02 semantic (1.2.0) if the second argument is true.
+func normalizeFunc(f implementation) implementation {
 	return func(args ...ref.Val) ref.Val {
 		text := textOf(args[0])
 		if args[1] == types.True {
@@ -246,8 +246,8 @@ func normalized(f implementation) implementation {
 	}
 }
 
-// find is text.find(pattern): the first match or "".
-func find(args ...ref.Val) ref.Val {
+// findFirst is text.find(pattern): the first match or "".
+func findFirst(args ...ref.Val) ref.Val {
 	re, err := regexp.Compile(textOf(args[1]))
 	if err != nil {
 		return types.WrapErr(err)

@@ -12,17 +12,17 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-// leaf compiles a scalar with expressions in a place of type t.
-func (c *checker) leaf(y *yaml.Node, t reflect.Type, field, path string) *part {
+// compileLeaf compiles a scalar with expressions in a place of type t.
+func (c *checker) compileLeaf(y *yaml.Node, t reflect.Type, field, path string) *part {
 	if y.ShortTag() != "!!str" {
-		c.problem(y, path, "an expression must be a string")
+		c.reportProblem(y, path, "an expression must be a string")
 		return nil
 	}
 	c.compiler.whole = !isScalars(t)
-	pieces, err := c.compiler.split(c.env, y.Value)
+	pieces, err := c.compiler.compilePieces(c.env, y.Value)
 	c.compiler.whole = false
 	if err != nil {
-		c.problem(y, path, "%v", err)
+		c.reportProblem(y, path, "%v", err)
 		return nil
 	}
 	if len(pieces) == 1 && pieces[0].program == nil {
@@ -37,17 +37,17 @@ func (c *checker) leaf(y *yaml.Node, t reflect.Type, field, path string) *part {
 			return p
 		}
 	}
-	if !takes(t, cel.StringType) {
-		c.problem(y, path, "must be %s; text around an expression makes it a string", describe(t))
+	if !acceptsCELType(t, cel.StringType) {
+		c.reportProblem(y, path, "must be %s; text around an expression makes it a string", describeType(t))
 	}
 	for _, p := range pieces {
 		if p.program == nil {
 			continue
 		}
 		if of, maybe := valueType(p.program.out); maybe {
-			c.problem(y, path, "${%s} may have no value, and is only a part of the string%s", p.program.source, toPart(of, p.program.source+otherwise(of)))
-		} else if !joins(p.program.out) {
-			c.problem(y, path, "${%s} gives %s, which cannot be part of a string%s", p.program.source, celName(p.program.out), toText(p.program.out, p.program.source))
+			c.reportProblem(y, path, "${%s} may have no value, and is only a part of the string%s", p.program.source, toPart(of, p.program.source+orZeroValue(of)))
+		} else if !isJoinable(p.program.out) {
+			c.reportProblem(y, path, "${%s} gives %s, which cannot be part of a string%s", p.program.source, celName(p.program.out), toText(p.program.out, p.program.source))
 		}
 	}
 	return &part{kind: leafPart, pieces: pieces, rules: rulesFor(t, field, path), path: path, line: y.Line, field: field}
@@ -59,20 +59,20 @@ func (c *checker) leaf(y *yaml.Node, t reflect.Type, field, path string) *part {
 func becomesText(field string, out *cel.Type) bool {
 	switch field {
 	case "EnvVar.value", "ObjectMeta.annotations", "ObjectMeta.labels":
-		return out.Kind() != types.StringKind && joins(out)
+		return out.Kind() != types.StringKind && isJoinable(out)
 	}
 	return false
 }
 
 // toPart returns how to make a value a part of a string.
 func toPart(out *cel.Type, source string) string {
-	if joins(out) {
+	if isJoinable(out) {
 		return "; write ${" + source + "}"
 	}
 	return toText(out, source)
 }
 
-func joins(out *cel.Type) bool {
+func isJoinable(out *cel.Type) bool {
 	switch out.Kind() {
 	case types.StringKind, types.IntKind, types.UintKind, types.DoubleKind, types.BoolKind:
 		return true

@@ -39,28 +39,28 @@ type Loader struct {
 
 // Load is like the function [Load].
 func (l *Loader) Load(sources ...Source) (*Set, error) {
-	files, problems := read(sources)
+	files, problems := readSources(sources)
 	known := l.set != nil || l.err != nil
 	if known && len(problems) == 0 && slices.EqualFunc(files, l.files, File.equal) {
 		return l.set, l.err
 	}
 	if l.files, l.set, l.err = files, nil, nil; len(problems) > 0 {
-		return l.compile(files, problems) // it may be gone the next time
+		return l.compileSet(files, problems) // it may be gone the next time
 	}
-	l.set, l.err = l.compile(files, nil)
+	l.set, l.err = l.compileSet(files, nil)
 	return l.set, l.err
 }
 
-func read(sources []Source) (read []File, problems problem.Problems) {
+func readSources(sources []Source) (read []File, problems problem.Problems) {
 	seen := map[string]bool{} // a file that is named twice is read once
 	for _, s := range sources {
 		if s.FS == nil {
 			read = append(read, File{s.Path, s.Data})
 			continue
 		}
-		files, err := s.files()
+		files, err := s.listFiles()
 		if err != nil {
-			problems = append(problems, problem.Problem{File: s.Path, Message: reason(err)})
+			problems = append(problems, problem.Problem{File: s.Path, Message: errorWithoutPath(err)})
 		}
 		for _, f := range files {
 			clean := path.Clean(f.Path)
@@ -70,7 +70,7 @@ func read(sources []Source) (read []File, problems problem.Problems) {
 			seen[clean] = true
 			data, err := fs.ReadFile(f.FS, f.Name)
 			if err != nil {
-				problems = append(problems, problem.Problem{File: f.Path, Message: reason(err)})
+				problems = append(problems, problem.Problem{File: f.Path, Message: errorWithoutPath(err)})
 				continue
 			}
 			read = append(read, File{f.Path, data})
@@ -88,14 +88,14 @@ type File struct {
 func (f File) equal(other File) bool { return f.Path == other.Path && bytes.Equal(f.Data, other.Data) }
 
 // Compile returns the set of templates in all files, or [Problems].
-func Compile(files ...File) (*Set, error) { return new(Loader).compile(files, nil) }
+func Compile(files ...File) (*Set, error) { return new(Loader).compileSet(files, nil) }
 
 // CompileValid returns the set of those templates that have no problem, and the problems of the
 // others.
-func CompileValid(files ...File) (*Set, problem.Problems) { return compile(files, usable) }
+func CompileValid(files ...File) (*Set, problem.Problems) { return compileFiles(files, usableTemplates) }
 
-// compile checks each template, and then all together.
-func compile(files []File, together func([]*Template) ([]*Template, problem.Problems)) (*Set, problem.Problems) {
+// compileFiles checks each template, and then all together.
+func compileFiles(files []File, together func([]*Template) ([]*Template, problem.Problems)) (*Set, problem.Problems) {
 	var all []*Template
 	var problems problem.Problems
 	for _, f := range files {
@@ -107,28 +107,28 @@ func compile(files []File, together func([]*Template) ([]*Template, problem.Prob
 	return NewSet(kept), append(problems, unusable...)
 }
 
-func (l *Loader) compile(files []File, problems problem.Problems) (*Set, error) {
-	together := usable
+func (l *Loader) compileSet(files []File, problems problem.Problems) (*Set, error) {
+	together := usableTemplates
 	if l.Part {
-		together = distinct
+		together = distinctTemplates
 	}
-	set, more := compile(files, together)
+	set, more := compileFiles(files, together)
 	if err := append(problems, more...).Err(); err != nil {
 		return nil, err
 	}
 	return set, nil
 }
 
-// reason returns an error without the path, which the problem already has.
-func reason(err error) string {
+// errorWithoutPath returns an error without the path, which the problem already has.
+func errorWithoutPath(err error) string {
 	if at, ok := errors.AsType[*fs.PathError](err); ok {
 		return at.Err.Error()
 	}
 	return err.Error()
 }
 
-// files returns the source's files, each as a source.
-func (s Source) files() ([]Source, error) {
+// listFiles returns the source's files, each as a source.
+func (s Source) listFiles() ([]Source, error) {
 	info, err := fs.Stat(s.FS, s.Name)
 	if err != nil {
 		return nil, err

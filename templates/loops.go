@@ -21,9 +21,9 @@ const (
 	maxLoopOutput = 1 << 20
 )
 
-// values returns the values of the loop for one pod.
-func (l *loop) values(in *Input) (traits.Lister, int, error) {
-	out, err := l.list.value(in)
+// evalList returns the values of the loop for one pod.
+func (l *loop) evalList(in *Input) (traits.Lister, int, error) {
+	out, err := l.list.evalValue(in)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -31,7 +31,7 @@ func (l *loop) values(in *Input) (traits.Lister, int, error) {
 	if !ok {
 		return nil, 0, fmt.Errorf("%q gives no list", l.list.source)
 	}
-	n := length(list)
+	n := countItems(list)
 	if n > maxLoop {
 		return nil, 0, fmt.Errorf("%q has %d values, and at most %d are allowed", l.list.source, n, maxLoop)
 	}
@@ -43,8 +43,8 @@ func (l *loop) values(in *Input) (traits.Lister, int, error) {
 
 var errLoopOutput = fmt.Errorf("the items of %s have more than %d bytes", forEachKey, maxLoopOutput)
 
-// charge counts the bytes of a string in a loop.
-func (in *Input) charge(n *jsontree.Node) error {
+// chargeOutput counts the bytes of a string in a loop.
+func (in *Input) chargeOutput(n *jsontree.Node) error {
 	if len(in.loops) == 0 {
 		return nil
 	}

@@ -42,7 +42,7 @@ func TestLoopBounds(t *testing.T) {
 	} {
 		tmpl := looping(t, `{name: "n", type: integer}`, row.fields)
 		for _, n := range []int{row.most, row.over} {
-			value, err := tmpl.params["n"].parse(fmt.Sprint(n))
+			value, err := tmpl.params["n"].parseValue(fmt.Sprint(n))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -82,13 +82,13 @@ func TestLoopPresets(t *testing.T) {
 		{ofPod, "params.p.split('')", false, false},
 	} {
 		tmpl := looping(t, "{name: p, default: 'a,b'}", fmt.Sprintf(fields, row.outer, row.inner))
-		list := tmpl.pod.member("spec").member("containers")
-		if env := list.parts[0].member("env"); (list.preset != nil) != row.list || (env.preset != nil) != row.env || env.parts[1].preset != nil {
+		list := tmpl.pod.findMember("spec").findMember("containers")
+		if env := list.parts[0].findMember("env"); (list.preset != nil) != row.list || (env.preset != nil) != row.env || env.parts[1].preset != nil {
 			t.Errorf("%v: preset: %v %v %v", row, list.preset, env.preset, env.parts[1].preset)
 		}
 		for p, want := range map[string]string{"a,b": "c-a c-b", "x": "c-x", "z": ""} {
 			in := withPod(t, `{"metadata":{"labels":{"x":"","y":""}}}`)
-			value, err := tmpl.params["p"].parse(p)
+			value, err := tmpl.params["p"].parseValue(p)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -22,8 +22,8 @@ import (
 
 const marshalFunction = "json.marshal"
 
-// unset returns what of a type has fields that are not set yet, or "".
-func unset(t *types.Type) string {
+// unsetObject returns what of a type has fields that are not set yet, or "".
+func unsetObject(t *types.Type) string {
 	switch t.TypeName() {
 	case "Pod":
 		return "the pod as a whole"
@@ -33,15 +33,15 @@ func unset(t *types.Type) string {
 		return "metadata as a whole"
 	}
 	for _, of := range t.Parameters() {
-		if found := unset(of); found != "" {
+		if found := unsetObject(of); found != "" {
 			return found
 		}
 	}
 	return ""
 }
 
-// marshal is json.marshal(value): canonical JSON, with the keys of objects sorted and no spaces.
-func marshal(args ...ref.Val) ref.Val {
+// marshalJSON is json.marshal(value): canonical JSON, with the keys of objects sorted and no spaces.
+func marshalJSON(args ...ref.Val) ref.Val {
 	text, err := appendJSON(nil, args[0])
 	if err != nil {
 		return types.NewErr("%s(): %v", marshalFunction, err)

@@ -21,9 +21,9 @@ import (
 // unknown matches CEL's error for an unknown name.
 var unknown = regexp.MustCompile(`^(undefined field|undeclared reference to) '([^']*)'( \(in container ''\))?$`)
 
-// explained returns a CEL error in Pillion's words, with a hint about what the author probably
+// explainError returns a CEL error in Pillion's words, with a hint about what the author probably
 // meant.
-func explained(env *cel.Env, source string, issue *cel.Error) (text, hint string) {
+func explainError(env *cel.Env, source string, issue *cel.Error) (text, hint string) {
 	message := issue.Message
 	if text, hint := syntaxWords(source, message); text != "" && !strings.HasPrefix(message, oneEquals) {
 		return text, hint
@@ -33,7 +33,7 @@ func explained(env *cel.Env, source string, issue *cel.Error) (text, hint string
 	}
 	found := unknown.FindStringSubmatch(message)
 	if found == nil {
-		return unusual(source, message)
+		return explainOtherError(source, message)
 	}
 	kind, name := found[1], strings.TrimPrefix(found[2], ".")
 	if kind == "undefined field" {
@@ -45,7 +45,7 @@ func explained(env *cel.Env, source string, issue *cel.Error) (text, hint string
 		if Gated(typeName, name) {
 			return fmt.Sprintf("expressions cannot read %q", name), ": an API server drops it if its feature gate is off"
 		}
-		if instead := beside(typeName, name); instead != "" {
+		if instead := podFieldPlace(typeName, name); instead != "" {
 			return text, "; write " + instead
 		}
 		return text, problem.DidYouMean(name, fields)
@@ -72,13 +72,13 @@ func explained(env *cel.Env, source string, issue *cel.Error) (text, hint string
 		return text, "; " + instead
 	}
 	if what == "variable" {
-		return text, cmp.Or(nearby(env, name), asString(source, name), inLibrary(env, name), problem.DidYouMean(name, declared(env)))
+		return text, cmp.Or(similarVariableHint(env, name), asString(source, name), inLibrary(env, name), problem.DidYouMean(name, declaredNames(env)))
 	}
-	return text, cmp.Or(inLibrary(env, name), problem.DidYouMean(name, declared(env)))
+	return text, cmp.Or(inLibrary(env, name), problem.DidYouMean(name, declaredNames(env)))
 }
 
-// nearby returns a hint if name is nearly that of a variable, a parameter or one of the template's own variables.
-func nearby(env *cel.Env, name string) string {
+// similarVariableHint returns a hint if name is nearly that of a variable, a parameter or one of the template's own variables.
+func similarVariableHint(env *cel.Env, name string) string {
 	written := map[string]string{}
 	for from, typeName := range map[string]string{"params.": paramsType, "variables.": variablesType} {
 		fields, _ := env.CELTypeProvider().FindStructFieldNames(typeName)
@@ -148,8 +148,8 @@ var (
 	oneEquals = "Syntax error: token recognition error at: '= "
 )
 
-// unusual is explained for errors other than unknown names.
-func unusual(source, message string) (text, hint string) {
+// explainOtherError is explained for errors other than unknown names.
+func explainOtherError(source, message string) (text, hint string) {
 	if found := mismatch.FindStringSubmatch(message); found != nil {
 		name, isOperator := operators.FindReverse(found[1])
 		switch {
@@ -198,7 +198,7 @@ func unusual(source, message string) (text, hint string) {
 // orThis returns a hint about the argument of orValue, given the type of the value and what follows it.
 func orThis(function, of string) string {
 	name := of[:strings.IndexAny(of+"(", "()")]
-	if write := otherwiseNamed(name); function == "orValue" && write != "" {
+	if write := orZeroValueNamed(name); function == "orValue" && write != "" {
 		return "; write " + strings.TrimPrefix(write, ".")
 	}
 	return ""
@@ -212,12 +212,12 @@ func withOptional(source, of string) string {
 	name := of[:strings.IndexAny(of+"(", "()")]
 	at := readBefore.FindStringSubmatch(source)
 	switch {
-	case at == nil || otherwiseNamed(name) == "":
+	case at == nil || orZeroValueNamed(name) == "":
 		return ""
 	case at[1] != "":
-		return ", so write .?" + at[1] + otherwiseNamed(name)
+		return ", so write .?" + at[1] + orZeroValueNamed(name)
 	}
-	return ", so write [?" + at[2] + "]" + otherwiseNamed(name)
+	return ", so write [?" + at[2] + "]" + orZeroValueNamed(name)
 }
 
 // ofCall returns a hint about a function that was called with a value that it belongs to.
@@ -272,8 +272,8 @@ func inLibrary(env *cel.Env, name string) string {
 	return ""
 }
 
-// declared returns the names of an environment's variables, functions and macros.
-func declared(env *cel.Env) []string {
+// declaredNames returns the names of an environment's variables, functions and macros.
+func declaredNames(env *cel.Env) []string {
 	names := slices.Collect(maps.Keys(env.Functions()))
 	for _, v := range env.Variables() {
 		names = append(names, v.Name())

@@ -11,9 +11,9 @@ import (
 
 var errNoConstant = errors.New("must begin or end with a constant part, such as cache-${m}, because Pillion recognizes its own items by it")
 
-// pattern returns a name with * for its computed part. The constant parts around it identify the
+// namePattern returns a name with * for its computed part. The constant parts around it identify the
 // items that a ${forEach} makes.
-func pattern(name string) (string, error) {
+func namePattern(name string) (string, error) {
 	prefix, rest, computed := strings.Cut(name, "${")
 	if !computed {
 		return name, nil
@@ -32,8 +32,8 @@ func pattern(name string) (string, error) {
 	return prefix + "*" + rest, nil
 }
 
-// pattern returns the string of a name like the function [pattern].
-func (p *part) pattern() string {
+// namePattern returns the string of a name like the function [namePattern].
+func (p *part) namePattern() string {
 	switch {
 	case p == nil:
 		return ""

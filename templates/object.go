@@ -15,7 +15,7 @@ func ParseObject(name string, data []byte) (*Template, problem.Problems) {
 	if len(data) > MaxObject {
 		return nil, TooLarge(name)
 	}
-	all, problems := Parse(name, escaped(data))
+	all, problems := Parse(name, escapeForYAML(data))
 	for i := range problems {
 		problems[i].Line = 0
 	}
@@ -31,15 +31,15 @@ func TooLarge(name string) problem.Problems {
 	return problem.Problems{{File: name, Message: fmt.Sprintf("has more than %d bytes as JSON, which is the limit", MaxObject)}}
 }
 
-// escaped returns JSON in which those characters are escapes that YAML does not accept otherwise, or
+// escapeForYAML returns JSON in which those characters are escapes that YAML does not accept otherwise, or
 // reads as line breaks. JSON has them only in strings.
-func escaped(data []byte) []byte {
-	if !bytes.ContainsFunc(data, escapes) {
+func escapeForYAML(data []byte) []byte {
+	if !bytes.ContainsFunc(data, needsYAMLEscape) {
 		return data
 	}
 	var b bytes.Buffer
 	for _, r := range string(data) {
-		if escapes(r) {
+		if needsYAMLEscape(r) {
 			fmt.Fprintf(&b, `\u%04x`, r)
 		} else {
 			b.WriteRune(r)
@@ -48,6 +48,6 @@ func escaped(data []byte) []byte {
 	return b.Bytes()
 }
 
-func escapes(r rune) bool {
+func needsYAMLEscape(r rune) bool {
 	return '\x7f' <= r && r <= '\u009f' || r == '\u2028' || r == '\u2029' || r == '\ufeff' || r == '\ufffe' || r == '\uffff'
 }

@@ -36,7 +36,7 @@ func otherwiseOf(p *v1alpha1.Param) string {
 	if rowOf(p).parts == ofJSON {
 		return ".orValue({})"
 	}
-	return otherwise(celOf(p))
+	return orZeroValue(celOf(p))
 }
 
 // valueType returns T for the type optional(T), and true. It returns other types and false.

@@ -38,7 +38,7 @@ type originKey struct {
 	value *origin
 }
 
-func anything(typ *cel.Type) *origin { return &origin{kind: fromAnything, typ: typ} }
+func anyOrigin(typ *cel.Type) *origin { return &origin{kind: fromAnything, typ: typ} }
 
 // ofType returns the origin of a value that a type describes completely.
 func ofType(t *cel.Type) *origin {
@@ -47,7 +47,7 @@ func ofType(t *cel.Type) *origin {
 	}
 	switch t.Kind() {
 	case types.DynKind, types.AnyKind, types.TypeParamKind, types.ErrorKind:
-		return anything(t)
+		return anyOrigin(t)
 	case types.ListKind:
 		return &origin{kind: fromList, typ: t, of: ofType(t.Parameters()[0])}
 	case types.MapKind:
@@ -56,11 +56,11 @@ func ofType(t *cel.Type) *origin {
 	return &origin{kind: fromType, typ: t}
 }
 
-// either returns the origin of a value that has one of several.
-func either(typ *cel.Type, all ...*origin) *origin {
+// mergeOrigins returns the origin of a value that has one of several.
+func mergeOrigins(typ *cel.Type, all ...*origin) *origin {
 	var one []*origin
 	for _, o := range all {
-		for _, o := range o.all() {
+		for _, o := range o.possibleOrigins() {
 			if o.kind == fromAnything {
 				return o
 			}
@@ -75,18 +75,18 @@ func either(typ *cel.Type, all ...*origin) *origin {
 	return &origin{kind: fromEither, typ: typ, either: one}
 }
 
-func (o *origin) all() []*origin {
+func (o *origin) possibleOrigins() []*origin {
 	if o.kind == fromEither {
 		return o.either
 	}
 	return []*origin{o}
 }
 
-// inside returns the origin of the items of a list, the values of a map or the value of an optional
+// elementOrigin returns the origin of the items of a list, the values of a map or the value of an optional
 // one.
-func (o *origin) inside(typ *cel.Type) *origin {
+func (o *origin) elementOrigin(typ *cel.Type) *origin {
 	var values []*origin
-	for _, o := range o.all() {
+	for _, o := range o.possibleOrigins() {
 		switch o.kind {
 		case fromList, fromMap, fromOptional:
 			values = append(values, o.of)
@@ -95,20 +95,20 @@ func (o *origin) inside(typ *cel.Type) *origin {
 				values = append(values, key.value)
 			}
 		default:
-			return anything(typ)
+			return anyOrigin(typ)
 		}
 	}
-	return either(typ, values...)
+	return mergeOrigins(typ, values...)
 }
 
-// member returns the origin of a field, of the value of a key or of an item. The name is "" if it is
+// memberOrigin returns the origin of a field, of the value of a key or of an item. The name is "" if it is
 // known only at run time. An object of the API has a field of type typ.
-func (o *origin) member(name string, typ *cel.Type) *origin {
+func (o *origin) memberOrigin(name string, typ *cel.Type) *origin {
 	var values []*origin
-	for _, o := range o.all() {
+	for _, o := range o.possibleOrigins() {
 		switch {
 		case o.kind == fromOptional:
-			values = append(values, o.of.member(name, typ))
+			values = append(values, o.of.memberOrigin(name, typ))
 		case o.kind == fromType && o.typ.Kind() == types.StructKind:
 			values = append(values, ofType(typ))
 		case o.kind == fromLiteral && name != "":
@@ -118,39 +118,39 @@ func (o *origin) member(name string, typ *cel.Type) *origin {
 				}
 			}
 		default:
-			values = append(values, o.inside(typ))
+			values = append(values, o.elementOrigin(typ))
 		}
 	}
-	return either(typ, values...)
+	return mergeOrigins(typ, values...)
 }
 
-// flattened returns the origin of the items of list.flatten().
-func (o *origin) flattened(typ *cel.Type) *origin {
+// flattenedOrigin returns the origin of the items of list.flatten().
+func (o *origin) flattenedOrigin(typ *cel.Type) *origin {
 	var items []*origin
-	for _, item := range o.inside(typ).all() {
+	for _, item := range o.elementOrigin(typ).possibleOrigins() {
 		if item.kind == fromList {
 			item = item.of
 		}
 		items = append(items, item)
 	}
-	return either(typ, items...)
+	return mergeOrigins(typ, items...)
 }
 
-// looped returns the origin of the variable of a loop over the value: a key of a map, or an item of a
+// loopVariableOrigin returns the origin of the variable of a loop over the value: a key of a map, or an item of a
 // list.
-func (o *origin) looped() *origin {
+func (o *origin) loopVariableOrigin() *origin {
 	var values []*origin
-	for _, o := range o.all() {
+	for _, o := range o.possibleOrigins() {
 		switch {
 		case o.kind == fromList:
 			values = append(values, o.of)
 		case (o.kind == fromMap || o.kind == fromLiteral) && o.typ.Kind() == types.MapKind:
 			values = append(values, ofType(o.typ.Parameters()[0]))
 		default:
-			return anything(types.DynType)
+			return anyOrigin(types.DynType)
 		}
 	}
-	return either(types.DynType, values...)
+	return mergeOrigins(types.DynType, values...)
 }
 
 // isCertain reports whether no part of the value can be anything.

@@ -219,10 +219,10 @@ func evaluates(t *testing.T, page, source string, params map[string]string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in.with(values, &jsontree.Node{})
-	p, err := c.compile(c.each, source)
+	in.withValues(values, &jsontree.Node{})
+	p, err := c.compileExpression(c.each, source)
 	if err == nil {
-		_, err = p.eval(in)
+		_, err = p.evalCEL(in)
 	}
 	if err != nil {
 		t.Errorf("%s: `%s`: %v", page, source, err)

@@ -87,7 +87,7 @@ func parseList(p *param, text string) (ref.Val, error) {
 		if item = strings.TrimSpace(item); item == "" {
 			continue
 		}
-		value, err := p.items.parse(item)
+		value, err := p.items.parseValue(item)
 		if err != nil {
 			return nil, partError("has an item that " + err.Error())
 		}
@@ -121,7 +121,7 @@ func parseMap(p *param, text string) (ref.Val, error) {
 		key, value, ok := strings.Cut(part, separatorOf(&p.Param))
 		switch key = strings.TrimSpace(key); {
 		case !ok && parts == nil:
-			return nil, partError(fmt.Sprintf("has no %s after %q; write pairs such as a%[1]s1,b%[1]s2", separatorOf(&p.Param), shortened(part)))
+			return nil, partError(fmt.Sprintf("has no %s after %q; write pairs such as a%[1]s1,b%[1]s2", separatorOf(&p.Param), shortenForError(part)))
 		case !ok:
 			parts = append(parts, part)
 			continue
@@ -131,7 +131,7 @@ func parseMap(p *param, text string) (ref.Val, error) {
 			return nil, err
 		}
 		if _, twice := texts[key]; twice {
-			return nil, partError(fmt.Sprintf("has the key %q twice", shortened(key)))
+			return nil, partError(fmt.Sprintf("has the key %q twice", shortenForError(key)))
 		}
 		last, parts = key, []string{strings.TrimSpace(value)}
 	}
@@ -141,7 +141,7 @@ func parseMap(p *param, text string) (ref.Val, error) {
 	}
 	values := make(map[string]ref.Val, len(texts))
 	for _, key := range slices.Sorted(maps.Keys(texts)) {
-		value, err := p.items.parse(texts[key])
+		value, err := p.items.parseValue(texts[key])
 		if err != nil {
 			return nil, partError(fmt.Sprintf("has the key %s with a value that %v", key, err))
 		}
@@ -160,16 +160,16 @@ func (p *param) checkKey(key string) error {
 	if p.keysPattern.MatchString(key) {
 		return nil
 	}
-	return partError(fmt.Sprintf("has the key %q; keys must match %s", shortened(key), cmp.Or(p.KeyPattern, usualKeys)))
+	return partError(fmt.Sprintf("has the key %q; keys must match %s", shortenForError(key), cmp.Or(p.KeyPattern, usualKeys)))
 }
 
 // unknownKey returns an error for a key that is not one of the parameter's.
 func (p *param) unknownKey(key string) error {
-	return partError(fmt.Sprintf("has the unknown key %q%s", shortened(key), cmp.Or(problem.DidYouMean(key, p.Keys), "; the keys are "+strings.Join(p.Keys, ", "))))
+	return partError(fmt.Sprintf("has the unknown key %q%s", shortenForError(key), cmp.Or(problem.DidYouMean(key, p.Keys), "; the keys are "+strings.Join(p.Keys, ", "))))
 }
 
-// shortened returns a user's string for an error.
-func shortened(text string) string { return problem.Cut(text, 256) }
+// shortenForError returns a user's string for an error.
+func shortenForError(text string) string { return problem.Cut(text, 256) }
 
 // parseJSON parses an object or a list in JSON or YAML. Aliases and merge keys are rejected: a
 // short string with them can be a large value.
@@ -258,7 +258,7 @@ func checkJSON(n *jsontree.Node, left *int, depth int) error {
 	case n.Kind() == jsontree.Object:
 		kids = n.Members()
 	case n.Kind() == jsontree.Number && types.IsError(celValue(n)):
-		return partError(fmt.Sprintf("has the number %s, which is too large", shortened(n.String())))
+		return partError(fmt.Sprintf("has the number %s, which is too large", shortenForError(n.String())))
 	}
 	if depth > maxJSONDepth && len(kids) > 0 {
 		return errTooDeep
@@ -270,7 +270,7 @@ func checkJSON(n *jsontree.Node, left *int, depth int) error {
 		}
 		if name := kids[i].Name(); n.Kind() == jsontree.Object {
 			if names[name] {
-				return partError(fmt.Sprintf("has the key %q twice", shortened(name)))
+				return partError(fmt.Sprintf("has the key %q twice", shortenForError(name)))
 			}
 			names[name] = true
 		}

@@ -103,7 +103,7 @@ func TestParts(t *testing.T) {
 		{"pattern: '[a-z]+', message: a name", "a", `"a"`},
 	} {
 		p := compiledParam(t, "{name: p, "+c.param+"}")
-		value, err := p.parse(c.text)
+		value, err := p.parseValue(c.text)
 		got := ""
 		if err != nil {
 			got = err.Error()
@@ -167,7 +167,7 @@ func TestPrefix(t *testing.T) {
 		if err != nil {
 			got = err.Error()
 		} else {
-			got = shown(t, values.get("p"))
+			got = shown(t, values.celValueOf("p"))
 		}
 		if got != c.want {
 			t.Errorf("{%s} with %v and %v: %s\nwant %s", c.param, c.pod, c.ns, got, c.want)
@@ -196,7 +196,7 @@ func TestPartsAreLinear(t *testing.T) {
 			for i := range n {
 				b.WriteString(strings.ReplaceAll(item, "%d", fmt.Sprint(i)))
 			}
-			return testing.AllocsPerRun(3, func() { _, _ = p.parse(b.String()) })
+			return testing.AllocsPerRun(3, func() { _, _ = p.parseValue(b.String()) })
 		}
 		if one, two := cost(400), cost(800); two > 2.5*one+100 {
 			t.Errorf("{%s} with %q: %v allocations, and %v for twice the length", param, item, one, two)
@@ -208,7 +208,7 @@ func TestPartsAreLinear(t *testing.T) {
 // value.
 func TestParseAllocations(t *testing.T) {
 	p := compiledParam(t, "{name: p, type: list, items: {type: integer}}")
-	if n := testing.AllocsPerRun(100, func() { _, _ = p.parse("1,2,3,4,5,6,7,8,9,10") }); n > 20 {
+	if n := testing.AllocsPerRun(100, func() { _, _ = p.parseValue("1,2,3,4,5,6,7,8,9,10") }); n > 20 {
 		t.Errorf("%v allocations for ten items", n)
 	}
 }
@@ -260,14 +260,14 @@ func FuzzParts(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, p := range all {
-			one, err := p.parse(text)
+			one, err := p.parseValue(text)
 			if err != nil {
 				if len(err.Error()) > 4*len(text)+1000 {
 					t.Errorf("an error of %d bytes about %d", len(err.Error()), len(text))
 				}
 				continue
 			}
-			two, _ := p.parse(text)
+			two, _ := p.parseValue(text)
 			if a, b := shown(t, one), shown(t, two); a != b || len(text) > p.length {
 				t.Errorf("%q gives %s and %s", text, a, b)
 			}

@@ -42,7 +42,7 @@ func (v Value) String() string { return fmt.Sprintf("%s = %q (%s)", v.Name, v.Te
 // Values are the values of a template's parameters in the order of declaration.
 type Values []Value
 
-func (v Values) get(name string) ref.Val {
+func (v Values) celValueOf(name string) ref.Val {
 	for i := range v {
 		if v[i].Name == name && v[i].cel != nil {
 			return v[i].cel
@@ -51,16 +51,16 @@ func (v Values) get(name string) ref.Val {
 	return types.NewErr("no such parameter: %s", name)
 }
 
-// find returns a parameter's value, and false if it has none.
-func (v Values) find(name string) (any, bool) { return v.get(name), v.isSet(name) }
+// lookUpValue returns a parameter's value, and false if it has none.
+func (v Values) lookUpValue(name string) (any, bool) { return v.celValueOf(name), v.isSet(name) }
 
 // isSet reports whether a parameter has a value. An optional one may lack it.
 func (v Values) isSet(name string) bool {
 	return slices.ContainsFunc(v, func(value Value) bool { return value.Name == name && value.cel != nil })
 }
 
-// has reports whether a parameter is valid: it has a valid value, or needs none.
-func (v Values) has(name string) bool {
+// isValid reports whether a parameter is valid: it has a valid value, or needs none.
+func (v Values) isValid(name string) bool {
 	return slices.ContainsFunc(v, func(value Value) bool { return value.Name == name })
 }
 
@@ -80,13 +80,13 @@ type param struct {
 // AnyName is the rest of an annotation's key in messages about a prefix.
 const AnyName = "NAME"
 
-// parse checks a string and returns its CEL value. An error describes what is allowed, and shows
+// parseValue checks a string and returns its CEL value. An error describes what is allowed, and shows
 // only the beginning of a long value.
-func (p *param) parse(text string) (ref.Val, error) {
+func (p *param) parseValue(text string) (ref.Val, error) {
 	if len(text) > p.length {
 		return nil, fmt.Errorf("is %d bytes long; at most %d are allowed", len(text), p.length)
 	}
-	value, err := p.typed(text)
+	value, err := p.parseAsType(text)
 	if err != nil {
 		return nil, err
 	}
@@ -108,10 +108,10 @@ func (p *param) mustBe(text, otherwise string) error {
 	if p.Message != "" {
 		otherwise = "must be " + p.Message
 	}
-	return fmt.Errorf("is %q; it %s", shortened(text), otherwise)
+	return fmt.Errorf("is %q; it %s", shortenForError(text), otherwise)
 }
 
-func texts[T ~string](all ...T) []string {
+func convertToStrings[T ~string](all ...T) []string {
 	out := make([]string, len(all))
 	for i := range all {
 		out[i] = string(all[i])
@@ -132,7 +132,7 @@ func MaxLength(p *v1alpha1.Param) int {
 	return usual
 }
 
-func (p *param) typed(text string) (ref.Val, error) {
+func (p *param) parseAsType(text string) (ref.Val, error) {
 	value, err := p.row.parse(p, text)
 	if part, ok := errors.AsType[partError](err); ok {
 		return nil, part

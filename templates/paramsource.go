@@ -34,7 +34,7 @@ func (t *Template) Annotations(p *v1alpha1.Param, text string) map[string]string
 		return map[string]string{t.Key(p): text}
 	}
 	all := map[string]string{}
-	if value, err := t.params[p.Name].parse(text); err == nil {
+	if value, err := t.params[p.Name].parseValue(text); err == nil {
 		m := value.(traits.Mapper)
 		for it := m.Iterator(); it.HasNext() == types.True; {
 			key := it.Next()
@@ -86,7 +86,7 @@ func (t *Template) ParamOfSize(name string, size int) string {
 		return ""
 	}
 	samples := Samples(&p.items.Param)
-	valid := slices.IndexFunc(samples, func(sample string) bool { _, err := p.items.parse(sample); return err == nil })
+	valid := slices.IndexFunc(samples, func(sample string) bool { _, err := p.items.parseValue(sample); return err == nil })
 	if valid < 0 {
 		return ""
 	}
@@ -117,9 +117,9 @@ func (r reads) noteSources(params []v1alpha1.Param) {
 	}
 }
 
-// collected returns the value of a parameter with a prefix. The pod's annotations win over the
+// collectPrefixValues returns the value of a parameter with a prefix. The pod's annotations win over the
 // ServiceAccount's, and these over the namespace's, name by name.
-func (p *param) collected(from sources) (v Value, wrong []*InvalidValueError) {
+func (p *param) collectPrefixValues(from sources) (v Value, wrong []*InvalidValueError) {
 	texts, origins := map[string]string{}, map[string]string{}
 	take := func(key, text, source string) {
 		if p.Reads(key) {
@@ -162,7 +162,7 @@ func (p *param) collected(from sources) (v Value, wrong []*InvalidValueError) {
 	values, shown := make(map[string]ref.Val, len(texts)), make([]string, 0, len(texts))
 	for _, key := range slices.Sorted(maps.Keys(texts)) {
 		name := key[len(p.Prefix):]
-		value, err := p.named(name, texts[key], origins[key])
+		value, err := p.parsePrefixedValue(name, texts[key], origins[key])
 		if err != nil {
 			reject(key, origins[key], err.Error())
 		}
@@ -172,19 +172,19 @@ func (p *param) collected(from sources) (v Value, wrong []*InvalidValueError) {
 	return v, wrong
 }
 
-// named parses one of the annotations with the prefix.
-func (p *param) named(name, text, source string) (ref.Val, error) {
-	if err := p.overridable(source); err != nil {
+// parsePrefixedValue parses one of the annotations with the prefix.
+func (p *param) parsePrefixedValue(name, text, source string) (ref.Val, error) {
+	if err := p.checkOverridable(source); err != nil {
 		return nil, err
 	}
 	if !p.keysPattern.MatchString(name) {
-		return nil, fmt.Errorf("ends in %q; the names must match %s", shortened(name), cmp.Or(p.KeyPattern, usualKeys))
+		return nil, fmt.Errorf("ends in %q; the names must match %s", shortenForError(name), cmp.Or(p.KeyPattern, usualKeys))
 	}
-	return p.items.parse(text)
+	return p.items.parseValue(text)
 }
 
-// overridable returns an error if annotations of a source may not set the parameter.
-func (p *param) overridable(source string) error {
+// checkOverridable returns an error if annotations of a source may not set the parameter.
+func (p *param) checkOverridable(source string) error {
 	by := map[string]v1alpha1.Overrider{FromPod: v1alpha1.ByPod, FromServiceAccount: v1alpha1.ByServiceAccount, FromNamespace: v1alpha1.ByNamespace}[source]
 	if !p.Overridable(by) {
 		return fmt.Errorf("sets a parameter that a %s may not set", source)

@@ -54,37 +54,37 @@ type PolicyParam struct {
 func paramTypes() []paramType {
 	return []paramType{
 		{
-			"string", "a string", "sample", always(types.StringType),
+			"string", "a string", "sample", fixedType(types.StringType),
 			func(_ *param, text string) (ref.Val, error) { return types.String(text), nil },
 			nil,
 			PolicyParam{"true", "TEXT", ""},
 			scalar,
 		},
 		{
-			"integer", "an integer", "1", always(types.IntType),
+			"integer", "an integer", "1", fixedType(types.IntType),
 			func(_ *param, text string) (ref.Val, error) {
 				i, err := strconv.ParseInt(text, 10, 64)
 				return types.Int(i), err
 			},
-			by(parseNumber, cmp.Compare),
+			orderBy(parseNumber, cmp.Compare),
 			// An integer of 19 digits may be too large, which is an error.
 			PolicyParam{`TEXT.matches("^[+-]?0*[0-9]{1,18}$")`, "int(TEXT)", "double(TEXT) OP double(LIMIT)"},
 			scalar,
 		},
 		{
-			"number", "a number", "1", always(types.DoubleType),
+			"number", "a number", "1", fixedType(types.DoubleType),
 			func(_ *param, text string) (ref.Val, error) {
 				f, err := parseNumber(text)
 				return types.Double(f), err
 			},
-			by(parseNumber, cmp.Compare),
+			orderBy(parseNumber, cmp.Compare),
 			PolicyParam{
 				`TEXT.matches("^[+-]?([0-9]+(\\.[0-9]*)?|\\.[0-9]+)([eE][+-]?[0-9]{1,2})?$")`, "double(TEXT)", "double(TEXT) OP double(LIMIT)",
 			},
 			scalar,
 		},
 		{
-			"boolean", "true or false", "true", always(types.BoolType),
+			"boolean", "true or false", "true", fixedType(types.BoolType),
 			func(_ *param, text string) (ref.Val, error) {
 				if text != "true" && text != "false" {
 					return nil, strconv.ErrSyntax
@@ -96,9 +96,9 @@ func paramTypes() []paramType {
 			scalar,
 		},
 		{
-			"quantity", aQuantity, "1", always(types.StringType),
+			"quantity", aQuantity, "1", fixedType(types.StringType),
 			asText(ParseQuantity),
-			by(ParseQuantity, func(a, b resource.Quantity) int { return a.Cmp(b) }),
+			orderBy(ParseQuantity, func(a, b resource.Quantity) int { return a.Cmp(b) }),
 			PolicyParam{
 				// As in ParseQuantity, a string that takes too long to parse is no quantity.
 				`size(TEXT) <= 64 && !TEXT.matches("[eE][-+]*[0-9]{4,}") && isQuantity(TEXT)`, "TEXT", "quantity(TEXT).compareTo(quantity(LIMIT)) OP 0",
@@ -106,15 +106,15 @@ func paramTypes() []paramType {
 			scalar,
 		},
 		{
-			"duration", "a duration such as 30s or 5m", "1s", always(types.StringType),
+			"duration", "a duration such as 30s or 5m", "1s", fixedType(types.StringType),
 			asText(time.ParseDuration),
-			by(time.ParseDuration, cmp.Compare),
+			orderBy(time.ParseDuration, cmp.Compare),
 			PolicyParam{`TEXT.matches("^[+-]?(0|([0-9]{1,7}(\\.[0-9]*)?(ns|us|µs|μs|ms|s|m|h))+)$")`, "TEXT", "duration(TEXT) OP duration(LIMIT)"},
 			scalar,
 		},
 		{"list", "a list such as a,b", "sample", listType, parseList, nil, PolicyParam{}, ofItems},
 		{"map", "pairs such as a=1,b=2", "sample=sample", mapType, parseMap, nil, PolicyParam{}, ofPairs},
-		{"json", "an object or a list in JSON or YAML", "{}", always(types.DynType), parseJSON, nil, PolicyParam{}, ofJSON},
+		{"json", "an object or a list in JSON or YAML", "{}", fixedType(types.DynType), parseJSON, nil, PolicyParam{}, ofJSON},
 	}
 }
 
@@ -136,18 +136,18 @@ func rowOf(p *v1alpha1.Param) *paramType {
 	row := rowOfType(p.Type)
 	if row.name == booleanParam && p.OfOthers() {
 		row.words, row.parse = "true or false, 1 or 0, yes or no, on or off", parseLooseBool
-		row.policy.Check, row.policy.Value = looseBool(append(yes(), no()...)), looseBool(yes())
+		row.policy.Check, row.policy.Value = looseBool(append(trueWords(), falseWords()...)), looseBool(trueWords())
 	}
 	return row
 }
 
-func yes() []string { return []string{"true", "t", "1", "yes", "y", "on"} }
+func trueWords() []string { return []string{"true", "t", "1", "yes", "y", "on"} }
 
-func no() []string { return []string{"false", "f", "0", "no", "n", "off"} }
+func falseWords() []string { return []string{"false", "f", "0", "no", "n", "off"} }
 
 func parseLooseBool(_ *param, text string) (ref.Val, error) {
 	text = strings.ToLower(text)
-	if isYes := slices.Contains(yes(), text); isYes || slices.Contains(no(), text) {
+	if isYes := slices.Contains(trueWords(), text); isYes || slices.Contains(falseWords(), text) {
 		return types.Bool(isYes), nil
 	}
 	return nil, strconv.ErrSyntax
@@ -184,14 +184,14 @@ func PolicyOf(p *v1alpha1.Param) PolicyParam { return rowOf(p).policy }
 // order parses a limit. It returns a function that compares values with it.
 type order func(limit string) (compare func(value string) int, err error)
 
-func by[T any](parse func(string) (T, error), compare func(a, b T) int) order {
+func orderBy[T any](parse func(string) (T, error), compare func(a, b T) int) order {
 	return func(limit string) (func(string) int, error) {
 		l, err := parse(limit)
 		return func(text string) int { value, _ := parse(text); return compare(value, l) }, err
 	}
 }
 
-func always(t *types.Type) func(*v1alpha1.Param) *types.Type {
+func fixedType(t *types.Type) func(*v1alpha1.Param) *types.Type {
 	return func(*v1alpha1.Param) *types.Type { return t }
 }
 
@@ -209,7 +209,7 @@ type bound struct {
 	cmp  func(value string) int // compares a value with the bound
 }
 
-func (t *paramType) bound(text string) (*bound, error) {
+func (t *paramType) parseBound(text string) (*bound, error) {
 	if t.order == nil {
 		return nil, fmt.Errorf("a %s has no minimum and no maximum", t.name)
 	}

@@ -16,7 +16,7 @@ func TestParamTypes(t *testing.T) {
 	t.Parallel()
 	for _, row := range paramTypes() {
 		p := compiledParam(t, "{name: p, type: "+string(row.name)+"}")
-		value, err := p.parse(row.sample)
+		value, err := p.parseValue(row.sample)
 		if err != nil || celOf(&p.Param).Kind() != types.DynKind && value.Type().TypeName() != celOf(&p.Param).TypeName() {
 			t.Errorf("%s: the sample %s is %v (%v), want a value of type %s", row.name, row.sample, value, err, celOf(&p.Param))
 		}
@@ -29,10 +29,10 @@ func TestParamTypes(t *testing.T) {
 		if row.order == nil {
 			continue
 		}
-		if b, err := row.bound(row.sample); err != nil || b.cmp(row.sample) != 0 {
+		if b, err := row.parseBound(row.sample); err != nil || b.cmp(row.sample) != 0 {
 			t.Errorf("%s: %s does not equal itself (%v)", row.name, row.sample, err)
 		}
-		if _, err := row.bound("no value of any type"); err == nil {
+		if _, err := row.parseBound("no value of any type"); err == nil {
 			t.Errorf("%s: any string can be its minimum", row.name)
 		}
 	}

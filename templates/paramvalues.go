@@ -65,7 +65,7 @@ func (t *Template) Values(annotations *jsontree.Node, account *request.ServiceAc
 	values = make(Values, 0, len(t.Spec.Params))
 	var invalid InvalidValuesError
 	for _, p := range t.ordered {
-		if v, wrong := t.value(p, sources{annotations, accountFor(p, account), ns}); len(wrong) > 0 {
+		if v, wrong := t.paramValue(p, sources{annotations, accountFor(p, account), ns}); len(wrong) > 0 {
 			invalid = append(invalid, wrong...)
 		} else {
 			values = append(values, v)
@@ -93,9 +93,9 @@ func accountFor(p *param, a *request.ServiceAccount) *request.ServiceAccount {
 	return a
 }
 
-func (t *Template) value(p *param, from sources) (v Value, wrong []*InvalidValueError) {
+func (t *Template) paramValue(p *param, from sources) (v Value, wrong []*InvalidValueError) {
 	if p.Prefix != "" {
-		return p.collected(from)
+		return p.collectPrefixValues(from)
 	}
 	v = Value{Name: p.Name, Annotation: p.Annotation}
 	reject := func(reason string) (Value, []*InvalidValueError) {
@@ -112,10 +112,10 @@ func (t *Template) value(p *param, from sources) (v Value, wrong []*InvalidValue
 	} else {
 		return reject("")
 	}
-	if err := p.overridable(v.Source); err != nil {
+	if err := p.checkOverridable(v.Source); err != nil {
 		return reject(err.Error())
 	}
-	cel, err := p.parse(v.Text)
+	cel, err := p.parseValue(v.Text)
 	if err != nil {
 		return reject(err.Error())
 	}
@@ -133,7 +133,7 @@ func (t *Template) OwnParamNames() []string {
 
 // Takes returns an error ("is ...") if one of the template's parameters must not have that value.
 func (t *Template) Takes(name, value string) error {
-	_, err := t.params[name].parse(value)
+	_, err := t.params[name].parseValue(value)
 	return err
 }
 

@@ -31,7 +31,7 @@ import (
 func Parse(file string, data []byte) ([]*Template, problem.Problems) {
 	var all []*Template
 	var problems problem.Problems
-	decoder, applied := yaml.NewDecoder(bytes.NewReader(data)), newApplied(data)
+	decoder, applied := yaml.NewDecoder(bytes.NewReader(data)), newKubectlReader(data)
 	for {
 		var doc yaml.Node
 		err := decoder.Decode(&doc)
@@ -45,9 +45,9 @@ func Parse(file string, data []byte) ([]*Template, problem.Problems) {
 		if noValue(&doc) {
 			continue
 		}
-		t, found := parseOne(file, doc.Content[0], applied.next())
+		t, found := parseOne(file, doc.Content[0], applied.nextDocument())
 		slices.SortStableFunc(found, func(a, b problem.Problem) int { return cmp.Compare(a.Line, b.Line) })
-		name := at(doc.Content[0], "metadata", "name").Value
+		name := yamlAt(doc.Content[0], "metadata", "name").Value
 		for i := range found {
 			if isLabel(name) {
 				found[i].Template = name
@@ -76,56 +76,56 @@ const maxNodes = 100_000
 // parseOne returns the template of one document. Applied is the same document as kubectl finds it.
 func parseOne(file string, y *yaml.Node, applied []byte) (*Template, problem.Problems) {
 	c := newChecker(file)
-	y, wrong := unfolded(y)
+	y, wrong := unfoldAliases(y)
 	if wrong != nil {
 		wrong.File = file
 		return nil, problem.Problems{*wrong}
 	}
 	if n := countExpressions(y); n > maxExpressions {
-		c.problem(y, "", "has %d expressions, and at most %d are allowed", n, maxExpressions)
+		c.reportProblem(y, "", "has %d expressions, and at most %d are allowed", n, maxExpressions)
 		return nil, c.problems
 	}
-	kind := c.identity(y, v1alpha1.ClusterKind, v1alpha1.NamespacedKind)
+	kind := c.checkIdentity(y, v1alpha1.ClusterKind, v1alpha1.NamespacedKind)
 	if kind == "" {
 		return nil, c.problems // its keys have no meaning here
 	}
-	shell := c.walk(y, reflect.TypeFor[document](), "", "")
+	shell := c.checkNode(y, reflect.TypeFor[document](), "", "")
 	var doc document
 	if shell == nil {
 		return nil, c.problems
 	}
 	if err := json.Unmarshal(shell.static.AppendTo(nil), &doc); err != nil {
-		c.problem(y, "", "%v", err) // a bug of the checker, which should have found it
+		c.reportProblem(y, "", "%v", err) // a bug of the checker, which should have found it
 		return nil, c.problems
 	}
 	t := &Template{
-		Name: doc.Metadata.Name, Namespace: doc.Metadata.Namespace, File: file, line: at(y, "metadata", "name").Line,
+		Name: doc.Metadata.Name, Namespace: doc.Metadata.Namespace, File: file, line: yamlAt(y, "metadata", "name").Line,
 		Spec: doc.Spec, params: map[string]*param{},
 	}
 	if !isLabel(t.Name) {
-		c.problem(at(y, "metadata", "name"), "metadata.name", "must be a DNS label: at most 63 of a-z, 0-9 and -")
+		c.reportProblem(yamlAt(y, "metadata", "name"), "metadata.name", "must be a DNS label: at most 63 of a-z, 0-9 and -")
 	}
-	c.scope(y, t, kind)
-	c.replaces(y, t)
-	c.rollout(y, t)
-	c.sets(y)
-	c.selectors(y, t)
-	c.protect(y, t)
-	c.labels(y, t)
+	c.checkScope(y, t, kind)
+	c.checkReplaces(y, t)
+	c.checkRollout(y, t)
+	c.checkSets(y)
+	c.compileSelectors(y, t)
+	c.checkProtectedFields(y, t)
+	c.checkLabels(y, t)
 	c.annotationDomains(y, t)
-	if !c.params(y, t) {
+	if !c.checkParams(y, t) {
 		return nil, c.problems // expressions would only report them again
 	}
-	c.expressions(y, t)
-	c.placement(y, t)
+	c.compileExpressions(y, t)
+	c.checkPlacement(y, t)
 	if len(c.problems) > 0 {
 		return nil, c.problems
 	}
-	t.defaults()
+	t.setDefaults()
 	for _, p := range t.params {
 		p.key = t.Key(&p.Param)
 	}
-	t.presets()
+	t.renderPresets()
 	whole, err := jsontree.FromYAML(y)
 	if err != nil { // an unknown tag, or a number that JSON lacks
 		line, message := jsontree.CutLine(err.Error())
@@ -134,7 +134,7 @@ func parseOne(file string, y *yaml.Node, applied []byte) (*Template, problem.Pro
 	if !c.sameApplied(y, applied) {
 		return nil, c.problems
 	}
-	t.Revision = revision(content(whole.Get("spec")))
+	t.Revision = hashCanonicalJSON(contentForPods(whole.Get("spec")))
 	t.asksIfSet = c.asksIfSet
 	t.reads, t.uses, t.readsRequest, t.readsGated = c.compiler.reads, c.compiler.uses, c.compiler.readsRequest, c.compiler.readsGated
 	t.noteAccount(c.compiler.readsAccount)
@@ -145,22 +145,22 @@ func parseOne(file string, y *yaml.Node, applied []byte) (*Template, problem.Pro
 	return t, nil
 }
 
-// identity returns the kind of the document, or "" and a problem if it is none of these.
-func (c *checker) identity(y *yaml.Node, kinds ...string) (kind string) {
+// checkIdentity returns the kind of the document, or "" and a problem if it is none of these.
+func (c *checker) checkIdentity(y *yaml.Node, kinds ...string) (kind string) {
 	for _, key := range []struct {
 		name    string
 		allowed []string
 	}{{"apiVersion", []string{APIVersion}}, {"kind", kinds}} {
-		found, allowed := child(y, key.name), strings.Join(key.allowed, " or ")
+		found, allowed := yamlChild(y, key.name), strings.Join(key.allowed, " or ")
 		switch {
 		case found == nil:
-			c.problem(y, key.name, "is missing; it must be %s", allowed)
+			c.reportProblem(y, key.name, "is missing; it must be %s", allowed)
 		case slices.Contains(key.allowed, found.Value):
 			kind = found.Value
 		case found.Value == TestKind:
-			c.problem(found, key.name, "must be %s, not %q; move tests to a subfolder", allowed, found.Value)
+			c.reportProblem(found, key.name, "must be %s, not %q; move tests to a subfolder", allowed, found.Value)
 		default:
-			c.problem(found, key.name, "must be %s, not %q%s", allowed, found.Value, problem.DidYouMean(found.Value, key.allowed))
+			c.reportProblem(found, key.name, "must be %s, not %q%s", allowed, found.Value, problem.DidYouMean(found.Value, key.allowed))
 		}
 	}
 	if len(c.problems) > 0 {
@@ -169,43 +169,43 @@ func (c *checker) identity(y *yaml.Node, kinds ...string) (kind string) {
 	return kind
 }
 
-// scope checks that the namespace fits the kind.
-func (c *checker) scope(y *yaml.Node, t *Template, kind string) {
-	namespace, selector := at(y, "metadata", "namespace"), at(y, "spec", "match", "namespaceSelector")
+// checkScope checks that the namespace fits the kind.
+func (c *checker) checkScope(y *yaml.Node, t *Template, kind string) {
+	namespace, selector := yamlAt(y, "metadata", "namespace"), yamlAt(y, "spec", "match", "namespaceSelector")
 	switch namespaced := kind == v1alpha1.NamespacedKind; {
 	case !namespaced && t.Namespace != "":
-		c.problem(namespace, "metadata.namespace", "a %s is for all namespaces; leave this out, or use the kind %s", kind, v1alpha1.NamespacedKind)
+		c.reportProblem(namespace, "metadata.namespace", "a %s is for all namespaces; leave this out, or use the kind %s", kind, v1alpha1.NamespacedKind)
 	case !namespaced:
 	case t.Namespace == "":
-		c.problem(at(y, "metadata"), "metadata.namespace", "is missing: a %s is for the pods of its own namespace; the kind %s is for all namespaces", kind, v1alpha1.ClusterKind)
+		c.reportProblem(yamlAt(y, "metadata"), "metadata.namespace", "is missing: a %s is for the pods of its own namespace; the kind %s is for all namespaces", kind, v1alpha1.ClusterKind)
 	case !isLabel(t.Namespace):
-		c.problem(namespace, "metadata.namespace", "must be a DNS label: at most 63 of a-z, 0-9 and -")
+		c.reportProblem(namespace, "metadata.namespace", "must be a DNS label: at most 63 of a-z, 0-9 and -")
 	case t.Spec.Match.NamespaceSelector != nil:
-		c.problem(selector, "spec.match.namespaceSelector", "a %s is only for the pods of its own namespace; leave this out, or use the kind %s", kind, v1alpha1.ClusterKind)
+		c.reportProblem(selector, "spec.match.namespaceSelector", "a %s is only for the pods of its own namespace; leave this out, or use the kind %s", kind, v1alpha1.ClusterKind)
 	}
 }
 
-func (c *checker) selectors(y *yaml.Node, t *Template) {
+func (c *checker) compileSelectors(y *yaml.Node, t *Template) {
 	match := &t.Spec.Match
-	t.NamespaceSelector = c.selector(at(y, "spec", "match", "namespaceSelector"), "spec.match.namespaceSelector", match.NamespaceSelector)
-	t.PodSelector = c.selector(at(y, "spec", "match", "podSelector"), "spec.match.podSelector", match.PodSelector)
+	t.NamespaceSelector = c.compileSelector(yamlAt(y, "spec", "match", "namespaceSelector"), "spec.match.namespaceSelector", match.NamespaceSelector)
+	t.PodSelector = c.compileSelector(yamlAt(y, "spec", "match", "podSelector"), "spec.match.podSelector", match.PodSelector)
 }
 
-// selector compiles a label selector. It returns nil, which matches everything, if there is none.
-func (c *checker) selector(y *yaml.Node, path string, s *metav1.LabelSelector) labels.Selector {
+// compileSelector compiles a label selector. It returns nil, which matches everything, if there is none.
+func (c *checker) compileSelector(y *yaml.Node, path string, s *metav1.LabelSelector) labels.Selector {
 	if s == nil {
 		return nil
 	}
 	selector, err := metav1.LabelSelectorAsSelector(s)
 	if err != nil {
-		c.problem(y, path, "%s", problem.TrimPattern(err.Error()))
+		c.reportProblem(y, path, "%s", problem.TrimPattern(err.Error()))
 	}
 	return selector
 }
 
-// protect checks that containers have each protected field.
-func (c *checker) protect(y *yaml.Node, t *Template) {
-	list := child(child(child(y, "spec"), "validate"), "protect")
+// checkProtectedFields checks that containers have each protected field.
+func (c *checker) checkProtectedFields(y *yaml.Node, t *Template) {
+	list := yamlChild(yamlChild(yamlChild(y, "spec"), "validate"), "protect")
 	for i, path := range t.Spec.Validate.Protect {
 		if path == ProtectAll {
 			continue
@@ -214,7 +214,7 @@ func (c *checker) protect(y *yaml.Node, t *Template) {
 		for name := range strings.SplitSeq(path, ".") {
 			names, next := fieldOf(typ, name)
 			if next == nil {
-				c.problem(list.Content[i], fmt.Sprintf("spec.validate.protect[%d]", i), "a container has no field %q%s", path, problem.DidYouMean(name, names))
+				c.reportProblem(list.Content[i], fmt.Sprintf("spec.validate.protect[%d]", i), "a container has no field %q%s", path, problem.DidYouMean(name, names))
 				break
 			}
 			typ = next
@@ -222,35 +222,35 @@ func (c *checker) protect(y *yaml.Node, t *Template) {
 	}
 }
 
-// expressions compiles the condition and the fragments.
-func (c *checker) expressions(y *yaml.Node, t *Template) {
+// compileExpressions compiles the condition and the fragments.
+func (c *checker) compileExpressions(y *yaml.Node, t *Template) {
 	var err error
 	if c.compiler, err = newCompiler(t.Spec.Params); err != nil {
-		c.problem(y, "", "%v", err)
+		c.reportProblem(y, "", "%v", err)
 		return
 	}
-	if !c.variables(y, t) {
+	if !c.compileVariables(y, t) {
 		return // expressions that read them would only report them again
 	}
 	if source := t.Spec.Match.Condition; source != "" {
 		if t.condition, err = c.compiler.compileBool(c.compiler.env, source); err != nil {
-			c.problem(at(y, "spec", "match", "condition"), "spec.match.condition", "%v", err)
+			c.reportProblem(yamlAt(y, "spec", "match", "condition"), "spec.match.condition", "%v", err)
 		} else {
-			t.condition.line = at(y, "spec", "match", "condition").Line
-			t.conjuncts = sync.OnceValue(t.condition.conjuncts)
+			t.condition.line = yamlAt(y, "spec", "match", "condition").Line
+			t.conjuncts = sync.OnceValue(t.condition.compileConjuncts)
 		}
 	}
 	c.computedEnds(y, t)
 	c.os = t.Spec.Match.OS
-	spec := child(y, "spec")
-	pod, each := child(spec, "pod"), items(child(spec, "forEachContainer"))
+	spec := yamlChild(y, "spec")
+	pod, each := yamlChild(spec, "pod"), yamlItems(yamlChild(spec, "forEachContainer"))
 	if pod == nil && len(each) == 0 && !c.meant["spec.pod"] && !c.meant["spec.forEachContainer"] {
-		c.problem(at(y, "spec"), "spec", "adds nothing: give it pod, forEachContainer or both")
+		c.reportProblem(yamlAt(y, "spec"), "spec", "adds nothing: give it pod, forEachContainer or both")
 	}
 	t.pod = &part{static: jsontree.Members()}
 	if pod != nil {
 		c.env = c.compiler.env
-		t.pod = c.walk(pod, reflect.TypeFor[corev1.Pod](), "", "spec.pod")
+		t.pod = c.checkNode(pod, reflect.TypeFor[corev1.Pod](), "", "spec.pod")
 		t.order = c.podRules(pod, "spec.pod")
 		t.Containers = eachOnce(t.order["initContainers"], t.order["containers"])
 		t.generates = slices.ContainsFunc(t.Containers, IsGenerated)
@@ -264,25 +264,25 @@ func (c *checker) expressions(y *yaml.Node, t *Template) {
 func (c *checker) eachContainer(item *yaml.Node, path string, pod *yaml.Node) forEach {
 	var f forEach
 	var err error
-	if where := child(item, "where"); where != nil {
+	if where := yamlChild(item, "where"); where != nil {
 		if f.where, err = c.compiler.compileBool(c.env, where.Value); err != nil {
-			c.problem(where, path+".where", "%v", err)
+			c.reportProblem(where, path+".where", "%v", err)
 		} else {
 			f.where.line, f.named, f.differs = where.Line, namedIn(f.where), f.where.readsContainer()
 		}
 	}
-	if init := child(item, "initContainers"); init != nil {
+	if init := yamlChild(item, "initContainers"); init != nil {
 		f.initContainers = init.Value == "true"
 	}
-	add := child(item, "add")
+	add := yamlChild(item, "add")
 	if f.initContainers {
-		c.forbid(add, path+".add", "init containers cannot have this; leave out initContainers: true", "lifecycle")
+		c.forbidKeys(add, path+".add", "init containers cannot have this; leave out initContainers: true", "lifecycle")
 	}
 	if add == nil {
-		c.problem(item, path+".add", "is missing")
+		c.reportProblem(item, path+".add", "is missing")
 		return f
 	}
-	f.add = c.walk(add, reflect.TypeFor[corev1.Container](), "", path+".add")
+	f.add = c.checkNode(add, reflect.TypeFor[corev1.Container](), "", path+".add")
 	for _, p := range f.add.programs() {
 		f.looksUp = append(f.looksUp, namedIn(p)...)
 	}
@@ -290,8 +290,8 @@ func (c *checker) eachContainer(item *yaml.Node, path string, pod *yaml.Node) fo
 	return f
 }
 
-// defaults sets the defaults, so that other code does not have to know them.
-func (t *Template) defaults() {
+// setDefaults sets the defaults, so that other code does not have to know them.
+func (t *Template) setDefaults() {
 	t.Computed = t.pod.computedFields()
 	if t.Spec.Match.OS == "" {
 		t.Spec.Match.OS = corev1.Linux
@@ -319,13 +319,13 @@ func (c *checker) computedEnds(y *yaml.Node, t *Template) {
 		if !strings.Contains(source, "${") {
 			continue
 		}
-		position, path := at(y, "spec", "placement", list), "spec.placement."+list
-		pieces, err := c.compiler.split(c.compiler.env, source)
+		position, path := yamlAt(y, "spec", "placement", list), "spec.placement."+list
+		pieces, err := c.compiler.compilePieces(c.compiler.env, source)
 		switch {
 		case err != nil:
-			c.problem(position, path, "%v", err)
+			c.reportProblem(position, path, "%v", err)
 		case len(pieces) != 1 || pieces[0].program == nil || !pieces[0].program.out.IsExactType(cel.StringType):
-			c.problem(position, path, "must be First, Last, or one ${...} that gives First or Last")
+			c.reportProblem(position, path, "must be First, Last, or one ${...} that gives First or Last")
 		default:
 			t.ends[i] = pieces[0].program
 			t.ends[i].line = position.Line
@@ -333,24 +333,24 @@ func (c *checker) computedEnds(y *yaml.Node, t *Template) {
 	}
 }
 
-// placement checks the positions.
-func (c *checker) placement(y *yaml.Node, t *Template) {
-	placement := child(child(y, "spec"), "placement")
+// checkPlacement checks the positions.
+func (c *checker) checkPlacement(y *yaml.Node, t *Template) {
+	placement := yamlChild(yamlChild(y, "spec"), "placement")
 	for _, list := range containerLists {
-		position, p := child(placement, list), PositionIn(&t.Spec.Placement, list)
+		position, p := yamlChild(placement, list), PositionIn(&t.Spec.Placement, list)
 		if position == nil || position.Kind != yaml.MappingNode {
 			continue
 		}
 		path := "spec.placement." + list
 		switch name := p.After + p.Before; {
 		case p.After != "" && p.Before != "":
-			c.problem(position, path, "has both after and before; leave one out")
+			c.reportProblem(position, path, "has both after and before; leave one out")
 		case strings.Contains(name, "${"):
-			c.problem(position, path, "must name a container; only First and Last can be computed")
+			c.reportProblem(position, path, "must name a container; only First and Last can be computed")
 		case len(position.Content) == 0:
-			c.problem(position, path, "must be First, Last, {after: NAME} or {before: NAME}")
+			c.reportProblem(position, path, "must be First, Last, {after: NAME} or {before: NAME}")
 		case name != "" && t.Brings(name):
-			c.problem(position, path, "names the template's own container %s; name a container of the pods, or of a template with a lower order", name)
+			c.reportProblem(position, path, "names the template's own container %s; name a container of the pods, or of a template with a lower order", name)
 		}
 	}
 }
@@ -362,8 +362,8 @@ func placementDefaults(p *v1alpha1.Placement, pod *part) {
 	}
 	if p.InitContainers.End == "" {
 		p.InitContainers.End = v1alpha1.Last
-		for _, c := range pod.member("spec").member("initContainers").items() {
-			if policy := c.member("restartPolicy"); policy != nil && policy.static.IsText(string(corev1.ContainerRestartPolicyAlways)) {
+		for _, c := range pod.findMember("spec").findMember("initContainers").items() {
+			if policy := c.findMember("restartPolicy"); policy != nil && policy.static.IsText(string(corev1.ContainerRestartPolicyAlways)) {
 				p.InitContainers.End = v1alpha1.First
 			}
 		}

@@ -268,7 +268,7 @@ func sampleAnnotations(tpl *templates.Template) *jsontree.Node {
 	for i := range tpl.Spec.Params {
 		p := &tpl.Spec.Params[i]
 		valid := func(sample string) bool {
-			values, _ := tpl.Values(members(tpl.Annotations(p, sample)), nil, &request.Namespace{}) // others may have no value
+			values, _ := tpl.Values(yamlMembers(tpl.Annotations(p, sample)), nil, &request.Namespace{}) // others may have no value
 			return slices.ContainsFunc(values, func(v templates.Value) bool { return v.Name == p.Name && v.Source == templates.FromPod })
 		}
 		samples := templates.Samples(p)
@@ -278,10 +278,10 @@ func sampleAnnotations(tpl *templates.Template) *jsontree.Node {
 			texts = sampled
 		}
 	}
-	return members(texts)
+	return yamlMembers(texts)
 }
 
-func members(texts map[string]string) *jsontree.Node {
+func yamlMembers(texts map[string]string) *jsontree.Node {
 	n := jsontree.Members()
 	for _, key := range slices.Sorted(maps.Keys(texts)) {
 		n.Set(key, jsontree.Text(texts[key]))

@@ -36,7 +36,7 @@ type part struct {
 	whole  bool           // the leaf is a single expression and has its type
 	text   bool           // the value of a whole leaf becomes a string
 	maybe  bool           // the leaf is left out if its expression, of an optional type, has no value
-	form   former         // checks an object, or a list of objects, that the leaf computes
+	schema   canonicalizer         // checks an object, or a list of objects, that the leaf computes
 	preset *jsontree.Node // its value if the pod sets none of params; nil if it also depends on other data
 	params paramSet
 	pure   bool   // depends only on params, and on the variables of loops
@@ -47,14 +47,14 @@ type part struct {
 	field  string // a leaf's field in the API, for example Container.image
 }
 
-// former checks a computed value and sets it to its canonical form. If there is an error, path is
+// canonicalizer checks a computed value and sets it to its canonical form. If there is an error, path is
 // the place in the value, for example [0].name.
-type former interface {
-	apply(in *Input, n *jsontree.Node) (path string, err error)
+type canonicalizer interface {
+	setCanonical(in *Input, n *jsontree.Node) (path string, err error)
 }
 
-// add adds a child. It ignores nil, which is a child with a problem.
-func (p *part) add(name string, child *part) {
+// addChild adds a child. It ignores nil, which is a child with a problem.
+func (p *part) addChild(name string, child *part) {
 	if child == nil {
 		return
 	}
@@ -62,8 +62,8 @@ func (p *part) add(name string, child *part) {
 	p.parts = append(p.parts, child)
 }
 
-// folded converts an object or list without expressions into a static part.
-func (p *part) folded() *part {
+// foldStatic converts an object or list without expressions into a static part.
+func (p *part) foldStatic() *part {
 	n := jsontree.Items()
 	if p.kind == objectPart {
 		n = jsontree.Members()
@@ -82,11 +82,11 @@ func (p *part) folded() *part {
 	return &part{static: n, when: p.when, loop: p.loop, path: p.path, line: p.line}
 }
 
-// render sets n to the part's value for one pod. It returns keep false if a ${when} omits the item.
-func (p *part) render(in *Input, n *jsontree.Node) (keep bool, err error) {
+// renderInto sets n to the part's value for one pod. It returns keep false if a ${when} omits the item.
+func (p *part) renderInto(in *Input, n *jsontree.Node) (keep bool, err error) {
 	if p.when != nil {
 		if keep, err = p.when.evalBool(in); err != nil {
-			return false, p.when.fault(p.path+"."+whenKey, err)
+			return false, p.when.faultAt(p.path+"."+whenKey, err)
 		} else if !keep {
 			return false, nil
 		}
@@ -109,16 +109,16 @@ func (p *part) renderAs(in *Input, n *jsontree.Node) error {
 			return nil // left out
 		}
 		if err == nil {
-			err = in.charge(n)
+			err = in.chargeOutput(n)
 		}
 		sub := ""
-		if err == nil && p.form != nil {
-			sub, err = p.form.apply(in, n)
+		if err == nil && p.schema != nil {
+			sub, err = p.schema.setCanonical(in, n)
 		}
 		if err != nil {
-			return p.fault(sub, err)
+			return p.faultAt(sub, err)
 		}
-		return p.check(n)
+		return p.checkRules(n)
 	}
 	kids := in.Nodes.Nodes(len(p.parts))
 	for i, child := range p.parts {
@@ -132,7 +132,7 @@ func (p *part) renderAs(in *Input, n *jsontree.Node) error {
 		}
 		kids = kids[:len(kids)+1]
 		kid := &kids[len(kids)-1]
-		keep, err := child.render(in, kid)
+		keep, err := child.renderInto(in, kid)
 		switch {
 		case err != nil:
 			return err
@@ -147,19 +147,19 @@ func (p *part) renderAs(in *Input, n *jsontree.Node) error {
 	} else {
 		*n = jsontree.Items(kids...)
 	}
-	return p.check(n)
+	return p.checkRules(n)
 }
 
-// check applies the part's rules.
-func (p *part) check(n *jsontree.Node) error {
+// checkRules applies the part's rules.
+func (p *part) checkRules(n *jsontree.Node) error {
 	if err := checkValue(p.rules, n); err != nil {
-		return p.fault("", err)
+		return p.faultAt("", err)
 	}
 	return nil
 }
 
-// fault returns an error of the part, or of a place in its value.
-func (p *part) fault(inside string, err error) error {
+// faultAt returns an error of the part, or of a place in its value.
+func (p *part) faultAt(inside string, err error) error {
 	f := &fault{path: p.path + inside, line: p.line, err: err}
 	for _, piece := range p.pieces {
 		if piece.program != nil {
@@ -171,9 +171,9 @@ func (p *part) fault(inside string, err error) error {
 
 // renderEach appends one item for each value of the part's loop.
 func (p *part) renderEach(in *Input, kids []jsontree.Node) ([]jsontree.Node, error) {
-	list, n, err := p.loop.values(in)
+	list, n, err := p.loop.evalList(in)
 	if err != nil {
-		return nil, p.loop.list.fault(p.path+"."+forEachKey, err)
+		return nil, p.loop.list.faultAt(p.path+"."+forEachKey, err)
 	}
 	kids = slices.Grow(kids, n)
 	depth, before := p.loop.depth, len(in.loops)
@@ -184,12 +184,12 @@ func (p *part) renderEach(in *Input, kids []jsontree.Node) ([]jsontree.Node, err
 	for i := range n {
 		value := list.Get(types.Int(i))
 		if types.IsError(value) {
-			return nil, p.loop.list.fault(p.path+"."+forEachKey, fmt.Errorf("%v", value))
+			return nil, p.loop.list.faultAt(p.path+"."+forEachKey, fmt.Errorf("%v", value))
 		}
 		in.loops = append(in.loops[:depth], loopValue{p.loop.name, value})
 		kids = kids[:len(kids)+1]
 		kid := &kids[len(kids)-1]
-		keep, err := p.render(in, kid)
+		keep, err := p.renderInto(in, kid)
 		if err != nil {
 			if f, ok := errors.AsType[*fault](err); ok { // the value comes from the loop
 				f.read = append(f.read, p.loop.list.params...)
@@ -203,8 +203,8 @@ func (p *part) renderEach(in *Input, kids []jsontree.Node) ([]jsontree.Node, err
 	return kids, nil
 }
 
-// loops reports whether a list has an item with ${forEach}.
-func (p *part) loops() bool {
+// hasLoop reports whether a list has an item with ${forEach}.
+func (p *part) hasLoop() bool {
 	return p != nil && slices.ContainsFunc(p.parts, func(item *part) bool { return item.loop != nil })
 }
 
@@ -213,7 +213,7 @@ func (p *part) renderValue(in *Input, n *jsontree.Node) error {
 	case p.text:
 		return p.pieces[0].program.renderText(in, n)
 	case p.whole:
-		return p.pieces[0].program.render(in, n)
+		return p.pieces[0].program.renderInto(in, n)
 	}
 	texts, size := make([]string, 0, 8), 0
 	for _, piece := range p.pieces {
@@ -232,12 +232,12 @@ func (p *part) renderValue(in *Input, n *jsontree.Node) error {
 	return nil
 }
 
-// render sets n to the expression's value.
-func (p *program) render(in *Input, n *jsontree.Node) error {
-	if p.direct.node != nil && p.direct.node(in, n) {
+// renderInto sets n to the expression's value.
+func (p *program) renderInto(in *Input, n *jsontree.Node) error {
+	if p.fastpath.node != nil && p.fastpath.node(in, n) {
 		return nil
 	}
-	out, err := p.eval(in)
+	out, err := p.evalCEL(in)
 	if v, ok := out.(*types.Optional); ok && err == nil {
 		if !v.HasValue() {
 			*n = jsontree.Node{}
@@ -256,7 +256,7 @@ func (p *program) render(in *Input, n *jsontree.Node) error {
 
 // renderText sets n to the text of an optional scalar, or to nothing.
 func (p *program) renderText(in *Input, n *jsontree.Node) error {
-	out, err := p.eval(in)
+	out, err := p.evalCEL(in)
 	if err != nil {
 		return err
 	}
@@ -269,12 +269,12 @@ func (p *program) renderText(in *Input, n *jsontree.Node) error {
 
 // evalText returns the value as a part of a string.
 func (p *program) evalText(in *Input) (string, error) {
-	if p.direct.text != nil {
-		if text, ok := p.direct.text(in); ok {
+	if p.fastpath.text != nil {
+		if text, ok := p.fastpath.text(in); ok {
 			return text, nil
 		}
 	}
-	out, err := p.eval(in)
+	out, err := p.evalCEL(in)
 	if err != nil {
 		return "", err
 	}
@@ -290,8 +290,8 @@ func (p *program) evalText(in *Input) (string, error) {
 // whenKey in an object omits the object if the expression is false.
 const whenKey = "${when}"
 
-// known returns the part without computed values.
-func (p *part) known() jsontree.Node {
+// knownValue returns the part without computed values.
+func (p *part) knownValue() jsontree.Node {
 	switch p.kind {
 	case staticPart:
 		return p.static
@@ -299,7 +299,7 @@ func (p *part) known() jsontree.Node {
 		n := jsontree.Members()
 		for i, child := range p.parts {
 			if child.kind != leafPart {
-				n.Set(p.names[i], child.known())
+				n.Set(p.names[i], child.knownValue())
 			}
 		}
 		return n
@@ -307,7 +307,7 @@ func (p *part) known() jsontree.Node {
 		n := jsontree.Items()
 		for _, child := range p.parts {
 			if child.kind != leafPart && child.loop == nil {
-				n.Append(child.known())
+				n.Append(child.knownValue())
 			}
 		}
 		return n
@@ -318,9 +318,9 @@ func (p *part) known() jsontree.Node {
 // mayLack reports whether the part is left out for some pods.
 func (p *part) mayLack() bool { return p.when != nil || p.maybe }
 
-// computes reports whether the value at a path depends on the pod. Conditional list items count only
+// isComputed reports whether the value at a path depends on the pod. Conditional list items count only
 // if when is true.
-func (p *part) computes(path string, when bool) bool {
+func (p *part) isComputed(path string, when bool) bool {
 	switch p.kind {
 	case staticPart:
 		return false
@@ -328,14 +328,14 @@ func (p *part) computes(path string, when bool) bool {
 		return true
 	case listPart:
 		return slices.ContainsFunc(p.parts, func(item *part) bool {
-			return item.loop != nil || when && item.when != nil || item.computes(path, when)
+			return item.loop != nil || when && item.when != nil || item.isComputed(path, when)
 		})
 	}
 	if path == "" {
-		return slices.ContainsFunc(p.parts, func(child *part) bool { return child.mayLack() || child.computes("", when) })
+		return slices.ContainsFunc(p.parts, func(child *part) bool { return child.mayLack() || child.isComputed("", when) })
 	}
 	for i, child := range p.parts {
-		if rest, ok := strings.CutPrefix(path, p.names[i]); ok && (rest == "" || rest[0] == '.') && (child.mayLack() || child.computes(strings.TrimPrefix(rest, "."), when)) {
+		if rest, ok := strings.CutPrefix(path, p.names[i]); ok && (rest == "" || rest[0] == '.') && (child.mayLack() || child.isComputed(strings.TrimPrefix(rest, "."), when)) {
 			return true
 		}
 	}

@@ -9,9 +9,9 @@ import (
 // Most pods set no parameter, so most parts that depend only on parameters are the same for them.
 // These are rendered once, when the template is loaded.
 
-// given returns the parameters that the pod or its namespace sets. It returns all parameters if
+// givenParams returns the parameters that the pod or its namespace sets. It returns all parameters if
 // one of them has no valid value.
-func (t *Template) given(values Values) (all paramSet) {
+func (t *Template) givenParams(values Values) (all paramSet) {
 	if len(values) < len(t.Spec.Params) {
 		return ^all
 	}
@@ -23,8 +23,8 @@ func (t *Template) given(values Values) (all paramSet) {
 	return all
 }
 
-// presets renders the parts that are the same for all pods that set no parameter.
-func (t *Template) presets() {
+// renderPresets renders the parts that are the same for all pods that set no parameter.
+func (t *Template) renderPresets() {
 	values := make(Values, len(t.Spec.Params))
 	complete := true
 	for i := range values {
@@ -36,7 +36,7 @@ func (t *Template) presets() {
 	if complete {
 		t.preset = values
 	}
-	in := (&Input{given: t.given(values)}).with(values, nil)
+	in := (&Input{given: t.givenParams(values)}).withValues(values, nil)
 	t.pod.presetAll(in)
 	for i := range t.forEach {
 		t.forEach[i].add.presetAll(in)

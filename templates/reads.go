@@ -18,7 +18,7 @@ import (
 // that label. If something is added to one of them, the template must be evaluated again.
 type reads map[string]bool
 
-func (r reads) note(ident ast.NavigableExpr) {
+func (r reads) noteIdent(ident ast.NavigableExpr) {
 	var fields []string
 	last := ident
 	for e, ok := ident.Parent(); ok && e.Kind() == ast.SelectKind; e, ok = e.Parent() {
@@ -72,7 +72,7 @@ func readsOptionally(object ast.NavigableExpr, field string) bool {
 	if !ok || parent.Kind() != ast.CallKind || parent.AsCall().FunctionName() != operators.OptSelect {
 		return false
 	}
-	name, _ := literal(parent.AsCall().Args()[1])
+	name, _ := stringLiteral(parent.AsCall().Args()[1])
 	return name == field
 }
 
@@ -84,9 +84,9 @@ func keyOf(texts ast.NavigableExpr) (key string) {
 	}
 	switch call := parent.AsCall(); call.FunctionName() {
 	case operators.Index, operators.OptIndex:
-		key, _ = literal(call.Args()[1])
+		key, _ = stringLiteral(call.Args()[1])
 	case operators.In:
-		key, _ = literal(call.Args()[0])
+		key, _ = stringLiteral(call.Args()[0])
 	}
 	return key
 }

@@ -38,7 +38,7 @@ func wholeWithGated(e ast.NavigableExpr) bool {
 	case ast.CallKind:
 		switch call := parent.AsCall(); call.FunctionName() {
 		case operators.OptSelect:
-			field, _ := literal(call.Args()[1])
+			field, _ := stringLiteral(call.Args()[1])
 			return field == lifecycle
 		case operators.Index, operators.OptIndex, overloads.Size, "hasValue":
 			return false

@@ -21,13 +21,13 @@ func (t *Template) Condition(in *Input, values Values) (bool, error) {
 		return true, nil
 	}
 	for _, name := range t.condition.params {
-		if !values.has(name) {
+		if !values.isValid(name) {
 			return false, fmt.Errorf("spec.match.condition: it reads the parameter %s, which has no valid value", name)
 		}
 	}
-	ok, err := t.condition.evalBool(in.with(values, nil))
+	ok, err := t.condition.evalBool(in.withValues(values, nil))
 	if err != nil {
-		return false, t.blamed(t.condition.fault("spec.match.condition", err), values)
+		return false, t.blameAnnotations(t.condition.faultAt("spec.match.condition", err), values)
 	}
 	return ok, nil
 }
@@ -35,17 +35,17 @@ func (t *Template) Condition(in *Input, values Values) (bool, error) {
 // Render returns the fragment for one pod: a partial Pod. The fragment may share memory with the
 // template, so callers must not change it.
 func (t *Template) Render(in *Input, values Values) (jsontree.Node, error) {
-	in.given = t.given(values)
+	in.given = t.givenParams(values)
 	var n jsontree.Node
-	_, err := t.pod.render(in.with(values, nil), &n)
-	return n, t.blamed(err, values)
+	_, err := t.pod.renderInto(in.withValues(values, nil), &n)
+	return n, t.blameAnnotations(err, values)
 }
 
 // ForEach returns what to add to one app container: partial Containers in the order of the
 // template. Callers must not change them.
 func (t *Template) ForEach(in *Input, values Values, container *jsontree.Node, initContainer bool) ([]jsontree.Node, error) {
 	all := in.Nodes.Nodes(len(t.forEach))
-	in.with(values, container).given = t.given(values)
+	in.withValues(values, container).given = t.givenParams(values)
 	for i := range t.forEach {
 		f := &t.forEach[i]
 		if initContainer && !f.initContainers {
@@ -54,7 +54,7 @@ func (t *Template) ForEach(in *Input, values Values, container *jsontree.Node, i
 		if f.where != nil {
 			ok, err := f.where.evalBool(in)
 			if err != nil {
-				return nil, t.blamed(f.where.fault(fmt.Sprintf("spec.forEachContainer[%d].where", i), err), values)
+				return nil, t.blameAnnotations(f.where.faultAt(fmt.Sprintf("spec.forEachContainer[%d].where", i), err), values)
 			}
 			if !ok {
 				continue
@@ -62,8 +62,8 @@ func (t *Template) ForEach(in *Input, values Values, container *jsontree.Node, i
 			in.matched |= 1 << i
 		}
 		all = append(all, jsontree.Node{})
-		if _, err := f.add.render(in, &all[len(all)-1]); err != nil {
-			return nil, fmt.Errorf("container %s: %w", shortened(container.Get("name").Text()), t.blamed(err, values))
+		if _, err := f.add.renderInto(in, &all[len(all)-1]); err != nil {
+			return nil, fmt.Errorf("container %s: %w", shortenForError(container.Get("name").Text()), t.blameAnnotations(err, values))
 		}
 	}
 	return all, nil
@@ -78,12 +78,12 @@ func (t *Template) Placement(in *Input, values Values) (v1alpha1.Placement, erro
 		if program == nil {
 			continue
 		}
-		text, err := program.evalText(in.with(values, nil))
+		text, err := program.evalText(in.withValues(values, nil))
 		if position.End = v1alpha1.End(text); err == nil && position.End != v1alpha1.First && position.End != v1alpha1.Last {
 			err = fmt.Errorf("%q gives %q, but First or Last is needed here", program.source, text)
 		}
 		if err != nil {
-			return placement, t.blamed(program.fault("spec.placement."+containerLists[i], err), values)
+			return placement, t.blameAnnotations(program.faultAt("spec.placement."+containerLists[i], err), values)
 		}
 	}
 	return placement, nil
@@ -92,9 +92,9 @@ func (t *Template) Placement(in *Input, values Values) (v1alpha1.Placement, erro
 // HasForEach reports whether the template adds anything to app containers.
 func (t *Template) HasForEach() bool { return len(t.forEach) > 0 }
 
-// blamed adds to an error the annotations that set what the failing part reads. Fixing them is up to
+// blameAnnotations adds to an error the annotations that set what the failing part reads. Fixing them is up to
 // the author of the pod, who may not be able to change the template.
-func (t *Template) blamed(err error, values Values) error {
+func (t *Template) blameAnnotations(err error, values Values) error {
 	f, ok := errors.AsType[*fault](err)
 	if !ok {
 		return err

@@ -19,31 +19,31 @@ const wholeShare = 100
 // Share returns the percentage of workloads in which the template replaces another one.
 func (t *Template) Share() int { return cmp.Or(t.Spec.Share, wholeShare) }
 
-// replaces checks what a template says about the one that it replaces. Whether that exists is a property of
-// the set, see misreplaced.
-func (c *checker) replaces(y *yaml.Node, t *Template) {
-	spec := child(y, "spec")
-	replaces, share := child(spec, "replaces"), child(spec, "share")
+// checkReplaces checks what a template says about the one that it replaces. Whether that exists is a property of
+// the set, see whyMisreplaced.
+func (c *checker) checkReplaces(y *yaml.Node, t *Template) {
+	spec := yamlChild(y, "spec")
+	replaces, share := yamlChild(spec, "replaces"), yamlChild(spec, "share")
 	switch {
 	case replaces == nil && share != nil:
-		c.problem(share, "spec.share", "a share is for a template that replaces another one; set replaces, or leave share out")
+		c.reportProblem(share, "spec.share", "a share is for a template that replaces another one; set replaces, or leave share out")
 	case replaces == nil, replaces.ShortTag() != "!!str": // is no string, which is reported already
 	case !isLabel(t.Spec.Replaces):
-		c.problem(replaces, "spec.replaces", "must be the name of a template: at most 63 of a-z, 0-9 and -")
+		c.reportProblem(replaces, "spec.replaces", "must be the name of a template: at most 63 of a-z, 0-9 and -")
 	case t.Spec.Replaces == t.Name:
-		c.problem(replaces, "spec.replaces", "a template cannot replace itself; name another one, or leave replaces out")
+		c.reportProblem(replaces, "spec.replaces", "a template cannot replace itself; name another one, or leave replaces out")
 	}
 	if share != nil && share.ShortTag() == "!!int" && (t.Spec.Share < 1 || t.Spec.Share > wholeShare) {
-		c.problem(share, "spec.share", "must be 1 to %d, the percentage of workloads", wholeShare)
+		c.reportProblem(share, "spec.share", "must be 1 to %d, the percentage of workloads", wholeShare)
 	}
-	t.replacesLine = at(y, "spec", "replaces").Line
+	t.replacesLine = yamlAt(y, "spec", "replaces").Line
 }
 
-// usable returns the templates that can be used together, and the problems of the others.
-func usable(all []*Template) (kept []*Template, problems problem.Problems) {
-	distinct, problems := distinct(all)
+// usableTemplates returns the templates that can be used together, and the problems of the others.
+func usableTemplates(all []*Template) (kept []*Template, problems problem.Problems) {
+	distinct, problems := distinctTemplates(all)
 	for _, t := range distinct {
-		message, _ := misreplaced(t, distinct)
+		message, _ := whyMisreplaced(t, distinct)
 		if message == "" {
 			kept = append(kept, t)
 			continue
@@ -61,12 +61,12 @@ func usable(all []*Template) (kept []*Template, problems problem.Problems) {
 // older template of that name. Passing reports whether other templates, which may be about to change, are the reason.
 func (s *Set) Misreplaced(t *Template) (message string, passing bool) {
 	others := slices.DeleteFunc(slices.Clone(s.Templates), func(other *Template) bool { return other.ID() == t.ID() })
-	return misreplaced(t, append(others, t))
+	return whyMisreplaced(t, append(others, t))
 }
 
-// misreplaced returns what is wrong with spec.replaces of one of the templates, or "". Without these rules, a
+// whyMisreplaced returns what is wrong with spec.replaces of one of the templates, or "". Without these rules, a
 // tenant could displace a template of the cluster, and a pod could lose a required template.
-func misreplaced(t *Template, all []*Template) (message string, passing bool) {
+func whyMisreplaced(t *Template, all []*Template) (message string, passing bool) {
 	name := t.Spec.Replaces
 	if name == "" {
 		return "", false

@@ -25,8 +25,8 @@ func conditionOf(path string) string {
 	return ""
 }
 
-// certain reports fields that the API requires and that are left out for some pods.
-func (c *checker) certain(y *yaml.Node, o *part, t reflect.Type, field, path string) {
+// checkRequiredFields reports fields that the API requires and that are left out for some pods.
+func (c *checker) checkRequiredFields(y *yaml.Node, o *part, t reflect.Type, field, path string) {
 	s := shapeOf(t, field)
 	some := false // whether one of s.some is always there
 	for i, p := range o.parts {
@@ -34,24 +34,24 @@ func (c *checker) certain(y *yaml.Node, o *part, t reflect.Type, field, path str
 	}
 	for i, p := range o.parts {
 		name := o.names[i]
-		at, sub := child(y, name), problem.JoinPath(path, name)
-		if p.whole && needed(t, field, name) {
+		at, sub := yamlChild(y, name), problem.JoinPath(path, name)
+		if p.whole && needsValue(t, field, name) {
 			p.pieces[0].program.leaf = false
 		}
 		switch {
 		case !p.mayLack():
-		case needed(t, field, name):
-			c.problem(at, sub, "is required, so it must have a value for every pod; leave out the whole object instead")
+		case needsValue(t, field, name):
+			c.reportProblem(at, sub, "is required, so it must have a value for every pod; leave out the whole object instead")
 		case slices.Contains(s.one, name), slices.Contains(s.some, name) && !some:
-			c.problem(at, sub, "one of %s is required, so it must have a value for every pod; leave out the whole object instead", strings.Join(slices.Concat(s.one, s.some), ", "))
+			c.reportProblem(at, sub, "one of %s is required, so it must have a value for every pod; leave out the whole object instead", strings.Join(slices.Concat(s.one, s.some), ", "))
 		case t == reflect.TypeFor[corev1.Volume]():
-			c.problem(at, sub, `without a source, the volume would be an emptyDir; write "${when}" in the volume instead`)
+			c.reportProblem(at, sub, `without a source, the volume would be an emptyDir; write "${when}" in the volume instead`)
 		}
 	}
 }
 
-// needed reports whether a member must have a value: the API requires it, or its Go type writes it always.
-func needed(t reflect.Type, field, name string) bool {
+// needsValue reports whether a member must have a value: the API requires it, or its Go type writes it always.
+func needsValue(t reflect.Type, field, name string) bool {
 	f, ok := jsontree.StructFieldOf(t, name)
 	return isRequired(t, field, name) || ok && f.Type.Kind() == reflect.String && !f.OmitEmpty
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-// content returns the part of a spec that pods get. A template that has replaced another one keeps its
+// contentForPods returns the part of a spec that pods get. A template that has replaced another one keeps its
 // revision under the name of that one, and a larger share leaves the pods that have it current. How running
 // pods are updated makes no difference to them.
-func content(spec *jsontree.Node) *jsontree.Node {
+func contentForPods(spec *jsontree.Node) *jsontree.Node {
 	var nodes jsontree.Arena
 	for _, key := range []string{"replaces", "share", "rollout"} {
 		if spec.Get(key) != nil {
@@ -24,9 +24,9 @@ func content(spec *jsontree.Node) *jsontree.Node {
 	return spec
 }
 
-// revision returns the hash of the document as canonical JSON with sorted keys. Comments, order and
+// hashCanonicalJSON returns the hash of the document as canonical JSON with sorted keys. Comments, order and
 // layout do not change it.
-func revision(n *jsontree.Node) string {
+func hashCanonicalJSON(n *jsontree.Node) string {
 	var v any
 	d := json.NewDecoder(bytes.NewReader(n.AppendTo(nil)))
 	d.UseNumber()

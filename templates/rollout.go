@@ -32,40 +32,40 @@ func areShares(texts []string) bool {
 	return true
 }
 
-// rollout checks the settings of a rollout, also those that contradict each other.
-func (c *checker) rollout(y *yaml.Node, t *Template) {
+// checkRollout checks the settings of a rollout, also those that contradict each other.
+func (c *checker) checkRollout(y *yaml.Node, t *Template) {
 	const path = "spec.rollout."
-	of := child(child(y, "spec"), "rollout")
+	of := yamlChild(yamlChild(y, "spec"), "rollout")
 	inert := t.Spec.Rollout.Strategy == "" || t.Spec.Rollout.Strategy == v1alpha1.OnCreate
-	most, paused := child(of, "maxUnavailable"), child(of, "paused")
+	most, paused := yamlChild(of, "maxUnavailable"), yamlChild(of, "paused")
 	switch {
 	case most == nil:
 	case !unavailable.MatchString(most.Value) || (most.ShortTag() == "!!str") != (most.Value[len(most.Value)-1] == '%'):
-		c.problem(most, path+"maxUnavailable", "must be a number of pods of at least 1, or a percentage such as 25%%")
+		c.reportProblem(most, path+"maxUnavailable", "must be a number of pods of at least 1, or a percentage such as 25%%")
 	case inert:
-		c.problem(most, path+"maxUnavailable", "maxUnavailable is for the strategies InPlace and InPlaceOrRestart; set one, or leave maxUnavailable out")
+		c.reportProblem(most, path+"maxUnavailable", "maxUnavailable is for the strategies InPlace and InPlaceOrRestart; set one, or leave maxUnavailable out")
 	}
 	if t.Spec.Rollout.Paused && inert {
-		c.problem(paused, path+"paused", "with the strategy OnCreate, there is no rollout to pause; set InPlace or InPlaceOrRestart, or leave paused out")
+		c.reportProblem(paused, path+"paused", "with the strategy OnCreate, there is no rollout to pause; set InPlace or InPlaceOrRestart, or leave paused out")
 	}
 	for _, key := range []string{"first", "waves", "scope", "onFailure"} {
-		if value := child(of, key); value != nil && inert {
-			c.problem(value, path+key, "%s is for the strategies InPlace and InPlaceOrRestart; set one, or leave %s out", key, key)
+		if value := yamlChild(of, key); value != nil && inert {
+			c.reportProblem(value, path+key, "%s is for the strategies InPlace and InPlaceOrRestart; set one, or leave %s out", key, key)
 		}
 	}
 	if first := t.Spec.Rollout.First; first != nil && *first < 0 {
-		c.problem(child(of, "first"), path+"first", "must be a number of pods of at least 0")
+		c.reportProblem(yamlChild(of, "first"), path+"first", "must be a number of pods of at least 0")
 	}
 	for _, key := range []string{"minReady", "bake"} {
-		if value := child(of, key); value != nil && value.ShortTag() == "!!str" && !duration.MatchString(value.Value) {
-			c.problem(value, path+key, "must be a duration such as 30s or 5m")
+		if value := yamlChild(of, key); value != nil && value.ShortTag() == "!!str" && !duration.MatchString(value.Value) {
+			c.reportProblem(value, path+key, "must be a duration such as 30s or 5m")
 		}
 	}
-	if waves := child(of, "waves"); waves != nil && !areShares(t.Spec.Rollout.Waves) {
-		c.problem(waves, path+"waves", "must be percentages in ascending order, such as [5%%, 25%%, 100%%]")
+	if waves := yamlChild(of, "waves"); waves != nil && !areShares(t.Spec.Rollout.Waves) {
+		c.reportProblem(waves, path+"waves", "must be percentages in ascending order, such as [5%%, 25%%, 100%%]")
 	}
-	pod := child(child(child(y, "spec"), "pod"), "spec")
-	if t.Spec.Rollout.Strategy == v1alpha1.InPlace && child(pod, "initContainers") == nil && child(pod, "containers") == nil {
-		c.problem(child(of, "strategy"), path+"strategy", "a running pod can only change the template's own containers, and it has none; use InPlaceOrRestart or OnCreate")
+	pod := yamlChild(yamlChild(yamlChild(y, "spec"), "pod"), "spec")
+	if t.Spec.Rollout.Strategy == v1alpha1.InPlace && yamlChild(pod, "initContainers") == nil && yamlChild(pod, "containers") == nil {
+		c.reportProblem(yamlChild(of, "strategy"), path+"strategy", "a running pod can only change the template's own containers, and it has none; use InPlaceOrRestart or OnCreate")
 	}
 }

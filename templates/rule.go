@@ -52,10 +52,10 @@ func ofKubelet(reads []string, check func(*jsontree.Node) error) objectRule {
 	return objectRule{own: true, policed: true, reads: reads, check: check}
 }
 
-// needs returns a rule for a field that is allowed only if another field has a certain value.
-func needs(name string, when func(*jsontree.Node) bool, other string, ok func(*jsontree.Node) bool, message string) objectRule {
+// needsField returns a rule for a field that is allowed only if another field has a certain value.
+func needsField(name string, when func(*jsontree.Node) bool, other string, ok func(*jsontree.Node) bool, message string) objectRule {
 	applies := func(o *part) bool { // a field that can never exist may decide the rule
-		return (when(nil) || has(name)(o)) && (!ok(nil) || has(other)(o))
+		return (when(nil) || mayHaveField(name)(o)) && (!ok(nil) || mayHaveField(other)(o))
 	}
 	return objectRule{applies: applies, reads: []string{name, other}, check: func(n *jsontree.Node) error {
 		if when(n.Get(name)) && !ok(n.Get(other)) {
@@ -65,7 +65,7 @@ func needs(name string, when func(*jsontree.Node) bool, other string, ok func(*j
 	}}
 }
 
-func has(field string) func(*part) bool {
+func mayHaveField(field string) func(*part) bool {
 	return func(o *part) bool { return slices.Contains(o.names, field) }
 }
 
@@ -73,7 +73,7 @@ func has(field string) func(*part) bool {
 func hasTwo(list string) func(*part) bool {
 	return func(o *part) bool {
 		i := slices.Index(o.names, list)
-		return i >= 0 && (o.parts[i].kind == leafPart || len(o.parts[i].parts) > 1 || o.parts[i].loops() || len(o.parts[i].static.Items()) > 1)
+		return i >= 0 && (o.parts[i].kind == leafPart || len(o.parts[i].parts) > 1 || o.parts[i].hasLoop() || len(o.parts[i].static.Items()) > 1)
 	}
 }
 
@@ -87,13 +87,13 @@ func hasName() objectRule {
 	}}
 }
 
-func present(n *jsontree.Node) bool { return n != nil }
+func isPresent(n *jsontree.Node) bool { return n != nil }
 
 func isTrue(n *jsontree.Node) bool { return n.Kind() == jsontree.True }
 
 func isFalse(n *jsontree.Node) bool { return n.Kind() == jsontree.False }
 
-func is(texts ...string) func(*jsontree.Node) bool {
+func isAnyText(texts ...string) func(*jsontree.Node) bool {
 	return func(n *jsontree.Node) bool { return slices.Contains(texts, n.Text()) }
 }
 
@@ -101,19 +101,19 @@ func not(f func(*jsontree.Node) bool) func(*jsontree.Node) bool {
 	return func(n *jsontree.Node) bool { return !f(n) }
 }
 
-// unique returns a rule for a list in which a field must differ between items ("" is the item
+// uniqueField returns a rule for a list in which a field must differ between items ("" is the item
 // itself).
-func unique(list, field string) objectRule {
+func uniqueField(list, field string) objectRule {
 	return objectRule{fewer: true, applies: hasTwo(list), reads: []string{strings.TrimSuffix(list+"."+field, ".")}, check: func(n *jsontree.Node) error {
-		if key := doubled(n.Get(list).Items(), field); key != "" {
+		if key := findDuplicate(n.Get(list).Items(), field); key != "" {
 			return fmt.Errorf("%s has %q twice", list, key)
 		}
 		return nil
 	}}
 }
 
-// doubled returns a value that a field has in two items ("" is the item itself), or "".
-func doubled(items []jsontree.Node, field string) string {
+// findDuplicate returns a value that a field has in two items ("" is the item itself), or "".
+func findDuplicate(items []jsontree.Node, field string) string {
 	const few = 32 // comparing a few items is faster than a map
 	keys, seen := make([]string, 0, few), map[string]bool(nil)
 	if len(items) > few {
@@ -145,7 +145,7 @@ func uniqueItems(key, from string) valueRule {
 		hint = "; check " + from
 	}
 	return valueRule{"", func(n *jsontree.Node) error {
-		if value := doubled(n.Items(), key); value != "" {
+		if value := findDuplicate(n.Items(), key); value != "" {
 			return fmt.Errorf("two items have the %s %q%s", key, value, hint)
 		}
 		return nil

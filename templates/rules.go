@@ -42,18 +42,18 @@ func forEachFields() fields {
 	}
 }
 
-func (c *checker) only(y *yaml.Node, path string, allowed fields) {
+func (c *checker) checkAllowedFields(y *yaml.Node, path string, allowed fields) {
 	if allowed == nil {
 		return
 	}
-	for key, value := range members(y) {
+	for key, value := range yamlMembers(y) {
 		sub, ok := allowed[key.Value]
 		if !ok && key.Value != whenKey {
-			c.problem(key, problem.JoinPath(path, key.Value), "a template may not set this; it may set %s",
+			c.reportProblem(key, problem.JoinPath(path, key.Value), "a template may not set this; it may set %s",
 				strings.Join(slices.Sorted(maps.Keys(allowed)), ", "))
 			continue
 		}
-		c.only(value, problem.JoinPath(path, key.Value), sub)
+		c.checkAllowedFields(value, problem.JoinPath(path, key.Value), sub)
 	}
 }
 
@@ -64,34 +64,34 @@ const maxContainers = 100
 // fragment alone can break. It returns the names of the containers, by list.
 func (c *checker) podRules(y *yaml.Node, path string) (names map[string][]string) {
 	names = map[string][]string{}
-	c.only(y, path, podFields())
-	c.keys(child(child(y, "metadata"), "annotations"), path+".metadata.annotations", func(_, prefix string) string {
-		if within(prefix, Domain) {
+	c.checkAllowedFields(y, path, podFields())
+	c.checkMetadataKeys(yamlChild(yamlChild(y, "metadata"), "annotations"), path+".metadata.annotations", func(_, prefix string) string {
+		if isInDomain(prefix, Domain) {
 			return "keys of " + Domain + " are for Pillion and for authors of pods; a template may not set them"
 		}
 		return ""
 	})
-	spec := child(y, "spec")
-	c.names(child(spec, "volumes"), path+".spec.volumes", map[string]bool{}, false)
+	spec := yamlChild(y, "spec")
+	c.checkNames(yamlChild(spec, "volumes"), path+".spec.volumes", map[string]bool{}, false)
 	volumes := volumeKinds(spec)
 	c.podOS(spec, path+".spec")
-	for i, volume := range items(child(spec, "volumes")) {
+	for i, volume := range yamlItems(yamlChild(spec, "volumes")) {
 		c.oneSource(volume, fmt.Sprintf("%s.spec.volumes[%d]", path, i))
 	}
 	seen := map[string]bool{}
 	for _, list := range containerLists {
-		containers := child(spec, list)
-		if n := len(items(containers)); n > maxContainers {
-			c.problem(containers, path+".spec."+list, "has %d containers, and at most %d are allowed", n, maxContainers)
+		containers := yamlChild(spec, list)
+		if n := len(yamlItems(containers)); n > maxContainers {
+			c.reportProblem(containers, path+".spec."+list, "has %d containers, and at most %d are allowed", n, maxContainers)
 			continue
 		}
-		c.names(containers, path+".spec."+list, seen, true)
-		for i, container := range items(containers) {
+		c.checkNames(containers, path+".spec."+list, seen, true)
+		for i, container := range yamlItems(containers) {
 			sub := fmt.Sprintf("%s.spec.%s[%d]", path, list, i)
 			c.containerRules(container, sub, list == "initContainers")
-			c.mounts(container, sub, volumes)
+			c.checkMounts(container, sub, volumes)
 			c.containerOS(container, sub)
-			name, _ := pattern(at(container, "name").Value) // an error is already reported
+			name, _ := namePattern(yamlAt(container, "name").Value) // an error is already reported
 			names[list] = append(names[list], name)
 		}
 	}
@@ -99,23 +99,23 @@ func (c *checker) podRules(y *yaml.Node, path string) (names map[string][]string
 }
 
 func (c *checker) forEachRules(y *yaml.Node, path string, pod *yaml.Node) {
-	c.only(y, path, forEachFields())
-	c.mounts(y, path, volumeKinds(child(pod, "spec")))
-	c.otherVariables(child(y, "env"), path+".env")
+	c.checkAllowedFields(y, path, forEachFields())
+	c.checkMounts(y, path, volumeKinds(yamlChild(pod, "spec")))
+	c.otherVariables(yamlChild(y, "env"), path+".env")
 	c.containerOS(y, path)
-	c.forbid(child(child(y, "securityContext"), "windowsOptions"), path+".securityContext.windowsOptions",
+	c.forbidKeys(yamlChild(yamlChild(y, "securityContext"), "windowsOptions"), path+".securityContext.windowsOptions",
 		"a template may not set this for the pod's own containers", "hostProcess")
 }
 
-// keys checks the keys of labels or annotations. The function wrong returns any other error of a
+// checkMetadataKeys checks the keys of labels or annotations. The function wrong returns any other error of a
 // key.
-func (c *checker) keys(y *yaml.Node, path string, wrong func(key, prefix string) string) {
-	for key := range members(y) {
+func (c *checker) checkMetadataKeys(y *yaml.Node, path string, wrong func(key, prefix string) string) {
+	for key := range yamlMembers(y) {
 		if key.Value == whenKey {
 			continue
 		}
 		if errs := validation.IsQualifiedName(strings.ToLower(key.Value)); len(errs) > 0 {
-			c.problem(key, problem.JoinPath(path, key.Value), "not a valid key: %s", problem.TrimPattern(errs[0]))
+			c.reportProblem(key, problem.JoinPath(path, key.Value), "not a valid key: %s", problem.TrimPattern(errs[0]))
 			continue
 		}
 		prefix, _, ok := strings.Cut(key.Value, "/")
@@ -123,10 +123,10 @@ func (c *checker) keys(y *yaml.Node, path string, wrong func(key, prefix string)
 			prefix = ""
 		}
 		if message := wrong(key.Value, prefix); message != "" {
-			c.problem(key, problem.JoinPath(path, key.Value), "%s", message)
+			c.reportProblem(key, problem.JoinPath(path, key.Value), "%s", message)
 		}
 		if strings.HasSuffix(path, ".annotations") && slices.ContainsFunc(reservedAnnotations(), func(prefix string) bool { return strings.HasPrefix(key.Value, prefix) }) {
-			c.problem(key, problem.JoinPath(path, key.Value), "the API server reads this annotation; set the field that replaced it")
+			c.reportProblem(key, problem.JoinPath(path, key.Value), "the API server reads this annotation; set the field that replaced it")
 		}
 	}
 }
@@ -140,30 +140,30 @@ func reservedAnnotations() []string {
 	}
 }
 
-// within reports whether a key's prefix is the domain or one of its subdomains.
-func within(prefix, domain string) bool {
+// isInDomain reports whether a key's prefix is the domain or one of its subdomains.
+func isInDomain(prefix, domain string) bool {
 	return prefix == domain || strings.HasSuffix(prefix, "."+domain)
 }
 
 // reservedDomains returns the domains whose labels have a meaning for Kubernetes or Pillion.
 func reservedDomains() []string { return []string{"kubernetes.io", "k8s.io", Domain} }
 
-// labels checks the keys of labels. Controllers select their pods by labels. If a template added a
+// checkLabels checks the keys of labels. Controllers select their pods by labels. If a template added a
 // label that a controller's selector excludes, the controller would never find its pod and would
 // create new ones without end.
-func (c *checker) labels(y *yaml.Node, t *Template) {
-	list := at(y, "spec", "labelDomains")
+func (c *checker) checkLabels(y *yaml.Node, t *Template) {
+	list := yamlAt(y, "spec", "labelDomains")
 	for i, domain := range t.Spec.LabelDomains {
 		path := fmt.Sprintf("spec.labelDomains[%d]", i)
-		switch taken := slices.IndexFunc(reservedDomains(), func(d string) bool { return within(domain, d) }); {
+		switch taken := slices.IndexFunc(reservedDomains(), func(d string) bool { return isInDomain(domain, d) }); {
 		case taken >= 0:
-			c.problem(list.Content[i], path, "a template may not set labels of %s", reservedDomains()[taken])
+			c.reportProblem(list.Content[i], path, "a template may not set labels of %s", reservedDomains()[taken])
 		case !strings.Contains(domain, ".") || len(validation.IsDNS1123Subdomain(domain)) > 0:
-			c.problem(list.Content[i], path, "must be a domain such as example.com, without a slash")
+			c.reportProblem(list.Content[i], path, "must be a domain such as example.com, without a slash")
 		}
 	}
 	own, replaced := t.Name+"."+Domain, t.Spec.Replaces+"."+Domain
-	c.keys(child(at(y, "spec", "pod", "metadata"), "labels"), "spec.pod.metadata.labels", func(key, prefix string) string {
+	c.checkMetadataKeys(yamlChild(yamlAt(y, "spec", "pod", "metadata"), "labels"), "spec.pod.metadata.labels", func(key, prefix string) string {
 		name := key[strings.LastIndexByte(key, '/')+1:]
 		instead := fmt.Sprintf("use the template's own %s/%s", own, name)
 		switch {
@@ -171,9 +171,9 @@ func (c *checker) labels(y *yaml.Node, t *Template) {
 			return ""
 		case prefix == "":
 			return "a template may not set a label without a prefix, because a controller whose selector excludes it would create pods without end; " + instead
-		case slices.ContainsFunc(reservedDomains(), func(d string) bool { return within(prefix, d) }):
+		case slices.ContainsFunc(reservedDomains(), func(d string) bool { return isInDomain(prefix, d) }):
 			return "a template may not set labels of kubernetes.io, k8s.io and pillion.dev; " + instead
-		case !slices.ContainsFunc(t.Spec.LabelDomains, func(d string) bool { return within(prefix, d) }):
+		case !slices.ContainsFunc(t.Spec.LabelDomains, func(d string) bool { return isInDomain(prefix, d) }):
 			return fmt.Sprintf("a template may set only labels with its own prefix; %s, or, if no workload selects pods by the label, add its domain to spec.labelDomains", instead)
 		}
 		return ""
@@ -183,7 +183,7 @@ func (c *checker) labels(y *yaml.Node, t *Template) {
 // annotationDomains checks the domains of another product. A domain of which the template reads nothing is a mistake:
 // every annotation of it would be reported.
 func (c *checker) annotationDomains(y *yaml.Node, t *Template) {
-	list := at(y, "spec", "annotationDomains")
+	list := yamlAt(y, "spec", "annotationDomains")
 	for i, domain := range t.Spec.AnnotationDomains {
 		path := fmt.Sprintf("spec.annotationDomains[%d]", i)
 		reads := slices.ContainsFunc(t.Spec.Params, func(p v1alpha1.Param) bool {
@@ -191,37 +191,37 @@ func (c *checker) annotationDomains(y *yaml.Node, t *Template) {
 		})
 		switch {
 		case !strings.Contains(domain, ".") || len(validation.IsDNS1123Subdomain(domain)) > 0:
-			c.problem(list.Content[i], path, "must be a domain such as example.com, without a slash")
-		case within(domain, Domain):
-			c.problem(list.Content[i], path, "must be the domain of another product; Pillion warns about unknown annotations of %s anyway", Domain)
+			c.reportProblem(list.Content[i], path, "must be a domain such as example.com, without a slash")
+		case isInDomain(domain, Domain):
+			c.reportProblem(list.Content[i], path, "must be the domain of another product; Pillion warns about unknown annotations of %s anyway", Domain)
 		case !reads:
-			c.problem(list.Content[i], path, "no parameter reads an annotation of %s; add one with annotation or prefix, or remove the domain", domain)
+			c.reportProblem(list.Content[i], path, "no parameter reads an annotation of %s; add one with annotation or prefix, or remove the domain", domain)
 		}
 	}
 }
 
-// names checks the names in a list of containers or volumes. A name must be constant. In an item with
+// checkNames checks the names in a list of containers or volumes. A name must be constant. In an item with
 // ${forEach}, it must have a constant part, because Pillion recognizes its own items by it. The map
 // seen has the names so far, and whether their items are conditional. If share is true, conditional
 // items may have the same name, see oneName.
-func (c *checker) names(list *yaml.Node, path string, seen map[string]bool, share bool) {
-	for i, item := range items(list) {
+func (c *checker) checkNames(list *yaml.Node, path string, seen map[string]bool, share bool) {
+	for i, item := range yamlItems(list) {
 		sub := fmt.Sprintf("%s[%d].name", path, i)
-		name, conditional := child(item, "name"), share && child(item, whenKey) != nil
+		name, conditional := yamlChild(item, "name"), share && yamlChild(item, whenKey) != nil
 		switch {
 		case name == nil: // already reported
-		case strings.Contains(name.Value, "${") && child(item, forEachKey) == nil:
-			c.problem(name, sub, "must be a constant, because the name identifies an item of the pod")
+		case strings.Contains(name.Value, "${") && yamlChild(item, forEachKey) == nil:
+			c.reportProblem(name, sub, "must be a constant, because the name identifies an item of the pod")
 		case strings.Contains(name.Value, "${"):
-			if _, err := pattern(name.Value); err != nil {
-				c.problem(name, sub, "%v", err)
+			if _, err := namePattern(name.Value); err != nil {
+				c.reportProblem(name, sub, "%v", err)
 			}
 		default:
 			before, twice := seen[name.Value]
 			if twice && share && (!before || !conditional) {
-				c.problem(name, sub, "the name %q is used twice, which is allowed only if both containers have %q", name.Value, whenKey)
+				c.reportProblem(name, sub, "the name %q is used twice, which is allowed only if both containers have %q", name.Value, whenKey)
 			} else if twice && !share {
-				c.problem(name, sub, "the name %q is used twice", name.Value)
+				c.reportProblem(name, sub, "the name %q is used twice", name.Value)
 			}
 			seen[name.Value] = conditional
 		}
@@ -229,14 +229,14 @@ func (c *checker) names(list *yaml.Node, path string, seen map[string]bool, shar
 }
 
 func (c *checker) containerRules(y *yaml.Node, path string, init bool) {
-	policy := child(y, "restartPolicy")
+	policy := yamlChild(y, "restartPolicy")
 	switch {
 	case policy != nil && !init:
-		c.problem(policy, path+".restartPolicy", "is allowed only for init containers, where Always makes a native sidecar")
+		c.reportProblem(policy, path+".restartPolicy", "is allowed only for init containers, where Always makes a native sidecar")
 	case policy != nil && policy.Value != "Always":
-		c.problem(policy, path+".restartPolicy", "must be Always or left out")
+		c.reportProblem(policy, path+".restartPolicy", "must be Always or left out")
 	case policy == nil && init:
-		c.forbid(y, path, "an init container may have this only with restartPolicy: Always",
+		c.forbidKeys(y, path, "an init container may have this only with restartPolicy: Always",
 			"livenessProbe", "readinessProbe", "startupProbe", "lifecycle")
 	}
 }
@@ -244,59 +244,59 @@ func (c *checker) containerRules(y *yaml.Node, path string, init bool) {
 // volumeKinds returns the kinds of a fragment's volumes by name.
 func volumeKinds(spec *yaml.Node) map[string]string {
 	kinds := map[string]string{}
-	for _, volume := range items(child(spec, "volumes")) {
+	for _, volume := range yamlItems(yamlChild(spec, "volumes")) {
 		kind := "emptyDir"
-		for key := range members(volume) {
+		for key := range yamlMembers(volume) {
 			if key.Value != "name" && !isControl(key.Value) {
 				kind = key.Value
 			}
 		}
-		kinds[at(volume, "name").Value] = kind
+		kinds[yamlAt(volume, "name").Value] = kind
 	}
 	return kinds
 }
 
-// mounts checks references to the template's own volumes.
-func (c *checker) mounts(container *yaml.Node, path string, volumes map[string]string) {
+// checkMounts checks references to the template's own volumes.
+func (c *checker) checkMounts(container *yaml.Node, path string, volumes map[string]string) {
 	seen := map[string]bool{}
 	volume := func(y *yaml.Node, sub string) (kind string, ok bool) {
-		name := child(y, "name")
+		name := yamlChild(y, "name")
 		if name == nil {
 			return "", false // already reported
 		}
-		return c.volume(name, sub+".name", volumes)
+		return c.findVolumeKind(name, sub+".name", volumes)
 	}
-	for i, m := range items(child(container, "volumeMounts")) {
+	for i, m := range yamlItems(yamlChild(container, "volumeMounts")) {
 		sub := fmt.Sprintf("%s.volumeMounts[%d]", path, i)
 		kind, ok := volume(m, sub)
-		if options := child(m, "bindMountOptions"); ok && options != nil && kind == "image" {
-			c.problem(options, sub+".bindMountOptions", "cannot be used with an image volume")
+		if options := yamlChild(m, "bindMountOptions"); ok && options != nil && kind == "image" {
+			c.reportProblem(options, sub+".bindMountOptions", "cannot be used with an image volume")
 		}
-		switch mountPath := child(m, "mountPath"); {
+		switch mountPath := yamlChild(m, "mountPath"); {
 		case mountPath == nil: // already reported
-		case child(m, forEachKey) != nil: // checked when it is rendered
+		case yamlChild(m, forEachKey) != nil: // checked when it is rendered
 		case seen[mountPath.Value]:
-			c.problem(mountPath, sub+".mountPath", "is used by another mount of this container")
+			c.reportProblem(mountPath, sub+".mountPath", "is used by another mount of this container")
 		default:
 			seen[mountPath.Value] = true
 		}
 	}
-	for i, d := range items(child(container, "volumeDevices")) {
+	for i, d := range yamlItems(yamlChild(container, "volumeDevices")) {
 		sub := fmt.Sprintf("%s.volumeDevices[%d]", path, i)
-		if child(d, "name") == nil {
+		if yamlChild(d, "name") == nil {
 			continue // already reported
 		}
 		if kind, ok := volume(d, sub); ok && kind != "persistentVolumeClaim" && kind != "ephemeral" {
-			c.problem(d, sub+".name", "a device must be a volume of the kind persistentVolumeClaim or ephemeral, not %s", kind)
+			c.reportProblem(d, sub+".name", "a device must be a volume of the kind persistentVolumeClaim or ephemeral, not %s", kind)
 		}
 	}
 }
 
-// volume returns the kind of one of the template's volumes. A name that is an expression may also be
+// findVolumeKind returns the kind of one of the template's volumes. A name that is an expression may also be
 // that of a volume of the pod; it is checked for each pod.
-func (c *checker) volume(name *yaml.Node, path string, volumes map[string]string) (kind string, ok bool) {
+func (c *checker) findVolumeKind(name *yaml.Node, path string, volumes map[string]string) (kind string, ok bool) {
 	if kind, ok = volumes[name.Value]; !ok && !mayBeOneOf(name.Value, volumes) {
-		c.problem(name, path, "no volume %q in spec.pod.spec.volumes%s", name.Value, cmp.Or(problem.DidYouMean(name.Value, slices.Collect(maps.Keys(volumes))),
+		c.reportProblem(name, path, "no volume %q in spec.pod.spec.volumes%s", name.Value, cmp.Or(problem.DidYouMean(name.Value, slices.Collect(maps.Keys(volumes))),
 			fmt.Sprintf(`; for a volume of the pods themselves, write name: "${'%s'}"`, name.Value)))
 	}
 	return kind, ok
@@ -306,11 +306,11 @@ func (c *checker) volume(name *yaml.Node, path string, volumes map[string]string
 // a source.
 func (c *checker) oneSource(volume *yaml.Node, path string) {
 	source := ""
-	for key := range members(volume) {
+	for key := range yamlMembers(volume) {
 		switch {
 		case key.Value == "name" || isControl(key.Value):
 		case source != "":
-			c.problem(key, problem.JoinPath(path, key.Value), "a volume has one source, and this one already has %s", source)
+			c.reportProblem(key, problem.JoinPath(path, key.Value), "a volume has one source, and this one already has %s", source)
 		default:
 			source = key.Value
 		}

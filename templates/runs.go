@@ -21,11 +21,11 @@ type Runs struct {
 func (t *Template) Runs() []Runs {
 	var all []Runs
 	for _, list := range containerLists {
-		for _, container := range t.pod.member("spec").member(list).items() {
+		for _, container := range t.pod.findMember("spec").findMember(list).items() {
 			r := Runs{fields: map[string]*part{}}
-			r.Name = container.member("name").pattern()
+			r.Name = container.findMember("name").namePattern()
 			for _, field := range []string{"image", "command", "args"} {
-				r.fields[field] = container.member(field)
+				r.fields[field] = container.findMember(field)
 			}
 			all = append(all, r)
 		}
@@ -87,8 +87,8 @@ func sameStrings(a, b *jsontree.Node) bool {
 	return slices.EqualFunc(a.Items(), b.Items(), func(a, b jsontree.Node) bool { return sameStrings(&a, &b) })
 }
 
-// member returns the member of an object, or nil.
-func (p *part) member(name string) *part {
+// findMember returns the member of an object, or nil.
+func (p *part) findMember(name string) *part {
 	switch {
 	case p == nil:
 	case p.kind == staticPart:

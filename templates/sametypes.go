@@ -17,7 +17,7 @@ import (
 // type. Otherwise CEL does not know their type, and nothing could be checked. Values of different types
 // may be an argument of json.marshal, which has a bound for any value. If whole is true, the expression
 // computes an object, and its maps may have values of different types, too. No other function reads such
-// a value: comparing values whose nesting is unknown has no bound, see [nesting].
+// a value: comparing values whose nesting is unknown has no bound, see [nestingLevels].
 // The expression reads a variable with such a value, or variable is "". SameTypes reports whether the
 // result is such a value.
 func sameTypes(env *cel.Env, checked *cel.Ast, variable string, whole bool) (isMixed bool, err error) {
@@ -27,7 +27,7 @@ func sameTypes(env *cel.Env, checked *cel.Ast, variable string, whole bool) (isM
 	if issues.Err() == nil && variable == "" {
 		return false, nil
 	}
-	isMixed = mixed(checked.OutputType())
+	isMixed = hasMixedTypes(checked.OutputType())
 	if (whole || !isMixed) && onlyResults(native) {
 		return isMixed, nil
 	}
@@ -35,9 +35,9 @@ func sameTypes(env *cel.Env, checked *cel.Ast, variable string, whole bool) (isM
 		return false, fmt.Errorf("CEL: variables.%s has values of different types, so it must be a whole field or an argument of %s() (in %q)", variable, marshalFunction, checked.Source().Content())
 	}
 	first := issues.Errors()[0]
-	text, _ := unusual(checked.Source().Content(), first.Message)
+	text, _ := explainOtherError(checked.Source().Content(), first.Message)
 	return false, fmt.Errorf("CEL: %s (%s); all values of a map or a list need one type, unless it is an argument of %s() or a whole field that is an object",
-		text, located(checked.Source().Content(), first.Location), marshalFunction)
+		text, formatLocation(checked.Source().Content(), first.Location), marshalFunction)
 }
 
 type sameTypesConfig struct{}
@@ -57,11 +57,11 @@ func onlyResults(checked *ast.AST) bool {
 		switch e.Kind() {
 		case ast.ListKind:
 			notMap := func(item ast.Expr) bool { return item.Kind() != ast.MapKind }
-			if checked.GetType(e.ID()).Parameters()[0].Kind() == types.DynKind && slices.ContainsFunc(e.AsList().Elements(), notMap) && !marshaled(e) {
+			if checked.GetType(e.ID()).Parameters()[0].Kind() == types.DynKind && slices.ContainsFunc(e.AsList().Elements(), notMap) && !isMarshaled(e) {
 				return false
 			}
 		case ast.SelectKind:
-			if mixed(checked.GetType(e.AsSelect().Operand().ID())) {
+			if hasMixedTypes(checked.GetType(e.AsSelect().Operand().ID())) {
 				return false
 			}
 		case ast.CallKind:
@@ -73,7 +73,7 @@ func onlyResults(checked *ast.AST) bool {
 			if call.IsMemberFunction() {
 				args = append(slices.Clone(args), call.Target())
 			}
-			if slices.ContainsFunc(args, func(arg ast.Expr) bool { return !isEmpty(arg) && mixed(checked.GetType(arg.ID())) }) {
+			if slices.ContainsFunc(args, func(arg ast.Expr) bool { return !isEmpty(arg) && hasMixedTypes(checked.GetType(arg.ID())) }) {
 				return false
 			}
 		}
@@ -81,9 +81,9 @@ func onlyResults(checked *ast.AST) bool {
 	return true
 }
 
-// marshaled reports whether a literal is in an argument of json.marshal, and no other function is between
+// isMarshaled reports whether a literal is in an argument of json.marshal, and no other function is between
 // them.
-func marshaled(e ast.NavigableExpr) bool {
+func isMarshaled(e ast.NavigableExpr) bool {
 	for parent, ok := e.Parent(); ok; parent, ok = parent.Parent() {
 		switch parent.Kind() {
 		case ast.MapKind, ast.ListKind:
@@ -109,15 +109,15 @@ func hidesUnset(checked *ast.AST, e ast.Expr) error {
 		}
 	}
 	for _, v := range values {
-		if found := unset(checked.GetType(v.ID())); found != "" && mixed(checked.GetType(e.ID())) {
+		if found := unsetObject(checked.GetType(v.ID())); found != "" && hasMixedTypes(checked.GetType(e.ID())) {
 			return fmt.Errorf("%s has fields that are not set yet; read a field of it instead", found)
 		}
 	}
 	return nil
 }
 
-// mixed reports whether the type contains a map or a list with values of unknown types.
-func mixed(t *types.Type) bool {
+// hasMixedTypes reports whether the type contains a map or a list with values of unknown types.
+func hasMixedTypes(t *types.Type) bool {
 	params := t.Parameters()
-	return (t.Kind() == types.MapKind || t.Kind() == types.ListKind) && params[len(params)-1].Kind() == types.DynKind || slices.ContainsFunc(params, mixed)
+	return (t.Kind() == types.MapKind || t.Kind() == types.ListKind) && params[len(params)-1].Kind() == types.DynKind || slices.ContainsFunc(params, hasMixedTypes)
 }

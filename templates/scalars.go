@@ -45,8 +45,8 @@ func scalarTypeOf(t reflect.Type) (s scalarType, ok bool) {
 	return scalarType{}, false
 }
 
-// describe returns what a value of type t must be.
-func describe(t reflect.Type) string {
+// describeType returns what a value of type t must be.
+func describeType(t reflect.Type) string {
 	if s, ok := scalarTypeOf(t); ok {
 		return s.words
 	}
@@ -59,8 +59,8 @@ func describe(t reflect.Type) string {
 	return "a list"
 }
 
-// fits reports whether the API server accepts a scalar of this YAML type for t.
-func fits(y *yaml.Node, t reflect.Type) bool {
+// acceptsYAML reports whether the API server accepts a scalar of this YAML type for t.
+func acceptsYAML(y *yaml.Node, t reflect.Type) bool {
 	s, _ := scalarTypeOf(t)
 	if !slices.Contains(s.tags, y.ShortTag()) {
 		return false
@@ -70,8 +70,8 @@ func fits(y *yaml.Node, t reflect.Type) bool {
 	return !zero.CanInt() || y.Decode(&i) == nil && !zero.OverflowInt(i)
 }
 
-// takes reports whether a Go field of type t accepts the JSON of a CEL value of type out.
-func takes(t reflect.Type, out *cel.Type) bool {
+// acceptsCELType reports whether a Go field of type t accepts the JSON of a CEL value of type out.
+func acceptsCELType(t reflect.Type, out *cel.Type) bool {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
@@ -79,7 +79,7 @@ func takes(t reflect.Type, out *cel.Type) bool {
 		return slices.ContainsFunc(s.cel, out.IsExactType)
 	}
 	// Not a map, because its keys would be structure.
-	return t.Kind() == reflect.Slice && out.Kind() == types.ListKind && takes(t.Elem(), out.Parameters()[0])
+	return t.Kind() == reflect.Slice && out.Kind() == types.ListKind && acceptsCELType(t.Elem(), out.Parameters()[0])
 }
 
 // fieldOf returns the names of a struct's fields and the type of the field with that name, or nil

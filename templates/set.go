@@ -42,7 +42,7 @@ func Join(sets ...*Set) (*Set, problem.Problems) {
 	for _, s := range sets {
 		all = append(all, s.Templates...)
 	}
-	all, problems := usable(all)
+	all, problems := usableTemplates(all)
 	inOrder(all)
 	return NewSet(all), problems
 }
@@ -53,9 +53,9 @@ func inOrder(all []*Template) {
 	})
 }
 
-// distinct keeps the first template of each name in a namespace, and no template of a namespace that
+// distinctTemplates keeps the first template of each name in a namespace, and no template of a namespace that
 // has the name of one of the cluster.
-func distinct(all []*Template) (kept []*Template, problems problem.Problems) {
+func distinctTemplates(all []*Template) (kept []*Template, problems problem.Problems) {
 	first := map[string]*Template{} // by ID
 	for _, t := range all {
 		if first[t.ID()] == nil {
@@ -82,7 +82,7 @@ func distinct(all []*Template) (kept []*Template, problems problem.Problems) {
 // namespace.
 func (s *Set) For(namespace string) *Set {
 	of := s.OfCluster()
-	if own := s.in(namespace); namespace != "" && len(own) > 0 {
+	if own := s.inNamespace(namespace); namespace != "" && len(own) > 0 {
 		of = NewSet(slices.Concat(of.Templates, own))
 	}
 	return &Set{Templates: of.Templates, Revision: of.Revision, forOne: true}
@@ -90,15 +90,15 @@ func (s *Set) For(namespace string) *Set {
 
 // OfCluster returns the set for the pods of a namespace without templates of its own.
 func (s *Set) OfCluster() *Set {
-	own := s.in("")
+	own := s.inNamespace("")
 	if len(own) == len(s.Templates) {
 		return s
 	}
 	return NewSet(own)
 }
 
-// in returns the templates of a namespace, or, for "", of the cluster.
-func (s *Set) in(namespace string) []*Template {
+// inNamespace returns the templates of a namespace, or, for "", of the cluster.
+func (s *Set) inNamespace(namespace string) []*Template {
 	compare := func(t *Template, namespace string) int { return strings.Compare(t.Namespace, namespace) }
 	begin, _ := slices.BinarySearchFunc(s.Templates, namespace, compare)
 	end, _ := slices.BinarySearchFunc(s.Templates, namespace+"\x00", compare)

@@ -56,13 +56,13 @@ func (r sharing) comparison() string {
 // checkSharing counts the comparisons of an expression. They are at most a multiple of its cost.
 func checkSharing(t *testing.T, c *compiler, source string) (compiled, stopped bool) {
 	t.Helper()
-	p, err := c.compile(c.each, source)
+	p, err := c.compileExpression(c.each, source)
 	if err != nil {
 		return false, false
 	}
 	in, n := directInput(t, "{}", "{}"), 0
 	in.loops[0].value = counted{"web", &n}
-	_, err = p.eval(in)
+	_, err = p.evalCEL(in)
 	if n > 2*int(in.spent) { //nolint:gosec // it is at most costLimit
 		t.Errorf("%s costs %d and makes %d comparisons (%v)", source, in.spent, n, err)
 	}
@@ -140,7 +140,7 @@ func TestStopped(t *testing.T) {
 			t.Errorf("%s: %v", source, err)
 			continue
 		}
-		_, err = p.eval(&Input{Pod: largePod(1000)})
+		_, err = p.evalCEL(&Input{Pod: largePod(1000)})
 		if _, stopped := errors.AsType[interpreter.EvalCancelledError](err); !stopped {
 			t.Errorf("%s is not stopped (%.100v)", source, err)
 		}
@@ -178,7 +178,7 @@ func TestStopsBefore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err = p.eval(&Input{Pod: largePod(1000)}); err == nil || !strings.Contains(err.Error(), "== would cost more than 100000") {
+		if _, err = p.evalCEL(&Input{Pod: largePod(1000)}); err == nil || !strings.Contains(err.Error(), "== would cost more than 100000") {
 			t.Errorf("%s: %v", source, err)
 		}
 	}
@@ -198,7 +198,7 @@ func TestEarlyEnd(t *testing.T) {
 		}
 		allocations := func(n int) float64 {
 			pod := largePod(n)
-			return testing.AllocsPerRun(5, func() { _, _ = p.eval(&Input{Pod: pod}) })
+			return testing.AllocsPerRun(5, func() { _, _ = p.evalCEL(&Input{Pod: pod}) })
 		}
 		if one, all := allocations(1), allocations(1000); all > one+20 {
 			t.Errorf("%s makes %v allocations for 1000 and %v for one", source, all, one)
@@ -216,7 +216,7 @@ func TestFailuresCount(t *testing.T) {
 		t.Fatal(err)
 	}
 	in := directInput(t, "{}", "{}")
-	if _, err := p.eval(in); err == nil || in.spent < 1000 {
+	if _, err := p.evalCEL(in); err == nil || in.spent < 1000 {
 		t.Errorf("it costs %d (%v)", in.spent, err)
 	}
 }

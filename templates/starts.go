@@ -95,7 +95,7 @@ func startRules() []objectRule {
 			"ports.name", "startupProbe.httpGet.port", "startupProbe.tcpSocket.port", "readinessProbe.httpGet.port", "readinessProbe.tcpSocket.port",
 			"livenessProbe.httpGet.port", "livenessProbe.tcpSocket.port", "lifecycle.postStart.httpGet.port", "lifecycle.preStop.httpGet.port",
 		}, func(n *jsontree.Node) error { return firstFault(UnknownPorts(n)) }),
-		ofKubelet([]string{"volumeMounts.subPathExpr", "env", "envFrom", "resources"}, func(n *jsontree.Node) error { return firstFault(UnusableSubPaths(n, true, present, present)) }),
+		ofKubelet([]string{"volumeMounts.subPathExpr", "env", "envFrom", "resources"}, func(n *jsontree.Node) error { return firstFault(UnusableSubPaths(n, true, isPresent, isPresent)) }),
 	}
 }
 
@@ -158,7 +158,7 @@ func UnusableSubPaths(container *jsontree.Node, serviceLinks bool, concerns, cou
 			may = mayGetVariable(container, serviceLinks, counts)
 			known = knownVariables(container, may, counts)
 		}
-		if why := unusable(expr, known, may); why != "" {
+		if why := whyUnusablePath(expr, known, may); why != "" {
 			all = append(all, ContainerFault{"volumeMounts", fmt.Sprintf("the subPathExpr of the mount at %s %s", mounts[i].Get("mountPath").Text(), why), []*jsontree.Node{&mounts[i]}})
 		}
 	}
@@ -172,9 +172,9 @@ func ExpandSubPath(container, mount *jsontree.Node, serviceLinks bool) (path str
 	if expr == "" {
 		return "", true
 	}
-	may := mayGetVariable(container, serviceLinks, present)
-	variables := knownVariables(container, may, present)
-	path, ok := expand(expr, func(name string) string {
+	may := mayGetVariable(container, serviceLinks, isPresent)
+	variables := knownVariables(container, may, isPresent)
+	path, ok := expandVariables(expr, func(name string) string {
 		if value, there := variables[name]; there {
 			return value
 		}
@@ -186,10 +186,10 @@ func ExpandSubPath(container, mount *jsontree.Node, serviceLinks bool) (path str
 // someText stands for a part of a value that only the node knows. It is no path element, and may be empty.
 const someText = "?"
 
-// unusable returns what is wrong with an expression for a sub path, or "".
-func unusable(expr string, variables map[string]string, may func(string) bool) (why string) {
+// whyUnusablePath returns what is wrong with an expression for a sub path, or "".
+func whyUnusablePath(expr string, variables map[string]string, may func(string) bool) (why string) {
 	var missing string
-	text, ok := expand(expr, func(name string) string {
+	text, ok := expandVariables(expr, func(name string) string {
 		value, there := variables[name]
 		switch {
 		case !there && may(name):
@@ -222,7 +222,7 @@ func knownVariables(container *jsontree.Node, may func(string) bool, counts func
 		}
 		name, value := env[i].Get("name").Text(), env[i].Get("value").Text()
 		if value != "" {
-			expanded, ok := expand(value, func(other string) string {
+			expanded, ok := expandVariables(value, func(other string) string {
 				earlier, there := all[other]
 				switch {
 				case there:
@@ -263,9 +263,9 @@ func mayGetVariable(container *jsontree.Node, serviceLinks bool, counts func(*js
 // variables that read each other could otherwise fill the memory.
 const longestPath = 4096
 
-// expand replaces $(NAME) by the value of the variable, and $$ by $ (third_party/forked/golang/expansion in
+// expandVariables replaces $(NAME) by the value of the variable, and $$ by $ (third_party/forked/golang/expansion in
 // k8s.io/kubernetes). It returns ok false if the result is too long.
-func expand(text string, value func(name string) string) (expanded string, ok bool) {
+func expandVariables(text string, value func(name string) string) (expanded string, ok bool) {
 	var b strings.Builder
 	closed := true // whether a bracket may close what the next one opens
 	for b.Len()+len(text) <= longestPath {

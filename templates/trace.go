@@ -25,38 +25,38 @@ type locals struct {
 	around *locals
 }
 
-// origin returns the origin of a program's value. Each program is traced once, because variables may read
+// originOf returns the origin of a program's value. Each program is traced once, because variables may read
 // each other any number of times.
-func (c *compiler) origin(p *program, loops []*loop) *origin {
+func (c *compiler) originOf(p *program, loops []*loop) *origin {
 	if c.origins[p] == nil {
 		t := &tracer{c, p.checked, loops}
-		c.origins[p] = t.origin(p.checked.Expr(), nil)
+		c.origins[p] = t.traceExpr(p.checked.Expr(), nil)
 	}
 	return c.origins[p]
 }
 
-func (t *tracer) origin(e ast.Expr, s *locals) *origin {
+func (t *tracer) traceExpr(e ast.Expr, s *locals) *origin {
 	typ := t.checked.GetType(e.ID())
 	switch e.Kind() {
 	case ast.LiteralKind:
 		return ofType(typ)
 	case ast.IdentKind:
-		return t.ident(e.AsIdent(), typ, s)
+		return t.traceIdent(e.AsIdent(), typ, s)
 	case ast.SelectKind:
-		return t.selected(e, typ, s)
+		return t.traceSelect(e, typ, s)
 	case ast.ListKind:
-		return &origin{kind: fromList, typ: typ, of: t.items(e.AsList(), s)}
+		return &origin{kind: fromList, typ: typ, of: t.traceItems(e.AsList(), s)}
 	case ast.MapKind:
-		return t.mapping(e.AsMap(), typ, s)
+		return t.traceMap(e.AsMap(), typ, s)
 	case ast.CallKind:
-		return t.call(e.AsCall(), typ, s)
+		return t.traceCall(e.AsCall(), typ, s)
 	case ast.ComprehensionKind:
-		return t.comprehension(e.AsComprehension(), s)
+		return t.traceComprehension(e.AsComprehension(), s)
 	}
-	return anything(typ)
+	return anyOrigin(typ)
 }
 
-func (t *tracer) ident(name string, typ *cel.Type, s *locals) *origin {
+func (t *tracer) traceIdent(name string, typ *cel.Type, s *locals) *origin {
 	for ; s != nil; s = s.around {
 		if s.name == name {
 			return s.value
@@ -65,113 +65,113 @@ func (t *tracer) ident(name string, typ *cel.Type, s *locals) *origin {
 	name = strings.TrimPrefix(name, ".") // a variable that a macro's variable hides
 	for _, l := range t.loops {
 		if l.name == name {
-			return t.compiler.origin(l.list, t.loops[:l.depth]).inside(typ)
+			return t.compiler.originOf(l.list, t.loops[:l.depth]).elementOrigin(typ)
 		}
 	}
 	return ofType(typ) // pod and the like
 }
 
-func (t *tracer) selected(e ast.Expr, typ *cel.Type, s *locals) *origin {
+func (t *tracer) traceSelect(e ast.Expr, typ *cel.Type, s *locals) *origin {
 	operand, name := e.AsSelect().Operand(), e.AsSelect().FieldName()
 	if e.AsSelect().IsTestOnly() {
 		return ofType(typ)
 	}
-	if of, variable := selected(e); of == "variables" {
+	if of, variable := splitSelect(e); of == "variables" {
 		for _, v := range t.compiler.variables {
 			if v.name == variable {
-				return t.compiler.origin(v.program, nil)
+				return t.compiler.originOf(v.program, nil)
 			}
 		}
 	}
-	return t.member(operand, name, typ, s)
+	return t.traceMember(operand, name, typ, s)
 }
 
-// member returns the origin of operand.name or operand[name], which is optional if the operand is.
-func (t *tracer) member(operand ast.Expr, name string, typ *cel.Type, s *locals) *origin {
+// traceMember returns the origin of operand.name or operand[name], which is optional if the operand is.
+func (t *tracer) traceMember(operand ast.Expr, name string, typ *cel.Type, s *locals) *origin {
 	of, optional := valueType(typ)
-	value := t.origin(operand, s).member(name, of)
+	value := t.traceExpr(operand, s).memberOrigin(name, of)
 	if optional {
 		return &origin{kind: fromOptional, typ: typ, of: value}
 	}
 	return value
 }
 
-func (t *tracer) items(list ast.ListExpr, s *locals) *origin {
+func (t *tracer) traceItems(list ast.ListExpr, s *locals) *origin {
 	all := make([]*origin, list.Size())
 	for i, item := range list.Elements() {
-		if all[i] = t.origin(item, s); list.IsOptional(int32(i)) { //nolint:gosec // an index
-			all[i] = all[i].inside(types.DynType)
+		if all[i] = t.traceExpr(item, s); list.IsOptional(int32(i)) { //nolint:gosec // an index
+			all[i] = all[i].elementOrigin(types.DynType)
 		}
 	}
-	return either(types.DynType, all...)
+	return mergeOrigins(types.DynType, all...)
 }
 
-func (t *tracer) mapping(m ast.MapExpr, typ *cel.Type, s *locals) *origin {
+func (t *tracer) traceMap(m ast.MapExpr, typ *cel.Type, s *locals) *origin {
 	literal, computed := &origin{kind: fromLiteral, typ: typ}, false
 	for _, entry := range m.Entries() {
 		e := entry.AsMapEntry()
-		value := t.origin(e.Value(), s)
+		value := t.traceExpr(e.Value(), s)
 		if e.IsOptional() {
-			value = value.inside(types.DynType)
+			value = value.elementOrigin(types.DynType)
 		}
 		key, ok := e.Key().AsLiteral().(types.String)
 		literal.keys, computed = append(literal.keys, originKey{string(key), value}), computed || !ok
 	}
 	if computed {
-		return &origin{kind: fromMap, typ: typ, of: literal.inside(types.DynType)}
+		return &origin{kind: fromMap, typ: typ, of: literal.elementOrigin(types.DynType)}
 	}
 	return literal
 }
 
-// call knows the functions that return a part of an argument. Others make scalars, and lists of them.
-func (t *tracer) call(call ast.CallExpr, typ *cel.Type, s *locals) *origin {
+// traceCall knows the functions that return a part of an argument. Others make scalars, and lists of them.
+func (t *tracer) traceCall(call ast.CallExpr, typ *cel.Type, s *locals) *origin {
 	args := call.Args()
 	if call.IsMemberFunction() {
 		args = append([]ast.Expr{call.Target()}, args...)
 	}
-	arg := func(i int) *origin { return t.origin(args[i], s) }
+	arg := func(i int) *origin { return t.traceExpr(args[i], s) }
 	isList := typ.Kind() == types.ListKind || typ.Kind() == types.DynKind
 	switch name := call.FunctionName(); {
 	case name == operators.Conditional:
-		return either(typ, arg(1), arg(2))
+		return mergeOrigins(typ, arg(1), arg(2))
 	case name == operators.Add && isList, name == "or":
-		return either(typ, arg(0), arg(1))
+		return mergeOrigins(typ, arg(0), arg(1))
 	case name == operators.Index, name == operators.OptIndex, name == operators.OptSelect:
-		key, _ := literal(args[1])
-		return t.member(args[0], key, typ, s)
+		key, _ := stringLiteral(args[1])
+		return t.traceMember(args[0], key, typ, s)
 	case name == "dyn":
 		return arg(0)
 	case name == "optional.of", name == "optional.ofNonZeroValue":
 		return &origin{kind: fromOptional, typ: typ, of: arg(0)}
 	case name == "optional.none":
-		return either(typ)
+		return mergeOrigins(typ)
 	case name == "value":
-		return arg(0).inside(typ)
+		return arg(0).elementOrigin(typ)
 	case name == "orValue":
-		return either(typ, arg(0).inside(typ), arg(1))
+		return mergeOrigins(typ, arg(0).elementOrigin(typ), arg(1))
 	case name == "first", name == "last":
-		return &origin{kind: fromOptional, typ: typ, of: arg(0).inside(types.DynType)}
+		return &origin{kind: fromOptional, typ: typ, of: arg(0).elementOrigin(types.DynType)}
 	case name == "optional.unwrap", name == "unwrapOpt":
-		return &origin{kind: fromList, typ: typ, of: arg(0).inside(types.DynType).inside(types.DynType)}
+		return &origin{kind: fromList, typ: typ, of: arg(0).elementOrigin(types.DynType).elementOrigin(types.DynType)}
 	case name == "flatten":
-		return &origin{kind: fromList, typ: typ, of: arg(0).flattened(types.DynType)}
+		return &origin{kind: fromList, typ: typ, of: arg(0).flattenedOrigin(types.DynType)}
 	case isList && (name == "distinct" || name == "sort" || name == "reverse" || name == "slice" || name == "@sortByAssociatedKeys"):
 		return arg(0)
 	case hasStruct(typ):
-		return anything(typ)
+		return anyOrigin(typ)
 	}
 	return ofType(typ)
 }
 
-// comprehension traces a macro. The result of its loop can have only the origins of one turn: macros use the
+// traceComprehension traces a macro. The result of its loop can have only the origins of one turn: macros use the
 // accumulated value only unchanged, or add items to it.
-func (t *tracer) comprehension(c ast.ComprehensionExpr, s *locals) *origin {
-	inner := &locals{c.IterVar(), t.origin(c.IterRange(), s).looped(), s}
+func (t *tracer) traceComprehension(c ast.ComprehensionExpr, s *locals) *origin {
+	inner := &locals{c.IterVar(), t.traceExpr(c.IterRange(), s).loopVariableOrigin(), s}
 	if c.HasIterVar2() {
-		inner.value = anything(types.DynType)
+		inner.value = anyOrigin(types.DynType)
 		inner = &locals{c.IterVar2(), inner.value, inner}
 	}
-	start := t.origin(c.AccuInit(), s)
-	turn := t.origin(c.LoopStep(), &locals{c.AccuVar(), start, inner})
-	return t.origin(c.Result(), &locals{c.AccuVar(), either(start.typ, start, turn), s})
+	start := t.traceExpr(c.AccuInit(), s)
+	turn := t.traceExpr(c.LoopStep(), &locals{c.AccuVar(), start, inner})
+	return t.traceExpr(c.Result(), &locals{c.AccuVar(), mergeOrigins(start.typ, start, turn), s})
 }

@@ -8,24 +8,24 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// sets checks that the lists without an order have no value twice, because the API server rejects that.
-func (c *checker) sets(y *yaml.Node) {
-	spec := child(y, "spec")
-	c.unique(child(spec, "labelDomains"), "spec.labelDomains")
-	c.unique(child(spec, "annotationDomains"), "spec.annotationDomains")
-	c.unique(child(child(spec, "validate"), "protect"), "spec.validate.protect")
-	for i, p := range items(child(spec, "params")) {
+// checkSets checks that the lists without an order have no value twice, because the API server rejects that.
+func (c *checker) checkSets(y *yaml.Node) {
+	spec := yamlChild(y, "spec")
+	c.checkUniqueValues(yamlChild(spec, "labelDomains"), "spec.labelDomains")
+	c.checkUniqueValues(yamlChild(spec, "annotationDomains"), "spec.annotationDomains")
+	c.checkUniqueValues(yamlChild(yamlChild(spec, "validate"), "protect"), "spec.validate.protect")
+	for i, p := range yamlItems(yamlChild(spec, "params")) {
 		for _, name := range []string{"overridableBy", "keys"} {
-			c.unique(child(p, name), fmt.Sprintf("spec.params[%d].%s", i, name))
+			c.checkUniqueValues(yamlChild(p, name), fmt.Sprintf("spec.params[%d].%s", i, name))
 		}
 	}
 }
 
-func (c *checker) unique(list *yaml.Node, path string) {
+func (c *checker) checkUniqueValues(list *yaml.Node, path string) {
 	seen := map[string]bool{}
-	for i, item := range items(list) {
+	for i, item := range yamlItems(list) {
 		if seen[item.Value] {
-			c.problem(item, fmt.Sprintf("%s[%d]", path, i), "has the value %q twice", item.Value)
+			c.reportProblem(item, fmt.Sprintf("%s[%d]", path, i), "has the value %q twice", item.Value)
 		}
 		seen[item.Value] = true
 	}

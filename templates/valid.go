@@ -56,13 +56,13 @@ func hasText(name string) objectRule {
 	}}
 }
 
-var shapes = sync.OnceValue(func() map[string]shape { return merged(shapesOfContainers(), shapesOfVolumes()) })
+var shapes = sync.OnceValue(func() map[string]shape { return mergeMaps(shapesOfContainers(), shapesOfVolumes()) })
 
-var objectRules = sync.OnceValue(func() map[string][]objectRule { return merged(containerRules(), volumeRules()) })
+var objectRules = sync.OnceValue(func() map[string][]objectRule { return mergeMaps(containerRules(), volumeRules()) })
 
-var fieldRules = sync.OnceValue(func() map[string][]valueRule { return merged(valuesOfContainers(), valuesOfVolumes()) })
+var fieldRules = sync.OnceValue(func() map[string][]valueRule { return mergeMaps(valuesOfContainers(), valuesOfVolumes()) })
 
-func merged[V any](all ...map[string]V) map[string]V {
+func mergeMaps[V any](all ...map[string]V) map[string]V {
 	m := map[string]V{}
 	for i := range all {
 		maps.Copy(m, all[i])
@@ -74,25 +74,25 @@ func merged[V any](all ...map[string]V) map[string]V {
 func (c *checker) hasShape(y *yaml.Node, t reflect.Type, field, path string) {
 	s := shapeOf(t, field)
 	for _, f := range jsontree.StructFields(t) {
-		if isRequired(t, field, f.JSON) && child(y, f.JSON) == nil && !strings.HasSuffix(path, "].add") { // to a container that has it
-			c.problem(y, problem.JoinPath(path, f.JSON), "is missing")
+		if isRequired(t, field, f.JSON) && yamlChild(y, f.JSON) == nil && !strings.HasSuffix(path, "].add") { // to a container that has it
+			c.reportProblem(y, problem.JoinPath(path, f.JSON), "is missing")
 		}
 	}
-	c.forbid(y, path, "a template may not set this", s.never...)
-	c.forbid(y, path, "if its feature gate is off, the API server drops this field and then rejects the pod, so a template may not set it", s.dropped...)
-	c.forbid(y, path, "the kubelet does not run this, and stops a container with such a postStart hook; use httpGet, exec or sleep", s.unrun...)
+	c.forbidKeys(y, path, "a template may not set this", s.never...)
+	c.forbidKeys(y, path, "if its feature gate is off, the API server drops this field and then rejects the pod, so a template may not set it", s.dropped...)
+	c.forbidKeys(y, path, "the kubelet does not run this, and stops a container with such a postStart hook; use httpGet, exec or sleep", s.unrun...)
 	var there []string
 	for _, name := range slices.Concat(s.one, s.some) {
-		if child(y, name) != nil {
+		if yamlChild(y, name) != nil {
 			there = append(there, name)
 		}
 	}
 	switch all := strings.Join(slices.Concat(s.one, s.some), ", "); {
-	case slices.ContainsFunc(slices.Concat(s.dropped, s.unrun), func(name string) bool { return child(y, name) != nil }): // already reported
+	case slices.ContainsFunc(slices.Concat(s.dropped, s.unrun), func(name string) bool { return yamlChild(y, name) != nil }): // already reported
 	case len(there) == 0 && all != "":
-		c.problem(y, path, "must have one of %s", all)
+		c.reportProblem(y, path, "must have one of %s", all)
 	case len(there) > 1 && len(s.one) > 0:
-		c.problem(y, path, "has %s; only one of them is allowed", strings.Join(there, " and "))
+		c.reportProblem(y, path, "has %s; only one of them is allowed", strings.Join(there, " and "))
 	}
 }
 
@@ -105,11 +105,11 @@ func (c *checker) objectRules(y *yaml.Node, o *part, all []objectRule, path stri
 	if len(all) == 0 {
 		return
 	}
-	known := o.known()
+	known := o.knownValue()
 	known.Seal()
 	for _, rule := range all {
 		computed := func(when bool) bool {
-			return slices.ContainsFunc(rule.reads, func(path string) bool { return o.computes(path, when) })
+			return slices.ContainsFunc(rule.reads, func(path string) bool { return o.isComputed(path, when) })
 		}
 		if rule.applies != nil && !rule.applies(o) {
 			continue
@@ -123,7 +123,7 @@ func (c *checker) objectRules(y *yaml.Node, o *part, all []objectRule, path stri
 		} else if err := rule.check(&known); err != nil && computed(true) {
 			o.rules = append(o.rules, later)
 		} else if err != nil {
-			c.problem(y, path, "%v", err)
+			c.reportProblem(y, path, "%v", err)
 		}
 	}
 }
@@ -162,9 +162,9 @@ func rulesFor(t reflect.Type, field, path string) []valueRule {
 	case (t.Kind() == reflect.Int || t.Kind() == reflect.Int64) && name != "tolerationSeconds":
 		rules = append(rules, fitsInt(64), isNotNegative)
 	case t.Kind() == reflect.Slice:
-		return append(listRules(field), each(rulesFor(t.Elem(), field, path)))
-	case choices(t) != nil:
-		rules = append(rules, isOneOf(choices(t)))
+		return append(listRules(field), eachItem(rulesFor(t.Elem(), field, path)))
+	case enumValues(t) != nil:
+		rules = append(rules, isOneOf(enumValues(t)))
 	}
 	switch name {
 	case "image", "name":
@@ -196,7 +196,7 @@ func (c *checker) needsItems(y *yaml.Node, p *part, field, path string) {
 		return
 	}
 	if len(y.Content) == 0 {
-		c.problem(y, path, "%v", errEmpty)
+		c.reportProblem(y, path, "%v", errEmpty)
 	}
 	p.rules = append(p.rules, rules...)
 }

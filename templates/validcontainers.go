@@ -50,9 +50,9 @@ func valuesOfContainers() map[string][]valueRule {
 		"EnvFromSource.prefix":                  {orEmpty(isEnvName)},
 		"ContainerPort.containerPort":           {isPort},
 		"ContainerPort.hostPort":                {inRange(0, 65535)}, // 0 means none
-		"ContainerPort.name":                    {orEmpty(passes("", validation.IsValidPortName, "%q"))},
+		"ContainerPort.name":                    {orEmpty(passesCheck("", validation.IsValidPortName, "%q"))},
 		"GRPCAction.port":                       {isPort},
-		"HTTPHeader.name":                       {passes("", validation.IsHTTPHeaderName, "%q")},
+		"HTTPHeader.name":                       {passesCheck("", validation.IsHTTPHeaderName, "%q")},
 		"Probe.terminationGracePeriodSeconds":   {inRange(1, 1<<63-1)},
 		"VolumeMount.subPath":                   {isRelative, hasNoBackstep},
 		"VolumeMount.subPathExpr":               {isRelative, hasNoBackstep},
@@ -65,8 +65,8 @@ func valuesOfContainers() map[string][]valueRule {
 		"SecretKeySelector.name":                {isSubdomain},
 		"ConfigMapEnvSource.name":               {isSubdomain},
 		"SecretEnvSource.name":                  {isSubdomain},
-		"ConfigMapKeySelector.key":              {passes("", validation.IsConfigMapKey, "%q")},
-		"SecretKeySelector.key":                 {passes("", validation.IsConfigMapKey, "%q")},
+		"ConfigMapKeySelector.key":              {passesCheck("", validation.IsConfigMapKey, "%q")},
+		"SecretKeySelector.key":                 {passesCheck("", validation.IsConfigMapKey, "%q")},
 		"ObjectFieldSelector.apiVersion":        {isOneOf([]string{"v1"})},
 		"SeccompProfile.localhostProfile":       {isRelative, hasNoBackstep},
 		"AppArmorProfile.localhostProfile":      {isNotEmpty, isTrimmed, isAtMost(4095)},
@@ -84,29 +84,29 @@ func containerRules() map[string][]objectRule {
 		}
 		return nil
 	}}
-	envOnce := unique("env", "name")
+	envOnce := uniqueField("env", "name")
 	envOnce.own = true
 	localhost := []objectRule{
-		needs("type", is("Localhost"), "localhostProfile", present, "the type Localhost needs localhostProfile"),
-		needs("localhostProfile", present, "type", is("Localhost"), "localhostProfile needs the type Localhost"),
+		needsField("type", isAnyText("Localhost"), "localhostProfile", isPresent, "the type Localhost needs localhostProfile"),
+		needsField("localhostProfile", isPresent, "type", isAnyText("Localhost"), "localhostProfile needs the type Localhost"),
 	}
 	return map[string][]objectRule{
 		"Container": {
-			unique("resizePolicy", "resourceName"), unique("volumeDevices", "name"), unique("volumeDevices", "devicePath"), unique("ports", "name"),
+			uniqueField("resizePolicy", "resourceName"), uniqueField("volumeDevices", "name"), uniqueField("volumeDevices", "devicePath"), uniqueField("ports", "name"),
 			{own: true, fewer: true, applies: hasTwo("ports"), reads: []string{"ports.containerPort", "ports.protocol"}, check: portsOnce},
 			envOnce,
-			{fewer: true, applies: has("volumeDevices"), reads: []string{"volumeMounts.name", "volumeMounts.mountPath", "volumeDevices.name", "volumeDevices.devicePath"}, check: mountedOnce},
-			{fewer: true, reads: []string{"volumeMounts.mountPropagation", "securityContext.privileged"}, check: bidirectional},
+			{fewer: true, applies: mayHaveField("volumeDevices"), reads: []string{"volumeMounts.name", "volumeMounts.mountPath", "volumeDevices.name", "volumeDevices.devicePath"}, check: mountedOnce},
+			{fewer: true, reads: []string{"volumeMounts.mountPropagation", "securityContext.privileged"}, check: checkBidirectional},
 		},
 		"PodSpec.containers": startRules(),
 		"ObjectMeta":         metadataRules(),
 		"PodSpec": {{reads: []string{"initContainers.name", "containers.name"}, check: oneName, applies: func(spec *part) bool {
-			known := spec.known()
+			known := spec.knownValue()
 			known.Seal()
-			return spec.member("initContainers").loops() || spec.member("containers").loops() || oneName(&known) != nil
+			return spec.findMember("initContainers").hasLoop() || spec.findMember("containers").hasLoop() || oneName(&known) != nil
 		}}},
 		"PodSpec.imagePullSecrets": {hasName()},
-		"PodSpec.initContainers": append(startRules(), objectRule{fewer: true, applies: has("resizePolicy"), reads: []string{"restartPolicy", "resizePolicy.restartPolicy"}, check: func(n *jsontree.Node) error {
+		"PodSpec.initContainers": append(startRules(), objectRule{fewer: true, applies: mayHaveField("resizePolicy"), reads: []string{"restartPolicy", "resizePolicy.restartPolicy"}, check: func(n *jsontree.Node) error {
 			items := n.Get("resizePolicy").Items()
 			for i := range items {
 				if n.Get("restartPolicy") == nil && items[i].Get("restartPolicy").IsText(string(corev1.RestartContainer)) {
@@ -120,26 +120,26 @@ func containerRules() map[string][]objectRule {
 		"SeccompProfile":          localhost,
 		"AppArmorProfile":         localhost,
 		"SecurityContext": {
-			needs("privileged", isTrue, "allowPrivilegeEscalation", not(isFalse), "privileged: true and allowPrivilegeEscalation: false exclude each other"),
-			{reads: []string{"allowPrivilegeEscalation", "capabilities.add"}, check: escalates},
+			needsField("privileged", isTrue, "allowPrivilegeEscalation", not(isFalse), "privileged: true and allowPrivilegeEscalation: false exclude each other"),
+			{reads: []string{"allowPrivilegeEscalation", "capabilities.add"}, check: checkEscalation},
 			notAsRoot(),
 		},
 		"ResourceRequirements": {{reads: []string{"limits", "requests"}, check: resourcesRule}, {own: true, reads: []string{"limits.memory"}, check: enoughMemory}},
 		"VolumeMount": {
-			needs("subPathExpr", not(is("")), "subPath", is(""), "subPath and subPathExpr exclude each other"),
-			needs("recursiveReadOnly", is("Enabled", "IfPossible"), "readOnly", isTrue, "recursiveReadOnly needs readOnly: true"),
-			needs("recursiveReadOnly", is("Enabled", "IfPossible"), "mountPropagation", is("", "None"), "recursiveReadOnly needs mountPropagation: None"),
-			unique("bindMountOptions", ""),
+			needsField("subPathExpr", not(isAnyText("")), "subPath", isAnyText(""), "subPath and subPathExpr exclude each other"),
+			needsField("recursiveReadOnly", isAnyText("Enabled", "IfPossible"), "readOnly", isTrue, "recursiveReadOnly needs readOnly: true"),
+			needsField("recursiveReadOnly", isAnyText("Enabled", "IfPossible"), "mountPropagation", isAnyText("", "None"), "recursiveReadOnly needs mountPropagation: None"),
+			uniqueField("bindMountOptions", ""),
 		},
-		"EnvVar": {needs("valueFrom", present, "value", is(""), "value and valueFrom exclude each other")},
+		"EnvVar": {needsField("valueFrom", isPresent, "value", isAnyText(""), "value and valueFrom exclude each other")},
 		"HTTPGetAction": {
-			needs("protocol", is("HTTP2"), "scheme", is("", "HTTP"), "the protocol HTTP2 needs the scheme HTTP"),
-			needs("protocol", is("HTTP2"), "host", is(""), "the protocol HTTP2 takes no host"),
+			needsField("protocol", isAnyText("HTTP2"), "scheme", isAnyText("", "HTTP"), "the protocol HTTP2 needs the scheme HTTP"),
+			needsField("protocol", isAnyText("HTTP2"), "host", isAnyText(""), "the protocol HTTP2 takes no host"),
 		},
 		"Toleration": {
-			needs("key", is(""), "operator", is("Exists"), "without a key the operator must be Exists, for all taints"),
-			needs("tolerationSeconds", present, "effect", is("NoExecute"), "tolerationSeconds needs the effect NoExecute"),
-			needs("operator", is("Exists"), "value", is(""), "the operator Exists takes no value"),
+			needsField("key", isAnyText(""), "operator", isAnyText("Exists"), "without a key the operator must be Exists, for all taints"),
+			needsField("tolerationSeconds", isPresent, "effect", isAnyText("NoExecute"), "tolerationSeconds needs the effect NoExecute"),
+			needsField("operator", isAnyText("Exists"), "value", isAnyText(""), "the operator Exists takes no value"),
 			{reads: []string{"operator", "value"}, check: func(n *jsontree.Node) error {
 				value := n.Get("value")
 				if value == nil || n.Get("operator").Text() == "Exists" {
@@ -180,7 +180,7 @@ func metadataRules() []objectRule {
 // oneName rejects two containers of a pod with the same name.
 func oneName(spec *jsontree.Node) error {
 	all := slices.Concat(spec.Get("initContainers").Items(), spec.Get("containers").Items())
-	if name := doubled(all, "name"); name != "" {
+	if name := findDuplicate(all, "name"); name != "" {
 		return fmt.Errorf("two containers have the name %q", name)
 	}
 	return nil
@@ -230,7 +230,7 @@ func portsOnce(n *jsontree.Node) error {
 	return nil
 }
 
-func bidirectional(n *jsontree.Node) error {
+func checkBidirectional(n *jsontree.Node) error {
 	mounts := n.Get("volumeMounts").Items()
 	for i := range mounts {
 		if mounts[i].Get("mountPropagation").Text() == string(corev1.MountPropagationBidirectional) && !isTrue(n.At("securityContext", "privileged")) {
@@ -240,7 +240,7 @@ func bidirectional(n *jsontree.Node) error {
 	return nil
 }
 
-func escalates(n *jsontree.Node) error {
+func checkEscalation(n *jsontree.Node) error {
 	added := n.At("capabilities", "add").Items()
 	if isFalse(n.Get("allowPrivilegeEscalation")) && slices.ContainsFunc(added, func(c jsontree.Node) bool { return c.IsText("CAP_SYS_ADMIN") }) {
 		return errors.New("the capability CAP_SYS_ADMIN and allowPrivilegeEscalation: false exclude each other")

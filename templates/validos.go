@@ -15,8 +15,8 @@ import (
 func (c *checker) podOS(spec *yaml.Node, path string) {
 	if c.os == corev1.Windows {
 		const cannot = "a pod on Windows cannot have this (spec.match.os)"
-		c.forbid(spec, path, cannot, "shareProcessNamespace")
-		c.forbid(child(spec, "securityContext"), path+".securityContext", cannot, "fsGroup", "supplementalGroups")
+		c.forbidKeys(spec, path, cannot, "shareProcessNamespace")
+		c.forbidKeys(yamlChild(spec, "securityContext"), path+".securityContext", cannot, "fsGroup", "supplementalGroups")
 	}
 }
 
@@ -44,15 +44,15 @@ func notOnWindows() []string {
 
 // containerOS reports fields that a container cannot have on the template's operating system.
 func (c *checker) containerOS(container *yaml.Node, path string) {
-	context := child(container, "securityContext")
+	context := yamlChild(container, "securityContext")
 	if c.os != corev1.Windows {
 		// Other windowsOptions are allowed. They are left out for pods that must not have them.
-		c.forbid(child(context, "windowsOptions"), path+".securityContext.windowsOptions", "needs spec.match.os: windows", "hostProcess")
+		c.forbidKeys(yamlChild(context, "windowsOptions"), path+".securityContext.windowsOptions", "needs spec.match.os: windows", "hostProcess")
 		return
 	}
-	c.forbid(context, path+".securityContext", "a container on Windows cannot have this (spec.match.os)", notOnWindows()...)
-	signal := child(child(container, "lifecycle"), "stopSignal")
+	c.forbidKeys(context, path+".securityContext", "a container on Windows cannot have this (spec.match.os)", notOnWindows()...)
+	signal := yamlChild(yamlChild(container, "lifecycle"), "stopSignal")
 	if signal != nil && !slices.Contains([]string{string(corev1.SIGTERM), string(corev1.SIGKILL)}, signal.Value) {
-		c.problem(signal, path+".lifecycle.stopSignal", "must be SIGTERM or SIGKILL on Windows (spec.match.os)")
+		c.reportProblem(signal, path+".lifecycle.stopSignal", "must be SIGTERM or SIGKILL on Windows (spec.match.os)")
 	}
 }

@@ -34,7 +34,7 @@ func checkValue(rules []valueRule, n *jsontree.Node) error {
 	return nil
 }
 
-func each(rules []valueRule) valueRule {
+func eachItem(rules []valueRule) valueRule {
 	return valueRule{"", func(n *jsontree.Node) error {
 		items := n.Items()
 		for i := range items {
@@ -113,9 +113,9 @@ func textRule(cel string, ok func(string) bool, message string) valueRule {
 	}}
 }
 
-// passes returns a rule for one of Kubernetes' own checks, which returns what is wrong. The message
+// passesCheck returns a rule for one of Kubernetes' own checks, which returns what is wrong. The message
 // contains %q, which is the string.
-func passes(cel string, check func(string) []string, message string) valueRule {
+func passesCheck(cel string, check func(string) []string, message string) valueRule {
 	return valueRule{cel, func(n *jsontree.Node) error {
 		if errs := check(n.Text()); len(errs) > 0 {
 			return fmt.Errorf(message+": %s", n.Text(), problem.TrimPattern(errs[0]))
@@ -124,7 +124,7 @@ func passes(cel string, check func(string) []string, message string) valueRule {
 	}}
 }
 
-var isSubdomain = passes(
+var isSubdomain = passesCheck(
 	`VALUE.matches("^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$") && size(VALUE) <= 253`, validation.IsDNS1123Subdomain, "%q",
 )
 
@@ -166,7 +166,7 @@ func isOneOf(allowed []string) valueRule {
 
 var isTrimmed = textRule(`VALUE.trim() == VALUE`, func(s string) bool { return strings.TrimSpace(s) == s }, "%q must not begin or end with a space")
 
-var isEnvName = passes("", validation.IsRelaxedEnvVarName, "%q is not the name of an environment variable")
+var isEnvName = passesCheck("", validation.IsRelaxedEnvVarName, "%q is not the name of an environment variable")
 
 // isNotTokenPath returns a rule against mounts at the token's path. Only serviceAccountToken
 // decides which containers get the token, not a mount in the user's containers. In policies, the
@@ -184,11 +184,11 @@ var hasNoBackstep = textRule(
 	`!VALUE.matches("(^|/)\\.\\.(/|$)")`, func(s string) bool { return !slices.Contains(strings.Split(s, "/"), "..") }, "%q must not contain .. in its path",
 )
 
-var isLabelKey = orEmpty(passes("", validation.IsQualifiedName, "%q is not a valid key"))
+var isLabelKey = orEmpty(passesCheck("", validation.IsQualifiedName, "%q is not a valid key"))
 
 var isIP = textRule("", func(s string) bool { _, err := netip.ParseAddr(s); return err == nil }, "%q is not an IP address")
 
-var isLabelValue = passes(
+var isLabelValue = passesCheck(
 	`VALUE.matches("^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$") && size(VALUE) <= 63`, validation.IsValidLabelValue, "%q is not a valid label value",
 )
 

@@ -12,31 +12,31 @@ import (
 // maxVariables is the maximum number of variables of a template.
 const maxVariables = 64
 
-// variables compiles the variables in their order. A variable can read those above it. It reports
+// compileVariables compiles the variables in their order. A variable can read those above it. It reports
 // whether all are valid.
-func (c *checker) variables(y *yaml.Node, t *Template) bool {
+func (c *checker) compileVariables(y *yaml.Node, t *Template) bool {
 	before := len(c.problems)
-	list := items(child(child(y, "spec"), "variables"))
+	list := yamlItems(yamlChild(yamlChild(y, "spec"), "variables"))
 	if len(list) > maxVariables {
-		c.problem(list[maxVariables], "spec.variables", "has %d variables, and at most %d are allowed", len(list), maxVariables)
+		c.reportProblem(list[maxVariables], "spec.variables", "has %d variables, and at most %d are allowed", len(list), maxVariables)
 		return false
 	}
 	for i, declared := range t.Spec.Variables {
 		path := fmt.Sprintf("spec.variables[%d]", i)
-		switch name := at(list[i], "name"); {
-		case !regexp.MustCompile(paramName).MatchString(declared.Name) || reserved(declared.Name):
-			c.problem(name, path+".name", "must begin with a-z and have only letters, digits and _; words that are reserved in CEL are not allowed")
+		switch name := yamlAt(list[i], "name"); {
+		case !regexp.MustCompile(paramName).MatchString(declared.Name) || isReservedWord(declared.Name):
+			c.reportProblem(name, path+".name", "must begin with a-z and have only letters, digits and _; words that are reserved in CEL are not allowed")
 			continue
 		case c.compiler.provider.variables[declared.Name] != nil:
-			c.problem(name, path+".name", "the variable is declared twice")
+			c.reportProblem(name, path+".name", "the variable is declared twice")
 			continue
 		}
 		if declared.Expression == "" {
-			c.problem(list[i], path+".expression", "is missing")
+			c.reportProblem(list[i], path+".expression", "is missing")
 			continue
 		}
-		if err := c.compiler.declare(declared, t.Spec.Variables[i:]); err != nil {
-			c.problem(at(list[i], "expression"), path+".expression", "%v", err)
+		if err := c.compiler.declareVariable(declared, t.Spec.Variables[i:]); err != nil {
+			c.reportProblem(yamlAt(list[i], "expression"), path+".expression", "%v", err)
 		}
 	}
 	t.variables = c.compiler.variables

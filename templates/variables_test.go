@@ -61,7 +61,7 @@ func TestVariables(t *testing.T) {
 		t.Error(each, err)
 	}
 	if again := (&Input{Pod: in.Pod, Namespace: in.Namespace}); true {
-		if _, err := tmpl.variables[2].value(again); err != nil || spent > 2*again.spent {
+		if _, err := tmpl.variables[2].evalOnce(again); err != nil || spent > 2*again.spent {
 			t.Errorf("rendering costs %d, and the variable %d", spent, again.spent)
 		}
 	}
@@ -82,7 +82,7 @@ func TestVariablesReads(t *testing.T) {
 	if got := fmt.Sprint(tmpl.Reads()); !strings.Contains(got, "metadata.labels") {
 		t.Errorf("reads: %s", got)
 	}
-	args := tmpl.pod.member("spec").member("containers").parts[0].member("args").parts
+	args := tmpl.pod.findMember("spec").findMember("containers").parts[0].findMember("args").parts
 	if args[1].preset == nil || args[0].preset != nil {
 		t.Error("what depends only on parameters is not rendered beforehand, or what depends on the pod is")
 	}

@@ -41,7 +41,7 @@ func (f Fragment) Has(name string) bool {
 }
 
 // When returns the condition of a list item, or nil if the item is always present.
-func (f Fragment) When() *Expression { return expression(f.p.when) }
+func (f Fragment) When() *Expression { return newExpression(f.p.when) }
 
 // IsLoop reports whether a list item has ${forEach}. Its expressions read the variable of the loop.
 func (f Fragment) IsLoop() bool { return f.p.loop != nil }
@@ -51,7 +51,7 @@ func (f Fragment) IsLoop() bool { return f.p.loop != nil }
 func (f Fragment) MayLack() bool { return f.p.mayLack() }
 
 // Whole reports whether an expression computes an object, a map, or a list of objects.
-func (f Fragment) Whole() bool { return f.p.form != nil }
+func (f Fragment) Whole() bool { return f.p.schema != nil }
 
 // Field returns the field in the API of a value with expressions, for example Container.image.
 func (f Fragment) Field() string { return f.p.field }
@@ -109,13 +109,13 @@ type Piece struct {
 // expression and has its type.
 func (f Fragment) Pieces() (pieces []Piece, whole bool) {
 	for _, p := range f.p.pieces {
-		pieces = append(pieces, Piece{p.literal, expression(p.program)})
+		pieces = append(pieces, Piece{p.literal, newExpression(p.program)})
 	}
 	return pieces, f.p.whole
 }
 
 // ConditionExpression returns spec.match.condition, or nil.
-func (t *Template) ConditionExpression() *Expression { return expression(t.condition) }
+func (t *Template) ConditionExpression() *Expression { return newExpression(t.condition) }
 
 // PodFragment returns the partial Pod in spec.pod.
 func (t *Template) PodFragment() Fragment { return Fragment{t.pod} }
@@ -131,7 +131,7 @@ type EachFragment struct {
 func (t *Template) EachFragments() []EachFragment {
 	var all []EachFragment
 	for _, f := range t.forEach {
-		all = append(all, EachFragment{expression(f.where), f.initContainers, Fragment{f.add}})
+		all = append(all, EachFragment{newExpression(f.where), f.initContainers, Fragment{f.add}})
 	}
 	return all
 }
@@ -146,7 +146,7 @@ type VariableExpression struct {
 func (t *Template) VariableExpressions() (all []VariableExpression) {
 	for _, v := range t.variables {
 		if v.used {
-			all = append(all, VariableExpression{v.name, expression(v.program)})
+			all = append(all, VariableExpression{v.name, newExpression(v.program)})
 		}
 	}
 	return all

@@ -45,7 +45,7 @@ func Watch(ctx context.Context, paths []string, changed func()) error {
 			return nil
 		case <-timer:
 			timer = nil
-			if err := w.arm(); err != nil {
+			if err := w.watchPaths(); err != nil {
 				return fmt.Errorf("watching files: %w", err)
 			}
 			changed()
@@ -54,7 +54,7 @@ func Watch(ctx context.Context, paths []string, changed func()) error {
 			if !open {
 				return errors.New("watching files: the watcher closed")
 			}
-			if !w.concerns(filepath.Clean(event.Name)) {
+			if !w.affectsPath(filepath.Clean(event.Name)) {
 				continue
 			}
 		case <-w.notify.Errors: //nolint:errcheck // events were lost, which counts as a change
@@ -80,16 +80,16 @@ func newWatcher(paths []string) (*watcher, error) {
 	for _, p := range paths {
 		w.paths = append(w.paths, filepath.Clean(p))
 	}
-	if err := w.arm(); err != nil {
+	if err := w.watchPaths(); err != nil {
 		notify.Close()
 		return nil, err
 	}
 	return w, nil
 }
 
-// arm watches every existing path and its folder, or the nearest existing folder above it. Calling
+// watchPaths watches every existing path and its folder, or the nearest existing folder above it. Calling
 // it again follows paths that were replaced.
-func (w *watcher) arm() error {
+func (w *watcher) watchPaths() error {
 	for _, path := range w.paths {
 		_ = w.notify.Add(path) // may be missing; its folder reports when it is back
 		for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
@@ -105,10 +105,10 @@ func (w *watcher) arm() error {
 	return nil
 }
 
-// concerns reports whether an event for that name can change the content of a path. The name may be
+// affectsPath reports whether an event for that name can change the content of a path. The name may be
 // the path itself, something in it, the link through which its folder is read, or a folder above
 // it.
-func (w *watcher) concerns(name string) bool {
+func (w *watcher) affectsPath(name string) bool {
 	dir := filepath.Dir(name)
 	for _, path := range w.paths {
 		if name == path || dir == path ||

@@ -47,7 +47,7 @@ func watch(t *testing.T, paths ...string) (until func(what string, holds func() 
 	return until
 }
 
-func content(path, want string) func() bool {
+func contentForPods(path, want string) func() bool {
 	return func() bool {
 		b, err := os.ReadFile(path)
 		return err == nil && string(b) == want
@@ -84,9 +84,9 @@ func TestWatchFolder(t *testing.T) {
 	write(t, file, "1")
 	until := watch(t, dir)
 	write(t, file, "2")
-	until("a file was written", content(file, "2"))
+	until("a file was written", contentForPods(file, "2"))
 	write(t, filepath.Join(dir, "b.yaml"), "1")
-	until("a file was added", content(filepath.Join(dir, "b.yaml"), "1"))
+	until("a file was added", contentForPods(filepath.Join(dir, "b.yaml"), "1"))
 	must(t, os.Remove(file))
 	until("a file was removed", gone(file))
 }
@@ -101,13 +101,13 @@ func TestWatchEditor(t *testing.T) {
 			for _, text := range []string{"2", "3"} { // the second one needs the watch of the new file
 				write(t, file+".swp", text)
 				must(t, os.Rename(file+".swp", file))
-				until("a file was renamed over it", content(file, text))
+				until("a file was renamed over it", contentForPods(file, text))
 			}
 			must(t, os.Rename(file, file+"~"))
 			write(t, file, "4")
-			until("the file was moved away and written anew", content(file, "4"))
+			until("the file was moved away and written anew", contentForPods(file, "4"))
 			write(t, file, "5")
-			until("and written again", content(file, "5"))
+			until("and written again", contentForPods(file, "5"))
 		})
 	}
 }
@@ -137,7 +137,7 @@ func TestWatchConfigMap(t *testing.T) {
 			for range 2 {
 				last += "+"
 				mount(t, dir, ".."+last, last)
-				until("the link was swapped", content(file, last))
+				until("the link was swapped", contentForPods(file, last))
 			}
 		})
 	}
@@ -152,9 +152,9 @@ func TestWatchSwappedFolder(t *testing.T) {
 	until := watch(t, link)
 	must(t, os.Symlink("v2", link+"_new"))
 	must(t, os.Rename(link+"_new", link))
-	until("the folder's link was swapped", content(filepath.Join(link, "a.yaml"), "2"))
+	until("the folder's link was swapped", contentForPods(filepath.Join(link, "a.yaml"), "2"))
 	write(t, filepath.Join(link, "a.yaml"), "3")
-	until("the new folder is watched", content(filepath.Join(link, "a.yaml"), "3"))
+	until("the new folder is watched", contentForPods(filepath.Join(link, "a.yaml"), "3"))
 }
 
 func TestWatchGoneAndBack(t *testing.T) {
@@ -168,16 +168,16 @@ func TestWatchGoneAndBack(t *testing.T) {
 				must(t, os.RemoveAll(away))
 				until("the folder is gone", gone(dir))
 				write(t, file, "2")
-				until("the folder is back", content(file, "2"))
+				until("the folder is back", contentForPods(file, "2"))
 				write(t, file, "3")
-				until("the new folder is watched", content(file, "3"))
+				until("the new folder is watched", contentForPods(file, "3"))
 			}
 			must(t, os.Rename(dir, dir+".old"))
 			until("the folder was moved away", gone(dir))
 			must(t, os.Rename(dir+".old", dir))
-			until("the folder was moved back", content(file, "3"))
+			until("the folder was moved back", contentForPods(file, "3"))
 			write(t, file, "4")
-			until("the moved folder is watched", content(file, "4"))
+			until("the moved folder is watched", contentForPods(file, "4"))
 		})
 	}
 }
@@ -210,7 +210,7 @@ func TestWatchLeavesOthersAlone(t *testing.T) {
 	until := watch(t, file)
 	write(t, filepath.Join(dir, "other.txt"), "1")
 	write(t, file, "2")
-	until("the file was written", func() bool { calls++; return content(file, "2")() })
+	until("the file was written", func() bool { calls++; return contentForPods(file, "2")() })
 	if calls != 1 {
 		t.Errorf("told %d times", calls)
 	}

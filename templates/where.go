@@ -29,7 +29,7 @@ const maxNamed = 100
 func namedIn(where *program) (all []namedContainers) {
 	var meant []string
 	for _, e := range ast.MatchDescendants(ast.NavigateAST(where.checked), ast.KindMatcher(ast.LiteralKind)) {
-		if text, ok := literal(e); ok {
+		if text, ok := stringLiteral(e); ok {
 			meant = append(meant, text)
 		}
 	}
@@ -41,15 +41,15 @@ func namedIn(where *program) (all []namedContainers) {
 			continue
 		}
 		for i, name := range call.Args()[:2] {
-			if of, field := selected(name); of != "container" || field != "name" || f == operators.In && i == 1 || looksUp && i == 0 {
+			if of, field := splitSelect(name); of != "container" || field != "name" || f == operators.In && i == 1 || looksUp && i == 0 {
 				continue
 			}
-			names := ranged(e, call.Args()[1-i])
+			names := macroRange(e, call.Args()[1-i])
 			params, ok := readsParams(ast.NavigateExpr(where.checked, names), where)
 			if !ok || len(params) == 0 {
 				continue
 			}
-			if eval, err := where.part(names); err == nil {
+			if eval, err := where.compilePart(names); err == nil {
 				all = append(all, namedContainers{params, eval, meant})
 			}
 		}
@@ -57,8 +57,8 @@ func namedIn(where *program) (all []namedContainers) {
 	return all
 }
 
-// ranged returns the list that a variable of an enclosing macro is an item of, or the expression itself.
-func ranged(at ast.NavigableExpr, e ast.Expr) ast.Expr {
+// macroRange returns the list that a variable of an enclosing macro is an item of, or the expression itself.
+func macroRange(at ast.NavigableExpr, e ast.Expr) ast.Expr {
 	if e.Kind() != ast.IdentKind {
 		return e
 	}
@@ -116,7 +116,7 @@ func (t *Template) NamedContainers(in *Input, values Values) (all []NamedContain
 			if spent > totalLimit || in.spentTooMuch() || in.isDone() {
 				return all
 			}
-			out, details, err := named.names.Eval(in.with(values, nil))
+			out, details, err := named.names.Eval(in.withValues(values, nil))
 			spent += costIn(details, err)
 			in.spendOfTotal(costIn(details, err))
 			if err != nil {
@@ -203,7 +203,7 @@ func (f *forEach) namesNone(in *Input, values Values, spent *uint64) bool {
 		if *spent > totalLimit || in.spentTooMuch() {
 			return false
 		}
-		out, details, err := named.names.Eval(in.with(values, nil))
+		out, details, err := named.names.Eval(in.withValues(values, nil))
 		*spent += costIn(details, err)
 		in.spendOfTotal(costIn(details, err))
 		if err != nil || slices.ContainsFunc(stringsIn(out), func(name string) bool { return name != "" }) {

@@ -25,45 +25,45 @@ func (c *checker) wholeLeaf(y *yaml.Node, p *part, t reflect.Type) {
 	if p.text {
 		out = cel.StringType
 	}
-	made := c.compiler.origin(program, c.compiler.loops)
+	made := c.compiler.originOf(program, c.compiler.loops)
 	if isScalars(t) {
 		p.rules = rulesFor(t, p.field, p.path)
 		if !p.text && !made.isCertain() {
-			p.form = newForm(t, p.field, p.path, c.os, false)
+			p.schema = newSchemaCheck(t, p.field, p.path, c.os, false)
 		}
-		if !takes(t, out) {
+		if !acceptsCELType(t, out) {
 			hint := ""
 			if !optional {
 				hint = toType(t, out, program.source)
 			}
-			c.problem(y, p.path, "must be %s, but ${%s} gives %s%s", describe(t), program.source, celName(out), hint)
+			c.reportProblem(y, p.path, "must be %s, but ${%s} gives %s%s", describeType(t), program.source, celName(out), hint)
 		}
 		return
 	}
 	if why := notWhole(t, p.field); why != "" {
-		c.problem(y, p.path, "%s", why)
+		c.reportProblem(y, p.path, "%s", why)
 		return
 	}
 	if optional {
-		made = made.inside(out)
+		made = made.elementOrigin(out)
 	}
 	f := fitter{seen: map[fitted]bool{}}
-	switch err := f.fits(t, made); {
+	switch err := f.checkFit(t, made); {
 	case err == nil && out.Kind() != types.DynKind:
-		p.form = newForm(t, p.field, p.path, c.os, copies(out))
-	case err == nil || f.atTop && !isLiteral(program.written().Expr()):
-		c.problem(y, p.path, "must be %s, but ${%s} gives %s", describeWhole(t), program.source, celName(out))
+		p.schema = newSchemaCheck(t, p.field, p.path, c.os, isFromPod(out))
+	case err == nil || f.atTop && !isLiteral(program.resolveVariable().Expr()):
+		c.reportProblem(y, p.path, "must be %s, but ${%s} gives %s", describeWhole(t), program.source, celName(out))
 	default:
-		c.problem(y, p.path, "${%s}: %v", program.source, err)
+		c.reportProblem(y, p.path, "${%s}: %v", program.source, err)
 	}
 }
 
-// written returns the expression, or that of the variable that it consists of.
-func (p *program) written() *ast.AST {
-	if of, name := selected(p.checked.Expr()); of == "variables" {
+// resolveVariable returns the expression, or that of the variable that it consists of.
+func (p *program) resolveVariable() *ast.AST {
+	if of, name := splitSelect(p.checked.Expr()); of == "variables" {
 		for _, v := range p.variables {
 			if v.name == name {
-				return v.program.written()
+				return v.program.resolveVariable()
 			}
 		}
 	}
@@ -113,7 +113,7 @@ func describeWhole(t reflect.Type) string {
 	return "an object of type " + t.Name()
 }
 
-// copies reports whether a value of that type comes from the pod unchanged.
-func copies(out *cel.Type) bool {
-	return out.Kind() == types.StructKind || slices.ContainsFunc(out.Parameters(), copies)
+// isFromPod reports whether a value of that type comes from the pod unchanged.
+func isFromPod(out *cel.Type) bool {
+	return out.Kind() == types.StructKind || slices.ContainsFunc(out.Parameters(), isFromPod)
 }

@@ -8,8 +8,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// members returns the keys and values of a mapping.
-func members(y *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
+// yamlMembers returns the keys and values of a mapping.
+func yamlMembers(y *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
 	return func(yield func(key, value *yaml.Node) bool) {
 		for i := 0; y != nil && y.Kind == yaml.MappingNode && i+1 < len(y.Content); i += 2 {
 			if !yield(y.Content[i], y.Content[i+1]) {
@@ -19,9 +19,9 @@ func members(y *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
 	}
 }
 
-// child returns a mapping's value, or nil.
-func child(y *yaml.Node, name string) *yaml.Node {
-	for key, value := range members(y) {
+// yamlChild returns a mapping's value, or nil.
+func yamlChild(y *yaml.Node, name string) *yaml.Node {
+	for key, value := range yamlMembers(y) {
 		if key.Value == name {
 			return value
 		}
@@ -29,11 +29,11 @@ func child(y *yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
-// at returns the value at that path, or the last existing value on the way, so that a problem
+// yamlAt returns the value at that path, or the last existing value on the way, so that a problem
 // always has a line.
-func at(y *yaml.Node, path ...string) *yaml.Node {
+func yamlAt(y *yaml.Node, path ...string) *yaml.Node {
 	for _, key := range path {
-		next := child(y, key)
+		next := yamlChild(y, key)
 		if next == nil {
 			return y
 		}
@@ -42,8 +42,8 @@ func at(y *yaml.Node, path ...string) *yaml.Node {
 	return y
 }
 
-// items returns the items of a sequence.
-func items(y *yaml.Node) []*yaml.Node {
+// yamlItems returns the items of a sequence.
+func yamlItems(y *yaml.Node) []*yaml.Node {
 	if y == nil || y.Kind != yaml.SequenceNode {
 		return nil
 	}
