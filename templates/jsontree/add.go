@@ -26,42 +26,42 @@ type change struct {
 	item     int
 }
 
-func (j *Journal) note(n *Node) { j.before = append(j.before, change{at: n, was: *n}) }
+func (j *Journal) noteChange(n *Node) { j.before = append(j.before, change{at: n, was: *n}) }
 
 // Add adds a member at the end of an object and returns it. It may replace an existing member
 // that is null or [], because both mean that there is no value. If the member has another
 // value, Add returns nil and changes nothing.
 func (j *Journal) Add(n *Node, name string, value Node) *Node {
-	value.added, value.name = j.mark(), name
-	if m := n.member(name); m != nil {
+	value.added, value.name = j.additionMark(), name
+	if m := n.findMember(name); m != nil {
 		if m.kind != Null && (m.kind != Array || len(m.Items()) > 0) {
 			return nil
 		}
-		j.note(m)
+		j.noteChange(m)
 		*m = value
 		return m
 	}
-	j.insert(n, len(n.kids), value)
+	j.insertKid(n, len(n.kids), value)
 	return &n.kids[len(n.kids)-1]
 }
 
 // Insert inserts an item before item i of an array; i may be the array's length.
 func (j *Journal) Insert(n *Node, i int, value Node) {
-	n.fill()
-	value.added = j.mark()
-	j.insert(n, i, value)
+	n.openKids()
+	value.added = j.additionMark()
+	j.insertKid(n, i, value)
 }
 
-func (j *Journal) mark() addition {
+func (j *Journal) additionMark() addition {
 	if j.Tentative {
 		return tentative
 	}
 	return added
 }
 
-// insert moves the nodes after the new one. It moves all nodes only if there is no room, so
+// insertKid moves the nodes after the new one. It moves all nodes only if there is no room, so
 // repeated additions to a long list copy it once.
-func (j *Journal) insert(n *Node, i int, value Node) {
+func (j *Journal) insertKid(n *Node, i int, value Node) {
 	if len(n.kids) == cap(n.kids) {
 		j.makeRoom(n)
 	}
@@ -81,7 +81,7 @@ func (j *Journal) makeRoom(n *Node) {
 	old := n.kids
 	stays := len(old) > len(j.before)
 	if !stays {
-		j.note(n)
+		j.noteChange(n)
 	}
 	n.kids = append(j.Nodes.Nodes(len(old)+min(len(old), mostRoom)+spare), old...)
 	if !stays {
@@ -134,7 +134,7 @@ func (n *Node) DropTentative(original *Node) {
 		kid, was := &n.kids[i], (*Node)(nil)
 		switch {
 		case n.kind == Object && original.Kind() == Object:
-			was = original.member(n.kids[i].name)
+			was = original.findMember(n.kids[i].name)
 		case n.kind == Array && original.Kind() == Array && !kid.IsNew():
 			was = &original.Items()[came]
 			came++
@@ -158,16 +158,16 @@ func (n *Node) DropTentative(original *Node) {
 
 // HasAtMost reports whether a value has at most n values in it. It counts those that have been read.
 func (n *Node) HasAtMost(most int) bool {
-	_, ok := n.count(most)
+	_, ok := n.countValues(most)
 	return ok
 }
 
-func (n *Node) count(most int) (left int, ok bool) {
+func (n *Node) countValues(most int) (left int, ok bool) {
 	if left = most - len(n.kids); left < 0 {
 		return left, false
 	}
 	for i := range n.kids {
-		if left, ok = n.kids[i].count(left); !ok {
+		if left, ok = n.kids[i].countValues(left); !ok {
 			return left, false
 		}
 	}
@@ -176,14 +176,14 @@ func (n *Node) count(most int) (left int, ok bool) {
 
 // Change gives an added node another value.
 func (j *Journal) Change(n *Node, value Node) {
-	j.note(n)
+	j.noteChange(n)
 	value.added, value.name = n.added, n.name
 	*n = value
 }
 
 // Own makes a node, which may be shared, safe to add to.
 func (j *Journal) Own(n *Node) {
-	j.note(n)
+	j.noteChange(n)
 	*n = n.Clone()
 }
 
@@ -211,11 +211,11 @@ func (j *Journal) Undo() {
 // before the insertions that shift them. No path names an existing member, unless that is null
 // or []. The path is valid only during the call.
 func (n *Node) Additions(yield func(path []byte, value *Node)) {
-	n.additions(make([]byte, 0, 256), yield)
+	n.yieldAdditions(make([]byte, 0, 256), yield)
 }
 
-// additions builds all paths in one buffer, because most of the tree has no additions.
-func (n *Node) additions(path []byte, yield func([]byte, *Node)) {
+// yieldAdditions builds all paths in one buffer, because most of the tree has no additions.
+func (n *Node) yieldAdditions(path []byte, yield func([]byte, *Node)) {
 	came := 0
 	for i := range n.kids {
 		kid := &n.kids[i]
@@ -224,22 +224,22 @@ func (n *Node) additions(path []byte, yield func([]byte, *Node)) {
 		case kid.IsNew():
 			yield(appendEscaped(append(path, '/'), kid.name), kid)
 		case n.kind == Object && len(kid.kids) > 0:
-			kid.additions(appendEscaped(append(path, '/'), kid.name), yield)
+			kid.yieldAdditions(appendEscaped(append(path, '/'), kid.name), yield)
 		case len(kid.kids) > 0:
-			kid.additions(strconv.AppendInt(append(path, '/'), int64(came), 10), yield)
+			kid.yieldAdditions(strconv.AppendInt(append(path, '/'), int64(came), 10), yield)
 			fallthrough
 		default:
 			came++
 		}
 	}
 	if n.kind == Array && came < len(n.kids) {
-		n.insertions(path, came, yield)
+		n.yieldInsertions(path, came, yield)
 	}
 }
 
-// insertions yields the added items in ascending order, each with its final index, or "-"
+// yieldInsertions yields the added items in ascending order, each with its final index, or "-"
 // after all original items.
-func (n *Node) insertions(path []byte, came int, yield func([]byte, *Node)) {
+func (n *Node) yieldInsertions(path []byte, came int, yield func([]byte, *Node)) {
 	for i := range n.kids {
 		switch {
 		case !n.kids[i].IsNew():

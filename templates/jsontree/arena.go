@@ -38,7 +38,7 @@ func (a *Arena) Text(parts ...string) Node {
 func (a *Arena) With(n *Node, name string, value Node) Node {
 	members := n.Members()
 	c := Node{kind: Object, open: true, kids: append(a.Nodes(len(members)+1), members...)}
-	if m := c.member(name); m != nil {
+	if m := c.findMember(name); m != nil {
 		*m = Field(name, value)
 	} else {
 		c.Set(name, value)

@@ -15,15 +15,15 @@ import (
 // token.
 type lexer struct{ text string }
 
-// at returns the byte at i, or 0 at the end. No token contains 0.
-func (l *lexer) at(i int) byte {
+// byteAt returns the byte at i, or 0 at the end. No token contains 0.
+func (l *lexer) byteAt(i int) byte {
 	if i < len(l.text) {
 		return l.text[i]
 	}
 	return 0
 }
 
-func (l *lexer) blank(i int) int {
+func (l *lexer) blankEnd(i int) int {
 	if i < len(l.text) && l.text[i] > ' ' { // the most frequent case, which is inlined
 		return i
 	}
@@ -37,38 +37,38 @@ func (l *lexer) skipBlank(i int) int {
 	return i
 }
 
-func (l *lexer) word(i int, word string) int {
+func (l *lexer) wordEnd(i int, word string) int {
 	if strings.HasPrefix(l.text[i:], word) {
 		return i + len(word)
 	}
 	return -1
 }
 
-// number: "-" ("0" or digits), optional "." digits, optional "e" sign digits.
-func (l *lexer) number(i int) int {
-	if l.at(i) == '-' {
+// numberEnd: "-" ("0" or digits), optional "." digits, optional "e" sign digits.
+func (l *lexer) numberEnd(i int) int {
+	if l.byteAt(i) == '-' {
 		i++
 	}
 	begin := i
-	if i = l.digits(i); i > begin+1 && l.text[begin] == '0' {
+	if i = l.digitsEnd(i); i > begin+1 && l.text[begin] == '0' {
 		return -1
 	}
-	if i > 0 && l.at(i) == '.' {
-		i = l.digits(i + 1)
+	if i > 0 && l.byteAt(i) == '.' {
+		i = l.digitsEnd(i + 1)
 	}
-	if i > 0 && l.at(i)|0x20 == 'e' {
-		if i++; l.at(i) == '+' || l.at(i) == '-' {
+	if i > 0 && l.byteAt(i)|0x20 == 'e' {
+		if i++; l.byteAt(i) == '+' || l.byteAt(i) == '-' {
 			i++
 		}
-		i = l.digits(i)
+		i = l.digitsEnd(i)
 	}
 	return i
 }
 
-// digits accepts one or more digits.
-func (l *lexer) digits(i int) int {
+// digitsEnd accepts one or more digits.
+func (l *lexer) digitsEnd(i int) int {
 	begin := i
-	for l.at(i)-'0' <= 9 {
+	for l.byteAt(i)-'0' <= 9 {
 		i++
 	}
 	if i == begin {
@@ -77,9 +77,9 @@ func (l *lexer) digits(i int) int {
 	return i
 }
 
-// quoted accepts a string with its quotes, in valid UTF-8 and without half of a surrogate
+// quotedEnd accepts a string with its quotes, in valid UTF-8 and without half of a surrogate
 // pair. It also reports whether the string contains escapes.
-func (l *lexer) quoted(i int) (end int, escaped bool) {
+func (l *lexer) quotedEnd(i int) (end int, escaped bool) {
 	text := l.text
 	if i >= len(text) || text[i] != '"' {
 		return -1, false
@@ -92,11 +92,11 @@ func (l *lexer) quoted(i int) (end int, escaped bool) {
 				break
 			}
 		}
-		switch c := l.at(i); {
+		switch c := l.byteAt(i); {
 		case c == '"':
 			return i + 1, escaped
 		case c == '\\':
-			i, escaped = l.escape(i+1), true
+			i, escaped = l.escapeEnd(i+1), true
 			if i < 0 {
 				return -1, false
 			}
@@ -142,28 +142,28 @@ func isPlain(s string) bool {
 	return true
 }
 
-// escape returns the end of an escape sequence, from the character after the backslash.
-func (l *lexer) escape(i int) int {
-	switch l.at(i) {
+// escapeEnd returns the end of an escape sequence, from the character after the backslash.
+func (l *lexer) escapeEnd(i int) int {
+	switch l.byteAt(i) {
 	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
 		return i + 1
 	case 'u':
-		unit := l.unit(i + 1)
+		unit := l.codeUnit(i + 1)
 		switch {
 		case unit < 0 || unit >= 0xDC00 && unit < 0xE000:
 			return -1
 		case unit < 0xD800 || unit >= 0xE000:
 			return i + 5
 		}
-		if low := l.unit(i + 7); l.at(i+5) == '\\' && l.at(i+6) == 'u' && low >= 0xDC00 && low < 0xE000 {
+		if low := l.codeUnit(i + 7); l.byteAt(i+5) == '\\' && l.byteAt(i+6) == 'u' && low >= 0xDC00 && low < 0xE000 {
 			return i + 11
 		}
 	}
 	return -1
 }
 
-// unit returns the UTF-16 code unit of four hexadecimal digits, or -1.
-func (l *lexer) unit(i int) int {
+// codeUnit returns the UTF-16 code unit of four hexadecimal digits, or -1.
+func (l *lexer) codeUnit(i int) int {
 	if i+4 > len(l.text) {
 		return -1
 	}
@@ -174,8 +174,8 @@ func (l *lexer) unit(i int) int {
 	return int(unit)
 }
 
-// unquote returns the string between the quotes, which must be valid.
-func unquote(quoted string) string {
+// unquoteString returns the string between the quotes, which must be valid.
+func unquoteString(quoted string) string {
 	text, err := jsontext.AppendUnquote(nil, quoted)
 	if err != nil {
 		panic("tree: a checked string does not unquote: " + err.Error())

@@ -81,12 +81,12 @@ func (s *Parser) ParseIn(room Room, most int, text string, levels int) (*Node, e
 	s.text, s.depth, s.values, s.pending, s.slab, s.elsewhere = text, 0, 0, s.pending[:0], s.slab[:0], 0
 	s.texts = s.texts[:0]
 	s.least = min(len(text)/bytesPerNode, 256)
-	end := s.value("", s.blank(0), levels+podLevels)
+	end := s.parseValue("", s.blankEnd(0), levels+podLevels)
 	s.room = nil
 	switch {
 	case s.denied != nil:
 		return nil, s.denied
-	case end < 0 || s.blank(end) < len(text):
+	case end < 0 || s.blankEnd(end) < len(text):
 		return nil, whyNotJSON(text)
 	}
 	return &s.pending[0], nil
@@ -126,117 +126,117 @@ func (s *Parser) levelsOf(name string, levels int) int {
 	return levels
 }
 
-// value parses the value at i, which belongs to a member with this name, into a pending node.
+// parseValue parses the value at i, which belongs to a member with this name, into a pending node.
 // It opens the value to this depth, and returns its end, or -1 if it is invalid.
-func (s *Parser) value(name string, i, levels int) (end int) {
+func (s *Parser) parseValue(name string, i, levels int) (end int) {
 	var kids []Node
-	c, open, escaped := s.at(i), false, false
+	c, open, escaped := s.byteAt(i), false, false
 	switch c {
 	case '"':
-		end, escaped = s.quoted(i)
+		end, escaped = s.quotedEnd(i)
 	case '{', '[':
 		if levels = s.levelsOf(name, levels); levels > 0 {
 			open = true
-			kids, end = s.children(i, levels-1)
+			kids, end = s.parseChildren(i, levels-1)
 		} else {
-			end = s.skip(i)
+			end = s.skipValue(i)
 		}
 	default:
-		end = s.scalar(i)
+		end = s.scalarEnd(i)
 	}
 	if end >= 0 {
-		n := s.push(i)
+		n := s.pushPending(i)
 		n.name, n.text, n.kids = name, s.text[i:end], kids
 		n.kind, n.open, n.added, n.escaped, n.came = kindOf(c), open, original, escaped, uint32(len(kids))
 	}
 	return end
 }
 
-// scalar checks the value at i, which is not a string. It returns its end, or -1 if it is
+// scalarEnd checks the value at i, which is not a string. It returns its end, or -1 if it is
 // invalid.
-func (s *Parser) scalar(i int) (end int) {
-	switch s.at(i) {
+func (s *Parser) scalarEnd(i int) (end int) {
+	switch s.byteAt(i) {
 	case 't':
-		return s.word(i, "true")
+		return s.wordEnd(i, "true")
 	case 'f':
-		return s.word(i, "false")
+		return s.wordEnd(i, "false")
 	case 'n':
-		return s.word(i, "null")
+		return s.wordEnd(i, "null")
 	}
-	return s.number(i)
+	return s.numberEnd(i)
 }
 
-// children parses the members or items of the object or list at i, opened to this depth.
-func (s *Parser) children(i, levels int) (kids []Node, end int) {
+// parseChildren parses the members or items of the object or list at i, opened to this depth.
+func (s *Parser) parseChildren(i, levels int) (kids []Node, end int) {
 	if s.depth++; s.depth > maxDepth {
 		return nil, -1
 	}
 	object, closing, first := s.text[i] == '{', s.text[i]+2, len(s.pending)
-	i = s.blank(i + 1)
-	for more := s.at(i) != closing; more; {
-		if s.values++; s.values > s.allowed && !s.more() {
+	i = s.blankEnd(i + 1)
+	for more := s.byteAt(i) != closing; more; {
+		if s.values++; s.values > s.allowed && !s.requestRoom() {
 			return nil, -1
 		}
 		name := ""
 		if object {
-			end, escaped := s.quoted(i)
+			end, escaped := s.quotedEnd(i)
 			if end < 0 {
 				return nil, -1
 			}
 			if name = s.text[i+1 : end-1]; escaped {
-				name = unquote(s.text[i:end])
+				name = unquoteString(s.text[i:end])
 			}
-			if i = s.colon(end); i < 0 {
+			if i = s.valueStart(end); i < 0 {
 				return nil, -1
 			}
 		}
-		if i = s.value(name, i, levels); i < 0 {
+		if i = s.parseValue(name, i, levels); i < 0 {
 			return nil, -1
 		}
-		i = s.blank(i)
-		switch more = s.at(i) == ','; {
+		i = s.blankEnd(i)
+		switch more = s.byteAt(i) == ','; {
 		case more:
-			i = s.blank(i + 1)
-		case s.at(i) != closing:
+			i = s.blankEnd(i + 1)
+		case s.byteAt(i) != closing:
 			return nil, -1
 		}
 	}
 	s.depth--
-	return s.take(first), i + 1
+	return s.movePending(first), i + 1
 }
 
-// skip checks the object or list at i. It returns its end, or -1 if it is invalid. It creates
+// skipValue checks the object or list at i. It returns its end, or -1 if it is invalid. It creates
 // no nodes and does not recurse, because a third of a review is skipped.
-func (s *Parser) skip(i int) (end int) {
+func (s *Parser) skipValue(i int) (end int) {
 	var few [32]byte
 	within := few[:0] // the closing bytes of the objects and lists around i
 	for {
-		switch c := s.at(i); c {
+		switch c := s.byteAt(i); c {
 		case '"':
-			i, _ = s.quoted(i)
+			i, _ = s.quotedEnd(i)
 		case '{', '[':
-			if i = s.blank(i + 1); s.at(i) == c+2 && s.depth+len(within) < maxDepth {
+			if i = s.blankEnd(i + 1); s.byteAt(i) == c+2 && s.depth+len(within) < maxDepth {
 				i++
 				break
 			}
 			if within = append(within, c+2); s.depth+len(within) > maxDepth {
 				return -1
 			}
-			if i = s.entry(i, c+2); i < 0 {
+			if i = s.countEntry(i, c+2); i < 0 {
 				return -1
 			}
 			continue
 		default:
-			i = s.scalar(i)
+			i = s.scalarEnd(i)
 		}
 		for { // a value ends at i
 			if i < 0 || len(within) == 0 {
 				return i
 			}
 			closing := within[len(within)-1]
-			i = s.blank(i)
-			if c := s.at(i); c == ',' {
-				if i = s.entry(s.blank(i+1), closing); i < 0 {
+			i = s.blankEnd(i)
+			if c := s.byteAt(i); c == ',' {
+				if i = s.countEntry(s.blankEnd(i+1), closing); i < 0 {
 					return -1
 				}
 				break
@@ -248,33 +248,33 @@ func (s *Parser) skip(i int) (end int) {
 	}
 }
 
-// entry counts the member or item at i. It returns the start of its value, or -1 if it has no
+// countEntry counts the member or item at i. It returns the start of its value, or -1 if it has no
 // name.
-func (s *Parser) entry(i int, closing byte) (value int) {
-	if s.values++; s.values > s.allowed && !s.more() {
+func (s *Parser) countEntry(i int, closing byte) (value int) {
+	if s.values++; s.values > s.allowed && !s.requestRoom() {
 		return -1
 	}
 	if closing != '}' {
 		return i
 	}
-	if i, _ = s.quoted(i); i < 0 {
+	if i, _ = s.quotedEnd(i); i < 0 {
 		return -1
 	}
-	return s.colon(i)
+	return s.valueStart(i)
 }
 
-// colon returns the start of the value whose name ends at i, or -1 if there is none.
-func (s *Parser) colon(i int) int {
-	if s.at(i) != ':' {
-		if i = s.skipBlank(i); s.at(i) != ':' {
+// valueStart returns the start of the value whose name ends at i, or -1 if there is none.
+func (s *Parser) valueStart(i int) int {
+	if s.byteAt(i) != ':' {
+		if i = s.skipBlank(i); s.byteAt(i) != ':' {
 			return -1
 		}
 	}
-	return s.blank(i + 1)
+	return s.blankEnd(i + 1)
 }
 
-// more requests room for more values.
-func (s *Parser) more() bool {
+// requestRoom requests room for more values.
+func (s *Parser) requestRoom() bool {
 	switch {
 	case s.values > s.most:
 		s.denied = fmt.Errorf("%w: more than %d", ErrTooManyValues, s.most)
@@ -288,8 +288,8 @@ func (s *Parser) more() bool {
 	return s.denied == nil
 }
 
-// take moves the pending nodes from the first one to the arena, as the children of a value.
-func (s *Parser) take(first int) (kids []Node) {
+// movePending moves the pending nodes from the first one to the arena, as the children of a value.
+func (s *Parser) movePending(first int) (kids []Node) {
 	switch n := len(s.pending) - first; {
 	case n == 0:
 	case n > maxSlab && 2*n > cap(s.pending): // a copy of them would take too much memory
@@ -304,8 +304,8 @@ func (s *Parser) take(first int) (kids []Node) {
 	return kids
 }
 
-// push adds a pending node with the value at i.
-func (s *Parser) push(i int) *Node {
+// pushPending adds a pending node with the value at i.
+func (s *Parser) pushPending(i int) *Node {
 	n := len(s.pending)
 	if n == cap(s.pending) { // append grows short slices in small steps
 		more := max(8, n)
@@ -331,20 +331,20 @@ func kindOf(c byte) jsontext.Kind {
 	return jsontext.Kind(c)
 }
 
-// fill opens the node. It also opens the items of a list, because callers that read a list
+// openKids opens the node. It also opens the items of a list, because callers that read a list
 // search its items.
-func (n *Node) fill() {
+func (n *Node) openKids() {
 	if n.open || n.kind != Object && n.kind != Array {
 		return
 	}
 	s := Parser{Arena: Arena{least: min(len(n.text)/bytesPerNode, 256)}, lexer: lexer{n.text}, most: maxValues}
-	n.kids, _ = s.children(0, 1)
+	n.kids, _ = s.parseChildren(0, 1)
 	n.open, n.came = true, uint32(len(n.kids))
 }
 
 // openAll opens the whole tree. After that, reading it changes nothing.
 func (n *Node) openAll() {
-	n.fill()
+	n.openKids()
 	for i := range n.kids {
 		n.kids[i].openAll()
 	}

@@ -111,7 +111,7 @@ func (n *Node) Seal() {
 // Get returns an object's member with this name. It returns nil if n is nil or not an object,
 // or if the member is absent or null, which the API server treats alike.
 func (n *Node) Get(name string) *Node {
-	if m := n.member(name); m != nil && m.kind != Null {
+	if m := n.findMember(name); m != nil && m.kind != Null {
 		return m
 	}
 	return nil
@@ -125,13 +125,13 @@ func (n *Node) At(names ...string) *Node {
 	return n
 }
 
-// member is on the hot path, so it calls no other function.
-func (n *Node) member(name string) *Node {
+// findMember is on the hot path, so it calls no other function.
+func (n *Node) findMember(name string) *Node {
 	if n == nil || n.kind != Object {
 		return nil
 	}
 	if !n.open {
-		n.fill()
+		n.openKids()
 	}
 	kids := n.kids
 	for i := len(kids) - 1; i >= 0; i-- {
@@ -143,17 +143,17 @@ func (n *Node) member(name string) *Node {
 }
 
 // Members returns an object's members in order. A name may occur twice.
-func (n *Node) Members() []Node { return n.children(Object) }
+func (n *Node) Members() []Node { return n.kidsOfKind(Object) }
 
 // Items returns an array's items. Pointers to them are valid until the next [Journal.Insert].
-func (n *Node) Items() []Node { return n.children(Array) }
+func (n *Node) Items() []Node { return n.kidsOfKind(Array) }
 
-func (n *Node) children(of jsontext.Kind) []Node {
+func (n *Node) kidsOfKind(of jsontext.Kind) []Node {
 	if n == nil || n.kind != of {
 		return nil
 	}
 	if !n.open {
-		n.fill()
+		n.openKids()
 	}
 	return n.kids
 }
@@ -166,7 +166,7 @@ func (n *Node) Text() string {
 	case !n.escaped:
 		return n.text[1 : len(n.text)-1]
 	}
-	return unquote(n.text)
+	return unquoteString(n.text)
 }
 
 // IsText reports whether the node is the string s.
@@ -311,7 +311,7 @@ func (n *Node) Append(value Node) { n.kids = append(n.kids, value) }
 // Clone returns a deep copy that may be added to.
 func (n *Node) Clone() Node {
 	c := *n
-	n.fill()
+	n.openKids()
 	if n.open {
 		c.text, c.open = "", true
 	}

@@ -53,7 +53,7 @@ func (v *Verifier) Add(path []byte) error {
 		return errors.New("it replaces the whole pod")
 	}
 	if v.parent == nil || !bytes.Equal(v.path, path[:last]) {
-		parent, err := v.find(path[:last])
+		parent, err := v.findOriginal(path[:last])
 		if err != nil {
 			return err
 		}
@@ -61,23 +61,23 @@ func (v *Verifier) Add(path []byte) error {
 	}
 	switch name := path[last+1:]; v.parent.kind {
 	case Object:
-		if m := v.parent.arrived(name); m != nil && !m.saysNothing() {
+		if m := v.parent.originalMember(name); m != nil && !m.saysNothing() {
 			return errors.New("the member is there already")
 		}
-		if v.twice(path) {
+		if v.isRepeated(path) {
 			return errors.New("the member was added before")
 		}
 		return nil
 	case Array:
-		return v.insert(v.parent, name)
+		return v.checkInsertion(v.parent, name)
 	}
 	return errors.New("what it goes into is neither an object nor a list")
 }
 
-// find returns the original value at a path.
-func (v *Verifier) find(path []byte) (*Node, error) {
+// findOriginal returns the original value at a path.
+func (v *Verifier) findOriginal(path []byte) (*Node, error) {
 	n := v.root
-	n.fill()
+	n.openKids()
 	if n.kind != Object || n.text == "" {
 		return nil, errors.New("the pod is not the JSON object that was received")
 	}
@@ -90,28 +90,28 @@ func (v *Verifier) find(path []byte) (*Node, error) {
 		}
 		switch n.kind {
 		case Object:
-			n = n.arrived(name)
+			n = n.originalMember(name)
 		case Array:
-			if v.grew(n) > 0 {
+			if v.insertedInto(n) > 0 {
 				return nil, errors.New("it goes into a list whose items have been shifted")
 			}
-			n = n.arrivedItem(name)
+			n = n.originalItem(name)
 		default:
 			n = nil
 		}
 		if n == nil || n.kind == Null {
 			return nil, fmt.Errorf("there is no %q to go into", name)
 		}
-		n.fill()
+		n.openKids()
 	}
 	return n, nil
 }
 
-// insert checks the index of an item.
-func (v *Verifier) insert(list *Node, index []byte) error {
-	before := v.grew(list)
+// checkInsertion checks the index of an item.
+func (v *Verifier) checkInsertion(list *Node, index []byte) error {
+	before := v.insertedInto(list)
 	if string(index) != "-" {
-		if i, ok := number(index); !ok || i > int(list.came)+before {
+		if i, ok := parseIndex(index); !ok || i > int(list.came)+before {
 			return fmt.Errorf("a list of %d items has no place %q", int(list.came)+before, index)
 		}
 	}
@@ -122,14 +122,14 @@ func (v *Verifier) insert(list *Node, index []byte) error {
 		}
 	}
 	// An original [] may be replaced or filled, but not both.
-	if list.came == 0 && v.twice(v.path) {
+	if list.came == 0 && v.isRepeated(v.path) {
 		return errors.New("the list was added or filled before")
 	}
 	v.grown = append(v.grown, grown{list, 1})
 	return nil
 }
 
-func (v *Verifier) grew(list *Node) int {
+func (v *Verifier) insertedInto(list *Node) int {
 	for i := range v.grown {
 		if v.grown[i].list == list {
 			return v.grown[i].inserted
@@ -138,8 +138,8 @@ func (v *Verifier) grew(list *Node) int {
 	return 0
 }
 
-// twice reports whether a previous operation had the same path.
-func (v *Verifier) twice(path []byte) bool {
+// isRepeated reports whether a previous operation had the same path.
+func (v *Verifier) isRepeated(path []byte) bool {
 	hash := maphash.Bytes(v.seed, path)
 	if slices.Contains(v.seen, hash) {
 		return true
@@ -156,14 +156,14 @@ func (v *Verifier) twice(path []byte) bool {
 	return twice
 }
 
-// arrived returns the object's original member with this name, escaped as in a path, even if
+// originalMember returns the object's original member with this name, escaped as in a path, even if
 // it was replaced since. It returns nil if there is none.
-func (n *Node) arrived(name []byte) *Node {
+func (n *Node) originalMember(name []byte) *Node {
 	plain := bytes.IndexByte(name, '~') < 0
 	for i := min(int(n.came), len(n.kids)) - 1; i >= 0; i-- {
 		if m := &n.kids[i]; plain && m.name == string(name) || !plain && Escape(m.name) == string(name) {
-			if !m.in(n) {
-				return n.again(m.name)
+			if !m.isInside(n) {
+				return n.reparseMember(m.name)
 			}
 			return m
 		}
@@ -171,23 +171,23 @@ func (n *Node) arrived(name []byte) *Node {
 	return nil
 }
 
-// again parses the object's JSON again, to find a member that was replaced.
-func (n *Node) again(name string) *Node {
+// reparseMember parses the object's JSON again, to find a member that was replaced.
+func (n *Node) reparseMember(name string) *Node {
 	came, err := Parse([]byte(n.text))
 	if err != nil {
 		return nil
 	}
-	return came.member(name)
+	return came.findMember(name)
 }
 
-// arrivedItem returns the list's original item with this index, or nil.
-func (n *Node) arrivedItem(index []byte) *Node {
-	i, ok := number(index)
+// originalItem returns the list's original item with this index, or nil.
+func (n *Node) originalItem(index []byte) *Node {
+	i, ok := parseIndex(index)
 	if !ok || i >= int(n.came) {
 		return nil
 	}
 	for k := range n.kids {
-		if !n.kids[k].in(n) {
+		if !n.kids[k].isInside(n) {
 			continue
 		}
 		if i == 0 {
@@ -198,8 +198,8 @@ func (n *Node) arrivedItem(index []byte) *Node {
 	return nil
 }
 
-// number parses an index in a path: digits without a leading zero.
-func number(digits []byte) (i int, ok bool) {
+// parseIndex parses an index in a path: digits without a leading zero.
+func parseIndex(digits []byte) (i int, ok bool) {
 	if len(digits) == 0 || len(digits) > 9 || digits[0] == '0' && len(digits) > 1 {
 		return 0, false
 	}
@@ -212,8 +212,8 @@ func number(digits []byte) (i int, ok bool) {
 	return i, true
 }
 
-// in reports whether the value's JSON lies inside the JSON of its parent.
-func (n *Node) in(parent *Node) bool {
+// isInside reports whether the value's JSON lies inside the JSON of its parent.
+func (n *Node) isInside(parent *Node) bool {
 	if n.text == "" || parent.text == "" {
 		return false
 	}

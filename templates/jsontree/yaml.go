@@ -25,12 +25,12 @@ const maxYAMLDepth = 1000
 // of values.
 func Unfold(y *yaml.Node, most int) (*yaml.Node, error) {
 	u := unfolding{most: most, left: most}
-	return u.node(y)
+	return u.unfoldNode(y)
 }
 
 type unfolding struct{ most, left, depth int }
 
-func (u *unfolding) node(y *yaml.Node) (*yaml.Node, error) {
+func (u *unfolding) unfoldNode(y *yaml.Node) (*yaml.Node, error) {
 	if y.Kind == yaml.AliasNode {
 		y = y.Alias
 	}
@@ -48,19 +48,19 @@ func (u *unfolding) node(y *yaml.Node) (*yaml.Node, error) {
 	unfolded.Content = make([]*yaml.Node, len(y.Content))
 	for i, item := range y.Content {
 		var err error
-		if unfolded.Content[i], err = u.node(item); err != nil {
+		if unfolded.Content[i], err = u.unfoldNode(item); err != nil {
 			return nil, err
 		}
 	}
 	if unfolded.Kind == yaml.MappingNode {
-		return &unfolded, merge(&unfolded)
+		return &unfolded, expandMergeKeys(&unfolded)
 	}
 	return &unfolded, nil
 }
 
-// merge replaces the merge keys of an object by what they add. The object's own keys win, then those
+// expandMergeKeys replaces the merge keys of an object by what they add. The object's own keys win, then those
 // of the first source.
-func merge(y *yaml.Node) error {
+func expandMergeKeys(y *yaml.Node) error {
 	isMerge := func(key *yaml.Node) bool { return key.Kind == yaml.ScalarNode && key.ShortTag() == "!!merge" }
 	if !slices.ContainsFunc(y.Content, isMerge) { // inspects values too, which does no harm
 		return nil
@@ -141,7 +141,7 @@ func fromMapping(y *yaml.Node) (Node, error) {
 		if key.Kind != yaml.ScalarNode {
 			return Node{}, fmt.Errorf("line %d: a key must be a plain string", key.Line)
 		}
-		if n.member(key.Value) != nil {
+		if n.findMember(key.Value) != nil {
 			return Node{}, fmt.Errorf("line %d: the key %q appears twice", key.Line, key.Value)
 		}
 		n.Set(key.Value, value)

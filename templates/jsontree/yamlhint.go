@@ -54,11 +54,11 @@ func yamlHint(message string, lines []string) string {
 	case special != nil:
 		return fmt.Sprintf("; put the value in quotes, because it begins with %s", special[1])
 	}
-	indent, allowed := len(line)-len(text), indents(lines[:len(lines)-1])
+	indent, allowed := len(line)-len(text), possibleIndents(lines[:len(lines)-1])
 	switch {
 	case strings.Contains(message, " or '"): // inside brackets, indentation means nothing
 	case text != "" && !slices.Contains(allowed, indent) && len(allowed) > 0:
-		return fmt.Sprintf("; its indentation of %s does not fit the lines above: use %s", spaces(indent), nearest(allowed, indent))
+		return fmt.Sprintf("; its indentation of %s does not fit the lines above: use %s", formatSpaces(indent), nearestIndents(allowed, indent))
 	case twoColons.MatchString(text):
 		return `; put a value that contains ": " in quotes`
 	case strings.Count(text, "'")%2 == 1 || strings.Count(text, `"`)%2 == 1:
@@ -72,9 +72,9 @@ var (
 	twoColons   = regexp.MustCompile(`^[^'"{\[]*: [^'"{\[]*: `)
 )
 
-// indents returns the indentations that the line after these may have, in ascending order. It returns
+// possibleIndents returns the indentations that the line after these may have, in ascending order. It returns
 // none if any is possible, because the last of the lines has a key without a value.
-func indents(lines []string) (stack []int) {
+func possibleIndents(lines []string) (stack []int) {
 	last := ""
 	for _, line := range lines {
 		text := strings.TrimLeft(line, " ")
@@ -104,15 +104,15 @@ func indents(lines []string) (stack []int) {
 	return stack
 }
 
-func spaces(n int) string {
+func formatSpaces(n int) string {
 	if n == 1 {
 		return "1 space"
 	}
 	return fmt.Sprintf("%d spaces", n)
 }
 
-// nearest returns the indentations next to one that does not fit.
-func nearest(allowed []int, indent int) string {
+// nearestIndents returns the indentations next to one that does not fit.
+func nearestIndents(allowed []int, indent int) string {
 	i, _ := slices.BinarySearch(allowed, indent)
 	if i == 0 || i == len(allowed) {
 		return fmt.Sprint(allowed[max(i-1, 0)])
