@@ -41,7 +41,7 @@ func sameLetters(a, b string) bool {
 		if a == "" || b == "" {
 			return a == b
 		}
-		if lower(a[0]) != lower(b[0]) {
+		if lowerByte(a[0]) != lowerByte(b[0]) {
 			return false
 		}
 		a, b = a[1:], b[1:]
@@ -55,7 +55,7 @@ func trimSeparators(name string) string {
 	return name
 }
 
-func lower(c byte) byte {
+func lowerByte(c byte) byte {
 	if c >= 'A' && c <= 'Z' {
 		return c - 'A' + 'a'
 	}
