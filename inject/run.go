@@ -11,7 +11,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/request"
 )
 
-// run is one look (see settle.go): decide, render, plan. The next look reuses its memory.
+// run is one look (see fixpoint.go): decide, render, plan. The next look reuses its memory.
 type run struct {
 	injector *Injector
 	subject  subject

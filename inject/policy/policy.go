@@ -10,7 +10,7 @@
 // The engine's planner works on values. A policy needs expressions instead, because the pod exists
 // only later, in the API server. One walk over the fragment (merge.go) writes additions and
 // conflicts by the engine's schema. The conditions for values come from the rules of the templates.
-// The positions in additions.go and the checks in fit.go duplicate code of the engine, because CEL
+// The positions in additions.go and the checks in conditions.go duplicate code of the engine, because CEL
 // cannot call Go. TestEngine compares the results.
 package policy
 

@@ -14,7 +14,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/request"
 )
 
-// This file has the functions of direct.go that read the pod and the namespace.
+// This file has the functions of fastpath.go that read the pod and the namespace.
 
 // hasReadableSize reports whether CEL may read an object or a list of this length.
 func hasReadableSize(n *jsontree.Node) bool { return len(n.Members()) <= maxItems && len(n.Items()) <= maxItems }

@@ -15,7 +15,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-// This file has the conditions among the functions of direct.go.
+// This file has the conditions among the functions of fastpath.go.
 
 // compileBool compiles an expression of type bool.
 func (c *fastpathCompiler) compileBool(e ast.Expr) boolFunc {

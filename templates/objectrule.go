@@ -47,7 +47,7 @@ type objectRule struct {
 	applies func(o *part) bool
 }
 
-// ofKubelet returns a rule of the kubelet's. The engine checks the final container, too (inject/starts.go).
+// ofKubelet returns a rule of the kubelet's. The engine checks the final container, too (inject/kubeletrules.go).
 func ofKubelet(reads []string, check func(*jsontree.Node) error) objectRule {
 	return objectRule{own: true, policed: true, reads: reads, check: check}
 }
