@@ -78,7 +78,7 @@ func TestMetricsPage(t *testing.T) {
 		return all
 	}
 	var code strings.Builder
-	for _, folder := range []string{"serve", "controller", "../../inject/webhook"} {
+	for _, folder := range []string{"server", "controller", "../../inject/webhook"} {
 		files, err := filepath.Glob(filepath.Join(folder, "*.go"))
 		must(t, err)
 		for _, file := range files {
