@@ -33,6 +33,7 @@ func runElsewhere() map[string][]string {
 		"manifests/docs/first-steps.md":       {"$"},                                 // TestFirstSteps
 		"manifests/docs/helm.md":              {"$"},                                 // TestChart
 		"manifests/docs/install.md":           {"$"},                                 // TestDocumentedOperations
+		"manifests/docs/gitops.md":            {"condition=Ready"},                   // TestReadme, which has the controller
 		"manifests/docs/rollout.md":           {"rollout history"},                   // TestRolloutHistory
 		"manifests/docs/automatic-rollout.md": {"Degraded"},                          // TestRolloutController
 		"manifests/docs/playground.md":        {"$"},                                 // the module e2e/playground; TestPlaygroundPage in cmd/pillion
