@@ -37,14 +37,14 @@ const neverSettles = "its expressions read its own additions, so it adds more wi
 
 // settling is the work on one pod.
 type settling struct {
-	run       run
-	result    Result
-	current   pass
-	decisions []Decision
-	looks     int
-	earlier   []candidate // what templates added to the pod before it was copied, see owners
-	gaveUp    bool        // after too many looks: every template is left out
-	leaveOutAlways    bool        // the culprits of a pass must be left out in all earlier ones too
+	run            run
+	result         Result
+	current        pass
+	decisions      []Decision
+	looks          int
+	earlier        []candidate // what templates added to the pod before it was copied, see owners
+	gaveUp         bool        // after too many looks: every template is left out
+	leaveOutAlways bool        // the culprits of a pass must be left out in all earlier ones too
 }
 
 const spendsTooMuch = "the expressions of the templates of the namespace cost too much for this pod; use fewer of them, or simpler ones"
@@ -186,13 +186,13 @@ func (s *settling) runPass(leftOut map[string]string) (culprits map[string]strin
 
 // pass is the result of the looks of one pass.
 type pass struct {
-	result *Result
-	last   []Decision
-	old    []bool // injected by an earlier pass
-	adds   []bool // injected by earlier looks of this pass
-	wasComplete   []bool // was complete and correct in the pod before this pass
-	before []byte // the pod before this pass, unless it is the original one
-	judged bool   // were is from the pod before this pass, see wasRight
+	result      *Result
+	last        []Decision
+	old         []bool // injected by an earlier pass
+	adds        []bool // injected by earlier looks of this pass
+	wasComplete []bool // was complete and correct in the pod before this pass
+	before      []byte // the pod before this pass, unless it is the original one
+	judged      bool   // were is from the pod before this pass, see wasRight
 
 	altered map[string][]Difference // by template, in the pod before this pass
 }

@@ -33,7 +33,7 @@ type Injector struct {
 	replaced  []*loaded      // templates that others replace
 	brings    map[string]int // container names of all templates, numbered from 1
 	patterns  []string       // those of generated containers, see [templates.Template.Containers]
-	reads     []readPart         // the parts of the pod that templates depend on
+	reads     []readPart     // the parts of the pod that templates depend on
 	// readsContainers reports whether an expression reads the pod's lists of containers.
 	readsContainers bool
 	proves          bool // whether containers must prove to be a template's, see exposeUnproven

@@ -52,9 +52,9 @@ type valueSetter int
 
 const (
 	ofPod      valueSetter = iota // the pod's author, or a template that counts as the author
-	ofTemplate              // another template, beside which this one would be incomplete
-	ofItself                // another entry of this template
-	ofSame                  // a template with the same value, or this one, which has computed another value since
+	ofTemplate                    // another template, beside which this one would be incomplete
+	ofItself                      // another entry of this template
+	ofSame                        // a template with the same value, or this one, which has computed another value since
 )
 
 // findSetter finds out who set the value there, and notes the name of the template. The function has is that of keep, and same reports whether

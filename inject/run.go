@@ -19,7 +19,7 @@ type run struct {
 	input    templates.Input
 	journal  jsontree.Journal
 	room     []candidate
-	canaries   canaryChoice
+	canaries canaryChoice
 
 	contributed []candidate // what templates have added, see owners
 

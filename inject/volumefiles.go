@@ -290,7 +290,9 @@ func (m *madeIn) addMounts(p *podVolumes, container *jsontree.Node) {
 		isNested := func(other *jsontree.Node) bool { return isInside(absolutePath(mountPath(other)), at) }
 		for _, inner := range mounts {
 			path := absolutePath(mountPath(inner))
-			isBetween := func(other *jsontree.Node) bool { return isNested(other) && isInside(path, absolutePath(mountPath(other))) }
+			isBetween := func(other *jsontree.Node) bool {
+				return isNested(other) && isInside(path, absolutePath(mountPath(other)))
+			}
 			if isNested(inner) && !slices.ContainsFunc(mounts, isBetween) {
 				m.nested = append(m.nested, path[len(strings.TrimSuffix(at, "/"))+1:])
 			}

@@ -106,7 +106,9 @@ func asNode[T any](get func(*Input) (T, bool), node func(T) jsontree.Node) func(
 
 func (c *fastpathCompiler) typeOf(e ast.Expr) *types.Type { return c.GetType(e.ID()) }
 
-func (c *fastpathCompiler) isKind(e ast.Expr, kind types.Kind) bool { return c.typeOf(e).Kind() == kind }
+func (c *fastpathCompiler) isKind(e ast.Expr, kind types.Kind) bool {
+	return c.typeOf(e).Kind() == kind
+}
 
 // splitCall splits a call into the function and its arguments. The target of a member function is the
 // first argument.

@@ -17,7 +17,9 @@ import (
 // This file has the functions of fastpath.go that read the pod and the namespace.
 
 // hasReadableSize reports whether CEL may read an object or a list of this length.
-func hasReadableSize(n *jsontree.Node) bool { return len(n.Members()) <= maxItems && len(n.Items()) <= maxItems }
+func hasReadableSize(n *jsontree.Node) bool {
+	return len(n.Members()) <= maxItems && len(n.Items()) <= maxItems
+}
 
 // compileNode compiles an expression whose value is an object of a known type, a map or a list. If the
 // value is absent but reads as empty, it is a node without a kind.

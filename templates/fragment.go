@@ -36,7 +36,7 @@ type part struct {
 	whole  bool           // the leaf is a single expression and has its type
 	text   bool           // the value of a whole leaf becomes a string
 	maybe  bool           // the leaf is left out if its expression, of an optional type, has no value
-	schema   canonicalizer         // checks an object, or a list of objects, that the leaf computes
+	schema canonicalizer  // checks an object, or a list of objects, that the leaf computes
 	preset *jsontree.Node // its value if the pod sets none of params; nil if it also depends on other data
 	params paramSet
 	pure   bool   // depends only on params, and on the variables of loops

@@ -92,7 +92,9 @@ func Compile(files ...File) (*Set, error) { return new(Loader).compileSet(files,
 
 // CompileValid returns the set of those templates that have no problem, and the problems of the
 // others.
-func CompileValid(files ...File) (*Set, problem.Problems) { return compileFiles(files, usableTemplates) }
+func CompileValid(files ...File) (*Set, problem.Problems) {
+	return compileFiles(files, usableTemplates)
+}
 
 // compileFiles checks each template, and then all together.
 func compileFiles(files []File, together func([]*Template) ([]*Template, problem.Problems)) (*Set, problem.Problems) {

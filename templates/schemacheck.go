@@ -26,15 +26,15 @@ type schemaCheck struct {
 	objects []objectRule
 	shape   shape
 	fields  []schemaField // of an object
-	names   []string    // of the fields
-	elem    *schemaCheck       // of a list or a map
-	mounts  bool        // it is a container's volumeMounts
+	names   []string      // of the fields
+	elem    *schemaCheck  // of a list or a map
+	mounts  bool          // it is a container's volumeMounts
 }
 
 type schemaField struct {
 	name   string
 	needed bool
-	schema   *schemaCheck
+	schema *schemaCheck
 }
 
 func newSchemaCheck(t reflect.Type, field, path string, os corev1.OSName, copied bool) *schemaCheck {

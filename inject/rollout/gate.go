@@ -84,7 +84,9 @@ type Member struct {
 }
 
 // isUnproved reports whether a pod has the change and is not proved.
-func (m *Member) isUnproved() bool { return m.Stage == Changing || m.Stage == Baking || m.Stage == Fallen }
+func (m *Member) isUnproved() bool {
+	return m.Stage == Changing || m.Stage == Baking || m.Stage == Fallen
+}
 
 // isReverting reports whether a pod that waits for its change has another one that is not proved.
 func (m *Member) isReverting(rules Rules, now time.Time) bool {
@@ -202,15 +204,15 @@ func findStop(v *View, rules Rules, now time.Time) *Stop {
 
 // gate counts while a decision admits one pod after another.
 type gate struct {
-	allowed int // pods that may be unready
-	down    int // pods that are missing or unready, for any reason
-	unproved    int // pods that have the change and are not proved
-	risk    int // the ready ones of these
-	reverts int // pods that have the change, are not proved, and wait to go back
-	doubt   int // the ready ones of these
-	undo    bool
-	unready []string
-	budgets map[string]int
+	allowed  int // pods that may be unready
+	down     int // pods that are missing or unready, for any reason
+	unproved int // pods that have the change and are not proved
+	risk     int // the ready ones of these
+	reverts  int // pods that have the change, are not proved, and wait to go back
+	doubt    int // the ready ones of these
+	undo     bool
+	unready  []string
+	budgets  map[string]int
 }
 
 // admitPod admits a pod, or returns what it has to wait for. A doubtful one counts already.

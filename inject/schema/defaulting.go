@@ -162,7 +162,9 @@ func (s *Schema) HasGated(n *jsontree.Node) bool {
 }
 
 // Foreseen returns a part of a pod with what was added as the API server will store it.
-func (s *Schema) Foreseen(n *jsontree.Node, by Server) jsontree.Node { return s.foreseenPart(n, by, false) }
+func (s *Schema) Foreseen(n *jsontree.Node, by Server) jsontree.Node {
+	return s.foreseenPart(n, by, false)
+}
 
 // foreseenPart implements Foreseen. If stored is true, everything counts as added.
 func (s *Schema) foreseenPart(n *jsontree.Node, by Server, stored bool) jsontree.Node {

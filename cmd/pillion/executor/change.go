@@ -145,7 +145,9 @@ func explainPatchError(what string, err error) error {
 }
 
 // isAccessDenied reports whether trying again is pointless.
-func isAccessDenied(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) }
+func isAccessDenied(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
+}
 
 // recordChanges records the changes of pods that are proved.
 func (s *run) recordChanges(ctx context.Context, uids []string) error {

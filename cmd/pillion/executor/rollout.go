@@ -65,14 +65,14 @@ type Rollout struct {
 
 	interrupted atomic.Bool
 
-	mu       sync.Mutex // guards all below, and Report
-	done     int
-	total    int
-	proved   int              // pods
-	flight   map[string]int   // disruptions by namespace and budget
-	incomplete     []string         // what is not complete
-	failures map[string]error // by namespace
-	causes   []error          // of all failures
+	mu         sync.Mutex // guards all below, and Report
+	done       int
+	total      int
+	proved     int              // pods
+	flight     map[string]int   // disruptions by namespace and budget
+	incomplete []string         // what is not complete
+	failures   map[string]error // by namespace
+	causes     []error          // of all failures
 }
 
 // ErrStopped is returned if the rollout was stopped before its end.

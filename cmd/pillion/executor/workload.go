@@ -20,19 +20,19 @@ import (
 type run struct {
 	*Rollout
 
-	w     *rollout.Workload
-	gate  *sync.Mutex // workloads of a namespace may share a budget, so they decide one after another
-	watch *rollout.Watch
-	begun bool
-	left  []string // what is half done, see leaves
-	reportWait  func(of, what string)
-	did   map[string]string // by UID: what has changed in a pod
+	w          *rollout.Workload
+	gate       *sync.Mutex // workloads of a namespace may share a budget, so they decide one after another
+	watch      *rollout.Watch
+	begun      bool
+	left       []string // what is half done, see leaves
+	reportWait func(of, what string)
+	did        map[string]string // by UID: what has changed in a pod
 	// proving is set while one pod is evicted before a restart.
 	proving bool
 	// deniedSince is since when budgets deny evictions, and checked are the UIDs of new pods that were planned.
-	deniedSince  time.Time
-	checked map[string]bool
-	held    map[string][]string // by place: the budgets that count the pod
+	deniedSince time.Time
+	checked     map[string]bool
+	held        map[string][]string // by place: the budgets that count the pod
 }
 
 func (r *Rollout) newRun(w *rollout.Workload, gate *sync.Mutex) *run {

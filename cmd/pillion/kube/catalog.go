@@ -470,7 +470,9 @@ func (c *Catalog) totalWith(before, after int64) [2]int64 {
 }
 
 // hasEnoughMemory reports whether there is enough memory for all templates that are within the limits of their namespaces.
-func (c *Catalog) hasEnoughMemory(total [2]int64) bool { return max(total[0], total[1]) <= c.limits.halfMemory() }
+func (c *Catalog) hasEnoughMemory(total [2]int64) bool {
+	return max(total[0], total[1]) <= c.limits.halfMemory()
+}
 
 // allotMemory finds out how many templates of each namespace are used. It returns nil if there is enough memory for all. A
 // younger template never takes the memory of an older one, of whatever namespace. The result depends on the content of the

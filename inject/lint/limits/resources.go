@@ -17,7 +17,9 @@ type breach struct {
 	now  bool // it depends on what the quota has left at the moment
 }
 
-func sortedNames(list corev1.ResourceList) []corev1.ResourceName { return slices.Sorted(maps.Keys(list)) }
+func sortedNames(list corev1.ResourceList) []corev1.ResourceName {
+	return slices.Sorted(maps.Keys(list))
+}
 
 // containersOf returns all containers in the order in which the API server checks them: init
 // containers last.

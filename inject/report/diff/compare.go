@@ -90,10 +90,14 @@ func newSide(i *inject.Injector, w *Workload) (*side, error) {
 }
 
 // hasTemplate reports whether the pod has a template.
-func (s *side) hasTemplate(id string) bool { return s.decisions[id] != nil && s.decisions[id].Code.Succeeded() }
+func (s *side) hasTemplate(id string) bool {
+	return s.decisions[id] != nil && s.decisions[id].Code.Succeeded()
+}
 
 // failsTemplate reports whether the pod should have a template and cannot.
-func (s *side) failsTemplate(id string) bool { return s.decisions[id] != nil && s.decisions[id].Code.Failed() }
+func (s *side) failsTemplate(id string) bool {
+	return s.decisions[id] != nil && s.decisions[id].Code.Failed()
+}
 
 // Compare compares the new pods of a workload. It returns nil if they are the same.
 func (c *Comparison) Compare(w *Workload) (*Outcome, error) {

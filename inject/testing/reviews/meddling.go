@@ -107,9 +107,13 @@ func (p *meddled) harmfulChanges() []func() {
 				}
 			})
 		},
-		func() { p.changeOneContainer(func(c map[string]any) { c["image"] = fmt.Sprint("mirror.example/", c["image"]) }) },
 		func() {
-			p.changeOneContainer(func(c map[string]any) { delete(c, p.pickString("env", "volumeMounts", "ports", "securityContext", "args")) })
+			p.changeOneContainer(func(c map[string]any) { c["image"] = fmt.Sprint("mirror.example/", c["image"]) })
+		},
+		func() {
+			p.changeOneContainer(func(c map[string]any) {
+				delete(c, p.pickString("env", "volumeMounts", "ports", "securityContext", "args"))
+			})
 		},
 		func() { p.removeItem(p.pickString("containers", "initContainers", "volumes")) },
 		func() {
@@ -127,7 +131,9 @@ func (p *meddled) harmfulChanges() []func() {
 				memberObject(p.metadata, "annotations")[key] = p.pickString("", "true", "0123456789ab")
 			}
 		},
-		func() { delete(p.spec, p.pickString("tolerations", "securityContext", "terminationGracePeriodSeconds")) },
+		func() {
+			delete(p.spec, p.pickString("tolerations", "securityContext", "terminationGracePeriodSeconds"))
+		},
 		func() { p.spec["terminationGracePeriodSeconds"] = 1 },
 		func() { p.spec["hostUsers"] = false },
 		func() { p.spec["hostNetwork"] = true },
