@@ -66,7 +66,7 @@ func (r *run) beginRound(pod *jsontree.Node, grown bool) {
 	r.owners = owners{subject: &r.subject, input: &r.input, candidates: r.owners.candidates[:0], contributed: r.contributed}
 	r.input = templates.Input{
 		Namespace: asked.namespace, ServiceAccount: asked.account, Nodes: r.subject.nodes, Done: asked.done,
-		Request: request.RequestInfo{Operation: asked.operation, Username: asked.username, DryRun: asked.dryRun},
+		Request: request.Info{Operation: asked.operation, Username: asked.username, DryRun: asked.dryRun},
 	}
 	r.leftOut, r.added = nil, false
 	view, shown := r.visiblePod(nil)

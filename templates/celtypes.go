@@ -74,9 +74,9 @@ var sharedStructs = sync.OnceValue(func() structs {
 		namespaceType: metaFields(),
 		accountType:   metaFields(),
 		requestType: {
-			"operation": newGetterField(types.StringType, func(r *request.RequestInfo) any { return r.Operation }),
-			"username":  newGetterField(types.StringType, func(r *request.RequestInfo) any { return celText(r.Username) }),
-			"dryRun":    newGetterField(types.BoolType, func(r *request.RequestInfo) any { return r.DryRun }),
+			"operation": newGetterField(types.StringType, func(r *request.Info) any { return r.Operation }),
+			"username":  newGetterField(types.StringType, func(r *request.Info) any { return celText(r.Username) }),
+			"dryRun":    newGetterField(types.BoolType, func(r *request.Info) any { return r.DryRun }),
 		},
 	}
 	s.addStruct(reflect.TypeFor[corev1.Pod]())

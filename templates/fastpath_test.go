@@ -138,7 +138,7 @@ func directInput(t *testing.T, pod, container string) *Input {
 	in := &Input{
 		Namespace:      request.Namespace{Name: "shop", Labels: map[string]string{"app": "web", "web": "ä"}, Annotations: map[string]string{"other": "\xff"}},
 		ServiceAccount: &request.ServiceAccount{Name: "web", Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"web": "x", "other": "\xff"}},
-		Request:        request.RequestInfo{Operation: "CREATE", Username: "somebody", DryRun: true},
+		Request:        request.Info{Operation: "CREATE", Username: "somebody", DryRun: true},
 	}
 	values := Values{
 		{Name: "s", cel: types.String("app")},

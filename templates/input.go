@@ -19,7 +19,7 @@ type Input struct {
 	Namespace request.Namespace
 	// ServiceAccount is the pod's. It may be nil if no expression reads it.
 	ServiceAccount *request.ServiceAccount
-	Request        request.RequestInfo
+	Request        request.Info
 	// Done is closed if the result is no longer needed. It may be nil. No evaluation starts after
 	// that; one takes 20 ms at most, see costLimit.
 	Done <-chan struct{}

@@ -22,7 +22,7 @@ func renderText(t *templates.Template) (string, error) {
 	}
 	in := &templates.Input{Pod: pod, Namespace: request.Namespace{
 		Name: "shop", Labels: map[string]string{"team": "blue", "b": "1", "a": "2", "c": "3"}, Known: true,
-	}, Request: request.RequestInfo{Operation: "CREATE", Username: "jane"}}
+	}, Request: request.Info{Operation: "CREATE", Username: "jane"}}
 	values, err := t.Values(nil, in.ServiceAccount, &in.Namespace)
 	if err != nil {
 		return "", err

@@ -167,5 +167,5 @@ func input(t testing.TB, pod string, ns request.Namespace) *templates.Input {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &templates.Input{Pod: n, Namespace: ns, Request: request.RequestInfo{Operation: "CREATE", Username: "jane"}}
+	return &templates.Input{Pod: n, Namespace: ns, Request: request.Info{Operation: "CREATE", Username: "jane"}}
 }

@@ -56,7 +56,7 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// err returns nil if there are no problems. A nil Problems would be a non-nil error.
+// Err returns nil if there are no problems. A nil Problems would be a non-nil error.
 func (ps Problems) Err() error {
 	if len(ps) == 0 {
 		return nil
@@ -132,12 +132,13 @@ func DidYouMean(name string, candidates []string) string {
 	return ""
 }
 
-// brief removes the regular expression at the end of Kubernetes' messages.
+// TrimPattern removes the regular expression at the end of Kubernetes' messages.
 func TrimPattern(message string) string {
 	message, _, _ = strings.Cut(message, " (e.g.")
 	return message
 }
 
+// JoinPath returns the path of a key of an object, for example metadata.labels, or metadata.annotations["example.com/key"].
 func JoinPath(path, key string) string {
 	switch {
 	case path == "":

@@ -21,8 +21,8 @@ type Namespace struct {
 	Before *Namespace
 }
 
-// RequestInfo is the part of the admission request that templates may read.
-type RequestInfo struct {
+// Info is the part of the admission request that templates may read.
+type Info struct {
 	Operation string // CREATE
 	Username  string
 	DryRun    bool
@@ -78,12 +78,13 @@ func ServiceAccountName(pod *jsontree.Node) string {
 	return "default"
 }
 
-// accountVariable is the name of the ServiceAccount in expressions.
+// AccountVariable is the name of the ServiceAccount in expressions.
 const AccountVariable = "serviceAccount"
 
-// accountName is the part of the pod that is the ServiceAccount's name.
+// AccountName is the part of the pod that is the ServiceAccount's name.
 const AccountName = "spec.serviceAccountName"
 
+// Annotation returns the value of an annotation. A nil ServiceAccount has none.
 func (a *ServiceAccount) Annotation(key string) (text string, ok bool) {
 	if a != nil {
 		text, ok = a.Annotations[key]
@@ -91,6 +92,7 @@ func (a *ServiceAccount) Annotation(key string) (text string, ok bool) {
 	return text, ok
 }
 
+// Annotation returns the value of an annotation.
 func (ns *Namespace) Annotation(key string) (text string, ok bool) {
 	if len(ns.Annotations) > 0 {
 		text, ok = ns.Annotations[key]

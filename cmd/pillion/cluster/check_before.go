@@ -38,12 +38,12 @@ func (c *Client) CheckedBefore(ctx context.Context, how Checking, stderr io.Writ
 }
 
 func (p *preparing) readVersion(ctx context.Context) (err error) {
-	p.Version, err = p.podLister.serverVersion(ctx)
+	p.Version, err = p.serverVersion(ctx)
 	return err
 }
 
 func (p *preparing) readSidecars(ctx context.Context) (err error) {
-	p.Sidecars, err = p.podLister.checkSidecars(ctx, p.NamespaceOr(p.Checking.Namespace))
+	p.Sidecars, err = p.checkSidecars(ctx, p.NamespaceOr(p.Checking.Namespace))
 	return err
 }
 

@@ -19,7 +19,7 @@ import (
 
 // readWebhooks reads the webhooks that are called for pods.
 func (k *look) readWebhooks(ctx context.Context) error {
-	k.mutation, k.validation = k.podLister.readMutation(ctx, k.noteUnseen), k.podLister.readValidation(ctx, k.noteUnseen)
+	k.mutation, k.validation = k.readMutation(ctx, k.noteUnseen), k.readValidation(ctx, k.noteUnseen)
 	k.awaited = map[string]string{}
 	of := k.namespaceLabels(ctx)
 	optedIn := func(namespace string) (map[string]string, bool) { // treats every namespace as opted in

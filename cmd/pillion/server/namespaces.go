@@ -82,7 +82,7 @@ func namespaceOf(m *metav1.PartialObjectMetadata) request.Namespace {
 	return request.Namespace{Name: m.Name, Labels: m.Labels, Annotations: m.Annotations, Known: true}
 }
 
-func (i *informer) checkReadiness() (string, error) { return i.followed.checkLoaded("namespaces") }
+func (i *informer) checkReadiness() (string, error) { return i.checkLoaded("namespaces") }
 
 // checkReadiness reports that there is nothing to wait for.
 func (standalone) checkReadiness() (string, error) { return "standalone", nil }

@@ -68,7 +68,7 @@ func (w *world) input() *templates.Input {
 			Name: root.At("ns", "name").Text(), Labels: w.stringMap("ns", "labels"), Annotations: w.stringMap("ns", "annotations"), Known: true,
 			ServiceAccounts: request.SameServiceAccount(account),
 		},
-		Request: request.RequestInfo{
+		Request: request.Info{
 			Operation: root.At("request", "operation").Text(), Username: root.At("request", "username").Text(),
 			DryRun: root.At("request", "dryRun").Kind() == jsontree.True,
 		},
