@@ -164,14 +164,14 @@ func (u *user) follow(t *testing.T, c command) {
 	err = c.compare(out)
 	switch {
 	case err != nil && *update && c.page != "":
-		c.record(t, out)
+		c.recordOutput(t, out)
 	case err != nil:
 		t.Errorf("%s: %v; it prints\n%s", c.line, err, out)
 	}
 }
 
-// record writes the output of the command into its page, with -update. Shorten a long one with "...", but not all of it.
-func (c command) record(t *testing.T, out string) {
+// recordOutput writes the output of the command into its page, with -update. Shorten a long one with "...", but not all of it.
+func (c command) recordOutput(t *testing.T, out string) {
 	t.Helper()
 	root, err := cluster.Root(t.Context())
 	if err != nil {

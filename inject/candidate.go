@@ -24,7 +24,7 @@ type candidate struct {
 	altered  []Difference // before this look added anything
 	added    bool         // whether it added something to the pod in this look
 
-	byName     map[string]*jsontree.Node // see own
+	byName     map[string]*jsontree.Node // see ownContainer
 	appsByName map[string][]int          // see appsOf
 
 	// byCluster returns what templates of the cluster add to a container of this template. It is nil for a template of the

@@ -55,7 +55,7 @@ type Decision struct {
 	audit    string   // only for a template that is injected or present
 	recorded bool     // only for a final pod: it records an injection of the template
 	other    string   // only for a final pod: the revision in that record (JSON), if it is not the template's
-	outside  bool     // see planner.outside
+	outside  bool     // see planner.checkOtherObject
 	leaves   bool     // see planner.leaves
 }
 

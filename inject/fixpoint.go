@@ -192,7 +192,7 @@ type pass struct {
 	adds        []bool // injected by earlier looks of this pass
 	wasComplete []bool // was complete and correct in the pod before this pass
 	before      []byte // the pod before this pass, unless it is the original one
-	judged      bool   // were is from the pod before this pass, see wasRight
+	judged      bool   // whether the pod before this round had all of the template, see wasRight
 
 	altered map[string][]Difference // by template, in the pod before this pass
 }

@@ -206,7 +206,7 @@ func TestOthersAdditions(t *testing.T) {
 		`"command":["sh"]`: true,
 		`"image":"evil"`:   true,
 	} {
-		req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: []byte(`{"metadata":{"name":"web"},"spec":{"containers":[{"name":"app","image":"a"}]}}`)}
+		req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shopNamespace(), Object: []byte(`{"metadata":{"name":"web"},"spec":{"containers":[{"name":"app","image":"a"}]}}`)}
 		r, err := injector.Inject(req)
 		if err != nil {
 			t.Fatal(err)
@@ -276,7 +276,7 @@ func checkSeen(t *testing.T, injector *inject.Injector, pod string) (injected bo
 	t.Helper()
 	set := injector.Set().Templates
 	last := set[len(set)-1].Name
-	req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: keptBy(t, []byte(pod), true)}
+	req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shopNamespace(), Object: keptBy(t, []byte(pod), true)}
 	r, err := injector.Inject(req)
 	if err != nil {
 		t.Fatal(err)

@@ -44,7 +44,7 @@ func FuzzInject(f *testing.F) {
 		f.Add(uint8(i), pod)
 	}
 	f.Fuzz(func(t *testing.T, which uint8, pod []byte) {
-		req := inject.Request{Operation: "CREATE", Namespace: shop(), Object: pod}
+		req := inject.Request{Operation: "CREATE", Namespace: shopNamespace(), Object: pod}
 		injector := injectors[int(which)%len(injectors)]
 		if _, err := injector.Inject(req); err != nil {
 			return
@@ -104,7 +104,7 @@ func FuzzShapes(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		req := inject.Request{Operation: "CREATE", Namespace: shop(), Object: pod}
+		req := inject.Request{Operation: "CREATE", Namespace: shopNamespace(), Object: pod}
 		checkInvariants(t, injectors[g.IntN(len(injectors))], req)
 	})
 }
@@ -133,7 +133,7 @@ func FuzzTemplates(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		req := inject.Request{Operation: "CREATE", Namespace: shop(), Object: pod}
+		req := inject.Request{Operation: "CREATE", Namespace: shopNamespace(), Object: pod}
 		checkInvariants(t, inject.New(templates.NewSet(set)), req)
 	})
 }

@@ -74,7 +74,9 @@ func (roles) ServiceAccount(_, name string) request.ServiceAccount {
 	return account
 }
 
-func shop() request.Namespace { return request.Namespace{Name: "shop", ServiceAccounts: roles{}} }
+func shopNamespace() request.Namespace {
+	return request.Namespace{Name: "shop", ServiceAccounts: roles{}}
+}
 
 func readCase(t testing.TB, archive *txtar.Archive) (*inject.Injector, inject.Request) {
 	t.Helper()

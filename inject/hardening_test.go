@@ -59,7 +59,7 @@ func TestProtectedBesideOthers(t *testing.T) {
 // judgeChanged judges a pod that was injected, and whose container side was changed then.
 func judgeChanged(t *testing.T, injector *inject.Injector, changed string) *inject.Verdict {
 	t.Helper()
-	req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: []byte(`{"metadata":{"name":"web"},"spec":{"containers":[{"name":"app","image":"a"}]}}`)}
+	req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shopNamespace(), Object: []byte(`{"metadata":{"name":"web"},"spec":{"containers":[{"name":"app","image":"a"}]}}`)}
 	r, err := injector.Inject(req)
 	if err != nil {
 		t.Fatal(err)

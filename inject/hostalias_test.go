@@ -23,7 +23,7 @@ spec: {default: true, pod: {spec: {hostAliases: [{ip: 127.0.0.1, hostnames: [cac
 		`{"ip":"10.0.0.2","hostnames":["db.local"]}`, `{"ip":"127.0.0.1","hostnames":["own.local","mine.local"]},{"ip":"10.0.0.1"}`,
 	} {
 		pod := keptBy(t, []byte(`{"spec":{"hostAliases":[`+aliases+`],"containers":[{"name":"app","image":"a"}]}}`), true)
-		req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: pod}
+		req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shopNamespace(), Object: pod}
 		req.Object = keptBy(t, mustInject(t, injector, req).InjectedJSON(), true)
 		left, err := injector.Original(req)
 		if err != nil {

@@ -322,7 +322,7 @@ func TestUninjectJoinedAnnotation(t *testing.T) {
 		if own != "" {
 			at(pod, "metadata", "annotations").(map[string]any)[inject.SafeToEvictLocalVolumes] = own
 		}
-		req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: []byte(encoded(t, pod))}
+		req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shopNamespace(), Object: []byte(encoded(t, pod))}
 		result := mustInject(t, injector, req)
 		before, err := injector.Before(req, result, func(string) (string, string, bool) { return "", "", false })
 		if err != nil {

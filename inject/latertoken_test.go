@@ -38,7 +38,7 @@ func TestLaterToken(t *testing.T) {
 		{what: "a workload of a cluster", template: inside, stored: true, owner: inject.Owner{Kind: "Deployment", Name: "web"}, conflict: true},
 		{what: "a pod that the plugin has seen", template: inside, stored: true},
 	} {
-		namespace := shop()
+		namespace := shopNamespace()
 		if c.account != nil {
 			namespace.ServiceAccounts = request.SameServiceAccount(*c.account)
 		}

@@ -24,7 +24,7 @@ type owners struct {
 	leftOut     []*candidate              // their containers in the pod may be right
 	flipped     []*loaded                 // templates that do not apply, which additions may change
 	users       [2][]appContainer         // see userContainers
-	later       map[*candidate]*candidate // see rendered
+	later       map[*candidate]*candidate // see renderUnplanned
 	unsets      map[*loaded][2]*candidate // see eachUnset
 	bare        map[string]*jsontree.Node // see withoutAll
 }

@@ -37,7 +37,7 @@ func checkOwnWork(t testing.TB, injector *inject.Injector, pod []byte) (map[stri
 
 func checkOwnWorkOn(t testing.TB, injector *inject.Injector, pod []byte, file bool) (map[string]inject.Code, []byte, *inject.Verdict) {
 	t.Helper()
-	req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: pod, File: file}
+	req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shopNamespace(), Object: pod, File: file}
 	r, err := injector.Inject(req)
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +82,7 @@ func checkOwnWorkOn(t testing.TB, injector *inject.Injector, pod []byte, file bo
 // whatever containers the pod has.
 func checkUnrecorded(t testing.TB, injector *inject.Injector, before, after []byte, decisions []inject.Decision) {
 	t.Helper()
-	verdict, err := inject.NewJudge(injector, nil, true).Judge(inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: keptBy(t, after, true)})
+	verdict, err := inject.NewJudge(injector, nil, true).Judge(inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shopNamespace(), Object: keptBy(t, after, true)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func checkUnrecorded(t testing.TB, injector *inject.Injector, before, after []by
 func checkNewFaults(t testing.TB, injector *inject.Injector, before, after []byte, decisions []inject.Decision) {
 	t.Helper()
 	judge := func(pod []byte) []inject.Finding {
-		return mustJudge(t, inject.NewJudge(injector, nil, true), inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: keptBy(t, pod, true)}).Judged
+		return mustJudge(t, inject.NewJudge(injector, nil, true), inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shopNamespace(), Object: keptBy(t, pod, true)}).Judged
 	}
 	old := judge(before)
 	for _, f := range judge(after) {
@@ -348,7 +348,7 @@ type tally map[inject.Code]int
 func tryOwnWork(t *testing.T, seed, stream uint64, tried tally) {
 	t.Helper()
 	g := &reviews.Sets{Rand: rand.New(rand.NewPCG(seed, stream))}
-	tryOwnWorkOf(t, g, g.Documents(shop().Name, g.Template), tried)
+	tryOwnWorkOf(t, g, g.Documents(shopNamespace().Name, g.Template), tried)
 	if t.Failed() {
 		t.Fatalf("seed %d, stream %d", seed, stream)
 	}
@@ -381,7 +381,7 @@ func tryOwnWorkOf(t *testing.T, g *reviews.Sets, documents []string, tried tally
 	}
 	for range 3 {
 		changed, _ := g.Meddle(keptBy(t, after, true))
-		r, again := checkInvariants(t, injector, inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: changed})
+		r, again := checkInvariants(t, injector, inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shopNamespace(), Object: changed})
 		checkUnrecorded(t, injector, changed, again, r.Decisions)
 		checkNewFaults(t, injector, changed, again, r.Decisions)
 		if r.Adds() {
@@ -398,7 +398,7 @@ func tryOwnWorkOf(t *testing.T, g *reviews.Sets, documents []string, tried tally
 }
 
 // TestLostRecord checks pods in which another webhook removed or changed one record between two calls of Pillion. The second
-// call may see countContainers of the template that it did not see before, and templates may add what these need. When it has written
+// call may see containers of the template that it did not see before, and templates may add what these need. When it has written
 // the record again, they must still be right.
 func TestLostRecord(t *testing.T) {
 	t.Parallel()
@@ -420,12 +420,12 @@ func TestLostRecord(t *testing.T) {
 	for seed := range uint64(count) {
 		g := &reviews.Sets{Rand: rand.New(rand.NewPCG(seed, 9))}
 		var all []*templates.Template
-		for _, document := range g.Documents(shop().Name, g.Template) {
+		for _, document := range g.Documents(shopNamespace().Name, g.Template) {
 			found, _ := templates.Parse("t", []byte(document))
 			all = append(all, found...)
 		}
 		injector, pod := injectorOf(all), keptBy(t, []byte(g.Pod(true)), true)
-		r, err := injector.Inject(inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: pod})
+		r, err := injector.Inject(inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shopNamespace(), Object: pod})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -454,12 +454,12 @@ func checkLostRecords(t testing.TB, injector *inject.Injector, pod []byte) (n in
 			if err != nil {
 				t.Fatal(err)
 			}
-			r, err := injector.Inject(inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: changed})
+			r, err := injector.Inject(inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shopNamespace(), Object: changed})
 			if err != nil {
 				t.Fatal(err)
 			}
 			after := keptBy(t, applyPatch(t, changed, r.Patch()), true)
-			again, err := injector.Inject(inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: after})
+			again, err := injector.Inject(inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shopNamespace(), Object: after})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -47,7 +47,7 @@ type planner struct {
 	tentative     bool           // while it merges what is left to the webhook
 	notes         []string
 
-	indices map[string]map[string]int // see rendered
+	indices map[string]map[string]int // see renderedIndex
 	ranks   map[[2]string]int         // see modeRank
 }
 

@@ -93,7 +93,7 @@ type subject struct {
 	// Results that all templates share.
 	tokens [2]*jsontree.Node // see tokenMount
 	keys   map[*jsontree.Node]*keyIndex
-	here   []bool           // see has
+	here   []bool           // see hasContainer
 	marks  map[*loaded]bool // see isMarked
 	ports  nodePorts        // see portsTaken
 	// tokenVolumes are sorted names, see isTokenVolume. They are known if tokenVolumesKnown is true.

@@ -42,7 +42,7 @@ func TestRecordsOfChangedPods(t *testing.T) {
 	} {
 		injector := parsed(t, c.templates)
 		pod := []byte(`{"metadata":{"name":"web","annotations":{` + c.annotations + `}},"spec":{` + c.spec + `}}`)
-		req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: keptBy(t, pod, true)}
+		req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shopNamespace(), Object: keptBy(t, pod, true)}
 		if c.injects {
 			checkOwnWork(t, injector, pod)
 			r := mustInject(t, injector, req)

@@ -162,7 +162,7 @@ func (r *run) renderAll(decisions []Decision) {
 		r.canaries.chooseForPod(s, decisions, r.renderTemplate)
 		r.canaries.wanted = r.canaries.wanted[:0]
 		for _, base := range r.canaries.replaced {
-			if s.taken[base] != nil && r.wantsBase(base) { // later, it would see additionsByOthers
+			if s.taken[base] != nil && r.wantsBase(base) { // later, it would see the additions of others
 				r.canaries.wanted = append(r.canaries.wanted, base)
 			}
 		}

@@ -70,7 +70,7 @@ func TestShare(t *testing.T) {
 		for i := range workloads {
 			name := fmt.Sprint("web-", i)
 			for k := range 3 {
-				r, err := injector.Inject(inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: []byte(podOf(name, k))})
+				r, err := injector.Inject(inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shopNamespace(), Object: []byte(podOf(name, k))})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -88,7 +88,7 @@ func TestShare(t *testing.T) {
 				selected[name] = is
 			}
 			r, err := injector.Inject(inject.Request{
-				Operation: "CREATE", OptedIn: true, File: true, Namespace: shop(), Owner: inject.Owner{Kind: "Deployment", Name: name},
+				Operation: "CREATE", OptedIn: true, File: true, Namespace: shopNamespace(), Owner: inject.Owner{Kind: "Deployment", Name: name},
 				Object: []byte(`{"spec":{"containers":[{"name":"app","image":"app"}]}}`),
 			})
 			if err != nil {
@@ -158,7 +158,7 @@ func TestShareSets(t *testing.T) {
 		{"only the records are there", strings.Replace(pod, `"labels"`, `"annotations":{"agent.pillion.dev/injected":"ffffffffffff","agent-next.pillion.dev/injected":"ffffffffffff"},"labels"`, 1)},
 		{"the record of the old one is forged", strings.Replace(pod, `"labels"`, `"annotations":{"agent.pillion.dev/injected":"ffffffffffff"},"labels"`, 1)},
 	} {
-		if v := mustJudge(t, inject.NewJudge(canary, []*inject.Injector{old}, true), inject.Request{Operation: "CREATE", Namespace: shop(), Object: []byte(c.pod)}); !v.Denied {
+		if v := mustJudge(t, inject.NewJudge(canary, []*inject.Injector{old}, true), inject.Request{Operation: "CREATE", Namespace: shopNamespace(), Object: []byte(c.pod)}); !v.Denied {
 			t.Errorf("%s: the pod is %s", c.what, v.Word())
 		}
 	}
@@ -183,7 +183,7 @@ func TestShareNeverLost(t *testing.T) {
 		if codes["agent-next"] != inject.CodeFellBack || codes["agent"] != inject.CodeInjected || verdict.Denied || !strings.Contains(string(after), "agent:1") {
 			t.Errorf("%s: %v, and the pod is %s: %v\n%s", what, codes, verdict.Word(), verdict.Judged, after)
 		}
-		if v := mustJudge(t, inject.NewJudge(injector, nil, true), inject.Request{Operation: "CREATE", Namespace: shop(), Object: []byte(pod)}); !v.Denied {
+		if v := mustJudge(t, inject.NewJudge(injector, nil, true), inject.Request{Operation: "CREATE", Namespace: shopNamespace(), Object: []byte(pod)}); !v.Denied {
 			t.Errorf("%s: without an injection, the pod is %s", what, v.Word())
 		}
 		taken := strings.Replace(pod, `"containers":[`, `"containers":[{"name":"agent","image":"evil"},`, 1)
@@ -246,7 +246,7 @@ func TestUninjectReplaced(t *testing.T) {
 		"it fell back": `pod: {spec: {containers: [{name: app, image: other}]}}`,
 	} {
 		injector := agents(t, "agent: "+oldAgent, "agent-next: replaces: agent, "+next)
-		if was, is := uninject(t, injector, inject.Request{Operation: "CREATE", Namespace: shop(), Object: []byte(plain)}); was != is {
+		if was, is := uninject(t, injector, inject.Request{Operation: "CREATE", Namespace: shopNamespace(), Object: []byte(plain)}); was != is {
 			t.Errorf("%s: uninject leaves %s, want %s", what, is, was)
 		}
 	}

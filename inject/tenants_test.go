@@ -51,7 +51,7 @@ kind: SidecarTemplate
 metadata: {name: wraps, namespace: shop}
 spec: {default: true, pod: {spec: {containers: [{name: main, image: "m:1"}]}}}
 `)
-	req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: []byte(`{"spec":{"containers":[{"name":"app","image":"a"}]}}`)}
+	req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shopNamespace(), Object: []byte(`{"spec":{"containers":[{"name":"app","image":"a"}]}}`)}
 	req.Object = mustInject(t, injector, req).InjectedJSON()
 	if v := mustJudge(t, inject.NewJudge(injector, nil, true), req); v.Word() != "allowed" {
 		t.Errorf("%s: %v", v.Word(), v.Judged)
@@ -86,7 +86,7 @@ func TestTenantTries(t *testing.T) {
 		}
 		both := injectorOf(mustParse(t, documents))
 		began := cpu.Used(t)
-		r := mustInject(t, both, inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: pod})
+		r := mustInject(t, both, inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shopNamespace(), Object: pod})
 		took := cpu.Used(t) - began
 		t.Logf("%s: %v", name, took)
 		if name == "each costs much" && !strings.Contains(r.Decisions[1].Message, "cost too much for this pod") {
@@ -121,7 +121,7 @@ func TestTenantMemory(t *testing.T) {
 	cost := func(injector *inject.Injector) (bytes uint64, codes []inject.Code) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: pod}
+		req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shopNamespace(), Object: pod}
 		r := mustInject(t, injector, req)
 		mustJudge(t, inject.NewJudge(injector, nil, true), req)
 		runtime.ReadMemStats(&after)
@@ -161,7 +161,7 @@ func TestTenantComesAfter(t *testing.T) {
 	} {
 		injector := injectorOf(mustParse(t, fmt.Sprintf(template, "ClusterSidecarTemplate", "wall", c.cluster, "wall")+
 			fmt.Sprintf(template, "SidecarTemplate", "own, namespace: shop", c.own, "own")))
-		r := mustInject(t, injector, inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: []byte(`{"spec":{"initContainers":[{"name":"i","image":"a"}],"containers":[{"name":"app","image":"a"}]}}`)})
+		r := mustInject(t, injector, inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shopNamespace(), Object: []byte(`{"spec":{"initContainers":[{"name":"i","image":"a"}],"containers":[{"name":"app","image":"a"}]}}`)})
 		root, err := jsontree.Parse(r.InjectedJSON())
 		if err != nil {
 			t.Fatal(err)
@@ -347,7 +347,7 @@ func takeContainer(g *reviews.Sets, pod []byte) (*podContainer, []byte) {
 func checkTenant(t *testing.T, alone, both *inject.Injector, pod []byte, moved *movedFrom) (injected bool) {
 	t.Helper()
 	checkOwnWork(t, both, pod)
-	req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: keptBy(t, pod, true), Detail: true}
+	req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shopNamespace(), Object: keptBy(t, pod, true), Detail: true}
 	was, is := mustInject(t, alone, req), mustInject(t, both, req)
 	for i := range is.Decisions {
 		d := &is.Decisions[i]
@@ -366,9 +366,9 @@ func checkTenant(t *testing.T, alone, both *inject.Injector, pod []byte, moved *
 	compareFindings(t, alone, before, after)
 	if moved != nil && injected && !strings.Contains(string(before), fmt.Sprintf(`"name":%q,`, moved.container.name)) { // otherwise it is the cluster's
 		written := inOrderOf(t, moved.pod, after, moved.container.list)
-		inPod := mustInject(t, alone, inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: keptBy(t, written, true)})
+		inPod := mustInject(t, alone, inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shopNamespace(), Object: keptBy(t, written, true)})
 		for _, r := range []*inject.Result{was, inPod} {
-			again := mustInject(t, alone, inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: keptBy(t, r.InjectedJSON(), true)})
+			again := mustInject(t, alone, inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shopNamespace(), Object: keptBy(t, r.InjectedJSON(), true)})
 			for i := range again.Decisions {
 				if r.Decisions[i].Code.Succeeded() && !again.Decisions[i].Code.Succeeded() {
 					return false // its condition reads what it adds
@@ -382,7 +382,7 @@ func checkTenant(t *testing.T, alone, both *inject.Injector, pod []byte, moved *
 		}
 		if lacking := fieldsLacking(t, after, inPod.InjectedJSON(), moved.container); lacking != nil {
 			// An expression that reads what its template adds has another value for a container that comes later.
-			late := mustInject(t, alone, inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: withContainer(t, before, after, moved.container)})
+			late := mustInject(t, alone, inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shopNamespace(), Object: withContainer(t, before, after, moved.container)})
 			if fieldsLacking(t, after, late.InjectedJSON(), moved.container) != nil {
 				t.Errorf("in a template, the container %s lacks %q\n%s\n%s", moved.container.name, lacking, inPod.InjectedJSON(), after)
 			}
@@ -539,7 +539,7 @@ func lacks(t *testing.T, has, pod []byte) string {
 func compareFindings(t *testing.T, injector *inject.Injector, one, other []byte) {
 	t.Helper()
 	count := func(pod []byte) (all []string) {
-		for _, f := range mustJudge(t, inject.NewJudge(injector, nil, true), inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: keptBy(t, pod, true)}).Judged {
+		for _, f := range mustJudge(t, inject.NewJudge(injector, nil, true), inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shopNamespace(), Object: keptBy(t, pod, true)}).Judged {
 			if f.Template != "" {
 				all = append(all, f.Template+" "+string(f.Code))
 			}

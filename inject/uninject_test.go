@@ -165,7 +165,7 @@ spec:
 		`[{"name":"X","value":"x"},{"name":"B","value":"2"},{"name":"Y","value":"y"}]`,
 	} {
 		pod := `{"metadata":{"name":"web"},"spec":{"containers":[{"env":` + env + `,"image":"app","name":"app"}]}}`
-		was, is := uninject(t, injector, inject.Request{Operation: "CREATE", Namespace: shop(), Object: []byte(pod)})
+		was, is := uninject(t, injector, inject.Request{Operation: "CREATE", Namespace: shopNamespace(), Object: []byte(pod)})
 		if was != is {
 			t.Errorf("it was\n%s\nand is\n%s", was, is)
 		}

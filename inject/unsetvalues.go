@@ -116,7 +116,7 @@ func (s *subject) withoutRecord(pod *jsontree.Node, t *loaded) *jsontree.Node {
 }
 
 // withoutValues returns a pod without the values that templates may have set, whatever their conditions are, and without the records
-// of these. Containers of templates are hidden from expressions already, see view.
+// of these. Containers of templates are hidden from expressions already, see withoutHidden.
 func (s *subject) withoutValues(pod *jsontree.Node, of []*loaded) *jsontree.Node {
 	for _, t := range of {
 		if pod = s.withoutFragment(s.withoutRecord(pod, t), t.PodFragment(), s.schema); pod == nil {

@@ -170,7 +170,7 @@ func docsOf(t reflect.Type) map[string]string {
 	return nil
 }
 
-// expression is the schema of a string with an expression.
+// anExpression is the schema of a string with an expression.
 func anExpression() jsonObject { return jsonObject{"type": "string", "pattern": `\$\{`} }
 
 // of returns the schema of a type, in which every value can be an expression.

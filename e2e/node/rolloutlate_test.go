@@ -42,7 +42,7 @@ func TestRolloutLate(t *testing.T) {
 			s.image = LateStandIn
 			s.use(t, ns, nil)
 			wantLateStop(t, ns, most)
-			l.want(t, s, most)
+			l.wantStopped(t, s, most)
 		})
 		t.Run(fmt.Sprintf("controller, at most %d", most), func(t *testing.T) {
 			t.Parallel()
@@ -53,7 +53,7 @@ func TestRolloutLate(t *testing.T) {
 			s.image = LateStandIn
 			s.use(t, ns, nil)
 			wantLateCondition(t, s.name, ns, "Degraded True Failed: pod web-")
-			l.want(t, s, most)
+			l.wantStopped(t, s, most)
 		})
 		t.Run(fmt.Sprintf("controller with undo, at most %d", most), func(t *testing.T) {
 			t.Parallel()
@@ -125,8 +125,8 @@ func (l *lateRollout) wantServed(t *testing.T, unready, allowed int) (requests i
 	return l.load.wantNoFailures(t)
 }
 
-// want checks what the rollout has done, when it has stopped.
-func (l *lateRollout) want(t *testing.T, s sidecar, allowed int) {
+// wantStopped checks what the rollout has done, when it has stopped.
+func (l *lateRollout) wantStopped(t *testing.T, s sidecar, allowed int) {
 	t.Helper()
 	most := l.watched.endWhen(t, l.ns, func(pod *corev1.Pod) bool { return ready(pod) || pod.Spec.InitContainers[0].Image == s.image })
 	requests, changed := l.wantServed(t, most, allowed), 0

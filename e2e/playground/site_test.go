@@ -147,8 +147,8 @@ func TestSiteAccess(t *testing.T) {
 			for _, name := range sitePages() {
 				t.Run(fmt.Sprintf("%d %s %s", width, colors, name), func(t *testing.T) {
 					p := openSite(t, at, name, chromedp.EmulateViewport(int64(width), 900), scheme(colors))
-					p.examine(string(program))
-					p.picture(fmt.Sprintf("%d-%s-%s.png", width, colors, strings.TrimSuffix(name, ".html")))
+					p.checkAccess(string(program))
+					p.savePicture(fmt.Sprintf("%d-%s-%s.png", width, colors, strings.TrimSuffix(name, ".html")))
 				})
 			}
 		}
@@ -168,13 +168,13 @@ func TestSiteSearchAccess(t *testing.T) {
 		p.wait("document.querySelector('.search-input')")
 		p.run(do(`{const e = document.querySelector('.search-input'); e.value = 'canary share'; e.dispatchEvent(new Event('input'))}`))
 		p.wait("document.querySelectorAll('.result').length > 2")
-		p.examine(string(program))
-		p.picture(fmt.Sprintf("%d-light-search.png", width))
+		p.checkAccess(string(program))
+		p.savePicture(fmt.Sprintf("%d-light-search.png", width))
 	}
 }
 
-// examine fails if axe finds something that is serious or critical.
-func (p *tab) examine(program string) {
+// checkAccess fails if axe finds something that is serious or critical.
+func (p *tab) checkAccess(program string) {
 	p.Helper()
 	p.run(do(program + "; undefined"))
 	if wide := value[int](p, "document.documentElement.scrollWidth - innerWidth"); wide > 0 {
@@ -187,8 +187,8 @@ func (p *tab) examine(program string) {
 	}
 }
 
-// picture writes a screenshot into the folder that SITE_PICTURES names.
-func (p *tab) picture(name string) {
+// savePicture writes a screenshot into the folder that SITE_PICTURES names.
+func (p *tab) savePicture(name string) {
 	p.Helper()
 	folder := os.Getenv("SITE_PICTURES")
 	if folder == "" {

@@ -40,7 +40,7 @@ func (s *sketch) repeat(m *maker) {
 		next.params = append(next.params, object{"name": "list", "default": "a,b", "maxLength": 1000})
 		next.values[name] = pick(m, "a,b,c", "a", "b,a,1", "a,a", "A b", "", "a,"+strings.Repeat("x", 70), strings.Repeat("a,", 120), "-", ",", "ä", "=", "a/b")
 	}
-	if problems := next.load(); len(problems) == 0 {
+	if problems := next.loadTemplates(); len(problems) == 0 {
 		*s = *next
 	}
 }

@@ -43,7 +43,7 @@ func (s *sketch) parametrize(m *maker, n int) {
 			next.values[w.key(next.name, name)] = w.text(m.value(l.typ, l.parent, l.name, 0))
 		}
 		next.ways = append(next.ways, w.name)
-		if problems := next.load(); len(problems) == 0 {
+		if problems := next.loadTemplates(); len(problems) == 0 {
 			*s = *next
 		}
 	}

@@ -202,10 +202,10 @@ func (c *checker) newFaults(before, final []byte, codes map[string]inject.Code) 
 // readsPod finds templates whose values change if another webhook changes the pod.
 var readsPod = regexp.MustCompile(`\b(pod|container)\.(spec|metadata|env|image|name|volumeMounts|securityContext)\b`)
 
-// again lets another webhook change a pod that the API server has stored, and checks the second call. The judge may find
+// addsAgain lets another webhook change a pod that the API server has stored, and checks the second call. The judge may find
 // what the other webhook did, but nothing about a template that only the second call injects. Adds reports whether the second
 // call was made and adds something.
-func (c *checker) again(g *reviews.Sets, kept []byte) (adds bool) {
+func (c *checker) addsAgain(g *reviews.Sets, kept []byte) (adds bool) {
 	c.Helper()
 	if kept == nil {
 		return false

@@ -86,7 +86,7 @@ func (m *maker) sketch(i int) *sketch {
 	for range 6 + m.IntN(16) {
 		next := s.copy()
 		next.change(m)
-		if problems := next.load(); len(problems) == 0 {
+		if problems := next.loadTemplates(); len(problems) == 0 {
 			s = next
 		}
 	}
@@ -110,7 +110,7 @@ func (s *sketch) decideIfSet(m *maker) {
 		return
 	}
 	variable[templates.IfSetKey] = pick[any](m, "keep", "conflict", object{"append": "B"}, object{"append": "OTHER"})
-	if problems := next.load(); len(problems) == 0 {
+	if problems := next.loadTemplates(); len(problems) == 0 {
 		*s = *next
 	}
 }
@@ -160,7 +160,7 @@ func (s *sketch) document() object {
 }
 
 // load returns the problems of the template.
-func (s *sketch) load() problem.Problems {
+func (s *sketch) loadTemplates() problem.Problems {
 	_, problems := templates.Parse("t.yaml", compact(s.document()))
 	return problems
 }
@@ -243,10 +243,10 @@ func (s *sketch) scene(m *maker) {
 		s.each = object{"securityContext": object{"windowsOptions": object{"runAsUserName": "user"}}}
 		container["securityContext"] = s.each["securityContext"]
 	}
-	if problems := s.load(); len(problems) > 0 {
+	if problems := s.loadTemplates(); len(problems) > 0 {
 		container["restartPolicy"] = "Always" // if it is one that needs that
 	}
-	if problems := s.load(); len(problems) > 0 {
+	if problems := s.loadTemplates(); len(problems) > 0 {
 		delete(container, "restartPolicy")
 		delete(container, "resizePolicy")
 	}

@@ -46,7 +46,7 @@ func alone(t *testing.T, counted bool) {
 		for range 10 + m.IntN(20) {
 			next := s.copy()
 			next.change(m)
-			problems := next.load()
+			problems := next.loadTemplates()
 			_, err := stored(compact(next.alone()))
 			tried++
 			switch {
@@ -196,7 +196,7 @@ func try(t *testing.T, seed, stream uint64, seen coverage) (injected int) {
 		}
 	}
 	for range 3 {
-		if c.again(g, after) {
+		if c.addsAgain(g, after) {
 			seen[secondCall] = true
 		}
 	}

@@ -74,7 +74,7 @@ func newRolled() *rolled {
 			fmt.Fprintf(&a.journal, "plan: %s %+v\n", namespaces, b)
 			return &cluster.Targets{Workloads: r.workloads()}, nil
 		},
-		run:     r.update,
+		run:     r.updatePods,
 		count:   func(types.NamespacedName, string, ...string) v1alpha1.PodCounts { return r.counts },
 		counted: func(types.NamespacedName) {},
 		now: func() time.Time {
@@ -137,8 +137,8 @@ func (r *rolled) canary() {
 	r.objects[types.NamespacedName{Name: "next"}] = o
 }
 
-// update plays the executor.
-func (r *rolled) update(ctx context.Context, u *executor.Rollout, all []*rollout.Workload) error {
+// updatePods plays the executor.
+func (r *rolled) updatePods(ctx context.Context, u *executor.Rollout, all []*rollout.Workload) error {
 	left, taken := rollout.Parts(all), 0
 	for i, end := range u.Limits.Ends(left) {
 		var wave []rollout.Part

@@ -73,7 +73,7 @@ func newUndone(t *testing.T, settings map[string]any) *undone {
 		}
 		return targets, nil
 	}
-	u.run, u.rollouts.apply = u.play, func(ctx context.Context, status *unstructured.Unstructured) error {
+	u.run, u.rollouts.apply = u.playRollout, func(ctx context.Context, status *unstructured.Unstructured) error {
 		u.Lock()
 		defer u.Unlock()
 		err := u.applyRollout(ctx, status)
@@ -90,8 +90,8 @@ func (u *undone) setRevision(t *testing.T, revision string) {
 	}
 }
 
-// play plays the executor. A rollout fails in the namespace shop, and an undo puts all pods back.
-func (u *undone) play(ctx context.Context, e *executor.Rollout, all []*rollout.Workload) error {
+// playRollout plays the executor. A rollout fails in the namespace shop, and an undo puts all pods back.
+func (u *undone) playRollout(ctx context.Context, e *executor.Rollout, all []*rollout.Workload) error {
 	fmt.Fprintf(&u.journal, "run: undo %t, first %d, shares %d\n", e.Limits.Undo, e.Limits.First, e.Limits.Shares)
 	e.Report(executor.Event{Type: "wave", Message: "wave 1 of 1", Total: len(all)})
 	var failures []error

@@ -32,7 +32,7 @@ import (
 func TestOtherPod(t *testing.T) {
 	t.Parallel()
 	c := newFake(t, 2)
-	events := c.run(t, func(r *executor.Rollout) {
+	events := c.runRollout(t, func(r *executor.Rollout) {
 		firstWorkload(t, r)
 		r.Pause = func(context.Context, int, []rollout.Part) error {
 			c.pods["web-1"].UID = "other"
@@ -139,7 +139,7 @@ func TestUnreadyFirst(t *testing.T) {
 	c := newFake(t, 4)
 	c.pods["web-3"].Status.Conditions[0].Status = corev1.ConditionFalse
 	var order []string
-	for _, e := range c.run(t, func(r *executor.Rollout) { r.Limits.MaxUnavailable = limits(t, "1", 0).MaxUnavailable }) {
+	for _, e := range c.runRollout(t, func(r *executor.Rollout) { r.Limits.MaxUnavailable = newLimits(t, "1", 0).MaxUnavailable }) {
 		if e.Type == "pod" {
 			order = append(order, e.Pod)
 		}

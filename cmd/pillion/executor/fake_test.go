@@ -303,8 +303,8 @@ func (c *fake) workloads(t *testing.T) []*rollout.Workload {
 	return all
 }
 
-// limits are those of a rollout of one workload at a time, in which a pod is proved at once.
-func limits(t *testing.T, most string, timeout time.Duration) executor.Limits {
+// newLimits are those of a rollout of one workload at a time, in which a pod is proved at once.
+func newLimits(t *testing.T, most string, timeout time.Duration) executor.Limits {
 	t.Helper()
 	u, err := rollout.ParseUnavailable(most)
 	must(t, err)
@@ -323,7 +323,7 @@ func firstWorkload(t *testing.T, r *executor.Rollout) {
 func (c *fake) tryRun(t *testing.T, options func(*executor.Rollout), events ...*[]executor.Event) error {
 	t.Helper()
 	r := &executor.Rollout{
-		Cluster: c, Limits: limits(t, "100%", 10*time.Second),
+		Cluster: c, Limits: newLimits(t, "100%", 10*time.Second),
 		Plan: func(_ string, pod []byte) (*rollout.Pod, error) { return c.planner.Plan(pod, nil) },
 		Report: func(e executor.Event) {
 			for _, into := range events {
@@ -337,7 +337,7 @@ func (c *fake) tryRun(t *testing.T, options func(*executor.Rollout), events ...*
 	return r.Run(t.Context(), c.workloads(t))
 }
 
-func (c *fake) run(t *testing.T, options func(*executor.Rollout)) (events []executor.Event) {
+func (c *fake) runRollout(t *testing.T, options func(*executor.Rollout)) (events []executor.Event) {
 	t.Helper()
 	if err := c.tryRun(t, options, &events); err != nil {
 		t.Fatal(err)

@@ -65,7 +65,7 @@ func TestProve(t *testing.T) {
 					p.Action = rollout.Replace
 					w.Behind = append(w.Behind, p)
 				}
-				l := limits(t, "25%", 5*time.Minute)
+				l := newLimits(t, "25%", 5*time.Minute)
 				l.Poll, l.Bake = time.Second, &test.bake
 				r := &executor.Rollout{Cluster: c, Limits: l, Plan: func(_ string, pod []byte) (*rollout.Pod, error) { return c.planner.Plan(pod, nil) }}
 				err := r.Run(t.Context(), []*rollout.Workload{w})

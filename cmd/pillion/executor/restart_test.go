@@ -168,7 +168,7 @@ func (c *recreating) update(t *testing.T, way rollout.Way, timeout time.Duration
 		c.planned()
 	}
 	r := &executor.Rollout{
-		Cluster: c, Limits: limits(t, "1", timeout),
+		Cluster: c, Limits: newLimits(t, "1", timeout),
 		Plan: func(_ string, pod []byte) (*rollout.Pod, error) { return c.planner.Plan(pod, nil) },
 		Stop: c.stop,
 	}

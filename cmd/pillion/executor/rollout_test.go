@@ -30,7 +30,7 @@ import (
 func TestChange(t *testing.T) {
 	t.Parallel()
 	c := newFake(t, 4)
-	events := c.run(t, nil)
+	events := c.runRollout(t, nil)
 	for name, pod := range c.pods {
 		if p := c.plan(t, pod); p.Action != rollout.None || p.State != explain.Current {
 			t.Errorf("pod %s is %s afterwards and needs %s", name, p.State, p.Action)
@@ -60,7 +60,7 @@ func TestChange(t *testing.T) {
 func TestEachFailure(t *testing.T) {
 	t.Parallel()
 	base := newFake(t, 2)
-	base.run(t, nil)
+	base.runRollout(t, nil)
 	for _, after := range []bool{false, true} {
 		for n := range len(base.calls) {
 			t.Run(fmt.Sprintf("call %d, after %t", n, after), func(t *testing.T) {
@@ -71,7 +71,7 @@ func TestEachFailure(t *testing.T) {
 					t.Log("the failure was tolerated")
 				}
 				c.failAt = -1
-				c.run(t, nil)
+				c.runRollout(t, nil)
 				for name, pod := range c.pods {
 					if p := c.plan(t, pod); p.Action != rollout.None || p.State != explain.Current {
 						t.Errorf("pod %s is %s afterwards and needs %s (%s)", name, p.State, p.Action, p.Why)
@@ -121,7 +121,7 @@ func TestStops(t *testing.T) {
 			}
 			c.kubelet, c.event = nil, ""
 			c.planner.Injector = c.old
-			c.run(t, nil)
+			c.runRollout(t, nil)
 			if image := c.image(t, "web-0"); image != "agent:1" {
 				t.Errorf("after a run with the old template, the image is %s", image)
 			}
@@ -136,7 +136,7 @@ func TestBudget(t *testing.T) {
 	c := newFake(t, 6)
 	c.budgets = []executor.Budget{{Name: "web", Selector: labels.Everything(), Allowed: 1}}
 	c.hold = 3 // polls until a pod is ready again
-	c.run(t, nil)
+	c.runRollout(t, nil)
 	if c.most != 1 {
 		t.Errorf("%d pods were changed at the same time, want 1", c.most)
 	}
@@ -157,7 +157,7 @@ func TestBudget(t *testing.T) {
 		t.Errorf("a pod was changed, although the budget allows no disruption")
 	}
 	c.unready()
-	c.run(t, nil)
+	c.runRollout(t, nil)
 	if image := c.image(t, "web-0"); image != "agent:2" {
 		t.Errorf("a pod that was not ready was not changed: %s", image)
 	}
@@ -169,8 +169,8 @@ func TestUnavailable(t *testing.T) {
 	for _, n := range []string{"1", "3", "50%"} {
 		c := newFake(t, 6)
 		c.hold = 5
-		c.run(t, func(r *executor.Rollout) {
-			r.Limits.MaxUnavailable = limits(t, n, 0).MaxUnavailable
+		c.runRollout(t, func(r *executor.Rollout) {
+			r.Limits.MaxUnavailable = newLimits(t, n, 0).MaxUnavailable
 		})
 		want := map[string]int{"1": 1, "3": 3, "50%": 3}[n]
 		if c.most > want || want > 1 && c.most < 2 {
@@ -203,7 +203,7 @@ func TestInterrupt(t *testing.T) {
 	if len(done) != 1 {
 		t.Errorf("%v are done, want one", done)
 	}
-	c.run(t, nil)
+	c.runRollout(t, nil)
 	for name := range c.pods {
 		if image := c.image(t, name); image != "agent:2" {
 			t.Errorf("after the second run, pod %s has the image %s", name, image)

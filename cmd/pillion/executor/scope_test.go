@@ -100,9 +100,9 @@ func (c *spaces) updated(t *testing.T, workload string) (n int) {
 	return n
 }
 
-func (c *spaces) execute(t *testing.T, all []*rollout.Workload, change func(*executor.Limits)) ([]executor.Event, error) {
+func (c *spaces) executeRollout(t *testing.T, all []*rollout.Workload, change func(*executor.Limits)) ([]executor.Event, error) {
 	t.Helper()
-	l := limits(t, "1", 5*time.Minute)
+	l := newLimits(t, "1", 5*time.Minute)
 	l.Parallel, l.Poll, l.Bake = 10, time.Second, nil
 	change(&l)
 	var events []executor.Event
@@ -131,7 +131,7 @@ func TestScope(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c, all := newSpaces(t, 3, "a-bad", "a-web", "b-web", "c-web")
 				c.fails = "a-bad"
-				events, err := c.execute(t, all, test.change)
+				events, err := c.executeRollout(t, all, test.change)
 				if err == nil || !strings.Contains(err.Error(), "pod a-bad-0 in the namespace a: the container agent does not start") {
 					t.Errorf("got %v", err)
 				}
@@ -154,7 +154,7 @@ func TestBlocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, all := newSpaces(t, 2, "a-blocked", "a-web")
 		c.unready = "a-blocked"
-		events, err := c.execute(t, all, func(*executor.Limits) {})
+		events, err := c.executeRollout(t, all, func(*executor.Limits) {})
 		if err == nil || !strings.Contains(err.Error(), "pod a-blocked-0 in the namespace a: it is not changed after 5m0s: it waits for 1 pod to be ready") {
 			t.Errorf("got %v", err)
 		}
@@ -176,7 +176,7 @@ func TestSharedBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, all := newSpaces(t, 3, "a-one", "a-two", "b-web", "b-zoo")
 		c.budgets = []executor.Budget{{Name: "all", Selector: labels.Everything(), Allowed: 1}}
-		if _, err := c.execute(t, all, func(*executor.Limits) {}); err != nil {
+		if _, err := c.executeRollout(t, all, func(*executor.Limits) {}); err != nil {
 			t.Fatal(err)
 		}
 		if c.most["a"] != 1 || c.most["b"] != 1 {
@@ -195,7 +195,7 @@ func TestGone(t *testing.T) {
 		c.pods["a-web-0"].DeletionTimestamp = &now
 		c.order = c.order[:2] // the third one no longer exists
 		all[0].Pods = 1       // a user has scaled it
-		events, err := c.execute(t, all, func(*executor.Limits) {})
+		events, err := c.executeRollout(t, all, func(*executor.Limits) {})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -227,7 +227,7 @@ func TestFallsLater(t *testing.T) {
 					defer c.mu.Unlock()
 					c.pods["a-one-0"].Status.Conditions[0].Status = corev1.ConditionFalse
 				})
-				_, err := c.execute(t, all, func(l *executor.Limits) { l.First, l.Shares, l.StopAll = 1, []int{67, 100}, true })
+				_, err := c.executeRollout(t, all, func(l *executor.Limits) { l.First, l.Shares, l.StopAll = 1, []int{67, 100}, true })
 				if err == nil || !strings.Contains(err.Error(), "pod a-one-0 in the namespace a: it was ready with the change for") || errors.Is(err, executor.ErrStopped) {
 					t.Errorf("got %v", err)
 				}

@@ -24,7 +24,7 @@ type run struct {
 	gate       *sync.Mutex // workloads of a namespace may share a budget, so they decide one after another
 	watch      *rollout.Watch
 	begun      bool
-	left       []string // what is half done, see leaves
+	left       []string // what is half done, see noteIncomplete
 	reportWait func(of, what string)
 	did        map[string]string // by UID: what has changed in a pod
 	// proving is set while one pod is evicted before a restart.
