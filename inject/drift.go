@@ -34,6 +34,8 @@ type comparison struct {
 	// again compares a whole pod with the result of injecting it again. Items must keep their
 	// positions. Resources are compared too, because they may be the user's own.
 	again bool
+	// unfinished ignores what the pod lacks, because it can be added.
+	unfinished bool
 }
 
 func (d comparison) differenceHere(pod, fragment *jsontree.Node) *difference {
@@ -86,7 +88,7 @@ func (d comparison) findBesideOthers(name string, pod, fragment *jsontree.Node, 
 }
 
 func (d comparison) atMember(name string, in *jsontree.Node) comparison {
-	member := comparison{subject: d.subject, at: d.at.Member(name), f: d.f.At(name), name: name, in: in, stored: d.stored, again: d.again}
+	member := comparison{subject: d.subject, at: d.at.Member(name), f: d.f.At(name), name: name, in: in, stored: d.stored, again: d.again, unfinished: d.unfinished}
 	for _, n := range d.besides {
 		if value := n.Get(name); value != nil {
 			member.besides = append(member.besides, value)
@@ -118,7 +120,7 @@ func (d comparison) findDifference(pod, fragment *jsontree.Node) *difference {
 		}
 		return d.findExtra(pod)
 	case pod == nil:
-		if d.f.Droppable(fragment) || d.f.Implies(d.in, fragment, d.subject.onHost) ||
+		if d.unfinished || d.f.Droppable(fragment) || d.f.Implies(d.in, fragment, d.subject.onHost) ||
 			d.name == "imagePullPolicy" && d.f.Default(d.in).IsText(string(corev1.PullAlways)) {
 			return nil
 		}
@@ -221,7 +223,7 @@ func (d comparison) findItem(pod, fragment *jsontree.Node) *difference {
 		}
 	}
 	for i := range own {
-		if !used[i] {
+		if !used[i] && !d.unfinished {
 			return &difference{d.at.Member("-").String(), nil, &own[i]}
 		}
 	}
@@ -245,7 +247,7 @@ func (d comparison) findInOrder(theirs, own []jsontree.Node, elem *schema.Schema
 }
 
 func (d comparison) atItem(elem *schema.Schema, items []jsontree.Node, i int) comparison {
-	return comparison{subject: d.subject, at: d.at.Item(items, i), f: elem.AsField(), stored: d.stored, again: d.again}
+	return comparison{subject: d.subject, at: d.at.Item(items, i), f: elem.AsField(), stored: d.stored, again: d.again, unfinished: d.unfinished}
 }
 
 // atExtraItem is item for one that the fragment lacks. Other templates never add an item with a key that

@@ -13,12 +13,23 @@ import (
 // fewer rights. Another webhook may run after Pillion, and the pod must stay valid. It also ignores besides, which are what
 // other templates add to the container.
 func (c *candidate) rendersContainer(existing *jsontree.Node, besides ...*jsontree.Node) bool {
+	return c.equalsOwn(existing, comparison{besides: besides})
+}
+
+// completesContainer reports whether a container will be what the template renders as soon as what it lacks is added.
+func (c *candidate) completesContainer(existing *jsontree.Node) bool {
+	return c.equalsOwn(existing, comparison{unfinished: true})
+}
+
+// equalsOwn compares a container with the template's container of that name.
+func (c *candidate) equalsOwn(existing *jsontree.Node, container comparison) bool {
 	own := c.ownContainer(existing)
 	if own == nil {
 		return false
 	}
 	existing = c.subject.withAppArmor(existing)
-	container := comparison{subject: c.subject, at: c.subject.beside, f: c.subject.schema.At("spec").At("containers").Elem.AsField(), stored: true, besides: besides}
+	container.subject, container.at, container.stored = c.subject, c.subject.beside, true
+	container.f = c.subject.schema.At("spec").At("containers").Elem.AsField()
 	equal := func(m jsontree.Node) bool {
 		name := m.Name()
 		switch name {

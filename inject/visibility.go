@@ -20,7 +20,8 @@ import (
 // An annotation can still hide a container of the user's, because MayBe knows no computed values.
 // Required templates therefore see more: also the containers that are not what a template renders
 // for this pod. Such containers are exposed. A template never sees exposed containers with its own
-// names: it could copy from them, and then render what the user wrote.
+// names: it could copy from them, and then render what the user wrote. A container that only lacks parts of what its template
+// renders is not exposed, because the template adds them: otherwise a required template would change what another one protects.
 //
 // A container with one of the template's own names may be visible because it was changed. If that makes the template's condition
 // false although the pod's annotations say that it has the template, the condition is evaluated again without such
@@ -137,7 +138,7 @@ func (s *subject) ofTemplates() []templates.Runs {
 // left out.
 func (s *subject) unprovenNames(candidates, leftOut []*candidate) (names map[string]bool) {
 	for container := range s.hiddenContainers {
-		if !s.staysHidden(container, candidates) && !isRendered(container, candidates) && !isRendered(container, leftOut) {
+		if !s.staysHidden(container, candidates) && !isRendered(container, candidates) && !isRendered(container, leftOut) && !s.isCompleted(container, candidates) {
 			if names == nil {
 				names = map[string]bool{}
 			}
@@ -187,6 +188,14 @@ func (s *subject) lostNames(candidates []*candidate) func(yield func(name string
 func (s *subject) staysHidden(container *jsontree.Node, candidates []*candidate) bool {
 	name := container.Get("name").Text()
 	return (container.Added() || s.proven[name]) && slices.ContainsFunc(candidates, func(c *candidate) bool { return c.t.Brings(name) })
+}
+
+// isCompleted reports whether a container will be what one of the templates renders, because that template adds what it
+// lacks in this run. In a final pod, nothing is added any more.
+func (s *subject) isCompleted(container *jsontree.Node, candidates []*candidate) bool {
+	return !s.asked.alone && slices.ContainsFunc(candidates, func(c *candidate) bool {
+		return s.isMarked(c.t) && c.completesContainer(container)
+	})
 }
 
 // isRendered reports whether a container is what one of the templates renders. A container of a namespace's template may
