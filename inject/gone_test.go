@@ -24,7 +24,7 @@ func TestGone(t *testing.T) {
 	}
 	injector := withSpecs(t, specs...)
 	object := []byte(`{"metadata":{"annotations":{` + list(100_000, `"a%[1]d.pillion.dev/x":""`) + `}},"spec":{"containers":[` +
-		list(490, `{"name":"c%[1]d","env":[`+list(50, `{"name":"E","value":"v"}`)+`]}`) + `]}}`)
+		list(350, `{"name":"c%[1]d","env":[`+list(50, `{"name":"E","value":"v"}`)+`]}`) + `]}}`)
 	pod := func() *jsontree.Node {
 		n, err := jsontree.Parse(object)
 		if err != nil {
