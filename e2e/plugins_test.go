@@ -15,7 +15,8 @@ import (
 const pluginsOff = "AlwaysPullImages,ExtendedResourceToleration,PodTolerationRestriction,PodNodeSelector,ImagePolicyWebhook"
 
 // TestHarmlessPlugins checks that an API server with these plugins allows every protected sidecar
-// without a warning, although the plugins change the sidecar and its pod after Pillion.
+// without a warning, although the plugins change the sidecar and its pod after Pillion. A pod that pillion inject wrote is
+// stored like one that the webhook injects with them, too.
 func TestHarmlessPlugins(t *testing.T) {
 	t.Parallel()
 	policy := newImagePolicy(t)
@@ -29,6 +30,14 @@ func TestHarmlessPlugins(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			c.check(t, server, optedInNamespace(t,
+				withAnnotation("scheduler.alpha.kubernetes.io/node-selector", "pool=batch"),
+				withAnnotation("scheduler.alpha.kubernetes.io/defaultTolerations", `[{"key":"batch","operator":"Exists"}]`)))
+		})
+	}
+	for name, c := range writtenPods() {
+		t.Run("from a file with "+name, func(t *testing.T) {
+			t.Parallel()
+			c.check(t, server.Client, optedInNamespace(t,
 				withAnnotation("scheduler.alpha.kubernetes.io/node-selector", "pool=batch"),
 				withAnnotation("scheduler.alpha.kubernetes.io/defaultTolerations", `[{"key":"batch","operator":"Exists"}]`)))
 		})
