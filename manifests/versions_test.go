@@ -53,6 +53,30 @@ func TestVersions(t *testing.T) {
 	}
 }
 
+// TestSharedVersions checks that the modules that make test builds have the same version of each module that both name.
+// Otherwise a new machine compiles most of Kubernetes' libraries twice.
+func TestSharedVersions(t *testing.T) {
+	t.Parallel()
+	versions := func(file string) map[string]string {
+		all := map[string]string{}
+		for _, line := range regexp.MustCompile(`(?m)^\t(\S+) (v\S+)`).FindAllStringSubmatch(contents(t, file), -1) {
+			all[line[1]] = line[2]
+		}
+		return all
+	}
+	root, shared := versions("../go.mod"), 0
+	for module, version := range versions("../e2e/chart/go.mod") {
+		if of := root[module]; of == version {
+			shared++
+		} else if of != "" {
+			t.Errorf("%s is %s in go.mod, and %s in e2e/chart/go.mod", module, of, version)
+		}
+	}
+	if shared < 20 {
+		t.Errorf("only %d modules are in both", shared)
+	}
+}
+
 // results returns the versions of the page's table. As soon as there is a release, each must have results.
 func results(t *testing.T) (rows []int) {
 	t.Helper()
