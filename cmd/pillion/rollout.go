@@ -261,7 +261,7 @@ func (o *rolloutOptions) run(cmd *cobra.Command) error {
 		return errors.New("nothing was updated")
 	}
 	if s.acts > 0 {
-		err := o.executeRollout(cmd, &executor.Rollout{Cluster: client.Executor(), Limits: o.limits, Plan: targets.Plan, Report: s.reportEvent}, targets, s)
+		err := o.executeRollout(cmd, &executor.Rollout{Cluster: client.Executor(), Limits: o.limits, Template: rollout.ClaimName(o.bounds.Template), Plan: targets.Plan, Report: s.reportEvent}, targets, s)
 		if err != nil {
 			return err
 		}

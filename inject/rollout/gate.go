@@ -77,6 +77,8 @@ type Member struct {
 	// Reverts is set if the pod is behind because it has a change that was not proved and goes back, see [Pod.Reverts]. So it
 	// may become unready at any time, and counts as a changed pod already, until it has been ready for as long as a proved one.
 	Reverts bool
+	// Proof is how long another rollout that has changed the pod asks it to be ready, or 0. The rules hold too.
+	Proof   time.Duration
 	Budgets []string // the names of the budgets that select the pod
 	Failed  string   // why it will never be ready, or ""
 	Waits   string   // what it waits for, or ""
@@ -132,7 +134,7 @@ type Stop struct {
 func Decide(v *View, rules Rules, now time.Time) (d Decision) {
 	d.Stop = findStop(v, rules, now)
 	g := &gate{allowed: rules.maxUnready(v.podCount()), undo: rules.Undo, budgets: maps.Clone(v.Budgets)}
-	ready, unready := 0, 0
+	ready, unready, proof := 0, 0, time.Duration(0)
 	for i := range v.Members {
 		m := &v.Members[i]
 		if m.Ready {
@@ -142,11 +144,14 @@ func Decide(v *View, rules Rules, now time.Time) (d Decision) {
 			g.unready = append(g.unready, m.Name)
 		}
 		switch {
-		case m.Stage == Baking && now.Sub(m.Since) >= rules.Proof:
+		case m.Stage == Baking && now.Sub(m.Since) >= max(rules.Proof, m.Proof):
 			d.Proved = append(d.Proved, m.UID)
 		case m.isUnproved():
 			if g.unproved++; m.Ready {
 				g.risk++
+			}
+			if !m.Ours {
+				proof = max(proof, rules.Proof, m.Proof)
 			}
 		case m.isReverting(rules, now):
 			if g.reverts++; m.Ready {
@@ -161,8 +166,14 @@ func Decide(v *View, rules Rules, now time.Time) (d Decision) {
 		g.down = max(0, v.Desired-ready)
 	}
 	for _, uid := range v.Next {
-		i := slices.IndexFunc(v.Members, func(m Member) bool { return m.UID == uid && m.Stage == Behind })
-		if i < 0 {
+		i := slices.IndexFunc(v.Members, func(m Member) bool { return m.UID == uid })
+		switch {
+		case i < 0:
+			continue
+		case v.Members[i].Stage != Behind:
+			if !v.Members[i].Ours && v.Members[i].isUnproved() && d.Waits == "" {
+				d.Waits, d.Of = "another rollout to prove its change of the pod", v.Members[i].Name
+			}
 			continue
 		}
 		if why := g.admitPod(&v.Members[i], v.Members[i].isReverting(rules, now)); why == "" {
@@ -171,7 +182,7 @@ func Decide(v *View, rules Rules, now time.Time) (d Decision) {
 			d.Waits, d.Of = why, v.Members[i].Name
 		}
 	}
-	if len(d.Change) == 0 && d.Waits != "" && !v.Idle.IsZero() && now.Sub(v.Idle) > rules.Timeout {
+	if len(d.Change) == 0 && d.Waits != "" && !v.Idle.IsZero() && now.Sub(v.Idle) > rules.Timeout+proof {
 		d.Stop = &Stop{Pod: d.Of, Why: fmt.Sprintf("it is not changed after %s: it waits for %s", rules.Timeout, d.Waits), Blocked: true}
 	}
 	return d

@@ -4,6 +4,7 @@ package rollout
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -73,14 +74,21 @@ func (o *Pod) fieldOperations(c *Change, made map[string]bool) []operation {
 	return append(ops, operation{"add", path, c.To})
 }
 
-// Record returns the JSON Patch of the annotations that record the injection, or nil.
+// Record returns the JSON Patch of the annotations that record the injection, or nil. It also removes the claim of the rollout.
 func (o *Pod) Record() ([]byte, error) {
 	if len(o.Records) == 0 {
 		return nil, nil
 	}
 	ops := o.testSamePod()
-	if ensureObject(o.doc, "metadata")["annotations"] == nil {
+	if version, ok := ensureObject(o.doc, "metadata")["resourceVersion"]; ok { // the plan may be of a moment ago
+		ops = append(ops, operation{"test", "/metadata/resourceVersion", version})
+	}
+	annotations, _ := ensureObject(o.doc, "metadata")["annotations"].(object)
+	if annotations == nil {
 		ops = append(ops, operation{"add", "/metadata/annotations", object{}})
+	}
+	if claim, ok := annotations[AnnotationUnproved]; ok {
+		ops = append(ops, operation{"test", claimPath(), claim}, operation{"remove", claimPath(), nil})
 	}
 	for _, key := range slices.Sorted(maps.Keys(o.Records)) {
 		if path := "/metadata/annotations/" + jsontree.Escape(key); o.Records[key] == "" {
@@ -88,6 +96,17 @@ func (o *Pod) Record() ([]byte, error) {
 		} else {
 			ops = append(ops, operation{"add", path, o.Records[key]})
 		}
+	}
+	return json.Marshal(ops)
+}
+
+// Unclaim returns the JSON Patch that puts back what was in place of a claim: the claim of another rollout, or "".
+func Unclaim(uid string, c Claim, before string) ([]byte, error) {
+	ops := []operation{{"test", "/metadata/uid", uid}, {"test", claimPath(), c.String()}}
+	if before == "" {
+		ops = append(ops, operation{"remove", claimPath(), nil})
+	} else {
+		ops = append(ops, operation{"add", claimPath(), before})
 	}
 	return json.Marshal(ops)
 }
@@ -146,6 +165,17 @@ func (o *Pod) restartsFor(c *Change) bool {
 // Unrecorded reports whether all that is left is the record of a change in place.
 func (o *Pod) Unrecorded() bool {
 	return o.Action == Patch && !slices.ContainsFunc(o.Changes, func(c Change) bool { return c.How != Record })
+}
+
+// ResizeSummary returns what a resize changes. Pods of a workload with the same change have the same string.
+func (o *Pod) ResizeSummary() string {
+	var all []string
+	for i := range o.Changes {
+		if c := &o.Changes[i]; c.How == Resize {
+			all = append(all, fmt.Sprintf("%s %s %s", c.Path, c.From, c.To))
+		}
+	}
+	return strings.Join(all, "\n")
 }
 
 // Summary returns what changes, for users.

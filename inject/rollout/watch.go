@@ -17,6 +17,8 @@ import (
 // clock of the rollout, because the clocks of API servers and kubelets may differ.
 type Watch struct {
 	Rules Rules
+	// Claim is that of the rollout. Its time does not matter.
+	Claim Claim
 
 	replaces bool // all new pods are ours
 	seen     bool // the pods were seen once
@@ -30,12 +32,14 @@ type watched struct {
 	Member
 
 	seen     bool
+	waits    bool          // for its change, perhaps until another rollout has proved its own one
+	claim    Claim         // of another rollout, as last seen
+	holder   string        // of the claim with which the pod became ours, if another process has changed it
 	pod      *corev1.Pod   // as last seen, or nil, see Rest
 	before   *corev1.Pod   // before the change, or nil
 	own      []string      // the containers that change
 	wasReady bool          // it must be Ready to be well
 	loose    bool          // no node runs it, so it cannot fall
-	changed  time.Time     // when a rollout last changed it, by the clock of the API server, before this one
 	begun    time.Time     // since when it is changing
 	slipped  time.Time     // when it became unready before it had settled, or the zero time
 	lasted   time.Duration // how long it was ready before that
@@ -45,9 +49,9 @@ type watched struct {
 	plan     *Pod
 }
 
-// NewWatch returns a watch for a workload that is updated in a way.
-func NewWatch(way Way, rules Rules) *Watch {
-	return &Watch{Rules: rules, replaces: way == Restart || way == Await, pods: map[string]*watched{}}
+// NewWatch returns a watch for a workload that a rollout with a claim updates in a way.
+func NewWatch(way Way, rules Rules, claim Claim) *Watch {
+	return &Watch{Rules: rules, Claim: claim, replaces: way == Restart || way == Await, pods: map[string]*watched{}}
 }
 
 // Expect adds pods that are to change. An earlier rollout may have changed them already, and not recorded that, because
@@ -55,7 +59,7 @@ func NewWatch(way Way, rules Rules) *Watch {
 func (w *Watch) Expect(all []*Pod) {
 	for _, p := range all {
 		if w.pods[p.UID] == nil {
-			w.pods[p.UID] = &watched{Member: Member{Name: p.Name, UID: p.UID, Place: p.UID, Stage: Behind, Reverts: p.Reverts()}, plan: p}
+			w.pods[p.UID] = &watched{Member: Member{Name: p.Name, UID: p.UID, Place: p.UID, Stage: Behind, Reverts: p.Reverts()}, waits: true, plan: p}
 		}
 	}
 }
@@ -67,12 +71,9 @@ const settling = 10 * time.Second
 // slip is how long such a pod may be unready.
 const slip = 30 * time.Second
 
-// clockSkew is how much the clocks of a cluster may differ. It matters only for pods that are new when a rollout first
-// sees them.
-const clockSkew = 5 * time.Minute
-
-// See takes in the present pods of the workload. It returns those of the rollout that are gone.
-func (w *Watch) See(pods []*corev1.Pod, now time.Time) (gone []Member) {
+// See takes in the present pods of the workload. It returns those of the rollout that are gone, and those that another rollout
+// changes now.
+func (w *Watch) See(pods []*corev1.Pod, now time.Time) (gone, taken []Member) {
 	present := map[string]bool{}
 	for _, pod := range pods {
 		t := w.pods[string(pod.UID)]
@@ -83,18 +84,20 @@ func (w *Watch) See(pods []*corev1.Pod, now time.Time) (gone []Member) {
 		if t == nil {
 			t = w.addUnexpected(pod, now)
 		}
-		t.seePod(pod, now, w.Rules)
+		if t.seePod(pod, now, w.Rules, w.Claim) {
+			taken = append(taken, t.Member)
+		}
 	}
 	for _, uid := range slices.Sorted(maps.Keys(w.pods)) {
 		if t := w.pods[uid]; !present[uid] {
-			if t.Stage == Behind || t.Ours && t.isUnproved() {
+			if t.waits || t.Ours && t.isUnproved() {
 				gone = append(gone, t.Member)
 			}
 			delete(w.pods, uid)
 		}
 	}
 	w.seen = true
-	return gone
+	return gone, taken
 }
 
 // addUnexpected begins to watch a pod that is not expected.
@@ -154,7 +157,13 @@ func (w *Watch) Evict(uid string, now time.Time) {
 // Waits reports whether a pod waits for its change.
 func (w *Watch) Waits(uid string) bool {
 	t := w.pods[uid]
-	return t != nil && t.Stage == Behind
+	return t != nil && t.waits
+}
+
+// Claims reports whether a claim in a pod is the one with which the rollout changed it.
+func (w *Watch) Claims(uid string, c Claim) bool {
+	t := w.pods[uid]
+	return c.Holder == w.Claim.Holder || t != nil && t.Ours && c.Holder == t.holder
 }
 
 // Ours reports whether the rollout has changed a pod, or has caused its creation.
@@ -172,8 +181,8 @@ func (w *Watch) Fail(uid, why string) {
 
 // Leave notes that a pod needs no change, or gets none.
 func (w *Watch) Leave(uid string) {
-	if t := w.pods[uid]; t != nil && t.Stage == Behind {
-		t.Stage = Settled
+	if t := w.pods[uid]; t != nil && t.waits {
+		t.Stage, t.waits = Settled, false
 	}
 }
 
@@ -210,6 +219,16 @@ func (w *Watch) Rest() {
 	for _, t := range w.pods {
 		t.pod, t.before = nil, nil
 	}
+}
+
+// CountSelected returns how many of the pods that were last seen a selector matches.
+func (w *Watch) CountSelected(by labels.Selector) (n int) {
+	for _, t := range w.pods {
+		if t.pod != nil && by.Matches(labels.Set(t.pod.Labels)) {
+			n++
+		}
+	}
+	return n
 }
 
 // Last returns a pod as it was last seen, or nil.
@@ -252,8 +271,9 @@ type Limit struct {
 	Allowed  int
 }
 
-// Decide decides about the next pods, with [Decide]. Restarts reports whether the change of a pod restarts a container.
-func (w *Watch) Decide(next []string, desired int, budgets []Limit, restarts func(uid string) bool, now time.Time) Decision {
+// Decide decides about the next pods, with [Decide]. Restarts reports whether the change of a pod restarts a container. Claimed
+// is set if the pods have the claim of the rollout, so that they may really change.
+func (w *Watch) Decide(next []string, desired int, budgets []Limit, restarts func(uid string) bool, claimed bool, now time.Time) Decision {
 	v := &View{Members: w.sortedMembers(), Desired: desired, Next: next, Budgets: map[string]int{}, Idle: w.idle}
 	for _, b := range budgets {
 		v.Budgets[b.Name] = b.Allowed
@@ -273,38 +293,36 @@ func (w *Watch) Decide(next []string, desired int, budgets []Limit, restarts fun
 	for _, uid := range d.Proved {
 		t := w.pods[uid]
 		if t.Stage, t.Since = Proved, now; !t.Ours {
-			t.Stage = Settled
+			t.settle(now)
 		}
 	}
 	switch {
-	case len(d.Change)+len(d.Proved) > 0 || slices.ContainsFunc(v.Members, func(m Member) bool { return m.Ours && m.isUnproved() || m.isReverting(w.Rules, now) }):
+	case claimed && len(d.Change) > 0 || len(d.Proved) > 0 || slices.ContainsFunc(v.Members, func(m Member) bool {
+		return m.Ours && m.isUnproved() || slices.Contains(next, m.UID) && m.isReverting(w.Rules, now)
+	}):
 		w.idle = time.Time{}
-	case w.idle.IsZero():
+	case w.idle.IsZero() && len(d.Change) == 0:
 		w.idle = now
 	}
 	return d
 }
 
-// seePod takes in the present state of the pod.
-func (t *watched) seePod(pod *corev1.Pod, now time.Time, rules Rules) {
+// seePod takes in the present state of the pod. It reports whether another rollout has taken the pod from this one.
+func (t *watched) seePod(pod *corev1.Pod, now time.Time, rules Rules, own Claim) (taken bool) {
 	first := !t.seen
 	t.seen, t.pod, t.Ready = true, pod, IsReady(pod)
-	changed := Changed(&pod.ObjectMeta)
+	claim := ClaimOf(pod.Annotations)
 	if first {
-		t.changed = changed
 		if t.Since.IsZero() {
 			t.Since = now
 		}
 		if t.Stage == Behind && t.plan.Unrecorded() { // an earlier rollout has changed it
-			t.Stage, t.Ours, t.own, t.wasReady = Changing, true, t.plan.Own, true
+			t.Stage, t.Ours, t.own, t.wasReady, t.waits, t.holder = Changing, true, t.plan.Own, true, false, claim.Holder
 		}
 	}
+	taken = t.seeClaim(claim, own, now)
 	switch t.Stage {
 	case Behind:
-		if !changed.Equal(t.changed) { // another rollout has changed it meanwhile
-			t.Stage, t.Since, t.wasReady, t.own = Changing, now, true, t.plan.Own
-			return
-		}
 		if t.Reverts && !t.Ready { // it may become ready again for a while
 			t.Since = now
 		}
@@ -312,7 +330,7 @@ func (t *watched) seePod(pod *corev1.Pod, now time.Time, rules Rules) {
 		case t.Ready:
 		case nodeSilent(pod):
 			t.Starting = "its node to report"
-		case changed.IsZero() && now.Sub(t.Since) < rules.Proof && now.Sub(pod.CreationTimestamp.Time) < rules.Proof:
+		case Changed(&pod.ObjectMeta).IsZero() && now.Sub(t.Since) < rules.Proof && now.Sub(pod.CreationTimestamp.Time) < rules.Proof:
 			t.Starting = "it to start"
 		}
 	case Changing:
@@ -322,6 +340,37 @@ func (t *watched) seePod(pod *corev1.Pod, now time.Time, rules Rules) {
 	case Baking, Proved:
 		t.checkStillReady(now, rules)
 	case Settled, Fallen:
+	}
+	return taken
+}
+
+// seeClaim takes in the claim in the pod. While it is of another rollout, the pod counts as one that is not proved. It reports
+// whether that rollout has taken the pod from this one.
+func (t *watched) seeClaim(c, own Claim, now time.Time) (taken bool) {
+	foreign := c.Holder != "" && c.Holder != own.Holder && (!t.Ours || c.Holder != t.holder)
+	switch {
+	case !foreign && t.claim.Holder != "": // the other rollout has proved the pod, or has not changed it
+		if t.claim, t.Proof = (Claim{}), 0; !t.Ours && t.isUnproved() {
+			t.settle(now)
+		}
+	case !foreign, t.Stage == Behind && t.Reverts: // this one has to go on with a pod that goes back
+	case c != t.claim:
+		taken = t.Ours && t.isUnproved()
+		t.Stage, t.Since, t.Ours, t.wasReady, t.claim, t.Proof, t.Failed = Changing, now, false, true, c, c.Proof, ""
+		if t.own = nil; t.plan != nil {
+			t.own = t.plan.Own
+		}
+	case t.waits && !t.Ours && t.Stage == Changing && !t.Ready && now.Sub(t.Since) > slip && c.overlaps(own):
+		// The other rollout has failed, or was killed, and the pod may need this change. It cannot become worse.
+		t.Stage, t.Since, t.Reverts = Behind, now, true
+	}
+	return taken
+}
+
+// settle notes that another rollout is done with the pod.
+func (t *watched) settle(now time.Time) {
+	if t.Stage, t.Since, t.Waits = Settled, now, ""; t.waits {
+		t.Stage = Behind
 	}
 }
 

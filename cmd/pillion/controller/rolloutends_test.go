@@ -69,12 +69,16 @@ func (c *replicaSet) Pods(ctx context.Context, namespace, _ string) (all []unstr
 	return all, nil
 }
 
-func (c *replicaSet) Look(context.Context, *rollout.Workload) (*executor.Sight, error) {
+func (c *replicaSet) Look(context.Context, *rollout.Workload, *executor.Sight) (*executor.Sight, error) {
 	s := &executor.Sight{Desired: -1}
 	for _, name := range slices.Sorted(maps.Keys(c.pods)) {
 		s.Pods = append(s.Pods, c.pods[name].DeepCopy())
 	}
 	return s, nil
+}
+
+func (c *replicaSet) ClaimPod(ctx context.Context, pod *corev1.Pod, _ rollout.Claim) (*unstructured.Unstructured, error) {
+	return c.Pod(ctx, pod.Namespace, pod.Name)
 }
 
 func (c *replicaSet) Budgets(context.Context, string) ([]executor.Budget, error) { return nil, nil }

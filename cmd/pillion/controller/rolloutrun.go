@@ -49,7 +49,7 @@ func (r *rollouts) updatePods(ctx context.Context, t *subject, namespaces []stri
 		return 0, err
 	}
 	var all []*rollout.Workload
-	execution := &executor.Rollout{Cluster: r.cluster, Limits: limits}
+	execution := &executor.Rollout{Cluster: r.cluster, Limits: limits, Template: t.entry.Name}
 	if len(namespaces) > 0 {
 		targets, err := r.plan(ctx, namespaces, t.rolloutBounds())
 		if err != nil {

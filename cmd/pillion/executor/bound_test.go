@@ -10,6 +10,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -32,9 +33,10 @@ import (
 )
 
 // TestBound checks the promise of a rollout with random clusters: at no time are more pods unready because of it than
-// maxUnavailable and the budgets allow. The image may fail at any time until a pod is proved, in all pods or some of
+// maxUnavailable and the budgets allow, also if several rollouts change the same pods at once: of two templates, and of the
+// command and the controller. The image may fail at any time until a pod is proved, in all pods or some of
 // them, for good or now and then. Meanwhile pods are deleted, nodes stop reporting, requests fail, clocks differ, and
-// the process of the rollout is killed.
+// the processes of the rollouts are killed.
 func TestBound(t *testing.T) {
 	t.Parallel()
 	all := size.Choose(t, 400, 100_000)
@@ -50,17 +52,26 @@ func TestBound(t *testing.T) {
 }
 
 // images are the two images of the template agent, which has nothing else that changes.
-var images = sync.OnceValue(func() [2]*inject.Injector {
-	var all [2]*inject.Injector
+var images = sync.OnceValue(func() [2]*inject.Injector { return injectors("agent") })
+
+// imagesOfTwo are those of the templates agent and proxy, which both change.
+var imagesOfTwo = sync.OnceValue(func() [2]*inject.Injector { return injectors("agent", "proxy") })
+
+func injectors(names ...string) (all [2]*inject.Injector) {
 	for i := range all {
-		set, err := templates.Load(templates.Source{Name: "agent.yaml", Data: fmt.Appendf(nil, strings.Replace(agent, ", resources: {limits: {memory: %dMi}}", "", 1), i+1)})
+		var sources []templates.Source
+		for _, name := range names {
+			text := strings.ReplaceAll(strings.Replace(agent, ", resources: {limits: {memory: %dMi}}", "", 1), "agent", name)
+			sources = append(sources, templates.Source{Name: name + ".yaml", Data: fmt.Appendf(nil, text, i+1)})
+		}
+		set, err := templates.Load(sources...)
 		if err != nil {
 			panic(err)
 		}
 		all[i] = inject.New(set)
 	}
 	return all
-})
+}
 
 // bad is how the new image fails.
 type bad string
@@ -82,6 +93,8 @@ type simulation struct {
 	t        *testing.T
 	rand     *rand.Rand
 	seed     uint64
+	sets     [2]*inject.Injector // the old and the new content
+	only     []string            // of each rollout: the template whose changes it makes, or "" for all
 	way      rollout.Way
 	bad      bad
 	after    time.Duration // until a pod fails
@@ -97,6 +110,7 @@ type simulation struct {
 	reapply  bool          // after a failure, the user applies the old template
 	content  int           // of the template: one of images
 	states   map[string]*state
+	version  int
 	created  int
 	broken   string // what was wrong
 	deployed bool
@@ -105,19 +119,25 @@ type simulation struct {
 
 // state is what the simulation knows of a pod.
 type state struct {
+	ready      bool // what the kubelet reports
+	silent     bool // its node does not report
+	ours       bool // it is because of a rollout if the pod is not ready
+	containers []container
+}
+
+// container is what the simulation knows of a sidecar.
+type container struct {
 	generation int
-	ready      bool        // what the kubelet reports
-	silent     bool        // its node does not report
+	ready      bool
 	runs       string      // the image
-	since      metav1.Time // when its container started
-	ours       bool        // it is because of the rollout if the pod is not ready
+	since      metav1.Time // when it started
 }
 
 func newSimulation(t *testing.T, seed uint64) *simulation {
 	r := rand.New(rand.NewPCG(seed, 1))
 	n := 1 + r.IntN(12)
 	c := &simulation{
-		fake: &fake{pods: map[string]*corev1.Pod{}, held: map[string]int{}, old: images()[0], failAt: -1}, t: t, rand: r, seed: seed, way: rollout.ChangeInPlace,
+		fake: &fake{pods: map[string]*corev1.Pod{}, held: map[string]int{}, failAt: -1}, t: t, rand: r, seed: seed, sets: images(), only: []string{""}, way: rollout.ChangeInPlace,
 		bad: []bad{never, late, late, some, flaps, breaks, restarts, shaky}[r.IntN(8)], after: time.Duration(r.IntN(80)) * time.Second, start: time.Duration(r.IntN(30)) * time.Second,
 		most: []string{"1", "2", "4", "25%", "50%", "100%"}[r.IntN(6)], budget: -1, states: map[string]*state{},
 	}
@@ -137,6 +157,13 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 	if c.way == rollout.ChangeInPlace {
 		c.undo, c.reapply = r.IntN(2) == 0, r.IntN(4) == 0
 	}
+	if r.IntN(2) == 0 { // several at once
+		c.undo, c.reapply = false, false
+		c.only = [][]string{{"", ""}, {"agent", "proxy"}, {"agent", "proxy"}, {"", "agent", "proxy"}}[r.IntN(4)]
+		if c.only[1] != "" {
+			c.sets = imagesOfTwo()
+		}
+	}
 	c.deploy(n)
 	return c
 }
@@ -150,22 +177,30 @@ func (c *simulation) deploy(n int) {
 		c.allowed = min(c.allowed, c.budget)
 	}
 	c.content = 1
-	c.planner = &rollout.Planner{
-		Injector: images()[1], Called: func([]byte) bool { return true },
-		Namespace: request.Namespace{Name: "shop", Labels: map[string]string{"pillion.dev/inject": "enabled"}, Known: true},
-	}
+	c.old = c.sets[0]
+	c.planner = c.plannerOf("")
 	for range n {
-		name := c.create(images()[0])
-		c.states[name].ready = true
-		c.report(name)
+		name := c.create(c.sets[0])
 		pod := c.pods[name]
 		pod.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour))
-		c.states[name].since = pod.CreationTimestamp
-		pod.Status.InitContainerStatuses[0].State.Running.StartedAt = pod.CreationTimestamp
+		for i := range c.states[name].containers {
+			of := &c.states[name].containers[i]
+			of.ready, of.since = true, pod.CreationTimestamp
+		}
+		c.report(name)
+		pod = c.pods[name]
 		pod.Status.Conditions[0].LastTransitionTime = pod.CreationTimestamp
 	}
 	c.deployed = true
 	c.reacts = c.replaced
+}
+
+// plannerOf plans the changes of a template, or of all.
+func (c *simulation) plannerOf(only string) *rollout.Planner {
+	return &rollout.Planner{
+		Injector: c.sets[1], Called: func([]byte) bool { return true }, Only: only,
+		Namespace: request.Namespace{Name: "shop", Labels: map[string]string{"pillion.dev/inject": "enabled"}, Known: true},
+	}
 }
 
 // now is the time of the API server and of kubelets. Kubernetes stores it in seconds.
@@ -191,25 +226,54 @@ func (c *simulation) create(by *inject.Injector) (name string) {
 	must(c.t, err)
 	pod := &corev1.Pod{}
 	must(c.t, json.Unmarshal(r.InjectedJSON(), pod))
-	pod.ManagedFields = []metav1.ManagedFieldsEntry{owner("kube-controller-manager", pod.CreationTimestamp)}
-	c.pods[name], c.states[name] = pod, &state{runs: pod.Spec.InitContainers[0].Image, since: c.now()}
+	pod.ManagedFields = []metav1.ManagedFieldsEntry{ownerOf("kube-controller-manager", pod.CreationTimestamp, pod)}
+	s := &state{}
+	for i := range pod.Spec.InitContainers {
+		s.containers = append(s.containers, container{runs: pod.Spec.InitContainers[i].Image, since: c.now()})
+	}
+	c.pods[name], c.states[name] = pod, s
 	c.report(name)
 	return name
+}
+
+// ownerOf owns all containers of templates in a pod.
+func ownerOf(manager string, at metav1.Time, pod *corev1.Pod) metav1.ManagedFieldsEntry {
+	e := owner(manager, at)
+	fields := string(e.FieldsV1.GetRawBytes())
+	if len(pod.Spec.InitContainers) > 1 {
+		const before, after = `{"f:spec":{"f:initContainers":{`, `}}}`
+		one := strings.TrimSuffix(strings.TrimPrefix(fields, before), after)
+		fields = before + one + "," + strings.ReplaceAll(one, "agent", "proxy") + after
+	}
+	e.FieldsV1 = metav1.NewFieldsV1(fields)
+	return e
+}
+
+// isNew reports whether an image is the new one.
+func isNew(image string) bool { return strings.HasSuffix(image, ":2") }
+
+// isUpdated reports whether all sidecars of a pod have the new image.
+func isUpdated(pod *corev1.Pod) bool {
+	return !slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return !isNew(c.Image) })
 }
 
 // report is the kubelet that reports a pod, or the node controller if its node is silent.
 func (c *simulation) report(name string) {
 	s, pod := c.states[name], c.pods[name].DeepCopy()
-	app := s.ready || c.bad == breaks && s.runs == "agent:2"
-	var before []corev1.PodCondition
-	restarts := int32(0)
-	if len(pod.Status.InitContainerStatuses) > 0 {
-		before, restarts = pod.Status.Conditions, pod.Status.InitContainerStatuses[0].RestartCount
-	}
+	c.version++
+	pod.ResourceVersion = strconv.Itoa(c.version)
+	before, statuses := pod.Status.Conditions, pod.Status.InitContainerStatuses
 	well(pod)
-	pod.Status.InitContainerStatuses[0].Ready = app
-	pod.Status.InitContainerStatuses[0].RestartCount = restarts
-	pod.Status.InitContainerStatuses[0].Image, pod.Status.InitContainerStatuses[0].State.Running.StartedAt = s.runs, s.since
+	s.ready = true
+	for i := range s.containers {
+		of, now := &s.containers[i], &pod.Status.InitContainerStatuses[i]
+		s.ready = s.ready && of.ready
+		now.Ready = of.ready || c.bad == breaks && isNew(of.runs)
+		if i < len(statuses) {
+			now.RestartCount = statuses[i].RestartCount
+		}
+		now.Image, now.State.Running.StartedAt = of.runs, of.since
+	}
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "ContainersNotReady", LastTransitionTime: c.now()}, {Type: corev1.ContainersReady, Status: corev1.ConditionFalse}}
 	if s.ready {
 		pod.Status.Conditions[0] = corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: c.now()}
@@ -225,14 +289,14 @@ func (c *simulation) report(name string) {
 	c.check()
 }
 
-// later does something with a pod, unless it was changed or deleted meanwhile.
-func (c *simulation) later(name string, after time.Duration, do func(s *state)) {
-	generation := c.states[name].generation
+// later does something with a container of a pod, unless it was changed or deleted meanwhile.
+func (c *simulation) later(name string, i int, after time.Duration, do func(of *container)) {
+	generation := c.states[name].containers[i].generation
 	time.AfterFunc(after, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if s := c.states[name]; s != nil && s.generation == generation {
-			do(s)
+		if s := c.states[name]; s != nil && s.containers[i].generation == generation {
+			do(&s.containers[i])
 			c.report(name)
 		}
 	})
@@ -242,54 +306,60 @@ func (c *simulation) random(most time.Duration) time.Duration {
 	return time.Duration(c.rand.Int64N(int64(most) + 1))
 }
 
-// replaced is the kubelet that replaces the container of a pod that was changed. It notices that a moment later.
+// replaced is the kubelet that replaces the containers of a pod that were changed. It notices that a moment later.
 func (c *simulation) replaced(pod *corev1.Pod) {
-	s, image := c.states[pod.Name], pod.Spec.InitContainers[0].Image
+	s := c.states[pod.Name]
 	s.ours = s.ours || s.ready && !s.silent
-	s.generation++
-	pod.ManagedFields = []metav1.ManagedFieldsEntry{owner(rollout.Manager, c.now())}
-	c.later(pod.Name, c.random(2*time.Second), func(s *state) {
-		s.ready, s.runs, s.since = false, image, c.now()
-		c.starts(pod.Name)
-	})
+	pod.ManagedFields = []metav1.ManagedFieldsEntry{ownerOf(rollout.Manager, c.now(), pod)}
+	for i := range s.containers {
+		image := pod.Spec.InitContainers[i].Image
+		if s.containers[i].runs == image {
+			continue
+		}
+		s.containers[i].generation++
+		c.later(pod.Name, i, c.random(2*time.Second), func(of *container) {
+			of.ready, of.runs, of.since = false, image, c.now()
+			c.starts(pod.Name, i)
+		})
+	}
 }
 
-// starts lets a pod become ready, and fail if its image does.
-func (c *simulation) starts(name string) {
-	c.later(name, c.random(c.start), func(s *state) {
-		s.ready = true
-		if c.pods[name].Spec.InitContainers[0].Image == "agent:2" {
-			c.fails(name)
+// starts lets a container become ready, and fail if its image does.
+func (c *simulation) starts(name string, i int) {
+	c.later(name, i, c.random(c.start), func(of *container) {
+		of.ready = true
+		if isNew(c.pods[name].Spec.InitContainers[i].Image) {
+			c.fails(name, i)
 		}
 	})
 }
 
-func (c *simulation) fails(name string) {
-	fail := func(s *state) { s.ready = false }
+func (c *simulation) fails(name string, i int) {
+	fail := func(of *container) { of.ready = false }
 	switch c.bad {
 	case late, breaks:
-		c.later(name, c.after, fail)
+		c.later(name, i, c.after, fail)
 	case some:
 		if c.rand.IntN(2) == 0 {
-			c.later(name, c.random(c.after), fail)
+			c.later(name, i, c.random(c.after), fail)
 		}
 	case flaps:
-		c.later(name, time.Second+c.random(c.after), func(s *state) {
-			s.ready = false
-			c.starts(name)
+		c.later(name, i, time.Second+c.random(c.after), func(of *container) {
+			of.ready = false
+			c.starts(name, i)
 		})
 	case restarts:
-		c.later(name, time.Second+c.random(c.after), func(s *state) { // for a moment that no look sees
-			s.ready = false
+		c.later(name, i, time.Second+c.random(c.after), func(of *container) { // for a moment that no look sees
+			of.ready = false
 			c.report(name)
-			c.pods[name].Status.InitContainerStatuses[0].RestartCount++
-			s.ready = true
-			c.fails(name)
+			c.pods[name].Status.InitContainerStatuses[i].RestartCount++
+			of.ready = true
+			c.fails(name, i)
 		})
 	case shaky:
-		c.later(name, c.random(5*time.Second), func(s *state) {
-			s.ready = false
-			c.later(name, c.random(3*time.Second), func(s *state) { s.ready = true })
+		c.later(name, i, c.random(5*time.Second), func(of *container) {
+			of.ready = false
+			c.later(name, i, c.random(3*time.Second), func(of *container) { of.ready = true })
 		})
 	case never:
 	}
@@ -322,11 +392,24 @@ func (c *simulation) remove(name string, ours bool) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		delete(c.states, "in place of "+name)
-		made := c.create(images()[c.content])
+		made := c.create(c.sets[c.content])
 		c.states[made].ours = ours
 		c.check()
-		c.starts(made)
+		for i := range c.states[made].containers {
+			c.starts(made, i)
+		}
 	})
+}
+
+// delay is the time that a request takes, so that those of several rollouts come in any order.
+func (c *simulation) delay() {
+	if len(c.only) < 2 {
+		return
+	}
+	c.mu.Lock()
+	takes := c.random(500 * time.Millisecond)
+	c.mu.Unlock()
+	time.Sleep(takes)
 }
 
 // request lets a request fail now and then.
@@ -337,7 +420,8 @@ func (c *simulation) request() error {
 	return nil
 }
 
-func (c *simulation) Look(context.Context, *rollout.Workload) (*executor.Sight, error) {
+func (c *simulation) Look(context.Context, *rollout.Workload, *executor.Sight) (*executor.Sight, error) {
+	c.delay()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.request(); err != nil {
@@ -367,6 +451,7 @@ func (c *simulation) Pod(ctx context.Context, namespace, name string) (*unstruct
 }
 
 func (c *simulation) PatchPod(ctx context.Context, p executor.Patch) error {
+	c.delay()
 	c.mu.Lock()
 	before, after, there := c.request(), c.request(), c.pods[p.Name] != nil
 	c.mu.Unlock()
@@ -376,7 +461,46 @@ func (c *simulation) PatchPod(ctx context.Context, p executor.Patch) error {
 	case !there:
 		return apierrors.NewNotFound(corev1.Resource("pods"), p.Name)
 	}
-	return errors.Join(c.fake.PatchPod(ctx, p), after)
+	err := c.fake.PatchPod(ctx, p)
+	c.mu.Lock()
+	c.noteWrite(p.Name)
+	c.mu.Unlock()
+	return errors.Join(err, after)
+}
+
+// noteWrite notes when a rollout has last written to a pod, as the API server does for a manager of fields.
+func (c *simulation) noteWrite(name string) {
+	pod := c.pods[name]
+	if pod == nil {
+		return
+	}
+	c.version++
+	now, changed := c.now(), *pod
+	changed.ResourceVersion = strconv.Itoa(c.version)
+	if changed.ManagedFields = slices.Clone(pod.ManagedFields); changed.ManagedFields[0].Manager == rollout.Manager {
+		changed.ManagedFields[0].Time = &now
+	}
+	c.pods[name] = &changed
+}
+
+func (c *simulation) ClaimPod(ctx context.Context, pod *corev1.Pod, claim rollout.Claim) (*unstructured.Unstructured, error) {
+	c.delay()
+	c.mu.Lock()
+	before, after, now := c.request(), c.request(), c.pods[pod.Name]
+	c.mu.Unlock()
+	switch {
+	case before != nil:
+		return nil, before
+	case now == nil:
+		return nil, apierrors.NewNotFound(corev1.Resource("pods"), pod.Name)
+	}
+	object, err := c.fake.ClaimPod(ctx, pod, claim)
+	if err == nil {
+		c.mu.Lock()
+		c.noteWrite(pod.Name)
+		c.mu.Unlock()
+	}
+	return object, errors.Join(err, after)
 }
 
 func (c *simulation) Budgets(context.Context, string) ([]executor.Budget, error) {
@@ -399,6 +523,7 @@ func (c *simulation) disruptions() int {
 }
 
 func (c *simulation) Evict(_ context.Context, _, name, _ string) error {
+	c.delay()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.request(); err != nil {
@@ -418,10 +543,13 @@ func (c *simulation) Evict(_ context.Context, _, name, _ string) error {
 // disturb deletes pods, and lets nodes be silent for a while.
 func (c *simulation) disturb(ctx context.Context) {
 	for ctx.Err() == nil {
+		c.mu.Lock()
+		wait := c.random(2 * time.Minute)
+		c.mu.Unlock()
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(c.random(2 * time.Minute)):
+		case <-time.After(wait):
 		}
 		c.mu.Lock()
 		for name := range c.pods { // any one
@@ -451,7 +579,7 @@ func (c *simulation) goBack(ctx context.Context, t *testing.T, most rollout.Unav
 	plan := func(_ string, pod []byte) (*rollout.Pod, error) { return c.planner.PlanBack(pod, nil, c.wayBack()) }
 	if !c.undo {
 		c.mu.Lock()
-		c.content, c.planner.Injector, c.kills = 0, images()[0], 0 // another process does not know which pods went back
+		c.content, c.planner.Injector, c.kills = 0, c.sets[0], 0 // another process does not know which pods went back
 		c.mu.Unlock()
 		plan = func(_ string, pod []byte) (*rollout.Pod, error) { return c.planner.Plan(pod, nil) }
 	}
@@ -491,7 +619,7 @@ func (c *simulation) goBack(ctx context.Context, t *testing.T, most rollout.Unav
 	}
 	// Pods that were created with the content that fails never become ready, and others may wait for them.
 	made := func(pod *corev1.Pod) bool {
-		return len(pod.ManagedFields) == 1 && pod.ManagedFields[0].Manager != rollout.Manager && pod.Spec.InitContainers[0].Image == "agent:2"
+		return len(pod.ManagedFields) == 1 && pod.ManagedFields[0].Manager != rollout.Manager && isUpdated(pod)
 	}
 	waits := slices.ContainsFunc(slices.Collect(maps.Values(c.pods)), made)
 	for name, pod := range c.pods {
@@ -506,20 +634,26 @@ func (c *simulation) goBack(ctx context.Context, t *testing.T, most rollout.Unav
 }
 
 // failed is the revision that has failed.
-func (*simulation) failed() string { return images()[1].All().Templates[0].Revision }
+func (c *simulation) failed() string { return c.sets[1].All().Templates[0].Revision }
 
 func (c *simulation) wayBack() *rollout.WayBack {
 	return &rollout.WayBack{Template: "agent", Failed: c.failed(), Earlier: func(revision string) (*inject.Injector, string) {
 		if revision == c.failed() {
 			return nil, "it is the one that has failed"
 		}
-		return images()[0], ""
+		return c.sets[0], ""
 	}}
 }
 
 // workload plans.
-func (c *simulation) workload() *rollout.Workload {
-	return c.workloadBy(func(pod *corev1.Pod) *rollout.Pod { return c.plan(c.t, pod) })
+func (c *simulation) workload(planner *rollout.Planner) *rollout.Workload {
+	return c.workloadBy(func(pod *corev1.Pod) *rollout.Pod {
+		text, err := json.Marshal(pod)
+		must(c.t, err)
+		p, err := planner.Plan(text, nil)
+		must(c.t, err)
+		return p
+	})
 }
 
 func (c *simulation) workloadBy(plan func(pod *corev1.Pod) *rollout.Pod) *rollout.Workload {
@@ -550,17 +684,51 @@ func (c *simulation) run(t *testing.T) {
 	if c.faults {
 		group.Go(func() { c.disturb(disturbing) })
 	}
+	if len(c.only) == 1 {
+		err, failures := c.updateAll(ctx, t, "")
+		c.conclude(ctx, t, []error{err}, failures)
+		cancel()
+		return
+	}
+	var mu sync.Mutex
+	var failures []string
+	errs := make([]error, len(c.only))
+	var rollouts sync.WaitGroup
+	for i, only := range c.only {
+		c.mu.Lock()
+		after := c.random(2 * time.Minute)
+		c.mu.Unlock()
+		rollouts.Go(func() {
+			time.Sleep(after)
+			err, all := c.updateAll(ctx, t, only)
+			mu.Lock()
+			defer mu.Unlock()
+			errs[i], failures = err, append(failures, all...)
+		})
+	}
+	rollouts.Wait()
+	c.conclude(ctx, t, errs, failures)
+	cancel()
+}
+
+// errWentBack is returned if a rollout was undone.
+var errWentBack = errors.New("it went back")
+
+// updateAll updates all pods to a template, or to all if it is "", and tries again as users and the controller do.
+func (c *simulation) updateAll(ctx context.Context, t *testing.T, only string) (err error, failures []string) { //nolint:revive // the last error, and what was before
 	most, err := rollout.ParseUnavailable(c.most)
 	must(t, err)
-	var failures []string
+	planner := c.plannerOf(only)
 	for try := 0; ; try++ {
 		process, kill := context.WithCancel(ctx)
 		if try < c.kills {
+			c.mu.Lock()
 			time.AfterFunc(c.random(5*time.Minute), kill)
+			c.mu.Unlock()
 		}
 		r := &executor.Rollout{
-			Cluster: c, Limits: executor.Limits{Parallel: 1, Timeout: 5 * time.Minute, Poll: time.Second},
-			Plan: func(_ string, pod []byte) (*rollout.Pod, error) { return c.planner.Plan(pod, nil) },
+			Cluster: c, Limits: executor.Limits{Parallel: 1, Timeout: 5 * time.Minute, Poll: time.Second}, Template: only,
+			Plan: func(_ string, pod []byte) (*rollout.Pod, error) { return planner.Plan(pod, nil) },
 		}
 		r.Limits.MaxUnavailable = []rollout.Unavailable{most}
 		failed := false
@@ -572,37 +740,53 @@ func (c *simulation) run(t *testing.T) {
 		if c.seed%2 == 0 {
 			r.Limits.First, r.Limits.Shares = 1, []int{5, 25, 100}
 		}
-		err = r.Run(process, []*rollout.Workload{c.workload()})
+		w := c.workload(planner)
+		left := len(w.Behind) > 0
+		err = r.Run(process, []*rollout.Workload{w})
 		killed := process.Err() != nil && !failed
 		kill()
 		if failed && (c.undo || c.reapply) {
 			c.goBack(ctx, t, most)
-			return
+			return errWentBack, failures
 		}
 		if killed && try < c.kills {
 			continue
 		}
-		if err == nil || !c.bad.harmless() || try > c.kills+20 {
-			break
+		again := len(c.only) > 1 && err == nil && left // others may have taken pods from it
+		if err == nil && !again || err != nil && !c.bad.harmless() || try > c.kills+20 {
+			return err, failures
 		}
-		failures = append(failures, err.Error()) // because of a request that failed, or a pod that somebody deleted
+		if err != nil {
+			failures = append(failures, err.Error()) // because of a request that failed, or a pod that somebody deleted
+		}
+	}
+}
+
+// conclude checks what the rollouts have left.
+func (c *simulation) conclude(_ context.Context, t *testing.T, errs []error, failures []string) {
+	err := errors.Join(errs...)
+	if errors.Is(err, errWentBack) {
+		return // it has checked everything
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	describe := func(what string) {
-		t.Errorf("seed %d: %s; %s, %d pods, the image fails %s after %s, maxUnavailable %s, budget %d, skew %s, start %s, errors %g, faults %t, killed %d times; the rollout returned %v after %q",
-			c.seed, what, c.way, len(c.pods), c.bad, c.after, c.most, c.budget, c.skew, c.start, c.errors, c.faults, c.kills, err, failures)
+		t.Errorf("seed %d: %s; %s, rollouts %q, %d pods, the image fails %s after %s, maxUnavailable %s, budget %d, skew %s, start %s, errors %g, faults %t, killed %d times; the rollout returned %v after %q",
+			c.seed, what, c.way, c.only, len(c.pods), c.bad, c.after, c.most, c.budget, c.skew, c.start, c.errors, c.faults, c.kills, err, failures)
 	}
 	if c.broken != "" {
 		describe(c.broken)
 	}
-	outdated, unready := 0, 0
+	outdated, unready, claimed := 0, 0, 0
 	for name, pod := range c.pods {
-		if pod.Spec.InitContainers[0].Image != "agent:2" {
+		if !isUpdated(pod) {
 			outdated++
 		}
 		if s := c.states[name]; s.ours && !s.ready {
 			unready++
+		}
+		if pod.Annotations[rollout.AnnotationUnproved] != "" {
+			claimed++
 		}
 	}
 	switch {
@@ -610,10 +794,13 @@ func (c *simulation) run(t *testing.T) {
 		describe(fmt.Sprintf("it is complete, and %d pods are outdated", outdated))
 	case err == nil && unready > 0 && (c.way != rollout.Evict || c.kills == 0): // a new pod is recorded when it is created, so another process does not know that it is not proved
 		describe(fmt.Sprintf("it is complete, and %d pods that it has changed are not ready", unready))
-	case (err != nil || len(failures) > 0) && c.bad.harmless() && !c.faults && c.errors == 0:
+	case err == nil && claimed > 0 && c.kills == 0 && c.errors == 0:
+		describe(fmt.Sprintf("it is complete, and %d pods still have a claim", claimed))
+	case (err != nil || len(failures) > 0) && c.bad.harmless() && !c.faults && c.errors == 0 && len(c.only) == 1:
 		describe("it failed without a reason")
+	case err != nil && c.bad.harmless() && !c.faults && c.errors == 0:
+		describe("it never became complete")
 	}
-	cancel()
 }
 
 // TestLateFailure checks rollouts with the default limits, in which 20 pods are ready at first. If the image fails, the
@@ -661,7 +848,7 @@ func TestLateFailure(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
 					c := &simulation{
-						fake: &fake{pods: map[string]*corev1.Pod{}, held: map[string]int{}, old: images()[0], failAt: -1}, t: t, rand: rand.New(rand.NewPCG(1, 1)),
+						fake: &fake{pods: map[string]*corev1.Pod{}, held: map[string]int{}, failAt: -1}, t: t, rand: rand.New(rand.NewPCG(1, 1)), sets: images(), only: []string{""},
 						way: way, bad: test.bad, after: test.after, start: 5 * time.Second, most: test.most, budget: -1, states: map[string]*state{},
 					}
 					const pods = 20
@@ -672,7 +859,7 @@ func TestLateFailure(t *testing.T) {
 							defer c.mu.Unlock()
 							for _, changed := range []bool{true, false} { // one that has the change, and one that has not
 								for name, pod := range c.pods {
-									if (pod.Spec.InitContainers[0].Image == "agent:2") == changed {
+									if isUpdated(pod) == changed {
 										test.meanwhile(c, name)
 										break
 									}
@@ -692,14 +879,14 @@ func TestLateFailure(t *testing.T) {
 						r.Limits.First, r.Limits.Shares, first = rollout.DefaultFirst, shares, 1
 					}
 					begun := time.Now()
-					err = r.Run(t.Context(), []*rollout.Workload{c.workload()})
+					err = r.Run(t.Context(), []*rollout.Workload{c.workload(c.planner)})
 					if c.broken != "" {
 						t.Error(c.broken)
 					}
 					t.Logf("%s: at most %d pods were unready because of it, and it took %s: %v", what, c.worst, time.Since(begun).Round(time.Second), err)
 					changed := 0
 					for _, pod := range c.pods {
-						if pod.Spec.InitContainers[0].Image == "agent:2" {
+						if isUpdated(pod) {
 							changed++
 						}
 					}

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/pillion-dev/pillion/inject/rollout"
 )
@@ -19,16 +20,21 @@ import (
 // attempts is how often a pod is planned again because somebody else has changed it.
 const attempts = 5
 
-// errAgain means that the pod has changed since it was planned.
-var errAgain = errors.New("the pod keeps changing")
-
 // changePod changes one pod in place.
 func (s *run) changePod(ctx context.Context, p *rollout.Pod) error {
-	var err error
-	for range attempts {
-		err = s.changeOnce(ctx, p)
-		if !errors.Is(err, errAgain) {
-			break
+	object := s.takeClaimed(p.UID)
+	err := s.changeOnce(ctx, p, object)
+	for i := 1; i < attempts && errors.Is(err, errAgain); i++ {
+		if object, err = s.Cluster.Pod(ctx, p.Namespace, p.Name); err == nil {
+			err = s.changeOnce(ctx, p, object)
+		}
+	}
+	if errors.Is(err, errAgain) || isDenied(err) {
+		s.mu.Lock()
+		unchanged := s.did[p.UID] == ""
+		s.mu.Unlock()
+		if unchanged {
+			err = errors.Join(err, s.withdrawClaim(ctx, object))
 		}
 	}
 	if apierrors.IsNotFound(err) {
@@ -38,11 +44,7 @@ func (s *run) changePod(ctx context.Context, p *rollout.Pod) error {
 }
 
 // changeOnce plans a pod in its present state, and changes its images and resources. Its record follows when it is proved.
-func (s *run) changeOnce(ctx context.Context, p *rollout.Pod) error {
-	object, err := s.Cluster.Pod(ctx, p.Namespace, p.Name)
-	if err != nil {
-		return err
-	}
+func (s *run) changeOnce(ctx context.Context, p *rollout.Pod, object *unstructured.Unstructured) error {
 	if string(object.GetUID()) != p.UID || object.GetDeletionTimestamp() != nil {
 		return nil // the next look reports it
 	}
@@ -57,7 +59,7 @@ func (s *run) changeOnce(ctx context.Context, p *rollout.Pod) error {
 		}
 		s.leaveOut(p.UID)
 		s.reportEvent(event)
-		return nil
+		return s.withdrawClaim(ctx, object)
 	}
 	did, err := s.patchContainers(ctx, now)
 	now.Forget()
@@ -92,8 +94,10 @@ func (r *Rollout) planPod(object *unstructured.Unstructured) (*rollout.Pod, *cor
 	return now, pod, err
 }
 
-// patchContainers changes images and resources. It returns what it has changed, also if there is an error.
-func (r *Rollout) patchContainers(ctx context.Context, p *rollout.Pod) (did []string, err error) {
+// patchContainers changes images and resources. It returns what it has changed, also if there is an error. The API server is
+// asked first whether it accepts the resources, once for each different change: it denies them for all pods or for none, unless
+// a quota is used up meanwhile.
+func (s *run) patchContainers(ctx context.Context, p *rollout.Pod) (did []string, err error) {
 	images, err := p.Images()
 	if err != nil {
 		return nil, err
@@ -102,10 +106,13 @@ func (r *Rollout) patchContainers(ctx context.Context, p *rollout.Pod) (did []st
 	if err != nil {
 		return nil, err
 	}
-	if resources != nil { // nothing is changed if the resize would be denied
-		if err := r.Cluster.PatchPod(ctx, Patch{p.Namespace, p.Name, resizeSubresource, resources, true}); err != nil {
+	if tried := p.ResizeSummary(); resources != nil && !s.isAccepted(tried) { // nothing is changed if the resize would be denied
+		if err := s.Cluster.PatchPod(ctx, Patch{p.Namespace, p.Name, resizeSubresource, resources, true}); err != nil {
 			return nil, explainPatchError("resize", err)
 		}
+		s.mu.Lock()
+		s.accepted[tried] = true
+		s.mu.Unlock()
 	}
 	for _, step := range []struct {
 		what, subresource string
@@ -114,7 +121,7 @@ func (r *Rollout) patchContainers(ctx context.Context, p *rollout.Pod) (did []st
 		if step.patch == nil {
 			continue
 		}
-		if err := r.Cluster.PatchPod(ctx, Patch{p.Namespace, p.Name, step.subresource, step.patch, false}); err != nil {
+		if err := s.Cluster.PatchPod(ctx, Patch{p.Namespace, p.Name, step.subresource, step.patch, false}); err != nil {
 			return did, explainPatchError("change of its "+step.what, err)
 		}
 		did = append(did, step.what)
@@ -122,32 +129,14 @@ func (r *Rollout) patchContainers(ctx context.Context, p *rollout.Pod) (did []st
 	return did, nil
 }
 
+// isAccepted reports whether the API server has accepted a resize of another pod of the workload.
+func (s *run) isAccepted(resize string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.accepted[resize]
+}
+
 const resizeSubresource = "resize"
-
-// changedMeanwhile reports whether a patch failed because the pod is not as it was planned for. The API server
-// gives no cause if a test of a JSON Patch fails. If it denies the result, it does.
-func changedMeanwhile(err error) bool {
-	status, ok := errors.AsType[*apierrors.StatusError](err)
-	return apierrors.IsConflict(err) || ok && apierrors.IsInvalid(err) && (status.ErrStatus.Details == nil || len(status.ErrStatus.Details.Causes) == 0)
-}
-
-// explainPatchError explains the error of a request.
-func explainPatchError(what string, err error) error {
-	switch {
-	case changedMeanwhile(err):
-		return errAgain
-	case apierrors.IsNotFound(err):
-		return err
-	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
-		return fmt.Errorf("the API server denied the %s: %w", what, err)
-	}
-	return err
-}
-
-// isAccessDenied reports whether trying again is pointless.
-func isAccessDenied(err error) bool {
-	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
-}
 
 // recordChanges records the changes of pods that are proved.
 func (s *run) recordChanges(ctx context.Context, uids []string) error {
@@ -173,7 +162,7 @@ func (s *run) recordProved(ctx context.Context, p *rollout.Pod, pod *corev1.Pod)
 	case s.w.Way == rollout.Evict:
 		event.Changes, event.Message = nil, p.Why
 	default:
-		err := s.recordOne(ctx, pod.Namespace, pod.Name, string(pod.UID))
+		err := s.recordOne(ctx, pod)
 		if apierrors.IsNotFound(err) {
 			return nil // the next look reports it
 		}
@@ -186,33 +175,41 @@ func (s *run) recordProved(ctx context.Context, p *rollout.Pod, pod *corev1.Pod)
 	return nil
 }
 
-// recordOne writes the revision into a pod, if nothing else is left to do.
-func (s *run) recordOne(ctx context.Context, namespace, name, uid string) (err error) {
-	for range attempts {
-		if err = s.tryRecord(ctx, namespace, name, uid); !errors.Is(err, errAgain) {
-			return err
-		}
-	}
-	return err
-}
-
-func (s *run) tryRecord(ctx context.Context, namespace, name, uid string) error {
-	object, err := s.Cluster.Pod(ctx, namespace, name)
+// recordOne writes the revision into a pod, if nothing else is left to do, and removes the claim.
+func (s *run) recordOne(ctx context.Context, pod *corev1.Pod) (err error) {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
 	if err != nil {
 		return err
 	}
-	if string(object.GetUID()) != uid {
-		return apierrors.NewNotFound(podResource.GroupResource(), name)
+	object := &unstructured.Unstructured{Object: fields} // as it was last seen
+	for range attempts {
+		if err = s.tryRecord(ctx, pod, object); !errors.Is(err, errAgain) {
+			return err
+		}
+		if object, err = s.Cluster.Pod(ctx, pod.Namespace, pod.Name); err != nil {
+			return err
+		}
+	}
+	return errAgain
+}
+
+func (s *run) tryRecord(ctx context.Context, pod *corev1.Pod, object *unstructured.Unstructured) error {
+	claim := rollout.ClaimOf(object.GetAnnotations())
+	if object.GetUID() != pod.UID || claim.Holder != "" && !s.watch.Claims(string(pod.UID), claim) { // another rollout changes it now
+		return apierrors.NewNotFound(podResource.GroupResource(), pod.Name)
 	}
 	now, _, err := s.planPod(object)
-	if err != nil || !now.Unrecorded() {
+	if err != nil {
 		return err
+	}
+	if !now.Unrecorded() {
+		return s.withdrawClaim(ctx, object)
 	}
 	record, err := now.Record()
 	if err != nil || record == nil {
 		return err
 	}
-	if err := s.Cluster.PatchPod(ctx, Patch{namespace, name, "", record, false}); err != nil {
+	if err := s.Cluster.PatchPod(ctx, Patch{pod.Namespace, pod.Name, "", record, false}); err != nil {
 		return explainPatchError("change of its record", err)
 	}
 	return nil

@@ -25,11 +25,14 @@ import (
 type Cluster interface {
 	Pod(ctx context.Context, namespace, name string) (*unstructured.Unstructured, error)
 	PatchPod(ctx context.Context, p Patch) error
+	// ClaimPod writes the claim of a rollout into a pod, and returns the pod. If the pod has changed since it was read, it
+	// returns a conflict.
+	ClaimPod(ctx context.Context, pod *corev1.Pod, claim rollout.Claim) (*unstructured.Unstructured, error)
 	Evict(ctx context.Context, namespace, name, uid string) error
 	// Pods lists the pods that match a selector.
 	Pods(ctx context.Context, namespace, selector string) ([]unstructured.Unstructured, error)
-	// Look returns the pods of a workload.
-	Look(ctx context.Context, w *rollout.Workload) (*Sight, error)
+	// Look returns the present pods of a workload. If it was seen a moment ago, the workload itself is not read again.
+	Look(ctx context.Context, w *rollout.Workload, before *Sight) (*Sight, error)
 	Workload(ctx context.Context, w *rollout.Workload) (*unstructured.Unstructured, error)
 	// Restart returns when that was, by the clock of the API server.
 	Restart(ctx context.Context, w *rollout.Workload) (time.Time, error)
@@ -45,6 +48,8 @@ type Cluster interface {
 type Sight struct {
 	Pods    []*corev1.Pod
 	Desired int // the number of pods that it should have, or -1 if that is unknown
+
+	selector string
 }
 
 // Budget is a PodDisruptionBudget.
@@ -52,6 +57,7 @@ type Budget struct {
 	Name     string
 	Selector labels.Selector
 	Allowed  int // the number of disruptions that it allows now
+	Pods     int // the number of pods that it counts
 }
 
 // Patch is a JSON Patch of a pod or of a subresource of it.
@@ -83,6 +89,17 @@ func (k Kubernetes) PatchPod(ctx context.Context, p Patch) error {
 	}
 	_, err := k.Resource(podResource).Namespace(p.Namespace).Patch(ctx, p.Name, types.JSONPatchType, p.Operations, options, of...)
 	return err
+}
+
+// ClaimPod implements [Cluster].
+func (k Kubernetes) ClaimPod(ctx context.Context, pod *corev1.Pod, claim rollout.Claim) (*unstructured.Unstructured, error) {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": pod.UID, "resourceVersion": pod.ResourceVersion, "annotations": map[string]any{rollout.AnnotationUnproved: claim.String()},
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return k.Resource(podResource).Namespace(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: rollout.Manager})
 }
 
 // Evict implements [Cluster].
@@ -149,6 +166,7 @@ func (k Kubernetes) Budgets(ctx context.Context, namespace string) (all []Budget
 			Spec     struct{ Selector *metav1.LabelSelector }
 			Status   struct {
 				DisruptionsAllowed int
+				ExpectedPods       int
 				ObservedGeneration int64
 			}
 		}
@@ -162,7 +180,7 @@ func (k Kubernetes) Budgets(ctx context.Context, namespace string) (all []Budget
 		if b.Status.ObservedGeneration < b.Metadata.Generation {
 			b.Status.DisruptionsAllowed = 0 // as the eviction API does
 		}
-		all = append(all, Budget{list.Items[i].GetName(), selector, b.Status.DisruptionsAllowed})
+		all = append(all, Budget{list.Items[i].GetName(), selector, b.Status.DisruptionsAllowed, b.Status.ExpectedPods})
 	}
 	return all, nil
 }

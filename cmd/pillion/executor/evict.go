@@ -16,21 +16,19 @@ import (
 
 // evictPod deletes a pod if its PodDisruptionBudgets allow it. Otherwise, the next look tries again.
 func (s *run) evictPod(ctx context.Context, p *rollout.Pod) error {
-	object, err := s.Cluster.Pod(ctx, p.Namespace, p.Name)
-	switch {
-	case apierrors.IsNotFound(err), err == nil && string(object.GetUID()) != p.UID:
-		return nil // the next look reports it
-	case err != nil:
-		return err
-	case metav1.GetControllerOf(object) == nil:
+	object := s.takeClaimed(p.UID)
+	if metav1.GetControllerOf(object) == nil {
 		return errors.New("it has lost its controller")
 	}
-	err = s.Cluster.Evict(ctx, p.Namespace, p.Name, p.UID)
+	err := s.Cluster.Evict(ctx, p.Namespace, p.Name, p.UID)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
 	case apierrors.IsTooManyRequests(err):
 		s.releaseBudgets(p.UID)
+		if err := s.withdrawClaim(ctx, object); err != nil {
+			return err
+		}
 		return s.postponeEviction()
 	case err != nil:
 		return fmt.Errorf("it cannot be evicted: %w", err)

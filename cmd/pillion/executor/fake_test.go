@@ -157,6 +157,30 @@ func (c *fake) Pod(_ context.Context, _, name string) (*unstructured.Unstructure
 	return &unstructured.Unstructured{Object: out}, err
 }
 
+func (c *fake) ClaimPod(_ context.Context, pod *corev1.Pod, claim rollout.Claim) (*unstructured.Unstructured, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before, after := c.call("claim", pod.Name)
+	if before != nil {
+		return nil, before
+	}
+	now := c.pods[pod.Name]
+	if now == nil {
+		return nil, apierrors.NewNotFound(corev1.Resource("pods"), pod.Name)
+	}
+	if now.ResourceVersion != pod.ResourceVersion {
+		return nil, apierrors.NewConflict(corev1.Resource("pods"), pod.Name, errors.New("it has changed"))
+	}
+	changed := now.DeepCopy()
+	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, rollout.AnnotationUnproved, claim.String())
+	c.pods[pod.Name] = changed
+	if c.meanwhile != nil {
+		defer c.meanwhile(changed)
+	}
+	out, err := runtime.DefaultUnstructuredConverter.ToUnstructured(changed.DeepCopy())
+	return &unstructured.Unstructured{Object: out}, errors.Join(err, after)
+}
+
 func (c *fake) PatchPod(_ context.Context, p executor.Patch) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -232,7 +256,7 @@ func (c *fake) Budgets(context.Context, string) ([]executor.Budget, error) {
 }
 
 // Look returns the pods of one of the two workloads, or of the only one.
-func (c *fake) Look(_ context.Context, w *rollout.Workload) (*executor.Sight, error) {
+func (c *fake) Look(_ context.Context, w *rollout.Workload, _ *executor.Sight) (*executor.Sight, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if before, after := c.call("look", w.Name); before != nil || after != nil {

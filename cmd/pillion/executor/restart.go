@@ -149,7 +149,7 @@ func (s *run) awaitProof(ctx context.Context) error {
 		polls := 1
 		if err == nil {
 			last = time.Now()
-			d, err := s.decideChanges(ctx, nil, sight.Desired)
+			d, err := s.decideChanges(ctx, nil, sight.Desired, false)
 			if err != nil {
 				return err
 			}

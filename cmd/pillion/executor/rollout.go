@@ -51,6 +51,8 @@ type Event struct {
 type Rollout struct {
 	Cluster Cluster
 	Limits  Limits
+	// Template is the name of the only template whose changes pods get, or "" for all templates.
+	Template string
 	// Plan plans one pod again, with its present state.
 	Plan func(namespace string, pod []byte) (*rollout.Pod, error)
 	// Report receives what happens. It may be called from several goroutines, one at a time.
@@ -64,6 +66,7 @@ type Rollout struct {
 	Stop <-chan struct{}
 
 	interrupted atomic.Bool
+	holder      string // of the claims
 
 	mu         sync.Mutex // guards all below, and Report
 	done       int

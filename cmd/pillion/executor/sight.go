@@ -14,18 +14,22 @@ import (
 
 // Look implements [Cluster]. It lists the pods, and does not watch them: a decision needs what is true now. A list of one
 // object needs no other right than the plan.
-func (k Kubernetes) Look(ctx context.Context, w *rollout.Workload) (*Sight, error) {
+func (k Kubernetes) Look(ctx context.Context, w *rollout.Workload, before *Sight) (*Sight, error) {
 	s := &Sight{Desired: -1}
 	options := metav1.ListOptions{}
-	if w.Kind == "Pod" {
+	switch {
+	case w.Kind == "Pod":
 		s.Desired, options.FieldSelector = 1, "metadata.name="+w.Name
-	} else if w.Builtin() {
+	case before != nil:
+		s.Desired, s.selector = before.Desired, before.selector
+	case w.Builtin():
 		object, err := k.findWorkload(ctx, w)
 		if object == nil || err != nil { // its pods are being deleted
 			return s, err
 		}
-		s.Desired, options.LabelSelector = desiredPods(object), selectorText(object)
+		s.Desired, s.selector = desiredPods(object), selectorText(object)
 	}
+	options.LabelSelector = s.selector
 	list, err := k.Resource(podResource).Namespace(w.Namespace).List(ctx, options)
 	if err != nil {
 		return nil, err

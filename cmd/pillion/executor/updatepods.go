@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/pillion-dev/pillion/inject/rollout"
 )
 
@@ -21,6 +23,7 @@ func (s *run) updatePods(ctx context.Context, pods []*rollout.Pod) error {
 		next[p.UID], order = p, append(order, p.UID)
 	}
 	s.begun = true
+	defer s.withdrawClaims(ctx)
 	var failure error
 	last := time.Now() // when the pods were last seen
 	for {
@@ -63,7 +66,7 @@ func (s *run) updatePods(ctx context.Context, pods []*rollout.Pod) error {
 	}
 }
 
-// nextDecision inspects the pods, and decides. Order has the pods that wait for their change.
+// nextDecision inspects the pods, decides, and claims the pods that may change. Order has the pods that wait for their change.
 func (s *run) nextDecision(ctx context.Context, order *[]string, more bool) (d rollout.Decision, err error) {
 	sight, err := s.inspectPods(ctx)
 	if err != nil {
@@ -74,7 +77,47 @@ func (s *run) nextDecision(ctx context.Context, order *[]string, more bool) (d r
 	if !more || s.isStopping(s.w.Namespace) {
 		candidates = nil
 	}
-	return s.decideChanges(ctx, candidates, sight.Desired)
+	if d, err = s.decideChanges(ctx, candidates, sight.Desired, false); err != nil || len(d.Change) == 0 {
+		return d, err
+	}
+	granted, err := s.claimPods(ctx, d.Change, sight)
+	granted.Proved = slices.Concat(d.Proved, granted.Proved)
+	return granted, err
+}
+
+// claimPods claims pods, and decides which of them may change. Another rollout may have claimed pods of the workload since the
+// first decision, so the pods are inspected again. See [rollout.Claim].
+func (s *run) claimPods(ctx context.Context, uids []string, sight *Sight) (d rollout.Decision, err error) {
+	var group sync.WaitGroup
+	failures := make([]error, len(uids))
+	for i, uid := range uids {
+		group.Go(func() { failures[i] = s.claimPod(ctx, uid, s.watch.Last(uid)) })
+	}
+	group.Wait()
+	var owned []string
+	for i, uid := range uids {
+		switch failure := failures[i]; {
+		case failure == nil:
+			owned = append(owned, uid)
+		case !apierrors.IsConflict(failure) && !apierrors.IsNotFound(failure): // otherwise the next look tries again
+			err = failure
+		}
+	}
+	if len(owned) == 0 {
+		return d, err
+	}
+	if sight, err = s.inspectAgain(ctx, sight); err != nil {
+		return d, err
+	}
+	if d, err = s.decideChanges(ctx, owned, sight.Desired, true); err != nil {
+		return d, err
+	}
+	for _, uid := range owned {
+		if !slices.Contains(d.Change, uid) {
+			s.dropClaim(ctx, uid)
+		}
+	}
+	return d, nil
 }
 
 // beginChanges changes or evicts pods, at the same time.

@@ -4,6 +4,7 @@ package executor
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -17,7 +18,7 @@ import (
 // Run updates the workloads, wave by wave. A failure stops the rollout in its namespace, or everywhere if r.Limits.StopAll
 // is set.
 func (r *Rollout) Run(ctx context.Context, all []*rollout.Workload) error {
-	r.failures, r.flight = map[string]error{}, map[string]int{}
+	r.failures, r.flight, r.holder = map[string]error{}, map[string]int{}, strings.ToLower(rand.Text()[:10])
 	left, runs, gates := rollout.Parts(all), runs{}, map[string]*sync.Mutex{}
 	for _, p := range left {
 		r.total += len(p.Todo())

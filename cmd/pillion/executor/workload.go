@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/pillion-dev/pillion/inject/rollout"
@@ -33,14 +34,23 @@ type run struct {
 	deniedSince time.Time
 	checked     map[string]bool
 	held        map[string][]string // by place: the budgets that count the pod
+	accepted    map[string]bool     // resizes that the API server accepts, by [rollout.Pod.ResizeSummary]
+	claims      map[string]claimed  // by UID: pods with a claim that are not changed yet
+}
+
+// claimed is a pod with a claim of this rollout that is not changed yet.
+type claimed struct {
+	claim  rollout.Claim
+	before string                     // what was in place of the claim
+	object *unstructured.Unstructured // the pod with the claim, or nil if that is unknown
 }
 
 func (r *Rollout) newRun(w *rollout.Workload, gate *sync.Mutex) *run {
 	rules := w.Limits.Rules(r.Limits.Limits, r.Limits.Timeout)
 	rules.Undo = r.Limits.Undo
 	s := &run{
-		Rollout: r, w: w, gate: gate, watch: rollout.NewWatch(w.Way, rules),
-		did: map[string]string{}, held: map[string][]string{}, checked: map[string]bool{},
+		Rollout: r, w: w, gate: gate, watch: rollout.NewWatch(w.Way, rules, rollout.NewClaim(r.Template, r.holder, rules.Proof, time.Time{})),
+		did: map[string]string{}, held: map[string][]string{}, checked: map[string]bool{}, claims: map[string]claimed{}, accepted: map[string]bool{},
 	}
 	s.reportWait = r.newWaitReporter(Event{Namespace: w.Namespace, Workload: w.Title()})
 	if w.Way == rollout.ChangeInPlace || w.Way == rollout.Evict {
@@ -75,14 +85,21 @@ func (s *run) pollsToWait(d rollout.Decision, open []rollout.Member) (polls int)
 }
 
 // inspectPods inspects the pods of the workload. Those that are gone are done.
-func (s *run) inspectPods(ctx context.Context) (*Sight, error) {
-	sight, err := s.Cluster.Look(ctx, s.w)
+func (s *run) inspectPods(ctx context.Context) (*Sight, error) { return s.inspectAgain(ctx, nil) }
+
+// inspectAgain inspects the pods of the workload, which was seen a moment ago, or nil.
+func (s *run) inspectAgain(ctx context.Context, before *Sight) (*Sight, error) {
+	sight, err := s.Cluster.Look(ctx, s.w, before)
 	if err != nil {
 		return nil, err
 	}
-	for _, m := range s.watch.See(sight.Pods, time.Now()) {
+	gone, taken := s.watch.See(sight.Pods, time.Now())
+	for _, m := range gone {
 		s.releaseBudgets(m.Place)
 		s.reportEvent(Event{Type: "gone", Namespace: s.w.Namespace, Workload: s.w.Title(), Pod: m.Name, Message: "it no longer exists, or is being deleted"})
+	}
+	for _, m := range taken {
+		s.reportEvent(Event{Type: "skipped", Namespace: s.w.Namespace, Workload: s.w.Title(), Pod: m.Name, Message: "another rollout changes it now"})
 	}
 	for _, m := range s.watch.Open() {
 		pod := s.watch.Last(m.UID)
@@ -96,8 +113,9 @@ func (s *run) inspectPods(ctx context.Context) (*Sight, error) {
 	return sight, s.checkNew()
 }
 
-// decideChanges decides which of the pods may change now, and counts their disruptions before another workload decides.
-func (s *run) decideChanges(ctx context.Context, next []string, desired int) (d rollout.Decision, err error) {
+// decideChanges decides which of the pods may change now. If they have the claim of the rollout, it counts their disruptions
+// before another workload decides.
+func (s *run) decideChanges(ctx context.Context, next []string, desired int, claimed bool) (d rollout.Decision, err error) {
 	s.gate.Lock()
 	defer s.gate.Unlock()
 	var limits []rollout.Limit
@@ -108,10 +126,19 @@ func (s *run) decideChanges(ctx context.Context, next []string, desired int) (d 
 		}
 		s.holdUnproved(budgets)
 		for _, b := range budgets {
-			limits = append(limits, rollout.Limit{Name: b.Name, Selector: b.Selector, Allowed: b.Allowed - s.inFlight(b.Name)})
+			others := 0
+			if claimed {
+				if others, err = s.countOthers(ctx, b, next); err != nil {
+					return d, err
+				}
+			}
+			limits = append(limits, rollout.Limit{Name: b.Name, Selector: b.Selector, Allowed: b.Allowed - s.inFlight(b.Name) - others})
 		}
 	}
-	d = s.watch.Decide(next, desired, limits, s.restartsContainers, time.Now())
+	d = s.watch.Decide(next, desired, limits, s.restartsContainers, claimed, time.Now())
+	if !claimed {
+		return d, nil
+	}
 	for _, uid := range d.Change {
 		pod := s.watch.Last(uid)
 		if !rollout.IsReady(pod) || !s.restartsContainers(uid) {
@@ -146,6 +173,33 @@ func (s *run) evictsPods() bool { return s.w.Way == rollout.Evict || s.proving }
 func (s *run) restartsContainers(uid string) bool {
 	p := s.watch.Plan(uid)
 	return s.evictsPods() || p != nil && p.Restarts()
+}
+
+// countOthers counts the ready pods of other workloads that a budget counts and that other rollouts have changed, or are about to.
+func (s *run) countOthers(ctx context.Context, b Budget, next []string) (n int, err error) {
+	selects := false
+	for _, uid := range next {
+		pod := s.watch.Last(uid)
+		selects = selects || pod != nil && b.Selector.Matches(labels.Set(pod.Labels))
+	}
+	if !selects || b.Pods <= s.watch.CountSelected(b.Selector) {
+		return 0, nil
+	}
+	pods, err := s.Cluster.Pods(ctx, s.w.Namespace, b.Selector.String())
+	for i := range pods {
+		claim := rollout.ClaimOf(pods[i].GetAnnotations())
+		if claim.Holder == s.holder || !claim.IsRecent(s.Limits.Timeout, time.Now()) || s.watch.Last(string(pods[i].GetUID())) != nil {
+			continue
+		}
+		pod, err := asPod(&pods[i])
+		if err != nil {
+			return 0, err
+		}
+		if rollout.IsReady(pod) { // the budget counts the others
+			n++
+		}
+	}
+	return n, err
 }
 
 // A controller counts a disrupted pod in the budget a moment later, so that a pod of the rollout may count twice. That is
