@@ -47,6 +47,12 @@ func (c *Client) Limit(qps int) error {
 	return c.setRateLimiter(flowcontrol.NewTokenBucketRateLimiter(float32(qps), 1)) // without a burst, so that no second has more
 }
 
+// LimitTenants does the same, and lets the tenants of [WithTenant] take turns: of each of them, one request at a time waits for
+// the limit. So one that makes many requests delays another by one request only.
+func (c *Client) LimitTenants(qps int) error {
+	return c.setRateLimiter(&tenantLimiter{flowcontrol.NewTokenBucketRateLimiter(float32(qps), 1), NewFairQueue()})
+}
+
 func (c *Client) setRateLimiter(by flowcontrol.RateLimiter) (err error) {
 	c.config.RateLimiter = by
 	c.Interface, err = dynamic.NewForConfig(c.config)

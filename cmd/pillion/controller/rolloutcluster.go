@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -33,14 +34,21 @@ func (o *Options) newRollouts(config *rest.Config, system string, log *slog.Logg
 	if err != nil {
 		return nil, err
 	}
-	if err := c.Limit(o.qps); err != nil {
+	if err := c.LimitTenants(o.qps); err != nil {
 		return nil, err
 	}
+	plans := cluster.NewFairQueue()
 	return &rollouts{
 		namespaces: func(ctx context.Context) ([]string, error) {
 			return c.Labelled(ctx, cluster.LabelRollout+"="+enabledRollout, c.Injects)
 		},
 		plan: func(ctx context.Context, namespaces []string, b cluster.Bounds) (*cluster.Targets, error) {
+			// Plans take memory and time, and tenants can cause many.
+			done, err := plans.Wait(ctx)
+			if err != nil {
+				return nil, err
+			}
+			defer done()
 			return c.Rollout(ctx, cluster.Query{Namespaces: namespaces}, b, io.Discard)
 		},
 		cluster: c.Executor(),
@@ -60,6 +68,11 @@ func ownNamespace() string {
 	return strings.TrimSpace(string(name))
 }
 
+// controllerOptions returns the options of what calls Reconcile.
+func (r *rollouts) controllerOptions(log logr.Logger) controller.Options {
+	return controller.Options{Reconciler: r, MaxConcurrentReconciles: mostAtOnce, Logger: log}
+}
+
 // newController returns what calls Reconcile.
 func (r *rollouts) newController(all manager.Manager, pods *pods, templates *followed) (controller.Controller, error) {
 	r.read, r.count = templates, pods.countPods
@@ -77,7 +90,7 @@ func (r *rollouts) newController(all manager.Manager, pods *pods, templates *fol
 	r.counted = func(template types.NamespacedName) {
 		pods.queue.Add(reconcile.Request{NamespacedName: template})
 	}
-	of, err := controller.NewUnmanaged("rollouts", controller.Options{Reconciler: r, Logger: all.GetLogger()})
+	of, err := controller.NewUnmanaged("rollouts", r.controllerOptions(all.GetLogger()))
 	if err != nil {
 		return nil, err
 	}

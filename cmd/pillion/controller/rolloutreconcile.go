@@ -15,16 +15,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
 	"github.com/pillion-dev/pillion/inject/rollout"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // Reconcile implements [reconcile.Reconciler].
 func (r *rollouts) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	ctx = cluster.WithTenant(ctx, request.Namespace)
 	t := r.getSubject(request.NamespacedName)
 	if t == nil {
-		delete(r.planned, request.NamespacedName)
-		delete(r.wrote, request.NamespacedName)
+		r.forget(request.NamespacedName)
 		return reconcile.Result{}, nil
 	}
 	if r.isStale(t) {
@@ -53,12 +54,13 @@ func (r *rollouts) Reconcile(ctx context.Context, request reconcile.Request) (re
 	} else {
 		t.status.Failed = nil // of an earlier content
 	}
-	from := fmt.Sprint(t.origin, namespaces)
+	from := planOrigin(t.origin, namespaces)
 	now := r.now()
-	if before := r.planned[request.NamespacedName]; before.from != from {
-		r.planned[request.NamespacedName] = planned{from: from, known: now, undo: before.undo}
+	p := r.lastPlan(request.NamespacedName)
+	if p.from != from {
+		p = planned{from: from, known: now, undo: p.undo}
+		r.notePlan(request.NamespacedName, p)
 	}
-	p := r.planned[request.NamespacedName]
 	if rest := settles - now.Sub(p.known); rest > 0 { // until all replicas use a canary, or no longer use it
 		return reconcile.Result{RequeueAfter: rest}, nil
 	}
@@ -74,15 +76,18 @@ func (r *rollouts) Reconcile(ctx context.Context, request reconcile.Request) (re
 		return r.writeCannotPlan(ctx, t, err)
 	}
 	if wait == 0 {
-		return reconcile.Result{RequeueAfter: time.Millisecond}, nil // behind those that wait
+		return reconcile.Result{RequeueAfter: time.Millisecond}, nil
 	}
 	if wait == waitAgain && p.wait < planAgain { // others replace their pods, perhaps without an end
 		wait = min(max(wait, 2*p.wait), planAgain-waitAgain)
 	}
 	p.outdated, p.at, p.wait = outdated, r.now(), wait
-	r.planned[request.NamespacedName] = p
+	r.notePlan(request.NamespacedName, p)
 	return reconcile.Result{RequeueAfter: min(wait, lookAgain)}, nil
 }
+
+// planOrigin describes what a plan follows from.
+func planOrigin(origin string, namespaces []string) string { return fmt.Sprint(origin, namespaces) }
 
 // keepUnaffected returns the namespaces in which nothing stops the rollout of a template, and forgets what no longer does. A
 // change of a pod may take effect in another namespace meanwhile.

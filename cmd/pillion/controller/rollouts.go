@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,15 +32,18 @@ const (
 	planAgain = 10 * time.Minute
 	// waitAgain is how long to wait after a plan that failed, or for workloads that replace pods by themselves.
 	waitAgain = time.Minute
-	// turn is how long one template is updated before others get their turn.
+	// turn is how long a rollout lasts until it is planned again. It ends when no pod is between its change and its proof.
 	turn = 5 * time.Minute
 	// steady is how long the containers of a failed pod must run until it counts as fixed.
 	steady = time.Minute
 )
 
-// rollouts updates running pods to their templates, one template at a time, so that the limits of several
-// templates do not add up. All state is in the cluster: a plan finds what an earlier process has not finished, and
-// the condition Degraded keeps a rollout stopped.
+// mostAtOnce is how many templates are updated at a time. One that waits for its pods occupies only a goroutine.
+const mostAtOnce = 500
+
+// rollouts updates running pods to their templates. Several templates are updated at the same time, so that none waits for
+// another; those that change the same pods share their limits, see [rollout.Claim]. All state is in the cluster: a plan finds
+// what an earlier process has not finished, and the condition Degraded keeps a rollout stopped.
 type rollouts struct {
 	read  reader
 	apply func(ctx context.Context, status *unstructured.Unstructured) error
@@ -58,9 +62,33 @@ type rollouts struct {
 	log     *slog.Logger
 
 	enabled atomic.Pointer[[]string] // the namespaces
-	listed  time.Time                // when
+	listing sync.Mutex
+	listed  time.Time // when
+
+	mu      sync.Mutex // guards the maps
 	planned map[types.NamespacedName]planned
 	wrote   map[types.NamespacedName]wrote
+}
+
+// lastPlan returns what the last plan of a template follows from.
+func (r *rollouts) lastPlan(name types.NamespacedName) planned {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.planned[name]
+}
+
+func (r *rollouts) notePlan(name types.NamespacedName, p planned) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.planned[name] = p
+}
+
+// forget forgets a template that no longer exists.
+func (r *rollouts) forget(name types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.planned, name)
+	delete(r.wrote, name)
 }
 
 // wrote is what was last written into the status of a template. What is read may be older for a moment.
@@ -148,6 +176,8 @@ func (t *subject) rolloutBounds() cluster.Bounds {
 
 // enabledNamespaces returns the namespaces in which pods of a template may be updated.
 func (r *rollouts) enabledNamespaces(ctx context.Context, t *subject) ([]string, error) {
+	r.listing.Lock()
+	defer r.listing.Unlock()
 	if now := r.now(); now.Sub(r.listed) > lookAgain/2 {
 		all, err := r.namespaces(ctx)
 		if err != nil {

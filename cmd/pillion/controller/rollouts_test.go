@@ -70,6 +70,8 @@ func newRolled() *rolled {
 			return r.namespaces, r.listErr
 		},
 		plan: func(_ context.Context, namespaces []string, b cluster.Bounds) (*cluster.Targets, error) {
+			r.Lock()
+			defer r.Unlock()
 			r.plans++
 			fmt.Fprintf(&a.journal, "plan: %s %+v\n", namespaces, b)
 			return &cluster.Targets{Workloads: r.workloads()}, nil

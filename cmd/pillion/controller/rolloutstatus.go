@@ -226,7 +226,10 @@ func (r *rollouts) applyConditions(ctx context.Context, t *subject, now *v1alpha
 	if err := r.apply(ctx, object); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	r.wrote[t.entry.Key()] = wrote{t.entry.UID, r.now(), *now}
+	at := r.now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.wrote[t.entry.Key()] = wrote{t.entry.UID, at, *now}
 	return nil
 }
 
@@ -235,7 +238,9 @@ const staleFor = 5 * time.Second
 
 // isStale reports whether a template was read with an older status than the one that was last written.
 func (r *rollouts) isStale(t *subject) bool {
+	r.mu.Lock()
 	w, ok := r.wrote[t.entry.Key()]
+	r.mu.Unlock()
 	if !ok || w.uid != t.entry.UID || r.now().Sub(w.at) > staleFor {
 		return false
 	}

@@ -26,21 +26,21 @@ import (
 // on in other namespaces meanwhile.
 func (r *rollouts) continueUndo(ctx context.Context, t *subject, namespaces []string) (wait time.Duration, err error) {
 	places, key, now := t.namespacesToUndo(namespaces), t.entry.Key(), r.now()
-	p := r.planned[key]
+	p := r.lastPlan(key)
 	if len(places) == 0 || now.Before(p.undo) {
 		return 0, nil
 	}
 	if wait, err = r.undoRollout(ctx, t, places); err != nil {
 		result, err := r.writeCannotPlan(ctx, t, err)
 		p.undo = now.Add(result.RequeueAfter)
-		r.planned[key] = p
+		r.notePlan(key, p)
 		return 0, err
 	}
 	if wait < waitAgain {
 		return wait, nil
 	}
 	p.undo = r.now().Add(wait)
-	r.planned[key] = p
+	r.notePlan(key, p)
 	return 0, nil
 }
 
@@ -84,7 +84,7 @@ func (r *rollouts) undoRollout(ctx context.Context, t *subject, places []string)
 		}
 		return wait, r.writeStopped(ctx, t)
 	}
-	execution := &executor.Rollout{Cluster: r.cluster, Limits: limits, Plan: targets.Plan}
+	execution := &executor.Rollout{Cluster: r.cluster, Limits: limits, Template: t.entry.Name, Plan: targets.Plan}
 	end := r.runTurn(ctx, t, execution, all, func(event *executor.Event, e *end) bool { return r.reportUndo(ctx, t, event, e) })
 	switch {
 	case ctx.Err() != nil:

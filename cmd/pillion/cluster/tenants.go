@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"sync"
+
+	"k8s.io/client-go/util/flowcontrol"
+)
+
+// tenantKey is the key of the tenant in a context.
+type tenantKey struct{}
+
+// WithTenant returns a context for work that a tenant causes: the namespace of a template, or "" for a template of the cluster.
+func WithTenant(ctx context.Context, tenant string) context.Context {
+	return context.WithValue(ctx, tenantKey{}, tenant)
+}
+
+func tenantOf(ctx context.Context) string {
+	tenant, _ := ctx.Value(tenantKey{}).(string)
+	return tenant
+}
+
+// FairQueue lets one caller in at a time. Of each tenant, only the first caller is in line, so that a tenant with many callers
+// waits as long as one with a single caller.
+type FairQueue struct {
+	turn chan struct{} // Go serves blocked senders in the order in which they came
+
+	mu   sync.Mutex
+	ours map[string]*line
+}
+
+// line is that of the callers of one tenant.
+type line struct {
+	first   chan struct{}
+	callers int
+}
+
+// NewFairQueue returns an empty queue.
+func NewFairQueue() *FairQueue {
+	return &FairQueue{turn: make(chan struct{}, 1), ours: map[string]*line{}}
+}
+
+// Wait returns when it is the turn of a caller, or an error when ctx is done. The caller has to call done at its end.
+func (q *FairQueue) Wait(ctx context.Context) (done func(), err error) {
+	tenant := tenantOf(ctx)
+	l := q.join(tenant)
+	select {
+	case l.first <- struct{}{}:
+	case <-ctx.Done():
+		q.leave(tenant, l)
+		return nil, ctx.Err()
+	}
+	select {
+	case q.turn <- struct{}{}:
+		return func() { <-q.turn; <-l.first; q.leave(tenant, l) }, nil
+	case <-ctx.Done():
+		<-l.first
+		q.leave(tenant, l)
+		return nil, ctx.Err()
+	}
+}
+
+func (q *FairQueue) join(tenant string) *line {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	l := q.ours[tenant]
+	if l == nil {
+		l = &line{first: make(chan struct{}, 1)}
+		q.ours[tenant] = l
+	}
+	l.callers++
+	return l
+}
+
+func (q *FairQueue) leave(tenant string, l *line) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if l.callers--; l.callers == 0 {
+		delete(q.ours, tenant)
+	}
+}
+
+// tenantLimiter is a rate limiter in which tenants take turns.
+type tenantLimiter struct {
+	flowcontrol.RateLimiter
+
+	queue *FairQueue
+}
+
+// Wait implements [flowcontrol.RateLimiter].
+func (l *tenantLimiter) Wait(ctx context.Context) error {
+	done, err := l.queue.Wait(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return l.RateLimiter.Wait(ctx)
+}
