@@ -122,7 +122,7 @@ func (t *targeting) planNamespace(ctx context.Context, ns *unstructured.Unstruct
 	if err != nil {
 		return err
 	}
-	g := &grouping{targeting: t, targetNamespace: n, name: ns.GetName(), workloads: map[status.Owner]*rollout.Workload{}, resizing: map[*rollout.Workload]*resizing{}}
+	g := &grouping{targeting: t, targetNamespace: n, name: ns.GetName(), workloads: map[status.Owner]*rollout.Workload{}, resizing: map[*rollout.Workload]*resizing{}, plans: map[rollout.Likeness]*rollout.Pod{}}
 	pods := t.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(ns.GetName())
 	err = t.eachObject(ctx, pods, selector, func(pod *unstructured.Unstructured) error {
 		if err := t.back.loadEarlier(ctx, pod); err != nil {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -28,6 +29,7 @@ type grouping struct {
 	name      string
 	workloads map[status.Owner]*rollout.Workload
 	resizing  map[*rollout.Workload]*resizing
+	plans     map[rollout.Likeness]*rollout.Pod // of one of the pods that are alike
 }
 
 // resizing is the first resize of a workload.
@@ -38,33 +40,60 @@ type resizing struct {
 
 func (g *grouping) groupPod(count *status.Count, object *unstructured.Unstructured) error {
 	text, err := object.MarshalJSON()
+	var like rollout.Likeness
 	if err == nil {
-		err = count.Add(text)
+		like, err = rollout.LikenessOf(text)
+	}
+	if err == nil {
+		err = count.AddLike(text, like)
 	}
 	if err != nil {
 		return fmt.Errorf("pod %s in the namespace %s: %w", object.GetName(), g.name, err)
 	}
 	g.progress.Say("%d pods, %d of %d namespaces", g.targets.Pods+count.Pods(), len(g.targets.namespaces), max(g.found, 1))
-	pod, err := g.planPod(object, text)
+	w := g.ownerWorkload(g.topOwner(object))
+	w.Pods++
+	pod, err := g.planLike(object, text, like, w)
 	if err != nil {
 		return fmt.Errorf("pod %s in the namespace %s: %w", object.GetName(), g.name, err)
 	}
-	w := g.ownerWorkload(g.topOwner(object))
-	if w.Pods++; pod.Action == rollout.None {
-		return nil
+	if pod.Action != rollout.None {
+		w.Behind = append(w.Behind, pod)
+	}
+	return nil
+}
+
+// planLike plans a pod of a workload, or takes the plan of one that is alike.
+func (g *grouping) planLike(object *unstructured.Unstructured, text []byte, like rollout.Likeness, w *rollout.Workload) (*rollout.Pod, error) {
+	if p := g.plans[like]; p != nil {
+		return p.For(object.GetName(), string(object.GetUID()), isReady(object)), nil
+	}
+	pod, err := g.planPod(object, text)
+	if err != nil {
+		return nil, err
 	}
 	if g.resizing[w] == nil && pod.Action == rollout.Patch {
 		patch, err := pod.Resources()
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if patch != nil {
 			g.resizing[w] = &resizing{pod.Name, patch}
 		}
 	}
 	pod.Forget()
-	w.Behind = append(w.Behind, pod)
-	return nil
+	g.plans[like] = pod
+	return pod, nil
+}
+
+// isReady reports whether a pod has the condition Ready.
+func isReady(pod *unstructured.Unstructured) bool {
+	status, _ := pod.Object["status"].(map[string]any)
+	conditions, _ := status["conditions"].([]any)
+	return slices.ContainsFunc(conditions, func(condition any) bool {
+		c, _ := condition.(map[string]any)
+		return c["type"] == string(corev1.PodReady) && c["status"] == string(corev1.ConditionTrue)
+	})
 }
 
 // topOwner returns the workload of a pod. A pod without a controller is its own.

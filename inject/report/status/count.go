@@ -13,6 +13,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/report/explain"
+	"github.com/pillion-dev/pillion/inject/rollout"
 )
 
 // Count counts the pods of one namespace.
@@ -26,11 +27,34 @@ type Count struct {
 	mistaken int             // pods that request unknown templates or parameters
 	notes    []string        // notes about the namespace
 	failing  []Failing       // owners that cannot create their pods
+	seen     map[sight]*findings
+}
+
+// sight is what the findings about a pod follow from.
+type sight struct {
+	like                  rollout.Likeness
+	undated, early, older bool // see [explain.Past]
+}
+
+// findings are what was counted for a pod, so that others that are alike count in the same way.
+type findings struct {
+	states   []stateOf
+	reasons  []explain.Reason
+	mistakes []Mistake
+	worst    explain.State
+	injected bool
+}
+
+// stateOf is the state of a pod for a template.
+type stateOf struct {
+	template string
+	state    explain.State
+	injected bool
 }
 
 // NewCount returns a Count without pods.
 func NewCount(injector *inject.Injector, scope Scope) *Count {
-	return &Count{injector: injector.For(scope.Namespace.Name), scope: scope, byName: map[string]*Tally{}, owners: map[Owner]*group{}, intact: map[string]bool{}}
+	return &Count{injector: injector.For(scope.Namespace.Name), scope: scope, byName: map[string]*Tally{}, owners: map[Owner]*group{}, intact: map[string]bool{}, seen: map[sight]*findings{}}
 }
 
 // Pods returns the number of counted pods.
@@ -38,6 +62,15 @@ func (c *Count) Pods() int { return c.pods.Pods }
 
 // Add counts a pod. It returns an error if the pod is not valid JSON.
 func (c *Count) Add(text []byte) error {
+	like, err := rollout.LikenessOf(text)
+	if err != nil {
+		return err
+	}
+	return c.AddLike(text, like)
+}
+
+// AddLike counts a pod with a likeness.
+func (c *Count) AddLike(text []byte, like rollout.Likeness) error {
 	p := &pod{}
 	if err := json.Unmarshal(text, p); err != nil {
 		return fmt.Errorf("the pod is not JSON: %w", err)
@@ -45,6 +78,46 @@ func (c *Count) Add(text []byte) error {
 	if !p.isCounted() {
 		return nil
 	}
+	created, g := p.Metadata.CreationTimestamp.Time, c.groupOf(p)
+	key := sight{like, created.IsZero(), created.Before(c.scope.Installed), created.Before(c.scope.OptedIn)}
+	if f := c.seen[key]; f != nil {
+		c.addFindings(g, f, p.Metadata.Name)
+		return nil
+	}
+	f, err := c.findOut(p, g, text)
+	if err != nil {
+		return err
+	}
+	c.seen[key] = f
+	c.addFindings(g, f, p.Metadata.Name)
+	return nil
+}
+
+// addFindings counts a pod with these findings.
+func (c *Count) addFindings(g *group, f *findings, name string) {
+	for _, s := range f.states {
+		c.templateTally(s.template).addPod(s.state, s.injected)
+		g.addPod(s.template, s.state, s.injected)
+	}
+	for _, r := range f.reasons {
+		g.addReason(r)
+	}
+	for _, m := range f.mistakes {
+		g.addMistake(m)
+	}
+	if len(f.mistakes) > 0 {
+		c.mistaken++
+	}
+	if f.worst == explain.NotWanted {
+		g.unwanted = name
+	}
+	c.pods.addPod(f.worst, f.injected)
+	g.pods.addPod(f.worst, f.injected)
+}
+
+// findOut inspects the first of the pods that are alike. What is true for one of them is true for all, so only the rest of the
+// findings is counted for each.
+func (c *Count) findOut(p *pod, g *group, text []byte) (*findings, error) {
 	req := inject.Request{Operation: "CREATE", Namespace: c.scope.Namespace, Object: text, Detail: true}
 	notCalled := ""
 	if !c.scope.Unknown {
@@ -52,9 +125,9 @@ func (c *Count) Add(text []byte) error {
 	}
 	result, err := c.injector.Inject(req)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	g := c.groupOf(p)
+	f := &findings{}
 	v := view{pod: p, scope: &c.scope, result: result, notCalled: notCalled}
 	worst, injected, differs := explain.NotWanted, false, false // differs: for a reason that is not counted yet
 	evidence := explain.EvidenceOf(text)
@@ -68,10 +141,11 @@ func (c *Count) Add(text []byte) error {
 			d.Code = inject.CodePresent // what would happen today is unknown
 		}
 		delete(evidence.InjectedBy, d.Template)
-		c.templateTally(t.ID()).addPod(state, isInjected(state))
-		g.addPod(t.ID(), state, isInjected(state))
+		f.states = append(f.states, stateOf{t.ID(), state, isInjected(state)})
 		if state != explain.Current && state != explain.NotWanted {
-			differs = g.addReason(v.whyNotCurrent(d, by, state)) && state != explain.Missing || differs
+			r := v.whyNotCurrent(d, by, state)
+			f.reasons = append(f.reasons, r)
+			differs = g.isNewReason(&r) && state != explain.Missing || differs
 		}
 		g.wrong = g.wrong || !v.isNewPodRight(d, state)
 		if by != "" && (state == explain.Current || state == explain.Outdated) {
@@ -80,13 +154,8 @@ func (c *Count) Add(text []byte) error {
 		g.changed = g.changed || by != "" && (state == explain.Altered || state == explain.Missing)
 		worst, injected = worseState(worst, state), injected || isInjected(state)
 	}
-	mistakes, notes := v.findMistakes()
-	for _, m := range mistakes {
-		g.addMistake(m)
-	}
-	if len(mistakes) > 0 {
-		c.mistaken++
-	}
+	var notes []string
+	f.mistakes, notes = v.findMistakes()
 	if len(notes) > len(c.notes) { // the same for every pod, except that the engine limits findings
 		c.notes = notes
 	}
@@ -95,21 +164,18 @@ func (c *Count) Add(text []byte) error {
 		if c.scope.Incomplete { // the template may exist
 			state = explain.Current
 		} else {
-			differs = g.addReason(v.removedReason(name)) || differs
+			r := v.removedReason(name)
+			f.reasons = append(f.reasons, r)
+			differs = g.isNewReason(&r) || differs
 		}
-		c.templateTally(name).addPod(state, true)
-		g.addPod(name, state, true)
+		f.states = append(f.states, stateOf{name, state, true})
 		worst, injected = worseState(worst, state), true
 	}
 	if differs && c.scope.Plans {
 		g.examples = append(g.examples, text)
 	}
-	if worst == explain.NotWanted {
-		g.unwanted = p.Metadata.Name
-	}
-	c.pods.addPod(worst, injected)
-	g.pods.addPod(worst, injected)
-	return nil
+	f.worst, f.injected = worst, injected
+	return f, nil
 }
 
 // callsPillion reports whether the API server would call Pillion for the pod today, and the reason

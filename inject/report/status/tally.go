@@ -145,25 +145,38 @@ func (g *group) addPod(template string, s explain.State, injected bool) {
 	tallyFor(g.byName, template).addPod(s, injected)
 }
 
-// addReason counts a reason, and reports whether it is a new one. To limit the memory, the last place is for all further
-// reasons.
-func (g *group) addReason(r explain.Reason) (isNew bool) {
-	same := 0
+// findReason returns where a reason counts, or nil if it is a new one, and how many there are for the same template and state.
+// To limit the memory, the last place is for all further reasons.
+func (g *group) findReason(r *explain.Reason) (at *explain.Reason, same int) {
 	for i := range g.reasons {
 		k := &g.reasons[i]
 		if k.Template != r.Template || k.State != r.State {
 			continue
 		}
 		if same++; k.Code == r.Code && k.Why == r.Why || same == maxReasons {
-			k.Pods += r.Pods
-			return false
+			return k, same
 		}
+	}
+	return nil, same
+}
+
+// isNewReason reports whether no pod counts for a reason yet.
+func (g *group) isNewReason(r *explain.Reason) bool {
+	at, _ := g.findReason(r)
+	return at == nil
+}
+
+// addReason counts a reason.
+func (g *group) addReason(r explain.Reason) {
+	at, same := g.findReason(&r)
+	if at != nil {
+		at.Pods += r.Pods
+		return
 	}
 	if same == maxReasons-1 {
 		r.Why = "for other reasons"
 	}
 	g.reasons = append(g.reasons, r)
-	return true
 }
 
 // addMistake counts a mistake. It keeps as many different ones as there are reasons.
