@@ -21,7 +21,13 @@ const (
 	// AnnotationUninject on a pod is written by the command pillion inject and read by pillion
 	// uninject, see [Before]. The webhooks ignore it.
 	AnnotationUninject = templates.Domain + "/uninject"
+	// AnnotationUnproved on a pod is written by a rollout that is changing the pod.
+	AnnotationUnproved = templates.Domain + "/unproved"
 )
+
+// IsWritten reports whether Pillion writes an annotation of a pod, and users do not. Those of templates are others, see
+// [templates.IsRecord].
+func IsWritten(key string) bool { return key == AnnotationUninject || key == AnnotationUnproved }
 
 // SystemNamespaces returns the namespaces that Pillion never processes, so that it can block
 // neither the cluster's recovery nor its own.

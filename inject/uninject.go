@@ -92,10 +92,10 @@ func (i *Injector) removeInjection(req Request, pod *jsontree.Node, before Befor
 	return r, left, err
 }
 
-// rolloutRecords returns the paths of the annotations in which rollouts have recorded what a pod had before.
+// rolloutRecords returns the paths of the annotations that rollouts have written.
 func rolloutRecords(pod *jsontree.Node) (paths []string) {
 	for _, m := range pod.At("metadata", "annotations").Members() {
-		if _, name, ok := templates.SplitAnnotation(m.Name()); ok && name == templates.AnnotationBefore {
+		if _, name, ok := templates.SplitAnnotation(m.Name()); ok && name == templates.AnnotationBefore || m.Name() == AnnotationUnproved {
 			paths = append(paths, annotationPath(m.Name()))
 		}
 	}

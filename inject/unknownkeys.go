@@ -112,7 +112,7 @@ func (s *subject) ownKeys(n *mistakeCollector) {
 		members := metadata.n.Members()
 		for i := range members {
 			key := members[i].Name()
-			if strings.HasPrefix(key, templates.Domain+"/") && key != metadata.known && (key != AnnotationUninject || metadata.n != s.annotations) {
+			if strings.HasPrefix(key, templates.Domain+"/") && key != metadata.known && (!IsWritten(key) || metadata.n != s.annotations) {
 				message := fmt.Sprintf("the %s %s means nothing; did you mean %s?", metadata.what, key, metadata.known)
 				if key == metadata.other {
 					message = fmt.Sprintf("the %s %s means nothing; set it as %s", metadata.what, key, metadata.kind)

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
@@ -20,7 +20,7 @@ import (
 // counted for budgets that select pods of several workloads, and they need no other right than the change.
 
 // AnnotationUnproved is the annotation of a pod with the claim of a rollout.
-const AnnotationUnproved = templates.Domain + "/unproved"
+const AnnotationUnproved = inject.AnnotationUnproved
 
 // AllTemplates is the template of the claim of a rollout that is not limited to one.
 const AllTemplates = "*"

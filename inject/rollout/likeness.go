@@ -36,6 +36,12 @@ func LikenessOf(pod []byte) (of Likeness, err error) {
 	for i := range metadata.Members() {
 		switch m := &metadata.Members()[i]; m.Name() {
 		case "name", "uid", "resourceVersion", "generation", "selfLink", "creationTimestamp":
+		case "annotations":
+			for i := range m.Members() {
+				if a := &m.Members()[i]; a.Name() != AnnotationUnproved {
+					write("annotation "+a.Name(), a.String())
+				}
+			}
 		case "managedFields":
 			writeManagers(write, m, timeOf(metadata.Get("creationTimestamp")))
 		default:

@@ -40,7 +40,7 @@ func requestsOf(r *inject.Request) (all []string) {
 		switch {
 		case key == inject.AnnotationTemplates:
 			all = append(all, fmt.Sprintf("it requests the templates %q (annotation %s)", value, key))
-		case domain == templates.Domain && key != inject.AnnotationUninject:
+		case domain == templates.Domain && !inject.IsWritten(key):
 			all = append(all, fmt.Sprintf("it has the annotation %s: %q", key, value))
 		case ofTemplate && !templates.IsRecord(name):
 			all = append(all, fmt.Sprintf("it sets %s of the template %s to %q", name, owner, value))
