@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -61,6 +62,7 @@ func TestRolloutController(t *testing.T) {
 		{"undo", r.undoes},
 		{"restart", r.restarts},
 		{"budget", r.withinBudget},
+		{"together", r.together},
 		{"canary", r.canary},
 		{"hostile", r.hostile},
 	} {
@@ -367,6 +369,47 @@ func (r *selfRolling) withinBudget(t *testing.T, ns string) {
 	defer r.mu.Unlock()
 	if r.delay = 0; r.most != 1 {
 		t.Errorf("%d pods were not ready at the same time, want 1", r.most)
+	}
+}
+
+// together: the command does the same as the controller at the same time, and both share the bound.
+func (r *selfRolling) together(t *testing.T, ns string) {
+	const one = "strategy: InPlace, maxUnavailable: 1"
+	r.settle(t, ns, one, "agent:1")
+	r.deployment(t, ns, 6)
+	before := uids(r.ready(t, ns, 6))
+	r.mu.Lock()
+	r.most, r.delay = 0, 3
+	r.mu.Unlock()
+	r.settle(t, ns, one, "agent:2")
+	r.allow(t, ns)
+	eventually(t, "the controller changes a pod", func(context.Context) error {
+		if r.with(t, ns, "agent:2") == 0 { //nolint:contextcheck // it has the test's context
+			return errors.New("it does not")
+		}
+		return nil
+	})
+	events, _ := r.rollout(t, 0, ns, "--max-unavailable", "1")
+	r.wantUpdated(t, ns, "agent:2", 6)
+	r.mu.Lock()
+	if r.delay = 0; r.most != 1 {
+		t.Errorf("%d pods were not ready at the same time, want 1", r.most)
+	}
+	r.mu.Unlock()
+	proved := 0
+	for _, e := range events {
+		if e.Type == "pod" {
+			proved++
+		}
+	}
+	t.Logf("the command has updated %d of 6 pods", proved)
+	if after := uids(r.ready(t, ns, 6)); !maps.Equal(after, before) {
+		t.Errorf("the pods are %v, and were %v", after, before)
+	}
+	for _, p := range r.rolling.pods(t, ns) {
+		if claim := p.Annotations["pillion.dev/unproved"]; claim != "" {
+			t.Errorf("pod %s still has the claim %s", p.Name, claim)
+		}
 	}
 }
 
