@@ -271,18 +271,27 @@ type Limit struct {
 	Allowed  int
 }
 
-// Decide decides about the next pods, with [Decide]. Restarts reports whether the change of a pod restarts a container. Claimed
-// is set if the pods have the claim of the rollout, so that they may really change.
-func (w *Watch) Decide(next []string, desired int, budgets []Limit, restarts func(uid string) bool, claimed bool, now time.Time) Decision {
-	v := &View{Members: w.sortedMembers(), Desired: desired, Next: next, Budgets: map[string]int{}, Idle: w.idle}
-	for _, b := range budgets {
+// Candidates are pods that may change next.
+type Candidates struct {
+	UIDs    []string
+	Claimed bool // they have the claim of the rollout, so that they may really change
+	Desired int  // the number of pods that the workload should have, or -1 if that is unknown
+	Budgets []Limit
+	// Restarts reports whether the change of a pod restarts a container.
+	Restarts func(uid string) bool
+}
+
+// Decide decides about the next pods, with [Decide].
+func (w *Watch) Decide(c Candidates, now time.Time) Decision {
+	v := &View{Members: w.sortedMembers(), Desired: c.Desired, Next: c.UIDs, Budgets: map[string]int{}, Idle: w.idle}
+	for _, b := range c.Budgets {
 		v.Budgets[b.Name] = b.Allowed
 	}
 	for i := range v.Members {
 		m := &v.Members[i]
 		if t := w.pods[m.UID]; m.Stage == Behind && t != nil {
-			m.Restarts = restarts(m.UID)
-			for _, b := range budgets {
+			m.Restarts = c.Restarts(m.UID)
+			for _, b := range c.Budgets {
 				if b.Selector.Matches(labels.Set(t.pod.Labels)) {
 					m.Budgets = append(m.Budgets, b.Name)
 				}
@@ -297,8 +306,8 @@ func (w *Watch) Decide(next []string, desired int, budgets []Limit, restarts fun
 		}
 	}
 	switch {
-	case claimed && len(d.Change) > 0 || len(d.Proved) > 0 || slices.ContainsFunc(v.Members, func(m Member) bool {
-		return m.Ours && m.isUnproved() || slices.Contains(next, m.UID) && m.isReverting(w.Rules, now)
+	case c.Claimed && len(d.Change) > 0 || len(d.Proved) > 0 || slices.ContainsFunc(v.Members, func(m Member) bool {
+		return m.Ours && m.isUnproved() || slices.Contains(c.UIDs, m.UID) && m.isReverting(w.Rules, now)
 	}):
 		w.idle = time.Time{}
 	case w.idle.IsZero() && len(d.Change) == 0:

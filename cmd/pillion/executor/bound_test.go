@@ -409,7 +409,7 @@ func (c *simulation) delay() {
 	c.mu.Lock()
 	takes := c.random(500 * time.Millisecond)
 	c.mu.Unlock()
-	time.Sleep(takes)
+	<-time.After(takes)
 }
 
 // request lets a request fail now and then.
@@ -685,8 +685,8 @@ func (c *simulation) run(t *testing.T) {
 		group.Go(func() { c.disturb(disturbing) })
 	}
 	if len(c.only) == 1 {
-		err, failures := c.updateAll(ctx, t, "")
-		c.conclude(ctx, t, []error{err}, failures)
+		failures, err := c.updateAll(ctx, t, "")
+		c.conclude(t, []error{err}, failures)
 		cancel()
 		return
 	}
@@ -699,23 +699,24 @@ func (c *simulation) run(t *testing.T) {
 		after := c.random(2 * time.Minute)
 		c.mu.Unlock()
 		rollouts.Go(func() {
-			time.Sleep(after)
-			err, all := c.updateAll(ctx, t, only)
+			<-time.After(after)
+			all, err := c.updateAll(ctx, t, only)
 			mu.Lock()
 			defer mu.Unlock()
 			errs[i], failures = err, append(failures, all...)
 		})
 	}
 	rollouts.Wait()
-	c.conclude(ctx, t, errs, failures)
+	c.conclude(t, errs, failures)
 	cancel()
 }
 
 // errWentBack is returned if a rollout was undone.
 var errWentBack = errors.New("it went back")
 
-// updateAll updates all pods to a template, or to all if it is "", and tries again as users and the controller do.
-func (c *simulation) updateAll(ctx context.Context, t *testing.T, only string) (err error, failures []string) { //nolint:revive // the last error, and what was before
+// updateAll updates all pods to a template, or to all if it is "", and tries again as users and the controller do. It returns the
+// last error, and those before.
+func (c *simulation) updateAll(ctx context.Context, t *testing.T, only string) (failures []string, err error) {
 	most, err := rollout.ParseUnavailable(c.most)
 	must(t, err)
 	planner := c.plannerOf(only)
@@ -747,14 +748,14 @@ func (c *simulation) updateAll(ctx context.Context, t *testing.T, only string) (
 		kill()
 		if failed && (c.undo || c.reapply) {
 			c.goBack(ctx, t, most)
-			return errWentBack, failures
+			return failures, errWentBack
 		}
 		if killed && try < c.kills {
 			continue
 		}
 		again := len(c.only) > 1 && err == nil && left // others may have taken pods from it
 		if err == nil && !again || err != nil && !c.bad.harmless() || try > c.kills+20 {
-			return err, failures
+			return failures, err
 		}
 		if err != nil {
 			failures = append(failures, err.Error()) // because of a request that failed, or a pod that somebody deleted
@@ -763,7 +764,7 @@ func (c *simulation) updateAll(ctx context.Context, t *testing.T, only string) (
 }
 
 // conclude checks what the rollouts have left.
-func (c *simulation) conclude(_ context.Context, t *testing.T, errs []error, failures []string) {
+func (c *simulation) conclude(t *testing.T, errs []error, failures []string) {
 	err := errors.Join(errs...)
 	if errors.Is(err, errWentBack) {
 		return // it has checked everything

@@ -135,7 +135,7 @@ func (s *run) decideChanges(ctx context.Context, next []string, desired int, cla
 			limits = append(limits, rollout.Limit{Name: b.Name, Selector: b.Selector, Allowed: b.Allowed - s.inFlight(b.Name) - others})
 		}
 	}
-	d = s.watch.Decide(next, desired, limits, s.restartsContainers, claimed, time.Now())
+	d = s.watch.Decide(rollout.Candidates{UIDs: next, Claimed: claimed, Desired: desired, Budgets: limits, Restarts: s.restartsContainers}, time.Now())
 	if !claimed {
 		return d, nil
 	}
