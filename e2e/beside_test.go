@@ -531,7 +531,7 @@ func (b *beside) wantPlan(t *testing.T, when string, want string) {
 
 // everywhere is the command for a rollout of all namespaces.
 func (b *beside) everywhere(t *testing.T, args ...string) *exec.Cmd {
-	args = append([]string{"rollout", "--kubeconfig", b.Kubeconfig, "--all", "--yes", "--min-ready", "0s", "--bake", "0s", "-o", "json"}, args...)
+	args = append([]string{"rollout", "--kubeconfig", b.Kubeconfig, "-A", "--yes", "--min-ready", "0s", "--bake", "0s", "-o", "json"}, args...)
 	return exec.CommandContext(t.Context(), env.binary, args...)
 }
 

@@ -23,13 +23,12 @@ func TestRolloutHistory(t *testing.T) {
 	i.waitForInjection(t)
 	c := &controlled{i.Cluster}
 	p := c.start(t, "--history=3")
-	for _, of := range []struct{ kind, namespace, history, arguments string }{
-		{"ClusterSidecarTemplate", "", pillionNamespace, "agent"},
-		{"SidecarTemplate", i.namespace, i.namespace, "agent -n " + i.namespace},
+	for _, of := range []struct{ kind, namespace, history, prefix string }{
+		{"ClusterSidecarTemplate", "", pillionNamespace, ""},
+		{"SidecarTemplate", i.namespace, i.namespace, i.namespace + "/"},
 	} {
 		t.Run(of.kind, func(t *testing.T) {
 			name := "agent" + map[bool]string{true: "-of-team"}[of.namespace != ""]
-			arguments := strings.Fields(strings.Replace(of.arguments, "agent", name, 1))
 			template := func(image string) string {
 				in := ""
 				if of.namespace != "" {
@@ -55,9 +54,9 @@ func TestRolloutHistory(t *testing.T) {
 				i.kubectl(t, template(fmt.Sprint("agent:", n)), "apply", "--server-side", "-f", "-")
 				wantHistory(want)
 			}
-			i.undo(t, arguments...)
+			i.undo(t, of.prefix+name)
 			wantHistory("2=agent:1 4=agent:3 5=agent:2")
-			i.undo(t, append(arguments, "--to-revision", "2")...)
+			i.undo(t, of.prefix+name, "--to-revision", "2")
 			wantHistory("4=agent:3 5=agent:2 6=agent:1")
 			// As docs say, the next server-side apply of other content needs force.
 			if out, err := i.RunKubectl(testContext(t), []byte(template("agent:4")), "apply", "--server-side", "-f", "-"); err == nil || !strings.Contains(string(out)+err.Error(), "pillion-rollout") {
@@ -67,7 +66,7 @@ func TestRolloutHistory(t *testing.T) {
 			wantHistory("5=agent:2 6=agent:1 7=agent:4")
 			i.kubectl(t, template("agent:5"), "apply", "--server-side", "-f", "-")
 			wantHistory("6=agent:1 7=agent:4 8=agent:5")
-			i.kubectl(t, "", append([]string{"delete", strings.ToLower(of.kind)}, arguments...)...)
+			i.kubectl(t, "", "delete", strings.ToLower(of.kind), name, "--namespace="+of.namespace)
 			// It finds new kinds of owners every 30 seconds.
 			eventuallyWithin(t, rollingLimit, "the garbage collector deletes the history", func(context.Context) error {
 				if got := history(); got != "" {

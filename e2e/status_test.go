@@ -332,7 +332,7 @@ func TestStatusAll(t *testing.T) {
 	createPod(t, single, newPod("web", func(p *corev1.Pod) { p.Labels[injectLabel] = "enabled" }))
 	createPod(t, single, newPod("quiet"))
 	createPod(t, none, newPod("web"))
-	code, stdout, stderr := runStatus(t, env.Kubeconfig, env.templates, "-o", "json")
+	code, stdout, stderr := runStatus(t, env.Kubeconfig, env.templates, "-A", "-o", "json")
 	var r statusReport
 	if err := json.Unmarshal([]byte(stdout), &r); err != nil || stderr != "" || code > 1 {
 		t.Fatalf("exit code %d, %v: %s", code, err, stderr)
@@ -354,7 +354,7 @@ func TestStatusForbidden(t *testing.T) {
 	t.Parallel()
 	ns := plainNamespace(t)
 	kubeconfig := nobodyIn(t, ns)
-	code, stdout, stderr := runStatus(t, kubeconfig, env.templates)
+	code, stdout, stderr := runStatus(t, kubeconfig, env.templates, "-A")
 	want := "pillion: you are not allowed to list namespaces: ask for the verb list on the resource namespaces,\n    or name those that you are allowed to read: pillion status NAMESPACE...\n"
 	if code != 1 || stdout != "" || stderr != want {
 		t.Errorf("exit code %d, %q, %q; want %q", code, stdout, stderr, want)

@@ -215,8 +215,8 @@ func TestStatusSelects(t *testing.T) {
 	}{
 		{[]string{in}, map[string]int{in: 2}},
 		{[]string{in, "-l", "only=" + in}, map[string]int{in: 1}},
-		{[]string{"-l", "only = " + in}, map[string]int{in: 1}},
-		{[]string{"-A", "-l", "only=" + in}, map[string]int{in: 1, out: 1}},
+		{[]string{"-A", "-l", "only = " + in}, map[string]int{in: 1}},
+		{[]string{in, out, "-l", "only=" + in}, map[string]int{in: 1, out: 1}},
 	} {
 		var r statusReport
 		statusJSON(t, &r, c.args...)

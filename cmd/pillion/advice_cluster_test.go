@@ -103,6 +103,7 @@ func newCluster(t *testing.T, r *rand.Rand) *clusterState {
 		}
 	}
 	s.denies = !often(12)
+	s.args = []string{"--all-namespaces"}
 	if !often(3) || !s.optedIn(nil) {
 		s.args = []string{"shop"}
 	}

@@ -33,7 +33,7 @@ func TestPodLabelWithoutMeaning(t *testing.T) {
 		t.Errorf("explain: no %q in\n%s", want, text)
 	}
 	a.wantText(t, exitOK, []string{"quiet"}, want)
-	a.wantText(t, exitOK, nil, want)
+	a.wantText(t, exitOK, []string{"-A"}, want)
 }
 
 // TestInvalidParameter checks that explain and status do not advise a restart if a new pod would

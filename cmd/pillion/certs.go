@@ -80,7 +80,7 @@ fingerprint. Times are in RFC 3339. Fields that do not apply are left out.`,
 		}),
 	}
 	f := cmd.Flags()
-	o.Flags(cmd, nil)
+	o.Flags(cmd)
 	f.StringVar(&o.configuration, "webhook-configuration", manifests.Name, "check the webhook configurations with this `NAME`, and NAME-advise")
 	endpointFlag(cmd, &o.endpoints)
 	cli.OutputFlag(cmd, &o.output, "text", "json", "yaml")

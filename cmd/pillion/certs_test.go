@@ -241,7 +241,7 @@ func TestCertsGolden(t *testing.T) {
 			c := newCertified(t, time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
 			change(c)
 			o := &certsOptions{configuration: "pillion", now: func() time.Time { return c.now }}
-			o.Flags(&cobra.Command{}, nil)
+			o.Flags(&cobra.Command{})
 			o.Kubeconfig = c.kubeconfig(t)
 			report, err := o.readReport(context.Background())
 			if err != nil {

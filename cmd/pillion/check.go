@@ -98,10 +98,9 @@ func (o *checkOptions) addFlags(cmd *cobra.Command) {
 	f.BoolVar(&o.pre, "pre", false, "check whether you can install Pillion")
 	f.StringVar(&o.overlay, "overlay", manifests.OverlayCertManager, "with --pre, check what this overlay needs:")
 	cli.Choices(cmd, "overlay", manifests.OverlayCertManager, manifests.OverlaySelfSigned)
-	f.StringVarP(&o.namespace, "namespace", "n", "", "send the dry-run pod to this `NAMESPACE` (default: one that opted in, or with --pre the kubeconfig's)")
 	endpointFlag(cmd, &o.endpoints)
-	o.Flags(cmd, nil)
-	_ = cmd.RegisterFlagCompletionFunc("namespace", o.CompleteNamespaces) // the flag exists
+	o.Flags(cmd)
+	o.NamespaceFlag(cmd, &o.namespace, "send the dry-run pod to this `NAMESPACE`, or if it has not opted in to others")
 	cli.OutputFlag(cmd, &o.output, "text", "json", "yaml")
 }
 

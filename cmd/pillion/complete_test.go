@@ -89,7 +89,7 @@ func TestCompleteTemplates(t *testing.T) {
 	o := &cluster.Options{}
 	cmd := &cobra.Command{}
 	cmd.SetContext(t.Context())
-	o.Flags(cmd, nil)
+	o.Flags(cmd)
 	o.Kubeconfig = explainAPI(t).kubeconfig(t)
 	if got, _ := o.CompleteTemplates(&paths)(cmd, nil, "+a"); len(got) > 0 {
 		t.Errorf("%q", got)

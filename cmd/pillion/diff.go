@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,7 @@ type diffOptions struct {
 	twoSets
 
 	cluster cluster.Options
+	scope   cluster.NamespaceFlags
 	diffs   int
 	output  string
 }
@@ -35,12 +37,15 @@ It changes nothing.
 
 In a cluster, it compares the templates that Pillion uses now with the same templates
 after kubectl apply of the files: a template of a file replaces the one with the same
-name, and --without removes one. It reads the namespaces that opted in, pods that opted
-in themselves, and the workloads of these, or only those of --namespace. If Pillion runs
-outside of the cluster, or if you may not read its templates, --templates names them.
+name, and --without removes one. It reads the pods and workloads of the kubeconfig's
+namespace, or of those of --namespace. With --all-namespaces, it reads those of all
+namespaces that opted in, and of pods that opted in themselves. If Pillion runs outside
+of the cluster, or if you may not read its templates, --templates names them.
 
 With --with, it uses no cluster. It compares what the workloads, pods and namespaces of
-the files would get by the templates of --templates and of --with.
+the files would get by the templates of --templates and of --with: all of them, or those
+of --namespace. Objects without a namespace are in that of --namespace, or in the
+kubeconfig's.
 
 For each template, diff counts the pods of workloads that
 
@@ -79,7 +84,7 @@ func newDiff() *cobra.Command {
 		Annotations: failing,
 		Long:        diffHelp,
 		Example: `  # Before kubectl apply -f log-agent.yaml.
-  pillion diff -f log-agent.yaml
+  pillion diff -f log-agent.yaml --all-namespaces
 
   # Only in one namespace, and without one of the templates.
   pillion diff -f templates/ --without old-agent --namespace shop
@@ -88,7 +93,7 @@ func newDiff() *cobra.Command {
   pillion diff -f manifests/ --templates main/templates --with branch/templates
 
   # For a script: the workloads whose pods cannot be changed in place.
-  pillion diff -f log-agent.yaml -o json |
+  pillion diff -f log-agent.yaml -A -o json |
     jq -r '.owners[] | select(.effects[].how == "new pod") | "\(.namespace) \(.kind)/\(.name)"'`,
 		Args:    cli.NoArguments,
 		PreRunE: func(*cobra.Command, []string) error { return o.checkFlags() },
@@ -104,10 +109,9 @@ func newDiff() *cobra.Command {
 	f.StringSliceVarP(&o.old, "templates", "t", nil, "the old templates are in this file or folder (`PATH`), or - for standard input; may be repeated (default: the cluster's; with --with: none)")
 	f.StringSliceVar(&o.with, "with", nil, "compare without a cluster; the new templates are in this file or folder (`PATH`), or - for standard input; may be repeated")
 	f.StringSliceVar(&o.without, "without", nil, "remove the template with this `NAME`, or NAMESPACE/NAME; may be repeated")
-	f.StringSliceVarP(&o.namespaces, "namespace", "n", nil, "compare only the pods of this `NAMESPACE`; may be repeated (default: all)")
+	o.scope.Add(cmd, &o.cluster, "compare the pods of")
 	f.IntVar(&o.diffs, "diffs", 10, "print at most this `NUMBER` of diffs")
-	o.cluster.Flags(cmd, nil)
-	_ = cmd.RegisterFlagCompletionFunc("namespace", o.cluster.CompleteNamespaces)               // the flags exist
+	o.cluster.Flags(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("without", o.cluster.CompleteTemplates(new([]string{}))) // of the cluster
 	cli.OutputFlag(cmd, &o.output, "text", "json", "yaml")
 	return cmd
@@ -130,13 +134,17 @@ func (o *diffOptions) checkFlags() error {
 	case o.diffs < 0:
 		return fmt.Errorf("--diffs must be at least 0, not %d", o.diffs)
 	}
-	return cluster.CheckNamespaces(o.namespaces...)
+	return o.scope.Complete(nil)
 }
 
 func (o *diffOptions) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error {
 	compare := o.inCluster
 	if len(o.with) > 0 {
-		compare = o.compareFiles
+		var err error
+		if o.namespace, err = o.cluster.NamespaceOr(cmp.Or(append(o.scope.Named(), "")...)); err != nil {
+			return err
+		}
+		o.namespaces, compare = o.scope.Named(), o.compareFiles
 	}
 	report, err := compare(ctx, stdin, stderr)
 	if err != nil {
@@ -175,6 +183,11 @@ func (o *diffOptions) inCluster(ctx context.Context, stdin io.Reader, stderr io.
 	if err != nil {
 		return nil, err
 	}
-	c.About(o.namespaces...)
-	return c.Compare(ctx, cluster.Change{Files: set, Without: o.without, Namespaces: o.namespaces, Installed: o.old}, stderr)
+	namespaces := o.scope.Of(c)
+	c.About(namespaces...)
+	report, err := c.Compare(ctx, cluster.Change{Files: set, Without: o.without, Namespaces: namespaces, Installed: o.old}, stderr)
+	if err == nil {
+		report.Notes = append(report.Notes, o.scope.Notes()...)
+	}
+	return report, err
 }

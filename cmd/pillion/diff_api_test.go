@@ -52,7 +52,7 @@ func TestDiffLarge(t *testing.T) {
 			most = max(most, stats.HeapAlloc)
 		}
 	}
-	r := a.diff(t, exitProblem, newImage)
+	r := a.diff(t, exitProblem, newImage, "-A")
 	t.Logf("%d MB at most, %d at the first page", most>>20, first>>20)
 	want := diff.Count{Pods: pods, Owners: pods / 10}
 	if r.Compared != want || r.Changed != want || len(r.Templates) != 1 || r.Templates[0].InPlace != want || len(r.Diffs) != 1 || len(r.Diffs[0].Owners) != want.Owners {
@@ -126,7 +126,7 @@ func TestDiffElsewhere(t *testing.T) {
 	pod := thing("v1", "Pod", "quiet", "self", map[string]any{"labels": map[string]any{"pillion.dev/inject": "enabled"}})
 	pod["spec"] = barePod("quiet", 0)["spec"]
 	a.list("/api/v1/pods?pillion.dev/inject=enabled", pod)
-	if r := a.diff(t, exitProblem, newImage); r.Changed != (diff.Count{Pods: 21, Owners: 3}) {
+	if r := a.diff(t, exitProblem, newImage, "-A"); r.Changed != (diff.Count{Pods: 21, Owners: 3}) {
 		t.Errorf("%+v change, of %+v", r.Changed, r.Compared)
 	}
 	if r := a.diff(t, exitOK, newImage, "-n", "trial"); r.Changed.Owners != 0 {
@@ -138,19 +138,19 @@ func TestDiffElsewhere(t *testing.T) {
 func TestDiffInstalled(t *testing.T) {
 	t.Parallel()
 	a := newPagedAPI(10)
-	r := a.diff(t, exitOK, nil)
+	r := a.diff(t, exitOK, nil, "-A")
 	if len(r.Templates) != 0 || !slices.ContainsFunc(r.Notes, func(note string) bool {
 		return strings.HasPrefix(note, "The template agent is in a mounted file now (configmap/")
 	}) {
 		t.Errorf("the same template: %+v, %q", r.Templates, r.Notes)
 	}
-	if r := a.diff(t, exitProblem, []string{"name: agent}", "name: other}"}); len(r.Templates) != 1 || r.Templates[0].From != "" {
+	if r := a.diff(t, exitProblem, []string{"name: agent}", "name: other}"}, "-A"); len(r.Templates) != 1 || r.Templates[0].From != "" {
 		t.Errorf("another template: %+v", r.Templates)
 	}
-	if r := a.diff(t, exitProblem, []string{"name: agent}", "name: next}", "spec:\n", "spec:\n  replaces: agent\n", "agent:1", "agent:2"}); len(r.Templates) != 2 || r.Changed.Owners == 0 {
+	if r := a.diff(t, exitProblem, []string{"name: agent}", "name: next}", "spec:\n", "spec:\n  replaces: agent\n", "agent:1", "agent:2"}, "-A"); len(r.Templates) != 2 || r.Changed.Owners == 0 {
 		t.Errorf("a template that replaces one of the cluster: %+v", r.Templates)
 	}
-	if r := a.diff(t, exitOK, []string{"name: agent}", "name: next}", "spec:\n", "spec:\n  replaces: gone\n"}); !slices.ContainsFunc(r.Notes, func(note string) bool {
+	if r := a.diff(t, exitOK, []string{"name: agent}", "name: next}", "spec:\n", "spec:\n  replaces: gone\n"}, "-A"); !slices.ContainsFunc(r.Notes, func(note string) bool {
 		return strings.Contains(note, "there is no template gone to replace")
 	}) {
 		t.Errorf("a template that replaces none: %q", r.Notes)

@@ -27,7 +27,8 @@ type twoSets struct {
 	files      []string // manifests, or templates for a cluster
 	old, with  []string // files and folders of templates
 	without    []string
-	namespaces []string
+	namespace  string   // of objects without one
+	namespaces []string // none: all
 }
 
 // compareFiles compares two sets of templates by manifests.
@@ -51,7 +52,7 @@ func (o *twoSets) compareFiles(ctx context.Context, stdin io.Reader, stderr io.W
 		return nil, err
 	}
 	m := &manifestSet{namespaces: o.namespaces, found: map[diff.Owner]*made{}}
-	m.injectOptions = &injectOptions{files: o.files, namespace: cmp.Or(slices.Concat(o.namespaces, []string{"default"})...)}
+	m.injectOptions = &injectOptions{files: o.files, namespace: o.namespace}
 	m.from = inject.New(from)
 	m.Comparison = diff.New(m.from, inject.New(to), fits)
 	m.injection = newInjection(m.injectOptions, inject.New(to), io.Discard)

@@ -23,7 +23,7 @@ import (
 func newExplain() *cobra.Command {
 	o := &explainOptions{}
 	cmd := &cobra.Command{
-		Use:         "explain (-f FILE | KIND/NAME... | KIND [NAME...] | -n NAMESPACE)",
+		Use:         "explain [-f FILE | KIND/NAME... | KIND [NAME...]]",
 		Short:       "Explain whether a pod gets its sidecars",
 		Annotations: cli.FailsIf("the API server would deny the pod"),
 		Long: `Explain prints for each template whether a pod gets it and which rule decided. If the
@@ -47,7 +47,8 @@ be. For a kind that is not one of Kubernetes' own, such as an Argo Rollout or a 
 TaskRun, it explains the pod templates in the object, and the pods that belong to it.
 
 Without a name, explain prints all objects of the kind. Without a kind, it prints all
-workloads of the namespace, and pods without a workload. Workloads with the same result
+workloads of the namespace, and pods without a workload. The namespace is the
+kubeconfig's, or that of --namespace. Workloads with the same result
 share one entry. Use --namespace-label to see the effect of another label of the
 namespace.
 
@@ -92,7 +93,8 @@ as if it were created again.`,
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "like --all, and print the rules that did not apply and the webhooks that are not called")
 	f.StringVarP(&o.selector, "selector", "l", "", "in a cluster: explain only objects whose labels match this `SELECTOR`, for example app=web")
 	f.BoolVarP(&o.everywhere, "all-namespaces", "A", false, "in a cluster: explain objects of all namespaces, and ignore --namespace")
-	o.cluster.Flags(cmd, &o.namespace)
+	o.cluster.Flags(cmd)
+	o.cluster.NamespaceFlag(cmd, &o.namespace, "explain the objects of this `NAMESPACE`, or with --filename use it for objects without one")
 	cmd.ValidArgsFunction = o.cluster.CompleteObjects(&o.namespace)
 	_ = cmd.RegisterFlagCompletionFunc("template", o.cluster.CompleteTemplates(&o.templates)) // the flag exists
 	cli.OutputFlag(cmd, &o.output, "text", "json", "yaml")
@@ -173,7 +175,10 @@ func (o *explainOptions) detailLevel() explain.Detail {
 }
 
 // fromFiles explains the objects in manifests.
-func (o *explainOptions) fromFiles(ctx context.Context, stdin io.Reader) ([]*explain.Report, error) {
+func (o *explainOptions) fromFiles(ctx context.Context, stdin io.Reader) (_ []*explain.Report, err error) {
+	if o.namespace, err = o.cluster.NamespaceOr(o.namespace); err != nil {
+		return nil, err
+	}
 	injector, notes, err := o.loadInjector(ctx, stdin)
 	if err != nil {
 		return nil, err

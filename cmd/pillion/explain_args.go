@@ -101,14 +101,9 @@ func (o *explainOptions) checkFlags(args []string) (err error) {
 	case len(o.files) > 0 && some:
 		return errors.New("--filename cannot be used with --all-namespaces and --selector")
 	case len(o.files) > 0:
-		if o.namespace == "" {
-			o.namespace = "default"
-		}
 		return o.injectOptions.checkFlags()
 	case named && some:
 		return errors.New("a name cannot be used with --all-namespaces and --selector")
-	case len(args) == 0 && o.namespace == "" && !some:
-		return errors.New("name manifests (--filename FILE), objects of the cluster (deploy/NAME), or a whole namespace (--namespace NAMESPACE)")
 	}
 	if err := cluster.CheckNamespaces(o.namespace); err != nil {
 		return err
@@ -146,9 +141,13 @@ func (o *explainOptions) askedKinds() (names []string) {
 func (o *explainOptions) fromCluster(ctx context.Context) ([]*explain.Report, error) {
 	c, err := o.cluster.Connect()
 	if err != nil {
-		return nil, errors.Join(o.unknownKind(), err)
+		if err := o.unknownKind(); err != nil {
+			return nil, err
+		}
+		return nil, fmt.Errorf("%w; to explain manifests, use --filename FILE", err)
 	}
 	namespace := c.NamespaceOr(o.namespace)
+	o.namespace = namespace
 	within := cli.Quote(namespace)
 	if o.everywhere {
 		namespace, within = "", "--all-namespaces"

@@ -152,7 +152,7 @@ func TestStatusFailing(t *testing.T) {
 			if text := a.wantText(t, code, []string{"shop"}, c.want); c.want == "" && strings.Contains(text, "cannot make") {
 				t.Error(text)
 			}
-			r, _ := a.report(t)
+			r, _ := a.report(t, "-A")
 			if (len(r.Failing) > 0) != (c.want != "") {
 				t.Errorf("of all namespaces: %+v", r.Failing)
 			}
@@ -170,9 +170,9 @@ func TestStatusFailing(t *testing.T) {
 		a.list(optedInPods)
 		a.list(allSets+"?pillion.dev/inject=enabled", object)
 		a.list("/apis/apps/v1/namespaces/quiet/replicasets", object)
-		a.wantText(t, exitProblem, nil, "Failing: Deployment/web in the namespace quiet cannot create its pods")
+		a.wantText(t, exitProblem, []string{"-A"}, "Failing: Deployment/web in the namespace quiet cannot create its pods")
 		a.forbids[allSets+"?pillion.dev/inject=enabled"] = 1
-		a.wantText(t, exitOK, nil, "Note: You are not allowed to list replicasets in all namespaces")
+		a.wantText(t, exitOK, []string{"-A"}, "Note: You are not allowed to list replicasets in all namespaces")
 	})
 }
 
@@ -202,11 +202,11 @@ func TestStatusNoTemplates(t *testing.T) {
 	const gone = "there is no ConfigMap pillion-templates in the namespace pillion-system"
 	a := explainAPI(t)
 	delete(a.objects, "/api/v1/namespaces/pillion-system/configmaps/pillion-templates")
-	a.wantText(t, exitProblem, nil, gone, "new pods that opted in are denied (failurePolicy Fail).")
+	a.wantText(t, exitProblem, []string{"-A"}, gone, "new pods that opted in are denied (failurePolicy Fail).")
 	delete(a.objects, policiesPath+"validatingwebhookconfigurations/pillion")
-	a.wantText(t, exitProblem, nil, gone, "new pods that opted in start without sidecars (failurePolicy Ignore).")
+	a.wantText(t, exitProblem, []string{"-A"}, gone, "new pods that opted in start without sidecars (failurePolicy Ignore).")
 	delete(a.objects, webhooksPath+"/pillion")
-	if text := a.wantText(t, exitProblem, nil, gone); strings.Contains(text, "still installed") {
+	if text := a.wantText(t, exitProblem, []string{"-A"}, gone); strings.Contains(text, "still installed") {
 		t.Error(text)
 	}
 }

@@ -113,8 +113,8 @@ func (o *injectOptions) completeCommand(cmd *cobra.Command, outputs ...string) {
 	f := cmd.Flags()
 	f.StringArrayVarP(&o.files, "filename", "f", nil, "read this `FILE`, a folder of *.yaml, *.yml and *.json, or - for standard input; may be repeated")
 	f.StringSliceVarP(&o.templates, "templates", "t", nil, "use the templates in this file or folder (`PATH`), or - for standard input; may be repeated (default: the cluster's)")
-	o.cluster.Flags(cmd, nil)
-	f.StringVarP(&o.namespace, "namespace", "n", "default", "use this `NAMESPACE` for objects without one")
+	o.cluster.Flags(cmd)
+	o.cluster.NamespaceFlag(cmd, &o.namespace, "use this `NAMESPACE` for objects without one")
 	f.StringArrayVar(&o.labels, "namespace-label", nil, "set a label of the namespaces: `KEY=VALUE`, or KEY- to remove it; may be repeated")
 	f.StringArrayVar(&o.annotations, "namespace-annotation", nil, "set an annotation of the namespaces: `KEY=VALUE`, or KEY- to remove it; may be repeated")
 	f.StringArrayVar(&o.accountAnnotations, accountFlag, nil, "set an annotation of the ServiceAccounts: `K=V`, or K- to remove it; may be repeated")
@@ -182,6 +182,9 @@ func (o *injectOptions) loadInjector(ctx context.Context, stdin io.Reader) (*inj
 func (o *injectOptions) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error {
 	injector, notes, err := o.loadInjector(ctx, stdin)
 	if err != nil {
+		return err
+	}
+	if o.namespace, err = o.cluster.NamespaceOr(o.namespace); err != nil {
 		return err
 	}
 	files, err := o.readFiles(stdin)

@@ -53,7 +53,7 @@ users: [{name: ann, user: {as: ann}}, {name: ben, user: {as: ben}}]}`, server("o
 			t.Errorf("%q: the requests are %v, want %q\n%d\n%s%s", row.flags, seen, row.want, code, stdout, stderr)
 		}
 	}
-	stdout, stderr, _ := runWords("status", "--kubeconfig", file, "--as", "carl", "--as-group", "devs", "--as-group", "on call", "--request-timeout", "30s")
+	stdout, stderr, _ := runWords("status", "-A", "--kubeconfig", file, "--as", "carl", "--as-group", "devs", "--as-group", "on call", "--request-timeout", "30s")
 	for _, want := range []string{"--as carl", "--as-group devs --as-group 'on call'", "--request-timeout 30s"} {
 		if !strings.Contains(stdout+stderr, want) {
 			t.Errorf("no printed command has %s:\n%s%s", want, stdout, stderr)
@@ -70,7 +70,7 @@ func TestRequestTimeout(t *testing.T) {
 	t.Cleanup(func() { silent.Close() })
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	must(t, os.WriteFile(file, []byte(kubeconfigText("http://"+silent.Addr().String())), 0o600))
-	for _, command := range []string{"status", "explain pod/web", "diff --without x", "rollout --all --dry-run", "rollout history x", "certs"} {
+	for _, command := range []string{"status", "explain pod/web", "diff --without x", "rollout -A --dry-run", "rollout history x", "certs"} {
 		args := append(strings.Fields(command), "--kubeconfig", file)
 		stdout, stderr, code := runWords(append(args, "--request-timeout", "100ms")...)
 		if code == 0 || !strings.Contains(stdout+stderr, "does not answer") {

@@ -132,7 +132,8 @@ func newLint() *cobra.Command {
 	f.StringArrayVar(&o.pods.annotations, "namespace-annotation", nil, "with --pod: set an annotation of the namespaces: `KEY=VALUE`, or KEY- to remove it; may be repeated")
 	f.StringArrayVar(&o.pods.accountAnnotations, accountFlag, nil, "with --pod: set an annotation of the ServiceAccounts: `K=V`, or K- to remove it; may be repeated")
 	f.BoolVar(&o.server, "server", false, "send a pod for each template to an API server, as a dry run")
-	o.cluster.Flags(cmd, &o.ns)
+	o.cluster.Flags(cmd)
+	o.cluster.NamespaceFlag(cmd, &o.ns, "with --server, send the pods to this `NAMESPACE`, and with --pod use it for objects without one")
 	cli.OutputFlag(cmd, &o.output, "text", "json", "yaml")
 	return cmd
 }
@@ -212,8 +213,9 @@ func (o *lintOptions) readSubjects(e *limits.Evaluator, injector *inject.Injecto
 	if len(o.pods.files) == 0 {
 		return nil, nil
 	}
-	if o.pods.namespace = o.ns; o.ns == "" {
-		o.pods.namespace = "default"
+	var err error
+	if o.pods.namespace, err = o.cluster.NamespaceOr(o.ns); err != nil {
+		return nil, err
 	}
 	files, err := o.pods.readFiles(stdin)
 	if err != nil {

@@ -82,7 +82,7 @@ your templates.`,
 	f.StringSliceVarP(&o.templates, "templates", "t", nil, "begin with the templates in this file or folder (`PATH`), or - for standard input; may be repeated")
 	f.StringSliceVarP(&o.templates, "filename", "f", nil, "like --templates (`PATH`); may be repeated")
 	f.IntVar(&o.port, "local-port", 0, "listen on this `PORT` (default: a free one)")
-	o.cluster.Flags(cmd, nil)
+	o.cluster.Flags(cmd)
 	return cmd
 }
 

@@ -83,7 +83,7 @@ func TestPlaygroundTemplates(t *testing.T) {
 // TestPlaygroundCluster checks that the page begins with the templates of a cluster.
 func TestPlaygroundCluster(t *testing.T) {
 	o, cmd := &playgroundOptions{}, &cobra.Command{}
-	o.cluster.Flags(cmd, nil)
+	o.cluster.Flags(cmd)
 	file, err := os.ReadFile("../../examples/templates/log-agent.yaml")
 	if err != nil {
 		t.Fatal(err)

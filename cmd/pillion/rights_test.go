@@ -29,12 +29,12 @@ func ofResource(path string) string {
 func TestRights(t *testing.T) {
 	t.Parallel()
 	for command, itself := range map[string][]string{
-		"status":                             {"/api/v1/namespaces"},
+		"status -A":                          {"/api/v1/namespaces"},
 		"status shop":                        nil,
 		"status shop trial":                  nil,
 		"explain deploy/web -n shop":         {shopDeployments + "/web"},
 		"explain -n shop":                    {shopDeployments}, // there is nothing else
-		"diff -f testdata/templates":         {"/api/v1/namespaces"},
+		"diff -f testdata/templates -A":      {"/api/v1/namespaces"},
 		"diff -f testdata/templates -n shop": nil,
 	} {
 		t.Run(command, func(t *testing.T) {

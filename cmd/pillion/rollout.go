@@ -28,14 +28,14 @@ type rolloutOptions struct {
 	cluster.Query
 
 	cluster     cluster.Options
+	scope       cluster.NamespaceFlags
 	bounds      cluster.Bounds
 	limits      executor.Limits
 	unavailable string
 	first       string
 	shares      []string
-	scope       string
+	stopIn      string // --scope
 	bake        time.Duration
-	opted       bool // --all
 	dryRun      bool
 	pause       bool
 	yes         bool
@@ -61,9 +61,9 @@ For each of them, it computes what the pod would be if it were created now.
   finish    the pods of a Job need a new pod. Rollout leaves them until the Job ends
   cannot    rollout leaves the pods to you, and prints the reason
 
-Name what to update: namespaces, workloads with --namespace, --selector, --template, or
---all. On a terminal, rollout prints the plan and asks. Scripts need --yes. --dry-run
-only prints the plan, also of all namespaces.
+Name what to update: namespaces, workloads, --selector, --template, or --all-namespaces.
+If you name no namespace, rollout updates only pods of the kubeconfig's. On a terminal,
+it prints the plan and asks. Scripts need --yes. --dry-run only prints the plan.
 
 Only what Pillion itself has put into a pod is changed. If somebody else has changed the
 image or resources of a sidecar since the pod was created, they stay, and are reported.
@@ -100,7 +100,7 @@ the plan can be made.
 You need the rights to list pods, their owners and PodDisruptionBudgets, to patch pods,
 pods/resize, Deployments, StatefulSets and DaemonSets, and to create pods/eviction.`,
 		Example: `  # Print the plan for all namespaces.
-  pillion rollout --dry-run
+  pillion rollout --all-namespaces --dry-run
 
   # Update one pod, then 10% and 50% of all, and ask before each wave.
   pillion rollout shop --first 1 --waves 10%,50% --pause
@@ -127,11 +127,9 @@ pods/resize, Deployments, StatefulSets and DaemonSets, and to create pods/evicti
 
 func (o *rolloutOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringSliceVarP(&o.Namespaces, "namespace", "n", nil, "update this `NAMESPACE`, the same as an argument; may be repeated")
-	f.BoolVarP(&o.All, "all-namespaces", "A", false, "update all namespaces, including those that did not opt in, and ignore --namespace")
+	o.scope.Add(cmd, &o.cluster, "update")
 	f.StringVarP(&o.Selector, "selector", "l", "", "update only pods whose labels match this `SELECTOR`, for example app=web,tier!=test")
 	f.StringVar(&o.bounds.Template, "template", "", "make only changes of the template with this `NAME`, or NAMESPACE/NAME")
-	f.BoolVar(&o.opted, "all", false, "update all namespaces that opted in")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the plan, and change nothing")
 	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask whether to begin")
 	f.IntVar(&o.limits.First, "first", rollout.DefaultFirst, "update this `NUMBER` of pods before all others")
@@ -142,10 +140,10 @@ func (o *rolloutOptions) addFlags(cmd *cobra.Command) {
 	f.DurationVar(&o.limits.Timeout, "timeout", 5*time.Minute, "stop if a pod or a restart makes no progress for this `TIME`")
 	f.DurationVar(&o.limits.MinReady, "min-ready", rollout.DefaultMinReady, "a changed pod must be ready for this `TIME`, or for that of the template or the workload, if it is longer")
 	f.DurationVar(&o.bake, "bake", rollout.DefaultBake, "watch a changed pod for this `TIME` before another one changes in its place (without the flag: the template's, if it has one)")
-	f.StringVar(&o.scope, "scope", "namespace", "stop in this `SCOPE` if a pod fails: its namespace, or all")
+	f.StringVar(&o.stopIn, "scope", "namespace", "stop in this `SCOPE` if a pod fails: its namespace, or all")
 	f.BoolVar(&o.pause, "pause", false, "ask before each wave but the first")
 	f.IntVar(&o.qps, "qps", 50, "send at most this `NUMBER` of requests per second to the API server")
-	o.cluster.Flags(cmd, nil)
+	o.cluster.Flags(cmd)
 	cmd.ValidArgsFunction = o.cluster.CompleteNamespaces
 	_ = cmd.RegisterFlagCompletionFunc("template", o.cluster.CompleteTemplates(new([]string))) // the flag exists
 	cli.OutputFlag(cmd, &o.output, "text", "json")
@@ -177,7 +175,7 @@ func (o *rolloutOptions) checkFlags(cmd *cobra.Command, args []string) error {
 	if o.limits.Shares, err = rollout.ParseShares(o.shares); err != nil {
 		return fmt.Errorf("--waves %w", err)
 	}
-	o.limits.StopAll = o.scope == "all"
+	o.limits.StopAll = o.stopIn == "all"
 	switch {
 	case o.limits.First < 0:
 		return fmt.Errorf("--first must be at least 0, not %d", o.limits.First)
@@ -191,13 +189,13 @@ func (o *rolloutOptions) checkFlags(cmd *cobra.Command, args []string) error {
 		return fmt.Errorf("--min-ready must be at least 0s, not %s", o.limits.MinReady)
 	case o.bake < 0:
 		return fmt.Errorf("--bake must be at least 0s, not %s", o.bake)
-	case o.scope != "namespace" && o.scope != "all":
-		return fmt.Errorf("--scope must be namespace or all, not %q", o.scope)
+	case o.stopIn != "namespace" && o.stopIn != "all":
+		return fmt.Errorf("--scope must be namespace or all, not %q", o.stopIn)
 	case o.pause && o.output == "json":
 		return errors.New("--pause cannot be used with -o json")
 	}
 	o.limits.Poll = time.Second
-	if err := o.Complete(namespaces); err != nil {
+	if err := errors.Join(o.CheckSelector(), o.scope.Complete(namespaces)); err != nil {
 		return err
 	}
 	return o.checkTarget()
@@ -222,12 +220,10 @@ func (o *rolloutOptions) splitArgs(args []string) (namespaces []string, err erro
 // checkTarget returns an error if the user has not named what to update.
 func (o *rolloutOptions) checkTarget() error {
 	switch {
-	case len(o.bounds.Workloads) > 0 && len(o.Namespaces) == 0:
-		return errors.New("name the namespace of the workload: --namespace NAMESPACE")
-	case o.opted && len(o.Namespaces) > 0:
-		return fmt.Errorf("--all cannot be used with a namespace: remove it or %s", o.Namespaces[0])
-	case !o.dryRun && !o.opted && !o.All && len(o.Namespaces) == 0 && o.Selector == "" && o.bounds.Template == "":
-		return errors.New("name what to update: a namespace, a workload, --selector or --template, or --all for all namespaces that opted in; --dry-run prints the plan")
+	case len(o.bounds.Workloads) > 0 && o.scope.All():
+		return errors.New("--all-namespaces cannot be used with a workload")
+	case !o.dryRun && !o.scope.Chosen() && len(o.bounds.Workloads) == 0 && o.Selector == "" && o.bounds.Template == "":
+		return errors.New("name what to update: a namespace, a workload, --selector or --template, or --all-namespaces; --dry-run prints the plan")
 	}
 	return nil
 }
@@ -243,6 +239,7 @@ func (o *rolloutOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	o.Namespaces = o.scope.Of(client)
 	client.About(o.Namespaces...)
 	if err := client.Limit(o.qps); err != nil {
 		return err
@@ -252,6 +249,7 @@ func (o *rolloutOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	targets.Notes = append(targets.Notes, o.scope.Notes()...)
 	s := &rolloutScreen{w: stdout, stderr: stderr, json: o.output == "json"}
 	s.printPlan(targets)
 	if o.dryRun {

@@ -26,32 +26,27 @@ import (
 
 // templateOptions are the flags that name a template object.
 type templateOptions struct {
-	cluster   cluster.Options
-	namespace string
-	name      types.NamespacedName
+	cluster cluster.Options
+	name    types.NamespacedName
 }
 
 func (o *templateOptions) addFlags(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", "", "the template is a SidecarTemplate in this `NAMESPACE` (default: it is a ClusterSidecarTemplate)")
-	o.cluster.Flags(cmd, nil)
+	o.cluster.Flags(cmd)
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return o.cluster.CompleteTemplateObjects(&o.namespace)(cmd, args, typed)
+		return o.cluster.CompleteTemplateObjects(cmd, args, typed)
 	}
 }
 
-// parseName reads the only argument: NAME, or NAMESPACE/NAME.
+// parseName reads the only argument: NAME of a ClusterSidecarTemplate, or NAMESPACE/NAME of a SidecarTemplate.
 func (o *templateOptions) parseName(args []string) error {
 	if len(args) != 1 {
 		return fmt.Errorf("name one template, not %d", len(args))
 	}
-	o.name = types.NamespacedName{Namespace: o.namespace, Name: args[0]}
+	o.name = types.NamespacedName{Name: args[0]}
 	if namespace, name, ok := strings.Cut(args[0], "/"); ok {
-		if o.namespace != "" && o.namespace != namespace {
-			return fmt.Errorf("%s names another namespace than --namespace %s", args[0], o.namespace)
-		}
 		o.name = types.NamespacedName{Namespace: namespace, Name: name}
 	}
 	if o.name.Name == "" {
@@ -71,7 +66,7 @@ type historyOptions struct {
 func newRolloutHistory() *cobra.Command {
 	o := &historyOptions{}
 	cmd := &cobra.Command{
-		Use:         "history TEMPLATE",
+		Use:         "history [NAMESPACE/]TEMPLATE",
 		Short:       "List the last revisions of a template",
 		Annotations: cli.FailsIf("the template or its history cannot be read"),
 		Long: `History lists the last revisions of a template object. Pillion controller keeps them, by
@@ -95,7 +90,7 @@ namespace, or in Pillion's for a ClusterSidecarTemplate.`,
   pillion rollout history log-agent --revision 3
 
   # A SidecarTemplate.
-  pillion rollout history proxy -n shop`,
+  pillion rollout history shop/proxy`,
 		PreRunE: func(_ *cobra.Command, args []string) error {
 			if o.revision < 0 {
 				return fmt.Errorf("--revision must be at least 0, not %d", o.revision)

@@ -28,7 +28,7 @@ type undoOptions struct {
 func newRolloutUndo() *cobra.Command {
 	o := &undoOptions{}
 	cmd := &cobra.Command{
-		Use:         "undo TEMPLATE",
+		Use:         "undo [NAMESPACE/]TEMPLATE",
 		Short:       "Give a template the content of an earlier revision",
 		Annotations: cli.FailsIf("there is no such revision, you did not confirm it, or the API server denies the change"),
 		Long: `Undo writes the content of an earlier revision into a template object, with your own
@@ -54,7 +54,7 @@ in its namespace, or in Pillion's for a ClusterSidecarTemplate.`,
   pillion rollout undo log-agent --to-revision 3 --yes
 
   # A SidecarTemplate.
-  pillion rollout undo proxy -n shop`,
+  pillion rollout undo shop/proxy`,
 		PreRunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case o.revision < 0:

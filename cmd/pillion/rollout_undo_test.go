@@ -108,16 +108,14 @@ Revision 4 is the present content.
 		t.Errorf("the JSON is %s", stdout)
 	}
 	for args, want := range map[string]string{
-		"log-agent --revision 2":   "clustersidecartemplate/log-agent: the history has no revision 2; it has 1, 3, 4",
-		"log-agents":               `there is no ClusterSidecarTemplate "log-agents"; did you mean "log-agent"?`,
-		"other -n shop":            `there is no SidecarTemplate "other" in the namespace shop; for a ClusterSidecarTemplate, leave out --namespace`,
-		"other":                    `there is no ClusterSidecarTemplate "other"; for a SidecarTemplate, name its namespace: --namespace NAMESPACE. Templates of files have no history`,
-		"log-agent --revision -1":  "--revision must be at least 0, not -1",
-		"log-agent other":          "name one template, not 2",
-		"shop/log-agent -n other":  "shop/log-agent names another namespace than --namespace other",
-		"/log-agent -n Shop":       "names another namespace",
-		"shop/":                    "the name of the template is empty",
-		"log-agent --namespace -x": `"-x" is not the name of a namespace`,
+		"log-agent --revision 2":  "clustersidecartemplate/log-agent: the history has no revision 2; it has 1, 3, 4",
+		"log-agents":              `there is no ClusterSidecarTemplate "log-agents"; did you mean "log-agent"?`,
+		"shop/other":              `there is no SidecarTemplate "other" in the namespace shop; for a ClusterSidecarTemplate, leave out the namespace`,
+		"other":                   `there is no ClusterSidecarTemplate "other"; for a SidecarTemplate, name its namespace: NAMESPACE/other. Templates of files have no history`,
+		"log-agent --revision -1": "--revision must be at least 0, not -1",
+		"log-agent other":         "name one template, not 2",
+		"shop/":                   "the name of the template is empty",
+		"Shop/log-agent":          `"Shop" is not the name of a namespace`,
 	} {
 		code, stdout, stderr := r.run(t, append([]string{"history"}, strings.Fields(args)...)...)
 		if code == exitOK || stdout != "" || !strings.Contains(strings.Join(strings.Fields(stderr), " "), want) {
@@ -139,7 +137,7 @@ func TestRolloutUndo(t *testing.T) {
 	}{
 		{"log-agent --yes", "", "InPlace", []map[string]any{revision("a", 4, "3"), revision("b", 3, "2"), revision("c", 1, "1")}, 0, exitOK, "2", "The controller updates running pods in the namespaces with the label pillion.dev/rollout: enabled."},
 		{"log-agent --yes", "", "OnCreate", []map[string]any{revision("a", 4, "3"), revision("b", 3, "2")}, 0, exitOK, "2", "New pods get it. To update running pods: pillion rollout --template log-agent --dry-run"},
-		{"log-agent --yes -n shop", "shop", "OnCreate", []map[string]any{revision("b", 3, "2")}, 0, exitOK, "2", "rollout --template shop/log-agent --dry-run"},
+		{"shop/log-agent --yes", "shop", "OnCreate", []map[string]any{revision("b", 3, "2")}, 0, exitOK, "2", "rollout --template shop/log-agent --dry-run"},
 		{"shop/log-agent --yes", "shop", "OnCreate", []map[string]any{revision("b", 3, "2")}, 0, exitOK, "2", "sidecartemplate/shop/log-agent has the content of revision 3 (000000000002) again."},
 		{"log-agent --yes --to-revision 1", "", "InPlace", []map[string]any{revision("a", 4, "3"), revision("b", 3, "2"), revision("c", 1, "1")}, 0, exitOK, "1", "-    - image: log-agent:3 + - image: log-agent:1"},
 		{"log-agent --yes --to-revision 4", "", "InPlace", []map[string]any{revision("a", 4, "3"), revision("b", 3, "2")}, 0, exitOK, "", "clustersidecartemplate/log-agent has the content of revision 4 already."},

@@ -27,6 +27,7 @@ type statusOptions struct {
 	cluster.Query
 
 	cluster        cluster.Options
+	scope          cluster.NamespaceFlags
 	output         string
 	failOnOutdated bool
 	watch          bool
@@ -39,10 +40,10 @@ func newStatus() *cobra.Command {
 		Use:         "status [NAMESPACE...]",
 		Short:       "Report which pods have their sidecars, and why not",
 		Annotations: cli.FailsIf("a pod is missing something or altered, a pod cannot be created, or Pillion does not work; with `--fail-on-outdated`, also if a pod is outdated"),
-		Long: `Status reports whether pods have their sidecars. It checks the pods of all namespaces
-that opted in, and pods that opted in themselves. If you name namespaces, it checks
-only these, even if they have not opted in. With --all-namespaces, it checks all. It
-does not use the namespace of the kubeconfig.
+		Long: `Status reports whether pods have their sidecars. It checks the pods of the kubeconfig's
+namespace, or of the namespaces that you name, even if they have not opted in. With
+--all-namespaces, it checks the pods of all namespaces that opted in, and pods that opted
+in themselves.
 
 For each template, a pod is
 
@@ -81,19 +82,19 @@ code only with --fail-on-outdated. Templates and parameters that do not exist, a
 invalid labels of namespaces, are reported and do not change the exit code.
 With -o name, and if you interrupt --watch, the exit code is 0.`,
 		Example: `  pillion status
-  pillion status shop
-  pillion status shop -l app=web
+  pillion status -n shop
+  pillion status -n shop -l app=web
   pillion status --all-namespaces
   pillion status --watch
 
   # Restart the workloads whose pods are not current.
-  pillion status -o name | xargs -r -L1 kubectl rollout restart
+  pillion status -A -o name | xargs -r -L1 kubectl rollout restart
 
   # In a pipeline: fail unless every pod is current.
-  pillion status shop --fail-on-outdated
+  pillion status -n shop --fail-on-outdated
 
   # For a script.
-  pillion status -o json | jq '.owners[] | select(.missing > 0)'`,
+  pillion status -A -o json | jq '.owners[] | select(.missing > 0)'`,
 		PreRunE: func(_ *cobra.Command, args []string) error { return o.checkFlags(args) },
 		RunE: cli.Action(func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
@@ -109,14 +110,13 @@ With -o name, and if you interrupt --watch, the exit code is 0.`,
 
 func (o *statusOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringSliceVarP(&o.Namespaces, "namespace", "n", nil, "check this `NAMESPACE`, the same as an argument; may be repeated")
-	f.BoolVarP(&o.All, "all-namespaces", "A", false, "check all namespaces, including those that did not opt in, and ignore --namespace")
+	o.scope.Add(cmd, &o.cluster, "check")
 	f.StringVarP(&o.Selector, "selector", "l", "", "check only pods whose labels match this `SELECTOR`, for example app=web,tier!=test")
 	f.StringSliceVarP(&o.Templates, "templates", "t", nil, "the templates that Pillion uses are in this file or folder (`PATH`), or - for standard input; may be repeated (default: read from the cluster)")
 	f.BoolVar(&o.failOnOutdated, "fail-on-outdated", false, "also exit with 1 if pods are outdated")
 	f.BoolVarP(&o.watch, "watch", "w", false, "check repeatedly")
 	f.DurationVar(&o.interval, "interval", 5*time.Second, "wait this `TIME` between the checks of --watch")
-	o.cluster.Flags(cmd, nil)
+	o.cluster.Flags(cmd)
 	cmd.ValidArgsFunction = o.cluster.CompleteNamespaces
 	cli.OutputFlag(cmd, &o.output, "text", "json", "yaml", "name")
 }
@@ -130,7 +130,7 @@ func (o *statusOptions) checkFlags(args []string) error {
 	case o.interval < time.Second:
 		return fmt.Errorf("--interval must be at least 1s, not %s", o.interval)
 	}
-	return o.Complete(args)
+	return errors.Join(o.CheckSelector(), o.scope.Complete(args))
 }
 
 // run writes one report, or, with --watch, reports until ctx is done.
@@ -139,6 +139,7 @@ func (o *statusOptions) run(ctx context.Context, stdout, stderr io.Writer) error
 	if err != nil {
 		return err
 	}
+	o.Namespaces = o.scope.Of(c)
 	c.About(o.Namespaces...)
 	report, err := o.writeReport(ctx, c, stdout, stderr)
 	if err != nil && (!o.watch || ctx.Err() == nil) {
@@ -172,7 +173,7 @@ func (o *statusOptions) suggestedCommands() status.Commands {
 	for _, name := range o.Namespaces {
 		arguments = append(arguments, cli.Quote(name))
 	}
-	if o.All {
+	if o.scope.All() {
 		arguments = append(arguments, "--all-namespaces")
 	}
 	if o.Selector != "" {
@@ -188,6 +189,7 @@ func (o *statusOptions) writeReport(ctx context.Context, c *cluster.Client, stdo
 		return nil, err
 	}
 	report.Run(o.suggestedCommands())
+	report.Notes = append(report.Notes, o.scope.Notes()...)
 	var page bytes.Buffer
 	if o.watch && o.output == "text" {
 		head := "\n" // separates it from the last report

@@ -24,15 +24,16 @@ import (
 // pagedAPI is a Kubernetes API with a made-up cluster. It creates the objects of a page when the
 // page is requested, so that only the caller holds them.
 type pagedAPI struct {
-	objects map[string]any                        // by path
-	lists   map[string]func(i int) map[string]any // path to the i-th object
-	length  map[string]int                        // of a list
-	forbids map[string]int                        // path to how often
-	expires map[string]int                        // path to how often a token is too old
-	onPage  func(path string, r *http.Request)    // before a page is answered
-	mu      sync.Mutex
-	asked   map[string]int // requests by path
-	file    string         // the last kubeconfig
+	objects   map[string]any                        // by path
+	lists     map[string]func(i int) map[string]any // path to the i-th object
+	length    map[string]int                        // of a list
+	forbids   map[string]int                        // path to how often
+	expires   map[string]int                        // path to how often a token is too old
+	onPage    func(path string, r *http.Request)    // before a page is answered
+	mu        sync.Mutex
+	asked     map[string]int // requests by path
+	file      string         // the last kubeconfig
+	namespace string         // of its context
 }
 
 func (a *pagedAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -189,7 +190,7 @@ func (a *pagedAPI) kubeconfig(t *testing.T) string {
 	server := httptest.NewServer(a)
 	t.Cleanup(server.Close)
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	must(t, os.WriteFile(file, []byte(kubeconfigText(server.URL)), 0o600))
+	must(t, os.WriteFile(file, []byte(strings.Replace(kubeconfigText(server.URL), "user: u}", "user: u, namespace: \""+a.namespace+"\"}", 1)), 0o600))
 	a.file = file
 	return file
 }

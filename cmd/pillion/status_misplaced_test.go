@@ -61,7 +61,7 @@ func TestStatusMisplaced(t *testing.T) {
 		}
 		return report
 	}
-	if r := wantMisplaced(elsewhere); !strings.Contains(r.Summary, "; 4 workloads have labels or annotations in the wrong place") {
+	if r := wantMisplaced(elsewhere, "-A"); !strings.Contains(r.Summary, "; 4 workloads have labels or annotations in the wrong place") {
 		t.Errorf("the summary is %q", r.Summary)
 	}
 	wantMisplaced(want, "shop")
@@ -71,7 +71,7 @@ func TestStatusMisplaced(t *testing.T) {
 		t.Error(text)
 	}
 	a.forbids[shopCronJobs], a.forbids["/apis/apps/v1/deployments?pillion.dev/inject=enabled"] = 1, 1
-	r := wantMisplaced(want[1:])
+	r := wantMisplaced(want[1:], "-A")
 	for _, note := range []string{"You are not allowed to list cronjobs in the namespace shop", "You are not allowed to list deployments in all namespaces"} {
 		if !slices.ContainsFunc(r.Notes, func(n string) bool { return strings.HasPrefix(n, note) }) {
 			t.Errorf("no note %q in %q", note, r.Notes)

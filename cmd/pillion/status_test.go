@@ -39,7 +39,7 @@ func TestStatusLarge(t *testing.T) {
 		}
 	}
 	began := time.Now()
-	r, code := a.report(t)
+	r, code := a.report(t, "-A")
 	t.Logf("%s; %d MB at most, %d at the first page", time.Since(began), most>>20, first>>20)
 	if code != exitProblem || r.Pods.Pods != pods+1 || r.Pods.Missing != pods+1 {
 		t.Errorf("exit code %d, counts %+v; want %d missing", code, r.Pods, pods+1)
@@ -75,16 +75,16 @@ func TestStatusSelection(t *testing.T) {
 
 		named bool
 	}{
-		{"all", nil, func(*pagedAPI) {}, map[string]int{"shop": 20, "quiet": 1}, false},
-		{"no webhook", nil, func(a *pagedAPI) { a.length[webhooksPath] = 0 }, map[string]int{"shop": 20}, false},
-		{"webhooks unknown", nil, func(a *pagedAPI) { a.forbids[webhooksPath], a.forbids[webhooksPath+"/pillion"] = 1, 1 }, map[string]int{"shop": 20, "quiet": 1}, false},
+		{"kubeconfig", nil, func(a *pagedAPI) { a.namespace = "shop" }, map[string]int{"shop": 20}, true},
+		{"all", []string{"-A"}, func(*pagedAPI) {}, map[string]int{"shop": 20, "quiet": 1}, false},
+		{"no webhook", []string{"-A"}, func(a *pagedAPI) { a.length[webhooksPath] = 0 }, map[string]int{"shop": 20}, false},
+		{"webhooks unknown", []string{"-A"}, func(a *pagedAPI) { a.forbids[webhooksPath], a.forbids[webhooksPath+"/pillion"] = 1, 1 }, map[string]int{"shop": 20, "quiet": 1}, false},
 		{"argument", []string{"shop", "shop"}, func(*pagedAPI) {}, map[string]int{"shop": 20}, true},
 		{"flag", []string{"-n", "shop,quiet"}, func(*pagedAPI) {}, map[string]int{"shop": 20, "quiet": 0}, true},
 		{"shadowed", []string{"trial"}, func(*pagedAPI) {}, map[string]int{"trial": 3}, true},
 		{"mislabelled", []string{"typo"}, func(*pagedAPI) {}, map[string]int{"typo": 0}, true},
-		{"all namespaces", []string{"-A"}, func(*pagedAPI) {}, map[string]int{"shop": 20, "quiet": 0, "off": 0, "trial": 3, "typo": 0}, false},
-		{"all namespaces, whatever the environment says", []string{"--all-namespaces", "-n", "shop"}, func(*pagedAPI) {}, map[string]int{"shop": 20, "quiet": 0, "off": 0, "trial": 3, "typo": 0}, false},
-		{"selected", []string{"-l", "app = web"}, func(a *pagedAPI) {
+		{"all namespaces, whatever the environment says", []string{"--all-namespaces", "-n", "trial"}, func(*pagedAPI) {}, map[string]int{"shop": 20, "quiet": 1}, false},
+		{"selected", []string{"-A", "-l", "app = web"}, func(a *pagedAPI) {
 			a.list(shopPods+"?app=web", barePod("shop", 1), barePod("shop", 2))
 			a.list(optedInPods+",app=web", barePod("quiet", 0))
 			a.list(allSets + "?pillion.dev/inject=enabled,app=web")
@@ -155,17 +155,17 @@ func TestStatusForbidden(t *testing.T) {
 		stdout     string
 		stderr     string // else
 	}{
-		{"namespaces", "/api/v1/namespaces", nil, "", "pillion: you are not allowed to list namespaces: ask for the verb list on the resource namespaces, or name those that you are allowed to read: pillion status NAMESPACE...\n"},
+		{"namespaces", "/api/v1/namespaces", []string{"-A"}, "", "pillion: you are not allowed to list namespaces: ask for the verb list on the resource namespaces, or name those that you are allowed to read: pillion status NAMESPACE...\n"},
 		{"namespace", "/api/v1/namespaces/shop", []string{"shop", "trial"}, "Problem: Some pods in the namespace shop are not counted, because you are not allowed to get\nnamespaces: ask for the verb get on the resource namespaces there.", ""},
-		{"pods", shopPods, nil, "Problem: Some pods in the namespace shop are not counted, because you are not allowed to list pods:\nask for the verb list", ""},
-		{"pods that opted in", optedInPods, nil, "Problem: Some pods are not counted, because you are not allowed to list pods: ask for the verb list", ""},
+		{"pods", shopPods, []string{"-A"}, "Problem: Some pods in the namespace shop are not counted, because you are not allowed to list pods:\nask for the verb list", ""},
+		{"pods that opted in", optedInPods, []string{"-A"}, "Problem: Some pods are not counted, because you are not allowed to list pods: ask for the verb list", ""},
 		{"no such namespace", "", []string{"shap"}, "", "pillion: there is no namespace shap\n"},
-		{"ReplicaSets", shopSets, nil, "Deployment/web-0 in the namespace shop", ""},
-		{"ReplicaSets, the note", shopSets, nil, "Note: You are not allowed to list replicasets in the namespace shop, so owners are guessed", ""},
-		{"webhooks", webhooksPath, nil, "Note: Other webhooks are not listed: you are not allowed to list mutatingwebhookconfigurations.", ""},
-		{"policies", policies, nil, "Note: Policies that change pods are not listed: you are not allowed to list\nmutatingadmissionpolicies and", ""},
-		{"validating webhooks", policiesPath + "validatingwebhookconfigurations", nil, "Note: Other validating webhooks are not listed: you are not allowed to list\nvalidatingwebhookconfigurations.", ""},
-		{"validating policies", policiesPath + "validatingadmissionpolicies", nil, "Note: Policies that validate pods are not listed: you are not allowed to list\nvalidatingadmissionpolicies and", ""},
+		{"ReplicaSets", shopSets, []string{"-A"}, "Deployment/web-0 in the namespace shop", ""},
+		{"ReplicaSets, the note", shopSets, []string{"-A"}, "Note: You are not allowed to list replicasets in the namespace shop, so owners are guessed", ""},
+		{"webhooks", webhooksPath, []string{"-A"}, "Note: Other webhooks are not listed: you are not allowed to list mutatingwebhookconfigurations.", ""},
+		{"policies", policies, []string{"-A"}, "Note: Policies that change pods are not listed: you are not allowed to list\nmutatingadmissionpolicies and", ""},
+		{"validating webhooks", policiesPath + "validatingwebhookconfigurations", []string{"-A"}, "Note: Other validating webhooks are not listed: you are not allowed to list\nvalidatingwebhookconfigurations.", ""},
+		{"validating policies", policiesPath + "validatingadmissionpolicies", []string{"-A"}, "Note: Policies that validate pods are not listed: you are not allowed to list\nvalidatingadmissionpolicies and", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -233,7 +233,7 @@ func TestStatusExit(t *testing.T) {
 			return pod
 		}
 	}
-	r, _ := newPagedAPI(0).report(t)
+	r, _ := newPagedAPI(0).report(t, "-A")
 	current := r.Templates[0].Revision
 	for _, c := range []struct {
 		name string

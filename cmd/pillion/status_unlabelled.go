@@ -55,7 +55,7 @@ command was called with wrong flags or arguments. With -o name it is 0.`,
   pillion status unlabelled -o name |
     xargs -r kubectl label --overwrite pillion.dev/inject=enabled`,
 		PreRunE: func(_ *cobra.Command, args []string) error {
-			o.namespaces = append(o.namespaces, args...)
+			o.namespaces = args
 			return cluster.CheckNamespaces(o.namespaces...)
 		},
 		RunE: cli.Action(func(cmd *cobra.Command, _ []string) error {
@@ -63,8 +63,7 @@ command was called with wrong flags or arguments. With -o name it is 0.`,
 			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		}),
 	}
-	cmd.Flags().StringSliceVarP(&o.namespaces, "namespace", "n", nil, "check this `NAMESPACE`, the same as an argument; may be repeated")
-	o.cluster.Flags(cmd, nil)
+	o.cluster.Flags(cmd)
 	cmd.ValidArgsFunction = o.cluster.CompleteNamespaces
 	cli.OutputFlag(cmd, &o.output, "text", "json", "yaml", "name")
 	return cmd

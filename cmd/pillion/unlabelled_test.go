@@ -82,7 +82,7 @@ func TestUnlabelled(t *testing.T) {
 		{"-o name", exitOK, "namespace/empty\nnamespace/quiet\nnamespace/typo\n"},
 		{"shop", exitOK, "1 of 1 namespace opted in.\n"},
 		{"off trial kube-system", exitOK, "3 of 3 namespaces are left out on purpose.\n"},
-		{"-n quiet,shop -o name", exitOK, "namespace/quiet\n"},
+		{"quiet shop -o name", exitOK, "namespace/quiet\n"},
 		{"in-vain", exitProblem, "1 namespace has not opted in"},
 		{"nowhere", exitProblem, ""},
 	} {

@@ -29,7 +29,7 @@ import (
 // Checking configures what the checks read.
 type Checking struct {
 	Commands  check.Commands
-	Namespace string   // for the dry-run pod; "": the first one that opted in
+	Namespace string   // for the dry-run pod; "": the kubeconfig's, or else others that opted in
 	Endpoints []string // to connect to; none: those of the Service
 	Overlay   string   // for the checks before the installation
 	Now       time.Time
@@ -178,7 +178,7 @@ func (k *checking) findOptedIn(ctx context.Context) error {
 	if k.look == nil {
 		return errNoTemplates
 	}
-	chosen, _, err := k.look.chooseNamespaces(ctx, false)
+	chosen, _, err := k.look.chooseNamespaces(ctx)
 	if k.Namespaces.Unknown, err = whyForbidden(err, "list", "namespaces", ""); err != nil {
 		return err
 	}
@@ -190,12 +190,16 @@ func (k *checking) findOptedIn(ctx context.Context) error {
 	return nil
 }
 
-// sendPod sends the pod to the namespace that the user named, or else to the first one that opted in and takes it.
+// sendPod sends the pod to the namespace that the user named, or else to the first one that opted in and takes it. The
+// kubeconfig's comes first.
 func (k *checking) sendPod(ctx context.Context) error {
 	if k.look == nil {
 		return errNoTemplates
 	}
 	chosen := k.chosen
+	if i := slices.IndexFunc(chosen, func(ns *unstructured.Unstructured) bool { return ns.GetName() == k.NamespaceOr("") }); i > 0 {
+		chosen = slices.Concat(chosen[i:i+1], chosen[:i], chosen[i+1:])
+	}
 	if k.Checking.Namespace != "" {
 		k.Probe.Namespace = k.Checking.Namespace
 		ns, err := k.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).Get(ctx, k.Checking.Namespace, metav1.GetOptions{})

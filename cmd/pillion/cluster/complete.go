@@ -117,14 +117,20 @@ func (o *Options) CompleteTemplates(paths *[]string) cobra.CompletionFunc {
 	}
 }
 
-// CompleteTemplateObjects completes the names of the template objects of a namespace, or of the cluster.
-func (o *Options) CompleteTemplateObjects(namespace *string) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		names := o.askNames(cmd, func(ctx context.Context, c *Client) ([]string, error) {
-			return c.namesOf(ctx, templateResource(*namespace), *namespace)
-		})
-		return namesWithPrefix(typed, names, args), noFiles
+// CompleteTemplateObjects completes the names of the template objects of the cluster, or, after NAMESPACE/, of a namespace.
+func (o *Options) CompleteTemplateObjects(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	namespace, name, ok := strings.Cut(typed, "/")
+	if !ok {
+		namespace, name = "", typed
 	}
+	names := o.askNames(cmd, func(ctx context.Context, c *Client) ([]string, error) {
+		return c.namesOf(ctx, templateResource(namespace), namespace)
+	})
+	names = namesWithPrefix(name, names, args)
+	for i := range names {
+		names[i] = strings.TrimSuffix(typed, name) + names[i]
+	}
+	return names, noFiles
 }
 
 // CompleteObjects completes KIND/NAME, and names after a KIND. It offers objects with pods in

@@ -166,7 +166,7 @@ func TestDeployed(t *testing.T) {
 func goesBy(t *testing.T, api clitest.API, namespace string, about ...string) (names string, excluded bool, notes string) {
 	t.Helper()
 	o := &Options{}
-	o.Flags(&cobra.Command{}, nil)
+	o.Flags(&cobra.Command{})
 	o.Kubeconfig = clitest.Kubeconfig(t, api)
 	c, err := o.Connect()
 	clitest.Must(t, err)

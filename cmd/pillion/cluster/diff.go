@@ -93,7 +93,7 @@ func (p *comparer) compareNamespaces(ctx context.Context, named []string) error 
 			return err
 		}
 	} else {
-		chosen, others, err := p.chooseNamespaces(ctx, false)
+		chosen, others, err := p.chooseNamespaces(ctx)
 		if err != nil {
 			return explainForbidden(err, "list", "namespaces", "", "name those that you are allowed to read with --namespace")
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/pillion-dev/pillion/manifests"
 )
 
-// Flags adds the flags to a command, and --namespace if namespace is not nil.
-func (o *Options) Flags(cmd *cobra.Command, namespace *string) {
+// Flags adds the flags to a command.
+func (o *Options) Flags(cmd *cobra.Command) {
 	o.cmd = cmd
 	f := cmd.Flags()
 	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "use this kubeconfig `FILE` (default: $KUBECONFIG, or ~/.kube/config)")
@@ -21,17 +21,12 @@ func (o *Options) Flags(cmd *cobra.Command, namespace *string) {
 	f.StringArrayVar(&o.overrides.AuthInfo.ImpersonateGroups, "as-group", nil, "with --as: act as a member of this `GROUP`; may be repeated")
 	f.StringVar(&o.overrides.Timeout, "request-timeout", "", "give up a request to the API server after this `TIME`, for example 5s (default: most after 1m)")
 	f.StringVar(&o.System, "system-namespace", manifests.Namespace, "look for Pillion in this `NAMESPACE`")
-	if namespace != nil {
-		f.StringVarP(namespace, "namespace", "n", "", "use this `NAMESPACE` (default: the kubeconfig's, or default)")
-	}
 	for flag, complete := range map[string]cobra.CompletionFunc{
 		"context":          completeKubeconfig(o, func(c *clientcmdapi.Config) map[string]*clientcmdapi.Context { return c.Contexts }),
 		"cluster":          completeKubeconfig(o, func(c *clientcmdapi.Config) map[string]*clientcmdapi.Cluster { return c.Clusters }),
 		"user":             completeKubeconfig(o, func(c *clientcmdapi.Config) map[string]*clientcmdapi.AuthInfo { return c.AuthInfos }),
-		"system-namespace": o.CompleteNamespaces, "namespace": o.CompleteNamespaces,
+		"system-namespace": o.CompleteNamespaces,
 	} {
-		if f.Lookup(flag) != nil {
-			_ = cmd.RegisterFlagCompletionFunc(flag, complete) // the flag exists
-		}
+		_ = cmd.RegisterFlagCompletionFunc(flag, complete) // the flag exists
 	}
 }

@@ -100,9 +100,9 @@ func (c *Client) noTemplate(ctx context.Context, name types.NamespacedName) erro
 		}
 	}
 	if name.Namespace == "" {
-		return fmt.Errorf("%s; for a %s, name its namespace: --namespace NAMESPACE. Templates of files have no history", text, v1alpha1.NamespacedKind)
+		return fmt.Errorf("%s; for a %s, name its namespace: NAMESPACE/%s. Templates of files have no history", text, v1alpha1.NamespacedKind, name.Name)
 	}
-	return fmt.Errorf("%s; for a %s, leave out --namespace", text, v1alpha1.ClusterKind)
+	return fmt.Errorf("%s; for a %s, leave out the namespace", text, v1alpha1.ClusterKind)
 }
 
 // Fetch reads the content of a revision, as JSON.

@@ -67,7 +67,7 @@ func (o *Options) Connect() (*Client, error) {
 	if _, err := clientcmd.ParseTimeout(o.overrides.Timeout); err != nil && o.overrides.Timeout != "" {
 		return nil, cli.UsageError{Err: fmt.Errorf("--request-timeout: %q is not a time, such as 5s", o.overrides.Timeout)}
 	}
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(o.loadingRules(), &o.overrides)
+	loader := o.loader()
 	config, err := loader.ClientConfig()
 	if clientcmd.IsEmptyConfig(err) && o.Kubeconfig == "" && noFileExists(os.Getenv(clientcmd.RecommendedConfigPathEnvVar)) {
 		return nil, fmt.Errorf("there is no cluster to connect to: $KUBECONFIG names %s, which does not exist", os.Getenv(clientcmd.RecommendedConfigPathEnvVar))
@@ -151,6 +151,10 @@ func (o *Options) Commands(arguments, paths []string) status.Commands {
 // Command returns a command of this program for the same cluster, for example for "certs".
 func (o *Options) Command(arguments string) string {
 	return strings.Join(append([]string{o.cmd.Root().CommandPath(), arguments}, o.givenFlags(append(kubectlFlags, "system-namespace")...)...), " ")
+}
+
+func (o *Options) loader() clientcmd.ClientConfig {
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(o.loadingRules(), &o.overrides)
 }
 
 // loadingRules returns where to look for the kubeconfig.

@@ -25,27 +25,18 @@ import (
 // Query selects the pods of a report.
 type Query struct {
 	Namespaces []string // none: all namespaces that opted in
-	All        bool     // all namespaces, including those that did not opt in
 	Selector   string   // a label selector for pods
 	Templates  []string // files and folders; none: the templates of the cluster
 }
 
-// Complete adds the namespaces that are arguments of a command, and checks all. If q.All is set, namespaces from the
-// environment do not count, and arguments are an error.
-func (q *Query) Complete(args []string) error {
-	if q.All {
-		q.Namespaces = nil
-	}
-	q.Namespaces = append(q.Namespaces, args...)
+// CheckSelector checks --selector, and writes its normal form, without spaces.
+func (q *Query) CheckSelector() error {
 	selector, err := labels.Parse(q.Selector)
-	switch {
-	case err != nil:
+	if err != nil {
 		return fmt.Errorf("--selector must be a label selector such as app=web, not %q: %w", q.Selector, err)
-	case q.All && len(args) > 0:
-		return fmt.Errorf("--all-namespaces cannot be used with a namespace: remove it or %s", args[0])
 	}
-	q.Selector = selector.String() // the normal form, without spaces
-	return CheckNamespaces(q.Namespaces...)
+	q.Selector = selector.String()
+	return nil
 }
 
 // Report counts pods and finds out what is wrong with them. If that takes long, it writes its
@@ -65,7 +56,7 @@ func (l *podLister) reportPods(ctx context.Context, q Query) (*status.Report, er
 	if len(q.Namespaces) > 0 {
 		err = k.countNamed(ctx, q.Namespaces)
 	} else {
-		err = k.countOptedIn(ctx, q.All)
+		err = k.countOptedIn(ctx)
 	}
 	if err != nil {
 		return nil, err
@@ -143,9 +134,9 @@ func (k *look) countNamed(ctx context.Context, names []string) error {
 }
 
 // countOptedIn counts the pods of all namespaces that opted in, and pods elsewhere that opted in
-// individually. If all is set, it counts the pods of all namespaces.
-func (k *look) countOptedIn(ctx context.Context, all bool) error {
-	chosen, elsewhere, err := k.chooseNamespaces(ctx, all)
+// individually.
+func (k *look) countOptedIn(ctx context.Context) error {
+	chosen, elsewhere, err := k.chooseNamespaces(ctx)
 	if err != nil {
 		return explainForbidden(err, "list", "namespaces", "", "name those that you are allowed to read: pillion status NAMESPACE...")
 	}
@@ -158,9 +149,9 @@ func (k *look) countOptedIn(ctx context.Context, all bool) error {
 	return k.byThemselves(ctx, elsewhere)
 }
 
-// chooseNamespaces returns the namespaces that opted in, or all, and the others in which pods can opt in
+// chooseNamespaces returns the namespaces that opted in, and the others in which pods can opt in
 // individually.
-func (k *look) chooseNamespaces(ctx context.Context, all bool) (chosen []*unstructured.Unstructured, elsewhere map[string]*unstructured.Unstructured, err error) {
+func (k *look) chooseNamespaces(ctx context.Context) (chosen []*unstructured.Unstructured, elsewhere map[string]*unstructured.Unstructured, err error) {
 	elsewhere = map[string]*unstructured.Unstructured{}
 	err = k.eachObject(ctx, k.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), "", func(ns *unstructured.Unstructured) error {
 		ns = withNeededFields(ns)
@@ -169,8 +160,6 @@ func (k *look) chooseNamespaces(ctx context.Context, all bool) (chosen []*unstru
 			k.report.Unlabelled++
 		}
 		switch {
-		case all:
-			chosen = append(chosen, ns)
 		case slices.Contains(inject.SystemNamespaces(), ns.GetName()):
 		case ns.GetLabels()[inject.LabelInject] == inject.Enabled || k.matchesWebhook(ns, ""):
 			chosen = append(chosen, ns)

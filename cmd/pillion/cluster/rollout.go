@@ -70,7 +70,7 @@ func (t *targeting) planNamespaces(ctx context.Context, q Query) error {
 			return t.planNamespace(ctx, ns, t.selector.String())
 		})
 	}
-	chosen, elsewhere, err := t.chooseNamespaces(ctx, q.All)
+	chosen, elsewhere, err := t.chooseNamespaces(ctx)
 	if err != nil {
 		return explainForbidden(err, "list", "namespaces", "", "name those that you are allowed to read: pillion rollout NAMESPACE...")
 	}
