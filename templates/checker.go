@@ -4,6 +4,7 @@ package templates
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/google/cel-go/cel"
 	"go.yaml.in/yaml/v3"
@@ -25,6 +26,10 @@ type checker struct {
 
 	written map[*yaml.Node]bool // values of which the text counts, for example 010 as a string
 
+	// unreliable is set if a parameter or a variable is invalid. Expressions that read it would only report that again, so
+	// problems of expressions are left out.
+	unreliable bool
+
 	asksIfSet bool // see [Template.AsksIfSet]
 }
 
@@ -42,7 +47,11 @@ func (c *checker) reportProblem(y *yaml.Node, path, format string, args ...any) 
 	if c.meant[path] || c.isFull() {
 		return // the misspelled key is reported already
 	}
-	c.problems = append(c.problems, problem.Problem{File: c.file, Line: y.Line, Path: path, Message: fmt.Sprintf(format, args...)})
+	p := problem.Problem{File: c.file, Line: y.Line, Path: path, Message: fmt.Sprintf(format, args...)}
+	if c.unreliable && (strings.Contains(p.Message, "CEL:") || countExpressions(y) > 0) {
+		return
+	}
+	c.problems = append(c.problems, p)
 }
 
 // forbidKeys reports the keys of an object that it must not have.

@@ -26,6 +26,13 @@ type Source struct {
 // ConfigMap keeps its versions there.
 func Load(sources ...Source) (*Set, error) { return new(Loader).Load(sources...) }
 
+// LoadValid reads all sources. It returns the set of those templates that have no problem, and the problems of the others.
+func LoadValid(sources ...Source) (*Set, problem.Problems) {
+	files, unread := readSources(sources)
+	set, problems := CompileValid(files...)
+	return set, append(unread, problems...)
+}
+
 // Loader loads templates repeatedly. It does not compile unchanged files again. Its zero value is
 // ready to use.
 type Loader struct {

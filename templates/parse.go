@@ -26,21 +26,36 @@ import (
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
+// maxBroken limits the documents of a file that are no YAML, because each of them is a reason to read the rest again.
+const maxBroken = 20
+
 // Parse reads, checks and compiles the templates of one file, which is a YAML stream (JSON is
 // YAML). Each problem has file, line and path. Parse does not return templates with problems.
-func Parse(file string, data []byte) ([]*Template, problem.Problems) {
-	var all []*Template
-	var problems problem.Problems
+// It goes on after a document that is no YAML, up to maxBroken times.
+func Parse(file string, data []byte) (all []*Template, problems problem.Problems) {
+	for range maxBroken {
+		found, bad, rest := parseStream(file, data)
+		all, problems = append(all, found...), append(problems, bad...)
+		if data = rest; data == nil {
+			break
+		}
+	}
+	return all, slices.Compact(problems) // a document that is no YAML from its first line on can be read twice
+}
+
+// parseStream returns the templates in a stream up to a document that is no YAML. Rest is what follows that document, at the
+// same lines, or nil.
+func parseStream(file string, data []byte) (all []*Template, problems problem.Problems, rest []byte) {
 	decoder, applied := yaml.NewDecoder(bytes.NewReader(data)), newKubectlReader(data)
 	for {
 		var doc yaml.Node
 		err := decoder.Decode(&doc)
 		if errors.Is(err, io.EOF) {
-			return all, problems
+			return all, problems, nil
 		}
 		if err != nil {
 			line, message := notYAML(data, err)
-			return all, append(problems, problem.Problem{File: file, Line: line, Message: message})
+			return all, append(problems, problem.Problem{File: file, Line: line, Message: message}), documentAfter(data, line)
 		}
 		if noValue(&doc) {
 			continue
@@ -60,15 +75,24 @@ func Parse(file string, data []byte) ([]*Template, problem.Problems) {
 	}
 }
 
+// documentAfter returns the rest of a stream from the first document that begins in a line or later, after as many empty lines as
+// the text before it has. It returns nil if there is none. In YAML, a line that begins with --- begins a document, even in a
+// quoted string.
+func documentAfter(stream []byte, line int) []byte {
+	begin, at := 0, 0
+	for text := range bytes.Lines(stream) {
+		at++
+		marker := bytes.TrimRight(text, " \t\r\n")
+		if begins := bytes.Equal(marker, []byte("---")) || bytes.HasPrefix(text, []byte("--- ")); begins && at >= line && len(bytes.TrimSpace(stream[:begin])) > 0 {
+			return append(bytes.Repeat([]byte("\n"), at-1), stream[begin:]...)
+		}
+		begin += len(text)
+	}
+	return nil
+}
+
 // maxExpressions limits the number of ${...} of a template. One takes up to 10 KB of memory.
 const maxExpressions = 500
-
-func countExpressions(y *yaml.Node) (n int) {
-	for _, item := range y.Content {
-		n += countExpressions(item)
-	}
-	return n + strings.Count(y.Value, "${")
-}
 
 // maxNodes limits the number of nodes of a document after its aliases are expanded.
 const maxNodes = 100_000
@@ -113,9 +137,7 @@ func parseOne(file string, y *yaml.Node, applied []byte) (*Template, problem.Pro
 	c.checkProtectedFields(y, t)
 	c.checkLabels(y, t)
 	c.annotationDomains(y, t)
-	if !c.checkParams(y, t) {
-		return nil, c.problems // expressions would only report them again
-	}
+	c.unreliable = !c.checkParams(y, t)
 	c.compileExpressions(y, t)
 	c.checkPlacement(y, t)
 	if len(c.problems) > 0 {
@@ -230,7 +252,7 @@ func (c *checker) compileExpressions(y *yaml.Node, t *Template) {
 		return
 	}
 	if !c.compileVariables(y, t) {
-		return // expressions that read them would only report them again
+		c.unreliable = true
 	}
 	if source := t.Spec.Match.Condition; source != "" {
 		if t.condition, err = c.compiler.compileBool(c.compiler.env, source); err != nil {

@@ -309,3 +309,46 @@ func checkLabels(t *testing.T, tpl *templates.Template) {
 		}
 	}
 }
+
+// TestAllProblems checks that no problem of a document hides those of others in the same file: a file of all documents in
+// testdata/bad has the problems of each.
+func TestAllProblems(t *testing.T) {
+	files, err := filepath.Glob("testdata/bad/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no cases", err)
+	}
+	var stream strings.Builder
+	want, broken := map[int]problem.Problem{}, 0
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		source, _, _ := strings.Cut(string(text), "# problems\n")
+		if strings.HasPrefix(source, "%") || strings.Contains(file, "kubectl") {
+			continue // it depends on the whole file
+		}
+		stream.WriteString("---\n")
+		before := strings.Count(stream.String(), "\n")
+		_, problems := templates.Parse("all.yaml", []byte(source))
+		for _, p := range problems {
+			if p.Line += before; strings.HasPrefix(p.Message, "not YAML") {
+				p.Message = "not YAML" // in an open quote, it is another sentence if a document follows
+				broken++
+			}
+			want[len(want)] = p
+		}
+		stream.WriteString(source + "\n")
+	}
+	_, problems := templates.Parse("all.yaml", []byte(stream.String()))
+	for _, p := range want {
+		if !slices.ContainsFunc(problems, func(got problem.Problem) bool {
+			return got == p || p.Message == "not YAML" && strings.HasPrefix(got.Message, p.Message) && got.Line >= p.Line && got.Line < p.Line+20
+		}) {
+			t.Errorf("it does not report %s", p)
+		}
+	}
+	if len(problems) > len(want) || broken < 5 {
+		t.Errorf("%d problems, of which %d are of documents that are no YAML, instead of %d", len(problems), broken, len(want))
+	}
+}

@@ -4,6 +4,7 @@ package templates
 
 import (
 	"iter"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -48,4 +49,12 @@ func yamlItems(y *yaml.Node) []*yaml.Node {
 		return nil
 	}
 	return y.Content
+}
+
+// countExpressions returns the number of ${...} in a node and below it.
+func countExpressions(y *yaml.Node) (n int) {
+	for _, item := range y.Content {
+		n += countExpressions(item)
+	}
+	return n + strings.Count(y.Value, "${")
 }

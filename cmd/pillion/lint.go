@@ -38,9 +38,10 @@ It loads them as serve and inject do. It prints one line for each problem:
 
   file:line: path: message
 
-If there is no problem, lint tries each template on sample pods. If a template has
-a condition, lint makes sample pods that meet it, and prints the fields that do so.
-With --pod, lint tries the templates on your own pods instead. It prints:
+Lint tries each valid template on sample pods. If a template has a condition, lint
+makes sample pods that meet it, and prints the fields that do so. With --pod, lint
+tries the templates on your own pods instead. If other templates are invalid, it
+prints only problems and warnings. Otherwise, it prints:
 
   * the strictest Pod Security level that a pod with the template satisfies, and
     what it lacks for the next level
@@ -154,14 +155,14 @@ func (o *lintOptions) checkFlags() error {
 
 func (o *lintOptions) run(cmd *cobra.Command, paths []string) error {
 	w, stdin := cmd.OutOrStdout(), cmd.InOrStdin()
-	set, err := cli.LoadTemplates(stdin, paths)
-	found := linted{Problems: problem.Problems{}, Templates: []trial{}, server: o.server, command: cmd.CommandPath(), paths: paths, pods: o.pods.files}
-	if err != nil && !errors.As(err, &found.Problems) {
+	set, problems, err := cli.LoadValid(stdin, paths)
+	if err != nil {
 		return err
 	}
-	if err == nil {
+	found := linted{Problems: append(problem.Problems{}, problems...), Templates: []trial{}, server: o.server, command: cmd.CommandPath(), paths: paths, pods: o.pods.files}
+	if len(set.Templates) > 0 {
 		if err := o.tryTemplates(cmd.Context(), stdin, &found, set); err != nil {
-			return err
+			return errors.Join(problems.Err(), err)
 		}
 	}
 	err = cli.Print(w, o.output, found, func() string { return cli.Fold(w, found.text()) })

@@ -37,7 +37,7 @@ func TestLintServer(t *testing.T) {
 		"not asked": {all, nil, exitProblem, []string{"a: the API server accepts a pod with it", "b: the API server got no pod with it"}},
 		"rejected": {
 			all[:strings.Index(all, one)], apierrors.NewForbidden(corev1.Resource("pods"), "pillion-lint-", errors.New("too large")), exitProblem,
-			[]string{`a: the API server rejects a pod with it: pods "pillion-lint-" is forbidden: too large`},
+			[]string{`a: problem: the API server rejects a pod with it: pods "pillion-lint-" is forbidden: too large`},
 		},
 		"no right": {
 			strings.ReplaceAll(all, " % 2", " * 0"), apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New(`User "u" cannot create`)), exitProblem,

@@ -38,12 +38,12 @@ func (l *linted) hasProblems() bool {
 		l.server && slices.ContainsFunc(l.Templates, func(t trial) bool { return !t.Accepted })
 }
 
-// text returns one line for each problem. If there is none, it returns one line for each note.
+// text returns one line for each problem and warning. If all templates are valid, it also returns one line for each note.
 func (l *linted) text() string {
-	if len(l.Problems) > 0 {
-		return l.Problems.Error() + "\n"
-	}
 	var b strings.Builder
+	if len(l.Problems) > 0 {
+		b.WriteString(l.Problems.Error() + "\n")
+	}
 	for _, warning := range l.Warnings {
 		b.WriteString(problem.OneLine("warning: "+warning) + "\n")
 	}
@@ -54,11 +54,20 @@ func (l *linted) text() string {
 			of += " on " + t.On
 		}
 		for _, sentence := range l.trialSentences(t) {
+			if len(l.Problems) > 0 && !strings.HasPrefix(sentence, problemWord) && !strings.HasPrefix(sentence, warningWord) {
+				continue
+			}
 			b.WriteString(problem.OneLine(of+": "+sentence) + "\n")
 		}
 	}
 	return b.String()
 }
+
+// The words before problems and warnings.
+const (
+	problemWord = "problem: "
+	warningWord = "warning: "
+)
 
 func (l *linted) trialSentences(t *trial) []string {
 	var all []string
@@ -67,10 +76,10 @@ func (l *linted) trialSentences(t *trial) []string {
 		if t.On == "" {
 			problem += " (template in " + t.Place + ")"
 		}
-		say("problem: %s", problem)
+		say("%s%s", problemWord, problem)
 	}
 	for _, failing := range t.Failing() {
-		say("warning: %s (in %s)", failing, t.Place)
+		say("%s%s (in %s)", warningWord, failing, t.Place)
 	}
 	switch {
 	case t.PodSecurity == "" && len(t.Fails) > 0:
@@ -111,7 +120,7 @@ func (l *linted) trialSentences(t *trial) []string {
 	}
 	switch {
 	case t.Rejected != "":
-		say("the API server rejects a pod with it: %s", t.Rejected)
+		say("%sthe API server rejects a pod with it: %s", problemWord, t.Rejected)
 	case t.Accepted:
 		say("the API server accepts a pod with it")
 	case l.server:

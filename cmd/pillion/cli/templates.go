@@ -34,7 +34,25 @@ func LoadPart(stdin io.Reader, paths []string) (*templates.Set, error) {
 	return loadTemplates(&templates.Loader{Part: true}, stdin, paths)
 }
 
-func loadTemplates(loader *templates.Loader, stdin io.Reader, paths []string) (*templates.Set, error) {
+// LoadValid is like LoadTemplates, but it returns the set of those templates that have no problem, and the problems of all
+// others. A path that cannot be read is one of these.
+func LoadValid(stdin io.Reader, paths []string) (*templates.Set, problem.Problems, error) {
+	sources, err := namedSources(stdin, paths)
+	if err != nil {
+		return nil, nil, err
+	}
+	set, problems := templates.LoadValid(sources...)
+	if len(set.Templates)+len(problems) > 0 {
+		return set, problems, nil
+	}
+	if slices.Equal(paths, []string{"-"}) {
+		return set, nil, errNoInput
+	}
+	return set, nil, ErrNoTemplates
+}
+
+// namedSources returns the files and folders that a user named, and standard input for "-".
+func namedSources(stdin io.Reader, paths []string) ([]templates.Source, error) {
 	sources := make([]templates.Source, len(paths))
 	for i, path := range paths {
 		if path == "-" {
@@ -45,14 +63,24 @@ func loadTemplates(loader *templates.Loader, stdin io.Reader, paths []string) (*
 			sources[i] = templates.Source{Data: data, Path: "standard input"}
 			continue
 		}
-		if _, err := os.Stat(path); err != nil {
+		sources[i] = templateSource(path)
+	}
+	return sources, nil
+}
+
+func loadTemplates(loader *templates.Loader, stdin io.Reader, paths []string) (*templates.Set, error) {
+	for _, path := range paths {
+		if _, err := os.Stat(path); err != nil && path != "-" {
 			return nil, err
 		}
-		sources[i] = templateSource(path)
+	}
+	sources, err := namedSources(stdin, paths)
+	if err != nil {
+		return nil, err
 	}
 	set, err := loadSources(loader, sources)
 	if errors.Is(err, ErrNoTemplates) && slices.Equal(paths, []string{"-"}) {
-		return set, errors.New("the input contains no template")
+		return set, errNoInput
 	}
 	if problems := problem.Problems(nil); errors.As(err, &problems) {
 		err = fmt.Errorf("the templates are invalid:\n%w", err)
@@ -84,6 +112,9 @@ func loadSources(loader *templates.Loader, sources []templates.Source) (*templat
 	}
 	return set, err
 }
+
+// errNoInput is ErrNoTemplates of standard input.
+var errNoInput = errors.New("the input contains no template")
 
 // ErrNoTemplates comes with an empty set. A cluster may have no templates for a while, but
 // users who name files on the command line expect some.
