@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // allCommands calls visit for a command and all below it.
@@ -96,4 +97,27 @@ func TestNamespaceFlag(t *testing.T) {
 // withoutNotes removes the field notes of a report.
 func withoutNotes(text string) string {
 	return strings.ReplaceAll(regexp.MustCompile(`(?s),?\s*"notes": \[.*?\]`).ReplaceAllString(text, ""), "\n\n", "\n")
+}
+
+// TestShorthands checks that a flag of one letter is short for the same flag in all commands. For example, -v is --verbose, and
+// never --version.
+func TestShorthands(t *testing.T) {
+	t.Parallel()
+	long, first := map[string]string{}, map[string]string{}
+	allCommands(newRoot(), func(c *cobra.Command) {
+		c.InitDefaultHelpFlag()
+		c.InitDefaultVersionFlag()
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if f.Shorthand == "" {
+				return
+			}
+			if name, ok := long[f.Shorthand]; ok && name != f.Name {
+				t.Errorf("-%s is --%s of %s, and --%s of %s", f.Shorthand, f.Name, c.CommandPath(), name, first[f.Shorthand])
+			}
+			long[f.Shorthand], first[f.Shorthand] = f.Name, c.CommandPath()
+		})
+	})
+	if long["v"] != "verbose" || len(long) < 8 {
+		t.Errorf("the flags are %v", long)
+	}
 }

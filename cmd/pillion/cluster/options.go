@@ -98,11 +98,14 @@ func noFileExists(list string) bool {
 	})
 }
 
+// ErrNoCluster is the error if no kubeconfig names a cluster.
+var ErrNoCluster = errors.New("there is no cluster to connect to: use --kubeconfig FILE, and --context if the file has no current context")
+
 // noCluster explains an error about the kubeconfig.
 func noCluster(err error) error {
 	switch {
 	case clientcmd.IsEmptyConfig(err): // also if the context names none
-		return errors.New("there is no cluster to connect to: use --kubeconfig FILE, and --context if the file has no current context")
+		return ErrNoCluster
 	}
 	for _, jargon := range []string{": couldn't get version/kind", ": no kind "} { // errors that mention Go types
 		if text, _, ok := strings.Cut(err.Error(), jargon); ok {
