@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/lint/limits"
 	"github.com/pillion-dev/pillion/inject/report/explain"
+	"github.com/pillion-dev/pillion/inject/report/terminal"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/request"
 )
@@ -48,7 +50,8 @@ TaskRun, it explains the pod templates in the object, and the pods that belong t
 
 Without a name, explain prints all objects of the kind. Without a kind, it prints all
 workloads of the namespace, and pods without a workload. The namespace is the
-kubeconfig's, or that of --namespace. Workloads with the same result
+kubeconfig's, or that of --namespace. The first line counts problems, and the objects
+with problems come first. Workloads with the same result
 share one entry. Use --namespace-label to see the effect of another label of the
 namespace.
 
@@ -133,26 +136,32 @@ func (o *explainOptions) run(ctx context.Context, stdin io.Reader, stdout io.Wri
 	if err := errors.Join(o.writeReports(stdout, reports), failed); err != nil {
 		return err
 	}
-	for _, r := range reports {
-		if r.Failing != "" || r.Rejected || r.Final.Verdict == "denied" || len(r.Misfits) > 0 && r.Patch != nil { // a shadow namespace has no patch
-			return cli.ErrTold
-		}
-	}
-	if o.uncertain {
+	if o.uncertain || slices.ContainsFunc(reports, func(r *explain.Report) bool { return r.Severity() == explain.Denied }) {
 		return cli.ErrTold
 	}
 	return nil
 }
 
-// writeReports prints the reports. As JSON and YAML, they are always an object with a list.
+// writeReports prints the reports. As JSON and YAML, they are always an object with a list. Before those of a whole namespace,
+// there is a summary.
 func (o *explainOptions) writeReports(w io.Writer, reports []*explain.Report) error {
+	summary := ""
+	if o.whole() {
+		explain.SortBySeverity(reports)
+		summary = explain.Overview(reports, o.where())
+	}
 	if o.output == "text" {
+		if summary != "" {
+			if err := cli.Say(w, terminal.Bold, summary); err != nil {
+				return err
+			}
+		}
 		colour, width := cli.WantsColour(w), cli.WidthOf(w)
 		if colour {
 			w = cli.Raw(w) // the report is escaped already, apart from its colors
 		}
 		for i, r := range reports {
-			if i > 0 {
+			if i > 0 || summary != "" {
 				fmt.Fprintln(w)
 			}
 			if _, err := io.WriteString(w, r.Text(width, colour, o.detailLevel())); err != nil {
@@ -161,7 +170,10 @@ func (o *explainOptions) writeReports(w io.Writer, reports []*explain.Report) er
 		}
 		return nil
 	}
-	return cli.Print(w, o.output, map[string]any{"reports": reports}, nil)
+	return cli.Print(w, o.output, struct {
+		Summary string            `json:"summary,omitempty"`
+		Reports []*explain.Report `json:"reports"`
+	}{summary, reports}, nil)
 }
 
 func (o *explainOptions) detailLevel() explain.Detail {

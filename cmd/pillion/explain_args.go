@@ -115,19 +115,30 @@ func (o *explainOptions) checkFlags(args []string) (err error) {
 	return err
 }
 
+// whole reports whether the reports are about all objects of a cluster or a namespace, or all of some kinds.
+func (o *explainOptions) whole() bool {
+	return len(o.files) == 0 && (len(o.asked) == 0 || o.asked[0].name == "")
+}
+
+// where returns the part of the cluster that the reports are about.
+func (o *explainOptions) where() string {
+	in := cluster.InNamespace(o.namespace)
+	if o.everywhere {
+		in = " in all namespaces"
+	}
+	if o.selector != "" {
+		in = " with " + o.selector + in
+	}
+	return in
+}
+
 // nothingFound returns the sentence for a cluster without matching objects.
 func (o *explainOptions) nothingFound() string {
-	what, in := "workload or pod", cluster.InNamespace(o.namespace)
+	what := "workload or pod"
 	if len(o.asked) > 0 {
 		what = strings.Join(o.askedKinds(), " or ")
 	}
-	if o.everywhere {
-		in = ""
-	}
-	if o.selector != "" {
-		return "no " + what + " matches " + o.selector + in
-	}
-	return "there is no " + what + in
+	return "there is no " + what + o.where()
 }
 
 func (o *explainOptions) askedKinds() (names []string) {
