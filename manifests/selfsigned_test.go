@@ -69,7 +69,7 @@ func decodeStrictly(t *testing.T, path string, targets ...any) {
 // certificate comes from the Secret by its name.
 func TestSelfSignedDeployment(t *testing.T) {
 	k := readKustomization(t, selfSigned)
-	if !slices.Equal(k.Resources, []string{"../../base", "rbac.yaml", "policy.yaml"}) || len(k.Patches) != 1 {
+	if !slices.Equal(k.Resources, []string{"../../base", "rbac.yaml", "lease.yaml", "policy.yaml"}) || len(k.Patches) != 1 {
 		t.Fatalf("the kustomization is %+v", k)
 	}
 	b := load(t)

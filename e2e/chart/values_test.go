@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	releaseutil "helm.sh/helm/v4/pkg/release/v1/util"
+
+	"github.com/pillion-dev/pillion/certs"
+	"github.com/pillion-dev/pillion/manifests"
 )
 
 // TestChanges checks that values do the same as the patches on the pages.
@@ -130,6 +133,17 @@ func TestUninstall(t *testing.T) {
 		if order(webhooks) < 0 || order(webhooks) > order("Deployment") || order(webhooks) > order("Service") {
 			t.Errorf("the order is %v", releaseutil.UninstallOrder)
 		}
+	}
+	// Helm deletes only what it has created, and kinds without an order last. A Lease that is deleted before the rights to create it
+	// would come back.
+	manifest := mustRenderChart(t, system, "certificates: {source: self-signed}").Manifest
+	for _, lease := range []string{certs.LeaseName, manifests.ControllerName} {
+		if !strings.Contains(manifest, "kind: Lease\nmetadata:\n  name: "+lease+"\n") {
+			t.Errorf("Helm does not create the Lease %s, so it stays after helm uninstall", lease)
+		}
+	}
+	if order("Lease") >= 0 || order("Role") < 0 {
+		t.Errorf("the order is %v", releaseutil.UninstallOrder)
 	}
 }
 
