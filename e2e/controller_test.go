@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -66,6 +67,7 @@ func TestController(t *testing.T) {
 	t.Run("valid and invalid", c.validity)
 	t.Run("name taken", c.nameTaken)
 	t.Run("pods", c.pods)
+	t.Run("missing", c.missing)
 	t.Run("columns", func(t *testing.T) {
 		age := regexp.MustCompile(`\d+m?\d*s`)
 		got := age.ReplaceAllString(c.kubectl(t, "", "get", "clustersidecartemplates,sidecartemplates", "-A"), "AGE")
@@ -129,7 +131,7 @@ func (c *controlled) nameTaken(t *testing.T) {
 	c.wantReady(t, team, "True Valid", "-n", "team-a")
 	c.apply(t, clusterTemplate, "taken", "two")
 	c.wantReady(t, team, "False NameTaken", "-n", "team-a")
-	if out := c.kubectl(t, "", "get", "clustersidecartemplates,sidecartemplates", "-n", "team-a", "-o", "wide"); !regexp.MustCompile(`sidecartemplate\.pillion\.dev/taken +False .* NameTaken +The ClusterSidecarTemplate taken takes precedence`).MatchString(out) {
+	if out := c.kubectl(t, "", "get", "clustersidecartemplates,sidecartemplates", "-n", "team-a", "-o", "wide"); !regexp.MustCompile(`sidecartemplate\.pillion\.dev/taken +False +NameTaken .* The ClusterSidecarTemplate taken takes precedence`).MatchString(out) {
 		t.Errorf("kubectl prints no reason: %s", out)
 	}
 	c.wantEvent(t, "team-a", "taken", "Warning NameTaken The ClusterSidecarTemplate taken takes precedence, so no pod gets this template. Create this template again with another name.")
@@ -181,6 +183,40 @@ func (c *controlled) pods(t *testing.T) {
 	want("clustersidecartemplate/agent", "3 1")
 	c.apply(t, teamTemplate, "taken", "changed")
 	want("sidecartemplate/taken", "0 1", "-n", "team-a")
+}
+
+// missing: pods that should have a template and lack it are counted, also if their namespace opts in later. Others do not count.
+func (c *controlled) missing(t *testing.T) {
+	root, err := cluster.Root(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The flags of the Deployment and its ConfigMap decide which templates Pillion uses.
+	c.kubectl(t, "", "apply", "--server-side", "-n", "pillion-system", "-k", filepath.Join(root, "templates", "library"))
+	c.kubectl(t, "", "apply", "-f", filepath.Join(root, "manifests", "base", "40-deployment.yaml"))
+	c.kubectl(t, "", "create", "namespace", "late")
+	for i, labels := range []map[string]string{{}, {}, {}, {injectLabel: "disabled"}} {
+		pod := newPod(fmt.Sprintf("web-%d", i), func(p *corev1.Pod) { p.Labels = labels })
+		eventually(t, "pods can be created", func(ctx context.Context) error {
+			_, err := c.Client.CoreV1().Pods("late").Create(ctx, pod, metav1.CreateOptions{})
+			return err
+		})
+	}
+	want := func(counts string) {
+		t.Helper()
+		eventuallyWithin(t, time.Minute, "the missing pods are counted", func(context.Context) error {
+			if got := c.field(t, "clustersidecartemplate/agent", "{.status.pods.missing}"); got != counts { //nolint:contextcheck // kubectl has the test's context
+				return fmt.Errorf("%q pods lack it, want %s", got, counts)
+			}
+			return nil
+		})
+	}
+	want("0")
+	c.kubectl(t, "", "label", "namespace", "late", injectLabel+"=enabled")
+	c.kubectl(t, "", "label", "pod", "web-0", "-n", "late", "changed=true") // otherwise the label is read within five minutes
+	want("3")
+	c.kubectl(t, "", "delete", "pod", "web-0", "-n", "late", "--force")
+	want("2")
 }
 
 func (c *controlled) start(t *testing.T, flags ...string) *cluster.Pillion {

@@ -19,13 +19,14 @@ import (
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')",message="the name must be a DNS label: at most 63 of a-z, 0-9 and -"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.replaces) || self.spec.replaces != self.metadata.name",message="a template cannot replace itself; name another one, or leave replaces out",fieldPath=".spec.replaces"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Default",type=boolean,JSONPath=`.spec.default`
 // +kubebuilder:printcolumn:name="Required",type=boolean,JSONPath=`.spec.required`
 // +kubebuilder:printcolumn:name="Revision",type=string,JSONPath=`.status.revision`
 // +kubebuilder:printcolumn:name="Current",type=integer,JSONPath=`.status.pods.current`
 // +kubebuilder:printcolumn:name="Outdated",type=integer,JSONPath=`.status.pods.outdated`
+// +kubebuilder:printcolumn:name="Missing",type=integer,JSONPath=`.status.pods.missing`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 type ClusterSidecarTemplate struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -48,13 +49,14 @@ type ClusterSidecarTemplate struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.replaces) || self.spec.replaces != self.metadata.name",message="a template cannot replace itself; name another one, or leave replaces out",fieldPath=".spec.replaces"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.match) || !has(self.spec.match.namespaceSelector)",message="a SidecarTemplate is only for the pods of its own namespace; leave out namespaceSelector, or use a ClusterSidecarTemplate",fieldPath=".spec.match"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Default",type=boolean,JSONPath=`.spec.default`
 // +kubebuilder:printcolumn:name="Required",type=boolean,JSONPath=`.spec.required`
 // +kubebuilder:printcolumn:name="Revision",type=string,JSONPath=`.status.revision`
 // +kubebuilder:printcolumn:name="Current",type=integer,JSONPath=`.status.pods.current`
 // +kubebuilder:printcolumn:name="Outdated",type=integer,JSONPath=`.status.pods.outdated`
+// +kubebuilder:printcolumn:name="Missing",type=integer,JSONPath=`.status.pods.missing`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 type SidecarTemplate struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -383,7 +385,7 @@ type Status struct {
 	// revision identifies the content that is in use. Pods with the sidecar have it in their
 	// annotation NAME.pillion.dev/injected.
 	Revision string `json:"revision,omitempty"`
-	// pods are the numbers of pods that have the sidecar.
+	// pods are the numbers of pods that have the sidecar, or should have it.
 	Pods *PodCounts `json:"pods,omitempty"`
 	// failed is what has stopped the rollout, in each namespace. The condition Degraded has the reason.
 	//
@@ -470,6 +472,9 @@ type PodCounts struct {
 	Current int64 `json:"current"`
 	// outdated is the number of pods with another revision.
 	Outdated int64 `json:"outdated"`
+	// missing is the number of pods that should have the sidecar and lack it, as pillion status counts them. It is
+	// absent if that is not known.
+	Missing *int64 `json:"missing,omitempty"`
 	// updated is the number of pods with the revision in use, in the namespaces in which the controller
 	// updates pods. It is absent if spec.rollout has no strategy for that.
 	Updated *int64 `json:"updated,omitempty"`

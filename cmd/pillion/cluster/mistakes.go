@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -119,6 +120,65 @@ func (e *Examiner) Examine(ctx context.Context, ns *corev1.Namespace, version st
 		}
 	}
 	return found, nil
+}
+
+// CountMissing counts the pods of a namespace that should have a template and lack it, by template, as pillion status does. It
+// reads the pods in pages. It returns nil if it does not know all templates, and the number unknown for a template whose
+// ServiceAccounts it may not read.
+func (e *Examiner) CountMissing(ctx context.Context, ns *corev1.Namespace, version string, unknown int64) (map[types.NamespacedName]int64, error) {
+	b, err := e.injectorFor(ctx, ns.Name, version)
+	if err != nil || !b.complete {
+		return nil, err
+	}
+	unread := false
+	scope := status.Scope{Unknown: true, Namespace: request.Namespace{
+		Name: ns.Name, Labels: ns.Labels, Annotations: ns.Annotations, Known: true, ServiceAccounts: e.client.serviceAccounts(ctx, func(string) { unread = true }),
+	}}
+	count := status.NewCount(b.injector, scope)
+	add := func(pod []byte) error { return count.Add(pod) }
+	if err := e.client.eachRawPod(ctx, ns.Name, add, func() { count = status.NewCount(b.injector, scope) }); err != nil {
+		return nil, err
+	}
+	found := map[types.NamespacedName]int64{}
+	for _, t := range b.injector.For(ns.Name).Set().Templates {
+		n := int64(count.Missing(t.ID()))
+		if unread && templates.NewSet([]*templates.Template{t}).ReadsServiceAccount() {
+			n = unknown
+		}
+		found[types.NamespacedName{Namespace: t.Namespace, Name: t.Name}] = n
+	}
+	return found, nil
+}
+
+// rawPage is the number of pods of a page of eachRawPod. A pod can have more than 1 MB.
+const rawPage = 25
+
+// eachRawPod passes the JSON of each pod of a namespace to a function; restart discards the previous ones. It keeps one page in
+// memory, as text: as objects, pods take many times as much.
+func (c *Client) eachRawPod(ctx context.Context, namespace string, each func(pod []byte) error, restart func()) error {
+	api, err := c.restClient()
+	if err != nil {
+		return err
+	}
+	return readPages(ctx, "", func(ctx context.Context, options metav1.ListOptions) (string, error) {
+		text, err := api.Get().AbsPath("/api/v1/namespaces/"+namespace+"/pods").Param("limit", strconv.Itoa(rawPage)).Param("continue", options.Continue).Do(ctx).Raw()
+		if err != nil {
+			return "", err
+		}
+		var page struct {
+			Metadata struct{ Continue string }
+			Items    []json.RawMessage
+		}
+		if err := json.Unmarshal(text, &page); err != nil {
+			return "", err
+		}
+		for _, pod := range page.Items {
+			if err := each(pod); err != nil {
+				return "", err
+			}
+		}
+		return page.Metadata.Continue, nil
+	}, restart)
 }
 
 // injectorFor returns the injector for a namespace.

@@ -38,7 +38,7 @@ const unfinished = "status.phase!=" + string(corev1.PodSucceeded) + ",status.pha
 // sidecar.
 type pods struct {
 	client metadata.Interface
-	offer  func(*metav1.PartialObjectMetadata) // called for each pod that is read; may be nil
+	offers []func(*metav1.PartialObjectMetadata) // called for each pod that is read, and that is gone
 
 	queue  workqueue.TypedRateLimitingInterface[reconcile.Request] // nil in tests that count only
 	synced chan struct{}                                           // closed when all pods were read
@@ -233,8 +233,8 @@ func (p *pods) readPod(object any) (*countedPod, error) {
 	case *countedPod:
 		return pod, nil
 	case *metav1.PartialObjectMetadata:
-		if p.offer != nil {
-			p.offer(pod)
+		for _, offer := range p.offers {
+			offer(pod)
 		}
 		return &countedPod{ObjectMeta: &empty, key: pod.Namespace + "/" + pod.Name, sidecars: unique.Make(sidecarsOf(pod)).Value()}, nil
 	default:
@@ -283,6 +283,13 @@ func (p *pods) addCount(namespace, have string, n int64) {
 				p.queue.AddAfter(reconcile.Request{NamespacedName: template}, gather)
 			}
 		}
+	}
+}
+
+// requestReconciles requests templates whose numbers of pods have changed.
+func (p *pods) requestReconciles(names ...types.NamespacedName) {
+	for _, name := range names {
+		p.queue.Add(reconcile.Request{NamespacedName: name})
 	}
 }
 

@@ -32,7 +32,9 @@ type reconciler struct {
 	apply func(ctx context.Context, status *unstructured.Unstructured) error
 	event func(template *unstructured.Unstructured, kind, reason, message string)
 	count func(template types.NamespacedName, revision string, replacedBy ...string) v1alpha1.PodCounts
-	now   func() metav1.Time
+	// missing returns how many pods should have a template and lack it, or nil if that is not known.
+	missing func(template types.NamespacedName) *int64
+	now     func() metav1.Time
 	// namespaces returns those in which the pods of a template are updated.
 	namespaces func(template *unstructured.Unstructured) []string
 
@@ -79,6 +81,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		count: func(revision string) v1alpha1.PodCounts {
 			by := replacingNames(scope, template)
 			counts := r.count(name, revision, by...)
+			counts.Missing = r.missing(name)
 			counts.Updated = r.countUpdated(template, revision, by)
 			return counts
 		},

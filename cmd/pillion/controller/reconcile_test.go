@@ -121,6 +121,7 @@ func newAPI() (*api, *reconciler) {
 	clock := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	return a, &reconciler{
 		read: a, apply: a.apply, event: a.event, known: map[types.NamespacedName]known{},
+		missing:    func(types.NamespacedName) *int64 { return nil },
 		namespaces: func(*unstructured.Unstructured) []string { return []string{"shop"} },
 		count: func(template types.NamespacedName, _ string, _ ...string) v1alpha1.PodCounts {
 			return a.counts[template]

@@ -65,6 +65,9 @@ func (o *Options) Run(ctx context.Context, log *slog.Logger) error {
 	if s.podEvents, err = o.podEvents(config, system, s.templates, log); err != nil {
 		return err
 	}
+	if s.missing, err = newMissing(config, system, s.templates, log); err != nil {
+		return err
+	}
 	if s.rollouts, err = o.newRollouts(config, system, log); err != nil {
 		return err
 	}
@@ -107,6 +110,7 @@ type statuses struct {
 	rollouts  *rollouts
 	histories *histories
 	podEvents *podEvents // nil: there are none
+	missing   *missing
 	log       *slog.Logger
 
 	leads atomic.Bool
@@ -135,8 +139,11 @@ func (s *statuses) runLeader(ctx context.Context) error {
 			return err
 		}
 	}
+	s.missing.changed = s.pods.requestReconciles
+	running.Go(func() { s.missing.run(ctx, s.pods.WaitForSync) })
+	s.pods.offers = append(s.pods.offers, s.missing.notePod)
 	if s.podEvents != nil {
-		s.pods.offer = s.podEvents.offerPod
+		s.pods.offers = append(s.pods.offers, s.podEvents.offerPod)
 		running.Go(func() { s.podEvents.examinePods(ctx) })
 	}
 	rollouts, err := s.rollouts.newController(s.all, s.pods, s.templates)
@@ -189,8 +196,8 @@ func (s *statuses) newReconciler() *reconciler {
 		event: func(template *unstructured.Unstructured, kind, reason, message string) {
 			events.Eventf(template, nil, kind, reason, "Check", "%s", message)
 		},
-		count: s.pods.countPods,
-		now:   metav1.Now, namespaces: s.rollouts.namespacesOf,
+		count: s.pods.countPods, missing: s.missing.countFor,
+		now: metav1.Now, namespaces: s.rollouts.namespacesOf,
 		known: map[types.NamespacedName]known{},
 	}
 }

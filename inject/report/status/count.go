@@ -60,6 +60,9 @@ func NewCount(injector *inject.Injector, scope Scope) *Count {
 // Pods returns the number of counted pods.
 func (c *Count) Pods() int { return c.pods.Pods }
 
+// Missing returns the number of counted pods that should have a template, by its ID, and lack it.
+func (c *Count) Missing(template string) int { return c.templateTally(template).Missing }
+
 // Add counts a pod. It returns an error if the pod is not valid JSON.
 func (c *Count) Add(text []byte) error {
 	like, err := rollout.LikenessOf(text)
