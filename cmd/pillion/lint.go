@@ -155,21 +155,24 @@ func (o *lintOptions) checkFlags() error {
 
 func (o *lintOptions) run(cmd *cobra.Command, paths []string) error {
 	w, stdin := cmd.OutOrStdout(), cmd.InOrStdin()
-	set, problems, err := cli.LoadValid(stdin, paths)
-	if err != nil {
-		return err
+	set, problems, unread := cli.LoadValid(stdin, paths)
+	if len(set.Templates)+len(problems) == 0 {
+		return unread
 	}
 	found := linted{Problems: append(problem.Problems{}, problems...), Templates: []trial{}, server: o.server, command: cmd.CommandPath(), paths: paths, pods: o.pods.files}
 	if len(set.Templates) > 0 {
 		if err := o.tryTemplates(cmd.Context(), stdin, &found, set); err != nil {
-			return errors.Join(problems.Err(), err)
+			return errors.Join(unread, problems.Err(), err)
 		}
 	}
-	err = cli.Print(w, o.output, found, func() string { return cli.Fold(w, found.text()) })
-	if err == nil && found.hasProblems() {
-		err = cli.ErrTold
+	err := cli.Print(w, o.output, found, func() string { return cli.Fold(w, found.text()) })
+	if err := errors.Join(err, unread); err != nil {
+		return err
 	}
-	return err
+	if found.hasProblems() {
+		return cli.ErrTold
+	}
+	return nil
 }
 
 func (o *lintOptions) tryTemplates(ctx context.Context, stdin io.Reader, found *linted, set *templates.Set) error {

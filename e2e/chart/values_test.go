@@ -8,9 +8,6 @@ import (
 	"testing"
 
 	releaseutil "helm.sh/helm/v4/pkg/release/v1/util"
-
-	"github.com/pillion-dev/pillion/certs"
-	"github.com/pillion-dev/pillion/manifests"
 )
 
 // TestChanges checks that values do the same as the patches on the pages.
@@ -137,7 +134,7 @@ func TestUninstall(t *testing.T) {
 	// Helm deletes only what it has created, and kinds without an order last. A Lease that is deleted before the rights to create it
 	// would come back.
 	manifest := mustRenderChart(t, system, "certificates: {source: self-signed}").Manifest
-	for _, lease := range []string{certs.LeaseName, manifests.ControllerName} {
+	for _, lease := range []string{"pillion-certs", "pillion-controller"} {
 		if !strings.Contains(manifest, "kind: Lease\nmetadata:\n  name: "+lease+"\n") {
 			t.Errorf("Helm does not create the Lease %s, so it stays after helm uninstall", lease)
 		}

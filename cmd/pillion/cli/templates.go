@@ -35,15 +35,24 @@ func LoadPart(stdin io.Reader, paths []string) (*templates.Set, error) {
 }
 
 // LoadValid is like LoadTemplates, but it returns the set of those templates that have no problem, and the problems of all
-// others. A path that cannot be read is one of these.
+// others. It also returns an error if a path cannot be read, or if there is no template.
 func LoadValid(stdin io.Reader, paths []string) (*templates.Set, problem.Problems, error) {
+	var unread []error
+	paths = slices.DeleteFunc(slices.Clone(paths), func(path string) bool {
+		_, err := os.Stat(path)
+		if path == "-" || err == nil {
+			return false
+		}
+		unread = append(unread, err)
+		return true
+	})
 	sources, err := namedSources(stdin, paths)
 	if err != nil {
-		return nil, nil, err
+		return templates.NewSet(nil), nil, err
 	}
 	set, problems := templates.LoadValid(sources...)
-	if len(set.Templates)+len(problems) > 0 {
-		return set, problems, nil
+	if len(set.Templates)+len(problems)+len(unread) > 0 {
+		return set, problems, errors.Join(unread...)
 	}
 	if slices.Equal(paths, []string{"-"}) {
 		return set, nil, errNoInput
