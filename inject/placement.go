@@ -68,8 +68,9 @@ func (p *planner) besideCluster(items []jsontree.Node, own *jsontree.Node, list 
 		if by == nil || by.t.Namespace != "" {
 			return position, false
 		}
-		if position = templates.PositionIn(&by.placed, list); position.After+position.Before != name {
-			position = positionIn(&by.placed, list, items)
+		position = templates.PositionIn(&by.placed, list)
+		if beside := position.After + position.Before; beside != "" && beside != name && !p.wasBefore(by, items, beside) {
+			position = v1alpha1.Position{End: position.End}
 		}
 		return position, true
 	}
@@ -92,6 +93,16 @@ func (p *planner) besideCluster(items []jsontree.Node, own *jsontree.Node, list 
 		i--
 	}
 	return i
+}
+
+// wasBefore reports whether the pod had a container when an earlier template put its own there.
+func (p *planner) wasBefore(by *candidate, items []jsontree.Node, container string) bool {
+	i := slices.IndexFunc(items, hasName(container))
+	if i < 0 || !items[i].IsNew() {
+		return i >= 0
+	}
+	other := p.owners.earlierBringer(&items[i], p.t)
+	return other == nil || other.t.index <= by.t.index
 }
 
 // earlierBringer returns the earlier template that put a container into the pod, or nil.
