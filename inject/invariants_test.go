@@ -184,19 +184,22 @@ func checkTyped(t testing.TB, injector *inject.Injector, req inject.Request) {
 	checkStored(t, injector, req, applyPatch(t, req.Object, r.Patch()))
 }
 
-// checkStored checks a second run over the pod that an API server stores.
+// checkStored checks a second run over the pod that an API server stores, with its feature gates on and off.
 func checkStored(t testing.TB, injector *inject.Injector, req inject.Request, pod []byte) {
 	t.Helper()
-	var ok bool
-	if req.Object, ok = typed(pod); !ok {
+	text, ok := typed(pod)
+	if !ok {
 		return
 	}
-	r, err := injector.Inject(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r.Adds() {
-		t.Fatalf("a second run over the stored pod adds %s\npod: %s", r.Patch(), req.Object)
+	for _, stored := range [][]byte{text, keptBy(t, pod, false)} {
+		req.Object = stored
+		r, err := injector.Inject(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Adds() {
+			t.Fatalf("a second run over the stored pod adds %s\npod: %s", r.Patch(), req.Object)
+		}
 	}
 }
 

@@ -29,6 +29,10 @@ func (p *planner) mergeObject(pod, fragment *jsontree.Node, s *schema.Schema, at
 			p.found = p.found || there != nil && f.Contains(there, value)
 			continue
 		}
+		if dropped := p.droppedValue(there, f, at.Member(name)); dropped != nil {
+			p.keepUnit(dropped, value, f, at.Member(name))
+			continue
+		}
 		if there == nil && p.hasAppArmor(name, value, at.Member(name)) {
 			continue
 		}
@@ -116,6 +120,20 @@ func (p *planner) isExcluded(pod *jsontree.Node, f *schema.Field, value *jsontre
 // isGated reports whether the API server may have dropped a field, because the pod has been injected before.
 func (p *planner) isGated(f *schema.Field) bool {
 	return f.Gated && (p.subject.asked.alone || p.wasInjected)
+}
+
+// droppedValue returns what another template that the pod records renders for a gated field that the pod lacks, or nil. The API
+// server may have dropped it since that template was added, and two templates that exclude each other still do.
+func (p *planner) droppedValue(there *jsontree.Node, f *schema.Field, at schema.Pointer) *jsontree.Node {
+	if there != nil || !f.Gated || p.merged != nil && p.merged.IsNew() {
+		return nil
+	}
+	for other := range p.owners.otherTemplates(p.t, false, p.subject.isMarked) {
+		if own := other.hasAt(p, at, (*jsontree.Node).Get); own != nil {
+			return own
+		}
+	}
+	return nil
 }
 
 // mergeMember merges a value of the fragment into there, the pod's member with the same name, or nil.
