@@ -16,9 +16,10 @@ func (c *candidate) rendersContainer(existing *jsontree.Node, besides ...*jsontr
 	return c.equalsOwn(existing, comparison{besides: besides})
 }
 
-// completesContainer reports whether a container will be what the template renders as soon as what it lacks is added.
-func (c *candidate) completesContainer(existing *jsontree.Node) bool {
-	return c.equalsOwn(existing, comparison{unfinished: true})
+// completesContainer reports whether a container of a list will be what the template renders as soon as what it lacks is added.
+func (c *candidate) completesContainer(existing *jsontree.Node, list string) bool {
+	named := hasName(existing.Get("name").Text())
+	return slices.ContainsFunc(c.fragment.At("spec", list).Items(), named) && c.equalsOwn(existing, comparison{unfinished: true})
 }
 
 // equalsOwn compares a container with the template's container of that name.

@@ -193,9 +193,15 @@ func (s *subject) staysHidden(container *jsontree.Node, candidates []*candidate)
 // isCompleted reports whether a container will be what one of the templates renders, because that template adds what it
 // lacks in this run. In a final pod, nothing is added any more.
 func (s *subject) isCompleted(container *jsontree.Node, candidates []*candidate) bool {
-	return !s.asked.alone && slices.ContainsFunc(candidates, func(c *candidate) bool {
-		return s.isMarked(c.t) && c.completesContainer(container)
-	})
+	for _, list := range containerLists() {
+		if s.asked.alone || !slices.ContainsFunc(s.pod.At("spec", list).Items(), hasName(container.Get("name").Text())) {
+			continue
+		}
+		if slices.ContainsFunc(candidates, func(c *candidate) bool { return s.isMarked(c.t) && c.completesContainer(container, list) }) {
+			return true
+		}
+	}
+	return false
 }
 
 // isRendered reports whether a container is what one of the templates renders. A container of a namespace's template may
