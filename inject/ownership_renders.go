@@ -18,8 +18,7 @@ func (c *candidate) rendersContainer(existing *jsontree.Node, besides ...*jsontr
 
 // completesContainer reports whether a container of a list will be what the template renders as soon as what it lacks is added.
 func (c *candidate) completesContainer(existing *jsontree.Node, list string) bool {
-	named := hasName(existing.Get("name").Text())
-	return slices.ContainsFunc(c.fragment.At("spec", list).Items(), named) && c.equalsOwn(existing, comparison{unfinished: true})
+	return c.subject.schema.At("spec").At(list).Find(c.fragment.At("spec", list).Items(), existing) >= 0 && c.equalsOwn(existing, comparison{unfinished: true})
 }
 
 // equalsOwn compares a container with the template's container of that name.

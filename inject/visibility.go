@@ -194,7 +194,7 @@ func (s *subject) staysHidden(container *jsontree.Node, candidates []*candidate)
 // lacks in this run. In a final pod, nothing is added any more.
 func (s *subject) isCompleted(container *jsontree.Node, candidates []*candidate) bool {
 	for _, list := range containerLists() {
-		if s.asked.alone || !slices.ContainsFunc(s.pod.At("spec", list).Items(), hasName(container.Get("name").Text())) {
+		if s.asked.alone || s.schema.At("spec").At(list).Find(s.pod.At("spec", list).Items(), container) < 0 {
 			continue
 		}
 		if slices.ContainsFunc(candidates, func(c *candidate) bool { return s.isMarked(c.t) && c.completesContainer(container, list) }) {
