@@ -167,7 +167,7 @@ func (s *run) recordProved(ctx context.Context, p *rollout.Pod, pod *corev1.Pod)
 			return nil // the next look reports it
 		}
 		if err != nil {
-			s.noteIncomplete(fmt.Sprintf("pod %s in the namespace %s (%s changed, not yet recorded)", pod.Name, pod.Namespace, s.did[string(pod.UID)]))
+			s.noteIncomplete(fmt.Sprintf("pod %s in the namespace %s (changed, not yet recorded)", pod.Name, pod.Namespace))
 			return aboutPod(pod.Namespace, pod.Name, err)
 		}
 	}

@@ -271,15 +271,11 @@ func (s *run) noteIncomplete(what string) {
 // incompletePods returns the pods that have the change and are not proved.
 func (s *run) incompletePods() (all []string) {
 	for _, m := range s.watch.Open() {
-		did := s.did[m.UID]
-		if did == "" {
-			did = "its containers"
-		}
 		if s.evictsPods() {
 			all = append(all, fmt.Sprintf("%s in the namespace %s (a pod was evicted, and its replacement %s is not ready)", s.w.Title(), s.w.Namespace, m.Name))
 			continue
 		}
-		all = append(all, fmt.Sprintf("pod %s in the namespace %s (%s changed, not yet recorded)", m.Name, s.w.Namespace, did))
+		all = append(all, fmt.Sprintf("pod %s in the namespace %s (changed, not yet recorded)", m.Name, s.w.Namespace))
 	}
 	return all
 }
