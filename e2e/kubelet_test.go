@@ -53,7 +53,7 @@ func (k *kubelet) sync(ctx context.Context) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	unready := 0
+	unready := map[string]int{} // by namespace, because each workload has its own limits
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		if pod.Namespace == pillionNamespace || pod.Namespace == metav1.NamespaceSystem {
@@ -67,10 +67,10 @@ func (k *kubelet) sync(ctx context.Context) {
 			_, _ = k.client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{})
 		}
 		if strings.HasPrefix(pod.Namespace, "budget") && pod.Status.Conditions[0].Status != corev1.ConditionTrue {
-			unready++
+			unready[pod.Namespace]++
+			k.most = max(k.most, unready[pod.Namespace])
 		}
 	}
-	k.most = max(k.most, unready)
 }
 
 // report changes the status, and reports whether it was another one.
