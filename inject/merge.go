@@ -128,7 +128,11 @@ func (p *planner) droppedValue(there *jsontree.Node, f *schema.Field, at schema.
 	if there != nil || !f.Gated || p.merged != nil && p.merged.IsNew() {
 		return nil
 	}
-	for other := range p.owners.otherTemplates(p.t, false, p.subject.isMarked) {
+	mayHave := func(t *loaded) bool {
+		// A template of the namespace takes nothing from one of the cluster, as in findSetter.
+		return (t.Namespace == "" || p.t.Namespace != "") && p.subject.isMarked(t) && p.mayHave(t, at)
+	}
+	for other := range p.owners.otherTemplates(p.t, false, mayHave) {
 		if own := other.hasAt(p, at, (*jsontree.Node).Get); own != nil {
 			return own
 		}

@@ -432,7 +432,7 @@ func compareEarlier(t *testing.T, inPod, after []byte, container *podContainer) 
 }
 
 // containersOf returns the names of a pod's containers in one list.
-func containersOf(t *testing.T, pod []byte, list string) (names []string) {
+func containersOf(t testing.TB, pod []byte, list string) (names []string) {
 	t.Helper()
 	root, err := jsontree.Parse(pod)
 	if err != nil {

@@ -193,8 +193,11 @@ func (s *subject) staysHidden(container *jsontree.Node, candidates []*candidate)
 // isCompleted reports whether a container will be what one of the templates renders, because that template adds what it
 // lacks in this run. In a final pod, nothing is added any more.
 func (s *subject) isCompleted(container *jsontree.Node, candidates []*candidate) bool {
+	if s.asked.alone {
+		return false
+	}
 	for _, list := range containerLists() {
-		if s.asked.alone || s.schema.At("spec").At(list).Find(s.pod.At("spec", list).Items(), container) < 0 {
+		if s.schema.At("spec").At(list).Find(s.pod.At("spec", list).Items(), container) < 0 {
 			continue
 		}
 		if slices.ContainsFunc(candidates, func(c *candidate) bool { return s.isMarked(c.t) && c.completesContainer(container, list) }) {

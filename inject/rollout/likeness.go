@@ -16,6 +16,9 @@ import (
 // name of the volume of the API token, and most of the status.
 type Likeness [sha256.Size]byte
 
+// MaxLikenesses limits what is kept for pods that are alike: users can make many pods that all differ.
+const MaxLikenesses = 1000
+
 // tokenVolume begins the name of the volume that the API server adds for the API token. The rest is random.
 const tokenVolume = "kube-api-access-"
 

@@ -3,12 +3,12 @@
 package cluster
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -16,9 +16,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/cache"
 
+	"github.com/pillion-dev/pillion/cmd/pillion/kube"
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/report/explain"
 	"github.com/pillion-dev/pillion/inject/report/status"
@@ -134,51 +136,46 @@ func (e *Examiner) CountMissing(ctx context.Context, ns *corev1.Namespace, versi
 	scope := status.Scope{Unknown: true, Namespace: request.Namespace{
 		Name: ns.Name, Labels: ns.Labels, Annotations: ns.Annotations, Known: true, ServiceAccounts: e.client.serviceAccounts(ctx, func(string) { unread = true }),
 	}}
+	found := map[types.NamespacedName]int64{}
 	count := status.NewCount(b.injector, scope)
-	add := func(pod []byte) error { return count.Add(pod) }
-	if err := e.client.eachRawPod(ctx, ns.Name, add, func() { count = status.NewCount(b.injector, scope) }); err != nil {
+	flush := func() { // a Count keeps something of each owner, and users can create many
+		for _, t := range b.injector.For(ns.Name).Set().Templates {
+			found[types.NamespacedName{Namespace: t.Namespace, Name: t.Name}] += int64(count.Missing(t.ID()))
+		}
+		count = status.NewCount(b.injector, scope)
+	}
+	add := func(pod []byte) error {
+		if count.Pods() == mostCounted {
+			flush()
+		}
+		return count.Add(pod)
+	}
+	restart := func() { clear(found); count = status.NewCount(b.injector, scope) }
+	if err := e.client.eachRawPod(ctx, ns.Name, add, restart); err != nil {
 		return nil, err
 	}
-	found := map[types.NamespacedName]int64{}
+	flush()
 	for _, t := range b.injector.For(ns.Name).Set().Templates {
-		n := int64(count.Missing(t.ID()))
 		if unread && templates.NewSet([]*templates.Template{t}).ReadsServiceAccount() {
-			n = unknown
+			found[types.NamespacedName{Namespace: t.Namespace, Name: t.Name}] = unknown
 		}
-		found[types.NamespacedName{Namespace: t.Namespace, Name: t.Name}] = n
 	}
 	return found, nil
 }
 
-// rawPage is the number of pods of a page of eachRawPod. A pod can have more than 1 MB.
-const rawPage = 25
+// mostCounted is the number of pods of one Count of CountMissing.
+const mostCounted = 1000
 
-// eachRawPod passes the JSON of each pod of a namespace to a function; restart discards the previous ones. It keeps one page in
+// eachRawPod passes the JSON of each pod of a namespace to a function; restart discards the previous ones. It keeps one pod in
 // memory, as text: as objects, pods take many times as much.
 func (c *Client) eachRawPod(ctx context.Context, namespace string, each func(pod []byte) error, restart func()) error {
-	api, err := c.restClient()
+	api, err := kube.NewRESTClient(c.config)
 	if err != nil {
 		return err
 	}
-	return readPages(ctx, "", func(ctx context.Context, options metav1.ListOptions) (string, error) {
-		text, err := api.Get().AbsPath("/api/v1/namespaces/"+namespace+"/pods").Param("limit", strconv.Itoa(rawPage)).Param("continue", options.Continue).Do(ctx).Raw()
-		if err != nil {
-			return "", err
-		}
-		var page struct {
-			Metadata struct{ Continue string }
-			Items    []json.RawMessage
-		}
-		if err := json.Unmarshal(text, &page); err != nil {
-			return "", err
-		}
-		for _, pod := range page.Items {
-			if err := each(pod); err != nil {
-				return "", err
-			}
-		}
-		return page.Metadata.Continue, nil
-	}, restart)
+	pods := kube.NewStream(api, "/api/v1/namespaces/"+namespace+"/pods")
+	pods.Read = func(text []byte) (runtime.Object, error) { return nil, each(bytes.Clone(text)) }
+	return readPages(ctx, "", pods.ReadPage, restart)
 }
 
 // injectorFor returns the injector for a namespace.

@@ -27,7 +27,7 @@ func (o *Options) NamespaceOr(named string) (string, error) {
 	if named != "" {
 		return named, nil
 	}
-	namespace, _, err := o.loader().Namespace()
+	namespace, _, err := o.newClientConfig().Namespace()
 	switch {
 	case clientcmd.IsEmptyConfig(err) && !o.Selects():
 		return "default", nil

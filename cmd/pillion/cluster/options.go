@@ -67,7 +67,7 @@ func (o *Options) Connect() (*Client, error) {
 	if _, err := clientcmd.ParseTimeout(o.overrides.Timeout); err != nil && o.overrides.Timeout != "" {
 		return nil, cli.UsageError{Err: fmt.Errorf("--request-timeout: %q is not a time, such as 5s", o.overrides.Timeout)}
 	}
-	loader := o.loader()
+	loader := o.newClientConfig()
 	config, err := loader.ClientConfig()
 	if clientcmd.IsEmptyConfig(err) && o.Kubeconfig == "" && noFileExists(os.Getenv(clientcmd.RecommendedConfigPathEnvVar)) {
 		return nil, fmt.Errorf("there is no cluster to connect to: $KUBECONFIG names %s, which does not exist", os.Getenv(clientcmd.RecommendedConfigPathEnvVar))
@@ -156,7 +156,8 @@ func (o *Options) Command(arguments string) string {
 	return strings.Join(append([]string{o.cmd.Root().CommandPath(), arguments}, o.givenFlags(append(kubectlFlags, "system-namespace")...)...), " ")
 }
 
-func (o *Options) loader() clientcmd.ClientConfig {
+// newClientConfig returns what loads the kubeconfig that the flags select.
+func (o *Options) newClientConfig() clientcmd.ClientConfig {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(o.loadingRules(), &o.overrides)
 }
 

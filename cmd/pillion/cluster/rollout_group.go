@@ -82,7 +82,9 @@ func (g *grouping) planLike(object *unstructured.Unstructured, text []byte, like
 		}
 	}
 	pod.Forget()
-	g.plans[like] = pod
+	if len(g.plans) < rollout.MaxLikenesses {
+		g.plans[like] = pod
+	}
 	return pod, nil
 }
 

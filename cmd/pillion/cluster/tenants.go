@@ -45,24 +45,24 @@ func NewFairQueue() *FairQueue {
 // Wait returns when it is the turn of a caller, or an error when ctx is done. The caller has to call done at its end.
 func (q *FairQueue) Wait(ctx context.Context) (done func(), err error) {
 	tenant := tenantOf(ctx)
-	l := q.join(tenant)
+	l := q.joinLine(tenant)
 	select {
 	case l.first <- struct{}{}:
 	case <-ctx.Done():
-		q.leave(tenant, l)
+		q.leaveLine(tenant, l)
 		return nil, ctx.Err()
 	}
 	select {
 	case q.turn <- struct{}{}:
-		return func() { <-q.turn; <-l.first; q.leave(tenant, l) }, nil
+		return func() { <-q.turn; <-l.first; q.leaveLine(tenant, l) }, nil
 	case <-ctx.Done():
 		<-l.first
-		q.leave(tenant, l)
+		q.leaveLine(tenant, l)
 		return nil, ctx.Err()
 	}
 }
 
-func (q *FairQueue) join(tenant string) *line {
+func (q *FairQueue) joinLine(tenant string) *line {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	l := q.ours[tenant]
@@ -74,7 +74,7 @@ func (q *FairQueue) join(tenant string) *line {
 	return l
 }
 
-func (q *FairQueue) leave(tenant string, l *line) {
+func (q *FairQueue) leaveLine(tenant string, l *line) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if l.callers--; l.callers == 0 {

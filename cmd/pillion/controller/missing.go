@@ -4,6 +4,8 @@ package controller
 
 import (
 	"context"
+	"crypto/sha256"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -54,8 +56,8 @@ type missing struct {
 
 // missingIn is what is known about a namespace.
 type missingIn struct {
-	dirty    bool // pods came or went since the last count
-	labels   map[string]string
+	dirty    bool              // pods came or went since the last count
+	labels   [sha256.Size]byte // a digest of its labels, which users write
 	version  string
 	read     time.Time // its labels
 	counted  time.Time // zero: never
@@ -101,10 +103,7 @@ func (m *missing) countFor(template types.NamespacedName) *int64 {
 
 // isDue reports whether a namespace has to be looked at again.
 func (of *missingIn) isDue(now time.Time, version string) bool {
-	switch {
-	case of.read.IsZero():
-		return true
-	case now.Sub(of.read) >= namespaceAgain, now.Sub(of.counted) >= countAgain:
+	if now.Sub(of.read) >= namespaceAgain || now.Sub(of.counted) >= countAgain { // also if it was never read
 		return true
 	}
 	return (of.dirty || of.version != version) && now.Sub(of.counted) >= of.pause
@@ -152,11 +151,11 @@ func (m *missing) countNamespace(ctx context.Context, name, version string) {
 		m.changed(slices.Collect(maps.Keys(was))...)
 		return
 	}
-	began := m.now()
+	began, labels := m.now(), sha256.Sum256(fmt.Append(nil, ns.Labels)) // fmt sorts them
 	m.mu.Lock()
 	of := m.in[name]
 	of.read = began
-	same := !of.dirty && !of.unknown && of.version == version && maps.Equal(of.labels, ns.Labels) && began.Sub(of.counted) < countAgain
+	same := !of.dirty && !of.unknown && of.version == version && of.labels == labels && began.Sub(of.counted) < countAgain
 	of.dirty = false // pods that come now are counted again
 	m.mu.Unlock()
 	if same {
@@ -176,18 +175,18 @@ func (m *missing) countNamespace(ctx context.Context, name, version string) {
 	maps.DeleteFunc(by, func(_ types.NamespacedName, n int64) bool { return n == 0 })
 	m.mu.Lock()
 	was, unknown := of.by, of.unknown
-	of.by, of.unknown, of.reported, of.labels, of.version, of.counted = by, false, false, ns.Labels, version, m.now()
+	of.by, of.unknown, of.reported, of.labels, of.version, of.counted = by, false, false, labels, version, m.now()
 	of.pause = max(countPause, countShare*of.counted.Sub(began))
 	m.mu.Unlock()
 	if unknown {
 		m.changed(m.all()...)
 		return
 	}
-	m.changed(differing(was, by)...)
+	m.changed(findChanged(was, by)...)
 }
 
-// differing returns the templates with another number.
-func differing(was, now map[types.NamespacedName]int64) (all []types.NamespacedName) {
+// findChanged returns the templates with another number.
+func findChanged(was, now map[types.NamespacedName]int64) (all []types.NamespacedName) {
 	for t, n := range now {
 		if was[t] != n {
 			all = append(all, t)
@@ -222,8 +221,8 @@ func (m *missing) setUnknown(name, version string, err error) {
 	}
 }
 
-// run counts until ctx is done, after the pods were read.
-func (m *missing) run(ctx context.Context, await func(context.Context) error) {
+// countUntilDone counts until ctx is done, after the pods were read.
+func (m *missing) countUntilDone(ctx context.Context, await func(context.Context) error) {
 	if await(ctx) != nil {
 		return
 	}

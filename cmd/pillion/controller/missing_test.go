@@ -58,14 +58,14 @@ func newLacking() *lacking {
 
 var agent = types.NamespacedName{Name: "agent"}
 
-// pod notes a pod of this age.
-func (l *lacking) pod(namespace string, age time.Duration) {
+// addPod notes a pod of this age.
+func (l *lacking) addPod(namespace string, age time.Duration) {
 	l.notePod(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, CreationTimestamp: metav1.NewTime(l.clock.Add(-age))}})
 }
 
-// after counts what is due after a while, and checks how often each namespace was counted since the last call, and the number of
+// countAfter counts what is due after a while, and checks how often each namespace was counted since the last call, and the number of
 // pods without the agent.
-func (l *lacking) after(t *testing.T, d time.Duration, shop, out int, want int64) {
+func (l *lacking) countAfter(t *testing.T, d time.Duration, shop, out int, want int64) {
 	t.Helper()
 	clear(l.counts)
 	l.told = nil
@@ -85,39 +85,39 @@ func TestMissing(t *testing.T) {
 	if l.countFor(agent) != nil {
 		t.Error("there is a number before all pods were read")
 	}
-	l.pod("shop", time.Hour)
-	l.pod("out", time.Hour)
+	l.addPod("shop", time.Hour)
+	l.addPod("out", time.Hour)
 	l.lacks["shop"][agent] = 3
-	l.after(t, 0, 1, 0, 3)
+	l.countAfter(t, 0, 1, 0, 3)
 	if !slices.Contains(l.told, agent) {
 		t.Errorf("it requests %v", l.told)
 	}
-	l.after(t, time.Minute, 0, 0, 3) // nothing has changed
+	l.countAfter(t, time.Minute, 0, 0, 3) // nothing has changed
 	l.lacks["shop"] = map[types.NamespacedName]int64{}
-	l.pod("shop", time.Hour) // any change, because pods lacked it
-	l.after(t, time.Minute, 1, 0, 0)
+	l.addPod("shop", time.Hour) // any change, because pods lacked it
+	l.countAfter(t, time.Minute, 1, 0, 0)
 	if !slices.Contains(l.told, agent) {
 		t.Errorf("it requests %v", l.told)
 	}
-	l.pod("shop", time.Hour) // a change of the status of an old pod
-	l.after(t, time.Minute, 0, 0, 0)
-	l.pod("shop", 0)
-	l.after(t, countPause-time.Nanosecond, 1, 0, 0) // the pause since the last count is over
-	l.pod("shop", 0)
-	l.after(t, countPause-time.Nanosecond, 0, 0, 0)
-	l.after(t, time.Nanosecond, 1, 0, 0)
+	l.addPod("shop", time.Hour) // a change of the status of an old pod
+	l.countAfter(t, time.Minute, 0, 0, 0)
+	l.addPod("shop", 0)
+	l.countAfter(t, countPause-time.Nanosecond, 1, 0, 0) // the pause since the last count is over
+	l.addPod("shop", 0)
+	l.countAfter(t, countPause-time.Nanosecond, 0, 0, 0)
+	l.countAfter(t, time.Nanosecond, 1, 0, 0)
 	l.content = "2" // another template
 	l.lacks["shop"][agent] = 1
-	l.after(t, countPause, 1, 0, 1)
+	l.countAfter(t, countPause, 1, 0, 1)
 	l.labels["out"] = map[string]string{} // it opts in
 	l.lacks["out"][agent] = 4
-	l.after(t, namespaceAgain, 0, 1, 5)
-	l.after(t, countAgain, 1, 1, 5)
+	l.countAfter(t, namespaceAgain, 0, 1, 5)
+	l.countAfter(t, countAgain, 1, 1, 5)
 	l.lacks["out"][agent] = unknownMissing
-	l.pod("out", 0)
-	l.after(t, countPause, 0, 1, unknownMissing)
+	l.addPod("out", 0)
+	l.countAfter(t, countPause, 0, 1, unknownMissing)
 	delete(l.labels, "out")
-	l.after(t, namespaceAgain, 0, 0, 1)
+	l.countAfter(t, namespaceAgain, 0, 0, 1)
 	if n := l.countFor(types.NamespacedName{Namespace: "team", Name: "agent"}); n == nil || *n != 0 {
 		t.Errorf("a template of another namespace is missing in %v", n)
 	}
@@ -130,7 +130,7 @@ func TestMissingCost(t *testing.T) {
 	l.takes = 3 * time.Second
 	counts := 0
 	for range 3600 {
-		l.pod("shop", 0) // in each second
+		l.addPod("shop", 0) // in each second
 		l.clock = l.clock.Add(time.Second)
 		clear(l.counts)
 		l.countDue(t.Context())
@@ -140,9 +140,9 @@ func TestMissingCost(t *testing.T) {
 		t.Errorf("in an hour, the namespace was counted %d times, of 3 seconds each; want one percent of the time", counts)
 	}
 	l.fails = errors.New("no")
-	l.after(t, countAgain, 1, 0, unknownMissing)
+	l.countAfter(t, countAgain, 1, 0, unknownMissing)
 	l.fails = nil
-	l.after(t, countPause, 1, 0, 0)
+	l.countAfter(t, countPause, 1, 0, 0)
 	if !slices.Contains(l.told, agent) {
 		t.Errorf("when the number is known again, it requests %v", l.told)
 	}

@@ -25,7 +25,7 @@ func (r *rollouts) Reconcile(ctx context.Context, request reconcile.Request) (re
 	ctx = cluster.WithTenant(ctx, request.Namespace)
 	t := r.getSubject(request.NamespacedName)
 	if t == nil {
-		r.forget(request.NamespacedName)
+		r.forgetTemplate(request.NamespacedName)
 		return reconcile.Result{}, nil
 	}
 	if r.isStale(t) {

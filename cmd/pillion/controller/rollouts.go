@@ -83,8 +83,8 @@ func (r *rollouts) notePlan(name types.NamespacedName, p planned) {
 	r.planned[name] = p
 }
 
-// forget forgets a template that no longer exists.
-func (r *rollouts) forget(name types.NamespacedName) {
+// forgetTemplate forgets a template that no longer exists.
+func (r *rollouts) forgetTemplate(name types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.planned, name)

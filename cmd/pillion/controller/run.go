@@ -140,7 +140,7 @@ func (s *statuses) runLeader(ctx context.Context) error {
 		}
 	}
 	s.missing.changed = s.pods.requestReconciles
-	running.Go(func() { s.missing.run(ctx, s.pods.WaitForSync) })
+	running.Go(func() { s.missing.countUntilDone(ctx, s.pods.WaitForSync) })
 	s.pods.offers = append(s.pods.offers, s.missing.notePod)
 	if s.podEvents != nil {
 		s.pods.offers = append(s.pods.offers, s.podEvents.offerPod)

@@ -52,12 +52,12 @@ func TestBound(t *testing.T) {
 }
 
 // images are the two images of the template agent, which has nothing else that changes.
-var images = sync.OnceValue(func() [2]*inject.Injector { return injectors("agent") })
+var images = sync.OnceValue(func() [2]*inject.Injector { return newInjectors("agent") })
 
 // imagesOfTwo are those of the templates agent and proxy, which both change.
-var imagesOfTwo = sync.OnceValue(func() [2]*inject.Injector { return injectors("agent", "proxy") })
+var imagesOfTwo = sync.OnceValue(func() [2]*inject.Injector { return newInjectors("agent", "proxy") })
 
-func injectors(names ...string) (all [2]*inject.Injector) {
+func newInjectors(names ...string) (all [2]*inject.Injector) {
 	for i := range all {
 		var sources []templates.Source
 		for _, name := range names {
@@ -289,8 +289,8 @@ func (c *simulation) report(name string) {
 	c.check()
 }
 
-// later does something with a container of a pod, unless it was changed or deleted meanwhile.
-func (c *simulation) later(name string, i int, after time.Duration, do func(of *container)) {
+// changeLater does something with a container of a pod, unless it was changed or deleted meanwhile.
+func (c *simulation) changeLater(name string, i int, after time.Duration, do func(of *container)) {
 	generation := c.states[name].containers[i].generation
 	time.AfterFunc(after, func() {
 		c.mu.Lock()
@@ -317,49 +317,49 @@ func (c *simulation) replaced(pod *corev1.Pod) {
 			continue
 		}
 		s.containers[i].generation++
-		c.later(pod.Name, i, c.random(2*time.Second), func(of *container) {
+		c.changeLater(pod.Name, i, c.random(2*time.Second), func(of *container) {
 			of.ready, of.runs, of.since = false, image, c.now()
-			c.starts(pod.Name, i)
+			c.startContainer(pod.Name, i)
 		})
 	}
 }
 
-// starts lets a container become ready, and fail if its image does.
-func (c *simulation) starts(name string, i int) {
-	c.later(name, i, c.random(c.start), func(of *container) {
+// startContainer lets a container become ready, and fail if its image does.
+func (c *simulation) startContainer(name string, i int) {
+	c.changeLater(name, i, c.random(c.start), func(of *container) {
 		of.ready = true
 		if isNew(c.pods[name].Spec.InitContainers[i].Image) {
-			c.fails(name, i)
+			c.failContainer(name, i)
 		}
 	})
 }
 
-func (c *simulation) fails(name string, i int) {
+func (c *simulation) failContainer(name string, i int) {
 	fail := func(of *container) { of.ready = false }
 	switch c.bad {
 	case late, breaks:
-		c.later(name, i, c.after, fail)
+		c.changeLater(name, i, c.after, fail)
 	case some:
 		if c.rand.IntN(2) == 0 {
-			c.later(name, i, c.random(c.after), fail)
+			c.changeLater(name, i, c.random(c.after), fail)
 		}
 	case flaps:
-		c.later(name, i, time.Second+c.random(c.after), func(of *container) {
+		c.changeLater(name, i, time.Second+c.random(c.after), func(of *container) {
 			of.ready = false
-			c.starts(name, i)
+			c.startContainer(name, i)
 		})
 	case restarts:
-		c.later(name, i, time.Second+c.random(c.after), func(of *container) { // for a moment that no look sees
+		c.changeLater(name, i, time.Second+c.random(c.after), func(of *container) { // for a moment that no look sees
 			of.ready = false
 			c.report(name)
 			c.pods[name].Status.InitContainerStatuses[i].RestartCount++
 			of.ready = true
-			c.fails(name, i)
+			c.failContainer(name, i)
 		})
 	case shaky:
-		c.later(name, i, c.random(5*time.Second), func(of *container) {
+		c.changeLater(name, i, c.random(5*time.Second), func(of *container) {
 			of.ready = false
-			c.later(name, i, c.random(3*time.Second), func(of *container) { of.ready = true })
+			c.changeLater(name, i, c.random(3*time.Second), func(of *container) { of.ready = true })
 		})
 	case never:
 	}
@@ -396,7 +396,7 @@ func (c *simulation) remove(name string, ours bool) {
 		c.states[made].ours = ours
 		c.check()
 		for i := range c.states[made].containers {
-			c.starts(made, i)
+			c.startContainer(made, i)
 		}
 	})
 }

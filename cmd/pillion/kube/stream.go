@@ -66,7 +66,8 @@ func (s *Stream) reportOutcome(ctx context.Context, err error) {
 
 // ListerWatcher returns what a reflector needs. Only one reflector may use the stream.
 func (s *Stream) ListerWatcher() *cache.ListWatch {
-	return &cache.ListWatch{ListWithContextFunc: s.listObjects, WatchFuncWithContext: s.watchObjects}
+	list := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return s.listObjects(ctx, o) }
+	return &cache.ListWatch{ListWithContextFunc: list, WatchFuncWithContext: s.watchObjects}
 }
 
 // beginList returns what is called with each object of a list.
@@ -89,7 +90,7 @@ type objects struct {
 func (o *objects) DeepCopyObject() runtime.Object { return o }
 
 // listObjects reads a list, or a part of one.
-func (s *Stream) listObjects(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+func (s *Stream) listObjects(ctx context.Context, o metav1.ListOptions) (*objects, error) {
 	body, err := s.sendRequest(ctx, &o)
 	if err != nil {
 		return nil, err
@@ -108,6 +109,15 @@ func (s *Stream) listObjects(ctx context.Context, o metav1.ListOptions) (runtime
 		s.listed = nil
 	}
 	return list, nil
+}
+
+// ReadPage passes the objects of one page of a list to Read, and keeps none. It returns where the next page continues, or "".
+func (s *Stream) ReadPage(ctx context.Context, o metav1.ListOptions) (next string, err error) {
+	list, err := s.listObjects(ctx, o)
+	if err != nil {
+		return "", err
+	}
+	return list.Continue, nil
 }
 
 func (s *Stream) readList(d *json.Decoder) (*objects, error) {

@@ -19,11 +19,12 @@ func TestOverview(t *testing.T) {
 	denied := &Report{Object: object("Deployment", "denied"), Final: Final{Verdict: "denied"}, Same: []Object{object("Deployment", "too")}}
 	outside := &Report{Object: object("Deployment", "outside"), OptedIn: "If the namespace opted in, the pod would get 1 template."}
 	for want, reports := range map[string][]*Report{
-		"No problems: 2 workloads in the namespace shop.":                                                               {fine},
-		"No problems: 1 workload in the namespace shop.":                                                                {outdated},
-		"No problems: 1 workload in the namespace shop; none of them has opted in.":                                     {outside},
-		"Problems: 1 of 1 pod in the namespace shop.":                                                                   {failed},
-		"Problems: 4 of 7 workloads and pods in the namespace shop, of which 2 are denied or fail.":                     {fine, lacks, outdated, failed, denied},
+		"No problems: 2 workloads in the namespace shop.":                                           {fine},
+		"No problems: 1 workload in the namespace shop.":                                            {outdated},
+		"No problems: 1 workload in the namespace shop; none of them has opted in.":                 {outside},
+		"Problems: 1 of 1 pod in the namespace shop.":                                               {failed},
+		"Problems: 4 of 7 workloads and pods in the namespace shop, of which 2 are denied or fail.": {fine, lacks, outdated, failed, denied},
+
 		"Problems: 2 of 5 workloads in the namespace shop, of which 2 are denied or fail; 1 of them has not opted in.": {fine, outside, denied},
 	} {
 		if got := Overview(reports, " in the namespace shop"); got != want {

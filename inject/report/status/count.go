@@ -91,7 +91,9 @@ func (c *Count) AddLike(text []byte, like rollout.Likeness) error {
 	if err != nil {
 		return err
 	}
-	c.seen[key] = f
+	if len(c.seen) < rollout.MaxLikenesses {
+		c.seen[key] = f
+	}
 	c.addFindings(g, f, p.Metadata.Name)
 	return nil
 }
