@@ -22,7 +22,8 @@ func (p *planner) mergeObject(pod, fragment *jsontree.Node, s *schema.Schema, at
 			rest, _ := p.subject.withoutShared(value)
 			value = &rest
 		}
-		if there == nil && p.isExcluded(pod, f, value, at.Member(name)) {
+		// Beside what is there, another template may have added another value since, so that is checked first.
+		if (there == nil || f.Shape == schema.Unit && !f.Contains(there, value)) && p.isExcluded(pod, f, value, at.Member(name)) {
 			continue
 		}
 		if p.isGated(f) && (there == nil || f.Shape != schema.Unit) { // what is there may lack parts that are gated
