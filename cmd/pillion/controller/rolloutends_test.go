@@ -69,6 +69,10 @@ func (c *replicaSet) Pods(ctx context.Context, namespace, _ string) (all []unstr
 	return all, nil
 }
 
+func (c *replicaSet) Watch(context.Context, *rollout.Workload, *executor.Sight) <-chan struct{} {
+	return nil
+}
+
 func (c *replicaSet) Look(context.Context, *rollout.Workload, *executor.Sight) (*executor.Sight, error) {
 	s := &executor.Sight{Desired: -1}
 	for _, name := range slices.Sorted(maps.Keys(c.pods)) {

@@ -110,6 +110,7 @@ type simulation struct {
 	reapply  bool          // after a failure, the user applies the old template
 	content  int           // of the template: one of images
 	states   map[string]*state
+	watchers []chan<- struct{}
 	version  int
 	created  int
 	broken   string // what was wrong
@@ -286,6 +287,7 @@ func (c *simulation) report(name string) {
 		pod.Status.Conditions[0].LastTransitionTime = before[0].LastTransitionTime
 	}
 	c.pods[name] = pod
+	c.notifyWatchers()
 	c.check()
 }
 
@@ -385,6 +387,7 @@ func (c *simulation) check() {
 func (c *simulation) remove(name string, ours bool) {
 	delete(c.states, name)
 	delete(c.pods, name)
+	c.notifyWatchers()
 	place := &state{ours: ours}
 	c.states["in place of "+name] = place // until there is another pod
 	c.check()
@@ -432,6 +435,27 @@ func (c *simulation) Look(context.Context, *rollout.Workload, *executor.Sight) (
 		s.Pods = append(s.Pods, pod)
 	}
 	return s, nil
+}
+
+// Watch returns a channel that receives nothing in a third of all simulations, as if watches were lost.
+func (c *simulation) Watch(context.Context, *rollout.Workload, *executor.Sight) <-chan struct{} {
+	if c.seed%3 == 0 {
+		return nil
+	}
+	changes := make(chan struct{}, 1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.watchers = append(c.watchers, changes)
+	return changes
+}
+
+func (c *simulation) notifyWatchers() {
+	for _, to := range c.watchers {
+		select {
+		case to <- struct{}{}:
+		default:
+		}
+	}
 }
 
 // size is the number of pods that should be there.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -138,15 +139,28 @@ func (s *run) isAccepted(resize string) bool {
 
 const resizeSubresource = "resize"
 
-// recordChanges records the changes of pods that are proved.
+// recordChanges records the changes of pods that are proved, at the same time.
 func (s *run) recordChanges(ctx context.Context, uids []string) error {
-	for _, uid := range uids {
-		p, pod := s.watch.Plan(uid), s.watch.Last(uid)
-		if p == nil || pod == nil || !s.watch.Ours(uid) {
-			continue
+	return inParallel(len(uids), func(i int) error {
+		p, pod := s.watch.Plan(uids[i]), s.watch.Last(uids[i])
+		if p == nil || pod == nil || !s.watch.Ours(uids[i]) {
+			return nil
 		}
-		err := s.recordProved(ctx, p, pod)
-		if s.releaseBudgets(p.UID); err != nil {
+		defer s.releaseBudgets(p.UID)
+		return s.recordProved(ctx, p, pod)
+	})
+}
+
+// inParallel calls a function n times at the same time. It returns the first error in the order of the calls.
+func inParallel(n int, do func(i int) error) error {
+	var group sync.WaitGroup
+	failures := make([]error, n)
+	for i := range n {
+		group.Go(func() { failures[i] = do(i) })
+	}
+	group.Wait()
+	for _, err := range failures {
+		if err != nil {
 			return err
 		}
 	}

@@ -133,6 +133,50 @@ func TestMinReady(t *testing.T) {
 	})
 }
 
+// TestChangesEndAWait checks that a rollout looks again as soon as a pod has changed, and not only when it would anyway, but not
+// at once for each of many changes.
+func TestChangesEndAWait(t *testing.T) {
+	t.Parallel()
+	const poll = time.Hour
+	for _, watched := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			c, begun := newFake(t, 5), time.Now()
+			changes := make(chan struct{}, 1)
+			if watched {
+				c.changes = changes
+			}
+			c.kubelet = func(pod *corev1.Pod) {
+				pod.Status.Conditions[0].Status = corev1.ConditionFalse
+				for i := range 10 { // it reports ten times
+					time.AfterFunc(time.Duration(i)*time.Second, func() {
+						c.mu.Lock()
+						defer c.mu.Unlock()
+						if i == 9 {
+							well(c.pods[pod.Name])
+						}
+						select {
+						case changes <- struct{}{}:
+						default:
+						}
+					})
+				}
+			}
+			c.runRollout(t, func(r *executor.Rollout) {
+				r.Limits.MaxUnavailable, r.Limits.Poll, r.Limits.Timeout = newLimits(t, "1", 0).MaxUnavailable, poll, 100*poll
+			})
+			looks := 0
+			for _, call := range c.calls {
+				if strings.HasPrefix(call, "look") {
+					looks++
+				}
+			}
+			if lasted := time.Since(begun); watched != (lasted < 5*poll) || looks > 30 {
+				t.Errorf("watched: %t; the rollout of 5 pods took %s and looked %d times", watched, lasted, looks)
+			}
+		})
+	}
+}
+
 // TestUnreadyFirst checks that pods that are not ready, which may need the change, are the first ones.
 func TestUnreadyFirst(t *testing.T) {
 	t.Parallel()

@@ -33,6 +33,9 @@ type Cluster interface {
 	Pods(ctx context.Context, namespace, selector string) ([]unstructured.Unstructured, error)
 	// Look returns the present pods of a workload. If it was seen a moment ago, the workload itself is not read again.
 	Look(ctx context.Context, w *rollout.Workload, before *Sight) (*Sight, error)
+	// Watch returns a channel that receives when pods of a workload have changed after it was seen, until the context ends. It
+	// is a hint to look again, and may receive too much or, if it is nil or the connection breaks, nothing.
+	Watch(ctx context.Context, w *rollout.Workload, seen *Sight) <-chan struct{}
 	Workload(ctx context.Context, w *rollout.Workload) (*unstructured.Unstructured, error)
 	// Restart returns when that was, by the clock of the API server.
 	Restart(ctx context.Context, w *rollout.Workload) (time.Time, error)
@@ -49,7 +52,8 @@ type Sight struct {
 	Pods    []*corev1.Pod
 	Desired int // the number of pods that it should have, or -1 if that is unknown
 
-	selector string
+	of      metav1.ListOptions // selects the pods, and perhaps others
+	version string             // the resourceVersion of the list
 }
 
 // Budget is a PodDisruptionBudget.

@@ -68,6 +68,7 @@ type fake struct {
 	event     string            // why a container does not start
 	symptom   string            // the last message about its probes
 	hold      int               // polls until a changed pod is ready
+	changes   chan struct{}     // what a watch receives
 	held      map[string]int
 	calls     []string
 	failAt    int // the call that fails
@@ -276,6 +277,9 @@ func (c *fake) Look(_ context.Context, w *rollout.Workload, _ *executor.Sight) (
 	}
 	return s, nil
 }
+
+// Watch returns a channel that receives when the kubelet of a changed pod has reported, or nothing without changes.
+func (c *fake) Watch(context.Context, *rollout.Workload, *executor.Sight) <-chan struct{} { return c.changes }
 
 func (c *fake) Symptom(context.Context, *corev1.Pod, string) string { return c.symptom }
 

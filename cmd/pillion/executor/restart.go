@@ -114,7 +114,7 @@ func (s *run) awaitRestart(ctx context.Context, since time.Time) error {
 			return s.noProgressError(ctx, w, nil, waits)
 		}
 		s.reportWait("", waits)
-		err = s.sleepPolls(ctx, 1)
+		err = s.awaitChange(ctx, 1)
 		if s.toldToStop() {
 			err = ErrStopped
 		}
@@ -163,7 +163,7 @@ func (s *run) awaitProof(ctx context.Context) error {
 			}
 			polls = s.pollsToWait(d, open)
 		}
-		err = s.sleepPolls(ctx, polls)
+		err = s.awaitChange(ctx, polls)
 		if s.toldToStop() {
 			err = ErrStopped
 		}

@@ -199,15 +199,3 @@ func (r *Rollout) noteIncomplete(what string) {
 	defer r.mu.Unlock()
 	r.incomplete = append(r.incomplete, what)
 }
-
-// sleepPolls waits for so many polls.
-func (r *Rollout) sleepPolls(ctx context.Context, polls int) error {
-	timer := time.NewTimer(time.Duration(polls) * r.Limits.Poll)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
-}

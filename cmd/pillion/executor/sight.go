@@ -4,36 +4,37 @@ package executor
 
 import (
 	"context"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/pillion-dev/pillion/inject/rollout"
 )
 
-// Look implements [Cluster]. It lists the pods, and does not watch them: a decision needs what is true now. A list of one
-// object needs no other right than the plan.
+// Look implements [Cluster]. It lists the pods, because a decision needs what is true now. A watch only tells when to look. A
+// list of one object needs no other right than the plan.
 func (k Kubernetes) Look(ctx context.Context, w *rollout.Workload, before *Sight) (*Sight, error) {
 	s := &Sight{Desired: -1}
-	options := metav1.ListOptions{}
 	switch {
 	case w.Kind == "Pod":
-		s.Desired, options.FieldSelector = 1, "metadata.name="+w.Name
+		s.Desired, s.of.FieldSelector = 1, "metadata.name="+w.Name
 	case before != nil:
-		s.Desired, s.selector = before.Desired, before.selector
+		s.Desired, s.of = before.Desired, before.of
 	case w.Builtin():
 		object, err := k.findWorkload(ctx, w)
 		if object == nil || err != nil { // its pods are being deleted
 			return s, err
 		}
-		s.Desired, s.selector = desiredPods(object), selectorText(object)
+		s.Desired, s.of.LabelSelector = desiredPods(object), selectorText(object)
 	}
-	options.LabelSelector = s.selector
-	list, err := k.Resource(podResource).Namespace(w.Namespace).List(ctx, options)
+	list, err := k.Resource(podResource).Namespace(w.Namespace).List(ctx, s.of)
 	if err != nil {
 		return nil, err
 	}
+	s.version = list.GetResourceVersion()
 	for i := range list.Items {
 		if object := &list.Items[i]; belongsToWorkload(object, w) {
 			pod, err := asPod(object)
@@ -45,6 +46,42 @@ func (k Kubernetes) Look(ctx context.Context, w *rollout.Workload, before *Sight
 	}
 	return s, nil
 }
+
+// Watch implements [Cluster]. Without the right to watch pods, the channel receives nothing.
+func (k Kubernetes) Watch(ctx context.Context, w *rollout.Workload, seen *Sight) <-chan struct{} {
+	changes, options := make(chan struct{}, 1), seen.of
+	options.ResourceVersion = seen.version
+	go func() {
+		for ctx.Err() == nil {
+			watcher, err := k.Resource(podResource).Namespace(w.Namespace).Watch(ctx, options)
+			if err != nil {
+				return
+			}
+			for event := range watcher.ResultChan() {
+				if event.Type == watch.Error { // the version is too old; a watch of any version begins with the present pods
+					options.ResourceVersion = ""
+					break
+				}
+				if object, ok := event.Object.(*unstructured.Unstructured); ok {
+					options.ResourceVersion = object.GetResourceVersion()
+				}
+				select {
+				case changes <- struct{}{}:
+				default: // it has not looked since the last one
+				}
+			}
+			watcher.Stop()
+			select {
+			case <-ctx.Done():
+			case <-time.After(rewatch):
+			}
+		}
+	}()
+	return changes
+}
+
+// rewatch is how long to wait before a watch that has ended begins again.
+const rewatch = time.Second
 
 // findWorkload returns a workload, or nil if it no longer exists.
 func (k Kubernetes) findWorkload(ctx context.Context, w *rollout.Workload) (*unstructured.Unstructured, error) {

@@ -60,7 +60,7 @@ func (s *run) updatePods(ctx context.Context, pods []*rollout.Pod) error {
 			}
 			return nil
 		}
-		if err := s.sleepPolls(ctx, s.pollsToWait(decision, open)); err != nil {
+		if err := s.awaitChange(ctx, s.pollsToWait(decision, open)); err != nil {
 			return s.failIncomplete(err)
 		}
 	}
@@ -126,24 +126,15 @@ func (s *run) beginChanges(ctx context.Context, uids []string, next map[string]*
 	if s.evictsPods() {
 		do = s.evictPod
 	}
-	var group sync.WaitGroup
-	failures := make([]error, len(uids))
-	for i, uid := range uids {
-		group.Go(func() {
-			p := next[uid]
-			if err := do(ctx, p); err != nil {
-				s.releaseBudgets(uid)
-				if failures[i] = err; !errors.As(err, new(*podError)) && !errors.Is(err, ErrStopped) {
-					failures[i] = aboutPod(p.Namespace, p.Name, err)
-				}
-			}
-		})
-	}
-	group.Wait()
-	for _, err := range failures {
-		if err != nil {
-			return err
+	return inParallel(len(uids), func(i int) error {
+		p := next[uids[i]]
+		err := do(ctx, p)
+		if err == nil {
+			return nil
 		}
-	}
-	return nil
+		if s.releaseBudgets(uids[i]); !errors.As(err, new(*podError)) && !errors.Is(err, ErrStopped) {
+			err = aboutPod(p.Namespace, p.Name, err)
+		}
+		return err
+	})
 }

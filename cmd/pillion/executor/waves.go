@@ -152,6 +152,8 @@ func (r *Rollout) updateWave(ctx context.Context, runs runs, wave []rollout.Part
 
 // updatePart updates a part of the workload.
 func (s *run) updatePart(ctx context.Context, p rollout.Part) error {
+	ctx, end := context.WithCancel(ctx)
+	defer func() { end(); s.changes = nil }()
 	switch p.Way {
 	case rollout.ChangeInPlace, rollout.Evict:
 		return s.updatePods(ctx, p.Pods)

@@ -35,6 +35,9 @@ type run struct {
 	checked     map[string]bool
 	held        map[string][]string // by place: the budgets that count the pod
 	accepted    map[string]bool     // resizes that the API server accepts, by [rollout.Pod.ResizeSummary]
+	changes     <-chan struct{}     // of pods, while a part of the workload is updated, or nil
+	seen        *Sight              // the last one, without its pods, or nil
+	looked      time.Duration       // how long the last look took
 	claims      map[string]claimed  // by UID: pods with a claim that are not changed yet
 }
 
@@ -84,15 +87,42 @@ func (s *run) pollsToWait(d rollout.Decision, open []rollout.Member) (polls int)
 	return slowly
 }
 
+// awaitChange waits until a pod has changed, or for so many polls. Changes come in groups, and a look at many pods takes long, so
+// it waits for some time in any case.
+func (s *run) awaitChange(ctx context.Context, polls int) error {
+	if s.changes == nil && s.seen != nil {
+		s.changes = s.Cluster.Watch(ctx, s.w, s.seen)
+	}
+	poll := s.Limits.Poll
+	end, pause := time.NewTimer(time.Duration(polls)*poll), time.NewTimer(min(poll, max(poll/10, 4*s.looked)))
+	defer end.Stop()
+	defer pause.Stop()
+	changes, paused := s.changes, (<-chan time.Time)(nil)
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-end.C:
+			return nil
+		case <-changes:
+			paused = pause.C
+		case <-paused:
+			return nil
+		}
+	}
+}
+
 // inspectPods inspects the pods of the workload. Those that are gone are done.
 func (s *run) inspectPods(ctx context.Context) (*Sight, error) { return s.inspectAgain(ctx, nil) }
 
 // inspectAgain inspects the pods of the workload, which was seen a moment ago, or nil.
 func (s *run) inspectAgain(ctx context.Context, before *Sight) (*Sight, error) {
+	began := time.Now()
 	sight, err := s.Cluster.Look(ctx, s.w, before)
 	if err != nil {
 		return nil, err
 	}
+	s.seen, s.looked = &Sight{of: sight.of, version: sight.version}, time.Since(began)
 	gone, taken := s.watch.See(sight.Pods, time.Now())
 	for _, m := range gone {
 		s.releaseBudgets(m.Place)
@@ -264,7 +294,9 @@ func (s *run) noteIncompletePods() {
 
 // noteIncomplete notes that something is half done.
 func (s *run) noteIncomplete(what string) {
+	s.mu.Lock()
 	s.left = append(s.left, what)
+	s.mu.Unlock()
 	s.Rollout.noteIncomplete(what)
 }
 
