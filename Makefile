@@ -5,6 +5,9 @@ export GOWORK = off
 unexport CDPATH
 
 GO       ?= go
+# Without the folder in what is compiled, all clones of a machine share it, and so do tests that build as a release does.
+export GOFLAGS := $(strip $(shell $(GO) env GOFLAGS) -trimpath)
+
 FUZZTIME ?= 5m
 # Tests of one package that run at the same time. Many of them wait, and what they run is no part of their process.
 PARALLEL ?= 4

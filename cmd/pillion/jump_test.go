@@ -112,7 +112,7 @@ func buildJumping(t *testing.T) (program string) {
 	must(t, err)
 	write(t, filepath.Join(dir, "overlay.json"), string(names))
 	program = filepath.Join(dir, "pillion")
-	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-overlay", filepath.Join(dir, "overlay.json"), "-o", program, ".")
+	build := exec.CommandContext(t.Context(), "go", "build", "-overlay", filepath.Join(dir, "overlay.json"), "-o", program, ".")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
