@@ -105,7 +105,7 @@ func (p *planner) isExcluded(pod *jsontree.Node, f *schema.Field, value *jsontre
 		for i := range members {
 			p.hasAppArmor(members[i].Name(), &members[i], at.Member(members[i].Name()))
 		}
-		return len(members) > 0 && value.Kind() == jsontree.Object
+		return value.Kind() == jsontree.Object && (len(members) > 0 || p.mayBeEmptied(f))
 	}
 	p.keepExcluded(at, value, by.Value, by.Field, func(c *candidate) *jsontree.Node {
 		return c.hasAt(p, at, func(object *jsontree.Node, name string) *jsontree.Node {
@@ -121,6 +121,12 @@ func (p *planner) isExcluded(pod *jsontree.Node, f *schema.Field, value *jsontre
 // isGated reports whether the API server may have dropped a field, because the pod has been injected before.
 func (p *planner) isGated(f *schema.Field) bool {
 	return f.Gated && (p.subject.asked.alone || p.wasInjected)
+}
+
+// mayBeEmptied reports whether the API server may have dropped all of an object and then the object itself, because the pod has
+// been injected before.
+func (p *planner) mayBeEmptied(f *schema.Field) bool {
+	return f.HasGatedField() && (p.subject.asked.alone || p.wasInjected)
 }
 
 // droppedValue returns what another template that the pod records renders for a gated field that the pod lacks, or nil. The API

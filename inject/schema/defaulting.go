@@ -139,6 +139,17 @@ type Server struct {
 	DropsGated bool
 }
 
+// HasGatedField reports whether the place is an object of which the API server drops a field if a feature gate is off. If nothing
+// else is in it, it drops the object, too (dropDisabledFields in pkg/api/pod/util.go of Kubernetes).
+func (s *Schema) HasGatedField() bool {
+	for _, f := range s.fields {
+		if f.Gated {
+			return true
+		}
+	}
+	return false
+}
+
 // HasGated reports whether an object or a list has a field that the API server drops if a feature
 // gate is off.
 func (s *Schema) HasGated(n *jsontree.Node) bool {
