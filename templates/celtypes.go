@@ -3,17 +3,12 @@
 package templates
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"reflect"
 	"slices"
-	"strings"
 	"sync"
 
-	"github.com/google/cel-go/cel"
-	"github.com/google/cel-go/common/ast"
-	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -22,7 +17,6 @@ import (
 
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/request"
-	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // The names of the variables' types in CEL.
@@ -34,37 +28,13 @@ const (
 	variablesType = "pillion.Variables"
 )
 
-// provider defines the fields of pod, container, params, ns, serviceAccount and request for the CEL type checker,
-// so that loading a template finds a misspelled field. It reads these fields when an expression is
-// evaluated.
-type provider struct {
-	types.Provider
-	structs structs // shared by all templates, read-only
-	params  map[string]*structField
-
-	variables map[string]*structField
-}
-
 // structs has the fields of types by name.
 type structs map[string]map[string]*structField
 
 // structField is a field. If it is a Go struct's, json is set.
 type structField struct {
-	types.FieldType
+	*types.FieldType
 	json jsontree.StructField
-}
-
-func newProvider(base types.Provider, params []v1alpha1.Param) *provider {
-	p := &provider{Provider: base, structs: sharedStructs(), params: map[string]*structField{}, variables: map[string]*structField{}}
-	for i := range params {
-		name := params[i].Name
-		f := newGetterField(celOf(&params[i]), func(v Values) any { return v.celValueOf(name) })
-		if params[i].Optional {
-			f.IsSet = func(obj any) bool { return obj.(Values).isSet(name) }
-		}
-		p.params[name] = f
-	}
-	return p
 }
 
 // sharedStructs are the types that are the same for every template. They take more memory than a
@@ -74,9 +44,9 @@ var sharedStructs = sync.OnceValue(func() structs {
 		namespaceType: metaFields(),
 		accountType:   metaFields(),
 		requestType: {
-			"operation": newGetterField(types.StringType, func(r *request.Info) any { return r.Operation }),
-			"username":  newGetterField(types.StringType, func(r *request.Info) any { return celText(r.Username) }),
-			"dryRun":    newGetterField(types.BoolType, func(r *request.Info) any { return r.DryRun }),
+			"operation": {FieldType: newField(types.StringType, func(r *request.Info) any { return r.Operation })},
+			"username":  {FieldType: newField(types.StringType, func(r *request.Info) any { return celText(r.Username) })},
+			"dryRun":    {FieldType: newField(types.BoolType, func(r *request.Info) any { return r.DryRun })},
 		},
 	}
 	s.addStruct(reflect.TypeFor[corev1.Pod]())
@@ -86,20 +56,21 @@ var sharedStructs = sync.OnceValue(func() structs {
 // metaFields are the fields of a namespace and of a ServiceAccount.
 func metaFields() map[string]*structField {
 	return map[string]*structField{
-		"name":        newGetterField(types.StringType, func(m *metaView) any { return m.name }),
-		"labels":      newGetterField(stringMap(), func(m *metaView) any { return m.labels.convertOnce() }),
-		"annotations": newGetterField(stringMap(), func(m *metaView) any { return m.annotations.convertOnce() }),
+		"name":        {FieldType: newField(types.StringType, func(m *metaView) any { return m.name })},
+		"labels":      {FieldType: newField(stringMap(), func(m *metaView) any { return m.labels.convertOnce() })},
+		"annotations": {FieldType: newField(stringMap(), func(m *metaView) any { return m.annotations.convertOnce() })},
 	}
 }
 
 func stringMap() *types.Type { return types.NewMapType(types.StringType, types.StringType) }
 
-func newGetterField[T any](t *types.Type, get func(T) any) *structField {
-	return &structField{FieldType: types.FieldType{
+// newField returns a field of objects that are a T in Go. All of them have it.
+func newField[T any](t *types.Type, get func(T) any) *types.FieldType {
+	return &types.FieldType{
 		Type:    t,
 		IsSet:   func(any) bool { return true },
 		GetFrom: func(obj any) (any, error) { return get(obj.(T)), nil },
-	}}
+	}
 }
 
 // addStruct adds a Go struct of the Kubernetes API and all types that it contains.
@@ -114,7 +85,7 @@ func (s structs) addStruct(t reflect.Type) {
 			continue
 		}
 		if notSetYet(t, f.JSON) == "" || t == reflect.TypeFor[metav1.ObjectMeta]() && f.JSON == "name" { // see readsPodName
-			fields[f.JSON] = &structField{json: f, FieldType: types.FieldType{
+			fields[f.JSON] = &structField{json: f, FieldType: &types.FieldType{
 				Type: s.celType(f.Type),
 				IsSet: func(obj any) bool {
 					n, ok := obj.(*jsontree.Node)
@@ -199,112 +170,54 @@ func (s structs) celType(t reflect.Type) *types.Type {
 		return types.NewMapType(types.StringType, s.celType(t.Elem()))
 	case reflect.Struct:
 		s.addStruct(t)
-		return cel.ObjectType(t.Name())
+		return types.NewObjectType(t.Name())
 	}
 	return types.DynType
 }
 
-// typeFields returns the fields of a type of this provider.
-func (p *provider) typeFields(name string) (map[string]*structField, bool) {
-	switch name {
-	case paramsType:
-		return p.params, true
-	case variablesType:
-		return p.variables, true
+// isStruct reports whether expressions know the fields of a type with that name.
+func isStruct(name string) bool { return sharedStructs()[name] != nil }
+
+// Field returns the field with that JSON name in a struct of the pod's API. It returns false if
+// expressions cannot read it.
+func Field(structName, name string) (jsontree.StructField, bool) {
+	f, ok := sharedStructs()[structName][name]
+	if !ok {
+		return jsontree.StructField{}, false
 	}
-	fields, ok := p.structs[name]
-	return fields, ok
+	return f.json, true
 }
 
+// structProvider defines the fields of pod, container, ns, serviceAccount and request for the CEL type checker. It reads
+// them when an expression is evaluated.
+type structProvider struct{ types.Provider }
+
+// newStructProvider returns a provider that knows these objects and, from base, all other types.
+func newStructProvider(base types.Provider) types.Provider { return structProvider{base} }
+
 // FindStructType implements types.Provider.
-func (p *provider) FindStructType(name string) (*types.Type, bool) {
-	if _, ok := p.typeFields(name); ok {
+func (p structProvider) FindStructType(name string) (*types.Type, bool) {
+	if isStruct(name) {
 		return types.NewTypeTypeWithParam(types.NewObjectType(name)), true
 	}
 	return p.Provider.FindStructType(name)
 }
 
 // FindStructFieldNames implements types.Provider.
-func (p *provider) FindStructFieldNames(name string) ([]string, bool) {
-	fields, ok := p.typeFields(name)
-	if !ok {
-		return p.Provider.FindStructFieldNames(name)
+func (p structProvider) FindStructFieldNames(name string) ([]string, bool) {
+	if fields := sharedStructs()[name]; fields != nil {
+		return slices.Collect(maps.Keys(fields)), true
 	}
-	return slices.Collect(maps.Keys(fields)), true
+	return p.Provider.FindStructFieldNames(name)
 }
 
 // FindStructFieldType implements types.Provider.
-func (p *provider) FindStructFieldType(name, field string) (*types.FieldType, bool) {
-	if fields, ok := p.typeFields(name); ok {
+func (p structProvider) FindStructFieldType(name, field string) (*types.FieldType, bool) {
+	if fields := sharedStructs()[name]; fields != nil {
 		if f := fields[field]; f != nil {
-			return &f.FieldType, true
+			return f.FieldType, true
 		}
 		return nil, false
 	}
 	return p.Provider.FindStructFieldType(name, field)
-}
-
-func celName(t *cel.Type) string {
-	switch t.Kind() {
-	case types.DynKind:
-		return "a value of unknown type"
-	case types.OpaqueKind:
-		if strings.HasPrefix(t.String(), "optional_type(") {
-			return "an optional value (end it with .orValue(...))"
-		}
-	}
-	return typeWords(t.String())
-}
-
-// nestingLevels returns the number of levels of nested lists and maps in the type. CEL's cost model
-// charges nothing for comparing nested values. The real cost doubles with each level if a list
-// contains the same value twice.
-func nestingLevels(t *types.Type) (levels int) {
-	for _, of := range t.Parameters() {
-		levels = max(levels, nestingLevels(of))
-	}
-	if t.Kind() == types.ListKind || t.Kind() == types.MapKind {
-		levels++
-	}
-	return levels
-}
-
-// checkHiddenNesting returns an error if an expression makes a value of unknown type from a list: the type then
-// no longer shows how deep the list is. This happens if the arguments of a function must have a
-// common type, and one of them is dyn. Literals with values of different types are checked in
-// [sameTypes].
-func checkHiddenNesting(checked *ast.AST, e ast.Expr) error {
-	if e.Kind() != ast.CallKind {
-		return nil
-	}
-	call, parts := e.AsCall(), []ast.Expr(nil)
-	switch call.FunctionName() {
-	case "dyn", operators.Conditional, operators.Add:
-		parts = call.Args()
-	case "or", "orValue":
-		parts = append([]ast.Expr{call.Target()}, call.Args()...)
-	}
-	result := checked.GetType(e.ID())
-	if !isListOfDyn(result) {
-		return nil
-	}
-	for _, part := range parts {
-		if !isEmpty(part) && nestingLevels(checked.GetType(part.ID())) > nestingLevels(result) {
-			if call.FunctionName() == "dyn" {
-				return errors.New("dyn() of a list or a map hides how deep it is; leave out dyn(): json.marshal() and computed objects take values of different types")
-			}
-			return errors.New("a value that may be a list or something else hides how deep the list is; use the list itself")
-		}
-	}
-	return nil
-}
-
-// isListOfDyn reports whether the type is dyn, or a list of it at any depth.
-func isListOfDyn(t *types.Type) bool {
-	return t.Kind() == types.DynKind || (t.Kind() == types.ListKind || t.Kind() == types.OpaqueKind) && slices.ContainsFunc(t.Parameters(), isListOfDyn)
-}
-
-// isEmpty reports whether an expression is [] or {}.
-func isEmpty(e ast.Expr) bool {
-	return e.Kind() == ast.ListKind && e.AsList().Size() == 0 || e.Kind() == ast.MapKind && e.AsMap().Size() == 0
 }

@@ -55,26 +55,6 @@ func celText(text string) ref.Val {
 	return types.String(text)
 }
 
-// metaView is a namespace or a ServiceAccount as a CEL value. All expressions of a template share
-// its maps.
-type metaView struct {
-	name                string
-	labels, annotations onceMap
-}
-
-// onceMap is a map that is converted at most once.
-type onceMap struct {
-	of   map[string]string
-	made ref.Val
-}
-
-func (m *onceMap) convertOnce() ref.Val {
-	if m.made == nil {
-		m.made = textMap(m.of)
-	}
-	return m.made
-}
-
 // textMap converts a map of labels or annotations to a CEL value, in the order of its keys.
 func textMap(m map[string]string) ref.Val {
 	if len(m) > maxItems {
@@ -120,7 +100,7 @@ func (o object) Contains(key ref.Val) ref.Val {
 }
 
 // Size implements traits.Sizer.
-func (o object) Size() ref.Val { return types.Int(len(o.sortedMembers())) }
+func (o object) Size() ref.Val { return types.Int(len(sortedMembers(o.node))) }
 
 // IsZeroValue implements traits.Zeroer. CEL charges nothing for its time, so it reads only the first
 // member that has a value.
@@ -130,7 +110,7 @@ func (o object) IsZeroValue() bool {
 
 // Iterator implements traits.Iterable.
 func (o object) Iterator() traits.Iterator {
-	entries := o.sortedMembers()
+	entries := sortedMembers(o.node)
 	return &iterator{size: len(entries), value: func(i int) ref.Val { return types.String(entries[i].Name()) }}
 }
 
@@ -140,14 +120,14 @@ func (o object) Equal(other ref.Val) ref.Val {
 	if !ok {
 		return types.False
 	}
-	entries := o.sortedMembers()
+	entries := sortedMembers(o.node)
 	if m.Size() != types.Int(len(entries)) {
 		return types.False
 	}
 	theirs, isObject := other.(object)
 	var others []*jsontree.Node
 	if isObject {
-		others = theirs.sortedMembers()
+		others = sortedMembers(theirs.node)
 	}
 	for i, e := range entries {
 		var v ref.Val
@@ -195,6 +175,18 @@ func (o object) Type() ref.Type { return types.MapType }
 
 // Value implements ref.Val. The fields of a typed object are read from its result.
 func (o object) Value() any { return o.node }
+
+// objectNode returns the JSON object that a value is. It returns false for other values.
+func objectNode(v ref.Val) (*jsontree.Node, bool) {
+	o, ok := v.(object)
+	return o.node, ok
+}
+
+// textOf returns a string, or "" for another value.
+func textOf(v ref.Val) string {
+	text, _ := v.(types.String)
+	return string(text)
+}
 
 // jsonValue returns the JSON of an expression's value. It writes CEL's own maps in the order of
 // their keys.

@@ -42,7 +42,7 @@ func (c *checker) checkNode(y *yaml.Node, t reflect.Type, field, path string) *p
 		}
 		t = reflect.TypeFor[v1alpha1.End]()
 	}
-	if _, ok := scalarTypeOf(t); ok || y.Kind == yaml.ScalarNode {
+	if isScalar(t) || y.Kind == yaml.ScalarNode {
 		return c.checkScalar(y, t, field, path)
 	}
 	switch t.Kind() {

@@ -150,6 +150,9 @@ func (c *checker) compilePattern(y *yaml.Node, path, pattern string, length int)
 	return regexp.MustCompile("^(?:" + pattern + ")$")
 }
 
+// maxWork is the maximum number of steps of a pattern for a parameter's value.
+const maxWork = 1 << 20
+
 // checkPatternWork checks that matching strings of a length in total takes not too long.
 func (c *checker) checkPatternWork(y *yaml.Node, path, pattern string, length int) bool {
 	n := patternSteps(pattern)

@@ -208,7 +208,7 @@ func (c *compiler) declareVariable(declared v1alpha1.Variable, others []v1alpha1
 	}
 	v := &variable{lazy: lazy{declared.Name, len(c.variables), p.evalValue}, program: p}
 	c.variables = append(c.variables, v)
-	f := newGetterField(p.out, func(*Input) any { return nil })
+	f := newField(p.out, func(*Input) any { return nil })
 	f.GetFrom = func(of any) (any, error) { return v.evalOnce(of.(*Input)) }
 	c.provider.variables[v.name] = f
 	return nil

@@ -5,7 +5,6 @@ package templates
 import (
 	"fmt"
 	"regexp"
-	"regexp/syntax"
 	"strings"
 
 	"github.com/google/cel-go/common/ast"
@@ -13,14 +12,6 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
-)
-
-// maxSteps is the maximum size of a pattern, both as a string and compiled. Each letter that it is
-// matched against may take as many steps. maxWork is the maximum number of steps for a parameter's
-// value.
-const (
-	maxSteps = 1_000
-	maxWork  = 1 << 20
 )
 
 // patterns are the functions with a pattern, and its place in their arguments.
@@ -58,24 +49,6 @@ func checkPattern(function string, args []ast.Expr) error {
 	return nil
 }
 
-// patternSteps returns the number of steps that a pattern takes for each letter. It does not compile a
-// long pattern, and estimates the number. It returns 0 for an invalid pattern, which other code
-// reports.
-func patternSteps(pattern string) int {
-	if len(pattern) > maxSteps { // compiled, it may be a thousand times as large
-		return len(pattern)
-	}
-	parsed, err := syntax.Parse(pattern, syntax.Perl)
-	if err != nil {
-		return 0
-	}
-	prog, err := syntax.Compile(parsed.Simplify())
-	if err != nil {
-		return 0
-	}
-	return len(prog.Inst)
-}
-
 // replacedSize returns the size of text.replace(old, new) and text.replace(old, new, times).
 func replacedSize(args []ref.Val) int {
 	text, old, by := textOf(args[0]), textOf(args[1]), textOf(args[2])
@@ -101,11 +74,6 @@ func joinedSize(args []ref.Val) int {
 
 // formattedSize returns the size of text.format(list), which contains each item once.
 func formattedSize(args []ref.Val) int { return sizeOf(args[0], sizeOf(args[1], 0)) }
-
-func textOf(v ref.Val) string {
-	text, _ := v.(types.String)
-	return string(text)
-}
 
 // sizeOf adds the approximate length of a value as a string. It stops if that is too long for a
 // leaf.

@@ -138,9 +138,12 @@ var readers = map[string]bool{
 	overloads.StringToUint:      true,
 }
 
+// weighed is a value that is not a part of CEL, with the number of bytes that reading it costs.
+type weighed interface{ Weight() int }
+
 func isNested(v ref.Val) bool {
 	switch v := v.(type) {
-	case traits.Lister, traits.Mapper, interface{ weight() int }:
+	case traits.Lister, traits.Mapper, weighed:
 		return true
 	case *types.Optional:
 		return v.HasValue()
@@ -196,12 +199,12 @@ func mayRepeat(t *types.Type) bool {
 	case types.DynKind:
 		return true
 	case types.ListKind, types.MapKind:
-		return slices.ContainsFunc(t.Parameters(), func(of *types.Type) bool { return !isScalar(of) })
+		return slices.ContainsFunc(t.Parameters(), func(of *types.Type) bool { return !isScalarKind(of) })
 	}
 	return slices.ContainsFunc(t.Parameters(), mayRepeat)
 }
 
-func isScalar(t *types.Type) bool {
+func isScalarKind(t *types.Type) bool {
 	switch t.Kind() {
 	case types.BoolKind, types.BytesKind, types.DoubleKind, types.DurationKind, types.IntKind, types.StringKind, types.TimestampKind, types.UintKind:
 		return true
@@ -216,19 +219,10 @@ func addReadCost(v ref.Val, sum int) int {
 		return sum + 1 + len(v)/perUnit
 	case types.Bytes:
 		return sum + 1 + len(v)/perUnit
-	case interface{ weight() int }:
-		return sum + 1 + v.weight()/perUnit
-	case object:
-		for _, e := range v.sortedMembers() {
-			if sum = addReadCost(celValue(e), addReadCost(types.String(e.Name()), sum)); sum > costLimit {
-				break
-			}
-		}
+	case weighed:
+		return sum + 1 + v.Weight()/perUnit
 	case traits.Mapper:
-		for it := v.Iterator(); sum <= costLimit && it.HasNext() == types.True; {
-			key := it.Next()
-			sum = addReadCost(v.Get(key), addReadCost(key, sum))
-		}
+		return addMapCost(v, sum)
 	case traits.Lister:
 		for it := v.Iterator(); sum <= costLimit && it.HasNext() == types.True; {
 			sum = addReadCost(it.Next(), sum)
@@ -237,6 +231,23 @@ func addReadCost(v ref.Val, sum int) int {
 		if v.HasValue() {
 			return addReadCost(v.GetValue(), sum+1)
 		}
+	}
+	return sum + 1
+}
+
+// addMapCost is addReadCost for a map. It looks no key of a JSON object up, which would take time for each member.
+func addMapCost(m traits.Mapper, sum int) int {
+	if n, ok := objectNode(m); ok {
+		for _, e := range sortedMembers(n) {
+			if sum = addReadCost(celValue(e), addReadCost(types.String(e.Name()), sum)); sum > costLimit {
+				break
+			}
+		}
+		return sum + 1
+	}
+	for it := m.Iterator(); sum <= costLimit && it.HasNext() == types.True; {
+		key := it.Next()
+		sum = addReadCost(m.Get(key), addReadCost(key, sum))
 	}
 	return sum + 1
 }

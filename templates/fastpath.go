@@ -55,8 +55,7 @@ func (in *Input) countSteps(n int) bool {
 // expressions that they do not support.
 type fastpathCompiler struct {
 	*ast.AST
-	params  []v1alpha1.Param
-	structs structs
+	params []v1alpha1.Param
 
 	variables []*lazy
 	loops     []string // variables of the ${forEach} around the expression
@@ -71,7 +70,7 @@ func newFastpath(checked *ast.AST, params []v1alpha1.Param, variables []*lazy, l
 			panic(r)
 		}
 	}()
-	c := &fastpathCompiler{AST: checked, params: params, variables: variables, loops: loops, structs: sharedStructs()}
+	c := &fastpathCompiler{AST: checked, params: params, variables: variables, loops: loops}
 	switch e := checked.Expr(); c.typeOf(e).Kind() {
 	case types.StringKind:
 		text := c.compileText(e)
@@ -225,8 +224,8 @@ func constantText(text string) textFunc { return func(*Input) (string, bool) { r
 
 // textOfNode returns a function for a node's string. An absent field may also have one, see
 // [getField].
-func textOfNode(get nodeFunc, f *structField) textFunc {
-	empty := f != nil && f.json.Type.Kind() == reflect.String && !f.json.OmitEmpty
+func textOfNode(get nodeFunc, f *jsontree.StructField) textFunc {
+	empty := f != nil && f.Type.Kind() == reflect.String && !f.OmitEmpty
 	return func(in *Input) (string, bool) {
 		n, ok := get(in)
 		switch {
@@ -341,7 +340,7 @@ func (c *fastpathCompiler) compileInt(e ast.Expr) intFunc {
 		return func(*Input) (int64, bool) { return int64(i), ok }
 	case ast.SelectKind:
 		get, f := c.compileField(e)
-		zero := f.json.Type.Kind() == reflect.Int32 && !f.json.OmitEmpty
+		zero := f.Type.Kind() == reflect.Int32 && !f.OmitEmpty
 		return func(in *Input) (int64, bool) {
 			n, ok := get(in)
 			if !ok || n == nil {

@@ -33,7 +33,7 @@ func (c *fastpathCompiler) compileNode(e ast.Expr) nodeFunc {
 		panic(errUnsupported)
 	}
 	var get nodeFunc
-	var f *structField
+	var f *jsontree.StructField
 	switch e.Kind() {
 	case ast.IdentKind:
 		get = c.compileIdent(e.AsIdent())
@@ -42,7 +42,7 @@ func (c *fastpathCompiler) compileNode(e ast.Expr) nodeFunc {
 	default:
 		panic(errUnsupported)
 	}
-	empty := f != nil && readsAsEmpty(f.json.Type.Kind())
+	empty := f != nil && readsAsEmpty(f.Type.Kind())
 	return func(in *Input) (*jsontree.Node, bool) {
 		switch n, ok := get(in); {
 		case !ok:
@@ -62,7 +62,7 @@ func (c *fastpathCompiler) compileIdent(name string) nodeFunc {
 		return func(in *Input) (*jsontree.Node, bool) { return in.locals[i], in.locals[i] != nil }
 	case c.loopOf(name) >= 0:
 		i := c.loopOf(name)
-		return func(in *Input) (*jsontree.Node, bool) { v, ok := in.loops[i].value.(object); return v.node, ok }
+		return func(in *Input) (*jsontree.Node, bool) { return objectNode(in.loops[i].value) }
 	case name == "pod":
 		return func(in *Input) (*jsontree.Node, bool) { return in.Pod, in.Pod != nil }
 	case name == "container":
@@ -83,17 +83,17 @@ func (c *fastpathCompiler) localIndex(name string) int {
 
 // compileField compiles x.f, with x an object of a known type. The function returns the unchecked value of
 // the field, or nil if it is absent.
-func (c *fastpathCompiler) compileField(e ast.Expr) (nodeFunc, *structField) {
+func (c *fastpathCompiler) compileField(e ast.Expr) (nodeFunc, *jsontree.StructField) {
 	operand, name := e.AsSelect().Operand(), e.AsSelect().FieldName()
-	f := c.structs[c.typeOf(operand).TypeName()][name]
-	if !c.isKind(operand, types.StructKind) || f == nil {
+	f, ok := Field(c.typeOf(operand).TypeName(), name)
+	if !c.isKind(operand, types.StructKind) || !ok {
 		panic(errUnsupported)
 	}
 	get := c.compileNode(operand)
 	return func(in *Input) (*jsontree.Node, bool) {
 		n, ok := get(in)
 		return n.Get(name), ok
-	}, f
+	}, &f
 }
 
 // compileHas compiles has(x.f).

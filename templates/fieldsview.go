@@ -9,6 +9,8 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
+
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // fieldsView is a variable that is not JSON as a CEL value: params, ns or request. CEL reads x.f
@@ -24,16 +26,54 @@ var (
 	_ traits.FieldTester = &fieldsView{}
 )
 
+// metaView is a namespace or a ServiceAccount as a CEL value. All expressions of a template share
+// its maps.
+type metaView struct {
+	name                string
+	labels, annotations onceMap
+}
+
+// onceMap is a map that is converted at most once.
+type onceMap struct {
+	of   map[string]string
+	made ref.Val
+}
+
+func (m *onceMap) convertOnce() ref.Val {
+	if m.made == nil {
+		m.made = textMap(m.of)
+	}
+	return m.made
+}
+
+// newFieldsView returns a variable of a type. Value is what the provider reads, and find returns a field for x.?f.
+func newFieldsView(typ string, value any, find func(name string) (any, bool)) ref.Val {
+	return &fieldsView{typ, value, find}
+}
+
+// namespaceView returns the variable ns.
+func namespaceView(ns *request.Namespace) ref.Val {
+	return sharedFields(namespaceType, &metaView{name: ns.Name, labels: onceMap{of: ns.Labels}, annotations: onceMap{of: ns.Annotations}})
+}
+
+// accountView returns the variable serviceAccount.
+func accountView(a *request.ServiceAccount) ref.Val {
+	return sharedFields(accountType, &metaView{name: a.Name, labels: onceMap{of: a.Labels}, annotations: onceMap{of: a.Annotations}})
+}
+
+// requestView returns the variable request.
+func requestView(r *request.Info) ref.Val { return sharedFields(requestType, r) }
+
 // sharedFields returns the view of a value whose fields are the same for every template.
-func sharedFields(typ string, value any) *fieldsView {
-	return &fieldsView{typ, value, func(name string) (any, bool) {
+func sharedFields(typ string, value any) ref.Val {
+	return newFieldsView(typ, value, func(name string) (any, bool) {
 		f := sharedStructs()[typ][name]
 		if f == nil {
 			return nil, false
 		}
 		v, err := f.GetFrom(value)
 		return v, err == nil
-	}}
+	})
 }
 
 // Get implements traits.Indexer.

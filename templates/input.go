@@ -37,9 +37,9 @@ type Input struct {
 	container *jsontree.Node // only in forEachContainer
 	variables []evaluated
 	matched   uint64 // entries of forEachContainer that were for a container, see maxMatched
-	params    *fieldsView
-	namespace *fieldsView
-	saView    *fieldsView
+	params    ref.Val
+	namespace ref.Val
+	account   ref.Val
 	loops     []loopValue // the variables of the loops around the part that is rendered
 	looped    int         // items of loops so far
 	output    int         // bytes of the strings in them
@@ -93,27 +93,25 @@ func (in *Input) ResolveName(name string) (any, bool) {
 	switch name {
 	case "params":
 		if in.params == nil {
-			in.params = &fieldsView{paramsType, in.values, in.values.lookUpValue}
+			in.params = newFieldsView(paramsType, in.values, in.values.lookUpValue)
 		}
 		return in.params, true
 	case "pod":
 		return celValue(in.Pod), true
 	case "ns":
 		if in.namespace == nil {
-			ns := &in.Namespace
-			in.namespace = sharedFields(namespaceType, &metaView{name: ns.Name, labels: onceMap{of: ns.Labels}, annotations: onceMap{of: ns.Annotations}})
+			in.namespace = namespaceView(&in.Namespace)
 		}
 		return in.namespace, true
 	case request.AccountVariable:
-		if in.saView == nil {
-			a := in.accountOrEmpty()
-			in.saView = sharedFields(accountType, &metaView{name: a.Name, labels: onceMap{of: a.Labels}, annotations: onceMap{of: a.Annotations}})
+		if in.account == nil {
+			in.account = accountView(in.accountOrEmpty())
 		}
-		return in.saView, true
+		return in.account, true
 	case "variables":
 		return in, true
 	case "request":
-		return sharedFields(requestType, &in.Request), true
+		return requestView(&in.Request), true
 	case "container":
 		return celValue(in.container), in.container != nil
 	}

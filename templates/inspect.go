@@ -4,7 +4,6 @@ package templates
 
 import (
 	"iter"
-	"reflect"
 	"slices"
 
 	"github.com/pillion-dev/pillion/templates/jsontree"
@@ -12,16 +11,6 @@ import (
 
 // The types in this file expose a compiled template for translation into other languages. They are
 // read-only, like the [Template] that they come from.
-
-// Field returns the field with that JSON name in a struct of the pod's API. It returns false if
-// expressions cannot read it.
-func Field(structName, name string) (reflect.StructField, bool) {
-	f, ok := sharedStructs()[structName][name]
-	if !ok {
-		return reflect.StructField{}, false
-	}
-	return f.json.StructField, true
-}
 
 // Fragment is a piece of what a template adds: an object, a list, or a value.
 type Fragment struct{ p *part }

@@ -33,10 +33,10 @@ func (it *iterator) Next() ref.Val {
 	return it.value(it.next - 1)
 }
 
-// sortedMembers returns the members that have a value, each name once, in the order of their names. The
+// sortedMembers returns the members of an object that have a value, each name once, in the order of their names. The
 // API server sends them in this order.
-func (o object) sortedMembers() []*jsontree.Node {
-	members := o.node.Members()
+func sortedMembers(object *jsontree.Node) []*jsontree.Node {
+	members := object.Members()
 	all, inOrder := make([]*jsontree.Node, len(members)), true
 	for i := range members {
 		all[i] = &members[i]

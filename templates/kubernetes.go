@@ -261,11 +261,11 @@ func findAll(args ...ref.Val) ref.Val {
 	if err != nil {
 		return types.WrapErr(err)
 	}
-	most := -1
+	text, most := textOf(args[0]), -1
 	if len(args) > 2 {
 		if n, ok := args[2].(types.Int); ok && n >= 0 {
-			most = int(min(n, costLimit))
+			most = int(min(int64(n), int64(len(text))+1)) // there are no more matches
 		}
 	}
-	return types.NewStringList(types.DefaultTypeAdapter, re.FindAllString(textOf(args[0]), most))
+	return types.NewStringList(types.DefaultTypeAdapter, re.FindAllString(text, most))
 }

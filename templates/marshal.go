@@ -20,35 +20,6 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-const marshalFunction = "json.marshal"
-
-// unsetObject returns what of a type has fields that are not set yet, or "".
-func unsetObject(t *types.Type) string {
-	switch t.TypeName() {
-	case "Pod":
-		return "the pod as a whole"
-	case "PodSpec":
-		return "pod.spec as a whole"
-	case "ObjectMeta":
-		return "metadata as a whole"
-	}
-	for _, of := range t.Parameters() {
-		if found := unsetObject(of); found != "" {
-			return found
-		}
-	}
-	return ""
-}
-
-// marshalJSON is json.marshal(value): canonical JSON, with the keys of objects sorted and no spaces.
-func marshalJSON(args ...ref.Val) ref.Val {
-	text, err := appendJSON(nil, args[0])
-	if err != nil {
-		return types.NewErr("%s(): %v", marshalFunction, err)
-	}
-	return types.String(text)
-}
-
 // appendJSON returns an error instead of JSON that is too long for a leaf.
 func appendJSON(to []byte, v ref.Val) (text []byte, err error) {
 	switch v := v.(type) {

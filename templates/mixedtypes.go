@@ -96,6 +96,24 @@ func isMarshaled(e ast.NavigableExpr) bool {
 	return false
 }
 
+// unsetObject returns what of a type has fields that are not set yet, or "".
+func unsetObject(t *types.Type) string {
+	switch t.TypeName() {
+	case "Pod":
+		return "the pod as a whole"
+	case "PodSpec":
+		return "pod.spec as a whole"
+	case "ObjectMeta":
+		return "metadata as a whole"
+	}
+	for _, of := range t.Parameters() {
+		if found := unsetObject(of); found != "" {
+			return found
+		}
+	}
+	return ""
+}
+
 // hidesUnset returns an error for a literal with values of different types that contains an object with such
 // fields, because its type does not show that object.
 func hidesUnset(checked *ast.AST, e ast.Expr) error {

@@ -24,7 +24,8 @@ type opaque[T any] struct {
 	text  string
 }
 
-func (o opaque[T]) weight() int { return len(o.text) }
+// Weight returns the length of the string that the value was made from. Reading the value costs as much as reading it.
+func (o opaque[T]) Weight() int { return len(o.text) }
 
 // ConvertToNative implements ref.Val.
 func (o opaque[T]) ConvertToNative(t reflect.Type) (any, error) {

@@ -7,12 +7,9 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/google/cel-go/cel"
-	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
-	"github.com/google/cel-go/interpreter"
 )
 
 // CEL's own maps are iterated in any order. In Pillion's expressions, all maps are iterated in the
@@ -79,40 +76,4 @@ func (k keyed) String() string {
 		return "a map"
 	}
 	return string(text)
-}
-
-// orderedMaps returns an option that gives an order to the maps that an expression makes, or nil if
-// it makes none.
-func orderedMaps(checked *ast.AST) []cel.ProgramOption {
-	if len(ast.MatchDescendants(ast.NavigateAST(checked), ast.KindMatcher(ast.MapKind))) == 0 {
-		return nil
-	}
-	return []cel.ProgramOption{cel.CustomDecoratorV2(func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
-		v, ok := i.(interpreter.InterpretableConstructor)
-		switch {
-		case !ok || v.Type() != types.MapType:
-			return i, nil
-		case slices.ContainsFunc(v.InitVals(), func(part interpreter.InterpretableV2) bool {
-			_, ok := part.(interpreter.InterpretableConst)
-			return !ok
-		}):
-			return madeMap{v}, nil
-		}
-		return interpreter.NewConstValue(i.ID(), withOrder(v.Eval(interpreter.EmptyActivation()))), nil
-	})}
-}
-
-// madeMap makes a map.
-type madeMap struct {
-	interpreter.InterpretableConstructor
-}
-
-// Exec implements interpreter.InterpretableV2.
-func (m madeMap) Exec(frame *interpreter.ExecutionFrame) ref.Val {
-	return withOrder(m.InterpretableConstructor.Exec(frame))
-}
-
-// Eval implements interpreter.Interpretable.
-func (m madeMap) Eval(vars interpreter.Activation) ref.Val {
-	return withOrder(m.InterpretableConstructor.Eval(vars))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/cel-go/common/types"
 
+	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/problem"
 )
 
@@ -87,7 +88,7 @@ func (f *fitter) checkLiteralFit(t reflect.Type, o *origin) error {
 		var field reflect.Type
 		if t.Kind() == reflect.Map {
 			field = t.Elem()
-		} else if names, field = fieldOf(t, key.name); field == nil {
+		} else if names, field = jsontree.FieldTypeOf(t, key.name); field == nil {
 			f.atTop = false
 			return fmt.Errorf("unknown key %q%s", key.name, problem.DidYouMean(key.name, names))
 		}

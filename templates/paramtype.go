@@ -220,22 +220,10 @@ func (t *paramType) parseBound(text string) (*bound, error) {
 	return &bound{text, compare}, nil
 }
 
-const aQuantity = "a quantity such as 100m or 64Mi"
-
 func parseNumber(text string) (float64, error) {
 	f, err := strconv.ParseFloat(text, 64)
 	if err == nil && (math.IsNaN(f) || math.Abs(f) > 1e308) {
 		err = strconv.ErrRange
 	}
 	return f, err
-}
-
-// ParseQuantity is like [resource.ParseQuantity], but safe for untrusted strings. If the exponent
-// has many digits, that function takes seconds to hours.
-func ParseQuantity(text string) (resource.Quantity, error) {
-	const long, digits = 64, 3
-	if i := strings.IndexAny(text, "eE"); len(text) > long || i >= 0 && len(strings.TrimLeft(text[i+1:], "+-")) > digits {
-		return resource.Quantity{}, resource.ErrFormatWrong
-	}
-	return resource.ParseQuantity(text)
 }

@@ -234,7 +234,7 @@ func (c *checker) checkProtectedFields(y *yaml.Node, t *Template) {
 		}
 		typ := reflect.TypeFor[corev1.Container]()
 		for name := range strings.SplitSeq(path, ".") {
-			names, next := fieldOf(typ, name)
+			names, next := jsontree.FieldTypeOf(typ, name)
 			if next == nil {
 				c.reportProblem(list.Content[i], fmt.Sprintf("spec.validate.protect[%d]", i), "a container has no field %q%s", path, problem.DidYouMean(name, names))
 				break

@@ -12,8 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-
-	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // scalarType is what the checker knows about a type of scalars.
@@ -43,6 +41,12 @@ func scalarTypeOf(t reflect.Type) (s scalarType, ok bool) {
 		return scalarType{"a string", text, []*cel.Type{cel.StringType}}, true
 	}
 	return scalarType{}, false
+}
+
+// isScalar reports whether the values of a type are scalars.
+func isScalar(t reflect.Type) bool {
+	_, ok := scalarTypeOf(t)
+	return ok
 }
 
 // describeType returns what a value of type t must be.
@@ -80,22 +84,4 @@ func acceptsCELType(t reflect.Type, out *cel.Type) bool {
 	}
 	// Not a map, because its keys would be structure.
 	return t.Kind() == reflect.Slice && out.Kind() == types.ListKind && acceptsCELType(t.Elem(), out.Parameters()[0])
-}
-
-// fieldOf returns the names of a struct's fields and the type of the field with that name, or nil
-// if it has none.
-func fieldOf(t reflect.Type, name string) (names []string, field reflect.Type) {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	if t.Kind() != reflect.Struct {
-		return nil, nil
-	}
-	for _, f := range jsontree.StructFields(t) {
-		names = append(names, f.JSON)
-		if f.JSON == name {
-			field = f.Type
-		}
-	}
-	return names, field
 }

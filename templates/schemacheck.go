@@ -203,7 +203,7 @@ func (f *schemaCheck) buildMapping(in *Input, n *jsontree.Node) (made jsontree.N
 	if size := len(n.Members()); size > maxItems {
 		return made, fmt.Errorf("has %d keys, and at most %d are allowed", size, maxItems)
 	}
-	entries := object{n}.sortedMembers()
+	entries := sortedMembers(n)
 	kids := in.Nodes.Nodes(len(entries))
 	for _, e := range entries {
 		kid, err := f.elem.buildValue(in, e)

@@ -6,9 +6,25 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
 )
 
 // This file has words for what CEL's messages contain.
+
+// celName returns the name of a type for users.
+func celName(t *cel.Type) string {
+	switch t.Kind() {
+	case types.DynKind:
+		return "a value of unknown type"
+	case types.OpaqueKind:
+		if strings.HasPrefix(t.String(), "optional_type(") {
+			return "an optional value (end it with .orValue(...))"
+		}
+	}
+	return typeWords(t.String())
+}
 
 // typeWords returns the name of a type for users, given CEL's name.
 func typeWords(name string) string {

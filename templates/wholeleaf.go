@@ -77,7 +77,7 @@ func isScalars(t reflect.Type) bool {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if _, ok := scalarTypeOf(t); ok {
+	if isScalar(t) {
 		return true
 	}
 	return t.Kind() == reflect.Slice && isScalars(t.Elem())

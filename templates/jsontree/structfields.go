@@ -41,3 +41,21 @@ func StructFieldOf(t reflect.Type, name string) (StructField, bool) {
 	}
 	return StructField{}, false
 }
+
+// FieldTypeOf returns the names of a struct's fields and the type of the field with that name, or nil
+// if it has none.
+func FieldTypeOf(t reflect.Type, name string) (names []string, field reflect.Type) {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct {
+		return nil, nil
+	}
+	for _, f := range StructFields(t) {
+		names = append(names, f.JSON)
+		if f.JSON == name {
+			field = f.Type
+		}
+	}
+	return names, field
+}

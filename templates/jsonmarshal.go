@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+)
+
+// marshalFunction is the name of the function that writes a value as JSON.
+const marshalFunction = "json.marshal"
+
+// marshalJSON is json.marshal(value): canonical JSON, with the keys of objects sorted and no spaces.
+func marshalJSON(args ...ref.Val) ref.Val {
+	text, err := appendJSON(nil, args[0])
+	if err != nil {
+		return types.NewErr("%s(): %v", marshalFunction, err)
+	}
+	return types.String(text)
+}
