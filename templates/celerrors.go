@@ -56,9 +56,9 @@ func explainError(env *cel.Env, source string, issue *cel.Error) (text, hint str
 	}
 	text = fmt.Sprintf("there is no %s %q", what, name)
 	switch instead := foreign[name]; {
-	case what == "variable" && hasField(env, paramsType, name):
+	case what == "variable" && hasField(env, ParamsType, name):
 		return text, "; write params." + name
-	case what == "variable" && hasField(env, variablesType, name):
+	case what == "variable" && hasField(env, VariablesType, name):
 		return text, "; write variables." + name
 	case name == "container":
 		return text + " here", ": it exists only in forEachContainer; a condition and a variable have one value for each pod"
@@ -80,7 +80,7 @@ func explainError(env *cel.Env, source string, issue *cel.Error) (text, hint str
 // similarVariableHint returns a hint if name is nearly that of a variable, a parameter or one of the template's own variables.
 func similarVariableHint(env *cel.Env, name string) string {
 	written := map[string]string{}
-	for from, typeName := range map[string]string{"params.": paramsType, "variables.": variablesType} {
+	for from, typeName := range map[string]string{"params.": ParamsType, "variables.": VariablesType} {
 		fields, _ := env.CELTypeProvider().FindStructFieldNames(typeName)
 		for _, field := range fields {
 			written[field] = from + field

@@ -19,13 +19,13 @@ import (
 	"github.com/pillion-dev/pillion/templates/request"
 )
 
-// The names of the variables' types in CEL.
+// The names of the types of the variables params, ns, serviceAccount, request and variables.
 const (
-	paramsType    = "pillion.Params"
-	namespaceType = "pillion.Namespace"
-	accountType   = "pillion.ServiceAccount"
-	requestType   = "pillion.Request"
-	variablesType = "pillion.Variables"
+	ParamsType         = "pillion.Params"
+	NamespaceType      = "pillion.Namespace"
+	ServiceAccountType = "pillion.ServiceAccount"
+	RequestType        = "pillion.Request"
+	VariablesType      = "pillion.Variables"
 )
 
 // structs has the fields of types by name.
@@ -41,12 +41,12 @@ type structField struct {
 // template.
 var sharedStructs = sync.OnceValue(func() structs {
 	s := structs{
-		namespaceType: metaFields(),
-		accountType:   metaFields(),
-		requestType: {
-			"operation": {FieldType: newField(types.StringType, func(r *request.Info) any { return r.Operation })},
-			"username":  {FieldType: newField(types.StringType, func(r *request.Info) any { return celText(r.Username) })},
-			"dryRun":    {FieldType: newField(types.BoolType, func(r *request.Info) any { return r.DryRun })},
+		NamespaceType:      metaFields(),
+		ServiceAccountType: metaFields(),
+		RequestType: {
+			"operation": {FieldType: NewField(types.StringType, func(r *request.Info) any { return r.Operation })},
+			"username":  {FieldType: NewField(types.StringType, func(r *request.Info) any { return OfText(r.Username) })},
+			"dryRun":    {FieldType: NewField(types.BoolType, func(r *request.Info) any { return r.DryRun })},
 		},
 	}
 	s.addStruct(reflect.TypeFor[corev1.Pod]())
@@ -56,16 +56,16 @@ var sharedStructs = sync.OnceValue(func() structs {
 // metaFields are the fields of a namespace and of a ServiceAccount.
 func metaFields() map[string]*structField {
 	return map[string]*structField{
-		"name":        {FieldType: newField(types.StringType, func(m *metaView) any { return m.name })},
-		"labels":      {FieldType: newField(stringMap(), func(m *metaView) any { return m.labels.convertOnce() })},
-		"annotations": {FieldType: newField(stringMap(), func(m *metaView) any { return m.annotations.convertOnce() })},
+		"name":        {FieldType: NewField(types.StringType, func(m *metaView) any { return m.name })},
+		"labels":      {FieldType: NewField(stringMap(), func(m *metaView) any { return m.labels.convertOnce() })},
+		"annotations": {FieldType: NewField(stringMap(), func(m *metaView) any { return m.annotations.convertOnce() })},
 	}
 }
 
 func stringMap() *types.Type { return types.NewMapType(types.StringType, types.StringType) }
 
-// newField returns a field of objects that are a T in Go. All of them have it.
-func newField[T any](t *types.Type, get func(T) any) *types.FieldType {
+// NewField returns a field of type t that all objects of a type have, if these are a T in Go.
+func NewField[T any](t *types.Type, get func(T) any) *types.FieldType {
 	return &types.FieldType{
 		Type:    t,
 		IsSet:   func(any) bool { return true },
@@ -103,7 +103,7 @@ func (s structs) addStruct(t reflect.Type) {
 func getField(obj any, f jsontree.StructField) (any, error) {
 	if n, ok := obj.(*jsontree.Node); ok {
 		if value := n.Get(f.JSON); value != nil {
-			return celValue(value), nil
+			return Of(value), nil
 		}
 	}
 	switch f.Type.Kind() {
@@ -118,15 +118,15 @@ func getField(obj any, f jsontree.StructField) (any, error) {
 	case reflect.Slice:
 		return types.NewRefValList(types.DefaultTypeAdapter, nil), nil
 	}
-	if readsAsEmpty(f.Type.Kind()) {
-		return textMap(nil), nil
+	if ReadsAsEmpty(f.Type.Kind()) {
+		return OfStrings(nil), nil
 	}
 	return nil, fmt.Errorf("no such key: %s", f.JSON)
 }
 
-// readsAsEmpty reports whether an absent field of that kind can be read. A struct is not a pointer
+// ReadsAsEmpty reports whether an absent field of that kind can be read. A struct is not a pointer
 // in Kubernetes and therefore always exists: metadata and resources, for example.
-func readsAsEmpty(k reflect.Kind) bool {
+func ReadsAsEmpty(k reflect.Kind) bool {
 	return k == reflect.Map || k == reflect.Slice || k == reflect.Struct
 }
 
@@ -175,11 +175,10 @@ func (s structs) celType(t reflect.Type) *types.Type {
 	return types.DynType
 }
 
-// isStruct reports whether expressions know the fields of a type with that name.
-func isStruct(name string) bool { return sharedStructs()[name] != nil }
+// IsStruct reports whether a type of that name is an object whose fields expressions can read, for example Container.
+func IsStruct(name string) bool { return sharedStructs()[name] != nil }
 
-// Field returns the field with that JSON name in a struct of the pod's API. It returns false if
-// expressions cannot read it.
+// Field returns the field of a struct of the pod's API, by its name in JSON. It returns false if expressions cannot read it.
 func Field(structName, name string) (jsontree.StructField, bool) {
 	f, ok := sharedStructs()[structName][name]
 	if !ok {
@@ -192,12 +191,12 @@ func Field(structName, name string) (jsontree.StructField, bool) {
 // them when an expression is evaluated.
 type structProvider struct{ types.Provider }
 
-// newStructProvider returns a provider that knows these objects and, from base, all other types.
-func newStructProvider(base types.Provider) types.Provider { return structProvider{base} }
+// NewProvider returns a provider that knows these objects and, from base, all other types.
+func NewProvider(base types.Provider) types.Provider { return structProvider{base} }
 
 // FindStructType implements types.Provider.
 func (p structProvider) FindStructType(name string) (*types.Type, bool) {
-	if isStruct(name) {
+	if IsStruct(name) {
 		return types.NewTypeTypeWithParam(types.NewObjectType(name)), true
 	}
 	return p.Provider.FindStructType(name)

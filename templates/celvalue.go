@@ -17,11 +17,12 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-// celValue converts JSON to a CEL value. It decodes only what expressions read.
-func celValue(n *jsontree.Node) ref.Val {
+// Of converts JSON to a CEL value. Objects and lists are decoded only as far as expressions read them. What is longer than
+// [MaxItems] or [MaxText], or a number that is too large, becomes an error value.
+func Of(n *jsontree.Node) ref.Val {
 	switch n.Kind() {
 	case jsontree.String:
-		return celText(n.Text())
+		return OfText(n.Text())
 	case jsontree.True, jsontree.False:
 		return types.Bool(n.Kind() == jsontree.True)
 	case jsontree.Number:
@@ -35,30 +36,32 @@ func celValue(n *jsontree.Node) ref.Val {
 		return types.Double(f)
 	case jsontree.Array:
 		items := n.Items()
-		if len(items) > maxItems {
-			return types.NewErr("a list of %d items is too long to be read; at most %d", len(items), maxItems)
+		if len(items) > MaxItems {
+			return types.NewErr("a list of %d items is too long to be read; at most %d", len(items), MaxItems)
 		}
 		return list{items}
 	case jsontree.Object:
-		if size := len(n.Members()); size > maxItems {
-			return types.NewErr("an object with %d members is too large to be read; at most %d", size, maxItems)
+		if size := len(n.Members()); size > MaxItems {
+			return types.NewErr("an object with %d members is too large to be read; at most %d", size, MaxItems)
 		}
 		return object{n}
 	}
 	return types.NullValue
 }
 
-func celText(text string) ref.Val {
-	if len(text) > maxText {
-		return types.NewErr("a string of %d bytes is too long to be read; at most %d", len(text), maxText)
+// OfText converts a string to a CEL value. A string that is longer than [MaxText] becomes an error value.
+func OfText(text string) ref.Val {
+	if len(text) > MaxText {
+		return types.NewErr("a string of %d bytes is too long to be read; at most %d", len(text), MaxText)
 	}
 	return types.String(text)
 }
 
-// textMap converts a map of labels or annotations to a CEL value, in the order of its keys.
-func textMap(m map[string]string) ref.Val {
-	if len(m) > maxItems {
-		return types.NewErr("an object with %d members is too large to be read; at most %d", len(m), maxItems)
+// OfStrings converts labels or annotations to a CEL map, which is in the order of its keys. A map with more than [MaxItems]
+// members becomes an error value.
+func OfStrings(m map[string]string) ref.Val {
+	if len(m) > MaxItems {
+		return types.NewErr("an object with %d members is too large to be read; at most %d", len(m), MaxItems)
 	}
 	n := jsontree.Members()
 	for _, k := range slices.Sorted(maps.Keys(m)) {
@@ -80,7 +83,7 @@ func (o object) Find(key ref.Val) (ref.Val, bool) {
 		return nil, false
 	}
 	if n := o.node.Get(string(name)); n != nil {
-		return celValue(n), true
+		return Of(n), true
 	}
 	return nil, false
 }
@@ -100,7 +103,7 @@ func (o object) Contains(key ref.Val) ref.Val {
 }
 
 // Size implements traits.Sizer.
-func (o object) Size() ref.Val { return types.Int(len(sortedMembers(o.node))) }
+func (o object) Size() ref.Val { return types.Int(len(SortedMembers(o.node))) }
 
 // IsZeroValue implements traits.Zeroer. CEL charges nothing for its time, so it reads only the first
 // member that has a value.
@@ -110,7 +113,7 @@ func (o object) IsZeroValue() bool {
 
 // Iterator implements traits.Iterable.
 func (o object) Iterator() traits.Iterator {
-	entries := sortedMembers(o.node)
+	entries := SortedMembers(o.node)
 	return &iterator{size: len(entries), value: func(i int) ref.Val { return types.String(entries[i].Name()) }}
 }
 
@@ -120,14 +123,14 @@ func (o object) Equal(other ref.Val) ref.Val {
 	if !ok {
 		return types.False
 	}
-	entries := sortedMembers(o.node)
+	entries := SortedMembers(o.node)
 	if m.Size() != types.Int(len(entries)) {
 		return types.False
 	}
 	theirs, isObject := other.(object)
 	var others []*jsontree.Node
 	if isObject {
-		others = sortedMembers(theirs.node)
+		others = SortedMembers(theirs.node)
 	}
 	for i, e := range entries {
 		var v ref.Val
@@ -139,9 +142,9 @@ func (o object) Equal(other ref.Val) ref.Val {
 		case others[i].Name() != e.Name():
 			return types.False
 		default:
-			v = celValue(others[i])
+			v = Of(others[i])
 		}
-		if types.Equal(celValue(e), v) != types.True {
+		if types.Equal(Of(e), v) != types.True {
 			return types.False
 		}
 	}
@@ -176,34 +179,34 @@ func (o object) Type() ref.Type { return types.MapType }
 // Value implements ref.Val. The fields of a typed object are read from its result.
 func (o object) Value() any { return o.node }
 
-// objectNode returns the JSON object that a value is. It returns false for other values.
-func objectNode(v ref.Val) (*jsontree.Node, bool) {
+// ObjectNode returns the JSON object that [Of] made a value from. It returns false for other values.
+func ObjectNode(v ref.Val) (*jsontree.Node, bool) {
 	o, ok := v.(object)
 	return o.node, ok
 }
 
-// textOf returns a string, or "" for another value.
-func textOf(v ref.Val) string {
+// TextOf returns the string that a value is, or "" for a value of another type.
+func TextOf(v ref.Val) string {
 	text, _ := v.(types.String)
 	return string(text)
 }
 
-// jsonValue returns the JSON of an expression's value. It writes CEL's own maps in the order of
-// their keys.
-func jsonValue(v ref.Val) (jsontree.Node, error) {
-	room := maxOutput
+// ToJSON returns the JSON of an expression's value. It writes CEL's own maps in the order of their keys. It returns an error
+// if the JSON is longer than [MaxOutput], or if the value has no form in JSON.
+func ToJSON(v ref.Val) (jsontree.Node, error) {
+	room := MaxOutput
 	return jsonWithin(v, &room)
 }
 
 // jsonWithin returns an error instead of JSON that is larger than room, in bytes. A small value may
 // contain another one very many times.
 func jsonWithin(v ref.Val, room *int) (jsontree.Node, error) {
-	*room -= len(textOf(v)) + 1
+	*room -= len(TextOf(v)) + 1
 	if o, ok := v.(object); ok {
 		*room -= o.node.Size() - 1
 	}
 	if *room < 0 {
-		return jsontree.Node{}, errTooLong
+		return jsontree.Node{}, ErrTooLong
 	}
 	switch v := v.(type) {
 	case types.String:
@@ -264,7 +267,7 @@ var _ traits.Lister = list{}
 func (l list) convertAll() traits.Lister {
 	values := make([]ref.Val, len(l.items))
 	for i := range l.items {
-		values[i] = celValue(&l.items[i])
+		values[i] = Of(&l.items[i])
 	}
 	return types.NewRefValList(types.DefaultTypeAdapter, values)
 }
@@ -275,7 +278,7 @@ func (l list) Get(index ref.Val) ref.Val {
 	if err != nil || i < 0 || i >= len(l.items) {
 		return l.convertAll().Get(index) // which returns the error
 	}
-	return celValue(&l.items[i])
+	return Of(&l.items[i])
 }
 
 // Size implements traits.Sizer.
@@ -286,7 +289,7 @@ func (l list) IsZeroValue() bool { return len(l.items) == 0 }
 
 // Iterator implements traits.Iterable.
 func (l list) Iterator() traits.Iterator {
-	return &iterator{size: len(l.items), value: func(i int) ref.Val { return celValue(&l.items[i]) }}
+	return &iterator{size: len(l.items), value: func(i int) ref.Val { return Of(&l.items[i]) }}
 }
 
 // Add implements traits.Adder.

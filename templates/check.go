@@ -42,7 +42,7 @@ func (c *checker) checkNode(y *yaml.Node, t reflect.Type, field, path string) *p
 		}
 		t = reflect.TypeFor[v1alpha1.End]()
 	}
-	if isScalar(t) || y.Kind == yaml.ScalarNode {
+	if IsScalar(t) || y.Kind == yaml.ScalarNode {
 		return c.checkScalar(y, t, field, path)
 	}
 	switch t.Kind() {
@@ -200,7 +200,7 @@ func (c *checker) checkList(y *yaml.Node, t reflect.Type, field, path string) *p
 
 func (c *checker) checkScalar(y *yaml.Node, t reflect.Type, field, path string) *part {
 	if y.Kind != yaml.ScalarNode {
-		c.reportProblem(y, path, "must be %s%s%s", describeType(t), c.notWhen(y), asAnnotation(t, y))
+		c.reportProblem(y, path, "must be %s%s%s", DescribeType(t), c.notWhen(y), asAnnotation(t, y))
 		return nil
 	}
 	if c.env != nil && strings.Contains(y.Value, "${") {
@@ -210,8 +210,8 @@ func (c *checker) checkScalar(y *yaml.Node, t reflect.Type, field, path string) 
 		c.written[y] = true
 		return &part{static: jsontree.Text(y.Value)}
 	}
-	if !acceptsYAML(y, t) {
-		c.reportProblem(y, path, "must be %s%s", describeType(t), quoteHint(y, t))
+	if !AcceptsYAML(y, t) {
+		c.reportProblem(y, path, "must be %s%s", DescribeType(t), quoteHint(y, t))
 		return nil
 	}
 	if allowed := enumValues(t); allowed != nil && !slices.Contains(allowed, y.Value) {

@@ -48,12 +48,12 @@ func newCompiler(params []v1alpha1.Param) (*compiler, error) {
 	provider := newProvider(language.CELTypeProvider(), params)
 	env, err := language.Extend(
 		cel.CustomTypeProvider(provider),
-		cel.Variable("variables", cel.ObjectType(variablesType)),
-		cel.Variable("params", cel.ObjectType(paramsType)),
+		cel.Variable("variables", cel.ObjectType(VariablesType)),
+		cel.Variable("params", cel.ObjectType(ParamsType)),
 		cel.Variable("pod", cel.ObjectType(reflect.TypeFor[corev1.Pod]().Name())),
-		cel.Variable("ns", cel.ObjectType(namespaceType)), // `namespace` is a reserved word of CEL
-		cel.Variable(request.AccountVariable, cel.ObjectType(accountType)),
-		cel.Variable("request", cel.ObjectType(requestType)),
+		cel.Variable("ns", cel.ObjectType(NamespaceType)), // `namespace` is a reserved word of CEL
+		cel.Variable(request.AccountVariable, cel.ObjectType(ServiceAccountType)),
+		cel.Variable("request", cel.ObjectType(RequestType)),
 	)
 	if err != nil {
 		return nil, err
@@ -208,7 +208,7 @@ func (c *compiler) declareVariable(declared v1alpha1.Variable, others []v1alpha1
 	}
 	v := &variable{lazy: lazy{declared.Name, len(c.variables), p.evalValue}, program: p}
 	c.variables = append(c.variables, v)
-	f := newField(p.out, func(*Input) any { return nil })
+	f := NewField(p.out, func(*Input) any { return nil })
 	f.GetFrom = func(of any) (any, error) { return v.evalOnce(of.(*Input)) }
 	c.provider.variables[v.name] = f
 	return nil

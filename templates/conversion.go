@@ -43,15 +43,15 @@ func toText(out *cel.Type, source string) string {
 // toType returns how to make a value of type t.
 func toType(t reflect.Type, out *cel.Type, source string) string {
 	switch {
-	case acceptsCELType(t, cel.StringType):
+	case AcceptsType(t, cel.StringType):
 		return toText(out, source)
 	case out.Kind() != types.StringKind && out.Kind() != types.DynKind:
 		return ""
-	case acceptsCELType(t, cel.IntType) && out.Kind() == types.DynKind:
+	case AcceptsType(t, cel.IntType) && out.Kind() == types.DynKind:
 		return "; write int(" + source + ")"
-	case acceptsCELType(t, cel.IntType):
+	case AcceptsType(t, cel.IntType):
 		return "; write int(" + source + "), or give a parameter, or its items, the type integer"
-	case acceptsCELType(t, cel.BoolType):
+	case AcceptsType(t, cel.BoolType):
 		return toBool(out, source)
 	}
 	return ""

@@ -36,8 +36,8 @@ func checkPattern(function string, args []ast.Expr) error {
 	if !ok {
 		return fmt.Errorf("%s() may take seconds if the pattern is computed; write the pattern as a string literal", function)
 	}
-	if n := patternSteps(string(text)); n > maxSteps {
-		return fmt.Errorf("the pattern of %s() takes %d steps, and at most %d are allowed; repeat less in it", function, n, maxSteps)
+	if n := PatternSteps(string(text)); n > MaxPatternSteps {
+		return fmt.Errorf("the pattern of %s() takes %d steps, and at most %d are allowed; repeat less in it", function, n, MaxPatternSteps)
 	}
 	re, err := regexp.Compile(string(text))
 	if err != nil {
@@ -51,7 +51,7 @@ func checkPattern(function string, args []ast.Expr) error {
 
 // replacedSize returns the size of text.replace(old, new) and text.replace(old, new, times).
 func replacedSize(args []ref.Val) int {
-	text, old, by := textOf(args[0]), textOf(args[1]), textOf(args[2])
+	text, old, by := TextOf(args[0]), TextOf(args[1]), TextOf(args[2])
 	times := strings.Count(text, old)
 	if len(args) > 3 {
 		if most, ok := args[3].(types.Int); ok && most >= 0 {
@@ -66,7 +66,7 @@ func joinedSize(args []ref.Val) int {
 	size := sizeOf(args[0], 0)
 	if list, ok := args[0].(traits.Lister); ok && len(args) > 1 {
 		if n, ok := list.Size().(types.Int); ok {
-			size += int(n) * len(textOf(args[1]))
+			size += int(n) * len(TextOf(args[1]))
 		}
 	}
 	return size
@@ -84,13 +84,13 @@ func sizeOf(v ref.Val, size int) int {
 	case types.Bytes:
 		return size + 4*len(v)
 	case traits.Mapper:
-		for it := v.Iterator(); size <= maxOutput && it.HasNext() == types.True; {
+		for it := v.Iterator(); size <= MaxOutput && it.HasNext() == types.True; {
 			key := it.Next()
 			size = sizeOf(v.Get(key), sizeOf(key, size)) + 4
 		}
 		return size
 	case traits.Lister:
-		for it := v.Iterator(); size <= maxOutput && it.HasNext() == types.True; {
+		for it := v.Iterator(); size <= MaxOutput && it.HasNext() == types.True; {
 			size = sizeOf(it.Next(), size) + 2
 		}
 		return size

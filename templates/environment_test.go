@@ -63,7 +63,7 @@ func printed(t testing.TB, c *compiler, source string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text, err := appendJSON(nil, v)
+	text, err := AppendJSON(nil, v)
 	return string(text), err
 }
 

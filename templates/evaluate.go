@@ -42,4 +42,4 @@ func (s scope) ResolveName(name string) (any, bool) {
 }
 
 // View converts JSON to CEL as the variables of expressions do.
-func View(n *jsontree.Node) ref.Val { return celValue(n) }
+func View(n *jsontree.Node) ref.Val { return Of(n) }

@@ -79,7 +79,7 @@ func newFastpath(checked *ast.AST, params []v1alpha1.Param, variables []*lazy, l
 			if ok {
 				*n = in.Nodes.Text(v)
 			}
-			return ok && n.Size() <= maxOutput
+			return ok && n.Size() <= MaxOutput
 		}
 	case types.OpaqueKind:
 		d.node = optionalNodeOf(c.compileOptionalText(e))
@@ -192,7 +192,7 @@ func (c *fastpathCompiler) compileText(e ast.Expr) textFunc {
 		return func(*Input) (string, bool) { return text, true }
 	}
 	if get := paramOf[types.String](c, e); get != nil {
-		return func(in *Input) (string, bool) { v, ok := get(in); return string(v), ok && len(v) <= maxText }
+		return func(in *Input) (string, bool) { v, ok := get(in); return string(v), ok && len(v) <= MaxText }
 	}
 	switch of, name := splitSelect(e); {
 	case c.localIndex(of) >= 0:
@@ -313,7 +313,7 @@ func (c *fastpathCompiler) compileToText(e ast.Expr) textFunc {
 		return convertedFunc(c.compileBool(e), strconv.FormatBool)
 	case types.DoubleKind:
 		if get := paramOf[types.Double](c, e); get != nil {
-			return convertedFunc(get, func(f types.Double) string { return textOf(f.ConvertToType(types.StringType)) })
+			return convertedFunc(get, func(f types.Double) string { return TextOf(f.ConvertToType(types.StringType)) })
 		}
 	}
 	panic(errUnsupported)

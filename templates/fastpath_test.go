@@ -104,7 +104,7 @@ func (r expressions) value(usual string) string {
 		return usual
 	}
 	return r.pick("null", "true", "false", "7", "-1.5", `""`, `"web"`, `"\u00e4\"\\"`, "[]", `["web","x"]`, `{}`, `{"app":"web"}`, `{"app":7}`,
-		`{"name":"app","args":["web"]}`, `[{"name":"app"},null]`, `"`+strings.Repeat("x", 2000)+`"`, `["`+strings.Repeat("x", maxText+1)+`"]`)
+		`{"name":"app","args":["web"]}`, `[{"name":"app"},null]`, `"`+strings.Repeat("x", 2000)+`"`, `["`+strings.Repeat("x", MaxText+1)+`"]`)
 }
 
 func (r expressions) container() string {
@@ -157,7 +157,7 @@ func directInput(t *testing.T, pod, container string) *Input {
 		}
 	}
 	in.Pod = nodes[0]
-	in.loops = []loopValue{{"w", types.String("web")}, {"k", celValue(nodes[1])}, {"j", types.Int(7)}}
+	in.loops = []loopValue{{"w", types.String("web")}, {"k", Of(nodes[1])}, {"j", types.Int(7)}}
 	return in.withValues(values, nodes[1])
 }
 
@@ -199,8 +199,8 @@ func compareDirect(t *testing.T, c *compiler, source, pod, container string) (co
 	if err != nil {
 		t.Fatalf("%s gives %q; by CEL %v, for\n%s\n%s", source, text, err, pod, container)
 	}
-	want, err := jsonValue(out)
-	if err != nil || want.String() != n.String() || textOf(out.ConvertToType(types.StringType)) != text {
+	want, err := ToJSON(out)
+	if err != nil || want.String() != n.String() || TextOf(out.ConvertToType(types.StringType)) != text {
 		t.Fatalf("%s gives %s; by CEL %s (%v), for\n%s\n%s", source, n.String(), want.String(), err, pod, container)
 	}
 	return true, true

@@ -18,7 +18,7 @@ import (
 
 // hasReadableSize reports whether CEL may read an object or a list of this length.
 func hasReadableSize(n *jsontree.Node) bool {
-	return len(n.Members()) <= maxItems && len(n.Items()) <= maxItems
+	return len(n.Members()) <= MaxItems && len(n.Items()) <= MaxItems
 }
 
 // compileNode compiles an expression whose value is an object of a known type, a map or a list. If the
@@ -42,7 +42,7 @@ func (c *fastpathCompiler) compileNode(e ast.Expr) nodeFunc {
 	default:
 		panic(errUnsupported)
 	}
-	empty := f != nil && readsAsEmpty(f.Type.Kind())
+	empty := f != nil && ReadsAsEmpty(f.Type.Kind())
 	return func(in *Input) (*jsontree.Node, bool) {
 		switch n, ok := get(in); {
 		case !ok:
@@ -62,7 +62,7 @@ func (c *fastpathCompiler) compileIdent(name string) nodeFunc {
 		return func(in *Input) (*jsontree.Node, bool) { return in.locals[i], in.locals[i] != nil }
 	case c.loopOf(name) >= 0:
 		i := c.loopOf(name)
-		return func(in *Input) (*jsontree.Node, bool) { return objectNode(in.loops[i].value) }
+		return func(in *Input) (*jsontree.Node, bool) { return ObjectNode(in.loops[i].value) }
 	case name == "pod":
 		return func(in *Input) (*jsontree.Node, bool) { return in.Pod, in.Pod != nil }
 	case name == "container":
@@ -125,7 +125,7 @@ func (c *fastpathCompiler) compileLookup(e ast.Expr) lookupFunc {
 				m = annotations
 			}
 			v, found := m[key]
-			return v, found, len(m) <= maxItems && len(v) <= maxDirect && utf8.ValidString(v) && utf8.ValidString(key)
+			return v, found, len(m) <= MaxItems && len(v) <= maxDirect && utf8.ValidString(v) && utf8.ValidString(key)
 		}
 	}
 	get := c.compileNode(e)
@@ -195,8 +195,8 @@ func (c *fastpathCompiler) compileOptionalParam(e ast.Expr) optionalText {
 				if in.values[i].cel == nil {
 					return "", false, true
 				}
-				v = textOf(in.values[i].cel)
-				return v, true, len(v) <= maxText
+				v = TextOf(in.values[i].cel)
+				return v, true, len(v) <= MaxText
 			}
 		}
 	}
@@ -210,7 +210,7 @@ func optionalNodeOf(get optionalText) func(*Input, *jsontree.Node) bool {
 		if *n = (jsontree.Node{}); found && ok {
 			*n = in.Nodes.Text(v)
 		}
-		return ok && n.Size() <= maxOutput
+		return ok && n.Size() <= MaxOutput
 	}
 }
 

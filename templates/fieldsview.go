@@ -41,32 +41,33 @@ type onceMap struct {
 
 func (m *onceMap) convertOnce() ref.Val {
 	if m.made == nil {
-		m.made = textMap(m.of)
+		m.made = OfStrings(m.of)
 	}
 	return m.made
 }
 
-// newFieldsView returns a variable of a type. Value is what the provider reads, and find returns a field for x.?f.
-func newFieldsView(typ string, value any, find func(name string) (any, bool)) ref.Val {
+// OfFields returns the value of a variable that is not JSON. Typ is its type's name, value is the Go value that the provider's
+// fields read, and find returns the field x.?name, or false if there is none.
+func OfFields(typ string, value any, find func(name string) (any, bool)) ref.Val {
 	return &fieldsView{typ, value, find}
 }
 
-// namespaceView returns the variable ns.
-func namespaceView(ns *request.Namespace) ref.Val {
-	return sharedFields(namespaceType, &metaView{name: ns.Name, labels: onceMap{of: ns.Labels}, annotations: onceMap{of: ns.Annotations}})
+// OfNamespace returns the value of the variable ns.
+func OfNamespace(ns *request.Namespace) ref.Val {
+	return sharedFields(NamespaceType, &metaView{name: ns.Name, labels: onceMap{of: ns.Labels}, annotations: onceMap{of: ns.Annotations}})
 }
 
-// accountView returns the variable serviceAccount.
-func accountView(a *request.ServiceAccount) ref.Val {
-	return sharedFields(accountType, &metaView{name: a.Name, labels: onceMap{of: a.Labels}, annotations: onceMap{of: a.Annotations}})
+// OfServiceAccount returns the value of the variable serviceAccount.
+func OfServiceAccount(a *request.ServiceAccount) ref.Val {
+	return sharedFields(ServiceAccountType, &metaView{name: a.Name, labels: onceMap{of: a.Labels}, annotations: onceMap{of: a.Annotations}})
 }
 
-// requestView returns the variable request.
-func requestView(r *request.Info) ref.Val { return sharedFields(requestType, r) }
+// OfRequest returns the value of the variable request.
+func OfRequest(r *request.Info) ref.Val { return sharedFields(RequestType, r) }
 
 // sharedFields returns the view of a value whose fields are the same for every template.
 func sharedFields(typ string, value any) ref.Val {
-	return newFieldsView(typ, value, func(name string) (any, bool) {
+	return OfFields(typ, value, func(name string) (any, bool) {
 		f := sharedStructs()[typ][name]
 		if f == nil {
 			return nil, false
@@ -78,13 +79,13 @@ func sharedFields(typ string, value any) ref.Val {
 
 // Get implements traits.Indexer.
 func (f *fieldsView) Get(name ref.Val) ref.Val {
-	v, _ := f.find(textOf(name))
+	v, _ := f.find(TextOf(name))
 	return types.DefaultTypeAdapter.NativeToValue(v)
 }
 
 // IsSet implements traits.FieldTester.
 func (f *fieldsView) IsSet(name ref.Val) ref.Val {
-	_, ok := f.find(textOf(name))
+	_, ok := f.find(TextOf(name))
 	return types.Bool(ok)
 }
 

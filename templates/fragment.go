@@ -224,8 +224,8 @@ func (p *part) renderValue(in *Input, n *jsontree.Node) error {
 				return err
 			}
 		}
-		if texts, size = append(texts, text), size+len(text); size > maxOutput {
-			return errTooLong
+		if texts, size = append(texts, text), size+len(text); size > MaxOutput {
+			return ErrTooLong
 		}
 	}
 	*n = in.Nodes.Text(texts...)
@@ -246,10 +246,10 @@ func (p *program) renderInto(in *Input, n *jsontree.Node) error {
 		out = v.GetValue()
 	}
 	if err == nil {
-		*n, err = jsonValue(out)
+		*n, err = ToJSON(out)
 	}
-	if err == nil && n.Size() > maxOutput {
-		err = errTooLong
+	if err == nil && n.Size() > MaxOutput {
+		err = ErrTooLong
 	}
 	return err
 }
@@ -262,7 +262,7 @@ func (p *program) renderText(in *Input, n *jsontree.Node) error {
 	}
 	*n = jsontree.Node{}
 	if v, ok := out.(*types.Optional); ok && v.HasValue() {
-		*n = in.Nodes.Text(textOf(v.GetValue().ConvertToType(types.StringType)))
+		*n = in.Nodes.Text(TextOf(v.GetValue().ConvertToType(types.StringType)))
 	}
 	return nil
 }

@@ -93,27 +93,27 @@ func (in *Input) ResolveName(name string) (any, bool) {
 	switch name {
 	case "params":
 		if in.params == nil {
-			in.params = newFieldsView(paramsType, in.values, in.values.lookUpValue)
+			in.params = OfFields(ParamsType, in.values, in.values.lookUpValue)
 		}
 		return in.params, true
 	case "pod":
-		return celValue(in.Pod), true
+		return Of(in.Pod), true
 	case "ns":
 		if in.namespace == nil {
-			in.namespace = namespaceView(&in.Namespace)
+			in.namespace = OfNamespace(&in.Namespace)
 		}
 		return in.namespace, true
 	case request.AccountVariable:
 		if in.account == nil {
-			in.account = accountView(in.accountOrEmpty())
+			in.account = OfServiceAccount(in.accountOrEmpty())
 		}
 		return in.account, true
 	case "variables":
 		return in, true
 	case "request":
-		return requestView(&in.Request), true
+		return OfRequest(&in.Request), true
 	case "container":
-		return celValue(in.container), in.container != nil
+		return Of(in.container), in.container != nil
 	}
 	for i := range in.loops {
 		if in.loops[i].name == name {

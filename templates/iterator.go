@@ -33,9 +33,9 @@ func (it *iterator) Next() ref.Val {
 	return it.value(it.next - 1)
 }
 
-// sortedMembers returns the members of an object that have a value, each name once, in the order of their names. The
+// SortedMembers returns the members of an object that have a value, each name once, in the order of their names. The
 // API server sends them in this order.
-func sortedMembers(object *jsontree.Node) []*jsontree.Node {
+func SortedMembers(object *jsontree.Node) []*jsontree.Node {
 	members := object.Members()
 	all, inOrder := make([]*jsontree.Node, len(members)), true
 	for i := range members {

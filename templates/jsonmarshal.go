@@ -12,7 +12,7 @@ const marshalFunction = "json.marshal"
 
 // marshalJSON is json.marshal(value): canonical JSON, with the keys of objects sorted and no spaces.
 func marshalJSON(args ...ref.Val) ref.Val {
-	text, err := appendJSON(nil, args[0])
+	text, err := AppendJSON(nil, args[0])
 	if err != nil {
 		return types.NewErr("%s(): %v", marshalFunction, err)
 	}

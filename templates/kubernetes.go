@@ -117,7 +117,7 @@ func semverFunctions() []cel.EnvOption {
 // parseFunc is a function that makes a value from a string.
 func parseFunc[T any](typ *opaqueType[T], parse func(string) (T, error)) implementation {
 	return func(args ...ref.Val) ref.Val {
-		text := textOf(args[0])
+		text := TextOf(args[0])
 		v, err := parse(text)
 		if err != nil {
 			return types.WrapErr(err)
@@ -129,7 +129,7 @@ func parseFunc[T any](typ *opaqueType[T], parse func(string) (T, error)) impleme
 // canParseFunc is a function that reports whether parsed would return a value.
 func canParseFunc[T any](parse func(string) (T, error)) implementation {
 	return func(args ...ref.Val) ref.Val {
-		_, err := parse(textOf(args[0]))
+		_, err := parse(TextOf(args[0]))
 		return types.Bool(err == nil)
 	}
 }
@@ -227,7 +227,7 @@ func compareVersions(a, b *version.Version) int {
 // normalizeFunc makes a version such as v1.02 semantic (1.2.0) if the second argument is true.
 func normalizeFunc(f implementation) implementation {
 	return func(args ...ref.Val) ref.Val {
-		text := textOf(args[0])
+		text := TextOf(args[0])
 		if args[1] == types.True {
 			text = strings.TrimPrefix(text, "v")
 			parts := strings.SplitN(text, ".", 3)
@@ -248,20 +248,20 @@ func normalizeFunc(f implementation) implementation {
 
 // findFirst is text.find(pattern): the first match or "".
 func findFirst(args ...ref.Val) ref.Val {
-	re, err := regexp.Compile(textOf(args[1]))
+	re, err := regexp.Compile(TextOf(args[1]))
 	if err != nil {
 		return types.WrapErr(err)
 	}
-	return types.String(re.FindString(textOf(args[0])))
+	return types.String(re.FindString(TextOf(args[0])))
 }
 
 // findAll is text.findAll(pattern) and text.findAll(pattern, most).
 func findAll(args ...ref.Val) ref.Val {
-	re, err := regexp.Compile(textOf(args[1]))
+	re, err := regexp.Compile(TextOf(args[1]))
 	if err != nil {
 		return types.WrapErr(err)
 	}
-	text, most := textOf(args[0]), -1
+	text, most := TextOf(args[0]), -1
 	if len(args) > 2 {
 		if n, ok := args[2].(types.Int); ok && n >= 0 {
 			most = int(min(int64(n), int64(len(text))+1)) // there are no more matches

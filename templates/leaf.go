@@ -37,8 +37,8 @@ func (c *checker) compileLeaf(y *yaml.Node, t reflect.Type, field, path string) 
 			return p
 		}
 	}
-	if !acceptsCELType(t, cel.StringType) {
-		c.reportProblem(y, path, "must be %s; text around an expression makes it a string", describeType(t))
+	if !AcceptsType(t, cel.StringType) {
+		c.reportProblem(y, path, "must be %s; text around an expression makes it a string", DescribeType(t))
 	}
 	for _, p := range pieces {
 		if p.program == nil {

@@ -4,15 +4,16 @@ package templates
 
 import "fmt"
 
-// Expressions cannot read what is longer than these limits. CEL's own accounting of costs gets slower for longer input.
+// MaxItems and MaxText limit what expressions can read: the items of a list or the members of an object, and the bytes of a
+// string. CEL's own accounting of costs gets slower for longer input.
 const (
-	maxItems = 1_000    // in a list, or members of an object
-	maxText  = 16 << 10 // bytes of a string
+	MaxItems = 1_000
+	MaxText  = 16 << 10
 )
 
-// maxOutput is the maximum size of a string that one leaf renders to, in bytes. The API server
-// accepts no object over 3 MiB.
-const maxOutput = 64 << 10
+// MaxOutput is the maximum size of the string or the JSON that an expression gives, in bytes. The API server accepts no object
+// over 3 MiB.
+const MaxOutput = 64 << 10
 
-// errTooLong is returned before a string grows longer than any API server accepts.
-var errTooLong = fmt.Errorf("an expression gives more than %d bytes", maxOutput)
+// ErrTooLong is the error of an expression that gives more than [MaxOutput] bytes.
+var ErrTooLong = fmt.Errorf("an expression gives more than %d bytes", MaxOutput)

@@ -20,8 +20,9 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-// appendJSON returns an error instead of JSON that is too long for a leaf.
-func appendJSON(to []byte, v ref.Val) (text []byte, err error) {
+// AppendJSON appends the canonical JSON of a value: without spaces, and with the keys of maps sorted. It returns an error if the
+// JSON is longer than [MaxOutput], or if the value has no form in JSON.
+func AppendJSON(to []byte, v ref.Val) (text []byte, err error) {
 	switch v := v.(type) {
 	case types.String:
 		to = appendText(to, string(v))
@@ -38,13 +39,13 @@ func appendJSON(to []byte, v ref.Val) (text []byte, err error) {
 		n := jsontree.Float(float64(v))
 		to = n.AppendTo(to)
 	case types.Timestamp, types.Duration:
-		to = appendText(to, textOf(v.ConvertToType(types.StringType)))
+		to = appendText(to, TextOf(v.ConvertToType(types.StringType)))
 	case traits.Mapper:
 		return appendMap(to, v)
 	case traits.Lister:
 		to = append(to, '[')
 		for it := v.Iterator(); it.HasNext() == types.True; {
-			if to, err = appendJSON(to, it.Next()); err != nil {
+			if to, err = AppendJSON(to, it.Next()); err != nil {
 				return nil, err
 			}
 			to = append(to, ',')
@@ -55,8 +56,8 @@ func appendJSON(to []byte, v ref.Val) (text []byte, err error) {
 	default:
 		return nil, fmt.Errorf("a %s has no form in JSON", v.Type().TypeName())
 	}
-	if len(to) > maxOutput {
-		return nil, fmt.Errorf("it makes a string of more than %d bytes", maxOutput)
+	if len(to) > MaxOutput {
+		return nil, fmt.Errorf("it makes a string of more than %d bytes", MaxOutput)
 	}
 	return to, nil
 }
@@ -77,7 +78,7 @@ func appendMap(to []byte, m traits.Mapper) (text []byte, err error) {
 			to = append(to, ',')
 		}
 		to = append(appendText(to, name), ':')
-		if to, err = appendJSON(to, values[name]); err != nil {
+		if to, err = AppendJSON(to, values[name]); err != nil {
 			return nil, err
 		}
 	}

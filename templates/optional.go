@@ -19,7 +19,7 @@ import (
 // plainRead returns an error if params.x reads an optional parameter x.
 func plainRead(params []v1alpha1.Param, ident ast.NavigableExpr) error {
 	parent, ok := ident.Parent()
-	if !ok || parent.Kind() != ast.SelectKind || parent.AsSelect().IsTestOnly() || ident.Type().TypeName() != paramsType {
+	if !ok || parent.Kind() != ast.SelectKind || parent.AsSelect().IsTestOnly() || ident.Type().TypeName() != ParamsType {
 		return nil
 	}
 	name := parent.AsSelect().FieldName()

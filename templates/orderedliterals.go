@@ -29,7 +29,7 @@ func orderedMaps(checked *ast.AST) []cel.ProgramOption {
 		}):
 			return madeMap{v}, nil
 		}
-		return interpreter.NewConstValue(i.ID(), withOrder(v.Eval(interpreter.EmptyActivation()))), nil
+		return interpreter.NewConstValue(i.ID(), WithOrder(v.Eval(interpreter.EmptyActivation()))), nil
 	})}
 }
 
@@ -40,10 +40,10 @@ type madeMap struct {
 
 // Exec implements interpreter.InterpretableV2.
 func (m madeMap) Exec(frame *interpreter.ExecutionFrame) ref.Val {
-	return withOrder(m.InterpretableConstructor.Exec(frame))
+	return WithOrder(m.InterpretableConstructor.Exec(frame))
 }
 
 // Eval implements interpreter.Interpretable.
 func (m madeMap) Eval(vars interpreter.Activation) ref.Val {
-	return withOrder(m.InterpretableConstructor.Eval(vars))
+	return WithOrder(m.InterpretableConstructor.Eval(vars))
 }

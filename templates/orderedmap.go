@@ -12,18 +12,16 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 )
 
-// CEL's own maps are iterated in any order. In Pillion's expressions, all maps are iterated in the
-// order of their keys, so that the same input gives the same bytes.
-
-// keyed is one of CEL's maps with an order.
+// keyed is one of CEL's maps with an order. CEL iterates its own maps in any order. In Pillion's expressions, all maps are
+// iterated in the order of their keys, so that the same input gives the same bytes.
 type keyed struct {
 	traits.Mapper
 
 	keys []ref.Val
 }
 
-// sortedMap returns a map with string keys.
-func sortedMap(values map[string]ref.Val) ref.Val {
+// OfMap returns a CEL map with string keys, which is iterated in their order.
+func OfMap(values map[string]ref.Val) ref.Val {
 	m, keys := make(map[ref.Val]ref.Val, len(values)), make([]ref.Val, 0, len(values))
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		keys = append(keys, types.String(key))
@@ -32,8 +30,8 @@ func sortedMap(values map[string]ref.Val) ref.Val {
 	return keyed{types.NewRefValMap(types.DefaultTypeAdapter, m), keys}
 }
 
-// withOrder returns a map with an order. It returns other values unchanged.
-func withOrder(v ref.Val) ref.Val {
+// WithOrder returns a map that is iterated in the order of its keys. It returns other values unchanged.
+func WithOrder(v ref.Val) ref.Val {
 	m, ok := v.(traits.Mapper)
 	if !ok || isOrdered(v) {
 		return v
@@ -71,7 +69,7 @@ func (k keyed) IsZeroValue() bool { return len(k.keys) == 0 }
 
 // String returns the map as CEL's functions print it in errors.
 func (k keyed) String() string {
-	text, err := appendJSON(nil, k)
+	text, err := AppendJSON(nil, k)
 	if err != nil {
 		return "a map"
 	}

@@ -147,7 +147,7 @@ func parseMap(p *param, text string) (ref.Val, error) {
 		}
 		values[key] = value
 	}
-	return sortedMap(values), nil
+	return OfMap(values), nil
 }
 
 func separatorOf(p *v1alpha1.Param) string { return cmp.Or(p.Separator, "=") }
@@ -228,7 +228,7 @@ func (p *param) valueOfJSON(n *jsontree.Node) (ref.Val, error) {
 		return nil, err
 	}
 	n.Seal()
-	return celValue(n), nil
+	return Of(n), nil
 }
 
 // checkKeys returns an error for a key that the template does not know, in the object itself or in an
@@ -257,7 +257,7 @@ func checkJSON(n *jsontree.Node, left *int, depth int) error {
 	switch {
 	case n.Kind() == jsontree.Object:
 		kids = n.Members()
-	case n.Kind() == jsontree.Number && types.IsError(celValue(n)):
+	case n.Kind() == jsontree.Number && types.IsError(Of(n)):
 		return partError(fmt.Sprintf("has the number %s, which is too large", shortenForError(n.String())))
 	}
 	if depth > maxJSONDepth && len(kids) > 0 {

@@ -18,7 +18,7 @@ import (
 func shown(t testing.TB, value any) string {
 	t.Helper()
 	v := types.DefaultTypeAdapter.NativeToValue(value)
-	text, err := appendJSON(nil, v)
+	text, err := AppendJSON(nil, v)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ func (t *Template) Annotations(p *v1alpha1.Param, text string) map[string]string
 		m := value.(traits.Mapper)
 		for it := m.Iterator(); it.HasNext() == types.True; {
 			key := it.Next()
-			all[p.Prefix+textOf(key)] = fmt.Sprint(m.Get(key).Value())
+			all[p.Prefix+TextOf(key)] = fmt.Sprint(m.Get(key).Value())
 		}
 	}
 	return all
@@ -72,7 +72,7 @@ func (t *Template) ParamText(name string, value ref.Val) (string, bool) {
 		return strings.Join(all, ","), true
 	}
 	if p.row.parts == ofJSON {
-		text, err := appendJSON(nil, value)
+		text, err := AppendJSON(nil, value)
 		return string(text), err == nil
 	}
 	return fmt.Sprint(value.Value()), true
@@ -168,7 +168,7 @@ func (p *param) collectPrefixValues(from sources) (v Value, wrong []*InvalidValu
 		}
 		values[name], shown = value, append(shown, name+"="+texts[key])
 	}
-	v.Text, v.cel = strings.Join(shown, ","), sortedMap(values)
+	v.Text, v.cel = strings.Join(shown, ","), OfMap(values)
 	return v, wrong
 }
 

@@ -96,7 +96,7 @@ func paramTypes() []paramType {
 			scalar,
 		},
 		{
-			"quantity", aQuantity, "1", fixedType(types.StringType),
+			"quantity", QuantityWords, "1", fixedType(types.StringType),
 			asText(ParseQuantity),
 			orderBy(ParseQuantity, func(a, b resource.Quantity) int { return a.Cmp(b) }),
 			PolicyParam{

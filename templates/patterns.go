@@ -4,15 +4,15 @@ package templates
 
 import "regexp/syntax"
 
-// maxSteps is the maximum size of a pattern, both as a string and compiled. Each letter that it is
+// MaxPatternSteps is the maximum size of a pattern, both as a string and compiled. Each letter that it is
 // matched against may take as many steps.
-const maxSteps = 1_000
+const MaxPatternSteps = 1_000
 
-// patternSteps returns the number of steps that a pattern takes for each letter. It does not compile a
+// PatternSteps returns the number of steps that a pattern takes for each letter. It does not compile a
 // long pattern, and estimates the number. It returns 0 for an invalid pattern, which other code
 // reports.
-func patternSteps(pattern string) int {
-	if len(pattern) > maxSteps { // compiled, it may be a thousand times as large
+func PatternSteps(pattern string) int {
+	if len(pattern) > MaxPatternSteps { // compiled, it may be a thousand times as large
 		return len(pattern)
 	}
 	parsed, err := syntax.Parse(pattern, syntax.Perl)

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// aQuantity is what a quantity must be, in messages.
-const aQuantity = "a quantity such as 100m or 64Mi"
+// QuantityWords is what a quantity must be, in messages.
+const QuantityWords = "a quantity such as 100m or 64Mi"
 
 // ParseQuantity is like [resource.ParseQuantity], but safe for untrusted strings. If the exponent
 // has many digits, that function takes seconds to hours.

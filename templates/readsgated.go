@@ -63,7 +63,7 @@ var withGated = sync.OnceValue(func() map[string]bool {
 		for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
 			t = t.Elem()
 		}
-		if !isStruct(t.Name()) {
+		if !IsStruct(t.Name()) {
 			return false // a quantity or a time, for example
 		}
 		if known, ok := found[t.Name()]; ok {

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// scalarType is what the checker knows about a type of scalars.
+// scalarType is what YAML and expressions may write for a Go type of scalars.
 type scalarType struct {
 	words string
 	tags  []string    // the YAML types that the API server accepts
@@ -26,7 +26,7 @@ func scalarTypeOf(t reflect.Type) (s scalarType, ok bool) {
 	text := []string{"!!str", "!!timestamp"}
 	switch t {
 	case reflect.TypeFor[resource.Quantity]():
-		return scalarType{aQuantity, append(text, "!!int", "!!float"), []*cel.Type{cel.StringType, cel.IntType}}, true
+		return scalarType{QuantityWords, append(text, "!!int", "!!float"), []*cel.Type{cel.StringType, cel.IntType}}, true
 	case reflect.TypeFor[intstr.IntOrString]():
 		return scalarType{"an integer or a string", append(text, "!!int"), []*cel.Type{cel.StringType, cel.IntType}}, true
 	case reflect.TypeFor[metav1.Time](), reflect.TypeFor[[]byte]():
@@ -43,14 +43,14 @@ func scalarTypeOf(t reflect.Type) (s scalarType, ok bool) {
 	return scalarType{}, false
 }
 
-// isScalar reports whether the values of a type are scalars.
-func isScalar(t reflect.Type) bool {
+// IsScalar reports whether the API server writes values of type t as strings, numbers or booleans.
+func IsScalar(t reflect.Type) bool {
 	_, ok := scalarTypeOf(t)
 	return ok
 }
 
-// describeType returns what a value of type t must be.
-func describeType(t reflect.Type) string {
+// DescribeType returns what a value of type t must be, for example "an integer".
+func DescribeType(t reflect.Type) string {
 	if s, ok := scalarTypeOf(t); ok {
 		return s.words
 	}
@@ -63,8 +63,8 @@ func describeType(t reflect.Type) string {
 	return "a list"
 }
 
-// acceptsYAML reports whether the API server accepts a scalar of this YAML type for t.
-func acceptsYAML(y *yaml.Node, t reflect.Type) bool {
+// AcceptsYAML reports whether the API server accepts a scalar of this YAML type for t.
+func AcceptsYAML(y *yaml.Node, t reflect.Type) bool {
 	s, _ := scalarTypeOf(t)
 	if !slices.Contains(s.tags, y.ShortTag()) {
 		return false
@@ -74,8 +74,8 @@ func acceptsYAML(y *yaml.Node, t reflect.Type) bool {
 	return !zero.CanInt() || y.Decode(&i) == nil && !zero.OverflowInt(i)
 }
 
-// acceptsCELType reports whether a Go field of type t accepts the JSON of a CEL value of type out.
-func acceptsCELType(t reflect.Type, out *cel.Type) bool {
+// AcceptsType reports whether a Go field of type t accepts the JSON of a CEL value of type out: a scalar, or a list of scalars.
+func AcceptsType(t reflect.Type, out *cel.Type) bool {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
@@ -83,5 +83,5 @@ func acceptsCELType(t reflect.Type, out *cel.Type) bool {
 		return slices.ContainsFunc(s.cel, out.IsExactType)
 	}
 	// Not a map, because its keys would be structure.
-	return t.Kind() == reflect.Slice && out.Kind() == types.ListKind && acceptsCELType(t.Elem(), out.Parameters()[0])
+	return t.Kind() == reflect.Slice && out.Kind() == types.ListKind && AcceptsType(t.Elem(), out.Parameters()[0])
 }

@@ -98,7 +98,7 @@ func (f *schemaCheck) buildValue(in *Input, n *jsontree.Node) (made jsontree.Nod
 		made, err = f.buildMapping(in, n)
 	default:
 		if made = *n; !decodesAs(f.typ, n) {
-			return made, fmt.Errorf("must be %s, not %s", describeType(f.typ), cutValue(n))
+			return made, fmt.Errorf("must be %s, not %s", DescribeType(f.typ), cutValue(n))
 		}
 	}
 	if err == nil {
@@ -174,8 +174,8 @@ func (f *schemaCheck) buildList(in *Input, n *jsontree.Node) (made jsontree.Node
 	switch {
 	case n.Kind() != jsontree.Array:
 		return made, fmt.Errorf("must be a list, not %s", cutValue(n))
-	case len(items) > maxItems:
-		return made, fmt.Errorf("has %d items, and at most %d are allowed", len(items), maxItems)
+	case len(items) > MaxItems:
+		return made, fmt.Errorf("has %d items, and at most %d are allowed", len(items), MaxItems)
 	}
 	kids := in.Nodes.Nodes(len(items))
 	for i := range items {
@@ -200,10 +200,10 @@ func (f *schemaCheck) buildMapping(in *Input, n *jsontree.Node) (made jsontree.N
 	if n.Kind() != jsontree.Object {
 		return made, fmt.Errorf("must be an object, not %s", cutValue(n))
 	}
-	if size := len(n.Members()); size > maxItems {
-		return made, fmt.Errorf("has %d keys, and at most %d are allowed", size, maxItems)
+	if size := len(n.Members()); size > MaxItems {
+		return made, fmt.Errorf("has %d keys, and at most %d are allowed", size, MaxItems)
 	}
-	entries := sortedMembers(n)
+	entries := SortedMembers(n)
 	kids := in.Nodes.Nodes(len(entries))
 	for _, e := range entries {
 		kid, err := f.elem.buildValue(in, e)

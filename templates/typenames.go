@@ -57,9 +57,9 @@ func typeWords(name string) string {
 		return "a duration"
 	case "google.protobuf.Timestamp":
 		return "a timestamp"
-	case paramsType:
+	case ParamsType:
 		return "all parameters"
-	case namespaceType, accountType, requestType, variablesType:
+	case NamespaceType, ServiceAccountType, RequestType, VariablesType:
 		return "an object"
 	case "ObjectMeta":
 		return "metadata"
@@ -119,15 +119,15 @@ func argumentWords(types string) string {
 // ownerWords returns words for an object that lacks a field, given the name of its type.
 func ownerWords(typeName string) string {
 	switch typeName {
-	case paramsType:
+	case ParamsType:
 		return "the template has no parameter"
-	case variablesType:
+	case VariablesType:
 		return "the template has no variable"
-	case namespaceType:
+	case NamespaceType:
 		return "a namespace has no field"
-	case accountType:
+	case ServiceAccountType:
 		return "serviceAccount has no field"
-	case requestType:
+	case RequestType:
 		return "request has no field"
 	case "":
 		return "there is no field"

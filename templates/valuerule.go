@@ -48,7 +48,7 @@ func eachItem(rules []valueRule) valueRule {
 
 var isQuantity = valueRule{strings.ReplaceAll(rowOfType("quantity").policy.Check, "TEXT", "string(VALUE)") + ` && quantity(string(VALUE)).compareTo(quantity("0")) >= 0`, func(n *jsontree.Node) error {
 	if q, err := quantityOf(n); err != nil || q.Sign() < 0 {
-		return fmt.Errorf("%s is not "+aQuantity, n)
+		return fmt.Errorf("%s is not "+QuantityWords, n)
 	}
 	return nil
 }}

@@ -31,12 +31,12 @@ func (c *checker) wholeLeaf(y *yaml.Node, p *part, t reflect.Type) {
 		if !p.text && !made.isCertain() {
 			p.schema = newSchemaCheck(t, p.field, p.path, c.os, false)
 		}
-		if !acceptsCELType(t, out) {
+		if !AcceptsType(t, out) {
 			hint := ""
 			if !optional {
 				hint = toType(t, out, program.source)
 			}
-			c.reportProblem(y, p.path, "must be %s, but ${%s} gives %s%s", describeType(t), program.source, celName(out), hint)
+			c.reportProblem(y, p.path, "must be %s, but ${%s} gives %s%s", DescribeType(t), program.source, celName(out), hint)
 		}
 		return
 	}
@@ -77,7 +77,7 @@ func isScalars(t reflect.Type) bool {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if isScalar(t) {
+	if IsScalar(t) {
 		return true
 	}
 	return t.Kind() == reflect.Slice && isScalars(t.Elem())

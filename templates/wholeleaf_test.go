@@ -44,8 +44,8 @@ func TestWholeObjectBounds(t *testing.T) {
 		items, size int
 		want        string
 	}{
-		{maxItems, 1, ""},
-		{maxItems + 1, 1, "too long to be read"},
+		{MaxItems, 1, ""},
+		{MaxItems + 1, 1, "too long to be read"},
 		{100, 500, ""},
 		{100, 700, "more than 65536 bytes"},
 	} {
