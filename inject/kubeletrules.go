@@ -11,6 +11,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
@@ -334,7 +335,7 @@ func noPages(medium string, sizes map[int64]bool) string {
 	size, sized := strings.CutPrefix(medium, string(corev1.StorageMediumHugePagesPrefix))
 	switch {
 	case sized:
-		if q, err := templates.ParseQuantity(size); err != nil || !sizes[q.Value()] {
+		if q, err := values.ParseQuantity(size); err != nil || !sizes[q.Value()] {
 			return "no container requests hugepages-" + size
 		}
 	case len(sizes) == 0:
@@ -354,7 +355,7 @@ func (s *starts) pageSizes(withNew bool) map[int64]bool {
 			members := resources.Get(section).Members()
 			for i := range members {
 				size, ok := strings.CutPrefix(members[i].Name(), corev1.ResourceHugePagesPrefix)
-				if q, err := templates.ParseQuantity(size); ok && err == nil && (withNew || !members[i].IsNew()) {
+				if q, err := values.ParseQuantity(size); ok && err == nil && (withNew || !members[i].IsNew()) {
 					sizes[q.Value()] = true
 				}
 			}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
@@ -81,7 +82,7 @@ func (s *subject) foreseenPart(n *jsontree.Node, of *schema.Schema) *jsontree.No
 // withoutDropped returns the pod's annotations without those that every API server drops. It returns the same node if there
 // are none.
 func (s *subject) withoutDropped(annotations *jsontree.Node) *jsontree.Node {
-	for _, key := range templates.DroppedAnnotations() {
+	for _, key := range values.DroppedAnnotations() {
 		if annotations.Get(key) != nil {
 			annotations = s.storeNode(s.nodes.Without(annotations, key))
 		}

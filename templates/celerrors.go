@@ -15,6 +15,7 @@ import (
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 
+	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/problem"
 )
 
@@ -42,7 +43,7 @@ func explainError(env *cel.Env, source string, issue *cel.Error) (text, hint str
 		if slices.Contains([]string{"uid", "creationTimestamp", "resourceVersion", "nodeName", "managedFields", "status"}, name) {
 			return text, ": it is not set yet when a pod is admitted; give the container the value through the downward API (env valueFrom.fieldRef)"
 		}
-		if Gated(typeName, name) {
+		if values.Gated(typeName, name) {
 			return fmt.Sprintf("expressions cannot read %q", name), ": an API server drops it if its feature gate is off"
 		}
 		if instead := podFieldPlace(typeName, name); instead != "" {
@@ -56,9 +57,9 @@ func explainError(env *cel.Env, source string, issue *cel.Error) (text, hint str
 	}
 	text = fmt.Sprintf("there is no %s %q", what, name)
 	switch instead := foreign[name]; {
-	case what == "variable" && hasField(env, ParamsType, name):
+	case what == "variable" && hasField(env, values.ParamsType, name):
 		return text, "; write params." + name
-	case what == "variable" && hasField(env, VariablesType, name):
+	case what == "variable" && hasField(env, values.VariablesType, name):
 		return text, "; write variables." + name
 	case name == "container":
 		return text + " here", ": it exists only in forEachContainer; a condition and a variable have one value for each pod"
@@ -80,7 +81,7 @@ func explainError(env *cel.Env, source string, issue *cel.Error) (text, hint str
 // similarVariableHint returns a hint if name is nearly that of a variable, a parameter or one of the template's own variables.
 func similarVariableHint(env *cel.Env, name string) string {
 	written := map[string]string{}
-	for from, typeName := range map[string]string{"params.": ParamsType, "variables.": VariablesType} {
+	for from, typeName := range map[string]string{"params.": values.ParamsType, "variables.": values.VariablesType} {
 		fields, _ := env.CELTypeProvider().FindStructFieldNames(typeName)
 		for _, field := range fields {
 			written[field] = from + field

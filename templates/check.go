@@ -11,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
@@ -42,7 +43,7 @@ func (c *checker) checkNode(y *yaml.Node, t reflect.Type, field, path string) *p
 		}
 		t = reflect.TypeFor[v1alpha1.End]()
 	}
-	if IsScalar(t) || y.Kind == yaml.ScalarNode {
+	if values.IsScalar(t) || y.Kind == yaml.ScalarNode {
 		return c.checkScalar(y, t, field, path)
 	}
 	switch t.Kind() {
@@ -200,7 +201,7 @@ func (c *checker) checkList(y *yaml.Node, t reflect.Type, field, path string) *p
 
 func (c *checker) checkScalar(y *yaml.Node, t reflect.Type, field, path string) *part {
 	if y.Kind != yaml.ScalarNode {
-		c.reportProblem(y, path, "must be %s%s%s", DescribeType(t), c.notWhen(y), asAnnotation(t, y))
+		c.reportProblem(y, path, "must be %s%s%s", values.DescribeType(t), c.notWhen(y), asAnnotation(t, y))
 		return nil
 	}
 	if c.env != nil && strings.Contains(y.Value, "${") {
@@ -210,8 +211,8 @@ func (c *checker) checkScalar(y *yaml.Node, t reflect.Type, field, path string) 
 		c.written[y] = true
 		return &part{static: jsontree.Text(y.Value)}
 	}
-	if !AcceptsYAML(y, t) {
-		c.reportProblem(y, path, "must be %s%s", DescribeType(t), quoteHint(y, t))
+	if !values.AcceptsYAML(y, t) {
+		c.reportProblem(y, path, "must be %s%s", values.DescribeType(t), quoteHint(y, t))
 		return nil
 	}
 	if allowed := enumValues(t); allowed != nil && !slices.Contains(allowed, y.Value) {

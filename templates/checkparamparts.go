@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
@@ -75,8 +76,8 @@ func (c *checker) checkParamParts(node *yaml.Node, path string, p *param) {
 			c.reportProblem(yamlAt(node, option.field), path+"."+option.field, "has no meaning for a parameter of type %s%s", p.Type, hint)
 		}
 	}
-	if p.MaxItems != nil && (*p.MaxItems < 1 || *p.MaxItems > MaxItems) {
-		c.reportProblem(yamlAt(node, "maxItems"), path+".maxItems", "must be from 1 to %d", MaxItems)
+	if p.MaxItems != nil && (*p.MaxItems < 1 || *p.MaxItems > values.MaxItems) {
+		c.reportProblem(yamlAt(node, "maxItems"), path+".maxItems", "must be from 1 to %d", values.MaxItems)
 	}
 	if of != ofItems && of != ofPairs {
 		return
@@ -118,9 +119,9 @@ func (c *checker) checkMaxLength(node *yaml.Node, path string, p *param) {
 	if p.MaxLength == nil {
 		return
 	}
-	most, why := MaxText, "expressions cannot read longer strings"
+	most, why := values.MaxText, "expressions cannot read longer strings"
 	if p.Prefix != "" && p.row.parts != scalar {
-		most, why = MaxOutput, "it is the length of all names and values together"
+		most, why = values.MaxOutput, "it is the length of all names and values together"
 	}
 	if *p.MaxLength < 1 {
 		c.reportProblem(yamlAt(node, "maxLength"), path+".maxLength", "must be at least 1")
@@ -136,8 +137,8 @@ func (c *checker) compilePattern(y *yaml.Node, path, pattern string, length int)
 	if pattern == "" {
 		return nil
 	}
-	if n := PatternSteps(pattern); n > MaxPatternSteps {
-		c.reportProblem(y, path, "takes %d steps, and at most %d are allowed; repeat less in it", n, MaxPatternSteps)
+	if n := values.PatternSteps(pattern); n > values.MaxPatternSteps {
+		c.reportProblem(y, path, "takes %d steps, and at most %d are allowed; repeat less in it", n, values.MaxPatternSteps)
 		return nil
 	}
 	if !c.checkPatternWork(y, path, pattern, length) {
@@ -155,7 +156,7 @@ const maxWork = 1 << 20
 
 // checkPatternWork checks that matching strings of a length in total takes not too long.
 func (c *checker) checkPatternWork(y *yaml.Node, path, pattern string, length int) bool {
-	n := PatternSteps(pattern)
+	n := values.PatternSteps(pattern)
 	if n*length > maxWork {
 		c.reportProblem(y, path, "takes %d steps for each of %d bytes, and at most %d are allowed; lower maxLength", n, length, maxWork)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/google/cel-go/common/types"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/request"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
@@ -48,12 +49,12 @@ func newCompiler(params []v1alpha1.Param) (*compiler, error) {
 	provider := newProvider(language.CELTypeProvider(), params)
 	env, err := language.Extend(
 		cel.CustomTypeProvider(provider),
-		cel.Variable("variables", cel.ObjectType(VariablesType)),
-		cel.Variable("params", cel.ObjectType(ParamsType)),
+		cel.Variable("variables", cel.ObjectType(values.VariablesType)),
+		cel.Variable("params", cel.ObjectType(values.ParamsType)),
 		cel.Variable("pod", cel.ObjectType(reflect.TypeFor[corev1.Pod]().Name())),
-		cel.Variable("ns", cel.ObjectType(NamespaceType)), // `namespace` is a reserved word of CEL
-		cel.Variable(request.AccountVariable, cel.ObjectType(ServiceAccountType)),
-		cel.Variable("request", cel.ObjectType(RequestType)),
+		cel.Variable("ns", cel.ObjectType(values.NamespaceType)), // `namespace` is a reserved word of CEL
+		cel.Variable(request.AccountVariable, cel.ObjectType(values.ServiceAccountType)),
+		cel.Variable("request", cel.ObjectType(values.RequestType)),
 	)
 	if err != nil {
 		return nil, err
@@ -208,7 +209,7 @@ func (c *compiler) declareVariable(declared v1alpha1.Variable, others []v1alpha1
 	}
 	v := &variable{lazy: lazy{declared.Name, len(c.variables), p.evalValue}, program: p}
 	c.variables = append(c.variables, v)
-	f := NewField(p.out, func(*Input) any { return nil })
+	f := values.NewField(p.out, func(*Input) any { return nil })
 	f.GetFrom = func(of any) (any, error) { return v.evalOnce(of.(*Input)) }
 	c.provider.variables[v.name] = f
 	return nil

@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
@@ -43,15 +44,15 @@ func toText(out *cel.Type, source string) string {
 // toType returns how to make a value of type t.
 func toType(t reflect.Type, out *cel.Type, source string) string {
 	switch {
-	case AcceptsType(t, cel.StringType):
+	case values.AcceptsType(t, cel.StringType):
 		return toText(out, source)
 	case out.Kind() != types.StringKind && out.Kind() != types.DynKind:
 		return ""
-	case AcceptsType(t, cel.IntType) && out.Kind() == types.DynKind:
+	case values.AcceptsType(t, cel.IntType) && out.Kind() == types.DynKind:
 		return "; write int(" + source + ")"
-	case AcceptsType(t, cel.IntType):
+	case values.AcceptsType(t, cel.IntType):
 		return "; write int(" + source + "), or give a parameter, or its items, the type integer"
-	case AcceptsType(t, cel.BoolType):
+	case values.AcceptsType(t, cel.BoolType):
 		return toBool(out, source)
 	}
 	return ""

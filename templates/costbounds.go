@@ -12,6 +12,8 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
+
+	"github.com/pillion-dev/pillion/templates/cel/values"
 )
 
 // patterns are the functions with a pattern, and its place in their arguments.
@@ -36,8 +38,8 @@ func checkPattern(function string, args []ast.Expr) error {
 	if !ok {
 		return fmt.Errorf("%s() may take seconds if the pattern is computed; write the pattern as a string literal", function)
 	}
-	if n := PatternSteps(string(text)); n > MaxPatternSteps {
-		return fmt.Errorf("the pattern of %s() takes %d steps, and at most %d are allowed; repeat less in it", function, n, MaxPatternSteps)
+	if n := values.PatternSteps(string(text)); n > values.MaxPatternSteps {
+		return fmt.Errorf("the pattern of %s() takes %d steps, and at most %d are allowed; repeat less in it", function, n, values.MaxPatternSteps)
 	}
 	re, err := regexp.Compile(string(text))
 	if err != nil {
@@ -51,7 +53,7 @@ func checkPattern(function string, args []ast.Expr) error {
 
 // replacedSize returns the size of text.replace(old, new) and text.replace(old, new, times).
 func replacedSize(args []ref.Val) int {
-	text, old, by := TextOf(args[0]), TextOf(args[1]), TextOf(args[2])
+	text, old, by := values.TextOf(args[0]), values.TextOf(args[1]), values.TextOf(args[2])
 	times := strings.Count(text, old)
 	if len(args) > 3 {
 		if most, ok := args[3].(types.Int); ok && most >= 0 {
@@ -66,7 +68,7 @@ func joinedSize(args []ref.Val) int {
 	size := sizeOf(args[0], 0)
 	if list, ok := args[0].(traits.Lister); ok && len(args) > 1 {
 		if n, ok := list.Size().(types.Int); ok {
-			size += int(n) * len(TextOf(args[1]))
+			size += int(n) * len(values.TextOf(args[1]))
 		}
 	}
 	return size
@@ -84,13 +86,13 @@ func sizeOf(v ref.Val, size int) int {
 	case types.Bytes:
 		return size + 4*len(v)
 	case traits.Mapper:
-		for it := v.Iterator(); size <= MaxOutput && it.HasNext() == types.True; {
+		for it := v.Iterator(); size <= values.MaxOutput && it.HasNext() == types.True; {
 			key := it.Next()
 			size = sizeOf(v.Get(key), sizeOf(key, size)) + 4
 		}
 		return size
 	case traits.Lister:
-		for it := v.Iterator(); size <= MaxOutput && it.HasNext() == types.True; {
+		for it := v.Iterator(); size <= values.MaxOutput && it.HasNext() == types.True; {
 			size = sizeOf(it.Next(), size) + 2
 		}
 		return size

@@ -17,6 +17,8 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/interpreter"
+
+	"github.com/pillion-dev/pillion/templates/cel/values"
 )
 
 // costs are those of the functions whose cost is not just the weight of their arguments.
@@ -25,16 +27,20 @@ var costs = map[string]func(args []ref.Val) int{
 	"distinct":              func(args []ref.Val) int { return cappedProduct(addReadCost(args[0], 0), countItems(args[0])) },
 	"find":                  matchCost,
 	"findAll":               matchCost,
-	"indexOf":               func(args []ref.Val) int { return cappedProduct(len(TextOf(args[0])), 1+len(TextOf(args[1]))) / perUnit },
-	"lastIndexOf":           func(args []ref.Val) int { return cappedProduct(len(TextOf(args[0])), 1+len(TextOf(args[1]))) / perUnit },
-	"lists.range":           func(args []ref.Val) int { n, _ := args[0].(types.Int); return int(min(max(n, 0), costLimit+1)) },
-	"regex.extract":         matchCost,
-	"regex.extractAll":      matchCost,
-	"regex.replace":         matchCost,
-	"sets.contains":         pairwiseCost,
-	"sets.equivalent":       func(args []ref.Val) int { return 2 * pairwiseCost(args) },
-	"sets.intersects":       pairwiseCost,
-	"sort":                  func(args []ref.Val) int { return sortCost(args[0]) },
+	"indexOf": func(args []ref.Val) int {
+		return cappedProduct(len(values.TextOf(args[0])), 1+len(values.TextOf(args[1]))) / perUnit
+	},
+	"lastIndexOf": func(args []ref.Val) int {
+		return cappedProduct(len(values.TextOf(args[0])), 1+len(values.TextOf(args[1]))) / perUnit
+	},
+	"lists.range":      func(args []ref.Val) int { n, _ := args[0].(types.Int); return int(min(max(n, 0), costLimit+1)) },
+	"regex.extract":    matchCost,
+	"regex.extractAll": matchCost,
+	"regex.replace":    matchCost,
+	"sets.contains":    pairwiseCost,
+	"sets.equivalent":  func(args []ref.Val) int { return 2 * pairwiseCost(args) },
+	"sets.intersects":  pairwiseCost,
+	"sort":             func(args []ref.Val) int { return sortCost(args[0]) },
 }
 
 // sizes are those of the results of functions that multiply strings.
@@ -66,8 +72,8 @@ func costOf(function string, args []ref.Val) int {
 // stopCostlyCall ends an evaluation before a call that costs too much. It returns an error, which an
 // expression may handle, if the result would be too long for a leaf.
 func stopCostlyCall(function string, args []ref.Val) ref.Val {
-	if size := sizes[function]; size != nil && size(args) > MaxOutput {
-		return types.NewErr("%s() makes a string of more than %d bytes", function, MaxOutput)
+	if size := sizes[function]; size != nil && size(args) > values.MaxOutput {
+		return types.NewErr("%s() makes a string of more than %d bytes", function, values.MaxOutput)
 	}
 	if cost := costOf(function, args); cost > costLimit {
 		panic(tooMuch(function))
@@ -104,7 +110,7 @@ func (c charges) CallCost(function, overload string, args []ref.Val, result ref.
 	case (overload == overloads.Equals || overload == overloads.NotEquals || overload == overloads.InList) && isNested(args[1]):
 		cost = comparisonCost(function, args)
 	case readers[overload]:
-		cost = 1 + countItems(args[0]) + len(TextOf(args[0]))/perUnit
+		cost = 1 + countItems(args[0]) + len(values.TextOf(args[0]))/perUnit
 	default:
 		return nil
 	}
@@ -237,9 +243,9 @@ func addReadCost(v ref.Val, sum int) int {
 
 // addMapCost is addReadCost for a map. It looks no key of a JSON object up, which would take time for each member.
 func addMapCost(m traits.Mapper, sum int) int {
-	if n, ok := ObjectNode(m); ok {
-		for _, e := range SortedMembers(n) {
-			if sum = addReadCost(Of(e), addReadCost(types.String(e.Name()), sum)); sum > costLimit {
+	if n, ok := values.ObjectNode(m); ok {
+		for _, e := range values.SortedMembers(n) {
+			if sum = addReadCost(values.Of(e), addReadCost(types.String(e.Name()), sum)); sum > costLimit {
 				break
 			}
 		}
@@ -287,14 +293,14 @@ func pairwiseCost(args []ref.Val) int {
 
 // matchCost returns the cost of compiling a pattern and of matching it.
 func matchCost(args []ref.Val) int {
-	n := PatternSteps(TextOf(args[1]))
-	return n + cappedProduct(1+len(TextOf(args[0])), n)/perUnit
+	n := values.PatternSteps(values.TextOf(args[1]))
+	return n + cappedProduct(1+len(values.TextOf(args[0])), n)/perUnit
 }
 
 // replacedByPattern returns the size of regex.replace(text, pattern, new) at most.
 func replacedByPattern(args []ref.Val) int {
-	text, by := TextOf(args[0]), TextOf(args[2])
-	if re, err := regexp.Compile(TextOf(args[1])); err == nil && matchCost(args) <= costLimit {
+	text, by := values.TextOf(args[0]), values.TextOf(args[2])
+	if re, err := regexp.Compile(values.TextOf(args[1])); err == nil && matchCost(args) <= costLimit {
 		groups := strings.Count(by, `\`) // each of which is at most the whole text, over all matches
 		return len(text) + cappedProduct(len(re.FindAllStringIndex(text, -1)), len(by)) + cappedProduct(groups, len(text))
 	}

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/pillion-dev/pillion/templates/cel/values"
 )
 
 // functionsPage is the page with an example of each function.
@@ -63,7 +65,7 @@ func printed(t testing.TB, c *compiler, source string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text, err := AppendJSON(nil, v)
+	text, err := values.AppendJSON(nil, v)
 	return string(text), err
 }
 

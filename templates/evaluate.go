@@ -7,6 +7,7 @@ import (
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types/ref"
 
+	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
@@ -42,4 +43,4 @@ func (s scope) ResolveName(name string) (any, bool) {
 }
 
 // View converts JSON to CEL as the variables of expressions do.
-func View(n *jsontree.Node) ref.Val { return Of(n) }
+func View(n *jsontree.Node) ref.Val { return values.Of(n) }

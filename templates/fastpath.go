@@ -14,6 +14,7 @@ import (
 	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
 
+	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/request"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
@@ -79,7 +80,7 @@ func newFastpath(checked *ast.AST, params []v1alpha1.Param, variables []*lazy, l
 			if ok {
 				*n = in.Nodes.Text(v)
 			}
-			return ok && n.Size() <= MaxOutput
+			return ok && n.Size() <= values.MaxOutput
 		}
 	case types.OpaqueKind:
 		d.node = optionalNodeOf(c.compileOptionalText(e))
@@ -192,7 +193,7 @@ func (c *fastpathCompiler) compileText(e ast.Expr) textFunc {
 		return func(*Input) (string, bool) { return text, true }
 	}
 	if get := paramOf[types.String](c, e); get != nil {
-		return func(in *Input) (string, bool) { v, ok := get(in); return string(v), ok && len(v) <= MaxText }
+		return func(in *Input) (string, bool) { v, ok := get(in); return string(v), ok && len(v) <= values.MaxText }
 	}
 	switch of, name := splitSelect(e); {
 	case c.localIndex(of) >= 0:
@@ -313,7 +314,7 @@ func (c *fastpathCompiler) compileToText(e ast.Expr) textFunc {
 		return convertedFunc(c.compileBool(e), strconv.FormatBool)
 	case types.DoubleKind:
 		if get := paramOf[types.Double](c, e); get != nil {
-			return convertedFunc(get, func(f types.Double) string { return TextOf(f.ConvertToType(types.StringType)) })
+			return convertedFunc(get, func(f types.Double) string { return values.TextOf(f.ConvertToType(types.StringType)) })
 		}
 	}
 	panic(errUnsupported)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/cel-go/common/types"
 
+	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/request"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
@@ -104,7 +105,7 @@ func (r expressions) value(usual string) string {
 		return usual
 	}
 	return r.pick("null", "true", "false", "7", "-1.5", `""`, `"web"`, `"\u00e4\"\\"`, "[]", `["web","x"]`, `{}`, `{"app":"web"}`, `{"app":7}`,
-		`{"name":"app","args":["web"]}`, `[{"name":"app"},null]`, `"`+strings.Repeat("x", 2000)+`"`, `["`+strings.Repeat("x", MaxText+1)+`"]`)
+		`{"name":"app","args":["web"]}`, `[{"name":"app"},null]`, `"`+strings.Repeat("x", 2000)+`"`, `["`+strings.Repeat("x", values.MaxText+1)+`"]`)
 }
 
 func (r expressions) container() string {
@@ -140,7 +141,7 @@ func directInput(t *testing.T, pod, container string) *Input {
 		ServiceAccount: &request.ServiceAccount{Name: "web", Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"web": "x", "other": "\xff"}},
 		Request:        request.Info{Operation: "CREATE", Username: "somebody", DryRun: true},
 	}
-	values := Values{
+	set := Values{
 		{Name: "s", cel: types.String("app")},
 		{Name: "i", cel: types.Int(3)},
 		{Name: "n", cel: types.Double(1e21)},
@@ -157,8 +158,8 @@ func directInput(t *testing.T, pod, container string) *Input {
 		}
 	}
 	in.Pod = nodes[0]
-	in.loops = []loopValue{{"w", types.String("web")}, {"k", Of(nodes[1])}, {"j", types.Int(7)}}
-	return in.withValues(values, nodes[1])
+	in.loops = []loopValue{{"w", types.String("web")}, {"k", values.Of(nodes[1])}, {"j", types.Int(7)}}
+	return in.withValues(set, nodes[1])
 }
 
 // loopingCompiler returns a compiler inside of three loops.
@@ -199,8 +200,8 @@ func compareDirect(t *testing.T, c *compiler, source, pod, container string) (co
 	if err != nil {
 		t.Fatalf("%s gives %q; by CEL %v, for\n%s\n%s", source, text, err, pod, container)
 	}
-	want, err := ToJSON(out)
-	if err != nil || want.String() != n.String() || TextOf(out.ConvertToType(types.StringType)) != text {
+	want, err := values.ToJSON(out)
+	if err != nil || want.String() != n.String() || values.TextOf(out.ConvertToType(types.StringType)) != text {
 		t.Fatalf("%s gives %s; by CEL %s (%v), for\n%s\n%s", source, n.String(), want.String(), err, pod, container)
 	}
 	return true, true

@@ -10,6 +10,7 @@ import (
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 
+	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/request"
 )
@@ -18,7 +19,7 @@ import (
 
 // hasReadableSize reports whether CEL may read an object or a list of this length.
 func hasReadableSize(n *jsontree.Node) bool {
-	return len(n.Members()) <= MaxItems && len(n.Items()) <= MaxItems
+	return len(n.Members()) <= values.MaxItems && len(n.Items()) <= values.MaxItems
 }
 
 // compileNode compiles an expression whose value is an object of a known type, a map or a list. If the
@@ -42,7 +43,7 @@ func (c *fastpathCompiler) compileNode(e ast.Expr) nodeFunc {
 	default:
 		panic(errUnsupported)
 	}
-	empty := f != nil && ReadsAsEmpty(f.Type.Kind())
+	empty := f != nil && values.ReadsAsEmpty(f.Type.Kind())
 	return func(in *Input) (*jsontree.Node, bool) {
 		switch n, ok := get(in); {
 		case !ok:
@@ -62,7 +63,7 @@ func (c *fastpathCompiler) compileIdent(name string) nodeFunc {
 		return func(in *Input) (*jsontree.Node, bool) { return in.locals[i], in.locals[i] != nil }
 	case c.loopOf(name) >= 0:
 		i := c.loopOf(name)
-		return func(in *Input) (*jsontree.Node, bool) { return ObjectNode(in.loops[i].value) }
+		return func(in *Input) (*jsontree.Node, bool) { return values.ObjectNode(in.loops[i].value) }
 	case name == "pod":
 		return func(in *Input) (*jsontree.Node, bool) { return in.Pod, in.Pod != nil }
 	case name == "container":
@@ -85,7 +86,7 @@ func (c *fastpathCompiler) localIndex(name string) int {
 // the field, or nil if it is absent.
 func (c *fastpathCompiler) compileField(e ast.Expr) (nodeFunc, *jsontree.StructField) {
 	operand, name := e.AsSelect().Operand(), e.AsSelect().FieldName()
-	f, ok := Field(c.typeOf(operand).TypeName(), name)
+	f, ok := values.Field(c.typeOf(operand).TypeName(), name)
 	if !c.isKind(operand, types.StructKind) || !ok {
 		panic(errUnsupported)
 	}
@@ -125,7 +126,7 @@ func (c *fastpathCompiler) compileLookup(e ast.Expr) lookupFunc {
 				m = annotations
 			}
 			v, found := m[key]
-			return v, found, len(m) <= MaxItems && len(v) <= maxDirect && utf8.ValidString(v) && utf8.ValidString(key)
+			return v, found, len(m) <= values.MaxItems && len(v) <= maxDirect && utf8.ValidString(v) && utf8.ValidString(key)
 		}
 	}
 	get := c.compileNode(e)
@@ -195,8 +196,8 @@ func (c *fastpathCompiler) compileOptionalParam(e ast.Expr) optionalText {
 				if in.values[i].cel == nil {
 					return "", false, true
 				}
-				v = TextOf(in.values[i].cel)
-				return v, true, len(v) <= MaxText
+				v = values.TextOf(in.values[i].cel)
+				return v, true, len(v) <= values.MaxText
 			}
 		}
 	}
@@ -210,7 +211,7 @@ func optionalNodeOf(get optionalText) func(*Input, *jsontree.Node) bool {
 		if *n = (jsontree.Node{}); found && ok {
 			*n = in.Nodes.Text(v)
 		}
-		return ok && n.Size() <= MaxOutput
+		return ok && n.Size() <= values.MaxOutput
 	}
 }
 

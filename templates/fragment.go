@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/cel-go/common/types"
 
+	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
@@ -224,8 +225,8 @@ func (p *part) renderValue(in *Input, n *jsontree.Node) error {
 				return err
 			}
 		}
-		if texts, size = append(texts, text), size+len(text); size > MaxOutput {
-			return ErrTooLong
+		if texts, size = append(texts, text), size+len(text); size > values.MaxOutput {
+			return values.ErrTooLong
 		}
 	}
 	*n = in.Nodes.Text(texts...)
@@ -246,10 +247,10 @@ func (p *program) renderInto(in *Input, n *jsontree.Node) error {
 		out = v.GetValue()
 	}
 	if err == nil {
-		*n, err = ToJSON(out)
+		*n, err = values.ToJSON(out)
 	}
-	if err == nil && n.Size() > MaxOutput {
-		err = ErrTooLong
+	if err == nil && n.Size() > values.MaxOutput {
+		err = values.ErrTooLong
 	}
 	return err
 }
@@ -262,7 +263,7 @@ func (p *program) renderText(in *Input, n *jsontree.Node) error {
 	}
 	*n = jsontree.Node{}
 	if v, ok := out.(*types.Optional); ok && v.HasValue() {
-		*n = in.Nodes.Text(TextOf(v.GetValue().ConvertToType(types.StringType)))
+		*n = in.Nodes.Text(values.TextOf(v.GetValue().ConvertToType(types.StringType)))
 	}
 	return nil
 }

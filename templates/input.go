@@ -8,6 +8,7 @@ import (
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types/ref"
 
+	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/request"
 )
@@ -93,27 +94,27 @@ func (in *Input) ResolveName(name string) (any, bool) {
 	switch name {
 	case "params":
 		if in.params == nil {
-			in.params = OfFields(ParamsType, in.values, in.values.lookUpValue)
+			in.params = values.OfFields(values.ParamsType, in.values, in.values.lookUpValue)
 		}
 		return in.params, true
 	case "pod":
-		return Of(in.Pod), true
+		return values.Of(in.Pod), true
 	case "ns":
 		if in.namespace == nil {
-			in.namespace = OfNamespace(&in.Namespace)
+			in.namespace = values.OfNamespace(&in.Namespace)
 		}
 		return in.namespace, true
 	case request.AccountVariable:
 		if in.account == nil {
-			in.account = OfServiceAccount(in.accountOrEmpty())
+			in.account = values.OfServiceAccount(in.accountOrEmpty())
 		}
 		return in.account, true
 	case "variables":
 		return in, true
 	case "request":
-		return OfRequest(&in.Request), true
+		return values.OfRequest(&in.Request), true
 	case "container":
-		return Of(in.container), in.container != nil
+		return values.Of(in.container), in.container != nil
 	}
 	for i := range in.loops {
 		if in.loops[i].name == name {

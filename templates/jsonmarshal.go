@@ -5,6 +5,8 @@ package templates
 import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
+
+	"github.com/pillion-dev/pillion/templates/cel/values"
 )
 
 // marshalFunction is the name of the function that writes a value as JSON.
@@ -12,7 +14,7 @@ const marshalFunction = "json.marshal"
 
 // marshalJSON is json.marshal(value): canonical JSON, with the keys of objects sorted and no spaces.
 func marshalJSON(args ...ref.Val) ref.Val {
-	text, err := AppendJSON(nil, args[0])
+	text, err := values.AppendJSON(nil, args[0])
 	if err != nil {
 		return types.NewErr("%s(): %v", marshalFunction, err)
 	}

@@ -4,7 +4,6 @@ package templates
 
 import (
 	"fmt"
-	"maps"
 	"net/url"
 	"regexp"
 	"slices"
@@ -16,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/version"
 
-	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/cel/values"
 )
 
 // This file has the API server's functions, with the same names and results, as far as CEL's own
@@ -60,8 +59,8 @@ func quantityFunctions() []cel.EnvOption {
 	one, two, withInt := takesTypes(q), takesTypes(q, q), takesTypes(q, cel.IntType)
 	compare := func(a, b resource.Quantity) int { return a.Cmp(b) }
 	return []cel.EnvOption{
-		declareFunction("quantity", "string_to_quantity", takesTypes(cel.StringType), q, parseFunc(quantityType, ParseQuantity)),
-		declareFunction("isQuantity", "is_quantity_string", takesTypes(cel.StringType), cel.BoolType, canParseFunc(ParseQuantity)),
+		declareFunction("quantity", "string_to_quantity", takesTypes(cel.StringType), q, parseFunc(quantityType, values.ParseQuantity)),
+		declareFunction("isQuantity", "is_quantity_string", takesTypes(cel.StringType), cel.BoolType, canParseFunc(values.ParseQuantity)),
 		declareFunction("string", "quantity_to_string", one, cel.StringType, unaryFunc(func(a resource.Quantity) ref.Val { return types.String(a.String()) })),
 		declareMethod("sign", "quantity_sign", one, cel.IntType, unaryFunc(func(a resource.Quantity) ref.Val { return types.Int(a.Sign()) })),
 		declareMethod("isInteger", "quantity_is_integer", one, cel.BoolType, unaryFunc(func(a resource.Quantity) ref.Val { _, ok := a.AsInt64(); return types.Bool(ok) })),
@@ -117,7 +116,7 @@ func semverFunctions() []cel.EnvOption {
 // parseFunc is a function that makes a value from a string.
 func parseFunc[T any](typ *opaqueType[T], parse func(string) (T, error)) implementation {
 	return func(args ...ref.Val) ref.Val {
-		text := TextOf(args[0])
+		text := values.TextOf(args[0])
 		v, err := parse(text)
 		if err != nil {
 			return types.WrapErr(err)
@@ -129,7 +128,7 @@ func parseFunc[T any](typ *opaqueType[T], parse func(string) (T, error)) impleme
 // canParseFunc is a function that reports whether parsed would return a value.
 func canParseFunc[T any](parse func(string) (T, error)) implementation {
 	return func(args ...ref.Val) ref.Val {
-		_, err := parse(TextOf(args[0]))
+		_, err := parse(values.TextOf(args[0]))
 		return types.Bool(err == nil)
 	}
 }
@@ -191,16 +190,14 @@ func parseURL(text string) (*url.URL, error) {
 
 // queryMap returns the parameters of a URL, in the order of their names.
 func queryMap(u *url.URL) ref.Val {
-	n := jsontree.Members()
-	values := u.Query()
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		all := jsontree.Items()
-		for _, v := range values[name] {
-			all.Append(jsontree.Text(strings.ToValidUTF8(v, "\uFFFD")))
+	all := map[string]ref.Val{}
+	for name, texts := range u.Query() {
+		for i := range texts {
+			texts[i] = strings.ToValidUTF8(texts[i], "\uFFFD")
 		}
-		n.Set(strings.ToValidUTF8(name, "\uFFFD"), all)
+		all[strings.ToValidUTF8(name, "\uFFFD")] = types.NewStringList(types.DefaultTypeAdapter, texts)
 	}
-	return object{&n}
+	return values.OfMap(all)
 }
 
 var semver = regexp.MustCompile(`^[0-9]+\.[0-9]+\.[0-9]+([-+]|$)`)
@@ -227,7 +224,7 @@ func compareVersions(a, b *version.Version) int {
 // normalizeFunc makes a version such as v1.02 semantic (1.2.0) if the second argument is true.
 func normalizeFunc(f implementation) implementation {
 	return func(args ...ref.Val) ref.Val {
-		text := TextOf(args[0])
+		text := values.TextOf(args[0])
 		if args[1] == types.True {
 			text = strings.TrimPrefix(text, "v")
 			parts := strings.SplitN(text, ".", 3)
@@ -248,20 +245,20 @@ func normalizeFunc(f implementation) implementation {
 
 // findFirst is text.find(pattern): the first match or "".
 func findFirst(args ...ref.Val) ref.Val {
-	re, err := regexp.Compile(TextOf(args[1]))
+	re, err := regexp.Compile(values.TextOf(args[1]))
 	if err != nil {
 		return types.WrapErr(err)
 	}
-	return types.String(re.FindString(TextOf(args[0])))
+	return types.String(re.FindString(values.TextOf(args[0])))
 }
 
 // findAll is text.findAll(pattern) and text.findAll(pattern, most).
 func findAll(args ...ref.Val) ref.Val {
-	re, err := regexp.Compile(TextOf(args[1]))
+	re, err := regexp.Compile(values.TextOf(args[1]))
 	if err != nil {
 		return types.WrapErr(err)
 	}
-	text, most := TextOf(args[0]), -1
+	text, most := values.TextOf(args[0]), -1
 	if len(args) > 2 {
 		if n, ok := args[2].(types.Int); ok && n >= 0 {
 			most = int(min(int64(n), int64(len(text))+1)) // there are no more matches

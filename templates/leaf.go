@@ -9,6 +9,7 @@ import (
 	"github.com/google/cel-go/common/types"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
@@ -37,8 +38,8 @@ func (c *checker) compileLeaf(y *yaml.Node, t reflect.Type, field, path string) 
 			return p
 		}
 	}
-	if !AcceptsType(t, cel.StringType) {
-		c.reportProblem(y, path, "must be %s; text around an expression makes it a string", DescribeType(t))
+	if !values.AcceptsType(t, cel.StringType) {
+		c.reportProblem(y, path, "must be %s; text around an expression makes it a string", values.DescribeType(t))
 	}
 	for _, p := range pieces {
 		if p.program == nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 
+	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
@@ -19,7 +20,7 @@ import (
 // plainRead returns an error if params.x reads an optional parameter x.
 func plainRead(params []v1alpha1.Param, ident ast.NavigableExpr) error {
 	parent, ok := ident.Parent()
-	if !ok || parent.Kind() != ast.SelectKind || parent.AsSelect().IsTestOnly() || ident.Type().TypeName() != ParamsType {
+	if !ok || parent.Kind() != ast.SelectKind || parent.AsSelect().IsTestOnly() || ident.Type().TypeName() != values.ParamsType {
 		return nil
 	}
 	name := parent.AsSelect().FieldName()

@@ -10,6 +10,8 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
+
+	"github.com/pillion-dev/pillion/templates/cel/values"
 )
 
 // orderedMaps returns an option that gives an order to the maps that an expression makes, or nil if
@@ -29,7 +31,7 @@ func orderedMaps(checked *ast.AST) []cel.ProgramOption {
 		}):
 			return madeMap{v}, nil
 		}
-		return interpreter.NewConstValue(i.ID(), WithOrder(v.Eval(interpreter.EmptyActivation()))), nil
+		return interpreter.NewConstValue(i.ID(), values.WithOrder(v.Eval(interpreter.EmptyActivation()))), nil
 	})}
 }
 
@@ -40,10 +42,10 @@ type madeMap struct {
 
 // Exec implements interpreter.InterpretableV2.
 func (m madeMap) Exec(frame *interpreter.ExecutionFrame) ref.Val {
-	return WithOrder(m.InterpretableConstructor.Exec(frame))
+	return values.WithOrder(m.InterpretableConstructor.Exec(frame))
 }
 
 // Eval implements interpreter.Interpretable.
 func (m madeMap) Eval(vars interpreter.Activation) ref.Val {
-	return WithOrder(m.InterpretableConstructor.Eval(vars))
+	return values.WithOrder(m.InterpretableConstructor.Eval(vars))
 }

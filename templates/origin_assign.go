@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/cel-go/common/types"
 
+	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/problem"
 )
@@ -50,11 +51,11 @@ func (f *fitter) checkFit(t reflect.Type, o *origin) (err error) {
 		// The form checks the value.
 	case o.kind == fromAnything:
 		err = errAnything
-	case isScalars(t) && o.kind == fromType && AcceptsType(t, o.typ):
+	case isScalars(t) && o.kind == fromType && values.AcceptsType(t, o.typ):
 	case t.Kind() == reflect.Slice && o.kind == fromList, t.Kind() == reflect.Map && o.kind == fromMap:
 		err = f.checkFit(t.Elem(), o.of)
 	case isScalars(t):
-		f.atTop, err = true, fmt.Errorf("must be %s, not %s", DescribeType(t), celName(o.typ))
+		f.atTop, err = true, fmt.Errorf("must be %s, not %s", values.DescribeType(t), celName(o.typ))
 	case o.kind == fromLiteral && (t.Kind() == reflect.Map || t.Kind() == reflect.Struct):
 		err = f.checkLiteralFit(t, o)
 	case t.Kind() == reflect.Struct && o.kind == fromMap:

@@ -17,6 +17,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
@@ -139,15 +140,15 @@ func parseMap(p *param, text string) (ref.Val, error) {
 	if len(texts) > p.Count() {
 		return nil, p.tooMany(len(texts))
 	}
-	values := make(map[string]ref.Val, len(texts))
+	parsed := make(map[string]ref.Val, len(texts))
 	for _, key := range slices.Sorted(maps.Keys(texts)) {
 		value, err := p.items.parseValue(texts[key])
 		if err != nil {
 			return nil, partError(fmt.Sprintf("has the key %s with a value that %v", key, err))
 		}
-		values[key] = value
+		parsed[key] = value
 	}
-	return OfMap(values), nil
+	return values.OfMap(parsed), nil
 }
 
 func separatorOf(p *v1alpha1.Param) string { return cmp.Or(p.Separator, "=") }
@@ -228,7 +229,7 @@ func (p *param) valueOfJSON(n *jsontree.Node) (ref.Val, error) {
 		return nil, err
 	}
 	n.Seal()
-	return Of(n), nil
+	return values.Of(n), nil
 }
 
 // checkKeys returns an error for a key that the template does not know, in the object itself or in an
@@ -257,7 +258,7 @@ func checkJSON(n *jsontree.Node, left *int, depth int) error {
 	switch {
 	case n.Kind() == jsontree.Object:
 		kids = n.Members()
-	case n.Kind() == jsontree.Number && types.IsError(Of(n)):
+	case n.Kind() == jsontree.Number && types.IsError(values.Of(n)):
 		return partError(fmt.Sprintf("has the number %s, which is too large", shortenForError(n.String())))
 	}
 	if depth > maxJSONDepth && len(kids) > 0 {

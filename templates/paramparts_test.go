@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/cel-go/common/types"
 
+	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/request"
@@ -18,7 +19,7 @@ import (
 func shown(t testing.TB, value any) string {
 	t.Helper()
 	v := types.DefaultTypeAdapter.NativeToValue(value)
-	text, err := AppendJSON(nil, v)
+	text, err := values.AppendJSON(nil, v)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 
+	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
@@ -38,7 +39,7 @@ func (t *Template) Annotations(p *v1alpha1.Param, text string) map[string]string
 		m := value.(traits.Mapper)
 		for it := m.Iterator(); it.HasNext() == types.True; {
 			key := it.Next()
-			all[p.Prefix+TextOf(key)] = fmt.Sprint(m.Get(key).Value())
+			all[p.Prefix+values.TextOf(key)] = fmt.Sprint(m.Get(key).Value())
 		}
 	}
 	return all
@@ -72,7 +73,7 @@ func (t *Template) ParamText(name string, value ref.Val) (string, bool) {
 		return strings.Join(all, ","), true
 	}
 	if p.row.parts == ofJSON {
-		text, err := AppendJSON(nil, value)
+		text, err := values.AppendJSON(nil, value)
 		return string(text), err == nil
 	}
 	return fmt.Sprint(value.Value()), true
@@ -159,16 +160,16 @@ func (p *param) collectPrefixValues(from sources) (v Value, wrong []*InvalidValu
 		reject(v.Annotation, v.Source, fmt.Sprintf("has names and values of %d bytes together; at most %d are allowed", size, p.length))
 		return v, wrong
 	}
-	values, shown := make(map[string]ref.Val, len(texts)), make([]string, 0, len(texts))
+	parsed, shown := make(map[string]ref.Val, len(texts)), make([]string, 0, len(texts))
 	for _, key := range slices.Sorted(maps.Keys(texts)) {
 		name := key[len(p.Prefix):]
 		value, err := p.parsePrefixedValue(name, texts[key], origins[key])
 		if err != nil {
 			reject(key, origins[key], err.Error())
 		}
-		values[name], shown = value, append(shown, name+"="+texts[key])
+		parsed[name], shown = value, append(shown, name+"="+texts[key])
 	}
-	v.Text, v.cel = strings.Join(shown, ","), OfMap(values)
+	v.Text, v.cel = strings.Join(shown, ","), values.OfMap(parsed)
 	return v, wrong
 }
 

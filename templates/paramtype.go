@@ -15,6 +15,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
@@ -96,9 +97,9 @@ func paramTypes() []paramType {
 			scalar,
 		},
 		{
-			"quantity", QuantityWords, "1", fixedType(types.StringType),
-			asText(ParseQuantity),
-			orderBy(ParseQuantity, func(a, b resource.Quantity) int { return a.Cmp(b) }),
+			"quantity", values.QuantityWords, "1", fixedType(types.StringType),
+			asText(values.ParseQuantity),
+			orderBy(values.ParseQuantity, func(a, b resource.Quantity) int { return a.Cmp(b) }),
 			PolicyParam{
 				// As in ParseQuantity, a string that takes too long to parse is no quantity.
 				`size(TEXT) <= 64 && !TEXT.matches("[eE][-+]*[0-9]{4,}") && isQuantity(TEXT)`, "TEXT", "quantity(TEXT).compareTo(quantity(LIMIT)) OP 0",

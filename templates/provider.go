@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/cel-go/common/types"
 
+	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
@@ -21,10 +22,10 @@ type provider struct {
 }
 
 func newProvider(base types.Provider, params []v1alpha1.Param) *provider {
-	p := &provider{Provider: NewProvider(base), params: map[string]*types.FieldType{}, variables: map[string]*types.FieldType{}}
+	p := &provider{Provider: values.NewProvider(base), params: map[string]*types.FieldType{}, variables: map[string]*types.FieldType{}}
 	for i := range params {
 		name := params[i].Name
-		f := NewField(celOf(&params[i]), func(v Values) any { return v.celValueOf(name) })
+		f := values.NewField(celOf(&params[i]), func(v Values) any { return v.celValueOf(name) })
 		if params[i].Optional {
 			f.IsSet = func(obj any) bool { return obj.(Values).isSet(name) }
 		}
@@ -36,9 +37,9 @@ func newProvider(base types.Provider, params []v1alpha1.Param) *provider {
 // ownFields returns the fields of params or variables. It returns false for other types.
 func (p *provider) ownFields(name string) (map[string]*types.FieldType, bool) {
 	switch name {
-	case ParamsType:
+	case values.ParamsType:
 		return p.params, true
-	case VariablesType:
+	case values.VariablesType:
 		return p.variables, true
 	}
 	return nil, false

@@ -13,6 +13,7 @@ import (
 	"github.com/google/cel-go/common/types"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
@@ -63,7 +64,7 @@ var withGated = sync.OnceValue(func() map[string]bool {
 		for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
 			t = t.Elem()
 		}
-		if !IsStruct(t.Name()) {
+		if !values.IsStruct(t.Name()) {
 			return false // a quantity or a time, for example
 		}
 		if known, ok := found[t.Name()]; ok {
@@ -71,7 +72,7 @@ var withGated = sync.OnceValue(func() map[string]bool {
 		}
 		found[t.Name()] = false
 		for _, f := range jsontree.StructFields(t) {
-			if Gated(f.Parent.Name(), f.JSON) || visit(f.Type) {
+			if values.Gated(f.Parent.Name(), f.JSON) || visit(f.Type) {
 				found[t.Name()] = true
 			}
 		}

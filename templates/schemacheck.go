@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/problem"
 )
@@ -98,7 +99,7 @@ func (f *schemaCheck) buildValue(in *Input, n *jsontree.Node) (made jsontree.Nod
 		made, err = f.buildMapping(in, n)
 	default:
 		if made = *n; !decodesAs(f.typ, n) {
-			return made, fmt.Errorf("must be %s, not %s", DescribeType(f.typ), cutValue(n))
+			return made, fmt.Errorf("must be %s, not %s", values.DescribeType(f.typ), cutValue(n))
 		}
 	}
 	if err == nil {
@@ -174,8 +175,8 @@ func (f *schemaCheck) buildList(in *Input, n *jsontree.Node) (made jsontree.Node
 	switch {
 	case n.Kind() != jsontree.Array:
 		return made, fmt.Errorf("must be a list, not %s", cutValue(n))
-	case len(items) > MaxItems:
-		return made, fmt.Errorf("has %d items, and at most %d are allowed", len(items), MaxItems)
+	case len(items) > values.MaxItems:
+		return made, fmt.Errorf("has %d items, and at most %d are allowed", len(items), values.MaxItems)
 	}
 	kids := in.Nodes.Nodes(len(items))
 	for i := range items {
@@ -200,10 +201,10 @@ func (f *schemaCheck) buildMapping(in *Input, n *jsontree.Node) (made jsontree.N
 	if n.Kind() != jsontree.Object {
 		return made, fmt.Errorf("must be an object, not %s", cutValue(n))
 	}
-	if size := len(n.Members()); size > MaxItems {
-		return made, fmt.Errorf("has %d keys, and at most %d are allowed", size, MaxItems)
+	if size := len(n.Members()); size > values.MaxItems {
+		return made, fmt.Errorf("has %d keys, and at most %d are allowed", size, values.MaxItems)
 	}
-	entries := SortedMembers(n)
+	entries := values.SortedMembers(n)
 	kids := in.Nodes.Nodes(len(entries))
 	for _, e := range entries {
 		kid, err := f.elem.buildValue(in, e)

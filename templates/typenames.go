@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
+
+	"github.com/pillion-dev/pillion/templates/cel/values"
 )
 
 // This file has words for what CEL's messages contain.
@@ -57,9 +59,9 @@ func typeWords(name string) string {
 		return "a duration"
 	case "google.protobuf.Timestamp":
 		return "a timestamp"
-	case ParamsType:
+	case values.ParamsType:
 		return "all parameters"
-	case NamespaceType, ServiceAccountType, RequestType, VariablesType:
+	case values.NamespaceType, values.ServiceAccountType, values.RequestType, values.VariablesType:
 		return "an object"
 	case "ObjectMeta":
 		return "metadata"
@@ -119,15 +121,15 @@ func argumentWords(types string) string {
 // ownerWords returns words for an object that lacks a field, given the name of its type.
 func ownerWords(typeName string) string {
 	switch typeName {
-	case ParamsType:
+	case values.ParamsType:
 		return "the template has no parameter"
-	case VariablesType:
+	case values.VariablesType:
 		return "the template has no variable"
-	case NamespaceType:
+	case values.NamespaceType:
 		return "a namespace has no field"
-	case ServiceAccountType:
+	case values.ServiceAccountType:
 		return "serviceAccount has no field"
-	case RequestType:
+	case values.RequestType:
 		return "request has no field"
 	case "":
 		return "there is no field"

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/problem"
 )
@@ -278,7 +279,7 @@ func resourceRule(n *jsontree.Node, section string, value *jsontree.Node) error 
 	extended := strings.Contains(name, "/") && !strings.Contains(name, "kubernetes.io/")
 	switch {
 	case pages:
-		size, err := ParseQuantity(page)
+		size, err := values.ParseQuantity(page)
 		if err != nil || size.Sign() <= 0 || q.Value()%size.Value() != 0 {
 			return fmt.Errorf("%s: %s is not a number of pages of that size", name, q.String())
 		}

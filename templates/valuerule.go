@@ -15,6 +15,7 @@ import (
 	quantity "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/problem"
 )
@@ -48,16 +49,16 @@ func eachItem(rules []valueRule) valueRule {
 
 var isQuantity = valueRule{strings.ReplaceAll(rowOfType("quantity").policy.Check, "TEXT", "string(VALUE)") + ` && quantity(string(VALUE)).compareTo(quantity("0")) >= 0`, func(n *jsontree.Node) error {
 	if q, err := quantityOf(n); err != nil || q.Sign() < 0 {
-		return fmt.Errorf("%s is not "+QuantityWords, n)
+		return fmt.Errorf("%s is not "+values.QuantityWords, n)
 	}
 	return nil
 }}
 
 func quantityOf(n *jsontree.Node) (quantity.Quantity, error) {
 	if n.Kind() == jsontree.String {
-		return ParseQuantity(n.Text())
+		return values.ParseQuantity(n.Text())
 	}
-	return ParseQuantity(n.String())
+	return values.ParseQuantity(n.String())
 }
 
 func fitsInt(bits int) valueRule {

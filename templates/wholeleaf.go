@@ -12,6 +12,8 @@ import (
 	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/pillion-dev/pillion/templates/cel/values"
 )
 
 // A string that is one ${...} may compute an object of the API, a list of them or a map. Its type is
@@ -31,12 +33,12 @@ func (c *checker) wholeLeaf(y *yaml.Node, p *part, t reflect.Type) {
 		if !p.text && !made.isCertain() {
 			p.schema = newSchemaCheck(t, p.field, p.path, c.os, false)
 		}
-		if !AcceptsType(t, out) {
+		if !values.AcceptsType(t, out) {
 			hint := ""
 			if !optional {
 				hint = toType(t, out, program.source)
 			}
-			c.reportProblem(y, p.path, "must be %s, but ${%s} gives %s%s", DescribeType(t), program.source, celName(out), hint)
+			c.reportProblem(y, p.path, "must be %s, but ${%s} gives %s%s", values.DescribeType(t), program.source, celName(out), hint)
 		}
 		return
 	}
@@ -77,7 +79,7 @@ func isScalars(t reflect.Type) bool {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if IsScalar(t) {
+	if values.IsScalar(t) {
 		return true
 	}
 	return t.Kind() == reflect.Slice && isScalars(t.Elem())

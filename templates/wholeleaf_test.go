@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
@@ -44,8 +45,8 @@ func TestWholeObjectBounds(t *testing.T) {
 		items, size int
 		want        string
 	}{
-		{MaxItems, 1, ""},
-		{MaxItems + 1, 1, "too long to be read"},
+		{values.MaxItems, 1, ""},
+		{values.MaxItems + 1, 1, "too long to be read"},
 		{100, 500, ""},
 		{100, 700, "more than 65536 bytes"},
 	} {

@@ -25,7 +25,7 @@ func init() { flag.Bool("update", false, "write the generated files anew") }
 func updating() bool { return flag.Lookup("update").Value.String() == "true" }
 
 // TestDefaults checks that inject/schema/defaults_generated.go has the defaults of Kubernetes for
-// missing fields, and templates/gated_generated.go the fields that Kubernetes drops if a feature gate
+// missing fields, and templates/cel/values/gated_generated.go the fields that Kubernetes drops if a feature gate
 // is off.
 func TestDefaults(t *testing.T) {
 	size.SkipUnlessFull(t, "the files change only with the version of Kubernetes")
@@ -35,8 +35,8 @@ func TestDefaults(t *testing.T) {
 	d.probe(t, 2500)
 	back()
 	for file, want := range map[string]string{
-		"../../inject/schema/defaults_generated.go": source("schema", d.defaults()),
-		"../../templates/gated_generated.go":        source("templates", d.dropped()),
+		"../../inject/schema/defaults_generated.go":     source("schema", d.defaults()),
+		"../../templates/cel/values/gated_generated.go": source("values", d.dropped()),
 	} {
 		if updating() {
 			if err := os.WriteFile(file, []byte(want), 0o644); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/google/cel-go/parser"
 
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/cel/values"
 )
 
 // rewritten is an expression in the form that the API server accepts.
@@ -260,7 +261,7 @@ func (r *rewriter) emptyValue(s ast.SelectExpr) ast.Expr {
 	if optional {
 		of = of.Parameters()[0]
 	}
-	f, ok := templates.Field(of.TypeName(), s.FieldName())
+	f, ok := values.Field(of.TypeName(), s.FieldName())
 	if of.Kind() != types.StructKind || !ok || of.TypeName() == "Pod" {
 		return nil
 	}

@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
@@ -219,8 +219,8 @@ func (s *Schema) EqualScalars(a, b *jsontree.Node) bool {
 		if a.Kind() == jsontree.String && a.SameText(b) && a.Text() != "" {
 			return true
 		}
-		qa, errA := templates.ParseQuantity(scalarText(a))
-		qb, errB := templates.ParseQuantity(scalarText(b))
+		qa, errA := values.ParseQuantity(scalarText(a))
+		qb, errB := values.ParseQuantity(scalarText(b))
 		qa.RoundUp(resource.Milli) // rounded as the API server does
 		qb.RoundUp(resource.Milli)
 		return errA == nil && errB == nil && qa.Cmp(qb) == 0

@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
@@ -55,7 +55,7 @@ func encodedQuantity(n *jsontree.Node, round resource.Scale) jsontree.Node {
 	default:
 		return *n
 	}
-	q, err := templates.ParseQuantity(strings.TrimSpace(text)) // the API server trims it too
+	q, err := values.ParseQuantity(strings.TrimSpace(text)) // the API server trims it too
 	if err != nil {
 		return *n
 	}

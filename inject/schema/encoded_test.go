@@ -11,7 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
@@ -145,7 +145,7 @@ func FuzzQuantity(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		n := jsontree.Text(text)
 		got := s.encodedScalar(&n)
-		q, err := templates.ParseQuantity(strings.TrimSpace(n.Text()))
+		q, err := values.ParseQuantity(strings.TrimSpace(n.Text()))
 		if want := q.String(); err == nil && got.Text() != want || err != nil && got.Text() != n.Text() {
 			t.Errorf("%q is foreseen as %q, want %q (%v)", text, got.Text(), want, err)
 		}

@@ -17,7 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
@@ -108,7 +108,7 @@ func (known schemas) schemaOf(t reflect.Type) *Schema {
 
 func (known schemas) addFields(s *Schema, t reflect.Type) {
 	for _, f := range jsontree.StructFields(t) {
-		field := &Field{Schema: known.schemaOf(f.Type), name: f.JSON, Parent: f.Parent, Gated: templates.Gated(f.Parent.Name(), f.JSON)}
+		field := &Field{Schema: known.schemaOf(f.Type), name: f.JSON, Parent: f.Parent, Gated: values.Gated(f.Parent.Name(), f.JSON)}
 		if key := f.Tag.Get("patchMergeKey"); key != "" {
 			field.Schema = &Schema{Shape: KeyedList, Elem: field.Elem, Key: key, GoType: f.Type}
 		} else if isSet(f.Parent, f.JSON) {

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package templates
+// Package values has the values and the types that CEL's expressions see: JSON as it was received, the fields of the Kubernetes
+// API, and the namespace, the ServiceAccount and the request beside the pod. It limits how large a value may be.
+//
+// CEL's own values for JSON copy a whole document first, and iterate maps in any order. These decode what an expression reads,
+// and iterate maps in the order of their keys.
+package values
 
 import (
 	"fmt"
@@ -22,7 +27,7 @@ import (
 func Of(n *jsontree.Node) ref.Val {
 	switch n.Kind() {
 	case jsontree.String:
-		return OfText(n.Text())
+		return ofText(n.Text())
 	case jsontree.True, jsontree.False:
 		return types.Bool(n.Kind() == jsontree.True)
 	case jsontree.Number:
@@ -49,17 +54,17 @@ func Of(n *jsontree.Node) ref.Val {
 	return types.NullValue
 }
 
-// OfText converts a string to a CEL value. A string that is longer than [MaxText] becomes an error value.
-func OfText(text string) ref.Val {
+// ofText converts a string to a CEL value. A string that is longer than [MaxText] becomes an error value.
+func ofText(text string) ref.Val {
 	if len(text) > MaxText {
 		return types.NewErr("a string of %d bytes is too long to be read; at most %d", len(text), MaxText)
 	}
 	return types.String(text)
 }
 
-// OfStrings converts labels or annotations to a CEL map, which is in the order of its keys. A map with more than [MaxItems]
+// ofStrings converts labels or annotations to a CEL map, which is in the order of its keys. A map with more than [MaxItems]
 // members becomes an error value.
-func OfStrings(m map[string]string) ref.Val {
+func ofStrings(m map[string]string) ref.Val {
 	if len(m) > MaxItems {
 		return types.NewErr("an object with %d members is too large to be read; at most %d", len(m), MaxItems)
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package templates
+package values
 
 import (
 	"fmt"
@@ -25,26 +25,6 @@ var (
 	_ traits.Indexer     = &fieldsView{}
 	_ traits.FieldTester = &fieldsView{}
 )
-
-// metaView is a namespace or a ServiceAccount as a CEL value. All expressions of a template share
-// its maps.
-type metaView struct {
-	name                string
-	labels, annotations onceMap
-}
-
-// onceMap is a map that is converted at most once.
-type onceMap struct {
-	of   map[string]string
-	made ref.Val
-}
-
-func (m *onceMap) convertOnce() ref.Val {
-	if m.made == nil {
-		m.made = OfStrings(m.of)
-	}
-	return m.made
-}
 
 // OfFields returns the value of a variable that is not JSON. Typ is its type's name, value is the Go value that the provider's
 // fields read, and find returns the field x.?name, or false if there is none.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package templates
+package values
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,7 +46,7 @@ var sharedStructs = sync.OnceValue(func() structs {
 		ServiceAccountType: metaFields(),
 		RequestType: {
 			"operation": {FieldType: NewField(types.StringType, func(r *request.Info) any { return r.Operation })},
-			"username":  {FieldType: NewField(types.StringType, func(r *request.Info) any { return OfText(r.Username) })},
+			"username":  {FieldType: NewField(types.StringType, func(r *request.Info) any { return ofText(r.Username) })},
 			"dryRun":    {FieldType: NewField(types.BoolType, func(r *request.Info) any { return r.DryRun })},
 		},
 	}
@@ -119,7 +120,7 @@ func getField(obj any, f jsontree.StructField) (any, error) {
 		return types.NewRefValList(types.DefaultTypeAdapter, nil), nil
 	}
 	if ReadsAsEmpty(f.Type.Kind()) {
-		return OfStrings(nil), nil
+		return ofStrings(nil), nil
 	}
 	return nil, fmt.Errorf("no such key: %s", f.JSON)
 }
@@ -219,4 +220,24 @@ func (p structProvider) FindStructFieldType(name, field string) (*types.FieldTyp
 		return nil, false
 	}
 	return p.Provider.FindStructFieldType(name, field)
+}
+
+// metaView is a namespace or a ServiceAccount as a CEL value. All expressions of a template share
+// its maps.
+type metaView struct {
+	name                string
+	labels, annotations onceMap
+}
+
+// onceMap is a map that is converted at most once.
+type onceMap struct {
+	of   map[string]string
+	made ref.Val
+}
+
+func (m *onceMap) convertOnce() ref.Val {
+	if m.made == nil {
+		m.made = ofStrings(m.of)
+	}
+	return m.made
 }
