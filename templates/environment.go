@@ -39,7 +39,7 @@ var theLanguage = sync.OnceValues(func() (*language, error) {
 	if err != nil {
 		return nil, err
 	}
-	whole, err := usual.Extend(append(ownFunctions(), ext.Lists(), ext.Math(), ext.Encoders(ext.EncodersVersion(0)),
+	whole, err := usual.Extend(append(Functions(), ext.Lists(), ext.Math(), ext.Encoders(ext.EncodersVersion(0)),
 		ext.Regex(), ext.Network(), ext.Sets(), ext.Bindings(ext.BindingsVersion(0)))...)
 	if err != nil {
 		return nil, err

@@ -45,9 +45,11 @@ func declareMethod(name, id string, in []*cel.Type, out *cel.Type, f implementat
 
 func takesTypes(in ...*cel.Type) []*cel.Type { return in }
 
-func ownFunctions() []cel.EnvOption {
+// Functions returns the options that declare the functions of this package in an environment: quantity, url, semver, find and
+// findAll with their methods, and json.marshal. None of them limits what it costs.
+func Functions() []cel.EnvOption {
 	return slices.Concat(quantityFunctions(), urlFunctions(), semverFunctions(), []cel.EnvOption{
-		declareFunction(marshalFunction, "json_marshal", takesTypes(cel.TypeParamType("T")), cel.StringType, marshalJSON),
+		declareFunction(JSONMarshal, "json_marshal", takesTypes(cel.TypeParamType("T")), cel.StringType, marshalJSON),
 		declareMethod("find", "string_find_string", takesTypes(cel.StringType, cel.StringType), cel.StringType, findFirst),
 		declareMethod("findAll", "string_find_all_string", takesTypes(cel.StringType, cel.StringType), cel.ListType(cel.StringType), findAll),
 		declareMethod("findAll", "string_find_all_string_int", takesTypes(cel.StringType, cel.StringType, cel.IntType), cel.ListType(cel.StringType), findAll),

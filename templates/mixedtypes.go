@@ -32,12 +32,12 @@ func sameTypes(env *cel.Env, checked *cel.Ast, variable string, whole bool) (isM
 		return isMixed, nil
 	}
 	if issues.Err() == nil {
-		return false, fmt.Errorf("CEL: variables.%s has values of different types, so it must be a whole field or an argument of %s() (in %q)", variable, marshalFunction, checked.Source().Content())
+		return false, fmt.Errorf("CEL: variables.%s has values of different types, so it must be a whole field or an argument of %s() (in %q)", variable, JSONMarshal, checked.Source().Content())
 	}
 	first := issues.Errors()[0]
 	text, _ := explainOtherError(checked.Source().Content(), first.Message)
 	return false, fmt.Errorf("CEL: %s (%s); all values of a map or a list need one type, unless it is an argument of %s() or a whole field that is an object",
-		text, formatLocation(checked.Source().Content(), first.Location), marshalFunction)
+		text, formatLocation(checked.Source().Content(), first.Location), JSONMarshal)
 }
 
 type sameTypesConfig struct{}
@@ -66,7 +66,7 @@ func onlyResults(checked *ast.AST) bool {
 			}
 		case ast.CallKind:
 			call := e.AsCall()
-			if slices.Contains([]string{operators.Conditional, operators.Add, "optional.of", "optional.ofNonZeroValue", marshalFunction}, call.FunctionName()) {
+			if slices.Contains([]string{operators.Conditional, operators.Add, "optional.of", "optional.ofNonZeroValue", JSONMarshal}, call.FunctionName()) {
 				continue
 			}
 			args := call.Args()
@@ -88,7 +88,7 @@ func isMarshaled(e ast.NavigableExpr) bool {
 		switch parent.Kind() {
 		case ast.MapKind, ast.ListKind:
 		case ast.CallKind:
-			return parent.AsCall().FunctionName() == marshalFunction
+			return parent.AsCall().FunctionName() == JSONMarshal
 		default:
 			return false
 		}
