@@ -16,6 +16,7 @@ import (
 	"github.com/google/cel-go/common/types"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/pillion-dev/pillion/templates/cel/library"
 	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/request"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
@@ -174,10 +175,10 @@ func (c *compiler) inspectExpression(checked *ast.AST) error {
 				return errors.New("dyn() of an object hides which of its fields are not set yet; read a field of the object instead")
 			case call.IsMemberFunction() && len(call.Args()) == 1 && checked.GetType(call.Target().ID()).Kind() == types.TimestampKind && strings.HasPrefix(call.FunctionName(), "get"):
 				return fmt.Errorf("%s() with a time zone is not the same on every machine; leave out the time zone for UTC", call.FunctionName())
-			case call.FunctionName() == JSONMarshal && strings.HasPrefix(checked.GetType(call.Args()[0].ID()).TypeName(), "pillion."):
-				return errors.New(JSONMarshal + "() cannot take this object as a whole; name its fields, as in {'name': ns.name}")
-			case call.FunctionName() == JSONMarshal && unsetObject(checked.GetType(call.Args()[0].ID())) != "":
-				return fmt.Errorf("%s of %s has fields that are not set yet; read a field of it instead", JSONMarshal+"()", unsetObject(checked.GetType(call.Args()[0].ID())))
+			case call.FunctionName() == library.JSONMarshal && strings.HasPrefix(checked.GetType(call.Args()[0].ID()).TypeName(), "pillion."):
+				return errors.New(library.JSONMarshal + "() cannot take this object as a whole; name its fields, as in {'name': ns.name}")
+			case call.FunctionName() == library.JSONMarshal && unsetObject(checked.GetType(call.Args()[0].ID())) != "":
+				return fmt.Errorf("%s of %s has fields that are not set yet; read a field of it instead", library.JSONMarshal+"()", unsetObject(checked.GetType(call.Args()[0].ID())))
 			default:
 				if err := checkPattern(call.FunctionName(), call.Args()); err != nil {
 					return err

@@ -13,12 +13,12 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/ext"
+
+	"github.com/pillion-dev/pillion/templates/cel/library"
 )
 
 // The functions of expressions come from CEL's standard, from CEL's extension libraries, and from
-// this package, which has those of the API server (quantity, url, semver, find) and json.marshal.
-// They are not from k8s.io/apiserver: that adds 0.6 MB to the program, is made for another version
-// of CEL, and its quantity() takes hours for a string such as 1e2147483647.
+// the package library, which has those of the API server and json.marshal.
 
 // language is the CEL environment that all templates share.
 type language struct {
@@ -39,7 +39,7 @@ var theLanguage = sync.OnceValues(func() (*language, error) {
 	if err != nil {
 		return nil, err
 	}
-	whole, err := usual.Extend(append(Functions(), ext.Lists(), ext.Math(), ext.Encoders(ext.EncodersVersion(0)),
+	whole, err := usual.Extend(append(library.Functions(), ext.Lists(), ext.Math(), ext.Encoders(ext.EncodersVersion(0)),
 		ext.Regex(), ext.Network(), ext.Sets(), ext.Bindings(ext.BindingsVersion(0)))...)
 	if err != nil {
 		return nil, err

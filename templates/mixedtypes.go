@@ -11,6 +11,8 @@ import (
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
+
+	"github.com/pillion-dev/pillion/templates/cel/library"
 )
 
 // sameTypes checks that the items of a list literal, and the values of a map literal, have the same
@@ -32,12 +34,12 @@ func sameTypes(env *cel.Env, checked *cel.Ast, variable string, whole bool) (isM
 		return isMixed, nil
 	}
 	if issues.Err() == nil {
-		return false, fmt.Errorf("CEL: variables.%s has values of different types, so it must be a whole field or an argument of %s() (in %q)", variable, JSONMarshal, checked.Source().Content())
+		return false, fmt.Errorf("CEL: variables.%s has values of different types, so it must be a whole field or an argument of %s() (in %q)", variable, library.JSONMarshal, checked.Source().Content())
 	}
 	first := issues.Errors()[0]
 	text, _ := explainOtherError(checked.Source().Content(), first.Message)
 	return false, fmt.Errorf("CEL: %s (%s); all values of a map or a list need one type, unless it is an argument of %s() or a whole field that is an object",
-		text, formatLocation(checked.Source().Content(), first.Location), JSONMarshal)
+		text, formatLocation(checked.Source().Content(), first.Location), library.JSONMarshal)
 }
 
 type sameTypesConfig struct{}
@@ -66,7 +68,7 @@ func onlyResults(checked *ast.AST) bool {
 			}
 		case ast.CallKind:
 			call := e.AsCall()
-			if slices.Contains([]string{operators.Conditional, operators.Add, "optional.of", "optional.ofNonZeroValue", JSONMarshal}, call.FunctionName()) {
+			if slices.Contains([]string{operators.Conditional, operators.Add, "optional.of", "optional.ofNonZeroValue", library.JSONMarshal}, call.FunctionName()) {
 				continue
 			}
 			args := call.Args()
@@ -88,7 +90,7 @@ func isMarshaled(e ast.NavigableExpr) bool {
 		switch parent.Kind() {
 		case ast.MapKind, ast.ListKind:
 		case ast.CallKind:
-			return parent.AsCall().FunctionName() == JSONMarshal
+			return parent.AsCall().FunctionName() == library.JSONMarshal
 		default:
 			return false
 		}
