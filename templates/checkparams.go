@@ -4,35 +4,15 @@ package templates
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 
+	"github.com/google/cel-go/common/types/ref"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/request"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
-
-// paramName allows names that are both CEL identifiers and valid in annotation keys.
-const paramName = `^[a-z][A-Za-z0-9_]{0,61}$`
-
-var validParam = regexp.MustCompile(paramName)
-
-// validNameHint returns a suggestion for an invalid name, such as logDir for log-dir.
-func validNameHint(name string) string {
-	var valid strings.Builder
-	for i, part := range strings.FieldsFunc(name, func(r rune) bool { return !validParam.MatchString("a" + string(r)) }) {
-		if i > 0 {
-			part = strings.ToUpper(part[:1]) + part[1:]
-		} else {
-			part = strings.ToLower(part[:1]) + part[1:]
-		}
-		valid.WriteString(part)
-	}
-	if s := valid.String(); s != name && validParam.MatchString(s) && !isReservedWord(s) {
-		return fmt.Sprintf("; use %s", s)
-	}
-	return ""
-}
 
 // checkParams checks and compiles the declared parameters. It reports whether all are valid.
 func (c *checker) checkParams(y *yaml.Node, t *Template) bool {
@@ -41,12 +21,10 @@ func (c *checker) checkParams(y *yaml.Node, t *Template) bool {
 	if list != nil && list.Kind != yaml.SequenceNode {
 		return false
 	}
+	declared := map[string]bool{}
+	all := make([]*param, len(t.Spec.Params))
 	for i := range t.Spec.Params {
 		p := &t.Spec.Params[i]
-		if p.Prefix != "" && p.Type == "" {
-			p.Type = mapParam
-		}
-		p.Type = rowOfType(p.Type).name
 		path := fmt.Sprintf("spec.params[%d]", i)
 		node := list.Content[i]
 		switch {
@@ -56,62 +34,63 @@ func (c *checker) checkParams(y *yaml.Node, t *Template) bool {
 			c.reportProblem(yamlAt(node, "name"), path+".name", "%q is a reserved word in CEL; use another name", p.Name)
 		case p.Name == AnnotationInjected || p.Name == AnnotationCustomize:
 			c.reportProblem(yamlAt(node, "name"), path+".name", "%q is the name of one of Pillion's own annotations; use another name", p.Name)
-		case t.params[p.Name] != nil:
+		case declared[p.Name]:
 			c.reportProblem(yamlAt(node, "name"), path+".name", "the parameter is declared twice")
 		}
-		c.checkParamSource(node, path, p)
-		t.params[p.Name] = c.checkParam(node, path, p)
+		declared[p.Name] = true
+		all[i] = compileParam(p, t.Setting(p.Name), func(field, format string, args ...any) {
+			of, _, _ := strings.Cut(field, "[") // a problem of an item is at the line of its list
+			c.reportProblem(yamlAt(node, strings.Split(of, ".")...), path+"."+field, format, args...)
+		})
 	}
-	return len(c.problems) == before && t.params[""] == nil
+	t.params = newParamSet(all)
+	return len(c.problems) == before && !declared[""]
 }
 
-// isReservedWord reports whether a name is a reserved word in CEL's grammar.
-func isReservedWord(name string) bool {
-	switch name {
-	case "as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in",
-		"let", "loop", "package", "namespace", "null", "return", "true", "var", "void", "while":
-		return true
-	}
-	return false
+// Values returns the values of the parameters. A value comes from the pod's annotations, or else
+// from the ServiceAccount's, or else from the namespace's, or else it is the default. The parameter
+// annotations is the pod's, or nil if none of them can set a parameter. The ServiceAccount may be
+// nil. Values omits parameters without a valid value; the error is an [InvalidValuesError] about
+// them. Callers must not change the values.
+func (t *Template) Values(annotations *jsontree.Node, account *request.ServiceAccount, ns *request.Namespace) (Values, error) {
+	return t.params.findValues(annotations, account, ns)
 }
 
-func (c *checker) checkParam(node *yaml.Node, path string, declared *v1alpha1.Param) *param {
-	p := &param{Param: *declared, row: rowOf(declared), length: MaxLength(declared)}
-	var err error
-	c.checkMaxLength(node, path, p)
-	c.checkParamParts(node, path, p)
-	p.pattern = c.compilePattern(yamlAt(node, "pattern"), path+".pattern", p.Pattern, p.length)
-	if p.Minimum != nil {
-		if p.min, err = p.row.parseBound(string(*p.Minimum)); err != nil {
-			c.reportProblem(yamlAt(node, "minimum"), path+".minimum", "%v", err)
+// Key returns the annotation that sets a parameter, as users write it.
+func (t *Template) Key(p *v1alpha1.Param) string { return t.params.keyOf(p.Name) }
+
+// Annotations returns the annotations that set a parameter to a value.
+func (t *Template) Annotations(p *v1alpha1.Param, text string) map[string]string {
+	return t.params.annotations(p.Name, text)
+}
+
+// ParamText returns a value of a parameter as users write it. It returns false for a value that
+// cannot be written.
+func (t *Template) ParamText(name string, value ref.Val) (string, bool) {
+	return t.params.format(name, value)
+}
+
+// ParamOfSize returns a value of a list or a map with so many items, as users write it. It returns ""
+// if there is none.
+func (t *Template) ParamOfSize(name string, size int) string {
+	return t.params.sampleOfSize(name, size)
+}
+
+// ParamNames returns the names of the declared parameters, sorted.
+func (t *Template) ParamNames() []string { return t.params.names() }
+
+// OwnParamNames returns the names of the parameters that the template's own annotations set, sorted.
+func (t *Template) OwnParamNames() []string { return t.params.ownNames() }
+
+// Takes returns an error ("is ...") if one of the template's parameters must not have that value.
+func (t *Template) Takes(name, value string) error { return t.params.check(name, value) }
+
+// OptionalParams returns the names of the optional parameters.
+func (t *Template) OptionalParams() (names []string) {
+	for i := range t.Spec.Params {
+		if t.Spec.Params[i].Optional {
+			names = append(names, t.Spec.Params[i].Name)
 		}
 	}
-	if p.Maximum != nil {
-		if p.max, err = p.row.parseBound(string(*p.Maximum)); err != nil {
-			c.reportProblem(yamlAt(node, "maximum"), path+".maximum", "%v", err)
-		}
-	}
-	if p.min != nil && p.max != nil && p.min.cmp(p.max.text) < 0 {
-		c.reportProblem(yamlAt(node, "maximum"), path+".maximum", "%s is less than the minimum, %s", p.max.text, p.min.text)
-	}
-	for i, choice := range p.Enum {
-		if _, err := p.parseAsType(string(choice)); err != nil {
-			c.reportProblem(yamlAt(node, "enum"), fmt.Sprintf("%s.enum[%d]", path, i), "%v", err)
-		}
-	}
-	if declared.Prefix != "" && p.Default == nil && !p.Optional && p.items != nil {
-		p.Default = new(v1alpha1.Scalar) // no annotation with the prefix is an empty map
-		declared.Default = p.Default
-	}
-	p.preset = Value{Name: p.Name, Source: Unset}
-	if p.Default != nil && p.Optional {
-		c.reportProblem(yamlAt(node, "optional"), path+".optional", "a parameter with a default always has a value; leave out optional or the default")
-	} else if p.Default != nil {
-		value, err := p.parseValue(string(*p.Default))
-		if err != nil {
-			c.reportProblem(yamlAt(node, "default"), path+".default", "%v", err)
-		}
-		p.preset = Value{Name: p.Name, Text: string(*p.Default), Source: FromDefault, cel: value}
-	}
-	return p
+	return names
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/pillion-dev/pillion/templates/cel/library"
 	"github.com/pillion-dev/pillion/templates/cel/values"
+	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/request"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
@@ -108,11 +109,11 @@ func (c *compiler) compileExpression(env *cel.Env, source string) (*program, err
 		readsName, err = readsPodName(native)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("CEL: %w (in %q)", err, shortenForError(source))
+		return nil, fmt.Errorf("CEL: %w (in %q)", err, problem.Shorten(source))
 	}
 	prog, err := env.Program(checked, append(c.language.limitOptions(native), cel.EvalOptions(cel.OptOptimize))...)
 	if err != nil {
-		return nil, fmt.Errorf("CEL: %w (in %q)", err, shortenForError(source))
+		return nil, fmt.Errorf("CEL: %w (in %q)", err, problem.Shorten(source))
 	}
 	p := &program{source: source, fastpath: newFastpath(native, c.params, c.lazyVariables(), c.loopNames()), pure: true, checked: native, env: env, prog: prog, out: checked.OutputType(), mixed: isMixed}
 	if p.readsPodName = readsName; readsName {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/cel-go/common/types"
 
 	"github.com/pillion-dev/pillion/templates/request"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // reads are the parts of the pod that a template's expressions read, for example "spec.volumes".
@@ -109,4 +110,18 @@ func accountUse(ident ast.NavigableExpr) (used, more bool) {
 	}
 	parent, ok := ident.Parent()
 	return true, !ok || parent.Kind() != ast.SelectKind || parent.AsSelect().FieldName() != "name"
+}
+
+// noteSources records the annotations of other products as parts of the pod that the template
+// reads: a template may add them. Its own annotations are not read here, because no template may
+// add those.
+func (r reads) noteSources(params []v1alpha1.Param) {
+	for i := range params {
+		switch p := &params[i]; {
+		case p.Prefix != "":
+			r["metadata.annotations["+p.Prefix+"*]"] = true
+		case p.Annotation != "":
+			r["metadata.annotations["+p.Annotation+"]"] = true
+		}
+	}
 }

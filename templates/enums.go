@@ -69,3 +69,11 @@ func stopSignals() []string {
 	}
 	return all
 }
+
+func convertToStrings[T ~string](all ...T) []string {
+	out := make([]string, len(all))
+	for i := range all {
+		out[i] = string(all[i])
+	}
+	return out
+}

@@ -34,7 +34,7 @@ type Input struct {
 	steps     int    // steps of those evaluated without CEL
 	locals    [maxLocals]*jsontree.Node
 	values    Values
-	given     paramSet       // parameters that the pod or its namespace sets
+	given     paramIndexes   // parameters that the pod or its namespace sets
 	container *jsontree.Node // only in forEachContainer
 	variables []evaluated
 	matched   uint64 // entries of forEachContainer that were for a container, see maxMatched

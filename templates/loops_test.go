@@ -42,7 +42,7 @@ func TestLoopBounds(t *testing.T) {
 	} {
 		tmpl := looping(t, `{name: "n", type: integer}`, row.fields)
 		for _, n := range []int{row.most, row.over} {
-			value, err := tmpl.params["n"].parseValue(fmt.Sprint(n))
+			value, err := tmpl.params.named["n"].parseValue(fmt.Sprint(n))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -88,13 +88,13 @@ func TestLoopPresets(t *testing.T) {
 		}
 		for p, want := range map[string]string{"a,b": "c-a c-b", "x": "c-x", "z": ""} {
 			in := withPod(t, `{"metadata":{"labels":{"x":"","y":""}}}`)
-			value, err := tmpl.params["p"].parseValue(p)
+			value, err := tmpl.params.named["p"].parseValue(p)
 			if err != nil {
 				t.Fatal(err)
 			}
 			values := Values{{Name: "p", Text: p, Source: FromPod, cel: value}}
 			if p == "a,b" {
-				values = tmpl.preset
+				values = tmpl.params.defaultValues()
 			}
 			if row.outer == ofPod {
 				want = "c-x c-y"

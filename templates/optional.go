@@ -34,7 +34,7 @@ func plainRead(params []v1alpha1.Param, ident ast.NavigableExpr) error {
 
 // otherwiseOf returns .orValue() with a value of the parameter's type.
 func otherwiseOf(p *v1alpha1.Param) string {
-	if rowOf(p).parts == ofJSON {
+	if isJSON(p) {
 		return ".orValue({})"
 	}
 	return orZeroValue(celOf(p))

@@ -122,7 +122,7 @@ func parseMap(p *param, text string) (ref.Val, error) {
 		key, value, ok := strings.Cut(part, separatorOf(&p.Param))
 		switch key = strings.TrimSpace(key); {
 		case !ok && parts == nil:
-			return nil, partError(fmt.Sprintf("has no %s after %q; write pairs such as a%[1]s1,b%[1]s2", separatorOf(&p.Param), shortenForError(part)))
+			return nil, partError(fmt.Sprintf("has no %s after %q; write pairs such as a%[1]s1,b%[1]s2", separatorOf(&p.Param), problem.Shorten(part)))
 		case !ok:
 			parts = append(parts, part)
 			continue
@@ -132,7 +132,7 @@ func parseMap(p *param, text string) (ref.Val, error) {
 			return nil, err
 		}
 		if _, twice := texts[key]; twice {
-			return nil, partError(fmt.Sprintf("has the key %q twice", shortenForError(key)))
+			return nil, partError(fmt.Sprintf("has the key %q twice", problem.Shorten(key)))
 		}
 		last, parts = key, []string{strings.TrimSpace(value)}
 	}
@@ -161,16 +161,13 @@ func (p *param) checkKey(key string) error {
 	if p.keysPattern.MatchString(key) {
 		return nil
 	}
-	return partError(fmt.Sprintf("has the key %q; keys must match %s", shortenForError(key), cmp.Or(p.KeyPattern, usualKeys)))
+	return partError(fmt.Sprintf("has the key %q; keys must match %s", problem.Shorten(key), cmp.Or(p.KeyPattern, usualKeys)))
 }
 
 // unknownKey returns an error for a key that is not one of the parameter's.
 func (p *param) unknownKey(key string) error {
-	return partError(fmt.Sprintf("has the unknown key %q%s", shortenForError(key), cmp.Or(problem.DidYouMean(key, p.Keys), "; the keys are "+strings.Join(p.Keys, ", "))))
+	return partError(fmt.Sprintf("has the unknown key %q%s", problem.Shorten(key), cmp.Or(problem.DidYouMean(key, p.Keys), "; the keys are "+strings.Join(p.Keys, ", "))))
 }
-
-// shortenForError returns a user's string for an error.
-func shortenForError(text string) string { return problem.Cut(text, 256) }
 
 // parseJSON parses an object or a list in JSON or YAML. Aliases and merge keys are rejected: a
 // short string with them can be a large value.
@@ -259,7 +256,7 @@ func checkJSON(n *jsontree.Node, left *int, depth int) error {
 	case n.Kind() == jsontree.Object:
 		kids = n.Members()
 	case n.Kind() == jsontree.Number && types.IsError(values.Of(n)):
-		return partError(fmt.Sprintf("has the number %s, which is too large", shortenForError(n.String())))
+		return partError(fmt.Sprintf("has the number %s, which is too large", problem.Shorten(n.String())))
 	}
 	if depth > maxJSONDepth && len(kids) > 0 {
 		return errTooDeep
@@ -271,7 +268,7 @@ func checkJSON(n *jsontree.Node, left *int, depth int) error {
 		}
 		if name := kids[i].Name(); n.Kind() == jsontree.Object {
 			if names[name] {
-				return partError(fmt.Sprintf("has the key %q twice", shortenForError(name)))
+				return partError(fmt.Sprintf("has the key %q twice", problem.Shorten(name)))
 			}
 			names[name] = true
 		}

@@ -108,15 +108,7 @@ func (p *param) mustBe(text, otherwise string) error {
 	if p.Message != "" {
 		otherwise = "must be " + p.Message
 	}
-	return fmt.Errorf("is %q; it %s", shortenForError(text), otherwise)
-}
-
-func convertToStrings[T ~string](all ...T) []string {
-	out := make([]string, len(all))
-	for i := range all {
-		out[i] = string(all[i])
-	}
-	return out
+	return fmt.Errorf("is %q; it %s", problem.Shorten(text), otherwise)
 }
 
 // MaxLength returns the maximum length of a parameter's value in bytes. For a map with a prefix, it is

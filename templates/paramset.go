@@ -2,9 +2,188 @@
 
 package templates
 
-// paramSet is a set of parameters, by their indexes in the declaration.
-type paramSet uint64
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
-// maxPreset is the maximum number of parameters in a set. Parts that depend on later parameters are
-// rendered for each pod.
-const maxPreset = 64
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+
+	"github.com/pillion-dev/pillion/templates/cel/values"
+	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/request"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
+)
+
+// paramSet has the compiled parameters of a template, in the order of their declaration. It is immutable.
+type paramSet struct {
+	all              []*param
+	named            map[string]*param
+	defaults         Values
+	complete         bool // no parameter needs a value
+	byServiceAccount bool // annotations of the ServiceAccount may set a parameter
+}
+
+// newParamSet returns the set of a template's parameters, which have different names.
+func newParamSet(all []*param) *paramSet {
+	s := &paramSet{all: all, named: map[string]*param{}, complete: true}
+	for _, p := range all {
+		s.named[p.Name] = p
+		s.defaults = append(s.defaults, p.preset)
+		s.complete = s.complete && !p.Needed()
+		s.byServiceAccount = s.byServiceAccount || p.Overridable(v1alpha1.ByServiceAccount)
+	}
+	return s
+}
+
+// defaultValues returns the values of the parameters for a pod that sets none. A parameter without a default is unset.
+// Callers must not change them.
+func (s *paramSet) defaultValues() Values { return s.defaults }
+
+// setByServiceAccount reports whether annotations of the ServiceAccount may set one of the parameters.
+func (s *paramSet) setByServiceAccount() bool { return s.byServiceAccount }
+
+// findValues returns the values of the parameters. A value comes from the pod's annotations, or else
+// from the ServiceAccount's, or else from the namespace's, or else it is the default. The parameter
+// annotations is the pod's, or nil if none of them can set a parameter. The ServiceAccount may be
+// nil. Parameters without a valid value are left out; the error is an [InvalidValuesError] about
+// them. Callers must not change the values.
+func (s *paramSet) findValues(annotations *jsontree.Node, account *request.ServiceAccount, ns *request.Namespace) (found Values, err error) {
+	if !s.byServiceAccount {
+		account = nil // the result must not depend on what other templates read
+	}
+	switch {
+	case len(s.all) == 0:
+		return nil, nil
+	case annotations == nil && account == nil && len(ns.Annotations) == 0 && s.complete:
+		return s.defaults, nil
+	}
+	found = make(Values, 0, len(s.all))
+	var invalid InvalidValuesError
+	for _, p := range s.all {
+		if v, wrong := p.findValue(sources{annotations, accountFor(p, account), ns}); len(wrong) > 0 {
+			invalid = append(invalid, wrong...)
+		} else {
+			found = append(found, v)
+		}
+	}
+	if len(invalid) > 0 {
+		return found, invalid
+	}
+	return found, nil
+}
+
+// given returns the parameters that the pod, its ServiceAccount or its namespace sets. It returns all parameters if one of
+// them has no valid value.
+func (s *paramSet) given(found Values) (set paramIndexes) {
+	if len(found) < len(s.all) {
+		return ^set
+	}
+	for i := range found[:min(len(found), maxPreset)] {
+		if source := found[i].Source; source != FromDefault && source != Unset {
+			set |= 1 << i
+		}
+	}
+	return set
+}
+
+// keyOf returns the annotation that sets a parameter, as users write it, or "" if there is no such parameter.
+func (s *paramSet) keyOf(name string) string {
+	if p := s.named[name]; p != nil {
+		return p.key
+	}
+	return ""
+}
+
+// names returns the names of the parameters, sorted.
+func (s *paramSet) names() []string { return slices.Sorted(maps.Keys(s.named)) }
+
+// ownNames returns the names of the parameters that the template's own annotations set, sorted.
+func (s *paramSet) ownNames() []string {
+	return slices.DeleteFunc(s.names(), func(name string) bool { return s.named[name].OfOthers() })
+}
+
+// check returns an error ("is ...") if one of the parameters must not have that value.
+func (s *paramSet) check(name, value string) error {
+	_, err := s.named[name].parseValue(value)
+	return err
+}
+
+// annotations returns the annotations that set a parameter to a value, which users have written.
+func (s *paramSet) annotations(name, text string) map[string]string {
+	p := s.named[name]
+	if p.Prefix == "" {
+		return map[string]string{p.key: text}
+	}
+	all := map[string]string{}
+	if value, err := p.parseValue(text); err == nil {
+		m := value.(traits.Mapper)
+		for it := m.Iterator(); it.HasNext() == types.True; {
+			key := it.Next()
+			all[p.Prefix+values.TextOf(key)] = fmt.Sprint(m.Get(key).Value())
+		}
+	}
+	return all
+}
+
+// format returns a value of a parameter as users write it. It returns false if there is no such parameter, and for a value
+// that cannot be written.
+func (s *paramSet) format(name string, value ref.Val) (string, bool) {
+	p := s.named[name]
+	if p == nil {
+		return "", false
+	}
+	var all []string
+	switch value := value.(type) {
+	case traits.Mapper:
+		if p.row.parts != ofPairs {
+			break
+		}
+		for it := value.Iterator(); it.HasNext() == types.True; {
+			key := it.Next()
+			all = append(all, fmt.Sprint(key.Value(), separatorOf(&p.Param), value.Get(key).Value()))
+		}
+		return strings.Join(all, ","), true
+	case traits.Lister:
+		if p.row.parts != ofItems {
+			break
+		}
+		for it := value.Iterator(); it.HasNext() == types.True; {
+			all = append(all, fmt.Sprint(it.Next().Value()))
+		}
+		return strings.Join(all, ","), true
+	}
+	if p.row.parts == ofJSON {
+		text, err := values.AppendJSON(nil, value)
+		return string(text), err == nil
+	}
+	return fmt.Sprint(value.Value()), true
+}
+
+// sampleOfSize returns a value of a list or a map with so many items, as users write it. It returns ""
+// if there is none.
+func (s *paramSet) sampleOfSize(name string, size int) string {
+	p := s.named[name]
+	if p == nil || p.items == nil {
+		return ""
+	}
+	samples := Samples(&p.items.Param)
+	valid := slices.IndexFunc(samples, func(sample string) bool { _, err := p.items.parseValue(sample); return err == nil })
+	if valid < 0 {
+		return ""
+	}
+	key := func(i int) string { return fmt.Sprint("sample", i) }
+	if len(p.Keys) > 0 {
+		key, size = func(i int) string { return p.Keys[i] }, min(size, len(p.Keys))
+	}
+	all := make([]string, size)
+	for i := range all {
+		if all[i] = samples[valid]; p.row.parts == ofPairs {
+			all[i] = fmt.Sprint(key(i), separatorOf(&p.Param), samples[valid])
+		}
+	}
+	return strings.Join(all, ",")
+}

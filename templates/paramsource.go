@@ -9,113 +9,23 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
-	"github.com/google/cel-go/common/types/traits"
 
 	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // This file knows which annotations have the value of a parameter: one of the template's own, one
 // of another product, or all with a prefix.
 
-// Key returns the annotation that sets a parameter, as users write it.
-func (t *Template) Key(p *v1alpha1.Param) string {
+// paramKey returns the annotation that sets a parameter, as users write it. Setting is the template's own.
+func paramKey(p *v1alpha1.Param, setting string) string {
 	if p.Prefix != "" {
 		return p.Prefix + AnyName
 	}
-	return cmp.Or(p.Annotation, t.Setting(p.Name))
-}
-
-// Annotations returns the annotations that set a parameter to a value.
-func (t *Template) Annotations(p *v1alpha1.Param, text string) map[string]string {
-	if p.Prefix == "" {
-		return map[string]string{t.Key(p): text}
-	}
-	all := map[string]string{}
-	if value, err := t.params[p.Name].parseValue(text); err == nil {
-		m := value.(traits.Mapper)
-		for it := m.Iterator(); it.HasNext() == types.True; {
-			key := it.Next()
-			all[p.Prefix+values.TextOf(key)] = fmt.Sprint(m.Get(key).Value())
-		}
-	}
-	return all
-}
-
-// ParamText returns a value of a parameter as users write it. It returns false for a value that
-// cannot be written.
-func (t *Template) ParamText(name string, value ref.Val) (string, bool) {
-	p := t.params[name]
-	if p == nil {
-		return "", false
-	}
-	var all []string
-	switch value := value.(type) {
-	case traits.Mapper:
-		if p.row.parts != ofPairs {
-			break
-		}
-		for it := value.Iterator(); it.HasNext() == types.True; {
-			key := it.Next()
-			all = append(all, fmt.Sprint(key.Value(), separatorOf(&p.Param), value.Get(key).Value()))
-		}
-		return strings.Join(all, ","), true
-	case traits.Lister:
-		if p.row.parts != ofItems {
-			break
-		}
-		for it := value.Iterator(); it.HasNext() == types.True; {
-			all = append(all, fmt.Sprint(it.Next().Value()))
-		}
-		return strings.Join(all, ","), true
-	}
-	if p.row.parts == ofJSON {
-		text, err := values.AppendJSON(nil, value)
-		return string(text), err == nil
-	}
-	return fmt.Sprint(value.Value()), true
-}
-
-// ParamOfSize returns a value of a list or a map with so many items, as users write it. It returns ""
-// if there is none.
-func (t *Template) ParamOfSize(name string, size int) string {
-	p := t.params[name]
-	if p == nil || p.items == nil {
-		return ""
-	}
-	samples := Samples(&p.items.Param)
-	valid := slices.IndexFunc(samples, func(sample string) bool { _, err := p.items.parseValue(sample); return err == nil })
-	if valid < 0 {
-		return ""
-	}
-	key := func(i int) string { return fmt.Sprint("sample", i) }
-	if len(p.Keys) > 0 {
-		key, size = func(i int) string { return p.Keys[i] }, min(size, len(p.Keys))
-	}
-	all := make([]string, size)
-	for i := range all {
-		if all[i] = samples[valid]; p.row.parts == ofPairs {
-			all[i] = fmt.Sprint(key(i), separatorOf(&p.Param), samples[valid])
-		}
-	}
-	return strings.Join(all, ",")
-}
-
-// noteSources records the annotations of other products as parts of the pod that the template
-// reads: a template may add them. Its own annotations are not read here, because no template may
-// add those.
-func (r reads) noteSources(params []v1alpha1.Param) {
-	for i := range params {
-		switch p := &params[i]; {
-		case p.Prefix != "":
-			r["metadata.annotations["+p.Prefix+"*]"] = true
-		case p.Annotation != "":
-			r["metadata.annotations["+p.Annotation+"]"] = true
-		}
-	}
+	return cmp.Or(p.Annotation, setting)
 }
 
 // collectPrefixValues returns the value of a parameter with a prefix. The pod's annotations win over the
@@ -179,7 +89,7 @@ func (p *param) parsePrefixedValue(name, text, source string) (ref.Val, error) {
 		return nil, err
 	}
 	if !p.keysPattern.MatchString(name) {
-		return nil, fmt.Errorf("ends in %q; the names must match %s", shortenForError(name), cmp.Or(p.KeyPattern, usualKeys))
+		return nil, fmt.Errorf("ends in %q; the names must match %s", problem.Shorten(name), cmp.Or(p.KeyPattern, usualKeys))
 	}
 	return p.items.parseValue(text)
 }

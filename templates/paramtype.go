@@ -125,6 +125,12 @@ var otherTypes = map[string]string{
 	"object": "json", "dict": "map", "array": "list", "strings": "list",
 }
 
+// similarType returns the type that another language calls by that word, or "".
+func similarType(word string) string { return otherTypes[strings.ToLower(word)] }
+
+// isJSON reports whether the values of a parameter are objects or lists in JSON or YAML.
+func isJSON(p *v1alpha1.Param) bool { return rowOf(p).parts == ofJSON }
+
 // The names of types that other code knows.
 const (
 	booleanParam v1alpha1.ParamType = "boolean"

@@ -45,7 +45,7 @@ func compiledParam(t testing.TB, declared string) *param {
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
-	return all[0].ordered[0]
+	return all[0].params.all[0]
 }
 
 // TestParamTypesInReference checks that the reference lists each type, in this order.

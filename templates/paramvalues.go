@@ -4,8 +4,6 @@ package templates
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/pillion-dev/pillion/templates/jsontree"
@@ -47,36 +45,6 @@ func (e InvalidValuesError) Error() string {
 	return strings.Join(all, "; ")
 }
 
-// Values returns the values of the parameters. A value comes from the pod's annotations, or else
-// from the ServiceAccount's, or else from the namespace's, or else it is the default. The parameter
-// annotations is the pod's, or nil if none of them can set a parameter. The ServiceAccount may be
-// nil. Values omits parameters without a valid value; the error is an [InvalidValuesError] about
-// them. Callers must not change the values.
-func (t *Template) Values(annotations *jsontree.Node, account *request.ServiceAccount, ns *request.Namespace) (values Values, err error) {
-	if !t.accountSets {
-		account = nil // the result must not depend on what other templates read
-	}
-	switch {
-	case len(t.Spec.Params) == 0:
-		return nil, nil
-	case annotations == nil && account == nil && len(ns.Annotations) == 0 && t.preset != nil:
-		return t.preset, nil
-	}
-	values = make(Values, 0, len(t.Spec.Params))
-	var invalid InvalidValuesError
-	for _, p := range t.ordered {
-		if v, wrong := t.paramValue(p, sources{annotations, accountFor(p, account), ns}); len(wrong) > 0 {
-			invalid = append(invalid, wrong...)
-		} else {
-			values = append(values, v)
-		}
-	}
-	if len(invalid) > 0 {
-		return values, invalid
-	}
-	return values, nil
-}
-
 // sources are the objects whose annotations set a parameter.
 type sources struct {
 	pod     *jsontree.Node // its annotations
@@ -93,7 +61,8 @@ func accountFor(p *param, a *request.ServiceAccount) *request.ServiceAccount {
 	return a
 }
 
-func (t *Template) paramValue(p *param, from sources) (v Value, wrong []*InvalidValueError) {
+// findValue returns the value of a parameter, or what is wrong with it.
+func (p *param) findValue(from sources) (v Value, wrong []*InvalidValueError) {
 	if p.Prefix != "" {
 		return p.collectPrefixValues(from)
 	}
@@ -121,28 +90,4 @@ func (t *Template) paramValue(p *param, from sources) (v Value, wrong []*Invalid
 	}
 	v.cel = cel
 	return v, nil
-}
-
-// ParamNames returns the names of the declared parameters, sorted.
-func (t *Template) ParamNames() []string { return slices.Sorted(maps.Keys(t.params)) }
-
-// OwnParamNames returns the names of the parameters that the template's own annotations set, sorted.
-func (t *Template) OwnParamNames() []string {
-	return slices.DeleteFunc(t.ParamNames(), func(name string) bool { return t.params[name].OfOthers() })
-}
-
-// Takes returns an error ("is ...") if one of the template's parameters must not have that value.
-func (t *Template) Takes(name, value string) error {
-	_, err := t.params[name].parseValue(value)
-	return err
-}
-
-// OptionalParams returns the names of the optional parameters.
-func (t *Template) OptionalParams() (names []string) {
-	for i := range t.Spec.Params {
-		if t.Spec.Params[i].Optional {
-			names = append(names, t.Spec.Params[i].Name)
-		}
-	}
-	return names
 }

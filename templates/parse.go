@@ -124,7 +124,7 @@ func parseOne(file string, y *yaml.Node, applied []byte) (*Template, problem.Pro
 	}
 	t := &Template{
 		Name: doc.Metadata.Name, Namespace: doc.Metadata.Namespace, File: file, line: yamlAt(y, "metadata", "name").Line,
-		Spec: doc.Spec, params: map[string]*param{},
+		Spec: doc.Spec,
 	}
 	if !isLabel(t.Name) {
 		c.reportProblem(yamlAt(y, "metadata", "name"), "metadata.name", "must be a DNS label: at most 63 of a-z, 0-9 and -")
@@ -144,9 +144,6 @@ func parseOne(file string, y *yaml.Node, applied []byte) (*Template, problem.Pro
 		return nil, c.problems
 	}
 	t.setDefaults()
-	for _, p := range t.params {
-		p.key = t.Key(&p.Param)
-	}
 	t.renderPresets()
 	whole, err := jsontree.FromYAML(y)
 	if err != nil { // an unknown tag, or a number that JSON lacks
@@ -395,9 +392,7 @@ func placementDefaults(p *v1alpha1.Placement, pod *part) {
 // noteAccount records whether the template reads the ServiceAccount, in expressions or parameters.
 func (t *Template) noteAccount(byExpressions bool) {
 	t.readsAccount = byExpressions
-	for i := range t.Spec.Params {
-		if t.Spec.Params[i].Overridable(v1alpha1.ByServiceAccount) {
-			t.readsAccount, t.accountSets, t.reads[request.AccountName] = true, true, true
-		}
+	if t.params.setByServiceAccount() {
+		t.readsAccount, t.reads[request.AccountName] = true, true
 	}
 }

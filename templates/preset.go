@@ -9,34 +9,10 @@ import (
 // Most pods set no parameter, so most parts that depend only on parameters are the same for them.
 // These are rendered once, when the template is loaded.
 
-// givenParams returns the parameters that the pod or its namespace sets. It returns all parameters if
-// one of them has no valid value.
-func (t *Template) givenParams(values Values) (all paramSet) {
-	if len(values) < len(t.Spec.Params) {
-		return ^all
-	}
-	for i := range values[:min(len(values), maxPreset)] {
-		if source := values[i].Source; source != FromDefault && source != Unset {
-			all |= 1 << i
-		}
-	}
-	return all
-}
-
 // renderPresets renders the parts that are the same for all pods that set no parameter.
 func (t *Template) renderPresets() {
-	values := make(Values, len(t.Spec.Params))
-	complete := true
-	for i := range values {
-		p := t.params[t.Spec.Params[i].Name]
-		t.ordered = append(t.ordered, p)
-		values[i] = p.preset
-		complete = complete && !p.Needed()
-	}
-	if complete {
-		t.preset = values
-	}
-	in := (&Input{given: t.givenParams(values)}).withValues(values, nil)
+	defaults := t.params.defaultValues()
+	in := (&Input{given: t.params.given(defaults)}).withValues(defaults, nil)
 	t.pod.presetAll(in)
 	for i := range t.forEach {
 		t.forEach[i].add.presetAll(in)

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
@@ -35,7 +36,7 @@ func (t *Template) Condition(in *Input, values Values) (bool, error) {
 // Render returns the fragment for one pod: a partial Pod. The fragment may share memory with the
 // template, so callers must not change it.
 func (t *Template) Render(in *Input, values Values) (jsontree.Node, error) {
-	in.given = t.givenParams(values)
+	in.given = t.params.given(values)
 	var n jsontree.Node
 	_, err := t.pod.renderInto(in.withValues(values, nil), &n)
 	return n, t.blameAnnotations(err, values)
@@ -45,7 +46,7 @@ func (t *Template) Render(in *Input, values Values) (jsontree.Node, error) {
 // template. Callers must not change them.
 func (t *Template) ForEach(in *Input, values Values, container *jsontree.Node, initContainer bool) ([]jsontree.Node, error) {
 	all := in.Nodes.Nodes(len(t.forEach))
-	in.withValues(values, container).given = t.givenParams(values)
+	in.withValues(values, container).given = t.params.given(values)
 	for i := range t.forEach {
 		f := &t.forEach[i]
 		if initContainer && !f.initContainers {
@@ -63,7 +64,7 @@ func (t *Template) ForEach(in *Input, values Values, container *jsontree.Node, i
 		}
 		all = append(all, jsontree.Node{})
 		if _, err := f.add.renderInto(in, &all[len(all)-1]); err != nil {
-			return nil, fmt.Errorf("container %s: %w", shortenForError(container.Get("name").Text()), t.blameAnnotations(err, values))
+			return nil, fmt.Errorf("container %s: %w", problem.Shorten(container.Get("name").Text()), t.blameAnnotations(err, values))
 		}
 	}
 	return all, nil
@@ -106,7 +107,7 @@ func (t *Template) blameAnnotations(err error, values Values) error {
 	for i := range values {
 		v := &values[i]
 		if v.Source != FromDefault && v.Source != Unset && slices.Contains(f.read, v.Name) {
-			set = append(set, fmt.Sprintf("params.%s is set by the %s's annotation %s", v.Name, v.Source, cmp.Or(v.Annotation, t.params[v.Name].key)))
+			set = append(set, fmt.Sprintf("params.%s is set by the %s's annotation %s", v.Name, v.Source, cmp.Or(v.Annotation, t.params.keyOf(v.Name))))
 		}
 	}
 	if len(set) == 0 {

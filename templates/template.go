@@ -70,16 +70,13 @@ type Template struct {
 	variables    []*variable
 	order        map[string][]string           // the names of containers, by list
 	ends         [len(containerLists)]*program // of the placement, if they are computed
-	params       map[string]*param
-	ordered      []*param // params in the order of declaration
-	preset       Values   // the defaults, if no parameter needs a value
+	params       *paramSet
 	reads        reads
 
 	asksIfSet    bool
 	readsRequest bool
 	readsGated   bool
 	readsAccount bool            // see ReadsServiceAccount
-	accountSets  bool            // whether the ServiceAccount may set a parameter
 	uses         map[string]bool // parameters that expressions read
 }
 

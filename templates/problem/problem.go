@@ -149,6 +149,9 @@ func JoinPath(path, key string) string {
 	return path + "." + key
 }
 
+// Shorten returns a user's string or an expression for an error: at most its first 256 bytes.
+func Shorten(text string) string { return Cut(text, 256) }
+
 // Cut shortens a string to at most limit bytes. It cuts between words if a word ends in the last third.
 func Cut(text string, limit int) string {
 	const ellipsis = "…"
