@@ -216,7 +216,7 @@ func (c *checker) checkScalar(y *yaml.Node, t reflect.Type, field, path string) 
 		return nil
 	}
 	if allowed := enumValues(t); allowed != nil && !slices.Contains(allowed, y.Value) {
-		c.reportProblem(y, path, "must be one of %s%s", strings.Join(allowed, ", "), problem.DidYouMean(cmp.Or(similarType(y.Value), y.Value), allowed))
+		c.reportProblem(y, path, "must be one of %s%s", strings.Join(allowed, ", "), problem.DidYouMean(cmp.Or(SimilarType(y.Value), y.Value), allowed))
 		return nil
 	}
 	n, err := jsontree.Text(y.Value), error(nil)

@@ -22,7 +22,7 @@ func (c *checker) checkParams(y *yaml.Node, t *Template) bool {
 		return false
 	}
 	declared := map[string]bool{}
-	all := make([]*param, len(t.Spec.Params))
+	all := make([]*Param, len(t.Spec.Params))
 	for i := range t.Spec.Params {
 		p := &t.Spec.Params[i]
 		path := fmt.Sprintf("spec.params[%d]", i)
@@ -38,12 +38,12 @@ func (c *checker) checkParams(y *yaml.Node, t *Template) bool {
 			c.reportProblem(yamlAt(node, "name"), path+".name", "the parameter is declared twice")
 		}
 		declared[p.Name] = true
-		all[i] = compileParam(p, t.Setting(p.Name), func(field, format string, args ...any) {
+		all[i] = CompileParam(p, t.Setting(p.Name), func(field, format string, args ...any) {
 			of, _, _ := strings.Cut(field, "[") // a problem of an item is at the line of its list
 			c.reportProblem(yamlAt(node, strings.Split(of, ".")...), path+"."+field, format, args...)
 		})
 	}
-	t.params = newParamSet(all)
+	t.params = NewParamSet(all)
 	return len(c.problems) == before && !declared[""]
 }
 
@@ -53,37 +53,37 @@ func (c *checker) checkParams(y *yaml.Node, t *Template) bool {
 // nil. Values omits parameters without a valid value; the error is an [InvalidValuesError] about
 // them. Callers must not change the values.
 func (t *Template) Values(annotations *jsontree.Node, account *request.ServiceAccount, ns *request.Namespace) (Values, error) {
-	return t.params.findValues(annotations, account, ns)
+	return t.params.Find(annotations, account, ns)
 }
 
 // Key returns the annotation that sets a parameter, as users write it.
-func (t *Template) Key(p *v1alpha1.Param) string { return t.params.keyOf(p.Name) }
+func (t *Template) Key(p *v1alpha1.Param) string { return t.params.KeyOf(p.Name) }
 
 // Annotations returns the annotations that set a parameter to a value.
 func (t *Template) Annotations(p *v1alpha1.Param, text string) map[string]string {
-	return t.params.annotations(p.Name, text)
+	return t.params.Annotations(p.Name, text)
 }
 
 // ParamText returns a value of a parameter as users write it. It returns false for a value that
 // cannot be written.
 func (t *Template) ParamText(name string, value ref.Val) (string, bool) {
-	return t.params.format(name, value)
+	return t.params.Format(name, value)
 }
 
 // ParamOfSize returns a value of a list or a map with so many items, as users write it. It returns ""
 // if there is none.
 func (t *Template) ParamOfSize(name string, size int) string {
-	return t.params.sampleOfSize(name, size)
+	return t.params.SampleOfSize(name, size)
 }
 
 // ParamNames returns the names of the declared parameters, sorted.
-func (t *Template) ParamNames() []string { return t.params.names() }
+func (t *Template) ParamNames() []string { return t.params.Names() }
 
 // OwnParamNames returns the names of the parameters that the template's own annotations set, sorted.
-func (t *Template) OwnParamNames() []string { return t.params.ownNames() }
+func (t *Template) OwnParamNames() []string { return t.params.OwnNames() }
 
 // Takes returns an error ("is ...") if one of the template's parameters must not have that value.
-func (t *Template) Takes(name, value string) error { return t.params.check(name, value) }
+func (t *Template) Takes(name, value string) error { return t.params.Check(name, value) }
 
 // OptionalParams returns the names of the optional parameters.
 func (t *Template) OptionalParams() (names []string) {

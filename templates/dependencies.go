@@ -77,7 +77,7 @@ func readsOptionally(object ast.NavigableExpr, field string) bool {
 	return name == field
 }
 
-// keyOf returns the only key that an expression looks up in labels or annotations, or "".
+// KeyOf returns the only key that an expression looks up in labels or annotations, or "".
 func keyOf(texts ast.NavigableExpr) (key string) {
 	parent, ok := texts.Parent()
 	if !ok || texts.Type().Kind() != types.MapKind || parent.Kind() != ast.CallKind || len(parent.AsCall().Args()) != 2 {

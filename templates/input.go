@@ -34,7 +34,7 @@ type Input struct {
 	steps     int    // steps of those evaluated without CEL
 	locals    [maxLocals]*jsontree.Node
 	values    Values
-	given     paramIndexes   // parameters that the pod or its namespace sets
+	given     Indexes        // parameters that the pod or its namespace sets
 	container *jsontree.Node // only in forEachContainer
 	variables []evaluated
 	matched   uint64 // entries of forEachContainer that were for a container, see maxMatched
@@ -94,7 +94,7 @@ func (in *Input) ResolveName(name string) (any, bool) {
 	switch name {
 	case "params":
 		if in.params == nil {
-			in.params = values.OfFields(values.ParamsType, in.values, in.values.lookUpValue)
+			in.params = values.OfFields(values.ParamsType, in.values, in.values.LookUp)
 		}
 		return in.params, true
 	case "pod":

@@ -94,7 +94,7 @@ func TestLoopPresets(t *testing.T) {
 			}
 			values := Values{{Name: "p", Text: p, Source: FromPod, cel: value}}
 			if p == "a,b" {
-				values = tmpl.params.defaultValues()
+				values = tmpl.params.Defaults()
 			}
 			if row.outer == ofPod {
 				want = "c-x c-y"

@@ -54,7 +54,7 @@ func TestMixedValues(t *testing.T) {
 		} else {
 			in := wholeInput(t, `{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"a"}]}}`)
 			in.Namespace = request.Namespace{Name: "shop", Known: true}
-			n, err := found[0].Render(in, found[0].params.defaultValues())
+			n, err := found[0].Render(in, found[0].params.Defaults())
 			if err != nil {
 				t.Errorf("%s: %v", row.fields, err)
 			}

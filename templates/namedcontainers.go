@@ -123,7 +123,7 @@ func (t *Template) NamedContainers(in *Input, values Values) (all []NamedContain
 				continue // where may fail too
 			}
 			for _, name := range stringsIn(out) {
-				n := NamedContainer{name, t.params.keyOf(values[by].Name)}
+				n := NamedContainer{name, t.params.KeyOf(values[by].Name)}
 				if name != "" && !slices.Contains(named.meant, name) && !slices.Contains(all, n) {
 					all = append(all, n)
 				}

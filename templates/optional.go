@@ -34,10 +34,10 @@ func plainRead(params []v1alpha1.Param, ident ast.NavigableExpr) error {
 
 // otherwiseOf returns .orValue() with a value of the parameter's type.
 func otherwiseOf(p *v1alpha1.Param) string {
-	if isJSON(p) {
+	if IsJSON(p) {
 		return ".orValue({})"
 	}
-	return orZeroValue(celOf(p))
+	return orZeroValue(CELType(p))
 }
 
 // valueType returns T for the type optional(T), and true. It returns other types and false.

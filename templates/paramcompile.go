@@ -15,24 +15,24 @@ import (
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
-// reportParam reports what is wrong with a field of a declared parameter, for example items.type or enum[0].
-type reportParam func(field, format string, args ...any)
+// Report reports what is wrong with a field of a declared parameter, for example items.type or enum[0].
+type Report func(field, format string, args ...any)
 
-// compileParam compiles a declared parameter and reports all that is wrong with it. It sets the declared type and default if
+// CompileParam compiles a declared parameter and reports all that is wrong with it. It sets the declared type and default if
 // these are left out and follow from the rest. Setting is the template's own annotation for the parameter.
-func compileParam(declared *v1alpha1.Param, setting string, report reportParam) *param {
+func CompileParam(declared *v1alpha1.Param, setting string, report Report) *Param {
 	if declared.Prefix != "" && declared.Type == "" {
 		declared.Type = mapParam
 	}
 	declared.Type = rowOfType(declared.Type).name
-	checkParamSource(declared, report)
-	p := compileParamValue(declared, report)
-	p.key = paramKey(declared, setting)
+	checkSource(declared, report)
+	p := compileValue(declared, report)
+	p.key = annotationKey(declared, setting)
 	return p
 }
 
-// checkParamSource checks where the values of a parameter come from.
-func checkParamSource(p *v1alpha1.Param, report reportParam) {
+// checkSource checks where the values of a parameter come from.
+func checkSource(p *v1alpha1.Param, report Report) {
 	if p.Annotation != "" && p.Prefix != "" {
 		report("prefix", "is not allowed together with annotation; leave one out")
 	}
@@ -66,9 +66,9 @@ func prefixHint(key string) string {
 	return ""
 }
 
-// compileParamValue checks and compiles what values of a parameter must be.
-func compileParamValue(declared *v1alpha1.Param, report reportParam) *param {
-	p := &param{Param: *declared, row: rowOf(declared), length: MaxLength(declared)}
+// compileValue checks and compiles what values of a parameter must be.
+func compileValue(declared *v1alpha1.Param, report Report) *Param {
+	p := &Param{Param: *declared, row: rowOf(declared), length: MaxLength(declared)}
 	p.checkMaxLength(report)
 	p.compileItems(report)
 	p.pattern = compilePattern("pattern", p.Pattern, p.length, report)
@@ -96,7 +96,7 @@ func compileParamValue(declared *v1alpha1.Param, report reportParam) *param {
 }
 
 // compileBounds compiles the minimum and the maximum.
-func (p *param) compileBounds(report reportParam) {
+func (p *Param) compileBounds(report Report) {
 	var err error
 	if p.Minimum != nil {
 		if p.min, err = p.row.parseBound(string(*p.Minimum)); err != nil {
@@ -114,7 +114,7 @@ func (p *param) compileBounds(report reportParam) {
 }
 
 // compileItems checks and compiles what the items and keys of a value must be.
-func (p *param) compileItems(report reportParam) {
+func (p *Param) compileItems(report Report) {
 	of := p.row.parts
 	p.checkOptions(report)
 	if p.MaxItems != nil && (*p.MaxItems < 1 || *p.MaxItems > values.MaxItems) {
@@ -131,7 +131,7 @@ func (p *param) compileItems(report reportParam) {
 		report("items.type", "must not be %s: an item has a single value", item.Type)
 		return
 	}
-	p.items = compileParamValue(item, func(field, format string, args ...any) { report("items."+field, format, args...) })
+	p.items = compileValue(item, func(field, format string, args ...any) { report("items."+field, format, args...) })
 	if p.items.pattern != nil {
 		checkPatternWork("items.pattern", item.Pattern, p.length, report)
 	}
@@ -142,7 +142,7 @@ func (p *param) compileItems(report reportParam) {
 }
 
 // checkOptions reports the fields that have no meaning for the type.
-func (p *param) checkOptions(report reportParam) {
+func (p *Param) checkOptions(report Report) {
 	of := p.row.parts
 	for _, option := range []struct {
 		field string
@@ -170,7 +170,7 @@ func (p *param) checkOptions(report reportParam) {
 }
 
 // checkPrefixKeys checks the keys that may follow a prefix.
-func (p *param) checkPrefixKeys(report reportParam) {
+func (p *Param) checkPrefixKeys(report Report) {
 	if p.Prefix == "" || len(p.Keys) == 0 {
 		return
 	}
@@ -184,7 +184,7 @@ func (p *param) checkPrefixKeys(report reportParam) {
 	}
 }
 
-func (p *param) checkMaxLength(report reportParam) {
+func (p *Param) checkMaxLength(report Report) {
 	if p.MaxLength == nil {
 		return
 	}
@@ -202,7 +202,7 @@ func (p *param) checkMaxLength(report reportParam) {
 
 // compilePattern compiles a pattern for strings up to a length. It returns nil if there is none, or if it
 // is wrong.
-func compilePattern(field, pattern string, length int, report reportParam) *regexp.Regexp {
+func compilePattern(field, pattern string, length int, report Report) *regexp.Regexp {
 	if pattern == "" {
 		return nil
 	}
@@ -224,7 +224,7 @@ func compilePattern(field, pattern string, length int, report reportParam) *rege
 const maxWork = 1 << 20
 
 // checkPatternWork checks that matching strings of a length in total takes not too long.
-func checkPatternWork(field, pattern string, length int, report reportParam) bool {
+func checkPatternWork(field, pattern string, length int, report Report) bool {
 	n := values.PatternSteps(pattern)
 	if n*length > maxWork {
 		report(field, "takes %d steps for each of %d bytes, and at most %d are allowed; lower maxLength", n, length, maxWork)

@@ -2,9 +2,9 @@
 
 package templates
 
-// paramIndexes is a set of parameters, by their indexes in the declaration.
-type paramIndexes uint64
+// Indexes is a set of parameters, by their indexes in the declaration.
+type Indexes uint64
 
-// maxPreset is the maximum number of parameters in a set. Parts that depend on later parameters are
+// MaxIndexes is the maximum number of parameters in a set. Parts that depend on later parameters are
 // rendered for each pod.
-const maxPreset = 64
+const MaxIndexes = 64

@@ -41,13 +41,13 @@ type partError string
 // Error returns the end of a sentence about the value.
 func (e partError) Error() string { return string(e) }
 
-func listType(p *v1alpha1.Param) *types.Type { return types.NewListType(celOf(itemOf(p))) }
+func listType(p *v1alpha1.Param) *types.Type { return types.NewListType(CELType(itemOf(p))) }
 
 func mapType(p *v1alpha1.Param) *types.Type {
-	return types.NewMapType(types.StringType, celOf(itemOf(p)))
+	return types.NewMapType(types.StringType, CELType(itemOf(p)))
 }
 
-func celOf(p *v1alpha1.Param) *types.Type { return rowOf(p).cel(p) }
+func CELType(p *v1alpha1.Param) *types.Type { return rowOf(p).cel(p) }
 
 // itemOf returns what an item must be, as a parameter.
 func itemOf(p *v1alpha1.Param) *v1alpha1.Param {
@@ -82,7 +82,7 @@ func Samples(p *v1alpha1.Param) (all []string) {
 }
 
 // parseList splits a string at its commas. It trims blanks, and ignores empty items.
-func parseList(p *param, text string) (ref.Val, error) {
+func parseList(p *Param, text string) (ref.Val, error) {
 	values := []ref.Val{}
 	for item := range strings.SplitSeq(text, ",") {
 		if item = strings.TrimSpace(item); item == "" {
@@ -100,13 +100,13 @@ func parseList(p *param, text string) (ref.Val, error) {
 	return types.NewRefValList(types.DefaultTypeAdapter, values), nil
 }
 
-func (p *param) tooMany(n int) error {
+func (p *Param) tooMany(n int) error {
 	return partError(fmt.Sprintf("has %d items; at most %d are allowed", n, p.Count()))
 }
 
 // parseMap splits a string such as a=1,b=2. A part without a separator belongs to the value before
 // it, so that a value may contain commas: NO_PROXY=localhost,10.0.0.1.
-func parseMap(p *param, text string) (ref.Val, error) {
+func parseMap(p *Param, text string) (ref.Val, error) {
 	texts := map[string]string{}
 	last := ""
 	var parts []string // of the value of last; nil before the first key
@@ -154,7 +154,7 @@ func parseMap(p *param, text string) (ref.Val, error) {
 func separatorOf(p *v1alpha1.Param) string { return cmp.Or(p.Separator, "=") }
 
 // checkKey returns an error for a key of a map that is not allowed.
-func (p *param) checkKey(key string) error {
+func (p *Param) checkKey(key string) error {
 	if len(p.Keys) > 0 && !slices.Contains(p.Keys, key) {
 		return p.unknownKey(key)
 	}
@@ -165,13 +165,13 @@ func (p *param) checkKey(key string) error {
 }
 
 // unknownKey returns an error for a key that is not one of the parameter's.
-func (p *param) unknownKey(key string) error {
+func (p *Param) unknownKey(key string) error {
 	return partError(fmt.Sprintf("has the unknown key %q%s", problem.Shorten(key), cmp.Or(problem.DidYouMean(key, p.Keys), "; the keys are "+strings.Join(p.Keys, ", "))))
 }
 
 // parseJSON parses an object or a list in JSON or YAML. Aliases and merge keys are rejected: a
 // short string with them can be a large value.
-func parseJSON(p *param, text string) (ref.Val, error) {
+func parseJSON(p *Param, text string) (ref.Val, error) {
 	if n, err := jsontree.Parse([]byte(text)); err == nil {
 		return p.valueOfJSON(n)
 	}
@@ -214,7 +214,7 @@ func plainYAML(y *yaml.Node, depth int) error {
 var errTooDeep = partError("is nested more than " + strconv.Itoa(maxJSONDepth) + " deep")
 
 // valueOfJSON returns an object or a list that expressions can read.
-func (p *param) valueOfJSON(n *jsontree.Node) (ref.Val, error) {
+func (p *Param) valueOfJSON(n *jsontree.Node) (ref.Val, error) {
 	if n.Kind() != jsontree.Object && n.Kind() != jsontree.Array {
 		return nil, errors.New("a scalar")
 	}
@@ -231,7 +231,7 @@ func (p *param) valueOfJSON(n *jsontree.Node) (ref.Val, error) {
 
 // checkKeys returns an error for a key that the template does not know, in the object itself or in an
 // object that is an item of the list.
-func (p *param) checkKeys(n *jsontree.Node) error {
+func (p *Param) checkKeys(n *jsontree.Node) error {
 	if len(p.Keys) == 0 {
 		return nil
 	}

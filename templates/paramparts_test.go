@@ -168,7 +168,7 @@ func TestPrefix(t *testing.T) {
 		if err != nil {
 			got = err.Error()
 		} else {
-			got = shown(t, values.celValueOf("p"))
+			got = shown(t, values.CEL("p"))
 		}
 		if got != c.want {
 			t.Errorf("{%s} with %v and %v: %s\nwant %s", c.param, c.pod, c.ns, got, c.want)
@@ -255,7 +255,7 @@ func FuzzParts(f *testing.F) {
 	for _, text := range []string{"", "a,b", "a=1,b=2", "a:/x,b:/y", `{"a":[1]}`, "a: [1]\nb: yes", "a: &x 1\nb: *x", "[[[[[[", "? a", "\x00", "a=1,a=2", "!!binary x"} {
 		f.Add(text)
 	}
-	var all []*param
+	var all []*Param
 	for _, declared := range []string{"type: list", "type: list, items: {type: number}", "type: map", "type: map, separator: ':'", "type: json", "type: boolean, annotation: a/b"} {
 		all = append(all, compiledParam(f, "{name: p, "+declared+"}"))
 	}

@@ -42,7 +42,7 @@ func (v Value) String() string { return fmt.Sprintf("%s = %q (%s)", v.Name, v.Te
 // Values are the values of a template's parameters in the order of declaration.
 type Values []Value
 
-func (v Values) celValueOf(name string) ref.Val {
+func (v Values) CEL(name string) ref.Val {
 	for i := range v {
 		if v[i].Name == name && v[i].cel != nil {
 			return v[i].cel
@@ -51,21 +51,21 @@ func (v Values) celValueOf(name string) ref.Val {
 	return types.NewErr("no such parameter: %s", name)
 }
 
-// lookUpValue returns a parameter's value, and false if it has none.
-func (v Values) lookUpValue(name string) (any, bool) { return v.celValueOf(name), v.isSet(name) }
+// LookUp returns a parameter's value, and false if it has none.
+func (v Values) LookUp(name string) (any, bool) { return v.CEL(name), v.IsSet(name) }
 
-// isSet reports whether a parameter has a value. An optional one may lack it.
-func (v Values) isSet(name string) bool {
+// IsSet reports whether a parameter has a value. An optional one may lack it.
+func (v Values) IsSet(name string) bool {
 	return slices.ContainsFunc(v, func(value Value) bool { return value.Name == name && value.cel != nil })
 }
 
-// isValid reports whether a parameter is valid: it has a valid value, or needs none.
-func (v Values) isValid(name string) bool {
+// IsValid reports whether a parameter is valid: it has a valid value, or needs none.
+func (v Values) IsValid(name string) bool {
 	return slices.ContainsFunc(v, func(value Value) bool { return value.Name == name })
 }
 
-// param is a compiled Param.
-type param struct {
+// Param is a compiled Param.
+type Param struct {
 	v1alpha1.Param
 	row         *paramType
 	length      int    // as Length returns it, which allocates
@@ -73,7 +73,7 @@ type param struct {
 	preset      Value  // the default, or unset
 	pattern     *regexp.Regexp
 	min, max    *bound
-	items       *param // of a list or a map
+	items       *Param // of a list or a map
 	keysPattern *regexp.Regexp
 }
 
@@ -82,7 +82,7 @@ const AnyName = "NAME"
 
 // parseValue checks a string and returns its CEL value. An error describes what is allowed, and shows
 // only the beginning of a long value.
-func (p *param) parseValue(text string) (ref.Val, error) {
+func (p *Param) parseValue(text string) (ref.Val, error) {
 	if len(text) > p.length {
 		return nil, fmt.Errorf("is %d bytes long; at most %d are allowed", len(text), p.length)
 	}
@@ -104,7 +104,7 @@ func (p *param) parseValue(text string) (ref.Val, error) {
 }
 
 // mustBe returns the error for a value that is not allowed. The template's own message comes first.
-func (p *param) mustBe(text, otherwise string) error {
+func (p *Param) mustBe(text, otherwise string) error {
 	if p.Message != "" {
 		otherwise = "must be " + p.Message
 	}
@@ -124,7 +124,7 @@ func MaxLength(p *v1alpha1.Param) int {
 	return usual
 }
 
-func (p *param) parseAsType(text string) (ref.Val, error) {
+func (p *Param) parseAsType(text string) (ref.Val, error) {
 	value, err := p.row.parse(p, text)
 	if part, ok := errors.AsType[partError](err); ok {
 		return nil, part

@@ -18,18 +18,18 @@ import (
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
-// paramSet has the compiled parameters of a template, in the order of their declaration. It is immutable.
-type paramSet struct {
-	all              []*param
-	named            map[string]*param
+// ParamSet has the compiled parameters of a template, in the order of their declaration. It is immutable.
+type ParamSet struct {
+	all              []*Param
+	named            map[string]*Param
 	defaults         Values
 	complete         bool // no parameter needs a value
 	byServiceAccount bool // annotations of the ServiceAccount may set a parameter
 }
 
-// newParamSet returns the set of a template's parameters, which have different names.
-func newParamSet(all []*param) *paramSet {
-	s := &paramSet{all: all, named: map[string]*param{}, complete: true}
+// NewParamSet returns the set of a template's parameters, which have different names.
+func NewParamSet(all []*Param) *ParamSet {
+	s := &ParamSet{all: all, named: map[string]*Param{}, complete: true}
 	for _, p := range all {
 		s.named[p.Name] = p
 		s.defaults = append(s.defaults, p.preset)
@@ -39,19 +39,19 @@ func newParamSet(all []*param) *paramSet {
 	return s
 }
 
-// defaultValues returns the values of the parameters for a pod that sets none. A parameter without a default is unset.
+// Defaults returns the values of the parameters for a pod that sets none. A parameter without a default is unset.
 // Callers must not change them.
-func (s *paramSet) defaultValues() Values { return s.defaults }
+func (s *ParamSet) Defaults() Values { return s.defaults }
 
-// setByServiceAccount reports whether annotations of the ServiceAccount may set one of the parameters.
-func (s *paramSet) setByServiceAccount() bool { return s.byServiceAccount }
+// SetByServiceAccount reports whether annotations of the ServiceAccount may set one of the parameters.
+func (s *ParamSet) SetByServiceAccount() bool { return s.byServiceAccount }
 
-// findValues returns the values of the parameters. A value comes from the pod's annotations, or else
+// Find returns the values of the parameters. A value comes from the pod's annotations, or else
 // from the ServiceAccount's, or else from the namespace's, or else it is the default. The parameter
 // annotations is the pod's, or nil if none of them can set a parameter. The ServiceAccount may be
 // nil. Parameters without a valid value are left out; the error is an [InvalidValuesError] about
 // them. Callers must not change the values.
-func (s *paramSet) findValues(annotations *jsontree.Node, account *request.ServiceAccount, ns *request.Namespace) (found Values, err error) {
+func (s *ParamSet) Find(annotations *jsontree.Node, account *request.ServiceAccount, ns *request.Namespace) (found Values, err error) {
 	if !s.byServiceAccount {
 		account = nil // the result must not depend on what other templates read
 	}
@@ -76,13 +76,13 @@ func (s *paramSet) findValues(annotations *jsontree.Node, account *request.Servi
 	return found, nil
 }
 
-// given returns the parameters that the pod, its ServiceAccount or its namespace sets. It returns all parameters if one of
+// Given returns the parameters that the pod, its ServiceAccount or its namespace sets. It returns all parameters if one of
 // them has no valid value.
-func (s *paramSet) given(found Values) (set paramIndexes) {
+func (s *ParamSet) Given(found Values) (set Indexes) {
 	if len(found) < len(s.all) {
 		return ^set
 	}
-	for i := range found[:min(len(found), maxPreset)] {
+	for i := range found[:min(len(found), MaxIndexes)] {
 		if source := found[i].Source; source != FromDefault && source != Unset {
 			set |= 1 << i
 		}
@@ -90,30 +90,30 @@ func (s *paramSet) given(found Values) (set paramIndexes) {
 	return set
 }
 
-// keyOf returns the annotation that sets a parameter, as users write it, or "" if there is no such parameter.
-func (s *paramSet) keyOf(name string) string {
+// KeyOf returns the annotation that sets a parameter, as users write it, or "" if there is no such parameter.
+func (s *ParamSet) KeyOf(name string) string {
 	if p := s.named[name]; p != nil {
 		return p.key
 	}
 	return ""
 }
 
-// names returns the names of the parameters, sorted.
-func (s *paramSet) names() []string { return slices.Sorted(maps.Keys(s.named)) }
+// Names returns the names of the parameters, sorted.
+func (s *ParamSet) Names() []string { return slices.Sorted(maps.Keys(s.named)) }
 
-// ownNames returns the names of the parameters that the template's own annotations set, sorted.
-func (s *paramSet) ownNames() []string {
-	return slices.DeleteFunc(s.names(), func(name string) bool { return s.named[name].OfOthers() })
+// OwnNames returns the names of the parameters that the template's own annotations set, sorted.
+func (s *ParamSet) OwnNames() []string {
+	return slices.DeleteFunc(s.Names(), func(name string) bool { return s.named[name].OfOthers() })
 }
 
-// check returns an error ("is ...") if one of the parameters must not have that value.
-func (s *paramSet) check(name, value string) error {
+// Check returns an error ("is ...") if one of the parameters must not have that value.
+func (s *ParamSet) Check(name, value string) error {
 	_, err := s.named[name].parseValue(value)
 	return err
 }
 
-// annotations returns the annotations that set a parameter to a value, which users have written.
-func (s *paramSet) annotations(name, text string) map[string]string {
+// Annotations returns the annotations that set a parameter to a value, which users have written.
+func (s *ParamSet) Annotations(name, text string) map[string]string {
 	p := s.named[name]
 	if p.Prefix == "" {
 		return map[string]string{p.key: text}
@@ -129,9 +129,9 @@ func (s *paramSet) annotations(name, text string) map[string]string {
 	return all
 }
 
-// format returns a value of a parameter as users write it. It returns false if there is no such parameter, and for a value
+// Format returns a value of a parameter as users write it. It returns false if there is no such parameter, and for a value
 // that cannot be written.
-func (s *paramSet) format(name string, value ref.Val) (string, bool) {
+func (s *ParamSet) Format(name string, value ref.Val) (string, bool) {
 	p := s.named[name]
 	if p == nil {
 		return "", false
@@ -163,9 +163,9 @@ func (s *paramSet) format(name string, value ref.Val) (string, bool) {
 	return fmt.Sprint(value.Value()), true
 }
 
-// sampleOfSize returns a value of a list or a map with so many items, as users write it. It returns ""
+// SampleOfSize returns a value of a list or a map with so many items, as users write it. It returns ""
 // if there is none.
-func (s *paramSet) sampleOfSize(name string, size int) string {
+func (s *ParamSet) SampleOfSize(name string, size int) string {
 	p := s.named[name]
 	if p == nil || p.items == nil {
 		return ""

@@ -20,8 +20,8 @@ import (
 // This file knows which annotations have the value of a parameter: one of the template's own, one
 // of another product, or all with a prefix.
 
-// paramKey returns the annotation that sets a parameter, as users write it. Setting is the template's own.
-func paramKey(p *v1alpha1.Param, setting string) string {
+// annotationKey returns the annotation that sets a parameter, as users write it. Setting is the template's own.
+func annotationKey(p *v1alpha1.Param, setting string) string {
 	if p.Prefix != "" {
 		return p.Prefix + AnyName
 	}
@@ -30,7 +30,7 @@ func paramKey(p *v1alpha1.Param, setting string) string {
 
 // collectPrefixValues returns the value of a parameter with a prefix. The pod's annotations win over the
 // ServiceAccount's, and these over the namespace's, name by name.
-func (p *param) collectPrefixValues(from sources) (v Value, wrong []*InvalidValueError) {
+func (p *Param) collectPrefixValues(from sources) (v Value, wrong []*InvalidValueError) {
 	texts, origins := map[string]string{}, map[string]string{}
 	take := func(key, text, source string) {
 		if p.Reads(key) {
@@ -84,7 +84,7 @@ func (p *param) collectPrefixValues(from sources) (v Value, wrong []*InvalidValu
 }
 
 // parsePrefixedValue parses one of the annotations with the prefix.
-func (p *param) parsePrefixedValue(name, text, source string) (ref.Val, error) {
+func (p *Param) parsePrefixedValue(name, text, source string) (ref.Val, error) {
 	if err := p.checkOverridable(source); err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (p *param) parsePrefixedValue(name, text, source string) (ref.Val, error) {
 }
 
 // checkOverridable returns an error if annotations of a source may not set the parameter.
-func (p *param) checkOverridable(source string) error {
+func (p *Param) checkOverridable(source string) error {
 	by := map[string]v1alpha1.Overrider{FromPod: v1alpha1.ByPod, FromServiceAccount: v1alpha1.ByServiceAccount, FromNamespace: v1alpha1.ByNamespace}[source]
 	if !p.Overridable(by) {
 		return fmt.Errorf("sets a parameter that a %s may not set", source)

@@ -26,9 +26,9 @@ type paramType struct {
 	words  string // after "must be"
 	sample string // a valid value
 	cel    func(*v1alpha1.Param) *types.Type
-	parse  func(p *param, text string) (ref.Val, error) // returns a value of the type cel
+	parse  func(p *Param, text string) (ref.Val, error) // returns a value of the type cel
 	order  order                                        // nil if the type has no minimum and no maximum
-	policy PolicyParam                                  // empty if no policy can read a value
+	policy Policy                                       // empty if no policy can read a value
 	parts  parts
 }
 
@@ -42,9 +42,9 @@ const (
 	ofJSON
 )
 
-// PolicyParam has the CEL expressions by which an admission policy reads a parameter. In them, TEXT
+// Policy has the CEL expressions by which an admission policy reads a parameter. In them, TEXT
 // is the string. A policy may reject a value that parse accepts, but never the other way round.
-type PolicyParam struct {
+type Policy struct {
 	Check   string // reports whether the string is valid
 	Value   string // the value, if it is valid
 	Compare string // compares it with LIMIT; OP is >= or <=
@@ -56,51 +56,51 @@ func paramTypes() []paramType {
 	return []paramType{
 		{
 			"string", "a string", "sample", fixedType(types.StringType),
-			func(_ *param, text string) (ref.Val, error) { return types.String(text), nil },
+			func(_ *Param, text string) (ref.Val, error) { return types.String(text), nil },
 			nil,
-			PolicyParam{"true", "TEXT", ""},
+			Policy{"true", "TEXT", ""},
 			scalar,
 		},
 		{
 			"integer", "an integer", "1", fixedType(types.IntType),
-			func(_ *param, text string) (ref.Val, error) {
+			func(_ *Param, text string) (ref.Val, error) {
 				i, err := strconv.ParseInt(text, 10, 64)
 				return types.Int(i), err
 			},
 			orderBy(parseNumber, cmp.Compare),
 			// An integer of 19 digits may be too large, which is an error.
-			PolicyParam{`TEXT.matches("^[+-]?0*[0-9]{1,18}$")`, "int(TEXT)", "double(TEXT) OP double(LIMIT)"},
+			Policy{`TEXT.matches("^[+-]?0*[0-9]{1,18}$")`, "int(TEXT)", "double(TEXT) OP double(LIMIT)"},
 			scalar,
 		},
 		{
 			"number", "a number", "1", fixedType(types.DoubleType),
-			func(_ *param, text string) (ref.Val, error) {
+			func(_ *Param, text string) (ref.Val, error) {
 				f, err := parseNumber(text)
 				return types.Double(f), err
 			},
 			orderBy(parseNumber, cmp.Compare),
-			PolicyParam{
+			Policy{
 				`TEXT.matches("^[+-]?([0-9]+(\\.[0-9]*)?|\\.[0-9]+)([eE][+-]?[0-9]{1,2})?$")`, "double(TEXT)", "double(TEXT) OP double(LIMIT)",
 			},
 			scalar,
 		},
 		{
 			"boolean", "true or false", "true", fixedType(types.BoolType),
-			func(_ *param, text string) (ref.Val, error) {
+			func(_ *Param, text string) (ref.Val, error) {
 				if text != "true" && text != "false" {
 					return nil, strconv.ErrSyntax
 				}
 				return types.Bool(text == "true"), nil
 			},
 			nil,
-			PolicyParam{`TEXT in ["true", "false"]`, `TEXT == "true"`, ""},
+			Policy{`TEXT in ["true", "false"]`, `TEXT == "true"`, ""},
 			scalar,
 		},
 		{
 			"quantity", values.QuantityWords, "1", fixedType(types.StringType),
 			asText(values.ParseQuantity),
 			orderBy(values.ParseQuantity, func(a, b resource.Quantity) int { return a.Cmp(b) }),
-			PolicyParam{
+			Policy{
 				// As in ParseQuantity, a string that takes too long to parse is no quantity.
 				`size(TEXT) <= 64 && !TEXT.matches("[eE][-+]*[0-9]{4,}") && isQuantity(TEXT)`, "TEXT", "quantity(TEXT).compareTo(quantity(LIMIT)) OP 0",
 			},
@@ -110,12 +110,12 @@ func paramTypes() []paramType {
 			"duration", "a duration such as 30s or 5m", "1s", fixedType(types.StringType),
 			asText(time.ParseDuration),
 			orderBy(time.ParseDuration, cmp.Compare),
-			PolicyParam{`TEXT.matches("^[+-]?(0|([0-9]{1,7}(\\.[0-9]*)?(ns|us|µs|μs|ms|s|m|h))+)$")`, "TEXT", "duration(TEXT) OP duration(LIMIT)"},
+			Policy{`TEXT.matches("^[+-]?(0|([0-9]{1,7}(\\.[0-9]*)?(ns|us|µs|μs|ms|s|m|h))+)$")`, "TEXT", "duration(TEXT) OP duration(LIMIT)"},
 			scalar,
 		},
-		{"list", "a list such as a,b", "sample", listType, parseList, nil, PolicyParam{}, ofItems},
-		{"map", "pairs such as a=1,b=2", "sample=sample", mapType, parseMap, nil, PolicyParam{}, ofPairs},
-		{"json", "an object or a list in JSON or YAML", "{}", fixedType(types.DynType), parseJSON, nil, PolicyParam{}, ofJSON},
+		{"list", "a list such as a,b", "sample", listType, parseList, nil, Policy{}, ofItems},
+		{"map", "pairs such as a=1,b=2", "sample=sample", mapType, parseMap, nil, Policy{}, ofPairs},
+		{"json", "an object or a list in JSON or YAML", "{}", fixedType(types.DynType), parseJSON, nil, Policy{}, ofJSON},
 	}
 }
 
@@ -125,11 +125,11 @@ var otherTypes = map[string]string{
 	"object": "json", "dict": "map", "array": "list", "strings": "list",
 }
 
-// similarType returns the type that another language calls by that word, or "".
-func similarType(word string) string { return otherTypes[strings.ToLower(word)] }
+// SimilarType returns the type that another language calls by that word, or "".
+func SimilarType(word string) string { return otherTypes[strings.ToLower(word)] }
 
-// isJSON reports whether the values of a parameter are objects or lists in JSON or YAML.
-func isJSON(p *v1alpha1.Param) bool { return rowOf(p).parts == ofJSON }
+// IsJSON reports whether the values of a parameter are objects or lists in JSON or YAML.
+func IsJSON(p *v1alpha1.Param) bool { return rowOf(p).parts == ofJSON }
 
 // The names of types that other code knows.
 const (
@@ -152,7 +152,7 @@ func trueWords() []string { return []string{"true", "t", "1", "yes", "y", "on"} 
 
 func falseWords() []string { return []string{"false", "f", "0", "no", "n", "off"} }
 
-func parseLooseBool(_ *param, text string) (ref.Val, error) {
+func parseLooseBool(_ *Param, text string) (ref.Val, error) {
 	text = strings.ToLower(text)
 	if isYes := slices.Contains(trueWords(), text); isYes || slices.Contains(falseWords(), text) {
 		return types.Bool(isYes), nil
@@ -173,8 +173,8 @@ func rowOfType(t v1alpha1.ParamType) *paramType {
 	return &all[max(i, 0)]
 }
 
-// ParamTypes returns the names of all types.
-func ParamTypes() (names []string) {
+// Types returns the names of all types.
+func Types() (names []string) {
 	for _, row := range paramTypes() {
 		names = append(names, string(row.name))
 	}
@@ -186,7 +186,7 @@ func Words(p *v1alpha1.Param) string { return rowOf(p).words }
 
 // PolicyOf returns the expressions by which an admission policy reads a parameter's value. They are empty if no
 // policy can read it.
-func PolicyOf(p *v1alpha1.Param) PolicyParam { return rowOf(p).policy }
+func PolicyOf(p *v1alpha1.Param) Policy { return rowOf(p).policy }
 
 // order parses a limit. It returns a function that compares values with it.
 type order func(limit string) (compare func(value string) int, err error)
@@ -203,8 +203,8 @@ func fixedType(t *types.Type) func(*v1alpha1.Param) *types.Type {
 }
 
 // asText returns a parser that checks a value and returns the string.
-func asText[T any](parse func(string) (T, error)) func(*param, string) (ref.Val, error) {
-	return func(_ *param, text string) (ref.Val, error) {
+func asText[T any](parse func(string) (T, error)) func(*Param, string) (ref.Val, error) {
+	return func(_ *Param, text string) (ref.Val, error) {
 		_, err := parse(text)
 		return types.String(text), err
 	}

@@ -17,10 +17,10 @@ func TestParamTypes(t *testing.T) {
 	for _, row := range paramTypes() {
 		p := compiledParam(t, "{name: p, type: "+string(row.name)+"}")
 		value, err := p.parseValue(row.sample)
-		if err != nil || celOf(&p.Param).Kind() != types.DynKind && value.Type().TypeName() != celOf(&p.Param).TypeName() {
-			t.Errorf("%s: the sample %s is %v (%v), want a value of type %s", row.name, row.sample, value, err, celOf(&p.Param))
+		if err != nil || CELType(&p.Param).Kind() != types.DynKind && value.Type().TypeName() != CELType(&p.Param).TypeName() {
+			t.Errorf("%s: the sample %s is %v (%v), want a value of type %s", row.name, row.sample, value, err, CELType(&p.Param))
 		}
-		if readable := row.policy != (PolicyParam{}); row.words == "" || readable != (row.parts == scalar) || readable && (row.policy.Check == "" || row.policy.Value == "") {
+		if readable := row.policy != (Policy{}); row.words == "" || readable != (row.parts == scalar) || readable && (row.policy.Check == "" || row.policy.Value == "") {
 			t.Errorf("%s: the words or a policy's expression are missing", row.name)
 		}
 		if ordered, inPolicy := row.order != nil, row.policy.Compare != ""; ordered != inPolicy {
@@ -39,7 +39,7 @@ func TestParamTypes(t *testing.T) {
 }
 
 // compiledParam returns the compiled form of a parameter.
-func compiledParam(t testing.TB, declared string) *param {
+func compiledParam(t testing.TB, declared string) *Param {
 	t.Helper()
 	all, problems := Parse("p.yaml", []byte("{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: a}, spec: {params: ["+declared+"], pod: {metadata: {annotations: {x: z}}}}}"))
 	if len(problems) > 0 {
@@ -63,7 +63,7 @@ func TestParamTypesInReference(t *testing.T) {
 	_, rest, _ := strings.Cut(string(page), "    type: string ")
 	line, _, _ := strings.Cut(rest, "\n")
 	listed := strings.Split(strings.TrimLeft(line, " #"), ", ")
-	for _, name := range ParamTypes() {
+	for _, name := range Types() {
 		if !strings.Contains(string(table), "\n| `"+name+"` | ") {
 			t.Errorf("manifests/docs/parameters.md does not list the type %s", name)
 		}

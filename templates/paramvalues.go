@@ -54,7 +54,7 @@ type sources struct {
 
 // accountFor returns the ServiceAccount if its annotations count for a parameter. Annotations of other
 // products are usual in ServiceAccounts, so they count only if the template reads them there.
-func accountFor(p *param, a *request.ServiceAccount) *request.ServiceAccount {
+func accountFor(p *Param, a *request.ServiceAccount) *request.ServiceAccount {
 	if p.OfOthers() && !p.Overridable(v1alpha1.ByServiceAccount) {
 		return nil
 	}
@@ -62,7 +62,7 @@ func accountFor(p *param, a *request.ServiceAccount) *request.ServiceAccount {
 }
 
 // findValue returns the value of a parameter, or what is wrong with it.
-func (p *param) findValue(from sources) (v Value, wrong []*InvalidValueError) {
+func (p *Param) findValue(from sources) (v Value, wrong []*InvalidValueError) {
 	if p.Prefix != "" {
 		return p.collectPrefixValues(from)
 	}

@@ -392,7 +392,7 @@ func placementDefaults(p *v1alpha1.Placement, pod *part) {
 // noteAccount records whether the template reads the ServiceAccount, in expressions or parameters.
 func (t *Template) noteAccount(byExpressions bool) {
 	t.readsAccount = byExpressions
-	if t.params.setByServiceAccount() {
+	if t.params.SetByServiceAccount() {
 		t.readsAccount, t.reads[request.AccountName] = true, true
 	}
 }

@@ -11,8 +11,8 @@ import (
 
 // renderPresets renders the parts that are the same for all pods that set no parameter.
 func (t *Template) renderPresets() {
-	defaults := t.params.defaultValues()
-	in := (&Input{given: t.params.given(defaults)}).withValues(defaults, nil)
+	defaults := t.params.Defaults()
+	in := (&Input{given: t.params.Given(defaults)}).withValues(defaults, nil)
 	t.pod.presetAll(in)
 	for i := range t.forEach {
 		t.forEach[i].add.presetAll(in)

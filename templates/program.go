@@ -18,11 +18,11 @@ import (
 // program is a compiled expression.
 type program struct {
 	source   string
-	line     int          // in the file, if it is known
-	fastpath fastpath     // evaluates it without CEL, if possible
-	params   []string     // the parameters that it reads, sorted
-	ofPod    bool         // whether its value depends on the pod
-	given    paramIndexes // if pure: the parameters that it reads, and it reads nothing else
+	line     int      // in the file, if it is known
+	fastpath fastpath // evaluates it without CEL, if possible
+	params   []string // the parameters that it reads, sorted
+	ofPod    bool     // whether its value depends on the pod
+	given    Indexes  // if pure: the parameters that it reads, and it reads nothing else
 	pure     bool
 	leaf     bool   // it is a whole value that may be left out
 	free     uint32 // the loops whose variables it reads, by depth
@@ -148,7 +148,7 @@ func (p *program) noteIdent(ident ast.NavigableExpr, params []v1alpha1.Param, lo
 				continue // without a field, it may read any of them
 			}
 			p.params = append(p.params, params[i].Name)
-			if p.given |= 1 << i; i >= maxPreset {
+			if p.given |= 1 << i; i >= MaxIndexes {
 				p.pure = false
 			}
 		}

@@ -25,9 +25,9 @@ func newProvider(base types.Provider, params []v1alpha1.Param) *provider {
 	p := &provider{Provider: values.NewProvider(base), params: map[string]*types.FieldType{}, variables: map[string]*types.FieldType{}}
 	for i := range params {
 		name := params[i].Name
-		f := values.NewField(celOf(&params[i]), func(v Values) any { return v.celValueOf(name) })
+		f := values.NewField(CELType(&params[i]), func(v Values) any { return v.CEL(name) })
 		if params[i].Optional {
-			f.IsSet = func(obj any) bool { return obj.(Values).isSet(name) }
+			f.IsSet = func(obj any) bool { return obj.(Values).IsSet(name) }
 		}
 		p.params[name] = f
 	}

@@ -22,7 +22,7 @@ func (t *Template) Condition(in *Input, values Values) (bool, error) {
 		return true, nil
 	}
 	for _, name := range t.condition.params {
-		if !values.isValid(name) {
+		if !values.IsValid(name) {
 			return false, fmt.Errorf("spec.match.condition: it reads the parameter %s, which has no valid value", name)
 		}
 	}
@@ -36,7 +36,7 @@ func (t *Template) Condition(in *Input, values Values) (bool, error) {
 // Render returns the fragment for one pod: a partial Pod. The fragment may share memory with the
 // template, so callers must not change it.
 func (t *Template) Render(in *Input, values Values) (jsontree.Node, error) {
-	in.given = t.params.given(values)
+	in.given = t.params.Given(values)
 	var n jsontree.Node
 	_, err := t.pod.renderInto(in.withValues(values, nil), &n)
 	return n, t.blameAnnotations(err, values)
@@ -46,7 +46,7 @@ func (t *Template) Render(in *Input, values Values) (jsontree.Node, error) {
 // template. Callers must not change them.
 func (t *Template) ForEach(in *Input, values Values, container *jsontree.Node, initContainer bool) ([]jsontree.Node, error) {
 	all := in.Nodes.Nodes(len(t.forEach))
-	in.withValues(values, container).given = t.params.given(values)
+	in.withValues(values, container).given = t.params.Given(values)
 	for i := range t.forEach {
 		f := &t.forEach[i]
 		if initContainer && !f.initContainers {
@@ -107,7 +107,7 @@ func (t *Template) blameAnnotations(err error, values Values) error {
 	for i := range values {
 		v := &values[i]
 		if v.Source != FromDefault && v.Source != Unset && slices.Contains(f.read, v.Name) {
-			set = append(set, fmt.Sprintf("params.%s is set by the %s's annotation %s", v.Name, v.Source, cmp.Or(v.Annotation, t.params.keyOf(v.Name))))
+			set = append(set, fmt.Sprintf("params.%s is set by the %s's annotation %s", v.Name, v.Source, cmp.Or(v.Annotation, t.params.KeyOf(v.Name))))
 		}
 	}
 	if len(set) == 0 {

@@ -70,7 +70,7 @@ type Template struct {
 	variables    []*variable
 	order        map[string][]string           // the names of containers, by list
 	ends         [len(containerLists)]*program // of the placement, if they are computed
-	params       *paramSet
+	params       *ParamSet
 	reads        reads
 
 	asksIfSet    bool

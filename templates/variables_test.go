@@ -47,7 +47,7 @@ func TestVariables(t *testing.T) {
 		{name: many, expression: "pod.spec.volumes.exists(v, v.name == 'v')"}`,
 		`"${variables.both}", "${pod.spec.containers.exists(c, variables.many && c.name == 'a') ? 'yes' : 'no'}", "${string(variables.dear)}", "${string(variables.dear) + '!'}"`)
 	in := withPod(t, `{"spec":{"containers":[{"name":"a"},{"name":"b"}],"volumes":[{"name":"v"}]}}`)
-	values := tmpl.params.defaultValues()
+	values := tmpl.params.Defaults()
 	n, err := tmpl.Render(in, values)
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +101,7 @@ func TestVariablesCost(t *testing.T) {
 	}
 	tmpl := withVariables(t, none+","+strings.Join(list, ","), `"${`+strings.Join(any, " || ")+` || true ? 'x' : 'y'}"`)
 	in := withPod(t, `{"spec":{"containers":[{"name":"a"}]}}`)
-	if _, err := tmpl.Render(in, tmpl.params.defaultValues()); err == nil || in.spent > totalLimit+2*costLimit {
+	if _, err := tmpl.Render(in, tmpl.params.Defaults()); err == nil || in.spent > totalLimit+2*costLimit {
 		t.Errorf("%d: %v", in.spent, err)
 	}
 	doubled := []string{none, `{name: d0, expression: "params.p != 'y'"}`}
@@ -109,7 +109,7 @@ func TestVariablesCost(t *testing.T) {
 		doubled = append(doubled, fmt.Sprintf(`{name: d%d, expression: "variables.d%d && variables.d%[2]d"}`, i+1, i))
 	}
 	tmpl = withVariables(t, strings.Join(doubled, ","), `"${string(variables.d60)}"`)
-	if _, err := tmpl.Render(withPod(t, `{"spec":{"containers":[{"name":"a"}]}}`), tmpl.params.defaultValues()); err != nil {
+	if _, err := tmpl.Render(withPod(t, `{"spec":{"containers":[{"name":"a"}]}}`), tmpl.params.Defaults()); err != nil {
 		t.Error(err)
 	}
 }

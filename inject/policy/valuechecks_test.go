@@ -16,7 +16,7 @@ import (
 
 func someTexts() []string {
 	var texts []string
-	for _, name := range templates.ParamTypes() {
+	for _, name := range templates.Types() {
 		texts = append(texts, templates.Samples(&v1alpha1.Param{Type: v1alpha1.ParamType(name)})...)
 	}
 	return append(texts,
@@ -35,7 +35,7 @@ func declarations() []string {
 		"type: quantity, minimum: 10m, maximum: 1Gi", "type: duration, minimum: 1s, maximum: 1h",
 		"overridableBy: [Namespace]", "overridableBy: [Pod]", "overridableBy: []", "default: a, overridableBy: [Namespace]", "default: a, overridableBy: [Pod]", "default: a, overridableBy: []",
 	}
-	for _, name := range templates.ParamTypes() {
+	for _, name := range templates.Types() {
 		p := v1alpha1.Param{Type: v1alpha1.ParamType(name)}
 		if templates.PolicyOf(&p).Check == "" {
 			continue // a policy cannot read it, see TestUnreadable
