@@ -115,7 +115,7 @@ func (c *compiler) compileExpression(env *cel.Env, source string) (*program, err
 	if err != nil {
 		return nil, fmt.Errorf("CEL: %w (in %q)", err, problem.Shorten(source))
 	}
-	p := &program{source: source, fastpath: newFastpath(native, c.params, c.lazyVariables(), c.loopNames()), pure: true, checked: native, env: env, prog: prog, out: checked.OutputType(), mixed: isMixed}
+	p := &program{source: source, pure: true, checked: native, env: env, prog: prog, out: checked.OutputType(), mixed: isMixed}
 	if p.readsPodName = readsName; readsName {
 		c.reads[podName] = true
 	}
@@ -209,28 +209,12 @@ func (c *compiler) declareVariable(declared v1alpha1.Variable, others []v1alpha1
 		}
 		return err
 	}
-	v := &variable{lazy: lazy{declared.Name, len(c.variables), p.evalValue}, program: p}
+	v := &variable{name: declared.Name, index: len(c.variables), program: p}
 	c.variables = append(c.variables, v)
 	f := values.NewField(p.out, func(*Input) any { return nil })
 	f.GetFrom = func(of any) (any, error) { return v.evalOnce(of.(*Input)) }
 	c.provider.variables[v.name] = f
 	return nil
-}
-
-func (c *compiler) loopNames() []string {
-	names := make([]string, len(c.loops))
-	for i, l := range c.loops {
-		names[i] = l.name
-	}
-	return names
-}
-
-func (c *compiler) lazyVariables() []*lazy {
-	all := make([]*lazy, len(c.variables))
-	for i, v := range c.variables {
-		all[i] = &v.lazy
-	}
-	return all
 }
 
 // variablesRead returns the variables that an expression reads. It returns an error if it uses

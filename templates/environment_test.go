@@ -10,7 +10,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/cel-go/common/types"
+
 	"github.com/pillion-dev/pillion/templates/cel/values"
+	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/request"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // functionsPage is the page with an example of each function.
@@ -47,7 +52,7 @@ func TestFunctionsPage(t *testing.T) {
 
 func newTestCompiler(t testing.TB) *compiler {
 	t.Helper()
-	c, err := newCompiler(directParams())
+	c, err := newCompiler(testParams())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,4 +89,52 @@ func functionNames(t testing.TB) []string {
 	return slices.DeleteFunc(names, func(name string) bool {
 		return name == "in" || strings.ContainsAny(name, "@!?[") || strings.HasPrefix(name, "_") || strings.HasPrefix(name, "-")
 	})
+}
+
+// testParams returns one parameter of each type.
+func testParams() []v1alpha1.Param {
+	return []v1alpha1.Param{{Name: "s"}, {Name: "i", Type: "integer"}, {Name: "n", Type: "number"}, {Name: "b", Type: "boolean"}, {Name: "q", Type: "quantity"}, {Name: "o", Optional: true}, {Name: "a", Optional: true}}
+}
+
+// newTestInput returns an input with a value of each of these parameters, in three loops.
+func newTestInput(t *testing.T, pod, container string) *Input {
+	t.Helper()
+	in := &Input{
+		Namespace:      request.Namespace{Name: "shop", Labels: map[string]string{"app": "web", "web": "ä"}, Annotations: map[string]string{"other": "\xff"}},
+		ServiceAccount: &request.ServiceAccount{Name: "web", Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"web": "x", "other": "\xff"}},
+		Request:        request.Info{Operation: "CREATE", Username: "somebody", DryRun: true},
+	}
+	set := Values{
+		{Name: "s", cel: types.String("app")},
+		{Name: "i", cel: types.Int(3)},
+		{Name: "n", cel: types.Double(1e21)},
+		{Name: "b", cel: types.True},
+		{Name: "q", cel: types.String("100m")},
+		{Name: "o", cel: types.String("web")},
+		{Name: "a"},
+	}
+	var nodes [2]*jsontree.Node
+	for i, text := range []string{pod, container} {
+		var err error
+		if nodes[i], err = jsontree.Parse([]byte(text)); err != nil {
+			t.Skip()
+		}
+	}
+	in.Pod = nodes[0]
+	in.loops = []loopValue{{"w", types.String("web")}, {"k", values.Of(nodes[1])}, {"j", types.Int(7)}}
+	return in.withValues(set, nodes[1])
+}
+
+// loopingCompiler returns a compiler inside of three loops.
+func loopingCompiler(t testing.TB) *compiler {
+	t.Helper()
+	c := newTestCompiler(t)
+	for _, l := range [][2]string{{"w", "[params.s]"}, {"k", "pod.spec.containers"}, {"j", "[params.i]"}} {
+		inner, env, err := c.compileLoop(c.each, l[0], l[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.each, c.loops = env, append(c.loops, inner)
+	}
+	return c
 }

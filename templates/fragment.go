@@ -235,9 +235,6 @@ func (p *part) renderValue(in *Input, n *jsontree.Node) error {
 
 // renderInto sets n to the expression's value.
 func (p *program) renderInto(in *Input, n *jsontree.Node) error {
-	if p.fastpath.node != nil && p.fastpath.node(in, n) {
-		return nil
-	}
 	out, err := p.evalCEL(in)
 	if v, ok := out.(*types.Optional); ok && err == nil {
 		if !v.HasValue() {
@@ -270,11 +267,6 @@ func (p *program) renderText(in *Input, n *jsontree.Node) error {
 
 // evalText returns the value as a part of a string.
 func (p *program) evalText(in *Input) (string, error) {
-	if p.fastpath.text != nil {
-		if text, ok := p.fastpath.text(in); ok {
-			return text, nil
-		}
-	}
 	out, err := p.evalCEL(in)
 	if err != nil {
 		return "", err

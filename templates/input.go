@@ -3,8 +3,6 @@
 package templates
 
 import (
-	"fmt"
-
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types/ref"
 
@@ -31,8 +29,6 @@ type Input struct {
 	Total *uint64
 
 	spent     uint64 // cost of the expressions so far
-	steps     int    // steps of those evaluated without CEL
-	locals    [maxLocals]*jsontree.Node
 	values    Values
 	given     Indexes        // parameters that the pod or its namespace sets
 	container *jsontree.Node // only in forEachContainer
@@ -127,36 +123,11 @@ func (in *Input) ResolveName(name string) (any, bool) {
 // Parent implements cel.Activation.
 func (in *Input) Parent() cel.Activation { return nil }
 
-// lazy is a variable. It is evaluated when an expression reads it for the first time.
-type lazy struct {
-	name     string
-	index    int
-	evaluate func(*Input) (ref.Val, error)
-}
-
 // evaluated is the result of a variable for one pod.
 type evaluated struct {
 	value ref.Val
 	err   error
 	done  bool
-}
-
-// evalOnce returns the value for a pod.
-func (l *lazy) evalOnce(in *Input) (ref.Val, error) {
-	for len(in.variables) <= l.index {
-		in.variables = append(in.variables, evaluated{})
-	}
-	if r := &in.variables[l.index]; r.done {
-		return r.value, r.err
-	}
-	locals := in.locals // of the loops around it
-	value, err := l.evaluate(in)
-	if err != nil {
-		err = fmt.Errorf("variables.%s: %w", l.name, err)
-	}
-	in.locals = locals
-	in.variables[l.index] = evaluated{value, err, true}
-	return value, err
 }
 
 // accountOrEmpty returns the ServiceAccount, which is not nil.

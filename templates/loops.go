@@ -23,7 +23,7 @@ const (
 
 // evalList returns the values of the loop for one pod.
 func (l *loop) evalList(in *Input) (traits.Lister, int, error) {
-	out, err := l.list.evalValue(in)
+	out, err := l.list.evalCEL(in)
 	if err != nil {
 		return nil, 0, err
 	}

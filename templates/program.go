@@ -17,19 +17,18 @@ import (
 
 // program is a compiled expression.
 type program struct {
-	source   string
-	line     int      // in the file, if it is known
-	fastpath fastpath // evaluates it without CEL, if possible
-	params   []string // the parameters that it reads, sorted
-	ofPod    bool     // whether its value depends on the pod
-	given    Indexes  // if pure: the parameters that it reads, and it reads nothing else
-	pure     bool
-	leaf     bool   // it is a whole value that may be left out
-	free     uint32 // the loops whose variables it reads, by depth
-	checked  *ast.AST
-	env      *cel.Env
-	prog     cel.Program
-	out      *cel.Type
+	source  string
+	line    int      // in the file, if it is known
+	params  []string // the parameters that it reads, sorted
+	ofPod   bool     // whether its value depends on the pod
+	given   Indexes  // if pure: the parameters that it reads, and it reads nothing else
+	pure    bool
+	leaf    bool   // it is a whole value that may be left out
+	free    uint32 // the loops whose variables it reads, by depth
+	checked *ast.AST
+	env     *cel.Env
+	prog    cel.Program
+	out     *cel.Type
 
 	variables []*variable // that it reads itself
 
@@ -37,12 +36,28 @@ type program struct {
 	mixed        bool // whether its value contains values of different types
 }
 
-// variable is a compiled [Variable].
+// variable is a compiled variable of a template. It is evaluated when an expression reads it for the first time.
 type variable struct {
-	lazy
-
+	name    string
+	index   int
 	program *program
 	used    bool
+}
+
+// evalOnce returns the value for a pod.
+func (v *variable) evalOnce(in *Input) (ref.Val, error) {
+	for len(in.variables) <= v.index {
+		in.variables = append(in.variables, evaluated{})
+	}
+	if r := &in.variables[v.index]; r.done {
+		return r.value, r.err
+	}
+	value, err := v.program.evalCEL(in)
+	if err != nil {
+		err = fmt.Errorf("variables.%s: %w", v.name, err)
+	}
+	in.variables[v.index] = evaluated{value, err, true}
+	return value, err
 }
 
 // loop is a compiled ${forEach}.
@@ -54,6 +69,7 @@ type loop struct {
 
 var errGone = errors.New("the caller no longer waits for the result")
 
+// evalCEL returns the value for one pod. The evaluation counts in the cost of the input.
 func (p *program) evalCEL(in *Input) (ref.Val, error) {
 	if in.isDone() {
 		return nil, errGone
@@ -89,27 +105,8 @@ func (p *program) errTooMuch() error {
 	return fmt.Errorf("%q: the template's expressions for this pod cost more than %d", p.source, totalLimit)
 }
 
-// evalValue evaluates the expression without CEL if possible.
-func (p *program) evalValue(in *Input) (ref.Val, error) {
-	switch {
-	case p.fastpath.bool != nil:
-		if v, ok := p.fastpath.bool(in); ok {
-			return types.Bool(v), nil
-		}
-	case p.fastpath.text != nil && p.out.Kind() == types.StringKind:
-		if v, ok := p.fastpath.text(in); ok {
-			return types.String(v), nil
-		}
-	}
-	return p.evalCEL(in)
-}
-
+// evalBool evaluates a condition.
 func (p *program) evalBool(in *Input) (bool, error) {
-	if p.fastpath.bool != nil {
-		if v, ok := p.fastpath.bool(in); ok {
-			return v, nil
-		}
-	}
 	out, err := p.evalCEL(in)
 	if err != nil {
 		return false, err

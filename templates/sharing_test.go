@@ -60,7 +60,7 @@ func checkSharing(t *testing.T, c *compiler, source string) (compiled, stopped b
 	if err != nil {
 		return false, false
 	}
-	in, n := directInput(t, "{}", "{}"), 0
+	in, n := newTestInput(t, "{}", "{}"), 0
 	in.loops[0].value = counted{"web", &n}
 	_, err = p.evalCEL(in)
 	if n > 2*int(in.spent) { //nolint:gosec // it is at most costLimit
@@ -215,7 +215,7 @@ func TestFailuresCount(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := directInput(t, "{}", "{}")
+	in := newTestInput(t, "{}", "{}")
 	if _, err := p.evalCEL(in); err == nil || in.spent < 1000 {
 		t.Errorf("it costs %d (%v)", in.spent, err)
 	}
