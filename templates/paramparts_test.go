@@ -159,16 +159,13 @@ func TestPrefix(t *testing.T) {
 		{"maxLength: 20", sized(2), nil, `{"000":"xxxxxxx","001":"xxxxxxx"}`},
 		{"maxLength: 19", sized(2), nil, `the pod's annotation a/s-NAME has names and values of 20 bytes together; at most 19 are allowed`},
 	} {
-		all, problems := Parse("p.yaml", []byte("{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: a}, spec: {params: [{name: p, prefix: a/s-, "+c.param+"}], pod: {metadata: {annotations: {x: z}}}}}"))
-		if len(problems) > 0 {
-			t.Fatal(problems)
-		}
-		values, err := all[0].Values(annotated(c.pod...), nil, &request.Namespace{Annotations: c.ns})
+		set := NewParamSet([]*Param{compiledParam(t, "{name: p, prefix: a/s-"+strings.TrimSuffix(", "+c.param, ", ")+"}")})
+		found, err := set.Find(annotated(c.pod...), nil, &request.Namespace{Annotations: c.ns})
 		got := ""
 		if err != nil {
 			got = err.Error()
 		} else {
-			got = shown(t, values.CEL("p"))
+			got = shown(t, found.CEL("p"))
 		}
 		if got != c.want {
 			t.Errorf("{%s} with %v and %v: %s\nwant %s", c.param, c.pod, c.ns, got, c.want)

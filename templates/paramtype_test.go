@@ -3,12 +3,17 @@
 package templates
 
 import (
+	"encoding/json"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/cel-go/common/types"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // TestParamTypes checks that each row is complete and consistent.
@@ -41,11 +46,19 @@ func TestParamTypes(t *testing.T) {
 // compiledParam returns the compiled form of a parameter.
 func compiledParam(t testing.TB, declared string) *Param {
 	t.Helper()
-	all, problems := Parse("p.yaml", []byte("{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: a}, spec: {params: ["+declared+"], pod: {metadata: {annotations: {x: z}}}}}"))
-	if len(problems) > 0 {
-		t.Fatal(problems)
+	var p v1alpha1.Param
+	var y yaml.Node
+	err := yaml.Unmarshal([]byte(declared), &y)
+	if err == nil {
+		var n jsontree.Node
+		if n, err = jsontree.FromYAML(&y); err == nil {
+			err = json.Unmarshal(n.AppendTo(nil), &p)
+		}
 	}
-	return all[0].params.all[0]
+	if err != nil {
+		t.Fatal(err)
+	}
+	return CompileParam(&p, "a.pillion.dev/"+p.Name, func(field, format string, args ...any) { t.Fatalf(field+" "+format, args...) })
 }
 
 // TestParamTypesInReference checks that the reference lists each type, in this order.
