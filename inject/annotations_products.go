@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/params"
 	"github.com/pillion-dev/pillion/templates/problem"
 )
 
@@ -124,7 +125,7 @@ func (k *productKey) resemblesKey(key string) bool {
 // keyAsWritten returns the key as users write it.
 func (k *productKey) keyAsWritten() string {
 	if k.prefix {
-		return k.key + templates.AnyName
+		return k.key + params.AnyName
 	}
 	return k.key
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/params"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
@@ -17,7 +18,7 @@ type candidate struct {
 	t        *loaded
 	decision *Decision
 	input    templates.Input // not shared, because it counts the cost of the template's expressions
-	values   templates.Values
+	values   params.Values
 	fragment jsontree.Node // what the pod must have, as a partial Pod
 	placed   v1alpha1.Placement
 	apps     []appContainer

@@ -7,8 +7,8 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/params"
 )
 
 // renderFragment applies the rules and renders the fragment. If it returns a code other than "", there is
@@ -126,12 +126,12 @@ func whyCondition(c *candidate) string {
 // invalidParams returns the places of invalid parameter values. It returns none if all of them are
 // the namespace's or the ServiceAccount's.
 func (c *candidate) invalidParams(err error) []Obstacle {
-	all, _ := errors.AsType[templates.InvalidValuesError](err)
+	all, _ := errors.AsType[params.InvalidValuesError](err)
 	var found []Obstacle
 	ofPod := false
 	for _, v := range all[:min(len(all), maxFindings)] {
 		place := Difference{}
-		if v.Source != templates.FromNamespace && v.Source != templates.FromServiceAccount {
+		if v.Source != params.FromNamespace && v.Source != params.FromServiceAccount {
 			place, ofPod = newDifference(annotationPath(v.Key), c.subject.annotation(v.Key), nil), true
 		}
 		found = append(found, Obstacle{place, v.Error()})

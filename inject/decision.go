@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/pillion-dev/pillion/inject/schema"
-	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/params"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
@@ -29,7 +29,7 @@ type Decision struct {
 	// It is set only if the [Request] has Detail.
 	Also []Step `json:"also,omitempty"`
 	// Params are the values that the template was rendered with, in the order of declaration.
-	Params []templates.Value `json:"params,omitempty"`
+	Params []params.Value `json:"params,omitempty"`
 	// Added is what the template has and the pod lacks. It is set only if the [Request]
 	// has Detail, and for final pods. A new item of a list is at "<list>/-".
 	Added []Difference `json:"added,omitempty"`

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/params"
 	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
@@ -216,7 +217,7 @@ func (c *checker) checkScalar(y *yaml.Node, t reflect.Type, field, path string) 
 		return nil
 	}
 	if allowed := enumValues(t); allowed != nil && !slices.Contains(allowed, y.Value) {
-		c.reportProblem(y, path, "must be one of %s%s", strings.Join(allowed, ", "), problem.DidYouMean(cmp.Or(SimilarType(y.Value), y.Value), allowed))
+		c.reportProblem(y, path, "must be one of %s%s", strings.Join(allowed, ", "), problem.DidYouMean(cmp.Or(params.SimilarType(y.Value), y.Value), allowed))
 		return nil
 	}
 	n, err := jsontree.Text(y.Value), error(nil)

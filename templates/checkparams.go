@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/params"
 	"github.com/pillion-dev/pillion/templates/request"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
@@ -22,7 +23,7 @@ func (c *checker) checkParams(y *yaml.Node, t *Template) bool {
 		return false
 	}
 	declared := map[string]bool{}
-	all := make([]*Param, len(t.Spec.Params))
+	all := make([]*params.Param, len(t.Spec.Params))
 	for i := range t.Spec.Params {
 		p := &t.Spec.Params[i]
 		path := fmt.Sprintf("spec.params[%d]", i)
@@ -38,12 +39,12 @@ func (c *checker) checkParams(y *yaml.Node, t *Template) bool {
 			c.reportProblem(yamlAt(node, "name"), path+".name", "the parameter is declared twice")
 		}
 		declared[p.Name] = true
-		all[i] = CompileParam(p, t.Setting(p.Name), func(field, format string, args ...any) {
+		all[i] = params.Compile(p, t.Setting(p.Name), func(field, format string, args ...any) {
 			of, _, _ := strings.Cut(field, "[") // a problem of an item is at the line of its list
 			c.reportProblem(yamlAt(node, strings.Split(of, ".")...), path+"."+field, format, args...)
 		})
 	}
-	t.params = NewParamSet(all)
+	t.params = params.NewSet(all)
 	return len(c.problems) == before && !declared[""]
 }
 
@@ -52,7 +53,7 @@ func (c *checker) checkParams(y *yaml.Node, t *Template) bool {
 // annotations is the pod's, or nil if none of them can set a parameter. The ServiceAccount may be
 // nil. Values omits parameters without a valid value; the error is an [InvalidValuesError] about
 // them. Callers must not change the values.
-func (t *Template) Values(annotations *jsontree.Node, account *request.ServiceAccount, ns *request.Namespace) (Values, error) {
+func (t *Template) Values(annotations *jsontree.Node, account *request.ServiceAccount, ns *request.Namespace) (params.Values, error) {
 	return t.params.Find(annotations, account, ns)
 }
 

@@ -8,6 +8,8 @@ import (
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/parser"
+
+	"github.com/pillion-dev/pillion/templates/params"
 )
 
 // Conjuncts returns the parts of an expression that must all be true.
@@ -50,7 +52,7 @@ func (p *program) compileConjuncts() (all []conjunct) {
 
 // Unmet returns the first part of the template's condition that is false for a pod. It returns "" if the
 // condition has only one part.
-func (t *Template) Unmet(in *Input, values Values) string {
+func (t *Template) Unmet(in *Input, values params.Values) string {
 	if t.condition == nil {
 		return ""
 	}

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/pillion-dev/pillion/templates/params"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
@@ -26,7 +27,7 @@ var enumerations = sync.OnceValue(func() map[reflect.Type][]string {
 		reflect.TypeFor[v1alpha1.RolloutOnFailure](): convertToStrings(v1alpha1.StopOnFailure, v1alpha1.UndoOnFailure),
 		reflect.TypeFor[v1alpha1.ValidateMode]():     convertToStrings(v1alpha1.Deny, v1alpha1.Warn),
 		reflect.TypeFor[v1alpha1.Overrider]():        convertToStrings(v1alpha1.ByPod, v1alpha1.ByServiceAccount, v1alpha1.ByNamespace),
-		reflect.TypeFor[v1alpha1.ParamType]():        Types(),
+		reflect.TypeFor[v1alpha1.ParamType]():        params.Types(),
 		reflect.TypeFor[corev1.OSName]():             convertToStrings(corev1.Linux, corev1.Windows),
 
 		reflect.TypeFor[corev1.PullPolicy]():                  convertToStrings(corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever),

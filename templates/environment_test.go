@@ -14,6 +14,7 @@ import (
 
 	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/params"
 	"github.com/pillion-dev/pillion/templates/request"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
@@ -104,18 +105,20 @@ func newTestInput(t *testing.T, pod, container string) *Input {
 		ServiceAccount: &request.ServiceAccount{Name: "web", Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"web": "x", "other": "\xff"}},
 		Request:        request.Info{Operation: "CREATE", Username: "somebody", DryRun: true},
 	}
-	set := Values{
-		{Name: "s", cel: types.String("app")},
-		{Name: "i", cel: types.Int(3)},
-		{Name: "n", cel: types.Double(1e21)},
-		{Name: "b", cel: types.True},
-		{Name: "q", cel: types.String("100m")},
-		{Name: "o", cel: types.String("web")},
-		{Name: "a"},
+	annotations := jsontree.Members()
+	for name, text := range map[string]string{"s": "app", "i": "3", "n": "1e21", "b": "true", "q": "100m", "o": "web"} {
+		annotations.Set(name, jsontree.Text(text))
+	}
+	var compiled []*params.Param
+	for _, p := range testParams() {
+		compiled = append(compiled, params.Compile(&p, p.Name, func(field, format string, args ...any) { t.Fatalf(field+" "+format, args...) }))
+	}
+	set, err := params.NewSet(compiled).Find(&annotations, nil, &in.Namespace)
+	if err != nil {
+		t.Fatal(err)
 	}
 	var nodes [2]*jsontree.Node
 	for i, text := range []string{pod, container} {
-		var err error
 		if nodes[i], err = jsontree.Parse([]byte(text)); err != nil {
 			t.Skip()
 		}

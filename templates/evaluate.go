@@ -9,6 +9,7 @@ import (
 
 	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/params"
 )
 
 // Evaluation evaluates a part of an expression by itself, with the variables of the enclosing
@@ -22,7 +23,7 @@ func (e *Expression) Part(part ast.Expr) (*Evaluation, error) {
 }
 
 // Value evaluates it.
-func (e *Evaluation) Value(in *Input, values Values, variables map[string]ref.Val) (ref.Val, error) {
+func (e *Evaluation) Value(in *Input, values params.Values, variables map[string]ref.Val) (ref.Val, error) {
 	out, _, err := e.prog.Eval(scope{in.withValues(values, nil), variables})
 	return out, err
 }

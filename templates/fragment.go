@@ -12,6 +12,7 @@ import (
 
 	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/params"
 )
 
 type partKind int
@@ -39,7 +40,7 @@ type part struct {
 	maybe  bool           // the leaf is left out if its expression, of an optional type, has no value
 	schema canonicalizer  // checks an object, or a list of objects, that the leaf computes
 	preset *jsontree.Node // its value if the pod sets none of params; nil if it also depends on other data
-	params Indexes
+	params params.Indexes
 	pure   bool   // depends only on params, and on the variables of loops
 	free   uint32 // the loops whose variables it reads, by depth
 	rules  []valueRule

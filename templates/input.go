@@ -8,6 +8,7 @@ import (
 
 	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/params"
 	"github.com/pillion-dev/pillion/templates/request"
 )
 
@@ -29,8 +30,8 @@ type Input struct {
 	Total *uint64
 
 	spent     uint64 // cost of the expressions so far
-	values    Values
-	given     Indexes        // parameters that the pod or its namespace sets
+	values    params.Values
+	given     params.Indexes // parameters that the pod or its namespace sets
 	container *jsontree.Node // only in forEachContainer
 	variables []evaluated
 	matched   uint64 // entries of forEachContainer that were for a container, see maxMatched
@@ -80,7 +81,7 @@ func (in *Input) isDone() bool {
 }
 
 // withValues sets the variables of an evaluation and returns in.
-func (in *Input) withValues(values Values, container *jsontree.Node) *Input {
+func (in *Input) withValues(values params.Values, container *jsontree.Node) *Input {
 	in.values, in.container, in.params = values, container, nil
 	return in
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/pillion-dev/pillion/inject/testing/cpu"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/params"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // looping returns a template that adds a container with these fields.
@@ -22,6 +24,17 @@ func looping(t testing.TB, params, fields string) *Template {
 		t.Fatal(problems.Error())
 	}
 	return found[0]
+}
+
+// setParam returns the values of a template's only parameter for a pod that sets it.
+func setParam(t testing.TB, tmpl *Template, text string) params.Values {
+	t.Helper()
+	annotations := jsontree.Members(jsontree.Field(tmpl.Key(&tmpl.Spec.Params[0]), jsontree.Text(text)))
+	set, err := tmpl.Values(&annotations, nil, &request.Namespace{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
 }
 
 // TestLoopBounds checks the limits of loops: at each of them a template renders, in little time and
@@ -42,15 +55,12 @@ func TestLoopBounds(t *testing.T) {
 	} {
 		tmpl := looping(t, `{name: "n", type: integer}`, row.fields)
 		for _, n := range []int{row.most, row.over} {
-			value, err := tmpl.params.named["n"].parseValue(fmt.Sprint(n))
-			if err != nil {
-				t.Fatal(err)
-			}
+			set := setParam(t, tmpl, fmt.Sprint(n))
 			in := &Input{Pod: &jsontree.Node{}}
 			var m1, m2 runtime.MemStats
 			runtime.ReadMemStats(&m1)
 			before := cpu.Used(t)
-			rendered, err := tmpl.Render(in, Values{{Name: "n", cel: value}})
+			rendered, err := tmpl.Render(in, set)
 			took := cpu.Used(t) - before
 			runtime.ReadMemStats(&m2)
 			switch {
@@ -88,11 +98,7 @@ func TestLoopPresets(t *testing.T) {
 		}
 		for p, want := range map[string]string{"a,b": "c-a c-b", "x": "c-x", "z": ""} {
 			in := withPod(t, `{"metadata":{"labels":{"x":"","y":""}}}`)
-			value, err := tmpl.params.named["p"].parseValue(p)
-			if err != nil {
-				t.Fatal(err)
-			}
-			values := Values{{Name: "p", Text: p, Source: FromPod, cel: value}}
+			values := setParam(t, tmpl, p)
 			if p == "a,b" {
 				values = tmpl.params.Defaults()
 			}

@@ -10,6 +10,8 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
+
+	"github.com/pillion-dev/pillion/templates/params"
 )
 
 // A where often compares the names of containers with a parameter, for example
@@ -105,11 +107,11 @@ func readsParams(e ast.NavigableExpr, of *program) (params []string, ok bool) {
 // NamedContainers returns the names of containers that the pod's annotations set, and that the
 // entries of forEachContainer compare with the names of containers, or in which they look these up. It evaluates expressions until they
 // cost as much as those of a template may.
-func (t *Template) NamedContainers(in *Input, values Values) (all []NamedContainer) {
+func (t *Template) NamedContainers(in *Input, values params.Values) (all []NamedContainer) {
 	var spent uint64
 	for i := range t.forEach {
 		for _, named := range slices.Concat(t.forEach[i].named, t.forEach[i].looksUp) {
-			by := slices.IndexFunc(values, func(v Value) bool { return v.Source == FromPod && slices.Contains(named.params, v.Name) })
+			by := slices.IndexFunc(values, func(v params.Value) bool { return v.Source == params.FromPod && slices.Contains(named.params, v.Name) })
 			if by < 0 {
 				continue
 			}
@@ -188,7 +190,7 @@ func (t *Template) NamesContainers() bool {
 // Unmatched returns the conditions of the entries of forEachContainer that were for none of the
 // containers for which [Template.ForEach] was called with this input. It leaves out those that compare
 // names with parameters that are empty: the pod wants them for no container.
-func (t *Template) Unmatched(in *Input, values Values) (wheres []string) {
+func (t *Template) Unmatched(in *Input, values params.Values) (wheres []string) {
 	var spent uint64
 	for i := range t.forEach {
 		if f := &t.forEach[i]; f.differs && i < maxMatched && in.matched&(1<<i) == 0 && !f.namesNone(in, values, &spent) {
@@ -198,7 +200,7 @@ func (t *Template) Unmatched(in *Input, values Values) (wheres []string) {
 	return wheres
 }
 
-func (f *forEach) namesNone(in *Input, values Values, spent *uint64) bool {
+func (f *forEach) namesNone(in *Input, values params.Values, spent *uint64) bool {
 	for _, named := range f.named {
 		if *spent > totalLimit || in.spentTooMuch() {
 			return false

@@ -11,6 +11,7 @@ import (
 	"github.com/google/cel-go/common/types"
 
 	"github.com/pillion-dev/pillion/templates/cel/values"
+	"github.com/pillion-dev/pillion/templates/params"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
@@ -34,10 +35,10 @@ func plainRead(params []v1alpha1.Param, ident ast.NavigableExpr) error {
 
 // otherwiseOf returns .orValue() with a value of the parameter's type.
 func otherwiseOf(p *v1alpha1.Param) string {
-	if IsJSON(p) {
+	if params.IsJSON(p) {
 		return ".orValue({})"
 	}
-	return orZeroValue(CELType(p))
+	return orZeroValue(params.CELType(p))
 }
 
 // valueType returns T for the type optional(T), and true. It returns other types and false.

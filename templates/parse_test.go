@@ -17,6 +17,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/testing/golden"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/params"
 	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/request"
 )
@@ -269,9 +270,9 @@ func sampleAnnotations(tpl *templates.Template) *jsontree.Node {
 		p := &tpl.Spec.Params[i]
 		valid := func(sample string) bool {
 			values, _ := tpl.Values(yamlMembers(tpl.Annotations(p, sample)), nil, &request.Namespace{}) // others may have no value
-			return slices.ContainsFunc(values, func(v templates.Value) bool { return v.Name == p.Name && v.Source == templates.FromPod })
+			return slices.ContainsFunc(values, func(v params.Value) bool { return v.Name == p.Name && v.Source == params.FromPod })
 		}
-		samples := templates.Samples(p)
+		samples := params.Samples(p)
 		if i := slices.IndexFunc(samples, valid); i >= 0 {
 			sampled := tpl.Annotations(p, samples[i])
 			maps.Copy(sampled, texts) // two parameters may read the same annotation

@@ -12,16 +12,17 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
 
+	"github.com/pillion-dev/pillion/templates/params"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // program is a compiled expression.
 type program struct {
 	source  string
-	line    int      // in the file, if it is known
-	params  []string // the parameters that it reads, sorted
-	ofPod   bool     // whether its value depends on the pod
-	given   Indexes  // if pure: the parameters that it reads, and it reads nothing else
+	line    int            // in the file, if it is known
+	params  []string       // the parameters that it reads, sorted
+	ofPod   bool           // whether its value depends on the pod
+	given   params.Indexes // if pure: the parameters that it reads, and it reads nothing else
 	pure    bool
 	leaf    bool   // it is a whole value that may be left out
 	free    uint32 // the loops whose variables it reads, by depth
@@ -126,7 +127,7 @@ type piece struct {
 }
 
 // noteIdent records what an expression reads, for one of its identifiers.
-func (p *program) noteIdent(ident ast.NavigableExpr, params []v1alpha1.Param, loops []*loop) {
+func (p *program) noteIdent(ident ast.NavigableExpr, declared []v1alpha1.Param, loops []*loop) {
 	for _, l := range loops {
 		if l.name == ident.AsIdent() {
 			p.free |= 1 << l.depth
@@ -140,12 +141,12 @@ func (p *program) noteIdent(ident ast.NavigableExpr, params []v1alpha1.Param, lo
 	case "params":
 		field := fieldRead(ident)
 		p.pure = p.pure && field != ""
-		for i := range params {
-			if field != "" && params[i].Name != field {
+		for i := range declared {
+			if field != "" && declared[i].Name != field {
 				continue // without a field, it may read any of them
 			}
-			p.params = append(p.params, params[i].Name)
-			if p.given |= 1 << i; i >= MaxIndexes {
+			p.params = append(p.params, declared[i].Name)
+			if p.given |= 1 << i; i >= params.MaxIndexes {
 				p.pure = false
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/cel-go/common/types"
 
 	"github.com/pillion-dev/pillion/templates/cel/values"
+	"github.com/pillion-dev/pillion/templates/params"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
@@ -21,13 +22,13 @@ type provider struct {
 	variables map[string]*types.FieldType
 }
 
-func newProvider(base types.Provider, params []v1alpha1.Param) *provider {
+func newProvider(base types.Provider, declared []v1alpha1.Param) *provider {
 	p := &provider{Provider: values.NewProvider(base), params: map[string]*types.FieldType{}, variables: map[string]*types.FieldType{}}
-	for i := range params {
-		name := params[i].Name
-		f := values.NewField(CELType(&params[i]), func(v Values) any { return v.CEL(name) })
-		if params[i].Optional {
-			f.IsSet = func(obj any) bool { return obj.(Values).IsSet(name) }
+	for i := range declared {
+		name := declared[i].Name
+		f := values.NewField(params.CELType(&declared[i]), func(v params.Values) any { return v.CEL(name) })
+		if declared[i].Optional {
+			f.IsSet = func(obj any) bool { return obj.(params.Values).IsSet(name) }
 		}
 		p.params[name] = f
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/params"
 	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
@@ -17,7 +18,7 @@ import (
 // Condition reports whether the template's condition is true. Without a condition it returns true.
 // It returns an error if the condition reads a parameter that has no value, even if evaluation
 // would not use it: a policy cannot distinguish these cases ([Expression.Params]).
-func (t *Template) Condition(in *Input, values Values) (bool, error) {
+func (t *Template) Condition(in *Input, values params.Values) (bool, error) {
 	if t.condition == nil {
 		return true, nil
 	}
@@ -35,7 +36,7 @@ func (t *Template) Condition(in *Input, values Values) (bool, error) {
 
 // Render returns the fragment for one pod: a partial Pod. The fragment may share memory with the
 // template, so callers must not change it.
-func (t *Template) Render(in *Input, values Values) (jsontree.Node, error) {
+func (t *Template) Render(in *Input, values params.Values) (jsontree.Node, error) {
 	in.given = t.params.Given(values)
 	var n jsontree.Node
 	_, err := t.pod.renderInto(in.withValues(values, nil), &n)
@@ -44,7 +45,7 @@ func (t *Template) Render(in *Input, values Values) (jsontree.Node, error) {
 
 // ForEach returns what to add to one app container: partial Containers in the order of the
 // template. Callers must not change them.
-func (t *Template) ForEach(in *Input, values Values, container *jsontree.Node, initContainer bool) ([]jsontree.Node, error) {
+func (t *Template) ForEach(in *Input, values params.Values, container *jsontree.Node, initContainer bool) ([]jsontree.Node, error) {
 	all := in.Nodes.Nodes(len(t.forEach))
 	in.withValues(values, container).given = t.params.Given(values)
 	for i := range t.forEach {
@@ -72,7 +73,7 @@ func (t *Template) ForEach(in *Input, values Values, container *jsontree.Node, i
 
 // Placement returns where the template's containers go in one pod. It returns an error if an
 // expression fails, or if its value is no [End].
-func (t *Template) Placement(in *Input, values Values) (v1alpha1.Placement, error) {
+func (t *Template) Placement(in *Input, values params.Values) (v1alpha1.Placement, error) {
 	placement := t.Spec.Placement
 	for i, position := range []*v1alpha1.Position{&placement.InitContainers, &placement.Containers} {
 		program := t.ends[i]
@@ -95,7 +96,7 @@ func (t *Template) HasForEach() bool { return len(t.forEach) > 0 }
 
 // blameAnnotations adds to an error the annotations that set what the failing part reads. Fixing them is up to
 // the author of the pod, who may not be able to change the template.
-func (t *Template) blameAnnotations(err error, values Values) error {
+func (t *Template) blameAnnotations(err error, values params.Values) error {
 	f, ok := errors.AsType[*fault](err)
 	if !ok {
 		return err
@@ -106,7 +107,7 @@ func (t *Template) blameAnnotations(err error, values Values) error {
 	var set []string
 	for i := range values {
 		v := &values[i]
-		if v.Source != FromDefault && v.Source != Unset && slices.Contains(f.read, v.Name) {
+		if v.Source != params.FromDefault && v.Source != params.Unset && slices.Contains(f.read, v.Name) {
 			set = append(set, fmt.Sprintf("params.%s is set by the %s's annotation %s", v.Name, v.Source, cmp.Or(v.Annotation, t.params.KeyOf(v.Name))))
 		}
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/google/cel-go/cel"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/pillion-dev/pillion/templates/params"
 	"github.com/pillion-dev/pillion/templates/request"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
@@ -70,7 +71,7 @@ type Template struct {
 	variables    []*variable
 	order        map[string][]string           // the names of containers, by list
 	ends         [len(containerLists)]*program // of the placement, if they are computed
-	params       *ParamSet
+	params       *params.Set
 	reads        reads
 
 	asksIfSet    bool

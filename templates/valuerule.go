@@ -17,6 +17,7 @@ import (
 
 	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/params"
 	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
@@ -48,7 +49,7 @@ func eachItem(rules []valueRule) valueRule {
 	}}
 }
 
-var isQuantity = valueRule{strings.ReplaceAll(PolicyOf(&v1alpha1.Param{Type: "quantity"}).Check, "TEXT", "string(VALUE)") + ` && quantity(string(VALUE)).compareTo(quantity("0")) >= 0`, func(n *jsontree.Node) error {
+var isQuantity = valueRule{strings.ReplaceAll(params.PolicyOf(&v1alpha1.Param{Type: "quantity"}).Check, "TEXT", "string(VALUE)") + ` && quantity(string(VALUE)).compareTo(quantity("0")) >= 0`, func(n *jsontree.Node) error {
 	if q, err := quantityOf(n); err != nil || q.Sign() < 0 {
 		return fmt.Errorf("%s is not "+values.QuantityWords, n)
 	}

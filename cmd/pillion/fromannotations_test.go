@@ -12,6 +12,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/params"
 	"github.com/pillion-dev/pillion/templates/request"
 )
 
@@ -44,13 +45,13 @@ func TestFromAnnotations(t *testing.T) {
 			documented[key] = true
 			switch readers := readersOf(set, key); {
 			case len(readers) > 0:
-				if !strings.Contains(cases, strings.TrimSuffix(key, templates.AnyName)) {
+				if !strings.Contains(cases, strings.TrimSuffix(key, params.AnyName)) {
 					t.Errorf("%s: no case of the tests sets it", key)
 				}
 			case !strings.Contains(string(page), "`"+key+"`"):
 				t.Errorf("%s: no template reads it, and the page does not name it", key)
 			default:
-				if message := warningAbout(t, set, strings.ReplaceAll(key, templates.AnyName, "a")); message == "" {
+				if message := warningAbout(t, set, strings.ReplaceAll(key, params.AnyName, "a")); message == "" {
 					t.Errorf("%s: no template reads it, and there is no warning about it", key)
 				}
 			}
@@ -89,7 +90,7 @@ func keysOf(set *templates.Set) (all []string) {
 			case p.Annotation != "":
 				all = append(all, p.Annotation)
 			case p.Prefix != "" && len(p.Keys) == 0:
-				all = append(all, p.Prefix+templates.AnyName)
+				all = append(all, p.Prefix+params.AnyName)
 			}
 			for _, name := range p.Keys {
 				if p.Prefix != "" {

@@ -10,14 +10,15 @@ import (
 
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/params"
 	"github.com/pillion-dev/pillion/templates/request"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 func someTexts() []string {
 	var texts []string
-	for _, name := range templates.Types() {
-		texts = append(texts, templates.Samples(&v1alpha1.Param{Type: v1alpha1.ParamType(name)})...)
+	for _, name := range params.Types() {
+		texts = append(texts, params.Samples(&v1alpha1.Param{Type: v1alpha1.ParamType(name)})...)
 	}
 	return append(texts,
 
@@ -35,14 +36,14 @@ func declarations() []string {
 		"type: quantity, minimum: 10m, maximum: 1Gi", "type: duration, minimum: 1s, maximum: 1h",
 		"overridableBy: [Namespace]", "overridableBy: [Pod]", "overridableBy: []", "default: a, overridableBy: [Namespace]", "default: a, overridableBy: [Pod]", "default: a, overridableBy: []",
 	}
-	for _, name := range templates.Types() {
+	for _, name := range params.Types() {
 		p := v1alpha1.Param{Type: v1alpha1.ParamType(name)}
-		if templates.PolicyOf(&p).Check == "" {
+		if params.PolicyOf(&p).Check == "" {
 			continue // a policy cannot read it, see TestUnreadable
 		}
 		declared = append(declared, "type: "+name, "annotation: example.com/p, type: "+name)
-		if templates.PolicyOf(&p).Compare != "" {
-			declared = append(declared, fmt.Sprintf("type: %s, minimum: %s, maximum: %[2]s", name, templates.Samples(&p)[0]))
+		if params.PolicyOf(&p).Compare != "" {
+			declared = append(declared, fmt.Sprintf("type: %s, minimum: %s, maximum: %[2]s", name, params.Samples(&p)[0]))
 		}
 	}
 	return declared

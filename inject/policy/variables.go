@@ -10,6 +10,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/params"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
@@ -62,7 +63,7 @@ func (b *builder) reportUnreadable(p *v1alpha1.Param, path string) {
 	switch {
 	case p.Prefix != "":
 		b.addProblem(path+".prefix", "a policy cannot make a map of the annotations with a prefix")
-	case templates.PolicyOf(p).Check == "":
+	case params.PolicyOf(p).Check == "":
 		b.addProblem(path+".type", "a policy cannot read a parameter of type %s", p.Type)
 	}
 }
@@ -91,7 +92,7 @@ func (b *builder) declareParameter(p *v1alpha1.Param) {
 	if p.Default != nil {
 		standard = string(*p.Default)
 	}
-	value := strings.ReplaceAll(templates.PolicyOf(p).Value, "TEXT", "variables.text_"+p.Name)
+	value := strings.ReplaceAll(params.PolicyOf(p).Value, "TEXT", "variables.text_"+p.Name)
 	switch {
 	case p.Optional:
 		checks = append(checks, anyTrue("!("+anyTrue(given...)+")", "("+allTrue(b.valueChecks(p)...)+")"))
@@ -109,8 +110,8 @@ func (b *builder) declareParameter(p *v1alpha1.Param) {
 
 // valueChecks returns the conditions for a parameter's value. Each may rely on the previous ones.
 func (b *builder) valueChecks(p *v1alpha1.Param) []string {
-	text, reads := "variables.text_"+p.Name, templates.PolicyOf(p)
-	checks := []string{fmt.Sprintf("size(bytes(%s)) <= %d", text, templates.MaxLength(p))}
+	text, reads := "variables.text_"+p.Name, params.PolicyOf(p)
+	checks := []string{fmt.Sprintf("size(bytes(%s)) <= %d", text, params.MaxLength(p))}
 	if reads.Check != "true" && reads.Check != "" {
 		checks = append(checks, strings.ReplaceAll(reads.Check, "TEXT", text))
 	}
@@ -133,7 +134,7 @@ func (b *builder) valueChecks(p *v1alpha1.Param) []string {
 
 // describeValues returns a description of the parameter's values.
 func describeValues(p *v1alpha1.Param) string {
-	words := []string{templates.Words(p)}
+	words := []string{params.Words(p)}
 	if p.Message != "" {
 		return p.Message
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/lint/limits"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/params"
 )
 
 // Input is the state of the page.
@@ -74,13 +75,13 @@ type Object struct {
 
 // Decision is the outcome for one template.
 type Decision struct {
-	Template string            `json:"template"`
-	Code     inject.Code       `json:"code"`
-	Sentence string            `json:"sentence"`
-	Injected bool              `json:"injected"` // whether the pod has the template
-	Failed   bool              `json:"failed"`
-	Params   []templates.Value `json:"params,omitempty"`
-	Kept     []inject.Kept     `json:"kept,omitempty"`
+	Template string         `json:"template"`
+	Code     inject.Code    `json:"code"`
+	Sentence string         `json:"sentence"`
+	Injected bool           `json:"injected"` // whether the pod has the template
+	Failed   bool           `json:"failed"`
+	Params   []params.Value `json:"params,omitempty"`
+	Kept     []inject.Kept  `json:"kept,omitempty"`
 }
 
 // Verdict is the answer of the validating webhook about the pod of one object.

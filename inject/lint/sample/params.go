@@ -11,12 +11,13 @@ import (
 	"github.com/google/cel-go/common/types"
 
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/params"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // Value returns the first sample value that a parameter accepts, or "".
 func Value(t *templates.Template, p *v1alpha1.Param) string {
-	candidates := append(templates.Samples(p), stringsMatching(p.Pattern)...)
+	candidates := append(params.Samples(p), stringsMatching(p.Pattern)...)
 	if p.Items != nil {
 		candidates = append(candidates, stringsMatching(p.Items.Pattern)...)
 	}

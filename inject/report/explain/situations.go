@@ -7,7 +7,7 @@ import (
 	"regexp"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/params"
 )
 
 // Situations has one report for all objects with the same result. Hundreds of workloads of a
@@ -44,7 +44,7 @@ func (r *Report) situationKey() (string, error) {
 		Template, InjectedBy, Message string
 		Code                          inject.Code
 		State                         State
-		Params                        []templates.Value
+		Params                        []params.Value
 		Kept                          []inject.Kept
 		Altered                       []inject.Difference
 		Obstacles, Notes              []string

@@ -7,6 +7,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/params"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
@@ -29,7 +30,7 @@ type Template struct {
 	// Also are further reasons why the pod does not get the template.
 	Also []inject.Step `json:"also,omitempty"`
 	// Params are the values of the template's parameters.
-	Params []templates.Value `json:"params,omitempty"`
+	Params []params.Value `json:"params,omitempty"`
 	// Added are the values of the template that the pod lacks. The path of a new list
 	// item is "<list>/-".
 	Added []inject.Difference `json:"added,omitempty"`

@@ -12,7 +12,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/report/terminal"
 	"github.com/pillion-dev/pillion/inject/schema"
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/params"
 	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
@@ -197,15 +197,15 @@ func (p *page) printTemplate(r *Report, t *Template) {
 	}
 }
 
-func valueOf(v templates.Value) string {
-	if v.Source == templates.Unset {
+func valueOf(v params.Value) string {
+	if v.Source == params.Unset {
 		return "is not set"
 	}
 	return fmt.Sprintf("= %s (%s)", cmp.Or(v.Text, `""`), valueOrigin(v))
 }
 
-func valueOrigin(v templates.Value) string {
-	if v.Source == templates.FromDefault {
+func valueOrigin(v params.Value) string {
+	if v.Source == params.FromDefault {
 		return "default"
 	}
 	return strings.TrimSpace("the " + v.Source + "'s annotation " + v.Annotation)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package templates
+package params
 
 import (
 	"fmt"
@@ -18,8 +18,8 @@ import (
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
-// ParamSet has the compiled parameters of a template, in the order of their declaration. It is immutable.
-type ParamSet struct {
+// Set has the compiled parameters of a template, in the order of their declaration. It is immutable.
+type Set struct {
 	all              []*Param
 	named            map[string]*Param
 	defaults         Values
@@ -27,9 +27,9 @@ type ParamSet struct {
 	byServiceAccount bool // annotations of the ServiceAccount may set a parameter
 }
 
-// NewParamSet returns the set of a template's parameters, which have different names.
-func NewParamSet(all []*Param) *ParamSet {
-	s := &ParamSet{all: all, named: map[string]*Param{}, complete: true}
+// NewSet returns the set of a template's parameters, which have different names.
+func NewSet(all []*Param) *Set {
+	s := &Set{all: all, named: map[string]*Param{}, complete: true}
 	for _, p := range all {
 		s.named[p.Name] = p
 		s.defaults = append(s.defaults, p.preset)
@@ -41,17 +41,17 @@ func NewParamSet(all []*Param) *ParamSet {
 
 // Defaults returns the values of the parameters for a pod that sets none. A parameter without a default is unset.
 // Callers must not change them.
-func (s *ParamSet) Defaults() Values { return s.defaults }
+func (s *Set) Defaults() Values { return s.defaults }
 
 // SetByServiceAccount reports whether annotations of the ServiceAccount may set one of the parameters.
-func (s *ParamSet) SetByServiceAccount() bool { return s.byServiceAccount }
+func (s *Set) SetByServiceAccount() bool { return s.byServiceAccount }
 
 // Find returns the values of the parameters. A value comes from the pod's annotations, or else
 // from the ServiceAccount's, or else from the namespace's, or else it is the default. The parameter
 // annotations is the pod's, or nil if none of them can set a parameter. The ServiceAccount may be
 // nil. Parameters without a valid value are left out; the error is an [InvalidValuesError] about
 // them. Callers must not change the values.
-func (s *ParamSet) Find(annotations *jsontree.Node, account *request.ServiceAccount, ns *request.Namespace) (found Values, err error) {
+func (s *Set) Find(annotations *jsontree.Node, account *request.ServiceAccount, ns *request.Namespace) (found Values, err error) {
 	if !s.byServiceAccount {
 		account = nil // the result must not depend on what other templates read
 	}
@@ -78,7 +78,7 @@ func (s *ParamSet) Find(annotations *jsontree.Node, account *request.ServiceAcco
 
 // Given returns the parameters that the pod, its ServiceAccount or its namespace sets. It returns all parameters if one of
 // them has no valid value.
-func (s *ParamSet) Given(found Values) (set Indexes) {
+func (s *Set) Given(found Values) (set Indexes) {
 	if len(found) < len(s.all) {
 		return ^set
 	}
@@ -91,7 +91,7 @@ func (s *ParamSet) Given(found Values) (set Indexes) {
 }
 
 // KeyOf returns the annotation that sets a parameter, as users write it, or "" if there is no such parameter.
-func (s *ParamSet) KeyOf(name string) string {
+func (s *Set) KeyOf(name string) string {
 	if p := s.named[name]; p != nil {
 		return p.key
 	}
@@ -99,21 +99,21 @@ func (s *ParamSet) KeyOf(name string) string {
 }
 
 // Names returns the names of the parameters, sorted.
-func (s *ParamSet) Names() []string { return slices.Sorted(maps.Keys(s.named)) }
+func (s *Set) Names() []string { return slices.Sorted(maps.Keys(s.named)) }
 
 // OwnNames returns the names of the parameters that the template's own annotations set, sorted.
-func (s *ParamSet) OwnNames() []string {
+func (s *Set) OwnNames() []string {
 	return slices.DeleteFunc(s.Names(), func(name string) bool { return s.named[name].OfOthers() })
 }
 
 // Check returns an error ("is ...") if one of the parameters must not have that value.
-func (s *ParamSet) Check(name, value string) error {
+func (s *Set) Check(name, value string) error {
 	_, err := s.named[name].parseValue(value)
 	return err
 }
 
 // Annotations returns the annotations that set a parameter to a value, which users have written.
-func (s *ParamSet) Annotations(name, text string) map[string]string {
+func (s *Set) Annotations(name, text string) map[string]string {
 	p := s.named[name]
 	if p.Prefix == "" {
 		return map[string]string{p.key: text}
@@ -131,7 +131,7 @@ func (s *ParamSet) Annotations(name, text string) map[string]string {
 
 // Format returns a value of a parameter as users write it. It returns false if there is no such parameter, and for a value
 // that cannot be written.
-func (s *ParamSet) Format(name string, value ref.Val) (string, bool) {
+func (s *Set) Format(name string, value ref.Val) (string, bool) {
 	p := s.named[name]
 	if p == nil {
 		return "", false
@@ -165,7 +165,7 @@ func (s *ParamSet) Format(name string, value ref.Val) (string, bool) {
 
 // SampleOfSize returns a value of a list or a map with so many items, as users write it. It returns ""
 // if there is none.
-func (s *ParamSet) SampleOfSize(name string, size int) string {
+func (s *Set) SampleOfSize(name string, size int) string {
 	p := s.named[name]
 	if p == nil || p.items == nil {
 		return ""

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package templates
+package params
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/pillion-dev/pillion/templates/cel/values"
+	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
@@ -233,4 +236,72 @@ func parseNumber(text string) (float64, error) {
 		err = strconv.ErrRange
 	}
 	return f, err
+}
+
+// Param is a compiled parameter: what its values must be.
+type Param struct {
+	v1alpha1.Param
+	row         *paramType
+	length      int    // as Length returns it, which allocates
+	key         string // of its annotation
+	preset      Value  // the default, or unset
+	pattern     *regexp.Regexp
+	min, max    *bound
+	items       *Param // of a list or a map
+	keysPattern *regexp.Regexp
+}
+
+// parseValue checks a string and returns its CEL value. An error describes what is allowed, and shows
+// only the beginning of a long value.
+func (p *Param) parseValue(text string) (ref.Val, error) {
+	if len(text) > p.length {
+		return nil, fmt.Errorf("is %d bytes long; at most %d are allowed", len(text), p.length)
+	}
+	value, err := p.parseAsType(text)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case len(p.Enum) > 0 && !slices.Contains(p.Enum, v1alpha1.Scalar(text)):
+		return nil, p.mustBe(text, fmt.Sprintf("must be one of %s%s", strings.Join(p.Choices(), ", "), problem.DidYouMean(text, p.Choices())))
+	case p.pattern != nil && !p.pattern.MatchString(text):
+		return nil, p.mustBe(text, "must match "+p.Pattern)
+	case p.min != nil && p.min.cmp(text) < 0:
+		return nil, p.mustBe(text, "must be at least "+p.min.text)
+	case p.max != nil && p.max.cmp(text) > 0:
+		return nil, p.mustBe(text, "must be at most "+p.max.text)
+	}
+	return value, nil
+}
+
+func (p *Param) parseAsType(text string) (ref.Val, error) {
+	value, err := p.row.parse(p, text)
+	if part, ok := errors.AsType[partError](err); ok {
+		return nil, part
+	}
+	if err != nil {
+		return nil, p.mustBe(text, "must be "+p.row.words)
+	}
+	return value, nil
+}
+
+// mustBe returns the error for a value that is not allowed. The template's own message comes first.
+func (p *Param) mustBe(text, otherwise string) error {
+	if p.Message != "" {
+		otherwise = "must be " + p.Message
+	}
+	return fmt.Errorf("is %q; it %s", problem.Shorten(text), otherwise)
+}
+
+// MaxLength returns the maximum length of a parameter's value in bytes. For a map with a prefix, it is
+// that of all names and values together.
+func MaxLength(p *v1alpha1.Param) int {
+	const usual, usualOfMany = 256, 4096
+	switch {
+	case p.MaxLength != nil:
+		return *p.MaxLength
+	case rowOfType(p.Type).parts != scalar:
+		return usualOfMany
+	}
+	return usual
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package templates
+package params
 
 import (
 	"encoding/json"
@@ -58,14 +58,14 @@ func compiledParam(t testing.TB, declared string) *Param {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return CompileParam(&p, "a.pillion.dev/"+p.Name, func(field, format string, args ...any) { t.Fatalf(field+" "+format, args...) })
+	return Compile(&p, "a.pillion.dev/"+p.Name, func(field, format string, args ...any) { t.Fatalf(field+" "+format, args...) })
 }
 
 // TestParamTypesInReference checks that the reference lists each type, in this order.
 func TestParamTypesInReference(t *testing.T) {
 	t.Parallel()
-	const reference = "../manifests/docs/template-reference.md"
-	table, err := os.ReadFile("../manifests/docs/parameters.md")
+	const reference = "../../manifests/docs/template-reference.md"
+	table, err := os.ReadFile("../../manifests/docs/parameters.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package templates
+package params
 
 import (
 	"cmp"
@@ -18,9 +18,9 @@ import (
 // Report reports what is wrong with a field of a declared parameter, for example items.type or enum[0].
 type Report func(field, format string, args ...any)
 
-// CompileParam compiles a declared parameter and reports all that is wrong with it. It sets the declared type and default if
+// Compile compiles a declared parameter and reports all that is wrong with it. It sets the declared type and default if
 // these are left out and follow from the rest. Setting is the template's own annotation for the parameter.
-func CompileParam(declared *v1alpha1.Param, setting string, report Report) *Param {
+func Compile(declared *v1alpha1.Param, setting string, report Report) *Param {
 	if declared.Prefix != "" && declared.Type == "" {
 		declared.Type = mapParam
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package templates
+package params
 
 import (
 	"cmp"
@@ -17,10 +17,8 @@ import (
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
-// This file knows which annotations have the value of a parameter: one of the template's own, one
-// of another product, or all with a prefix.
-
-// annotationKey returns the annotation that sets a parameter, as users write it. Setting is the template's own.
+// annotationKey returns the annotation that sets a parameter, as users write it: one of another product, all with a prefix, or
+// else the template's own, which is setting.
 func annotationKey(p *v1alpha1.Param, setting string) string {
 	if p.Prefix != "" {
 		return p.Prefix + AnyName

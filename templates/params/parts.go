@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package templates
+package params
 
 import (
 	"bytes"
@@ -22,8 +22,6 @@ import (
 	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
-
-// This file parses the values that consist of several: lists, maps and JSON.
 
 // The limits of a value in JSON or YAML.
 const (
@@ -47,6 +45,7 @@ func mapType(p *v1alpha1.Param) *types.Type {
 	return types.NewMapType(types.StringType, CELType(itemOf(p)))
 }
 
+// CELType returns the type of a parameter in expressions.
 func CELType(p *v1alpha1.Param) *types.Type { return rowOf(p).cel(p) }
 
 // itemOf returns what an item must be, as a parameter.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package templates
+package params
 
 import (
 	"fmt"
@@ -159,7 +159,7 @@ func TestPrefix(t *testing.T) {
 		{"maxLength: 20", sized(2), nil, `{"000":"xxxxxxx","001":"xxxxxxx"}`},
 		{"maxLength: 19", sized(2), nil, `the pod's annotation a/s-NAME has names and values of 20 bytes together; at most 19 are allowed`},
 	} {
-		set := NewParamSet([]*Param{compiledParam(t, "{name: p, prefix: a/s-"+strings.TrimSuffix(", "+c.param, ", ")+"}")})
+		set := NewSet([]*Param{compiledParam(t, "{name: p, prefix: a/s-"+strings.TrimSuffix(", "+c.param, ", ")+"}")})
 		found, err := set.Find(annotated(c.pod...), nil, &request.Namespace{Annotations: c.ns})
 		got := ""
 		if err != nil {
