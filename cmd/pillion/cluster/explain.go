@@ -82,6 +82,9 @@ func (i *Installation) explainTemplate(ctx context.Context, object *unstructured
 	s.Notes = slices.Concat(i.notes, p.notes) // includes what of the pods cannot be read
 	r, err := explain.New(i.injector, s)
 	if err == nil {
+		if r.Unread {
+			r.Shows = append(r.Shows, i.showWorkload(ctx, object)...)
+		}
 		r.Compare(running)
 		r.Fail(why, explain.Help{Kubectl: i.Commands.Kubectl, Pillion: i.Pillion, System: i.system, Namespace: p.Name})
 	}

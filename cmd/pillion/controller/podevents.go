@@ -295,9 +295,9 @@ func (e *podEvents) createEvents(ctx context.Context, namespace string, c candid
 // newEvent returns the Event about a mistake. Its name is the same for the same mistake, so that a restart of the controller
 // causes no further Event.
 func (e *podEvents) newEvent(m cluster.Mistake, about corev1.ObjectReference, related *corev1.ObjectReference) *eventsv1.Event {
-	command := fmt.Sprintf(" Details: pillion explain %s/%s -n %s", explainKind(about), about.Name, about.Namespace)
+	command := fmt.Sprintf(cluster.EventDetails+"%s/%s -n %s", explainKind(about), about.Name, about.Namespace)
 	if explainKind(about) == "" {
-		command = fmt.Sprintf(" Details: pillion explain pod/%s -n %s", cmp.Or(related, &about).Name, about.Namespace)
+		command = fmt.Sprintf(cluster.EventDetails+"pod/%s -n %s", cmp.Or(related, &about).Name, about.Namespace)
 	}
 	text := m.Message
 	switch {

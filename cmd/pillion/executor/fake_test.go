@@ -279,7 +279,9 @@ func (c *fake) Look(_ context.Context, w *rollout.Workload, _ *executor.Sight) (
 }
 
 // Watch returns a channel that receives when the kubelet of a changed pod has reported, or nothing without changes.
-func (c *fake) Watch(context.Context, *rollout.Workload, *executor.Sight) <-chan struct{} { return c.changes }
+func (c *fake) Watch(context.Context, *rollout.Workload, *executor.Sight) <-chan struct{} {
+	return c.changes
+}
 
 func (c *fake) Symptom(context.Context, *corev1.Pod, string) string { return c.symptom }
 

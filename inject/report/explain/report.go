@@ -63,7 +63,8 @@ type Report struct {
 	// Notes are sentences about the cluster, or about the notation of the manifest.
 	Notes []string `json:"notes,omitempty"`
 
-	// Unread is set if no template can be read. Then Shows has sentences about what the pod itself asks of Pillion.
+	// Unread is set if no template can be read. Then Shows has sentences about what the pod itself asks of Pillion, and
+	// what the cluster shows of its workload.
 	Unread bool     `json:"unread,omitempty"`
 	Shows  []string `json:"shows,omitempty"`
 

@@ -61,8 +61,8 @@ func (r *Report) situationKey() (string, error) {
 		Decisions                          []decision
 		Findings                           []finding
 		Misplaced, Misfits, Original, Note []string
-		Effects, Running                   []string
-	}{r.Object.Live, r.Called, r.Answered, r.Summary, r.Final.Verdict, r.Failing, r.Gone, nil, nil, r.Misplaced, r.Misfits, r.Original, r.Notes, r.Effects, r.Running.situationKey()}
+		Effects, Running, Shows            []string
+	}{r.Object.Live, r.Called, r.Answered, r.Summary, r.Final.Verdict, r.Failing, r.Gone, nil, nil, r.Misplaced, r.Misfits, r.Original, r.Notes, r.Effects, r.Running.situationKey(), r.Shows}
 	for i := range r.Templates {
 		t := &r.Templates[i]
 		d := decision{t.Template, t.InjectedBy, t.Message, t.Code, t.State, t.Params, t.Kept, t.Altered, nil, t.Notes}
