@@ -33,26 +33,27 @@ func TestChart(t *testing.T) {
 			u.installed.run(t)
 		},
 		"pillion certs": func() { eventually(t, "all is well", u.certsAreWell) },
-		"echo 'failurePolicy": func() {
+		"sed -i": func() {
 			u.waitForInjection(t)
 			u.wantFailurePolicy(t, admissionregistrationv1.Ignore)
 			u.wantImage(t, "registry.example.com/pillion:v0.1.0")
 		},
 		"helm rollback": func() {
-			u.wantFailurePolicy(t, admissionregistrationv1.Fail)
+			u.wantImage(t, "registry.example.com/pillion:v0.2.0")
 			u.waitForInjection(t)
 			u.types(t, "helm install second manifests/chart --namespace second --create-namespace", 1) // the names are taken
 			u.upgradesDefinition(t)
 		},
 		"helm uninstall": func() {
 			u.wantFailurePolicy(t, admissionregistrationv1.Ignore)
+			u.wantImage(t, "registry.example.com/pillion:v0.2.0")
 			u.wantShortName(t, "sct")
 			u.waitForInjection(t)
 			u.handsOverReplicas(t)
 		},
 	})
 	u.isUninstalled(t)
-	u.types(t, "helm install pillion manifests/chart --namespace pillion-system --values my-values.yaml", 0)
+	u.types(t, "helm install pillion manifests/chart --namespace pillion-system --values my-values.yaml --set failurePolicy.mutating=Fail", 0)
 	u.wantFailurePolicy(t, admissionregistrationv1.Fail)
 }
 
@@ -116,13 +117,15 @@ func (u *user) wantFailurePolicy(t *testing.T, want admissionregistrationv1.Fail
 	eventually(t, "the caBundles are there", u.bundlesThere)
 }
 
-// upgradesDefinition upgrades to a packaged chart with a changed CustomResourceDefinition.
+// upgradesDefinition upgrades to a packaged chart with a changed CustomResourceDefinition, and to other values.
 func (u *user) upgradesDefinition(t *testing.T) {
 	t.Helper()
 	u.wantShortName(t, "sct")
 	u.types(t, "cp -rL manifests/chart changed && sed -i 's/- sct$/- changed/' changed/files/crds/sidecartemplates.yaml", 0)
 	u.types(t, "helm package changed --version 0.2.0", 0)
-	u.types(t, "helm upgrade pillion pillion-0.2.0.tgz --namespace pillion-system --reuse-values --set replicas=3", 0)
+	u.types(t, "helm upgrade pillion pillion-0.2.0.tgz --namespace pillion-system --reuse-values --set replicas=3,failurePolicy.mutating=Fail", 0)
+	u.wantFailurePolicy(t, admissionregistrationv1.Fail)
+	u.waitForInjection(t)
 	u.wantShortName(t, "changed")
 	u.wantReplicas(t, 3)
 }

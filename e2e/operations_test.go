@@ -95,11 +95,14 @@ func (u *user) installs(t *testing.T, overlay string) {
 	u.waitForInjection(t)
 }
 
-// upgrades to another image, and adds a component.
+// upgrades to another image, and then adds a component.
 func (u *user) upgrades(t *testing.T) {
 	t.Helper()
 	u.doesAsWritten(t, installPage, "$ sed -i s/v0.1.0/v0.2.0/ my-pillion", nil)
 	u.wantImage(t, "registry.example.com/pillion:v0.2.0")
+	u.waitForInjection(t)
+	u.types(t, "echo 'components: [../manifests/components/fail-closed]' >> my-pillion/kustomization.yaml", 0)
+	u.types(t, "kubectl apply --server-side -k my-pillion", 0)
 	mutating, err := u.Client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(testContext(t), pillionConfiguration, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
