@@ -23,7 +23,7 @@ func newInject() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:         "inject",
 		Short:       "Inject sidecars into manifests",
-		Annotations: cli.FailsIf("with `--strict`, a pod cannot get a template that it requests"),
+		Annotations: cli.FailsIf("with `--strict`, a pod cannot get a template that it requests or that is a default"),
 		Long: `Inject changes the pods in manifests as the admission webhook changes pods. It
 supports Pods, Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs, CronJobs,
 ReplicationControllers, PodTemplates and lists of them, in YAML and JSON. Everything
