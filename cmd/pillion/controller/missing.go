@@ -101,7 +101,7 @@ func (m *missing) countFor(template types.NamespacedName) *int64 {
 	return &total
 }
 
-// isDue reports whether a namespace has to be looked at again.
+// isDue reports whether a namespace has to be inspected again.
 func (of *missingIn) isDue(now time.Time, version string) bool {
 	if now.Sub(of.read) >= namespaceAgain || now.Sub(of.counted) >= countAgain { // also if it was never read
 		return true

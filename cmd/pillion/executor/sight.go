@@ -14,7 +14,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/rollout"
 )
 
-// Look implements [Cluster]. It lists the pods, because a decision needs what is true now. A watch only tells when to look. A
+// Look implements [Cluster]. It lists the pods, because a decision needs what is true now. A watch only reports when. A
 // list of one object needs no other right than the plan.
 func (k Kubernetes) Look(ctx context.Context, w *rollout.Workload, before *Sight) (*Sight, error) {
 	s := &Sight{Desired: -1}

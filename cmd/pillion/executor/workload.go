@@ -87,7 +87,7 @@ func (s *run) pollsToWait(d rollout.Decision, open []rollout.Member) (polls int)
 	return slowly
 }
 
-// awaitChange waits until a pod has changed, or for so many polls. Changes come in groups, and a look at many pods takes long, so
+// awaitChange waits until a pod has changed, or for so many polls. Changes come in groups, and reading many pods takes long, so
 // it waits for some time in any case.
 func (s *run) awaitChange(ctx context.Context, polls int) error {
 	if s.changes == nil && s.seen != nil {
