@@ -102,6 +102,7 @@ func (i *installed) reset(t *testing.T) {
 		{"delete", "clustersidecartemplates", "--all"},
 		{"delete", policies, "-l", "app.kubernetes.io/managed-by=pillion-policy"},
 		{"label", "namespace", i.namespace, injectLabel + "=enabled", "--overwrite"},
+		{"delete", "clusterrolebinding", "pillion-viewers", "developers-see-templates", "--ignore-not-found"}, // what users may read
 	} {
 		if _, err := i.RunKubectl(testContext(t), nil, args...); err != nil {
 			t.Fatal(err)
