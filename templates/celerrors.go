@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,8 +15,10 @@ import (
 	"github.com/google/cel-go/common"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/pillion-dev/pillion/templates/cel/values"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/problem"
 )
 
@@ -283,6 +286,26 @@ func declaredNames(env *cel.Env) []string {
 		names = append(names, m.Function())
 	}
 	return slices.DeleteFunc(names, func(name string) bool { return strings.ContainsAny(name, "_@!.") })
+}
+
+// podFieldPlace returns where a field is that a Pod lacks, or "".
+func podFieldPlace(typeName, name string) string {
+	switch {
+	case typeName != reflect.TypeFor[corev1.Pod]().Name():
+		return ""
+	case name == "serviceAccount":
+		return "serviceAccount, which has name, labels and annotations"
+	case isPodSpecField(name):
+		return "pod.spec." + name
+	case name == "labels" || name == "annotations" || name == "name":
+		return "pod.metadata." + name
+	}
+	return ""
+}
+
+func isPodSpecField(name string) bool {
+	_, ok := jsontree.StructFieldOf(reflect.TypeFor[corev1.PodSpec](), name)
+	return ok
 }
 
 // fieldsBeside returns the fields of the type that lacks a field with that name, and its name. It learns

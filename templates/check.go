@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
@@ -275,4 +276,26 @@ func asAnnotation(t reflect.Type, y *yaml.Node) string {
 		text.WriteString(n.Value)
 	}
 	return fmt.Sprintf(", as in an annotation; write %q", problem.Cut(text.String(), maxValue))
+}
+
+// ofNames returns the form of a list if an object is written instead.
+func ofNames(t reflect.Type, y *yaml.Node) string {
+	more := ", ..."
+	switch t.Elem() {
+	case reflect.TypeFor[corev1.EnvVar]():
+		more = ", value: ..."
+	case reflect.TypeFor[corev1.Container](), reflect.TypeFor[corev1.Volume](), reflect.TypeFor[v1alpha1.Param](), reflect.TypeFor[v1alpha1.Variable]():
+	default:
+		return ""
+	}
+	for i, key := range y.Content {
+		switch {
+		case y.Kind != yaml.MappingNode || i%2 == 1 || strings.HasPrefix(key.Value, "${"):
+		case key.Value == "name":
+			return "; begin the item with -"
+		default:
+			return "; write {name: " + key.Value + more + "} for each item"
+		}
+	}
+	return ""
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/google/cel-go/cel"
-	"github.com/google/cel-go/common"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
 	corev1 "k8s.io/api/core/v1"
@@ -66,25 +65,6 @@ func newCompiler(params []v1alpha1.Param) (*compiler, error) {
 		return nil, err
 	}
 	return &compiler{language: language, provider: provider, env: env, each: each, params: params, reads: reads{}, uses: map[string]bool{}, origins: map[*program]*origin{}}, nil
-}
-
-// formatLocation returns a place in an expression. Of a long expression, it contains one line.
-func formatLocation(source string, at common.Location) string {
-	line, column, known := lineAt(source, at)
-	if !known {
-		return fmt.Sprintf("in %q", source)
-	}
-	return fmt.Sprintf("in %q, column %d", line, column+1)
-}
-
-// lineAt returns the line of a place and the place's index in its characters. Known is false if there is no such place:
-// for some syntax errors, CEL has none.
-func lineAt(source string, at common.Location) (line string, column int, known bool) {
-	lines := strings.Split(source, "\n")
-	if at.Line() < 1 || at.Line() > len(lines) || at.Column() < 0 {
-		return "", 0, false
-	}
-	return lines[at.Line()-1], at.Column(), true
 }
 
 // compileExpression checks and compiles one expression. An error is one sentence.

@@ -9,32 +9,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
-
-// podFieldPlace returns where a field is that a Pod lacks, or "".
-func podFieldPlace(typeName, name string) string {
-	switch {
-	case typeName != reflect.TypeFor[corev1.Pod]().Name():
-		return ""
-	case name == "serviceAccount":
-		return "serviceAccount, which has name, labels and annotations"
-	case inPodSpec(name):
-		return "pod.spec." + name
-	case name == "labels" || name == "annotations" || name == "name":
-		return "pod.metadata." + name
-	}
-	return ""
-}
 
 const podSpecPath = "spec.pod.spec"
 
 // placeOf returns the object that has a key which authors wrote at path, or "".
 func placeOf(path, key string) string {
-	var t Template
+	var spec v1alpha1.Spec
 	switch {
-	case path == "" && hasKey(t.Spec, key):
+	case path == "" && hasKey(spec, key):
 		return "spec"
-	case path == "spec" && hasKey(t.Spec.Match, key):
+	case path == "spec" && hasKey(spec.Match, key):
 		return "spec.match"
 	case (path == "spec" || path == "spec.pod") && (key == "labels" || key == "annotations"):
 		return "spec.pod.metadata"
