@@ -22,12 +22,11 @@ import (
 	"github.com/pillion-dev/pillion/templates/problem"
 )
 
-// unknown matches CEL's error for an unknown name.
-var unknown = regexp.MustCompile(`^(undefined field|undeclared reference to) '([^']*)'( \(in container ''\))?$`)
+// unknownName matches CEL's error for an unknown name.
+var unknownName = regexp.MustCompile(`^(undefined field|undeclared reference to) '([^']*)'( \(in container ''\))?$`)
 
-// explainError returns a CEL error in Pillion's words, with a hint about what the author probably
-// meant.
-func explainError(env *cel.Env, source string, issue *cel.Error) (text, hint string) {
+// Explain returns a CEL error in Pillion's words. Hint is the end of the message: what the author probably meant, or "".
+func Explain(env *cel.Env, source string, issue *cel.Error) (text, hint string) {
 	message := issue.Message
 	if text, hint := syntaxWords(source, message); text != "" && !strings.HasPrefix(message, oneEquals) {
 		return text, hint
@@ -35,9 +34,9 @@ func explainError(env *cel.Env, source string, issue *cel.Error) (text, hint str
 	if text, hint := ofMacro(macroAt(source, issue.Location), message); text != "" {
 		return text, hint
 	}
-	found := unknown.FindStringSubmatch(message)
+	found := unknownName.FindStringSubmatch(message)
 	if found == nil {
-		return explainOtherError(source, message)
+		return ExplainMessage(source, message)
 	}
 	kind, name := found[1], strings.TrimPrefix(found[2], ".")
 	if kind == "undefined field" {
@@ -59,7 +58,7 @@ func explainError(env *cel.Env, source string, issue *cel.Error) (text, hint str
 		what = "function"
 	}
 	text = fmt.Sprintf("there is no %s %q", what, name)
-	switch instead := foreign[name]; {
+	switch instead := foreignWords[name]; {
 	case what == "variable" && hasField(env, values.ParamsType, name):
 		return text, "; write params." + name
 	case what == "variable" && hasField(env, values.VariablesType, name):
@@ -67,9 +66,9 @@ func explainError(env *cel.Env, source string, issue *cel.Error) (text, hint str
 	case name == "container":
 		return text + " here", ": it exists only in forEachContainer; a condition and a variable have one value for each pod"
 	case name == "when":
-		return text, ": " + whenHint
+		return text, ": " + WhenHint
 	case name == "forEach":
-		return text, ": " + forEachHint
+		return text, ": " + ForEachHint
 	case slices.ContainsFunc(env.Macros(), func(m cel.Macro) bool { return m.Function() == name }):
 		return name + "() has other arguments", ": " + macroHint
 	case instead != "":
@@ -123,7 +122,7 @@ func macroAt(source string, at common.Location) string {
 
 var lastWord = regexp.MustCompile(`\w+$`)
 
-// ofMacro is explained for errors in what CEL makes of a macro: operators and functions that the
+// ofMacro is [Explain] for errors in what CEL makes of a macro: operators and functions that the
 // author did not write. It returns "" for others.
 func ofMacro(macro, message string) (text, hint string) {
 	found := mismatch.FindStringSubmatch(message)
@@ -152,8 +151,8 @@ var (
 	oneEquals = "Syntax error: token recognition error at: '= "
 )
 
-// explainOtherError is explained for errors other than unknown names.
-func explainOtherError(source, message string) (text, hint string) {
+// ExplainMessage is [Explain] for the message of an error that is not about an unknown name.
+func ExplainMessage(source, message string) (text, hint string) {
 	if found := mismatch.FindStringSubmatch(message); found != nil {
 		name, isOperator := operators.FindReverse(found[1])
 		switch {
@@ -341,8 +340,8 @@ func (r *recorder) FindStructFieldType(name, field string) (*types.FieldType, bo
 	return t, ok
 }
 
-// whenHint explains ${when}.
-const whenHint = `"${when}" is a key of objects; for a list of strings, make the whole list one expression, such as ${params.debug ? ['--debug'] : []}`
+// WhenHint explains where "${when}" is allowed, in messages.
+const WhenHint = `"${when}" is a key of objects; for a list of strings, make the whole list one expression, such as ${params.debug ? ['--debug'] : []}`
 
-// forEachHint explains ${forEach}.
-const forEachHint = `"${forEach}" is a key of list items that are objects; for a list of strings, make the whole list one expression, such as ${params.names.split(',').map(n, '--name=' + n)}`
+// ForEachHint explains where "${forEach}" is allowed, in messages.
+const ForEachHint = `"${forEach}" is a key of list items that are objects; for a list of strings, make the whole list one expression, such as ${params.names.split(',').map(n, '--name=' + n)}`

@@ -133,7 +133,7 @@ func (c *checker) keysOf(fields []string) []string {
 func (c *checker) compileWhen(o *part, value *yaml.Node, path string) {
 	instead := conditionOf(path)
 	if c.env == nil && instead == "" {
-		c.reportProblem(value, path, "%s", whenHint)
+		c.reportProblem(value, path, "%s", WhenHint)
 		return
 	}
 	if instead != "" {
@@ -254,9 +254,9 @@ func quoteHint(y *yaml.Node, t reflect.Type) string {
 func (c *checker) notWhen(y *yaml.Node) string {
 	switch {
 	case c.env != nil && yamlChild(y, whenKey) != nil:
-		return "; " + whenHint
+		return "; " + WhenHint
 	case c.env != nil && yamlChild(y, forEachKey) != nil:
-		return "; " + forEachHint
+		return "; " + ForEachHint
 	}
 	return ""
 }

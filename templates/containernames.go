@@ -19,7 +19,7 @@ func namePattern(name string) (string, error) {
 		return name, nil
 	}
 	for more := rest; computed; _, more, computed = strings.Cut(rest, "${") {
-		if _, rest, computed = cutExpression(more); !computed {
+		if _, rest, computed = CutExpression(more); !computed {
 			return name, nil // already reported
 		}
 	}

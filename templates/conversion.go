@@ -11,10 +11,9 @@ import (
 	"github.com/pillion-dev/pillion/templates/cel/values"
 )
 
-// This file has the ends of messages about values of the wrong type: how to convert them.
-
-// toBool returns how to make a condition from a value.
-func toBool(out *cel.Type, source string) string {
+// BoolHint returns the end of a message about a value that is no condition: how to make one from it, or "". Out is the type of the
+// expression source.
+func BoolHint(out *cel.Type, source string) string {
 	switch out.Kind() {
 	case types.StringKind:
 		return "; write " + source + " == 'true', or give a parameter the type boolean"
@@ -24,8 +23,8 @@ func toBool(out *cel.Type, source string) string {
 	return ""
 }
 
-// toText returns how to make a part of a string from a value.
-func toText(out *cel.Type, source string) string {
+// StringHint returns the end of a message about a value that cannot be part of a string: how to convert it, or "".
+func StringHint(out *cel.Type, source string) string {
 	switch {
 	case out.Kind() == types.ListKind && out.Parameters()[0].Kind() == types.StringKind:
 		return "; write ${" + source + ".join(',')}"
@@ -37,11 +36,11 @@ func toText(out *cel.Type, source string) string {
 	return ""
 }
 
-// toType returns how to make a value of type t.
-func toType(t reflect.Type, out *cel.Type, source string) string {
+// TypeHint returns the end of a message about a value that is none of the Go type t: how to convert it, or "".
+func TypeHint(t reflect.Type, out *cel.Type, source string) string {
 	switch {
 	case values.AcceptsType(t, cel.StringType):
-		return toText(out, source)
+		return StringHint(out, source)
 	case out.Kind() != types.StringKind && out.Kind() != types.DynKind:
 		return ""
 	case values.AcceptsType(t, cel.IntType) && out.Kind() == types.DynKind:
@@ -49,7 +48,7 @@ func toType(t reflect.Type, out *cel.Type, source string) string {
 	case values.AcceptsType(t, cel.IntType):
 		return "; write int(" + source + "), or give a parameter, or its items, the type integer"
 	case values.AcceptsType(t, cel.BoolType):
-		return toBool(out, source)
+		return BoolHint(out, source)
 	}
 	return ""
 }

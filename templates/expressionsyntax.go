@@ -4,18 +4,18 @@ package templates
 
 import "strings"
 
-// withoutDollar returns the first expression in ${...}.
-func withoutDollar(source string) string {
+// FirstExpression returns the first expression in ${...}, or "the expression" if there is none.
+func FirstExpression(source string) string {
 	_, rest, _ := strings.Cut(source, "${")
-	if inside, _, ok := cutExpression(rest); ok && strings.TrimSpace(inside) != "" {
+	if inside, _, ok := CutExpression(rest); ok && strings.TrimSpace(inside) != "" {
 		return strings.TrimSpace(inside)
 	}
 	return "the expression"
 }
 
-// cutExpression finds the } that closes an expression. It ignores those in CEL's strings, comments
-// and map literals.
-func cutExpression(text string) (source, rest string, ok bool) {
+// CutExpression splits a string after ${ at the } that closes the expression. It ignores those in CEL's strings, comments and map
+// literals. It returns false if there is none.
+func CutExpression(text string) (source, rest string, ok bool) {
 	depth := 0
 	for i := 0; i < len(text); i++ {
 		switch b := text[i]; {

@@ -27,7 +27,7 @@ func (c *checker) forEach(o *part, y *yaml.Node, path string) (leave func(), ok 
 		return func() {}, true
 	}
 	if c.env == nil || !strings.HasSuffix(path, "]") {
-		c.reportProblem(value, path, "%s", forEachHint)
+		c.reportProblem(value, path, "%s", ForEachHint)
 		return nil, false
 	}
 	at := path + "." + forEachKey
@@ -77,11 +77,11 @@ func (c *compiler) compileLoop(env *cel.Env, name, source string) (*loop, *cel.E
 	case types.ListKind:
 	case types.MapKind:
 		return nil, nil, fmt.Errorf("CEL: %q gives %s; go through its keys, which are in order: {%s: %q}, and write (%s)[%s] for the value of a key",
-			source, celName(p.out), name, source+".map(k, k)", source, name)
+			source, TypeName(p.out), name, source+".map(k, k)", source, name)
 	case types.StringKind:
-		return nil, nil, fmt.Errorf("CEL: %q gives %s, but a list is needed here; write %s.split(','), or give a parameter the type list", source, celName(p.out), source)
+		return nil, nil, fmt.Errorf("CEL: %q gives %s, but a list is needed here; write %s.split(','), or give a parameter the type list", source, TypeName(p.out), source)
 	default:
-		return nil, nil, fmt.Errorf("CEL: %q gives %s, but a list is needed here", source, celName(p.out))
+		return nil, nil, fmt.Errorf("CEL: %q gives %s, but a list is needed here", source, TypeName(p.out))
 	}
 	within, err := env.Extend(cel.Variable(name, p.out.Parameters()[0]))
 	return &loop{name: name, list: p, depth: len(c.loops)}, within, err

@@ -46,9 +46,9 @@ func (c *checker) compileLeaf(y *yaml.Node, t reflect.Type, field, path string) 
 			continue
 		}
 		if of, maybe := valueType(p.program.out); maybe {
-			c.reportProblem(y, path, "${%s} may have no value, and is only a part of the string%s", p.program.source, toPart(of, p.program.source+orZeroValue(of)))
+			c.reportProblem(y, path, "${%s} may have no value, and is only a part of the string%s", p.program.source, toPart(of, p.program.source+OrZeroValue(of)))
 		} else if !isJoinable(p.program.out) {
-			c.reportProblem(y, path, "${%s} gives %s, which cannot be part of a string%s", p.program.source, celName(p.program.out), toText(p.program.out, p.program.source))
+			c.reportProblem(y, path, "${%s} gives %s, which cannot be part of a string%s", p.program.source, TypeName(p.program.out), StringHint(p.program.out, p.program.source))
 		}
 	}
 	return &part{kind: leafPart, pieces: pieces, rules: rulesFor(t, field, path), path: path, line: y.Line, field: field}
@@ -70,7 +70,7 @@ func toPart(out *cel.Type, source string) string {
 	if isJoinable(out) {
 		return "; write ${" + source + "}"
 	}
-	return toText(out, source)
+	return StringHint(out, source)
 }
 
 func isJoinable(out *cel.Type) bool {

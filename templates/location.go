@@ -9,8 +9,8 @@ import (
 	"github.com/google/cel-go/common"
 )
 
-// formatLocation returns a place in an expression. Of a long expression, it contains one line.
-func formatLocation(source string, at common.Location) string {
+// FormatLocation returns a place in an expression for a message. Of an expression with several lines, it contains one line.
+func FormatLocation(source string, at common.Location) string {
 	line, column, known := lineAt(source, at)
 	if !known {
 		return fmt.Sprintf("in %q", source)

@@ -14,9 +14,6 @@ import (
 	"github.com/google/cel-go/parser"
 )
 
-// An expression fails if it reads a field, a key or an item that the pod lacks. The error then
-// contains an expression that does not fail.
-
 var (
 	errNoKey   = regexp.MustCompile(`(?:^|: )no such key: (.*)$`)
 	errNoIndex = regexp.MustCompile(`(?:^|: )index out of bounds: (-?\d+)$`)
@@ -24,9 +21,9 @@ var (
 
 const adviceForPods = "for pods without it, write "
 
-// missingValueHint returns the end of an error of the evaluation: what to write instead, or "". Leaf reports
-// that the expression may have no value.
-func missingValueHint(err error, checked *ast.AST, leaf bool) string {
+// MissingValueHint returns the end of an error of an evaluation, if the expression read a field, a key or an item that the pod
+// lacks: an expression that does not fail. It returns "" for other errors. Omittable reports that the expression may have no value.
+func MissingValueHint(err error, checked *ast.AST, omittable bool) string {
 	message := err.Error()
 	key, index := errNoKey.FindStringSubmatch(message), errNoIndex.FindStringSubmatch(message)
 	if key == nil && index == nil || strings.Contains(message, adviceForPods) {
@@ -38,7 +35,7 @@ func missingValueHint(err error, checked *ast.AST, leaf bool) string {
 			continue
 		}
 		if isItem(e, checked) && index != nil && readsItem(e, index[1]) || !isItem(e, checked) && key != nil && readsKey(e, key[1], checked) {
-			return "; " + adviceForPods + optionalChain(e, checked, leaf, of+step)
+			return "; " + adviceForPods + optionalChain(e, checked, omittable, of+step)
 		}
 	}
 	return ""
@@ -60,11 +57,11 @@ func optionalChain(e ast.NavigableExpr, checked *ast.AST, leaf bool, text string
 	if _, inside := e.Parent(); !inside && leaf {
 		return text
 	}
-	return text + orZeroValue(checked.GetType(e.ID()))
+	return text + OrZeroValue(checked.GetType(e.ID()))
 }
 
-// orZeroValue returns .orValue() with a value of a type.
-func orZeroValue(t *cel.Type) string {
+// OrZeroValue returns .orValue() with an empty value of a type, or "" if there is no such value.
+func OrZeroValue(t *cel.Type) string {
 	name, _, _ := strings.Cut(t.String(), "(")
 	return orZeroValueNamed(name)
 }

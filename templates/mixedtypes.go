@@ -37,9 +37,9 @@ func sameTypes(env *cel.Env, checked *cel.Ast, variable string, whole bool) (isM
 		return false, fmt.Errorf("CEL: variables.%s has values of different types, so it must be a whole field or an argument of %s() (in %q)", variable, library.JSONMarshal, checked.Source().Content())
 	}
 	first := issues.Errors()[0]
-	text, _ := explainOtherError(checked.Source().Content(), first.Message)
+	text, _ := ExplainMessage(checked.Source().Content(), first.Message)
 	return false, fmt.Errorf("CEL: %s (%s); all values of a map or a list need one type, unless it is an argument of %s() or a whole field that is an object",
-		text, formatLocation(checked.Source().Content(), first.Location), library.JSONMarshal)
+		text, FormatLocation(checked.Source().Content(), first.Location), library.JSONMarshal)
 }
 
 type sameTypesConfig struct{}

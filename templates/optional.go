@@ -38,7 +38,7 @@ func otherwiseOf(p *v1alpha1.Param) string {
 	if params.IsJSON(p) {
 		return ".orValue({})"
 	}
-	return orZeroValue(params.CELType(p))
+	return OrZeroValue(params.CELType(p))
 }
 
 // valueType returns T for the type optional(T), and true. It returns other types and false.

@@ -81,7 +81,7 @@ func (p *program) evalCEL(in *Input) (ref.Val, error) {
 	out, details, err := p.prog.Eval(in)
 	in.spendCost(costIn(details, err))
 	if err != nil {
-		return nil, fmt.Errorf("%q: %w%s", p.source, err, missingValueHint(err, p.checked, p.leaf))
+		return nil, fmt.Errorf("%q: %w%s", p.source, err, MissingValueHint(err, p.checked, p.leaf))
 	}
 	if in.spentTooMuch() {
 		return nil, p.errTooMuch()

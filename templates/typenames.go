@@ -13,10 +13,8 @@ import (
 	"github.com/pillion-dev/pillion/templates/cel/values"
 )
 
-// This file has words for what CEL's messages contain.
-
-// celName returns the name of a type for users.
-func celName(t *cel.Type) string {
+// TypeName returns the name of a type for users, for example "a list of strings".
+func TypeName(t *cel.Type) string {
 	switch t.Kind() {
 	case types.DynKind:
 		return "a value of unknown type"
@@ -137,8 +135,8 @@ func ownerWords(typeName string) string {
 	return typeWords(typeName) + " has no field"
 }
 
-// foreign are words of other languages and what templates have instead.
-var foreign = map[string]string{
+// foreignWords are words of other languages and what templates have instead.
+var foreignWords = map[string]string{
 	"len": "write size(...)", "length": "write size(...)", "count": "write size(...)",
 	"get": "write [?'key'].orValue('...')", "default": "write .orValue('...')", "coalesce": "write .orValue('...')",
 	"toUpper": "write upperAscii()", "upper": "write upperAscii()", "toLower": "write lowerAscii()", "lower": "write lowerAscii()",
@@ -154,7 +152,7 @@ var (
 	reservedWord = regexp.MustCompile(`^reserved identifier: (\w+)$`)
 	noFields     = regexp.MustCompile(`^type '(.*)' does not support field selection$`)
 	wrongStart   = regexp.MustCompile(`^Syntax error: (?:mismatched|extraneous) input '(.*)' expecting`)
-	missing      = regexp.MustCompile(`^Syntax error: missing '(.*)' at`)
+	missingToken = regexp.MustCompile(`^Syntax error: missing '(.*)' at`)
 	wrongToken   = regexp.MustCompile(`^Syntax error: token recognition error at: '(.*)`)
 	noAlternate  = regexp.MustCompile(`^Syntax error: no viable alternative at input '(.*)'$`)
 )
@@ -167,7 +165,7 @@ func syntaxWords(source, message string) (text, hint string) {
 		case strings.TrimSpace(source) == "":
 			return "the expression is empty", ""
 		case strings.HasPrefix(token, "$") && strings.Contains(source, "${"):
-			return "${ is not expected here: this is an expression already", "; write " + withoutDollar(source) + " without ${ }"
+			return "${ is not expected here: this is an expression already", "; write " + FirstExpression(source) + " without ${ }"
 		case token == "<EOF>":
 			return "the expression ends too early", ""
 		case token == "?" && strings.Contains(source, "??"):
@@ -178,7 +176,7 @@ func syntaxWords(source, message string) (text, hint string) {
 			return "& is no operator", "; write && for and"
 		}
 		for word := range strings.FieldsSeq(source) {
-			if instead := foreign[word]; instead != "" && word != "Values" {
+			if instead := foreignWords[word]; instead != "" && word != "Values" {
 				return fmt.Sprintf("the word %q means nothing here", word), "; " + instead
 			}
 		}
@@ -187,7 +185,7 @@ func syntaxWords(source, message string) (text, hint string) {
 	switch {
 	case reservedWord.MatchString(message):
 		word := reservedWord.FindStringSubmatch(message)[1]
-		if instead := foreign[word]; instead != "" {
+		if instead := foreignWords[word]; instead != "" {
 			return fmt.Sprintf("the word %q is reserved", word), "; " + instead
 		}
 		return fmt.Sprintf("the word %q is reserved", word), ""
@@ -197,8 +195,8 @@ func syntaxWords(source, message string) (text, hint string) {
 		return read(wrongToken.FindStringSubmatch(message))
 	case noAlternate.MatchString(message):
 		return read(noAlternate.FindStringSubmatch(message))
-	case missing.MatchString(message):
-		return fmt.Sprintf("a %s is missing", missing.FindStringSubmatch(message)[1]), ""
+	case missingToken.MatchString(message):
+		return fmt.Sprintf("a %s is missing", missingToken.FindStringSubmatch(message)[1]), ""
 	}
 	return "", ""
 }

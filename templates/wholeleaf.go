@@ -36,9 +36,9 @@ func (c *checker) wholeLeaf(y *yaml.Node, p *part, t reflect.Type) {
 		if !values.AcceptsType(t, out) {
 			hint := ""
 			if !optional {
-				hint = toType(t, out, program.source)
+				hint = TypeHint(t, out, program.source)
 			}
-			c.reportProblem(y, p.path, "must be %s, but ${%s} gives %s%s", values.DescribeType(t), program.source, celName(out), hint)
+			c.reportProblem(y, p.path, "must be %s, but ${%s} gives %s%s", values.DescribeType(t), program.source, TypeName(out), hint)
 		}
 		return
 	}
@@ -54,7 +54,7 @@ func (c *checker) wholeLeaf(y *yaml.Node, p *part, t reflect.Type) {
 	case err == nil && out.Kind() != types.DynKind:
 		p.schema = newSchemaCheck(t, p.field, p.path, c.os, isFromPod(out))
 	case err == nil || f.atTop && !isLiteral(program.resolveVariable().Expr()):
-		c.reportProblem(y, p.path, "must be %s, but ${%s} gives %s", describeWhole(t), program.source, celName(out))
+		c.reportProblem(y, p.path, "must be %s, but ${%s} gives %s", describeWhole(t), program.source, TypeName(out))
 	default:
 		c.reportProblem(y, p.path, "${%s}: %v", program.source, err)
 	}
