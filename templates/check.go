@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/pillion-dev/pillion/templates/cel/diagnostics"
 	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/params"
@@ -133,7 +134,7 @@ func (c *checker) keysOf(fields []string) []string {
 func (c *checker) compileWhen(o *part, value *yaml.Node, path string) {
 	instead := conditionOf(path)
 	if c.env == nil && instead == "" {
-		c.reportProblem(value, path, "%s", WhenHint)
+		c.reportProblem(value, path, "%s", diagnostics.WhenHint)
 		return
 	}
 	if instead != "" {
@@ -254,9 +255,9 @@ func quoteHint(y *yaml.Node, t reflect.Type) string {
 func (c *checker) notWhen(y *yaml.Node) string {
 	switch {
 	case c.env != nil && yamlChild(y, whenKey) != nil:
-		return "; " + WhenHint
+		return "; " + diagnostics.WhenHint
 	case c.env != nil && yamlChild(y, forEachKey) != nil:
-		return "; " + ForEachHint
+		return "; " + diagnostics.ForEachHint
 	}
 	return ""
 }

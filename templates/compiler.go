@@ -15,6 +15,7 @@ import (
 	"github.com/google/cel-go/common/types"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/pillion-dev/pillion/templates/cel/diagnostics"
 	"github.com/pillion-dev/pillion/templates/cel/library"
 	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/problem"
@@ -72,8 +73,8 @@ func (c *compiler) compileExpression(env *cel.Env, source string) (*program, err
 	checked, issues := env.Compile(source)
 	if issues.Err() != nil {
 		first := issues.Errors()[0]
-		text, hint := Explain(env, source, first)
-		return nil, fmt.Errorf("CEL: %s (%s)%s", text, FormatLocation(source, first.Location), hint)
+		text, hint := diagnostics.Explain(env, source, first)
+		return nil, fmt.Errorf("CEL: %s (%s)%s", text, diagnostics.FormatLocation(source, first.Location), hint)
 	}
 	native := checked.NativeRep()
 	read, err := c.variablesRead(native)
@@ -122,7 +123,7 @@ func (c *compiler) compileBool(env *cel.Env, source string) (*program, error) {
 		return nil, err
 	}
 	if !p.out.IsExactType(cel.BoolType) {
-		return nil, fmt.Errorf("CEL: %q gives %s, but true or false is needed here%s", source, TypeName(p.out), BoolHint(p.out, source))
+		return nil, fmt.Errorf("CEL: %q gives %s, but true or false is needed here%s", source, diagnostics.TypeName(p.out), diagnostics.BoolHint(p.out, source))
 	}
 	return p, nil
 }
@@ -138,7 +139,7 @@ func (c *compiler) inspectExpression(checked *ast.AST) error {
 		switch e.Kind() {
 		case ast.LiteralKind:
 			if text, ok := e.AsLiteral().(types.String); ok && strings.Contains(string(text), "${") {
-				return fmt.Errorf("${ in a string inserts no value; join strings, as in 'text' + %s; for the characters, write '$' + '{'", FirstExpression(string(text)))
+				return fmt.Errorf("${ in a string inserts no value; join strings, as in 'text' + %s; for the characters, write '$' + '{'", diagnostics.FirstExpression(string(text)))
 			}
 		case ast.IdentKind:
 			if err := plainRead(c.params, e); err != nil {
@@ -248,7 +249,7 @@ func (c *compiler) compilePieces(env *cel.Env, text string) ([]piece, error) {
 			continue
 		}
 		literal.WriteString(text[:i])
-		source, rest, ok := CutExpression(text[i+2:])
+		source, rest, ok := diagnostics.CutExpression(text[i+2:])
 		if !ok {
 			return nil, fmt.Errorf("the ${ has no closing }; for a literal ${, write $${")
 		}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/pillion-dev/pillion/templates/cel/diagnostics"
 )
 
 var errNoConstant = errors.New("must begin or end with a constant part, such as cache-${m}, because Pillion recognizes its own items by it")
@@ -19,7 +21,7 @@ func namePattern(name string) (string, error) {
 		return name, nil
 	}
 	for more := rest; computed; _, more, computed = strings.Cut(rest, "${") {
-		if _, rest, computed = CutExpression(more); !computed {
+		if _, rest, computed = diagnostics.CutExpression(more); !computed {
 			return name, nil // already reported
 		}
 	}

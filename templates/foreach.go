@@ -13,6 +13,7 @@ import (
 	"github.com/google/cel-go/common/types"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/pillion-dev/pillion/templates/cel/diagnostics"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
@@ -27,7 +28,7 @@ func (c *checker) forEach(o *part, y *yaml.Node, path string) (leave func(), ok 
 		return func() {}, true
 	}
 	if c.env == nil || !strings.HasSuffix(path, "]") {
-		c.reportProblem(value, path, "%s", ForEachHint)
+		c.reportProblem(value, path, "%s", diagnostics.ForEachHint)
 		return nil, false
 	}
 	at := path + "." + forEachKey
@@ -77,11 +78,11 @@ func (c *compiler) compileLoop(env *cel.Env, name, source string) (*loop, *cel.E
 	case types.ListKind:
 	case types.MapKind:
 		return nil, nil, fmt.Errorf("CEL: %q gives %s; go through its keys, which are in order: {%s: %q}, and write (%s)[%s] for the value of a key",
-			source, TypeName(p.out), name, source+".map(k, k)", source, name)
+			source, diagnostics.TypeName(p.out), name, source+".map(k, k)", source, name)
 	case types.StringKind:
-		return nil, nil, fmt.Errorf("CEL: %q gives %s, but a list is needed here; write %s.split(','), or give a parameter the type list", source, TypeName(p.out), source)
+		return nil, nil, fmt.Errorf("CEL: %q gives %s, but a list is needed here; write %s.split(','), or give a parameter the type list", source, diagnostics.TypeName(p.out), source)
 	default:
-		return nil, nil, fmt.Errorf("CEL: %q gives %s, but a list is needed here", source, TypeName(p.out))
+		return nil, nil, fmt.Errorf("CEL: %q gives %s, but a list is needed here", source, diagnostics.TypeName(p.out))
 	}
 	within, err := env.Extend(cel.Variable(name, p.out.Parameters()[0]))
 	return &loop{name: name, list: p, depth: len(c.loops)}, within, err

@@ -9,6 +9,7 @@ import (
 	"github.com/google/cel-go/common/types"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/pillion-dev/pillion/templates/cel/diagnostics"
 	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
@@ -46,9 +47,9 @@ func (c *checker) compileLeaf(y *yaml.Node, t reflect.Type, field, path string) 
 			continue
 		}
 		if of, maybe := valueType(p.program.out); maybe {
-			c.reportProblem(y, path, "${%s} may have no value, and is only a part of the string%s", p.program.source, toPart(of, p.program.source+OrZeroValue(of)))
+			c.reportProblem(y, path, "${%s} may have no value, and is only a part of the string%s", p.program.source, toPart(of, p.program.source+diagnostics.OrZeroValue(of)))
 		} else if !isJoinable(p.program.out) {
-			c.reportProblem(y, path, "${%s} gives %s, which cannot be part of a string%s", p.program.source, TypeName(p.program.out), StringHint(p.program.out, p.program.source))
+			c.reportProblem(y, path, "${%s} gives %s, which cannot be part of a string%s", p.program.source, diagnostics.TypeName(p.program.out), diagnostics.StringHint(p.program.out, p.program.source))
 		}
 	}
 	return &part{kind: leafPart, pieces: pieces, rules: rulesFor(t, field, path), path: path, line: y.Line, field: field}
@@ -70,7 +71,7 @@ func toPart(out *cel.Type, source string) string {
 	if isJoinable(out) {
 		return "; write ${" + source + "}"
 	}
-	return StringHint(out, source)
+	return diagnostics.StringHint(out, source)
 }
 
 func isJoinable(out *cel.Type) bool {

@@ -12,6 +12,7 @@ import (
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 
+	"github.com/pillion-dev/pillion/templates/cel/diagnostics"
 	"github.com/pillion-dev/pillion/templates/cel/library"
 )
 
@@ -37,9 +38,9 @@ func sameTypes(env *cel.Env, checked *cel.Ast, variable string, whole bool) (isM
 		return false, fmt.Errorf("CEL: variables.%s has values of different types, so it must be a whole field or an argument of %s() (in %q)", variable, library.JSONMarshal, checked.Source().Content())
 	}
 	first := issues.Errors()[0]
-	text, _ := ExplainMessage(checked.Source().Content(), first.Message)
+	text, _ := diagnostics.ExplainMessage(checked.Source().Content(), first.Message)
 	return false, fmt.Errorf("CEL: %s (%s); all values of a map or a list need one type, unless it is an argument of %s() or a whole field that is an object",
-		text, FormatLocation(checked.Source().Content(), first.Location), library.JSONMarshal)
+		text, diagnostics.FormatLocation(checked.Source().Content(), first.Location), library.JSONMarshal)
 }
 
 type sameTypesConfig struct{}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 
+	"github.com/pillion-dev/pillion/templates/cel/diagnostics"
 	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/params"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
@@ -38,7 +39,7 @@ func otherwiseOf(p *v1alpha1.Param) string {
 	if params.IsJSON(p) {
 		return ".orValue({})"
 	}
-	return OrZeroValue(params.CELType(p))
+	return diagnostics.OrZeroValue(params.CELType(p))
 }
 
 // valueType returns T for the type optional(T), and true. It returns other types and false.

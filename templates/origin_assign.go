@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/cel-go/common/types"
 
+	"github.com/pillion-dev/pillion/templates/cel/diagnostics"
 	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/problem"
@@ -55,13 +56,13 @@ func (f *fitter) checkFit(t reflect.Type, o *origin) (err error) {
 	case t.Kind() == reflect.Slice && o.kind == fromList, t.Kind() == reflect.Map && o.kind == fromMap:
 		err = f.checkFit(t.Elem(), o.of)
 	case isScalars(t):
-		f.atTop, err = true, fmt.Errorf("must be %s, not %s", values.DescribeType(t), TypeName(o.typ))
+		f.atTop, err = true, fmt.Errorf("must be %s, not %s", values.DescribeType(t), diagnostics.TypeName(o.typ))
 	case o.kind == fromLiteral && (t.Kind() == reflect.Map || t.Kind() == reflect.Struct):
 		err = f.checkLiteralFit(t, o)
 	case t.Kind() == reflect.Struct && o.kind == fromMap:
 		err = errKeys
 	case o.kind != fromType || o.typ.Kind() != types.StructKind || o.typ.TypeName() != t.Name():
-		f.atTop, err = true, fmt.Errorf("must be %s, not %s", describeWhole(t), TypeName(o.typ))
+		f.atTop, err = true, fmt.Errorf("must be %s, not %s", describeWhole(t), diagnostics.TypeName(o.typ))
 	}
 	if err == nil {
 		f.seen[fitted{t, o}] = true

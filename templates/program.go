@@ -12,6 +12,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
 
+	"github.com/pillion-dev/pillion/templates/cel/diagnostics"
 	"github.com/pillion-dev/pillion/templates/params"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
@@ -81,7 +82,7 @@ func (p *program) evalCEL(in *Input) (ref.Val, error) {
 	out, details, err := p.prog.Eval(in)
 	in.spendCost(costIn(details, err))
 	if err != nil {
-		return nil, fmt.Errorf("%q: %w%s", p.source, err, MissingValueHint(err, p.checked, p.leaf))
+		return nil, fmt.Errorf("%q: %w%s", p.source, err, diagnostics.MissingValueHint(err, p.checked, p.leaf))
 	}
 	if in.spentTooMuch() {
 		return nil, p.errTooMuch()

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/pillion-dev/pillion/templates/cel/diagnostics"
 	"github.com/pillion-dev/pillion/templates/cel/values"
 )
 
@@ -36,9 +37,9 @@ func (c *checker) wholeLeaf(y *yaml.Node, p *part, t reflect.Type) {
 		if !values.AcceptsType(t, out) {
 			hint := ""
 			if !optional {
-				hint = TypeHint(t, out, program.source)
+				hint = diagnostics.TypeHint(t, out, program.source)
 			}
-			c.reportProblem(y, p.path, "must be %s, but ${%s} gives %s%s", values.DescribeType(t), program.source, TypeName(out), hint)
+			c.reportProblem(y, p.path, "must be %s, but ${%s} gives %s%s", values.DescribeType(t), program.source, diagnostics.TypeName(out), hint)
 		}
 		return
 	}
@@ -54,7 +55,7 @@ func (c *checker) wholeLeaf(y *yaml.Node, p *part, t reflect.Type) {
 	case err == nil && out.Kind() != types.DynKind:
 		p.schema = newSchemaCheck(t, p.field, p.path, c.os, isFromPod(out))
 	case err == nil || f.atTop && !isLiteral(program.resolveVariable().Expr()):
-		c.reportProblem(y, p.path, "must be %s, but ${%s} gives %s", describeWhole(t), program.source, TypeName(out))
+		c.reportProblem(y, p.path, "must be %s, but ${%s} gives %s", describeWhole(t), program.source, diagnostics.TypeName(out))
 	default:
 		c.reportProblem(y, p.path, "${%s}: %v", program.source, err)
 	}

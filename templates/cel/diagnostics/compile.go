@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package templates
+// Package diagnostics has CEL's errors in words for authors of templates, each with what to write instead.
+package diagnostics
 
 import (
 	"cmp"
