@@ -83,7 +83,7 @@ func (c *checker) checkObject(y *yaml.Node, t reflect.Type, field, path string) 
 		case whenKey:
 			c.compileWhen(o, value, path)
 			return
-		case forEachKey:
+		case ForEachKey:
 			return
 		case IfSetKey:
 			c.ifSet(o, y, value, t, path)
@@ -115,7 +115,7 @@ func (c *checker) checkObject(y *yaml.Node, t reflect.Type, field, path string) 
 		c.keepOnce(p, f)
 		o.addChild(key.Value, p)
 	})
-	if c.env != nil {
+	if c.scope != nil {
 		c.hasShape(y, t, field, path)
 		c.checkRequiredFields(y, o, t, field, path)
 		c.objectRules(y, o, objectRulesOf(t, field), path)
@@ -125,15 +125,15 @@ func (c *checker) checkObject(y *yaml.Node, t reflect.Type, field, path string) 
 
 // keysOf returns the keys of an object with those fields.
 func (c *checker) keysOf(fields []string) []string {
-	if c.env == nil {
+	if c.scope == nil {
 		return fields
 	}
-	return append([]string{whenKey, forEachKey, IfSetKey}, fields...)
+	return append([]string{whenKey, ForEachKey, IfSetKey}, fields...)
 }
 
 func (c *checker) compileWhen(o *part, value *yaml.Node, path string) {
 	instead := conditionOf(path)
-	if c.env == nil && instead == "" {
+	if c.scope == nil && instead == "" {
 		c.reportProblem(value, path, "%s", diagnostics.WhenHint)
 		return
 	}
@@ -141,12 +141,12 @@ func (c *checker) compileWhen(o *part, value *yaml.Node, path string) {
 		c.reportProblem(value, path, `"${when}" would leave out everything; write the condition in %s`, instead)
 		return
 	}
-	p, err := c.compiler.compileBool(c.env, value.Value)
+	p, err := c.compiler.CompileBool(c.scope, value.Value, value.Line)
 	if err != nil {
 		c.reportProblem(value, path, "%s: %v", whenKey, err)
 		return
 	}
-	p.line, o.when = value.Line, p
+	o.when = p
 }
 
 // visitPairs calls visit for each key and value, and reports duplicate keys.
@@ -175,7 +175,7 @@ func (c *checker) checkMapping(y *yaml.Node, t reflect.Type, field, path string)
 	}
 	o := &part{kind: objectPart, path: path, line: y.Line}
 	c.visitPairs(y, path, func(key, value *yaml.Node, sub string) {
-		if key.Value == whenKey && c.env != nil {
+		if key.Value == whenKey && c.scope != nil {
 			c.compileWhen(o, value, path)
 			return
 		}
@@ -207,7 +207,7 @@ func (c *checker) checkScalar(y *yaml.Node, t reflect.Type, field, path string) 
 		c.reportProblem(y, path, "must be %s%s%s", values.DescribeType(t), c.notWhen(y), asAnnotation(t, y))
 		return nil
 	}
-	if c.env != nil && strings.Contains(y.Value, "${") {
+	if c.scope != nil && strings.Contains(y.Value, "${") {
 		return c.compileLeaf(y, t, field, path)
 	}
 	if t == reflect.TypeFor[v1alpha1.Scalar]() {
@@ -226,7 +226,7 @@ func (c *checker) checkScalar(y *yaml.Node, t reflect.Type, field, path string) 
 	if y.ShortTag() != "!!str" { // a string here, even if older YAML has another type for it
 		n, err = jsontree.FromYAML(y)
 	}
-	if err == nil && c.env != nil {
+	if err == nil && c.scope != nil {
 		err = checkValue(rulesFor(t, field, path), &n)
 	}
 	if err != nil {
@@ -254,9 +254,9 @@ func quoteHint(y *yaml.Node, t reflect.Type) string {
 // notWhen returns a hint if an object in a list of strings looks like a conditional item.
 func (c *checker) notWhen(y *yaml.Node) string {
 	switch {
-	case c.env != nil && yamlChild(y, whenKey) != nil:
+	case c.scope != nil && yamlChild(y, whenKey) != nil:
 		return "; " + diagnostics.WhenHint
-	case c.env != nil && yamlChild(y, forEachKey) != nil:
+	case c.scope != nil && yamlChild(y, ForEachKey) != nil:
 		return "; " + diagnostics.ForEachHint
 	}
 	return ""

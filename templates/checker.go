@@ -6,23 +6,25 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/google/cel-go/cel"
 	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/pillion-dev/pillion/templates/problem"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // checker walks a YAML document along a Go type. It finds unknown keys, wrong types and duplicate
-// keys, each with its line. If env is set, expressions are allowed, and it compiles them. The parts
+// keys, each with its line. If scope is set, expressions are allowed, and it compiles them. The parts
 // that it returns render to the value.
 type checker struct {
 	file     string
 	problems problem.Problems
-	compiler *compiler
-	env      *cel.Env        // nil if expressions are not allowed here
-	os       corev1.OSName   // the template's operating system; "" is Linux
-	meant    map[string]bool // paths of keys that are missing because they are misspelled
+	compiler *Compiler
+	tracer   tracer
+	params   []v1alpha1.Param // that expressions may read
+	scope    *Scope           // nil if expressions are not allowed here
+	os       corev1.OSName    // the template's operating system; "" is Linux
+	meant    map[string]bool  // paths of keys that are missing because they are misspelled
 
 	written map[*yaml.Node]bool // values of which the text counts, for example 010 as a string
 
@@ -40,7 +42,7 @@ const maxProblems = 200
 func (c *checker) isFull() bool { return len(c.problems) >= maxProblems }
 
 func newChecker(file string) *checker {
-	return &checker{file: file, meant: map[string]bool{}, written: map[*yaml.Node]bool{}}
+	return &checker{file: file, tracer: tracer{}, meant: map[string]bool{}, written: map[*yaml.Node]bool{}}
 }
 
 func (c *checker) reportProblem(y *yaml.Node, path, format string, args ...any) {

@@ -29,9 +29,9 @@ func (c *checker) checkParams(y *yaml.Node, t *Template) bool {
 		path := fmt.Sprintf("spec.params[%d]", i)
 		node := list.Content[i]
 		switch {
-		case !validParam.MatchString(p.Name):
-			c.reportProblem(yamlAt(node, "name"), path+".name", "must begin with a-z and have only letters, digits and _, because expressions read it as params.NAME%s", validNameHint(p.Name))
-		case isReservedWord(p.Name):
+		case !IsIdentifier(p.Name):
+			c.reportProblem(yamlAt(node, "name"), path+".name", "must begin with a-z and have only letters, digits and _, because expressions read it as params.NAME%s", ValidNameHint(p.Name))
+		case IsReservedWord(p.Name):
 			c.reportProblem(yamlAt(node, "name"), path+".name", "%q is a reserved word in CEL; use another name", p.Name)
 		case p.Name == AnnotationInjected || p.Name == AnnotationCustomize:
 			c.reportProblem(yamlAt(node, "name"), path+".name", "%q is the name of one of Pillion's own annotations; use another name", p.Name)

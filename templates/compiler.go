@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
@@ -18,37 +19,31 @@ import (
 	"github.com/pillion-dev/pillion/templates/cel/diagnostics"
 	"github.com/pillion-dev/pillion/templates/cel/library"
 	"github.com/pillion-dev/pillion/templates/cel/values"
+	"github.com/pillion-dev/pillion/templates/params"
 	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/request"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
-// compiler compiles the expressions of one template.
-type compiler struct {
-	language *language
-	env      *cel.Env // params, pod, ns, serviceAccount, request
-	each     *cel.Env // env plus container
-	provider *provider
-	params   []v1alpha1.Param
-	reads    reads
-	uses     map[string]bool // parameters
+// Compiler compiles the expressions of one template.
+type Compiler struct {
+	language  *language
+	pod       *Scope // params, pod, ns, serviceAccount, request
+	container *Scope // these and container
+	provider  *provider
+	params    []v1alpha1.Param
+	reads     Dependencies
 
-	variables []*variable // that are compiled so far
-	loops     []*loop     // around the expression, the innermost last
-	origins   map[*program]*origin
-
-	readsRequest bool
-	readsGated   bool // see [Template.ReadsGated]
-	readsAccount bool
-	whole        bool // the expression computes an object, so a map may have values of different types
+	variables []*Variable // that are compiled so far
 }
 
-func newCompiler(params []v1alpha1.Param) (*compiler, error) {
+// NewCompiler returns a compiler for the expressions of a template with these parameters.
+func NewCompiler(declared []v1alpha1.Param) (*Compiler, error) {
 	language, err := theLanguage()
 	if err != nil {
 		return nil, err
 	}
-	provider := newProvider(language.CELTypeProvider(), params)
+	provider := newProvider(language.CELTypeProvider(), declared)
 	env, err := language.Extend(
 		cel.CustomTypeProvider(provider),
 		cel.Variable("variables", cel.ObjectType(values.VariablesType)),
@@ -65,11 +60,28 @@ func newCompiler(params []v1alpha1.Param) (*compiler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &compiler{language: language, provider: provider, env: env, each: each, params: params, reads: reads{}, uses: map[string]bool{}, origins: map[*program]*origin{}}, nil
+	return &Compiler{
+		language: language, provider: provider, pod: &Scope{env: env}, container: &Scope{env: each}, params: declared,
+		reads: Dependencies{parts: reads{}, params: map[string]bool{}},
+	}, nil
 }
 
-// compileExpression checks and compiles one expression. An error is one sentence.
-func (c *compiler) compileExpression(env *cel.Env, source string) (*program, error) {
+// PodScope returns the scope of expressions that have one value for each pod.
+func (c *Compiler) PodScope() *Scope { return c.pod }
+
+// ContainerScope returns the scope of expressions that have one value for each container.
+func (c *Compiler) ContainerScope() *Scope { return c.container }
+
+// Variables returns the variables that are declared so far, in their order.
+func (c *Compiler) Variables() []*Variable { return c.variables }
+
+// Dependencies returns what the expressions that are compiled so far depend on.
+func (c *Compiler) Dependencies() *Dependencies { return &c.reads }
+
+// compileExpression checks and compiles one expression. If whole is true, it may compute an object, so that a map may have values
+// of different types. An error is one sentence.
+func (c *Compiler) compileExpression(s *Scope, source string, whole bool) (*Expression, error) {
+	env := s.env
 	checked, issues := env.Compile(source)
 	if issues.Err() != nil {
 		first := issues.Errors()[0]
@@ -81,7 +93,7 @@ func (c *compiler) compileExpression(env *cel.Env, source string) (*program, err
 	if err != nil {
 		return nil, fmt.Errorf("CEL: %w (in %q)", err, source)
 	}
-	isMixed, err := sameTypes(env, checked, firstMixed(read), c.whole)
+	isMixed, err := sameTypes(env, checked, firstMixed(read), whole)
 	if err != nil {
 		return nil, err
 	}
@@ -96,12 +108,12 @@ func (c *compiler) compileExpression(env *cel.Env, source string) (*program, err
 	if err != nil {
 		return nil, fmt.Errorf("CEL: %w (in %q)", err, problem.Shorten(source))
 	}
-	p := &program{source: source, pure: true, checked: native, env: env, prog: prog, out: checked.OutputType(), mixed: isMixed}
+	p := &Expression{source: source, pure: true, checked: native, env: env, prog: prog, out: checked.OutputType(), mixed: isMixed}
 	if p.readsPodName = readsName; readsName {
-		c.reads[podName] = true
+		c.reads.parts[podName] = true
 	}
 	for _, e := range ast.MatchDescendants(ast.NavigateAST(native), ast.KindMatcher(ast.IdentKind)) {
-		p.noteIdent(e, c.params, c.loops)
+		p.noteIdent(e, c.params, s.loops)
 	}
 	for _, v := range read {
 		p.variables = append(p.variables, v)
@@ -111,31 +123,64 @@ func (c *compiler) compileExpression(env *cel.Env, source string) (*program, err
 	slices.Sort(p.params)
 	p.params = slices.Compact(p.params)
 	for _, name := range p.params {
-		c.uses[name] = true
+		c.reads.params[name] = true
 	}
+	p.conjuncts = sync.OnceValue(p.compileConjuncts)
 	return p, nil
 }
 
-// compileBool compiles a condition.
-func (c *compiler) compileBool(env *cel.Env, source string) (*program, error) {
-	p, err := c.compileExpression(env, source)
+// noteIdent records what an expression reads, for one of its identifiers.
+func (p *Expression) noteIdent(ident ast.NavigableExpr, declared []v1alpha1.Param, loops []*Loop) {
+	for _, l := range loops {
+		if l.name == ident.AsIdent() {
+			p.free |= 1 << l.depth
+			p.ofPod = p.ofPod || l.list.ofPod
+			return
+		}
+	}
+	switch ident.AsIdent() {
+	case "pod":
+		p.ofPod = true
+	case "params":
+		field := fieldRead(ident)
+		p.pure = p.pure && field != ""
+		for i := range declared {
+			if field != "" && declared[i].Name != field {
+				continue // without a field, it may read any of them
+			}
+			p.params = append(p.params, declared[i].Name)
+			if p.given |= 1 << i; i >= params.MaxIndexes {
+				p.pure = false
+			}
+		}
+		return
+	case "variables":
+		return // what they read is recorded
+	}
+	p.pure = false
+}
+
+// CompileBool compiles a condition at a line.
+func (c *Compiler) CompileBool(s *Scope, source string, line int) (*Expression, error) {
+	p, err := c.compileExpression(s, source, false)
 	if err != nil {
 		return nil, err
 	}
 	if !p.out.IsExactType(cel.BoolType) {
 		return nil, fmt.Errorf("CEL: %q gives %s, but true or false is needed here%s", source, diagnostics.TypeName(p.out), diagnostics.BoolHint(p.out, source))
 	}
+	p.line = line
 	return p, nil
 }
 
 // inspectExpression rejects expressions that might not return the same bytes every time. It records which
 // parts of the pod they read.
-func (c *compiler) inspectExpression(checked *ast.AST) error {
+func (c *Compiler) inspectExpression(checked *ast.AST) error {
 	for _, e := range ast.MatchDescendants(ast.NavigateAST(checked), ast.AllMatcher()) {
 		if nestingLevels(checked.GetType(e.ID())) > maxNesting {
 			return fmt.Errorf("lists are nested more than %d deep", maxNesting)
 		}
-		c.readsGated = c.readsGated || wholeWithGated(e)
+		c.reads.gated = c.reads.gated || wholeWithGated(e)
 		switch e.Kind() {
 		case ast.LiteralKind:
 			if text, ok := e.AsLiteral().(types.String); ok && strings.Contains(string(text), "${") {
@@ -145,15 +190,14 @@ func (c *compiler) inspectExpression(checked *ast.AST) error {
 			if err := plainRead(c.params, e); err != nil {
 				return err
 			}
-			c.reads.noteIdent(e)
-			c.readsRequest = c.readsRequest || requestOf(e)
-			_, more := accountUse(e)
-			c.readsAccount = c.readsAccount || more
+			c.reads.parts.noteIdent(e)
+			c.reads.request = c.reads.request || requestOf(e)
+			c.reads.serviceAccount = c.reads.serviceAccount || readsAccount(e)
 		case ast.StructKind:
 			return fmt.Errorf("%s{...} is a message, which expressions cannot make; write a map such as {'name': 'x'}", e.AsStruct().TypeName())
 		case ast.CallKind:
 			switch call := e.AsCall(); {
-			case call.FunctionName() == "dyn" && hasStruct(checked.GetType(call.Args()[0].ID())):
+			case call.FunctionName() == "dyn" && HasStruct(checked.GetType(call.Args()[0].ID())):
 				return errors.New("dyn() of an object hides which of its fields are not set yet; read a field of the object instead")
 			case call.IsMemberFunction() && len(call.Args()) == 1 && checked.GetType(call.Target().ID()).Kind() == types.TimestampKind && strings.HasPrefix(call.FunctionName(), "get"):
 				return fmt.Errorf("%s() with a time zone is not the same on every machine; leave out the time zone for UTC", call.FunctionName())
@@ -177,11 +221,12 @@ func (c *compiler) inspectExpression(checked *ast.AST) error {
 	return nil
 }
 
-// declareVariable compiles a variable. Others are it and those below it.
-func (c *compiler) declareVariable(declared v1alpha1.Variable, others []v1alpha1.Variable) error {
-	c.whole = true
-	p, err := c.compileExpression(c.env, declared.Expression)
-	c.whole = false
+// IsDeclared reports whether there is a variable of that name.
+func (c *Compiler) IsDeclared(variable string) bool { return c.provider.variables[variable] != nil }
+
+// DeclareVariable compiles a variable. Others are it and those below it, which it cannot read.
+func (c *Compiler) DeclareVariable(declared v1alpha1.Variable, others []v1alpha1.Variable) error {
+	p, err := c.compileExpression(c.pod, declared.Expression, true)
 	if err != nil {
 		for _, v := range others {
 			if regexp.MustCompile(`\bvariables\.\??` + regexp.QuoteMeta(v.Name) + `\b`).MatchString(declared.Expression) {
@@ -190,7 +235,7 @@ func (c *compiler) declareVariable(declared v1alpha1.Variable, others []v1alpha1
 		}
 		return err
 	}
-	v := &variable{name: declared.Name, index: len(c.variables), program: p}
+	v := &Variable{name: declared.Name, index: len(c.variables), program: p}
 	c.variables = append(c.variables, v)
 	f := values.NewField(p.out, func(*Input) any { return nil })
 	f.GetFrom = func(of any) (any, error) { return v.evalOnce(of.(*Input)) }
@@ -200,7 +245,7 @@ func (c *compiler) declareVariable(declared v1alpha1.Variable, others []v1alpha1
 
 // variablesRead returns the variables that an expression reads. It returns an error if it uses
 // `variables` as a whole.
-func (c *compiler) variablesRead(checked *ast.AST) (read []*variable, err error) {
+func (c *Compiler) variablesRead(checked *ast.AST) (read []*Variable, err error) {
 	for _, e := range ast.MatchDescendants(ast.NavigateAST(checked), ast.KindMatcher(ast.IdentKind)) {
 		if e.AsIdent() != "variables" {
 			continue
@@ -220,7 +265,7 @@ func (c *compiler) variablesRead(checked *ast.AST) (read []*variable, err error)
 }
 
 // firstMixed returns the first variable with values of different types, or "".
-func firstMixed(all []*variable) string {
+func firstMixed(all []*Variable) string {
 	for _, v := range all {
 		if v.program.mixed {
 			return v.name
@@ -229,43 +274,7 @@ func firstMixed(all []*variable) string {
 	return ""
 }
 
-// hasStruct reports whether the type is an object with fields, or contains one.
-func hasStruct(t *types.Type) bool {
-	return t.Kind() == types.StructKind || slices.ContainsFunc(t.Parameters(), hasStruct)
-}
-
-// compilePieces splits a string with ${...} into literals and expressions, in order. $${ is a literal ${.
-func (c *compiler) compilePieces(env *cel.Env, text string) ([]piece, error) {
-	var pieces []piece
-	var literal strings.Builder
-	for {
-		i := strings.Index(text, "${")
-		if i < 0 {
-			break
-		}
-		if i > 0 && text[i-1] == '$' {
-			literal.WriteString(text[:i-1] + "${")
-			text = text[i+2:]
-			continue
-		}
-		literal.WriteString(text[:i])
-		source, rest, ok := diagnostics.CutExpression(text[i+2:])
-		if !ok {
-			return nil, fmt.Errorf("the ${ has no closing }; for a literal ${, write $${")
-		}
-		p, err := c.compileExpression(env, strings.TrimSpace(source))
-		if err != nil {
-			return nil, err
-		}
-		if literal.Len() > 0 {
-			pieces = append(pieces, piece{literal: literal.String()})
-			literal.Reset()
-		}
-		pieces, text = append(pieces, piece{program: p}), rest
-	}
-	literal.WriteString(text)
-	if literal.Len() > 0 || len(pieces) == 0 {
-		pieces = append(pieces, piece{literal: literal.String()})
-	}
-	return pieces, nil
+// HasStruct reports whether the type is an object with fields, or contains one.
+func HasStruct(t *types.Type) bool {
+	return t.Kind() == types.StructKind || slices.ContainsFunc(t.Parameters(), HasStruct)
 }

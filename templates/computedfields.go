@@ -2,9 +2,7 @@
 
 package templates
 
-import (
-	"slices"
-)
+import "slices"
 
 // computedFields returns the fields of the containers in a pod's part that depend on the pod.
 func (p *part) computedFields() []string {
@@ -24,7 +22,7 @@ func (p *part) computedFields() []string {
 
 // ofPod reports whether the part's value depends on the pod.
 func (p *part) ofPod() bool {
-	return p.when != nil && p.when.ofPod || p.loop != nil && p.loop.list.ofPod ||
-		slices.ContainsFunc(p.pieces, func(piece piece) bool { return piece.program != nil && piece.program.ofPod }) ||
+	return p.when != nil && p.when.ReadsPod() || p.loop != nil && p.loop.List().ReadsPod() ||
+		slices.ContainsFunc(p.pieces, func(piece Piece) bool { return piece.Expression != nil && piece.Expression.ReadsPod() }) ||
 		slices.ContainsFunc(p.parts, (*part).ofPod)
 }

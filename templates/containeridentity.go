@@ -58,7 +58,7 @@ func (r Runs) Condition() string {
 		case p.kind == staticPart:
 			conditions = append(conditions, fmt.Sprintf("x.?%s.orValue(%s) == %[2]s", field, &p.static))
 		case len(p.pieces) > 0:
-			first, last := p.pieces[0].literal, p.pieces[len(p.pieces)-1].literal
+			first, last := p.pieces[0].Literal, p.pieces[len(p.pieces)-1].Literal
 			conditions = append(conditions, fmt.Sprintf("x.?%s.orValue(%q).startsWith(%q) && x.?%[1]s.orValue(%[2]q).endsWith(%[4]q)", field, first+last, first, last))
 		}
 	}
@@ -77,7 +77,7 @@ func (p *part) mayBe(n *jsontree.Node) bool {
 	}
 	text := n.Text()
 	first, last := p.pieces[0], p.pieces[len(p.pieces)-1]
-	return (first.program != nil || strings.HasPrefix(text, first.literal)) && (last.program != nil || strings.HasSuffix(text, last.literal))
+	return (first.Expression != nil || strings.HasPrefix(text, first.Literal)) && (last.Expression != nil || strings.HasSuffix(text, last.Literal))
 }
 
 func sameStrings(a, b *jsontree.Node) bool {

@@ -42,7 +42,7 @@ func (p *part) namePattern() string {
 	case p.kind == staticPart:
 		return p.static.Text()
 	}
-	return p.pieces[0].literal + "*" + p.pieces[len(p.pieces)-1].literal
+	return p.pieces[0].Literal + "*" + p.pieces[len(p.pieces)-1].Literal
 }
 
 // IsNamed reports whether a container has the name in [Template.Containers], in which * is any string.

@@ -5,9 +5,9 @@ package templates
 // These limit the cost of expressions at run time, in CEL's units: of each one, and of all
 // expressions of a template together for one pod. They are a thousand times what a template needs.
 const (
-	costLimit  = 100_000
-	totalLimit = 500_000
-	maxNesting = 3 // of nested lists during an evaluation
+	MaxCost         = 100_000
+	MaxTemplateCost = 500_000
+	maxNesting      = 3 // of nested lists during an evaluation
 )
 
 // MaxTotal limits the cost of all expressions that count in [Input.Total], for one pod: those of the templates of a namespace,

@@ -33,7 +33,7 @@ var costs = map[string]func(args []ref.Val) int{
 	"lastIndexOf": func(args []ref.Val) int {
 		return cappedProduct(len(values.TextOf(args[0])), 1+len(values.TextOf(args[1]))) / perUnit
 	},
-	"lists.range":      func(args []ref.Val) int { n, _ := args[0].(types.Int); return int(min(max(n, 0), costLimit+1)) },
+	"lists.range":      func(args []ref.Val) int { n, _ := args[0].(types.Int); return int(min(max(n, 0), MaxCost+1)) },
 	"regex.extract":    matchCost,
 	"regex.extractAll": matchCost,
 	"regex.replace":    matchCost,
@@ -57,7 +57,7 @@ const perUnit = 10
 
 func isBounded(function string) bool { return costs[function] != nil || sizes[function] != nil }
 
-// costOf returns the cost of a call. If it is above costLimit, it may be inexact.
+// costOf returns the cost of a call. If it is above MaxCost, it may be inexact.
 func costOf(function string, args []ref.Val) int {
 	if cost := costs[function]; cost != nil {
 		return 1 + cost(args)
@@ -75,7 +75,7 @@ func stopCostlyCall(function string, args []ref.Val) ref.Val {
 	if size := sizes[function]; size != nil && size(args) > values.MaxOutput {
 		return types.NewErr("%s() makes a string of more than %d bytes", function, values.MaxOutput)
 	}
-	if cost := costOf(function, args); cost > costLimit {
+	if cost := costOf(function, args); cost > MaxCost {
 		panic(tooMuch(function))
 	}
 	return nil
@@ -88,7 +88,7 @@ func tooMuch(function string) error {
 	}
 	return interpreter.EvalCancelledError{
 		Cause:   interpreter.CostLimitExceeded,
-		Message: fmt.Sprintf("%s would cost more than %d, the limit of an expression; reduce its arguments", name, costLimit),
+		Message: fmt.Sprintf("%s would cost more than %d, the limit of an expression; reduce its arguments", name, MaxCost),
 	}
 }
 
@@ -159,7 +159,7 @@ func isNested(v ref.Val) bool {
 
 // limitOptions returns the options of a program that limit its cost.
 func (c charges) limitOptions(checked *ast.AST) []cel.ProgramOption {
-	return append(append(comparisonOptions(checked), orderedMaps(checked)...), cel.CostTracking(c), cel.CostLimit(costLimit))
+	return append(append(comparisonOptions(checked), orderedMaps(checked)...), cel.CostTracking(c), cel.CostLimit(MaxCost))
 }
 
 // comparisonOptions returns an option for the comparisons of values that may contain the same value many
@@ -184,7 +184,7 @@ func comparisonOptions(checked *ast.AST) []cel.ProgramOption {
 		}
 		function := call.Function()
 		return interpreter.NewCall(i.ID(), function, call.OverloadID(), call.Args(), func(args ...ref.Val) ref.Val {
-			if comparisonCost(function, args) > costLimit {
+			if comparisonCost(function, args) > MaxCost {
 				panic(tooMuch(function))
 			}
 			switch function {
@@ -218,7 +218,7 @@ func isScalarKind(t *types.Type) bool {
 	return false
 }
 
-// addReadCost adds the cost of reading a value. It stops above costLimit.
+// addReadCost adds the cost of reading a value. It stops above MaxCost.
 func addReadCost(v ref.Val, sum int) int {
 	switch v := v.(type) {
 	case types.String:
@@ -230,7 +230,7 @@ func addReadCost(v ref.Val, sum int) int {
 	case traits.Mapper:
 		return addMapCost(v, sum)
 	case traits.Lister:
-		for it := v.Iterator(); sum <= costLimit && it.HasNext() == types.True; {
+		for it := v.Iterator(); sum <= MaxCost && it.HasNext() == types.True; {
 			sum = addReadCost(it.Next(), sum)
 		}
 	case *types.Optional:
@@ -245,13 +245,13 @@ func addReadCost(v ref.Val, sum int) int {
 func addMapCost(m traits.Mapper, sum int) int {
 	if n, ok := values.ObjectNode(m); ok {
 		for _, e := range values.SortedMembers(n) {
-			if sum = addReadCost(values.Of(e), addReadCost(types.String(e.Name()), sum)); sum > costLimit {
+			if sum = addReadCost(values.Of(e), addReadCost(types.String(e.Name()), sum)); sum > MaxCost {
 				break
 			}
 		}
 		return sum + 1
 	}
-	for it := m.Iterator(); sum <= costLimit && it.HasNext() == types.True; {
+	for it := m.Iterator(); sum <= MaxCost && it.HasNext() == types.True; {
 		key := it.Next()
 		sum = addReadCost(m.Get(key), addReadCost(key, sum))
 	}
@@ -271,7 +271,7 @@ func countItems(v ref.Val) int {
 
 func lengthOf(v traits.Sizer) int {
 	n, _ := v.Size().(types.Int)
-	return int(min(n, costLimit+1))
+	return int(min(n, MaxCost+1))
 }
 
 // cappedProduct multiplies without overflow.
@@ -300,7 +300,7 @@ func matchCost(args []ref.Val) int {
 // replacedByPattern returns the size of regex.replace(text, pattern, new) at most.
 func replacedByPattern(args []ref.Val) int {
 	text, by := values.TextOf(args[0]), values.TextOf(args[2])
-	if re, err := regexp.Compile(values.TextOf(args[1])); err == nil && matchCost(args) <= costLimit {
+	if re, err := regexp.Compile(values.TextOf(args[1])); err == nil && matchCost(args) <= MaxCost {
 		groups := strings.Count(by, `\`) // each of which is at most the whole text, over all matches
 		return len(text) + cappedProduct(len(re.FindAllStringIndex(text, -1)), len(by)) + cappedProduct(groups, len(text))
 	}

@@ -139,9 +139,9 @@ func TestSharedValues(t *testing.T) {
 }
 
 // bounds evaluates an expression and checks its time and memory.
-func bounds(t *testing.T, c *compiler, source, name string, n int) (cost uint64, err error) {
+func bounds(t *testing.T, c *Compiler, source, name string, n int) (cost uint64, err error) {
 	t.Helper()
-	p, err := c.compileBool(c.env, source)
+	p, err := c.CompileBool(c.pod, source, 0)
 	if err != nil {
 		return 0, err
 	}

@@ -3,6 +3,7 @@
 package templates
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/google/cel-go/common/ast"
@@ -10,6 +11,7 @@ import (
 	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
 
+	"github.com/pillion-dev/pillion/templates/params"
 	"github.com/pillion-dev/pillion/templates/request"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
@@ -18,6 +20,53 @@ import (
 // "*" is the whole pod, "spec.volumes[]" only the set of volumes, and "metadata.labels[app]" only
 // that label. If something is added to one of them, the template must be evaluated again.
 type reads map[string]bool
+
+// Dependencies are what the result of a template depends on, as far as its expressions and parameters show.
+type Dependencies struct {
+	parts          reads
+	params         map[string]bool
+	request        bool
+	gated          bool
+	serviceAccount bool
+}
+
+// Parts returns the parts of the pod that the template's result depends on, sorted. A part is named
+// by its first two fields, for example "spec.volumes"; "*" is the whole pod. "spec.containers[]" is
+// only the set of containers, "metadata.labels[app]" only that label, and "metadata.annotations[a/b*]"
+// only the annotations with that prefix.
+func (d *Dependencies) Parts() []string { return slices.Sorted(maps.Keys(d.parts)) }
+
+// ReadsPodName reports whether an expression reads the name of the pod.
+func (d *Dependencies) ReadsPodName() bool { return d.parts[podName] }
+
+// ReadsParam reports whether an expression reads a parameter.
+func (d *Dependencies) ReadsParam(name string) bool { return d.params[name] }
+
+// ReadsRequest reports whether an expression reads the user who creates a pod, or whether the request is a dry run.
+func (d *Dependencies) ReadsRequest() bool { return d.request }
+
+// ReadsGated reports whether an expression reads an object that may contain gated fields, other than
+// field by field.
+func (d *Dependencies) ReadsGated() bool { return d.gated }
+
+// ReadsServiceAccount reports whether the result depends on the labels or annotations of the pod's ServiceAccount.
+func (d *Dependencies) ReadsServiceAccount() bool { return d.serviceAccount }
+
+// NamesServiceAccount reports whether the result depends on the pod's ServiceAccount, if only on its name.
+func (d *Dependencies) NamesServiceAccount() bool {
+	return d.serviceAccount || d.parts[request.AccountName]
+}
+
+// NoteLabels records that the result depends on all labels of the pod.
+func (d *Dependencies) NoteLabels() { d.parts["metadata.labels"] = true }
+
+// NoteParams records where the values of parameters come from, besides the template's own annotations.
+func (d *Dependencies) NoteParams(declared []v1alpha1.Param, set *params.Set) {
+	d.parts.noteSources(declared)
+	if set.SetByServiceAccount() {
+		d.serviceAccount, d.parts[request.AccountName] = true, true
+	}
+}
 
 func (r reads) noteIdent(ident ast.NavigableExpr) {
 	var fields []string
@@ -73,7 +122,7 @@ func readsOptionally(object ast.NavigableExpr, field string) bool {
 	if !ok || parent.Kind() != ast.CallKind || parent.AsCall().FunctionName() != operators.OptSelect {
 		return false
 	}
-	name, _ := stringLiteral(parent.AsCall().Args()[1])
+	name, _ := StringLiteral(parent.AsCall().Args()[1])
 	return name == field
 }
 
@@ -85,9 +134,9 @@ func keyOf(texts ast.NavigableExpr) (key string) {
 	}
 	switch call := parent.AsCall(); call.FunctionName() {
 	case operators.Index, operators.OptIndex:
-		key, _ = stringLiteral(call.Args()[1])
+		key, _ = StringLiteral(call.Args()[1])
 	case operators.In:
-		key, _ = stringLiteral(call.Args()[0])
+		key, _ = StringLiteral(call.Args()[0])
 	}
 	return key
 }
@@ -102,22 +151,21 @@ func requestOf(ident ast.NavigableExpr) bool {
 	return !ok || parent.Kind() != ast.SelectKind || parent.AsSelect().FieldName() != "operation"
 }
 
-// accountUse reports whether an identifier is the ServiceAccount, and whether more than its name is
-// read.
-func accountUse(ident ast.NavigableExpr) (used, more bool) {
+// readsAccount reports whether an identifier is the ServiceAccount, and more than its name is read.
+func readsAccount(ident ast.NavigableExpr) bool {
 	if ident.AsIdent() != request.AccountVariable {
-		return false, false
+		return false
 	}
 	parent, ok := ident.Parent()
-	return true, !ok || parent.Kind() != ast.SelectKind || parent.AsSelect().FieldName() != "name"
+	return !ok || parent.Kind() != ast.SelectKind || parent.AsSelect().FieldName() != "name"
 }
 
 // noteSources records the annotations of other products as parts of the pod that the template
 // reads: a template may add them. Its own annotations are not read here, because no template may
 // add those.
-func (r reads) noteSources(params []v1alpha1.Param) {
-	for i := range params {
-		switch p := &params[i]; {
+func (r reads) noteSources(declared []v1alpha1.Param) {
+	for i := range declared {
+		switch p := &declared[i]; {
 		case p.Prefix != "":
 			r["metadata.annotations["+p.Prefix+"*]"] = true
 		case p.Annotation != "":

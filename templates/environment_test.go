@@ -51,9 +51,9 @@ func TestFunctionsPage(t *testing.T) {
 	}
 }
 
-func newTestCompiler(t testing.TB) *compiler {
+func newTestCompiler(t testing.TB) *Compiler {
 	t.Helper()
-	c, err := newCompiler(testParams())
+	c, err := NewCompiler(testParams())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,9 +61,9 @@ func newTestCompiler(t testing.TB) *compiler {
 }
 
 // printed returns the value of an expression as JSON.
-func printed(t testing.TB, c *compiler, source string) (string, error) {
+func printed(t testing.TB, c *Compiler, source string) (string, error) {
 	t.Helper()
-	p, err := c.compileExpression(c.env, source)
+	p, err := c.compileExpression(c.pod, source, false)
 	if err != nil {
 		return "", err
 	}
@@ -125,19 +125,19 @@ func newTestInput(t *testing.T, pod, container string) *Input {
 	}
 	in.Pod = nodes[0]
 	in.loops = []loopValue{{"w", types.String("web")}, {"k", values.Of(nodes[1])}, {"j", types.Int(7)}}
-	return in.withValues(set, nodes[1])
+	return in.WithValues(set, nodes[1])
 }
 
 // loopingCompiler returns a compiler inside of three loops.
-func loopingCompiler(t testing.TB) *compiler {
+func loopingCompiler(t testing.TB) *Compiler {
 	t.Helper()
 	c := newTestCompiler(t)
 	for _, l := range [][2]string{{"w", "[params.s]"}, {"k", "pod.spec.containers"}, {"j", "[params.i]"}} {
-		inner, env, err := c.compileLoop(c.each, l[0], l[1])
+		_, within, err := c.CompileLoop(c.container, l[0], l[1], 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.each, c.loops = env, append(c.loops, inner)
+		c.container = within
 	}
 	return c
 }

@@ -3,44 +3,195 @@
 package templates
 
 import (
+	"errors"
+	"fmt"
+	"slices"
+
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/interpreter"
+
+	"github.com/pillion-dev/pillion/templates/cel/diagnostics"
+	"github.com/pillion-dev/pillion/templates/cel/values"
+	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/params"
 )
 
-// Expression is a compiled CEL expression.
-type Expression struct{ p *program }
+// Expression is a compiled CEL expression of a template. It does not change after the template is loaded.
+type Expression struct {
+	source    string
+	line      int            // in the file, if it is known
+	params    []string       // the parameters that it reads, sorted
+	ofPod     bool           // whether its value depends on the pod
+	given     params.Indexes // if pure: the parameters that it reads, and it reads nothing else
+	pure      bool
+	omittable bool   // it is a whole value that may be left out
+	free      uint32 // the loops whose variables it reads, by depth
+	checked   *ast.AST
+	env       *cel.Env
+	prog      cel.Program
+	out       *cel.Type
+
+	variables []*Variable // that it reads itself
+	conjuncts func() []conjunct
+
+	readsPodName bool
+	mixed        bool // whether its value contains values of different types
+}
 
 // Source returns the expression as written.
-func (e *Expression) Source() string { return e.p.source }
+func (p *Expression) Source() string { return p.source }
 
 // AST returns the type-checked expression. Its macros are available as written, by
 // [ast.SourceInfo.GetMacroCall].
-func (e *Expression) AST() *ast.AST { return e.p.checked }
+func (p *Expression) AST() *ast.AST { return p.checked }
 
 // Type returns the type of the expression's value.
-func (e *Expression) Type() *cel.Type { return e.p.out }
+func (p *Expression) Type() *cel.Type { return p.out }
+
+// Params returns the parameters that the expression reads, sorted.
+func (p *Expression) Params() []string { return p.params }
+
+// ReadsPod reports whether the expression's value depends on the pod.
+func (p *Expression) ReadsPod() bool { return p.ofPod }
 
 // ReadsPodName reports whether the expression reads the name of the pod. An admission policy cannot
 // distinguish it from a name that the API server generates later.
-func (e *Expression) ReadsPodName() bool { return e.p.readsPodName }
+func (p *Expression) ReadsPodName() bool { return p.readsPodName }
 
-// Params returns the parameters that a condition reads.
-func (e *Expression) Params() []string { return e.p.params }
-
-func newExpression(p *program) *Expression {
-	if p == nil {
-		return nil
-	}
-	return &Expression{p}
+// ReadsContainer reports whether the value may differ between the containers of a pod.
+func (p *Expression) ReadsContainer() bool {
+	return slices.ContainsFunc(ast.MatchDescendants(ast.NavigateAST(p.checked), ast.KindMatcher(ast.IdentKind)), func(e ast.NavigableExpr) bool {
+		return e.AsIdent() == "container"
+	})
 }
 
-// Variable returns the expression of a variable that is selected in e, or nil.
-func (e *Expression) Variable(part ast.Expr) *Expression {
-	of, name := splitSelect(part)
-	for _, v := range e.p.variables {
+// ReadsOnlyParams reports whether the expression reads nothing but parameters and the variables of loops, and which: the
+// parameters by their indexes in the declaration, and the loops by their depth.
+func (p *Expression) ReadsOnlyParams() (only bool, given params.Indexes, loops uint32) {
+	return p.pure, p.given, p.free
+}
+
+// SetOmittable records whether the expression is a whole value that is left out if there is none. Messages about a missing value
+// depend on it.
+func (p *Expression) SetOmittable(omittable bool) { p.omittable = omittable }
+
+// Variable returns the expression of a variable that is selected in the expression, or nil.
+func (p *Expression) Variable(part ast.Expr) *Expression {
+	of, name := SplitSelect(part)
+	for _, v := range p.variables {
 		if of == "variables" && v.name == name {
-			return newExpression(v.program)
+			return v.program
 		}
+	}
+	return nil
+}
+
+// Resolve returns the expression, or that of the variable that it consists of.
+func (p *Expression) Resolve() *Expression {
+	if v := p.Variable(p.checked.Expr()); v != nil {
+		return v.Resolve()
+	}
+	return p
+}
+
+// Fault returns an error of the expression, which is at a path of the template.
+func (p *Expression) Fault(path string, err error) error {
+	return NewFault(path, p.line, p.params, err)
+}
+
+var errGone = errors.New("the caller no longer waits for the result")
+
+// evalCEL returns the value for one pod. The evaluation counts in the cost of the input.
+func (p *Expression) evalCEL(in *Input) (ref.Val, error) {
+	if in.isDone() {
+		return nil, errGone
+	}
+	if in.SpentTooMuch() {
+		return nil, p.errTooMuch()
+	}
+	out, details, err := p.prog.Eval(in)
+	in.Spend(costIn(details, err))
+	if err != nil {
+		return nil, fmt.Errorf("%q: %w%s", p.source, err, diagnostics.MissingValueHint(err, p.checked, p.omittable))
+	}
+	if in.SpentTooMuch() {
+		return nil, p.errTooMuch()
+	}
+	return out, nil
+}
+
+// costIn returns the cost of an evaluation. A stopped one costs as much as one may: an expression may
+// handle the error of a variable.
+func costIn(details *cel.EvalDetails, err error) uint64 {
+	cost := details.ActualCost()
+	switch _, stopped := errors.AsType[interpreter.EvalCancelledError](err); {
+	case cost != nil && !stopped:
+		return *cost
+	case err != nil:
+		return MaxCost
+	}
+	return 0
+}
+
+func (p *Expression) errTooMuch() error {
+	return fmt.Errorf("%q: the template's expressions for this pod cost more than %d", p.source, MaxTemplateCost)
+}
+
+// EvalBool evaluates a condition.
+func (p *Expression) EvalBool(in *Input) (bool, error) {
+	out, err := p.evalCEL(in)
+	if err != nil {
+		return false, err
+	}
+	return out == types.True, nil
+}
+
+// EvalString returns the value as a part of a string.
+func (p *Expression) EvalString(in *Input) (string, error) {
+	out, err := p.evalCEL(in)
+	if err != nil {
+		return "", err
+	}
+	if text, ok := out.(types.String); ok {
+		return string(text), nil
+	}
+	if text, ok := out.ConvertToType(types.StringType).(types.String); ok {
+		return string(text), nil
+	}
+	return "", errors.New("the value of " + p.source + " is not a string")
+}
+
+// RenderInto sets n to the expression's value. It sets n to a node without a kind if an optional value is missing.
+func (p *Expression) RenderInto(in *Input, n *jsontree.Node) error {
+	out, err := p.evalCEL(in)
+	if v, ok := out.(*types.Optional); ok && err == nil {
+		if !v.HasValue() {
+			*n = jsontree.Node{}
+			return nil
+		}
+		out = v.GetValue()
+	}
+	if err == nil {
+		*n, err = values.ToJSON(out)
+	}
+	if err == nil && n.Size() > values.MaxOutput {
+		err = values.ErrTooLong
+	}
+	return err
+}
+
+// RenderStringInto sets n to a scalar as a string. It sets n to a node without a kind if an optional value is missing.
+func (p *Expression) RenderStringInto(in *Input, n *jsontree.Node) error {
+	out, err := p.evalCEL(in)
+	if err != nil {
+		return err
+	}
+	*n = jsontree.Node{}
+	if v, ok := out.(*types.Optional); ok && v.HasValue() {
+		*n = in.Nodes.Text(values.TextOf(v.GetValue().ConvertToType(types.StringType)))
 	}
 	return nil
 }

@@ -4,17 +4,23 @@ package templates
 
 import "fmt"
 
-// fault is an error of a part of a template for one pod.
-type fault struct {
+// Fault is an error of a part of a template for one pod.
+type Fault struct {
 	path string
 	line int      // in the template's file
 	read []string // the parameters that the part reads
 	err  error
 }
 
+// NewFault returns an error at a path of a template, and at a line of its file, which may be 0. Read are the parameters that
+// the part at that path reads.
+func NewFault(path string, line int, read []string, err error) *Fault {
+	return &Fault{path, line, read, err}
+}
+
 // Error returns the error with its place. In a template without lines, which is one line of JSON, all
 // lines are 1.
-func (f *fault) Error() string {
+func (f *Fault) Error() string {
 	if f.line > 1 {
 		return fmt.Sprintf("%s (line %d): %v", f.path, f.line, f.err)
 	}
@@ -22,4 +28,10 @@ func (f *fault) Error() string {
 }
 
 // Unwrap returns the error without its place.
-func (f *fault) Unwrap() error { return f.err }
+func (f *Fault) Unwrap() error { return f.err }
+
+// ForgetLine removes the line: users have never seen the text of an object.
+func (f *Fault) ForgetLine() { f.line = 0 }
+
+// Params returns the parameters that the part reads.
+func (f *Fault) Params() []string { return f.read }

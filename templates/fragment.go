@@ -3,12 +3,8 @@
 package templates
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/google/cel-go/common/types"
 
 	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
@@ -32,9 +28,9 @@ type part struct {
 	static jsontree.Node
 	names  []string
 	parts  []*part
-	when   *program
-	loop   *loop // makes several items of this one
-	pieces []piece
+	when   *Expression
+	loop   *Loop // makes several items of this one
+	pieces []Piece
 	whole  bool           // the leaf is a single expression and has its type
 	text   bool           // the value of a whole leaf becomes a string
 	maybe  bool           // the leaf is left out if its expression, of an optional type, has no value
@@ -87,8 +83,8 @@ func (p *part) foldStatic() *part {
 // renderInto sets n to the part's value for one pod. It returns keep false if a ${when} omits the item.
 func (p *part) renderInto(in *Input, n *jsontree.Node) (keep bool, err error) {
 	if p.when != nil {
-		if keep, err = p.when.evalBool(in); err != nil {
-			return false, p.when.faultAt(p.path+"."+whenKey, err)
+		if keep, err = p.when.EvalBool(in); err != nil {
+			return false, p.when.Fault(p.path+"."+whenKey, err)
 		} else if !keep {
 			return false, nil
 		}
@@ -96,7 +92,7 @@ func (p *part) renderInto(in *Input, n *jsontree.Node) (keep bool, err error) {
 	switch {
 	case p.kind == staticPart:
 		*n = p.static
-	case p.preset != nil && p.params&in.given == 0:
+	case p.preset != nil && !in.IsGiven(p.params):
 		*n = *p.preset
 	default:
 		err = p.renderAs(in, n)
@@ -111,7 +107,7 @@ func (p *part) renderAs(in *Input, n *jsontree.Node) error {
 			return nil // left out
 		}
 		if err == nil {
-			err = in.chargeOutput(n)
+			err = in.ChargeOutput(n)
 		}
 		sub := ""
 		if err == nil && p.schema != nil {
@@ -162,47 +158,27 @@ func (p *part) checkRules(n *jsontree.Node) error {
 
 // faultAt returns an error of the part, or of a place in its value.
 func (p *part) faultAt(inside string, err error) error {
-	f := &fault{path: p.path + inside, line: p.line, err: err}
+	var read []string
 	for _, piece := range p.pieces {
-		if piece.program != nil {
-			f.read = append(f.read, piece.program.params...)
+		if piece.Expression != nil {
+			read = append(read, piece.Expression.Params()...)
 		}
 	}
-	return f
+	return NewFault(p.path+inside, p.line, read, err)
 }
 
 // renderEach appends one item for each value of the part's loop.
 func (p *part) renderEach(in *Input, kids []jsontree.Node) ([]jsontree.Node, error) {
-	list, n, err := p.loop.evalList(in)
-	if err != nil {
-		return nil, p.loop.list.faultAt(p.path+"."+forEachKey, err)
-	}
-	kids = slices.Grow(kids, n)
-	depth, before := p.loop.depth, len(in.loops)
-	defer func() { in.loops = in.loops[:before] }()
-	for len(in.loops) < depth { // a preset is rendered without the loops around it
-		in.loops = append(in.loops, loopValue{})
-	}
-	for i := range n {
-		value := list.Get(types.Int(i))
-		if types.IsError(value) {
-			return nil, p.loop.list.faultAt(p.path+"."+forEachKey, fmt.Errorf("%v", value))
-		}
-		in.loops = append(in.loops[:depth], loopValue{p.loop.name, value})
+	err := p.loop.Each(in, p.path+"."+ForEachKey, func(n int) { kids = slices.Grow(kids, n) }, func() error {
 		kids = kids[:len(kids)+1]
 		kid := &kids[len(kids)-1]
 		keep, err := p.renderInto(in, kid)
-		if err != nil {
-			if f, ok := errors.AsType[*fault](err); ok { // the value comes from the loop
-				f.read = append(f.read, p.loop.list.params...)
-			}
-			return nil, err
-		}
 		if kid.Rename(""); !keep {
 			kids = kids[:len(kids)-1]
 		}
-	}
-	return kids, nil
+		return err
+	})
+	return kids, err
 }
 
 // hasLoop reports whether a list has an item with ${forEach}.
@@ -213,16 +189,16 @@ func (p *part) hasLoop() bool {
 func (p *part) renderValue(in *Input, n *jsontree.Node) error {
 	switch {
 	case p.text:
-		return p.pieces[0].program.renderText(in, n)
+		return p.pieces[0].Expression.RenderStringInto(in, n)
 	case p.whole:
-		return p.pieces[0].program.renderInto(in, n)
+		return p.pieces[0].Expression.RenderInto(in, n)
 	}
 	texts, size := make([]string, 0, 8), 0
 	for _, piece := range p.pieces {
-		text := piece.literal
-		if piece.program != nil {
+		text := piece.Literal
+		if piece.Expression != nil {
 			var err error
-			if text, err = piece.program.evalText(in); err != nil {
+			if text, err = piece.Expression.EvalString(in); err != nil {
 				return err
 			}
 		}
@@ -232,53 +208,6 @@ func (p *part) renderValue(in *Input, n *jsontree.Node) error {
 	}
 	*n = in.Nodes.Text(texts...)
 	return nil
-}
-
-// renderInto sets n to the expression's value.
-func (p *program) renderInto(in *Input, n *jsontree.Node) error {
-	out, err := p.evalCEL(in)
-	if v, ok := out.(*types.Optional); ok && err == nil {
-		if !v.HasValue() {
-			*n = jsontree.Node{}
-			return nil
-		}
-		out = v.GetValue()
-	}
-	if err == nil {
-		*n, err = values.ToJSON(out)
-	}
-	if err == nil && n.Size() > values.MaxOutput {
-		err = values.ErrTooLong
-	}
-	return err
-}
-
-// renderText sets n to the text of an optional scalar, or to nothing.
-func (p *program) renderText(in *Input, n *jsontree.Node) error {
-	out, err := p.evalCEL(in)
-	if err != nil {
-		return err
-	}
-	*n = jsontree.Node{}
-	if v, ok := out.(*types.Optional); ok && v.HasValue() {
-		*n = in.Nodes.Text(values.TextOf(v.GetValue().ConvertToType(types.StringType)))
-	}
-	return nil
-}
-
-// evalText returns the value as a part of a string.
-func (p *program) evalText(in *Input) (string, error) {
-	out, err := p.evalCEL(in)
-	if err != nil {
-		return "", err
-	}
-	if text, ok := out.(types.String); ok {
-		return string(text), nil
-	}
-	if text, ok := out.ConvertToType(types.StringType).(types.String); ok {
-		return string(text), nil
-	}
-	return "", errors.New("the value of " + p.source + " is not a string")
 }
 
 // whenKey in an object omits the object if the expression is false.

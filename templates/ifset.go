@@ -40,7 +40,7 @@ func (t *Template) AsksIfSet() bool { return t.asksIfSet }
 // ifSet checks the value of IfSetKey in a variable.
 func (c *checker) ifSet(o *part, y, value *yaml.Node, t reflect.Type, path string) {
 	at := problem.JoinPath(path, IfSetKey)
-	if c.env == nil || t != reflect.TypeFor[corev1.EnvVar]() || !strings.HasPrefix(path, "spec.forEachContainer") {
+	if c.scope == nil || t != reflect.TypeFor[corev1.EnvVar]() || !strings.HasPrefix(path, "spec.forEachContainer") {
 		c.reportProblem(value, path, `"%s" is a key of environment variables in forEachContainer: only the pod's own containers may have a variable already`, IfSetKey)
 		return
 	}

@@ -3,6 +3,8 @@
 package templates
 
 import (
+	"fmt"
+
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types/ref"
 
@@ -21,7 +23,7 @@ type Input struct {
 	ServiceAccount *request.ServiceAccount
 	Request        request.Info
 	// Done is closed if the result is no longer needed. It may be nil. No evaluation starts after
-	// that; one takes 20 ms at most, see costLimit.
+	// that; one takes 20 ms at most, see MaxCost.
 	Done <-chan struct{}
 	// Nodes is memory for the rendered nodes, or nil.
 	Nodes *jsontree.Arena
@@ -34,13 +36,15 @@ type Input struct {
 	given     params.Indexes // parameters that the pod or its namespace sets
 	container *jsontree.Node // only in forEachContainer
 	variables []evaluated
-	matched   uint64 // entries of forEachContainer that were for a container, see maxMatched
 	params    ref.Val
 	namespace ref.Val
 	account   ref.Val
 	loops     []loopValue // the variables of the loops around the part that is rendered
 	looped    int         // items of loops so far
 	output    int         // bytes of the strings in them
+
+	// Matched are the entries of forEachContainer that were for a container, by their indexes.
+	matched uint64
 }
 
 // loopValue is a loop's variable with its value.
@@ -52,8 +56,11 @@ type loopValue struct {
 // See sets the pod. The values of variables are forgotten, because they may depend on the pod.
 func (in *Input) See(pod *jsontree.Node) { in.Pod, in.variables = pod, nil }
 
-// spendCost counts the cost of an expression.
-func (in *Input) spendCost(cost uint64) {
+// Spent returns the cost of the expressions so far, in CEL's units.
+func (in *Input) Spent() uint64 { return in.spent }
+
+// Spend counts the cost of an expression.
+func (in *Input) Spend(cost uint64) {
 	in.spent += cost
 	in.spendOfTotal(cost)
 }
@@ -65,9 +72,9 @@ func (in *Input) spendOfTotal(cost uint64) {
 	}
 }
 
-// spentTooMuch reports whether expressions have cost more than they may.
-func (in *Input) spentTooMuch() bool {
-	return in.spent > totalLimit || in.Total != nil && *in.Total > MaxTotal
+// SpentTooMuch reports whether expressions have cost more than they may.
+func (in *Input) SpentTooMuch() bool {
+	return in.spent > MaxTemplateCost || in.Total != nil && *in.Total > MaxTotal
 }
 
 // isDone reports whether the caller no longer waits for the result.
@@ -80,11 +87,48 @@ func (in *Input) isDone() bool {
 	}
 }
 
-// withValues sets the variables of an evaluation and returns in.
-func (in *Input) withValues(values params.Values, container *jsontree.Node) *Input {
-	in.values, in.container, in.params = values, container, nil
+// WithValues sets the parameters and the container of the next evaluations, and returns in. The container is nil outside of
+// forEachContainer.
+func (in *Input) WithValues(set params.Values, container *jsontree.Node) *Input {
+	in.values, in.container, in.params = set, container, nil
 	return in
 }
+
+// WithGiven sets which parameters the pod or its namespace sets, and returns in. What depends on none of them was rendered when
+// the template was loaded.
+func (in *Input) WithGiven(given params.Indexes) *Input {
+	in.given = given
+	return in
+}
+
+// IsGiven reports whether the pod or its namespace sets one of these parameters.
+func (in *Input) IsGiven(any params.Indexes) bool { return in.given&any != 0 }
+
+// maxMatched is the number of entries for which an input records whether they matched.
+const maxMatched = 64
+
+// NoteMatch records that an entry of forEachContainer is for a container.
+func (in *Input) NoteMatch(entry int) { in.matched |= 1 << entry }
+
+// MayMatch reports whether an entry of forEachContainer was for a container. It also returns true for entries about which nothing
+// is recorded, because there are too many.
+func (in *Input) MayMatch(entry int) bool { return entry >= maxMatched || in.matched&(1<<entry) != 0 }
+
+var errLoopOutput = fmt.Errorf("the items of %s have more than %d bytes", ForEachKey, maxLoopOutput)
+
+// ChargeOutput counts the bytes of a value in a loop. It returns an error if there are too many.
+func (in *Input) ChargeOutput(n *jsontree.Node) error {
+	if len(in.loops) == 0 {
+		return nil
+	}
+	if in.output += n.Size(); in.output > maxLoopOutput {
+		return errLoopOutput
+	}
+	return nil
+}
+
+// ResetLoops forgets how many items and bytes loops have made.
+func (in *Input) ResetLoops() { in.looped, in.output = 0, 0 }
 
 // ResolveName implements cel.Activation.
 func (in *Input) ResolveName(name string) (any, bool) {

@@ -30,7 +30,7 @@ func (f Fragment) Has(name string) bool {
 }
 
 // When returns the condition of a list item, or nil if the item is always present.
-func (f Fragment) When() *Expression { return newExpression(f.p.when) }
+func (f Fragment) When() *Expression { return f.p.when }
 
 // IsLoop reports whether a list item has ${forEach}. Its expressions read the variable of the loop.
 func (f Fragment) IsLoop() bool { return f.p.loop != nil }
@@ -88,23 +88,12 @@ func (f Fragment) Children() iter.Seq2[string, Fragment] {
 	}
 }
 
-// Piece is a literal string, or an expression if Expression is not nil.
-type Piece struct {
-	Literal    string
-	Expression *Expression
-}
-
 // Pieces returns the parts of a value with expressions. If whole is true, the value is a single
 // expression and has its type.
-func (f Fragment) Pieces() (pieces []Piece, whole bool) {
-	for _, p := range f.p.pieces {
-		pieces = append(pieces, Piece{p.literal, newExpression(p.program)})
-	}
-	return pieces, f.p.whole
-}
+func (f Fragment) Pieces() (pieces []Piece, whole bool) { return f.p.pieces, f.p.whole }
 
 // ConditionExpression returns spec.match.condition, or nil.
-func (t *Template) ConditionExpression() *Expression { return newExpression(t.condition) }
+func (t *Template) ConditionExpression() *Expression { return t.condition }
 
 // PodFragment returns the partial Pod in spec.pod.
 func (t *Template) PodFragment() Fragment { return Fragment{t.pod} }
@@ -120,22 +109,16 @@ type EachFragment struct {
 func (t *Template) EachFragments() []EachFragment {
 	var all []EachFragment
 	for _, f := range t.forEach {
-		all = append(all, EachFragment{newExpression(f.where), f.initContainers, Fragment{f.add}})
+		all = append(all, EachFragment{f.where, f.initContainers, Fragment{f.add}})
 	}
 	return all
 }
 
-// VariableExpression is a variable of a template.
-type VariableExpression struct {
-	Name       string
-	Expression *Expression
-}
-
-// VariableExpressions returns the variables that some expression reads, in their order.
-func (t *Template) VariableExpressions() (all []VariableExpression) {
+// UsedVariables returns the variables that some expression reads, in their order.
+func (t *Template) UsedVariables() (all []*Variable) {
 	for _, v := range t.variables {
-		if v.used {
-			all = append(all, VariableExpression{v.name, newExpression(v.program)})
+		if v.IsUsed() {
+			all = append(all, v)
 		}
 	}
 	return all
@@ -144,8 +127,8 @@ func (t *Template) VariableExpressions() (all []VariableExpression) {
 // UnusedVariables returns the names of the variables that no expression reads.
 func (t *Template) UnusedVariables() (names []string) {
 	for _, v := range t.variables {
-		if !v.used {
-			names = append(names, v.name)
+		if !v.IsUsed() {
+			names = append(names, v.Name())
 		}
 	}
 	return names

@@ -130,7 +130,7 @@ func (g *schemaOf) fragment(of jsonObject, t reflect.Type, allowed fields) jsonO
 func (g *schemaOf) fields(t reflect.Type, allow func(name string) (fields, bool)) jsonObject {
 	properties := jsonObject{
 		whenKey:    jsonObject{"type": "string", "description": "A CEL expression. If it is false, the object is left out."},
-		forEachKey: jsonObject{"type": "object", "description": "{NAME: CEL list}: one item for each value."},
+		ForEachKey: jsonObject{"type": "object", "description": "{NAME: CEL list}: one item for each value."},
 	}
 	if t == reflect.TypeFor[corev1.EnvVar]() {
 		properties[IfSetKey] = jsonObject{"description": "What happens if the container already has the variable."}

@@ -20,21 +20,19 @@ func (c *checker) compileLeaf(y *yaml.Node, t reflect.Type, field, path string) 
 		c.reportProblem(y, path, "an expression must be a string")
 		return nil
 	}
-	c.compiler.whole = !isScalars(t)
-	pieces, err := c.compiler.compilePieces(c.env, y.Value)
-	c.compiler.whole = false
+	pieces, err := c.compiler.CompilePieces(c.scope, y.Value, y.Line, !isScalars(t))
 	if err != nil {
 		c.reportProblem(y, path, "%v", err)
 		return nil
 	}
-	if len(pieces) == 1 && pieces[0].program == nil {
-		return &part{static: jsontree.Text(pieces[0].literal)} // it contains only $${
+	if len(pieces) == 1 && pieces[0].Expression == nil {
+		return &part{static: jsontree.Text(pieces[0].Literal)} // it contains only $${
 	}
 	if len(pieces) == 1 {
-		out, maybe := valueType(pieces[0].program.out)
+		out, maybe := ValueType(pieces[0].Expression.Type())
 		if text := becomesText(field, out); maybe || !text {
 			p := &part{kind: leafPart, pieces: pieces, whole: true, text: text, path: path, line: y.Line, field: field}
-			pieces[0].program.leaf = true
+			pieces[0].Expression.SetOmittable(true)
 			c.wholeLeaf(y, p, t)
 			return p
 		}
@@ -43,13 +41,13 @@ func (c *checker) compileLeaf(y *yaml.Node, t reflect.Type, field, path string) 
 		c.reportProblem(y, path, "must be %s; text around an expression makes it a string", values.DescribeType(t))
 	}
 	for _, p := range pieces {
-		if p.program == nil {
+		if p.Expression == nil {
 			continue
 		}
-		if of, maybe := valueType(p.program.out); maybe {
-			c.reportProblem(y, path, "${%s} may have no value, and is only a part of the string%s", p.program.source, toPart(of, p.program.source+diagnostics.OrZeroValue(of)))
-		} else if !isJoinable(p.program.out) {
-			c.reportProblem(y, path, "${%s} gives %s, which cannot be part of a string%s", p.program.source, diagnostics.TypeName(p.program.out), diagnostics.StringHint(p.program.out, p.program.source))
+		if of, maybe := ValueType(p.Expression.Type()); maybe {
+			c.reportProblem(y, path, "${%s} may have no value, and is only a part of the string%s", p.Expression.Source(), toPart(of, p.Expression.Source()+diagnostics.OrZeroValue(of)))
+		} else if !isJoinable(p.Expression.Type()) {
+			c.reportProblem(y, path, "${%s} gives %s, which cannot be part of a string%s", p.Expression.Source(), diagnostics.TypeName(p.Expression.Type()), diagnostics.StringHint(p.Expression.Type(), p.Expression.Source()))
 		}
 	}
 	return &part{kind: leafPart, pieces: pieces, rules: rulesFor(t, field, path), path: path, line: y.Line, field: field}

@@ -3,15 +3,48 @@
 package templates
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/traits"
 
-	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/cel/diagnostics"
 )
 
-// forEachKey in an object that is a list item makes one item for each value of a list.
-const forEachKey = "${forEach}"
+// Loop is a compiled ${forEach}.
+type Loop struct {
+	name  string // of its variable
+	list  *Expression
+	depth int // number of loops around it
+}
+
+// CompileLoop compiles the list of a ${forEach} at a line. It returns the scope with the loop's variable.
+func (c *Compiler) CompileLoop(s *Scope, name, source string, line int) (*Loop, *Scope, error) {
+	p, err := c.compileExpression(s, source, false)
+	if err != nil {
+		return nil, nil, err
+	}
+	switch p.out.Kind() {
+	case types.ListKind:
+	case types.MapKind:
+		return nil, nil, fmt.Errorf("CEL: %q gives %s; go through its keys, which are in order: {%s: %q}, and write (%s)[%s] for the value of a key",
+			source, diagnostics.TypeName(p.out), name, source+".map(k, k)", source, name)
+	case types.StringKind:
+		return nil, nil, fmt.Errorf("CEL: %q gives %s, but a list is needed here; write %s.split(','), or give a parameter the type list", source, diagnostics.TypeName(p.out), source)
+	default:
+		return nil, nil, fmt.Errorf("CEL: %q gives %s, but a list is needed here", source, diagnostics.TypeName(p.out))
+	}
+	p.line = line
+	within, err := s.env.Extend(cel.Variable(name, p.out.Parameters()[0]))
+	l := &Loop{name: name, list: p, depth: len(s.loops)}
+	return l, &Scope{within, append(slices.Clip(s.loops), l)}, err
+}
+
+// ForEachKey in an object that is a list item makes one item for each value of a list.
+const ForEachKey = "${forEach}"
 
 // These limit the items that loops make: of one loop in one list, of all loops of a template for
 // one pod, and the bytes of their strings.
@@ -21,8 +54,46 @@ const (
 	maxLoopOutput = 1 << 20
 )
 
+// Name returns the name of the loop's variable.
+func (l *Loop) Name() string { return l.name }
+
+// List returns the expression of the loop's list.
+func (l *Loop) List() *Expression { return l.list }
+
+// Depth returns the number of loops around the loop.
+func (l *Loop) Depth() int { return l.depth }
+
+// Each calls visit for each value of the loop, while the loop's variable has it. Before that, it calls begin with the number of
+// values. An error is a [Fault] of the list, which is at path, or that of visit, whose fault then also reads what the list reads.
+func (l *Loop) Each(in *Input, path string, begin func(n int), visit func() error) error {
+	list, n, err := l.evalList(in)
+	if err != nil {
+		return l.list.Fault(path, err)
+	}
+	begin(n)
+	before := len(in.loops)
+	defer func() { in.loops = in.loops[:before] }()
+	for len(in.loops) < l.depth { // a preset is rendered without the loops around it
+		in.loops = append(in.loops, loopValue{})
+	}
+	for i := range n {
+		value := list.Get(types.Int(i))
+		if types.IsError(value) {
+			return l.list.Fault(path, fmt.Errorf("%v", value))
+		}
+		in.loops = append(in.loops[:l.depth], loopValue{l.name, value})
+		if err := visit(); err != nil {
+			if f, ok := errors.AsType[*Fault](err); ok { // the value comes from the loop
+				f.read = append(slices.Clip(f.read), l.list.params...)
+			}
+			return err
+		}
+	}
+	return nil
+}
+
 // evalList returns the values of the loop for one pod.
-func (l *loop) evalList(in *Input) (traits.Lister, int, error) {
+func (l *Loop) evalList(in *Input) (traits.Lister, int, error) {
 	out, err := l.list.evalCEL(in)
 	if err != nil {
 		return nil, 0, err
@@ -36,20 +107,7 @@ func (l *loop) evalList(in *Input) (traits.Lister, int, error) {
 		return nil, 0, fmt.Errorf("%q has %d values, and at most %d are allowed", l.list.source, n, maxLoop)
 	}
 	if in.looped += n; in.looped > maxLoops {
-		return nil, 0, fmt.Errorf("the template makes more than %d items by %s for this pod", maxLoops, forEachKey)
+		return nil, 0, fmt.Errorf("the template makes more than %d items by %s for this pod", maxLoops, ForEachKey)
 	}
 	return list, n, nil
-}
-
-var errLoopOutput = fmt.Errorf("the items of %s have more than %d bytes", forEachKey, maxLoopOutput)
-
-// chargeOutput counts the bytes of a string in a loop.
-func (in *Input) chargeOutput(n *jsontree.Node) error {
-	if len(in.loops) == 0 {
-		return nil
-	}
-	if in.output += n.Size(); in.output > maxLoopOutput {
-		return errLoopOutput
-	}
-	return nil
 }

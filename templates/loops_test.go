@@ -65,7 +65,7 @@ func TestLoopBounds(t *testing.T) {
 			runtime.ReadMemStats(&m2)
 			switch {
 			case n == row.most && err != nil, n > row.most && (err == nil || !strings.Contains(err.Error(), row.want)):
-				t.Errorf("%s: with %d: %v %d", name, n, err, in.spent)
+				t.Errorf("%s: with %d: %v %d", name, n, err, in.Spent())
 			case err == nil && len(rendered.At("spec", "containers").Items()) == 0:
 				t.Errorf("%s: with %d nothing is rendered", name, n)
 			}

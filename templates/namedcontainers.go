@@ -3,6 +3,7 @@
 package templates
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/google/cel-go/common/ast"
@@ -28,14 +29,14 @@ type NamedContainer struct {
 const maxNamed = 100
 
 // namedIn returns the comparisons of an expression, and the maps in which it looks up the name.
-func namedIn(where *program) (all []namedContainers) {
+func namedIn(where *Expression) (all []namedContainers) {
 	var meant []string
-	for _, e := range ast.MatchDescendants(ast.NavigateAST(where.checked), ast.KindMatcher(ast.LiteralKind)) {
-		if text, ok := stringLiteral(e); ok {
+	for _, e := range ast.MatchDescendants(ast.NavigateAST(where.AST()), ast.KindMatcher(ast.LiteralKind)) {
+		if text, ok := StringLiteral(e); ok {
 			meant = append(meant, text)
 		}
 	}
-	for _, e := range ast.MatchDescendants(ast.NavigateAST(where.checked), ast.KindMatcher(ast.CallKind)) {
+	for _, e := range ast.MatchDescendants(ast.NavigateAST(where.AST()), ast.KindMatcher(ast.CallKind)) {
 		call := e.AsCall()
 		f := call.FunctionName()
 		looksUp := f == operators.Index || f == operators.OptIndex
@@ -43,15 +44,15 @@ func namedIn(where *program) (all []namedContainers) {
 			continue
 		}
 		for i, name := range call.Args()[:2] {
-			if of, field := splitSelect(name); of != "container" || field != "name" || f == operators.In && i == 1 || looksUp && i == 0 {
+			if of, field := SplitSelect(name); of != "container" || field != "name" || f == operators.In && i == 1 || looksUp && i == 0 {
 				continue
 			}
 			names := macroRange(e, call.Args()[1-i])
-			params, ok := readsParams(ast.NavigateExpr(where.checked, names), where)
+			params, ok := readsParams(ast.NavigateExpr(where.AST(), names), where)
 			if !ok || len(params) == 0 {
 				continue
 			}
-			if eval, err := where.compilePart(names); err == nil {
+			if eval, err := where.Part(names); err == nil {
 				all = append(all, namedContainers{params, eval, meant})
 			}
 		}
@@ -74,7 +75,7 @@ func macroRange(at ast.NavigableExpr, e ast.Expr) ast.Expr {
 
 // readsParams returns the parameters that an expression reads. It returns false if it reads the
 // container, or variables of macros that it does not contain.
-func readsParams(e ast.NavigableExpr, of *program) (params []string, ok bool) {
+func readsParams(e ast.NavigableExpr, of *Expression) (params []string, ok bool) {
 	var inner []string
 	for _, loop := range ast.MatchDescendants(e, ast.KindMatcher(ast.ComprehensionKind)) {
 		inner = append(inner, loop.AsComprehension().IterVar(), loop.AsComprehension().IterVar2(), loop.AsComprehension().AccuVar())
@@ -89,10 +90,8 @@ func readsParams(e ast.NavigableExpr, of *program) (params []string, ok bool) {
 			if name == "params" {
 				params = append(params, parent.AsSelect().FieldName())
 			}
-			for _, v := range of.variables {
-				if name == "variables" && v.name == parent.AsSelect().FieldName() {
-					params = append(params, v.program.params...)
-				}
+			if v := of.Variable(parent); v != nil {
+				params = append(params, v.Params()...)
 			}
 		case "pod", "ns", "request":
 		default:
@@ -115,12 +114,10 @@ func (t *Template) NamedContainers(in *Input, values params.Values) (all []Named
 			if by < 0 {
 				continue
 			}
-			if spent > totalLimit || in.spentTooMuch() || in.isDone() {
+			out, err := named.names.ValueForMessage(in.WithValues(values, nil), &spent)
+			if errors.Is(err, ErrExhausted) {
 				return all
 			}
-			out, details, err := named.names.Eval(in.withValues(values, nil))
-			spent += costIn(details, err)
-			in.spendOfTotal(costIn(details, err))
 			if err != nil {
 				continue // where may fail too
 			}
@@ -136,7 +133,7 @@ func (t *Template) NamedContainers(in *Input, values params.Values) (all []Named
 }
 
 // programs returns the expressions of the part.
-func (p *part) programs() (all []*program) {
+func (p *part) programs() (all []*Expression) {
 	if p == nil {
 		return nil
 	}
@@ -144,24 +141,17 @@ func (p *part) programs() (all []*program) {
 		all = append(all, p.when)
 	}
 	if p.loop != nil {
-		all = append(all, p.loop.list)
+		all = append(all, p.loop.List())
 	}
 	for _, piece := range p.pieces {
-		if piece.program != nil {
-			all = append(all, piece.program)
+		if piece.Expression != nil {
+			all = append(all, piece.Expression)
 		}
 	}
 	for _, child := range p.parts {
 		all = append(all, child.programs()...)
 	}
 	return all
-}
-
-// readsContainer reports whether the value may differ between the containers of a pod.
-func (p *program) readsContainer() bool {
-	return slices.ContainsFunc(ast.MatchDescendants(ast.NavigateAST(p.checked), ast.KindMatcher(ast.IdentKind)), func(e ast.NavigableExpr) bool {
-		return e.AsIdent() == "container"
-	})
 }
 
 // stringsIn returns the first strings of a list, the first keys of a map, or a string.
@@ -193,8 +183,8 @@ func (t *Template) NamesContainers() bool {
 func (t *Template) Unmatched(in *Input, values params.Values) (wheres []string) {
 	var spent uint64
 	for i := range t.forEach {
-		if f := &t.forEach[i]; f.differs && i < maxMatched && in.matched&(1<<i) == 0 && !f.namesNone(in, values, &spent) {
-			wheres = append(wheres, f.where.source)
+		if f := &t.forEach[i]; f.differs && !in.MayMatch(i) && !f.namesNone(in, values, &spent) {
+			wheres = append(wheres, f.where.Source())
 		}
 	}
 	return wheres
@@ -202,18 +192,10 @@ func (t *Template) Unmatched(in *Input, values params.Values) (wheres []string) 
 
 func (f *forEach) namesNone(in *Input, values params.Values, spent *uint64) bool {
 	for _, named := range f.named {
-		if *spent > totalLimit || in.spentTooMuch() {
-			return false
-		}
-		out, details, err := named.names.Eval(in.withValues(values, nil))
-		*spent += costIn(details, err)
-		in.spendOfTotal(costIn(details, err))
+		out, err := named.names.ValueForMessage(in.WithValues(values, nil), spent)
 		if err != nil || slices.ContainsFunc(stringsIn(out), func(name string) bool { return name != "" }) {
 			return false
 		}
 	}
 	return len(f.named) > 0
 }
-
-// maxMatched is the maximum number of entries for which an input records whether they matched.
-const maxMatched = 64

@@ -42,8 +42,8 @@ func otherwiseOf(p *v1alpha1.Param) string {
 	return diagnostics.OrZeroValue(params.CELType(p))
 }
 
-// valueType returns T for the type optional(T), and true. It returns other types and false.
-func valueType(out *cel.Type) (t *cel.Type, optional bool) {
+// ValueType returns T for the type optional(T), and true. It returns other types and false.
+func ValueType(out *cel.Type) (t *cel.Type, optional bool) {
 	if out.Kind() == types.OpaqueKind && out.TypeName() == cel.OptionalType(cel.DynType).TypeName() && len(out.Parameters()) == 1 {
 		return out.Parameters()[0], true
 	}

@@ -42,7 +42,7 @@ func anyOrigin(typ *cel.Type) *origin { return &origin{kind: fromAnything, typ: 
 
 // ofType returns the origin of a value that a type describes completely.
 func ofType(t *cel.Type) *origin {
-	if of, optional := valueType(t); optional {
+	if of, optional := ValueType(t); optional {
 		return &origin{kind: fromOptional, typ: t, of: ofType(of)}
 	}
 	switch t.Kind() {

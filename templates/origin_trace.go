@@ -11,11 +11,16 @@ import (
 	"github.com/google/cel-go/common/types"
 )
 
-// tracer finds the origin of the value of an expression.
-type tracer struct {
-	compiler *compiler
-	checked  *ast.AST
-	loops    []*loop // around the expression
+// tracer knows the origins of expressions' values. Each expression is traced once, because variables may read each other any number
+// of times.
+type tracer map[*Expression]*origin
+
+// trace finds the origin of the value of an expression.
+type trace struct {
+	tracer
+
+	expression *Expression
+	scope      *Scope // of the expression
 }
 
 // locals are the variables of macros in an expression, the innermost first.
@@ -25,18 +30,16 @@ type locals struct {
 	around *locals
 }
 
-// originOf returns the origin of a program's value. Each program is traced once, because variables may read
-// each other any number of times.
-func (c *compiler) originOf(p *program, loops []*loop) *origin {
-	if c.origins[p] == nil {
-		t := &tracer{c, p.checked, loops}
-		c.origins[p] = t.traceExpr(p.checked.Expr(), nil)
+// originOf returns the origin of an expression's value. Scope is that of the expression, or of an expression in more loops.
+func (t tracer) originOf(e *Expression, scope *Scope) *origin {
+	if t[e] == nil {
+		t[e] = (&trace{t, e, scope}).traceExpr(e.AST().Expr(), nil)
 	}
-	return c.origins[p]
+	return t[e]
 }
 
-func (t *tracer) traceExpr(e ast.Expr, s *locals) *origin {
-	typ := t.checked.GetType(e.ID())
+func (t *trace) traceExpr(e ast.Expr, s *locals) *origin {
+	typ := t.expression.AST().GetType(e.ID())
 	switch e.Kind() {
 	case ast.LiteralKind:
 		return ofType(typ)
@@ -56,39 +59,33 @@ func (t *tracer) traceExpr(e ast.Expr, s *locals) *origin {
 	return anyOrigin(typ)
 }
 
-func (t *tracer) traceIdent(name string, typ *cel.Type, s *locals) *origin {
+func (t *trace) traceIdent(name string, typ *cel.Type, s *locals) *origin {
 	for ; s != nil; s = s.around {
 		if s.name == name {
 			return s.value
 		}
 	}
 	name = strings.TrimPrefix(name, ".") // a variable that a macro's variable hides
-	for _, l := range t.loops {
-		if l.name == name {
-			return t.compiler.originOf(l.list, t.loops[:l.depth]).elementOrigin(typ)
-		}
+	if l := t.scope.Loop(name); l != nil {
+		return t.originOf(l.List(), t.scope).elementOrigin(typ)
 	}
 	return ofType(typ) // pod and the like
 }
 
-func (t *tracer) traceSelect(e ast.Expr, typ *cel.Type, s *locals) *origin {
+func (t *trace) traceSelect(e ast.Expr, typ *cel.Type, s *locals) *origin {
 	operand, name := e.AsSelect().Operand(), e.AsSelect().FieldName()
 	if e.AsSelect().IsTestOnly() {
 		return ofType(typ)
 	}
-	if of, variable := splitSelect(e); of == "variables" {
-		for _, v := range t.compiler.variables {
-			if v.name == variable {
-				return t.compiler.originOf(v.program, nil)
-			}
-		}
+	if v := t.expression.Variable(e); v != nil {
+		return t.originOf(v, t.scope)
 	}
 	return t.traceMember(operand, name, typ, s)
 }
 
 // traceMember returns the origin of operand.name or operand[name], which is optional if the operand is.
-func (t *tracer) traceMember(operand ast.Expr, name string, typ *cel.Type, s *locals) *origin {
-	of, optional := valueType(typ)
+func (t *trace) traceMember(operand ast.Expr, name string, typ *cel.Type, s *locals) *origin {
+	of, optional := ValueType(typ)
 	value := t.traceExpr(operand, s).memberOrigin(name, of)
 	if optional {
 		return &origin{kind: fromOptional, typ: typ, of: value}
@@ -96,7 +93,7 @@ func (t *tracer) traceMember(operand ast.Expr, name string, typ *cel.Type, s *lo
 	return value
 }
 
-func (t *tracer) traceItems(list ast.ListExpr, s *locals) *origin {
+func (t *trace) traceItems(list ast.ListExpr, s *locals) *origin {
 	all := make([]*origin, list.Size())
 	for i, item := range list.Elements() {
 		if all[i] = t.traceExpr(item, s); list.IsOptional(int32(i)) { //nolint:gosec // an index
@@ -106,7 +103,7 @@ func (t *tracer) traceItems(list ast.ListExpr, s *locals) *origin {
 	return mergeOrigins(types.DynType, all...)
 }
 
-func (t *tracer) traceMap(m ast.MapExpr, typ *cel.Type, s *locals) *origin {
+func (t *trace) traceMap(m ast.MapExpr, typ *cel.Type, s *locals) *origin {
 	literal, computed := &origin{kind: fromLiteral, typ: typ}, false
 	for _, entry := range m.Entries() {
 		e := entry.AsMapEntry()
@@ -124,7 +121,7 @@ func (t *tracer) traceMap(m ast.MapExpr, typ *cel.Type, s *locals) *origin {
 }
 
 // traceCall knows the functions that return a part of an argument. Others make scalars, and lists of them.
-func (t *tracer) traceCall(call ast.CallExpr, typ *cel.Type, s *locals) *origin {
+func (t *trace) traceCall(call ast.CallExpr, typ *cel.Type, s *locals) *origin {
 	args := call.Args()
 	if call.IsMemberFunction() {
 		args = append([]ast.Expr{call.Target()}, args...)
@@ -137,7 +134,7 @@ func (t *tracer) traceCall(call ast.CallExpr, typ *cel.Type, s *locals) *origin 
 	case name == operators.Add && isList, name == "or":
 		return mergeOrigins(typ, arg(0), arg(1))
 	case name == operators.Index, name == operators.OptIndex, name == operators.OptSelect:
-		key, _ := stringLiteral(args[1])
+		key, _ := StringLiteral(args[1])
 		return t.traceMember(args[0], key, typ, s)
 	case name == "dyn":
 		return arg(0)
@@ -157,7 +154,7 @@ func (t *tracer) traceCall(call ast.CallExpr, typ *cel.Type, s *locals) *origin 
 		return &origin{kind: fromList, typ: typ, of: arg(0).flattenedOrigin(types.DynType)}
 	case isList && (name == "distinct" || name == "sort" || name == "reverse" || name == "slice" || name == "@sortByAssociatedKeys"):
 		return arg(0)
-	case hasStruct(typ):
+	case HasStruct(typ):
 		return anyOrigin(typ)
 	}
 	return ofType(typ)
@@ -165,7 +162,7 @@ func (t *tracer) traceCall(call ast.CallExpr, typ *cel.Type, s *locals) *origin 
 
 // traceComprehension traces a macro. The result of its loop can have only the origins of one turn: macros use the
 // accumulated value only unchanged, or add items to it.
-func (t *tracer) traceComprehension(c ast.ComprehensionExpr, s *locals) *origin {
+func (t *trace) traceComprehension(c ast.ComprehensionExpr, s *locals) *origin {
 	inner := &locals{c.IterVar(), t.traceExpr(c.IterRange(), s).loopVariableOrigin(), s}
 	if c.HasIterVar2() {
 		inner.value = anyOrigin(types.DynType)

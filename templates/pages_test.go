@@ -11,9 +11,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/request"
 )
 
@@ -210,7 +211,7 @@ func evaluates(t *testing.T, page, source string, params map[string]string) {
 		t.Errorf("%s: %s: %v", page, source, problems)
 		return
 	}
-	c, err := newCompiler(found[0].Spec.Params)
+	c, err := NewCompiler(found[0].Spec.Params)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,10 +220,12 @@ func evaluates(t *testing.T, page, source string, params map[string]string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in.withValues(values, &jsontree.Node{})
-	p, err := c.compileExpression(c.each, source)
+	pieces, err := c.CompilePieces(c.ContainerScope(), "${"+source+"}", 0, false)
 	if err == nil {
-		_, err = p.evalCEL(in)
+		var whole *Evaluation
+		if whole, err = pieces[0].Expression.Part(pieces[0].Expression.AST().Expr()); err == nil {
+			_, err = whole.Value(in, values, map[string]ref.Val{"container": types.NullValue})
+		}
 	}
 	if err != nil {
 		t.Errorf("%s: `%s`: %v", page, source, err)

@@ -12,7 +12,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/google/cel-go/cel"
 	"go.yaml.in/yaml/v3"
@@ -22,7 +21,6 @@ import (
 
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/problem"
-	"github.com/pillion-dev/pillion/templates/request"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
@@ -155,11 +153,10 @@ func parseOne(file string, y *yaml.Node, applied []byte) (*Template, problem.Pro
 	}
 	t.Revision = hashCanonicalJSON(contentForPods(whole.Get("spec")))
 	t.asksIfSet = c.asksIfSet
-	t.reads, t.uses, t.readsRequest, t.readsGated = c.compiler.reads, c.compiler.uses, c.compiler.readsRequest, c.compiler.readsGated
-	t.noteAccount(c.compiler.readsAccount)
-	t.reads.noteSources(t.Spec.Params)
+	t.reads = c.compiler.Dependencies()
+	t.reads.NoteParams(t.Spec.Params, t.params)
 	if t.Spec.Match.PodSelector != nil {
-		t.reads["metadata.labels"] = true
+		t.reads.NoteLabels()
 	}
 	return t, nil
 }
@@ -244,19 +241,18 @@ func (c *checker) checkProtectedFields(y *yaml.Node, t *Template) {
 // compileExpressions compiles the condition and the fragments.
 func (c *checker) compileExpressions(y *yaml.Node, t *Template) {
 	var err error
-	if c.compiler, err = newCompiler(t.Spec.Params); err != nil {
+	if c.compiler, err = NewCompiler(t.Spec.Params); err != nil {
 		c.reportProblem(y, "", "%v", err)
 		return
 	}
+	c.params = t.Spec.Params
 	if !c.compileVariables(y, t) {
 		c.unreliable = true
 	}
 	if source := t.Spec.Match.Condition; source != "" {
-		if t.condition, err = c.compiler.compileBool(c.compiler.env, source); err != nil {
-			c.reportProblem(yamlAt(y, "spec", "match", "condition"), "spec.match.condition", "%v", err)
-		} else {
-			t.condition.line = yamlAt(y, "spec", "match", "condition").Line
-			t.conjuncts = sync.OnceValue(t.condition.compileConjuncts)
+		condition := yamlAt(y, "spec", "match", "condition")
+		if t.condition, err = c.compiler.CompileBool(c.compiler.PodScope(), source, condition.Line); err != nil {
+			c.reportProblem(condition, "spec.match.condition", "%v", err)
 		}
 	}
 	c.computedEnds(y, t)
@@ -268,13 +264,13 @@ func (c *checker) compileExpressions(y *yaml.Node, t *Template) {
 	}
 	t.pod = &part{static: jsontree.Members()}
 	if pod != nil {
-		c.env = c.compiler.env
+		c.scope = c.compiler.PodScope()
 		t.pod = c.checkNode(pod, reflect.TypeFor[corev1.Pod](), "", "spec.pod")
 		t.order = c.podRules(pod, "spec.pod")
 		t.Containers = eachOnce(t.order["initContainers"], t.order["containers"])
 		t.generates = slices.ContainsFunc(t.Containers, IsGenerated)
 	}
-	c.env = c.compiler.each
+	c.scope = c.compiler.ContainerScope()
 	for i, item := range each {
 		t.forEach = append(t.forEach, c.eachContainer(item, fmt.Sprintf("spec.forEachContainer[%d]", i), pod))
 	}
@@ -284,10 +280,10 @@ func (c *checker) eachContainer(item *yaml.Node, path string, pod *yaml.Node) fo
 	var f forEach
 	var err error
 	if where := yamlChild(item, "where"); where != nil {
-		if f.where, err = c.compiler.compileBool(c.env, where.Value); err != nil {
+		if f.where, err = c.compiler.CompileBool(c.scope, where.Value, where.Line); err != nil {
 			c.reportProblem(where, path+".where", "%v", err)
 		} else {
-			f.where.line, f.named, f.differs = where.Line, namedIn(f.where), f.where.readsContainer()
+			f.named, f.differs = namedIn(f.where), f.where.ReadsContainer()
 		}
 	}
 	if init := yamlChild(item, "initContainers"); init != nil {
@@ -339,15 +335,14 @@ func (c *checker) computedEnds(y *yaml.Node, t *Template) {
 			continue
 		}
 		position, path := yamlAt(y, "spec", "placement", list), "spec.placement."+list
-		pieces, err := c.compiler.compilePieces(c.compiler.env, source)
+		pieces, err := c.compiler.CompilePieces(c.compiler.PodScope(), source, position.Line, false)
 		switch {
 		case err != nil:
 			c.reportProblem(position, path, "%v", err)
-		case len(pieces) != 1 || pieces[0].program == nil || !pieces[0].program.out.IsExactType(cel.StringType):
+		case len(pieces) != 1 || pieces[0].Expression == nil || !pieces[0].Expression.Type().IsExactType(cel.StringType):
 			c.reportProblem(position, path, "must be First, Last, or one ${...} that gives First or Last")
 		default:
-			t.ends[i] = pieces[0].program
-			t.ends[i].line = position.Line
+			t.ends[i] = pieces[0].Expression
 		}
 	}
 }
@@ -386,13 +381,5 @@ func placementDefaults(p *v1alpha1.Placement, pod *part) {
 				p.InitContainers.End = v1alpha1.First
 			}
 		}
-	}
-}
-
-// noteAccount records whether the template reads the ServiceAccount, in expressions or parameters.
-func (t *Template) noteAccount(byExpressions bool) {
-	t.readsAccount = byExpressions
-	if t.params.SetByServiceAccount() {
-		t.readsAccount, t.reads[request.AccountName] = true, true
 	}
 }

@@ -49,7 +49,7 @@ func readsName(checked *ast.AST, e ast.Expr) (reads, optionally bool) {
 	case ast.CallKind:
 		if e.AsCall().FunctionName() == operators.OptSelect {
 			metadata, _ := of(e.AsCall().Args()[0])
-			name, _ := stringLiteral(e.AsCall().Args()[1])
+			name, _ := StringLiteral(e.AsCall().Args()[1])
 			return metadata && name == "name", true
 		}
 	}

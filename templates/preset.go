@@ -2,9 +2,7 @@
 
 package templates
 
-import (
-	"github.com/pillion-dev/pillion/templates/jsontree"
-)
+import "github.com/pillion-dev/pillion/templates/jsontree"
 
 // Most pods set no parameter, so most parts that depend only on parameters are the same for them.
 // These are rendered once, when the template is loaded.
@@ -12,7 +10,7 @@ import (
 // renderPresets renders the parts that are the same for all pods that set no parameter.
 func (t *Template) renderPresets() {
 	defaults := t.params.Defaults()
-	in := (&Input{given: t.params.Given(defaults)}).withValues(defaults, nil)
+	in := new(Input).WithValues(defaults, nil).WithGiven(t.params.Given(defaults))
 	t.pod.presetAll(in)
 	for i := range t.forEach {
 		t.forEach[i].add.presetAll(in)
@@ -29,28 +27,29 @@ func (p *part) presetAll(in *Input) {
 		return
 	}
 	p.pure = true
-	note := func(program *program) (free uint32) {
+	note := func(program *Expression) (free uint32) {
 		if program == nil {
 			return 0
 		}
-		p.pure, p.params = p.pure && program.pure, p.params|program.given
-		return program.free
+		only, given, free := program.ReadsOnlyParams()
+		p.pure, p.params = p.pure && only, p.params|given
+		return free
 	}
 	for _, child := range p.parts {
 		p.pure, p.params = p.pure && (child.kind == staticPart || child.pure), p.params|child.params
 		free := child.free | note(child.when)
 		if child.loop != nil {
-			free = free&^(1<<child.loop.depth) | note(child.loop.list)
+			free = free&^(1<<child.loop.Depth()) | note(child.loop.List())
 		}
 		p.free |= free
 	}
 	for _, piece := range p.pieces {
-		p.free |= note(piece.program)
+		p.free |= note(piece.Expression)
 	}
-	if !p.pure || p.free != 0 || p.params&in.given != 0 {
+	if !p.pure || p.free != 0 || in.IsGiven(p.params) {
 		return
 	}
-	in.looped, in.output = 0, 0
+	in.ResetLoops()
 	var n jsontree.Node
 	if p.renderAs(in, &n) == nil {
 		n.Seal()

@@ -39,7 +39,7 @@ func wholeWithGated(e ast.NavigableExpr) bool {
 	case ast.CallKind:
 		switch call := parent.AsCall(); call.FunctionName() {
 		case operators.OptSelect:
-			field, _ := stringLiteral(call.Args()[1])
+			field, _ := StringLiteral(call.Args()[1])
 			return field == lifecycle
 		case operators.Index, operators.OptIndex, overloads.Size, "hasValue":
 			return false

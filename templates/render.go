@@ -22,14 +22,14 @@ func (t *Template) Condition(in *Input, values params.Values) (bool, error) {
 	if t.condition == nil {
 		return true, nil
 	}
-	for _, name := range t.condition.params {
+	for _, name := range t.condition.Params() {
 		if !values.IsValid(name) {
 			return false, fmt.Errorf("spec.match.condition: it reads the parameter %s, which has no valid value", name)
 		}
 	}
-	ok, err := t.condition.evalBool(in.withValues(values, nil))
+	ok, err := t.condition.EvalBool(in.WithValues(values, nil))
 	if err != nil {
-		return false, t.blameAnnotations(t.condition.faultAt("spec.match.condition", err), values)
+		return false, t.blameAnnotations(t.condition.Fault("spec.match.condition", err), values)
 	}
 	return ok, nil
 }
@@ -37,9 +37,8 @@ func (t *Template) Condition(in *Input, values params.Values) (bool, error) {
 // Render returns the fragment for one pod: a partial Pod. The fragment may share memory with the
 // template, so callers must not change it.
 func (t *Template) Render(in *Input, values params.Values) (jsontree.Node, error) {
-	in.given = t.params.Given(values)
 	var n jsontree.Node
-	_, err := t.pod.renderInto(in.withValues(values, nil), &n)
+	_, err := t.pod.renderInto(in.WithValues(values, nil).WithGiven(t.params.Given(values)), &n)
 	return n, t.blameAnnotations(err, values)
 }
 
@@ -47,21 +46,21 @@ func (t *Template) Render(in *Input, values params.Values) (jsontree.Node, error
 // template. Callers must not change them.
 func (t *Template) ForEach(in *Input, values params.Values, container *jsontree.Node, initContainer bool) ([]jsontree.Node, error) {
 	all := in.Nodes.Nodes(len(t.forEach))
-	in.withValues(values, container).given = t.params.Given(values)
+	in.WithValues(values, container).WithGiven(t.params.Given(values))
 	for i := range t.forEach {
 		f := &t.forEach[i]
 		if initContainer && !f.initContainers {
 			continue
 		}
 		if f.where != nil {
-			ok, err := f.where.evalBool(in)
+			ok, err := f.where.EvalBool(in)
 			if err != nil {
-				return nil, t.blameAnnotations(f.where.faultAt(fmt.Sprintf("spec.forEachContainer[%d].where", i), err), values)
+				return nil, t.blameAnnotations(f.where.Fault(fmt.Sprintf("spec.forEachContainer[%d].where", i), err), values)
 			}
 			if !ok {
 				continue
 			}
-			in.matched |= 1 << i
+			in.NoteMatch(i)
 		}
 		all = append(all, jsontree.Node{})
 		if _, err := f.add.renderInto(in, &all[len(all)-1]); err != nil {
@@ -80,12 +79,12 @@ func (t *Template) Placement(in *Input, values params.Values) (v1alpha1.Placemen
 		if program == nil {
 			continue
 		}
-		text, err := program.evalText(in.withValues(values, nil))
+		text, err := program.EvalString(in.WithValues(values, nil))
 		if position.End = v1alpha1.End(text); err == nil && position.End != v1alpha1.First && position.End != v1alpha1.Last {
-			err = fmt.Errorf("%q gives %q, but First or Last is needed here", program.source, text)
+			err = fmt.Errorf("%q gives %q, but First or Last is needed here", program.Source(), text)
 		}
 		if err != nil {
-			return placement, t.blameAnnotations(program.faultAt("spec.placement."+containerLists[i], err), values)
+			return placement, t.blameAnnotations(program.Fault("spec.placement."+containerLists[i], err), values)
 		}
 	}
 	return placement, nil
@@ -97,17 +96,17 @@ func (t *Template) HasForEach() bool { return len(t.forEach) > 0 }
 // blameAnnotations adds to an error the annotations that set what the failing part reads. Fixing them is up to
 // the author of the pod, who may not be able to change the template.
 func (t *Template) blameAnnotations(err error, values params.Values) error {
-	f, ok := errors.AsType[*fault](err)
+	f, ok := errors.AsType[*Fault](err)
 	if !ok {
 		return err
 	}
 	if t.line == 0 {
-		f.line = 0 // an object: users have never seen its text
+		f.ForgetLine()
 	}
 	var set []string
 	for i := range values {
 		v := &values[i]
-		if v.Source != params.FromDefault && v.Source != params.Unset && slices.Contains(f.read, v.Name) {
+		if v.Source != params.FromDefault && v.Source != params.Unset && slices.Contains(f.Params(), v.Name) {
 			set = append(set, fmt.Sprintf("params.%s is set by the %s's annotation %s", v.Name, v.Source, cmp.Or(v.Annotation, t.params.KeyOf(v.Name))))
 		}
 	}
@@ -115,4 +114,13 @@ func (t *Template) blameAnnotations(err error, values params.Values) error {
 		return err
 	}
 	return fmt.Errorf("%w; %s", err, strings.Join(set, ", "))
+}
+
+// Unmet returns the first part of the template's condition that is false for a pod. It returns "" if the
+// condition has only one part.
+func (t *Template) Unmet(in *Input, values params.Values) string {
+	if t.condition == nil {
+		return ""
+	}
+	return t.condition.FirstFalse(in.WithValues(values, nil))
 }

@@ -36,7 +36,7 @@ func (c *checker) checkRequiredFields(y *yaml.Node, o *part, t reflect.Type, fie
 		name := o.names[i]
 		at, sub := yamlChild(y, name), problem.JoinPath(path, name)
 		if p.whole && needsValue(t, field, name) {
-			p.pieces[0].program.leaf = false
+			p.pieces[0].Expression.SetOmittable(false)
 		}
 		switch {
 		case !p.mayLack():

@@ -87,8 +87,8 @@ func prependStep(step string, err error) error {
 }
 
 func (f *schemaCheck) buildValue(in *Input, n *jsontree.Node) (made jsontree.Node, err error) {
-	if in.spendCost(1); in.spentTooMuch() {
-		return made, fmt.Errorf("the template's expressions for this pod cost more than %d", totalLimit)
+	if in.Spend(1); in.SpentTooMuch() {
+		return made, fmt.Errorf("the template's expressions for this pod cost more than %d", MaxTemplateCost)
 	}
 	switch {
 	case f.fields != nil:

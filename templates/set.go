@@ -122,7 +122,7 @@ func (s *Set) Namespaces() (names []string) {
 // ReadsServiceAccount reports whether one of the templates does.
 func (s *Set) ReadsServiceAccount() bool {
 	for _, t := range s.Templates {
-		if t.readsAccount {
+		if t.ReadsServiceAccount() {
 			return true
 		}
 	}

@@ -54,16 +54,16 @@ func (r sharing) comparison() string {
 }
 
 // checkSharing counts the comparisons of an expression. They are at most a multiple of its cost.
-func checkSharing(t *testing.T, c *compiler, source string) (compiled, stopped bool) {
+func checkSharing(t *testing.T, c *Compiler, source string) (compiled, stopped bool) {
 	t.Helper()
-	p, err := c.compileExpression(c.each, source)
+	p, err := c.compileExpression(c.container, source, false)
 	if err != nil {
 		return false, false
 	}
 	in, n := newTestInput(t, "{}", "{}"), 0
 	in.loops[0].value = counted{"web", &n}
 	_, err = p.evalCEL(in)
-	if n > 2*int(in.spent) { //nolint:gosec // it is at most costLimit
+	if n > 2*int(in.spent) { //nolint:gosec // it is at most MaxCost
 		t.Errorf("%s costs %d and makes %d comparisons (%v)", source, in.spent, n, err)
 	}
 	_, stopped = errors.AsType[interpreter.EvalCancelledError](err)
@@ -135,7 +135,7 @@ func TestStopped(t *testing.T) {
 		`cel.bind(a, lists.range(100), cel.bind(b, a.map(x, optional.of(a)), a.exists(i, !sets.equivalent([b], [b]))))`,
 		`cel.bind(u, url('https://x/?TEXT'), lists.range(5000).exists(i, u != u))`,
 	} {
-		p, err := c.compileBool(c.env, strings.ReplaceAll(source, "TEXT", strings.Repeat("x", 15_000)))
+		p, err := c.CompileBool(c.pod, strings.ReplaceAll(source, "TEXT", strings.Repeat("x", 15_000)), 0)
 		if err != nil {
 			t.Errorf("%s: %v", source, err)
 			continue
@@ -174,7 +174,7 @@ func TestStopsBefore(t *testing.T) {
 		`lists.range(500).map(x, pod.spec.containers[0]) == lists.range(500).map(x, pod.spec.containers[0])`,
 		`cel.bind(a, lists.range(400), optional.of(a.map(x, optional.of(a))) == optional.of(a.map(x, optional.of(a))))`,
 	} {
-		p, err := c.compileBool(c.env, source)
+		p, err := c.CompileBool(c.pod, source, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -192,7 +192,7 @@ func TestEarlyEnd(t *testing.T) {
 		`pod.metadata.annotations.exists(k, k != '')`,
 		`pod.spec.containers[0].env.exists(e, e.name != '')`,
 	} {
-		p, err := c.compileBool(c.env, source)
+		p, err := c.CompileBool(c.pod, source, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -211,7 +211,7 @@ func TestEarlyEnd(t *testing.T) {
 func TestFailuresCount(t *testing.T) {
 	t.Parallel()
 	c := newTestCompiler(t)
-	p, err := c.compileBool(c.env, `lists.range(1000).map(i, string(i)).size() > 0 && {'a': true}['b' + string(params.i)]`)
+	p, err := c.CompileBool(c.pod, `lists.range(1000).map(i, string(i)).size() > 0 && {'a': true}['b' + string(params.i)]`, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +226,7 @@ func TestMessages(t *testing.T) {
 	t.Parallel()
 	c := newTestCompiler(t)
 	for _, source := range []string{`google.protobuf.ListValue{values: [1]} == [1]`, `google.protobuf.Int64Value{value: 1} == 1`, `Container{name: 'x'}.name == 'x'`} {
-		if _, err := c.compileBool(c.env, source); err == nil || !strings.Contains(err.Error(), "is a message, which expressions cannot make") {
+		if _, err := c.CompileBool(c.pod, source, 0); err == nil || !strings.Contains(err.Error(), "is a message, which expressions cannot make") {
 			t.Errorf("%s: %v", source, err)
 		}
 	}

@@ -7,17 +7,17 @@ import (
 	"github.com/google/cel-go/common/types"
 )
 
-// splitSelect splits an expression such as ns.name, a field of a variable that is not JSON. It returns
+// SplitSelect splits an expression such as ns.name, a field of a variable that is not JSON. It returns
 // "" for other expressions.
-func splitSelect(e ast.Expr) (variable, field string) {
+func SplitSelect(e ast.Expr) (variable, field string) {
 	if e.Kind() != ast.SelectKind || e.AsSelect().IsTestOnly() || e.AsSelect().Operand().Kind() != ast.IdentKind {
 		return "", ""
 	}
 	return e.AsSelect().Operand().AsIdent(), e.AsSelect().FieldName()
 }
 
-// stringLiteral returns the value of a string literal.
-func stringLiteral(e ast.Expr) (string, bool) {
+// StringLiteral returns the value of a string literal.
+func StringLiteral(e ast.Expr) (string, bool) {
 	if e.Kind() != ast.LiteralKind {
 		return "", false
 	}

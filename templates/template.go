@@ -15,15 +15,12 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
-	"github.com/google/cel-go/cel"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/pillion-dev/pillion/templates/params"
-	"github.com/pillion-dev/pillion/templates/request"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
@@ -64,25 +61,20 @@ type Template struct {
 	line int // line of its name; 0 if it is an object
 	// replacesLine is the line of spec.replaces.
 	replacesLine int
-	condition    *program
-	conjuncts    func() []conjunct // of the condition
+	condition    *Expression
 	pod          *part
 	forEach      []forEach
-	variables    []*variable
-	order        map[string][]string           // the names of containers, by list
-	ends         [len(containerLists)]*program // of the placement, if they are computed
+	variables    []*Variable
+	order        map[string][]string              // the names of containers, by list
+	ends         [len(containerLists)]*Expression // of the placement, if they are computed
 	params       *params.Set
-	reads        reads
+	reads        *Dependencies
 
-	asksIfSet    bool
-	readsRequest bool
-	readsGated   bool
-	readsAccount bool            // see ReadsServiceAccount
-	uses         map[string]bool // parameters that expressions read
+	asksIfSet bool
 }
 
 type forEach struct {
-	where          *program
+	where          *Expression
 	named          []namedContainers // in where
 	looksUp        []namedContainers // in add
 	differs        bool              // where may differ between containers
@@ -93,7 +85,7 @@ type forEach struct {
 // namedContainers are the names in one comparison with the name of a container.
 type namedContainers struct {
 	params []string // that the names are computed from
-	names  cel.Program
+	names  *Evaluation
 	meant  []string // other names that the expression has a meaning for, for example "*"
 }
 
@@ -205,7 +197,7 @@ func SplitAnnotation(key string) (template, name string, ok bool) {
 // by its first two fields, for example "spec.volumes"; "*" is the whole pod. "spec.containers[]" is
 // only the set of containers, "metadata.labels[app]" only that label, and "metadata.annotations[a/b*]"
 // only the annotations with that prefix.
-func (t *Template) Reads() []string { return slices.Sorted(maps.Keys(t.reads)) }
+func (t *Template) Reads() []string { return t.reads.Parts() }
 
 // ReadsContainers reports whether an expression reads the pod's lists of containers.
 func (t *Template) ReadsContainers() bool {
@@ -216,25 +208,25 @@ func (t *Template) ReadsContainers() bool {
 
 // ReadsRequest reports whether the template's result depends on the user who creates a pod, or on a
 // dry run. Such a result cannot be computed again for an existing pod.
-func (t *Template) ReadsRequest() bool { return t.readsRequest }
+func (t *Template) ReadsRequest() bool { return t.reads.ReadsRequest() }
 
 // ReadsGated reports whether an expression reads an object that may contain gated fields, other than
 // field by field. The pod for such an expression must have no gated fields, see [Gated].
-func (t *Template) ReadsGated() bool { return t.readsGated }
+func (t *Template) ReadsGated() bool { return t.reads.ReadsGated() }
 
 // ReadsPodName reports whether an expression reads the name of the pod.
-func (t *Template) ReadsPodName() bool { return t.reads[podName] }
+func (t *Template) ReadsPodName() bool { return t.reads.ReadsPodName() }
 
 // Uses reports whether an expression reads a parameter.
-func (t *Template) Uses(param string) bool { return t.uses[param] }
+func (t *Template) Uses(param string) bool { return t.reads.ReadsParam(param) }
 
 // ReadsServiceAccount reports whether the template's result depends on the labels or annotations of
 // the pod's ServiceAccount.
-func (t *Template) ReadsServiceAccount() bool { return t.readsAccount }
+func (t *Template) ReadsServiceAccount() bool { return t.reads.ReadsServiceAccount() }
 
 // NamesServiceAccount reports whether the template's result depends on the pod's ServiceAccount, if
 // only on its name.
-func (t *Template) NamesServiceAccount() bool { return t.readsAccount || t.reads[request.AccountName] }
+func (t *Template) NamesServiceAccount() bool { return t.reads.NamesServiceAccount() }
 
 // Place returns the template's file and line, or its object.
 func (t *Template) Place() string {

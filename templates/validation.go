@@ -192,7 +192,7 @@ func listRules(field string) []valueRule {
 // needsItems checks a list or a map that must not be empty. If all of it may be left out for some pods, its part gets the rule.
 func (c *checker) needsItems(y *yaml.Node, p *part, field, path string) {
 	rules := listRules(field)
-	if c.env == nil || len(rules) == 0 || slices.ContainsFunc(p.parts, func(item *part) bool { return !item.mayLack() && item.loop == nil }) {
+	if c.scope == nil || len(rules) == 0 || slices.ContainsFunc(p.parts, func(item *part) bool { return !item.mayLack() && item.loop == nil }) {
 		return
 	}
 	if len(y.Content) == 0 {

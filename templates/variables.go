@@ -4,7 +4,6 @@ package templates
 
 import (
 	"fmt"
-	"regexp"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -24,10 +23,10 @@ func (c *checker) compileVariables(y *yaml.Node, t *Template) bool {
 	for i, declared := range t.Spec.Variables {
 		path := fmt.Sprintf("spec.variables[%d]", i)
 		switch name := yamlAt(list[i], "name"); {
-		case !regexp.MustCompile(paramName).MatchString(declared.Name) || isReservedWord(declared.Name):
+		case !IsIdentifier(declared.Name) || IsReservedWord(declared.Name):
 			c.reportProblem(name, path+".name", "must begin with a-z and have only letters, digits and _; words that are reserved in CEL are not allowed")
 			continue
-		case c.compiler.provider.variables[declared.Name] != nil:
+		case c.compiler.IsDeclared(declared.Name):
 			c.reportProblem(name, path+".name", "the variable is declared twice")
 			continue
 		}
@@ -35,10 +34,10 @@ func (c *checker) compileVariables(y *yaml.Node, t *Template) bool {
 			c.reportProblem(list[i], path+".expression", "is missing")
 			continue
 		}
-		if err := c.compiler.declareVariable(declared, t.Spec.Variables[i:]); err != nil {
+		if err := c.compiler.DeclareVariable(declared, t.Spec.Variables[i:]); err != nil {
 			c.reportProblem(yamlAt(list[i], "expression"), path+".expression", "%v", err)
 		}
 	}
-	t.variables = c.compiler.variables
+	t.variables = c.compiler.Variables()
 	return len(c.problems) == before
 }

@@ -55,14 +55,14 @@ func TestVariables(t *testing.T) {
 	if got := n.At("spec", "containers").Items()[0].Get("args").String(); got != `["a+bx","yes","900","900!"]` {
 		t.Error(got)
 	}
-	spent := in.spent
+	spent := in.Spent()
 	each, err := tmpl.ForEach(in, values, &in.Pod.At("spec", "containers").Items()[0], false)
 	if err != nil || len(each) != 1 || each[0].Get("env").Items()[0].Get("value").Text() != "a-shop" {
 		t.Error(each, err)
 	}
 	if again := (&Input{Pod: in.Pod, Namespace: in.Namespace}); true {
-		if _, err := tmpl.variables[2].evalOnce(again); err != nil || spent > 2*again.spent {
-			t.Errorf("rendering costs %d, and the variable %d", spent, again.spent)
+		if _, err := tmpl.variables[2].Expression().EvalString(again); err != nil || spent > 2*again.Spent() {
+			t.Errorf("rendering costs %d, and the variable %d", spent, again.Spent())
 		}
 	}
 	if got := fmt.Sprint(tmpl.UnusedVariables()); got != "[fails]" {
@@ -101,8 +101,8 @@ func TestVariablesCost(t *testing.T) {
 	}
 	tmpl := withVariables(t, none+","+strings.Join(list, ","), `"${`+strings.Join(any, " || ")+` || true ? 'x' : 'y'}"`)
 	in := withPod(t, `{"spec":{"containers":[{"name":"a"}]}}`)
-	if _, err := tmpl.Render(in, tmpl.params.Defaults()); err == nil || in.spent > totalLimit+2*costLimit {
-		t.Errorf("%d: %v", in.spent, err)
+	if _, err := tmpl.Render(in, tmpl.params.Defaults()); err == nil || in.Spent() > MaxTemplateCost+2*MaxCost {
+		t.Errorf("%d: %v", in.Spent(), err)
 	}
 	doubled := []string{none, `{name: d0, expression: "params.p != 'y'"}`}
 	for i := range 60 {

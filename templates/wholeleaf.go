@@ -22,13 +22,13 @@ import (
 
 // wholeLeaf checks the type of a leaf that is a single expression.
 func (c *checker) wholeLeaf(y *yaml.Node, p *part, t reflect.Type) {
-	program := p.pieces[0].program
-	out, optional := valueType(program.out)
+	program := p.pieces[0].Expression
+	out, optional := ValueType(program.Type())
 	p.maybe = optional
 	if p.text {
 		out = cel.StringType
 	}
-	made := c.compiler.originOf(program, c.compiler.loops)
+	made := c.tracer.originOf(program, c.scope)
 	if isScalars(t) {
 		p.rules = rulesFor(t, p.field, p.path)
 		if !p.text && !made.isCertain() {
@@ -37,9 +37,9 @@ func (c *checker) wholeLeaf(y *yaml.Node, p *part, t reflect.Type) {
 		if !values.AcceptsType(t, out) {
 			hint := ""
 			if !optional {
-				hint = diagnostics.TypeHint(t, out, program.source)
+				hint = diagnostics.TypeHint(t, out, program.Source())
 			}
-			c.reportProblem(y, p.path, "must be %s, but ${%s} gives %s%s", values.DescribeType(t), program.source, diagnostics.TypeName(out), hint)
+			c.reportProblem(y, p.path, "must be %s, but ${%s} gives %s%s", values.DescribeType(t), program.Source(), diagnostics.TypeName(out), hint)
 		}
 		return
 	}
@@ -54,23 +54,11 @@ func (c *checker) wholeLeaf(y *yaml.Node, p *part, t reflect.Type) {
 	switch err := f.checkFit(t, made); {
 	case err == nil && out.Kind() != types.DynKind:
 		p.schema = newSchemaCheck(t, p.field, p.path, c.os, isFromPod(out))
-	case err == nil || f.atTop && !isLiteral(program.resolveVariable().Expr()):
-		c.reportProblem(y, p.path, "must be %s, but ${%s} gives %s", describeWhole(t), program.source, diagnostics.TypeName(out))
+	case err == nil || f.atTop && !isLiteral(program.Resolve().AST().Expr()):
+		c.reportProblem(y, p.path, "must be %s, but ${%s} gives %s", describeWhole(t), program.Source(), diagnostics.TypeName(out))
 	default:
-		c.reportProblem(y, p.path, "${%s}: %v", program.source, err)
+		c.reportProblem(y, p.path, "${%s}: %v", program.Source(), err)
 	}
-}
-
-// resolveVariable returns the expression, or that of the variable that it consists of.
-func (p *program) resolveVariable() *ast.AST {
-	if of, name := splitSelect(p.checked.Expr()); of == "variables" {
-		for _, v := range p.variables {
-			if v.name == name {
-				return v.program.resolveVariable()
-			}
-		}
-	}
-	return p.checked
 }
 
 func isLiteral(e ast.Expr) bool { return e.Kind() == ast.MapKind || e.Kind() == ast.ListKind }

@@ -77,16 +77,16 @@ func TestWholeObjectsCost(t *testing.T) {
 		in := wholeInput(t, fmt.Sprintf(`{"spec":{"containers":[{"name":"a","env":[%s]}]}}`, variables(n, 1)))
 		for range n {
 			if _, err := tpl.ForEach(in, nil, container, false); err != nil {
-				return in.spent, err
+				return in.Spent(), err
 			}
 		}
-		return in.spent, nil
+		return in.Spent(), nil
 	}
 	small, err := cost(50)
 	if err != nil || small < 50*50 {
 		t.Fatalf("50 containers with 50 variables cost %d: %v", small, err)
 	}
-	if most, err := cost(1000); err == nil || most > 2*totalLimit {
+	if most, err := cost(1000); err == nil || most > 2*MaxTemplateCost {
 		t.Errorf("1000 containers with 1000 variables cost %d: %v", most, err)
 	}
 }
@@ -124,8 +124,8 @@ func TestOptionalBounds(t *testing.T) {
 	tpl := parseWhole(t, `pod: {spec: {containers: [{name: c, image: i, args: [`+strings.Join(fields, ",")+`]}]}}`)
 	in := wholeInput(t, `{"metadata":{"annotations":{"a7":"x"}}}`)
 	n, err := tpl.Render(in, nil)
-	if args := n.At("spec", "containers").Items()[0].Get("args").String(); err != nil || args != `["x"]` || in.spent > 4*uint64(len(fields)) {
-		t.Errorf("%s, cost %d: %v", args, in.spent, err)
+	if args := n.At("spec", "containers").Items()[0].Get("args").String(); err != nil || args != `["x"]` || in.Spent() > 4*uint64(len(fields)) {
+		t.Errorf("%s, cost %d: %v", args, in.Spent(), err)
 	}
 }
 

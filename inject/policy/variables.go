@@ -47,10 +47,10 @@ func (b *builder) declareInputs(marks bool) (valid []string) {
 
 // templateVariables returns the template's own variables.
 func (b *builder) templateVariables() (all []admissionregistrationv1.Variable) {
-	for _, v := range b.t.VariableExpressions() {
-		i := slices.IndexFunc(b.t.Spec.Variables, func(declared v1alpha1.Variable) bool { return declared.Name == v.Name })
-		text := b.rewriteAt(fmt.Sprintf("spec.variables[%d].expression", i), v.Expression).text
-		all = append(all, admissionregistrationv1.Variable{Name: namedVariable(v.Name), Expression: text})
+	for _, v := range b.t.UsedVariables() {
+		i := slices.IndexFunc(b.t.Spec.Variables, func(declared v1alpha1.Variable) bool { return declared.Name == v.Name() })
+		text := b.rewriteAt(fmt.Sprintf("spec.variables[%d].expression", i), v.Expression()).text
+		all = append(all, admissionregistrationv1.Variable{Name: namedVariable(v.Name()), Expression: text})
 	}
 	return all
 }

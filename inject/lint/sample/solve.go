@@ -11,6 +11,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/cel/values"
 )
 
 // solver searches for worlds in which the expressions of a template have the wanted values. A
@@ -118,7 +119,7 @@ func (s *search) scopeValue(w *world, v *scope) ref.Val {
 		return types.String(v.place[len(v.place)-1].(string))
 	}
 	if n := w.nodeAt(v.place); n != nil {
-		return templates.View(n)
+		return values.Of(n)
 	}
 	return nil
 }

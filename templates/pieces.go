@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/pillion-dev/pillion/templates/cel/diagnostics"
+)
+
+// Piece is a literal string, or an expression if Expression is not nil.
+type Piece struct {
+	Literal    string
+	Expression *Expression
+}
+
+// CompilePieces splits a string with ${...} at a line into literals and expressions, in order. $${ is a literal ${. If whole is true,
+// an expression may compute an object.
+func (c *Compiler) CompilePieces(s *Scope, text string, line int, whole bool) ([]Piece, error) {
+	var pieces []Piece
+	var literal strings.Builder
+	for {
+		i := strings.Index(text, "${")
+		if i < 0 {
+			break
+		}
+		if i > 0 && text[i-1] == '$' {
+			literal.WriteString(text[:i-1] + "${")
+			text = text[i+2:]
+			continue
+		}
+		literal.WriteString(text[:i])
+		source, rest, ok := diagnostics.CutExpression(text[i+2:])
+		if !ok {
+			return nil, fmt.Errorf("the ${ has no closing }; for a literal ${, write $${")
+		}
+		p, err := c.compileExpression(s, strings.TrimSpace(source), whole)
+		if err != nil {
+			return nil, err
+		}
+		if literal.Len() > 0 {
+			pieces = append(pieces, Piece{Literal: literal.String()})
+			literal.Reset()
+		}
+		p.line = line
+		pieces, text = append(pieces, Piece{Expression: p}), rest
+	}
+	literal.WriteString(text)
+	if literal.Len() > 0 || len(pieces) == 0 {
+		pieces = append(pieces, Piece{Literal: literal.String()})
+	}
+	return pieces, nil
+}
