@@ -33,7 +33,7 @@ GOTEST    = $(GO) test -json -vet=all -timeout 30m
 # for the packages with goroutines, without the tests that take long and have none.
 RACE     := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 RACED     = ./certs ./cmd/pillion/... ./inject/webhook/... ./templates
-ALONE     = TestAdvice|TestStatusLarge|FuzzScreen|TestInjectKeepsEverything|TestInjectEngineCases|TestServeClockJumps|TestGrowthTogether|TestServingProperty|TestFunctionCosts|TestSharedValues|TestLoopBounds|TestMixedVariablesBounds
+ALONE     = TestAdvice|TestStatusLarge|FuzzScreen|TestInjectKeepsEverything|TestInjectEngineCases|TestServeClockJumps|TestGrowthTogether|TestDirect|TestServingProperty|TestFunctionCosts|TestSharedValues|TestLoopBounds|TestMixedVariablesBounds
 
 # What make verify also runs on older Kubernetes: the tests whose subject depends on its version.
 OLDER     = 1.36 1.35 1.34

@@ -108,7 +108,7 @@ func (c *Compiler) compileExpression(s *Scope, source string, whole bool) (*Expr
 	if err != nil {
 		return nil, fmt.Errorf("CEL: %w (in %q)", err, problem.Shorten(source))
 	}
-	p := &Expression{source: source, pure: true, checked: native, env: env, prog: prog, out: checked.OutputType(), mixed: isMixed}
+	p := &Expression{source: source, fastpath: newFastpath(native, c.params, c.variables, s.loops), pure: true, checked: native, env: env, prog: prog, out: checked.OutputType(), mixed: isMixed}
 	if p.readsPodName = readsName; readsName {
 		c.reads.parts[podName] = true
 	}

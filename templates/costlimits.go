@@ -14,3 +14,12 @@ const (
 // however often the pod is inspected. Each inspection evaluates them again, so without this limit a tenant could make
 // the work as long as the caller waits.
 const MaxTotal = 2_000_000
+
+// maxDirectSteps is the maximum number of steps in the direct functions of one template for one
+// pod. After that, CEL takes over, which accounts more exactly. The direct functions also read no
+// strings longer than maxDirect bytes, and support no loops nested deeper than maxLocals.
+const (
+	maxDirectSteps = 5_000
+	maxDirect      = 1 << 10
+	maxLocals      = 2
+)

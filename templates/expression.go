@@ -23,6 +23,7 @@ import (
 type Expression struct {
 	source    string
 	line      int            // in the file, if it is known
+	fastpath  fastpath       // evaluates it without CEL, if possible
 	params    []string       // the parameters that it reads, sorted
 	ofPod     bool           // whether its value depends on the pod
 	given     params.Indexes // if pure: the parameters that it reads, and it reads nothing else
@@ -140,8 +141,28 @@ func (p *Expression) errTooMuch() error {
 	return fmt.Errorf("%q: the template's expressions for this pod cost more than %d", p.source, MaxTemplateCost)
 }
 
+// evalValue evaluates the expression without CEL if possible.
+func (p *Expression) evalValue(in *Input) (ref.Val, error) {
+	switch {
+	case p.fastpath.bool != nil:
+		if v, ok := p.fastpath.bool(in); ok {
+			return types.Bool(v), nil
+		}
+	case p.fastpath.text != nil && p.out.Kind() == types.StringKind:
+		if v, ok := p.fastpath.text(in); ok {
+			return types.String(v), nil
+		}
+	}
+	return p.evalCEL(in)
+}
+
 // EvalBool evaluates a condition.
 func (p *Expression) EvalBool(in *Input) (bool, error) {
+	if p.fastpath.bool != nil {
+		if v, ok := p.fastpath.bool(in); ok {
+			return v, nil
+		}
+	}
 	out, err := p.evalCEL(in)
 	if err != nil {
 		return false, err
@@ -151,6 +172,11 @@ func (p *Expression) EvalBool(in *Input) (bool, error) {
 
 // EvalString returns the value as a part of a string.
 func (p *Expression) EvalString(in *Input) (string, error) {
+	if p.fastpath.text != nil {
+		if text, ok := p.fastpath.text(in); ok {
+			return text, nil
+		}
+	}
 	out, err := p.evalCEL(in)
 	if err != nil {
 		return "", err
@@ -166,6 +192,9 @@ func (p *Expression) EvalString(in *Input) (string, error) {
 
 // RenderInto sets n to the expression's value. It sets n to a node without a kind if an optional value is missing.
 func (p *Expression) RenderInto(in *Input, n *jsontree.Node) error {
+	if p.fastpath.node != nil && p.fastpath.node(in, n) {
+		return nil
+	}
 	out, err := p.evalCEL(in)
 	if v, ok := out.(*types.Optional); ok && err == nil {
 		if !v.HasValue() {

@@ -31,7 +31,9 @@ type Input struct {
 	// be nil.
 	Total *uint64
 
-	spent     uint64 // cost of the expressions so far
+	spent     uint64                    // cost of the expressions so far
+	steps     int                       // steps of those evaluated without CEL
+	locals    [maxLocals]*jsontree.Node // variables of macros in them
 	values    params.Values
 	given     params.Indexes // parameters that the pod or its namespace sets
 	container *jsontree.Node // only in forEachContainer

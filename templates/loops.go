@@ -94,7 +94,7 @@ func (l *Loop) Each(in *Input, path string, begin func(n int), visit func() erro
 
 // evalList returns the values of the loop for one pod.
 func (l *Loop) evalList(in *Input) (traits.Lister, int, error) {
-	out, err := l.list.evalCEL(in)
+	out, err := l.list.evalValue(in)
 	if err != nil {
 		return nil, 0, err
 	}

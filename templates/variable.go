@@ -24,10 +24,12 @@ func (v *Variable) evalOnce(in *Input) (ref.Val, error) {
 	if r := &in.variables[v.index]; r.done {
 		return r.value, r.err
 	}
-	value, err := v.program.evalCEL(in)
+	locals := in.locals // of the macros around it
+	value, err := v.program.evalValue(in)
 	if err != nil {
 		err = fmt.Errorf("variables.%s: %w", v.name, err)
 	}
+	in.locals = locals
 	in.variables[v.index] = evaluated{value, err, true}
 	return value, err
 }

@@ -114,7 +114,7 @@ func TestWholeObjectOrder(t *testing.T) {
 	}
 }
 
-// TestOptionalBounds checks that a template with many optional fields renders at a cost of a few units for each.
+// TestOptionalBounds checks that a template with many optional fields renders in one step for each.
 func TestOptionalBounds(t *testing.T) {
 	t.Parallel()
 	fields := make([]string, 500)
@@ -124,7 +124,7 @@ func TestOptionalBounds(t *testing.T) {
 	tpl := parseWhole(t, `pod: {spec: {containers: [{name: c, image: i, args: [`+strings.Join(fields, ",")+`]}]}}`)
 	in := wholeInput(t, `{"metadata":{"annotations":{"a7":"x"}}}`)
 	n, err := tpl.Render(in, nil)
-	if args := n.At("spec", "containers").Items()[0].Get("args").String(); err != nil || args != `["x"]` || in.Spent() > 4*uint64(len(fields)) {
+	if args := n.At("spec", "containers").Items()[0].Get("args").String(); err != nil || args != `["x"]` || in.Spent() > 0 {
 		t.Errorf("%s, cost %d: %v", args, in.Spent(), err)
 	}
 }

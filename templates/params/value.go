@@ -38,6 +38,9 @@ func (v Value) String() string { return fmt.Sprintf("%s = %q (%s)", v.Name, v.Te
 // Values are the values of a template's parameters in the order of declaration.
 type Values []Value
 
+// CEL returns the value for expressions, or nil if it is unset.
+func (v *Value) CEL() ref.Val { return v.cel }
+
 // CEL returns the value of a parameter for expressions. It is an error value if the parameter has none.
 func (v Values) CEL(name string) ref.Val {
 	for i := range v {

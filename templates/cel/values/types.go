@@ -119,15 +119,15 @@ func getField(obj any, f jsontree.StructField) (any, error) {
 	case reflect.Slice:
 		return types.NewRefValList(types.DefaultTypeAdapter, nil), nil
 	}
-	if readsAsEmpty(f.Type.Kind()) {
+	if ReadsAsEmpty(f.Type.Kind()) {
 		return ofStrings(nil), nil
 	}
 	return nil, fmt.Errorf("no such key: %s", f.JSON)
 }
 
-// readsAsEmpty reports whether an absent field of that kind can be read. A struct is not a pointer
+// ReadsAsEmpty reports whether an absent field of that kind can be read. A struct is not a pointer
 // in Kubernetes and therefore always exists: metadata and resources, for example.
-func readsAsEmpty(k reflect.Kind) bool {
+func ReadsAsEmpty(k reflect.Kind) bool {
 	return k == reflect.Map || k == reflect.Slice || k == reflect.Struct
 }
 
