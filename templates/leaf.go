@@ -5,7 +5,6 @@ package templates
 import (
 	"reflect"
 
-	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	"go.yaml.in/yaml/v3"
 
@@ -37,7 +36,7 @@ func (c *checker) compileLeaf(y *yaml.Node, t reflect.Type, field, path string) 
 			return p
 		}
 	}
-	if !values.AcceptsType(t, cel.StringType) {
+	if !values.AcceptsType(t, types.StringType) {
 		c.reportProblem(y, path, "must be %s; text around an expression makes it a string", values.DescribeType(t))
 	}
 	for _, p := range pieces {
@@ -56,7 +55,7 @@ func (c *checker) compileLeaf(y *yaml.Node, t reflect.Type, field, path string) 
 // becomesText reports whether a whole expression becomes a string although it has another type. The
 // values of environment variables, annotations and labels are strings in which numbers and booleans
 // are usual.
-func becomesText(field string, out *cel.Type) bool {
+func becomesText(field string, out *types.Type) bool {
 	switch field {
 	case "EnvVar.value", "ObjectMeta.annotations", "ObjectMeta.labels":
 		return out.Kind() != types.StringKind && isJoinable(out)
@@ -65,14 +64,14 @@ func becomesText(field string, out *cel.Type) bool {
 }
 
 // toPart returns how to make a value a part of a string.
-func toPart(out *cel.Type, source string) string {
+func toPart(out *types.Type, source string) string {
 	if isJoinable(out) {
 		return "; write ${" + source + "}"
 	}
 	return diagnostics.StringHint(out, source)
 }
 
-func isJoinable(out *cel.Type) bool {
+func isJoinable(out *types.Type) bool {
 	switch out.Kind() {
 	case types.StringKind, types.IntKind, types.UintKind, types.DoubleKind, types.BoolKind:
 		return true

@@ -5,7 +5,6 @@ package templates
 import (
 	"slices"
 
-	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 )
 
@@ -14,7 +13,7 @@ import (
 // pod.spec.containers[0].env + params.json, and the type of a map does not contain its keys.
 type origin struct {
 	kind   originKind
-	typ    *cel.Type   // of the expression
+	typ    *types.Type // of the expression
 	of     *origin     // the items of a list, the values of a map, or the value of an optional one
 	keys   []originKey // of a literal
 	either []*origin
@@ -38,10 +37,10 @@ type originKey struct {
 	value *origin
 }
 
-func anyOrigin(typ *cel.Type) *origin { return &origin{kind: fromAnything, typ: typ} }
+func anyOrigin(typ *types.Type) *origin { return &origin{kind: fromAnything, typ: typ} }
 
 // ofType returns the origin of a value that a type describes completely.
-func ofType(t *cel.Type) *origin {
+func ofType(t *types.Type) *origin {
 	if of, optional := ValueType(t); optional {
 		return &origin{kind: fromOptional, typ: t, of: ofType(of)}
 	}
@@ -57,7 +56,7 @@ func ofType(t *cel.Type) *origin {
 }
 
 // mergeOrigins returns the origin of a value that has one of several.
-func mergeOrigins(typ *cel.Type, all ...*origin) *origin {
+func mergeOrigins(typ *types.Type, all ...*origin) *origin {
 	var one []*origin
 	for _, o := range all {
 		for _, o := range o.possibleOrigins() {
@@ -84,7 +83,7 @@ func (o *origin) possibleOrigins() []*origin {
 
 // elementOrigin returns the origin of the items of a list, the values of a map or the value of an optional
 // one.
-func (o *origin) elementOrigin(typ *cel.Type) *origin {
+func (o *origin) elementOrigin(typ *types.Type) *origin {
 	var values []*origin
 	for _, o := range o.possibleOrigins() {
 		switch o.kind {
@@ -103,7 +102,7 @@ func (o *origin) elementOrigin(typ *cel.Type) *origin {
 
 // memberOrigin returns the origin of a field, of the value of a key or of an item. The name is "" if it is
 // known only at run time. An object of the API has a field of type typ.
-func (o *origin) memberOrigin(name string, typ *cel.Type) *origin {
+func (o *origin) memberOrigin(name string, typ *types.Type) *origin {
 	var values []*origin
 	for _, o := range o.possibleOrigins() {
 		switch {
@@ -125,7 +124,7 @@ func (o *origin) memberOrigin(name string, typ *cel.Type) *origin {
 }
 
 // flattenedOrigin returns the origin of the items of list.flatten().
-func (o *origin) flattenedOrigin(typ *cel.Type) *origin {
+func (o *origin) flattenedOrigin(typ *types.Type) *origin {
 	var items []*origin
 	for _, item := range o.elementOrigin(typ).possibleOrigins() {
 		if item.kind == fromList {

@@ -5,7 +5,6 @@ package templates
 import (
 	"strings"
 
-	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
@@ -59,7 +58,7 @@ func (t *trace) traceExpr(e ast.Expr, s *locals) *origin {
 	return anyOrigin(typ)
 }
 
-func (t *trace) traceIdent(name string, typ *cel.Type, s *locals) *origin {
+func (t *trace) traceIdent(name string, typ *types.Type, s *locals) *origin {
 	for ; s != nil; s = s.around {
 		if s.name == name {
 			return s.value
@@ -72,7 +71,7 @@ func (t *trace) traceIdent(name string, typ *cel.Type, s *locals) *origin {
 	return ofType(typ) // pod and the like
 }
 
-func (t *trace) traceSelect(e ast.Expr, typ *cel.Type, s *locals) *origin {
+func (t *trace) traceSelect(e ast.Expr, typ *types.Type, s *locals) *origin {
 	operand, name := e.AsSelect().Operand(), e.AsSelect().FieldName()
 	if e.AsSelect().IsTestOnly() {
 		return ofType(typ)
@@ -84,7 +83,7 @@ func (t *trace) traceSelect(e ast.Expr, typ *cel.Type, s *locals) *origin {
 }
 
 // traceMember returns the origin of operand.name or operand[name], which is optional if the operand is.
-func (t *trace) traceMember(operand ast.Expr, name string, typ *cel.Type, s *locals) *origin {
+func (t *trace) traceMember(operand ast.Expr, name string, typ *types.Type, s *locals) *origin {
 	of, optional := ValueType(typ)
 	value := t.traceExpr(operand, s).memberOrigin(name, of)
 	if optional {
@@ -103,7 +102,7 @@ func (t *trace) traceItems(list ast.ListExpr, s *locals) *origin {
 	return mergeOrigins(types.DynType, all...)
 }
 
-func (t *trace) traceMap(m ast.MapExpr, typ *cel.Type, s *locals) *origin {
+func (t *trace) traceMap(m ast.MapExpr, typ *types.Type, s *locals) *origin {
 	literal, computed := &origin{kind: fromLiteral, typ: typ}, false
 	for _, entry := range m.Entries() {
 		e := entry.AsMapEntry()
@@ -121,7 +120,7 @@ func (t *trace) traceMap(m ast.MapExpr, typ *cel.Type, s *locals) *origin {
 }
 
 // traceCall knows the functions that return a part of an argument. Others make scalars, and lists of them.
-func (t *trace) traceCall(call ast.CallExpr, typ *cel.Type, s *locals) *origin {
+func (t *trace) traceCall(call ast.CallExpr, typ *types.Type, s *locals) *origin {
 	args := call.Args()
 	if call.IsMemberFunction() {
 		args = append([]ast.Expr{call.Target()}, args...)

@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
 	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -339,7 +339,7 @@ func (c *checker) computedEnds(y *yaml.Node, t *Template) {
 		switch {
 		case err != nil:
 			c.reportProblem(position, path, "%v", err)
-		case len(pieces) != 1 || pieces[0].Expression == nil || !pieces[0].Expression.Type().IsExactType(cel.StringType):
+		case len(pieces) != 1 || pieces[0].Expression == nil || !pieces[0].Expression.Type().IsExactType(types.StringType):
 			c.reportProblem(position, path, "must be First, Last, or one ${...} that gives First or Last")
 		default:
 			t.ends[i] = pieces[0].Expression

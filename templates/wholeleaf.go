@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
 	"go.yaml.in/yaml/v3"
@@ -26,7 +25,7 @@ func (c *checker) wholeLeaf(y *yaml.Node, p *part, t reflect.Type) {
 	out, optional := ValueType(program.Type())
 	p.maybe = optional
 	if p.text {
-		out = cel.StringType
+		out = types.StringType
 	}
 	made := c.tracer.originOf(program, c.scope)
 	if isScalars(t) {
@@ -105,6 +104,6 @@ func describeWhole(t reflect.Type) string {
 }
 
 // isFromPod reports whether a value of that type comes from the pod unchanged.
-func isFromPod(out *cel.Type) bool {
+func isFromPod(out *types.Type) bool {
 	return out.Kind() == types.StructKind || slices.ContainsFunc(out.Parameters(), isFromPod)
 }
