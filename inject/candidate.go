@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/pillion-dev/pillion/inject/schema"
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/cel"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/params"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
@@ -17,7 +17,7 @@ type candidate struct {
 	subject  *subject
 	t        *loaded
 	decision *Decision
-	input    templates.Input // not shared, because it counts the cost of the template's expressions
+	input    cel.Input // not shared, because it counts the cost of the template's expressions
 	values   params.Values
 	fragment jsontree.Node // what the pod must have, as a partial Pod
 	placed   v1alpha1.Placement

@@ -11,7 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/pillion-dev/pillion/inject/schema"
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/cel"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
@@ -52,7 +52,7 @@ const spendsTooMuch = "the expressions of the templates of the namespace cost to
 // whyStop returns why the pod must not be inspected again, or "".
 func (s *settling) whyStop() string {
 	switch {
-	case s.run.spent > templates.MaxTotal:
+	case s.run.spent > cel.MaxTotal:
 		return spendsTooMuch
 	case s.looks > maxLooks:
 		return neverSettles

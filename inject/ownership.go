@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/cel"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
@@ -18,7 +18,7 @@ import (
 // values, see [owners.eachUnset].
 type owners struct {
 	subject     *subject
-	input       *templates.Input // for this look, before it adds anything
+	input       *cel.Input // for this look, before it adds anything
 	candidates  []*candidate
 	contributed []candidate               // what templates added in earlier looks, in this order
 	leftOut     []*candidate              // their containers in the pod may be right

@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/cel"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/request"
 )
@@ -16,7 +16,7 @@ type run struct {
 	injector *Injector
 	subject  subject
 	owners   owners
-	input    templates.Input
+	input    cel.Input
 	journal  jsontree.Journal
 	room     []candidate
 	canaries canaryChoice
@@ -64,7 +64,7 @@ func (r *run) beginRound(pod *jsontree.Node, grown bool) {
 	r.subject.beginRound(pod, grown)
 	asked := &r.subject.asked
 	r.owners = owners{subject: &r.subject, input: &r.input, candidates: r.owners.candidates[:0], contributed: r.contributed}
-	r.input = templates.Input{
+	r.input = cel.Input{
 		Namespace: asked.namespace, ServiceAccount: asked.account, Nodes: r.subject.nodes, Done: asked.done,
 		Request: request.Info{Operation: asked.operation, Username: asked.username, DryRun: asked.dryRun},
 	}
@@ -80,7 +80,7 @@ func (r *run) visiblePod(t *loaded) (pod *jsontree.Node, containers int) {
 	if r.injector.readsContainers {
 		pod, containers = r.subject.withoutHidden(t)
 	}
-	if metadata := pod.Get("metadata"); r.injector.readsName && templates.HasGeneratedName(metadata) {
+	if metadata := pod.Get("metadata"); r.injector.readsName && cel.HasGeneratedName(metadata) {
 		nodes := r.subject.nodes
 		pod = r.subject.storeNode(nodes.With(pod, "metadata", nodes.Without(metadata, "name")))
 	}

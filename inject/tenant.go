@@ -10,7 +10,7 @@ import (
 	"slices"
 
 	"github.com/pillion-dev/pillion/inject/schema"
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/cel"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
@@ -203,7 +203,7 @@ func (w *tenant) tryAdditions(denied map[string]string) (why string, err error) 
 	switch w.whole = false; {
 	case w.looks > mostTries:
 		return "", errTooManyTries
-	case w.own.run.spent > templates.MaxTotal:
+	case w.own.run.spent > cel.MaxTotal:
 		return "", errSpendsTooMuch
 	}
 	copied := func() (*jsontree.Node, error) { return new(w.result.pod.Copy()), nil }

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/pillion-dev/pillion/templates/cel"
 	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
@@ -210,7 +211,7 @@ func (c *checker) checkNames(list *yaml.Node, path string, seen map[string]bool,
 		name, conditional := yamlChild(item, "name"), share && yamlChild(item, whenKey) != nil
 		switch {
 		case name == nil: // already reported
-		case strings.Contains(name.Value, "${") && yamlChild(item, ForEachKey) == nil:
+		case strings.Contains(name.Value, "${") && yamlChild(item, cel.ForEachKey) == nil:
 			c.reportProblem(name, sub, "must be a constant, because the name identifies an item of the pod")
 		case strings.Contains(name.Value, "${"):
 			if _, err := namePattern(name.Value); err != nil {
@@ -274,7 +275,7 @@ func (c *checker) checkMounts(container *yaml.Node, path string, volumes map[str
 		}
 		switch mountPath := yamlChild(m, "mountPath"); {
 		case mountPath == nil: // already reported
-		case yamlChild(m, ForEachKey) != nil: // checked when it is rendered
+		case yamlChild(m, cel.ForEachKey) != nil: // checked when it is rendered
 		case seen[mountPath.Value]:
 			c.reportProblem(mountPath, sub+".mountPath", "is used by another mount of this container")
 		default:

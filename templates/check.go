@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/pillion-dev/pillion/templates/cel"
 	"github.com/pillion-dev/pillion/templates/cel/diagnostics"
 	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
@@ -83,7 +84,7 @@ func (c *checker) checkObject(y *yaml.Node, t reflect.Type, field, path string) 
 		case whenKey:
 			c.compileWhen(o, value, path)
 			return
-		case ForEachKey:
+		case cel.ForEachKey:
 			return
 		case IfSetKey:
 			c.ifSet(o, y, value, t, path)
@@ -128,7 +129,7 @@ func (c *checker) keysOf(fields []string) []string {
 	if c.scope == nil {
 		return fields
 	}
-	return append([]string{whenKey, ForEachKey, IfSetKey}, fields...)
+	return append([]string{whenKey, cel.ForEachKey, IfSetKey}, fields...)
 }
 
 func (c *checker) compileWhen(o *part, value *yaml.Node, path string) {
@@ -256,7 +257,7 @@ func (c *checker) notWhen(y *yaml.Node) string {
 	switch {
 	case c.scope != nil && yamlChild(y, whenKey) != nil:
 		return "; " + diagnostics.WhenHint
-	case c.scope != nil && yamlChild(y, ForEachKey) != nil:
+	case c.scope != nil && yamlChild(y, cel.ForEachKey) != nil:
 		return "; " + diagnostics.ForEachHint
 	}
 	return ""

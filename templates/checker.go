@@ -9,6 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/pillion-dev/pillion/templates/cel"
 	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
@@ -19,10 +20,10 @@ import (
 type checker struct {
 	file     string
 	problems problem.Problems
-	compiler *Compiler
+	compiler *cel.Compiler
 	tracer   tracer
 	params   []v1alpha1.Param // that expressions may read
-	scope    *Scope           // nil if expressions are not allowed here
+	scope    *cel.Scope       // nil if expressions are not allowed here
 	os       corev1.OSName    // the template's operating system; "" is Linux
 	meant    map[string]bool  // paths of keys that are missing because they are misspelled
 

@@ -9,6 +9,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/pillion-dev/pillion/templates/cel"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/params"
 	"github.com/pillion-dev/pillion/templates/request"
@@ -29,9 +30,9 @@ func (c *checker) checkParams(y *yaml.Node, t *Template) bool {
 		path := fmt.Sprintf("spec.params[%d]", i)
 		node := list.Content[i]
 		switch {
-		case !IsIdentifier(p.Name):
-			c.reportProblem(yamlAt(node, "name"), path+".name", "must begin with a-z and have only letters, digits and _, because expressions read it as params.NAME%s", ValidNameHint(p.Name))
-		case IsReservedWord(p.Name):
+		case !cel.IsIdentifier(p.Name):
+			c.reportProblem(yamlAt(node, "name"), path+".name", "must begin with a-z and have only letters, digits and _, because expressions read it as params.NAME%s", cel.ValidNameHint(p.Name))
+		case cel.IsReservedWord(p.Name):
 			c.reportProblem(yamlAt(node, "name"), path+".name", "%q is a reserved word in CEL; use another name", p.Name)
 		case p.Name == AnnotationInjected || p.Name == AnnotationCustomize:
 			c.reportProblem(yamlAt(node, "name"), path+".name", "%q is the name of one of Pillion's own annotations; use another name", p.Name)

@@ -2,7 +2,11 @@
 
 package templates
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/pillion-dev/pillion/templates/cel"
+)
 
 // computedFields returns the fields of the containers in a pod's part that depend on the pod.
 func (p *part) computedFields() []string {
@@ -23,6 +27,6 @@ func (p *part) computedFields() []string {
 // ofPod reports whether the part's value depends on the pod.
 func (p *part) ofPod() bool {
 	return p.when != nil && p.when.ReadsPod() || p.loop != nil && p.loop.List().ReadsPod() ||
-		slices.ContainsFunc(p.pieces, func(piece Piece) bool { return piece.Expression != nil && piece.Expression.ReadsPod() }) ||
+		slices.ContainsFunc(p.pieces, func(piece cel.Piece) bool { return piece.Expression != nil && piece.Expression.ReadsPod() }) ||
 		slices.ContainsFunc(p.parts, (*part).ofPod)
 }

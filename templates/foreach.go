@@ -9,17 +9,18 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/pillion-dev/pillion/templates/cel"
 	"github.com/pillion-dev/pillion/templates/cel/diagnostics"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // isControl reports whether a key of a list item controls whether the item exists.
-func isControl(key string) bool { return key == whenKey || key == ForEachKey }
+func isControl(key string) bool { return key == whenKey || key == cel.ForEachKey }
 
 // forEach compiles the loop of a list item. Until the function leave is called, expressions may use
 // the loop's variable. It returns ok false if there was a problem.
 func (c *checker) forEach(o *part, y *yaml.Node, path string) (leave func(), ok bool) {
-	value := yamlChild(y, ForEachKey)
+	value := yamlChild(y, cel.ForEachKey)
 	if value == nil {
 		return func() {}, true
 	}
@@ -27,7 +28,7 @@ func (c *checker) forEach(o *part, y *yaml.Node, path string) (leave func(), ok 
 		c.reportProblem(value, path, "%s", diagnostics.ForEachHint)
 		return nil, false
 	}
-	at := path + "." + ForEachKey
+	at := path + "." + cel.ForEachKey
 	if value.Kind != yaml.MappingNode || len(value.Content) != 2 || value.Content[1].ShortTag() != "!!str" {
 		c.reportProblem(value, at, `must be one variable with a CEL list, such as {m: "params.names.split(',')"}`)
 		return nil, false
@@ -50,10 +51,10 @@ func (c *checker) forEach(o *part, y *yaml.Node, path string) (leave func(), ok 
 // wrongVariable returns what is wrong with the name of a loop's variable, or "".
 func (c *checker) wrongVariable(name string) string {
 	switch {
-	case !IsIdentifier(name) || IsReservedWord(name):
-		return fmt.Sprintf("the variable %q must begin with a-z and have only letters, digits and _; words that are reserved in CEL are not allowed%s", name, ValidNameHint(name))
+	case !cel.IsIdentifier(name) || cel.IsReservedWord(name):
+		return fmt.Sprintf("the variable %q must begin with a-z and have only letters, digits and _; words that are reserved in CEL are not allowed%s", name, cel.ValidNameHint(name))
 	case c.scope.Loop(name) != nil:
-		return fmt.Sprintf("%s is the variable of the %s around it; use another name", name, ForEachKey)
+		return fmt.Sprintf("%s is the variable of the %s around it; use another name", name, cel.ForEachKey)
 	case c.scope.HasMeaning(name):
 		return fmt.Sprintf("%s has a meaning in expressions already; use another name", name)
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pillion-dev/pillion/templates/cel"
 	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/params"
@@ -28,9 +29,9 @@ type part struct {
 	static jsontree.Node
 	names  []string
 	parts  []*part
-	when   *Expression
-	loop   *Loop // makes several items of this one
-	pieces []Piece
+	when   *cel.Expression
+	loop   *cel.Loop // makes several items of this one
+	pieces []cel.Piece
 	whole  bool           // the leaf is a single expression and has its type
 	text   bool           // the value of a whole leaf becomes a string
 	maybe  bool           // the leaf is left out if its expression, of an optional type, has no value
@@ -48,7 +49,7 @@ type part struct {
 // canonicalizer checks a computed value and sets it to its canonical form. If there is an error, path is
 // the place in the value, for example [0].name.
 type canonicalizer interface {
-	setCanonical(in *Input, n *jsontree.Node) (path string, err error)
+	setCanonical(in *cel.Input, n *jsontree.Node) (path string, err error)
 }
 
 // addChild adds a child. It ignores nil, which is a child with a problem.
@@ -81,7 +82,7 @@ func (p *part) foldStatic() *part {
 }
 
 // renderInto sets n to the part's value for one pod. It returns keep false if a ${when} omits the item.
-func (p *part) renderInto(in *Input, n *jsontree.Node) (keep bool, err error) {
+func (p *part) renderInto(in *cel.Input, n *jsontree.Node) (keep bool, err error) {
 	if p.when != nil {
 		if keep, err = p.when.EvalBool(in); err != nil {
 			return false, p.when.Fault(p.path+"."+whenKey, err)
@@ -100,7 +101,7 @@ func (p *part) renderInto(in *Input, n *jsontree.Node) (keep bool, err error) {
 	return err == nil && (!p.maybe || n.Kind() != 0), err
 }
 
-func (p *part) renderAs(in *Input, n *jsontree.Node) error {
+func (p *part) renderAs(in *cel.Input, n *jsontree.Node) error {
 	if p.kind == leafPart {
 		err := p.renderValue(in, n)
 		if err == nil && n.Kind() == 0 {
@@ -164,12 +165,12 @@ func (p *part) faultAt(inside string, err error) error {
 			read = append(read, piece.Expression.Params()...)
 		}
 	}
-	return NewFault(p.path+inside, p.line, read, err)
+	return cel.NewFault(p.path+inside, p.line, read, err)
 }
 
 // renderEach appends one item for each value of the part's loop.
-func (p *part) renderEach(in *Input, kids []jsontree.Node) ([]jsontree.Node, error) {
-	err := p.loop.Each(in, p.path+"."+ForEachKey, func(n int) { kids = slices.Grow(kids, n) }, func() error {
+func (p *part) renderEach(in *cel.Input, kids []jsontree.Node) ([]jsontree.Node, error) {
+	err := p.loop.Each(in, p.path+"."+cel.ForEachKey, func(n int) { kids = slices.Grow(kids, n) }, func() error {
 		kids = kids[:len(kids)+1]
 		kid := &kids[len(kids)-1]
 		keep, err := p.renderInto(in, kid)
@@ -186,7 +187,7 @@ func (p *part) hasLoop() bool {
 	return p != nil && slices.ContainsFunc(p.parts, func(item *part) bool { return item.loop != nil })
 }
 
-func (p *part) renderValue(in *Input, n *jsontree.Node) error {
+func (p *part) renderValue(in *cel.Input, n *jsontree.Node) error {
 	switch {
 	case p.text:
 		return p.pieces[0].Expression.RenderStringInto(in, n)

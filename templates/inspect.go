@@ -6,6 +6,7 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/pillion-dev/pillion/templates/cel"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
@@ -30,7 +31,7 @@ func (f Fragment) Has(name string) bool {
 }
 
 // When returns the condition of a list item, or nil if the item is always present.
-func (f Fragment) When() *Expression { return f.p.when }
+func (f Fragment) When() *cel.Expression { return f.p.when }
 
 // IsLoop reports whether a list item has ${forEach}. Its expressions read the variable of the loop.
 func (f Fragment) IsLoop() bool { return f.p.loop != nil }
@@ -90,17 +91,17 @@ func (f Fragment) Children() iter.Seq2[string, Fragment] {
 
 // Pieces returns the parts of a value with expressions. If whole is true, the value is a single
 // expression and has its type.
-func (f Fragment) Pieces() (pieces []Piece, whole bool) { return f.p.pieces, f.p.whole }
+func (f Fragment) Pieces() (pieces []cel.Piece, whole bool) { return f.p.pieces, f.p.whole }
 
 // ConditionExpression returns spec.match.condition, or nil.
-func (t *Template) ConditionExpression() *Expression { return t.condition }
+func (t *Template) ConditionExpression() *cel.Expression { return t.condition }
 
 // PodFragment returns the partial Pod in spec.pod.
 func (t *Template) PodFragment() Fragment { return Fragment{t.pod} }
 
 // EachFragment is one entry of spec.forEachContainer.
 type EachFragment struct {
-	Where          *Expression // nil for every app container
+	Where          *cel.Expression // nil for every app container
 	InitContainers bool
 	Add            Fragment // a partial Container
 }
@@ -115,7 +116,7 @@ func (t *Template) EachFragments() []EachFragment {
 }
 
 // UsedVariables returns the variables that some expression reads, in their order.
-func (t *Template) UsedVariables() (all []*Variable) {
+func (t *Template) UsedVariables() (all []*cel.Variable) {
 	for _, v := range t.variables {
 		if v.IsUsed() {
 			all = append(all, v)

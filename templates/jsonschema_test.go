@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/pillion-dev/pillion/inject/testing/golden"
+	"github.com/pillion-dev/pillion/templates/cel"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
@@ -129,8 +130,8 @@ func (g *schemaOf) fragment(of jsonObject, t reflect.Type, allowed fields) jsonO
 // fields returns the schema of a struct with the fields that some function allows.
 func (g *schemaOf) fields(t reflect.Type, allow func(name string) (fields, bool)) jsonObject {
 	properties := jsonObject{
-		whenKey:    jsonObject{"type": "string", "description": "A CEL expression. If it is false, the object is left out."},
-		ForEachKey: jsonObject{"type": "object", "description": "{NAME: CEL list}: one item for each value."},
+		whenKey:        jsonObject{"type": "string", "description": "A CEL expression. If it is false, the object is left out."},
+		cel.ForEachKey: jsonObject{"type": "object", "description": "{NAME: CEL list}: one item for each value."},
 	}
 	if t == reflect.TypeFor[corev1.EnvVar]() {
 		properties[IfSetKey] = jsonObject{"description": "What happens if the container already has the variable."}

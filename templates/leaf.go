@@ -8,6 +8,7 @@ import (
 	"github.com/google/cel-go/common/types"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/pillion-dev/pillion/templates/cel"
 	"github.com/pillion-dev/pillion/templates/cel/diagnostics"
 	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
@@ -28,7 +29,7 @@ func (c *checker) compileLeaf(y *yaml.Node, t reflect.Type, field, path string) 
 		return &part{static: jsontree.Text(pieces[0].Literal)} // it contains only $${
 	}
 	if len(pieces) == 1 {
-		out, maybe := ValueType(pieces[0].Expression.Type())
+		out, maybe := cel.ValueType(pieces[0].Expression.Type())
 		if text := becomesText(field, out); maybe || !text {
 			p := &part{kind: leafPart, pieces: pieces, whole: true, text: text, path: path, line: y.Line, field: field}
 			pieces[0].Expression.SetOmittable(true)
@@ -43,7 +44,7 @@ func (c *checker) compileLeaf(y *yaml.Node, t reflect.Type, field, path string) 
 		if p.Expression == nil {
 			continue
 		}
-		if of, maybe := ValueType(p.Expression.Type()); maybe {
+		if of, maybe := cel.ValueType(p.Expression.Type()); maybe {
 			c.reportProblem(y, path, "${%s} may have no value, and is only a part of the string%s", p.Expression.Source(), toPart(of, p.Expression.Source()+diagnostics.OrZeroValue(of)))
 		} else if !isJoinable(p.Expression.Type()) {
 			c.reportProblem(y, path, "${%s} gives %s, which cannot be part of a string%s", p.Expression.Source(), diagnostics.TypeName(p.Expression.Type()), diagnostics.StringHint(p.Expression.Type(), p.Expression.Source()))

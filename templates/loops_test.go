@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pillion-dev/pillion/inject/testing/cpu"
+	"github.com/pillion-dev/pillion/templates/cel"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/params"
 	"github.com/pillion-dev/pillion/templates/request"
@@ -56,7 +57,7 @@ func TestLoopBounds(t *testing.T) {
 		tmpl := looping(t, `{name: "n", type: integer}`, row.fields)
 		for _, n := range []int{row.most, row.over} {
 			set := setParam(t, tmpl, fmt.Sprint(n))
-			in := &Input{Pod: &jsontree.Node{}}
+			in := &cel.Input{Pod: &jsontree.Node{}}
 			var m1, m2 runtime.MemStats
 			runtime.ReadMemStats(&m1)
 			before := cpu.Used(t)

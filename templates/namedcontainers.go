@@ -12,6 +12,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 
+	"github.com/pillion-dev/pillion/templates/cel"
 	"github.com/pillion-dev/pillion/templates/params"
 )
 
@@ -29,10 +30,10 @@ type NamedContainer struct {
 const maxNamed = 100
 
 // namedIn returns the comparisons of an expression, and the maps in which it looks up the name.
-func namedIn(where *Expression) (all []namedContainers) {
+func namedIn(where *cel.Expression) (all []namedContainers) {
 	var meant []string
 	for _, e := range ast.MatchDescendants(ast.NavigateAST(where.AST()), ast.KindMatcher(ast.LiteralKind)) {
-		if text, ok := StringLiteral(e); ok {
+		if text, ok := cel.StringLiteral(e); ok {
 			meant = append(meant, text)
 		}
 	}
@@ -44,7 +45,7 @@ func namedIn(where *Expression) (all []namedContainers) {
 			continue
 		}
 		for i, name := range call.Args()[:2] {
-			if of, field := SplitSelect(name); of != "container" || field != "name" || f == operators.In && i == 1 || looksUp && i == 0 {
+			if of, field := cel.SplitSelect(name); of != "container" || field != "name" || f == operators.In && i == 1 || looksUp && i == 0 {
 				continue
 			}
 			names := macroRange(e, call.Args()[1-i])
@@ -75,7 +76,7 @@ func macroRange(at ast.NavigableExpr, e ast.Expr) ast.Expr {
 
 // readsParams returns the parameters that an expression reads. It returns false if it reads the
 // container, or variables of macros that it does not contain.
-func readsParams(e ast.NavigableExpr, of *Expression) (params []string, ok bool) {
+func readsParams(e ast.NavigableExpr, of *cel.Expression) (params []string, ok bool) {
 	var inner []string
 	for _, loop := range ast.MatchDescendants(e, ast.KindMatcher(ast.ComprehensionKind)) {
 		inner = append(inner, loop.AsComprehension().IterVar(), loop.AsComprehension().IterVar2(), loop.AsComprehension().AccuVar())
@@ -106,7 +107,7 @@ func readsParams(e ast.NavigableExpr, of *Expression) (params []string, ok bool)
 // NamedContainers returns the names of containers that the pod's annotations set, and that the
 // entries of forEachContainer compare with the names of containers, or in which they look these up. It evaluates expressions until they
 // cost as much as those of a template may.
-func (t *Template) NamedContainers(in *Input, values params.Values) (all []NamedContainer) {
+func (t *Template) NamedContainers(in *cel.Input, values params.Values) (all []NamedContainer) {
 	var spent uint64
 	for i := range t.forEach {
 		for _, named := range slices.Concat(t.forEach[i].named, t.forEach[i].looksUp) {
@@ -115,7 +116,7 @@ func (t *Template) NamedContainers(in *Input, values params.Values) (all []Named
 				continue
 			}
 			out, err := named.names.ValueForMessage(in.WithValues(values, nil), &spent)
-			if errors.Is(err, ErrExhausted) {
+			if errors.Is(err, cel.ErrExhausted) {
 				return all
 			}
 			if err != nil {
@@ -133,7 +134,7 @@ func (t *Template) NamedContainers(in *Input, values params.Values) (all []Named
 }
 
 // programs returns the expressions of the part.
-func (p *part) programs() (all []*Expression) {
+func (p *part) programs() (all []*cel.Expression) {
 	if p == nil {
 		return nil
 	}
@@ -180,7 +181,7 @@ func (t *Template) NamesContainers() bool {
 // Unmatched returns the conditions of the entries of forEachContainer that were for none of the
 // containers for which [Template.ForEach] was called with this input. It leaves out those that compare
 // names with parameters that are empty: the pod wants them for no container.
-func (t *Template) Unmatched(in *Input, values params.Values) (wheres []string) {
+func (t *Template) Unmatched(in *cel.Input, values params.Values) (wheres []string) {
 	var spent uint64
 	for i := range t.forEach {
 		if f := &t.forEach[i]; f.differs && !in.MayMatch(i) && !f.namesNone(in, values, &spent) {
@@ -190,7 +191,7 @@ func (t *Template) Unmatched(in *Input, values params.Values) (wheres []string) 
 	return wheres
 }
 
-func (f *forEach) namesNone(in *Input, values params.Values, spent *uint64) bool {
+func (f *forEach) namesNone(in *cel.Input, values params.Values, spent *uint64) bool {
 	for _, named := range f.named {
 		out, err := named.names.ValueForMessage(in.WithValues(values, nil), spent)
 		if err != nil || slices.ContainsFunc(stringsIn(out), func(name string) bool { return name != "" }) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pillion-dev/pillion/templates/cel"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/request"
 )
@@ -24,7 +25,7 @@ func TestNamedContainersCost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return testing.AllocsPerRun(1, func() { found[0].NamedContainers(&Input{Pod: new(jsontree.Members())}, values) })
+		return testing.AllocsPerRun(1, func() { found[0].NamedContainers(&cel.Input{Pod: new(jsontree.Members())}, values) })
 	}
 	if few, many := cost(10), cost(80); many > 1.5*few {
 		t.Errorf("80 comparisons take %v allocations, and 10 take %v", many, few)

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/google/cel-go/common/types"
+
+	"github.com/pillion-dev/pillion/templates/cel"
 )
 
 // origin is what a value can be made of, as far as an expression shows. The type of the expression is
@@ -41,7 +43,7 @@ func anyOrigin(typ *types.Type) *origin { return &origin{kind: fromAnything, typ
 
 // ofType returns the origin of a value that a type describes completely.
 func ofType(t *types.Type) *origin {
-	if of, optional := ValueType(t); optional {
+	if of, optional := cel.ValueType(t); optional {
 		return &origin{kind: fromOptional, typ: t, of: ofType(of)}
 	}
 	switch t.Kind() {

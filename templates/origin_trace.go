@@ -8,18 +8,20 @@ import (
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
+
+	"github.com/pillion-dev/pillion/templates/cel"
 )
 
 // tracer knows the origins of expressions' values. Each expression is traced once, because variables may read each other any number
 // of times.
-type tracer map[*Expression]*origin
+type tracer map[*cel.Expression]*origin
 
 // trace finds the origin of the value of an expression.
 type trace struct {
 	tracer
 
-	expression *Expression
-	scope      *Scope // of the expression
+	expression *cel.Expression
+	scope      *cel.Scope // of the expression
 }
 
 // locals are the variables of macros in an expression, the innermost first.
@@ -30,7 +32,7 @@ type locals struct {
 }
 
 // originOf returns the origin of an expression's value. Scope is that of the expression, or of an expression in more loops.
-func (t tracer) originOf(e *Expression, scope *Scope) *origin {
+func (t tracer) originOf(e *cel.Expression, scope *cel.Scope) *origin {
 	if t[e] == nil {
 		t[e] = (&trace{t, e, scope}).traceExpr(e.AST().Expr(), nil)
 	}
@@ -84,7 +86,7 @@ func (t *trace) traceSelect(e ast.Expr, typ *types.Type, s *locals) *origin {
 
 // traceMember returns the origin of operand.name or operand[name], which is optional if the operand is.
 func (t *trace) traceMember(operand ast.Expr, name string, typ *types.Type, s *locals) *origin {
-	of, optional := ValueType(typ)
+	of, optional := cel.ValueType(typ)
 	value := t.traceExpr(operand, s).memberOrigin(name, of)
 	if optional {
 		return &origin{kind: fromOptional, typ: typ, of: value}
@@ -133,7 +135,7 @@ func (t *trace) traceCall(call ast.CallExpr, typ *types.Type, s *locals) *origin
 	case name == operators.Add && isList, name == "or":
 		return mergeOrigins(typ, arg(0), arg(1))
 	case name == operators.Index, name == operators.OptIndex, name == operators.OptSelect:
-		key, _ := StringLiteral(args[1])
+		key, _ := cel.StringLiteral(args[1])
 		return t.traceMember(args[0], key, typ, s)
 	case name == "dyn":
 		return arg(0)
@@ -153,7 +155,7 @@ func (t *trace) traceCall(call ast.CallExpr, typ *types.Type, s *locals) *origin
 		return &origin{kind: fromList, typ: typ, of: arg(0).flattenedOrigin(types.DynType)}
 	case isList && (name == "distinct" || name == "sort" || name == "reverse" || name == "slice" || name == "@sortByAssociatedKeys"):
 		return arg(0)
-	case HasStruct(typ):
+	case cel.HasStruct(typ):
 		return anyOrigin(typ)
 	}
 	return ofType(typ)

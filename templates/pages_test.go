@@ -15,6 +15,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/pillion-dev/pillion/templates/cel"
 	"github.com/pillion-dev/pillion/templates/request"
 )
 
@@ -38,7 +39,7 @@ var (
 const pagePod = `{"metadata":{"name":"shop-0","labels":{"app":"shop"}},"spec":{"volumes":[{"name":"data","emptyDir":{}}],"containers":[
 	{"name":"app","image":"a","securityContext":{"runAsUser":5},"volumeMounts":[{"name":"data","mountPath":"/data"}],"env":[{"name":"NODE_OPTIONS","value":"x"}]}]}}`
 
-func pageInput(t *testing.T) *Input {
+func pageInput(t *testing.T) *cel.Input {
 	t.Helper()
 	in := withPod(t, pagePod)
 	in.Namespace.Known = true
@@ -139,6 +140,9 @@ func pageParam(t *testing.T, name, text string) map[string]any {
 	return p
 }
 
+// functionRow is a row of a table of functions: | `expression` | `result` | or | `expression` | error: message |.
+var functionRow = regexp.MustCompile("(?m)^\\| `(.*)` \\| (?:`(.*)`|error: (.*)) \\|$")
+
 // TestExpressionsOnPages checks that each expression in the text of the pages about the format has a value.
 func TestExpressionsOnPages(t *testing.T) {
 	t.Parallel()
@@ -157,7 +161,7 @@ func TestExpressionsOnPages(t *testing.T) {
 				}
 			}
 		}
-		text = example.ReplaceAllString(typeRow.ReplaceAllString(text, ""), "")
+		text = functionRow.ReplaceAllString(typeRow.ReplaceAllString(text, ""), "")
 		for _, span := range codeSpan.FindAllStringSubmatch(text, -1) {
 			for _, source := range expressionsIn(strings.ReplaceAll(span[1], "\n", " ")) {
 				n++
@@ -211,7 +215,7 @@ func evaluates(t *testing.T, page, source string, params map[string]string) {
 		t.Errorf("%s: %s: %v", page, source, problems)
 		return
 	}
-	c, err := NewCompiler(found[0].Spec.Params)
+	c, err := cel.NewCompiler(found[0].Spec.Params)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +226,7 @@ func evaluates(t *testing.T, page, source string, params map[string]string) {
 	}
 	pieces, err := c.CompilePieces(c.ContainerScope(), "${"+source+"}", 0, false)
 	if err == nil {
-		var whole *Evaluation
+		var whole *cel.Evaluation
 		if whole, err = pieces[0].Expression.Part(pieces[0].Expression.AST().Expr()); err == nil {
 			_, err = whole.Value(in, values, map[string]ref.Val{"container": types.NullValue})
 		}

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/pillion-dev/pillion/templates/cel"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
@@ -241,7 +242,7 @@ func (c *checker) checkProtectedFields(y *yaml.Node, t *Template) {
 // compileExpressions compiles the condition and the fragments.
 func (c *checker) compileExpressions(y *yaml.Node, t *Template) {
 	var err error
-	if c.compiler, err = NewCompiler(t.Spec.Params); err != nil {
+	if c.compiler, err = cel.NewCompiler(t.Spec.Params); err != nil {
 		c.reportProblem(y, "", "%v", err)
 		return
 	}

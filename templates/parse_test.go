@@ -16,6 +16,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject/testing/golden"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/cel"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/params"
 	"github.com/pillion-dev/pillion/templates/problem"
@@ -230,7 +231,7 @@ func renderSampled(tpl *templates.Template) (string, error) {
 	account := &request.ServiceAccount{
 		Name: "web", Labels: map[string]string{"b": "1", "a": "2", "c": "3"}, Annotations: map[string]string{"example.com/role": "r", "eks.amazonaws.com/role-arn": "arn", "b": "1", "a": "2"}, Known: true,
 	}
-	in := &templates.Input{Pod: pod, Namespace: request.Namespace{Name: "shop", Known: true}, ServiceAccount: account}
+	in := &cel.Input{Pod: pod, Namespace: request.Namespace{Name: "shop", Known: true}, ServiceAccount: account}
 	values, err := tpl.Values(sampleAnnotations(tpl), account, &in.Namespace)
 	if err != nil {
 		return "", err

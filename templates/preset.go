@@ -2,7 +2,10 @@
 
 package templates
 
-import "github.com/pillion-dev/pillion/templates/jsontree"
+import (
+	"github.com/pillion-dev/pillion/templates/cel"
+	"github.com/pillion-dev/pillion/templates/jsontree"
+)
 
 // Most pods set no parameter, so most parts that depend only on parameters are the same for them.
 // These are rendered once, when the template is loaded.
@@ -10,7 +13,7 @@ import "github.com/pillion-dev/pillion/templates/jsontree"
 // renderPresets renders the parts that are the same for all pods that set no parameter.
 func (t *Template) renderPresets() {
 	defaults := t.params.Defaults()
-	in := new(Input).WithValues(defaults, nil).WithGiven(t.params.Given(defaults))
+	in := new(cel.Input).WithValues(defaults, nil).WithGiven(t.params.Given(defaults))
 	t.pod.presetAll(in)
 	for i := range t.forEach {
 		t.forEach[i].add.presetAll(in)
@@ -19,7 +22,7 @@ func (t *Template) renderPresets() {
 
 // presetAll sets the preset of a part and of its children. A part that has an error with the
 // defaults gets none. The error is reported for each pod that keeps the defaults.
-func (p *part) presetAll(in *Input) {
+func (p *part) presetAll(in *cel.Input) {
 	for _, child := range p.parts {
 		child.presetAll(in)
 	}
@@ -27,7 +30,7 @@ func (p *part) presetAll(in *Input) {
 		return
 	}
 	p.pure = true
-	note := func(program *Expression) (free uint32) {
+	note := func(program *cel.Expression) (free uint32) {
 		if program == nil {
 			return 0
 		}

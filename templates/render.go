@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pillion-dev/pillion/templates/cel"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/params"
 	"github.com/pillion-dev/pillion/templates/problem"
@@ -18,7 +19,7 @@ import (
 // Condition reports whether the template's condition is true. Without a condition it returns true.
 // It returns an error if the condition reads a parameter that has no value, even if evaluation
 // would not use it: a policy cannot distinguish these cases ([Expression.Params]).
-func (t *Template) Condition(in *Input, values params.Values) (bool, error) {
+func (t *Template) Condition(in *cel.Input, values params.Values) (bool, error) {
 	if t.condition == nil {
 		return true, nil
 	}
@@ -36,7 +37,7 @@ func (t *Template) Condition(in *Input, values params.Values) (bool, error) {
 
 // Render returns the fragment for one pod: a partial Pod. The fragment may share memory with the
 // template, so callers must not change it.
-func (t *Template) Render(in *Input, values params.Values) (jsontree.Node, error) {
+func (t *Template) Render(in *cel.Input, values params.Values) (jsontree.Node, error) {
 	var n jsontree.Node
 	_, err := t.pod.renderInto(in.WithValues(values, nil).WithGiven(t.params.Given(values)), &n)
 	return n, t.blameAnnotations(err, values)
@@ -44,7 +45,7 @@ func (t *Template) Render(in *Input, values params.Values) (jsontree.Node, error
 
 // ForEach returns what to add to one app container: partial Containers in the order of the
 // template. Callers must not change them.
-func (t *Template) ForEach(in *Input, values params.Values, container *jsontree.Node, initContainer bool) ([]jsontree.Node, error) {
+func (t *Template) ForEach(in *cel.Input, values params.Values, container *jsontree.Node, initContainer bool) ([]jsontree.Node, error) {
 	all := in.Nodes.Nodes(len(t.forEach))
 	in.WithValues(values, container).WithGiven(t.params.Given(values))
 	for i := range t.forEach {
@@ -72,7 +73,7 @@ func (t *Template) ForEach(in *Input, values params.Values, container *jsontree.
 
 // Placement returns where the template's containers go in one pod. It returns an error if an
 // expression fails, or if its value is no [End].
-func (t *Template) Placement(in *Input, values params.Values) (v1alpha1.Placement, error) {
+func (t *Template) Placement(in *cel.Input, values params.Values) (v1alpha1.Placement, error) {
 	placement := t.Spec.Placement
 	for i, position := range []*v1alpha1.Position{&placement.InitContainers, &placement.Containers} {
 		program := t.ends[i]
@@ -96,7 +97,7 @@ func (t *Template) HasForEach() bool { return len(t.forEach) > 0 }
 // blameAnnotations adds to an error the annotations that set what the failing part reads. Fixing them is up to
 // the author of the pod, who may not be able to change the template.
 func (t *Template) blameAnnotations(err error, values params.Values) error {
-	f, ok := errors.AsType[*Fault](err)
+	f, ok := errors.AsType[*cel.Fault](err)
 	if !ok {
 		return err
 	}
@@ -118,7 +119,7 @@ func (t *Template) blameAnnotations(err error, values params.Values) error {
 
 // Unmet returns the first part of the template's condition that is false for a pod. It returns "" if the
 // condition has only one part.
-func (t *Template) Unmet(in *Input, values params.Values) string {
+func (t *Template) Unmet(in *cel.Input, values params.Values) string {
 	if t.condition == nil {
 		return ""
 	}

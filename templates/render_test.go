@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/cel"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/request"
@@ -20,7 +21,7 @@ func renderText(t *templates.Template) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	in := &templates.Input{Pod: pod, Namespace: request.Namespace{
+	in := &cel.Input{Pod: pod, Namespace: request.Namespace{
 		Name: "shop", Labels: map[string]string{"team": "blue", "b": "1", "a": "2", "c": "3"}, Known: true,
 	}, Request: request.Info{Operation: "CREATE", Username: "jane"}}
 	values, err := t.Values(nil, in.ServiceAccount, &in.Namespace)
@@ -120,7 +121,7 @@ func TestPresets(t *testing.T) {
 	if problems != nil {
 		t.Fatal(problems)
 	}
-	in := &templates.Input{Pod: &jsontree.Node{}}
+	in := &cel.Input{Pod: &jsontree.Node{}}
 	for _, c := range []struct{ annotation, value, want string }{
 		{"", "", `3 x\"y`},
 		{"a.pillion.dev/n", "3", `3 x\"y`},

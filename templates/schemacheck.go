@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/pillion-dev/pillion/templates/cel"
 	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/problem"
@@ -60,7 +61,7 @@ func newSchemaCheck(t reflect.Type, field, path string, os corev1.OSName, copied
 }
 
 // setCanonical implements former.
-func (f *schemaCheck) setCanonical(in *Input, n *jsontree.Node) (path string, err error) {
+func (f *schemaCheck) setCanonical(in *cel.Input, n *jsontree.Node) (path string, err error) {
 	made, err := f.buildValue(in, n)
 	if at, ok := err.(*schemaError); ok { //nolint:errorlint // only this file makes it
 		return at.path, at.err
@@ -86,9 +87,9 @@ func prependStep(step string, err error) error {
 	return &schemaError{step, err}
 }
 
-func (f *schemaCheck) buildValue(in *Input, n *jsontree.Node) (made jsontree.Node, err error) {
+func (f *schemaCheck) buildValue(in *cel.Input, n *jsontree.Node) (made jsontree.Node, err error) {
 	if in.Spend(1); in.SpentTooMuch() {
-		return made, fmt.Errorf("the template's expressions for this pod cost more than %d", MaxTemplateCost)
+		return made, fmt.Errorf("the template's expressions for this pod cost more than %d", cel.MaxTemplateCost)
 	}
 	switch {
 	case f.fields != nil:
@@ -108,7 +109,7 @@ func (f *schemaCheck) buildValue(in *Input, n *jsontree.Node) (made jsontree.Nod
 	return made, err
 }
 
-func (f *schemaCheck) buildObject(in *Input, n *jsontree.Node) (made jsontree.Node, err error) {
+func (f *schemaCheck) buildObject(in *cel.Input, n *jsontree.Node) (made jsontree.Node, err error) {
 	if n.Kind() != jsontree.Object {
 		return made, fmt.Errorf("must be an object, not %s", cutValue(n))
 	}
@@ -170,7 +171,7 @@ func (f *schemaCheck) checkFields(n *jsontree.Node) error {
 	return nil
 }
 
-func (f *schemaCheck) buildList(in *Input, n *jsontree.Node) (made jsontree.Node, err error) {
+func (f *schemaCheck) buildList(in *cel.Input, n *jsontree.Node) (made jsontree.Node, err error) {
 	items := n.Items()
 	switch {
 	case n.Kind() != jsontree.Array:
@@ -197,7 +198,7 @@ func isTokenMount(mount *jsontree.Node) bool {
 	return mount.Get("mountPath").IsText(TokenPath) && strings.HasPrefix(mount.Get("name").Text(), TokenVolumePrefix)
 }
 
-func (f *schemaCheck) buildMapping(in *Input, n *jsontree.Node) (made jsontree.Node, err error) {
+func (f *schemaCheck) buildMapping(in *cel.Input, n *jsontree.Node) (made jsontree.Node, err error) {
 	if n.Kind() != jsontree.Object {
 		return made, fmt.Errorf("must be an object, not %s", cutValue(n))
 	}

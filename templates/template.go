@@ -20,6 +20,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/pillion-dev/pillion/templates/cel"
 	"github.com/pillion-dev/pillion/templates/params"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
@@ -61,20 +62,20 @@ type Template struct {
 	line int // line of its name; 0 if it is an object
 	// replacesLine is the line of spec.replaces.
 	replacesLine int
-	condition    *Expression
+	condition    *cel.Expression
 	pod          *part
 	forEach      []forEach
-	variables    []*Variable
-	order        map[string][]string              // the names of containers, by list
-	ends         [len(containerLists)]*Expression // of the placement, if they are computed
+	variables    []*cel.Variable
+	order        map[string][]string                  // the names of containers, by list
+	ends         [len(containerLists)]*cel.Expression // of the placement, if they are computed
 	params       *params.Set
-	reads        *Dependencies
+	reads        *cel.Dependencies
 
 	asksIfSet bool
 }
 
 type forEach struct {
-	where          *Expression
+	where          *cel.Expression
 	named          []namedContainers // in where
 	looksUp        []namedContainers // in add
 	differs        bool              // where may differ between containers
@@ -85,7 +86,7 @@ type forEach struct {
 // namedContainers are the names in one comparison with the name of a container.
 type namedContainers struct {
 	params []string // that the names are computed from
-	names  *Evaluation
+	names  *cel.Evaluation
 	meant  []string // other names that the expression has a meaning for, for example "*"
 }
 

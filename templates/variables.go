@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/pillion-dev/pillion/templates/cel"
 )
 
 // maxVariables is the maximum number of variables of a template.
@@ -23,7 +25,7 @@ func (c *checker) compileVariables(y *yaml.Node, t *Template) bool {
 	for i, declared := range t.Spec.Variables {
 		path := fmt.Sprintf("spec.variables[%d]", i)
 		switch name := yamlAt(list[i], "name"); {
-		case !IsIdentifier(declared.Name) || IsReservedWord(declared.Name):
+		case !cel.IsIdentifier(declared.Name) || cel.IsReservedWord(declared.Name):
 			c.reportProblem(name, path+".name", "must begin with a-z and have only letters, digits and _; words that are reserved in CEL are not allowed")
 			continue
 		case c.compiler.IsDeclared(declared.Name):

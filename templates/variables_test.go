@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pillion-dev/pillion/templates/cel"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/request"
 )
@@ -24,13 +25,13 @@ func withVariables(t testing.TB, variables, args string) *Template {
 	return found[0]
 }
 
-func withPod(t testing.TB, pod string) *Input {
+func withPod(t testing.TB, pod string) *cel.Input {
 	t.Helper()
 	n, err := jsontree.Parse([]byte(pod))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Input{Pod: n, Namespace: request.Namespace{Name: "shop"}}
+	return &cel.Input{Pod: n, Namespace: request.Namespace{Name: "shop"}}
 }
 
 const none = `{name: none, expression: "'-' + ns.name"}`
@@ -60,7 +61,7 @@ func TestVariables(t *testing.T) {
 	if err != nil || len(each) != 1 || each[0].Get("env").Items()[0].Get("value").Text() != "a-shop" {
 		t.Error(each, err)
 	}
-	if again := (&Input{Pod: in.Pod, Namespace: in.Namespace}); true {
+	if again := (&cel.Input{Pod: in.Pod, Namespace: in.Namespace}); true {
 		if _, err := tmpl.variables[2].Expression().EvalString(again); err != nil || spent > 2*again.Spent() {
 			t.Errorf("rendering costs %d, and the variable %d", spent, again.Spent())
 		}
@@ -101,7 +102,7 @@ func TestVariablesCost(t *testing.T) {
 	}
 	tmpl := withVariables(t, none+","+strings.Join(list, ","), `"${`+strings.Join(any, " || ")+` || true ? 'x' : 'y'}"`)
 	in := withPod(t, `{"spec":{"containers":[{"name":"a"}]}}`)
-	if _, err := tmpl.Render(in, tmpl.params.Defaults()); err == nil || in.Spent() > MaxTemplateCost+2*MaxCost {
+	if _, err := tmpl.Render(in, tmpl.params.Defaults()); err == nil || in.Spent() > cel.MaxTemplateCost+2*cel.MaxCost {
 		t.Errorf("%d: %v", in.Spent(), err)
 	}
 	doubled := []string{none, `{name: d0, expression: "params.p != 'y'"}`}

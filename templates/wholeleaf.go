@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/pillion-dev/pillion/templates/cel"
 	"github.com/pillion-dev/pillion/templates/cel/diagnostics"
 	"github.com/pillion-dev/pillion/templates/cel/values"
 )
@@ -22,7 +23,7 @@ import (
 // wholeLeaf checks the type of a leaf that is a single expression.
 func (c *checker) wholeLeaf(y *yaml.Node, p *part, t reflect.Type) {
 	program := p.pieces[0].Expression
-	out, optional := ValueType(program.Type())
+	out, optional := cel.ValueType(program.Type())
 	p.maybe = optional
 	if p.text {
 		out = types.StringType

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pillion-dev/pillion/templates/cel"
 	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
@@ -20,13 +21,13 @@ func parseWhole(t testing.TB, spec string) *Template {
 	return found[0]
 }
 
-func wholeInput(t testing.TB, pod string) *Input {
+func wholeInput(t testing.TB, pod string) *cel.Input {
 	t.Helper()
 	n, err := jsontree.Parse([]byte(pod))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Input{Pod: n}
+	return &cel.Input{Pod: n}
 }
 
 func variables(n, size int) string {
@@ -86,7 +87,7 @@ func TestWholeObjectsCost(t *testing.T) {
 	if err != nil || small < 50*50 {
 		t.Fatalf("50 containers with 50 variables cost %d: %v", small, err)
 	}
-	if most, err := cost(1000); err == nil || most > 2*MaxTemplateCost {
+	if most, err := cost(1000); err == nil || most > 2*cel.MaxTemplateCost {
 		t.Errorf("1000 containers with 1000 variables cost %d: %v", most, err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/cel"
 )
 
 // Problem is a reason why a template cannot be expressed as a policy.
@@ -65,7 +66,7 @@ func (b *builder) reportReplacement() {
 }
 
 // rewriteAt rewrites an expression for the API server. If that is not possible, it records a problem.
-func (b *builder) rewriteAt(path string, e *templates.Expression) rewritten {
+func (b *builder) rewriteAt(path string, e *cel.Expression) rewritten {
 	if e.ReadsPodName() {
 		b.addProblem(path, "a policy cannot distinguish the name of a pod from one that the API server generates later")
 	}

@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/google/cel-go/cel"
+	celgo "github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/cel"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/request"
 )
@@ -27,8 +28,8 @@ type world struct {
 
 // evaluator compiles each expression once.
 type evaluator struct {
-	env      *cel.Env
-	programs map[string]cel.Program
+	env      *celgo.Env
+	programs map[string]celgo.Program
 }
 
 // newWorld returns the request that creates a pod in a namespace, as the API server's expressions
@@ -77,37 +78,37 @@ func integers(v any) any {
 // are doubles.
 func environment(t testing.TB) *evaluator {
 	t.Helper()
-	unary := func(name string, in, out *cel.Type, f func(ref.Val) ref.Val) cel.EnvOption {
-		return cel.Function(name, cel.Overload(name, []*cel.Type{in}, out, cel.UnaryBinding(f)))
+	unary := func(name string, in, out *celgo.Type, f func(ref.Val) ref.Val) celgo.EnvOption {
+		return celgo.Function(name, celgo.Overload(name, []*celgo.Type{in}, out, celgo.UnaryBinding(f)))
 	}
-	base, err := cel.NewEnv(
-		cel.OptionalTypes(), cel.HomogeneousAggregateLiterals(), cel.CrossTypeNumericComparisons(true),
+	base, err := celgo.NewEnv(
+		celgo.OptionalTypes(), celgo.HomogeneousAggregateLiterals(), celgo.CrossTypeNumericComparisons(true),
 		ext.Strings(ext.StringsVersion(2)), ext.Sets(), ext.TwoVarComprehensions(), ext.Lists(ext.ListsVersion(3)),
-		cel.Variable("object", cel.DynType), cel.Variable("namespaceObject", cel.DynType), cel.Variable("request", cel.DynType),
-		cel.Variable("variables", cel.MapType(cel.StringType, cel.DynType)),
-		unary("isQuantity", cel.StringType, cel.BoolType, func(v ref.Val) ref.Val {
+		celgo.Variable("object", celgo.DynType), celgo.Variable("namespaceObject", celgo.DynType), celgo.Variable("request", celgo.DynType),
+		celgo.Variable("variables", celgo.MapType(celgo.StringType, celgo.DynType)),
+		unary("isQuantity", celgo.StringType, celgo.BoolType, func(v ref.Val) ref.Val {
 			_, err := resource.ParseQuantity(v.Value().(string))
 			return types.Bool(err == nil)
 		}),
-		unary("quantity", cel.StringType, cel.DoubleType, func(v ref.Val) ref.Val {
+		unary("quantity", celgo.StringType, celgo.DoubleType, func(v ref.Val) ref.Val {
 			q, err := resource.ParseQuantity(v.Value().(string))
 			if err != nil {
 				return types.WrapErr(err)
 			}
 			return types.Double(q.AsApproximateFloat64())
 		}),
-		cel.Function("compareTo", cel.MemberOverload("compareTo", []*cel.Type{cel.DoubleType, cel.DoubleType}, cel.IntType,
-			cel.BinaryBinding(func(a, b ref.Val) ref.Val { return a.(types.Double).Compare(b) }))),
-		cel.Function("max", cel.MemberOverload("max", []*cel.Type{cel.ListType(cel.IntType)}, cel.IntType, cel.UnaryBinding(largest))),
+		celgo.Function("compareTo", celgo.MemberOverload("compareTo", []*celgo.Type{celgo.DoubleType, celgo.DoubleType}, celgo.IntType,
+			celgo.BinaryBinding(func(a, b ref.Val) ref.Val { return a.(types.Double).Compare(b) }))),
+		celgo.Function("max", celgo.MemberOverload("max", []*celgo.Type{celgo.ListType(celgo.IntType)}, celgo.IntType, celgo.UnaryBinding(largest))),
 	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	env, err := base.Extend(cel.CustomTypeProvider(objectTypes{base.CELTypeProvider()}))
+	env, err := base.Extend(celgo.CustomTypeProvider(objectTypes{base.CELTypeProvider()}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &evaluator{env, map[string]cel.Program{}}
+	return &evaluator{env, map[string]celgo.Program{}}
 }
 
 func largest(v ref.Val) ref.Val {
@@ -125,7 +126,7 @@ func (w world) eval(t testing.TB, expression string) (ref.Val, error) {
 	return out, err
 }
 
-func (e *evaluator) program(t testing.TB, expression string) cel.Program {
+func (e *evaluator) program(t testing.TB, expression string) celgo.Program {
 	t.Helper()
 	if e.programs[expression] == nil {
 		checked, issues := e.env.Compile(expression)
@@ -161,11 +162,11 @@ func parse(t testing.TB, text string) *templates.Template {
 	return found[0]
 }
 
-func input(t testing.TB, pod string, ns request.Namespace) *templates.Input {
+func input(t testing.TB, pod string, ns request.Namespace) *cel.Input {
 	t.Helper()
 	n, err := jsontree.Parse([]byte(pod))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &templates.Input{Pod: n, Namespace: ns, Request: request.Info{Operation: "CREATE", Username: "jane"}}
+	return &cel.Input{Pod: n, Namespace: ns, Request: request.Info{Operation: "CREATE", Username: "jane"}}
 }

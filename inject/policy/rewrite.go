@@ -8,20 +8,19 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/parser"
 
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/cel"
 	"github.com/pillion-dev/pillion/templates/cel/values"
 )
 
 // rewritten is an expression in the form that the API server accepts.
 type rewritten struct {
 	text string
-	typ  *cel.Type // its type in the template
+	typ  *types.Type // its type in the template
 	// variables reports whether it reads variables or namespaceObject, which a matchCondition
 	// cannot read.
 	variables bool
@@ -44,7 +43,7 @@ type rewriter struct {
 }
 
 // rewriteExpression rewrites an expression. It returns an error if the API server lacks something that the expression needs.
-func rewriteExpression(e *templates.Expression, optionalParams []string) (rewritten, error) {
+func rewriteExpression(e *cel.Expression, optionalParams []string) (rewritten, error) {
 	r := &rewriter{ExprFactory: ast.NewExprFactory(), from: e.AST(), optional: optionalParams}
 	expr := r.visit(e.AST().Expr())
 	if r.err == nil {

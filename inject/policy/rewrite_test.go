@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/cel"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/request"
 )
@@ -92,7 +93,7 @@ func TestRewrite(t *testing.T) {
 	}
 }
 
-func sameValue(t *testing.T, b *builder, pod *node, w world, in *templates.Input) {
+func sameValue(t *testing.T, b *builder, pod *node, w world, in *cel.Input) {
 	t.Helper()
 	values, err := b.t.Values(nil, nil, &in.Namespace)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject/templatetest"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/cel"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/library"
 	"github.com/pillion-dev/pillion/templates/library/tests"
@@ -45,7 +46,7 @@ func render(t *testing.T, tmpl *templates.Template) corev1.Pod {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := &templates.Input{Pod: pod, Namespace: request.Namespace{Name: "shop", Annotations: tests.Params()}}
+	in := &cel.Input{Pod: pod, Namespace: request.Namespace{Name: "shop", Annotations: tests.Params()}}
 	in.ServiceAccount = &request.ServiceAccount{Name: "default", Annotations: map[string]string{
 		"eks.amazonaws.com/role-arn":        "arn:aws:iam::123456789012:role/shop",
 		"azure.workload.identity/client-id": "11111111-2222-3333-4444-555555555555",

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/cel"
 )
 
 // False returns the parts of the template's condition that are false for a situation.
@@ -21,7 +22,7 @@ func False(t *templates.Template, of Situation) []string {
 	}
 	s := &solver{setter: setter{t, nil}, evals: maxEvals}
 	var all []string
-	for _, part := range templates.Conjuncts(t.ConditionExpression().AST().Expr()) {
+	for _, part := range cel.Conjuncts(t.ConditionExpression().AST().Expr()) {
 		if g := (&goal{expression: t.ConditionExpression(), expr: part}); !s.isReached(w, g) {
 			all = append(all, g.celText(part))
 		}

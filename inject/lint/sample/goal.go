@@ -8,12 +8,12 @@ import (
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/parser"
 
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/cel"
 )
 
 // goal is an expression that must be true for the pod, or for at least one container.
 type goal struct {
-	expression                *templates.Expression
+	expression                *cel.Expression
 	expr                      ast.Expr
 	container, initContainers bool
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/cel"
 )
 
 // Meet searches for a situation in which the template's condition is true and that accept accepts.
@@ -64,7 +65,7 @@ func Unmet(t *templates.Template, from Situation, fixed []string) []string {
 	s := &solver{setter: setter{t, fixed}}
 	var unmet []string
 	var met []*goal
-	for _, part := range templates.Conjuncts(t.ConditionExpression().AST().Expr()) {
+	for _, part := range cel.Conjuncts(t.ConditionExpression().AST().Expr()) {
 		g := &goal{expression: t.ConditionExpression(), expr: part}
 		next := s.reachGoals(w, []*goal{g}, func(w *world) bool {
 			_, ok := w.situation()

@@ -10,7 +10,7 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/cel"
 	"github.com/pillion-dev/pillion/templates/cel/values"
 )
 
@@ -29,19 +29,19 @@ type solver struct {
 type search struct {
 	*solver
 
-	expression *templates.Expression
-	parts      map[int64]*templates.Evaluation
+	expression *cel.Expression
+	parts      map[int64]*cel.Evaluation
 }
 
 // then continues the search with a world.
 type then = func(*world) bool
 
-func (s *solver) searchFor(e *templates.Expression) *search {
+func (s *solver) searchFor(e *cel.Expression) *search {
 	if s.searches == nil {
 		s.searches = map[*ast.AST]*search{}
 	}
 	if s.searches[e.AST()] == nil {
-		s.searches[e.AST()] = &search{s, e, map[int64]*templates.Evaluation{}}
+		s.searches[e.AST()] = &search{s, e, map[int64]*cel.Evaluation{}}
 	}
 	return s.searches[e.AST()]
 }

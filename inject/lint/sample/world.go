@@ -7,7 +7,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/cel"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/request"
 )
@@ -56,13 +56,13 @@ func (w *world) situation() (Situation, bool) {
 }
 
 // input returns the world as input for expressions.
-func (w *world) input() *templates.Input {
+func (w *world) input() *cel.Input {
 	root := w.root()
 	account := request.ServiceAccount{
 		Name:   request.ServiceAccountName(root.At("pod")),
 		Labels: w.stringMap(accountVariable, "labels"), Annotations: w.stringMap(accountVariable, "annotations"), Known: true,
 	}
-	return &templates.Input{
+	return &cel.Input{
 		Pod: root.At("pod"), ServiceAccount: &account,
 		Namespace: request.Namespace{
 			Name: root.At("ns", "name").Text(), Labels: w.stringMap("ns", "labels"), Annotations: w.stringMap("ns", "annotations"), Known: true,

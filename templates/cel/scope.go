@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package templates
+package cel
 
 import (
 	"slices"
@@ -38,4 +38,13 @@ func (s *Scope) HasMeaning(name string) bool {
 		}
 	}
 	return slices.ContainsFunc(s.env.Variables(), func(v *decls.VariableDecl) bool { return v.Name() == name })
+}
+
+// loopNames returns the names of the loops' variables.
+func (s *Scope) loopNames() []string {
+	names := make([]string, len(s.loops))
+	for i, l := range s.loops {
+		names[i] = l.name
+	}
+	return names
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package templates
+package cel
 
 import (
 	"fmt"
@@ -169,6 +169,31 @@ func (in *Input) ResolveName(name string) (any, bool) {
 
 // Parent implements cel.Activation.
 func (in *Input) Parent() cel.Activation { return nil }
+
+// lazy is a variable of a template. It is evaluated when an expression reads it for the first time.
+type lazy struct {
+	name     string
+	index    int
+	evaluate func(*Input) (ref.Val, error)
+}
+
+// evalOnce returns the value for a pod.
+func (l *lazy) evalOnce(in *Input) (ref.Val, error) {
+	for len(in.variables) <= l.index {
+		in.variables = append(in.variables, evaluated{})
+	}
+	if r := &in.variables[l.index]; r.done {
+		return r.value, r.err
+	}
+	locals := in.locals // of the macros around it
+	value, err := l.evaluate(in)
+	if err != nil {
+		err = fmt.Errorf("variables.%s: %w", l.name, err)
+	}
+	in.locals = locals
+	in.variables[l.index] = evaluated{value, err, true}
+	return value, err
+}
 
 // evaluated is the result of a variable for one pod.
 type evaluated struct {

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package templates
+package cel
 
 import (
 	"errors"
 	"fmt"
 	"slices"
 
-	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/traits"
-
-	"github.com/pillion-dev/pillion/templates/cel/diagnostics"
 )
 
 // Loop is a compiled ${forEach}.
@@ -20,39 +17,6 @@ type Loop struct {
 	list  *Expression
 	depth int // number of loops around it
 }
-
-// CompileLoop compiles the list of a ${forEach} at a line. It returns the scope with the loop's variable.
-func (c *Compiler) CompileLoop(s *Scope, name, source string, line int) (*Loop, *Scope, error) {
-	p, err := c.compileExpression(s, source, false)
-	if err != nil {
-		return nil, nil, err
-	}
-	switch p.out.Kind() {
-	case types.ListKind:
-	case types.MapKind:
-		return nil, nil, fmt.Errorf("CEL: %q gives %s; go through its keys, which are in order: {%s: %q}, and write (%s)[%s] for the value of a key",
-			source, diagnostics.TypeName(p.out), name, source+".map(k, k)", source, name)
-	case types.StringKind:
-		return nil, nil, fmt.Errorf("CEL: %q gives %s, but a list is needed here; write %s.split(','), or give a parameter the type list", source, diagnostics.TypeName(p.out), source)
-	default:
-		return nil, nil, fmt.Errorf("CEL: %q gives %s, but a list is needed here", source, diagnostics.TypeName(p.out))
-	}
-	p.line = line
-	within, err := s.env.Extend(cel.Variable(name, p.out.Parameters()[0]))
-	l := &Loop{name: name, list: p, depth: len(s.loops)}
-	return l, &Scope{within, append(slices.Clip(s.loops), l)}, err
-}
-
-// ForEachKey in an object that is a list item makes one item for each value of a list.
-const ForEachKey = "${forEach}"
-
-// These limit the items that loops make: of one loop in one list, of all loops of a template for
-// one pod, and the bytes of their strings.
-const (
-	maxLoop       = 100
-	maxLoops      = 1_000
-	maxLoopOutput = 1 << 20
-)
 
 // Name returns the name of the loop's variable.
 func (l *Loop) Name() string { return l.name }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package templates
+package cel
 
 import (
 	"maps"
@@ -20,7 +20,7 @@ import (
 )
 
 // functionsPage is the page with an example of each function.
-const functionsPage = "../manifests/docs/functions.md"
+const functionsPage = "../../manifests/docs/functions.md"
 
 // example is a row of a table: | `expression` | `result` | or | `expression` | error: message |.
 var example = regexp.MustCompile("(?m)^\\| `(.*)` \\| (?:`(.*)`|error: (.*)) \\|$")

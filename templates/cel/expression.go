@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package templates
+package cel
 
 import (
 	"errors"
@@ -12,6 +12,7 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
+	"github.com/google/cel-go/parser"
 
 	"github.com/pillion-dev/pillion/templates/cel/diagnostics"
 	"github.com/pillion-dev/pillion/templates/cel/values"
@@ -224,3 +225,70 @@ func (p *Expression) RenderStringInto(in *Input, n *jsontree.Node) error {
 	}
 	return nil
 }
+
+// compilePart returns a program for a part of the expression.
+func (p *Expression) compilePart(e ast.Expr) (cel.Program, error) {
+	checked := ast.NewCheckedAST(ast.NewAST(e, p.checked.SourceInfo()), p.checked.TypeMap(), p.checked.ReferenceMap())
+	language, err := theLanguage()
+	if err != nil {
+		return nil, err
+	}
+	return p.env.PlanProgram(checked, language.limitOptions(checked)...)
+}
+
+// conjunct is a part of a condition that must be true.
+type conjunct struct {
+	text string
+	prog cel.Program
+}
+
+// compileConjuncts returns the parts of a condition that has several of them.
+func (p *Expression) compileConjuncts() (all []conjunct) {
+	parts := Conjuncts(p.checked.Expr())
+	if len(parts) == 1 {
+		return nil
+	}
+	for _, part := range parts {
+		text, err := parser.Unparse(part, p.checked.SourceInfo(), parser.WrapOnColumn(1<<30))
+		if err != nil {
+			return nil
+		}
+		prog, err := p.compilePart(part)
+		if err != nil {
+			return nil
+		}
+		all = append(all, conjunct{text, prog})
+	}
+	return all
+}
+
+// FirstFalse returns the first part of a condition that is false. It returns "" if the condition has only one part.
+func (p *Expression) FirstFalse(in *Input) string {
+	for _, c := range p.conjuncts() {
+		out, details, err := c.prog.Eval(in)
+		if err == nil && out == types.False {
+			return c.text
+		}
+		if in.Spend(costIn(details, err)); in.SpentTooMuch() {
+			return ""
+		}
+	}
+	return ""
+}
+
+// Variable is a compiled variable of a template. It is evaluated when an expression reads it for the first time.
+type Variable struct {
+	lazy
+
+	program *Expression
+	used    bool
+}
+
+// Name returns the name of the variable.
+func (v *Variable) Name() string { return v.name }
+
+// Expression returns the expression that computes the variable.
+func (v *Variable) Expression() *Expression { return v.program }
+
+// IsUsed reports whether an expression reads the variable.
+func (v *Variable) IsUsed() bool { return v.used }

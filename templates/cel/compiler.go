@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package templates
+// Package cel compiles and evaluates the expressions of templates. It has the environment of their variables and functions, limits
+// what they cost, and knows which parts of a pod they read.
+//
+// A [Compiler] compiles the expressions of one template, each in a [Scope]. An [Expression] is evaluated with an [Input]: a pod, what
+// is known beside it, and how much the expressions of the template have cost so far.
+package cel
 
 import (
 	"errors"
@@ -108,7 +113,7 @@ func (c *Compiler) compileExpression(s *Scope, source string, whole bool) (*Expr
 	if err != nil {
 		return nil, fmt.Errorf("CEL: %w (in %q)", err, problem.Shorten(source))
 	}
-	p := &Expression{source: source, fastpath: newFastpath(native, c.params, c.variables, s.loops), pure: true, checked: native, env: env, prog: prog, out: checked.OutputType(), mixed: isMixed}
+	p := &Expression{source: source, fastpath: newFastpath(native, c.params, c.lazyVariables(), s.loopNames()), pure: true, checked: native, env: env, prog: prog, out: checked.OutputType(), mixed: isMixed}
 	if p.readsPodName = readsName; readsName {
 		c.reads.parts[podName] = true
 	}
@@ -235,12 +240,20 @@ func (c *Compiler) DeclareVariable(declared v1alpha1.Variable, others []v1alpha1
 		}
 		return err
 	}
-	v := &Variable{name: declared.Name, index: len(c.variables), program: p}
+	v := &Variable{lazy: lazy{declared.Name, len(c.variables), p.evalValue}, program: p}
 	c.variables = append(c.variables, v)
 	f := values.NewField(p.out, func(*Input) any { return nil })
 	f.GetFrom = func(of any) (any, error) { return v.evalOnce(of.(*Input)) }
 	c.provider.variables[v.name] = f
 	return nil
+}
+
+func (c *Compiler) lazyVariables() []*lazy {
+	all := make([]*lazy, len(c.variables))
+	for i, v := range c.variables {
+		all[i] = &v.lazy
+	}
+	return all
 }
 
 // variablesRead returns the variables that an expression reads. It returns an error if it uses
@@ -277,4 +290,26 @@ func firstMixed(all []*Variable) string {
 // HasStruct reports whether the type is an object with fields, or contains one.
 func HasStruct(t *types.Type) bool {
 	return t.Kind() == types.StructKind || slices.ContainsFunc(t.Parameters(), HasStruct)
+}
+
+// CompileLoop compiles the list of a ${forEach} at a line. It returns the scope with the loop's variable.
+func (c *Compiler) CompileLoop(s *Scope, name, source string, line int) (*Loop, *Scope, error) {
+	p, err := c.compileExpression(s, source, false)
+	if err != nil {
+		return nil, nil, err
+	}
+	switch p.out.Kind() {
+	case types.ListKind:
+	case types.MapKind:
+		return nil, nil, fmt.Errorf("CEL: %q gives %s; go through its keys, which are in order: {%s: %q}, and write (%s)[%s] for the value of a key",
+			source, diagnostics.TypeName(p.out), name, source+".map(k, k)", source, name)
+	case types.StringKind:
+		return nil, nil, fmt.Errorf("CEL: %q gives %s, but a list is needed here; write %s.split(','), or give a parameter the type list", source, diagnostics.TypeName(p.out), source)
+	default:
+		return nil, nil, fmt.Errorf("CEL: %q gives %s, but a list is needed here", source, diagnostics.TypeName(p.out))
+	}
+	p.line = line
+	within, err := s.env.Extend(cel.Variable(name, p.out.Parameters()[0]))
+	l := &Loop{name: name, list: p, depth: len(s.loops)}
+	return l, &Scope{within, append(slices.Clip(s.loops), l)}, err
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package templates
+package cel
 
 import (
 	"errors"
@@ -70,5 +70,5 @@ func readsPodName(checked *ast.AST) (found bool, err error) {
 	return found, nil
 }
 
-// podName is the part of a pod in [Template.Reads] that is its name.
+// podName is the part of a pod in [Dependencies.Parts] that is its name.
 const podName = "metadata.name"

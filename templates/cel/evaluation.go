@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package templates
+package cel
 
 import (
 	"errors"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
-	"github.com/google/cel-go/common/operators"
-	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
-	"github.com/google/cel-go/parser"
 
 	"github.com/pillion-dev/pillion/templates/params"
 )
@@ -22,16 +19,6 @@ type Evaluation struct{ prog cel.Program }
 func (p *Expression) Part(part ast.Expr) (*Evaluation, error) {
 	prog, err := p.compilePart(part)
 	return &Evaluation{prog}, err
-}
-
-// compilePart returns a program for a part of the expression.
-func (p *Expression) compilePart(e ast.Expr) (cel.Program, error) {
-	checked := ast.NewCheckedAST(ast.NewAST(e, p.checked.SourceInfo()), p.checked.TypeMap(), p.checked.ReferenceMap())
-	language, err := theLanguage()
-	if err != nil {
-		return nil, err
-	}
-	return p.env.PlanProgram(checked, language.limitOptions(checked)...)
 }
 
 // Value evaluates the part with values for the variables of the enclosing macros. It does not count the cost.
@@ -68,56 +55,4 @@ func (m macroVariables) ResolveName(name string) (any, bool) {
 		return v, true
 	}
 	return m.Input.ResolveName(name)
-}
-
-// Conjuncts returns the parts of an expression that must all be true.
-func Conjuncts(e ast.Expr) []ast.Expr {
-	if call := e.AsCall(); e.Kind() == ast.CallKind && call.FunctionName() == operators.LogicalAnd {
-		var all []ast.Expr
-		for _, arg := range call.Args() {
-			all = append(all, Conjuncts(arg)...)
-		}
-		return all
-	}
-	return []ast.Expr{e}
-}
-
-// conjunct is a part of a condition that must be true.
-type conjunct struct {
-	text string
-	prog cel.Program
-}
-
-// compileConjuncts returns the parts of a condition that has several of them.
-func (p *Expression) compileConjuncts() (all []conjunct) {
-	parts := Conjuncts(p.checked.Expr())
-	if len(parts) == 1 {
-		return nil
-	}
-	for _, part := range parts {
-		text, err := parser.Unparse(part, p.checked.SourceInfo(), parser.WrapOnColumn(1<<30))
-		if err != nil {
-			return nil
-		}
-		prog, err := p.compilePart(part)
-		if err != nil {
-			return nil
-		}
-		all = append(all, conjunct{text, prog})
-	}
-	return all
-}
-
-// FirstFalse returns the first part of a condition that is false. It returns "" if the condition has only one part.
-func (p *Expression) FirstFalse(in *Input) string {
-	for _, c := range p.conjuncts() {
-		out, details, err := c.prog.Eval(in)
-		if err == nil && out == types.False {
-			return c.text
-		}
-		if in.Spend(costIn(details, err)); in.SpentTooMuch() {
-			return ""
-		}
-	}
-	return ""
 }

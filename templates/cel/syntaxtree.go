@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package templates
+package cel
 
 import (
 	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 )
 
@@ -23,4 +24,16 @@ func StringLiteral(e ast.Expr) (string, bool) {
 	}
 	text, ok := e.AsLiteral().(types.String)
 	return string(text), ok
+}
+
+// Conjuncts returns the parts of an expression that must all be true.
+func Conjuncts(e ast.Expr) []ast.Expr {
+	if call := e.AsCall(); e.Kind() == ast.CallKind && call.FunctionName() == operators.LogicalAnd {
+		var all []ast.Expr
+		for _, arg := range call.Args() {
+			all = append(all, Conjuncts(arg)...)
+		}
+		return all
+	}
+	return []ast.Expr{e}
 }

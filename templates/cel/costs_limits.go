@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package templates
+package cel
 
 // These limit the cost of expressions at run time, in CEL's units: of each one, and of all
 // expressions of a template together for one pod. They are a thousand times what a template needs.
@@ -22,4 +22,15 @@ const (
 	maxDirectSteps = 5_000
 	maxDirect      = 1 << 10
 	maxLocals      = 2
+)
+
+// ForEachKey in an object that is a list item makes one item for each value of a list.
+const ForEachKey = "${forEach}"
+
+// These limit the items that loops make: of one loop in one list, of all loops of a template for
+// one pod, and the bytes of their strings.
+const (
+	maxLoop       = 100
+	maxLoops      = 1_000
+	maxLoopOutput = 1 << 20
 )
