@@ -119,7 +119,7 @@ func (c *checker) checkObject(y *yaml.Node, t reflect.Type, field, path string) 
 	if c.scope != nil {
 		c.hasShape(y, t, field, path)
 		c.checkRequiredFields(y, o, t, field, path)
-		c.objectRules(y, o, objectRulesOf(t, field), path)
+		c.checkObjectRules(y, o, objectRulesOf(t, field), path)
 	}
 	return o.foldStatic()
 }

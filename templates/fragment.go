@@ -182,6 +182,25 @@ func (p *part) renderEach(in *cel.Input, kids []jsontree.Node) ([]jsontree.Node,
 	return kids, err
 }
 
+// MayHave implements Partial.
+func (p *part) MayHave(field string) bool { return slices.Contains(p.names, field) }
+
+// MayHaveTwo implements Partial.
+func (p *part) MayHaveTwo(list string) bool {
+	i := slices.Index(p.names, list)
+	return i >= 0 && (p.parts[i].kind == leafPart || len(p.parts[i].parts) > 1 || p.parts[i].hasLoop() || len(p.parts[i].static.Items()) > 1)
+}
+
+// HasLoop implements Partial.
+func (p *part) HasLoop(list string) bool { return p.findMember(list).hasLoop() }
+
+// KnownValue implements Partial.
+func (p *part) KnownValue() *jsontree.Node {
+	known := p.knownValue()
+	known.Seal()
+	return &known
+}
+
 // hasLoop reports whether a list has an item with ${forEach}.
 func (p *part) hasLoop() bool {
 	return p != nil && slices.ContainsFunc(p.parts, func(item *part) bool { return item.loop != nil })
@@ -242,9 +261,9 @@ func (p *part) knownValue() jsontree.Node {
 // mayLack reports whether the part is left out for some pods.
 func (p *part) mayLack() bool { return p.when != nil || p.maybe }
 
-// isComputed reports whether the value at a path depends on the pod. Conditional list items count only
+// IsComputed reports whether the value at a path depends on the pod. Conditional list items count only
 // if when is true.
-func (p *part) isComputed(path string, when bool) bool {
+func (p *part) IsComputed(path string, when bool) bool {
 	switch p.kind {
 	case staticPart:
 		return false
@@ -252,14 +271,14 @@ func (p *part) isComputed(path string, when bool) bool {
 		return true
 	case listPart:
 		return slices.ContainsFunc(p.parts, func(item *part) bool {
-			return item.loop != nil || when && item.when != nil || item.isComputed(path, when)
+			return item.loop != nil || when && item.when != nil || item.IsComputed(path, when)
 		})
 	}
 	if path == "" {
-		return slices.ContainsFunc(p.parts, func(child *part) bool { return child.mayLack() || child.isComputed("", when) })
+		return slices.ContainsFunc(p.parts, func(child *part) bool { return child.mayLack() || child.IsComputed("", when) })
 	}
 	for i, child := range p.parts {
-		if rest, ok := strings.CutPrefix(path, p.names[i]); ok && (rest == "" || rest[0] == '.') && (child.mayLack() || child.isComputed(strings.TrimPrefix(rest, "."), when)) {
+		if rest, ok := strings.CutPrefix(path, p.names[i]); ok && (rest == "" || rest[0] == '.') && (child.mayLack() || child.IsComputed(strings.TrimPrefix(rest, "."), when)) {
 			return true
 		}
 	}

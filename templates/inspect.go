@@ -52,7 +52,7 @@ func (f Fragment) Field() string { return f.p.field }
 func (f Fragment) Rules() (conditions []string, complete bool) {
 	complete = true
 	for _, rule := range f.p.rules {
-		conditions, complete = append(conditions, rule.cel), complete && rule.cel != ""
+		conditions, complete = append(conditions, rule.CEL()), complete && rule.CEL() != ""
 	}
 	return conditions, complete
 }
@@ -60,7 +60,7 @@ func (f Fragment) Rules() (conditions []string, complete bool) {
 // Ruled reports whether an object or a list has rules about computed values, besides those for which policies have
 // conditions.
 func (f Fragment) Ruled() bool {
-	return (f.p.kind == objectPart || f.p.kind == listPart) && slices.ContainsFunc(f.p.rules, func(r valueRule) bool { return r.cel != policed })
+	return (f.p.kind == objectPart || f.p.kind == listPart) && slices.ContainsFunc(f.p.rules, func(r valueRule) bool { return !r.IsPoliced() })
 }
 
 // IsObject reports whether the fragment is an object.

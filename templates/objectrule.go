@@ -31,6 +31,20 @@ type shape struct {
 	unrun   []string // the kubelet never runs them
 }
 
+// Partial is an object of a fragment. Expressions compute some of its values for each pod.
+type Partial interface {
+	// MayHave reports whether the object has a field for some pods.
+	MayHave(field string) bool
+	// MayHaveTwo reports whether a list of the object may have two items.
+	MayHaveTwo(list string) bool
+	// HasLoop reports whether a list of the object has an item with ${forEach}.
+	HasLoop(list string) bool
+	// IsComputed reports whether the value at a path depends on the pod. Conditional list items count only if when is true.
+	IsComputed(path string, when bool) bool
+	// KnownValue returns the object without computed values, sealed.
+	KnownValue() *jsontree.Node
+}
+
 // objectRule is a rule for an object as a whole.
 type objectRule struct {
 	reads []string // all fields that check reads; for lists, also those of the items
@@ -44,7 +58,49 @@ type objectRule struct {
 	policed bool
 	// applies reports whether the object has the fields of the rule. If it is nil, the rule always
 	// applies.
-	applies func(o *part) bool
+	applies func(o Partial) bool
+}
+
+// policed stands for the condition of a rule for which policies have conditions of their own.
+const policed = "policed"
+
+// checkObject returns an error if an object breaks one of the rules.
+func checkObject(rules []objectRule, n *jsontree.Node) error {
+	for _, rule := range rules {
+		if err := rule.check(n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkPartial returns what is wrong with the known values of an object. Later are the rules that depend on other values: they apply
+// when these are known.
+func checkPartial(rules []objectRule, o Partial) (later []valueRule, wrong []error) {
+	if len(rules) == 0 {
+		return nil, nil
+	}
+	known := o.KnownValue()
+	for _, rule := range rules {
+		computed := func(when bool) bool {
+			return slices.ContainsFunc(rule.reads, func(path string) bool { return o.IsComputed(path, when) })
+		}
+		if rule.applies != nil && !rule.applies(o) {
+			continue
+		}
+		whenKnown := valueRule{"", rule.check}
+		if rule.policed {
+			whenKnown.cel = policed
+		}
+		if computed(!rule.fewer) {
+			later = append(later, whenKnown)
+		} else if err := rule.check(known); err != nil && computed(true) {
+			later = append(later, whenKnown)
+		} else if err != nil {
+			wrong = append(wrong, err)
+		}
+	}
+	return later, wrong
 }
 
 // ofKubelet returns a rule of the kubelet's. The engine checks the final container, too (inject/kubeletrules.go).
@@ -54,7 +110,7 @@ func ofKubelet(reads []string, check func(*jsontree.Node) error) objectRule {
 
 // needsField returns a rule for a field that is allowed only if another field has a certain value.
 func needsField(name string, when func(*jsontree.Node) bool, other string, ok func(*jsontree.Node) bool, message string) objectRule {
-	applies := func(o *part) bool { // a field that can never exist may decide the rule
+	applies := func(o Partial) bool { // a field that can never exist may decide the rule
 		return (when(nil) || mayHaveField(name)(o)) && (!ok(nil) || mayHaveField(other)(o))
 	}
 	return objectRule{applies: applies, reads: []string{name, other}, check: func(n *jsontree.Node) error {
@@ -65,16 +121,13 @@ func needsField(name string, when func(*jsontree.Node) bool, other string, ok fu
 	}}
 }
 
-func mayHaveField(field string) func(*part) bool {
-	return func(o *part) bool { return slices.Contains(o.names, field) }
+func mayHaveField(field string) func(Partial) bool {
+	return func(o Partial) bool { return o.MayHave(field) }
 }
 
 // hasTwo reports whether a list may have two items.
-func hasTwo(list string) func(*part) bool {
-	return func(o *part) bool {
-		i := slices.Index(o.names, list)
-		return i >= 0 && (o.parts[i].kind == leafPart || len(o.parts[i].parts) > 1 || o.parts[i].hasLoop() || len(o.parts[i].static.Items()) > 1)
-	}
+func hasTwo(list string) func(Partial) bool {
+	return func(o Partial) bool { return o.MayHaveTwo(list) }
 }
 
 // hasName returns a rule for a reference to a Secret, which must have a name.

@@ -134,12 +134,7 @@ func (f *schemaCheck) buildObject(in *cel.Input, n *jsontree.Node) (made jsontre
 		kids = append(kids, kid)
 	}
 	made = jsontree.Members(kids...)
-	for _, rule := range f.objects {
-		if err := rule.check(&made); err != nil {
-			return made, err
-		}
-	}
-	return made, nil
+	return made, checkObject(f.objects, &made)
 }
 
 // checkFields checks which fields an object has.

@@ -10,12 +10,11 @@ import (
 	"strings"
 	"sync"
 
-	"go.yaml.in/yaml/v3"
+	corev1 "k8s.io/api/core/v1"
 	quantity "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/pillion-dev/pillion/templates/jsontree"
-	"github.com/pillion-dev/pillion/templates/problem"
 )
 
 // shapeOf returns the shape of an object by its field, for example Container.livenessProbe, or by
@@ -68,64 +67,6 @@ func mergeMaps[V any](all ...map[string]V) map[string]V {
 		maps.Copy(m, all[i])
 	}
 	return m
-}
-
-// hasShape checks which keys an object has.
-func (c *checker) hasShape(y *yaml.Node, t reflect.Type, field, path string) {
-	s := shapeOf(t, field)
-	for _, f := range jsontree.StructFields(t) {
-		if isRequired(t, field, f.JSON) && yamlChild(y, f.JSON) == nil && !strings.HasSuffix(path, "].add") { // to a container that has it
-			c.reportProblem(y, problem.JoinPath(path, f.JSON), "is missing")
-		}
-	}
-	c.forbidKeys(y, path, "a template may not set this", s.never...)
-	c.forbidKeys(y, path, "if its feature gate is off, the API server drops this field and then rejects the pod, so a template may not set it", s.dropped...)
-	c.forbidKeys(y, path, "the kubelet does not run this, and stops a container with such a postStart hook; use httpGet, exec or sleep", s.unrun...)
-	var there []string
-	for _, name := range slices.Concat(s.one, s.some) {
-		if yamlChild(y, name) != nil {
-			there = append(there, name)
-		}
-	}
-	switch all := strings.Join(slices.Concat(s.one, s.some), ", "); {
-	case slices.ContainsFunc(slices.Concat(s.dropped, s.unrun), func(name string) bool { return yamlChild(y, name) != nil }): // already reported
-	case len(there) == 0 && all != "":
-		c.reportProblem(y, path, "must have one of %s", all)
-	case len(there) > 1 && len(s.one) > 0:
-		c.reportProblem(y, path, "has %s; only one of them is allowed", strings.Join(there, " and "))
-	}
-}
-
-// policed stands for the condition of a rule for which policies have conditions of their own.
-const policed = "policed"
-
-// objectRules applies the rules to the known values of the object. The part keeps the rules that
-// depend on other values.
-func (c *checker) objectRules(y *yaml.Node, o *part, all []objectRule, path string) {
-	if len(all) == 0 {
-		return
-	}
-	known := o.knownValue()
-	known.Seal()
-	for _, rule := range all {
-		computed := func(when bool) bool {
-			return slices.ContainsFunc(rule.reads, func(path string) bool { return o.isComputed(path, when) })
-		}
-		if rule.applies != nil && !rule.applies(o) {
-			continue
-		}
-		later := valueRule{"", rule.check}
-		if rule.policed {
-			later.cel = policed
-		}
-		if computed(!rule.fewer) {
-			o.rules = append(o.rules, later)
-		} else if err := rule.check(&known); err != nil && computed(true) {
-			o.rules = append(o.rules, later)
-		} else if err != nil {
-			c.reportProblem(y, path, "%v", err)
-		}
-	}
 }
 
 // Broken returns an error if an object of type t breaks a rule after a fragment was added to it.
@@ -189,14 +130,30 @@ func listRules(field string) []valueRule {
 	return nil
 }
 
-// needsItems checks a list or a map that must not be empty. If all of it may be left out for some pods, its part gets the rule.
-func (c *checker) needsItems(y *yaml.Node, p *part, field, path string) {
-	rules := listRules(field)
-	if c.scope == nil || len(rules) == 0 || slices.ContainsFunc(p.parts, func(item *part) bool { return !item.mayLack() && item.loop == nil }) {
-		return
+// needsValue reports whether a member must have a value: the API requires it, or its Go type writes it always.
+func needsValue(t reflect.Type, field, name string) bool {
+	f, ok := jsontree.StructFieldOf(t, name)
+	return isRequired(t, field, name) || ok && f.Type.Kind() == reflect.String && !f.OmitEmpty
+}
+
+// neverOn returns the fields of a type that a computed object must not have on an operating system.
+func neverOn(os corev1.OSName, t reflect.Type, path string) []string {
+	switch t {
+	case reflect.TypeFor[corev1.SecurityContext]():
+		if os == corev1.Windows {
+			return notOnWindows()
+		}
+	case reflect.TypeFor[corev1.WindowsSecurityContextOptions]():
+		if os != corev1.Windows || strings.HasPrefix(path, "spec.forEachContainer") {
+			return []string{"hostProcess"}
+		}
 	}
-	if len(y.Content) == 0 {
-		c.reportProblem(y, path, "%v", errEmpty)
+	return nil
+}
+
+func notOnWindows() []string {
+	return []string{
+		"appArmorProfile", "seLinuxOptions", "seccompProfile", "capabilities", "readOnlyRootFilesystem", "privileged",
+		"allowPrivilegeEscalation", "procMount", "runAsUser", "runAsGroup",
 	}
-	p.rules = append(p.rules, rules...)
 }

@@ -101,10 +101,8 @@ func containerRules() map[string][]objectRule {
 		},
 		"PodSpec.containers": startRules(),
 		"ObjectMeta":         metadataRules(),
-		"PodSpec": {{reads: []string{"initContainers.name", "containers.name"}, check: oneName, applies: func(spec *part) bool {
-			known := spec.knownValue()
-			known.Seal()
-			return spec.findMember("initContainers").hasLoop() || spec.findMember("containers").hasLoop() || oneName(&known) != nil
+		"PodSpec": {{reads: []string{"initContainers.name", "containers.name"}, check: oneName, applies: func(spec Partial) bool {
+			return spec.HasLoop("initContainers") || spec.HasLoop("containers") || oneName(spec.KnownValue()) != nil
 		}}},
 		"PodSpec.imagePullSecrets": {hasName()},
 		"PodSpec.initContainers": append(startRules(), objectRule{fewer: true, applies: mayHaveField("resizePolicy"), reads: []string{"restartPolicy", "resizePolicy.restartPolicy"}, check: func(n *jsontree.Node) error {

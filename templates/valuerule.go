@@ -28,6 +28,19 @@ type valueRule struct {
 	check func(*jsontree.Node) error // an error describes what is wrong
 }
 
+// CEL returns the condition on VALUE that implies the rule. It returns "" if there is none, or if policies have conditions of their
+// own for the rule, see [valueRule.IsPoliced].
+func (r valueRule) CEL() string {
+	if r.IsPoliced() {
+		return ""
+	}
+	return r.cel
+}
+
+// IsPoliced reports whether policies have conditions of their own for the rule.
+func (r valueRule) IsPoliced() bool { return r.cel == policed }
+
+// checkValue returns an error if a value breaks one of the rules.
 func checkValue(rules []valueRule, n *jsontree.Node) error {
 	for _, rule := range rules {
 		if err := rule.check(n); err != nil {

@@ -3,9 +3,7 @@
 package templates
 
 import (
-	"reflect"
 	"slices"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
@@ -17,28 +15,6 @@ func (c *checker) podOS(spec *yaml.Node, path string) {
 		const cannot = "a pod on Windows cannot have this (spec.match.os)"
 		c.forbidKeys(spec, path, cannot, "shareProcessNamespace")
 		c.forbidKeys(yamlChild(spec, "securityContext"), path+".securityContext", cannot, "fsGroup", "supplementalGroups")
-	}
-}
-
-// neverOn returns the fields of a type that a computed object must not have on an operating system.
-func neverOn(os corev1.OSName, t reflect.Type, path string) []string {
-	switch t {
-	case reflect.TypeFor[corev1.SecurityContext]():
-		if os == corev1.Windows {
-			return notOnWindows()
-		}
-	case reflect.TypeFor[corev1.WindowsSecurityContextOptions]():
-		if os != corev1.Windows || strings.HasPrefix(path, "spec.forEachContainer") {
-			return []string{"hostProcess"}
-		}
-	}
-	return nil
-}
-
-func notOnWindows() []string {
-	return []string{
-		"appArmorProfile", "seLinuxOptions", "seccompProfile", "capabilities", "readOnlyRootFilesystem", "privileged",
-		"allowPrivilegeEscalation", "procMount", "runAsUser", "runAsGroup",
 	}
 }
 
