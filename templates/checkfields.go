@@ -27,23 +27,23 @@ func conditionOf(path string) string {
 
 // checkRequiredFields reports fields that the API requires and that are left out for some pods.
 func (c *checker) checkRequiredFields(y *yaml.Node, o *part, t reflect.Type, field, path string) {
-	s := shapeOf(t, field)
+	s := ShapeOf(t, field)
 	some := false // whether one of s.some is always there
 	for i, p := range o.parts {
-		some = some || slices.Contains(s.some, o.names[i]) && !p.mayLack()
+		some = some || slices.Contains(s.Some, o.names[i]) && !p.mayLack()
 	}
 	for i, p := range o.parts {
 		name := o.names[i]
 		at, sub := yamlChild(y, name), problem.JoinPath(path, name)
-		if p.whole && needsValue(t, field, name) {
+		if p.whole && NeedsValue(t, field, name) {
 			p.pieces[0].Expression.SetOmittable(false)
 		}
 		switch {
 		case !p.mayLack():
-		case needsValue(t, field, name):
+		case NeedsValue(t, field, name):
 			c.reportProblem(at, sub, "is required, so it must have a value for every pod; leave out the whole object instead")
-		case slices.Contains(s.one, name), slices.Contains(s.some, name) && !some:
-			c.reportProblem(at, sub, "one of %s is required, so it must have a value for every pod; leave out the whole object instead", strings.Join(slices.Concat(s.one, s.some), ", "))
+		case slices.Contains(s.One, name), slices.Contains(s.Some, name) && !some:
+			c.reportProblem(at, sub, "one of %s is required, so it must have a value for every pod; leave out the whole object instead", strings.Join(slices.Concat(s.One, s.Some), ", "))
 		case t == reflect.TypeFor[corev1.Volume]():
 			c.reportProblem(at, sub, `without a source, the volume would be an emptyDir; write "${when}" in the volume instead`)
 		}
@@ -52,34 +52,34 @@ func (c *checker) checkRequiredFields(y *yaml.Node, o *part, t reflect.Type, fie
 
 // hasShape checks which keys an object has.
 func (c *checker) hasShape(y *yaml.Node, t reflect.Type, field, path string) {
-	s := shapeOf(t, field)
+	s := ShapeOf(t, field)
 	for _, f := range jsontree.StructFields(t) {
-		if isRequired(t, field, f.JSON) && yamlChild(y, f.JSON) == nil && !strings.HasSuffix(path, "].add") { // to a container that has it
+		if IsRequired(t, field, f.JSON) && yamlChild(y, f.JSON) == nil && !strings.HasSuffix(path, "].add") { // to a container that has it
 			c.reportProblem(y, problem.JoinPath(path, f.JSON), "is missing")
 		}
 	}
-	c.forbidKeys(y, path, "a template may not set this", s.never...)
-	c.forbidKeys(y, path, "if its feature gate is off, the API server drops this field and then rejects the pod, so a template may not set it", s.dropped...)
-	c.forbidKeys(y, path, "the kubelet does not run this, and stops a container with such a postStart hook; use httpGet, exec or sleep", s.unrun...)
+	c.forbidKeys(y, path, "a template may not set this", s.Never...)
+	c.forbidKeys(y, path, "if its feature gate is off, the API server drops this field and then rejects the pod, so a template may not set it", s.Dropped...)
+	c.forbidKeys(y, path, "the kubelet does not run this, and stops a container with such a postStart hook; use httpGet, exec or sleep", s.Unrun...)
 	var there []string
-	for _, name := range slices.Concat(s.one, s.some) {
+	for _, name := range slices.Concat(s.One, s.Some) {
 		if yamlChild(y, name) != nil {
 			there = append(there, name)
 		}
 	}
-	switch all := strings.Join(slices.Concat(s.one, s.some), ", "); {
-	case slices.ContainsFunc(slices.Concat(s.dropped, s.unrun), func(name string) bool { return yamlChild(y, name) != nil }): // already reported
+	switch all := strings.Join(slices.Concat(s.One, s.Some), ", "); {
+	case slices.ContainsFunc(slices.Concat(s.Dropped, s.Unrun), func(name string) bool { return yamlChild(y, name) != nil }): // already reported
 	case len(there) == 0 && all != "":
 		c.reportProblem(y, path, "must have one of %s", all)
-	case len(there) > 1 && len(s.one) > 0:
+	case len(there) > 1 && len(s.One) > 0:
 		c.reportProblem(y, path, "has %s; only one of them is allowed", strings.Join(there, " and "))
 	}
 }
 
 // checkObjectRules applies the rules to the known values of the object. The part keeps the rules that
 // depend on other values.
-func (c *checker) checkObjectRules(y *yaml.Node, o *part, all []objectRule, path string) {
-	later, wrong := checkPartial(all, o)
+func (c *checker) checkObjectRules(y *yaml.Node, o *part, all []ObjectRule, path string) {
+	later, wrong := CheckPartial(all, o)
 	for _, err := range wrong {
 		c.reportProblem(y, path, "%v", err)
 	}
@@ -88,12 +88,12 @@ func (c *checker) checkObjectRules(y *yaml.Node, o *part, all []objectRule, path
 
 // needsItems checks a list or a map that must not be empty. If all of it may be left out for some pods, its part gets the rule.
 func (c *checker) needsItems(y *yaml.Node, p *part, field, path string) {
-	rules := listRules(field)
+	rules := ListRules(field)
 	if c.scope == nil || len(rules) == 0 || slices.ContainsFunc(p.parts, func(item *part) bool { return !item.mayLack() && item.loop == nil }) {
 		return
 	}
 	if len(y.Content) == 0 {
-		c.reportProblem(y, path, "%v", errEmpty)
+		c.reportProblem(y, path, "%v", ErrEmpty)
 	}
 	p.rules = append(p.rules, rules...)
 }

@@ -26,7 +26,7 @@ func (c *checker) containerOS(container *yaml.Node, path string) {
 		c.forbidKeys(yamlChild(context, "windowsOptions"), path+".securityContext.windowsOptions", "needs spec.match.os: windows", "hostProcess")
 		return
 	}
-	c.forbidKeys(context, path+".securityContext", "a container on Windows cannot have this (spec.match.os)", notOnWindows()...)
+	c.forbidKeys(context, path+".securityContext", "a container on Windows cannot have this (spec.match.os)", NotOnWindows()...)
 	signal := yamlChild(yamlChild(container, "lifecycle"), "stopSignal")
 	if signal != nil && !slices.Contains([]string{string(corev1.SIGTERM), string(corev1.SIGKILL)}, signal.Value) {
 		c.reportProblem(signal, path+".lifecycle.stopSignal", "must be SIGTERM or SIGKILL on Windows (spec.match.os)")

@@ -28,7 +28,7 @@ func namePattern(name string) (string, error) {
 	switch {
 	case prefix+rest == "":
 		return name, errNoConstant
-	case !isLabel(prefix + "x" + rest):
+	case !IsLabel(prefix + "x" + rest):
 		return name, fmt.Errorf("%q is never a DNS label: at most 63 of a-z, 0-9 and -", name)
 	}
 	return prefix + "*" + rest, nil

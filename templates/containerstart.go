@@ -89,8 +89,8 @@ func allowedInProc() []string {
 }
 
 // startRules returns the rules for a container of the template.
-func startRules() []objectRule {
-	return []objectRule{
+func startRules() []ObjectRule {
+	return []ObjectRule{
 		ofKubelet([]string{
 			"ports.name", "startupProbe.httpGet.port", "startupProbe.tcpSocket.port", "readinessProbe.httpGet.port", "readinessProbe.tcpSocket.port",
 			"livenessProbe.httpGet.port", "livenessProbe.tcpSocket.port", "lifecycle.postStart.httpGet.port", "lifecycle.preStop.httpGet.port",
@@ -100,7 +100,7 @@ func startRules() []objectRule {
 }
 
 // notAsRoot returns the rule for a security context alone.
-func notAsRoot() objectRule {
+func notAsRoot() ObjectRule {
 	return ofKubelet([]string{"runAsNonRoot", "runAsUser"}, func(n *jsontree.Node) error {
 		if user := n.Get("runAsUser"); isTrue(n.Get("runAsNonRoot")) && user != nil && user.String() == "0" {
 			return errors.New("runAsNonRoot: true and runAsUser: 0 exclude each other; the kubelet does not start such a container")

@@ -14,8 +14,8 @@ import (
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
-// enumValues returns the strings that a type allows, or nil if it allows any.
-func enumValues(t reflect.Type) []string { return enumerations()[t] }
+// EnumValues returns the strings that a type allows, or nil if it allows any.
+func EnumValues(t reflect.Type) []string { return enumerations()[t] }
 
 // enumerations are the strings that types of the template format and of the Kubernetes API allow.
 var enumerations = sync.OnceValue(func() map[reflect.Type][]string {

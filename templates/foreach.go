@@ -78,7 +78,7 @@ func (c *checker) keepOnce(list *part, f jsontree.StructField) {
 			}
 		}
 	}
-	list.rules = append(list.rules, uniqueItems(key, from))
+	list.rules = append(list.rules, UniqueItems(key, from))
 }
 
 // mayBeOneOf reports whether a name may be that of one of the template's volumes, if one of them is computed.

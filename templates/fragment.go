@@ -40,7 +40,7 @@ type part struct {
 	params params.Indexes
 	pure   bool   // depends only on params, and on the variables of loops
 	free   uint32 // the loops whose variables it reads, by depth
-	rules  []valueRule
+	rules  []ValueRule
 	path   string // path of a leaf or a ${when}, for errors
 	line   int    // its line in the file
 	field  string // a leaf's field in the API, for example Container.image
@@ -151,7 +151,7 @@ func (p *part) renderAs(in *cel.Input, n *jsontree.Node) error {
 
 // checkRules applies the part's rules.
 func (p *part) checkRules(n *jsontree.Node) error {
-	if err := checkValue(p.rules, n); err != nil {
+	if err := CheckValue(p.rules, n); err != nil {
 		return p.faultAt("", err)
 	}
 	return nil

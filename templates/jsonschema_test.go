@@ -181,8 +181,8 @@ func (g *schemaOf) of(t reflect.Type) jsonObject {
 	switch {
 	case t == reflect.TypeFor[resource.Quantity](), t == reflect.TypeFor[intstr.IntOrString]():
 		return jsonObject{"type": []string{"string", "number"}}
-	case enumValues(t) != nil:
-		return jsonObject{"anyOf": []any{jsonObject{"enum": enumValues(t)}, anExpression()}}
+	case EnumValues(t) != nil:
+		return jsonObject{"anyOf": []any{jsonObject{"enum": EnumValues(t)}, anExpression()}}
 	case t.Kind() == reflect.Bool:
 		return jsonObject{"anyOf": []any{jsonObject{"type": "boolean"}, anExpression()}}
 	case t.Kind() == reflect.String || t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8:

@@ -50,7 +50,7 @@ func (c *checker) compileLeaf(y *yaml.Node, t reflect.Type, field, path string) 
 			c.reportProblem(y, path, "${%s} gives %s, which cannot be part of a string%s", p.Expression.Source(), diagnostics.TypeName(p.Expression.Type()), diagnostics.StringHint(p.Expression.Type(), p.Expression.Source()))
 		}
 	}
-	return &part{kind: leafPart, pieces: pieces, rules: rulesFor(t, field, path), path: path, line: y.Line, field: field}
+	return &part{kind: leafPart, pieces: pieces, rules: ValueRules(t, field, path), path: path, line: y.Line, field: field}
 }
 
 // becomesText reports whether a whole expression becomes a string although it has another type. The

@@ -14,21 +14,16 @@ import (
 	"github.com/pillion-dev/pillion/templates/problem"
 )
 
-// Loading a template finds the mistakes that do not depend on the pod. These are the rules of the
-// API server's validation (ValidatePodCreate) for a single object of a fragment. If a rule reads
-// computed values, it is applied when they are known. The module e2e/validity compares all rules
-// with Kubernetes' own code.
-
-// shape defines which fields an object must have, whatever their values.
-type shape struct {
-	required []string // beside requiredFields: the API server accepts objects without these
-	one      []string // exactly one of them
-	some     []string // at least one of them
-	never    []string // not allowed in templates
-	// dropped are not allowed either: where the feature gate is off, the API server drops the field, and
+// Shape is which fields an object must have, and must not have, whatever their values.
+type Shape struct {
+	Required []string // beside requiredFields: the API server accepts objects without these
+	One      []string // exactly one of them
+	Some     []string // at least one of them
+	Never    []string // not allowed in templates
+	// Dropped are not allowed either: where the feature gate is off, the API server drops the field, and
 	// what remains of the object is not valid. No webhook knows the gates.
-	dropped []string
-	unrun   []string // the kubelet never runs them
+	Dropped []string
+	Unrun   []string // the kubelet never runs them
 }
 
 // Partial is an object of a fragment. Expressions compute some of its values for each pod.
@@ -45,8 +40,8 @@ type Partial interface {
 	KnownValue() *jsontree.Node
 }
 
-// objectRule is a rule for an object as a whole.
-type objectRule struct {
+// ObjectRule is a rule for an object as a whole.
+type ObjectRule struct {
 	reads []string // all fields that check reads; for lists, also those of the items
 	check func(object *jsontree.Node) error
 	// fewer reports that removing items of a list never breaks the rule, so ${when} does not
@@ -64,8 +59,8 @@ type objectRule struct {
 // policed stands for the condition of a rule for which policies have conditions of their own.
 const policed = "policed"
 
-// checkObject returns an error if an object breaks one of the rules.
-func checkObject(rules []objectRule, n *jsontree.Node) error {
+// CheckObject returns an error if an object breaks one of the rules.
+func CheckObject(rules []ObjectRule, n *jsontree.Node) error {
 	for _, rule := range rules {
 		if err := rule.check(n); err != nil {
 			return err
@@ -74,9 +69,9 @@ func checkObject(rules []objectRule, n *jsontree.Node) error {
 	return nil
 }
 
-// checkPartial returns what is wrong with the known values of an object. Later are the rules that depend on other values: they apply
+// CheckPartial returns what is wrong with the known values of an object. Later are the rules that depend on other values: they apply
 // when these are known.
-func checkPartial(rules []objectRule, o Partial) (later []valueRule, wrong []error) {
+func CheckPartial(rules []ObjectRule, o Partial) (later []ValueRule, wrong []error) {
 	if len(rules) == 0 {
 		return nil, nil
 	}
@@ -88,7 +83,7 @@ func checkPartial(rules []objectRule, o Partial) (later []valueRule, wrong []err
 		if rule.applies != nil && !rule.applies(o) {
 			continue
 		}
-		whenKnown := valueRule{"", rule.check}
+		whenKnown := ValueRule{"", rule.check}
 		if rule.policed {
 			whenKnown.cel = policed
 		}
@@ -104,16 +99,16 @@ func checkPartial(rules []objectRule, o Partial) (later []valueRule, wrong []err
 }
 
 // ofKubelet returns a rule of the kubelet's. The engine checks the final container, too (inject/kubeletrules.go).
-func ofKubelet(reads []string, check func(*jsontree.Node) error) objectRule {
-	return objectRule{own: true, policed: true, reads: reads, check: check}
+func ofKubelet(reads []string, check func(*jsontree.Node) error) ObjectRule {
+	return ObjectRule{own: true, policed: true, reads: reads, check: check}
 }
 
 // needsField returns a rule for a field that is allowed only if another field has a certain value.
-func needsField(name string, when func(*jsontree.Node) bool, other string, ok func(*jsontree.Node) bool, message string) objectRule {
+func needsField(name string, when func(*jsontree.Node) bool, other string, ok func(*jsontree.Node) bool, message string) ObjectRule {
 	applies := func(o Partial) bool { // a field that can never exist may decide the rule
 		return (when(nil) || mayHaveField(name)(o)) && (!ok(nil) || mayHaveField(other)(o))
 	}
-	return objectRule{applies: applies, reads: []string{name, other}, check: func(n *jsontree.Node) error {
+	return ObjectRule{applies: applies, reads: []string{name, other}, check: func(n *jsontree.Node) error {
 		if when(n.Get(name)) && !ok(n.Get(other)) {
 			return errors.New(message)
 		}
@@ -131,8 +126,8 @@ func hasTwo(list string) func(Partial) bool {
 }
 
 // hasName returns a rule for a reference to a Secret, which must have a name.
-func hasName() objectRule {
-	return objectRule{reads: []string{"name"}, check: func(n *jsontree.Node) error {
+func hasName() ObjectRule {
+	return ObjectRule{reads: []string{"name"}, check: func(n *jsontree.Node) error {
 		if errs := validation.IsDNS1123Subdomain(n.Get("name").Text()); len(errs) > 0 {
 			return fmt.Errorf("name: %s", problem.TrimPattern(errs[0]))
 		}
@@ -156,8 +151,8 @@ func not(f func(*jsontree.Node) bool) func(*jsontree.Node) bool {
 
 // uniqueField returns a rule for a list in which a field must differ between items ("" is the item
 // itself).
-func uniqueField(list, field string) objectRule {
-	return objectRule{fewer: true, applies: hasTwo(list), reads: []string{strings.TrimSuffix(list+"."+field, ".")}, check: func(n *jsontree.Node) error {
+func uniqueField(list, field string) ObjectRule {
+	return ObjectRule{fewer: true, applies: hasTwo(list), reads: []string{strings.TrimSuffix(list+"."+field, ".")}, check: func(n *jsontree.Node) error {
 		if key := findDuplicate(n.Get(list).Items(), field); key != "" {
 			return fmt.Errorf("%s has %q twice", list, key)
 		}
@@ -190,14 +185,14 @@ func findDuplicate(items []jsontree.Node, field string) string {
 	return ""
 }
 
-// uniqueItems returns a rule for a list with ${forEach}: items with the same key would be one item.
+// UniqueItems returns a rule for a list with ${forEach}: items with the same key would be one item.
 // From is the source of the values, or "".
-func uniqueItems(key, from string) valueRule {
+func UniqueItems(key, from string) ValueRule {
 	hint := ""
 	if from != "" {
 		hint = "; check " + from
 	}
-	return valueRule{"", func(n *jsontree.Node) error {
+	return ValueRule{"", func(n *jsontree.Node) error {
 		if value := findDuplicate(n.Items(), key); value != "" {
 			return fmt.Errorf("two items have the %s %q%s", key, value, hint)
 		}

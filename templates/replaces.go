@@ -28,7 +28,7 @@ func (c *checker) checkReplaces(y *yaml.Node, t *Template) {
 	case replaces == nil && share != nil:
 		c.reportProblem(share, "spec.share", "a share is for a template that replaces another one; set replaces, or leave share out")
 	case replaces == nil, replaces.ShortTag() != "!!str": // is no string, which is reported already
-	case !isLabel(t.Spec.Replaces):
+	case !IsLabel(t.Spec.Replaces):
 		c.reportProblem(replaces, "spec.replaces", "must be the name of a template: at most 63 of a-z, 0-9 and -")
 	case t.Spec.Replaces == t.Name:
 		c.reportProblem(replaces, "spec.replaces", "a template cannot replace itself; name another one, or leave replaces out")

@@ -24,9 +24,9 @@ import (
 type schemaCheck struct {
 	typ     reflect.Type
 	copied  bool // the value comes from the pod, so it may have fields that this program does not know
-	rules   []valueRule
-	objects []objectRule
-	shape   shape
+	rules   []ValueRule
+	objects []ObjectRule
+	shape   Shape
 	fields  []schemaField // of an object
 	names   []string      // of the fields
 	elem    *schemaCheck  // of a list or a map
@@ -46,15 +46,15 @@ func newSchemaCheck(t reflect.Type, field, path string, os corev1.OSName, copied
 	f := &schemaCheck{typ: t, copied: copied, mounts: field == "Container.volumeMounts"}
 	switch {
 	case isScalars(t) && t.Kind() != reflect.Slice || t == reflect.TypeFor[[]byte]():
-		f.rules = rulesFor(t, field, path)
+		f.rules = ValueRules(t, field, path)
 	case t.Kind() == reflect.Slice, t.Kind() == reflect.Map:
-		f.elem, f.rules = newSchemaCheck(t.Elem(), field, path, os, copied), listRules(field)
+		f.elem, f.rules = newSchemaCheck(t.Elem(), field, path, os, copied), ListRules(field)
 	default:
-		f.shape, f.objects = shapeOf(t, field), objectRulesOf(t, field)
-		f.shape.never = slices.Concat(f.shape.never, f.shape.dropped, f.shape.unrun, neverOn(os, t, path))
+		f.shape, f.objects = ShapeOf(t, field), ObjectRules(t, field)
+		f.shape.Never = slices.Concat(f.shape.Never, f.shape.Dropped, f.shape.Unrun, NeverOn(os, t, path))
 		for _, member := range jsontree.StructFields(t) {
 			f.names = append(f.names, member.JSON)
-			f.fields = append(f.fields, schemaField{member.JSON, needsValue(t, field, member.JSON), newSchemaCheck(member.Type, t.Name()+"."+member.JSON, path, os, copied)})
+			f.fields = append(f.fields, schemaField{member.JSON, NeedsValue(t, field, member.JSON), newSchemaCheck(member.Type, t.Name()+"."+member.JSON, path, os, copied)})
 		}
 	}
 	return f
@@ -104,7 +104,7 @@ func (f *schemaCheck) buildValue(in *cel.Input, n *jsontree.Node) (made jsontree
 		}
 	}
 	if err == nil {
-		err = checkValue(f.rules, &made)
+		err = CheckValue(f.rules, &made)
 	}
 	return made, err
 }
@@ -134,13 +134,13 @@ func (f *schemaCheck) buildObject(in *cel.Input, n *jsontree.Node) (made jsontre
 		kids = append(kids, kid)
 	}
 	made = jsontree.Members(kids...)
-	return made, checkObject(f.objects, &made)
+	return made, CheckObject(f.objects, &made)
 }
 
 // checkFields checks which fields an object has.
 func (f *schemaCheck) checkFields(n *jsontree.Node) error {
-	alternatives := len(f.shape.one) + len(f.shape.some)
-	if f.copied && alternatives+len(f.shape.never) == 0 {
+	alternatives := len(f.shape.One) + len(f.shape.Some)
+	if f.copied && alternatives+len(f.shape.Never) == 0 {
 		return nil
 	}
 	var there []string
@@ -149,9 +149,9 @@ func (f *schemaCheck) checkFields(n *jsontree.Node) error {
 		name := members[i].Name()
 		switch {
 		case members[i].Kind() == jsontree.Null:
-		case slices.Contains(f.shape.never, name):
+		case slices.Contains(f.shape.Never, name):
 			return fmt.Errorf("it has %s, which a template may not set", name)
-		case slices.Contains(f.shape.one, name) || slices.Contains(f.shape.some, name):
+		case slices.Contains(f.shape.One, name) || slices.Contains(f.shape.Some, name):
 			there = append(there, name)
 		case !f.copied && !slices.Contains(f.names, name):
 			return fmt.Errorf("unknown key %q%s", name, problem.DidYouMean(name, f.names))
@@ -159,8 +159,8 @@ func (f *schemaCheck) checkFields(n *jsontree.Node) error {
 	}
 	switch {
 	case len(there) == 0 && alternatives > 0:
-		return fmt.Errorf("must have one of %s", strings.Join(slices.Concat(f.shape.one, f.shape.some), ", "))
-	case len(there) > 1 && len(f.shape.one) > 0:
+		return fmt.Errorf("must have one of %s", strings.Join(slices.Concat(f.shape.One, f.shape.Some), ", "))
+	case len(there) > 1 && len(f.shape.One) > 0:
 		return fmt.Errorf("has %s; only one of them is allowed", strings.Join(there, " and "))
 	}
 	return nil

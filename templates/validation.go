@@ -17,23 +17,24 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-// shapeOf returns the shape of an object by its field, for example Container.livenessProbe, or by
+// ShapeOf returns the shape of an object by its field, for example Container.livenessProbe, or by
 // its type.
-func shapeOf(t reflect.Type, field string) shape {
+func ShapeOf(t reflect.Type, field string) Shape {
 	if s, ok := shapes()[field]; ok {
 		return s
 	}
 	return shapes()[t.Name()]
 }
 
-// isRequired reports whether an object of type t in a field must have a member.
-func isRequired(t reflect.Type, field, name string) bool {
-	return requiredFields()[t.Name()+"."+name] || requiredFields()[field+"."+name] || slices.Contains(shapeOf(t, field).required, name)
+// IsRequired reports whether an object of type t in a field must have a member.
+func IsRequired(t reflect.Type, field, name string) bool {
+	return requiredFields()[t.Name()+"."+name] || requiredFields()[field+"."+name] || slices.Contains(ShapeOf(t, field).Required, name)
 }
 
-func objectRulesOf(t reflect.Type, field string) []objectRule {
+// ObjectRules returns the rules for an object of type t in a field, for example Container.livenessProbe.
+func ObjectRules(t reflect.Type, field string) []ObjectRule {
 	byType, byField := objectRules()[t.Name()], objectRules()[field]
-	var filled []objectRule
+	var filled []ObjectRule
 	for _, f := range jsontree.StructFields(t) {
 		if nonEmptyStrings()[field+"."+f.JSON] {
 			filled = append(filled, hasText(f.JSON))
@@ -46,8 +47,8 @@ func objectRulesOf(t reflect.Type, field string) []objectRule {
 }
 
 // hasText returns a rule for a string that must not be empty in some objects of its type.
-func hasText(name string) objectRule {
-	return objectRule{reads: []string{name}, check: func(n *jsontree.Node) error {
+func hasText(name string) ObjectRule {
+	return ObjectRule{reads: []string{name}, check: func(n *jsontree.Node) error {
 		if err := isNotEmpty.check(n.Get(name)); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
@@ -55,11 +56,11 @@ func hasText(name string) objectRule {
 	}}
 }
 
-var shapes = sync.OnceValue(func() map[string]shape { return mergeMaps(shapesOfContainers(), shapesOfVolumes()) })
+var shapes = sync.OnceValue(func() map[string]Shape { return mergeMaps(shapesOfContainers(), shapesOfVolumes()) })
 
-var objectRules = sync.OnceValue(func() map[string][]objectRule { return mergeMaps(containerRules(), volumeRules()) })
+var objectRules = sync.OnceValue(func() map[string][]ObjectRule { return mergeMaps(containerRules(), volumeRules()) })
 
-var fieldRules = sync.OnceValue(func() map[string][]valueRule { return mergeMaps(valuesOfContainers(), valuesOfVolumes()) })
+var fieldRules = sync.OnceValue(func() map[string][]ValueRule { return mergeMaps(valuesOfContainers(), valuesOfVolumes()) })
 
 func mergeMaps[V any](all ...map[string]V) map[string]V {
 	m := map[string]V{}
@@ -84,14 +85,14 @@ func Broken(t reflect.Type, object, fragment *jsontree.Node) error {
 	return nil
 }
 
-// rulesFor returns the rules for a value. Some belong to its Go type: if a pod breaks them, the API
+// ValueRules returns the rules for a value of type t in a field, at a path of the template. Some belong to its Go type: if a pod breaks them, the API
 // server cannot decode it and rejects it, whatever the webhook's failurePolicy is. The others
 // belong to its field, for example Container.image.
-func rulesFor(t reflect.Type, field, path string) []valueRule {
+func ValueRules(t reflect.Type, field, path string) []ValueRule {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	var rules []valueRule
+	var rules []ValueRule
 	typ, name, _ := strings.Cut(field, ".")
 	switch {
 	case t == reflect.TypeFor[quantity.Quantity]():
@@ -103,9 +104,9 @@ func rulesFor(t reflect.Type, field, path string) []valueRule {
 	case (t.Kind() == reflect.Int || t.Kind() == reflect.Int64) && name != "tolerationSeconds":
 		rules = append(rules, fitsInt(64), isNotNegative)
 	case t.Kind() == reflect.Slice:
-		return append(listRules(field), eachItem(rulesFor(t.Elem(), field, path)))
-	case enumValues(t) != nil:
-		rules = append(rules, isOneOf(enumValues(t)))
+		return append(ListRules(field), eachItem(ValueRules(t.Elem(), field, path)))
+	case EnumValues(t) != nil:
+		rules = append(rules, isOneOf(EnumValues(t)))
 	}
 	switch name {
 	case "image", "name":
@@ -115,33 +116,33 @@ func rulesFor(t reflect.Type, field, path string) []valueRule {
 	case "mountPath":
 		rules = append(rules, isNotEmpty, isNotTokenPath(strings.HasPrefix(path, "spec.forEachContainer")))
 	}
-	if nonEmptyStrings()[field] || slices.Contains(shapes()[typ].required, name) || slices.Contains(shapes()[typ].one, name) {
+	if nonEmptyStrings()[field] || slices.Contains(shapes()[typ].Required, name) || slices.Contains(shapes()[typ].One, name) {
 		rules = append(rules, isNotEmpty)
 	}
 	return append(rules, fieldRules()[field]...)
 }
 
-// listRules returns the rules for a list or a map as a whole.
-func listRules(field string) []valueRule {
+// ListRules returns the rules for a list or a map in a field as a whole.
+func ListRules(field string) []ValueRule {
 	typ, name, _ := strings.Cut(field, ".")
-	if nonEmptyLists()[field] || slices.Contains(shapes()[typ].one, name) {
-		return []valueRule{hasItems}
+	if nonEmptyLists()[field] || slices.Contains(shapes()[typ].One, name) {
+		return []ValueRule{hasItems}
 	}
 	return nil
 }
 
-// needsValue reports whether a member must have a value: the API requires it, or its Go type writes it always.
-func needsValue(t reflect.Type, field, name string) bool {
+// NeedsValue reports whether a member must have a value: the API requires it, or its Go type writes it always.
+func NeedsValue(t reflect.Type, field, name string) bool {
 	f, ok := jsontree.StructFieldOf(t, name)
-	return isRequired(t, field, name) || ok && f.Type.Kind() == reflect.String && !f.OmitEmpty
+	return IsRequired(t, field, name) || ok && f.Type.Kind() == reflect.String && !f.OmitEmpty
 }
 
-// neverOn returns the fields of a type that a computed object must not have on an operating system.
-func neverOn(os corev1.OSName, t reflect.Type, path string) []string {
+// NeverOn returns the fields of a type that a computed object must not have on an operating system.
+func NeverOn(os corev1.OSName, t reflect.Type, path string) []string {
 	switch t {
 	case reflect.TypeFor[corev1.SecurityContext]():
 		if os == corev1.Windows {
-			return notOnWindows()
+			return NotOnWindows()
 		}
 	case reflect.TypeFor[corev1.WindowsSecurityContextOptions]():
 		if os != corev1.Windows || strings.HasPrefix(path, "spec.forEachContainer") {
@@ -151,7 +152,8 @@ func neverOn(os corev1.OSName, t reflect.Type, path string) []string {
 	return nil
 }
 
-func notOnWindows() []string {
+// NotOnWindows returns the fields of a security context that a pod on Windows cannot have.
+func NotOnWindows() []string {
 	return []string{
 		"appArmorProfile", "seLinuxOptions", "seccompProfile", "capabilities", "readOnlyRootFilesystem", "privileged",
 		"allowPrivilegeEscalation", "procMount", "runAsUser", "runAsGroup",

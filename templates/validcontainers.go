@@ -17,25 +17,25 @@ import (
 	"github.com/pillion-dev/pillion/templates/problem"
 )
 
-func shapesOfContainers() map[string]shape {
-	probe := shape{one: []string{"exec", "httpGet", "tcpSocket", "grpc"}}
+func shapesOfContainers() map[string]Shape {
+	probe := Shape{One: []string{"exec", "httpGet", "tcpSocket", "grpc"}}
 	readiness := probe
-	readiness.never = []string{"terminationGracePeriodSeconds"}
-	return map[string]shape{
-		"PodSpec.imagePullSecrets": {required: []string{"name"}},
-		"Container":                {never: []string{"restartPolicyRules"}},
-		"ResourceRequirements":     {never: []string{"claims"}},
+	readiness.Never = []string{"terminationGracePeriodSeconds"}
+	return map[string]Shape{
+		"PodSpec.imagePullSecrets": {Required: []string{"name"}},
+		"Container":                {Never: []string{"restartPolicyRules"}},
+		"ResourceRequirements":     {Never: []string{"claims"}},
 		"Probe":                    probe,
 		"Container.readinessProbe": readiness,
-		"LifecycleHandler":         {one: []string{"exec", "httpGet", "sleep"}, unrun: []string{"tcpSocket"}},
-		"EnvVarSource":             {one: []string{"fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef"}, dropped: []string{"fileKeyRef"}},
-		"EnvFromSource":            {one: []string{"configMapRef", "secretRef"}},
+		"LifecycleHandler":         {One: []string{"exec", "httpGet", "sleep"}, Unrun: []string{"tcpSocket"}},
+		"EnvVarSource":             {One: []string{"fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef"}, Dropped: []string{"fileKeyRef"}},
+		"EnvFromSource":            {One: []string{"configMapRef", "secretRef"}},
 	}
 }
 
-func valuesOfContainers() map[string][]valueRule {
-	id := []valueRule{inRange(0, 1<<31-1)}
-	return map[string][]valueRule{
+func valuesOfContainers() map[string][]ValueRule {
+	id := []ValueRule{inRange(0, 1<<31-1)}
+	return map[string][]ValueRule{
 		"ObjectMeta.labels":                     {isLabelValue},
 		"PodSecurityContext.fsGroup":            id,
 		"PodSecurityContext.supplementalGroups": id,
@@ -78,8 +78,8 @@ func valuesOfContainers() map[string][]valueRule {
 	}
 }
 
-func containerRules() map[string][]objectRule {
-	one := objectRule{reads: []string{"successThreshold"}, check: func(n *jsontree.Node) error {
+func containerRules() map[string][]ObjectRule {
+	one := ObjectRule{reads: []string{"successThreshold"}, check: func(n *jsontree.Node) error {
 		if s := n.Get("successThreshold"); s != nil && s.String() != "1" && s.String() != "0" {
 			return errors.New("successThreshold must be 1 for this kind of probe")
 		}
@@ -87,11 +87,11 @@ func containerRules() map[string][]objectRule {
 	}}
 	envOnce := uniqueField("env", "name")
 	envOnce.own = true
-	localhost := []objectRule{
+	localhost := []ObjectRule{
 		needsField("type", isAnyText("Localhost"), "localhostProfile", isPresent, "the type Localhost needs localhostProfile"),
 		needsField("localhostProfile", isPresent, "type", isAnyText("Localhost"), "localhostProfile needs the type Localhost"),
 	}
-	return map[string][]objectRule{
+	return map[string][]ObjectRule{
 		"Container": {
 			uniqueField("resizePolicy", "resourceName"), uniqueField("volumeDevices", "name"), uniqueField("volumeDevices", "devicePath"), uniqueField("ports", "name"),
 			{own: true, fewer: true, applies: hasTwo("ports"), reads: []string{"ports.containerPort", "ports.protocol"}, check: portsOnce},
@@ -105,7 +105,7 @@ func containerRules() map[string][]objectRule {
 			return spec.HasLoop("initContainers") || spec.HasLoop("containers") || oneName(spec.KnownValue()) != nil
 		}}},
 		"PodSpec.imagePullSecrets": {hasName()},
-		"PodSpec.initContainers": append(startRules(), objectRule{fewer: true, applies: mayHaveField("resizePolicy"), reads: []string{"restartPolicy", "resizePolicy.restartPolicy"}, check: func(n *jsontree.Node) error {
+		"PodSpec.initContainers": append(startRules(), ObjectRule{fewer: true, applies: mayHaveField("resizePolicy"), reads: []string{"restartPolicy", "resizePolicy.restartPolicy"}, check: func(n *jsontree.Node) error {
 			items := n.Get("resizePolicy").Items()
 			for i := range items {
 				if n.Get("restartPolicy") == nil && items[i].Get("restartPolicy").IsText(string(corev1.RestartContainer)) {
@@ -156,8 +156,8 @@ func containerRules() map[string][]objectRule {
 // (TotalAnnotationSizeLimitB in k8s.io/apimachinery).
 const MaxAnnotations = 256 << 10
 
-func metadataRules() []objectRule {
-	return []objectRule{{reads: []string{"annotations." + corev1.PodDeletionCost}, check: func(n *jsontree.Node) error {
+func metadataRules() []ObjectRule {
+	return []ObjectRule{{reads: []string{"annotations." + corev1.PodDeletionCost}, check: func(n *jsontree.Node) error {
 		cost := n.At("annotations", corev1.PodDeletionCost)
 		if _, err := strconv.ParseInt(cost.Text(), 10, 32); cost != nil && err != nil {
 			return fmt.Errorf("the annotation %s must be an integer of 32 bits", corev1.PodDeletionCost)

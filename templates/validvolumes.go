@@ -16,19 +16,19 @@ import (
 	"github.com/pillion-dev/pillion/templates/problem"
 )
 
-func shapesOfVolumes() map[string]shape {
-	return map[string]shape{
-		"FlockerVolumeSource":          {one: []string{"datasetName", "datasetUUID"}},
-		"FCVolumeSource":               {one: []string{"targetWWNs", "wwids"}},
-		"DownwardAPIVolumeFile":        {one: []string{"fieldRef", "resourceFieldRef"}},
-		"VolumeProjection":             {one: []string{"secret", "configMap", "downwardAPI", "serviceAccountToken", "clusterTrustBundle", "podCertificate"}},
-		"ClusterTrustBundleProjection": {one: []string{"name", "signerName"}},
-		"PodCertificateProjection":     {some: []string{"credentialBundlePath", "keyPath", "certificateChainPath"}},
+func shapesOfVolumes() map[string]Shape {
+	return map[string]Shape{
+		"FlockerVolumeSource":          {One: []string{"datasetName", "datasetUUID"}},
+		"FCVolumeSource":               {One: []string{"targetWWNs", "wwids"}},
+		"DownwardAPIVolumeFile":        {One: []string{"fieldRef", "resourceFieldRef"}},
+		"VolumeProjection":             {One: []string{"secret", "configMap", "downwardAPI", "serviceAccountToken", "clusterTrustBundle", "podCertificate"}},
+		"ClusterTrustBundleProjection": {One: []string{"name", "signerName"}},
+		"PodCertificateProjection":     {Some: []string{"credentialBundlePath", "keyPath", "certificateChainPath"}},
 	}
 }
 
-func valuesOfVolumes() map[string][]valueRule {
-	m := map[string][]valueRule{
+func valuesOfVolumes() map[string][]ValueRule {
+	m := map[string][]ValueRule{
 		"Volume.name":                                         {isName, isNotTokenVolume},
 		"EmptyDirVolumeSource.mode":                           {inRange(0, 0o1777)},
 		"HostPathVolumeSource.path":                           {hasNoBackstep},
@@ -63,20 +63,20 @@ func valuesOfVolumes() map[string][]valueRule {
 		"PersistentVolumeClaimSpec.volumeAttributesClassName": {orEmpty(isSubdomain)},
 	}
 	for _, t := range []string{"SecretVolumeSource", "ConfigMapVolumeSource", "DownwardAPIVolumeSource", "ProjectedVolumeSource"} {
-		m[t+".defaultMode"] = []valueRule{inRange(0, 0o777)}
-		m[t+".defaultUser"] = []valueRule{inRange(0, 1<<31-1)}
+		m[t+".defaultMode"] = []ValueRule{inRange(0, 0o777)}
+		m[t+".defaultUser"] = []ValueRule{inRange(0, 1<<31-1)}
 	}
 	for _, t := range []string{"KeyToPath", "DownwardAPIVolumeFile"} {
-		m[t+".mode"] = []valueRule{inRange(0, 0o777)}
+		m[t+".mode"] = []ValueRule{inRange(0, 0o777)}
 	}
 	for _, t := range []string{"KeyToPath", "DownwardAPIVolumeFile", "ServiceAccountTokenProjection", "ClusterTrustBundleProjection", "PodCertificateProjection"} {
-		m[t+".user"] = []valueRule{inRange(0, 1<<31-1)}
+		m[t+".user"] = []ValueRule{inRange(0, 1<<31-1)}
 	}
 	return m
 }
 
-func volumeRules() map[string][]objectRule {
-	return map[string][]objectRule{
+func volumeRules() map[string][]ObjectRule {
+	return map[string][]ObjectRule{
 		"AzureDiskVolumeSource": {
 			needsField("kind", isAnyText("Managed"), "diskURI", hasPrefix("/subscriptions/"), "the diskURI of a managed disk must begin with /subscriptions/"),
 			needsField("kind", isAnyText("Shared", "Dedicated", ""), "diskURI", hasPrefix("https://"), "the diskURI must begin with https://, unless the kind is Managed"),

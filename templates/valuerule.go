@@ -22,15 +22,15 @@ import (
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
-// valueRule is a rule for a scalar, literal or rendered.
-type valueRule struct {
+// ValueRule is a rule for a value, literal or rendered: a scalar, a list or an object.
+type ValueRule struct {
 	cel   string                     // for policies: a condition on VALUE that implies the rule, or "" if there is none
 	check func(*jsontree.Node) error // an error describes what is wrong
 }
 
 // CEL returns the condition on VALUE that implies the rule. It returns "" if there is none, or if policies have conditions of their
-// own for the rule, see [valueRule.IsPoliced].
-func (r valueRule) CEL() string {
+// own for the rule, see [ValueRule.IsPoliced].
+func (r ValueRule) CEL() string {
 	if r.IsPoliced() {
 		return ""
 	}
@@ -38,10 +38,10 @@ func (r valueRule) CEL() string {
 }
 
 // IsPoliced reports whether policies have conditions of their own for the rule.
-func (r valueRule) IsPoliced() bool { return r.cel == policed }
+func (r ValueRule) IsPoliced() bool { return r.cel == policed }
 
-// checkValue returns an error if a value breaks one of the rules.
-func checkValue(rules []valueRule, n *jsontree.Node) error {
+// CheckValue returns an error if a value breaks one of the rules.
+func CheckValue(rules []ValueRule, n *jsontree.Node) error {
 	for _, rule := range rules {
 		if err := rule.check(n); err != nil {
 			return err
@@ -50,11 +50,11 @@ func checkValue(rules []valueRule, n *jsontree.Node) error {
 	return nil
 }
 
-func eachItem(rules []valueRule) valueRule {
-	return valueRule{"", func(n *jsontree.Node) error {
+func eachItem(rules []ValueRule) ValueRule {
+	return ValueRule{"", func(n *jsontree.Node) error {
 		items := n.Items()
 		for i := range items {
-			if err := checkValue(rules, &items[i]); err != nil {
+			if err := CheckValue(rules, &items[i]); err != nil {
 				return err
 			}
 		}
@@ -62,7 +62,7 @@ func eachItem(rules []valueRule) valueRule {
 	}}
 }
 
-var isQuantity = valueRule{strings.ReplaceAll(params.PolicyOf(&v1alpha1.Param{Type: "quantity"}).Check, "TEXT", "string(VALUE)") + ` && quantity(string(VALUE)).compareTo(quantity("0")) >= 0`, func(n *jsontree.Node) error {
+var isQuantity = ValueRule{strings.ReplaceAll(params.PolicyOf(&v1alpha1.Param{Type: "quantity"}).Check, "TEXT", "string(VALUE)") + ` && quantity(string(VALUE)).compareTo(quantity("0")) >= 0`, func(n *jsontree.Node) error {
 	if q, err := quantityOf(n); err != nil || q.Sign() < 0 {
 		return fmt.Errorf("%s is not "+values.QuantityWords, n)
 	}
@@ -76,8 +76,8 @@ func quantityOf(n *jsontree.Node) (quantity.Quantity, error) {
 	return values.ParseQuantity(n.String())
 }
 
-func fitsInt(bits int) valueRule {
-	return valueRule{fmt.Sprintf("VALUE <= %d", int64(1)<<(bits-1)-1), func(n *jsontree.Node) error {
+func fitsInt(bits int) ValueRule {
+	return ValueRule{fmt.Sprintf("VALUE <= %d", int64(1)<<(bits-1)-1), func(n *jsontree.Node) error {
 		if n.Kind() != jsontree.Number {
 			return nil
 		}
@@ -88,7 +88,7 @@ func fitsInt(bits int) valueRule {
 	}}
 }
 
-var isNotNegative = valueRule{`VALUE >= 0`, func(n *jsontree.Node) error {
+var isNotNegative = ValueRule{`VALUE >= 0`, func(n *jsontree.Node) error {
 	if strings.HasPrefix(n.String(), "-") {
 		return fmt.Errorf("%s must not be negative", n)
 	}
@@ -96,7 +96,7 @@ var isNotNegative = valueRule{`VALUE >= 0`, func(n *jsontree.Node) error {
 }}
 
 // isPort allows a port number. It also allows a name if the type does.
-var isPort = valueRule{`type(VALUE) == int ? dyn(VALUE) >= 1 && dyn(VALUE) <= 65535 : ` +
+var isPort = ValueRule{`type(VALUE) == int ? dyn(VALUE) >= 1 && dyn(VALUE) <= 65535 : ` +
 	`dyn(VALUE).matches("^([a-z0-9]+-?)*[a-z0-9]+$") && dyn(VALUE).matches("[a-z]") && size(dyn(VALUE)) <= 15`, func(n *jsontree.Node) error {
 	if n.Kind() == jsontree.String {
 		if errs := validation.IsValidPortName(n.Text()); len(errs) > 0 {
@@ -110,8 +110,8 @@ var isPort = valueRule{`type(VALUE) == int ? dyn(VALUE) >= 1 && dyn(VALUE) <= 65
 	return nil
 }}
 
-func inRange(least, most int64) valueRule {
-	return valueRule{fmt.Sprintf("VALUE >= %d && VALUE <= %d", least, most), func(n *jsontree.Node) error {
+func inRange(least, most int64) ValueRule {
+	return ValueRule{fmt.Sprintf("VALUE >= %d && VALUE <= %d", least, most), func(n *jsontree.Node) error {
 		if i, err := strconv.ParseInt(n.String(), 10, 64); err != nil || i < least || i > most {
 			return fmt.Errorf("%s must be from %d to %d", n, least, most)
 		}
@@ -120,8 +120,8 @@ func inRange(least, most int64) valueRule {
 }
 
 // textRule returns a rule for strings. The message contains %q, which is the string.
-func textRule(cel string, ok func(string) bool, message string) valueRule {
-	return valueRule{cel, func(n *jsontree.Node) error {
+func textRule(cel string, ok func(string) bool, message string) ValueRule {
+	return ValueRule{cel, func(n *jsontree.Node) error {
 		if text := n.Text(); !ok(text) {
 			return fmt.Errorf(message, text)
 		}
@@ -131,8 +131,8 @@ func textRule(cel string, ok func(string) bool, message string) valueRule {
 
 // passesCheck returns a rule for one of Kubernetes' own checks, which returns what is wrong. The message
 // contains %q, which is the string.
-func passesCheck(cel string, check func(string) []string, message string) valueRule {
-	return valueRule{cel, func(n *jsontree.Node) error {
+func passesCheck(cel string, check func(string) []string, message string) ValueRule {
+	return ValueRule{cel, func(n *jsontree.Node) error {
 		if errs := check(n.Text()); len(errs) > 0 {
 			return fmt.Errorf(message+": %s", n.Text(), problem.TrimPattern(errs[0]))
 		}
@@ -144,17 +144,17 @@ var isSubdomain = passesCheck(
 	`VALUE.matches("^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$") && size(VALUE) <= 253`, validation.IsDNS1123Subdomain, "%q",
 )
 
-// isLabel reports whether a string is a label of RFC 1123, the form that Kubernetes requires for names.
-var isLabel = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`).MatchString
+// IsLabel reports whether a string is a label of RFC 1123, the form that Kubernetes requires for names.
+var IsLabel = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`).MatchString
 
 // isName allows names of containers and volumes.
-var isName = textRule("", isLabel, "%q must be a DNS label: at most 63 of a-z, 0-9 and -")
+var isName = textRule("", IsLabel, "%q must be a DNS label: at most 63 of a-z, 0-9 and -")
 
 var isNotTokenVolume = textRule("", func(s string) bool { return !isTokenVolume(s) }, "the name %q is reserved for the volumes of the API token")
 
 // orEmpty returns a rule that also allows the empty string.
-func orEmpty(rule valueRule) valueRule {
-	return valueRule{"", func(n *jsontree.Node) error {
+func orEmpty(rule ValueRule) ValueRule {
+	return ValueRule{"", func(n *jsontree.Node) error {
 		if n.Text() == "" {
 			return nil
 		}
@@ -162,8 +162,8 @@ func orEmpty(rule valueRule) valueRule {
 	}}
 }
 
-func isAtMost(bytes int) valueRule {
-	return valueRule{fmt.Sprintf("size(bytes(VALUE)) <= %d", bytes), func(n *jsontree.Node) error {
+func isAtMost(bytes int) ValueRule {
+	return ValueRule{fmt.Sprintf("size(bytes(VALUE)) <= %d", bytes), func(n *jsontree.Node) error {
 		if len(n.Text()) > bytes {
 			return fmt.Errorf("is %d bytes long; at most %d are allowed", len(n.Text()), bytes)
 		}
@@ -171,8 +171,8 @@ func isAtMost(bytes int) valueRule {
 	}}
 }
 
-func isOneOf(allowed []string) valueRule {
-	return valueRule{"VALUE in [\"" + strings.Join(allowed, `", "`) + `"]`, func(n *jsontree.Node) error {
+func isOneOf(allowed []string) ValueRule {
+	return ValueRule{"VALUE in [\"" + strings.Join(allowed, `", "`) + `"]`, func(n *jsontree.Node) error {
 		if !slices.Contains(allowed, n.Text()) {
 			return fmt.Errorf("%q must be one of %s", n.Text(), strings.Join(allowed, ", "))
 		}
@@ -187,8 +187,8 @@ var isEnvName = passesCheck("", validation.IsRelaxedEnvVarName, "%q is not the n
 // isNotTokenPath returns a rule against mounts at the token's path. Only serviceAccountToken
 // decides which containers get the token, not a mount in the user's containers. In policies, the
 // rule holds for computed mounts of all containers.
-func isNotTokenPath(applies bool) valueRule {
-	return valueRule{`!VALUE.matches("^` + TokenPath + `/*$")`, func(n *jsontree.Node) error {
+func isNotTokenPath(applies bool) ValueRule {
+	return ValueRule{`!VALUE.matches("^` + TokenPath + `/*$")`, func(n *jsontree.Node) error {
 		if applies && strings.TrimRight(n.Text(), "/") == TokenPath {
 			return errors.New("a template may not mount anything at the path of the pod's API token")
 		}
@@ -208,19 +208,20 @@ var isLabelValue = passesCheck(
 	`VALUE.matches("^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$") && size(VALUE) <= 63`, validation.IsValidLabelValue, "%q is not a valid label value",
 )
 
-var isNotEmpty = valueRule{`string(VALUE) != ""`, func(n *jsontree.Node) error {
+var isNotEmpty = ValueRule{`string(VALUE) != ""`, func(n *jsontree.Node) error {
 	if n.Kind() == jsontree.String && n.IsText("") {
-		return errEmpty
+		return ErrEmpty
 	}
 	return nil
 }}
 
-var errEmpty = errors.New("must not be empty")
+// ErrEmpty is the error of a value that must not be empty.
+var ErrEmpty = errors.New("must not be empty")
 
 // hasItems is isNotEmpty for a list or a map.
-var hasItems = valueRule{`size(VALUE) > 0`, func(n *jsontree.Node) error {
+var hasItems = ValueRule{`size(VALUE) > 0`, func(n *jsontree.Node) error {
 	if len(n.Items())+len(n.Members()) == 0 {
-		return errEmpty
+		return ErrEmpty
 	}
 	return nil
 }}

@@ -30,7 +30,7 @@ func (c *checker) wholeLeaf(y *yaml.Node, p *part, t reflect.Type) {
 	}
 	made := c.tracer.originOf(program, c.scope)
 	if isScalars(t) {
-		p.rules = rulesFor(t, p.field, p.path)
+		p.rules = ValueRules(t, p.field, p.path)
 		if !p.text && !made.isCertain() {
 			p.schema = newSchemaCheck(t, p.field, p.path, c.os, false)
 		}
