@@ -158,7 +158,7 @@ func (u *user) follows(t *testing.T, commands []command, before map[string]func(
 func (u *user) follow(t *testing.T, c command) {
 	t.Helper()
 	out, code, err := u.run(testContext(t), "set -o pipefail\n"+c.line)
-	reports := regexp.MustCompile(`\bpillion (audit|certs|diff|explain|inject|lint|rollout|status|test|uninject)\b`)
+	reports := regexp.MustCompile(`\bpillion (audit|certs|diff|explain|import|inject|lint|rollout|status|test|uninject)\b`)
 	if err != nil || code != 0 && (code != 1 || !reports.MatchString(c.line)) {
 		t.Fatalf("%s: exit code %d, %v\n%s", c.line, code, err, out)
 	}

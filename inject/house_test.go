@@ -42,6 +42,7 @@ func TestImports(t *testing.T) {
 		"inject/testing/size":           {},
 		"inject/report/diff":            {internal: []string{"inject", "inject/report/explain", "inject/lint/limits", "inject/report/terminal", "inject/rollout", "inject/report/yamldiff", "templates"}, forbidden: impure},
 		"inject/report/explain":         {internal: []string{"inject", "inject/lint/limits", "inject/report/terminal", "inject/schema", "templates"}, forbidden: impure},
+		"inject/importer":               {internal: []string{"templates", "templates/jsontree"}, forbidden: impure},
 		"inject/testing/golden":         {},
 		"inject/lint/limits":            {internal: []string{"inject", "inject/lint/sample", "inject/schema", "templates"}, forbidden: impure},
 		"inject/report/terminal":        {forbidden: impure},
@@ -81,7 +82,7 @@ func TestImports(t *testing.T) {
 		"cmd/pillion/executor":          {internal: []string{"inject/rollout"}},
 		"cmd/pillion/server":            {internal: []string{"certs", "cmd/pillion/cli", "cmd/pillion/kube", "inject", "inject/lint/limits", "inject/webhook", "inject/webhook/authentication", "manifests", "templates"}},
 		"cmd/pillion/cluster":           {internal: []string{"certs", "cmd/pillion/check", "cmd/pillion/cli", "cmd/pillion/kube", "cmd/pillion/server", "cmd/pillion/executor", "inject", "inject/report/diff", "inject/report/explain", "inject/lint/limits", "inject/rollout", "inject/report/status", "manifests", "templates", "templates/jsontree"}},
-		"cmd/pillion":                   {internal: []string{"certs", "cmd/pillion/check", "cmd/pillion/cli", "cmd/pillion/cluster", "cmd/pillion/controller", "cmd/pillion/kube", "cmd/pillion/playground", "cmd/pillion/server", "cmd/pillion/executor", "cmd/pillion/manifest", "cmd/pillion/yamledit", "inject", "inject/report/audit", "inject/report/diff", "inject/report/explain", "inject/lint/limits", "inject/report/terminal", "inject/policy", "inject/rollout", "inject/schema", "inject/report/status", "inject/templatetest", "inject/report/yamldiff", "manifests", "templates", "templates/jsontree"}},
+		"cmd/pillion":                   {internal: []string{"certs", "cmd/pillion/check", "cmd/pillion/cli", "cmd/pillion/cluster", "cmd/pillion/controller", "cmd/pillion/kube", "cmd/pillion/playground", "cmd/pillion/server", "cmd/pillion/executor", "cmd/pillion/manifest", "cmd/pillion/yamledit", "inject", "inject/importer", "inject/report/audit", "inject/report/diff", "inject/report/explain", "inject/lint/limits", "inject/report/terminal", "inject/policy", "inject/rollout", "inject/schema", "inject/report/status", "inject/templatetest", "inject/report/yamldiff", "manifests", "templates", "templates/jsontree"}},
 	}
 	d := json.NewDecoder(bytes.NewReader(out))
 	for {

@@ -150,7 +150,7 @@ so on. If both are set, Pillion uses the flag.`,
 	root.Version = strings.TrimPrefix(cli.BuildVersion().String(), "pillion ") // --version prints the name before it
 	root.Flags().Bool("version", false, "print the version of this program")   // cobra's own would have -v, which is --verbose in commands
 	root.SetFlagErrorFunc(wrongFlag)
-	root.AddCommand(newServe(), newController(), newInject(), newUninject(), newExplain(), newDiff(), newLint(), newTest(), newPlayground(), newPolicy(), newCheck(), newCerts(), newStatus(), newRollout(), newAudit(), newVersion())
+	root.AddCommand(newServe(), newController(), newInject(), newUninject(), newExplain(), newDiff(), newLint(), newTest(), newPlayground(), newPolicy(), newImport(), newCheck(), newCerts(), newStatus(), newRollout(), newAudit(), newVersion())
 	root.InitDefaultHelpCmd()
 	if help, _, err := root.Find([]string{"help"}); err == nil {
 		help.Example = "  pillion help inject"

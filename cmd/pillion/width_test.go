@@ -27,7 +27,7 @@ func narrowMain() {
 	has := func(words ...string) bool {
 		return slices.ContainsFunc(os.Args, func(arg string) bool { return slices.Contains(words, arg) })
 	}
-	if has("inject", "uninject", "policy", "completion", "json", "yaml", "junit", "--print-config") && !has("--help", "help") {
+	if has("inject", "uninject", "import", "policy", "completion", "json", "yaml", "junit", "--print-config") && !has("--help", "help") {
 		out.Reset()
 	}
 	if strings.HasPrefix(told.String(), "{") {

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package importer
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/problem"
+)
+
+// finish checks the templates of an object, adds the comments and returns the result.
+func (o *object) finish(im *importer) Imported {
+	result := Imported{File: o.file, Line: o.root.line, Kind: o.kind, Name: o.name, Templates: []Template{}, LeftOut: []Finding{}, Notes: []Finding{}}
+	if o.skipped {
+		result.Outcome = Skipped
+		return result
+	}
+	var kept []*draft
+	for _, d := range o.drafts {
+		if !d.discarded && o.settle(d) {
+			im.giveName(d)
+			kept = append(kept, d)
+		}
+	}
+	o.sortFindings()
+	documents := make([]*yaml.Node, len(kept))
+	for i, d := range kept {
+		documents[i] = d.document()
+	}
+	heads := o.writeComments(documents)
+	for i, d := range kept {
+		head := append([]string{o.origin()}, heads[i]...)
+		result.Templates = append(result.Templates, Template{d.name, writeDocument(documents[i], head)})
+	}
+	for _, f := range o.found {
+		result.LeftOut = append(result.LeftOut, f.public())
+	}
+	for _, f := range o.notes {
+		result.Notes = append(result.Notes, f.public())
+	}
+	result.PartOf = o.partOf
+	switch {
+	case o.partOf != "" && len(o.found) > 0:
+		result.Outcome = Part
+	case o.partOf != "":
+		result.Outcome = Whole
+	case len(kept) == 0:
+		result.Outcome = None
+	case len(o.found) > 0:
+		result.Outcome = Part
+	default:
+		result.Outcome = Whole
+	}
+	return result
+}
+
+func (o *object) sortFindings() {
+	byLine := func(a, b finding) int { return a.at.line - b.at.line }
+	slices.SortStableFunc(o.found, byLine)
+	slices.SortStableFunc(o.notes, byLine)
+}
+
+// origin returns where the template comes from.
+func (o *object) origin() string {
+	return fmt.Sprintf("Imported from %s:%d: %s %s.", printable(o.file), o.root.line, printable(o.kind), printable(o.name))
+}
+
+// giveName gives the template a name that no other one has.
+func (im *importer) giveName(d *draft) {
+	name := d.name
+	for i := 2; im.names[d.kindOf()+d.namespace+"/"+d.name]; i++ {
+		suffix := "-" + strconv.Itoa(i)
+		d.name = labelOf(name[:min(len(name), 63-len(suffix))] + suffix)
+	}
+	im.names[d.kindOf()+d.namespace+"/"+d.name] = true
+}
+
+// writeComments writes each finding as a comment above the node that its field would be in. It returns those that
+// belong to the beginning of each document.
+func (o *object) writeComments(documents []*yaml.Node) [][]string {
+	heads := make([][]string, len(documents))
+	if len(documents) == 0 {
+		return heads
+	}
+	holders := map[*yaml.Node]*yaml.Node{}
+	for _, d := range documents {
+		findHolders(d, holders)
+	}
+	write := func(f finding, word string) {
+		p := f.public()
+		text := []string{fmt.Sprintf("%s: %s (line %d): %s", word, p.Field, p.Line, p.Was), "  " + p.Message}
+		for at := f.at.parent; at != nil; at = at.parent {
+			if holder := holders[at.out]; at.out != nil && holder != nil {
+				holder.HeadComment = strings.TrimLeft(holder.HeadComment+"\n"+strings.TrimRight(commentLines(text, "# "), "\n"), "\n")
+				return
+			}
+		}
+		heads[0] = append(heads[0], text...)
+	}
+	for _, f := range o.found {
+		write(f, "Left out")
+	}
+	for _, f := range o.notes {
+		write(f, "Note")
+	}
+	return heads
+}
+
+// findHolders finds, for each value in a document, the node that holds its comment: its key or, in a list, itself.
+func findHolders(n *yaml.Node, holders map[*yaml.Node]*yaml.Node) {
+	switch n.Kind {
+	case yaml.MappingNode:
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			holders[n.Content[i+1]] = n.Content[i]
+			findHolders(n.Content[i+1], holders)
+		}
+	case yaml.SequenceNode:
+		for _, item := range n.Content {
+			holders[item] = item
+			findHolders(item, holders)
+		}
+	}
+}
+
+// maxRepairs limits the problems of one template.
+const maxRepairs = 1000
+
+// settle takes out of a draft what is a problem, until it is a valid template. It returns false if nothing is left.
+func (o *object) settle(d *draft) bool {
+	for range maxRepairs {
+		if len(d.each) == 0 && nilIfEmpty(d.pod) == nil {
+			return false
+		}
+		document := d.document()
+		_, problems := templates.Parse("template", []byte(writeDocument(document, nil)))
+		if len(problems) == 0 {
+			return true
+		}
+		if !o.repair(d, document, problems[0]) {
+			o.leaveOut(o.root, "%s: %s", problems[0].Path, problems[0].Message)
+			return false
+		}
+	}
+	return false
+}
+
+// repair takes out of a draft what a problem is about. It returns false if that is not a part of the input.
+func (o *object) repair(d *draft, document *yaml.Node, p problem.Problem) bool {
+	switch {
+	case p.Path == "spec.match.condition":
+		return o.dropCondition(d)
+	case strings.HasPrefix(p.Path, "spec.match."):
+		return o.dropSelector(d, p)
+	}
+	steps := walkPath(document, p.Path)
+	for i, s := range steps {
+		whole := i == len(steps)-1 || s.name == "" && slices.Contains(wholeItems, s.list) || slices.Contains(wholeFields, s.name)
+		if s.name == "" && isContainerName(s.list) && i+1 < len(steps) && slices.Contains([]string{"name", "image"}, steps[i+1].name) {
+			whole = true
+		}
+		if !whole {
+			continue
+		}
+		for ; i >= 0; i-- {
+			if from := d.origin[steps[i].node]; from != nil {
+				steps[i].remove(d)
+				o.leaveOut(from, "a template cannot have this: %s", p.Message)
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// step is a node on a path.
+type step struct {
+	parent, node *yaml.Node
+	name         string // of a field
+	list         string // of an item: the name of its list
+}
+
+// remove takes the node out of its parent, and out of the draft if it is a part of that.
+func (s step) remove(d *draft) {
+	if s.parent.Kind == yaml.SequenceNode {
+		s.parent.Content = slices.DeleteFunc(s.parent.Content, func(n *yaml.Node) bool { return n == s.node })
+		d.each = slices.DeleteFunc(d.each, func(n *yaml.Node) bool { return n == s.node })
+		d.params = slices.DeleteFunc(d.params, func(n *yaml.Node) bool { return n == s.node })
+		d.variables = slices.DeleteFunc(d.variables, func(n *yaml.Node) bool { return n == s.node })
+	} else {
+		removeMember(s.parent, s.name)
+	}
+	d.prune()
+}
+
+// walkPath returns the nodes on a path such as spec.pod.spec.containers[0].image, as far as they exist.
+func walkPath(n *yaml.Node, path string) (steps []step) {
+	list := ""
+	for path != "" && n != nil {
+		var name string
+		switch {
+		case strings.HasPrefix(path, `["`):
+			quoted, err := strconv.QuotedPrefix(path[1:])
+			if err != nil {
+				return steps
+			}
+			name, _ = strconv.Unquote(quoted)
+			path = strings.TrimPrefix(path[1+len(quoted):], "]")
+		case strings.HasPrefix(path, "["):
+			index, rest, _ := strings.Cut(path[1:], "]")
+			i, err := strconv.Atoi(index)
+			if err != nil || n.Kind != yaml.SequenceNode || i >= len(n.Content) {
+				return steps
+			}
+			steps = append(steps, step{n, n.Content[i], "", list})
+			n, path = n.Content[i], strings.TrimPrefix(rest, ".")
+			continue
+		default:
+			end := strings.IndexAny(path, ".[")
+			if end < 0 {
+				end = len(path)
+			}
+			name, path = path[:end], strings.TrimPrefix(path[end:], ".")
+		}
+		next := memberOf(n, name)
+		if next == nil {
+			return steps
+		}
+		steps = append(steps, step{n, next, name, ""})
+		n, list, path = next, name, strings.TrimPrefix(path, ".")
+	}
+	return steps
+}
+
+// dropCondition takes out each part of the condition that is a problem. The template is then only on request, because
+// it would be in more pods otherwise.
+func (o *object) dropCondition(d *draft) bool {
+	dropped := false
+	d.conditions = slices.DeleteFunc(d.conditions, func(c condition) bool {
+		probe := newDraft("probe", "")
+		probe.params, probe.variables, probe.conditions = d.params, d.variables, []condition{c}
+		setMember(ensure(probe.pod, "metadata", "annotations"), "example.com/probe", textNode("x"))
+		_, problems := templates.Parse("template", []byte(writeDocument(probe.document(), nil)))
+		if len(problems) == 0 || c.from == nil {
+			return false
+		}
+		o.leaveOut(c.from, "%s; %s", problems[0].Message, onlyOnRequest)
+		dropped = true
+		return true
+	})
+	d.onRequest = d.onRequest || dropped
+	return dropped
+}
+
+func (o *object) dropSelector(d *draft, p problem.Problem) bool {
+	selector := &d.podSelector
+	if strings.HasPrefix(p.Path, "spec.match.namespaceSelector") {
+		selector = &d.namespaceSelector
+	}
+	from := d.origin[*selector]
+	if *selector == nil || from == nil {
+		return false
+	}
+	*selector, d.onRequest = nil, true
+	o.leaveOut(from, "%s; %s", p.Message, onlyOnRequest)
+	return true
+}

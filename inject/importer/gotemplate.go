@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package importer
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"text/template/parse"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/pillion-dev/pillion/templates/jsontree"
+)
+
+// parseGoTemplate returns the tree of a template. The error is about the text as a whole.
+func parseGoTemplate(f *field, d *draft, values any) (*field, []mark, error) {
+	t := &goTemplate{d: d, values: values, vars: map[string]goValue{}, text: f.node.Value}
+	tree := parse.New(f.name)
+	tree.Mode = parse.SkipFuncCheck
+	if _, err := tree.Parse(f.node.Value, "", "", map[string]*parse.Tree{}); err != nil {
+		return nil, nil, fmt.Errorf("this is not a template of Go: %s", strings.TrimPrefix(err.Error(), "template: "))
+	}
+	t.newLine(1)
+	if tree.Root != nil {
+		t.walk(tree.Root)
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal([]byte(t.out.String()), &doc); err != nil {
+		line, message := jsontree.CutLine(strings.TrimPrefix(err.Error(), "yaml: "))
+		if line > 0 && line <= len(t.lines) {
+			line = t.lines[line-1].line
+		}
+		return nil, t.alone, fmt.Errorf("line %d: without its actions, the template is not YAML: %s", f.firstLine()+max(line, 1)-1, message)
+	}
+	if doc.Kind == 0 {
+		return nil, t.alone, fmt.Errorf("the template is empty")
+	}
+	root, err := newField(doc.Content[0])
+	if err != nil {
+		return nil, t.alone, err
+	}
+	t.resolve(root, nil, f.firstLine()-1)
+	root.rebase("", f.path+inside)
+	root.parent = f
+	f.children, f.read, f.embedded = []*field{root}, true, true
+	for i := range t.alone {
+		t.alone[i].line += f.firstLine() - 1
+	}
+	return root, t.alone, nil
+}
+
+// walk writes a node of the template.
+func (t *goTemplate) walk(n parse.Node) {
+	switch n := n.(type) {
+	case *parse.ListNode:
+		if n == nil {
+			return
+		}
+		for i, child := range n.Nodes {
+			if action, ok := child.(*parse.ActionNode); ok {
+				t.action(action, t.isAlone(n.Nodes, i))
+				continue
+			}
+			t.walk(child)
+		}
+	case *parse.TextNode:
+		t.write(string(n.Text), t.lineAt(n.Pos))
+	case *parse.IfNode:
+		t.branches(n)
+	case *parse.RangeNode:
+		t.rangeOver(n)
+	case *parse.WithNode:
+		t.inside(guardOf{impossible: "pillion import does not know {{ with }}"}, n.List)
+	case *parse.CommentNode:
+	default:
+		t.put(mark{line: t.lineAt(n.Position()), source: n.String(), impossible: "pillion import does not know this action; write what it does in CEL"})
+	}
+}
+
+// isAlone reports whether an action makes lines of its own.
+func (t *goTemplate) isAlone(nodes []parse.Node, i int) bool {
+	for _, cmd := range nodes[i].(*parse.ActionNode).Pipe.Cmds {
+		if name, ok := cmd.Args[0].(*parse.IdentifierNode); ok && slices.Contains([]string{"toYaml", "indent", "nindent"}, name.Ident) {
+			return true
+		}
+	}
+	if t.lines[len(t.lines)-1].filled {
+		return false
+	}
+	if i+1 == len(nodes) {
+		return true
+	}
+	next, ok := nodes[i+1].(*parse.TextNode)
+	return ok && strings.HasPrefix(strings.TrimLeft(string(next.Text), " "), "\n")
+}
+
+// action writes the value of an action.
+func (t *goTemplate) action(n *parse.ActionNode, alone bool) {
+	line := t.lineAt(n.Pos)
+	v, err := t.pipe(n.Pipe)
+	if len(n.Pipe.Decl) > 0 {
+		if err != nil || n.Pipe.IsAssign {
+			v = goValue{impossible: "pillion import does not know the value of " + n.Pipe.Decl[0].Ident[0]}
+		}
+		t.vars[n.Pipe.Decl[0].Ident[0]] = v
+		return
+	}
+	m := mark{line: line, source: n.String()}
+	switch {
+	case err != nil:
+		m.impossible = err.Error()
+	case v.impossible != "":
+		m.impossible = v.impossible
+	case v.static != nil:
+		t.write(fmt.Sprint(v.static), line)
+		return
+	default:
+		m.expression, m.fieldPath, m.number = v.asText(), v.fieldPath, v.number
+	}
+	if alone {
+		if m.impossible == "" {
+			m.impossible = "an expression in a template makes a value, and not lines of YAML"
+		}
+		t.alone = append(t.alone, m)
+		return
+	}
+	t.put(m)
+}
+
+// branches writes both branches of an {{ if }}. Inside a line, it becomes one expression.
+func (t *goTemplate) branches(n *parse.IfNode) {
+	line := t.lineAt(n.Pos)
+	v, err := t.pipe(n.Pipe)
+	test, impossible := "", ""
+	switch {
+	case err != nil:
+		impossible = err.Error()
+	case v.impossible != "":
+		impossible = v.impossible
+	case v.static != nil:
+		if isTrue(v.static) {
+			t.walk(n.List)
+		} else if n.ElseList != nil {
+			t.walk(n.ElseList)
+		}
+		return
+	default:
+		test = v.asTest()
+	}
+	if t.lines[len(t.lines)-1].filled && !beginsLine(n.List) {
+		t.inlineBranches(n, line, test, impossible)
+		return
+	}
+	t.inside(guardOf{condition: test, impossible: impossible}, n.List)
+	if n.ElseList != nil {
+		t.inside(guardOf{condition: "!(" + test + ")", impossible: impossible}, n.ElseList)
+	}
+}
+
+// beginsLine reports whether nodes begin with the end of a line.
+func beginsLine(list *parse.ListNode) bool {
+	if list == nil || len(list.Nodes) == 0 {
+		return false
+	}
+	text, ok := list.Nodes[0].(*parse.TextNode)
+	return ok && strings.HasPrefix(strings.TrimLeft(string(text.Text), " "), "\n")
+}
+
+// inside writes nodes with a condition.
+func (t *goTemplate) inside(g guardOf, list *parse.ListNode) {
+	t.guards = append(t.guards, g)
+	t.walk(list)
+	t.guards = t.guards[:len(t.guards)-1]
+}
+
+// inlineBranches writes an {{ if }} inside a line as one mark.
+func (t *goTemplate) inlineBranches(n *parse.IfNode, line int, test, impossible string) {
+	m := mark{line: line, source: n.String(), impossible: impossible}
+	var texts []string
+	for _, list := range []*parse.ListNode{n.List, n.ElseList} {
+		text, err := t.inlineText(list)
+		if err != nil && m.impossible == "" {
+			m.impossible = err.Error()
+		}
+		texts = append(texts, text)
+	}
+	m.expression = test + " ? " + texts[0] + " : " + texts[1]
+	t.put(m)
+}
+
+// inlineText returns text and actions as one expression for a string.
+func (t *goTemplate) inlineText(list *parse.ListNode) (string, error) {
+	if list == nil || len(list.Nodes) == 0 {
+		return "''", nil
+	}
+	var parts []string
+	for _, n := range list.Nodes {
+		switch n := n.(type) {
+		case *parse.TextNode:
+			if strings.Contains(string(n.Text), "\n") {
+				return "", fmt.Errorf("the condition begins inside a line and has several lines")
+			}
+			parts = append(parts, celString(string(n.Text)))
+		case *parse.ActionNode:
+			v, err := t.pipe(n.Pipe)
+			if err != nil || v.impossible != "" || v.fieldPath != "" {
+				return "", fmt.Errorf("pillion import does not know the value of %s", n)
+			}
+			parts = append(parts, v.asText())
+		default:
+			return "", fmt.Errorf("pillion import does not know %s inside a line", n)
+		}
+	}
+	return strings.Join(parts, " + "), nil
+}
+
+// rangeOver writes what a template has for each container of the pod.
+func (t *goTemplate) rangeOver(n *parse.RangeNode) {
+	g := guardOf{impossible: "pillion import knows {{ range }} only for the containers of the pod; write the items with \"${forEach}\""}
+	list := strings.TrimPrefix(n.Pipe.String(), strings.Join(declared(n.Pipe), ", ")+" := ")
+	if list == ".Spec.Containers" || list == ".Spec.InitContainers" {
+		g = guardOf{loop: true, inits: list == ".Spec.InitContainers"}
+		if names := declared(n.Pipe); len(names) > 0 {
+			t.vars[names[len(names)-1]] = goValue{container: true}
+		}
+		before := t.vars["."]
+		t.vars["."] = goValue{container: true}
+		defer func() { t.vars["."] = before }()
+	}
+	t.inside(g, n.List)
+	if n.ElseList != nil {
+		t.inside(guardOf{impossible: "a pod always has containers"}, n.ElseList)
+	}
+}
+
+func declared(p *parse.PipeNode) (names []string) {
+	for _, d := range p.Decl {
+		names = append(names, d.Ident[0])
+	}
+	return names
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package importer writes templates from what other injectors are configured by: SidecarSets, injection templates
+// of Istio, sidecar configurations in files and ConfigMaps, and policies that change pods.
+//
+// It never drops anything silently. The input is a tree of fields, and each part of the importer marks the fields
+// that it has expressed. What is not marked at the end is a finding, so a field that this package does not know is
+// reported like one that it knows and cannot express. A finding is also a comment in the template, above the object
+// that lacks the field.
+//
+// The templates that it writes have no problem: what the package templates rejects is taken out again, and becomes a
+// finding with the message of the problem.
+package importer
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/pillion-dev/pillion/templates/problem"
+)
+
+// Source is a file to import.
+type Source struct {
+	// Name is its path. Problems and findings contain it.
+	Name string
+	// Data is a YAML stream. JSON is YAML.
+	Data []byte
+}
+
+// Import reads all sources and returns what became of each object, in their order. The error is [problem.Problems]
+// if a source is not YAML.
+func Import(sources []Source) ([]Imported, error) {
+	im := &importer{names: map[string]bool{}, files: map[string]*field{}}
+	var problems problem.Problems
+	for _, s := range sources {
+		documents, wrong := parseStream(s.Name, s.Data)
+		problems = append(problems, wrong...)
+		for _, d := range documents {
+			im.addObjects(s.Name, d)
+		}
+	}
+	if err := problems.Err(); err != nil {
+		return nil, err
+	}
+	for _, o := range im.objects {
+		im.importObject(o)
+	}
+	return im.results, nil
+}
+
+// addObjects adds the objects of a document. A List has several.
+func (im *importer) addObjects(file string, root *field) {
+	if _, ok := im.files[path.Clean(file)]; !ok {
+		im.files[path.Clean(file)] = root
+	}
+	if items := root.get("items"); strings.HasSuffix(root.peek("kind"), "List") && items != nil {
+		for _, f := range root.children {
+			if f != items {
+				f.markAll() // a List has no content of its own
+			}
+		}
+		for _, item := range items.children {
+			item.asRoot()
+			im.addObjects(file, item)
+		}
+		return
+	}
+	o := &object{file: file, root: root, kind: root.peek("kind"), name: root.peek("metadata", "name")}
+	im.objects = append(im.objects, o)
+}
+
+// importObject imports one object with the first format that knows it.
+func (im *importer) importObject(o *object) {
+	i := slices.IndexFunc(formats(), func(f format) bool { return f.knows(o) })
+	if i < 0 {
+		o.skipped = true
+		o.root.markAll()
+	} else {
+		f := formats()[i]
+		o.root.markScalar("apiVersion")
+		o.root.markScalar("kind")
+		f.read(im, o)
+		o.reportUnread(o.root, f.product)
+	}
+	if o.kind == "" {
+		o.kind = "document"
+	}
+	im.results = append(im.results, o.finish(im))
+}
+
+// format is one kind of configuration.
+type format struct {
+	product string
+	knows   func(*object) bool
+	read    func(*importer, *object)
+}
+
+// formats returns all formats. The first one that knows an object reads it.
+func formats() []format {
+	return []format{
+		{"Kubernetes", isMutatingPolicy, readMutatingPolicy},
+		{"Kubernetes", isPolicyBinding, readPolicyBinding},
+		{"Kyverno", isKyvernoPolicy, readKyvernoPolicy},
+		{"OpenKruise", isSidecarSet, readSidecarSet},
+		{"Istio", isIstioConfig, readIstioConfig},
+		{"Istio", hasOverrides, readOverrides},
+		{"the sidecar injector", isSidecarConfig, readSidecarConfig},
+	}
+}
+
+// reportUnread records each field that nothing has read, so that no field is dropped silently.
+func (o *object) reportUnread(f *field, product string) {
+	switch {
+	case f.isRead():
+	case f.isUnread():
+		o.leaveOut(f, "pillion import does not know this field; read the documentation of %s about it, and write what it does into the template", product)
+	default:
+		for _, child := range f.children {
+			o.reportUnread(child, product)
+		}
+	}
+}

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package importer
+
+import (
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// istioTemplates are the templates that come with Istio.
+var istioTemplates = []string{"sidecar", "gateway", "grpc-agent", "waypoint", "kube-gateway", "ztunnel", "agentgateway", "agentgateway-waypoint"}
+
+// istioVolumes are the volumes that these templates bring.
+var istioVolumes = []string{"workload-socket", "credential-socket", "workload-certs", "istio-envoy", "istio-data", "istio-podinfo", "istio-token", "istiod-ca-cert", "istio-ca-crl"}
+
+// istioValues are the places of the values of Istio's chart in an object.
+func istioValues(root *field) []*field {
+	return []*field{root, root.get("spec", "values"), root.get("spec", "values", "global"), root.get("global")}
+}
+
+// isIstioConfig reports whether an object has injection templates of Istio.
+func isIstioConfig(o *object) bool {
+	if o.kind == "ConfigMap" {
+		return o.root.peek("apiVersion") == "v1" && injectorConfig(o.root) != nil
+	}
+	return slices.ContainsFunc(istioValues(o.root), func(f *field) bool { return f.get("sidecarInjectorWebhook", "templates") != nil })
+}
+
+// injectorConfig returns the value of a ConfigMap that is the configuration of Istio's injector, or nil.
+func injectorConfig(root *field) *field {
+	f := root.get("data", "config")
+	var config struct {
+		Templates map[string]string `yaml:"templates"`
+	}
+	if !f.isText() || yaml.Unmarshal([]byte(f.node.Value), &config) != nil || len(config.Templates) == 0 {
+		return nil
+	}
+	return f
+}
+
+// istioConfig is the configuration of Istio's injector.
+type istioConfig struct {
+	templates, defaults, aliases *field
+	never, annotations           *field
+	values                       any
+}
+
+// readIstioConfig reads the injection templates of Istio, except its own ones.
+func readIstioConfig(_ *importer, o *object) {
+	o.readMetadata()
+	o.note(o.root.get("metadata", "namespace"), "this is where Istio is")
+	var config istioConfig
+	if f := injectorConfig(o.root); f != nil {
+		root, err := f.embed(f.node.Value)
+		if err != nil {
+			o.leaveOut(f, "%v", err)
+			return
+		}
+		config = o.readInjectorConfig(root)
+	} else {
+		config = o.readChartValues()
+	}
+	if o.kind == "" {
+		o.kind, o.name = "Istio values", strings.TrimSuffix(o.file[strings.LastIndexByte(o.file, '/')+1:], ".yaml")
+	}
+	for _, f := range config.templates.members() {
+		if slices.Contains(istioTemplates, f.name) {
+			o.note(f, "this template comes with Istio; leave it to Istio, which can run beside Pillion")
+			continue
+		}
+		o.readInjectionTemplate(f, &config)
+	}
+}
+
+// readInjectorConfig reads the ConfigMap of the injector.
+func (o *object) readInjectorConfig(root *field) istioConfig {
+	config := istioConfig{templates: root.get("templates"), defaults: root.get("defaultTemplates"), aliases: root.get("aliases")}
+	if values := o.root.get("data", "values"); values.isText() {
+		_ = yaml.Unmarshal([]byte(values.node.Value), &config.values)
+		o.note(values, "these are the values of Istio's chart; the templates have what they read of them")
+	}
+	config.readSettings(o, root)
+	return config
+}
+
+// readSettings reads which pods the injector adds to, and what all of them get.
+func (config *istioConfig) readSettings(o *object, f *field) {
+	config.never, config.annotations = f.get("neverInjectSelector"), f.get("injectedAnnotations")
+	for _, f := range f.members() {
+		switch f.name {
+		case "templates", "defaultTemplates", "aliases":
+		case "neverInjectSelector", "injectedAnnotations":
+			f.markAll() // in each template
+		case "alwaysInjectSelector":
+			if len(f.children) > 0 {
+				o.leaveOut(f, "Pillion adds to pods of namespaces that opted in; set the label pillion.dev/inject: enabled on these pods")
+				continue
+			}
+			f.read = true
+		default:
+			o.note(f, "this is about the mesh; Pillion adds to the pods of namespaces that opted in with the label pillion.dev/inject")
+		}
+	}
+}
+
+// readChartValues reads the values of Istio's chart, in a file or in an object of an operator.
+func (o *object) readChartValues() istioConfig {
+	var config istioConfig
+	var holder *field
+	for _, values := range istioValues(o.root) {
+		if values.get("sidecarInjectorWebhook", "templates") != nil {
+			holder = values.get("sidecarInjectorWebhook")
+			break
+		}
+	}
+	root := o.root
+	if values := o.root.get("spec", "values"); values != nil {
+		root = values
+	}
+	if o.root.kind == yaml.MappingNode {
+		_ = root.plainNode().Decode(&config.values)
+	}
+	config.templates, config.defaults = holder.get("templates"), holder.get("defaultTemplates")
+	config.readSettings(o, holder)
+	o.noteOthers(o.root, holder, "this configures Istio itself, which can run beside Pillion")
+	return config
+}
+
+// noteOthers notes what is around a part of an object.
+func (o *object) noteOthers(root, part *field, message string) {
+	for _, f := range root.members() {
+		contains := false
+		for at := part; at != nil; at = at.parent {
+			contains = contains || at == f
+		}
+		switch {
+		case f == part || f.isRead():
+		case contains:
+			o.noteOthers(f, part, message)
+		case root.parent == nil && (f.name == "metadata" || f.name == "apiVersion" || f.name == "kind"):
+		default:
+			o.note(f, "%s", message)
+		}
+	}
+}
+
+// readInjectionTemplate reads one template.
+func (o *object) readInjectionTemplate(f *field, config *istioConfig) {
+	d := newDraft(f.name, "Imported from the injection template "+f.name+" of Istio.")
+	d.hostNetwork = false
+	names := []string{f.name}
+	for _, alias := range config.aliases.members() {
+		if slices.ContainsFunc(alias.items(), func(item *field) bool { return item.peek() == f.name }) {
+			names = append(names, alias.name)
+			alias.markAll()
+		}
+	}
+	var defaults []string
+	for _, item := range config.defaults.items() {
+		defaults = append(defaults, item.text())
+	}
+	if config.defaults != nil && len(config.defaults.children) == 0 {
+		config.defaults.read = true
+	}
+	if config.aliases != nil && len(config.aliases.children) == 0 {
+		config.aliases.read = true
+	}
+	d.params = append(d.params, mapNode("name", textNode("templates"), "type", textNode("list"), "annotation", textNode("inject.istio.io/templates"),
+		"overridableBy", textList("Pod"), "default", textNode(strings.Join(defaults, ",")), "description", textNode("The injection templates for the pod.")))
+	test := celString(f.name) + " in params.templates"
+	if len(names) > 1 {
+		test = "params.templates.exists(t, t in " + celList(names...) + ")"
+	}
+	d.require(nil, test)
+	d.require(nil, "pod.metadata.labels[?'sidecar.istio.io/inject'].orValue(pod.metadata.annotations[?'sidecar.istio.io/inject'].orValue('')) != 'false'")
+	for _, item := range config.never.items() {
+		test, err := selectorExpression("pod.metadata.labels", item)
+		if err != nil {
+			o.leaveOut(item, "%v; %s", err, onlyOnRequest)
+			d.onRequest = true
+			continue
+		}
+		d.require(item, "!("+test+")")
+	}
+	root, alone, err := parseGoTemplate(f, d, config.values)
+	if err != nil {
+		o.leaveOut(f, "%v", err)
+		return
+	}
+	for _, m := range alone {
+		o.leaveOut(&field{path: f.path, line: m.line, kind: yaml.ScalarNode, node: textNode(m.source), parent: f}, "%s", m.impossible)
+	}
+	c := &converter{o: o, d: d, foreign: foreignParts{istioVolumes,
+		"Istio's own template brings a volume with this name, and Pillion never replaces one; leave this template to Istio, or give the volume another name",
+		[]string{istioProxy}}}
+	c.addPod(root)
+	if len(d.each) > 0 || nilIfEmpty(d.pod) != nil {
+		c.addMetadata(config.annotations, nil)
+	}
+	o.drafts = append(o.drafts, d)
+}
+
+const istioProxy = "istio-proxy"
+
+// overridesAnnotation is where Istio keeps what a pod says about containers that Istio injects.
+const overridesAnnotation = "proxy.istio.io/overrides"
+
+// overridesOf returns this annotation of a pod, or of the pods of a workload, and their labels.
+func overridesOf(o *object) (overrides, labels *field) {
+	for _, at := range []*field{o.root, o.root.get("spec", "template")} {
+		if f := at.get("metadata", "annotations", overridesAnnotation); f.isText() {
+			return f, at.get("metadata", "labels")
+		}
+	}
+	return nil, nil
+}
+
+func hasOverrides(o *object) bool {
+	f, _ := overridesOf(o)
+	return f != nil && slices.Contains([]string{"v1", "apps/v1", "batch/v1"}, o.root.peek("apiVersion"))
+}
+
+// readOverrides reads what a pod or a workload adds to containers of Istio.
+func readOverrides(_ *importer, o *object) {
+	f, labels := overridesOf(o)
+	d := newDraft(o.name+"-istio-overrides", "Imported from the annotation "+overridesAnnotation+" of the "+o.kind+" "+o.name+".")
+	d.hostNetwork = false
+	root, err := f.embed(f.node.Value)
+	if err != nil {
+		o.leaveOut(f, "%v", err)
+		return
+	}
+	selector := o.root.get("spec", "selector")
+	if selector == nil && labels != nil {
+		c := &converter{o: o, d: d}
+		if n, failed := c.copyField(labels, true); failed == nil && n != nil {
+			d.podSelector = mapNode("matchLabels", n)
+		}
+	} else {
+		d.podSelector = d.copySelector(o, selector)
+	}
+	if d.podSelector == nil {
+		d.onRequest = true
+		o.leaveOut(o.root.get("metadata", "name"), "the pods have no labels by which a template can select them; %s", onlyOnRequest)
+	}
+	c := &converter{o: o, d: d, foreign: foreignParts{sidecars: []string{istioProxy}}}
+	for _, list := range []string{"initContainers", "containers"} {
+		for _, container := range root.get(list).items() {
+			c.changeContainer(list, o.readOverride(container))
+		}
+	}
+	c.completeMounts()
+	o.readMetadata()
+	o.noteOthers(o.root, f, "this is not about containers of Istio")
+	o.drafts = append(o.drafts, d)
+}
+
+// readOverride returns a container without the fields that Istio always sets, so that Pillion cannot add them.
+func (o *object) readOverride(container *field) *field {
+	if image := container.get("image"); image.peek() == "auto" {
+		o.note(image, "Istio chooses the image")
+	} else {
+		o.leaveOut(image, "Istio sets the image, and Pillion never replaces it; name it in the annotation sidecar.istio.io/proxyImage of the pods")
+	}
+	o.leaveOut(container.get("resources"), "Istio sets resources, and Pillion never replaces them; set the annotations sidecar.istio.io/proxyCPU, proxyMemory, proxyCPULimit and proxyMemoryLimit of the pods")
+	o.leaveOut(container.get("securityContext"), "Istio sets the security context, and Pillion never replaces it; set it in the values of Istio's chart")
+	return container.without(func(f *field) bool { return slices.Contains([]string{"image", "resources", "securityContext"}, f.name) })
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package importer
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// importer has all objects of the input, because some belong together: a policy and its bindings, and a sidecar
+// configuration and the one that it inherits from.
+type importer struct {
+	objects []*object
+	files   map[string]*field // the first document of each file, by its cleaned path
+	names   map[string]bool   // of templates that are written already
+	results []Imported
+}
+
+// object is one object of the input.
+type object struct {
+	file string
+	root *field
+	kind string // of the object, or what it is if it has none
+	name string
+	// found is what is known about its fields.
+	found []finding
+	notes []finding
+	// drafts are the templates that it becomes.
+	drafts []*draft
+	// partOf is the object that has this one in its templates, for example the policy of a binding.
+	partOf string
+	// skipped is true if the object configures no injector.
+	skipped bool
+}
+
+// finding is a Finding with its field.
+type finding struct {
+	at      *field
+	message string
+	more    []*field // with the same message
+}
+
+func (f *finding) public() Finding {
+	path, was := f.at.path, f.at.was()
+	for _, other := range f.more {
+		path, was = path+", "+other.path, was+"; "+other.was()
+	}
+	return Finding{f.at.line, printable(strings.TrimSuffix(path, inside)), printable(was), printable(f.message)}
+}
+
+// leaveOut records that no template expresses a field. All fields inside it count as reported.
+func (o *object) leaveOut(f *field, format string, args ...any) {
+	if f == nil {
+		return
+	}
+	f.markAll()
+	addFinding(&o.found, finding{at: f, message: fmt.Sprintf(format, args...)})
+}
+
+// addFinding adds a finding, unless it is there.
+func addFinding(all *[]finding, f finding) {
+	if !slices.ContainsFunc(*all, func(other finding) bool { return other.at == f.at && other.message == f.message }) {
+		*all = append(*all, f)
+	}
+}
+
+// note records that a field has no effect on pods, or that it is expressed with a difference that does not matter for
+// the pod.
+func (o *object) note(f *field, format string, args ...any) {
+	if f == nil {
+		return
+	}
+	f.markAll()
+	addFinding(&o.notes, finding{at: f, message: fmt.Sprintf(format, args...)})
+}
+
+// noteAll records that several fields have no effect on pods, for the same reason.
+func (o *object) noteAll(fields []*field, message string) {
+	if len(fields) == 0 {
+		return
+	}
+	for _, f := range fields {
+		f.markAll()
+	}
+	o.notes = append(o.notes, finding{fields[0], message, fields[1:]})
+}
+
+// remark is a note about a field that stays as read or unread as it is.
+func (o *object) remark(f *field, format string, args ...any) {
+	addFinding(&o.notes, finding{at: f, message: fmt.Sprintf(format, args...)})
+}
+
+// onlyOnRequest is what happens without a condition.
+const onlyOnRequest = "without this condition, pods get the template only if their annotation pillion.dev/templates names it; write a condition into spec.match and set default: true"
+
+// readMetadata reads what all objects have in their metadata.
+func (o *object) readMetadata() {
+	metadata := o.root.get("metadata")
+	metadata.markScalar("name")
+	o.noteAll(metadata.all("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink", "ownerReferences", "finalizers"),
+		"the API server or a controller writes this")
+	o.noteAll(metadata.all("labels", "annotations"), "this is about the object itself, and not about pods")
+}
+
+// isLeftOut reports whether an item of a list with this name is left out.
+func (o *object) isLeftOut(list, name string) bool {
+	return slices.ContainsFunc(o.found, func(f finding) bool {
+		return f.at.parent != nil && f.at.parent.name == list && f.at.peek("name") == name
+	})
+}

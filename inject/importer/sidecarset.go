@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package importer
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+func isSidecarSet(o *object) bool {
+	return o.kind == "SidecarSet" && strings.HasPrefix(o.root.peek("apiVersion"), "apps.kruise.io/")
+}
+
+// readSidecarSet reads a SidecarSet of OpenKruise. If it has containers before and after those of the pod, it becomes
+// two templates, because the containers of a template stay next to each other.
+func readSidecarSet(_ *importer, o *object) {
+	o.readMetadata()
+	spec := o.root.get("spec")
+	before := newDraft(o.name, "Imported from the SidecarSet "+o.name+".")
+	after := newDraft(o.name+"-after", "Imported from the SidecarSet "+o.name+": the containers after those of the pod.")
+	first, second := &converter{o: o, d: before}, &converter{o: o, d: after}
+	rollout := sidecarSetRollout(o, spec)
+	for _, d := range []*draft{before, after} {
+		d.readSidecarSetMatch(o, spec)
+		d.rollout = rollout
+	}
+	before.placeInit, before.placeContainers = "Last", "First"
+	for _, container := range sortedByName(spec.get("initContainers")) {
+		first.addSidecar("initContainers", container)
+	}
+	for _, container := range spec.get("containers").items() {
+		c := first
+		switch policy := container.get("podInjectPolicy"); policy.peek() {
+		case "", "BeforeAppContainer":
+		case "AfterAppContainer":
+			c = second
+		default:
+			o.leaveOut(policy, "this is neither BeforeAppContainer nor AfterAppContainer")
+		}
+		c.addSidecar("containers", container)
+	}
+	o.readHotUpgrades(spec)
+	first.addSidecarVolumes(spec, second)
+	first.addList(spec.get("imagePullSecrets"))
+	for _, p := range spec.get("patchPodMetadata").items() {
+		first.addPatchedMetadata(p)
+	}
+	o.readUpdateStrategy(spec.get("updateStrategy"))
+	o.readInjectionStrategy(spec.get("injectionStrategy"), before, after)
+	o.note(spec.get("revisionHistoryLimit"), "Pillion keeps the revisions of templates itself")
+	o.note(spec.get("customVersion"), "Pillion names revisions by a hash of their content")
+	o.note(o.root.get("status"), "this is the state of OpenKruise")
+	o.drafts = []*draft{before, after}
+	if memberOf(before.pod, "spec") == nil && memberOf(after.pod, "spec") != nil {
+		after.name, after.description = before.name, before.description // there is only one
+	}
+	first.completeMounts()
+	second.completeMounts()
+}
+
+func sortedByName(list *field) []*field {
+	return slices.SortedStableFunc(slices.Values(list.items()), func(a, b *field) int { return cmp.Compare(a.peek("name"), b.peek("name")) })
+}
+
+func (d *draft) readSidecarSetMatch(o *object, spec *field) {
+	d.podSelector = d.copySelector(o, spec.get("selector"))
+	within := spec
+	if s := spec.get("specificNamespace"); s != nil {
+		within = s
+	}
+	d.namespaceSelector = d.copySelector(o, within.get("namespaceSelector"))
+	if name := within.text("namespace"); name != "" {
+		if d.namespaceSelector == nil {
+			d.namespaceSelector = mapNode()
+		}
+		setMember(ensure(d.namespaceSelector, "matchLabels"), "kubernetes.io/metadata.name", textNode(name))
+		within.get("namespace").out = d.namespaceSelector
+	}
+}
+
+// addSidecar adds a container with the fields that only a SidecarSet has.
+func (c *converter) addSidecar(list string, f *field) {
+	extra := []string{"podInjectPolicy", "upgradeStrategy", "shareVolumePolicy", "shareVolumeDevicePolicy", "transferEnv", "resourcesPolicy"}
+	plain := f.without(func(m *field) bool { return slices.Contains(extra, m.name) })
+	n := c.addContainer(list, plain)
+	f.out = plain.out
+	f.markScalar("podInjectPolicy")
+	f.get("upgradeStrategy").markScalar("upgradeType")
+	if n == nil {
+		return
+	}
+	c.d.origin[n] = f
+	c.shareVolumes(f, n)
+	appendItems(n, "env", mapNode("name", textNode("IS_INJECTED"), "value", textNode("true")))
+	for _, t := range f.get("transferEnv").items() {
+		c.transferEnv(t, n)
+	}
+	c.o.leaveOut(f.get("resourcesPolicy"), "set resources from those of the pod's containers with expressions, for example limits: {memory: \"${...}\"}")
+}
+
+// appMounts is the variable with the mounts of the containers of the pod.
+const appMounts = "variables.appMounts"
+
+// distinctMounts are the mounts of the containers of the pod. If several have the same path, the first one counts.
+const distinctMounts = "lists.range(size(" + appMounts + ")).filter(i, !lists.range(i).exists(j, " + appMounts + "[j].mountPath == " + appMounts +
+	"[i].mountPath)).map(i, " + appMounts + "[i])"
+
+// shareVolumes mounts what the containers of the pod mount, except at the paths of the container's own mounts.
+func (c *converter) shareVolumes(f *field, n *yaml.Node) {
+	switch policy := f.get("shareVolumePolicy"); policy.text("type") {
+	case "enabled":
+		var own []string
+		for _, m := range itemsOf(memberOf(n, "volumeMounts")) {
+			own = append(own, valueOf(m, "mountPath"))
+		}
+		c.d.addVariable("appMounts", "pod.spec.containers.map(c, c.volumeMounts).flatten()")
+		list := distinctMounts
+		if len(own) > 0 {
+			list += ".filter(m, !(m.mountPath in " + celList(own...) + "))"
+		}
+		item := mapNode("${forEach}", mapNode("mount", expressionNode(list)), "name", textNode("${mount.name}"), "mountPath", textNode("${mount.mountPath}"))
+		for _, name := range []string{"subPath", "subPathExpr", "readOnly", "mountPropagation", "recursiveReadOnly"} {
+			setMember(item, name, textNode("${mount.?"+name+"}"))
+		}
+		appendItems(n, "volumeMounts", item)
+		c.d.origin[item], policy.out = policy, item
+	case "disabled", "":
+	default:
+		c.o.leaveOut(policy, "the type must be enabled or disabled")
+	}
+	if devices := f.get("shareVolumeDevicePolicy"); devices.peek("type") == "disabled" {
+		devices.markScalar("type")
+	} else {
+		c.o.leaveOut(devices, "add the devices of the pod to volumeDevices, with \"${forEach}\" over those of its containers")
+	}
+}
+
+// transferEnv adds a variable of another container.
+func (c *converter) transferEnv(f *field, n *yaml.Node) {
+	names := []string{}
+	if name := f.text("envName"); name != "" {
+		names = append(names, name)
+	}
+	for _, name := range f.get("envNames").items() {
+		names = append(names, name.text())
+	}
+	source := "true" // all containers
+	if name := f.text("sourceContainerName"); name != "" {
+		source = "c.name == " + celString(name)
+	}
+	if from := f.get("sourceContainerNameFrom"); from != nil {
+		name, ok := fieldRefExpression(from.get("fieldRef").text("fieldPath"))
+		if !ok {
+			c.o.leaveOut(f, "a template cannot read this field of a pod; name the container in an expression")
+			return
+		}
+		from.get("fieldRef").markScalar("apiVersion")
+		source = "c.name == " + name
+	}
+	list := fmt.Sprintf("pod.spec.containers.filter(c, %s).map(c, c.env).flatten().filter(e, e.name in %s)", source, celList(names...))
+	item := mapNode("${forEach}", mapNode("variable", expressionNode(list)), "name", textNode("${variable.name}"),
+		"value", textNode("${variable.?value}"), "valueFrom", textNode("${variable.?valueFrom}"))
+	appendItems(n, "env", item)
+	c.d.origin[item], f.out = f, item
+}
+
+// fieldRefExpression returns the expression for a label or an annotation in the syntax of the downward API.
+func fieldRefExpression(path string) (string, bool) {
+	for _, kind := range []string{"labels", "annotations"} {
+		if key, ok := strings.CutPrefix(path, "metadata."+kind+"['"); ok && strings.HasSuffix(key, "']") {
+			return "pod.metadata." + kind + "[?" + celString(strings.TrimSuffix(key, "']")) + "].orValue('')", true
+		}
+	}
+	return "", false
+}
+
+// readHotUpgrades reports containers that OpenKruise injects twice.
+func (o *object) readHotUpgrades(spec *field) {
+	for _, list := range []string{"initContainers", "containers"} {
+		for _, f := range spec.get(list).items() {
+			if s := f.get("upgradeStrategy"); s.peek("upgradeType") == "HotUpgrade" {
+				o.leaveOut(s, "the template has one container; pillion rollout changes its image in place, with a short interruption; let the sidecar hand over its connections when it stops")
+			} else if empty := s.get("hotUpgradeEmptyImage"); empty != nil {
+				o.note(empty, "without HotUpgrade, OpenKruise does not use this image")
+			}
+		}
+	}
+}
+
+// addSidecarVolumes adds each volume to the templates whose containers mount it.
+func (c *converter) addSidecarVolumes(spec *field, other *converter) {
+	for _, v := range spec.get("volumes").items() {
+		name, used := v.peek("name"), false
+		for _, each := range []*converter{c, other} {
+			if !each.mounts(name) {
+				continue
+			}
+			used = true
+			n, failed := each.copyField(v, true)
+			if failed != nil {
+				c.o.leaveOut(v, "%s", failed.message)
+				break
+			}
+			appendItems(ensure(each.d.pod, "spec"), "volumes", n)
+		}
+		if !used {
+			c.o.note(v, "no container mounts this volume, so OpenKruise does not add it")
+		}
+	}
+}
+
+func (c *converter) mounts(volume string) bool {
+	return slices.ContainsFunc(c.d.containers(), func(n *yaml.Node) bool {
+		return slices.ContainsFunc(itemsOf(memberOf(n, "volumeMounts")), func(m *yaml.Node) bool { return valueOf(m, "name") == volume })
+	})
+}
+
+// addPatchedMetadata adds annotations. Pillion keeps the pod's own ones, as the policy Retain does.
+func (c *converter) addPatchedMetadata(f *field) {
+	if policy := f.text("patchPolicy"); policy != "" && policy != "Retain" {
+		c.o.leaveOut(f, "Pillion keeps the annotations of the pod, and never replaces or merges them; if pods do not set these themselves, write them under spec.pod.metadata.annotations")
+		return
+	}
+	c.addMetadata(f.get("annotations"), nil)
+}
+
+// readInjectionStrategy reads whether the SidecarSet injects, and which revision.
+func (o *object) readInjectionStrategy(f *field, drafts ...*draft) {
+	paused := f.text("paused") == "true"
+	for _, d := range drafts {
+		d.onRequest = d.onRequest || paused
+	}
+	if paused {
+		o.note(f.get("paused"), "the SidecarSet injects into no new pod, so pods get the template only if their annotation pillion.dev/templates names it")
+	}
+	o.leaveOut(f.get("revision"), "this template has the content of the SidecarSet in the file; import the older revision, and try the newer one as a canary with replaces and share")
+}
+
+// sidecarSetRollout returns how running pods are updated.
+func sidecarSetRollout(o *object, spec *field) *yaml.Node {
+	s := spec.get("updateStrategy")
+	switch kind := s.get("type"); kind.text() {
+	case "", "RollingUpdate":
+	case "NotUpdate":
+		return nil // OnCreate is the default
+	default:
+		o.leaveOut(kind, "this is neither NotUpdate nor RollingUpdate")
+		return nil
+	}
+	rollout := mapNode("strategy", textNode("InPlace"))
+	c := &converter{o: o, d: newDraft("", "")}
+	limit := literalNode("!!int", "1")
+	if m := s.get("maxUnavailable"); m != nil {
+		if n, failed := c.copyField(m, true); failed == nil {
+			limit = n
+		}
+	}
+	setMember(rollout, "maxUnavailable", limit)
+	if s.text("paused") == "true" {
+		setMember(rollout, "paused", literalNode("!!bool", "true"))
+	}
+	if p := s.get("partition"); p.peek() == "0" || p.peek() == "0%" {
+		p.markScalar()
+	}
+	if s != nil {
+		s.out = rollout
+	}
+	return rollout
+}
+
+// readUpdateStrategy reports what a rollout of Pillion does not have.
+func (o *object) readUpdateStrategy(s *field) {
+	if p := s.get("partition"); p != nil && !p.isRead() {
+		o.leaveOut(p, "write the shares of all pods that change one after the other into spec.rollout.waves")
+	}
+	o.leaveOut(s.get("selector"), "a rollout changes all pods of the template; try a change on some workloads first with a canary, replaces and share")
+	o.leaveOut(s.get("priorityStrategy"), "a rollout has no priorities; its first wave is spec.rollout.first")
+	o.leaveOut(s.get("scatterStrategy"), "a rollout limits the pods of each workload that are unready, so changes of one workload are spread already")
+}
