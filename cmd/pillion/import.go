@@ -116,10 +116,9 @@ func (o *importOptions) run(stdin io.Reader, stdout, stderr io.Writer) error {
 			return err
 		}
 	}
-	switch {
-	case o.output == "json":
+	if o.output == "json" {
 		err = cli.WriteJSON(cli.ForDocument(stdout), map[string]any{"objects": objects})
-	default:
+	} else {
 		for line := range strings.Lines(importer.Text(objects)) {
 			fmt.Fprintln(stderr, cli.Fold(stderr, strings.TrimSuffix(line, "\n")))
 		}

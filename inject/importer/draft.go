@@ -146,7 +146,7 @@ func writeDocument(n *yaml.Node, head []string) string {
 	encoder := yaml.NewEncoder(&out)
 	encoder.SetIndent(2)
 	encoder.CompactSeqIndent()
-	_ = encoder.Encode(n) // the tree is made of nodes that have a text
+	_ = encoder.Encode(n) // all nodes of the tree can be encoded
 	_ = encoder.Close()
 	return wrapFolded(out.String())
 }
@@ -180,7 +180,7 @@ func wrapFolded(text string) string {
 	return out.String()
 }
 
-// wrapWords breaks a text between words.
+// wrapWords breaks a string between words.
 func wrapWords(text string, width int) (lines []string) {
 	line := ""
 	for word := range strings.SplitSeq(text, " ") {

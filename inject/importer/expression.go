@@ -18,7 +18,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/problem"
 )
 
-// policyExpression is an expression of a policy, in the syntax of CEL. Macros are calls in it, as they are written.
+// policyExpression is an expression of a policy, in the syntax of CEL. Macros stay calls.
 type policyExpression struct {
 	from *field // the string
 	root ast.Expr
@@ -44,7 +44,7 @@ func parseExpression(f *field, workload bool) (*policyExpression, error) {
 // lineOf returns the line of an expression in the file.
 func (p *policyExpression) lineOf(e ast.Expr) int {
 	first := p.from.firstLine()
-	if p.from.node.Style&(yaml.LiteralStyle) == 0 {
+	if p.from.node.Style&yaml.LiteralStyle == 0 {
 		return first // the lines of a folded string are not those of its value
 	}
 	return first + max(p.info.GetStartLocation(e.ID()).Line(), 1) - 1
@@ -54,7 +54,7 @@ func (p *policyExpression) lineOf(e ast.Expr) int {
 func written(e ast.Expr) string {
 	text, err := parser.Unparse(e, ast.NewSourceInfo(nil), parser.WrapOnColumn(1<<30))
 	if err != nil {
-		return "" // of an expression that a parser made, there is a text
+		return "" // an expression that a parser made can be written
 	}
 	return text
 }

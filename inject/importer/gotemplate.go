@@ -112,6 +112,8 @@ func (t *goTemplate) action(n *parse.ActionNode, alone bool) {
 		m.impossible = err.Error()
 	case v.impossible != "":
 		m.impossible = v.impossible
+	case v.missing:
+		m.impossible = "the values in the input do not have it; import the template together with the values of the installation"
 	case v.static != nil:
 		t.write(fmt.Sprint(v.static), line)
 		return

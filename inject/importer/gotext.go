@@ -87,7 +87,7 @@ func (t *goTemplate) put(m mark) {
 	t.marks = append(t.marks, m)
 }
 
-// restore returns a text with the actions in place of their marks.
+// restore returns a string with the actions in place of their marks.
 func (t *goTemplate) restore(text string) string {
 	return markPattern.ReplaceAllStringFunc(text, func(m string) string {
 		i, _ := strconv.Atoi(markPattern.FindStringSubmatch(m)[1])
@@ -105,4 +105,5 @@ type goValue struct {
 	container  bool   // a container of the pod
 	isMap      bool   // labels or annotations
 	impossible string
+	missing    bool // in the values of the chart
 }

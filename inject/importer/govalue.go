@@ -166,7 +166,7 @@ func (t *goTemplate) fieldOf(names []string, text string) (goValue, error) {
 			value = m[name]
 		}
 		if value == nil {
-			value = "" // as in Go, a missing value is false
+			return goValue{static: "", missing: true}, nil // it is false
 		}
 		return goValue{static: value}, nil
 	case names[0] == "Values":

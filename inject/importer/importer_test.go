@@ -146,3 +146,43 @@ func dropRecords(pod map[string]any) {
 		delete(metadata, "annotations")
 	}
 }
+
+// TestLiteralText checks that a string of the input is the same string in the pod, whatever it means in YAML, in a template or in CEL.
+func TestLiteralText(t *testing.T) {
+	texts := []string{
+		"${HOME}", "$${HOME}", "$$${A}$", "a ${B", "$(C)", "yes", "010", "1.0", "~", "null", "", " x ", "it's \"quoted\"", "a: b", "- c", "# d", "line 1\nline 2\n",
+		"tab\there", "x | y", strings.Repeat("word ", 40), "{{ y }}", "%", "\\n",
+	}
+	args, err := json.Marshal(texts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := fmt.Sprintf(`{"apiVersion": "apps.kruise.io/v1alpha1", "kind": "SidecarSet", "metadata": {"name": "a"}, "spec": {"containers": [
+		{"name": "a", "image": "registry.example/a:1", "args": %s}]}}`, args)
+	results, err := Import([]Source{{"a.json", []byte(set)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	archive := &txtar.Archive{}
+	pod := []byte(`{"spec": {"containers": [{"name": "b", "image": "registry.example/b:1"}]}}`)
+	var injected struct {
+		Spec struct{ Containers []struct{ Args []string } }
+	}
+	if err := yaml.Unmarshal([]byte(injectCase(t, archive, pod, results)), &injected); err != nil {
+		t.Fatal(err)
+	}
+	if got := injected.Spec.Containers[0].Args; !slices.Equal(got, texts) {
+		t.Errorf("got %q\nwant %q\nfrom %s", got, texts, YAML(results))
+	}
+}
+
+// TestWrapFolded checks that a folded string means the same after it is broken into lines.
+func TestWrapFolded(t *testing.T) {
+	for _, text := range []string{strings.Repeat("container.name == 'a' || ", 20) + "true", strings.Repeat("x", 300), strings.Repeat("ab ", 50) + "c: >- |"} {
+		document := writeDocument(mapNode("literal", textNode(strings.Repeat("long line >-\n  more ", 30)), "folded", expressionNode(text)), nil)
+		var got map[string]string
+		if err := yaml.Unmarshal([]byte(document), &got); err != nil || got["folded"] != text || got["literal"] != strings.Repeat("long line >-\n  more ", 30) {
+			t.Errorf("%v: %q in\n%s", err, got, document)
+		}
+	}
+}

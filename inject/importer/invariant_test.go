@@ -18,12 +18,17 @@ import (
 )
 
 // unchanged are changes that mean the same as before.
-var unchanged = map[string]bool{
-	"removing .spec.updateStrategy.type": true, // RollingUpdate is the default of a SidecarSet
+var unchanged = map[string]string{
+	"removing .spec.updateStrategy.type":                                  "RollingUpdate is the default of a SidecarSet",
+	"01-kruise-introduction removing .spec.updateStrategy":                "it has only defaults",
+	"01-kruise-introduction removing .spec.updateStrategy.maxUnavailable": "1 is the default",
+	"odds changing .apiVersion":                                           "a List has no content of its own",
+	"odds changing .kind":                                                 "a List has no content of its own",
+	"odds adding to ":                                                     "a List has no content of its own",
 }
 
 // TestNothingIsDropped checks that each field of the input is in a template or in the report. It changes and removes each value of
-// each case, and adds a field that nobody knows to each object. Each of these must change the templates or the report. The templates
+// each case, and adds an unknown field to each object. Each of these must change the templates or the report. The templates
 // must still be valid, with their comments.
 func TestNothingIsDropped(t *testing.T) {
 	var changes atomic.Int32
@@ -43,10 +48,14 @@ func TestNothingIsDropped(t *testing.T) {
 					after := outputOf(t, sources, at, documents)
 					c.undo()
 					changes.Add(1)
+					_, same := unchanged[c.what+" "+c.path]
+					if _, also := unchanged[strings.Split(t.Name(), "/")[2]+" "+c.what+" "+c.path]; same || also {
+						continue
+					}
 					switch {
 					case c.unknown && !strings.Contains(after, "unknownToAll"):
 						t.Errorf("a field unknownToAll in %s is dropped", c.path)
-					case !c.unknown && after == before && !unchanged[c.what+" "+c.path]:
+					case !c.unknown && after == before:
 						t.Errorf("%s %s changes nothing", c.what, c.path)
 					}
 				}
@@ -82,6 +91,9 @@ func forEachSource(t *testing.T, test func(t *testing.T, sources []Source, at in
 		}
 		sources := sourcesOf(archive)
 		for at := range sources {
+			if sources[at].Name == "other.yaml" {
+				continue // objects that are reported as a whole, because nothing of them becomes a template
+			}
 			t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar")+"/"+sources[at].Name, func(t *testing.T) { test(t, sources, at) })
 		}
 	}

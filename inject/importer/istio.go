@@ -12,6 +12,9 @@ import (
 // istioTemplates are the templates that come with Istio.
 var istioTemplates = []string{"sidecar", "gateway", "grpc-agent", "waypoint", "kube-gateway", "ztunnel", "agentgateway", "agentgateway-waypoint"}
 
+// istioGroups are the API groups of objects with the values of Istio's chart.
+var istioGroups = []string{"install.istio.io", "operator.istio.io", "sailoperator.io"}
+
 // istioVolumes are the volumes that these templates bring.
 var istioVolumes = []string{"workload-socket", "credential-socket", "workload-certs", "istio-envoy", "istio-data", "istio-podinfo", "istio-token", "istiod-ca-cert", "istio-ca-crl"}
 
@@ -22,10 +25,14 @@ func istioValues(root *field) []*field {
 
 // isIstioConfig reports whether an object has injection templates of Istio.
 func isIstioConfig(o *object) bool {
-	if o.kind == "ConfigMap" {
-		return o.root.peek("apiVersion") == "v1" && injectorConfig(o.root) != nil
+	version := o.root.peek("apiVersion")
+	switch {
+	case o.kind == "ConfigMap":
+		return version == "v1" && injectorConfig(o.root) != nil
+	case o.kind != "" && !slices.ContainsFunc(istioGroups, func(group string) bool { return strings.HasPrefix(version, group+"/") }):
+		return false
 	}
-	return slices.ContainsFunc(istioValues(o.root), func(f *field) bool { return f.get("sidecarInjectorWebhook", "templates") != nil })
+	return slices.ContainsFunc(istioValues(o.root), func(f *field) bool { return len(f.get("sidecarInjectorWebhook", "templates").members()) > 0 })
 }
 
 // injectorConfig returns the value of a ConfigMap that is the configuration of Istio's injector, or nil.
@@ -110,7 +117,7 @@ func (o *object) readChartValues() istioConfig {
 	var config istioConfig
 	var holder *field
 	for _, values := range istioValues(o.root) {
-		if values.get("sidecarInjectorWebhook", "templates") != nil {
+		if len(values.get("sidecarInjectorWebhook", "templates").members()) > 0 {
 			holder = values.get("sidecarInjectorWebhook")
 			break
 		}

@@ -20,7 +20,7 @@ type kyvernoRule struct {
 var queryPath = regexp.MustCompile("^([A-Za-z_][\\w-]*(?:\\.(?:[A-Za-z_][\\w-]*|\"[^\"]+\"))*)(\\[\\]\\.[A-Za-z_]\\w*)?(?:\\s*\\|\\|\\s*(?:'([^']*)'|(`\\[\\]`)|(`\\{\\}`)|''))?$")
 
 // queryLength is the length of a list.
-var queryLength = regexp.MustCompile("^length\\((.+)\\)$")
+var queryLength = regexp.MustCompile(`^length\((.+)\)$`)
 
 // query is an expression of Kyverno as one of CEL.
 type query struct {
@@ -106,15 +106,11 @@ func fieldExpression(root string, names []string, missing string) string {
 	if root == "container" && len(names) == 1 && (names[0] == "name" || names[0] == "image") {
 		return root + "." + names[0]
 	}
-	text := root
-	for i, name := range names {
-		if i > 0 || root == "container" {
-			text += ".?" + name
-		} else {
-			text += "." + name
-		}
+	first, rest := root+"."+names[0], names[1:]
+	if root == "container" {
+		first, rest = root, names // a container always exists, and any of its fields may not
 	}
-	return text + ".orValue(" + celString(missing) + ")"
+	return strings.Join(append([]string{first}, rest...), ".?") + ".orValue(" + celString(missing) + ")"
 }
 
 // text returns a string of a rule, whose variables are in {{ }}, as one of a template.

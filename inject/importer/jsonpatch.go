@@ -49,6 +49,9 @@ func (c *converter) addPatch(from *field, ops []operation, workload bool) {
 				continue
 			}
 			c.placeAt(tokens)
+			if op.value.kind == yaml.SequenceNode && op.when == "" {
+				c.o.remark(op.at, "the patch replaces this list if the pod has it already, and Pillion adds to it")
+			}
 		}
 	}
 	c.addPod(pod)
@@ -170,7 +173,7 @@ func withoutAlternatives(ops []operation) []operation {
 	return kept
 }
 
-// effect returns a text that is the same for operations that add the same items.
+// effect returns a string that is the same for operations that add the same items.
 func (op operation) effect() string {
 	if op.value == nil {
 		return op.op + " " + op.path

@@ -37,7 +37,7 @@ func readKyvernoPolicy(_ *importer, o *object) {
 		d := o.policyDraft(name)
 		d.description = "Imported from the rule " + rule.text("name") + " of the " + o.kind + " " + o.name + "."
 		if o.kind == "Policy" {
-			d.namespace = o.root.get("metadata", "namespace").text()
+			o.useNamespace(d)
 		}
 		o.readRule(d, rule)
 	}
@@ -182,7 +182,7 @@ func (c *converter) renameAnchors(f *field) {
 	}
 }
 
-// drop removes a field from an object. It stays where it is reported.
+// drop removes a field from an object. It keeps its path.
 func (f *field) drop(child *field) {
 	f.children = slices.DeleteFunc(slices.Clone(f.children), func(c *field) bool { return c == child })
 }

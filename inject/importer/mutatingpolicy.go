@@ -36,9 +36,9 @@ func readMutatingPolicy(im *importer, o *object) {
 		o.readKyvernoEvaluation(spec)
 		d := o.policyDraft(o.name)
 		if o.kind == "NamespacedMutatingPolicy" {
-			d.namespace = o.root.get("metadata", "namespace").text()
+			o.useNamespace(d)
 		}
-		o.readPolicy(d, spec)
+		o.readPolicy(d, spec, nil)
 		return
 	}
 	bindings := im.bindingsOf(o.name)
@@ -46,7 +46,7 @@ func readMutatingPolicy(im *importer, o *object) {
 		d := o.policyDraft(o.name)
 		d.onRequest = true
 		o.leaveOut(o.root.get("metadata", "name"), "a policy has no effect without a MutatingAdmissionPolicyBinding, and none is in the input; import the binding together with the policy; until then, pods get the template only if their annotation pillion.dev/templates names it")
-		o.readPolicy(d, spec)
+		o.readPolicy(d, spec, nil)
 	}
 	for _, b := range bindings {
 		name := o.name
@@ -54,8 +54,7 @@ func readMutatingPolicy(im *importer, o *object) {
 			name = b.name
 		}
 		d := o.policyDraft(name)
-		d.restrict(o, b.root.get("spec", "matchResources"))
-		o.readPolicy(d, spec)
+		o.readPolicy(d, spec, b.root.get("spec", "matchResources"))
 	}
 }
 
@@ -94,11 +93,13 @@ func readPolicyBinding(im *importer, o *object) {
 	o.readResourceRules(newDraft("", ""), match)
 }
 
-// readPolicy reads the conditions and the mutations of a policy.
-func (o *object) readPolicy(d *draft, spec *field) {
+// readPolicy reads the conditions and the mutations of a policy, and which objects its binding selects.
+func (o *object) readPolicy(d *draft, spec, binding *field) {
 	match := spec.get("matchConstraints")
-	d.restrict(o, match)
 	workload := o.readResourceRules(d, match)
+	for _, selected := range []*field{match, binding} {
+		d.restrict(o, selected, workload)
+	}
 	for _, v := range spec.get("variables").items() {
 		o.readVariable(d, v, workload)
 	}
@@ -116,9 +117,14 @@ func (o *object) readPolicy(d *draft, spec *field) {
 }
 
 // restrict adds the selectors of a policy or of a binding to those of the template.
-func (d *draft) restrict(o *object, match *field) {
+func (d *draft) restrict(o *object, match *field, workload bool) {
 	d.namespaceSelector = joinSelectors(d.namespaceSelector, d.copySelector(o, match.get("namespaceSelector")))
-	d.podSelector = joinSelectors(d.podSelector, d.copySelector(o, match.get("objectSelector")))
+	if s := match.get("objectSelector"); workload && s != nil && len(s.children) > 0 {
+		d.onRequest = true
+		o.leaveOut(s, "the labels of a workload are not those of its pods; %s", onlyOnRequest)
+	} else {
+		d.podSelector = joinSelectors(d.podSelector, d.copySelector(o, s))
+	}
 	for _, name := range []string{"namespaceSelector", "objectSelector"} {
 		if s := match.get(name); s != nil && len(s.children) == 0 {
 			s.read = true // it matches everything

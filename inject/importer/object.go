@@ -75,7 +75,7 @@ func (o *object) note(f *field, format string, args ...any) {
 	addFinding(&o.notes, finding{at: f, message: fmt.Sprintf(format, args...)})
 }
 
-// noteAll records that several fields have no effect on pods, for the same reason.
+// noteAll records that several fields have no effect on pods, all with one reason.
 func (o *object) noteAll(fields []*field, message string) {
 	if len(fields) == 0 {
 		return
@@ -86,7 +86,7 @@ func (o *object) noteAll(fields []*field, message string) {
 	o.notes = append(o.notes, finding{fields[0], message, fields[1:]})
 }
 
-// remark is a note about a field that stays as read or unread as it is.
+// remark is a note about a field, which does not count as read by that.
 func (o *object) remark(f *field, format string, args ...any) {
 	addFinding(&o.notes, finding{at: f, message: fmt.Sprintf(format, args...)})
 }
@@ -108,4 +108,12 @@ func (o *object) isLeftOut(list, name string) bool {
 	return slices.ContainsFunc(o.found, func(f finding) bool {
 		return f.at.parent != nil && f.at.parent.name == list && f.at.peek("name") == name
 	})
+}
+
+// useNamespace makes a template one of the namespace of its object. Without a namespace, pods get it only on request.
+func (o *object) useNamespace(d *draft) {
+	if d.namespace = o.root.get("metadata", "namespace").text(); d.namespace == "" {
+		d.onRequest = true
+		o.leaveOut(o.root.get("metadata", "name"), "this is only for the pods of its own namespace, which the input does not name; set metadata.namespace and import it again; %s", onlyOnRequest)
+	}
 }

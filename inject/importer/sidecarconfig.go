@@ -21,14 +21,16 @@ const (
 	listConfig
 	// singleConfig is the only one of its injector: kube-sidecar-injector and those that began with it.
 	singleConfig
+	// brokenConfig looks like a configuration, and is not YAML.
+	brokenConfig
 )
 
 // configKeys are the fields of sidecar configurations.
-var configKeys = []string{"containers", "initContainers", "volumes", "env", "volumeMounts", "hostAliases", "imagePullSecrets", "serviceAccountName", "inherits"}
+var configKeys = []string{"containers", "initContainers", "volumes", "env", "volumeMounts", "hostAliases", "imagePullSecrets", "serviceAccountName"}
 
 func styleOf(f *field) configStyle {
 	has := func(f *field, names []string) bool {
-		return slices.ContainsFunc(f.members(), func(m *field) bool { return slices.Contains(names, m.name) })
+		return slices.ContainsFunc(f.members(), func(m *field) bool { return m.kind == yaml.SequenceNode && slices.Contains(names, m.name) })
 	}
 	switch {
 	case f == nil || f.get("apiVersion") != nil:
@@ -36,7 +38,7 @@ func styleOf(f *field) configStyle {
 		if len(f.children) > 0 && !slices.ContainsFunc(f.children, func(item *field) bool { return !has(item, configKeys) }) {
 			return listConfig
 		}
-	case f.get("name").isText() && has(f, configKeys):
+	case f.get("name").isText() && (has(f, configKeys) || f.get("inherits").isText()):
 		return namedConfig
 	case has(f, configKeys[:2]):
 		return singleConfig
@@ -55,7 +57,15 @@ func isSidecarConfig(o *object) bool {
 // dataStyle returns the style of a value of a ConfigMap.
 func dataStyle(f *field) configStyle {
 	var doc yaml.Node
-	if !f.isText() || yaml.Unmarshal([]byte(f.node.Value), &doc) != nil || doc.Kind == 0 {
+	switch {
+	case !f.isText():
+		return notConfig
+	case yaml.Unmarshal([]byte(f.node.Value), &doc) != nil:
+		if strings.Contains(f.node.Value, "containers:") {
+			return brokenConfig
+		}
+		return notConfig
+	case doc.Kind == 0:
 		return notConfig
 	}
 	root, err := newField(doc.Content[0])
@@ -92,9 +102,7 @@ func readSidecarConfig(im *importer, o *object) {
 		if style != listConfig {
 			continue
 		}
-		if d.namespace = namespace.text(); d.namespace == "" {
-			o.leaveOut(o.root.get("metadata", "name"), "pods get the sidecars of a ConfigMap in their own namespace; this one has no namespace, so the template is for all. Set metadata.namespace of the ConfigMap and import it again, or add a namespaceSelector to spec.match")
-		}
+		o.useNamespace(d)
 	}
 	if namespace != nil && !namespace.read {
 		o.note(namespace, "the injector reads the ConfigMap here, and injects into pods of all namespaces")
