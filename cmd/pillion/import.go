@@ -95,6 +95,7 @@ out. The templates are written in both cases.`,
 	f := cmd.Flags()
 	f.StringArrayVarP(&o.files, "filename", "f", nil, "import this `FILE`, the files of a folder, or - for standard input; may be repeated")
 	f.StringVar(&o.outputDir, "output-dir", "", "write each template into a file of this `FOLDER`, which is made if it does not exist, instead of standard output")
+	_ = cmd.MarkFlagDirname("output-dir") // the flag exists
 	cli.OutputFlag(cmd, &o.output, "yaml", "json")
 	return cmd
 }
@@ -154,27 +155,30 @@ func readSources(stdin io.Reader, files []string) ([]importer.Source, error) {
 	return sources, nil
 }
 
-// writeTemplates writes each template into a file of a folder. It writes nothing if one of the files exists.
+// writeTemplates writes each template into a file of a folder. It writes nothing if one of the files exists with another content.
 func writeTemplates(folder string, objects []importer.Imported) error {
-	var paths []string
-	var contents []string
+	contents := map[string]string{}
 	for _, r := range objects {
 		for _, t := range r.Templates {
 			path := filepath.Join(folder, t.Name+".yaml")
-			if slices.Contains(paths, path) { // a template of another namespace
-				path = filepath.Join(folder, fmt.Sprintf("%s-%d.yaml", t.Name, len(paths)))
+			if _, ok := contents[path]; ok { // a template of another namespace
+				path = filepath.Join(folder, fmt.Sprintf("%s-%d.yaml", t.Name, len(contents)))
 			}
-			if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-				return errors.Join(err, fmt.Errorf("%s exists already; remove it, or write the templates into another folder", path))
+			old, err := os.ReadFile(path)
+			switch {
+			case err == nil && string(old) != t.YAML:
+				return fmt.Errorf("%s exists already, with another content; remove it, or write the templates into another folder", path)
+			case err != nil && !errors.Is(err, fs.ErrNotExist):
+				return err
 			}
-			paths, contents = append(paths, path), append(contents, t.YAML)
+			contents[path] = t.YAML
 		}
 	}
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
-	for i, path := range paths {
-		if err := os.WriteFile(path, []byte(contents[i]), 0o644); err != nil {
+	for path, content := range contents {
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
 			return err
 		}
 	}
