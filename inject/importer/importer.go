@@ -17,6 +17,8 @@ import (
 	"slices"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/pillion-dev/pillion/templates/problem"
 )
 
@@ -109,10 +111,19 @@ func formats() []format {
 	}
 }
 
+// emptyByDefault are the objects and lists that mean the same if they are empty or missing. API servers and clients write some.
+var emptyByDefault = []string{
+	"injectionStrategy", "updateStrategy", "upgradeStrategy", "shareVolumePolicy", "transferEnv", "scatterStrategy", "patchPodMetadata",
+	"containers", "initContainers", "volumes", "imagePullSecrets", "env", "volumeMounts", "hostAliases", "annotations", "labels",
+	"exclude", "excludeResourceRules", "preconditions", "context", "matchConditions", "variables", "matchResources",
+}
+
 // reportUnread records each field that nothing has read, so that no field is dropped silently.
 func (o *object) reportUnread(f *field, product string) {
 	switch {
 	case f.isRead():
+	case len(f.children) == 0 && slices.Contains(emptyByDefault, f.name) && (f.kind != yaml.ScalarNode || isNull(f)):
+		f.read = true
 	case f.isUnread():
 		o.leaveOut(f, "pillion import does not know this field; read the documentation of %s about it, and write what it does into the template", product)
 	default:

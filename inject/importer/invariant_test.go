@@ -22,6 +22,11 @@ var unchanged = map[string]string{
 	"removing .spec.updateStrategy.type":                                  "RollingUpdate is the default of a SidecarSet",
 	"01-kruise-introduction removing .spec.updateStrategy":                "it has only defaults",
 	"01-kruise-introduction removing .spec.updateStrategy.maxUnavailable": "1 is the default",
+	"stored changing .apiVersion":                                         "a List has no content of its own",
+	"stored changing .kind":                                               "a List has no content of its own",
+	"stored changing .metadata.resourceVersion":                           "a List has no content of its own",
+	"stored adding to .metadata":                                          "a List has no content of its own",
+	"stored adding to ":                                                   "a List has no content of its own",
 	"odds changing .apiVersion":                                           "a List has no content of its own",
 	"odds changing .kind":                                                 "a List has no content of its own",
 	"odds adding to ":                                                     "a List has no content of its own",
@@ -48,6 +53,9 @@ func TestNothingIsDropped(t *testing.T) {
 					after := outputOf(t, sources, at, documents)
 					c.undo()
 					changes.Add(1)
+					if c.what == "removing" && strings.Contains(t.Name(), "/stored/") {
+						continue // the objects have the defaults of API servers, which mean the same if they are missing
+					}
 					_, same := unchanged[c.what+" "+c.path]
 					if _, also := unchanged[strings.Split(t.Name(), "/")[2]+" "+c.what+" "+c.path]; same || also {
 						continue

@@ -157,6 +157,7 @@ func (o *object) noteOthers(root, part *field, message string) {
 func (o *object) readInjectionTemplate(f *field, config *istioConfig) {
 	d := newDraft(f.name, "Imported from the injection template "+f.name+" of Istio.")
 	d.hostNetwork = false
+	d.placeInit, d.placeContainers = "First", "First" // a strategic merge puts new items of a list first
 	names := []string{f.name}
 	for _, alias := range config.aliases.members() {
 		if slices.ContainsFunc(alias.items(), func(item *field) bool { return item.peek() == f.name }) {

@@ -18,11 +18,20 @@ func isKyvernoPolicy(o *object) bool {
 func readKyvernoPolicy(_ *importer, o *object) {
 	o.readMetadata()
 	spec := o.root.get("spec")
+	idle := spec.peek("admission") == "false"
+	if idle {
+		o.leaveOut(spec.get("admission"), "the policy does nothing when pods are created; %s", onlyOnRequest)
+	}
+	if f := spec.get("applyRules"); f.peek() == "One" {
+		o.leaveOut(f, "each rule is a template, and a pod gets all that match it; write conditions that exclude each other")
+	}
+	var others []*field
 	for _, f := range spec.members() {
-		if f.name != "rules" {
-			o.note(f, "this is how Kyverno calls and reports the policy")
+		if f.name != "rules" && !f.isRead() {
+			others = append(others, f)
 		}
 	}
+	o.noteAll(others, "this is how Kyverno calls and reports the policy")
 	rules := spec.get("rules").items()
 	several := len(rules) > 1
 	for _, rule := range rules {
@@ -39,6 +48,7 @@ func readKyvernoPolicy(_ *importer, o *object) {
 		if o.kind == "Policy" {
 			o.useNamespace(d)
 		}
+		d.onRequest = d.onRequest || idle
 		o.readRule(d, rule)
 	}
 }
@@ -52,6 +62,7 @@ func (o *object) readRule(d *draft, rule *field) {
 	for _, v := range rule.get("context").items() {
 		o.leaveOut(v, "a template reads only the pod, its namespace and its ServiceAccount; what reads this variable is left out too")
 	}
+	o.noteAll(rule.all("skipBackgroundRequests", "reportProperties"), "this is how Kyverno calls and reports the policy")
 	mutate := rule.get("mutate")
 	if targets := mutate.get("targets"); targets != nil {
 		o.leaveOut(targets, "Pillion adds only to pods that are being created; restart existing ones with pillion rollout")
@@ -75,6 +86,7 @@ func (c *converter) readRulePatches(r *kyvernoRule, f *field, each *loop) {
 			}
 			c.leaveOutOthers(patch, pod)
 		}
+		c.d.placeInit, c.d.placeContainers = "First", "First" // a merge puts new items of a list first
 		c.readAnchors(pod, each)
 		c.addPod(pod)
 	}

@@ -13,14 +13,19 @@ import (
 // workloadKinds are the kinds whose pods are in spec.template.
 var workloadKinds = []string{"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController", "Job"}
 
+// workloadGroups are what may be before a slash and such a kind.
+var workloadGroups = []string{"v1", "*", "*/*", "*/v1", "apps", "apps/*", "apps/v1", "batch", "batch/*", "batch/v1"}
+
 // readMatch reads which objects a rule changes.
 func (o *object) readMatch(d *draft, r *kyvernoRule, match *field) {
 	blocks := blocksOf(match)
 	pods := false
 	for _, b := range blocks {
 		for _, kind := range b.get("kinds").items() {
-			parts := strings.Split(kind.peek(), "/")
-			switch name := parts[len(parts)-1]; {
+			i := strings.LastIndexByte(kind.peek(), '/')
+			switch name := kind.peek()[i+1:]; {
+			case i >= 0 && !slices.Contains(workloadGroups, kind.peek()[:i]):
+				o.leaveOut(kind, "Pillion adds only to pods")
 			case name == "Pod":
 				pods, kind.read = true, true
 			case slices.Contains(workloadKinds, name):

@@ -165,7 +165,9 @@ var workloads = []string{"deployments", "statefulsets", "daemonsets", "replicase
 
 // readResourceRules reads which objects a policy changes. It reports whether these are workloads, and not pods.
 func (o *object) readResourceRules(d *draft, match *field) (workload bool) {
-	match.markScalar("matchPolicy")
+	if f := match.get("matchPolicy"); f.peek() == "Equivalent" || f.peek() == "Exact" {
+		f.read = true // for pods, both mean the same
+	}
 	if exclude := match.get("excludeResourceRules"); exclude != nil && len(exclude.children) > 0 {
 		o.leaveOut(exclude, "write a condition for the pods that do not get the template; %s", onlyOnRequest)
 		d.onRequest = true
@@ -173,7 +175,9 @@ func (o *object) readResourceRules(d *draft, match *field) (workload bool) {
 	pods := false
 	rules := match.get("resourceRules").items()
 	for _, rule := range rules {
-		rule.markScalar("scope")
+		if f := rule.get("scope"); f.peek() == "*" || f.peek() == "Namespaced" {
+			f.read = true
+		}
 		if names := rule.get("resourceNames"); names != nil && len(names.children) > 0 {
 			o.leaveOut(names, "most pods have no name yet when they are created; select them by labels; %s", onlyOnRequest)
 			d.onRequest = true
@@ -204,7 +208,7 @@ func (o *object) readResourceRules(d *draft, match *field) (workload bool) {
 // readRuleLists reads the groups, the versions and the operations of a rule. It reports whether the rule is for objects of
 // Kubernetes that are created.
 func (o *object) readRuleLists(rule *field) bool {
-	all := true
+	all := rule.peek("scope") != "Cluster"
 	for _, list := range []struct {
 		name    string
 		allowed []string

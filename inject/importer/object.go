@@ -101,6 +101,7 @@ func (o *object) readMetadata() {
 	o.noteAll(metadata.all("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink", "ownerReferences", "finalizers"),
 		"the API server or a controller writes this")
 	o.noteAll(metadata.all("labels", "annotations"), "this is about the object itself, and not about pods")
+	o.note(o.root.get("status"), "this is the state of the object")
 }
 
 // isLeftOut reports whether an item of a list with this name is left out.

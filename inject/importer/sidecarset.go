@@ -53,7 +53,6 @@ func readSidecarSet(_ *importer, o *object) {
 	o.readInjectionStrategy(spec.get("injectionStrategy"), before, after)
 	o.note(spec.get("revisionHistoryLimit"), "Pillion keeps the revisions of templates itself")
 	o.note(spec.get("customVersion"), "Pillion names revisions by a hash of their content")
-	o.note(o.root.get("status"), "this is the state of OpenKruise")
 	o.drafts = []*draft{before, after}
 	if memberOf(before.pod, "spec") == nil && memberOf(after.pod, "spec") != nil {
 		after.name, after.description = before.name, before.description // there is only one
@@ -89,7 +88,9 @@ func (c *converter) addSidecar(list string, f *field) {
 	n := c.addContainer(list, plain)
 	f.out = plain.out
 	f.markScalar("podInjectPolicy")
-	f.get("upgradeStrategy").markScalar("upgradeType")
+	if kind := f.get("upgradeStrategy", "upgradeType"); kind.peek() == "ColdUpgrade" {
+		kind.read = true
+	}
 	if n == nil {
 		return
 	}
