@@ -79,10 +79,14 @@ func (t *translation) nextID() int64 { t.id++; return t.id }
 // readable are what a policy can read, as a template reads it. A longer path comes before its beginning.
 func (t *translation) readable() [][2]string {
 	all := [][2]string{
-		{"namespaceObject.metadata.name", "ns.name"}, {"namespaceObject.metadata.labels", "ns.labels"},
-		{"namespaceObject.metadata.annotations", "ns.annotations"}, {"request.namespace", "ns.name"},
-		{"request.userInfo.username", "request.username"}, {"request.operation", "request.operation"},
-		{"request.dryRun", "request.dryRun"}, {"variables", "variables"},
+		{"namespaceObject.metadata.name", "ns.name"},
+		{"namespaceObject.metadata.labels", "ns.labels"},
+		{"namespaceObject.metadata.annotations", "ns.annotations"},
+		{"request.namespace", "ns.name"},
+		{"request.userInfo.username", "request.username"},
+		{"request.operation", "request.operation"},
+		{"request.dryRun", "request.dryRun"},
+		{"variables", "variables"},
 	}
 	if t.workload {
 		return append(all, [2]string{"object.spec.template", "pod"}, [2]string{"object.metadata.namespace", "ns.name"})

@@ -285,9 +285,9 @@ func (f *field) rebase(old, now string) {
 // embed parses the value of a string as a document, whose fields become those of f. It returns an error, with the
 // line in the file, if the value is not YAML.
 func (f *field) embed(text string) (*field, error) {
-	var doc yaml.Node
 	first := f.firstLine()
-	if err := yaml.Unmarshal([]byte(text), &doc); err != nil {
+	doc, err := parseDocument(text)
+	if err != nil {
 		line, message := jsontree.CutLine(strings.TrimPrefix(err.Error(), "yaml: "))
 		return nil, fmt.Errorf("line %d: not YAML: %s", first+max(line, 1)-1, message)
 	}
@@ -303,6 +303,19 @@ func (f *field) embed(text string) (*field, error) {
 	root.parent = f
 	f.children, f.read, f.embedded = []*field{root}, true, true
 	return root, nil
+}
+
+// parseDocument parses a string that is one document of YAML.
+func parseDocument(text string) (doc yaml.Node, err error) {
+	decoder := yaml.NewDecoder(strings.NewReader(text))
+	if err := decoder.Decode(&doc); err != nil && !errors.Is(err, io.EOF) {
+		return doc, err
+	}
+	var more yaml.Node
+	if err := decoder.Decode(&more); !errors.Is(err, io.EOF) && (err != nil || more.Content[0].Tag != "!!null") {
+		return doc, fmt.Errorf("line %d: there are several documents; put each one into a file or a value of its own", more.Line)
+	}
+	return doc, nil
 }
 
 // firstLine returns the line of the first line of a string.

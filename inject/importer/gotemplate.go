@@ -8,8 +8,6 @@ import (
 	"strings"
 	"text/template/parse"
 
-	"go.yaml.in/yaml/v3"
-
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
@@ -25,8 +23,8 @@ func parseGoTemplate(f *field, d *draft, values any) (*field, []mark, error) {
 	if tree.Root != nil {
 		t.walk(tree.Root)
 	}
-	var doc yaml.Node
-	if err := yaml.Unmarshal([]byte(t.out.String()), &doc); err != nil {
+	doc, err := parseDocument(t.out.String())
+	if err != nil {
 		line, message := jsontree.CutLine(strings.TrimPrefix(err.Error(), "yaml: "))
 		if line > 0 && line <= len(t.lines) {
 			line = t.lines[line-1].line
@@ -71,7 +69,9 @@ func (t *goTemplate) walk(n parse.Node) {
 	case *parse.RangeNode:
 		t.rangeOver(n)
 	case *parse.WithNode:
-		t.inside(guardOf{impossible: "pillion import does not know {{ with }}"}, n.List)
+		for _, list := range []*parse.ListNode{n.List, n.ElseList} {
+			t.inside(guardOf{impossible: "pillion import does not know {{ with }}"}, list)
+		}
 	case *parse.CommentNode:
 	default:
 		t.put(mark{line: t.lineAt(n.Position()), source: n.String(), impossible: "pillion import does not know this action; write what it does in CEL"})

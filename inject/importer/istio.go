@@ -79,6 +79,11 @@ func readIstioConfig(_ *importer, o *object) {
 		}
 		o.readInjectionTemplate(f, &config)
 	}
+	if len(o.drafts) == 0 {
+		for _, f := range []*field{config.never, config.annotations, config.defaults, config.aliases} {
+			o.note(f, "this is about templates that come with Istio")
+		}
+	}
 }
 
 // readInjectorConfig reads the ConfigMap of the injector.
@@ -200,9 +205,11 @@ func (o *object) readInjectionTemplate(f *field, config *istioConfig) {
 	for _, m := range alone {
 		o.leaveOut(&field{path: f.path, line: m.line, kind: yaml.ScalarNode, node: textNode(m.source), parent: f}, "%s", m.impossible)
 	}
-	c := &converter{o: o, d: d, foreign: foreignParts{istioVolumes,
+	c := &converter{o: o, d: d, foreign: foreignParts{
+		istioVolumes,
 		"Istio's own template brings a volume with this name, and Pillion never replaces one; leave this template to Istio, or give the volume another name",
-		[]string{istioProxy}}}
+		[]string{istioProxy},
+	}}
 	c.addPod(root)
 	if len(d.each) > 0 || nilIfEmpty(d.pod) != nil {
 		c.addMetadata(config.annotations, nil)

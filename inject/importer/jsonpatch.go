@@ -17,6 +17,7 @@ type operation struct {
 	value    *field
 	at       *field
 	when     string // a condition, or ""
+	each     *loop  // the containers for which a rule repeats the operation, or nil
 }
 
 // addPatch adds what a JSON patch adds to a pod. Its other operations are left out.
@@ -44,7 +45,7 @@ func (c *converter) addPatch(from *field, ops []operation, workload bool) {
 		case len(op.value.children) == 0 && op.value.kind != yaml.ScalarNode:
 			op.value.markAll() // an empty list or object, so that later operations have a place
 		default:
-			if why := pod.place(tokens, op.value, op.when); why != "" {
+			if why := pod.place(tokens, op); why != "" {
 				c.o.leaveOut(op.at, "%s", why)
 				continue
 			}
@@ -81,8 +82,11 @@ func pointerTokens(pointer string) []string {
 
 // place puts a value at a path in the tree of a pod. A container with an index becomes a change of that container. It
 // returns why that is not possible, or "".
-func (f *field) place(tokens []string, value *field, when string) string {
-	at := f
+func (f *field) place(tokens []string, op operation) string {
+	at, value, when := f, op.value, op.when
+	if isElement := func(token string) bool { return strings.Contains(token, "elementIndex") }; slices.ContainsFunc(tokens, isElement) != (op.each != nil) {
+		return "a rule that goes through containers adds to the container with {{elementIndex}}; write the rest without \"${forEach}\""
+	}
 	for i := 0; i < len(tokens); i++ {
 		name, last := tokens[i], i == len(tokens)-1
 		switch {
@@ -109,8 +113,8 @@ func (f *field) place(tokens []string, value *field, when string) string {
 			value.name, value.when, value.parent = "", when, list
 			list.children = append(list.children, value)
 			return ""
-		case isContainerName(name) && strings.Contains(tokens[i+1], "elementIndex"):
-			at = at.child(name, yaml.SequenceNode).loopItem(newLoop(name), when)
+		case isContainerName(name) && op.each != nil && op.each.initContainers == (name == "initContainers"):
+			at = at.child(name, yaml.SequenceNode).loopItem(op.each, when)
 			i++
 		case isContainerName(name):
 			index, err := strconv.Atoi(tokens[i+1])

@@ -87,6 +87,9 @@ func (c *converter) readRulePatches(r *kyvernoRule, f *field, each *loop) {
 			c.leaveOutOthers(patch, pod)
 		}
 		c.d.placeInit, c.d.placeContainers = "First", "First" // a merge puts new items of a list first
+		if each != nil && each.where != "" {
+			pod.whenSome(each)
+		}
 		c.readAnchors(pod, each)
 		c.addPod(pod)
 	}
@@ -98,9 +101,28 @@ func (c *converter) readRulePatches(r *kyvernoRule, f *field, each *loop) {
 		}
 		var ops []operation
 		for _, item := range root.items() {
-			ops = append(ops, operation{op: item.peek("op"), path: item.peek("path"), value: item.get("value"), at: item})
+			ops = append(ops, operation{op: item.peek("op"), path: item.peek("path"), value: item.get("value"), at: item, each: each})
 		}
 		c.addPatch(patch, ops, r.workload)
+	}
+}
+
+// whenSome gives what a rule adds to a pod for its containers the condition that there is such a container.
+func (f *field) whenSome(each *loop) {
+	list := "containers"
+	if each.initContainers {
+		list = "initContainers"
+	}
+	when := "pod.spec." + list + ".exists(container, " + each.where + ")"
+	var parts []*field
+	for _, name := range []string{"annotations", "labels"} {
+		parts = append(parts, f.get("metadata", name).members()...)
+	}
+	for _, list := range f.get("spec").members() {
+		parts = append(parts, list.items()...)
+	}
+	for _, part := range parts {
+		part.when = when
 	}
 }
 
@@ -173,7 +195,7 @@ func (c *converter) readContainerAnchors(item *field, list string, each *loop) {
 	}
 	if name := strings.Join(strings.Fields(item.peek("name")), ""); each != nil && name == "{{element.name}}" {
 		item.markScalar("name")
-		item.loop = each
+		item.loop, item.when = each, ""
 	}
 }
 

@@ -75,6 +75,10 @@ func (c *converter) copyMembers(f *field, inside bool) (*yaml.Node, *finding) {
 			child.read = true // the same as no field
 			continue
 		}
+		if memberOf(n, child.name) != nil {
+			c.o.leaveOut(child, "the object has this field twice, and only the first one counts")
+			continue
+		}
 		value, failed := c.copyField(child, inside)
 		switch needed := f.name == "" && isContainerList(f.parent) && (child.name == "name" || child.name == "image"); {
 		case failed == nil:
