@@ -3,6 +3,7 @@
 package importer
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -108,7 +109,11 @@ func (t *translation) visit(e ast.Expr) ast.Expr {
 	}
 	switch e.Kind() {
 	case ast.IdentKind:
-		if name := e.AsIdent(); slices.Contains(unreadable, name) && t.err == nil {
+		switch name := e.AsIdent(); {
+		case t.err != nil || !slices.Contains(unreadable, name):
+		case name == "object":
+			t.err = errors.New("a template reads pods, and not their workloads")
+		default:
 			t.err = fmt.Errorf("a template cannot read %s", name)
 		}
 	case ast.SelectKind:
