@@ -13,7 +13,7 @@ import (
 )
 
 // Injection must not make a valid pod invalid. Mistakes of the template alone are found when it is
-// loaded or rendered (templates/validation.go). The rules in this file are those of the API server's
+// loaded or rendered (templates/validation). The rules in this file are those of the API server's
 // validation that involve both the template's additions and the rest of the pod. The module
 // e2e/validity compares them with Kubernetes' own code to find rules that are missing here.
 

@@ -10,6 +10,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/validation"
 )
 
 // difference is a place where the pod and a fragment differ.
@@ -207,7 +208,7 @@ func (d comparison) findItem(pod, fragment *jsontree.Node) *difference {
 	for i := range theirs {
 		at := d.f.Find(own, &theirs[i])
 		switch {
-		case at < 0 && (d.open && !theirs[i].Get("mountPath").IsText(templates.TokenPath) || d.isTokenMount(&theirs[i])):
+		case at < 0 && (d.open && !theirs[i].Get("mountPath").IsText(validation.TokenPath) || d.isTokenMount(&theirs[i])):
 			continue
 		case at < 0 || used[at]: // an additional item, which would take effect
 			if found := d.atExtraItem(elem, theirs, i).findExtra(&theirs[i]); found != nil {
@@ -268,8 +269,8 @@ func (d comparison) atExtraItem(elem *schema.Schema, items []jsontree.Node, i in
 func (d comparison) isTokenMount(mount *jsontree.Node) bool {
 	volume := mount.Get("name")
 	return d.name == "volumeMounts" && volume != nil && len(mount.Members()) == 3 &&
-		mount.Get("readOnly").Kind() == jsontree.True && mount.Get("mountPath") != nil && mount.Get("mountPath").IsText(templates.TokenPath) &&
-		(volume.IsText(templates.NoTokenVolume) || d.subject.isTokenVolume(volume.Text()))
+		mount.Get("readOnly").Kind() == jsontree.True && mount.Get("mountPath") != nil && mount.Get("mountPath").IsText(validation.TokenPath) &&
+		(volume.IsText(validation.NoTokenVolume) || d.subject.isTokenVolume(volume.Text()))
 }
 
 // mayBeDefault reports whether Kubernetes itself may have set a value that the template lacks: a default,

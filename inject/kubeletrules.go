@@ -10,9 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/pillion-dev/pillion/inject/schema"
-	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/validation"
 )
 
 // Injection must not make a pod that starts one that never does. The API server accepts pods that the kubelet does
@@ -82,7 +82,7 @@ func (s *starts) unlessAdded(n *jsontree.Node) *jsontree.Node {
 func (s *starts) checkContainer(c *jsontree.Node) {
 	name := c.Get("name").Text()
 	s.checkUser(c, name)
-	for _, fault := range templates.UnknownPorts(c) {
+	for _, fault := range validation.UnknownPorts(c) {
 		if s.isAdded(fault.Nodes...) {
 			s.reportConflict(s.at.Member("ports"), s.unlessAdded(c.Get("ports")), nil, nil, fmt.Sprintf("in the container %s, %s", name, fault.Message))
 		}
@@ -114,10 +114,10 @@ func (s *starts) checkSubPaths(c *jsontree.Node, name string) {
 	}
 	concerns := func(mount *jsontree.Node) bool { return anyNew || mount.IsNew() }
 	wasThere := func(v *jsontree.Node) bool { return !v.IsNew() && (!env.IsNew() || v == c.Get("envFrom")) }
-	for _, fault := range templates.UnusableSubPaths(c, s.serviceLinks, concerns, func(*jsontree.Node) bool { return true }) {
+	for _, fault := range validation.UnusableSubPaths(c, s.serviceLinks, concerns, func(*jsontree.Node) bool { return true }) {
 		mount := fault.Nodes[0]
 		one := func(other *jsontree.Node) bool { return other == mount }
-		if !s.isAdded(mount) && len(templates.UnusableSubPaths(c, s.serviceLinks, one, wasThere)) > 0 {
+		if !s.isAdded(mount) && len(validation.UnusableSubPaths(c, s.serviceLinks, one, wasThere)) > 0 {
 			continue // it is wrong without the template, too
 		}
 		s.reportConflict(s.at.Member("env"), s.unlessAdded(env), nil, nil, fmt.Sprintf("in the container %s, %s", name, fault.Message))

@@ -7,14 +7,14 @@ import (
 	"testing"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/request"
+	"github.com/pillion-dev/pillion/templates/validation"
 )
 
 // TestLaterToken checks that a file and a workload are judged with the mount of the API token that their pods get.
 func TestLaterToken(t *testing.T) {
 	t.Parallel()
-	const at = templates.TokenPath
+	const at = validation.TokenPath
 	templateOf := func(volume, mount string) string {
 		return "pod: {spec: {volumes: [{name: v, " + volume + "}]}}, forEachContainer: [{add: {volumeMounts: [{name: v, " + mount + "}]}}]"
 	}

@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/pillion-dev/pillion/inject/schema"
-	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/validation"
 )
 
 // The container runtime needs a directory, or a file, at each path at which something is mounted, and a directory as the
@@ -62,7 +62,7 @@ func (p *podVolumes) impossibleMounts(container *jsontree.Node) (all []mountFaul
 	points := slices.Grow(p.points[:0], len(mounts)+5)
 	for _, mount := range mounts {
 		m := mountPoint{path: absolutePath(mountPath(mount)), mount: mount, kind: p.kindOf(container, mount)}
-		if why := templates.ReservedPath(m.path); why != "" && p.volumeOf(mount).Get("hostPath") == nil {
+		if why := validation.ReservedPath(m.path); why != "" && p.volumeOf(mount).Get("hostPath") == nil {
 			all = append(all, mountFault{mount: mount, parts: []*jsontree.Node{mount}, why: why, advice: otherPath})
 		}
 		if why := p.partOfFile(container, mount); why != "" {
@@ -129,7 +129,7 @@ func isSimple(container *jsontree.Node) bool {
 	}
 	for i := range mounts {
 		at := absolutePath(mountPath(&mounts[i]))
-		if templates.ReservedPath(at) != "" || isInside(at, templates.TokenPath) || isInside(templates.TokenPath, at) ||
+		if validation.ReservedPath(at) != "" || isInside(at, validation.TokenPath) || isInside(validation.TokenPath, at) ||
 			mounts[i].Get("subPathExpr") != nil || strings.Contains(mounts[i].Get("subPath").Text(), "/") {
 			return false
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/request"
+	"github.com/pillion-dev/pillion/templates/validation"
 )
 
 // tier selects templates of a set.
@@ -189,7 +190,7 @@ func (s *subject) isTokenVolume(name string) bool {
 		s.tokenVolumes, s.tokenVolumesKnown = s.tokenVolumes[:0], true
 		volumes := s.pod.At("spec", "volumes").Items()
 		for i := range volumes {
-			if name := volumes[i].Get("name").Text(); strings.HasPrefix(name, templates.TokenVolumePrefix) && projectsToken(&volumes[i]) {
+			if name := volumes[i].Get("name").Text(); strings.HasPrefix(name, validation.TokenVolumePrefix) && projectsToken(&volumes[i]) {
 				s.tokenVolumes = append(s.tokenVolumes, name)
 			}
 		}

@@ -9,13 +9,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
+	"github.com/pillion-dev/pillion/templates/validation"
 )
 
 func noToken() jsontree.Node {
-	return jsontree.Members(jsontree.Field("name", jsontree.Text(templates.NoTokenVolume)), jsontree.Field(templates.NoTokenSource, jsontree.Members()))
+	return jsontree.Members(jsontree.Field("name", jsontree.Text(validation.NoTokenVolume)), jsontree.Field(validation.NoTokenSource, jsontree.Members()))
 }
 
 // prepareFragment adds to the fragment what depends on the pod but not on the template's author: the record
@@ -40,7 +40,7 @@ func (c *candidate) prepareFragment() {
 		}
 		prepared = c.subject.nodes.With(&prepared, list, jsontree.Items(containers...))
 	}
-	if used && token.Get("name").IsText(templates.NoTokenVolume) {
+	if used && token.Get("name").IsText(validation.NoTokenVolume) {
 		prepared = c.subject.withItem(&prepared, "volumes", noToken())
 	}
 	c.fragment = c.subject.nodes.With(&c.fragment, "spec", prepared)
@@ -89,7 +89,7 @@ func (c *candidate) newTokenMount() jsontree.Node {
 	if c.subject.pod.At("spec", "automountServiceAccountToken").Kind() == jsontree.False {
 		return jsontree.Node{}
 	}
-	volume := templates.NoTokenVolume
+	volume := validation.NoTokenVolume
 	if c.t.Spec.ServiceAccountToken == v1alpha1.Inherit && !c.tokenDeclined() {
 		if volume = c.tokenVolume(); volume == "" {
 			return jsontree.Node{}
@@ -98,7 +98,7 @@ func (c *candidate) newTokenMount() jsontree.Node {
 	return jsontree.Members(append(c.subject.nodes.Nodes(3),
 		jsontree.Field("name", jsontree.Text(volume)),
 		jsontree.Field("readOnly", jsontree.Bool(true)),
-		jsontree.Field("mountPath", jsontree.Text(templates.TokenPath)))...)
+		jsontree.Field("mountPath", jsontree.Text(validation.TokenPath)))...)
 }
 
 // tokenVolume returns the volume that the plugin made. It returns "" if there is none, so that no
@@ -107,7 +107,7 @@ func (c *candidate) newTokenMount() jsontree.Node {
 func (c *candidate) tokenVolume() string {
 	volumes, forged := c.subject.pod.At("spec", "volumes").Items(), false
 	for i := range volumes {
-		if name := volumes[i].Get("name").Text(); strings.HasPrefix(name, templates.TokenVolumePrefix) {
+		if name := volumes[i].Get("name").Text(); strings.HasPrefix(name, validation.TokenVolumePrefix) {
 			if c.subject.isTokenVolume(name) {
 				return name
 			}
@@ -115,7 +115,7 @@ func (c *candidate) tokenVolume() string {
 		}
 	}
 	if forged {
-		return templates.NoTokenVolume
+		return validation.NoTokenVolume
 	}
 	return ""
 }
@@ -134,7 +134,7 @@ func (c *candidate) tokenDeclined() bool {
 			if c.subject.isOfTemplate(&containers[i]) {
 				continue // it does not show what the user wants
 			}
-			if !hasMountAt(&containers[i], templates.TokenPath) {
+			if !hasMountAt(&containers[i], validation.TokenPath) {
 				return false
 			}
 			declined = true
@@ -145,7 +145,7 @@ func (c *candidate) tokenDeclined() bool {
 
 func (c *candidate) prepareContainer(container, token *jsontree.Node) (prepared jsontree.Node, mounted bool) {
 	prepared = c.subject.withoutDisallowed(*container)
-	if mounted = token != nil && !hasMountAt(container, templates.TokenPath) && !c.leavesTokenPath(container); mounted {
+	if mounted = token != nil && !hasMountAt(container, validation.TokenPath) && !c.leavesTokenPath(container); mounted {
 		prepared = c.subject.withItem(&prepared, "volumeMounts", *token)
 	}
 	if c.subject.podResources() {
@@ -168,7 +168,7 @@ func (c *candidate) leavesTokenPath(container *jsontree.Node) bool {
 		}
 		existing := c.subject.pod.At("spec", list).Items()
 		if i := c.subject.schema.At("spec").At(list).Find(existing, container); i >= 0 {
-			return isUsers && !existing[i].Added() || hasMountAt(&existing[i], templates.TokenPath)
+			return isUsers && !existing[i].Added() || hasMountAt(&existing[i], validation.TokenPath)
 		}
 	}
 	return false

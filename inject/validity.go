@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/pillion-dev/pillion/inject/schema"
-	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/validation"
 )
 
 // checkMerged finds what makes a container invalid after fragment was added to it. For a new
@@ -43,7 +43,7 @@ func (p *planner) checkMerged(merged, fragment *jsontree.Node, at schema.Pointer
 }
 
 func (p *planner) checkObject(object, fragment *jsontree.Node, t reflect.Type, at schema.Pointer) {
-	if err := templates.Broken(t, object, fragment); err != nil && len(p.conflicts) < maxConflicts {
+	if err := validation.Broken(t, object, fragment); err != nil && len(p.conflicts) < maxConflicts {
 		have, where := p.owners.describeOwners(p.t)
 		p.reportConflict(at, nil, fragment, "together with what %s, %v; change that %s, or leave this template out", have, err, where)
 	}
@@ -52,16 +52,16 @@ func (p *planner) checkObject(object, fragment *jsontree.Node, t reflect.Type, a
 // checkAnnotations reports a conflict if the pod's annotations become too large.
 func (p *planner) checkAnnotations() {
 	annotations := p.subject.pod.At("metadata", "annotations")
-	if annotations == nil || annotations.Size()+annotations.AddedSize() < templates.MaxAnnotations/2 { // these sizes are estimates
+	if annotations == nil || annotations.Size()+annotations.AddedSize() < validation.MaxAnnotations/2 { // these sizes are estimates
 		return
 	}
 	size, members := 0, p.subject.withoutDropped(annotations).Members()
 	for i := range members {
 		size += len(members[i].Name()) + len(members[i].Text())
 	}
-	if size > templates.MaxAnnotations {
+	if size > validation.MaxAnnotations {
 		p.reportConflict(schema.Pointer{}.Member("metadata").Member("annotations"), nil, p.fragment.At("metadata", "annotations"),
-			"with the template, the pod's annotations have %d bytes, but the limit is %d; shorten the pod's annotations", size, templates.MaxAnnotations)
+			"with the template, the pod's annotations have %d bytes, but the limit is %d; shorten the pod's annotations", size, validation.MaxAnnotations)
 	}
 }
 

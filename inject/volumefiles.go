@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/pillion-dev/pillion/inject/schema"
-	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/validation"
 )
 
 // entry is what is at a path.
@@ -49,11 +49,11 @@ func (p *podVolumes) mountsOf(container *jsontree.Node, all []*jsontree.Node) []
 	near, own := false, false
 	for i := range items {
 		at := absolutePath(mountPath(&items[i]))
-		near = near || isInside(at, templates.TokenPath) || isInside(templates.TokenPath, at)
-		own = own || items[i].Get("mountPath").IsText(templates.TokenPath)
+		near = near || isInside(at, validation.TokenPath) || isInside(validation.TokenPath, at)
+		own = own || items[i].Get("mountPath").IsText(validation.TokenPath)
 		all = append(all, &items[i])
 	}
-	if near = near || isInside(container.Get("workingDir").Text(), templates.TokenPath); near && !own && p.getsToken() {
+	if near = near || isInside(container.Get("workingDir").Text(), validation.TokenPath); near && !own && p.getsToken() {
 		all = append(all, &laterToken.mount)
 	}
 	return all
@@ -63,9 +63,9 @@ func (p *podVolumes) mountsOf(container *jsontree.Node, all []*jsontree.Node) []
 // plugin/pkg/admission/serviceaccount).
 var laterToken = struct{ mount, volume jsontree.Node }{
 	jsontree.Members(
-		jsontree.Field("name", jsontree.Text(templates.TokenVolumePrefix)),
+		jsontree.Field("name", jsontree.Text(validation.TokenVolumePrefix)),
 		jsontree.Field("readOnly", jsontree.Bool(true)),
-		jsontree.Field("mountPath", jsontree.Text(templates.TokenPath))),
+		jsontree.Field("mountPath", jsontree.Text(validation.TokenPath))),
 	jsontree.Members(jsontree.Field("projected", jsontree.Members(jsontree.Field("sources", jsontree.Items(
 		jsontree.Members(jsontree.Field("serviceAccountToken", jsontree.Members(jsontree.Field("path", jsontree.Text("token"))))),
 		jsontree.Members(jsontree.Field("configMap", jsontree.Members(jsontree.Field("items", jsontree.Items(jsontree.Members(jsontree.Field("path", jsontree.Text("ca.crt")))))))),
@@ -106,7 +106,7 @@ func (p *podVolumes) volumeOf(mount *jsontree.Node) *jsontree.Node {
 func (p *podVolumes) subPath(container, mount *jsontree.Node) (path string, known bool) {
 	known = true
 	if path = mount.Get("subPath").Text(); path == "" {
-		path, known = templates.ExpandSubPath(container, mount, p.serviceLinks)
+		path, known = validation.ExpandSubPath(container, mount, p.serviceLinks)
 	}
 	if path == "" {
 		return "", known
@@ -367,7 +367,7 @@ func isInside(path, directory string) bool {
 // volumeName returns words for the volume of a mount. The one of the API token has a random name.
 func volumeName(mount *jsontree.Node) string {
 	name := mount.Get("name").Text()
-	if strings.HasPrefix(name, templates.TokenVolumePrefix) {
+	if strings.HasPrefix(name, validation.TokenVolumePrefix) {
 		return "the volume of the API token"
 	}
 	return "the volume " + name

@@ -19,6 +19,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/params"
 	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
+	"github.com/pillion-dev/pillion/templates/validation"
 )
 
 // checkNode checks y against t. It returns nil if there was a problem. Field is the field in the API,
@@ -41,7 +42,7 @@ func (c *checker) checkNode(y *yaml.Node, t reflect.Type, field, path string) *p
 		if strings.Contains(y.Value, "${") {
 			return &part{static: jsontree.Text(y.Value)} // compiled when the parameters are known
 		}
-		if !slices.Contains(EnumValues(reflect.TypeFor[v1alpha1.End]()), y.Value) {
+		if !slices.Contains(validation.EnumValues(reflect.TypeFor[v1alpha1.End]()), y.Value) {
 			c.reportProblem(y, path, "must be First, Last, {after: NAME}, {before: NAME}, or one ${...} that gives First or Last%s", meantPosition(y.Value))
 			return nil
 		}
@@ -119,7 +120,7 @@ func (c *checker) checkObject(y *yaml.Node, t reflect.Type, field, path string) 
 	if c.scope != nil {
 		c.hasShape(y, t, field, path)
 		c.checkRequiredFields(y, o, t, field, path)
-		c.checkObjectRules(y, o, ObjectRules(t, field), path)
+		c.checkObjectRules(y, o, validation.ObjectRules(t, field), path)
 	}
 	return o.foldStatic()
 }
@@ -219,7 +220,7 @@ func (c *checker) checkScalar(y *yaml.Node, t reflect.Type, field, path string) 
 		c.reportProblem(y, path, "must be %s%s", values.DescribeType(t), quoteHint(y, t))
 		return nil
 	}
-	if allowed := EnumValues(t); allowed != nil && !slices.Contains(allowed, y.Value) {
+	if allowed := validation.EnumValues(t); allowed != nil && !slices.Contains(allowed, y.Value) {
 		c.reportProblem(y, path, "must be one of %s%s", strings.Join(allowed, ", "), problem.DidYouMean(cmp.Or(params.SimilarType(y.Value), y.Value), allowed))
 		return nil
 	}
@@ -228,7 +229,7 @@ func (c *checker) checkScalar(y *yaml.Node, t reflect.Type, field, path string) 
 		n, err = jsontree.FromYAML(y)
 	}
 	if err == nil && c.scope != nil {
-		err = CheckValue(ValueRules(t, field, path), &n)
+		err = validation.CheckValue(validation.ValueRules(t, field, path), &n)
 	}
 	if err != nil {
 		c.reportProblem(y, path, "%v", err)
@@ -242,7 +243,7 @@ func meantPosition(text string) string {
 	if text := strings.ToLower(text); text == "after" || text == "before" {
 		return "; write {" + text + ": NAME} with the name of a container"
 	}
-	return problem.DidYouMean(text, EnumValues(reflect.TypeFor[v1alpha1.End]()))
+	return problem.DidYouMean(text, validation.EnumValues(reflect.TypeFor[v1alpha1.End]()))
 }
 
 func quoteHint(y *yaml.Node, t reflect.Type) string {

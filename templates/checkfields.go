@@ -12,6 +12,7 @@ import (
 
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/problem"
+	"github.com/pillion-dev/pillion/templates/validation"
 )
 
 // conditionOf returns the field for the condition of a whole fragment, or "" for other objects.
@@ -27,7 +28,7 @@ func conditionOf(path string) string {
 
 // checkRequiredFields reports fields that the API requires and that are left out for some pods.
 func (c *checker) checkRequiredFields(y *yaml.Node, o *part, t reflect.Type, field, path string) {
-	s := ShapeOf(t, field)
+	s := validation.ShapeOf(t, field)
 	some := false // whether one of s.some is always there
 	for i, p := range o.parts {
 		some = some || slices.Contains(s.Some, o.names[i]) && !p.mayLack()
@@ -35,12 +36,12 @@ func (c *checker) checkRequiredFields(y *yaml.Node, o *part, t reflect.Type, fie
 	for i, p := range o.parts {
 		name := o.names[i]
 		at, sub := yamlChild(y, name), problem.JoinPath(path, name)
-		if p.whole && NeedsValue(t, field, name) {
+		if p.whole && validation.NeedsValue(t, field, name) {
 			p.pieces[0].Expression.SetOmittable(false)
 		}
 		switch {
 		case !p.mayLack():
-		case NeedsValue(t, field, name):
+		case validation.NeedsValue(t, field, name):
 			c.reportProblem(at, sub, "is required, so it must have a value for every pod; leave out the whole object instead")
 		case slices.Contains(s.One, name), slices.Contains(s.Some, name) && !some:
 			c.reportProblem(at, sub, "one of %s is required, so it must have a value for every pod; leave out the whole object instead", strings.Join(slices.Concat(s.One, s.Some), ", "))
@@ -52,9 +53,9 @@ func (c *checker) checkRequiredFields(y *yaml.Node, o *part, t reflect.Type, fie
 
 // hasShape checks which keys an object has.
 func (c *checker) hasShape(y *yaml.Node, t reflect.Type, field, path string) {
-	s := ShapeOf(t, field)
+	s := validation.ShapeOf(t, field)
 	for _, f := range jsontree.StructFields(t) {
-		if IsRequired(t, field, f.JSON) && yamlChild(y, f.JSON) == nil && !strings.HasSuffix(path, "].add") { // to a container that has it
+		if validation.IsRequired(t, field, f.JSON) && yamlChild(y, f.JSON) == nil && !strings.HasSuffix(path, "].add") { // to a container that has it
 			c.reportProblem(y, problem.JoinPath(path, f.JSON), "is missing")
 		}
 	}
@@ -78,8 +79,8 @@ func (c *checker) hasShape(y *yaml.Node, t reflect.Type, field, path string) {
 
 // checkObjectRules applies the rules to the known values of the object. The part keeps the rules that
 // depend on other values.
-func (c *checker) checkObjectRules(y *yaml.Node, o *part, all []ObjectRule, path string) {
-	later, wrong := CheckPartial(all, o)
+func (c *checker) checkObjectRules(y *yaml.Node, o *part, all []validation.ObjectRule, path string) {
+	later, wrong := validation.CheckPartial(all, o)
 	for _, err := range wrong {
 		c.reportProblem(y, path, "%v", err)
 	}
@@ -88,12 +89,12 @@ func (c *checker) checkObjectRules(y *yaml.Node, o *part, all []ObjectRule, path
 
 // needsItems checks a list or a map that must not be empty. If all of it may be left out for some pods, its part gets the rule.
 func (c *checker) needsItems(y *yaml.Node, p *part, field, path string) {
-	rules := ListRules(field)
+	rules := validation.ListRules(field)
 	if c.scope == nil || len(rules) == 0 || slices.ContainsFunc(p.parts, func(item *part) bool { return !item.mayLack() && item.loop == nil }) {
 		return
 	}
 	if len(y.Content) == 0 {
-		c.reportProblem(y, path, "%v", ErrEmpty)
+		c.reportProblem(y, path, "%v", validation.ErrEmpty)
 	}
 	p.rules = append(p.rules, rules...)
 }

@@ -7,6 +7,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pillion-dev/pillion/templates/validation"
 )
 
 // podOS reports fields that a pod cannot have on the template's operating system.
@@ -26,7 +28,7 @@ func (c *checker) containerOS(container *yaml.Node, path string) {
 		c.forbidKeys(yamlChild(context, "windowsOptions"), path+".securityContext.windowsOptions", "needs spec.match.os: windows", "hostProcess")
 		return
 	}
-	c.forbidKeys(context, path+".securityContext", "a container on Windows cannot have this (spec.match.os)", NotOnWindows()...)
+	c.forbidKeys(context, path+".securityContext", "a container on Windows cannot have this (spec.match.os)", validation.NotOnWindows()...)
 	signal := yamlChild(yamlChild(container, "lifecycle"), "stopSignal")
 	if signal != nil && !slices.Contains([]string{string(corev1.SIGTERM), string(corev1.SIGKILL)}, signal.Value) {
 		c.reportProblem(signal, path+".lifecycle.stopSignal", "must be SIGTERM or SIGKILL on Windows (spec.match.os)")

@@ -86,34 +86,3 @@ func sameStrings(a, b *jsontree.Node) bool {
 	}
 	return slices.EqualFunc(a.Items(), b.Items(), func(a, b jsontree.Node) bool { return sameStrings(&a, &b) })
 }
-
-// findMember returns the member of an object, or nil.
-func (p *part) findMember(name string) *part {
-	switch {
-	case p == nil:
-	case p.kind == staticPart:
-		if n := p.static.Get(name); n != nil {
-			return &part{kind: staticPart, static: *n}
-		}
-	default:
-		if i := slices.Index(p.names, name); i >= 0 && p.kind == objectPart {
-			return p.parts[i]
-		}
-	}
-	return nil
-}
-
-// items returns the items of a list.
-func (p *part) items() []*part {
-	switch {
-	case p == nil:
-		return nil
-	case p.kind == listPart:
-		return p.parts
-	}
-	var all []*part
-	for _, n := range p.static.Items() {
-		all = append(all, &part{kind: staticPart, static: n})
-	}
-	return all
-}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/pillion-dev/pillion/templates/cel/diagnostics"
+	"github.com/pillion-dev/pillion/templates/validation"
 )
 
 var errNoConstant = errors.New("must begin or end with a constant part, such as cache-${m}, because Pillion recognizes its own items by it")
@@ -28,7 +29,7 @@ func namePattern(name string) (string, error) {
 	switch {
 	case prefix+rest == "":
 		return name, errNoConstant
-	case !IsLabel(prefix + "x" + rest):
+	case !validation.IsLabel(prefix + "x" + rest):
 		return name, fmt.Errorf("%q is never a DNS label: at most 63 of a-z, 0-9 and -", name)
 	}
 	return prefix + "*" + rest, nil

@@ -12,6 +12,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/cel"
 	"github.com/pillion-dev/pillion/templates/cel/diagnostics"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/validation"
 )
 
 // isControl reports whether a key of a list item controls whether the item exists.
@@ -78,7 +79,7 @@ func (c *checker) keepOnce(list *part, f jsontree.StructField) {
 			}
 		}
 	}
-	list.rules = append(list.rules, UniqueItems(key, from))
+	list.rules = append(list.rules, validation.UniqueItems(key, from))
 }
 
 // mayBeOneOf reports whether a name may be that of one of the template's volumes, if one of them is computed.

@@ -10,6 +10,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/params"
+	"github.com/pillion-dev/pillion/templates/validation"
 )
 
 type partKind int
@@ -40,7 +41,7 @@ type part struct {
 	params params.Indexes
 	pure   bool   // depends only on params, and on the variables of loops
 	free   uint32 // the loops whose variables it reads, by depth
-	rules  []ValueRule
+	rules  []validation.ValueRule
 	path   string // path of a leaf or a ${when}, for errors
 	line   int    // its line in the file
 	field  string // a leaf's field in the API, for example Container.image
@@ -151,7 +152,7 @@ func (p *part) renderAs(in *cel.Input, n *jsontree.Node) error {
 
 // checkRules applies the part's rules.
 func (p *part) checkRules(n *jsontree.Node) error {
-	if err := CheckValue(p.rules, n); err != nil {
+	if err := validation.CheckValue(p.rules, n); err != nil {
 		return p.faultAt("", err)
 	}
 	return nil
@@ -283,4 +284,35 @@ func (p *part) IsComputed(path string, when bool) bool {
 		}
 	}
 	return false
+}
+
+// findMember returns the member of an object, or nil.
+func (p *part) findMember(name string) *part {
+	switch {
+	case p == nil:
+	case p.kind == staticPart:
+		if n := p.static.Get(name); n != nil {
+			return &part{kind: staticPart, static: *n}
+		}
+	default:
+		if i := slices.Index(p.names, name); i >= 0 && p.kind == objectPart {
+			return p.parts[i]
+		}
+	}
+	return nil
+}
+
+// items returns the items of a list.
+func (p *part) items() []*part {
+	switch {
+	case p == nil:
+		return nil
+	case p.kind == listPart:
+		return p.parts
+	}
+	var all []*part
+	for _, n := range p.static.Items() {
+		all = append(all, &part{kind: staticPart, static: n})
+	}
+	return all
 }

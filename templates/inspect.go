@@ -8,6 +8,7 @@ import (
 
 	"github.com/pillion-dev/pillion/templates/cel"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/validation"
 )
 
 // The types in this file expose a compiled template for translation into other languages. They are
@@ -60,7 +61,7 @@ func (f Fragment) Rules() (conditions []string, complete bool) {
 // Ruled reports whether an object or a list has rules about computed values, besides those for which policies have
 // conditions.
 func (f Fragment) Ruled() bool {
-	return (f.p.kind == objectPart || f.p.kind == listPart) && slices.ContainsFunc(f.p.rules, func(r ValueRule) bool { return !r.IsPoliced() })
+	return (f.p.kind == objectPart || f.p.kind == listPart) && slices.ContainsFunc(f.p.rules, func(r validation.ValueRule) bool { return !r.IsPoliced() })
 }
 
 // IsObject reports whether the fragment is an object.

@@ -19,6 +19,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/testing/golden"
 	"github.com/pillion-dev/pillion/templates/cel"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/validation"
 )
 
 // TestJSONSchema checks that the schema for editors is current. It joins the schema of the
@@ -181,8 +182,8 @@ func (g *schemaOf) of(t reflect.Type) jsonObject {
 	switch {
 	case t == reflect.TypeFor[resource.Quantity](), t == reflect.TypeFor[intstr.IntOrString]():
 		return jsonObject{"type": []string{"string", "number"}}
-	case EnumValues(t) != nil:
-		return jsonObject{"anyOf": []any{jsonObject{"enum": EnumValues(t)}, anExpression()}}
+	case validation.EnumValues(t) != nil:
+		return jsonObject{"anyOf": []any{jsonObject{"enum": validation.EnumValues(t)}, anExpression()}}
 	case t.Kind() == reflect.Bool:
 		return jsonObject{"anyOf": []any{jsonObject{"type": "boolean"}, anExpression()}}
 	case t.Kind() == reflect.String || t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8:

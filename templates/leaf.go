@@ -12,6 +12,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/cel/diagnostics"
 	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/validation"
 )
 
 // compileLeaf compiles a scalar with expressions in a place of type t.
@@ -50,7 +51,7 @@ func (c *checker) compileLeaf(y *yaml.Node, t reflect.Type, field, path string) 
 			c.reportProblem(y, path, "${%s} gives %s, which cannot be part of a string%s", p.Expression.Source(), diagnostics.TypeName(p.Expression.Type()), diagnostics.StringHint(p.Expression.Type(), p.Expression.Source()))
 		}
 	}
-	return &part{kind: leafPart, pieces: pieces, rules: ValueRules(t, field, path), path: path, line: y.Line, field: field}
+	return &part{kind: leafPart, pieces: pieces, rules: validation.ValueRules(t, field, path), path: path, line: y.Line, field: field}
 }
 
 // becomesText reports whether a whole expression becomes a string although it has another type. The

@@ -23,6 +23,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
+	"github.com/pillion-dev/pillion/templates/validation"
 )
 
 // maxBroken limits the documents of a file that are no YAML, because each of them is a reason to read the rest again.
@@ -63,7 +64,7 @@ func parseStream(file string, data []byte) (all []*Template, problems problem.Pr
 		slices.SortStableFunc(found, func(a, b problem.Problem) int { return cmp.Compare(a.Line, b.Line) })
 		name := yamlAt(doc.Content[0], "metadata", "name").Value
 		for i := range found {
-			if IsLabel(name) {
+			if validation.IsLabel(name) {
 				found[i].Template = name
 			}
 		}
@@ -125,7 +126,7 @@ func parseOne(file string, y *yaml.Node, applied []byte) (*Template, problem.Pro
 		Name: doc.Metadata.Name, Namespace: doc.Metadata.Namespace, File: file, line: yamlAt(y, "metadata", "name").Line,
 		Spec: doc.Spec,
 	}
-	if !IsLabel(t.Name) {
+	if !validation.IsLabel(t.Name) {
 		c.reportProblem(yamlAt(y, "metadata", "name"), "metadata.name", "must be a DNS label: at most 63 of a-z, 0-9 and -")
 	}
 	c.checkScope(y, t, kind)
@@ -195,7 +196,7 @@ func (c *checker) checkScope(y *yaml.Node, t *Template, kind string) {
 	case !namespaced:
 	case t.Namespace == "":
 		c.reportProblem(yamlAt(y, "metadata"), "metadata.namespace", "is missing: a %s is for the pods of its own namespace; the kind %s is for all namespaces", kind, v1alpha1.ClusterKind)
-	case !IsLabel(t.Namespace):
+	case !validation.IsLabel(t.Namespace):
 		c.reportProblem(namespace, "metadata.namespace", "must be a DNS label: at most 63 of a-z, 0-9 and -")
 	case t.Spec.Match.NamespaceSelector != nil:
 		c.reportProblem(selector, "spec.match.namespaceSelector", "a %s is only for the pods of its own namespace; leave this out, or use the kind %s", kind, v1alpha1.ClusterKind)

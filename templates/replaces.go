@@ -11,6 +11,7 @@ import (
 
 	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
+	"github.com/pillion-dev/pillion/templates/validation"
 )
 
 // wholeShare is the share of a template that replaces another one everywhere.
@@ -28,7 +29,7 @@ func (c *checker) checkReplaces(y *yaml.Node, t *Template) {
 	case replaces == nil && share != nil:
 		c.reportProblem(share, "spec.share", "a share is for a template that replaces another one; set replaces, or leave share out")
 	case replaces == nil, replaces.ShortTag() != "!!str": // is no string, which is reported already
-	case !IsLabel(t.Spec.Replaces):
+	case !validation.IsLabel(t.Spec.Replaces):
 		c.reportProblem(replaces, "spec.replaces", "must be the name of a template: at most 63 of a-z, 0-9 and -")
 	case t.Spec.Replaces == t.Name:
 		c.reportProblem(replaces, "spec.replaces", "a template cannot replace itself; name another one, or leave replaces out")

@@ -17,6 +17,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/problem"
+	"github.com/pillion-dev/pillion/templates/validation"
 )
 
 // schemaCheck checks a computed value against a type of the API, with the rules for written ones. It writes
@@ -24,9 +25,9 @@ import (
 type schemaCheck struct {
 	typ     reflect.Type
 	copied  bool // the value comes from the pod, so it may have fields that this program does not know
-	rules   []ValueRule
-	objects []ObjectRule
-	shape   Shape
+	rules   []validation.ValueRule
+	objects []validation.ObjectRule
+	shape   validation.Shape
 	fields  []schemaField // of an object
 	names   []string      // of the fields
 	elem    *schemaCheck  // of a list or a map
@@ -46,15 +47,15 @@ func newSchemaCheck(t reflect.Type, field, path string, os corev1.OSName, copied
 	f := &schemaCheck{typ: t, copied: copied, mounts: field == "Container.volumeMounts"}
 	switch {
 	case isScalars(t) && t.Kind() != reflect.Slice || t == reflect.TypeFor[[]byte]():
-		f.rules = ValueRules(t, field, path)
+		f.rules = validation.ValueRules(t, field, path)
 	case t.Kind() == reflect.Slice, t.Kind() == reflect.Map:
-		f.elem, f.rules = newSchemaCheck(t.Elem(), field, path, os, copied), ListRules(field)
+		f.elem, f.rules = newSchemaCheck(t.Elem(), field, path, os, copied), validation.ListRules(field)
 	default:
-		f.shape, f.objects = ShapeOf(t, field), ObjectRules(t, field)
-		f.shape.Never = slices.Concat(f.shape.Never, f.shape.Dropped, f.shape.Unrun, NeverOn(os, t, path))
+		f.shape, f.objects = validation.ShapeOf(t, field), validation.ObjectRules(t, field)
+		f.shape.Never = slices.Concat(f.shape.Never, f.shape.Dropped, f.shape.Unrun, validation.NeverOn(os, t, path))
 		for _, member := range jsontree.StructFields(t) {
 			f.names = append(f.names, member.JSON)
-			f.fields = append(f.fields, schemaField{member.JSON, NeedsValue(t, field, member.JSON), newSchemaCheck(member.Type, t.Name()+"."+member.JSON, path, os, copied)})
+			f.fields = append(f.fields, schemaField{member.JSON, validation.NeedsValue(t, field, member.JSON), newSchemaCheck(member.Type, t.Name()+"."+member.JSON, path, os, copied)})
 		}
 	}
 	return f
@@ -104,7 +105,7 @@ func (f *schemaCheck) buildValue(in *cel.Input, n *jsontree.Node) (made jsontree
 		}
 	}
 	if err == nil {
-		err = CheckValue(f.rules, &made)
+		err = validation.CheckValue(f.rules, &made)
 	}
 	return made, err
 }
@@ -134,7 +135,7 @@ func (f *schemaCheck) buildObject(in *cel.Input, n *jsontree.Node) (made jsontre
 		kids = append(kids, kid)
 	}
 	made = jsontree.Members(kids...)
-	return made, CheckObject(f.objects, &made)
+	return made, validation.CheckObject(f.objects, &made)
 }
 
 // checkFields checks which fields an object has.
@@ -190,7 +191,7 @@ func (f *schemaCheck) buildList(in *cel.Input, n *jsontree.Node) (made jsontree.
 
 // isTokenMount reports whether the ServiceAccount admission plugin made a mount.
 func isTokenMount(mount *jsontree.Node) bool {
-	return mount.Get("mountPath").IsText(TokenPath) && strings.HasPrefix(mount.Get("name").Text(), TokenVolumePrefix)
+	return mount.Get("mountPath").IsText(validation.TokenPath) && strings.HasPrefix(mount.Get("name").Text(), validation.TokenVolumePrefix)
 }
 
 func (f *schemaCheck) buildMapping(in *cel.Input, n *jsontree.Node) (made jsontree.Node, err error) {

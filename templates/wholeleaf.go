@@ -15,6 +15,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/cel"
 	"github.com/pillion-dev/pillion/templates/cel/diagnostics"
 	"github.com/pillion-dev/pillion/templates/cel/values"
+	"github.com/pillion-dev/pillion/templates/validation"
 )
 
 // A string that is one ${...} may compute an object of the API, a list of them or a map. Its type is
@@ -30,7 +31,7 @@ func (c *checker) wholeLeaf(y *yaml.Node, p *part, t reflect.Type) {
 	}
 	made := c.tracer.originOf(program, c.scope)
 	if isScalars(t) {
-		p.rules = ValueRules(t, p.field, p.path)
+		p.rules = validation.ValueRules(t, p.field, p.path)
 		if !p.text && !made.isCertain() {
 			p.schema = newSchemaCheck(t, p.field, p.path, c.os, false)
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/testing/size"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/request"
+	"github.com/pillion-dev/pillion/templates/validation"
 )
 
 // node makes the volumes of a pod with the kubelet's own code, and then mounts them as a container runtime does. What is not known
@@ -337,7 +338,7 @@ func mountScene(m *maker) (podJSON, template []byte) {
 		seen := map[string]bool{}
 		for range m.IntN(3) {
 			mount := object{"name": pick(m, names...), "mountPath": pick(m, "/w", "/w/a", "/w/a/b", "/w/c", "/w/log", "/etc", "/etc/hosts", "/etc/hosts/x", "/etc/a",
-				"/var/run/secrets", templates.TokenPath, templates.TokenPath+"/x", templates.TokenPath+"/token", "/logs", "/logs/a")}
+				"/var/run/secrets", validation.TokenPath, validation.TokenPath+"/x", validation.TokenPath+"/token", "/logs", "/logs/a")}
 			at := mount["mountPath"].(string)
 			if seen[at] {
 				continue
@@ -362,7 +363,7 @@ func mountScene(m *maker) (podJSON, template []byte) {
 			c["terminationMessagePath"] = pick(m, "/w/log", "/logs", "/w/a", "/logs/a")
 		}
 		if m.in(3) {
-			c["workingDir"] = pick(m, "/w", "/w/a", "/w/a/b", "/w/none", "/etc/hosts", "/logs", templates.TokenPath+"/none")
+			c["workingDir"] = pick(m, "/w", "/w/a", "/w/a/b", "/w/none", "/etc/hosts", "/logs", validation.TokenPath+"/none")
 		}
 		return c
 	}
@@ -390,7 +391,7 @@ func mountScene(m *maker) (podJSON, template []byte) {
 // withToken returns a pod as the ServiceAccount plugin leaves it.
 func withToken(pod *corev1.Pod) *corev1.Pod {
 	pod = pod.DeepCopy()
-	const name = templates.TokenVolumePrefix + "abcde"
+	const name = validation.TokenVolumePrefix + "abcde"
 	if auto := pod.Spec.AutomountServiceAccountToken; auto != nil && !*auto {
 		return pod
 	}
@@ -400,8 +401,8 @@ func withToken(pod *corev1.Pod) *corev1.Pod {
 		if c = &pod.Spec.Containers[max(0, i-len(pod.Spec.InitContainers))]; i < len(pod.Spec.InitContainers) {
 			c = &pod.Spec.InitContainers[i]
 		}
-		if !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == templates.TokenPath }) {
-			used, c.VolumeMounts = true, append(c.VolumeMounts, corev1.VolumeMount{Name: name, ReadOnly: true, MountPath: templates.TokenPath})
+		if !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == validation.TokenPath }) {
+			used, c.VolumeMounts = true, append(c.VolumeMounts, corev1.VolumeMount{Name: name, ReadOnly: true, MountPath: validation.TokenPath})
 		}
 	}
 	if used && !slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == name }) {

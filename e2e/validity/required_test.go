@@ -23,7 +23,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/testing/size"
 )
 
-// TestRequired checks that templates/required_generated.go has the fields that Kubernetes requires, and the lists, maps
+// TestRequired checks that templates/validation/required_generated.go has the fields that Kubernetes requires, and the lists, maps
 // and strings that it does not accept empty. It makes a valid pod with each field that a template may set. Then
 // Kubernetes' own validation judges each of them without the field, and with the field empty.
 func TestRequired(t *testing.T) {
@@ -34,8 +34,8 @@ func TestRequired(t *testing.T) {
 	for _, s := range all {
 		r.probe(s, s["spec"], reflect.TypeFor[corev1.PodSpec](), "Pod.spec")
 	}
-	want := strings.ReplaceAll(source("templates", r.table()), "TEST_SIZE=full go test -run TestDefaults", "TEST_SIZE=full go test -run TestRequired")
-	const file = "../../templates/required_generated.go"
+	want := strings.ReplaceAll(source("validation", r.table()), "TEST_SIZE=full go test -run TestDefaults", "TEST_SIZE=full go test -run TestRequired")
+	const file = "../../templates/validation/required_generated.go"
 	if updating() {
 		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
 			t.Fatal(err)

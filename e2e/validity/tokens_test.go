@@ -15,6 +15,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/testing/size"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/request"
+	"github.com/pillion-dev/pillion/templates/validation"
 )
 
 // TestTokens checks that a container has the same at the path of the API token, whether the file of the pod was injected or the
@@ -26,7 +27,7 @@ func TestTokens(t *testing.T) {
 		container := func(name string) object {
 			c := object{"name": name, "image": "i:1"}
 			if m.in(2) {
-				c["volumeMounts"] = []any{object{"name": "own", "mountPath": templates.TokenPath}}
+				c["volumeMounts"] = []any{object{"name": "own", "mountPath": validation.TokenPath}}
 			}
 			return c
 		}
@@ -77,7 +78,7 @@ func TestTokens(t *testing.T) {
 			t.Fatalf("seed %d: the webhook gives %v, and a file %v\n%s\n%v\n%v\n%s", seed, a, b, all[0].Spec.ServiceAccountToken+" "+all[1].Spec.ServiceAccountToken, decisions, again, podJSON)
 		}
 		for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-			had := slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == templates.TokenPath })
+			had := slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == validation.TokenPath })
 			if auto := pod.Spec.AutomountServiceAccountToken; !had && c.Name != "app" && (auto == nil || *auto) {
 				customized++
 				if !slices.Contains(tokensOf(byWebhook), c.Name+" token") {
@@ -95,9 +96,9 @@ func TestTokens(t *testing.T) {
 func tokensOf(pod *corev1.Pod) (all []string) {
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		for _, m := range c.VolumeMounts {
-			if m.MountPath == templates.TokenPath {
+			if m.MountPath == validation.TokenPath {
 				name := m.Name
-				if strings.HasPrefix(name, templates.TokenVolumePrefix) {
+				if strings.HasPrefix(name, validation.TokenVolumePrefix) {
 					name = "token"
 				}
 				all = append(all, c.Name+" "+name)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
+	"github.com/pillion-dev/pillion/templates/validation"
 )
 
 // declareConditions declares what the engine checks before it adds anything. If one of these conditions is
@@ -61,16 +62,16 @@ func (m *mutation) requireAll(name string, conditions ...string) {
 // tokenVolume returns the name of the volume for the path at which the ServiceAccount plugin would mount
 // the API token, or "".
 func (m *mutation) tokenVolume() string {
-	volume := quoteString(templates.NoTokenVolume)
+	volume := quoteString(validation.NoTokenVolume)
 	if m.t.Spec.ServiceAccountToken == v1alpha1.Inherit {
 		var brought []string
 		for _, t := range m.set.Templates {
 			brought = append(brought, t.Containers...)
 		}
 		user := fmt.Sprintf("%s.filter(x, !(x.name in [%s]))", bothLists, quoteList(brought))
-		declined := fmt.Sprintf("size(%[1]s) > 0 && %[1]s.all(x, x.?volumeMounts.orValue([]).exists(y, y.mountPath == %[2]q))", user, templates.TokenPath)
-		named := fmt.Sprintf("%s.filter(x, x.name.startsWith(%q))", podVolumes, templates.TokenVolumePrefix)
-		volume = fmt.Sprintf("(%[1]s.filter(x, x.?projected.?sources.orValue([]).exists(y, has(y.serviceAccountToken))).map(x, x.name) + %[1]s.map(x, %[3]q) + [%[2]s ? %[3]q : \"\"])[0]", named, declined, templates.NoTokenVolume)
+		declined := fmt.Sprintf("size(%[1]s) > 0 && %[1]s.all(x, x.?volumeMounts.orValue([]).exists(y, y.mountPath == %[2]q))", user, validation.TokenPath)
+		named := fmt.Sprintf("%s.filter(x, x.name.startsWith(%q))", podVolumes, validation.TokenVolumePrefix)
+		volume = fmt.Sprintf("(%[1]s.filter(x, x.?projected.?sources.orValue([]).exists(y, has(y.serviceAccountToken))).map(x, x.name) + %[1]s.map(x, %[3]q) + [%[2]s ? %[3]q : \"\"])[0]", named, declined, validation.NoTokenVolume)
 	}
 	return fmt.Sprintf("object.spec.?automountServiceAccountToken.orValue(true) ?\n  %s :\n  \"\"", volume)
 }
@@ -174,7 +175,7 @@ func resourcesRight(container *node) []string {
 	var conditions []string
 	if memory := container.get("resources", "limits", "memory"); memory != nil && !memory.constant {
 		value := fmt.Sprintf("quantity(%s)", memory.celValue(""))
-		conditions = append(conditions, memory.whenPresent(fmt.Sprintf("%s.compareTo(quantity(\"%d\")) >= 0 || %[1]s.compareTo(quantity(\"0\")) == 0", value, templates.LeastMemory)))
+		conditions = append(conditions, memory.whenPresent(fmt.Sprintf("%s.compareTo(quantity(\"%d\")) >= 0 || %[1]s.compareTo(quantity(\"0\")) == 0", value, validation.LeastMemory)))
 	}
 	requests := container.get("resources", "requests")
 	for i := range requests.members() {

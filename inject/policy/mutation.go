@@ -12,6 +12,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
+	"github.com/pillion-dev/pillion/templates/validation"
 )
 
 // mutation is what one template adds to a pod.
@@ -106,7 +107,7 @@ func (m *mutation) prepareFragment() {
 		}
 		wants := []string{`variables.token != ""`}
 		for i := range c.get("volumeMounts").items() {
-			if own := &c.get("volumeMounts").items()[i]; own.get("mountPath").constantString() == templates.TokenPath {
+			if own := &c.get("volumeMounts").items()[i]; own.get("mountPath").constantString() == validation.TokenPath {
 				wants = append(wants, own.whenPresent("false"))
 			}
 		}
@@ -114,15 +115,15 @@ func (m *mutation) prepareFragment() {
 		mount.when = allTrue(wants...)
 		mount.appendChild("name", constant("variables.token"))
 		mount.appendChild("readOnly", constant("true"))
-		mount.appendChild("mountPath", constant(quoteString(templates.TokenPath)))
+		mount.appendChild("mountPath", constant(quoteString(validation.TokenPath)))
 		wants[0] = "variables." + c.variable
 		added = append(added, allTrue(wants...))
 	}
 	if len(added) > 0 {
 		volume := m.pod.get("spec").ensureChild("volumes", node{list: true}).appendChild("", object)
-		volume.when = fmt.Sprintf("variables.token == %q && (%s)", templates.NoTokenVolume, anyTrue(added...))
-		volume.appendChild("name", constant(quoteString(templates.NoTokenVolume)))
-		volume.appendChild(templates.NoTokenSource, object)
+		volume.when = fmt.Sprintf("variables.token == %q && (%s)", validation.NoTokenVolume, anyTrue(added...))
+		volume.appendChild("name", constant(quoteString(validation.NoTokenVolume)))
+		volume.appendChild(validation.NoTokenSource, object)
 	}
 }
 

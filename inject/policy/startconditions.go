@@ -10,7 +10,7 @@ import (
 	"github.com/google/cel-go/cel"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/validation"
 )
 
 // The conditions in this file are those of the engine that the kubelet starts the containers (inject/kubeletrules.go). What
@@ -217,8 +217,8 @@ func (m *mutation) writesVolume(volume *node) bool {
 
 // notReserved reports a mount at a place of the container runtime.
 func (m *mutation) notReserved(mount *node) {
-	if at := mount.get("mountPath"); at != nil && at.constant && templates.ReservedPath(at.constantString()) != "" && !m.isHostPath(mount) {
-		m.addProblem(at.path, "%s", templates.ReservedPath(at.constantString()))
+	if at := mount.get("mountPath"); at != nil && at.constant && validation.ReservedPath(at.constantString()) != "" && !m.isHostPath(mount) {
+		m.addProblem(at.path, "%s", validation.ReservedPath(at.constantString()))
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/params"
 	"github.com/pillion-dev/pillion/templates/request"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
+	"github.com/pillion-dev/pillion/templates/validation"
 )
 
 func someTexts() []string {
@@ -25,7 +26,7 @@ func someTexts() []string {
 		"", " ", "a", "A", "a b", "a,b", "info", "loud", "true", "false", "True", "0", "1", "-1", "+1", "007", "1.0", "1.5", ".5", "5.", "1e3", "1E-2", "1e400", "0x10",
 		"Inf", "NaN", "1_000", "9223372036854775807", "9223372036854775808", "99999999999999999999", "100m", "64Mi", "1Gi", "-5", "1e1000", "m", "30s", "1h30m", "5", "-5m",
 		".5s", "1.5h", "1us", "1µs", "h", "80", "65535", "65536", "2147483648", "http", "-http", "a--b", "averylongportname", "/logs", "/logs/", "//", "/", "/a//b", "/a/../b",
-		"/a/..b", "/.", "..", "a/..", "TCP", "tcp", "File", "a.b-c", "A_B", "511", "512", "2147483647", "Always", "Memory", strings.Repeat("x", 64), strings.Repeat("x", 256), strings.Repeat("ä", 129), "a\nb", "☃", "yes", "Off", "T", "tRUE", "N", templates.TokenPath)
+		"/a/..b", "/.", "..", "a/..", "TCP", "tcp", "File", "a.b-c", "A_B", "511", "512", "2147483647", "Always", "Memory", strings.Repeat("x", 64), strings.Repeat("x", 256), strings.Repeat("ä", 129), "a\nb", "☃", "yes", "Off", "T", "tRUE", "N", validation.TokenPath)
 }
 
 // declarations returns parameters of each type, with each kind of limit.

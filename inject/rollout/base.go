@@ -13,6 +13,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/validation"
 )
 
 // A pod "as it would be if it were created now" starts from one of two bases: what its controller
@@ -138,7 +139,7 @@ func giveToken(to, from object) {
 	has, tokens := itemNames(to, "volumes"), map[string]bool{}
 	volumes, _ := to["volumes"].([]any)
 	for _, volume := range listItems(from, "volumes") {
-		if name, _ := volume["name"].(string); strings.HasPrefix(name, templates.TokenVolumePrefix) && !has[name] && !tokens[name] {
+		if name, _ := volume["name"].(string); strings.HasPrefix(name, validation.TokenVolumePrefix) && !has[name] && !tokens[name] {
 			volumes, tokens[name] = append(volumes, volume), true
 		}
 	}

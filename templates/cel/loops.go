@@ -18,9 +18,6 @@ type Loop struct {
 	depth int // number of loops around it
 }
 
-// Name returns the name of the loop's variable.
-func (l *Loop) Name() string { return l.name }
-
 // List returns the expression of the loop's list.
 func (l *Loop) List() *Expression { return l.list }
 

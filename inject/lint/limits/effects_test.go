@@ -16,6 +16,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/lint/limits"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/validation"
 )
 
 // TestEffectsInDocs checks that the page about effects has each of them.
@@ -185,7 +186,7 @@ func TestNoTokenIsNotLocalStorage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(r.InjectedJSON()), templates.NoTokenVolume) {
+	if !strings.Contains(string(r.InjectedJSON()), validation.NoTokenVolume) {
 		t.Fatalf("the volume is not there: %s", r.InjectedJSON())
 	}
 	if got := limits.EffectsOf(pod, r.InjectedJSON(), "Deployment"); len(got) > 0 {

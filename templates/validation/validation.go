@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package templates
+// Package validation has what Kubernetes accepts in a pod: which fields an object must have, and rules for values and objects. They
+// are those of the API server's validation (ValidatePodCreate) for a part of a fragment, and some of the kubelet's.
+//
+// Loading a template finds the mistakes that do not depend on the pod. A rule that reads computed values applies when they are known.
+// The module e2e/validity compares all rules with Kubernetes' own code.
+package validation
 
 import (
 	"fmt"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package templates
+package validation
 
 import (
 	"errors"
@@ -55,9 +55,6 @@ type ObjectRule struct {
 	// applies.
 	applies func(o Partial) bool
 }
-
-// policed stands for the condition of a rule for which policies have conditions of their own.
-const policed = "policed"
 
 // CheckObject returns an error if an object breaks one of the rules.
 func CheckObject(rules []ObjectRule, n *jsontree.Node) error {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package templates
+package validation
 
 import (
 	"errors"
@@ -36,6 +36,9 @@ func (r ValueRule) CEL() string {
 	}
 	return r.cel
 }
+
+// policed stands for the condition of a rule for which policies have conditions of their own.
+const policed = "policed"
 
 // IsPoliced reports whether policies have conditions of their own for the rule.
 func (r ValueRule) IsPoliced() bool { return r.cel == policed }
