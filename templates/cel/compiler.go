@@ -229,7 +229,8 @@ func (c *Compiler) inspectExpression(checked *ast.AST) error {
 // IsDeclared reports whether there is a variable of that name.
 func (c *Compiler) IsDeclared(variable string) bool { return c.provider.variables[variable] != nil }
 
-// DeclareVariable compiles a variable. Others are it and those below it, which it cannot read.
+// DeclareVariable compiles a variable. Others are the declarations of this variable and of those below it. An error names the one of
+// them that the variable reads, because a variable can read only those above it.
 func (c *Compiler) DeclareVariable(declared v1alpha1.Variable, others []v1alpha1.Variable) error {
 	p, err := c.compileExpression(c.pod, declared.Expression, true)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/cel/values"
 )
 
-// costs are those of the functions whose cost is not just the weight of their arguments.
+// costs returns the cost of a call, for the functions whose cost is not just the weight of their arguments.
 var costs = map[string]func(args []ref.Val) int{
 	"@sortByAssociatedKeys": func(args []ref.Val) int { return addReadCost(args[0], sortCost(args[1])) },
 	"distinct":              func(args []ref.Val) int { return cappedProduct(addReadCost(args[0], 0), countItems(args[0])) },
@@ -43,7 +43,7 @@ var costs = map[string]func(args []ref.Val) int{
 	"sort":             func(args []ref.Val) int { return sortCost(args[0]) },
 }
 
-// sizes are those of the results of functions that multiply strings.
+// sizes returns the size of the result of a call, for the functions that multiply strings.
 var sizes = map[string]func(args []ref.Val) int{
 	"format":        formattedSize,
 	"join":          joinedSize,
@@ -241,7 +241,7 @@ func addReadCost(v ref.Val, sum int) int {
 	return sum + 1
 }
 
-// addMapCost is addReadCost for a map. It looks no key of a JSON object up, which would take time for each member.
+// addMapCost is addReadCost for a map. It does not look up the keys of a JSON object, because each look-up reads the members again.
 func addMapCost(m traits.Mapper, sum int) int {
 	if n, ok := values.ObjectNode(m); ok {
 		for _, e := range values.SortedMembers(n) {

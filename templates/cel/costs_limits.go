@@ -2,12 +2,13 @@
 
 package cel
 
-// These limit the cost of expressions at run time, in CEL's units: of each one, and of all
-// expressions of a template together for one pod. They are a thousand times what a template needs.
+// MaxCost limits the cost of one expression at run time, and MaxTemplateCost that of all expressions of a template together for one
+// pod, in CEL's units. They are a thousand times what a template needs. maxNesting limits the levels of nested lists during an
+// evaluation.
 const (
 	MaxCost         = 100_000
 	MaxTemplateCost = 500_000
-	maxNesting      = 3 // of nested lists during an evaluation
+	maxNesting      = 3
 )
 
 // MaxTotal limits the cost of all expressions that count in [Input.Total], for one pod: those of the templates of a namespace,
@@ -15,20 +16,20 @@ const (
 // the work as long as the caller waits.
 const MaxTotal = 2_000_000
 
-// maxDirectSteps is the maximum number of steps in the direct functions of one template for one
-// pod. After that, CEL takes over, which accounts more exactly. The direct functions also read no
-// strings longer than maxDirect bytes, and support no loops nested deeper than maxLocals.
+// maxFastSteps is the maximum number of steps on the fast path of one template for one pod. After that, CEL takes over, which
+// accounts more exactly. The fast path also reads no strings longer than maxFastText bytes, and supports no macros nested deeper
+// than maxLocals.
 const (
-	maxDirectSteps = 5_000
-	maxDirect      = 1 << 10
-	maxLocals      = 2
+	maxFastSteps = 5_000
+	maxFastText  = 1 << 10
+	maxLocals    = 2
 )
 
 // ForEachKey in an object that is a list item makes one item for each value of a list.
 const ForEachKey = "${forEach}"
 
-// These limit the items that loops make: of one loop in one list, of all loops of a template for
-// one pod, and the bytes of their strings.
+// maxLoop limits the items that one loop makes in one list, maxLoops those of all loops of a template for one pod, and maxLoopOutput
+// the bytes of their strings.
 const (
 	maxLoop       = 100
 	maxLoops      = 1_000

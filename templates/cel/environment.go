@@ -17,10 +17,8 @@ import (
 	"github.com/pillion-dev/pillion/templates/cel/library"
 )
 
-// The functions of expressions come from CEL's standard, from CEL's extension libraries, and from
-// the package library, which has those of the API server and json.marshal.
-
-// language is the CEL environment that all templates share.
+// language is the CEL environment that all templates share. Its functions come from CEL's standard, from CEL's extension libraries
+// and from the package library.
 type language struct {
 	*cel.Env
 

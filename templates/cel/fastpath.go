@@ -58,7 +58,7 @@ type fastpath struct {
 // countSteps counts repeated work. It reports whether the count is within the limit.
 func (in *Input) countSteps(n int) bool {
 	in.steps += n
-	return in.steps <= maxDirectSteps
+	return in.steps <= maxFastSteps
 }
 
 // fastpathCompiler compiles functions from a checked expression. Its methods panic with errUnsupported for
@@ -176,7 +176,7 @@ func paramOf[T any](c *fastpathCompiler, e ast.Expr) func(*Input) (T, bool) {
 	return nil
 }
 
-func readableText(text string) (string, bool) { return text, len(text) <= maxDirect }
+func readableText(text string) (string, bool) { return text, len(text) <= maxFastText }
 
 // compileText compiles an expression of type string.
 func (c *fastpathCompiler) compileText(e ast.Expr) textFunc {
@@ -287,7 +287,7 @@ func concatTexts(left, right textFunc) textFunc {
 	return func(in *Input) (string, bool) {
 		a, ok1 := left(in)
 		b, ok2 := right(in)
-		if !ok1 || !ok2 || len(a)+len(b) > maxDirect {
+		if !ok1 || !ok2 || len(a)+len(b) > maxFastText {
 			return "", false
 		}
 		return a + b, true

@@ -126,7 +126,7 @@ func (c *fastpathCompiler) compileLookup(e ast.Expr) lookupFunc {
 				m = annotations
 			}
 			v, found := m[key]
-			return v, found, len(m) <= values.MaxItems && len(v) <= maxDirect && utf8.ValidString(v) && utf8.ValidString(key)
+			return v, found, len(m) <= values.MaxItems && len(v) <= maxFastText && utf8.ValidString(v) && utf8.ValidString(key)
 		}
 	}
 	get := c.compileNode(e)
@@ -142,7 +142,7 @@ func memberText(of *jsontree.Node, ok bool, key string) (text string, found, rea
 		return "", false, ok
 	}
 	text = n.Text()
-	return text, true, n.Kind() == jsontree.String && len(text) <= maxDirect
+	return text, true, n.Kind() == jsontree.String && len(text) <= maxFastText
 }
 
 // compileOptionalText compiles m[?key] and x.?f.

@@ -26,8 +26,7 @@ func (s *Scope) Loop(variable string) *Loop {
 	return nil
 }
 
-// HasMeaning reports whether a name has a meaning in expressions, besides those of loops: it is a type, a variable or the beginning
-// of functions' names.
+// HasMeaning reports whether a name is that of a type, of a variable that is not a loop's, or of a library of functions.
 func (s *Scope) HasMeaning(name string) bool {
 	if _, isType := s.env.CELTypeProvider().FindIdent(name); isType || name == "container" || name == "serviceAccount" {
 		return true

@@ -26,8 +26,8 @@ func annotationKey(p *v1alpha1.Param, setting string) string {
 	return cmp.Or(p.Annotation, setting)
 }
 
-// collectPrefixValues returns the value of a parameter with a prefix. The pod's annotations win over the
-// ServiceAccount's, and these over the namespace's, name by name.
+// collectPrefixValues returns the value of a parameter with a prefix. For each name, the pod's annotation wins over the
+// ServiceAccount's, and the ServiceAccount's over the namespace's.
 func (p *Param) collectPrefixValues(from sources) (v Value, wrong []*InvalidValueError) {
 	texts, origins := map[string]string{}, map[string]string{}
 	take := func(key, text, source string) {

@@ -222,8 +222,8 @@ func (p structProvider) FindStructFieldType(name, field string) (*types.FieldTyp
 	return p.Provider.FindStructFieldType(name, field)
 }
 
-// metaView is a namespace or a ServiceAccount as a CEL value. All expressions of a template share
-// its maps.
+// metaView is a namespace or a ServiceAccount as the fields of its CEL value read it. All expressions of a template share its
+// maps.
 type metaView struct {
 	name                string
 	labels, annotations onceMap
