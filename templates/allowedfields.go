@@ -43,7 +43,7 @@ func forEachFields() fields {
 	}
 }
 
-func (c *checker) checkAllowedFields(y *yaml.Node, path string, allowed fields) {
+func (c *parser) checkAllowedFields(y *yaml.Node, path string, allowed fields) {
 	if allowed == nil {
 		return
 	}
@@ -63,7 +63,7 @@ const maxContainers = 100
 
 // podRules checks a pod fragment beyond its types: the rules of the API server's validation that a
 // fragment alone can break. It returns the names of the containers, by list.
-func (c *checker) podRules(y *yaml.Node, path string) (names map[string][]string) {
+func (c *parser) podRules(y *yaml.Node, path string) (names map[string][]string) {
 	names = map[string][]string{}
 	c.checkAllowedFields(y, path, podFields())
 	c.checkMetadataKeys(yamlChild(yamlChild(y, "metadata"), "annotations"), path+".metadata.annotations", func(_, prefix string) string {
@@ -99,7 +99,7 @@ func (c *checker) podRules(y *yaml.Node, path string) (names map[string][]string
 	return names
 }
 
-func (c *checker) forEachRules(y *yaml.Node, path string, pod *yaml.Node) {
+func (c *parser) forEachRules(y *yaml.Node, path string, pod *yaml.Node) {
 	c.checkAllowedFields(y, path, forEachFields())
 	c.checkMounts(y, path, volumeKinds(yamlChild(pod, "spec")))
 	c.otherVariables(yamlChild(y, "env"), path+".env")
@@ -110,7 +110,7 @@ func (c *checker) forEachRules(y *yaml.Node, path string, pod *yaml.Node) {
 
 // checkMetadataKeys checks the keys of labels or annotations. The function wrong returns any other error of a
 // key.
-func (c *checker) checkMetadataKeys(y *yaml.Node, path string, wrong func(key, prefix string) string) {
+func (c *parser) checkMetadataKeys(y *yaml.Node, path string, wrong func(key, prefix string) string) {
 	for key := range yamlMembers(y) {
 		if key.Value == whenKey {
 			continue
@@ -152,7 +152,7 @@ func reservedDomains() []string { return []string{"kubernetes.io", "k8s.io", Dom
 // checkLabels checks the keys of labels. Controllers select their pods by labels. If a template added a
 // label that a controller's selector excludes, the controller would never find its pod and would
 // create new ones without end.
-func (c *checker) checkLabels(y *yaml.Node, t *Template) {
+func (c *parser) checkLabels(y *yaml.Node, t *Template) {
 	list := yamlAt(y, "spec", "labelDomains")
 	for i, domain := range t.Spec.LabelDomains {
 		path := fmt.Sprintf("spec.labelDomains[%d]", i)
@@ -183,7 +183,7 @@ func (c *checker) checkLabels(y *yaml.Node, t *Template) {
 
 // annotationDomains checks the domains of another product. A domain of which the template reads nothing is a mistake:
 // every annotation of it would be reported.
-func (c *checker) annotationDomains(y *yaml.Node, t *Template) {
+func (c *parser) annotationDomains(y *yaml.Node, t *Template) {
 	list := yamlAt(y, "spec", "annotationDomains")
 	for i, domain := range t.Spec.AnnotationDomains {
 		path := fmt.Sprintf("spec.annotationDomains[%d]", i)
@@ -205,7 +205,7 @@ func (c *checker) annotationDomains(y *yaml.Node, t *Template) {
 // ${forEach}, it must have a constant part, because Pillion recognizes its own items by it. The map
 // seen has the names so far, and whether their items are conditional. If share is true, conditional
 // items may have the same name, see oneName.
-func (c *checker) checkNames(list *yaml.Node, path string, seen map[string]bool, share bool) {
+func (c *parser) checkNames(list *yaml.Node, path string, seen map[string]bool, share bool) {
 	for i, item := range yamlItems(list) {
 		sub := fmt.Sprintf("%s[%d].name", path, i)
 		name, conditional := yamlChild(item, "name"), share && yamlChild(item, whenKey) != nil
@@ -229,7 +229,7 @@ func (c *checker) checkNames(list *yaml.Node, path string, seen map[string]bool,
 	}
 }
 
-func (c *checker) containerRules(y *yaml.Node, path string, init bool) {
+func (c *parser) containerRules(y *yaml.Node, path string, init bool) {
 	policy := yamlChild(y, "restartPolicy")
 	switch {
 	case policy != nil && !init:
@@ -258,7 +258,7 @@ func volumeKinds(spec *yaml.Node) map[string]string {
 }
 
 // checkMounts checks references to the template's own volumes.
-func (c *checker) checkMounts(container *yaml.Node, path string, volumes map[string]string) {
+func (c *parser) checkMounts(container *yaml.Node, path string, volumes map[string]string) {
 	seen := map[string]bool{}
 	volume := func(y *yaml.Node, sub string) (kind string, ok bool) {
 		name := yamlChild(y, "name")
@@ -295,7 +295,7 @@ func (c *checker) checkMounts(container *yaml.Node, path string, volumes map[str
 
 // findVolumeKind returns the kind of one of the template's volumes. A name that is an expression may also be
 // that of a volume of the pod; it is checked for each pod.
-func (c *checker) findVolumeKind(name *yaml.Node, path string, volumes map[string]string) (kind string, ok bool) {
+func (c *parser) findVolumeKind(name *yaml.Node, path string, volumes map[string]string) (kind string, ok bool) {
 	if kind, ok = volumes[name.Value]; !ok && !mayBeOneOf(name.Value, volumes) {
 		c.reportProblem(name, path, "no volume %q in spec.pod.spec.volumes%s", name.Value, cmp.Or(problem.DidYouMean(name.Value, slices.Collect(maps.Keys(volumes))),
 			fmt.Sprintf(`; for a volume of the pods themselves, write name: "${'%s'}"`, name.Value)))
@@ -305,7 +305,7 @@ func (c *checker) findVolumeKind(name *yaml.Node, path string, volumes map[strin
 
 // oneSource reports a volume with two sources. The API server makes an emptyDir of a volume without
 // a source.
-func (c *checker) oneSource(volume *yaml.Node, path string) {
+func (c *parser) oneSource(volume *yaml.Node, path string) {
 	source := ""
 	for key := range yamlMembers(volume) {
 		switch {

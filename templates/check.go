@@ -4,6 +4,7 @@ package templates
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -301,4 +302,20 @@ func ofNames(t reflect.Type, y *yaml.Node) string {
 		}
 	}
 	return ""
+}
+
+// checkSpecialType checks the types that stand for more than their Go type. It returns false for others.
+func (c *checker) checkSpecialType(y *yaml.Node, t reflect.Type, field, path string) (*part, bool) {
+	switch t {
+	case reflect.TypeFor[PodJSON]():
+		return c.checkNode(y, reflect.TypeFor[corev1.Pod](), field, path), true
+	case reflect.TypeFor[json.RawMessage]():
+		n, err := jsontree.FromYAML(y)
+		if err != nil {
+			c.reportProblem(y, path, "%v", err)
+			return nil, true
+		}
+		return &part{static: n}, true
+	}
+	return nil, false
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // checkParams checks and compiles the declared parameters. It reports whether all are valid.
-func (c *checker) checkParams(y *yaml.Node, t *Template) bool {
+func (c *parser) checkParams(y *yaml.Node, t *Template) bool {
 	before := len(c.problems)
 	list := yamlChild(yamlChild(y, "spec"), "params")
 	if list != nil && list.Kind != yaml.SequenceNode {

@@ -17,11 +17,10 @@ type Runs struct {
 	fields map[string]*part // image, command and args
 }
 
-// Runs returns the Runs of each of the template's containers.
-func (t *Template) Runs() []Runs {
-	var all []Runs
+// runsOf returns the Runs of each container of a partial Pod.
+func runsOf(pod *part) (all []Runs) {
 	for _, list := range containerLists {
-		for _, container := range t.pod.findMember("spec").findMember(list).items() {
+		for _, container := range pod.findMember("spec").findMember(list).items() {
 			r := Runs{fields: map[string]*part{}}
 			r.Name = container.findMember("name").namePattern()
 			for _, field := range []string{"image", "command", "args"} {

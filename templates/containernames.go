@@ -5,7 +5,6 @@ package templates
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/pillion-dev/pillion/templates/cel/diagnostics"
@@ -57,33 +56,6 @@ func IsNamed(own, name string) bool {
 
 // IsGenerated reports whether a name in [Template.Containers] is that of generated containers.
 func IsGenerated(own string) bool { return strings.Contains(own, "*") }
-
-// Brings reports whether the template brings containers with that name.
-func (t *Template) Brings(name string) bool {
-	if !t.generates {
-		return slices.Contains(t.Containers, name)
-	}
-	return slices.ContainsFunc(t.Containers, func(own string) bool { return IsNamed(own, name) })
-}
-
-// eachOnce returns the names of lists, each once.
-func eachOnce(lists ...[]string) (names []string) {
-	for _, name := range slices.Concat(lists...) {
-		if !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
-// Rank returns the position of the template's containers with that name in a list of a pod,
-// initContainers or containers, or -1. Those of one ${forEach} have the same.
-func (t *Template) Rank(list, name string) int {
-	if !t.generates {
-		return slices.Index(t.order[list], name)
-	}
-	return slices.IndexFunc(t.order[list], func(own string) bool { return IsNamed(own, name) })
-}
 
 // Overlap reports whether containers may have both names of [Template.Containers].
 func Overlap(a, b string) bool {

@@ -11,7 +11,6 @@ import (
 	"reflect"
 
 	"go.yaml.in/yaml/v3"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/problem"
@@ -35,7 +34,7 @@ func (p *PodJSON) UnmarshalJSON(text []byte) error {
 // Decode reads a file with one YAML document of a kind into a struct. As in a template, unknown
 // keys and wrong types are problems. A field of type json.RawMessage may have any value.
 func Decode(file string, data []byte, kind string, into any) (*Document, problem.Problems) {
-	c := newChecker(file)
+	c := newParser(file)
 	y, wrong := onlyDocument(data)
 	if wrong == nil {
 		if y, wrong = unfoldAliases(y); wrong == nil && c.checkIdentity(y, kind) == "" {
@@ -108,20 +107,4 @@ func (d *Document) Problem(message string, path ...any) problem.Problem {
 		}
 	}
 	return p
-}
-
-// checkSpecialType checks the types that stand for more than their Go type. It returns false for others.
-func (c *checker) checkSpecialType(y *yaml.Node, t reflect.Type, field, path string) (*part, bool) {
-	switch t {
-	case reflect.TypeFor[PodJSON]():
-		return c.checkNode(y, reflect.TypeFor[corev1.Pod](), field, path), true
-	case reflect.TypeFor[json.RawMessage]():
-		n, err := jsontree.FromYAML(y)
-		if err != nil {
-			c.reportProblem(y, path, "%v", err)
-			return nil, true
-		}
-		return &part{static: n}, true
-	}
-	return nil, false
 }

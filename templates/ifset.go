@@ -34,9 +34,6 @@ func IfSet(variable *jsontree.Node) (other string, conflict bool) {
 	return ask.Get("append").Text(), ask != nil && ask.IsText(ifSetConflict)
 }
 
-// AsksIfSet reports whether fragments of [Template.ForEach] contain IfSetKey.
-func (t *Template) AsksIfSet() bool { return t.asksIfSet }
-
 // ifSet checks the value of IfSetKey in a variable.
 func (c *checker) ifSet(o *part, y, value *yaml.Node, t reflect.Type, path string) {
 	at := problem.JoinPath(path, IfSetKey)

@@ -65,7 +65,7 @@ func storedValue(document []byte) (value any, err error) {
 
 // sameApplied checks that the document has the same meaning after kubectl apply. Document is the
 // part of the file that kubectl reads for y, or nil.
-func (c *checker) sameApplied(y *yaml.Node, document []byte) bool {
+func (c *parser) sameApplied(y *yaml.Node, document []byte) bool {
 	if document == nil {
 		c.reportProblem(y, "", "kubectl does not find this document; begin it with a line that contains only ---")
 		return false
@@ -81,7 +81,7 @@ func (c *checker) sameApplied(y *yaml.Node, document []byte) bool {
 }
 
 // compareStored compares a value with what the API server stores for it.
-func (c *checker) compareStored(y *yaml.Node, stored any, path string) {
+func (c *parser) compareStored(y *yaml.Node, stored any, path string) {
 	if len(c.problems) >= maxDifferences {
 		return
 	}
@@ -104,7 +104,7 @@ func (c *checker) compareStored(y *yaml.Node, stored any, path string) {
 	}
 }
 
-func (c *checker) compareStoredObject(y *yaml.Node, stored any, path string) {
+func (c *parser) compareStoredObject(y *yaml.Node, stored any, path string) {
 	object, ok := stored.(map[string]any)
 	known := len(c.problems)
 	for key, value := range yamlMembers(y) {
@@ -123,7 +123,7 @@ func (c *checker) compareStoredObject(y *yaml.Node, stored any, path string) {
 const plainHint = "write it without tags, and a merge key (<<) before the other keys"
 
 // storedScalarHint returns what to write if the API server stores another scalar than this one, or "".
-func (c *checker) storedScalarHint(y *yaml.Node, stored any) (hint string) {
+func (c *parser) storedScalarHint(y *yaml.Node, stored any) (hint string) {
 	text, isText := stored.(string)
 	read, err := jsontree.FromYAML(y)
 	isRead := string(read.AppendTo(nil))

@@ -97,9 +97,15 @@ const maxExpressions = 500
 // maxNodes limits the number of nodes of a document after its aliases are expanded.
 const maxNodes = 100_000
 
+// parser reads a document of a template. The checker walks the document along Go types; the parser knows which part of it means what,
+// and checks what belongs together.
+type parser struct{ *checker }
+
+func newParser(file string) *parser { return &parser{newChecker(file)} }
+
 // parseOne returns the template of one document. Applied is the same document as kubectl finds it.
 func parseOne(file string, y *yaml.Node, applied []byte) (*Template, problem.Problems) {
-	c := newChecker(file)
+	c := newParser(file)
 	y, wrong := unfoldAliases(y)
 	if wrong != nil {
 		wrong.File = file
@@ -164,7 +170,7 @@ func parseOne(file string, y *yaml.Node, applied []byte) (*Template, problem.Pro
 }
 
 // checkIdentity returns the kind of the document, or "" and a problem if it is none of these.
-func (c *checker) checkIdentity(y *yaml.Node, kinds ...string) (kind string) {
+func (c *parser) checkIdentity(y *yaml.Node, kinds ...string) (kind string) {
 	for _, key := range []struct {
 		name    string
 		allowed []string
@@ -188,7 +194,7 @@ func (c *checker) checkIdentity(y *yaml.Node, kinds ...string) (kind string) {
 }
 
 // checkScope checks that the namespace fits the kind.
-func (c *checker) checkScope(y *yaml.Node, t *Template, kind string) {
+func (c *parser) checkScope(y *yaml.Node, t *Template, kind string) {
 	namespace, selector := yamlAt(y, "metadata", "namespace"), yamlAt(y, "spec", "match", "namespaceSelector")
 	switch namespaced := kind == v1alpha1.NamespacedKind; {
 	case !namespaced && t.Namespace != "":
@@ -203,14 +209,14 @@ func (c *checker) checkScope(y *yaml.Node, t *Template, kind string) {
 	}
 }
 
-func (c *checker) compileSelectors(y *yaml.Node, t *Template) {
+func (c *parser) compileSelectors(y *yaml.Node, t *Template) {
 	match := &t.Spec.Match
 	t.NamespaceSelector = c.compileSelector(yamlAt(y, "spec", "match", "namespaceSelector"), "spec.match.namespaceSelector", match.NamespaceSelector)
 	t.PodSelector = c.compileSelector(yamlAt(y, "spec", "match", "podSelector"), "spec.match.podSelector", match.PodSelector)
 }
 
 // compileSelector compiles a label selector. It returns nil, which matches everything, if there is none.
-func (c *checker) compileSelector(y *yaml.Node, path string, s *metav1.LabelSelector) labels.Selector {
+func (c *parser) compileSelector(y *yaml.Node, path string, s *metav1.LabelSelector) labels.Selector {
 	if s == nil {
 		return nil
 	}
@@ -222,7 +228,7 @@ func (c *checker) compileSelector(y *yaml.Node, path string, s *metav1.LabelSele
 }
 
 // checkProtectedFields checks that containers have each protected field.
-func (c *checker) checkProtectedFields(y *yaml.Node, t *Template) {
+func (c *parser) checkProtectedFields(y *yaml.Node, t *Template) {
 	list := yamlChild(yamlChild(yamlChild(y, "spec"), "validate"), "protect")
 	for i, path := range t.Spec.Validate.Protect {
 		if path == ProtectAll {
@@ -241,7 +247,7 @@ func (c *checker) checkProtectedFields(y *yaml.Node, t *Template) {
 }
 
 // compileExpressions compiles the condition and the fragments.
-func (c *checker) compileExpressions(y *yaml.Node, t *Template) {
+func (c *parser) compileExpressions(y *yaml.Node, t *Template) {
 	var err error
 	if c.compiler, err = cel.NewCompiler(t.Spec.Params); err != nil {
 		c.reportProblem(y, "", "%v", err)
@@ -278,7 +284,7 @@ func (c *checker) compileExpressions(y *yaml.Node, t *Template) {
 	}
 }
 
-func (c *checker) eachContainer(item *yaml.Node, path string, pod *yaml.Node) forEach {
+func (c *parser) eachContainer(item *yaml.Node, path string, pod *yaml.Node) forEach {
 	var f forEach
 	var err error
 	if where := yamlChild(item, "where"); where != nil {
@@ -330,7 +336,7 @@ func (t *Template) setDefaults() {
 }
 
 // computedEnds compiles the ends that are a ${...}.
-func (c *checker) computedEnds(y *yaml.Node, t *Template) {
+func (c *parser) computedEnds(y *yaml.Node, t *Template) {
 	for i, list := range containerLists {
 		source := string(PositionIn(&t.Spec.Placement, list).End)
 		if !strings.Contains(source, "${") {
@@ -350,7 +356,7 @@ func (c *checker) computedEnds(y *yaml.Node, t *Template) {
 }
 
 // checkPlacement checks the positions.
-func (c *checker) checkPlacement(y *yaml.Node, t *Template) {
+func (c *parser) checkPlacement(y *yaml.Node, t *Template) {
 	placement := yamlChild(yamlChild(y, "spec"), "placement")
 	for _, list := range containerLists {
 		position, p := yamlChild(placement, list), PositionIn(&t.Spec.Placement, list)

@@ -10,16 +10,6 @@ import (
 // Most pods set no parameter, so most parts that depend only on parameters are the same for them.
 // These are rendered once, when the template is loaded.
 
-// renderPresets renders the parts that are the same for all pods that set no parameter.
-func (t *Template) renderPresets() {
-	defaults := t.params.Defaults()
-	in := new(cel.Input).WithValues(defaults, nil).WithGiven(t.params.Given(defaults))
-	t.pod.presetAll(in)
-	for i := range t.forEach {
-		t.forEach[i].add.presetAll(in)
-	}
-}
-
 // presetAll sets the preset of a part and of its children. A part that has an error with the
 // defaults gets none. The error is reported for each pod that keeps the defaults.
 func (p *part) presetAll(in *cel.Input) {

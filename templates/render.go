@@ -125,3 +125,13 @@ func (t *Template) Unmet(in *cel.Input, values params.Values) string {
 	}
 	return t.condition.FirstFalse(in.WithValues(values, nil))
 }
+
+// renderPresets renders the parts that are the same for all pods that set no parameter.
+func (t *Template) renderPresets() {
+	defaults := t.params.Defaults()
+	in := new(cel.Input).WithValues(defaults, nil).WithGiven(t.params.Given(defaults))
+	t.pod.presetAll(in)
+	for i := range t.forEach {
+		t.forEach[i].add.presetAll(in)
+	}
+}

@@ -22,7 +22,7 @@ func (t *Template) Share() int { return cmp.Or(t.Spec.Share, wholeShare) }
 
 // checkReplaces checks what a template says about the one that it replaces. Whether that exists is a property of
 // the set, see whyMisreplaced.
-func (c *checker) checkReplaces(y *yaml.Node, t *Template) {
+func (c *parser) checkReplaces(y *yaml.Node, t *Template) {
 	spec := yamlChild(y, "spec")
 	replaces, share := yamlChild(spec, "replaces"), yamlChild(spec, "share")
 	switch {

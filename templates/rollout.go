@@ -33,7 +33,7 @@ func areShares(texts []string) bool {
 }
 
 // checkRollout checks the settings of a rollout, also those that contradict each other.
-func (c *checker) checkRollout(y *yaml.Node, t *Template) {
+func (c *parser) checkRollout(y *yaml.Node, t *Template) {
 	const path = "spec.rollout."
 	of := yamlChild(yamlChild(y, "spec"), "rollout")
 	inert := t.Spec.Rollout.Strategy == "" || t.Spec.Rollout.Strategy == v1alpha1.OnCreate

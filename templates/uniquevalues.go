@@ -9,7 +9,7 @@ import (
 )
 
 // checkSets checks that the lists without an order have no value twice, because the API server rejects that.
-func (c *checker) checkSets(y *yaml.Node) {
+func (c *parser) checkSets(y *yaml.Node) {
 	spec := yamlChild(y, "spec")
 	c.checkUniqueValues(yamlChild(spec, "labelDomains"), "spec.labelDomains")
 	c.checkUniqueValues(yamlChild(spec, "annotationDomains"), "spec.annotationDomains")
@@ -21,7 +21,7 @@ func (c *checker) checkSets(y *yaml.Node) {
 	}
 }
 
-func (c *checker) checkUniqueValues(list *yaml.Node, path string) {
+func (c *parser) checkUniqueValues(list *yaml.Node, path string) {
 	seen := map[string]bool{}
 	for i, item := range yamlItems(list) {
 		if seen[item.Value] {

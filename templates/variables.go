@@ -15,7 +15,7 @@ const maxVariables = 64
 
 // compileVariables compiles the variables in their order. A variable can read those above it. It reports
 // whether all are valid.
-func (c *checker) compileVariables(y *yaml.Node, t *Template) bool {
+func (c *parser) compileVariables(y *yaml.Node, t *Template) bool {
 	before := len(c.problems)
 	list := yamlItems(yamlChild(yamlChild(y, "spec"), "variables"))
 	if len(list) > maxVariables {
