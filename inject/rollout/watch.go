@@ -239,6 +239,16 @@ func (w *Watch) Last(uid string) *corev1.Pod {
 	return nil
 }
 
+// Slips reports whether a proved pod of the rollout is not ready, and may become ready again by itself. See [Watch.Fallen].
+func (w *Watch) Slips() bool {
+	for _, t := range w.pods {
+		if t.Stage == Proved && !t.slipped.IsZero() {
+			return true
+		}
+	}
+	return false
+}
+
 // Fallen returns a pod of the rollout that was ready with the change, and is not any more, or nil.
 func (w *Watch) Fallen() *Stop {
 	for _, m := range w.sortedMembers() {
@@ -301,7 +311,7 @@ func (w *Watch) Decide(c Candidates, now time.Time) Decision {
 	d := Decide(v, w.Rules, now)
 	for _, uid := range d.Proved {
 		t := w.pods[uid]
-		if t.Stage, t.Since = Proved, now; !t.Ours {
+		if t.Stage, t.Since, t.slipped = Proved, now, (time.Time{}); !t.Ours {
 			t.settle(now)
 		}
 	}
@@ -428,8 +438,11 @@ func (t *watched) checkStillReady(now time.Time, rules Rules) {
 		return
 	}
 	lasted := now.Sub(t.well).Round(time.Second)
+	unsettled := t.Ours && now.Sub(t.well) < settling && !nodeSilent(t.pod)
 	switch {
-	case t.Stage == Baking && t.Ours && now.Sub(t.well) < settling && now.Sub(t.begun) < rules.Timeout && !nodeSilent(t.pod): // it has not settled yet
+	case t.Stage == Proved && (unsettled || !t.slipped.IsZero()):
+		t.seeSlip(h.Done, now, lasted)
+	case t.Stage == Baking && unsettled && now.Sub(t.begun) < rules.Timeout:
 		t.Stage, t.Since, t.Waits, t.slipped, t.lasted = Changing, t.begun, "the pod to stay Ready", now, lasted
 		t.checkEffect(now)
 	case !t.Ours || nodeSilent(t.pod):
@@ -439,6 +452,19 @@ func (t *watched) checkStillReady(now time.Time, rules Rules) {
 		}
 	default:
 		t.markFallen(lasted)
+	}
+}
+
+// seeSlip takes in that a pod which was proved at once is not ready, or is ready again, soon after its change. It is no failure if
+// that does not take long.
+func (t *watched) seeSlip(ready bool, now time.Time, lasted time.Duration) {
+	switch {
+	case ready:
+		t.slipped, t.turned, t.starts = time.Time{}, turnedReady(t.pod), t.restartCount()
+	case t.slipped.IsZero():
+		t.slipped, t.lasted = now, lasted
+	case now.Sub(t.slipped) > slip:
+		t.markFallen(t.lasted)
 	}
 }
 

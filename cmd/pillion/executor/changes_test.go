@@ -177,6 +177,36 @@ func TestChangesEndAWait(t *testing.T) {
 	}
 }
 
+// TestProvedAtOnce checks that a pod that is proved as soon as it is ready may be unready for a moment after that, as while its kubelet
+// starts the container again, but not for long.
+func TestProvedAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, unready := range []time.Duration{20 * time.Second, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newFake(t, 3)
+			c.kubelet = func(pod *corev1.Pod) {
+				well(pod)
+				set := func(after time.Duration, status corev1.ConditionStatus) {
+					time.AfterFunc(after, func() {
+						c.mu.Lock()
+						defer c.mu.Unlock()
+						c.pods[pod.Name].Status.Conditions[0].Status = status
+						c.pods[pod.Name].Status.Conditions[0].LastTransitionTime = metav1.Now()
+					})
+				}
+				set(1500*time.Millisecond, corev1.ConditionFalse)
+				set(1500*time.Millisecond+unready, corev1.ConditionTrue)
+			}
+			err := c.tryRun(t, func(r *executor.Rollout) {
+				r.Limits.MaxUnavailable, r.Limits.Poll, r.Limits.Timeout = newLimits(t, "1", 0).MaxUnavailable, time.Second, time.Minute
+			})
+			if lasts := unready == time.Hour; lasts != (err != nil) || lasts && !strings.Contains(err.Error(), "is not any more") {
+				t.Errorf("pods that are unready for %s: %v", unready, err)
+			}
+		})
+	}
+}
+
 // TestUnreadyFirst checks that pods that are not ready, which may need the change, are the first ones.
 func TestUnreadyFirst(t *testing.T) {
 	t.Parallel()

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/pillion-dev/pillion/inject/rollout"
 )
@@ -168,22 +169,33 @@ func (s *run) updatePart(ctx context.Context, p rollout.Part) error {
 // runs are those of all workloads of a rollout.
 type runs map[*rollout.Workload]*run
 
-// inspectChangedPods inspects all pods again that the rollout has changed.
+// inspectChangedPods inspects all pods again that the rollout has changed, and again while one that was proved at once may become
+// ready again by itself.
 func (r *Rollout) inspectChangedPods(ctx context.Context, runs runs) error {
 	workloads := slices.Collect(maps.Keys(runs))
+	workloads = slices.DeleteFunc(workloads, func(w *rollout.Workload) bool { return !runs[w].begun || r.hasFailed(w.Namespace) })
 	rollout.Sort(workloads)
-	for _, w := range workloads {
-		s := runs[w]
-		if !s.begun || r.hasFailed(w.Namespace) {
-			continue
+	for slips := true; slips; {
+		slips = false
+		for _, w := range workloads {
+			_, _ = runs[w].inspectPods(ctx) // if they cannot be read, what was seen last counts
+			slips = slips || runs[w].watch.Slips()
 		}
-		if _, err := s.inspectPods(ctx); err != nil && ctx.Err() != nil {
+		if slips = slips && !r.toldToStop(); slips {
+			select {
+			case <-ctx.Done():
+			case <-time.After(r.Limits.Poll):
+			}
+		}
+		if ctx.Err() != nil {
 			return r.endError(ctx.Err())
 		}
-		if fallen := s.watch.Fallen(); fallen != nil {
-			r.failWorkload(w, s.stopError(ctx, fallen))
+	}
+	for _, w := range workloads {
+		if fallen := runs[w].watch.Fallen(); fallen != nil && !r.hasFailed(w.Namespace) {
+			r.failWorkload(w, runs[w].stopError(ctx, fallen))
 		}
-		s.watch.Rest()
+		runs[w].watch.Rest()
 	}
 	return nil
 }
