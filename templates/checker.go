@@ -3,6 +3,7 @@
 package templates
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 
@@ -64,4 +65,13 @@ func (c *checker) forbidKeys(y *yaml.Node, path, message string, keys ...string)
 			c.reportProblem(found, problem.JoinPath(path, key), "%s", message)
 		}
 	}
+}
+
+// PodJSON is a Pod in a struct for [Decode]. Its keys and types are checked as those of a Pod.
+type PodJSON []byte
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (p *PodJSON) UnmarshalJSON(text []byte) error {
+	*p = bytes.Clone(text)
+	return nil
 }

@@ -22,15 +22,6 @@ type Document struct {
 	root *yaml.Node
 }
 
-// PodJSON is a Pod in a struct for [Decode]. Its keys and types are checked as those of a Pod.
-type PodJSON []byte
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (p *PodJSON) UnmarshalJSON(text []byte) error {
-	*p = bytes.Clone(text)
-	return nil
-}
-
 // Decode reads a file with one YAML document of a kind into a struct. As in a template, unknown
 // keys and wrong types are problems. A field of type json.RawMessage may have any value.
 func Decode(file string, data []byte, kind string, into any) (*Document, problem.Problems) {

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+// parser reads a document of a template. The checker walks the document along Go types; the parser knows which part of it means what,
+// and checks what belongs together.
+type parser struct{ *checker }
+
+func newParser(file string) *parser { return &parser{newChecker(file)} }
