@@ -97,7 +97,7 @@ func (t *Template) HasForEach() bool { return len(t.forEach) > 0 }
 // blameAnnotations adds to an error the annotations that set what the failing part reads. Fixing them is up to
 // the author of the pod, who may not be able to change the template.
 func (t *Template) blameAnnotations(err error, values params.Values) error {
-	f, ok := errors.AsType[*cel.Fault](err)
+	f, ok := errors.AsType[*cel.FaultError](err)
 	if !ok {
 		return err
 	}

@@ -4,8 +4,8 @@ package cel
 
 import "fmt"
 
-// Fault is an error of a part of a template for one pod.
-type Fault struct {
+// FaultError is an error of a part of a template for one pod.
+type FaultError struct {
 	path string
 	line int      // in the template's file
 	read []string // the parameters that the part reads
@@ -14,13 +14,13 @@ type Fault struct {
 
 // NewFault returns an error at a path of a template, and at a line of its file, which may be 0. Read are the parameters that
 // the part at that path reads.
-func NewFault(path string, line int, read []string, err error) *Fault {
-	return &Fault{path, line, read, err}
+func NewFault(path string, line int, read []string, err error) *FaultError {
+	return &FaultError{path, line, read, err}
 }
 
 // Error returns the error with its place. In a template without lines, which is one line of JSON, all
 // lines are 1.
-func (f *Fault) Error() string {
+func (f *FaultError) Error() string {
 	if f.line > 1 {
 		return fmt.Sprintf("%s (line %d): %v", f.path, f.line, f.err)
 	}
@@ -28,10 +28,10 @@ func (f *Fault) Error() string {
 }
 
 // Unwrap returns the error without its place.
-func (f *Fault) Unwrap() error { return f.err }
+func (f *FaultError) Unwrap() error { return f.err }
 
 // ForgetLine removes the line: users have never seen the text of an object.
-func (f *Fault) ForgetLine() { f.line = 0 }
+func (f *FaultError) ForgetLine() { f.line = 0 }
 
 // Params returns the parameters that the part reads.
-func (f *Fault) Params() []string { return f.read }
+func (f *FaultError) Params() []string { return f.read }

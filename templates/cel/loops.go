@@ -25,7 +25,7 @@ func (l *Loop) List() *Expression { return l.list }
 func (l *Loop) Depth() int { return l.depth }
 
 // Each calls visit for each value of the loop, while the loop's variable has it. Before that, it calls begin with the number of
-// values. An error is a [Fault] of the list, which is at path, or that of visit, whose fault then also reads what the list reads.
+// values. An error is a [FaultError] of the list, which is at path, or that of visit, whose fault then also reads what the list reads.
 func (l *Loop) Each(in *Input, path string, begin func(n int), visit func() error) error {
 	list, n, err := l.evalList(in)
 	if err != nil {
@@ -44,7 +44,7 @@ func (l *Loop) Each(in *Input, path string, begin func(n int), visit func() erro
 		}
 		in.loops = append(in.loops[:l.depth], loopValue{l.name, value})
 		if err := visit(); err != nil {
-			if f, ok := errors.AsType[*Fault](err); ok { // the value comes from the loop
+			if f, ok := errors.AsType[*FaultError](err); ok { // the value comes from the loop
 				f.read = append(slices.Clip(f.read), l.list.params...)
 			}
 			return err
