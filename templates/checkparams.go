@@ -52,7 +52,7 @@ func (c *parser) checkParams(y *yaml.Node, t *Template) bool {
 // Values returns the values of the parameters. A value comes from the pod's annotations, or else
 // from the ServiceAccount's, or else from the namespace's, or else it is the default. The parameter
 // annotations is the pod's, or nil if none of them can set a parameter. The ServiceAccount may be
-// nil. Values omits parameters without a valid value; the error is an [InvalidValuesError] about
+// nil. Values omits parameters without a valid value; the error is an [params.InvalidValuesError] about
 // them. Callers must not change the values.
 func (t *Template) Values(annotations *jsontree.Node, account *request.ServiceAccount, ns *request.Namespace) (params.Values, error) {
 	return t.params.Find(annotations, account, ns)

@@ -21,7 +21,7 @@ type Source struct {
 	Path string // for messages
 }
 
-// Load reads all sources or returns [Problems]. In a folder it reads *.yaml, *.yml and *.json. It
+// Load reads all sources or returns [problem.Problems]. In a folder it reads *.yaml, *.yml and *.json. It
 // ignores subfolders, kustomization.yaml, and names that start with a dot, because a mounted
 // ConfigMap keeps its versions there.
 func Load(sources ...Source) (*Set, error) { return new(Loader).Load(sources...) }
@@ -94,7 +94,7 @@ type File struct {
 
 func (f File) equal(other File) bool { return f.Path == other.Path && bytes.Equal(f.Data, other.Data) }
 
-// Compile returns the set of templates in all files, or [Problems].
+// Compile returns the set of templates in all files, or [problem.Problems].
 func Compile(files ...File) (*Set, error) { return new(Loader).compileSet(files, nil) }
 
 // CompileValid returns the set of those templates that have no problem, and the problems of the

@@ -18,7 +18,7 @@ import (
 
 // Condition reports whether the template's condition is true. Without a condition it returns true.
 // It returns an error if the condition reads a parameter that has no value, even if evaluation
-// would not use it: a policy cannot distinguish these cases ([Expression.Params]).
+// would not use it: a policy cannot distinguish these cases ([cel.Expression.Params]).
 func (t *Template) Condition(in *cel.Input, values params.Values) (bool, error) {
 	if t.condition == nil {
 		return true, nil
@@ -72,7 +72,7 @@ func (t *Template) ForEach(in *cel.Input, values params.Values, container *jsont
 }
 
 // Placement returns where the template's containers go in one pod. It returns an error if an
-// expression fails, or if its value is no [End].
+// expression fails, or if its value is no [v1alpha1.End].
 func (t *Template) Placement(in *cel.Input, values params.Values) (v1alpha1.Placement, error) {
 	placement := t.Spec.Placement
 	for i, position := range []*v1alpha1.Position{&placement.InitContainers, &placement.Containers} {

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package templates implements the template format: what a template may contain, how it is
-// checked and compiled, and what it renders to for one pod.
+// Package templates has the templates of sidecars: it parses and checks their documents, keeps them in a [Set] in the order in which
+// they are applied, renders them for one pod, and follows their files.
 //
-// Loading a template ([Parse], [Load]) finds everything that is wrong with it, and reports each
-// [Problem] with file, line and path. A request can fail only because of the pod: a parameter has
-// an invalid value, or an expression fails on this pod.
+// Loading a template ([Parse], [Load]) finds everything that is wrong with it, and reports each [problem.Problem] with file, line and
+// path. A request can fail only because of the pod: a parameter has an invalid value, or an expression fails on this pod.
 //
-// Rendering is a pure function of the template and an [Input]. It uses no clock, randomness,
-// environment, network or map iteration order.
+// Rendering is a pure function of the template and a [cel.Input]. It uses no clock, randomness, environment, network or map iteration
+// order. The packages below have what a template is made of: parameters, expressions and the rules of Kubernetes.
 package templates
 
 import (
@@ -212,7 +211,7 @@ func (t *Template) ReadsContainers() bool {
 func (t *Template) ReadsRequest() bool { return t.reads.ReadsRequest() }
 
 // ReadsGated reports whether an expression reads an object that may contain gated fields, other than
-// field by field. The pod for such an expression must have no gated fields, see [Gated].
+// field by field. The pod for such an expression must have no gated fields, see [values.Gated].
 func (t *Template) ReadsGated() bool { return t.reads.ReadsGated() }
 
 // ReadsPodName reports whether an expression reads the name of the pod.

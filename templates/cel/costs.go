@@ -21,7 +21,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/cel/values"
 )
 
-// costs returns the cost of a call, for the functions whose cost is not just the weight of their arguments.
+// costs returns the cost of a call of each function whose cost is not just the weight of its arguments.
 var costs = map[string]func(args []ref.Val) int{
 	"@sortByAssociatedKeys": func(args []ref.Val) int { return addReadCost(args[0], sortCost(args[1])) },
 	"distinct":              func(args []ref.Val) int { return cappedProduct(addReadCost(args[0], 0), countItems(args[0])) },
@@ -43,7 +43,7 @@ var costs = map[string]func(args []ref.Val) int{
 	"sort":             func(args []ref.Val) int { return sortCost(args[0]) },
 }
 
-// sizes returns the size of the result of a call, for the functions that multiply strings.
+// sizes returns the size of the result of a call of each function that multiplies strings.
 var sizes = map[string]func(args []ref.Val) int{
 	"format":        formattedSize,
 	"join":          joinedSize,

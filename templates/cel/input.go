@@ -45,7 +45,7 @@ type Input struct {
 	looped    int         // items of loops so far
 	output    int         // bytes of the strings in them
 
-	// Matched are the entries of forEachContainer that were for a container, by their indexes.
+	// matched are the entries of forEachContainer that were for a container, by their indexes.
 	matched uint64
 }
 
