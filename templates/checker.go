@@ -61,7 +61,7 @@ func (c *checker) reportProblem(y *yaml.Node, path, format string, args ...any) 
 // forbidKeys reports the keys of an object that it must not have.
 func (c *checker) forbidKeys(y *yaml.Node, path, message string, keys ...string) {
 	for _, key := range keys {
-		if found := yamlChild(y, key); found != nil {
+		if found := Child(y, key); found != nil {
 			c.reportProblem(found, problem.JoinPath(path, key), "%s", message)
 		}
 	}
@@ -74,4 +74,12 @@ type PodJSON []byte
 func (p *PodJSON) UnmarshalJSON(text []byte) error {
 	*p = bytes.Clone(text)
 	return nil
+}
+
+// countExpressions returns the number of ${...} in a node and below it.
+func countExpressions(y *yaml.Node) (n int) {
+	for _, item := range y.Content {
+		n += countExpressions(item)
+	}
+	return n + strings.Count(y.Value, "${")
 }

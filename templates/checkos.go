@@ -16,20 +16,20 @@ func (c *checker) podOS(spec *yaml.Node, path string) {
 	if c.os == corev1.Windows {
 		const cannot = "a pod on Windows cannot have this (spec.match.os)"
 		c.forbidKeys(spec, path, cannot, "shareProcessNamespace")
-		c.forbidKeys(yamlChild(spec, "securityContext"), path+".securityContext", cannot, "fsGroup", "supplementalGroups")
+		c.forbidKeys(Child(spec, "securityContext"), path+".securityContext", cannot, "fsGroup", "supplementalGroups")
 	}
 }
 
 // containerOS reports fields that a container cannot have on the template's operating system.
 func (c *checker) containerOS(container *yaml.Node, path string) {
-	context := yamlChild(container, "securityContext")
+	context := Child(container, "securityContext")
 	if c.os != corev1.Windows {
 		// Other windowsOptions are allowed. They are left out for pods that must not have them.
-		c.forbidKeys(yamlChild(context, "windowsOptions"), path+".securityContext.windowsOptions", "needs spec.match.os: windows", "hostProcess")
+		c.forbidKeys(Child(context, "windowsOptions"), path+".securityContext.windowsOptions", "needs spec.match.os: windows", "hostProcess")
 		return
 	}
 	c.forbidKeys(context, path+".securityContext", "a container on Windows cannot have this (spec.match.os)", validation.NotOnWindows()...)
-	signal := yamlChild(yamlChild(container, "lifecycle"), "stopSignal")
+	signal := Child(Child(container, "lifecycle"), "stopSignal")
 	if signal != nil && !slices.Contains([]string{string(corev1.SIGTERM), string(corev1.SIGKILL)}, signal.Value) {
 		c.reportProblem(signal, path+".lifecycle.stopSignal", "must be SIGTERM or SIGKILL on Windows (spec.match.os)")
 	}

@@ -84,10 +84,10 @@ func (d *Document) Problem(message string, path ...any) problem.Problem {
 		switch step := step.(type) {
 		case string:
 			p.Path = problem.JoinPath(p.Path, step)
-			y = yamlChild(y, step)
+			y = Child(y, step)
 		case int:
 			p.Path += fmt.Sprintf("[%d]", step)
-			if all := yamlItems(y); step < len(all) {
+			if all := Items(y); step < len(all) {
 				y = all[step]
 			} else {
 				y = nil

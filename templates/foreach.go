@@ -21,7 +21,7 @@ func isControl(key string) bool { return key == whenKey || key == cel.ForEachKey
 // forEach compiles the loop of a list item. Until the function leave is called, expressions may use
 // the loop's variable. It returns ok false if there was a problem.
 func (c *checker) forEach(o *part, y *yaml.Node, path string) (leave func(), ok bool) {
-	value := yamlChild(y, cel.ForEachKey)
+	value := Child(y, cel.ForEachKey)
 	if value == nil {
 		return func() {}, true
 	}

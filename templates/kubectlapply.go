@@ -107,7 +107,7 @@ func (c *parser) compareStored(y *yaml.Node, stored any, path string) {
 func (c *parser) compareStoredObject(y *yaml.Node, stored any, path string) {
 	object, ok := stored.(map[string]any)
 	known := len(c.problems)
-	for key, value := range yamlMembers(y) {
+	for key, value := range Members(y) {
 		if member, there := object[key.Value]; there {
 			c.compareStored(value, member, problem.JoinPath(path, key.Value))
 		} else if ok {

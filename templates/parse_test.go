@@ -270,7 +270,7 @@ func sampleAnnotations(tpl *templates.Template) *jsontree.Node {
 	for i := range tpl.Spec.Params {
 		p := &tpl.Spec.Params[i]
 		valid := func(sample string) bool {
-			values, _ := tpl.Values(yamlMembers(tpl.Annotations(p, sample)), nil, &request.Namespace{}) // others may have no value
+			values, _ := tpl.Values(Members(tpl.Annotations(p, sample)), nil, &request.Namespace{}) // others may have no value
 			return slices.ContainsFunc(values, func(v params.Value) bool { return v.Name == p.Name && v.Source == params.FromPod })
 		}
 		samples := params.Samples(p)
@@ -280,10 +280,10 @@ func sampleAnnotations(tpl *templates.Template) *jsontree.Node {
 			texts = sampled
 		}
 	}
-	return yamlMembers(texts)
+	return Members(texts)
 }
 
-func yamlMembers(texts map[string]string) *jsontree.Node {
+func Members(texts map[string]string) *jsontree.Node {
 	n := jsontree.Members()
 	for _, key := range slices.Sorted(maps.Keys(texts)) {
 		n.Set(key, jsontree.Text(texts[key]))

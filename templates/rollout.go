@@ -35,9 +35,9 @@ func areShares(texts []string) bool {
 // checkRollout checks the settings of a rollout, also those that contradict each other.
 func (c *parser) checkRollout(y *yaml.Node, t *Template) {
 	const path = "spec.rollout."
-	of := yamlChild(yamlChild(y, "spec"), "rollout")
+	of := Child(Child(y, "spec"), "rollout")
 	inert := t.Spec.Rollout.Strategy == "" || t.Spec.Rollout.Strategy == v1alpha1.OnCreate
-	most, paused := yamlChild(of, "maxUnavailable"), yamlChild(of, "paused")
+	most, paused := Child(of, "maxUnavailable"), Child(of, "paused")
 	switch {
 	case most == nil:
 	case !unavailable.MatchString(most.Value) || (most.ShortTag() == "!!str") != (most.Value[len(most.Value)-1] == '%'):
@@ -49,23 +49,23 @@ func (c *parser) checkRollout(y *yaml.Node, t *Template) {
 		c.reportProblem(paused, path+"paused", "with the strategy OnCreate, there is no rollout to pause; set InPlace or InPlaceOrRestart, or leave paused out")
 	}
 	for _, key := range []string{"first", "waves", "scope", "onFailure"} {
-		if value := yamlChild(of, key); value != nil && inert {
+		if value := Child(of, key); value != nil && inert {
 			c.reportProblem(value, path+key, "%s is for the strategies InPlace and InPlaceOrRestart; set one, or leave %s out", key, key)
 		}
 	}
 	if first := t.Spec.Rollout.First; first != nil && *first < 0 {
-		c.reportProblem(yamlChild(of, "first"), path+"first", "must be a number of pods of at least 0")
+		c.reportProblem(Child(of, "first"), path+"first", "must be a number of pods of at least 0")
 	}
 	for _, key := range []string{"minReady", "bake"} {
-		if value := yamlChild(of, key); value != nil && value.ShortTag() == "!!str" && !duration.MatchString(value.Value) {
+		if value := Child(of, key); value != nil && value.ShortTag() == "!!str" && !duration.MatchString(value.Value) {
 			c.reportProblem(value, path+key, "must be a duration such as 30s or 5m")
 		}
 	}
-	if waves := yamlChild(of, "waves"); waves != nil && !areShares(t.Spec.Rollout.Waves) {
+	if waves := Child(of, "waves"); waves != nil && !areShares(t.Spec.Rollout.Waves) {
 		c.reportProblem(waves, path+"waves", "must be percentages in ascending order, such as [5%%, 25%%, 100%%]")
 	}
-	pod := yamlChild(yamlChild(yamlChild(y, "spec"), "pod"), "spec")
-	if t.Spec.Rollout.Strategy == v1alpha1.InPlace && yamlChild(pod, "initContainers") == nil && yamlChild(pod, "containers") == nil {
-		c.reportProblem(yamlChild(of, "strategy"), path+"strategy", "a running pod can only change the template's own containers, and it has none; use InPlaceOrRestart or OnCreate")
+	pod := Child(Child(Child(y, "spec"), "pod"), "spec")
+	if t.Spec.Rollout.Strategy == v1alpha1.InPlace && Child(pod, "initContainers") == nil && Child(pod, "containers") == nil {
+		c.reportProblem(Child(of, "strategy"), path+"strategy", "a running pod can only change the template's own containers, and it has none; use InPlaceOrRestart or OnCreate")
 	}
 }

@@ -17,14 +17,14 @@ const maxVariables = 64
 // whether all are valid.
 func (c *parser) compileVariables(y *yaml.Node, t *Template) bool {
 	before := len(c.problems)
-	list := yamlItems(yamlChild(yamlChild(y, "spec"), "variables"))
+	list := Items(Child(Child(y, "spec"), "variables"))
 	if len(list) > maxVariables {
 		c.reportProblem(list[maxVariables], "spec.variables", "has %d variables, and at most %d are allowed", len(list), maxVariables)
 		return false
 	}
 	for i, declared := range t.Spec.Variables {
 		path := fmt.Sprintf("spec.variables[%d]", i)
-		switch name := yamlAt(list[i], "name"); {
+		switch name := At(list[i], "name"); {
 		case !cel.IsIdentifier(declared.Name) || cel.IsReservedWord(declared.Name):
 			c.reportProblem(name, path+".name", "must begin with a-z and have only letters, digits and _; words that are reserved in CEL are not allowed")
 			continue
@@ -37,7 +37,7 @@ func (c *parser) compileVariables(y *yaml.Node, t *Template) bool {
 			continue
 		}
 		if err := c.compiler.DeclareVariable(declared, t.Spec.Variables[i:]); err != nil {
-			c.reportProblem(yamlAt(list[i], "expression"), path+".expression", "%v", err)
+			c.reportProblem(At(list[i], "expression"), path+".expression", "%v", err)
 		}
 	}
 	t.variables = c.compiler.Variables()

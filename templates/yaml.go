@@ -4,13 +4,12 @@ package templates
 
 import (
 	"iter"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
 
-// yamlMembers returns the keys and values of a mapping.
-func yamlMembers(y *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
+// Members returns the keys and values of a mapping. It returns none for other nodes.
+func Members(y *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
 	return func(yield func(key, value *yaml.Node) bool) {
 		for i := 0; y != nil && y.Kind == yaml.MappingNode && i+1 < len(y.Content); i += 2 {
 			if !yield(y.Content[i], y.Content[i+1]) {
@@ -20,9 +19,9 @@ func yamlMembers(y *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
 	}
 }
 
-// yamlChild returns a mapping's value, or nil.
-func yamlChild(y *yaml.Node, name string) *yaml.Node {
-	for key, value := range yamlMembers(y) {
+// Child returns the value of a mapping's key, or nil if there is none, or if the node is no mapping.
+func Child(y *yaml.Node, name string) *yaml.Node {
+	for key, value := range Members(y) {
 		if key.Value == name {
 			return value
 		}
@@ -30,11 +29,11 @@ func yamlChild(y *yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
-// yamlAt returns the value at that path, or the last existing value on the way, so that a problem
+// At returns the value at that path, or the last existing value on the way, so that a problem
 // always has a line.
-func yamlAt(y *yaml.Node, path ...string) *yaml.Node {
+func At(y *yaml.Node, path ...string) *yaml.Node {
 	for _, key := range path {
-		next := yamlChild(y, key)
+		next := Child(y, key)
 		if next == nil {
 			return y
 		}
@@ -43,18 +42,10 @@ func yamlAt(y *yaml.Node, path ...string) *yaml.Node {
 	return y
 }
 
-// yamlItems returns the items of a sequence.
-func yamlItems(y *yaml.Node) []*yaml.Node {
+// Items returns the items of a sequence. It returns none for other nodes.
+func Items(y *yaml.Node) []*yaml.Node {
 	if y == nil || y.Kind != yaml.SequenceNode {
 		return nil
 	}
 	return y.Content
-}
-
-// countExpressions returns the number of ${...} in a node and below it.
-func countExpressions(y *yaml.Node) (n int) {
-	for _, item := range y.Content {
-		n += countExpressions(item)
-	}
-	return n + strings.Count(y.Value, "${")
 }
