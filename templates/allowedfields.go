@@ -16,6 +16,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/cel"
 	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
+	"github.com/pillion-dev/pillion/templates/yamlnode"
 )
 
 // fields is what a fragment may set: anything if it is nil, otherwise only these fields.
@@ -47,7 +48,7 @@ func (c *parser) checkAllowedFields(y *yaml.Node, path string, allowed fields) {
 	if allowed == nil {
 		return
 	}
-	for key, value := range Members(y) {
+	for key, value := range yamlnode.Members(y) {
 		sub, ok := allowed[key.Value]
 		if !ok && key.Value != whenKey {
 			c.reportProblem(key, problem.JoinPath(path, key.Value), "a template may not set this; it may set %s",
@@ -66,33 +67,33 @@ const maxContainers = 100
 func (c *parser) podRules(y *yaml.Node, path string) (names map[string][]string) {
 	names = map[string][]string{}
 	c.checkAllowedFields(y, path, podFields())
-	c.checkMetadataKeys(Child(Child(y, "metadata"), "annotations"), path+".metadata.annotations", func(_, prefix string) string {
+	c.checkMetadataKeys(yamlnode.Child(yamlnode.Child(y, "metadata"), "annotations"), path+".metadata.annotations", func(_, prefix string) string {
 		if isInDomain(prefix, Domain) {
 			return "keys of " + Domain + " are for Pillion and for authors of pods; a template may not set them"
 		}
 		return ""
 	})
-	spec := Child(y, "spec")
-	c.checkNames(Child(spec, "volumes"), path+".spec.volumes", map[string]bool{}, false)
+	spec := yamlnode.Child(y, "spec")
+	c.checkNames(yamlnode.Child(spec, "volumes"), path+".spec.volumes", map[string]bool{}, false)
 	volumes := volumeKinds(spec)
 	c.podOS(spec, path+".spec")
-	for i, volume := range Items(Child(spec, "volumes")) {
+	for i, volume := range yamlnode.Items(yamlnode.Child(spec, "volumes")) {
 		c.oneSource(volume, fmt.Sprintf("%s.spec.volumes[%d]", path, i))
 	}
 	seen := map[string]bool{}
 	for _, list := range containerLists {
-		containers := Child(spec, list)
-		if n := len(Items(containers)); n > maxContainers {
+		containers := yamlnode.Child(spec, list)
+		if n := len(yamlnode.Items(containers)); n > maxContainers {
 			c.reportProblem(containers, path+".spec."+list, "has %d containers, and at most %d are allowed", n, maxContainers)
 			continue
 		}
 		c.checkNames(containers, path+".spec."+list, seen, true)
-		for i, container := range Items(containers) {
+		for i, container := range yamlnode.Items(containers) {
 			sub := fmt.Sprintf("%s.spec.%s[%d]", path, list, i)
 			c.containerRules(container, sub, list == "initContainers")
 			c.checkMounts(container, sub, volumes)
 			c.containerOS(container, sub)
-			name, _ := namePattern(At(container, "name").Value) // an error is already reported
+			name, _ := namePattern(yamlnode.At(container, "name").Value) // an error is already reported
 			names[list] = append(names[list], name)
 		}
 	}
@@ -101,17 +102,17 @@ func (c *parser) podRules(y *yaml.Node, path string) (names map[string][]string)
 
 func (c *parser) forEachRules(y *yaml.Node, path string, pod *yaml.Node) {
 	c.checkAllowedFields(y, path, forEachFields())
-	c.checkMounts(y, path, volumeKinds(Child(pod, "spec")))
-	c.otherVariables(Child(y, "env"), path+".env")
+	c.checkMounts(y, path, volumeKinds(yamlnode.Child(pod, "spec")))
+	c.otherVariables(yamlnode.Child(y, "env"), path+".env")
 	c.containerOS(y, path)
-	c.forbidKeys(Child(Child(y, "securityContext"), "windowsOptions"), path+".securityContext.windowsOptions",
+	c.forbidKeys(yamlnode.Child(yamlnode.Child(y, "securityContext"), "windowsOptions"), path+".securityContext.windowsOptions",
 		"a template may not set this for the pod's own containers", "hostProcess")
 }
 
 // checkMetadataKeys checks the keys of labels or annotations. The function wrong returns any other error of a
 // key.
 func (c *parser) checkMetadataKeys(y *yaml.Node, path string, wrong func(key, prefix string) string) {
-	for key := range Members(y) {
+	for key := range yamlnode.Members(y) {
 		if key.Value == whenKey {
 			continue
 		}
@@ -153,7 +154,7 @@ func reservedDomains() []string { return []string{"kubernetes.io", "k8s.io", Dom
 // label that a controller's selector excludes, the controller would never find its pod and would
 // create new ones without end.
 func (c *parser) checkLabels(y *yaml.Node, t *Template) {
-	list := At(y, "spec", "labelDomains")
+	list := yamlnode.At(y, "spec", "labelDomains")
 	for i, domain := range t.Spec.LabelDomains {
 		path := fmt.Sprintf("spec.labelDomains[%d]", i)
 		switch taken := slices.IndexFunc(reservedDomains(), func(d string) bool { return isInDomain(domain, d) }); {
@@ -164,7 +165,7 @@ func (c *parser) checkLabels(y *yaml.Node, t *Template) {
 		}
 	}
 	own, replaced := t.Name+"."+Domain, t.Spec.Replaces+"."+Domain
-	c.checkMetadataKeys(Child(At(y, "spec", "pod", "metadata"), "labels"), "spec.pod.metadata.labels", func(key, prefix string) string {
+	c.checkMetadataKeys(yamlnode.Child(yamlnode.At(y, "spec", "pod", "metadata"), "labels"), "spec.pod.metadata.labels", func(key, prefix string) string {
 		name := key[strings.LastIndexByte(key, '/')+1:]
 		instead := fmt.Sprintf("use the template's own %s/%s", own, name)
 		switch {
@@ -184,7 +185,7 @@ func (c *parser) checkLabels(y *yaml.Node, t *Template) {
 // annotationDomains checks the domains of another product. A domain of which the template reads nothing is a mistake:
 // every annotation of it would be reported.
 func (c *parser) annotationDomains(y *yaml.Node, t *Template) {
-	list := At(y, "spec", "annotationDomains")
+	list := yamlnode.At(y, "spec", "annotationDomains")
 	for i, domain := range t.Spec.AnnotationDomains {
 		path := fmt.Sprintf("spec.annotationDomains[%d]", i)
 		reads := slices.ContainsFunc(t.Spec.Params, func(p v1alpha1.Param) bool {
@@ -206,12 +207,12 @@ func (c *parser) annotationDomains(y *yaml.Node, t *Template) {
 // seen has the names so far, and whether their items are conditional. If share is true, conditional
 // items may have the same name, see oneName.
 func (c *parser) checkNames(list *yaml.Node, path string, seen map[string]bool, share bool) {
-	for i, item := range Items(list) {
+	for i, item := range yamlnode.Items(list) {
 		sub := fmt.Sprintf("%s[%d].name", path, i)
-		name, conditional := Child(item, "name"), share && Child(item, whenKey) != nil
+		name, conditional := yamlnode.Child(item, "name"), share && yamlnode.Child(item, whenKey) != nil
 		switch {
 		case name == nil: // already reported
-		case strings.Contains(name.Value, "${") && Child(item, cel.ForEachKey) == nil:
+		case strings.Contains(name.Value, "${") && yamlnode.Child(item, cel.ForEachKey) == nil:
 			c.reportProblem(name, sub, "must be a constant, because the name identifies an item of the pod")
 		case strings.Contains(name.Value, "${"):
 			if _, err := namePattern(name.Value); err != nil {
@@ -230,7 +231,7 @@ func (c *parser) checkNames(list *yaml.Node, path string, seen map[string]bool, 
 }
 
 func (c *parser) containerRules(y *yaml.Node, path string, init bool) {
-	policy := Child(y, "restartPolicy")
+	policy := yamlnode.Child(y, "restartPolicy")
 	switch {
 	case policy != nil && !init:
 		c.reportProblem(policy, path+".restartPolicy", "is allowed only for init containers, where Always makes a native sidecar")
@@ -245,14 +246,14 @@ func (c *parser) containerRules(y *yaml.Node, path string, init bool) {
 // volumeKinds returns the kinds of a fragment's volumes by name.
 func volumeKinds(spec *yaml.Node) map[string]string {
 	kinds := map[string]string{}
-	for _, volume := range Items(Child(spec, "volumes")) {
+	for _, volume := range yamlnode.Items(yamlnode.Child(spec, "volumes")) {
 		kind := "emptyDir"
-		for key := range Members(volume) {
+		for key := range yamlnode.Members(volume) {
 			if key.Value != "name" && !isControl(key.Value) {
 				kind = key.Value
 			}
 		}
-		kinds[At(volume, "name").Value] = kind
+		kinds[yamlnode.At(volume, "name").Value] = kind
 	}
 	return kinds
 }
@@ -261,30 +262,30 @@ func volumeKinds(spec *yaml.Node) map[string]string {
 func (c *parser) checkMounts(container *yaml.Node, path string, volumes map[string]string) {
 	seen := map[string]bool{}
 	volume := func(y *yaml.Node, sub string) (kind string, ok bool) {
-		name := Child(y, "name")
+		name := yamlnode.Child(y, "name")
 		if name == nil {
 			return "", false // already reported
 		}
 		return c.findVolumeKind(name, sub+".name", volumes)
 	}
-	for i, m := range Items(Child(container, "volumeMounts")) {
+	for i, m := range yamlnode.Items(yamlnode.Child(container, "volumeMounts")) {
 		sub := fmt.Sprintf("%s.volumeMounts[%d]", path, i)
 		kind, ok := volume(m, sub)
-		if options := Child(m, "bindMountOptions"); ok && options != nil && kind == "image" {
+		if options := yamlnode.Child(m, "bindMountOptions"); ok && options != nil && kind == "image" {
 			c.reportProblem(options, sub+".bindMountOptions", "cannot be used with an image volume")
 		}
-		switch mountPath := Child(m, "mountPath"); {
+		switch mountPath := yamlnode.Child(m, "mountPath"); {
 		case mountPath == nil: // already reported
-		case Child(m, cel.ForEachKey) != nil: // checked when it is rendered
+		case yamlnode.Child(m, cel.ForEachKey) != nil: // checked when it is rendered
 		case seen[mountPath.Value]:
 			c.reportProblem(mountPath, sub+".mountPath", "is used by another mount of this container")
 		default:
 			seen[mountPath.Value] = true
 		}
 	}
-	for i, d := range Items(Child(container, "volumeDevices")) {
+	for i, d := range yamlnode.Items(yamlnode.Child(container, "volumeDevices")) {
 		sub := fmt.Sprintf("%s.volumeDevices[%d]", path, i)
-		if Child(d, "name") == nil {
+		if yamlnode.Child(d, "name") == nil {
 			continue // already reported
 		}
 		if kind, ok := volume(d, sub); ok && kind != "persistentVolumeClaim" && kind != "ephemeral" {
@@ -307,7 +308,7 @@ func (c *parser) findVolumeKind(name *yaml.Node, path string, volumes map[string
 // a source.
 func (c *parser) oneSource(volume *yaml.Node, path string) {
 	source := ""
-	for key := range Members(volume) {
+	for key := range yamlnode.Members(volume) {
 		switch {
 		case key.Value == "name" || isControl(key.Value):
 		case source != "":

@@ -21,6 +21,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 	"github.com/pillion-dev/pillion/templates/validation"
+	"github.com/pillion-dev/pillion/templates/yamlnode"
 )
 
 // checkNode checks y against t. It returns nil if there was a problem. Field is the field in the API,
@@ -109,7 +110,7 @@ func (c *checker) checkObject(y *yaml.Node, t reflect.Type, field, path string) 
 			}
 			c.reportProblem(key, sub, "unknown key%s", meantKey)
 			c.meant[sub] = true // one problem is enough
-			if meant := problem.Closest(word, names); meant != "" && Child(y, meant) == nil {
+			if meant := problem.Closest(word, names); meant != "" && yamlnode.Child(y, meant) == nil {
 				c.meant[problem.JoinPath(path, meant)] = true
 			}
 			return
@@ -155,7 +156,7 @@ func (c *checker) compileWhen(o *part, value *yaml.Node, path string) {
 // visitPairs calls visit for each key and value, and reports duplicate keys.
 func (c *checker) visitPairs(y *yaml.Node, path string, visit func(key, value *yaml.Node, path string)) {
 	seen := map[string]bool{}
-	for key, value := range Members(y) {
+	for key, value := range yamlnode.Members(y) {
 		sub := problem.JoinPath(path, key.Value)
 		switch {
 		case c.isFull():
@@ -257,9 +258,9 @@ func quoteHint(y *yaml.Node, t reflect.Type) string {
 // notWhen returns a hint if an object in a list of strings looks like a conditional item.
 func (c *checker) notWhen(y *yaml.Node) string {
 	switch {
-	case c.scope != nil && Child(y, whenKey) != nil:
+	case c.scope != nil && yamlnode.Child(y, whenKey) != nil:
 		return "; " + diagnostics.WhenHint
-	case c.scope != nil && Child(y, cel.ForEachKey) != nil:
+	case c.scope != nil && yamlnode.Child(y, cel.ForEachKey) != nil:
 		return "; " + diagnostics.ForEachHint
 	}
 	return ""

@@ -13,6 +13,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/cel"
 	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
+	"github.com/pillion-dev/pillion/templates/yamlnode"
 )
 
 // checker walks a YAML document along a Go type. It finds unknown keys, wrong types and duplicate
@@ -61,7 +62,7 @@ func (c *checker) reportProblem(y *yaml.Node, path, format string, args ...any) 
 // forbidKeys reports the keys of an object that it must not have.
 func (c *checker) forbidKeys(y *yaml.Node, path, message string, keys ...string) {
 	for _, key := range keys {
-		if found := Child(y, key); found != nil {
+		if found := yamlnode.Child(y, key); found != nil {
 			c.reportProblem(found, problem.JoinPath(path, key), "%s", message)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/validation"
+	"github.com/pillion-dev/pillion/templates/yamlnode"
 )
 
 // conditionOf returns the field for the condition of a whole fragment, or "" for other objects.
@@ -35,7 +36,7 @@ func (c *checker) checkRequiredFields(y *yaml.Node, o *part, t reflect.Type, fie
 	}
 	for i, p := range o.parts {
 		name := o.names[i]
-		at, sub := Child(y, name), problem.JoinPath(path, name)
+		at, sub := yamlnode.Child(y, name), problem.JoinPath(path, name)
 		if p.whole && validation.NeedsValue(t, field, name) {
 			p.pieces[0].Expression.SetOmittable(false)
 		}
@@ -55,7 +56,7 @@ func (c *checker) checkRequiredFields(y *yaml.Node, o *part, t reflect.Type, fie
 func (c *checker) hasShape(y *yaml.Node, t reflect.Type, field, path string) {
 	s := validation.ShapeOf(t, field)
 	for _, f := range jsontree.StructFields(t) {
-		if validation.IsRequired(t, field, f.JSON) && Child(y, f.JSON) == nil && !strings.HasSuffix(path, "].add") { // to a container that has it
+		if validation.IsRequired(t, field, f.JSON) && yamlnode.Child(y, f.JSON) == nil && !strings.HasSuffix(path, "].add") { // to a container that has it
 			c.reportProblem(y, problem.JoinPath(path, f.JSON), "is missing")
 		}
 	}
@@ -64,12 +65,12 @@ func (c *checker) hasShape(y *yaml.Node, t reflect.Type, field, path string) {
 	c.forbidKeys(y, path, "the kubelet does not run this, and stops a container with such a postStart hook; use httpGet, exec or sleep", s.Unrun...)
 	var there []string
 	for _, name := range slices.Concat(s.One, s.Some) {
-		if Child(y, name) != nil {
+		if yamlnode.Child(y, name) != nil {
 			there = append(there, name)
 		}
 	}
 	switch all := strings.Join(slices.Concat(s.One, s.Some), ", "); {
-	case slices.ContainsFunc(slices.Concat(s.Dropped, s.Unrun), func(name string) bool { return Child(y, name) != nil }): // already reported
+	case slices.ContainsFunc(slices.Concat(s.Dropped, s.Unrun), func(name string) bool { return yamlnode.Child(y, name) != nil }): // already reported
 	case len(there) == 0 && all != "":
 		c.reportProblem(y, path, "must have one of %s", all)
 	case len(there) > 1 && len(s.One) > 0:

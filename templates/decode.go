@@ -14,6 +14,7 @@ import (
 
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/problem"
+	"github.com/pillion-dev/pillion/templates/yamlnode"
 )
 
 // Document is a decoded YAML file, for callers that check more of it.
@@ -84,10 +85,10 @@ func (d *Document) Problem(message string, path ...any) problem.Problem {
 		switch step := step.(type) {
 		case string:
 			p.Path = problem.JoinPath(p.Path, step)
-			y = Child(y, step)
+			y = yamlnode.Child(y, step)
 		case int:
 			p.Path += fmt.Sprintf("[%d]", step)
-			if all := Items(y); step < len(all) {
+			if all := yamlnode.Items(y); step < len(all) {
 				y = all[step]
 			} else {
 				y = nil

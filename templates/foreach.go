@@ -13,6 +13,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/cel/diagnostics"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/validation"
+	"github.com/pillion-dev/pillion/templates/yamlnode"
 )
 
 // isControl reports whether a key of a list item controls whether the item exists.
@@ -21,7 +22,7 @@ func isControl(key string) bool { return key == whenKey || key == cel.ForEachKey
 // forEach compiles the loop of a list item. Until the function leave is called, expressions may use
 // the loop's variable. It returns ok false if there was a problem.
 func (c *checker) forEach(o *part, y *yaml.Node, path string) (leave func(), ok bool) {
-	value := Child(y, cel.ForEachKey)
+	value := yamlnode.Child(y, cel.ForEachKey)
 	if value == nil {
 		return func() {}, true
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/problem"
+	"github.com/pillion-dev/pillion/templates/yamlnode"
 )
 
 // IfSetKey in an environment variable of forEachContainer defines what happens in a container that has
@@ -52,7 +53,7 @@ func (c *checker) ifSet(o *part, y, value *yaml.Node, t reflect.Type, path strin
 		c.reportProblem(value, at, "%s%s", ifSetHint, problem.DidYouMean(value.Value, []string{ifSetKeep, ifSetConflict}))
 		return
 	}
-	other := Child(value, "append")
+	other := yamlnode.Child(value, "append")
 	switch {
 	case value.Kind != yaml.MappingNode || other == nil || len(value.Content) != 2 || other.Kind != yaml.ScalarNode:
 		c.reportProblem(value, at, "%s", ifSetHint)
@@ -60,7 +61,7 @@ func (c *checker) ifSet(o *part, y, value *yaml.Node, t reflect.Type, path strin
 		c.reportProblem(other, at+".append", "must be constant")
 	case len(validation.IsRelaxedEnvVarName(other.Value)) > 0:
 		c.reportProblem(other, at+".append", "%q is not the name of an environment variable", other.Value)
-	case Child(y, "name") != nil && Child(y, "name").Value == other.Value:
+	case yamlnode.Child(y, "name") != nil && yamlnode.Child(y, "name").Value == other.Value:
 		c.reportProblem(other, at+".append", "must be another variable than %s, because a container has one value of it", other.Value)
 	default:
 		o.addChild(IfSetKey, &part{static: jsontree.Members(jsontree.Field("append", jsontree.Text(other.Value)))})
@@ -70,10 +71,10 @@ func (c *checker) ifSet(o *part, y, value *yaml.Node, t reflect.Type, path strin
 
 // otherVariables checks that no other variable of a list has the name of an append.
 func (c *checker) otherVariables(env *yaml.Node, path string) {
-	for _, item := range Items(env) {
-		other := Child(Child(item, IfSetKey), "append")
-		for _, v := range Items(env) {
-			if name := Child(v, "name"); name != nil && other != nil && other.Value != "" && name.Value == other.Value && v != item {
+	for _, item := range yamlnode.Items(env) {
+		other := yamlnode.Child(yamlnode.Child(item, IfSetKey), "append")
+		for _, v := range yamlnode.Items(env) {
+			if name := yamlnode.Child(v, "name"); name != nil && other != nil && other.Value != "" && name.Value == other.Value && v != item {
 				c.reportProblem(other, path, "the template sets the variable %s itself, so no other one can be appended to it", other.Value)
 			}
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/problem"
+	"github.com/pillion-dev/pillion/templates/yamlnode"
 )
 
 // MaxObject limits the size of a template in the API server, in bytes. Many users may create one, and
@@ -107,7 +108,7 @@ func (c *parser) compareStored(y *yaml.Node, stored any, path string) {
 func (c *parser) compareStoredObject(y *yaml.Node, stored any, path string) {
 	object, ok := stored.(map[string]any)
 	known := len(c.problems)
-	for key, value := range Members(y) {
+	for key, value := range yamlnode.Members(y) {
 		if member, there := object[key.Value]; there {
 			c.compareStored(value, member, problem.JoinPath(path, key.Value))
 		} else if ok {

@@ -24,6 +24,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 	"github.com/pillion-dev/pillion/templates/validation"
+	"github.com/pillion-dev/pillion/templates/yamlnode"
 )
 
 // maxBroken limits the documents of a file that are no YAML, because each of them is a reason to read the rest again.
@@ -62,7 +63,7 @@ func parseStream(file string, data []byte) (all []*Template, problems problem.Pr
 		}
 		t, found := parseOne(file, doc.Content[0], applied.nextDocument())
 		slices.SortStableFunc(found, func(a, b problem.Problem) int { return cmp.Compare(a.Line, b.Line) })
-		name := At(doc.Content[0], "metadata", "name").Value
+		name := yamlnode.At(doc.Content[0], "metadata", "name").Value
 		for i := range found {
 			if validation.IsLabel(name) {
 				found[i].Template = name
@@ -129,11 +130,11 @@ func parseOne(file string, y *yaml.Node, applied []byte) (*Template, problem.Pro
 		return nil, c.problems
 	}
 	t := &Template{
-		Name: doc.Metadata.Name, Namespace: doc.Metadata.Namespace, File: file, line: At(y, "metadata", "name").Line,
+		Name: doc.Metadata.Name, Namespace: doc.Metadata.Namespace, File: file, line: yamlnode.At(y, "metadata", "name").Line,
 		Spec: doc.Spec,
 	}
 	if !validation.IsLabel(t.Name) {
-		c.reportProblem(At(y, "metadata", "name"), "metadata.name", "must be a DNS label: at most 63 of a-z, 0-9 and -")
+		c.reportProblem(yamlnode.At(y, "metadata", "name"), "metadata.name", "must be a DNS label: at most 63 of a-z, 0-9 and -")
 	}
 	c.checkScope(y, t, kind)
 	c.checkReplaces(y, t)
@@ -175,7 +176,7 @@ func (c *parser) checkIdentity(y *yaml.Node, kinds ...string) (kind string) {
 		name    string
 		allowed []string
 	}{{"apiVersion", []string{APIVersion}}, {"kind", kinds}} {
-		found, allowed := Child(y, key.name), strings.Join(key.allowed, " or ")
+		found, allowed := yamlnode.Child(y, key.name), strings.Join(key.allowed, " or ")
 		switch {
 		case found == nil:
 			c.reportProblem(y, key.name, "is missing; it must be %s", allowed)
@@ -195,13 +196,13 @@ func (c *parser) checkIdentity(y *yaml.Node, kinds ...string) (kind string) {
 
 // checkScope checks that the namespace fits the kind.
 func (c *parser) checkScope(y *yaml.Node, t *Template, kind string) {
-	namespace, selector := At(y, "metadata", "namespace"), At(y, "spec", "match", "namespaceSelector")
+	namespace, selector := yamlnode.At(y, "metadata", "namespace"), yamlnode.At(y, "spec", "match", "namespaceSelector")
 	switch namespaced := kind == v1alpha1.NamespacedKind; {
 	case !namespaced && t.Namespace != "":
 		c.reportProblem(namespace, "metadata.namespace", "a %s is for all namespaces; leave this out, or use the kind %s", kind, v1alpha1.NamespacedKind)
 	case !namespaced:
 	case t.Namespace == "":
-		c.reportProblem(At(y, "metadata"), "metadata.namespace", "is missing: a %s is for the pods of its own namespace; the kind %s is for all namespaces", kind, v1alpha1.ClusterKind)
+		c.reportProblem(yamlnode.At(y, "metadata"), "metadata.namespace", "is missing: a %s is for the pods of its own namespace; the kind %s is for all namespaces", kind, v1alpha1.ClusterKind)
 	case !validation.IsLabel(t.Namespace):
 		c.reportProblem(namespace, "metadata.namespace", "must be a DNS label: at most 63 of a-z, 0-9 and -")
 	case t.Spec.Match.NamespaceSelector != nil:
@@ -211,8 +212,8 @@ func (c *parser) checkScope(y *yaml.Node, t *Template, kind string) {
 
 func (c *parser) compileSelectors(y *yaml.Node, t *Template) {
 	match := &t.Spec.Match
-	t.NamespaceSelector = c.compileSelector(At(y, "spec", "match", "namespaceSelector"), "spec.match.namespaceSelector", match.NamespaceSelector)
-	t.PodSelector = c.compileSelector(At(y, "spec", "match", "podSelector"), "spec.match.podSelector", match.PodSelector)
+	t.NamespaceSelector = c.compileSelector(yamlnode.At(y, "spec", "match", "namespaceSelector"), "spec.match.namespaceSelector", match.NamespaceSelector)
+	t.PodSelector = c.compileSelector(yamlnode.At(y, "spec", "match", "podSelector"), "spec.match.podSelector", match.PodSelector)
 }
 
 // compileSelector compiles a label selector. It returns nil, which matches everything, if there is none.
@@ -229,7 +230,7 @@ func (c *parser) compileSelector(y *yaml.Node, path string, s *metav1.LabelSelec
 
 // checkProtectedFields checks that containers have each protected field.
 func (c *parser) checkProtectedFields(y *yaml.Node, t *Template) {
-	list := Child(Child(Child(y, "spec"), "validate"), "protect")
+	list := yamlnode.Child(yamlnode.Child(yamlnode.Child(y, "spec"), "validate"), "protect")
 	for i, path := range t.Spec.Validate.Protect {
 		if path == ProtectAll {
 			continue
@@ -258,17 +259,17 @@ func (c *parser) compileExpressions(y *yaml.Node, t *Template) {
 		c.unreliable = true
 	}
 	if source := t.Spec.Match.Condition; source != "" {
-		condition := At(y, "spec", "match", "condition")
+		condition := yamlnode.At(y, "spec", "match", "condition")
 		if t.condition, err = c.compiler.CompileBool(c.compiler.PodScope(), source, condition.Line); err != nil {
 			c.reportProblem(condition, "spec.match.condition", "%v", err)
 		}
 	}
 	c.computedEnds(y, t)
 	c.os = t.Spec.Match.OS
-	spec := Child(y, "spec")
-	pod, each := Child(spec, "pod"), Items(Child(spec, "forEachContainer"))
+	spec := yamlnode.Child(y, "spec")
+	pod, each := yamlnode.Child(spec, "pod"), yamlnode.Items(yamlnode.Child(spec, "forEachContainer"))
 	if pod == nil && len(each) == 0 && !c.meant["spec.pod"] && !c.meant["spec.forEachContainer"] {
-		c.reportProblem(At(y, "spec"), "spec", "adds nothing: give it pod, forEachContainer or both")
+		c.reportProblem(yamlnode.At(y, "spec"), "spec", "adds nothing: give it pod, forEachContainer or both")
 	}
 	t.pod = &part{static: jsontree.Members()}
 	if pod != nil {
@@ -287,17 +288,17 @@ func (c *parser) compileExpressions(y *yaml.Node, t *Template) {
 func (c *parser) eachContainer(item *yaml.Node, path string, pod *yaml.Node) forEach {
 	var f forEach
 	var err error
-	if where := Child(item, "where"); where != nil {
+	if where := yamlnode.Child(item, "where"); where != nil {
 		if f.where, err = c.compiler.CompileBool(c.scope, where.Value, where.Line); err != nil {
 			c.reportProblem(where, path+".where", "%v", err)
 		} else {
 			f.named, f.differs = namedIn(f.where), f.where.ReadsContainer()
 		}
 	}
-	if init := Child(item, "initContainers"); init != nil {
+	if init := yamlnode.Child(item, "initContainers"); init != nil {
 		f.initContainers = init.Value == "true"
 	}
-	add := Child(item, "add")
+	add := yamlnode.Child(item, "add")
 	if f.initContainers {
 		c.forbidKeys(add, path+".add", "init containers cannot have this; leave out initContainers: true", "lifecycle")
 	}
@@ -342,7 +343,7 @@ func (c *parser) computedEnds(y *yaml.Node, t *Template) {
 		if !strings.Contains(source, "${") {
 			continue
 		}
-		position, path := At(y, "spec", "placement", list), "spec.placement."+list
+		position, path := yamlnode.At(y, "spec", "placement", list), "spec.placement."+list
 		pieces, err := c.compiler.CompilePieces(c.compiler.PodScope(), source, position.Line, false)
 		switch {
 		case err != nil:
@@ -357,9 +358,9 @@ func (c *parser) computedEnds(y *yaml.Node, t *Template) {
 
 // checkPlacement checks the positions.
 func (c *parser) checkPlacement(y *yaml.Node, t *Template) {
-	placement := Child(Child(y, "spec"), "placement")
+	placement := yamlnode.Child(yamlnode.Child(y, "spec"), "placement")
 	for _, list := range containerLists {
-		position, p := Child(placement, list), PositionIn(&t.Spec.Placement, list)
+		position, p := yamlnode.Child(placement, list), PositionIn(&t.Spec.Placement, list)
 		if position == nil || position.Kind != yaml.MappingNode {
 			continue
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 	"github.com/pillion-dev/pillion/templates/validation"
+	"github.com/pillion-dev/pillion/templates/yamlnode"
 )
 
 // wholeShare is the share of a template that replaces another one everywhere.
@@ -23,8 +24,8 @@ func (t *Template) Share() int { return cmp.Or(t.Spec.Share, wholeShare) }
 // checkReplaces checks what a template says about the one that it replaces. Whether that exists is a property of
 // the set, see whyMisreplaced.
 func (c *parser) checkReplaces(y *yaml.Node, t *Template) {
-	spec := Child(y, "spec")
-	replaces, share := Child(spec, "replaces"), Child(spec, "share")
+	spec := yamlnode.Child(y, "spec")
+	replaces, share := yamlnode.Child(spec, "replaces"), yamlnode.Child(spec, "share")
 	switch {
 	case replaces == nil && share != nil:
 		c.reportProblem(share, "spec.share", "a share is for a template that replaces another one; set replaces, or leave share out")
@@ -37,7 +38,7 @@ func (c *parser) checkReplaces(y *yaml.Node, t *Template) {
 	if share != nil && share.ShortTag() == "!!int" && (t.Spec.Share < 1 || t.Spec.Share > wholeShare) {
 		c.reportProblem(share, "spec.share", "must be 1 to %d, the percentage of workloads", wholeShare)
 	}
-	t.replacesLine = At(y, "spec", "replaces").Line
+	t.replacesLine = yamlnode.At(y, "spec", "replaces").Line
 }
 
 // usableTemplates returns the templates that can be used together, and the problems of the others.

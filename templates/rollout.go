@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
+	"github.com/pillion-dev/pillion/templates/yamlnode"
 )
 
 // unavailable matches a number of pods or a percentage, as the CustomResourceDefinitions do.
@@ -35,9 +36,9 @@ func areShares(texts []string) bool {
 // checkRollout checks the settings of a rollout, also those that contradict each other.
 func (c *parser) checkRollout(y *yaml.Node, t *Template) {
 	const path = "spec.rollout."
-	of := Child(Child(y, "spec"), "rollout")
+	of := yamlnode.Child(yamlnode.Child(y, "spec"), "rollout")
 	inert := t.Spec.Rollout.Strategy == "" || t.Spec.Rollout.Strategy == v1alpha1.OnCreate
-	most, paused := Child(of, "maxUnavailable"), Child(of, "paused")
+	most, paused := yamlnode.Child(of, "maxUnavailable"), yamlnode.Child(of, "paused")
 	switch {
 	case most == nil:
 	case !unavailable.MatchString(most.Value) || (most.ShortTag() == "!!str") != (most.Value[len(most.Value)-1] == '%'):
@@ -49,23 +50,23 @@ func (c *parser) checkRollout(y *yaml.Node, t *Template) {
 		c.reportProblem(paused, path+"paused", "with the strategy OnCreate, there is no rollout to pause; set InPlace or InPlaceOrRestart, or leave paused out")
 	}
 	for _, key := range []string{"first", "waves", "scope", "onFailure"} {
-		if value := Child(of, key); value != nil && inert {
+		if value := yamlnode.Child(of, key); value != nil && inert {
 			c.reportProblem(value, path+key, "%s is for the strategies InPlace and InPlaceOrRestart; set one, or leave %s out", key, key)
 		}
 	}
 	if first := t.Spec.Rollout.First; first != nil && *first < 0 {
-		c.reportProblem(Child(of, "first"), path+"first", "must be a number of pods of at least 0")
+		c.reportProblem(yamlnode.Child(of, "first"), path+"first", "must be a number of pods of at least 0")
 	}
 	for _, key := range []string{"minReady", "bake"} {
-		if value := Child(of, key); value != nil && value.ShortTag() == "!!str" && !duration.MatchString(value.Value) {
+		if value := yamlnode.Child(of, key); value != nil && value.ShortTag() == "!!str" && !duration.MatchString(value.Value) {
 			c.reportProblem(value, path+key, "must be a duration such as 30s or 5m")
 		}
 	}
-	if waves := Child(of, "waves"); waves != nil && !areShares(t.Spec.Rollout.Waves) {
+	if waves := yamlnode.Child(of, "waves"); waves != nil && !areShares(t.Spec.Rollout.Waves) {
 		c.reportProblem(waves, path+"waves", "must be percentages in ascending order, such as [5%%, 25%%, 100%%]")
 	}
-	pod := Child(Child(Child(y, "spec"), "pod"), "spec")
-	if t.Spec.Rollout.Strategy == v1alpha1.InPlace && Child(pod, "initContainers") == nil && Child(pod, "containers") == nil {
-		c.reportProblem(Child(of, "strategy"), path+"strategy", "a running pod can only change the template's own containers, and it has none; use InPlaceOrRestart or OnCreate")
+	pod := yamlnode.Child(yamlnode.Child(yamlnode.Child(y, "spec"), "pod"), "spec")
+	if t.Spec.Rollout.Strategy == v1alpha1.InPlace && yamlnode.Child(pod, "initContainers") == nil && yamlnode.Child(pod, "containers") == nil {
+		c.reportProblem(yamlnode.Child(of, "strategy"), path+"strategy", "a running pod can only change the template's own containers, and it has none; use InPlaceOrRestart or OnCreate")
 	}
 }

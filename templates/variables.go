@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/pillion-dev/pillion/templates/cel"
+	"github.com/pillion-dev/pillion/templates/yamlnode"
 )
 
 // maxVariables is the maximum number of variables of a template.
@@ -17,14 +18,14 @@ const maxVariables = 64
 // whether all are valid.
 func (c *parser) compileVariables(y *yaml.Node, t *Template) bool {
 	before := len(c.problems)
-	list := Items(Child(Child(y, "spec"), "variables"))
+	list := yamlnode.Items(yamlnode.Child(yamlnode.Child(y, "spec"), "variables"))
 	if len(list) > maxVariables {
 		c.reportProblem(list[maxVariables], "spec.variables", "has %d variables, and at most %d are allowed", len(list), maxVariables)
 		return false
 	}
 	for i, declared := range t.Spec.Variables {
 		path := fmt.Sprintf("spec.variables[%d]", i)
-		switch name := At(list[i], "name"); {
+		switch name := yamlnode.At(list[i], "name"); {
 		case !cel.IsIdentifier(declared.Name) || cel.IsReservedWord(declared.Name):
 			c.reportProblem(name, path+".name", "must begin with a-z and have only letters, digits and _; words that are reserved in CEL are not allowed")
 			continue
@@ -37,7 +38,7 @@ func (c *parser) compileVariables(y *yaml.Node, t *Template) bool {
 			continue
 		}
 		if err := c.compiler.DeclareVariable(declared, t.Spec.Variables[i:]); err != nil {
-			c.reportProblem(At(list[i], "expression"), path+".expression", "%v", err)
+			c.reportProblem(yamlnode.At(list[i], "expression"), path+".expression", "%v", err)
 		}
 	}
 	t.variables = c.compiler.Variables()

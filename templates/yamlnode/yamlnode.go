@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package templates
+// Package yamlnode looks up values in a YAML document that keeps the lines of its values.
+package yamlnode
 
 import (
 	"iter"
