@@ -44,10 +44,37 @@ const maxProblems = 200
 // isFull reports whether there are so many problems that more are not needed.
 func (c *checker) isFull() bool { return len(c.problems) >= maxProblems }
 
+// newChecker returns a checker of a document of a file.
 func newChecker(file string) *checker {
 	return &checker{file: file, tracer: tracer{}, meant: map[string]bool{}, written: map[*yaml.Node]bool{}}
 }
 
+// Problems returns the problems so far.
+func (c *checker) Problems() problem.Problems { return c.problems }
+
+// UseCompiler sets what compiles expressions in the document, the parameters that they may read, and the operating system of the
+// template; "" is Linux.
+func (c *checker) UseCompiler(compiler *cel.Compiler, declared []v1alpha1.Param, os corev1.OSName) {
+	c.compiler, c.params, c.os = compiler, declared, os
+}
+
+// SetScope allows expressions in what is checked next, with the variables of a scope.
+func (c *checker) SetScope(scope *cel.Scope) { c.scope = scope }
+
+// LeaveOutExpressions leaves out problems of expressions from now on: a parameter or a variable is invalid, and expressions that read
+// it would only report that again.
+func (c *checker) LeaveOutExpressions() { c.unreliable = true }
+
+// IsMisspelled reports whether a key is missing because another one is a misspelling of it.
+func (c *checker) IsMisspelled(path string) bool { return c.meant[path] }
+
+// IsString reports whether the characters of a scalar count, not the value that they have in YAML, for example 010 as a string.
+func (c *checker) IsString(y *yaml.Node) bool { return c.written[y] }
+
+// AsksIfSet reports whether a variable defines what happens in a container that has it with another value, see [IfSetKey].
+func (c *checker) AsksIfSet() bool { return c.asksIfSet }
+
+// reportProblem records a problem with a node at a path of the document.
 func (c *checker) reportProblem(y *yaml.Node, path, format string, args ...any) {
 	if c.meant[path] || c.isFull() {
 		return // the misspelled key is reported already

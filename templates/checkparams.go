@@ -19,7 +19,7 @@ import (
 
 // checkParams checks and compiles the declared parameters. It reports whether all are valid.
 func (c *parser) checkParams(y *yaml.Node, t *Template) bool {
-	before := len(c.problems)
+	before := len(c.Problems())
 	list := yamlnode.Child(yamlnode.Child(y, "spec"), "params")
 	if list != nil && list.Kind != yaml.SequenceNode {
 		return false
@@ -47,7 +47,7 @@ func (c *parser) checkParams(y *yaml.Node, t *Template) bool {
 		})
 	}
 	t.params = params.NewSet(all)
-	return len(c.problems) == before && !declared[""]
+	return len(c.Problems()) == before && !declared[""]
 }
 
 // Values returns the values of the parameters. A value comes from the pod's annotations, or else

@@ -30,7 +30,7 @@ func Decode(file string, data []byte, kind string, into any) (*Document, problem
 	y, wrong := onlyDocument(data)
 	if wrong == nil {
 		if y, wrong = unfoldAliases(y); wrong == nil && c.checkIdentity(y, kind) == "" {
-			return nil, c.problems
+			return nil, c.Problems()
 		}
 	}
 	if wrong != nil {
@@ -38,13 +38,13 @@ func Decode(file string, data []byte, kind string, into any) (*Document, problem
 		return nil, problem.Problems{*wrong}
 	}
 	p := c.checkNode(y, reflect.TypeOf(into), "", "")
-	if len(c.problems) > 0 {
-		return nil, c.problems
+	if len(c.Problems()) > 0 {
+		return nil, c.Problems()
 	}
-	if err := json.Unmarshal(p.static.AppendTo(nil), into); err != nil {
+	if err := json.Unmarshal(p.Static().AppendTo(nil), into); err != nil {
 		c.reportProblem(y, "", "%v", err) // a bug of the checker, which should have found it
 	}
-	return &Document{file, y}, c.problems
+	return &Document{file, y}, c.Problems()
 }
 
 // onlyDocument returns the root of a YAML stream's only document.

@@ -11,7 +11,7 @@ import "github.com/pillion-dev/pillion/templates/cel"
 func (t *Template) ConditionExpression() *cel.Expression { return t.condition }
 
 // PodFragment returns the partial Pod in spec.pod.
-func (t *Template) PodFragment() Fragment { return Fragment{t.pod} }
+func (t *Template) PodFragment() Fragment { return t.pod.View() }
 
 // EachFragment is one entry of spec.forEachContainer.
 type EachFragment struct {
@@ -24,7 +24,7 @@ type EachFragment struct {
 func (t *Template) EachFragments() []EachFragment {
 	var all []EachFragment
 	for _, f := range t.forEach {
-		all = append(all, EachFragment{f.where, f.initContainers, Fragment{f.add}})
+		all = append(all, EachFragment{f.where, f.initContainers, f.add.View()})
 	}
 	return all
 }

@@ -53,6 +53,43 @@ type canonicalizer interface {
 	setCanonical(in *cel.Input, n *jsontree.Node) (path string, err error)
 }
 
+// newObject returns an object without members.
+func newObject() *part { return &part{static: jsontree.Members()} }
+
+// Static returns the value if it is the same for every pod, and otherwise nil.
+func (p *part) Static() *jsontree.Node {
+	if p.kind != staticPart {
+		return nil
+	}
+	return &p.static
+}
+
+// IsPreset reports whether the value was rendered when the template was loaded, for pods that set none of the parameters that it
+// depends on.
+func (p *part) IsPreset() bool { return p.preset != nil }
+
+// programs returns the expressions of the part.
+func (p *part) programs() (all []*cel.Expression) {
+	if p == nil {
+		return nil
+	}
+	if p.when != nil {
+		all = append(all, p.when)
+	}
+	if p.loop != nil {
+		all = append(all, p.loop.List())
+	}
+	for _, piece := range p.pieces {
+		if piece.Expression != nil {
+			all = append(all, piece.Expression)
+		}
+	}
+	for _, child := range p.parts {
+		all = append(all, child.programs()...)
+	}
+	return all
+}
+
 // addChild adds a child. It ignores nil, which is a child with a problem.
 func (p *part) addChild(name string, child *part) {
 	if child == nil {

@@ -17,13 +17,13 @@ import (
 // Fragment is a piece of what a template adds: an object, a list, or a value.
 type Fragment struct{ p *part }
 
+// View returns the part for readers.
+func (p *part) View() Fragment { return Fragment{p} }
+
 // Static returns the value if it is the same for every pod, and otherwise nil. It may be an object
 // or a list.
 func (f Fragment) Static() *jsontree.Node {
-	if f.p.kind != staticPart {
-		return nil
-	}
-	return &f.p.static
+	return f.p.Static()
 }
 
 // Has reports whether the fragment is an object with a member of that name.

@@ -78,12 +78,12 @@ func (c *parser) sameApplied(y *yaml.Node, document []byte) bool {
 		return false
 	}
 	c.compareStored(y, value, "")
-	return len(c.problems) == 0
+	return len(c.Problems()) == 0
 }
 
 // compareStored compares a value with what the API server stores for it.
 func (c *parser) compareStored(y *yaml.Node, stored any, path string) {
-	if len(c.problems) >= maxDifferences {
+	if len(c.Problems()) >= maxDifferences {
 		return
 	}
 	switch y.Kind {
@@ -107,7 +107,7 @@ func (c *parser) compareStored(y *yaml.Node, stored any, path string) {
 
 func (c *parser) compareStoredObject(y *yaml.Node, stored any, path string) {
 	object, ok := stored.(map[string]any)
-	known := len(c.problems)
+	known := len(c.Problems())
 	for key, value := range yamlnode.Members(y) {
 		if member, there := object[key.Value]; there {
 			c.compareStored(value, member, problem.JoinPath(path, key.Value))
@@ -115,7 +115,7 @@ func (c *parser) compareStoredObject(y *yaml.Node, stored any, path string) {
 			c.reportProblem(key, problem.JoinPath(path, key.Value), "kubectl reads another key; put it in quotes: %q", key.Value)
 		}
 	}
-	if !ok || len(c.problems) == known && len(object) != len(y.Content)/2 {
+	if !ok || len(c.Problems()) == known && len(object) != len(y.Content)/2 {
 		c.reportProblem(y, path, "kubectl reads another value than this object; %s", plainHint)
 	}
 }
@@ -138,7 +138,7 @@ func (c *parser) storedScalarHint(y *yaml.Node, stored any) (hint string) {
 			return plainHint
 		}
 		return inQuotes
-	case c.written[y]:
+	case c.IsString(y):
 		if jsonOf(stored) == y.Value {
 			return ""
 		}

@@ -94,8 +94,8 @@ func TestLoopPresets(t *testing.T) {
 	} {
 		tmpl := looping(t, "{name: p, default: 'a,b'}", fmt.Sprintf(fields, row.outer, row.inner))
 		list := tmpl.pod.findMember("spec").findMember("containers")
-		if env := list.parts[0].findMember("env"); (list.preset != nil) != row.list || (env.preset != nil) != row.env || env.parts[1].preset != nil {
-			t.Errorf("%v: preset: %v %v %v", row, list.preset, env.preset, env.parts[1].preset)
+		if env := list.items()[0].findMember("env"); list.IsPreset() != row.list || env.IsPreset() != row.env || env.items()[1].IsPreset() {
+			t.Errorf("%v: preset: %v %v %v", row, list.IsPreset(), env.IsPreset(), env.items()[1].IsPreset())
 		}
 		for p, want := range map[string]string{"a,b": "c-a c-b", "x": "c-x", "z": ""} {
 			in := withPod(t, `{"metadata":{"labels":{"x":"","y":""}}}`)

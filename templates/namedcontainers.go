@@ -133,28 +133,6 @@ func (t *Template) NamedContainers(in *cel.Input, values params.Values) (all []N
 	return all
 }
 
-// programs returns the expressions of the part.
-func (p *part) programs() (all []*cel.Expression) {
-	if p == nil {
-		return nil
-	}
-	if p.when != nil {
-		all = append(all, p.when)
-	}
-	if p.loop != nil {
-		all = append(all, p.loop.List())
-	}
-	for _, piece := range p.pieces {
-		if piece.Expression != nil {
-			all = append(all, piece.Expression)
-		}
-	}
-	for _, child := range p.parts {
-		all = append(all, child.programs()...)
-	}
-	return all
-}
-
 // stringsIn returns the first strings of a list, the first keys of a map, or a string.
 func stringsIn(v ref.Val) (all []string) {
 	if text, ok := v.(types.String); ok {

@@ -114,20 +114,20 @@ func parseOne(file string, y *yaml.Node, applied []byte) (*Template, problem.Pro
 	}
 	if n := countExpressions(y); n > maxExpressions {
 		c.reportProblem(y, "", "has %d expressions, and at most %d are allowed", n, maxExpressions)
-		return nil, c.problems
+		return nil, c.Problems()
 	}
 	kind := c.checkIdentity(y, v1alpha1.ClusterKind, v1alpha1.NamespacedKind)
 	if kind == "" {
-		return nil, c.problems // its keys have no meaning here
+		return nil, c.Problems() // its keys have no meaning here
 	}
 	shell := c.checkNode(y, reflect.TypeFor[document](), "", "")
 	var doc document
 	if shell == nil {
-		return nil, c.problems
+		return nil, c.Problems()
 	}
-	if err := json.Unmarshal(shell.static.AppendTo(nil), &doc); err != nil {
+	if err := json.Unmarshal(shell.Static().AppendTo(nil), &doc); err != nil {
 		c.reportProblem(y, "", "%v", err) // a bug of the checker, which should have found it
-		return nil, c.problems
+		return nil, c.Problems()
 	}
 	t := &Template{
 		Name: doc.Metadata.Name, Namespace: doc.Metadata.Namespace, File: file, line: yamlnode.At(y, "metadata", "name").Line,
@@ -144,11 +144,13 @@ func parseOne(file string, y *yaml.Node, applied []byte) (*Template, problem.Pro
 	c.checkProtectedFields(y, t)
 	c.checkLabels(y, t)
 	c.annotationDomains(y, t)
-	c.unreliable = !c.checkParams(y, t)
+	if !c.checkParams(y, t) {
+		c.LeaveOutExpressions()
+	}
 	c.compileExpressions(y, t)
 	c.checkPlacement(y, t)
-	if len(c.problems) > 0 {
-		return nil, c.problems
+	if len(c.Problems()) > 0 {
+		return nil, c.Problems()
 	}
 	t.setDefaults()
 	t.renderPresets()
@@ -158,10 +160,10 @@ func parseOne(file string, y *yaml.Node, applied []byte) (*Template, problem.Pro
 		return nil, problem.Problems{{File: file, Line: line, Message: "not YAML: " + message}}
 	}
 	if !c.sameApplied(y, applied) {
-		return nil, c.problems
+		return nil, c.Problems()
 	}
 	t.Revision = hashCanonicalJSON(contentForPods(whole.Get("spec")))
-	t.asksIfSet = c.asksIfSet
+	t.asksIfSet = c.AsksIfSet()
 	t.reads = c.compiler.Dependencies()
 	t.reads.NoteParams(t.Spec.Params, t.params)
 	if t.Spec.Match.PodSelector != nil {
@@ -188,7 +190,7 @@ func (c *parser) checkIdentity(y *yaml.Node, kinds ...string) (kind string) {
 			c.reportProblem(found, key.name, "must be %s, not %q%s", allowed, found.Value, problem.DidYouMean(found.Value, key.allowed))
 		}
 	}
-	if len(c.problems) > 0 {
+	if len(c.Problems()) > 0 {
 		return ""
 	}
 	return kind
@@ -254,9 +256,9 @@ func (c *parser) compileExpressions(y *yaml.Node, t *Template) {
 		c.reportProblem(y, "", "%v", err)
 		return
 	}
-	c.params = t.Spec.Params
+	c.UseCompiler(c.compiler, t.Spec.Params, t.Spec.Match.OS)
 	if !c.compileVariables(y, t) {
-		c.unreliable = true
+		c.LeaveOutExpressions()
 	}
 	if source := t.Spec.Match.Condition; source != "" {
 		condition := yamlnode.At(y, "spec", "match", "condition")
@@ -265,21 +267,20 @@ func (c *parser) compileExpressions(y *yaml.Node, t *Template) {
 		}
 	}
 	c.computedEnds(y, t)
-	c.os = t.Spec.Match.OS
 	spec := yamlnode.Child(y, "spec")
 	pod, each := yamlnode.Child(spec, "pod"), yamlnode.Items(yamlnode.Child(spec, "forEachContainer"))
-	if pod == nil && len(each) == 0 && !c.meant["spec.pod"] && !c.meant["spec.forEachContainer"] {
+	if pod == nil && len(each) == 0 && !c.IsMisspelled("spec.pod") && !c.IsMisspelled("spec.forEachContainer") {
 		c.reportProblem(yamlnode.At(y, "spec"), "spec", "adds nothing: give it pod, forEachContainer or both")
 	}
-	t.pod = &part{static: jsontree.Members()}
+	t.pod = newObject()
 	if pod != nil {
-		c.scope = c.compiler.PodScope()
+		c.SetScope(c.compiler.PodScope())
 		t.pod = c.checkNode(pod, reflect.TypeFor[corev1.Pod](), "", "spec.pod")
 		t.order = c.podRules(pod, "spec.pod")
 		t.Containers = eachOnce(t.order["initContainers"], t.order["containers"])
 		t.generates = slices.ContainsFunc(t.Containers, IsGenerated)
 	}
-	c.scope = c.compiler.ContainerScope()
+	c.SetScope(c.compiler.ContainerScope())
 	for i, item := range each {
 		t.forEach = append(t.forEach, c.eachContainer(item, fmt.Sprintf("spec.forEachContainer[%d]", i), pod))
 	}
@@ -289,7 +290,7 @@ func (c *parser) eachContainer(item *yaml.Node, path string, pod *yaml.Node) for
 	var f forEach
 	var err error
 	if where := yamlnode.Child(item, "where"); where != nil {
-		if f.where, err = c.compiler.CompileBool(c.scope, where.Value, where.Line); err != nil {
+		if f.where, err = c.compiler.CompileBool(c.compiler.ContainerScope(), where.Value, where.Line); err != nil {
 			c.reportProblem(where, path+".where", "%v", err)
 		} else {
 			f.named, f.differs = namedIn(f.where), f.where.ReadsContainer()
@@ -386,7 +387,7 @@ func placementDefaults(p *v1alpha1.Placement, pod *part) {
 	if p.InitContainers.End == "" {
 		p.InitContainers.End = v1alpha1.Last
 		for _, c := range pod.findMember("spec").findMember("initContainers").items() {
-			if policy := c.findMember("restartPolicy"); policy != nil && policy.static.IsText(string(corev1.ContainerRestartPolicyAlways)) {
+			if policy := c.findMember("restartPolicy"); policy != nil && policy.Static() != nil && policy.Static().IsText(string(corev1.ContainerRestartPolicyAlways)) {
 				p.InitContainers.End = v1alpha1.First
 			}
 		}

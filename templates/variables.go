@@ -17,7 +17,7 @@ const maxVariables = 64
 // compileVariables compiles the variables in their order. A variable can read those above it. It reports
 // whether all are valid.
 func (c *parser) compileVariables(y *yaml.Node, t *Template) bool {
-	before := len(c.problems)
+	before := len(c.Problems())
 	list := yamlnode.Items(yamlnode.Child(yamlnode.Child(y, "spec"), "variables"))
 	if len(list) > maxVariables {
 		c.reportProblem(list[maxVariables], "spec.variables", "has %d variables, and at most %d are allowed", len(list), maxVariables)
@@ -42,5 +42,5 @@ func (c *parser) compileVariables(y *yaml.Node, t *Template) bool {
 		}
 	}
 	t.variables = c.compiler.Variables()
-	return len(c.problems) == before
+	return len(c.Problems()) == before
 }

@@ -83,8 +83,8 @@ func TestVariablesReads(t *testing.T) {
 	if got := fmt.Sprint(tmpl.Reads()); !strings.Contains(got, "metadata.labels") {
 		t.Errorf("reads: %s", got)
 	}
-	args := tmpl.pod.findMember("spec").findMember("containers").parts[0].findMember("args").parts
-	if args[1].preset == nil || args[0].preset != nil {
+	args := tmpl.pod.findMember("spec").findMember("containers").items()[0].findMember("args").items()
+	if !args[1].IsPreset() || args[0].IsPreset() {
 		t.Error("what depends only on parameters is not rendered beforehand, or what depends on the pod is")
 	}
 }
