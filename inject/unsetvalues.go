@@ -159,7 +159,7 @@ func (s *subject) withoutEach(container *jsontree.Node, of []*loaded) *jsontree.
 
 // withoutFragment returns an object without the members and items of a fragment: the constant ones that are equal, and the computed
 // ones whatever their values are. It returns nil if nothing is left.
-func (s *subject) withoutFragment(object *jsontree.Node, fragment templates.Fragment, in *schema.Schema) *jsontree.Node {
+func (s *subject) withoutFragment(object *jsontree.Node, fragment templates.View, in *schema.Schema) *jsontree.Node {
 	rest := object
 	for name, child := range fragment.Children() {
 		there, f := rest.Get(name), in.At(name)
@@ -218,11 +218,11 @@ func (s *subject) withoutDerived(resources, rest *jsontree.Node, in *schema.Sche
 }
 
 // withoutItems is like without, for a list.
-func (s *subject) withoutItems(list *jsontree.Node, fragment templates.Fragment, in *schema.Schema) *jsontree.Node {
+func (s *subject) withoutItems(list *jsontree.Node, fragment templates.View, in *schema.Schema) *jsontree.Node {
 	items := list.Items()
 	rest := s.nodes.Nodes(len(items))
 	for i := range items {
-		if !slices.ContainsFunc(childrenOf(fragment), func(own templates.Fragment) bool { return s.mayBe(&items[i], own, in) }) {
+		if !slices.ContainsFunc(childrenOf(fragment), func(own templates.View) bool { return s.mayBe(&items[i], own, in) }) {
 			rest = append(rest, items[i])
 		}
 	}
@@ -235,7 +235,7 @@ func (s *subject) withoutItems(list *jsontree.Node, fragment templates.Fragment,
 	return s.storeNode(jsontree.Items(rest...))
 }
 
-func childrenOf(fragment templates.Fragment) (all []templates.Fragment) {
+func childrenOf(fragment templates.View) (all []templates.View) {
 	for _, child := range fragment.Children() {
 		all = append(all, child)
 	}
@@ -244,7 +244,7 @@ func childrenOf(fragment templates.Fragment) (all []templates.Fragment) {
 
 // mayBe reports whether an item of the pod may be an item of a fragment: it is equal to a constant one, or it has the key of a
 // computed one.
-func (s *subject) mayBe(item *jsontree.Node, own templates.Fragment, in *schema.Schema) bool {
+func (s *subject) mayBe(item *jsontree.Node, own templates.View, in *schema.Schema) bool {
 	if static := own.Static(); static != nil {
 		if static.Get(templates.IfSetKey) != nil {
 			static = s.storeNode(s.nodes.Without(static, templates.IfSetKey))

@@ -50,8 +50,8 @@ func (c *parser) checkAllowedFields(y *yaml.Node, path string, allowed fields) {
 	}
 	for key, value := range yamlnode.Members(y) {
 		sub, ok := allowed[key.Value]
-		if !ok && key.Value != whenKey {
-			c.reportProblem(key, problem.JoinPath(path, key.Value), "a template may not set this; it may set %s",
+		if !ok && key.Value != WhenKey {
+			c.ReportProblem(key, problem.JoinPath(path, key.Value), "a template may not set this; it may set %s",
 				strings.Join(slices.Sorted(maps.Keys(allowed)), ", "))
 			continue
 		}
@@ -76,15 +76,15 @@ func (c *parser) podRules(y *yaml.Node, path string) (names map[string][]string)
 	spec := yamlnode.Child(y, "spec")
 	c.checkNames(yamlnode.Child(spec, "volumes"), path+".spec.volumes", map[string]bool{}, false)
 	volumes := volumeKinds(spec)
-	c.podOS(spec, path+".spec")
+	c.CheckPodOS(spec, path+".spec")
 	for i, volume := range yamlnode.Items(yamlnode.Child(spec, "volumes")) {
 		c.oneSource(volume, fmt.Sprintf("%s.spec.volumes[%d]", path, i))
 	}
 	seen := map[string]bool{}
-	for _, list := range containerLists {
+	for _, list := range ContainerLists {
 		containers := yamlnode.Child(spec, list)
 		if n := len(yamlnode.Items(containers)); n > maxContainers {
-			c.reportProblem(containers, path+".spec."+list, "has %d containers, and at most %d are allowed", n, maxContainers)
+			c.ReportProblem(containers, path+".spec."+list, "has %d containers, and at most %d are allowed", n, maxContainers)
 			continue
 		}
 		c.checkNames(containers, path+".spec."+list, seen, true)
@@ -92,8 +92,8 @@ func (c *parser) podRules(y *yaml.Node, path string) (names map[string][]string)
 			sub := fmt.Sprintf("%s.spec.%s[%d]", path, list, i)
 			c.containerRules(container, sub, list == "initContainers")
 			c.checkMounts(container, sub, volumes)
-			c.containerOS(container, sub)
-			name, _ := namePattern(yamlnode.At(container, "name").Value) // an error is already reported
+			c.CheckContainerOS(container, sub)
+			name, _ := NamePattern(yamlnode.At(container, "name").Value) // an error is already reported
 			names[list] = append(names[list], name)
 		}
 	}
@@ -103,9 +103,9 @@ func (c *parser) podRules(y *yaml.Node, path string) (names map[string][]string)
 func (c *parser) forEachRules(y *yaml.Node, path string, pod *yaml.Node) {
 	c.checkAllowedFields(y, path, forEachFields())
 	c.checkMounts(y, path, volumeKinds(yamlnode.Child(pod, "spec")))
-	c.otherVariables(yamlnode.Child(y, "env"), path+".env")
-	c.containerOS(y, path)
-	c.forbidKeys(yamlnode.Child(yamlnode.Child(y, "securityContext"), "windowsOptions"), path+".securityContext.windowsOptions",
+	c.CheckAppended(yamlnode.Child(y, "env"), path+".env")
+	c.CheckContainerOS(y, path)
+	c.ForbidKeys(yamlnode.Child(yamlnode.Child(y, "securityContext"), "windowsOptions"), path+".securityContext.windowsOptions",
 		"a template may not set this for the pod's own containers", "hostProcess")
 }
 
@@ -113,11 +113,11 @@ func (c *parser) forEachRules(y *yaml.Node, path string, pod *yaml.Node) {
 // key.
 func (c *parser) checkMetadataKeys(y *yaml.Node, path string, wrong func(key, prefix string) string) {
 	for key := range yamlnode.Members(y) {
-		if key.Value == whenKey {
+		if key.Value == WhenKey {
 			continue
 		}
 		if errs := validation.IsQualifiedName(strings.ToLower(key.Value)); len(errs) > 0 {
-			c.reportProblem(key, problem.JoinPath(path, key.Value), "not a valid key: %s", problem.TrimPattern(errs[0]))
+			c.ReportProblem(key, problem.JoinPath(path, key.Value), "not a valid key: %s", problem.TrimPattern(errs[0]))
 			continue
 		}
 		prefix, _, ok := strings.Cut(key.Value, "/")
@@ -125,10 +125,10 @@ func (c *parser) checkMetadataKeys(y *yaml.Node, path string, wrong func(key, pr
 			prefix = ""
 		}
 		if message := wrong(key.Value, prefix); message != "" {
-			c.reportProblem(key, problem.JoinPath(path, key.Value), "%s", message)
+			c.ReportProblem(key, problem.JoinPath(path, key.Value), "%s", message)
 		}
 		if strings.HasSuffix(path, ".annotations") && slices.ContainsFunc(reservedAnnotations(), func(prefix string) bool { return strings.HasPrefix(key.Value, prefix) }) {
-			c.reportProblem(key, problem.JoinPath(path, key.Value), "the API server reads this annotation; set the field that replaced it")
+			c.ReportProblem(key, problem.JoinPath(path, key.Value), "the API server reads this annotation; set the field that replaced it")
 		}
 	}
 }
@@ -159,9 +159,9 @@ func (c *parser) checkLabels(y *yaml.Node, t *Template) {
 		path := fmt.Sprintf("spec.labelDomains[%d]", i)
 		switch taken := slices.IndexFunc(reservedDomains(), func(d string) bool { return isInDomain(domain, d) }); {
 		case taken >= 0:
-			c.reportProblem(list.Content[i], path, "a template may not set labels of %s", reservedDomains()[taken])
+			c.ReportProblem(list.Content[i], path, "a template may not set labels of %s", reservedDomains()[taken])
 		case !strings.Contains(domain, ".") || len(validation.IsDNS1123Subdomain(domain)) > 0:
-			c.reportProblem(list.Content[i], path, "must be a domain such as example.com, without a slash")
+			c.ReportProblem(list.Content[i], path, "must be a domain such as example.com, without a slash")
 		}
 	}
 	own, replaced := t.Name+"."+Domain, t.Spec.Replaces+"."+Domain
@@ -193,11 +193,11 @@ func (c *parser) annotationDomains(y *yaml.Node, t *Template) {
 		})
 		switch {
 		case !strings.Contains(domain, ".") || len(validation.IsDNS1123Subdomain(domain)) > 0:
-			c.reportProblem(list.Content[i], path, "must be a domain such as example.com, without a slash")
+			c.ReportProblem(list.Content[i], path, "must be a domain such as example.com, without a slash")
 		case isInDomain(domain, Domain):
-			c.reportProblem(list.Content[i], path, "must be the domain of another product; Pillion warns about unknown annotations of %s anyway", Domain)
+			c.ReportProblem(list.Content[i], path, "must be the domain of another product; Pillion warns about unknown annotations of %s anyway", Domain)
 		case !reads:
-			c.reportProblem(list.Content[i], path, "no parameter reads an annotation of %s; add one with annotation or prefix, or remove the domain", domain)
+			c.ReportProblem(list.Content[i], path, "no parameter reads an annotation of %s; add one with annotation or prefix, or remove the domain", domain)
 		}
 	}
 }
@@ -209,21 +209,21 @@ func (c *parser) annotationDomains(y *yaml.Node, t *Template) {
 func (c *parser) checkNames(list *yaml.Node, path string, seen map[string]bool, share bool) {
 	for i, item := range yamlnode.Items(list) {
 		sub := fmt.Sprintf("%s[%d].name", path, i)
-		name, conditional := yamlnode.Child(item, "name"), share && yamlnode.Child(item, whenKey) != nil
+		name, conditional := yamlnode.Child(item, "name"), share && yamlnode.Child(item, WhenKey) != nil
 		switch {
 		case name == nil: // already reported
 		case strings.Contains(name.Value, "${") && yamlnode.Child(item, cel.ForEachKey) == nil:
-			c.reportProblem(name, sub, "must be a constant, because the name identifies an item of the pod")
+			c.ReportProblem(name, sub, "must be a constant, because the name identifies an item of the pod")
 		case strings.Contains(name.Value, "${"):
-			if _, err := namePattern(name.Value); err != nil {
-				c.reportProblem(name, sub, "%v", err)
+			if _, err := NamePattern(name.Value); err != nil {
+				c.ReportProblem(name, sub, "%v", err)
 			}
 		default:
 			before, twice := seen[name.Value]
 			if twice && share && (!before || !conditional) {
-				c.reportProblem(name, sub, "the name %q is used twice, which is allowed only if both containers have %q", name.Value, whenKey)
+				c.ReportProblem(name, sub, "the name %q is used twice, which is allowed only if both containers have %q", name.Value, WhenKey)
 			} else if twice && !share {
-				c.reportProblem(name, sub, "the name %q is used twice", name.Value)
+				c.ReportProblem(name, sub, "the name %q is used twice", name.Value)
 			}
 			seen[name.Value] = conditional
 		}
@@ -234,11 +234,11 @@ func (c *parser) containerRules(y *yaml.Node, path string, init bool) {
 	policy := yamlnode.Child(y, "restartPolicy")
 	switch {
 	case policy != nil && !init:
-		c.reportProblem(policy, path+".restartPolicy", "is allowed only for init containers, where Always makes a native sidecar")
+		c.ReportProblem(policy, path+".restartPolicy", "is allowed only for init containers, where Always makes a native sidecar")
 	case policy != nil && policy.Value != "Always":
-		c.reportProblem(policy, path+".restartPolicy", "must be Always or left out")
+		c.ReportProblem(policy, path+".restartPolicy", "must be Always or left out")
 	case policy == nil && init:
-		c.forbidKeys(y, path, "an init container may have this only with restartPolicy: Always",
+		c.ForbidKeys(y, path, "an init container may have this only with restartPolicy: Always",
 			"livenessProbe", "readinessProbe", "startupProbe", "lifecycle")
 	}
 }
@@ -249,7 +249,7 @@ func volumeKinds(spec *yaml.Node) map[string]string {
 	for _, volume := range yamlnode.Items(yamlnode.Child(spec, "volumes")) {
 		kind := "emptyDir"
 		for key := range yamlnode.Members(volume) {
-			if key.Value != "name" && !isControl(key.Value) {
+			if key.Value != "name" && !IsControl(key.Value) {
 				kind = key.Value
 			}
 		}
@@ -272,13 +272,13 @@ func (c *parser) checkMounts(container *yaml.Node, path string, volumes map[stri
 		sub := fmt.Sprintf("%s.volumeMounts[%d]", path, i)
 		kind, ok := volume(m, sub)
 		if options := yamlnode.Child(m, "bindMountOptions"); ok && options != nil && kind == "image" {
-			c.reportProblem(options, sub+".bindMountOptions", "cannot be used with an image volume")
+			c.ReportProblem(options, sub+".bindMountOptions", "cannot be used with an image volume")
 		}
 		switch mountPath := yamlnode.Child(m, "mountPath"); {
 		case mountPath == nil: // already reported
 		case yamlnode.Child(m, cel.ForEachKey) != nil: // checked when it is rendered
 		case seen[mountPath.Value]:
-			c.reportProblem(mountPath, sub+".mountPath", "is used by another mount of this container")
+			c.ReportProblem(mountPath, sub+".mountPath", "is used by another mount of this container")
 		default:
 			seen[mountPath.Value] = true
 		}
@@ -289,7 +289,7 @@ func (c *parser) checkMounts(container *yaml.Node, path string, volumes map[stri
 			continue // already reported
 		}
 		if kind, ok := volume(d, sub); ok && kind != "persistentVolumeClaim" && kind != "ephemeral" {
-			c.reportProblem(d, sub+".name", "a device must be a volume of the kind persistentVolumeClaim or ephemeral, not %s", kind)
+			c.ReportProblem(d, sub+".name", "a device must be a volume of the kind persistentVolumeClaim or ephemeral, not %s", kind)
 		}
 	}
 }
@@ -297,8 +297,8 @@ func (c *parser) checkMounts(container *yaml.Node, path string, volumes map[stri
 // findVolumeKind returns the kind of one of the template's volumes. A name that is an expression may also be
 // that of a volume of the pod; it is checked for each pod.
 func (c *parser) findVolumeKind(name *yaml.Node, path string, volumes map[string]string) (kind string, ok bool) {
-	if kind, ok = volumes[name.Value]; !ok && !mayBeOneOf(name.Value, volumes) {
-		c.reportProblem(name, path, "no volume %q in spec.pod.spec.volumes%s", name.Value, cmp.Or(problem.DidYouMean(name.Value, slices.Collect(maps.Keys(volumes))),
+	if kind, ok = volumes[name.Value]; !ok && !MayBeOneOf(name.Value, volumes) {
+		c.ReportProblem(name, path, "no volume %q in spec.pod.spec.volumes%s", name.Value, cmp.Or(problem.DidYouMean(name.Value, slices.Collect(maps.Keys(volumes))),
 			fmt.Sprintf(`; for a volume of the pods themselves, write name: "${'%s'}"`, name.Value)))
 	}
 	return kind, ok
@@ -310,9 +310,9 @@ func (c *parser) oneSource(volume *yaml.Node, path string) {
 	source := ""
 	for key := range yamlnode.Members(volume) {
 		switch {
-		case key.Value == "name" || isControl(key.Value):
+		case key.Value == "name" || IsControl(key.Value):
 		case source != "":
-			c.reportProblem(key, problem.JoinPath(path, key.Value), "a volume has one source, and this one already has %s", source)
+			c.ReportProblem(key, problem.JoinPath(path, key.Value), "a volume has one source, and this one already has %s", source)
 		default:
 			source = key.Value
 		}

@@ -24,9 +24,9 @@ import (
 	"github.com/pillion-dev/pillion/templates/yamlnode"
 )
 
-// checkNode checks y against t. It returns nil if there was a problem. Field is the field in the API,
+// CheckNode checks y against t. It returns nil if there was a problem. Field is the field in the API,
 // for example Container.image.
-func (c *checker) checkNode(y *yaml.Node, t reflect.Type, field, path string) *part {
+func (c *Checker) CheckNode(y *yaml.Node, t reflect.Type, field, path string) *Node {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
@@ -37,15 +37,15 @@ func (c *checker) checkNode(y *yaml.Node, t reflect.Type, field, path string) *p
 		return p
 	}
 	if y.ShortTag() == "!!null" {
-		c.reportProblem(y, path, "has no value; leave the key out or give it one")
+		c.ReportProblem(y, path, "has no value; leave the key out or give it one")
 		return nil
 	}
 	if t == reflect.TypeFor[v1alpha1.Position]() && y.Kind == yaml.ScalarNode {
 		if strings.Contains(y.Value, "${") {
-			return &part{static: jsontree.Text(y.Value)} // compiled when the parameters are known
+			return &Node{static: jsontree.Text(y.Value)} // compiled when the parameters are known
 		}
 		if !slices.Contains(validation.EnumValues(reflect.TypeFor[v1alpha1.End]()), y.Value) {
-			c.reportProblem(y, path, "must be First, Last, {after: NAME}, {before: NAME}, or one ${...} that gives First or Last%s", meantPosition(y.Value))
+			c.ReportProblem(y, path, "must be First, Last, {after: NAME}, {before: NAME}, or one ${...} that gives First or Last%s", meantPosition(y.Value))
 			return nil
 		}
 		t = reflect.TypeFor[v1alpha1.End]()
@@ -61,13 +61,13 @@ func (c *checker) checkNode(y *yaml.Node, t reflect.Type, field, path string) *p
 	case reflect.Slice:
 		return c.checkList(y, t, field, path)
 	}
-	c.reportProblem(y, path, "is not allowed in a template")
+	c.ReportProblem(y, path, "is not allowed in a template")
 	return nil
 }
 
-func (c *checker) checkObject(y *yaml.Node, t reflect.Type, field, path string) *part {
+func (c *Checker) checkObject(y *yaml.Node, t reflect.Type, field, path string) *Node {
 	if y.Kind != yaml.MappingNode {
-		c.reportProblem(y, path, "must be an object")
+		c.ReportProblem(y, path, "must be an object")
 		return nil
 	}
 	fields := map[string]jsontree.StructField{}
@@ -76,7 +76,7 @@ func (c *checker) checkObject(y *yaml.Node, t reflect.Type, field, path string) 
 		fields[f.JSON] = f
 		names = append(names, f.JSON)
 	}
-	o := &part{kind: objectPart, path: path, line: y.Line}
+	o := &Node{kind: objectPart, path: path, line: y.Line}
 	leave, ok := c.forEach(o, y, path)
 	if !ok {
 		return nil
@@ -84,7 +84,7 @@ func (c *checker) checkObject(y *yaml.Node, t reflect.Type, field, path string) 
 	defer leave()
 	c.visitPairs(y, path, func(key, value *yaml.Node, sub string) {
 		switch key.Value {
-		case whenKey:
+		case WhenKey:
 			c.compileWhen(o, value, path)
 			return
 		case cel.ForEachKey:
@@ -108,14 +108,14 @@ func (c *checker) checkObject(y *yaml.Node, t reflect.Type, field, path string) 
 			if special := "${" + key.Value + "}"; slices.Contains(c.keysOf(nil), special) {
 				meantKey = fmt.Sprintf("; did you mean %q?", special)
 			}
-			c.reportProblem(key, sub, "unknown key%s", meantKey)
+			c.ReportProblem(key, sub, "unknown key%s", meantKey)
 			c.meant[sub] = true // one problem is enough
 			if meant := problem.Closest(word, names); meant != "" && yamlnode.Child(y, meant) == nil {
 				c.meant[problem.JoinPath(path, meant)] = true
 			}
 			return
 		}
-		p := c.checkNode(value, f.Type, t.Name()+"."+key.Value, sub)
+		p := c.CheckNode(value, f.Type, t.Name()+"."+key.Value, sub)
 		c.keepOnce(p, f)
 		o.addChild(key.Value, p)
 	})
@@ -128,33 +128,33 @@ func (c *checker) checkObject(y *yaml.Node, t reflect.Type, field, path string) 
 }
 
 // keysOf returns the keys of an object with those fields.
-func (c *checker) keysOf(fields []string) []string {
+func (c *Checker) keysOf(fields []string) []string {
 	if c.scope == nil {
 		return fields
 	}
-	return append([]string{whenKey, cel.ForEachKey, IfSetKey}, fields...)
+	return append([]string{WhenKey, cel.ForEachKey, IfSetKey}, fields...)
 }
 
-func (c *checker) compileWhen(o *part, value *yaml.Node, path string) {
+func (c *Checker) compileWhen(o *Node, value *yaml.Node, path string) {
 	instead := conditionOf(path)
 	if c.scope == nil && instead == "" {
-		c.reportProblem(value, path, "%s", diagnostics.WhenHint)
+		c.ReportProblem(value, path, "%s", diagnostics.WhenHint)
 		return
 	}
 	if instead != "" {
-		c.reportProblem(value, path, `"${when}" would leave out everything; write the condition in %s`, instead)
+		c.ReportProblem(value, path, `"${when}" would leave out everything; write the condition in %s`, instead)
 		return
 	}
 	p, err := c.compiler.CompileBool(c.scope, value.Value, value.Line)
 	if err != nil {
-		c.reportProblem(value, path, "%s: %v", whenKey, err)
+		c.ReportProblem(value, path, "%s: %v", WhenKey, err)
 		return
 	}
 	o.when = p
 }
 
 // visitPairs calls visit for each key and value, and reports duplicate keys.
-func (c *checker) visitPairs(y *yaml.Node, path string, visit func(key, value *yaml.Node, path string)) {
+func (c *Checker) visitPairs(y *yaml.Node, path string, visit func(key, value *yaml.Node, path string)) {
 	seen := map[string]bool{}
 	for key, value := range yamlnode.Members(y) {
 		sub := problem.JoinPath(path, key.Value)
@@ -162,9 +162,9 @@ func (c *checker) visitPairs(y *yaml.Node, path string, visit func(key, value *y
 		case c.isFull():
 			return
 		case key.Kind != yaml.ScalarNode:
-			c.reportProblem(key, path, "a key must be a string")
+			c.ReportProblem(key, path, "a key must be a string")
 		case seen[key.Value]:
-			c.reportProblem(key, sub, "the key appears twice")
+			c.ReportProblem(key, sub, "the key appears twice")
 		default:
 			seen[key.Value] = true
 			visit(key, value, sub)
@@ -172,43 +172,43 @@ func (c *checker) visitPairs(y *yaml.Node, path string, visit func(key, value *y
 	}
 }
 
-func (c *checker) checkMapping(y *yaml.Node, t reflect.Type, field, path string) *part {
+func (c *Checker) checkMapping(y *yaml.Node, t reflect.Type, field, path string) *Node {
 	if y.Kind != yaml.MappingNode {
-		c.reportProblem(y, path, "must be an object")
+		c.ReportProblem(y, path, "must be an object")
 		return nil
 	}
-	o := &part{kind: objectPart, path: path, line: y.Line}
+	o := &Node{kind: objectPart, path: path, line: y.Line}
 	c.visitPairs(y, path, func(key, value *yaml.Node, sub string) {
-		if key.Value == whenKey && c.scope != nil {
+		if key.Value == WhenKey && c.scope != nil {
 			c.compileWhen(o, value, path)
 			return
 		}
 		if strings.Contains(key.Value, "${") {
-			c.reportProblem(key, sub, "a key cannot have expressions; only values can")
+			c.ReportProblem(key, sub, "a key cannot have expressions; only values can")
 			return
 		}
-		o.addChild(key.Value, c.checkNode(value, t.Elem(), field, sub))
+		o.addChild(key.Value, c.CheckNode(value, t.Elem(), field, sub))
 	})
 	c.needsItems(y, o, field, path)
 	return o.foldStatic()
 }
 
-func (c *checker) checkList(y *yaml.Node, t reflect.Type, field, path string) *part {
+func (c *Checker) checkList(y *yaml.Node, t reflect.Type, field, path string) *Node {
 	if y.Kind != yaml.SequenceNode {
-		c.reportProblem(y, path, "must be a list%s", ofNames(t, y))
+		c.ReportProblem(y, path, "must be a list%s", ofNames(t, y))
 		return nil
 	}
-	l := &part{kind: listPart, path: path, line: y.Line}
+	l := &Node{kind: listPart, path: path, line: y.Line}
 	for i, item := range y.Content {
-		l.addChild("", c.checkNode(item, t.Elem(), field, fmt.Sprintf("%s[%d]", path, i)))
+		l.addChild("", c.CheckNode(item, t.Elem(), field, fmt.Sprintf("%s[%d]", path, i)))
 	}
 	c.needsItems(y, l, field, path)
 	return l.foldStatic()
 }
 
-func (c *checker) checkScalar(y *yaml.Node, t reflect.Type, field, path string) *part {
+func (c *Checker) checkScalar(y *yaml.Node, t reflect.Type, field, path string) *Node {
 	if y.Kind != yaml.ScalarNode {
-		c.reportProblem(y, path, "must be %s%s%s", values.DescribeType(t), c.notWhen(y), asAnnotation(t, y))
+		c.ReportProblem(y, path, "must be %s%s%s", values.DescribeType(t), c.notWhen(y), asAnnotation(t, y))
 		return nil
 	}
 	if c.scope != nil && strings.Contains(y.Value, "${") {
@@ -216,14 +216,14 @@ func (c *checker) checkScalar(y *yaml.Node, t reflect.Type, field, path string) 
 	}
 	if t == reflect.TypeFor[v1alpha1.Scalar]() {
 		c.written[y] = true
-		return &part{static: jsontree.Text(y.Value)}
+		return &Node{static: jsontree.Text(y.Value)}
 	}
 	if !values.AcceptsYAML(y, t) {
-		c.reportProblem(y, path, "must be %s%s", values.DescribeType(t), quoteHint(y, t))
+		c.ReportProblem(y, path, "must be %s%s", values.DescribeType(t), quoteHint(y, t))
 		return nil
 	}
 	if allowed := validation.EnumValues(t); allowed != nil && !slices.Contains(allowed, y.Value) {
-		c.reportProblem(y, path, "must be one of %s%s", strings.Join(allowed, ", "), problem.DidYouMean(cmp.Or(params.SimilarType(y.Value), y.Value), allowed))
+		c.ReportProblem(y, path, "must be one of %s%s", strings.Join(allowed, ", "), problem.DidYouMean(cmp.Or(params.SimilarType(y.Value), y.Value), allowed))
 		return nil
 	}
 	n, err := jsontree.Text(y.Value), error(nil)
@@ -234,10 +234,10 @@ func (c *checker) checkScalar(y *yaml.Node, t reflect.Type, field, path string) 
 		err = validation.CheckValue(validation.ValueRules(t, field, path), &n)
 	}
 	if err != nil {
-		c.reportProblem(y, path, "%v", err)
+		c.ReportProblem(y, path, "%v", err)
 		return nil
 	}
-	return &part{static: n}
+	return &Node{static: n}
 }
 
 // meantPosition returns the end of a message about a position that is not valid.
@@ -256,9 +256,9 @@ func quoteHint(y *yaml.Node, t reflect.Type) string {
 }
 
 // notWhen returns a hint if an object in a list of strings looks like a conditional item.
-func (c *checker) notWhen(y *yaml.Node) string {
+func (c *Checker) notWhen(y *yaml.Node) string {
 	switch {
-	case c.scope != nil && yamlnode.Child(y, whenKey) != nil:
+	case c.scope != nil && yamlnode.Child(y, WhenKey) != nil:
 		return "; " + diagnostics.WhenHint
 	case c.scope != nil && yamlnode.Child(y, cel.ForEachKey) != nil:
 		return "; " + diagnostics.ForEachHint
@@ -280,7 +280,7 @@ func asAnnotation(t reflect.Type, y *yaml.Node) string {
 		}
 		text.WriteString(n.Value)
 	}
-	return fmt.Sprintf(", as in an annotation; write %q", problem.Cut(text.String(), maxValue))
+	return fmt.Sprintf(", as in an annotation; write %q", problem.Cut(text.String(), MaxValue))
 }
 
 // ofNames returns the form of a list if an object is written instead.
@@ -306,17 +306,17 @@ func ofNames(t reflect.Type, y *yaml.Node) string {
 }
 
 // checkSpecialType checks the types that stand for more than their Go type. It returns false for others.
-func (c *checker) checkSpecialType(y *yaml.Node, t reflect.Type, field, path string) (*part, bool) {
+func (c *Checker) checkSpecialType(y *yaml.Node, t reflect.Type, field, path string) (*Node, bool) {
 	switch t {
 	case reflect.TypeFor[PodJSON]():
-		return c.checkNode(y, reflect.TypeFor[corev1.Pod](), field, path), true
+		return c.CheckNode(y, reflect.TypeFor[corev1.Pod](), field, path), true
 	case reflect.TypeFor[json.RawMessage]():
 		n, err := jsontree.FromYAML(y)
 		if err != nil {
-			c.reportProblem(y, path, "%v", err)
+			c.ReportProblem(y, path, "%v", err)
 			return nil, true
 		}
-		return &part{static: n}, true
+		return &Node{static: n}, true
 	}
 	return nil, false
 }

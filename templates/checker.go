@@ -16,10 +16,10 @@ import (
 	"github.com/pillion-dev/pillion/templates/yamlnode"
 )
 
-// checker walks a YAML document along a Go type. It finds unknown keys, wrong types and duplicate
+// Checker walks a YAML document along a Go type. It finds unknown keys, wrong types and duplicate
 // keys, each with its line. If scope is set, expressions are allowed, and it compiles them. The parts
 // that it returns render to the value.
-type checker struct {
+type Checker struct {
 	file     string
 	problems problem.Problems
 	compiler *cel.Compiler
@@ -42,55 +42,55 @@ type checker struct {
 const maxProblems = 200
 
 // isFull reports whether there are so many problems that more are not needed.
-func (c *checker) isFull() bool { return len(c.problems) >= maxProblems }
+func (c *Checker) isFull() bool { return len(c.problems) >= maxProblems }
 
-// newChecker returns a checker of a document of a file.
-func newChecker(file string) *checker {
-	return &checker{file: file, tracer: tracer{}, meant: map[string]bool{}, written: map[*yaml.Node]bool{}}
+// NewChecker returns a checker of a document of a file.
+func NewChecker(file string) *Checker {
+	return &Checker{file: file, tracer: tracer{}, meant: map[string]bool{}, written: map[*yaml.Node]bool{}}
 }
 
 // Problems returns the problems so far.
-func (c *checker) Problems() problem.Problems { return c.problems }
+func (c *Checker) Problems() problem.Problems { return c.problems }
 
 // UseCompiler sets what compiles expressions in the document, the parameters that they may read, and the operating system of the
 // template; "" is Linux.
-func (c *checker) UseCompiler(compiler *cel.Compiler, declared []v1alpha1.Param, os corev1.OSName) {
+func (c *Checker) UseCompiler(compiler *cel.Compiler, declared []v1alpha1.Param, os corev1.OSName) {
 	c.compiler, c.params, c.os = compiler, declared, os
 }
 
 // SetScope allows expressions in what is checked next, with the variables of a scope.
-func (c *checker) SetScope(scope *cel.Scope) { c.scope = scope }
+func (c *Checker) SetScope(scope *cel.Scope) { c.scope = scope }
 
 // LeaveOutExpressions leaves out problems of expressions from now on: a parameter or a variable is invalid, and expressions that read
 // it would only report that again.
-func (c *checker) LeaveOutExpressions() { c.unreliable = true }
+func (c *Checker) LeaveOutExpressions() { c.unreliable = true }
 
 // IsMisspelled reports whether a key is missing because another one is a misspelling of it.
-func (c *checker) IsMisspelled(path string) bool { return c.meant[path] }
+func (c *Checker) IsMisspelled(path string) bool { return c.meant[path] }
 
 // IsString reports whether the characters of a scalar count, not the value that they have in YAML, for example 010 as a string.
-func (c *checker) IsString(y *yaml.Node) bool { return c.written[y] }
+func (c *Checker) IsString(y *yaml.Node) bool { return c.written[y] }
 
 // AsksIfSet reports whether a variable defines what happens in a container that has it with another value, see [IfSetKey].
-func (c *checker) AsksIfSet() bool { return c.asksIfSet }
+func (c *Checker) AsksIfSet() bool { return c.asksIfSet }
 
-// reportProblem records a problem with a node at a path of the document.
-func (c *checker) reportProblem(y *yaml.Node, path, format string, args ...any) {
+// ReportProblem records a problem with a node at a path of the document.
+func (c *Checker) ReportProblem(y *yaml.Node, path, format string, args ...any) {
 	if c.meant[path] || c.isFull() {
 		return // the misspelled key is reported already
 	}
 	p := problem.Problem{File: c.file, Line: y.Line, Path: path, Message: fmt.Sprintf(format, args...)}
-	if c.unreliable && (strings.Contains(p.Message, "CEL:") || countExpressions(y) > 0) {
+	if c.unreliable && (strings.Contains(p.Message, "CEL:") || CountExpressions(y) > 0) {
 		return
 	}
 	c.problems = append(c.problems, p)
 }
 
-// forbidKeys reports the keys of an object that it must not have.
-func (c *checker) forbidKeys(y *yaml.Node, path, message string, keys ...string) {
+// ForbidKeys reports the keys of an object that it must not have.
+func (c *Checker) ForbidKeys(y *yaml.Node, path, message string, keys ...string) {
 	for _, key := range keys {
 		if found := yamlnode.Child(y, key); found != nil {
-			c.reportProblem(found, problem.JoinPath(path, key), "%s", message)
+			c.ReportProblem(found, problem.JoinPath(path, key), "%s", message)
 		}
 	}
 }
@@ -104,10 +104,10 @@ func (p *PodJSON) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// countExpressions returns the number of ${...} in a node and below it.
-func countExpressions(y *yaml.Node) (n int) {
+// CountExpressions returns the number of ${...} in a node and below it.
+func CountExpressions(y *yaml.Node) (n int) {
 	for _, item := range y.Content {
-		n += countExpressions(item)
+		n += CountExpressions(item)
 	}
 	return n + strings.Count(y.Value, "${")
 }

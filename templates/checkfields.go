@@ -28,7 +28,7 @@ func conditionOf(path string) string {
 }
 
 // checkRequiredFields reports fields that the API requires and that are left out for some pods.
-func (c *checker) checkRequiredFields(y *yaml.Node, o *part, t reflect.Type, field, path string) {
+func (c *Checker) checkRequiredFields(y *yaml.Node, o *Node, t reflect.Type, field, path string) {
 	s := validation.ShapeOf(t, field)
 	some := false // whether one of s.some is always there
 	for i, p := range o.parts {
@@ -43,26 +43,26 @@ func (c *checker) checkRequiredFields(y *yaml.Node, o *part, t reflect.Type, fie
 		switch {
 		case !p.mayLack():
 		case validation.NeedsValue(t, field, name):
-			c.reportProblem(at, sub, "is required, so it must have a value for every pod; leave out the whole object instead")
+			c.ReportProblem(at, sub, "is required, so it must have a value for every pod; leave out the whole object instead")
 		case slices.Contains(s.One, name), slices.Contains(s.Some, name) && !some:
-			c.reportProblem(at, sub, "one of %s is required, so it must have a value for every pod; leave out the whole object instead", strings.Join(slices.Concat(s.One, s.Some), ", "))
+			c.ReportProblem(at, sub, "one of %s is required, so it must have a value for every pod; leave out the whole object instead", strings.Join(slices.Concat(s.One, s.Some), ", "))
 		case t == reflect.TypeFor[corev1.Volume]():
-			c.reportProblem(at, sub, `without a source, the volume would be an emptyDir; write "${when}" in the volume instead`)
+			c.ReportProblem(at, sub, `without a source, the volume would be an emptyDir; write "${when}" in the volume instead`)
 		}
 	}
 }
 
 // hasShape checks which keys an object has.
-func (c *checker) hasShape(y *yaml.Node, t reflect.Type, field, path string) {
+func (c *Checker) hasShape(y *yaml.Node, t reflect.Type, field, path string) {
 	s := validation.ShapeOf(t, field)
 	for _, f := range jsontree.StructFields(t) {
 		if validation.IsRequired(t, field, f.JSON) && yamlnode.Child(y, f.JSON) == nil && !strings.HasSuffix(path, "].add") { // to a container that has it
-			c.reportProblem(y, problem.JoinPath(path, f.JSON), "is missing")
+			c.ReportProblem(y, problem.JoinPath(path, f.JSON), "is missing")
 		}
 	}
-	c.forbidKeys(y, path, "a template may not set this", s.Never...)
-	c.forbidKeys(y, path, "if its feature gate is off, the API server drops this field and then rejects the pod, so a template may not set it", s.Dropped...)
-	c.forbidKeys(y, path, "the kubelet does not run this, and stops a container with such a postStart hook; use httpGet, exec or sleep", s.Unrun...)
+	c.ForbidKeys(y, path, "a template may not set this", s.Never...)
+	c.ForbidKeys(y, path, "if its feature gate is off, the API server drops this field and then rejects the pod, so a template may not set it", s.Dropped...)
+	c.ForbidKeys(y, path, "the kubelet does not run this, and stops a container with such a postStart hook; use httpGet, exec or sleep", s.Unrun...)
 	var there []string
 	for _, name := range slices.Concat(s.One, s.Some) {
 		if yamlnode.Child(y, name) != nil {
@@ -72,30 +72,30 @@ func (c *checker) hasShape(y *yaml.Node, t reflect.Type, field, path string) {
 	switch all := strings.Join(slices.Concat(s.One, s.Some), ", "); {
 	case slices.ContainsFunc(slices.Concat(s.Dropped, s.Unrun), func(name string) bool { return yamlnode.Child(y, name) != nil }): // already reported
 	case len(there) == 0 && all != "":
-		c.reportProblem(y, path, "must have one of %s", all)
+		c.ReportProblem(y, path, "must have one of %s", all)
 	case len(there) > 1 && len(s.One) > 0:
-		c.reportProblem(y, path, "has %s; only one of them is allowed", strings.Join(there, " and "))
+		c.ReportProblem(y, path, "has %s; only one of them is allowed", strings.Join(there, " and "))
 	}
 }
 
 // checkObjectRules applies the rules to the known values of the object. The part keeps the rules that
 // depend on other values.
-func (c *checker) checkObjectRules(y *yaml.Node, o *part, all []validation.ObjectRule, path string) {
+func (c *Checker) checkObjectRules(y *yaml.Node, o *Node, all []validation.ObjectRule, path string) {
 	later, wrong := validation.CheckPartial(all, o)
 	for _, err := range wrong {
-		c.reportProblem(y, path, "%v", err)
+		c.ReportProblem(y, path, "%v", err)
 	}
 	o.rules = append(o.rules, later...)
 }
 
 // needsItems checks a list or a map that must not be empty. If all of it may be left out for some pods, its part gets the rule.
-func (c *checker) needsItems(y *yaml.Node, p *part, field, path string) {
+func (c *Checker) needsItems(y *yaml.Node, p *Node, field, path string) {
 	rules := validation.ListRules(field)
-	if c.scope == nil || len(rules) == 0 || slices.ContainsFunc(p.parts, func(item *part) bool { return !item.mayLack() && item.loop == nil }) {
+	if c.scope == nil || len(rules) == 0 || slices.ContainsFunc(p.parts, func(item *Node) bool { return !item.mayLack() && item.loop == nil }) {
 		return
 	}
 	if len(y.Content) == 0 {
-		c.reportProblem(y, path, "%v", validation.ErrEmpty)
+		c.ReportProblem(y, path, "%v", validation.ErrEmpty)
 	}
 	p.rules = append(p.rules, rules...)
 }

@@ -12,26 +12,26 @@ import (
 	"github.com/pillion-dev/pillion/templates/yamlnode"
 )
 
-// podOS reports fields that a pod cannot have on the template's operating system.
-func (c *checker) podOS(spec *yaml.Node, path string) {
+// CheckPodOS reports fields that a pod cannot have on the template's operating system.
+func (c *Checker) CheckPodOS(spec *yaml.Node, path string) {
 	if c.os == corev1.Windows {
 		const cannot = "a pod on Windows cannot have this (spec.match.os)"
-		c.forbidKeys(spec, path, cannot, "shareProcessNamespace")
-		c.forbidKeys(yamlnode.Child(spec, "securityContext"), path+".securityContext", cannot, "fsGroup", "supplementalGroups")
+		c.ForbidKeys(spec, path, cannot, "shareProcessNamespace")
+		c.ForbidKeys(yamlnode.Child(spec, "securityContext"), path+".securityContext", cannot, "fsGroup", "supplementalGroups")
 	}
 }
 
-// containerOS reports fields that a container cannot have on the template's operating system.
-func (c *checker) containerOS(container *yaml.Node, path string) {
+// CheckContainerOS reports fields that a container cannot have on the template's operating system.
+func (c *Checker) CheckContainerOS(container *yaml.Node, path string) {
 	context := yamlnode.Child(container, "securityContext")
 	if c.os != corev1.Windows {
 		// Other windowsOptions are allowed. They are left out for pods that must not have them.
-		c.forbidKeys(yamlnode.Child(context, "windowsOptions"), path+".securityContext.windowsOptions", "needs spec.match.os: windows", "hostProcess")
+		c.ForbidKeys(yamlnode.Child(context, "windowsOptions"), path+".securityContext.windowsOptions", "needs spec.match.os: windows", "hostProcess")
 		return
 	}
-	c.forbidKeys(context, path+".securityContext", "a container on Windows cannot have this (spec.match.os)", validation.NotOnWindows()...)
+	c.ForbidKeys(context, path+".securityContext", "a container on Windows cannot have this (spec.match.os)", validation.NotOnWindows()...)
 	signal := yamlnode.Child(yamlnode.Child(container, "lifecycle"), "stopSignal")
 	if signal != nil && !slices.Contains([]string{string(corev1.SIGTERM), string(corev1.SIGKILL)}, signal.Value) {
-		c.reportProblem(signal, path+".lifecycle.stopSignal", "must be SIGTERM or SIGKILL on Windows (spec.match.os)")
+		c.ReportProblem(signal, path+".lifecycle.stopSignal", "must be SIGTERM or SIGKILL on Windows (spec.match.os)")
 	}
 }

@@ -32,18 +32,18 @@ func (c *parser) checkParams(y *yaml.Node, t *Template) bool {
 		node := list.Content[i]
 		switch {
 		case !cel.IsIdentifier(p.Name):
-			c.reportProblem(yamlnode.At(node, "name"), path+".name", "must begin with a-z and have only letters, digits and _, because expressions read it as params.NAME%s", cel.ValidNameHint(p.Name))
+			c.ReportProblem(yamlnode.At(node, "name"), path+".name", "must begin with a-z and have only letters, digits and _, because expressions read it as params.NAME%s", cel.ValidNameHint(p.Name))
 		case cel.IsReservedWord(p.Name):
-			c.reportProblem(yamlnode.At(node, "name"), path+".name", "%q is a reserved word in CEL; use another name", p.Name)
+			c.ReportProblem(yamlnode.At(node, "name"), path+".name", "%q is a reserved word in CEL; use another name", p.Name)
 		case p.Name == AnnotationInjected || p.Name == AnnotationCustomize:
-			c.reportProblem(yamlnode.At(node, "name"), path+".name", "%q is the name of one of Pillion's own annotations; use another name", p.Name)
+			c.ReportProblem(yamlnode.At(node, "name"), path+".name", "%q is the name of one of Pillion's own annotations; use another name", p.Name)
 		case declared[p.Name]:
-			c.reportProblem(yamlnode.At(node, "name"), path+".name", "the parameter is declared twice")
+			c.ReportProblem(yamlnode.At(node, "name"), path+".name", "the parameter is declared twice")
 		}
 		declared[p.Name] = true
 		all[i] = params.Compile(p, t.Setting(p.Name), func(field, format string, args ...any) {
 			of, _, _ := strings.Cut(field, "[") // a problem of an item is at the line of its list
-			c.reportProblem(yamlnode.At(node, strings.Split(of, ".")...), path+"."+field, format, args...)
+			c.ReportProblem(yamlnode.At(node, strings.Split(of, ".")...), path+"."+field, format, args...)
 		})
 	}
 	t.params = params.NewSet(all)

@@ -8,11 +8,11 @@ import (
 	"github.com/pillion-dev/pillion/templates/cel"
 )
 
-// computedFields returns the fields of the containers in a pod's part that depend on the pod.
-func (p *part) computedFields() []string {
+// ComputedFields returns the fields of the containers in a pod's part that depend on the pod.
+func (p *Node) ComputedFields() []string {
 	var all []string
-	for _, list := range containerLists {
-		for _, container := range p.findMember("spec").findMember(list).items() {
+	for _, list := range ContainerLists {
+		for _, container := range p.Member("spec").Member(list).Items() {
 			for i, field := range container.parts {
 				if field.ofPod() && !slices.Contains(all, container.names[i]) {
 					all = append(all, container.names[i])
@@ -25,8 +25,8 @@ func (p *part) computedFields() []string {
 }
 
 // ofPod reports whether the part's value depends on the pod.
-func (p *part) ofPod() bool {
+func (p *Node) ofPod() bool {
 	return p.when != nil && p.when.ReadsPod() || p.loop != nil && p.loop.List().ReadsPod() ||
 		slices.ContainsFunc(p.pieces, func(piece cel.Piece) bool { return piece.Expression != nil && piece.Expression.ReadsPod() }) ||
-		slices.ContainsFunc(p.parts, (*part).ofPod)
+		slices.ContainsFunc(p.parts, (*Node).ofPod)
 }

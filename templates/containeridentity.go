@@ -14,17 +14,17 @@ import (
 // Runs is the part of what a template's container runs that is known without a pod.
 type Runs struct {
 	Name   string           // as in [Template.Containers]
-	fields map[string]*part // image, command and args
+	fields map[string]*Node // image, command and args
 }
 
-// runsOf returns the Runs of each container of a partial Pod.
-func runsOf(pod *part) (all []Runs) {
-	for _, list := range containerLists {
-		for _, container := range pod.findMember("spec").findMember(list).items() {
-			r := Runs{fields: map[string]*part{}}
-			r.Name = container.findMember("name").namePattern()
+// RunsOf returns the Runs of each container of a partial Pod.
+func RunsOf(pod *Node) (all []Runs) {
+	for _, list := range ContainerLists {
+		for _, container := range pod.Member("spec").Member(list).Items() {
+			r := Runs{fields: map[string]*Node{}}
+			r.Name = container.Member("name").namePattern()
 			for _, field := range []string{"image", "command", "args"} {
-				r.fields[field] = container.findMember(field)
+				r.fields[field] = container.Member(field)
 			}
 			all = append(all, r)
 		}
@@ -65,7 +65,7 @@ func (r Runs) Condition() string {
 }
 
 // mayBe reports whether rendering p can result in a certain string or list of strings.
-func (p *part) mayBe(n *jsontree.Node) bool {
+func (p *Node) mayBe(n *jsontree.Node) bool {
 	switch {
 	case p == nil:
 		return false

@@ -8,11 +8,11 @@ import (
 
 // PositionIn returns the position in the list initContainers or containers.
 func PositionIn(p *v1alpha1.Placement, list string) v1alpha1.Position {
-	if list == containerLists[0] {
+	if list == ContainerLists[0] {
 		return p.InitContainers
 	}
 	return p.Containers
 }
 
-// containerLists are the lists of containers that a template adds to.
-var containerLists = [...]string{"initContainers", "containers"}
+// ContainerLists are the lists of containers that a template adds to.
+var ContainerLists = [...]string{"initContainers", "containers"}

@@ -13,9 +13,9 @@ import (
 
 var errNoConstant = errors.New("must begin or end with a constant part, such as cache-${m}, because Pillion recognizes its own items by it")
 
-// namePattern returns a name with * for its computed part. The constant parts around it identify the
+// NamePattern returns a name with * for its computed part. The constant parts around it identify the
 // items that a ${forEach} makes.
-func namePattern(name string) (string, error) {
+func NamePattern(name string) (string, error) {
 	prefix, rest, computed := strings.Cut(name, "${")
 	if !computed {
 		return name, nil
@@ -34,8 +34,8 @@ func namePattern(name string) (string, error) {
 	return prefix + "*" + rest, nil
 }
 
-// namePattern returns the string of a name like the function [namePattern].
-func (p *part) namePattern() string {
+// NamePattern returns the string of a name like the function [NamePattern].
+func (p *Node) namePattern() string {
 	switch {
 	case p == nil:
 		return ""

@@ -23,7 +23,7 @@ func (t *Template) Rank(list, name string) int {
 
 // Runs returns the Runs of each of the template's containers.
 func (t *Template) Runs() []Runs {
-	return runsOf(t.pod)
+	return RunsOf(t.pod)
 }
 
 // AsksIfSet reports whether fragments of [Template.ForEach] contain IfSetKey.

@@ -37,12 +37,12 @@ func Decode(file string, data []byte, kind string, into any) (*Document, problem
 		wrong.File = file
 		return nil, problem.Problems{*wrong}
 	}
-	p := c.checkNode(y, reflect.TypeOf(into), "", "")
+	p := c.CheckNode(y, reflect.TypeOf(into), "", "")
 	if len(c.Problems()) > 0 {
 		return nil, c.Problems()
 	}
 	if err := json.Unmarshal(p.Static().AppendTo(nil), into); err != nil {
-		c.reportProblem(y, "", "%v", err) // a bug of the checker, which should have found it
+		c.ReportProblem(y, "", "%v", err) // a bug of the checker, which should have found it
 	}
 	return &Document{file, y}, c.Problems()
 }

@@ -11,13 +11,13 @@ import "github.com/pillion-dev/pillion/templates/cel"
 func (t *Template) ConditionExpression() *cel.Expression { return t.condition }
 
 // PodFragment returns the partial Pod in spec.pod.
-func (t *Template) PodFragment() Fragment { return t.pod.View() }
+func (t *Template) PodFragment() View { return t.pod.View() }
 
 // EachFragment is one entry of spec.forEachContainer.
 type EachFragment struct {
 	Where          *cel.Expression // nil for every app container
 	InitContainers bool
-	Add            Fragment // a partial Container
+	Add            View // a partial Container
 }
 
 // EachFragments returns the entries of spec.forEachContainer.

@@ -16,33 +16,33 @@ import (
 	"github.com/pillion-dev/pillion/templates/yamlnode"
 )
 
-// isControl reports whether a key of a list item controls whether the item exists.
-func isControl(key string) bool { return key == whenKey || key == cel.ForEachKey }
+// IsControl reports whether a key of a list item controls whether the item exists.
+func IsControl(key string) bool { return key == WhenKey || key == cel.ForEachKey }
 
 // forEach compiles the loop of a list item. Until the function leave is called, expressions may use
 // the loop's variable. It returns ok false if there was a problem.
-func (c *checker) forEach(o *part, y *yaml.Node, path string) (leave func(), ok bool) {
+func (c *Checker) forEach(o *Node, y *yaml.Node, path string) (leave func(), ok bool) {
 	value := yamlnode.Child(y, cel.ForEachKey)
 	if value == nil {
 		return func() {}, true
 	}
 	if c.scope == nil || !strings.HasSuffix(path, "]") {
-		c.reportProblem(value, path, "%s", diagnostics.ForEachHint)
+		c.ReportProblem(value, path, "%s", diagnostics.ForEachHint)
 		return nil, false
 	}
 	at := path + "." + cel.ForEachKey
 	if value.Kind != yaml.MappingNode || len(value.Content) != 2 || value.Content[1].ShortTag() != "!!str" {
-		c.reportProblem(value, at, `must be one variable with a CEL list, such as {m: "params.names.split(',')"}`)
+		c.ReportProblem(value, at, `must be one variable with a CEL list, such as {m: "params.names.split(',')"}`)
 		return nil, false
 	}
 	key, list := value.Content[0], value.Content[1]
 	if wrong := c.wrongVariable(key.Value); wrong != "" {
-		c.reportProblem(key, at, "%s", wrong)
+		c.ReportProblem(key, at, "%s", wrong)
 		return nil, false
 	}
 	l, within, err := c.compiler.CompileLoop(c.scope, key.Value, list.Value, list.Line)
 	if err != nil {
-		c.reportProblem(list, at, "%v", err)
+		c.ReportProblem(list, at, "%v", err)
 		return nil, false
 	}
 	before := c.scope
@@ -51,7 +51,7 @@ func (c *checker) forEach(o *part, y *yaml.Node, path string) (leave func(), ok 
 }
 
 // wrongVariable returns what is wrong with the name of a loop's variable, or "".
-func (c *checker) wrongVariable(name string) string {
+func (c *Checker) wrongVariable(name string) string {
 	switch {
 	case !cel.IsIdentifier(name) || cel.IsReservedWord(name):
 		return fmt.Sprintf("the variable %q must begin with a-z and have only letters, digits and _; words that are reserved in CEL are not allowed%s", name, cel.ValidNameHint(name))
@@ -64,7 +64,7 @@ func (c *checker) wrongVariable(name string) string {
 }
 
 // keepOnce lets a list with ${forEach} fail if two items have the same key.
-func (c *checker) keepOnce(list *part, f jsontree.StructField) {
+func (c *Checker) keepOnce(list *Node, f jsontree.StructField) {
 	key := f.Tag.Get("patchMergeKey")
 	if !list.hasLoop() || key == "" || key == "containerPort" { // a port is also its protocol, see portsOnce
 		return
@@ -83,13 +83,13 @@ func (c *checker) keepOnce(list *part, f jsontree.StructField) {
 	list.rules = append(list.rules, validation.UniqueItems(key, from))
 }
 
-// mayBeOneOf reports whether a name may be that of one of the template's volumes, if one of them is computed.
-func mayBeOneOf(name string, volumes map[string]string) bool {
+// MayBeOneOf reports whether a name may be that of one of the template's volumes, if one of them is computed.
+func MayBeOneOf(name string, volumes map[string]string) bool {
 	if strings.Contains(name, "${") {
 		return true
 	}
 	for volume := range volumes {
-		if own, _ := namePattern(volume); IsNamed(own, name) {
+		if own, _ := NamePattern(volume); IsNamed(own, name) {
 			return true
 		}
 	}

@@ -22,14 +22,14 @@ const (
 	leafPart
 )
 
-// part is a compiled piece of a fragment. Its structure is fixed when the template is loaded. Values
+// Node is a compiled piece of a fragment. Its structure is fixed when the template is loaded. Values
 // come only from the expressions of leaves. The fields of objects that these compute are known when the
 // template is loaded, too: see fitter.
-type part struct {
+type Node struct {
 	kind   partKind
 	static jsontree.Node
 	names  []string
-	parts  []*part
+	parts  []*Node
 	when   *cel.Expression
 	loop   *cel.Loop // makes several items of this one
 	pieces []cel.Piece
@@ -53,11 +53,11 @@ type canonicalizer interface {
 	setCanonical(in *cel.Input, n *jsontree.Node) (path string, err error)
 }
 
-// newObject returns an object without members.
-func newObject() *part { return &part{static: jsontree.Members()} }
+// NewObject returns an object without members.
+func NewObject() *Node { return &Node{static: jsontree.Members()} }
 
 // Static returns the value if it is the same for every pod, and otherwise nil.
-func (p *part) Static() *jsontree.Node {
+func (p *Node) Static() *jsontree.Node {
 	if p.kind != staticPart {
 		return nil
 	}
@@ -66,10 +66,10 @@ func (p *part) Static() *jsontree.Node {
 
 // IsPreset reports whether the value was rendered when the template was loaded, for pods that set none of the parameters that it
 // depends on.
-func (p *part) IsPreset() bool { return p.preset != nil }
+func (p *Node) IsPreset() bool { return p.preset != nil }
 
-// programs returns the expressions of the part.
-func (p *part) programs() (all []*cel.Expression) {
+// Expressions returns the expressions of the part.
+func (p *Node) Expressions() (all []*cel.Expression) {
 	if p == nil {
 		return nil
 	}
@@ -85,13 +85,13 @@ func (p *part) programs() (all []*cel.Expression) {
 		}
 	}
 	for _, child := range p.parts {
-		all = append(all, child.programs()...)
+		all = append(all, child.Expressions()...)
 	}
 	return all
 }
 
 // addChild adds a child. It ignores nil, which is a child with a problem.
-func (p *part) addChild(name string, child *part) {
+func (p *Node) addChild(name string, child *Node) {
 	if child == nil {
 		return
 	}
@@ -100,7 +100,7 @@ func (p *part) addChild(name string, child *part) {
 }
 
 // foldStatic converts an object or list without expressions into a static part.
-func (p *part) foldStatic() *part {
+func (p *Node) foldStatic() *Node {
 	n := jsontree.Items()
 	if p.kind == objectPart {
 		n = jsontree.Members()
@@ -116,14 +116,14 @@ func (p *part) foldStatic() *part {
 		}
 	}
 	n.Seal()
-	return &part{static: n, when: p.when, loop: p.loop, path: p.path, line: p.line}
+	return &Node{static: n, when: p.when, loop: p.loop, path: p.path, line: p.line}
 }
 
-// renderInto sets n to the part's value for one pod. It returns keep false if a ${when} omits the item.
-func (p *part) renderInto(in *cel.Input, n *jsontree.Node) (keep bool, err error) {
+// RenderInto sets n to the part's value for one pod. It returns keep false if a ${when} omits the item.
+func (p *Node) RenderInto(in *cel.Input, n *jsontree.Node) (keep bool, err error) {
 	if p.when != nil {
 		if keep, err = p.when.EvalBool(in); err != nil {
-			return false, p.when.Fault(p.path+"."+whenKey, err)
+			return false, p.when.Fault(p.path+"."+WhenKey, err)
 		} else if !keep {
 			return false, nil
 		}
@@ -139,7 +139,7 @@ func (p *part) renderInto(in *cel.Input, n *jsontree.Node) (keep bool, err error
 	return err == nil && (!p.maybe || n.Kind() != 0), err
 }
 
-func (p *part) renderAs(in *cel.Input, n *jsontree.Node) error {
+func (p *Node) renderAs(in *cel.Input, n *jsontree.Node) error {
 	if p.kind == leafPart {
 		err := p.renderValue(in, n)
 		if err == nil && n.Kind() == 0 {
@@ -169,7 +169,7 @@ func (p *part) renderAs(in *cel.Input, n *jsontree.Node) error {
 		}
 		kids = kids[:len(kids)+1]
 		kid := &kids[len(kids)-1]
-		keep, err := child.renderInto(in, kid)
+		keep, err := child.RenderInto(in, kid)
 		switch {
 		case err != nil:
 			return err
@@ -188,7 +188,7 @@ func (p *part) renderAs(in *cel.Input, n *jsontree.Node) error {
 }
 
 // checkRules applies the part's rules.
-func (p *part) checkRules(n *jsontree.Node) error {
+func (p *Node) checkRules(n *jsontree.Node) error {
 	if err := validation.CheckValue(p.rules, n); err != nil {
 		return p.faultAt("", err)
 	}
@@ -196,7 +196,7 @@ func (p *part) checkRules(n *jsontree.Node) error {
 }
 
 // faultAt returns an error of the part, or of a place in its value.
-func (p *part) faultAt(inside string, err error) error {
+func (p *Node) faultAt(inside string, err error) error {
 	var read []string
 	for _, piece := range p.pieces {
 		if piece.Expression != nil {
@@ -207,11 +207,11 @@ func (p *part) faultAt(inside string, err error) error {
 }
 
 // renderEach appends one item for each value of the part's loop.
-func (p *part) renderEach(in *cel.Input, kids []jsontree.Node) ([]jsontree.Node, error) {
+func (p *Node) renderEach(in *cel.Input, kids []jsontree.Node) ([]jsontree.Node, error) {
 	err := p.loop.Each(in, p.path+"."+cel.ForEachKey, func(n int) { kids = slices.Grow(kids, n) }, func() error {
 		kids = kids[:len(kids)+1]
 		kid := &kids[len(kids)-1]
-		keep, err := p.renderInto(in, kid)
+		keep, err := p.RenderInto(in, kid)
 		if kid.Rename(""); !keep {
 			kids = kids[:len(kids)-1]
 		}
@@ -221,30 +221,30 @@ func (p *part) renderEach(in *cel.Input, kids []jsontree.Node) ([]jsontree.Node,
 }
 
 // MayHave implements Partial.
-func (p *part) MayHave(field string) bool { return slices.Contains(p.names, field) }
+func (p *Node) MayHave(field string) bool { return slices.Contains(p.names, field) }
 
 // MayHaveTwo implements Partial.
-func (p *part) MayHaveTwo(list string) bool {
+func (p *Node) MayHaveTwo(list string) bool {
 	i := slices.Index(p.names, list)
 	return i >= 0 && (p.parts[i].kind == leafPart || len(p.parts[i].parts) > 1 || p.parts[i].hasLoop() || len(p.parts[i].static.Items()) > 1)
 }
 
 // HasLoop implements Partial.
-func (p *part) HasLoop(list string) bool { return p.findMember(list).hasLoop() }
+func (p *Node) HasLoop(list string) bool { return p.Member(list).hasLoop() }
 
 // KnownValue implements Partial.
-func (p *part) KnownValue() *jsontree.Node {
+func (p *Node) KnownValue() *jsontree.Node {
 	known := p.knownValue()
 	known.Seal()
 	return &known
 }
 
 // hasLoop reports whether a list has an item with ${forEach}.
-func (p *part) hasLoop() bool {
-	return p != nil && slices.ContainsFunc(p.parts, func(item *part) bool { return item.loop != nil })
+func (p *Node) hasLoop() bool {
+	return p != nil && slices.ContainsFunc(p.parts, func(item *Node) bool { return item.loop != nil })
 }
 
-func (p *part) renderValue(in *cel.Input, n *jsontree.Node) error {
+func (p *Node) renderValue(in *cel.Input, n *jsontree.Node) error {
 	switch {
 	case p.text:
 		return p.pieces[0].Expression.RenderStringInto(in, n)
@@ -268,11 +268,11 @@ func (p *part) renderValue(in *cel.Input, n *jsontree.Node) error {
 	return nil
 }
 
-// whenKey in an object omits the object if the expression is false.
-const whenKey = "${when}"
+// WhenKey in an object omits the object if the expression is false.
+const WhenKey = "${when}"
 
 // knownValue returns the part without computed values.
-func (p *part) knownValue() jsontree.Node {
+func (p *Node) knownValue() jsontree.Node {
 	switch p.kind {
 	case staticPart:
 		return p.static
@@ -297,23 +297,23 @@ func (p *part) knownValue() jsontree.Node {
 }
 
 // mayLack reports whether the part is left out for some pods.
-func (p *part) mayLack() bool { return p.when != nil || p.maybe }
+func (p *Node) mayLack() bool { return p.when != nil || p.maybe }
 
 // IsComputed reports whether the value at a path depends on the pod. Conditional list items count only
 // if when is true.
-func (p *part) IsComputed(path string, when bool) bool {
+func (p *Node) IsComputed(path string, when bool) bool {
 	switch p.kind {
 	case staticPart:
 		return false
 	case leafPart:
 		return true
 	case listPart:
-		return slices.ContainsFunc(p.parts, func(item *part) bool {
+		return slices.ContainsFunc(p.parts, func(item *Node) bool {
 			return item.loop != nil || when && item.when != nil || item.IsComputed(path, when)
 		})
 	}
 	if path == "" {
-		return slices.ContainsFunc(p.parts, func(child *part) bool { return child.mayLack() || child.IsComputed("", when) })
+		return slices.ContainsFunc(p.parts, func(child *Node) bool { return child.mayLack() || child.IsComputed("", when) })
 	}
 	for i, child := range p.parts {
 		if rest, ok := strings.CutPrefix(path, p.names[i]); ok && (rest == "" || rest[0] == '.') && (child.mayLack() || child.IsComputed(strings.TrimPrefix(rest, "."), when)) {
@@ -323,13 +323,13 @@ func (p *part) IsComputed(path string, when bool) bool {
 	return false
 }
 
-// findMember returns the member of an object, or nil.
-func (p *part) findMember(name string) *part {
+// Member returns the member of an object, or nil.
+func (p *Node) Member(name string) *Node {
 	switch {
 	case p == nil:
 	case p.kind == staticPart:
 		if n := p.static.Get(name); n != nil {
-			return &part{kind: staticPart, static: *n}
+			return &Node{kind: staticPart, static: *n}
 		}
 	default:
 		if i := slices.Index(p.names, name); i >= 0 && p.kind == objectPart {
@@ -339,17 +339,17 @@ func (p *part) findMember(name string) *part {
 	return nil
 }
 
-// items returns the items of a list.
-func (p *part) items() []*part {
+// Items returns the items of a list.
+func (p *Node) Items() []*Node {
 	switch {
 	case p == nil:
 		return nil
 	case p.kind == listPart:
 		return p.parts
 	}
-	var all []*part
+	var all []*Node
 	for _, n := range p.static.Items() {
-		all = append(all, &part{kind: staticPart, static: n})
+		all = append(all, &Node{kind: staticPart, static: n})
 	}
 	return all
 }

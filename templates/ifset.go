@@ -36,46 +36,46 @@ func IfSet(variable *jsontree.Node) (other string, conflict bool) {
 }
 
 // ifSet checks the value of IfSetKey in a variable.
-func (c *checker) ifSet(o *part, y, value *yaml.Node, t reflect.Type, path string) {
+func (c *Checker) ifSet(o *Node, y, value *yaml.Node, t reflect.Type, path string) {
 	at := problem.JoinPath(path, IfSetKey)
 	if c.scope == nil || t != reflect.TypeFor[corev1.EnvVar]() || !strings.HasPrefix(path, "spec.forEachContainer") {
-		c.reportProblem(value, path, `"%s" is a key of environment variables in forEachContainer: only the pod's own containers may have a variable already`, IfSetKey)
+		c.ReportProblem(value, path, `"%s" is a key of environment variables in forEachContainer: only the pod's own containers may have a variable already`, IfSetKey)
 		return
 	}
 	switch {
 	case value.Kind == yaml.ScalarNode && value.Value == ifSetKeep:
 		return
 	case value.Kind == yaml.ScalarNode && value.Value == ifSetConflict:
-		o.addChild(IfSetKey, &part{static: jsontree.Text(value.Value)})
+		o.addChild(IfSetKey, &Node{static: jsontree.Text(value.Value)})
 		c.asksIfSet = true
 		return
 	case value.Kind == yaml.ScalarNode:
-		c.reportProblem(value, at, "%s%s", ifSetHint, problem.DidYouMean(value.Value, []string{ifSetKeep, ifSetConflict}))
+		c.ReportProblem(value, at, "%s%s", ifSetHint, problem.DidYouMean(value.Value, []string{ifSetKeep, ifSetConflict}))
 		return
 	}
 	other := yamlnode.Child(value, "append")
 	switch {
 	case value.Kind != yaml.MappingNode || other == nil || len(value.Content) != 2 || other.Kind != yaml.ScalarNode:
-		c.reportProblem(value, at, "%s", ifSetHint)
+		c.ReportProblem(value, at, "%s", ifSetHint)
 	case strings.Contains(other.Value, "${"):
-		c.reportProblem(other, at+".append", "must be constant")
+		c.ReportProblem(other, at+".append", "must be constant")
 	case len(validation.IsRelaxedEnvVarName(other.Value)) > 0:
-		c.reportProblem(other, at+".append", "%q is not the name of an environment variable", other.Value)
+		c.ReportProblem(other, at+".append", "%q is not the name of an environment variable", other.Value)
 	case yamlnode.Child(y, "name") != nil && yamlnode.Child(y, "name").Value == other.Value:
-		c.reportProblem(other, at+".append", "must be another variable than %s, because a container has one value of it", other.Value)
+		c.ReportProblem(other, at+".append", "must be another variable than %s, because a container has one value of it", other.Value)
 	default:
-		o.addChild(IfSetKey, &part{static: jsontree.Members(jsontree.Field("append", jsontree.Text(other.Value)))})
+		o.addChild(IfSetKey, &Node{static: jsontree.Members(jsontree.Field("append", jsontree.Text(other.Value)))})
 		c.asksIfSet = true
 	}
 }
 
-// otherVariables checks that no other variable of a list has the name of an append.
-func (c *checker) otherVariables(env *yaml.Node, path string) {
+// CheckAppended checks that no other variable of a list has the name of an append.
+func (c *Checker) CheckAppended(env *yaml.Node, path string) {
 	for _, item := range yamlnode.Items(env) {
 		other := yamlnode.Child(yamlnode.Child(item, IfSetKey), "append")
 		for _, v := range yamlnode.Items(env) {
 			if name := yamlnode.Child(v, "name"); name != nil && other != nil && other.Value != "" && name.Value == other.Value && v != item {
-				c.reportProblem(other, path, "the template sets the variable %s itself, so no other one can be appended to it", other.Value)
+				c.ReportProblem(other, path, "the template sets the variable %s itself, so no other one can be appended to it", other.Value)
 			}
 		}
 	}

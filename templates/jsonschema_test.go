@@ -131,7 +131,7 @@ func (g *schemaOf) fragment(of jsonObject, t reflect.Type, allowed fields) jsonO
 // fields returns the schema of a struct with the fields that some function allows.
 func (g *schemaOf) fields(t reflect.Type, allow func(name string) (fields, bool)) jsonObject {
 	properties := jsonObject{
-		whenKey:        jsonObject{"type": "string", "description": "A CEL expression. If it is false, the object is left out."},
+		WhenKey:        jsonObject{"type": "string", "description": "A CEL expression. If it is false, the object is left out."},
 		cel.ForEachKey: jsonObject{"type": "object", "description": "{NAME: CEL list}: one item for each value."},
 	}
 	if t == reflect.TypeFor[corev1.EnvVar]() {

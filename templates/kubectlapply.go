@@ -68,13 +68,13 @@ func storedValue(document []byte) (value any, err error) {
 // part of the file that kubectl reads for y, or nil.
 func (c *parser) sameApplied(y *yaml.Node, document []byte) bool {
 	if document == nil {
-		c.reportProblem(y, "", "kubectl does not find this document; begin it with a line that contains only ---")
+		c.ReportProblem(y, "", "kubectl does not find this document; begin it with a line that contains only ---")
 		return false
 	}
 	value, err := storedValue(document)
 	if err != nil {
 		_, message := jsontree.CutLine(strings.TrimPrefix(err.Error(), "yaml: "))
-		c.reportProblem(y, "", "kubectl cannot read this document: %s; write it without directives (%%), tags and aliases", message)
+		c.ReportProblem(y, "", "kubectl cannot read this document: %s; write it without directives (%%), tags and aliases", message)
 		return false
 	}
 	c.compareStored(y, value, "")
@@ -92,7 +92,7 @@ func (c *parser) compareStored(y *yaml.Node, stored any, path string) {
 	case yaml.SequenceNode:
 		list, ok := stored.([]any)
 		if !ok || len(list) != len(y.Content) {
-			c.reportProblem(y, path, "kubectl reads another value than this list; %s", plainHint)
+			c.ReportProblem(y, path, "kubectl reads another value than this list; %s", plainHint)
 			return
 		}
 		for i, item := range y.Content {
@@ -100,7 +100,7 @@ func (c *parser) compareStored(y *yaml.Node, stored any, path string) {
 		}
 	default:
 		if hint := c.storedScalarHint(y, stored); hint != "" {
-			c.reportProblem(y, path, "kubectl reads %s as %s; %s", problem.Cut(y.Value, maxValue), problem.Cut(jsonOf(stored), maxValue), hint)
+			c.ReportProblem(y, path, "kubectl reads %s as %s; %s", problem.Cut(y.Value, MaxValue), problem.Cut(jsonOf(stored), MaxValue), hint)
 		}
 	}
 }
@@ -112,11 +112,11 @@ func (c *parser) compareStoredObject(y *yaml.Node, stored any, path string) {
 		if member, there := object[key.Value]; there {
 			c.compareStored(value, member, problem.JoinPath(path, key.Value))
 		} else if ok {
-			c.reportProblem(key, problem.JoinPath(path, key.Value), "kubectl reads another key; put it in quotes: %q", key.Value)
+			c.ReportProblem(key, problem.JoinPath(path, key.Value), "kubectl reads another key; put it in quotes: %q", key.Value)
 		}
 	}
 	if !ok || len(c.Problems()) == known && len(object) != len(y.Content)/2 {
-		c.reportProblem(y, path, "kubectl reads another value than this object; %s", plainHint)
+		c.ReportProblem(y, path, "kubectl reads another value than this object; %s", plainHint)
 	}
 }
 

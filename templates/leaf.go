@@ -16,42 +16,42 @@ import (
 )
 
 // compileLeaf compiles a scalar with expressions in a place of type t.
-func (c *checker) compileLeaf(y *yaml.Node, t reflect.Type, field, path string) *part {
+func (c *Checker) compileLeaf(y *yaml.Node, t reflect.Type, field, path string) *Node {
 	if y.ShortTag() != "!!str" {
-		c.reportProblem(y, path, "an expression must be a string")
+		c.ReportProblem(y, path, "an expression must be a string")
 		return nil
 	}
 	pieces, err := c.compiler.CompilePieces(c.scope, y.Value, y.Line, !isScalars(t))
 	if err != nil {
-		c.reportProblem(y, path, "%v", err)
+		c.ReportProblem(y, path, "%v", err)
 		return nil
 	}
 	if len(pieces) == 1 && pieces[0].Expression == nil {
-		return &part{static: jsontree.Text(pieces[0].Literal)} // it contains only $${
+		return &Node{static: jsontree.Text(pieces[0].Literal)} // it contains only $${
 	}
 	if len(pieces) == 1 {
 		out, maybe := cel.ValueType(pieces[0].Expression.Type())
 		if text := becomesText(field, out); maybe || !text {
-			p := &part{kind: leafPart, pieces: pieces, whole: true, text: text, path: path, line: y.Line, field: field}
+			p := &Node{kind: leafPart, pieces: pieces, whole: true, text: text, path: path, line: y.Line, field: field}
 			pieces[0].Expression.SetOmittable(true)
 			c.wholeLeaf(y, p, t)
 			return p
 		}
 	}
 	if !values.AcceptsType(t, types.StringType) {
-		c.reportProblem(y, path, "must be %s; text around an expression makes it a string", values.DescribeType(t))
+		c.ReportProblem(y, path, "must be %s; text around an expression makes it a string", values.DescribeType(t))
 	}
 	for _, p := range pieces {
 		if p.Expression == nil {
 			continue
 		}
 		if of, maybe := cel.ValueType(p.Expression.Type()); maybe {
-			c.reportProblem(y, path, "${%s} may have no value, and is only a part of the string%s", p.Expression.Source(), toPart(of, p.Expression.Source()+diagnostics.OrZeroValue(of)))
+			c.ReportProblem(y, path, "${%s} may have no value, and is only a part of the string%s", p.Expression.Source(), toPart(of, p.Expression.Source()+diagnostics.OrZeroValue(of)))
 		} else if !isJoinable(p.Expression.Type()) {
-			c.reportProblem(y, path, "${%s} gives %s, which cannot be part of a string%s", p.Expression.Source(), diagnostics.TypeName(p.Expression.Type()), diagnostics.StringHint(p.Expression.Type(), p.Expression.Source()))
+			c.ReportProblem(y, path, "${%s} gives %s, which cannot be part of a string%s", p.Expression.Source(), diagnostics.TypeName(p.Expression.Type()), diagnostics.StringHint(p.Expression.Type(), p.Expression.Source()))
 		}
 	}
-	return &part{kind: leafPart, pieces: pieces, rules: validation.ValueRules(t, field, path), path: path, line: y.Line, field: field}
+	return &Node{kind: leafPart, pieces: pieces, rules: validation.ValueRules(t, field, path), path: path, line: y.Line, field: field}
 }
 
 // becomesText reports whether a whole expression becomes a string although it has another type. The

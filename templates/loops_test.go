@@ -93,9 +93,9 @@ func TestLoopPresets(t *testing.T) {
 		{ofPod, "params.p.split('')", false, false},
 	} {
 		tmpl := looping(t, "{name: p, default: 'a,b'}", fmt.Sprintf(fields, row.outer, row.inner))
-		list := tmpl.pod.findMember("spec").findMember("containers")
-		if env := list.items()[0].findMember("env"); list.IsPreset() != row.list || env.IsPreset() != row.env || env.items()[1].IsPreset() {
-			t.Errorf("%v: preset: %v %v %v", row, list.IsPreset(), env.IsPreset(), env.items()[1].IsPreset())
+		list := tmpl.pod.Member("spec").Member("containers")
+		if env := list.Items()[0].Member("env"); list.IsPreset() != row.list || env.IsPreset() != row.env || env.Items()[1].IsPreset() {
+			t.Errorf("%v: preset: %v %v %v", row, list.IsPreset(), env.IsPreset(), env.Items()[1].IsPreset())
 		}
 		for p, want := range map[string]string{"a,b": "c-a c-b", "x": "c-x", "z": ""} {
 			in := withPod(t, `{"metadata":{"labels":{"x":"","y":""}}}`)

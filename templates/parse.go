@@ -112,21 +112,21 @@ func parseOne(file string, y *yaml.Node, applied []byte) (*Template, problem.Pro
 		wrong.File = file
 		return nil, problem.Problems{*wrong}
 	}
-	if n := countExpressions(y); n > maxExpressions {
-		c.reportProblem(y, "", "has %d expressions, and at most %d are allowed", n, maxExpressions)
+	if n := CountExpressions(y); n > maxExpressions {
+		c.ReportProblem(y, "", "has %d expressions, and at most %d are allowed", n, maxExpressions)
 		return nil, c.Problems()
 	}
 	kind := c.checkIdentity(y, v1alpha1.ClusterKind, v1alpha1.NamespacedKind)
 	if kind == "" {
 		return nil, c.Problems() // its keys have no meaning here
 	}
-	shell := c.checkNode(y, reflect.TypeFor[document](), "", "")
+	shell := c.CheckNode(y, reflect.TypeFor[document](), "", "")
 	var doc document
 	if shell == nil {
 		return nil, c.Problems()
 	}
 	if err := json.Unmarshal(shell.Static().AppendTo(nil), &doc); err != nil {
-		c.reportProblem(y, "", "%v", err) // a bug of the checker, which should have found it
+		c.ReportProblem(y, "", "%v", err) // a bug of the checker, which should have found it
 		return nil, c.Problems()
 	}
 	t := &Template{
@@ -134,7 +134,7 @@ func parseOne(file string, y *yaml.Node, applied []byte) (*Template, problem.Pro
 		Spec: doc.Spec,
 	}
 	if !validation.IsLabel(t.Name) {
-		c.reportProblem(yamlnode.At(y, "metadata", "name"), "metadata.name", "must be a DNS label: at most 63 of a-z, 0-9 and -")
+		c.ReportProblem(yamlnode.At(y, "metadata", "name"), "metadata.name", "must be a DNS label: at most 63 of a-z, 0-9 and -")
 	}
 	c.checkScope(y, t, kind)
 	c.checkReplaces(y, t)
@@ -181,13 +181,13 @@ func (c *parser) checkIdentity(y *yaml.Node, kinds ...string) (kind string) {
 		found, allowed := yamlnode.Child(y, key.name), strings.Join(key.allowed, " or ")
 		switch {
 		case found == nil:
-			c.reportProblem(y, key.name, "is missing; it must be %s", allowed)
+			c.ReportProblem(y, key.name, "is missing; it must be %s", allowed)
 		case slices.Contains(key.allowed, found.Value):
 			kind = found.Value
 		case found.Value == TestKind:
-			c.reportProblem(found, key.name, "must be %s, not %q; move tests to a subfolder", allowed, found.Value)
+			c.ReportProblem(found, key.name, "must be %s, not %q; move tests to a subfolder", allowed, found.Value)
 		default:
-			c.reportProblem(found, key.name, "must be %s, not %q%s", allowed, found.Value, problem.DidYouMean(found.Value, key.allowed))
+			c.ReportProblem(found, key.name, "must be %s, not %q%s", allowed, found.Value, problem.DidYouMean(found.Value, key.allowed))
 		}
 	}
 	if len(c.Problems()) > 0 {
@@ -201,14 +201,14 @@ func (c *parser) checkScope(y *yaml.Node, t *Template, kind string) {
 	namespace, selector := yamlnode.At(y, "metadata", "namespace"), yamlnode.At(y, "spec", "match", "namespaceSelector")
 	switch namespaced := kind == v1alpha1.NamespacedKind; {
 	case !namespaced && t.Namespace != "":
-		c.reportProblem(namespace, "metadata.namespace", "a %s is for all namespaces; leave this out, or use the kind %s", kind, v1alpha1.NamespacedKind)
+		c.ReportProblem(namespace, "metadata.namespace", "a %s is for all namespaces; leave this out, or use the kind %s", kind, v1alpha1.NamespacedKind)
 	case !namespaced:
 	case t.Namespace == "":
-		c.reportProblem(yamlnode.At(y, "metadata"), "metadata.namespace", "is missing: a %s is for the pods of its own namespace; the kind %s is for all namespaces", kind, v1alpha1.ClusterKind)
+		c.ReportProblem(yamlnode.At(y, "metadata"), "metadata.namespace", "is missing: a %s is for the pods of its own namespace; the kind %s is for all namespaces", kind, v1alpha1.ClusterKind)
 	case !validation.IsLabel(t.Namespace):
-		c.reportProblem(namespace, "metadata.namespace", "must be a DNS label: at most 63 of a-z, 0-9 and -")
+		c.ReportProblem(namespace, "metadata.namespace", "must be a DNS label: at most 63 of a-z, 0-9 and -")
 	case t.Spec.Match.NamespaceSelector != nil:
-		c.reportProblem(selector, "spec.match.namespaceSelector", "a %s is only for the pods of its own namespace; leave this out, or use the kind %s", kind, v1alpha1.ClusterKind)
+		c.ReportProblem(selector, "spec.match.namespaceSelector", "a %s is only for the pods of its own namespace; leave this out, or use the kind %s", kind, v1alpha1.ClusterKind)
 	}
 }
 
@@ -225,7 +225,7 @@ func (c *parser) compileSelector(y *yaml.Node, path string, s *metav1.LabelSelec
 	}
 	selector, err := metav1.LabelSelectorAsSelector(s)
 	if err != nil {
-		c.reportProblem(y, path, "%s", problem.TrimPattern(err.Error()))
+		c.ReportProblem(y, path, "%s", problem.TrimPattern(err.Error()))
 	}
 	return selector
 }
@@ -241,7 +241,7 @@ func (c *parser) checkProtectedFields(y *yaml.Node, t *Template) {
 		for name := range strings.SplitSeq(path, ".") {
 			names, next := jsontree.FieldTypeOf(typ, name)
 			if next == nil {
-				c.reportProblem(list.Content[i], fmt.Sprintf("spec.validate.protect[%d]", i), "a container has no field %q%s", path, problem.DidYouMean(name, names))
+				c.ReportProblem(list.Content[i], fmt.Sprintf("spec.validate.protect[%d]", i), "a container has no field %q%s", path, problem.DidYouMean(name, names))
 				break
 			}
 			typ = next
@@ -253,7 +253,7 @@ func (c *parser) checkProtectedFields(y *yaml.Node, t *Template) {
 func (c *parser) compileExpressions(y *yaml.Node, t *Template) {
 	var err error
 	if c.compiler, err = cel.NewCompiler(t.Spec.Params); err != nil {
-		c.reportProblem(y, "", "%v", err)
+		c.ReportProblem(y, "", "%v", err)
 		return
 	}
 	c.UseCompiler(c.compiler, t.Spec.Params, t.Spec.Match.OS)
@@ -263,19 +263,19 @@ func (c *parser) compileExpressions(y *yaml.Node, t *Template) {
 	if source := t.Spec.Match.Condition; source != "" {
 		condition := yamlnode.At(y, "spec", "match", "condition")
 		if t.condition, err = c.compiler.CompileBool(c.compiler.PodScope(), source, condition.Line); err != nil {
-			c.reportProblem(condition, "spec.match.condition", "%v", err)
+			c.ReportProblem(condition, "spec.match.condition", "%v", err)
 		}
 	}
 	c.computedEnds(y, t)
 	spec := yamlnode.Child(y, "spec")
 	pod, each := yamlnode.Child(spec, "pod"), yamlnode.Items(yamlnode.Child(spec, "forEachContainer"))
 	if pod == nil && len(each) == 0 && !c.IsMisspelled("spec.pod") && !c.IsMisspelled("spec.forEachContainer") {
-		c.reportProblem(yamlnode.At(y, "spec"), "spec", "adds nothing: give it pod, forEachContainer or both")
+		c.ReportProblem(yamlnode.At(y, "spec"), "spec", "adds nothing: give it pod, forEachContainer or both")
 	}
-	t.pod = newObject()
+	t.pod = NewObject()
 	if pod != nil {
 		c.SetScope(c.compiler.PodScope())
-		t.pod = c.checkNode(pod, reflect.TypeFor[corev1.Pod](), "", "spec.pod")
+		t.pod = c.CheckNode(pod, reflect.TypeFor[corev1.Pod](), "", "spec.pod")
 		t.order = c.podRules(pod, "spec.pod")
 		t.Containers = eachOnce(t.order["initContainers"], t.order["containers"])
 		t.generates = slices.ContainsFunc(t.Containers, IsGenerated)
@@ -291,7 +291,7 @@ func (c *parser) eachContainer(item *yaml.Node, path string, pod *yaml.Node) for
 	var err error
 	if where := yamlnode.Child(item, "where"); where != nil {
 		if f.where, err = c.compiler.CompileBool(c.compiler.ContainerScope(), where.Value, where.Line); err != nil {
-			c.reportProblem(where, path+".where", "%v", err)
+			c.ReportProblem(where, path+".where", "%v", err)
 		} else {
 			f.named, f.differs = namedIn(f.where), f.where.ReadsContainer()
 		}
@@ -301,14 +301,14 @@ func (c *parser) eachContainer(item *yaml.Node, path string, pod *yaml.Node) for
 	}
 	add := yamlnode.Child(item, "add")
 	if f.initContainers {
-		c.forbidKeys(add, path+".add", "init containers cannot have this; leave out initContainers: true", "lifecycle")
+		c.ForbidKeys(add, path+".add", "init containers cannot have this; leave out initContainers: true", "lifecycle")
 	}
 	if add == nil {
-		c.reportProblem(item, path+".add", "is missing")
+		c.ReportProblem(item, path+".add", "is missing")
 		return f
 	}
-	f.add = c.checkNode(add, reflect.TypeFor[corev1.Container](), "", path+".add")
-	for _, p := range f.add.programs() {
+	f.add = c.CheckNode(add, reflect.TypeFor[corev1.Container](), "", path+".add")
+	for _, p := range f.add.Expressions() {
 		f.looksUp = append(f.looksUp, namedIn(p)...)
 	}
 	c.forEachRules(add, path+".add", pod)
@@ -317,7 +317,7 @@ func (c *parser) eachContainer(item *yaml.Node, path string, pod *yaml.Node) for
 
 // setDefaults sets the defaults, so that other code does not have to know them.
 func (t *Template) setDefaults() {
-	t.Computed = t.pod.computedFields()
+	t.Computed = t.pod.ComputedFields()
 	if t.Spec.Match.OS == "" {
 		t.Spec.Match.OS = corev1.Linux
 	}
@@ -339,7 +339,7 @@ func (t *Template) setDefaults() {
 
 // computedEnds compiles the ends that are a ${...}.
 func (c *parser) computedEnds(y *yaml.Node, t *Template) {
-	for i, list := range containerLists {
+	for i, list := range ContainerLists {
 		source := string(PositionIn(&t.Spec.Placement, list).End)
 		if !strings.Contains(source, "${") {
 			continue
@@ -348,9 +348,9 @@ func (c *parser) computedEnds(y *yaml.Node, t *Template) {
 		pieces, err := c.compiler.CompilePieces(c.compiler.PodScope(), source, position.Line, false)
 		switch {
 		case err != nil:
-			c.reportProblem(position, path, "%v", err)
+			c.ReportProblem(position, path, "%v", err)
 		case len(pieces) != 1 || pieces[0].Expression == nil || !pieces[0].Expression.Type().IsExactType(types.StringType):
-			c.reportProblem(position, path, "must be First, Last, or one ${...} that gives First or Last")
+			c.ReportProblem(position, path, "must be First, Last, or one ${...} that gives First or Last")
 		default:
 			t.ends[i] = pieces[0].Expression
 		}
@@ -360,7 +360,7 @@ func (c *parser) computedEnds(y *yaml.Node, t *Template) {
 // checkPlacement checks the positions.
 func (c *parser) checkPlacement(y *yaml.Node, t *Template) {
 	placement := yamlnode.Child(yamlnode.Child(y, "spec"), "placement")
-	for _, list := range containerLists {
+	for _, list := range ContainerLists {
 		position, p := yamlnode.Child(placement, list), PositionIn(&t.Spec.Placement, list)
 		if position == nil || position.Kind != yaml.MappingNode {
 			continue
@@ -368,26 +368,26 @@ func (c *parser) checkPlacement(y *yaml.Node, t *Template) {
 		path := "spec.placement." + list
 		switch name := p.After + p.Before; {
 		case p.After != "" && p.Before != "":
-			c.reportProblem(position, path, "has both after and before; leave one out")
+			c.ReportProblem(position, path, "has both after and before; leave one out")
 		case strings.Contains(name, "${"):
-			c.reportProblem(position, path, "must name a container; only First and Last can be computed")
+			c.ReportProblem(position, path, "must name a container; only First and Last can be computed")
 		case len(position.Content) == 0:
-			c.reportProblem(position, path, "must be First, Last, {after: NAME} or {before: NAME}")
+			c.ReportProblem(position, path, "must be First, Last, {after: NAME} or {before: NAME}")
 		case name != "" && t.Brings(name):
-			c.reportProblem(position, path, "names the template's own container %s; name a container of the pods, or of a template with a lower order", name)
+			c.ReportProblem(position, path, "names the template's own container %s; name a container of the pods, or of a template with a lower order", name)
 		}
 	}
 }
 
 // placementDefaults sets the ends, given the compiled spec.pod.
-func placementDefaults(p *v1alpha1.Placement, pod *part) {
+func placementDefaults(p *v1alpha1.Placement, pod *Node) {
 	if p.Containers.End == "" {
 		p.Containers.End = v1alpha1.Last
 	}
 	if p.InitContainers.End == "" {
 		p.InitContainers.End = v1alpha1.Last
-		for _, c := range pod.findMember("spec").findMember("initContainers").items() {
-			if policy := c.findMember("restartPolicy"); policy != nil && policy.Static() != nil && policy.Static().IsText(string(corev1.ContainerRestartPolicyAlways)) {
+		for _, c := range pod.Member("spec").Member("initContainers").Items() {
+			if policy := c.Member("restartPolicy"); policy != nil && policy.Static() != nil && policy.Static().IsText(string(corev1.ContainerRestartPolicyAlways)) {
 				p.InitContainers.End = v1alpha1.First
 			}
 		}

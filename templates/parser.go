@@ -7,9 +7,9 @@ import "github.com/pillion-dev/pillion/templates/cel"
 // parser reads a document of a template. The checker walks the document along Go types; the parser knows which part of it means what,
 // and checks what belongs together.
 type parser struct {
-	*checker
+	*Checker
 
 	compiler *cel.Compiler
 }
 
-func newParser(file string) *parser { return &parser{checker: newChecker(file)} }
+func newParser(file string) *parser { return &parser{Checker: NewChecker(file)} }

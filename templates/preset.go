@@ -10,11 +10,11 @@ import (
 // Most pods set no parameter, so most parts that depend only on parameters are the same for them.
 // These are rendered once, when the template is loaded.
 
-// presetAll sets the preset of a part and of its children. A part that has an error with the
+// RenderPresets sets the preset of a part and of its children. A part that has an error with the
 // defaults gets none. The error is reported for each pod that keeps the defaults.
-func (p *part) presetAll(in *cel.Input) {
+func (p *Node) RenderPresets(in *cel.Input) {
 	for _, child := range p.parts {
-		child.presetAll(in)
+		child.RenderPresets(in)
 	}
 	if p.kind == staticPart {
 		return

@@ -39,7 +39,7 @@ func (t *Template) Condition(in *cel.Input, values params.Values) (bool, error) 
 // template, so callers must not change it.
 func (t *Template) Render(in *cel.Input, values params.Values) (jsontree.Node, error) {
 	var n jsontree.Node
-	_, err := t.pod.renderInto(in.WithValues(values, nil).WithGiven(t.params.Given(values)), &n)
+	_, err := t.pod.RenderInto(in.WithValues(values, nil).WithGiven(t.params.Given(values)), &n)
 	return n, t.blameAnnotations(err, values)
 }
 
@@ -64,7 +64,7 @@ func (t *Template) ForEach(in *cel.Input, values params.Values, container *jsont
 			in.NoteMatch(i)
 		}
 		all = append(all, jsontree.Node{})
-		if _, err := f.add.renderInto(in, &all[len(all)-1]); err != nil {
+		if _, err := f.add.RenderInto(in, &all[len(all)-1]); err != nil {
 			return nil, fmt.Errorf("container %s: %w", problem.Shorten(container.Get("name").Text()), t.blameAnnotations(err, values))
 		}
 	}
@@ -85,7 +85,7 @@ func (t *Template) Placement(in *cel.Input, values params.Values) (v1alpha1.Plac
 			err = fmt.Errorf("%q gives %q, but First or Last is needed here", program.Source(), text)
 		}
 		if err != nil {
-			return placement, t.blameAnnotations(program.Fault("spec.placement."+containerLists[i], err), values)
+			return placement, t.blameAnnotations(program.Fault("spec.placement."+ContainerLists[i], err), values)
 		}
 	}
 	return placement, nil
@@ -130,8 +130,8 @@ func (t *Template) Unmet(in *cel.Input, values params.Values) string {
 func (t *Template) renderPresets() {
 	defaults := t.params.Defaults()
 	in := new(cel.Input).WithValues(defaults, nil).WithGiven(t.params.Given(defaults))
-	t.pod.presetAll(in)
+	t.pod.RenderPresets(in)
 	for i := range t.forEach {
-		t.forEach[i].add.presetAll(in)
+		t.forEach[i].add.RenderPresets(in)
 	}
 }

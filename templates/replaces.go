@@ -28,15 +28,15 @@ func (c *parser) checkReplaces(y *yaml.Node, t *Template) {
 	replaces, share := yamlnode.Child(spec, "replaces"), yamlnode.Child(spec, "share")
 	switch {
 	case replaces == nil && share != nil:
-		c.reportProblem(share, "spec.share", "a share is for a template that replaces another one; set replaces, or leave share out")
+		c.ReportProblem(share, "spec.share", "a share is for a template that replaces another one; set replaces, or leave share out")
 	case replaces == nil, replaces.ShortTag() != "!!str": // is no string, which is reported already
 	case !validation.IsLabel(t.Spec.Replaces):
-		c.reportProblem(replaces, "spec.replaces", "must be the name of a template: at most 63 of a-z, 0-9 and -")
+		c.ReportProblem(replaces, "spec.replaces", "must be the name of a template: at most 63 of a-z, 0-9 and -")
 	case t.Spec.Replaces == t.Name:
-		c.reportProblem(replaces, "spec.replaces", "a template cannot replace itself; name another one, or leave replaces out")
+		c.ReportProblem(replaces, "spec.replaces", "a template cannot replace itself; name another one, or leave replaces out")
 	}
 	if share != nil && share.ShortTag() == "!!int" && (t.Spec.Share < 1 || t.Spec.Share > wholeShare) {
-		c.reportProblem(share, "spec.share", "must be 1 to %d, the percentage of workloads", wholeShare)
+		c.ReportProblem(share, "spec.share", "must be 1 to %d, the percentage of workloads", wholeShare)
 	}
 	t.replacesLine = yamlnode.At(y, "spec", "replaces").Line
 }

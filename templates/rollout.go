@@ -42,31 +42,31 @@ func (c *parser) checkRollout(y *yaml.Node, t *Template) {
 	switch {
 	case most == nil:
 	case !unavailable.MatchString(most.Value) || (most.ShortTag() == "!!str") != (most.Value[len(most.Value)-1] == '%'):
-		c.reportProblem(most, path+"maxUnavailable", "must be a number of pods of at least 1, or a percentage such as 25%%")
+		c.ReportProblem(most, path+"maxUnavailable", "must be a number of pods of at least 1, or a percentage such as 25%%")
 	case inert:
-		c.reportProblem(most, path+"maxUnavailable", "maxUnavailable is for the strategies InPlace and InPlaceOrRestart; set one, or leave maxUnavailable out")
+		c.ReportProblem(most, path+"maxUnavailable", "maxUnavailable is for the strategies InPlace and InPlaceOrRestart; set one, or leave maxUnavailable out")
 	}
 	if t.Spec.Rollout.Paused && inert {
-		c.reportProblem(paused, path+"paused", "with the strategy OnCreate, there is no rollout to pause; set InPlace or InPlaceOrRestart, or leave paused out")
+		c.ReportProblem(paused, path+"paused", "with the strategy OnCreate, there is no rollout to pause; set InPlace or InPlaceOrRestart, or leave paused out")
 	}
 	for _, key := range []string{"first", "waves", "scope", "onFailure"} {
 		if value := yamlnode.Child(of, key); value != nil && inert {
-			c.reportProblem(value, path+key, "%s is for the strategies InPlace and InPlaceOrRestart; set one, or leave %s out", key, key)
+			c.ReportProblem(value, path+key, "%s is for the strategies InPlace and InPlaceOrRestart; set one, or leave %s out", key, key)
 		}
 	}
 	if first := t.Spec.Rollout.First; first != nil && *first < 0 {
-		c.reportProblem(yamlnode.Child(of, "first"), path+"first", "must be a number of pods of at least 0")
+		c.ReportProblem(yamlnode.Child(of, "first"), path+"first", "must be a number of pods of at least 0")
 	}
 	for _, key := range []string{"minReady", "bake"} {
 		if value := yamlnode.Child(of, key); value != nil && value.ShortTag() == "!!str" && !duration.MatchString(value.Value) {
-			c.reportProblem(value, path+key, "must be a duration such as 30s or 5m")
+			c.ReportProblem(value, path+key, "must be a duration such as 30s or 5m")
 		}
 	}
 	if waves := yamlnode.Child(of, "waves"); waves != nil && !areShares(t.Spec.Rollout.Waves) {
-		c.reportProblem(waves, path+"waves", "must be percentages in ascending order, such as [5%%, 25%%, 100%%]")
+		c.ReportProblem(waves, path+"waves", "must be percentages in ascending order, such as [5%%, 25%%, 100%%]")
 	}
 	pod := yamlnode.Child(yamlnode.Child(yamlnode.Child(y, "spec"), "pod"), "spec")
 	if t.Spec.Rollout.Strategy == v1alpha1.InPlace && yamlnode.Child(pod, "initContainers") == nil && yamlnode.Child(pod, "containers") == nil {
-		c.reportProblem(yamlnode.Child(of, "strategy"), path+"strategy", "a running pod can only change the template's own containers, and it has none; use InPlaceOrRestart or OnCreate")
+		c.ReportProblem(yamlnode.Child(of, "strategy"), path+"strategy", "a running pod can only change the template's own containers, and it has none; use InPlaceOrRestart or OnCreate")
 	}
 }

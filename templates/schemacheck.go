@@ -237,7 +237,7 @@ func isInt(n *jsontree.Node) bool {
 	return n.Kind() == jsontree.Number && err == nil
 }
 
-// maxValue is the maximum length of a template's value in a problem, in bytes.
-const maxValue = 40
+// MaxValue is the maximum length of a template's value in a problem, in bytes.
+const MaxValue = 40
 
-func cutValue(n *jsontree.Node) string { return problem.Cut(n.String(), maxValue) }
+func cutValue(n *jsontree.Node) string { return problem.Cut(n.String(), MaxValue) }

@@ -62,11 +62,11 @@ type Template struct {
 	// replacesLine is the line of spec.replaces.
 	replacesLine int
 	condition    *cel.Expression
-	pod          *part
+	pod          *Node
 	forEach      []forEach
 	variables    []*cel.Variable
 	order        map[string][]string                  // the names of containers, by list
-	ends         [len(containerLists)]*cel.Expression // of the placement, if they are computed
+	ends         [len(ContainerLists)]*cel.Expression // of the placement, if they are computed
 	params       *params.Set
 	reads        *cel.Dependencies
 
@@ -79,7 +79,7 @@ type forEach struct {
 	looksUp        []namedContainers // in add
 	differs        bool              // where may differ between containers
 	initContainers bool
-	add            *part
+	add            *Node
 }
 
 // namedContainers are the names in one comparison with the name of a container.

@@ -27,7 +27,7 @@ func (c *parser) checkUniqueValues(list *yaml.Node, path string) {
 	seen := map[string]bool{}
 	for i, item := range yamlnode.Items(list) {
 		if seen[item.Value] {
-			c.reportProblem(item, fmt.Sprintf("%s[%d]", path, i), "has the value %q twice", item.Value)
+			c.ReportProblem(item, fmt.Sprintf("%s[%d]", path, i), "has the value %q twice", item.Value)
 		}
 		seen[item.Value] = true
 	}

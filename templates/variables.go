@@ -20,25 +20,25 @@ func (c *parser) compileVariables(y *yaml.Node, t *Template) bool {
 	before := len(c.Problems())
 	list := yamlnode.Items(yamlnode.Child(yamlnode.Child(y, "spec"), "variables"))
 	if len(list) > maxVariables {
-		c.reportProblem(list[maxVariables], "spec.variables", "has %d variables, and at most %d are allowed", len(list), maxVariables)
+		c.ReportProblem(list[maxVariables], "spec.variables", "has %d variables, and at most %d are allowed", len(list), maxVariables)
 		return false
 	}
 	for i, declared := range t.Spec.Variables {
 		path := fmt.Sprintf("spec.variables[%d]", i)
 		switch name := yamlnode.At(list[i], "name"); {
 		case !cel.IsIdentifier(declared.Name) || cel.IsReservedWord(declared.Name):
-			c.reportProblem(name, path+".name", "must begin with a-z and have only letters, digits and _; words that are reserved in CEL are not allowed")
+			c.ReportProblem(name, path+".name", "must begin with a-z and have only letters, digits and _; words that are reserved in CEL are not allowed")
 			continue
 		case c.compiler.IsDeclared(declared.Name):
-			c.reportProblem(name, path+".name", "the variable is declared twice")
+			c.ReportProblem(name, path+".name", "the variable is declared twice")
 			continue
 		}
 		if declared.Expression == "" {
-			c.reportProblem(list[i], path+".expression", "is missing")
+			c.ReportProblem(list[i], path+".expression", "is missing")
 			continue
 		}
 		if err := c.compiler.DeclareVariable(declared, t.Spec.Variables[i:]); err != nil {
-			c.reportProblem(yamlnode.At(list[i], "expression"), path+".expression", "%v", err)
+			c.ReportProblem(yamlnode.At(list[i], "expression"), path+".expression", "%v", err)
 		}
 	}
 	t.variables = c.compiler.Variables()

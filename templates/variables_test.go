@@ -83,7 +83,7 @@ func TestVariablesReads(t *testing.T) {
 	if got := fmt.Sprint(tmpl.Reads()); !strings.Contains(got, "metadata.labels") {
 		t.Errorf("reads: %s", got)
 	}
-	args := tmpl.pod.findMember("spec").findMember("containers").items()[0].findMember("args").items()
+	args := tmpl.pod.Member("spec").Member("containers").Items()[0].Member("args").Items()
 	if !args[1].IsPreset() || args[0].IsPreset() {
 		t.Error("what depends only on parameters is not rendered beforehand, or what depends on the pod is")
 	}

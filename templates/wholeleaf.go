@@ -22,7 +22,7 @@ import (
 // checked here, as far as this is possible without a pod. A form checks the value.
 
 // wholeLeaf checks the type of a leaf that is a single expression.
-func (c *checker) wholeLeaf(y *yaml.Node, p *part, t reflect.Type) {
+func (c *Checker) wholeLeaf(y *yaml.Node, p *Node, t reflect.Type) {
 	program := p.pieces[0].Expression
 	out, optional := cel.ValueType(program.Type())
 	p.maybe = optional
@@ -40,12 +40,12 @@ func (c *checker) wholeLeaf(y *yaml.Node, p *part, t reflect.Type) {
 			if !optional {
 				hint = diagnostics.TypeHint(t, out, program.Source())
 			}
-			c.reportProblem(y, p.path, "must be %s, but ${%s} gives %s%s", values.DescribeType(t), program.Source(), diagnostics.TypeName(out), hint)
+			c.ReportProblem(y, p.path, "must be %s, but ${%s} gives %s%s", values.DescribeType(t), program.Source(), diagnostics.TypeName(out), hint)
 		}
 		return
 	}
 	if why := notWhole(t, p.field); why != "" {
-		c.reportProblem(y, p.path, "%s", why)
+		c.ReportProblem(y, p.path, "%s", why)
 		return
 	}
 	if optional {
@@ -56,9 +56,9 @@ func (c *checker) wholeLeaf(y *yaml.Node, p *part, t reflect.Type) {
 	case err == nil && out.Kind() != types.DynKind:
 		p.schema = newSchemaCheck(t, p.field, p.path, c.os, isFromPod(out))
 	case err == nil || f.atTop && !isLiteral(program.Resolve().AST().Expr()):
-		c.reportProblem(y, p.path, "must be %s, but ${%s} gives %s", describeWhole(t), program.Source(), diagnostics.TypeName(out))
+		c.ReportProblem(y, p.path, "must be %s, but ${%s} gives %s", describeWhole(t), program.Source(), diagnostics.TypeName(out))
 	default:
-		c.reportProblem(y, p.path, "${%s}: %v", program.Source(), err)
+		c.ReportProblem(y, p.path, "${%s}: %v", program.Source(), err)
 	}
 }
 

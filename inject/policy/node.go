@@ -115,7 +115,7 @@ func (b *builder) podFragment() node {
 }
 
 // fragmentNode returns a node for a compiled fragment.
-func (b *builder) fragmentNode(f templates.Fragment, field *schema.Field, path string) node {
+func (b *builder) fragmentNode(f templates.View, field *schema.Field, path string) node {
 	n := node{field: field, path: path, object: f.IsObject(), list: f.IsList(), constant: f.Static() != nil, ruled: f.Ruled()}
 	if w := f.When(); w != nil {
 		r := b.rewriteAt(path+".${when}", w)
@@ -157,7 +157,7 @@ func (b *builder) fragmentNode(f templates.Fragment, field *schema.Field, path s
 }
 
 // setExpressions sets n to a value with expressions.
-func (b *builder) setExpressions(n *node, f templates.Fragment) {
+func (b *builder) setExpressions(n *node, f templates.View) {
 	pieces, whole := f.Pieces()
 	var texts []string
 	if f.Whole() {
