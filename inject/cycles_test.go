@@ -31,7 +31,7 @@ var largestCycle = map[string]int{
 	"inject/lint/sample":            4, // the search, which meets each operator by meeting its operands
 	"inject/webhook":                3, // an endpoint answers for the Handler, whose Metrics count by endpoint
 	"inject/webhook/authentication": 4, // the Guard and its kinds of credentials
-	"templates":                     3, // a computed object, whose values may be objects too
+	"templates":                     2, // a Set, and the templates in it that replace others
 	"templates/cel":                 2, // functions without CEL: strings and conditions read objects, whose keys and conditions are such functions
 	"templates/jsontree":            2, // a Node, and the Parser that opens it when it is read
 	"templates/params":              2, // the types of parameters, some of which have parts of other types

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/pillion-dev/pillion/inject/schema"
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/fragment"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
@@ -17,20 +17,20 @@ type takenVariable struct {
 }
 
 // resolveVariables returns what a template adds to a container, in which each variable that the
-// container has already may have another name, as [templates.IfSetKey] asks. It also returns those that are
+// container has already may have another name, as [fragment.IfSetKey] asks. It also returns those that are
 // conflicts.
-func (s *subject) resolveVariables(container *jsontree.Node, fragment jsontree.Node) (resolvedFragment jsontree.Node, taken []takenVariable) {
-	env := fragment.Get("env").Items()
+func (s *subject) resolveVariables(container *jsontree.Node, partial jsontree.Node) (resolvedFragment jsontree.Node, taken []takenVariable) {
+	env := partial.Get("env").Items()
 	if len(env) == 0 {
-		return fragment, nil
+		return partial, nil
 	}
 	resolved := append(s.nodes.Nodes(len(env)), env...)
 	for i := range resolved {
-		other, conflict := templates.IfSet(&env[i])
+		other, conflict := fragment.IfSet(&env[i])
 		if other == "" && !conflict {
 			continue
 		}
-		resolved[i] = s.nodes.Without(&env[i], templates.IfSetKey)
+		resolved[i] = s.nodes.Without(&env[i], fragment.IfSetKey)
 		own := s.findVariable(container, &resolved[i])
 		switch {
 		case own < 0 || s.holdsVariable(&container.Get("env").Items()[own], &resolved[i]):
@@ -40,7 +40,7 @@ func (s *subject) resolveVariables(container *jsontree.Node, fragment jsontree.N
 			resolved[i] = s.nodes.With(&resolved[i], "name", jsontree.Text(other))
 		}
 	}
-	return s.nodes.With(&fragment, "env", jsontree.Items(resolved...)), taken
+	return s.nodes.With(&partial, "env", jsontree.Items(resolved...)), taken
 }
 
 // findVariable returns the index of a container's variable with the same name, or -1.

@@ -2,9 +2,7 @@
 
 package inject
 
-import (
-	"github.com/pillion-dev/pillion/templates"
-)
+import "github.com/pillion-dev/pillion/templates/fragment"
 
 // A template recognizes the containers that its ${forEach} makes by the constant part of their name.
 // If the list becomes shorter, for example because an annotation changed, the others stay and are still
@@ -17,14 +15,14 @@ func (p *planner) checkForeign() {
 		return
 	}
 	for _, own := range p.t.Containers {
-		if !templates.IsGenerated(own) {
+		if !fragment.IsGenerated(own) {
 			continue
 		}
 		for _, list := range containerLists() {
 			items := p.subject.pod.At("spec", list).Items()
 			for i := range items {
 				name := items[i].Get("name").Text()
-				if !templates.IsNamed(own, name) || p.subject.sameName(p.fragment, &items[i]) != nil {
+				if !fragment.IsNamed(own, name) || p.subject.sameName(p.fragment, &items[i]) != nil {
 					continue
 				}
 				at := p.subject.beside.Member("spec").Member(list).Item(items, i)

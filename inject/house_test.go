@@ -33,7 +33,7 @@ func TestImports(t *testing.T) {
 	}
 	impure := []string{"net/http", "os", "log", "log/slog", "github.com/prometheus/", "k8s.io/client-go/"}
 	// The types in the functions of the package templates: a package that may import it may import these.
-	vocabulary := []string{"templates/cel", "templates/cel/values", "templates/params", "templates/problem", "templates/request", "templates/v1alpha1", "templates/validation"}
+	vocabulary := []string{"templates/cel", "templates/cel/values", "templates/fragment", "templates/params", "templates/problem", "templates/request", "templates/v1alpha1", "templates/validation"}
 	type rule struct{ internal, forbidden []string }
 	rules := map[string]rule{
 		"inject":                        {internal: []string{"inject/schema", "templates", "templates/jsontree"}, forbidden: impure},
@@ -56,7 +56,7 @@ func TestImports(t *testing.T) {
 		"inject/report/yamldiff":        {forbidden: impure},
 		"inject/webhook":                {internal: []string{"inject", "inject/lint/limits", "inject/webhook/authentication", "templates", "templates/jsontree"}, forbidden: []string{"k8s.io/client-go/"}},
 		"inject/webhook/authentication": {forbidden: []string{"os", "log", "log/slog", "github.com/prometheus/", "k8s.io/"}},
-		"templates":                     {internal: []string{"templates/cel", "templates/cel/diagnostics", "templates/cel/values", "templates/jsontree", "templates/params", "templates/problem", "templates/request", "templates/v1alpha1", "templates/validation", "templates/yamlnode"}, forbidden: impure},
+		"templates":                     {internal: []string{"templates/cel", "templates/cel/diagnostics", "templates/cel/values", "templates/jsontree", "templates/params", "templates/problem", "templates/request", "templates/v1alpha1", "templates/validation", "templates/yamlnode", "templates/fragment"}, forbidden: impure},
 		"templates/cel":                 {internal: []string{"templates/cel/diagnostics", "templates/cel/library", "templates/cel/values", "templates/jsontree", "templates/params", "templates/problem", "templates/request", "templates/v1alpha1"}, forbidden: impure},
 		"templates/cel/diagnostics":     {internal: []string{"templates/cel/values", "templates/jsontree", "templates/problem"}, forbidden: impure},
 		"templates/cel/library":         {internal: []string{"templates/cel/values"}, forbidden: impure},
@@ -66,6 +66,7 @@ func TestImports(t *testing.T) {
 		"templates/request":             {internal: []string{"templates/jsontree"}, forbidden: impure},
 		"templates/v1alpha1":            {forbidden: impure},
 		"templates/yamlnode":            {forbidden: impure},
+		"templates/fragment":            {internal: []string{"templates/cel", "templates/cel/diagnostics", "templates/cel/values", "templates/jsontree", "templates/params", "templates/problem", "templates/v1alpha1", "templates/validation", "templates/yamlnode"}, forbidden: impure},
 		"templates/validation":          {internal: []string{"templates/cel/values", "templates/jsontree", "templates/params", "templates/problem", "templates/v1alpha1"}, forbidden: impure},
 		"templates/jsontree":            {forbidden: impure},
 		"templates/library":             {forbidden: impure},

@@ -18,6 +18,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/fragment"
 )
 
 // maxPatch is the maximum size of additions, in bytes of JSON. The API server accepts no object
@@ -94,7 +95,7 @@ func newView(set *templates.Set, excludedNamespaces []string) *Injector {
 		i.products.recordAddedKeys(t)
 		for _, name := range t.Containers {
 			switch {
-			case templates.IsGenerated(name):
+			case fragment.IsGenerated(name):
 				i.patterns = append(i.patterns, name)
 			case i.brings[name] == 0:
 				i.brings[name] = len(i.brings) + 1

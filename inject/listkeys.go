@@ -4,7 +4,7 @@ package inject
 
 import (
 	"github.com/pillion-dev/pillion/inject/schema"
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/fragment"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
@@ -56,13 +56,13 @@ func (s *subject) hasContainer(name string) bool {
 
 // hasOne reports whether the pod has a container with a name as in [templates.Template.Containers].
 func (s *subject) hasOne(own string) bool {
-	if !templates.IsGenerated(own) {
+	if !fragment.IsGenerated(own) {
 		return s.hasContainer(own)
 	}
 	for _, list := range containerLists() {
 		items := s.pod.At("spec", list).Items()
 		for i := range items {
-			if templates.IsNamed(own, items[i].Get("name").Text()) {
+			if fragment.IsNamed(own, items[i].Get("name").Text()) {
 				return true
 			}
 		}

@@ -5,7 +5,7 @@ package inject
 import (
 	"slices"
 
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/fragment"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
@@ -68,7 +68,7 @@ func (p *planner) besideCluster(items []jsontree.Node, own *jsontree.Node, list 
 		if by == nil || by.t.Namespace != "" {
 			return position, false
 		}
-		position = templates.PositionIn(&by.placed, list)
+		position = fragment.PositionIn(&by.placed, list)
 		if beside := position.After + position.Before; beside != "" && beside != name && !p.wasBefore(by, items, beside) {
 			position = v1alpha1.Position{End: position.End}
 		}
@@ -190,7 +190,7 @@ func (p *planner) renderedIndex(list, name string) int {
 
 // positionIn returns a position in a list, without a container that the list does not have.
 func positionIn(placed *v1alpha1.Placement, list string, items []jsontree.Node) v1alpha1.Position {
-	position := templates.PositionIn(placed, list)
+	position := fragment.PositionIn(placed, list)
 	if name := position.After + position.Before; name != "" && !slices.ContainsFunc(items, hasName(name)) {
 		return v1alpha1.Position{End: position.End}
 	}

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/pillion-dev/pillion/inject/schema"
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/fragment"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/request"
 	"github.com/pillion-dev/pillion/templates/validation"
@@ -101,7 +101,7 @@ type subject struct {
 	tokenVolumes      []string
 	tokenVolumesKnown bool
 	// ours caches the result of ofTemplates if oursKnown is true.
-	ours      []templates.Runs
+	ours      []fragment.Runs
 	oursKnown bool
 	claims    map[string]bool  // claims of the request
 	exposed   map[string]bool  // names of containers, see exposeUnproven
@@ -226,7 +226,7 @@ func (s *subject) withItem(n *jsontree.Node, list string, item jsontree.Node) js
 // isBrought reports whether a template brings containers with that name, and the container is not one that a template of the
 // namespace added.
 func (s *subject) isBrought(name string) bool {
-	return s.asked.theirs[name] == "" && (s.brings[name] > 0 || slices.ContainsFunc(s.patterns, func(own string) bool { return templates.IsNamed(own, name) }))
+	return s.asked.theirs[name] == "" && (s.brings[name] > 0 || slices.ContainsFunc(s.patterns, func(own string) bool { return fragment.IsNamed(own, name) }))
 }
 
 // tooMany returns an error message if one of the pod's lists is too long for any template, or "".

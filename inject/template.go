@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/fragment"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
@@ -16,7 +17,7 @@ import (
 type loaded struct {
 	*templates.Template
 	prefix                 string // of its annotations' keys
-	runs                   []templates.Runs
+	runs                   []fragment.Runs
 	injected, customize    string
 	base                   *loaded     // the template that it replaces, or nil
 	canaries               []*loaded   // the templates that replace it, in order

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/pillion-dev/pillion/inject/schema"
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/fragment"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
@@ -159,9 +159,9 @@ func (s *subject) withoutEach(container *jsontree.Node, of []*loaded) *jsontree.
 
 // withoutFragment returns an object without the members and items of a fragment: the constant ones that are equal, and the computed
 // ones whatever their values are. It returns nil if nothing is left.
-func (s *subject) withoutFragment(object *jsontree.Node, fragment templates.View, in *schema.Schema) *jsontree.Node {
+func (s *subject) withoutFragment(object *jsontree.Node, part fragment.View, in *schema.Schema) *jsontree.Node {
 	rest := object
-	for name, child := range fragment.Children() {
+	for name, child := range part.Children() {
 		there, f := rest.Get(name), in.At(name)
 		if there == nil || f.Elem != nil && f.Elem.GoType == schema.ContainerType() {
 			continue
@@ -218,11 +218,11 @@ func (s *subject) withoutDerived(resources, rest *jsontree.Node, in *schema.Sche
 }
 
 // withoutItems is like without, for a list.
-func (s *subject) withoutItems(list *jsontree.Node, fragment templates.View, in *schema.Schema) *jsontree.Node {
+func (s *subject) withoutItems(list *jsontree.Node, part fragment.View, in *schema.Schema) *jsontree.Node {
 	items := list.Items()
 	rest := s.nodes.Nodes(len(items))
 	for i := range items {
-		if !slices.ContainsFunc(childrenOf(fragment), func(own templates.View) bool { return s.mayBe(&items[i], own, in) }) {
+		if !slices.ContainsFunc(childrenOf(part), func(own fragment.View) bool { return s.mayBe(&items[i], own, in) }) {
 			rest = append(rest, items[i])
 		}
 	}
@@ -235,8 +235,8 @@ func (s *subject) withoutItems(list *jsontree.Node, fragment templates.View, in 
 	return s.storeNode(jsontree.Items(rest...))
 }
 
-func childrenOf(fragment templates.View) (all []templates.View) {
-	for _, child := range fragment.Children() {
+func childrenOf(part fragment.View) (all []fragment.View) {
+	for _, child := range part.Children() {
 		all = append(all, child)
 	}
 	return all
@@ -244,10 +244,10 @@ func childrenOf(fragment templates.View) (all []templates.View) {
 
 // mayBe reports whether an item of the pod may be an item of a fragment: it is equal to a constant one, or it has the key of a
 // computed one.
-func (s *subject) mayBe(item *jsontree.Node, own templates.View, in *schema.Schema) bool {
+func (s *subject) mayBe(item *jsontree.Node, own fragment.View, in *schema.Schema) bool {
 	if static := own.Static(); static != nil {
-		if static.Get(templates.IfSetKey) != nil {
-			static = s.storeNode(s.nodes.Without(static, templates.IfSetKey))
+		if static.Get(fragment.IfSetKey) != nil {
+			static = s.storeNode(s.nodes.Without(static, fragment.IfSetKey))
 		}
 		return item.Kind() == static.Kind() && s.hasSameEffect(in.Elem, item, static)
 	}

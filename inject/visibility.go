@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"github.com/pillion-dev/pillion/inject/schema"
-	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/cel/values"
+	"github.com/pillion-dev/pillion/templates/fragment"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
@@ -100,7 +100,7 @@ func (s *subject) hidesContainer(container *jsontree.Node, t *loaded) bool {
 	case t != nil && t.Brings(name) && s.unseen[t]:
 		return true
 	}
-	return container.Added() || slices.ContainsFunc(s.ofTemplates(), func(c templates.Runs) bool { return templates.IsNamed(c.Name, name) && c.MayBe(container) })
+	return container.Added() || slices.ContainsFunc(s.ofTemplates(), func(c fragment.Runs) bool { return fragment.IsNamed(c.Name, name) && c.MayBe(container) })
 }
 
 // showsOwn reports whether the pod says that it has the template, and a container with one of the template's names is visible,
@@ -121,7 +121,7 @@ func (s *subject) showsOwn(t *loaded) bool {
 }
 
 // ofTemplates returns the containers that belong to a template if the pod has them.
-func (s *subject) ofTemplates() []templates.Runs {
+func (s *subject) ofTemplates() []fragment.Runs {
 	if !s.oursKnown {
 		s.ours, s.oursKnown = s.ours[:0], true
 		for _, t := range s.templates {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/pillion-dev/pillion/templates/cel"
+	"github.com/pillion-dev/pillion/templates/fragment"
 	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 	"github.com/pillion-dev/pillion/templates/yamlnode"
@@ -50,7 +51,7 @@ func (c *parser) checkAllowedFields(y *yaml.Node, path string, allowed fields) {
 	}
 	for key, value := range yamlnode.Members(y) {
 		sub, ok := allowed[key.Value]
-		if !ok && key.Value != WhenKey {
+		if !ok && key.Value != fragment.WhenKey {
 			c.ReportProblem(key, problem.JoinPath(path, key.Value), "a template may not set this; it may set %s",
 				strings.Join(slices.Sorted(maps.Keys(allowed)), ", "))
 			continue
@@ -81,7 +82,7 @@ func (c *parser) podRules(y *yaml.Node, path string) (names map[string][]string)
 		c.oneSource(volume, fmt.Sprintf("%s.spec.volumes[%d]", path, i))
 	}
 	seen := map[string]bool{}
-	for _, list := range ContainerLists {
+	for _, list := range fragment.ContainerLists {
 		containers := yamlnode.Child(spec, list)
 		if n := len(yamlnode.Items(containers)); n > maxContainers {
 			c.ReportProblem(containers, path+".spec."+list, "has %d containers, and at most %d are allowed", n, maxContainers)
@@ -93,7 +94,7 @@ func (c *parser) podRules(y *yaml.Node, path string) (names map[string][]string)
 			c.containerRules(container, sub, list == "initContainers")
 			c.checkMounts(container, sub, volumes)
 			c.CheckContainerOS(container, sub)
-			name, _ := NamePattern(yamlnode.At(container, "name").Value) // an error is already reported
+			name, _ := fragment.NamePattern(yamlnode.At(container, "name").Value) // an error is already reported
 			names[list] = append(names[list], name)
 		}
 	}
@@ -113,7 +114,7 @@ func (c *parser) forEachRules(y *yaml.Node, path string, pod *yaml.Node) {
 // key.
 func (c *parser) checkMetadataKeys(y *yaml.Node, path string, wrong func(key, prefix string) string) {
 	for key := range yamlnode.Members(y) {
-		if key.Value == WhenKey {
+		if key.Value == fragment.WhenKey {
 			continue
 		}
 		if errs := validation.IsQualifiedName(strings.ToLower(key.Value)); len(errs) > 0 {
@@ -209,19 +210,19 @@ func (c *parser) annotationDomains(y *yaml.Node, t *Template) {
 func (c *parser) checkNames(list *yaml.Node, path string, seen map[string]bool, share bool) {
 	for i, item := range yamlnode.Items(list) {
 		sub := fmt.Sprintf("%s[%d].name", path, i)
-		name, conditional := yamlnode.Child(item, "name"), share && yamlnode.Child(item, WhenKey) != nil
+		name, conditional := yamlnode.Child(item, "name"), share && yamlnode.Child(item, fragment.WhenKey) != nil
 		switch {
 		case name == nil: // already reported
 		case strings.Contains(name.Value, "${") && yamlnode.Child(item, cel.ForEachKey) == nil:
 			c.ReportProblem(name, sub, "must be a constant, because the name identifies an item of the pod")
 		case strings.Contains(name.Value, "${"):
-			if _, err := NamePattern(name.Value); err != nil {
+			if _, err := fragment.NamePattern(name.Value); err != nil {
 				c.ReportProblem(name, sub, "%v", err)
 			}
 		default:
 			before, twice := seen[name.Value]
 			if twice && share && (!before || !conditional) {
-				c.ReportProblem(name, sub, "the name %q is used twice, which is allowed only if both containers have %q", name.Value, WhenKey)
+				c.ReportProblem(name, sub, "the name %q is used twice, which is allowed only if both containers have %q", name.Value, fragment.WhenKey)
 			} else if twice && !share {
 				c.ReportProblem(name, sub, "the name %q is used twice", name.Value)
 			}
@@ -249,7 +250,7 @@ func volumeKinds(spec *yaml.Node) map[string]string {
 	for _, volume := range yamlnode.Items(yamlnode.Child(spec, "volumes")) {
 		kind := "emptyDir"
 		for key := range yamlnode.Members(volume) {
-			if key.Value != "name" && !IsControl(key.Value) {
+			if key.Value != "name" && !fragment.IsControl(key.Value) {
 				kind = key.Value
 			}
 		}
@@ -297,7 +298,7 @@ func (c *parser) checkMounts(container *yaml.Node, path string, volumes map[stri
 // findVolumeKind returns the kind of one of the template's volumes. A name that is an expression may also be
 // that of a volume of the pod; it is checked for each pod.
 func (c *parser) findVolumeKind(name *yaml.Node, path string, volumes map[string]string) (kind string, ok bool) {
-	if kind, ok = volumes[name.Value]; !ok && !MayBeOneOf(name.Value, volumes) {
+	if kind, ok = volumes[name.Value]; !ok && !fragment.MayBeOneOf(name.Value, volumes) {
 		c.ReportProblem(name, path, "no volume %q in spec.pod.spec.volumes%s", name.Value, cmp.Or(problem.DidYouMean(name.Value, slices.Collect(maps.Keys(volumes))),
 			fmt.Sprintf(`; for a volume of the pods themselves, write name: "${'%s'}"`, name.Value)))
 	}
@@ -310,7 +311,7 @@ func (c *parser) oneSource(volume *yaml.Node, path string) {
 	source := ""
 	for key := range yamlnode.Members(volume) {
 		switch {
-		case key.Value == "name" || IsControl(key.Value):
+		case key.Value == "name" || fragment.IsControl(key.Value):
 		case source != "":
 			c.ReportProblem(key, problem.JoinPath(path, key.Value), "a volume has one source, and this one already has %s", source)
 		default:

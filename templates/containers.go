@@ -2,14 +2,18 @@
 
 package templates
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/pillion-dev/pillion/templates/fragment"
+)
 
 // Brings reports whether the template brings containers with that name.
 func (t *Template) Brings(name string) bool {
 	if !t.generates {
 		return slices.Contains(t.Containers, name)
 	}
-	return slices.ContainsFunc(t.Containers, func(own string) bool { return IsNamed(own, name) })
+	return slices.ContainsFunc(t.Containers, func(own string) bool { return fragment.IsNamed(own, name) })
 }
 
 // Rank returns the position of the template's containers with that name in a list of a pod,
@@ -18,12 +22,12 @@ func (t *Template) Rank(list, name string) int {
 	if !t.generates {
 		return slices.Index(t.order[list], name)
 	}
-	return slices.IndexFunc(t.order[list], func(own string) bool { return IsNamed(own, name) })
+	return slices.IndexFunc(t.order[list], func(own string) bool { return fragment.IsNamed(own, name) })
 }
 
 // Runs returns the Runs of each of the template's containers.
-func (t *Template) Runs() []Runs {
-	return RunsOf(t.pod)
+func (t *Template) Runs() []fragment.Runs {
+	return fragment.RunsOf(t.pod)
 }
 
 // AsksIfSet reports whether fragments of [Template.ForEach] contain IfSetKey.

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -100,3 +102,30 @@ func (d *Document) Problem(message string, path ...any) problem.Problem {
 	}
 	return p
 }
+
+// checkIdentity returns the kind of the document, or "" and a problem if it is none of these.
+func (c *parser) checkIdentity(y *yaml.Node, kinds ...string) (kind string) {
+	for _, key := range []struct {
+		name    string
+		allowed []string
+	}{{"apiVersion", []string{APIVersion}}, {"kind", kinds}} {
+		found, allowed := yamlnode.Child(y, key.name), strings.Join(key.allowed, " or ")
+		switch {
+		case found == nil:
+			c.ReportProblem(y, key.name, "is missing; it must be %s", allowed)
+		case slices.Contains(key.allowed, found.Value):
+			kind = found.Value
+		case found.Value == TestKind:
+			c.ReportProblem(found, key.name, "must be %s, not %q; move tests to a subfolder", allowed, found.Value)
+		default:
+			c.ReportProblem(found, key.name, "must be %s, not %q%s", allowed, found.Value, problem.DidYouMean(found.Value, key.allowed))
+		}
+	}
+	if len(c.Problems()) > 0 {
+		return ""
+	}
+	return kind
+}
+
+// maxNodes limits the number of nodes of a document after its aliases are expanded.
+const maxNodes = 100_000

@@ -2,7 +2,10 @@
 
 package templates
 
-import "github.com/pillion-dev/pillion/templates/cel"
+import (
+	"github.com/pillion-dev/pillion/templates/cel"
+	"github.com/pillion-dev/pillion/templates/fragment"
+)
 
 // The functions in this file expose a compiled template for translation into other languages. What they return is read-only, like
 // the [Template].
@@ -11,13 +14,13 @@ import "github.com/pillion-dev/pillion/templates/cel"
 func (t *Template) ConditionExpression() *cel.Expression { return t.condition }
 
 // PodFragment returns the partial Pod in spec.pod.
-func (t *Template) PodFragment() View { return t.pod.View() }
+func (t *Template) PodFragment() fragment.View { return t.pod.View() }
 
 // EachFragment is one entry of spec.forEachContainer.
 type EachFragment struct {
 	Where          *cel.Expression // nil for every app container
 	InitContainers bool
-	Add            View // a partial Container
+	Add            fragment.View // a partial Container
 }
 
 // EachFragments returns the entries of spec.forEachContainer.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject/testing/golden"
 	"github.com/pillion-dev/pillion/templates/cel"
+	"github.com/pillion-dev/pillion/templates/fragment"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/validation"
 )
@@ -131,11 +132,11 @@ func (g *schemaOf) fragment(of jsonObject, t reflect.Type, allowed fields) jsonO
 // fields returns the schema of a struct with the fields that some function allows.
 func (g *schemaOf) fields(t reflect.Type, allow func(name string) (fields, bool)) jsonObject {
 	properties := jsonObject{
-		WhenKey:        jsonObject{"type": "string", "description": "A CEL expression. If it is false, the object is left out."},
-		cel.ForEachKey: jsonObject{"type": "object", "description": "{NAME: CEL list}: one item for each value."},
+		fragment.WhenKey: jsonObject{"type": "string", "description": "A CEL expression. If it is false, the object is left out."},
+		cel.ForEachKey:   jsonObject{"type": "object", "description": "{NAME: CEL list}: one item for each value."},
 	}
 	if t == reflect.TypeFor[corev1.EnvVar]() {
-		properties[IfSetKey] = jsonObject{"description": "What happens if the container already has the variable."}
+		properties[fragment.IfSetKey] = jsonObject{"description": "What happens if the container already has the variable."}
 	}
 	docs := docsOf(t)
 	for _, f := range jsontree.StructFields(t) {

@@ -15,6 +15,7 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	kubectlyaml "sigs.k8s.io/yaml"
 
+	"github.com/pillion-dev/pillion/templates/fragment"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/yamlnode"
@@ -100,7 +101,7 @@ func (c *parser) compareStored(y *yaml.Node, stored any, path string) {
 		}
 	default:
 		if hint := c.storedScalarHint(y, stored); hint != "" {
-			c.ReportProblem(y, path, "kubectl reads %s as %s; %s", problem.Cut(y.Value, MaxValue), problem.Cut(jsonOf(stored), MaxValue), hint)
+			c.ReportProblem(y, path, "kubectl reads %s as %s; %s", problem.Cut(y.Value, fragment.MaxValue), problem.Cut(jsonOf(stored), fragment.MaxValue), hint)
 		}
 	}
 }

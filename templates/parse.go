@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/pillion-dev/pillion/templates/cel"
+	"github.com/pillion-dev/pillion/templates/fragment"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
@@ -95,15 +96,6 @@ func documentAfter(stream []byte, line int) []byte {
 // maxExpressions limits the number of ${...} of a template. One takes up to 10 KB of memory.
 const maxExpressions = 500
 
-// maxNodes limits the number of nodes of a document after its aliases are expanded.
-const maxNodes = 100_000
-
-// parser reads a document of a template. The checker walks the document along Go types; the parser knows which part of it means what,
-// and checks what belongs together.
-type parser struct{ *checker }
-
-func newParser(file string) *parser { return &parser{newChecker(file)} }
-
 // parseOne returns the template of one document. Applied is the same document as kubectl finds it.
 func parseOne(file string, y *yaml.Node, applied []byte) (*Template, problem.Problems) {
 	c := newParser(file)
@@ -112,7 +104,7 @@ func parseOne(file string, y *yaml.Node, applied []byte) (*Template, problem.Pro
 		wrong.File = file
 		return nil, problem.Problems{*wrong}
 	}
-	if n := CountExpressions(y); n > maxExpressions {
+	if n := fragment.CountExpressions(y); n > maxExpressions {
 		c.ReportProblem(y, "", "has %d expressions, and at most %d are allowed", n, maxExpressions)
 		return nil, c.Problems()
 	}
@@ -170,30 +162,6 @@ func parseOne(file string, y *yaml.Node, applied []byte) (*Template, problem.Pro
 		t.reads.NoteLabels()
 	}
 	return t, nil
-}
-
-// checkIdentity returns the kind of the document, or "" and a problem if it is none of these.
-func (c *parser) checkIdentity(y *yaml.Node, kinds ...string) (kind string) {
-	for _, key := range []struct {
-		name    string
-		allowed []string
-	}{{"apiVersion", []string{APIVersion}}, {"kind", kinds}} {
-		found, allowed := yamlnode.Child(y, key.name), strings.Join(key.allowed, " or ")
-		switch {
-		case found == nil:
-			c.ReportProblem(y, key.name, "is missing; it must be %s", allowed)
-		case slices.Contains(key.allowed, found.Value):
-			kind = found.Value
-		case found.Value == TestKind:
-			c.ReportProblem(found, key.name, "must be %s, not %q; move tests to a subfolder", allowed, found.Value)
-		default:
-			c.ReportProblem(found, key.name, "must be %s, not %q%s", allowed, found.Value, problem.DidYouMean(found.Value, key.allowed))
-		}
-	}
-	if len(c.Problems()) > 0 {
-		return ""
-	}
-	return kind
 }
 
 // checkScope checks that the namespace fits the kind.
@@ -272,13 +240,13 @@ func (c *parser) compileExpressions(y *yaml.Node, t *Template) {
 	if pod == nil && len(each) == 0 && !c.IsMisspelled("spec.pod") && !c.IsMisspelled("spec.forEachContainer") {
 		c.ReportProblem(yamlnode.At(y, "spec"), "spec", "adds nothing: give it pod, forEachContainer or both")
 	}
-	t.pod = NewObject()
+	t.pod = fragment.NewObject()
 	if pod != nil {
 		c.SetScope(c.compiler.PodScope())
 		t.pod = c.CheckNode(pod, reflect.TypeFor[corev1.Pod](), "", "spec.pod")
 		t.order = c.podRules(pod, "spec.pod")
 		t.Containers = eachOnce(t.order["initContainers"], t.order["containers"])
-		t.generates = slices.ContainsFunc(t.Containers, IsGenerated)
+		t.generates = slices.ContainsFunc(t.Containers, fragment.IsGenerated)
 	}
 	c.SetScope(c.compiler.ContainerScope())
 	for i, item := range each {
@@ -339,8 +307,8 @@ func (t *Template) setDefaults() {
 
 // computedEnds compiles the ends that are a ${...}.
 func (c *parser) computedEnds(y *yaml.Node, t *Template) {
-	for i, list := range ContainerLists {
-		source := string(PositionIn(&t.Spec.Placement, list).End)
+	for i, list := range fragment.ContainerLists {
+		source := string(fragment.PositionIn(&t.Spec.Placement, list).End)
 		if !strings.Contains(source, "${") {
 			continue
 		}
@@ -360,8 +328,8 @@ func (c *parser) computedEnds(y *yaml.Node, t *Template) {
 // checkPlacement checks the positions.
 func (c *parser) checkPlacement(y *yaml.Node, t *Template) {
 	placement := yamlnode.Child(yamlnode.Child(y, "spec"), "placement")
-	for _, list := range ContainerLists {
-		position, p := yamlnode.Child(placement, list), PositionIn(&t.Spec.Placement, list)
+	for _, list := range fragment.ContainerLists {
+		position, p := yamlnode.Child(placement, list), fragment.PositionIn(&t.Spec.Placement, list)
 		if position == nil || position.Kind != yaml.MappingNode {
 			continue
 		}
@@ -380,7 +348,7 @@ func (c *parser) checkPlacement(y *yaml.Node, t *Template) {
 }
 
 // placementDefaults sets the ends, given the compiled spec.pod.
-func placementDefaults(p *v1alpha1.Placement, pod *Node) {
+func placementDefaults(p *v1alpha1.Placement, pod *fragment.Node) {
 	if p.Containers.End == "" {
 		p.Containers.End = v1alpha1.Last
 	}

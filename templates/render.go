@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/pillion-dev/pillion/templates/cel"
+	"github.com/pillion-dev/pillion/templates/fragment"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/params"
 	"github.com/pillion-dev/pillion/templates/problem"
@@ -85,7 +86,7 @@ func (t *Template) Placement(in *cel.Input, values params.Values) (v1alpha1.Plac
 			err = fmt.Errorf("%q gives %q, but First or Last is needed here", program.Source(), text)
 		}
 		if err != nil {
-			return placement, t.blameAnnotations(program.Fault("spec.placement."+ContainerLists[i], err), values)
+			return placement, t.blameAnnotations(program.Fault("spec.placement."+fragment.ContainerLists[i], err), values)
 		}
 	}
 	return placement, nil

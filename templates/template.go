@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/pillion-dev/pillion/templates/cel"
+	"github.com/pillion-dev/pillion/templates/fragment"
 	"github.com/pillion-dev/pillion/templates/params"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
@@ -62,11 +63,11 @@ type Template struct {
 	// replacesLine is the line of spec.replaces.
 	replacesLine int
 	condition    *cel.Expression
-	pod          *Node
+	pod          *fragment.Node
 	forEach      []forEach
 	variables    []*cel.Variable
-	order        map[string][]string                  // the names of containers, by list
-	ends         [len(ContainerLists)]*cel.Expression // of the placement, if they are computed
+	order        map[string][]string                           // the names of containers, by list
+	ends         [len(fragment.ContainerLists)]*cel.Expression // of the placement, if they are computed
 	params       *params.Set
 	reads        *cel.Dependencies
 
@@ -79,7 +80,7 @@ type forEach struct {
 	looksUp        []namedContainers // in add
 	differs        bool              // where may differ between containers
 	initContainers bool
-	add            *Node
+	add            *fragment.Node
 }
 
 // namedContainers are the names in one comparison with the name of a container.

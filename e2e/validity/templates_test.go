@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/fragment"
 	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
@@ -109,7 +110,7 @@ func (s *sketch) decideIfSet(m *maker) {
 	if !ok {
 		return
 	}
-	variable[templates.IfSetKey] = pick[any](m, "keep", "conflict", object{"append": "B"}, object{"append": "OTHER"})
+	variable[fragment.IfSetKey] = pick[any](m, "keep", "conflict", object{"append": "B"}, object{"append": "OTHER"})
 	if problems := next.loadTemplates(); len(problems) == 0 {
 		*s = *next
 	}

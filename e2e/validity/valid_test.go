@@ -15,6 +15,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/testing/reviews"
 	"github.com/pillion-dev/pillion/inject/testing/size"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/fragment"
 )
 
 // TestAlone checks that a template that is wrong for every pod is rejected when it is loaded, and also a
@@ -123,7 +124,7 @@ func wayNames() []string {
 // partNames are parts of random templates.
 func partNames() []string {
 	return []string{
-		"kind: SidecarTemplate", "kind: ClusterSidecarTemplate", "replaces: ", "placement: ", "type: number", "type: quantity", "type: duration", templates.IfSetKey, "required: true", "order: ",
+		"kind: SidecarTemplate", "kind: ClusterSidecarTemplate", "replaces: ", "placement: ", "type: number", "type: quantity", "type: duration", fragment.IfSetKey, "required: true", "order: ",
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/fragment"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 	"github.com/pillion-dev/pillion/templates/validation"
 )
@@ -61,7 +62,7 @@ func newMutation(b *builder) *mutation {
 		m.each = append(m.each, n)
 	}
 	for _, other := range b.set.Templates {
-		if other != t && slices.ContainsFunc(other.Containers, templates.IsGenerated) {
+		if other != t && slices.ContainsFunc(other.Containers, fragment.IsGenerated) {
 			m.addProblem("spec", "a policy cannot recognize the containers that the template %s makes with ${forEach}", other.Name)
 		}
 	}
@@ -69,7 +70,7 @@ func newMutation(b *builder) *mutation {
 		m.addProblem("spec.forEachContainer", "several entries could add two different things to one container, which a policy cannot compare; join them into one")
 	}
 	for _, list := range containerLists() {
-		position := templates.PositionIn(&t.Spec.Placement, list)
+		position := fragment.PositionIn(&t.Spec.Placement, list)
 		if position.End != v1alpha1.First && position.End != v1alpha1.Last || position.After+position.Before != "" {
 			m.addProblem("spec.placement."+list, "a policy can place containers First or Last only")
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/google/cel-go/common/types"
 
 	"github.com/pillion-dev/pillion/inject/schema"
-	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/fragment"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
@@ -115,7 +115,7 @@ func (b *builder) podFragment() node {
 }
 
 // fragmentNode returns a node for a compiled fragment.
-func (b *builder) fragmentNode(f templates.View, field *schema.Field, path string) node {
+func (b *builder) fragmentNode(f fragment.View, field *schema.Field, path string) node {
 	n := node{field: field, path: path, object: f.IsObject(), list: f.IsList(), constant: f.Static() != nil, ruled: f.Ruled()}
 	if w := f.When(); w != nil {
 		r := b.rewriteAt(path+".${when}", w)
@@ -127,7 +127,7 @@ func (b *builder) fragmentNode(f templates.View, field *schema.Field, path strin
 		if i++; n.list {
 			sub = fmt.Sprintf("%s[%d]", path, i)
 		}
-		if name == templates.IfSetKey {
+		if name == fragment.IfSetKey {
 			b.addProblem(sub, "a policy always keeps a variable that a container has, and cannot do anything else")
 			continue
 		}
@@ -157,7 +157,7 @@ func (b *builder) fragmentNode(f templates.View, field *schema.Field, path strin
 }
 
 // setExpressions sets n to a value with expressions.
-func (b *builder) setExpressions(n *node, f templates.View) {
+func (b *builder) setExpressions(n *node, f fragment.View) {
 	pieces, whole := f.Pieces()
 	var texts []string
 	if f.Whole() {

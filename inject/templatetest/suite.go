@@ -16,6 +16,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/fragment"
 	"github.com/pillion-dev/pillion/templates/problem"
 )
 
@@ -30,11 +31,11 @@ type Suite struct {
 
 // document is the YAML document.
 type document struct {
-	APIVersion string            `json:"apiVersion"`
-	Kind       string            `json:"kind"`
-	Templates  []string          `json:"templates"`
-	Pod        templates.PodJSON `json:"pod"`       // of cases that have neither pod nor file
-	Namespace  *Namespace        `json:"namespace"` // of cases that have none
+	APIVersion string           `json:"apiVersion"`
+	Kind       string           `json:"kind"`
+	Templates  []string         `json:"templates"`
+	Pod        fragment.PodJSON `json:"pod"`       // of cases that have neither pod nor file
+	Namespace  *Namespace       `json:"namespace"` // of cases that have none
 	// ServiceAccount is that of cases that have none.
 	ServiceAccount *ServiceAccount `json:"serviceAccount"`
 	Cases          []Case          `json:"cases"`
@@ -42,8 +43,8 @@ type document struct {
 
 // Case is a pod with what is expected.
 type Case struct {
-	Name string            `json:"name"`
-	Pod  templates.PodJSON `json:"pod"`
+	Name string           `json:"name"`
+	Pod  fragment.PodJSON `json:"pod"`
 	// File is a manifest with the pod or a workload, relative to the folder of the suite.
 	File string `json:"file"`
 	// Annotations and Labels are set in the metadata of the pod.
@@ -88,8 +89,8 @@ type Expect struct {
 	// Findings are the codes of its findings, like Decisions.
 	Findings []string `json:"findings"`
 	// Pod is the injected pod, and Golden a file with it.
-	Pod    templates.PodJSON `json:"pod"`
-	Golden string            `json:"golden"`
+	Pod    fragment.PodJSON `json:"pod"`
+	Golden string           `json:"golden"`
 }
 
 // Parse reads a suite and checks it.

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package templates
+package fragment
 
-import (
-	"github.com/pillion-dev/pillion/templates/v1alpha1"
-)
+import "github.com/pillion-dev/pillion/templates/v1alpha1"
 
 // PositionIn returns the position in the list initContainers or containers.
 func PositionIn(p *v1alpha1.Placement, list string) v1alpha1.Position {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package templates
+// Package fragment has the partial Pods and containers of templates: it checks YAML along Go types, compiles the expressions in it,
+// renders in advance what is the same for all pods, and the rest for each pod.
+package fragment
 
 import (
 	"slices"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package templates
+package fragment
 
 import (
 	"reflect"
@@ -64,17 +64,6 @@ func (c *Checker) wholeLeaf(y *yaml.Node, p *Node, t reflect.Type) {
 
 func isLiteral(e ast.Expr) bool { return e.Kind() == ast.MapKind || e.Kind() == ast.ListKind }
 
-// isScalars reports whether the type is one of scalars, or of lists of them.
-func isScalars(t reflect.Type) bool {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	if values.IsScalar(t) {
-		return true
-	}
-	return t.Kind() == reflect.Slice && isScalars(t.Elem())
-}
-
 // notWhole returns why a field must be written out, or "".
 func notWhole(t reflect.Type, field string) string {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
@@ -90,19 +79,6 @@ func notWhole(t reflect.Type, field string) string {
 		return "its keys are checked when the template is loaded, so it cannot be computed as a whole; write the keys out"
 	}
 	return ""
-}
-
-func describeWhole(t reflect.Type) string {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	switch t.Kind() {
-	case reflect.Slice:
-		return "a list of objects of type " + t.Elem().Name()
-	case reflect.Map:
-		return "a map of strings"
-	}
-	return "an object of type " + t.Name()
 }
 
 // isFromPod reports whether a value of that type comes from the pod unchanged.
