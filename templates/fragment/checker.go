@@ -35,7 +35,7 @@ type Checker struct {
 	// problems of expressions are left out.
 	unreliable bool
 
-	asksIfSet bool // see [Template.AsksIfSet]
+	asksIfSet bool // see [Checker.AsksIfSet]
 }
 
 // maxProblems limits the problems of one document, because many users may create templates.

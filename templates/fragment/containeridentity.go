@@ -13,7 +13,7 @@ import (
 
 // Runs is the part of what a template's container runs that is known without a pod.
 type Runs struct {
-	Name   string           // as in [Template.Containers]
+	Name   string           // with * for its computed part
 	fields map[string]*Node // image, command and args
 }
 

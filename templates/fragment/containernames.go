@@ -45,7 +45,7 @@ func (p *Node) namePattern() string {
 	return p.pieces[0].Literal + "*" + p.pieces[len(p.pieces)-1].Literal
 }
 
-// IsNamed reports whether a container has the name in [Template.Containers], in which * is any string.
+// IsNamed reports whether a container has one of the names of a template, in which * is any string.
 func IsNamed(own, name string) bool {
 	if own == name {
 		return true
@@ -54,10 +54,10 @@ func IsNamed(own, name string) bool {
 	return generated && len(name) >= len(prefix)+len(suffix) && strings.HasPrefix(name, prefix) && strings.HasSuffix(name, suffix)
 }
 
-// IsGenerated reports whether a name in [Template.Containers] is that of generated containers.
+// IsGenerated reports whether a name of a template is that of containers that a ${forEach} makes.
 func IsGenerated(own string) bool { return strings.Contains(own, "*") }
 
-// Overlap reports whether containers may have both names of [Template.Containers].
+// Overlap reports whether containers may have both names, in which * is any string.
 func Overlap(a, b string) bool {
 	if !IsGenerated(a) || !IsGenerated(b) {
 		return IsNamed(a, b) || IsNamed(b, a)

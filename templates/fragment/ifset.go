@@ -17,7 +17,7 @@ import (
 
 // IfSetKey in an environment variable of forEachContainer defines what happens in a container that has
 // the variable with another value. The container's own variable always stays. The fragments of
-// [Template.ForEach] contain the key for [IfSet], unless its value is keep.
+// forEachContainer contain the key for [IfSet], unless its value is keep.
 const IfSetKey = "${ifSet}"
 
 // The values of IfSetKey besides an object {append: NAME}, with which the container gets the

@@ -24,9 +24,9 @@ const (
 	leafPart
 )
 
-// Node is a compiled piece of a fragment. Its structure is fixed when the template is loaded. Values
-// come only from the expressions of leaves. The fields of objects that these compute are known when the
-// template is loaded, too: see fitter.
+// Node is a compiled piece of a fragment: an object, a list or a value. Its structure is fixed when the template is loaded. Values
+// come only from the expressions of leaves. The fields of objects that leaves compute are known when the template is loaded, too: see
+// fitter.
 type Node struct {
 	kind   partKind
 	static jsontree.Node

@@ -61,7 +61,7 @@ func newSchemaCheck(t reflect.Type, field, path string, os corev1.OSName, copied
 	return f
 }
 
-// setCanonical implements former.
+// setCanonical implements canonicalizer.
 func (f *schemaCheck) setCanonical(in *cel.Input, n *jsontree.Node) (path string, err error) {
 	made, err := f.buildValue(in, n)
 	if at, ok := err.(*schemaError); ok { //nolint:errorlint // only this file makes it
