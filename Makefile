@@ -32,7 +32,7 @@ GOTEST    = $(GO) test -json -vet=all -timeout 30m
 # The race detector needs cgo, which Go turns off if it finds no C compiler. It makes tests five times as slow, so it is
 # for the packages with goroutines, without the tests that take long and have none.
 RACE     := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
-RACED     = ./certs ./cmd/pillion/... ./inject/webhook/... ./templates
+RACED     = ./certs ./cmd/pillion/... ./inject/webhook/... ./templates/...
 ALONE     = TestAdvice|TestStatusLarge|FuzzScreen|TestInjectKeepsEverything|TestInjectEngineCases|TestServeClockJumps|TestGrowthTogether|TestDirect|TestServingProperty|TestFunctionCosts|TestSharedValues|TestLoopBounds|TestMixedVariablesBounds
 
 # What make verify also runs on older Kubernetes: the tests whose subject depends on its version.

@@ -303,9 +303,11 @@ func (c *Compiler) CompileLoop(s *Scope, name, source string, line int) (*Loop, 
 	case types.ListKind:
 	case types.MapKind:
 		return nil, nil, fmt.Errorf("CEL: %q gives %s; go through its keys, which are in order: {%s: %q}, and write (%s)[%s] for the value of a key",
-			source, diagnostics.TypeName(p.out), name, source+".map(k, k)", source, name)
+			source, diagnostics.TypeName(p.out), name, diagnostics.Operand(source)+".map(k, k)", source, name)
 	case types.StringKind:
-		return nil, nil, fmt.Errorf("CEL: %q gives %s, but a list is needed here; write %s.split(','), or give a parameter the type list", source, diagnostics.TypeName(p.out), source)
+		return nil, nil, fmt.Errorf("CEL: %q gives %s, but a list is needed here; write %s.split(','), or give a parameter the type list", source, diagnostics.TypeName(p.out), diagnostics.Operand(source))
+	case types.DynKind:
+		return nil, nil, fmt.Errorf("CEL: %q gives %s, but a list is needed here; if it is a list, write %s.map(x, x)", source, diagnostics.TypeName(p.out), diagnostics.Operand(source))
 	default:
 		return nil, nil, fmt.Errorf("CEL: %q gives %s, but a list is needed here", source, diagnostics.TypeName(p.out))
 	}

@@ -43,7 +43,7 @@ func (c *Checker) checkRequiredFields(y *yaml.Node, o *Node, t reflect.Type, fie
 		switch {
 		case !p.mayLack():
 		case validation.NeedsValue(t, field, name):
-			c.ReportProblem(at, sub, "is required, so it must have a value for every pod; leave out the whole object instead")
+			c.ReportProblem(at, sub, `is required, so it must have a value for every pod; to leave out the whole item, write "${when}" in it, and .value() here`)
 		case slices.Contains(s.One, name), slices.Contains(s.Some, name) && !some:
 			c.ReportProblem(at, sub, "one of %s is required, so it must have a value for every pod; leave out the whole object instead", strings.Join(slices.Concat(s.One, s.Some), ", "))
 		case t == reflect.TypeFor[corev1.Volume]():

@@ -168,7 +168,7 @@ func ExplainMessage(source, message string) (text, hint string) {
 		case found[1] == operators.In:
 			return "in does not work with " + argumentWords(found[2]), "; after in, write a list or a map; for a part of a string, write text.contains('...')"
 		case isOperator && name != "":
-			return fmt.Sprintf("%s does not work with %s", name, argumentWords(found[2])), "; convert one of them, for example with string(...) or int(...)"
+			return fmt.Sprintf("%s does not work with %s", name, argumentWords(found[2])), ofOperator(name, found[2])
 		case strings.HasPrefix(found[2], "("):
 			return fmt.Sprintf("%s() does not take %s", found[1], argumentWords(found[2])), ofCall(found[1])
 		}
@@ -177,7 +177,7 @@ func ExplainMessage(source, message string) (text, hint string) {
 			return fmt.Sprintf("%s() does not take %s here", found[1], argumentWords("("+args)), "; without it, the value is " + typeWords(strings.TrimSuffix(value, ")")) + orThis(found[1], value)
 		}
 		if args == ")" {
-			return fmt.Sprintf("%s() does not work on %s", found[1], typeWords(of)), withoutCall(found[1], of)
+			return fmt.Sprintf("%s() does not work on %s", found[1], typeWords(of)), cmp.Or(ofMember(source, found[1], of), withoutCall(found[1], of))
 		}
 		return fmt.Sprintf("%s() of %s does not take %s", found[1], typeWords(of), argumentWords("("+args)), ofMember(source, found[1], of)
 	}
@@ -197,6 +197,19 @@ func ExplainMessage(source, message string) (text, hint string) {
 		return "= is no operator", "; to compare, write =="
 	}
 	return message, ""
+}
+
+// ofOperator returns a hint about an operator that does not take values of these types.
+func ofOperator(name, of string) string {
+	left, right, _ := strings.Cut(strings.Trim(of, "()"), ", ")
+	isList, isMap := strings.HasPrefix(left, "list("), strings.HasPrefix(left, "map(")
+	switch {
+	case name == "+" && isMap && strings.Contains(of, "), map("):
+		return "; write the keys of both in one map"
+	case name == "+" && isList && !strings.HasPrefix(right, "list("):
+		return "; to add an item, write + [item]"
+	}
+	return "; convert one of them, for example with string(...) or int(...)"
 }
 
 // orThis returns a hint about the argument of orValue, given the type of the value and what follows it.
@@ -247,6 +260,9 @@ func withoutCall(function, of string) string {
 func ofMember(source, function, of string) string {
 	if function == "orValue" {
 		return "; only a value that may be missing has it" + withOptional(source, of)
+	}
+	if function == "join" && strings.HasPrefix(of, "list(") {
+		return "; it joins strings, so write .map(x, string(x)) before it"
 	}
 	if function == "contains" && (strings.HasPrefix(of, "list(") || strings.HasPrefix(of, "map(")) {
 		return "; to find an item, write 'a' in list"

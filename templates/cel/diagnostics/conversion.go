@@ -4,6 +4,8 @@ package diagnostics
 
 import (
 	"reflect"
+	"slices"
+	"strings"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
@@ -16,7 +18,7 @@ import (
 func BoolHint(out *cel.Type, source string) string {
 	switch out.Kind() {
 	case types.StringKind:
-		return "; write " + source + " == 'true', or give a parameter the type boolean"
+		return "; write " + Operand(source) + " == 'true', or give a parameter the type boolean"
 	case types.DynKind:
 		return "; write bool(" + source + ")"
 	}
@@ -27,13 +29,37 @@ func BoolHint(out *cel.Type, source string) string {
 func StringHint(out *cel.Type, source string) string {
 	switch {
 	case out.Kind() == types.ListKind && out.Parameters()[0].Kind() == types.StringKind:
-		return "; write ${" + source + ".join(',')}"
+		return "; write ${" + Operand(source) + ".join(',')}"
 	case out.Kind() == types.DynKind:
 		return "; write string(" + source + ") for a single value, or json.marshal(" + source + ") for an object or a list"
+	case slices.Contains([]types.Kind{types.IntKind, types.UintKind, types.DoubleKind, types.BoolKind}, out.Kind()):
+		return "; write ${string(" + source + ")}"
 	case out.Kind() == types.ListKind || out.Kind() == types.MapKind:
 		return "; for JSON, write ${json.marshal(" + source + ")}"
 	}
 	return ""
+}
+
+// Operand returns an expression as what is before a dot or an operator: in parentheses if it has an operator itself.
+func Operand(source string) string {
+	depth, quote, last := 0, rune(0), rune(0)
+	for _, r := range source {
+		switch {
+		case quote != 0 && r == quote && last != '\\':
+			quote = 0
+		case quote != 0:
+		case r == '\'' || r == '"':
+			quote = r
+		case strings.ContainsRune("([{", r):
+			depth++
+		case strings.ContainsRune(")]}", r):
+			depth--
+		case depth == 0 && strings.ContainsRune("?:|&=<>!+-*/% \t\n", r) && (r != '?' || last != '.'): // .?field is no operator
+			return "(" + source + ")"
+		}
+		last = r
+	}
+	return source
 }
 
 // TypeHint returns the end of a message about a value that is none of the Go type t: how to convert it, or "".

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// TestFixes checks for common mistakes that the message has the fix, and that a template with this fix has no problem.
+func TestFixes(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ what, params, broken, says, fixed string }{
+		{
+			"a list from a condition in a string", "{name: a, type: list, default: 'a,b'}, {name: tls, type: boolean, default: true}",
+			`args: ["${params.tls ? params.a : []}"]`, "write ${(params.tls ? params.a : []).join(',')}", `args: ["${(params.tls ? params.a : []).join(',')}"]`,
+		},
+		{
+			"a list in a string", "{name: a, type: list, default: 'a,b'}",
+			`args: ["${params.a}"]`, "write ${params.a.join(',')}", `args: ["${params.a.join(',')}"]`,
+		},
+		{
+			"an integer in a list of strings", "{name: port, type: integer, default: 80}",
+			`args: ["${params.port}"]`, "write ${string(params.port)}", `args: ["${string(params.port)}"]`,
+		},
+		{
+			"join of integers", "",
+			`args: ["${pod.spec.containers.map(c, size(c.name)).join(',')}"]`, "write .map(x, string(x)) before it", `args: ["${pod.spec.containers.map(c, size(c.name)).map(x, string(x)).join(',')}"]`,
+		},
+		{
+			"a sum of maps", "",
+			`args: ["${json.marshal({'a': 1} + {'b': 2})}"]`, "write the keys of both in one map", `args: ["${json.marshal({'a': 1, 'b': 2})}"]`,
+		},
+		{
+			"an item beside a list", "{name: a, type: list, default: 'a,b'}",
+			`args: ["${(params.a + 'c').join(',')}"]`, "to add an item, write + [item]", `args: ["${(params.a + ['c']).join(',')}"]`,
+		},
+		{
+			"a JSON parameter as the list of a loop", `{name: j, type: json, default: '["a"]'}`,
+			`env: [{"${forEach}": {x: params.j}, name: A, value: "${string(x)}"}]`, "if it is a list, write params.j.map(x, x)", `env: [{"${forEach}": {x: "params.j.map(x, x)"}, name: "${'A' + string(x)}", value: "${string(x)}"}]`,
+		},
+		{
+			"a required field that may be missing", "{name: key, optional: true}",
+			`env: [{name: A, valueFrom: {secretKeyRef: {name: s, key: "${params.?key}"}}}]`, `write "${when}" in it, and .value() here`,
+			`env: [{"${when}": "params.?key.hasValue()", name: A, valueFrom: {secretKeyRef: {name: s, key: "${params.?key.value()}"}}}]`,
+		},
+	} {
+		parse := func(fields string) string {
+			_, problems := templates.Parse("x.yaml", fmt.Appendf(nil, `apiVersion: pillion.dev/v1alpha1
+kind: ClusterSidecarTemplate
+metadata: {name: x}
+spec: {params: [%s], pod: {spec: {containers: [{name: x, image: "x:1", %s}]}}}`, test.params, fields))
+			return problems.Error()
+		}
+		if got := parse(test.broken); !strings.Contains(got, test.says) {
+			t.Errorf("%s: the problems are %s; want %q", test.what, got, test.says)
+		}
+		if got := parse(test.fixed); got != "" {
+			t.Errorf("%s: with the fix, the problems are %s", test.what, got)
+		}
+	}
+}
