@@ -221,6 +221,7 @@ func (r *selfRolling) paused(t *testing.T, ns string) {
 	if got := r.with(t, ns, "agent:1"); got != n {
 		t.Errorf("%d of %d pods are as they were", got, n)
 	}
+	r.takeTime(3) // so that the pause comes before the last pod
 	r.settle(t, ns, slow, "agent:2")
 	eventuallyWithin(t, rollingLimit, "a pod has changed", func(context.Context) error {
 		if r.with(t, ns, "agent:2") == 0 { //nolint:contextcheck // it has the test's context
@@ -233,12 +234,20 @@ func (r *selfRolling) paused(t *testing.T, ns string) {
 	if got := r.with(t, ns, "agent:2"); got == n {
 		t.Error("all pods have changed although the rollout was paused")
 	}
+	r.takeTime(0)
 	r.settle(t, ns, slow, "agent:2")
 	r.wantCondition(t, "Paused", "False NotPaused")
 	r.wantUpdated(t, ns, "agent:2", n)
 	if got := restarted(r.rolling.pods(t, ns), "agent"); got != n {
 		t.Errorf("the sidecars have %d restarts, want %d", got, n)
 	}
+}
+
+// takeTime sets for how many reports of its kubelet a changed pod is not ready.
+func (r *selfRolling) takeTime(reports int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.delay = reports
 }
 
 // deployThree creates a Deployment of three pods with the image agent:1, in a namespace in which the controller may change pods. It

@@ -84,7 +84,7 @@ func (r *versionReport) readCluster(ctx context.Context, where *cluster.Options)
 
 func (r *versionReport) text() string {
 	var b strings.Builder
-	b.WriteString(r.Version.String() + "\n")
+	b.WriteString(r.String() + "\n")
 	if r.Cluster != nil {
 		b.WriteString(r.Cluster.Text())
 	}
