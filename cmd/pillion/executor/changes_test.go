@@ -177,7 +177,7 @@ func TestChangesEndAWait(t *testing.T) {
 	}
 }
 
-// TestProvedAtOnce checks that a pod that is proved as soon as it is ready may be unready for a moment after that, for example while its kubelet
+// TestProvedAtOnce checks that a pod that is proved at the first look may be unready for a moment after that, for example while its kubelet
 // starts the container again, but not for long.
 func TestProvedAtOnce(t *testing.T) {
 	t.Parallel()
