@@ -4,11 +4,15 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // usualCauses are why a pod lacks a sidecar, or does not even exist. Each has a Deployment of that name.
@@ -53,7 +57,7 @@ var usualCauses = []struct {
 	{
 		name: "too-old", namespace: "late",
 		administrator: `1 of 1 pod does not have it, .* rollout restart deployment/too-old -n late`,
-		developer:     `no injection is recorded in its 1 pod; a pod that is older than the label of its namespace, or than a template, is injected when it is created again`,
+		developer:     `no injection is recorded in its 1 pod, of which 1 existed before the namespace opted in; Pillion sees a pod when it is created`,
 		kubectl:       "describe pods -n late -l app=too-old", prints: "Annotations: <none>", // no record
 	},
 	{
@@ -129,10 +133,10 @@ spec:
 		}
 		deploy(of.name, of.namespace, of.labels, of.annotations, of.container)
 		if of.name == "too-old" {
-			eventually(t, "the pod exists", func(ctx context.Context) error {
-				out, err := i.RunKubectl(ctx, nil, "get", "pods", "-n", of.namespace, "-o", "name")
-				if err == nil && len(out) == 0 {
-					err = fmt.Errorf("no pod")
+			eventually(t, "the pod is older than the label, which has a time in seconds", func(ctx context.Context) error {
+				pods, err := i.Client.CoreV1().Pods(of.namespace).List(ctx, metav1.ListOptions{})
+				if err == nil && (len(pods.Items) == 0 || time.Since(pods.Items[0].CreationTimestamp.Time) < time.Second) {
+					err = errors.New("not yet")
 				}
 				return err
 			})

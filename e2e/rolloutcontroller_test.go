@@ -68,7 +68,7 @@ func TestRolloutController(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if test.name != "rights" { // which tries without them first
-				r.permit(t)
+				r.grantRights(t)
 			}
 			ns := "budget-" + test.name // the kubelet counts pods of such namespaces that are not ready
 			test.run(t, ns)
@@ -77,7 +77,7 @@ func TestRolloutController(t *testing.T) {
 		})
 	}
 	t.Run("killed", func(t *testing.T) {
-		r.permit(t)
+		r.grantRights(t)
 		r.killed(t, "killed", first)
 	})
 }
@@ -87,8 +87,8 @@ func (r *selfRolling) begin(t *testing.T) *cluster.Pillion {
 	return r.start(t, "--rollout-min-ready=0s")
 }
 
-// permit gives the controller the rights for rollouts.
-func (r *selfRolling) permit(t *testing.T) {
+// grantRights gives the controller the rights for rollouts.
+func (r *selfRolling) grantRights(t *testing.T) {
 	t.Helper()
 	r.kubectl(t, "", "apply", "--server-side", "-f", filepath.Join(r.component, "policy.yaml"), "-f", filepath.Join(r.component, "rbac.yaml"))
 }
@@ -164,7 +164,7 @@ func (r *selfRolling) rights(t *testing.T, ns string) {
 	if n := r.with(t, ns, "agent:1"); n != 2 {
 		t.Errorf("%d of 2 pods are as they were", n)
 	}
-	r.permit(t)
+	r.grantRights(t)
 	r.settle(t, ns, "strategy: InPlace, maxUnavailable: 1", "agent:2") // the controller tries again by itself, but after a minute
 	r.wantUpdated(t, ns, "agent:2", 2)
 }

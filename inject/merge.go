@@ -22,8 +22,7 @@ func (p *planner) mergeObject(pod, fragment *jsontree.Node, s *schema.Schema, at
 			rest, _ := p.subject.withoutShared(value)
 			value = &rest
 		}
-		// Beside what is there, another template may have added another value since, so that is checked first.
-		if (there == nil || f.Shape == schema.Unit && !f.Contains(there, value)) && p.isExcluded(pod, f, value, at.Member(name)) {
+		if (there == nil || f.Shape == schema.Unit) && p.isExcluded(pod, there, f, value, at.Member(name)) {
 			continue
 		}
 		if p.isGated(f) && (there == nil || f.Shape != schema.Unit) { // what is there may lack parts that are gated
@@ -91,9 +90,12 @@ func (p *planner) hasAppArmor(name string, value *jsontree.Node, at schema.Point
 }
 
 // isExcluded reports whether the pod must not have a value beside what it has, or all values of a new object. It decides what
-// happens then.
-func (p *planner) isExcluded(pod *jsontree.Node, f *schema.Field, value *jsontree.Node, at schema.Pointer) bool {
+// happens then. There is another value in its place, or nil: another template may have added it since, which changes nothing.
+func (p *planner) isExcluded(pod, there *jsontree.Node, f *schema.Field, value *jsontree.Node, at schema.Pointer) bool {
 	by := schema.Excludes(pod, p.subject.pod, f, value.Name(), value)
+	if there != nil && (by == nil || f.Contains(there, value)) {
+		return false
+	}
 	members := value.Members()
 	for i := 0; by == nil && i < len(members); i++ {
 		in := f.At(members[i].Name())

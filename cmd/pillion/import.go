@@ -89,7 +89,7 @@ out. The templates are written in both cases.`,
 			return nil
 		},
 		RunE: cli.Action(func(cmd *cobra.Command, _ []string) error {
-			return o.run(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return o.importFiles(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		}),
 	}
 	f := cmd.Flags()
@@ -100,7 +100,8 @@ out. The templates are written in both cases.`,
 	return cmd
 }
 
-func (o *importOptions) run(stdin io.Reader, stdout, stderr io.Writer) error {
+// importFiles imports the files, and prints the templates and the report.
+func (o *importOptions) importFiles(stdin io.Reader, stdout, stderr io.Writer) error {
 	sources, err := readSources(stdin, o.files)
 	if err != nil {
 		return err

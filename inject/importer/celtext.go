@@ -38,4 +38,5 @@ func inParentheses(expression string, several bool) string {
 	return expression
 }
 
-func opposite(a, b string) bool { return a == "!("+b+")" || b == "!("+a+")" }
+// areOpposite reports whether one of two conditions is the other one with a ! before it.
+func areOpposite(a, b string) bool { return a == "!("+b+")" || b == "!("+a+")" }

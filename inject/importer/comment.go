@@ -36,8 +36,8 @@ func commentLines(paragraphs []string, prefix string) string {
 	return out.String()
 }
 
-// printable returns a string without characters that cannot be in a comment.
-func printable(text string) string {
+// escapeUnprintable returns a string without characters that cannot be in a comment.
+func escapeUnprintable(text string) string {
 	var out strings.Builder
 	for _, r := range problem.OneLine(text) {
 		if unicode.IsPrint(r) && r != unicode.ReplacementChar {

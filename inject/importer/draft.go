@@ -50,8 +50,8 @@ func newDraft(name, description string) *draft {
 	return &draft{name: labelOf(name), description: description, hostNetwork: true, pod: mapNode(), origin: map[*yaml.Node]*field{}}
 }
 
-// require adds a part of the condition.
-func (d *draft) require(from *field, expression string) {
+// addCondition adds a part of the condition.
+func (d *draft) addCondition(from *field, expression string) {
 	c := condition{expression, from}
 	if expression != "" && !slices.Contains(d.conditions, c) {
 		d.conditions = append(d.conditions, c)
@@ -81,8 +81,8 @@ func (d *draft) kindOf() string {
 	return v1alpha1.ClusterKind
 }
 
-// document returns the template as YAML.
-func (d *draft) document() *yaml.Node {
+// buildDocument returns the template as YAML.
+func (d *draft) buildDocument() *yaml.Node {
 	metadata := mapNode("name", textNode(d.name))
 	if d.namespace != "" {
 		setMember(metadata, "namespace", textNode(d.namespace))
@@ -96,7 +96,7 @@ func (d *draft) document() *yaml.Node {
 	}
 	setMember(spec, "labelDomains", textList(d.labelDomains...))
 	setMember(spec, "annotationDomains", textList(d.annotationDomains...))
-	setMember(spec, "match", d.match())
+	setMember(spec, "match", d.buildMatch())
 	setMember(spec, "params", listNode(d.params...))
 	setMember(spec, "variables", listNode(d.variables...))
 	setMember(spec, "pod", d.podDocument())
@@ -122,7 +122,8 @@ func (d *draft) podDocument() *yaml.Node {
 	return nilIfEmpty(pod)
 }
 
-func (d *draft) match() *yaml.Node {
+// buildMatch returns which pods get the template, or nil for all.
+func (d *draft) buildMatch() *yaml.Node {
 	match := mapNode()
 	setMember(match, "namespaceSelector", d.namespaceSelector)
 	setMember(match, "podSelector", d.podSelector)
@@ -217,8 +218,8 @@ func (d *draft) addParam(name, kind, annotation, description string) {
 		"overridableBy", textList("Pod"), "default", textNode(""), "description", textNode(description)))
 }
 
-// containers returns the template's containers, and what it adds to others.
-func (d *draft) containers() (all []*yaml.Node) {
+// listContainers returns the template's containers, and what it adds to others.
+func (d *draft) listContainers() (all []*yaml.Node) {
 	spec := memberOf(d.pod, "spec")
 	all = append(all, itemsOf(memberOf(spec, "initContainers"))...)
 	all = append(all, itemsOf(memberOf(spec, "containers"))...)
@@ -228,9 +229,9 @@ func (d *draft) containers() (all []*yaml.Node) {
 	return all
 }
 
-// prune removes lists and objects that became empty.
-func (d *draft) prune() {
-	for _, container := range d.containers() {
+// dropEmptyParts removes lists and objects that became empty.
+func (d *draft) dropEmptyParts() {
+	for _, container := range d.listContainers() {
 		for _, list := range wholeItems {
 			dropEmpty(container, list)
 		}

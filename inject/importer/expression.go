@@ -51,8 +51,8 @@ func (p *policyExpression) lineOf(e ast.Expr) int {
 	return first + max(p.info.GetStartLocation(e.ID()).Line(), 1) - 1
 }
 
-// written returns an expression as text.
-func written(e ast.Expr) string {
+// formatExpr returns an expression as text.
+func formatExpr(e ast.Expr) string {
 	text, err := parser.Unparse(e, ast.NewSourceInfo(nil), parser.WrapOnColumn(1<<30))
 	if err != nil {
 		return "" // an expression that a parser made can be written
@@ -60,11 +60,11 @@ func written(e ast.Expr) string {
 	return text
 }
 
-// translate returns an expression of a policy as one of a template. The error names what a template cannot read.
-func (p *policyExpression) translate(e ast.Expr) (string, error) {
+// translateExpr returns an expression of a policy as one of a template. The error names what a template cannot read.
+func (p *policyExpression) translateExpr(e ast.Expr) (string, error) {
 	t := &translation{ExprFactory: ast.NewExprFactory(), workload: p.workload}
 	out := t.visit(e)
-	return written(out), t.err
+	return formatExpr(out), t.err
 }
 
 // translation replaces the variables of a policy by those of a template.
@@ -77,8 +77,8 @@ type translation struct {
 
 func (t *translation) nextID() int64 { t.id++; return t.id }
 
-// readable are what a policy can read, as a template reads it. A longer path comes before its beginning.
-func (t *translation) readable() [][2]string {
+// listReadable returns what a policy can read, with how a template reads it. A longer path comes before its beginning.
+func (t *translation) listReadable() [][2]string {
 	all := [][2]string{
 		{"namespaceObject.metadata.name", "ns.name"},
 		{"namespaceObject.metadata.labels", "ns.labels"},
@@ -101,7 +101,7 @@ var unreadable = []string{"object", "oldObject", "request", "params", "namespace
 // visit returns the translation of an expression.
 func (t *translation) visit(e ast.Expr) ast.Expr {
 	if path := pathOf(e); path != "" {
-		for _, pair := range t.readable() {
+		for _, pair := range t.listReadable() {
 			if path == pair[0] {
 				return t.fromPath(pair[1])
 			}
@@ -179,7 +179,7 @@ func pathOf(e ast.Expr) string {
 
 // fields returns an expression that makes a value as a tree of fields.
 func (p *policyExpression) fields(e ast.Expr, parent *field, name, path string) *field {
-	f := &field{name: name, path: path, line: p.lineOf(e), parent: parent, kind: yaml.ScalarNode, node: textNode(written(e))}
+	f := &field{name: name, path: path, line: p.lineOf(e), parent: parent, kind: yaml.ScalarNode, node: textNode(formatExpr(e))}
 	switch e.Kind() {
 	case ast.StructKind:
 		if name := e.AsStruct().TypeName(); name != "JSONPatch" && name != "Object" && !strings.HasPrefix(name, "Object.") {
@@ -225,7 +225,7 @@ func (p *policyExpression) member(e ast.Expr, parent *field, name string, option
 	if !optional {
 		return p.fields(e, parent, name, path)
 	}
-	f := &field{name: name, path: path, line: p.lineOf(e), parent: parent, kind: yaml.ScalarNode, node: textNode(written(e))}
+	f := &field{name: name, path: path, line: p.lineOf(e), parent: parent, kind: yaml.ScalarNode, node: textNode(formatExpr(e))}
 	p.setExpression(e, f)
 	return f
 }
@@ -243,7 +243,7 @@ func (p *policyExpression) addElements(e ast.Expr, f *field) {
 
 // setExpression makes the value of a field an expression of the template.
 func (p *policyExpression) setExpression(e ast.Expr, f *field) {
-	text, err := p.translate(e)
+	text, err := p.translateExpr(e)
 	if err != nil {
 		f.impossible = err.Error()
 		return
@@ -277,7 +277,7 @@ func (p *policyExpression) addLoop(e ast.Expr, f *field) bool {
 	}
 	var where []condition
 	for _, filter := range filters {
-		text, err := p.translate(filter)
+		text, err := p.translateExpr(filter)
 		if err != nil {
 			f.impossible = err.Error()
 			return true

@@ -23,7 +23,7 @@ func (o *object) finish(im *importer) Imported {
 	}
 	var kept []*draft
 	for _, d := range o.drafts {
-		if !d.discarded && o.settle(d) {
+		if !d.discarded && o.makeValid(d) {
 			im.giveName(d)
 			kept = append(kept, d)
 		}
@@ -31,7 +31,7 @@ func (o *object) finish(im *importer) Imported {
 	o.sortFindings()
 	documents := make([]*yaml.Node, len(kept))
 	for i, d := range kept {
-		documents[i] = d.document()
+		documents[i] = d.buildDocument()
 	}
 	heads := o.writeComments(documents)
 	for i, d := range kept {
@@ -68,7 +68,7 @@ func (o *object) sortFindings() {
 
 // origin returns where the template comes from.
 func (o *object) origin() string {
-	return fmt.Sprintf("Imported from %s:%d: %s %s.", printable(o.file), o.root.line, printable(o.kind), printable(o.name))
+	return fmt.Sprintf("Imported from %s:%d: %s %s.", escapeUnprintable(o.file), o.root.line, escapeUnprintable(o.kind), escapeUnprintable(o.name))
 }
 
 // giveName gives the template a name that no other one has.
@@ -131,18 +131,18 @@ func findHolders(n *yaml.Node, holders map[*yaml.Node]*yaml.Node) {
 // maxRepairs limits the problems of one template.
 const maxRepairs = 1000
 
-// settle takes out of a draft what is a problem, until it is a valid template. It returns false if nothing is left.
-func (o *object) settle(d *draft) bool {
+// makeValid takes out of a draft what is a problem, until it is a valid template. It returns false if nothing is left.
+func (o *object) makeValid(d *draft) bool {
 	for range maxRepairs {
 		if len(d.each) == 0 && nilIfEmpty(d.pod) == nil {
 			return false
 		}
-		document := d.document()
+		document := d.buildDocument()
 		_, problems := templates.Parse("template", []byte(writeDocument(document, nil)))
 		if len(problems) == 0 {
 			return true
 		}
-		if !o.repair(d, document, problems[0]) {
+		if !o.takeOutProblem(d, document, problems[0]) {
 			o.leaveOut(o.root, "%s: %s", problems[0].Path, problems[0].Message)
 			return false
 		}
@@ -150,8 +150,8 @@ func (o *object) settle(d *draft) bool {
 	return false
 }
 
-// repair takes out of a draft what a problem is about. It returns false if that is not a part of the input.
-func (o *object) repair(d *draft, document *yaml.Node, p problem.Problem) bool {
+// takeOutProblem takes out of a draft what a problem is about. It returns false if that is not a part of the input.
+func (o *object) takeOutProblem(d *draft, document *yaml.Node, p problem.Problem) bool {
 	switch {
 	case p.Path == "spec.match.condition":
 		return o.dropCondition(d)
@@ -195,7 +195,7 @@ func (s step) remove(d *draft) {
 	} else {
 		removeMember(s.parent, s.name)
 	}
-	d.prune()
+	d.dropEmptyParts()
 }
 
 // walkPath returns the nodes on a path such as spec.pod.spec.containers[0].image, as far as they exist.
@@ -245,7 +245,7 @@ func (o *object) dropCondition(d *draft) bool {
 		probe := newDraft("probe", "")
 		probe.params, probe.variables, probe.conditions = d.params, d.variables, []condition{c}
 		setMember(ensure(probe.pod, "metadata", "annotations"), "example.com/probe", textNode("x"))
-		_, problems := templates.Parse("template", []byte(writeDocument(probe.document(), nil)))
+		_, problems := templates.Parse("template", []byte(writeDocument(probe.buildDocument(), nil)))
 		if len(problems) == 0 || c.from == nil {
 			return false
 		}

@@ -135,7 +135,7 @@ func joinAlternatives(f *field) {
 			if a.name != b.name || a.impossible != "" || b.impossible != "" {
 				continue
 			}
-			if a.kind != yaml.ScalarNode || b.kind != yaml.ScalarNode || !opposite(a.when, b.when) {
+			if a.kind != yaml.ScalarNode || b.kind != yaml.ScalarNode || !areOpposite(a.when, b.when) {
 				b.impossible = "the field depends on a condition, and is there twice; write one of the two with \"${when}\""
 				continue
 			}

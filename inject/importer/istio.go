@@ -186,8 +186,8 @@ func (o *object) readInjectionTemplate(f *field, config *istioConfig) {
 	if len(names) > 1 {
 		test = "params.templates.exists(t, t in " + celList(names...) + ")"
 	}
-	d.require(nil, test)
-	d.require(nil, "pod.metadata.labels[?'sidecar.istio.io/inject'].orValue(pod.metadata.annotations[?'sidecar.istio.io/inject'].orValue('')) != 'false'")
+	d.addCondition(nil, test)
+	d.addCondition(nil, "pod.metadata.labels[?'sidecar.istio.io/inject'].orValue(pod.metadata.annotations[?'sidecar.istio.io/inject'].orValue('')) != 'false'")
 	for _, item := range config.never.items() {
 		test, err := selectorExpression("pod.metadata.labels", item)
 		if err != nil {
@@ -195,7 +195,7 @@ func (o *object) readInjectionTemplate(f *field, config *istioConfig) {
 			d.onRequest = true
 			continue
 		}
-		d.require(item, "!("+test+")")
+		d.addCondition(item, "!("+test+")")
 	}
 	root, alone, err := parseGoTemplate(f, d, config.values)
 	if err != nil {

@@ -166,7 +166,9 @@ func (f *field) loopItem(l *loop, when string) *field {
 func withoutAlternatives(ops []operation) []operation {
 	var kept []operation
 	for _, op := range ops {
-		i := slices.IndexFunc(kept, func(k operation) bool { return k.when != "" && opposite(k.when, op.when) && k.effect() == op.effect() })
+		i := slices.IndexFunc(kept, func(k operation) bool {
+			return k.when != "" && areOpposite(k.when, op.when) && k.effect() == op.effect()
+		})
 		if i < 0 {
 			kept = append(kept, op)
 			continue

@@ -165,7 +165,7 @@ func (c *converter) readAnchors(pod *field, each *loop) {
 			case (kind == "?" || kind == "<") && f.kind == yaml.ScalarNode:
 				value := fmt.Sprintf("pod.metadata.%s[?%s].orValue('')", list, celString(name))
 				f.read = true
-				c.d.require(f, globExpression(value, f.peek()))
+				c.d.addCondition(f, globExpression(value, f.peek()))
 				entries.drop(f)
 			}
 		}

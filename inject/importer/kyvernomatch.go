@@ -65,7 +65,7 @@ func (o *object) readMatch(d *draft, r *kyvernoRule, match *field) {
 		operator = " && "
 	}
 	if !slices.Contains(tests, "(true)") {
-		d.require(match, strings.Join(tests, operator))
+		d.addCondition(match, strings.Join(tests, operator))
 	}
 }
 
@@ -126,7 +126,7 @@ func (o *object) readBlock(d *draft, r *kyvernoRule, b *field) {
 		}
 		f.markAll()
 		if test != "true" {
-			d.require(f, test)
+			d.addCondition(f, test)
 		}
 	}
 }
@@ -190,7 +190,7 @@ func (o *object) readExclude(d *draft, r *kyvernoRule, exclude *field) {
 			o.leaveOut(b, "this excludes all objects of its kinds; Pillion adds to the pods of all kinds")
 		default:
 			b.markAll()
-			d.require(b, "!("+test+")")
+			d.addCondition(b, "!("+test+")")
 		}
 	}
 	o.leaveOutSubjects(d, exclude)
@@ -207,7 +207,7 @@ func (o *object) readPreconditions(d *draft, r *kyvernoRule, f *field) {
 		}
 		o.markCondition(item)
 		if test != "true" {
-			d.require(item, test)
+			d.addCondition(item, test)
 		}
 	}
 	alternatives := f.get("any")
@@ -221,7 +221,7 @@ func (o *object) readPreconditions(d *draft, r *kyvernoRule, f *field) {
 		o.markCondition(item)
 	}
 	if test != "" {
-		d.require(alternatives, test)
+		d.addCondition(alternatives, test)
 	}
 }
 

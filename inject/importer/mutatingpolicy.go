@@ -237,7 +237,7 @@ func (o *object) readCondition(d *draft, f *field, workload bool) {
 	p, err := parseExpression(f, workload)
 	text := ""
 	if err == nil {
-		text, err = p.translate(p.root)
+		text, err = p.translateExpr(p.root)
 	}
 	if err != nil {
 		o.leaveOut(f, "%v; %s", err, onlyOnRequest)
@@ -245,7 +245,7 @@ func (o *object) readCondition(d *draft, f *field, workload bool) {
 		return
 	}
 	f.read = true
-	d.require(f, text)
+	d.addCondition(f, text)
 }
 
 // readVariable adds a variable of a policy.
@@ -257,7 +257,7 @@ func (o *object) readVariable(d *draft, f *field, workload bool) {
 	p, err := parseExpression(expression, workload)
 	text := ""
 	if err == nil {
-		text, err = p.translate(p.root)
+		text, err = p.translateExpr(p.root)
 	}
 	if err != nil {
 		o.leaveOut(f, "%v; what reads this variable is left out too", err)
@@ -301,7 +301,7 @@ func (c *converter) readConfiguration(f *field, workload bool) {
 			c.o.leaveOut(f, "the object depends on a condition; write a template for each case")
 			return
 		}
-		text, err := p.translate(args[0])
+		text, err := p.translateExpr(args[0])
 		if err != nil {
 			c.o.leaveOut(f, "%v", err)
 			return
@@ -309,7 +309,7 @@ func (c *converter) readConfiguration(f *field, workload bool) {
 		if negate {
 			text = "!(" + text + ")"
 		}
-		c.d.require(f, text)
+		c.d.addCondition(f, text)
 	}
 	if e.Kind() != ast.StructKind || e.AsStruct().TypeName() != "Object" {
 		c.o.leaveOut(f, "only an expression that is an Object{...} can be imported; write what it adds into the template")

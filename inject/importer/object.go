@@ -46,7 +46,7 @@ func (f *finding) public() Finding {
 	for _, other := range f.more {
 		path, was = path+", "+other.path, was+"; "+other.was()
 	}
-	return Finding{f.at.line, printable(strings.TrimSuffix(path, inside)), printable(was), printable(f.message)}
+	return Finding{f.at.line, escapeUnprintable(strings.TrimSuffix(path, inside)), escapeUnprintable(was), escapeUnprintable(f.message)}
 }
 
 // leaveOut records that no template expresses a field. All fields inside it count as reported.

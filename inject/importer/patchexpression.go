@@ -52,7 +52,7 @@ func (p *policyExpression) operations(e ast.Expr, f *field, when string) (all []
 	case e.Kind() == ast.CallKind && e.AsCall().FunctionName() == operators.Add:
 		return join(e.AsCall().Args()...)
 	case e.Kind() == ast.CallKind && e.AsCall().FunctionName() == operators.Conditional:
-		text, err := p.translate(e.AsCall().Args()[0])
+		text, err := p.translateExpr(e.AsCall().Args()[0])
 		if err != nil {
 			return nil, err
 		}

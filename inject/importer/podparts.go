@@ -395,7 +395,7 @@ func (c *converter) completeMounts() {
 	for _, v := range itemsOf(memberOf(memberOf(c.d.pod, "spec"), "volumes")) {
 		volumes[valueOf(v, "name")] = true
 	}
-	for _, container := range c.d.containers() {
+	for _, container := range c.d.listContainers() {
 		mounts := memberOf(container, "volumeMounts")
 		for _, m := range itemsOf(mounts) {
 			name := memberOf(m, "name")
@@ -413,7 +413,7 @@ func (c *converter) completeMounts() {
 			removeMember(container, "volumeMounts")
 		}
 	}
-	c.d.prune()
+	c.d.dropEmptyParts()
 }
 
 func isContainerName(list string) bool { return list == "containers" || list == "initContainers" }

@@ -14,16 +14,16 @@ func Text(all []Imported) string {
 	for i := range all {
 		r := &all[i]
 		count[r.Outcome]++
-		at := fmt.Sprintf("%s:%d: %s", printable(r.File), r.Line, printable(r.Kind))
+		at := fmt.Sprintf("%s:%d: %s", escapeUnprintable(r.File), r.Line, escapeUnprintable(r.Kind))
 		if r.Name != "" {
-			at += " " + printable(r.Name)
+			at += " " + escapeUnprintable(r.Name)
 		}
 		fmt.Fprintf(&out, "%s: %s\n", at, r.outcomeText())
 		for _, f := range r.LeftOut {
-			fmt.Fprintf(&out, "%s:%d: %s: left out: %s\n", printable(r.File), f.Line, f.Field, f.Message)
+			fmt.Fprintf(&out, "%s:%d: %s: left out: %s\n", escapeUnprintable(r.File), f.Line, f.Field, f.Message)
 		}
 		for _, f := range r.Notes {
-			fmt.Fprintf(&out, "%s:%d: %s: note: %s\n", printable(r.File), f.Line, f.Field, f.Message)
+			fmt.Fprintf(&out, "%s:%d: %s: note: %s\n", escapeUnprintable(r.File), f.Line, f.Field, f.Message)
 		}
 	}
 	fmt.Fprintf(&out, "%d imported as a whole, %d in part, %d not imported, %d skipped\n", count[Whole], count[Part], count[None], count[Skipped])
@@ -38,9 +38,9 @@ func (r *Imported) outcomeText() string {
 	}
 	switch {
 	case r.PartOf != "" && r.Outcome == Part:
-		return "imported in part with " + printable(r.PartOf)
+		return "imported in part with " + escapeUnprintable(r.PartOf)
 	case r.PartOf != "":
-		return "imported with " + printable(r.PartOf)
+		return "imported with " + escapeUnprintable(r.PartOf)
 	}
 	switch r.Outcome {
 	case Whole:
@@ -70,7 +70,7 @@ func YAML(all []Imported) string {
 
 // comment returns what is known about an object without a template.
 func (r *Imported) comment() string {
-	text := []string{fmt.Sprintf("Not imported: %s:%d: %s %s.", printable(r.File), r.Line, printable(r.Kind), printable(r.Name))}
+	text := []string{fmt.Sprintf("Not imported: %s:%d: %s %s.", escapeUnprintable(r.File), r.Line, escapeUnprintable(r.Kind), escapeUnprintable(r.Name))}
 	for _, f := range r.LeftOut {
 		text = append(text, fmt.Sprintf("Left out: %s (line %d): %s", f.Field, f.Line, f.Was), "  "+f.Message)
 	}

@@ -123,7 +123,7 @@ func (o *object) addConfig(im *importer, f *field, style configStyle, name strin
 		d = newDraft(name, "Imported from the sidecar configurations in the ConfigMap "+name+".")
 		d.annotationDomains = []string{"sidecar-injector.expedia.com"}
 		d.addParam("inject", "list", "sidecar-injector.expedia.com/inject", "The names of the ConfigMaps with sidecars for the pod.")
-		d.require(nil, celString(name)+" in params.inject")
+		d.addCondition(nil, celString(name)+" in params.inject")
 		c := &converter{o: o, d: d}
 		for _, item := range f.items() {
 			c.addListConfig(item)
@@ -151,8 +151,8 @@ func (d *draft) requestByName(full string) {
 	if version == "" || version == "latest" {
 		names = []string{name, name + ":", name + ":latest"}
 	}
-	d.require(nil, "params.request.lowerAscii() in "+celList(names...))
-	d.require(nil, "params.status.lowerAscii() != 'injected'")
+	d.addCondition(nil, "params.request.lowerAscii() in "+celList(names...))
+	d.addCondition(nil, "params.status.lowerAscii() != 'injected'")
 }
 
 // addNamedConfig adds the parts of a named configuration, and of the one that it inherits from.
@@ -218,7 +218,7 @@ func overlay(chain []*field, list string, byName bool) []*field {
 // containers without one of that name, and a mount to containers that do not mount its volume.
 func (c *converter) addToAllContainers(env, mounts []*field) {
 	add := mapNode()
-	own := c.d.containers()
+	own := c.d.listContainers()
 	for _, f := range env {
 		n, failed := c.copyField(f, true)
 		if failed != nil {
@@ -275,8 +275,8 @@ func (c *converter) addSingleConfig(f *field) {
 	c.d.params = append(c.d.params, mapNode("name", textNode("inject"), "type", textNode("boolean"), "annotation", textNode(domain+"/inject"),
 		"overridableBy", textList("Pod"), "default", textNode("false"), "description", textNode("Whether the pod gets the sidecar.")))
 	c.d.addParam("status", "string", domain+"/status", "The value injected means that the pod has its sidecar already.")
-	c.d.require(nil, "params.inject")
-	c.d.require(nil, "params.status.lowerAscii() != 'injected'")
+	c.d.addCondition(nil, "params.inject")
+	c.d.addCondition(nil, "params.status.lowerAscii() != 'injected'")
 	c.o.remark(f, "forks of the injector read another annotation than %s/inject; if yours does, write it into the parameter inject and into annotationDomains", domain)
 	for _, name := range []string{"initContainers", "containers"} {
 		for _, item := range f.get(name).items() {

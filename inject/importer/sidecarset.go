@@ -215,7 +215,7 @@ func (c *converter) addSidecarVolumes(spec *field, other *converter) {
 }
 
 func (c *converter) mounts(volume string) bool {
-	return slices.ContainsFunc(c.d.containers(), func(n *yaml.Node) bool {
+	return slices.ContainsFunc(c.d.listContainers(), func(n *yaml.Node) bool {
 		return slices.ContainsFunc(itemsOf(memberOf(n, "volumeMounts")), func(m *yaml.Node) bool { return valueOf(m, "name") == volume })
 	})
 }

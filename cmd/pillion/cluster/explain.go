@@ -83,7 +83,7 @@ func (i *Installation) explainTemplate(ctx context.Context, object *unstructured
 	r, err := explain.New(i.injector, s)
 	if err == nil {
 		if r.Unread {
-			r.Shows = append(r.Shows, i.showWorkload(ctx, object)...)
+			r.Shows = append(r.Shows, i.showWorkload(ctx, p, object)...)
 		}
 		r.Compare(running)
 		r.Fail(why, explain.Help{Kubectl: i.Commands.Kubectl, Pillion: i.Pillion, System: i.system, Namespace: p.Name})

@@ -4,7 +4,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,74 +12,82 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/pillion-dev/pillion/inject/report/explain"
 	"github.com/pillion-dev/pillion/manifests"
-	"github.com/pillion-dev/pillion/templates"
 )
 
 // showWorkload returns what a user who can read no template still sees of a workload, in sentences: which mistakes Pillion's
 // controller has reported, and which templates its pods record. What the user is not allowed to read either is left out.
-func (i *Installation) showWorkload(ctx context.Context, object *unstructured.Unstructured) []string {
-	return slices.Concat(i.showReported(ctx, object), i.showRecorded(ctx, object))
+func (i *Installation) showWorkload(ctx context.Context, p *namespace, object *unstructured.Unstructured) []string {
+	if p.reported == nil {
+		p.reported = i.readReported(ctx, p.Name)
+	}
+	return slices.Concat(p.reported[object.GetUID()], i.showRecorded(p, object))
 }
 
 // EventDetails begins the end of an Event of Pillion's controller: the command that prints more.
 const EventDetails = " Details: pillion explain "
 
-// showReported returns the messages of the controller's Events about an object, the oldest first.
-func (i *Installation) showReported(ctx context.Context, object *unstructured.Unstructured) (all []string) {
-	options := metav1.ListOptions{Limit: pageSize, FieldSelector: "involvedObject.kind=" + object.GetKind() + ",involvedObject.name=" + object.GetName()}
-	list, err := i.Resource(corev1.SchemeGroupVersion.WithResource("events")).Namespace(object.GetNamespace()).List(ctx, options)
+// readReported returns the messages of the controller's Events in a namespace by the UID of the object, the oldest first.
+func (i *Installation) readReported(ctx context.Context, namespace string) map[types.UID][]string {
+	all := map[types.UID][]string{}
+	options := metav1.ListOptions{Limit: pageSize, FieldSelector: "reportingComponent=" + manifests.ControllerName}
+	list, err := i.Resource(corev1.SchemeGroupVersion.WithResource("events")).Namespace(namespace).List(ctx, options)
 	if err != nil {
-		return nil
+		return all
 	}
 	var events []corev1.Event
 	for k := range list.Items {
 		e := corev1.Event{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[k].Object, &e); err == nil && e.ReportingController == manifests.ControllerName && e.InvolvedObject.UID == object.GetUID() {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[k].Object, &e); err == nil {
 			events = append(events, e)
 		}
 	}
 	slices.SortStableFunc(events, func(a, b corev1.Event) int { return a.EventTime.Compare(b.EventTime.Time) })
 	for k := range events {
 		message, _, _ := strings.Cut(events[k].Message, EventDetails) // the command that runs now
-		if text := fmt.Sprintf("Pillion's controller reported %s: %s", events[k].Reason, message); !slices.Contains(all, text) {
-			all = append(all, text)
+		about, text := events[k].InvolvedObject.UID, fmt.Sprintf("Pillion's controller reported %s: %s", events[k].Reason, message)
+		if !slices.Contains(all[about], text) {
+			all[about] = append(all[about], text)
 		}
 	}
 	return all
 }
 
-// showRecorded says how many pods of an object record which templates.
-func (i *Installation) showRecorded(ctx context.Context, object *unstructured.Unstructured) []string {
-	selector := podsOf(object)
-	if selector == "" {
+// showRecorded returns which templates the counted pods of an object record.
+func (i *Installation) showRecorded(p *namespace, object *unstructured.Unstructured) []string {
+	text := podsOf(object)
+	selector, err := labels.Parse(text)
+	if text == "" || err != nil {
 		return nil
 	}
-	pods, by := 0, map[string]int{}
-	resource := i.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(object.GetNamespace())
-	err := i.eachObject(ctx, resource, selector, func(pod *unstructured.Unstructured) error {
-		if pods++; pods > maxRunning {
-			return errEnough
+	pods, older, by := 0, 0, map[string]int{}
+	for _, pod := range p.recorded[i.listedBy(text)] {
+		if !selector.Matches(pod.labels) {
+			continue
 		}
-		for key := range pod.GetAnnotations() {
-			if template, name, ok := templates.SplitAnnotation(key); ok && name == templates.AnnotationInjected {
-				by[template]++
-			}
+		if pods++; pod.created.Before(p.optedIn) {
+			older++
 		}
+		for _, template := range pod.templates {
+			by[template]++
+		}
+	}
+	switch {
+	case pods == 0:
 		return nil
-	}, func() { pods = 0; clear(by) })
-	if err != nil && !errors.Is(err, errEnough) || pods == 0 {
-		return nil
+	case len(by) > 0:
+		var parts []string
+		for _, name := range slices.Sorted(maps.Keys(by)) {
+			parts = append(parts, fmt.Sprintf("%s in %d", name, by[name]))
+		}
+		return []string{fmt.Sprintf("its %s record these templates: %s", explain.Plural(pods, "pod"), strings.Join(parts, ", "))}
+	case older > 0:
+		return []string{fmt.Sprintf("no injection is recorded in its %s, of which %d existed before the namespace opted in; Pillion sees a pod when it is created", explain.Plural(pods, "pod"), older)}
 	}
-	if len(by) == 0 {
-		return []string{fmt.Sprintf("no injection is recorded in its %s; a pod that is older than the label of its namespace, or than a template, is injected when it is created again", explain.Plural(pods, "pod"))}
-	}
-	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(by)) {
-		parts = append(parts, fmt.Sprintf("%s in %d", name, by[name]))
-	}
-	return []string{fmt.Sprintf("its %s record these templates: %s", explain.Plural(pods, "pod"), strings.Join(parts, ", "))}
+	return []string{fmt.Sprintf("no injection is recorded in its %s; if a template is newer, create them again, because Pillion sees a pod when it is created", explain.Plural(pods, "pod"))}
 }

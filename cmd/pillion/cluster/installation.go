@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/inject"
@@ -147,6 +148,10 @@ type namespace struct {
 	optedIn time.Time                // when the namespace was labelled
 	counts  map[string]*status.Count // the counted pods by selector
 	failing map[string]string        // why Jobs of a CronJob cannot create their pods
+
+	// What is shown if no template can be read, see [Installation.showWorkload].
+	recorded map[string][]recordedPod // as counts
+	reported map[types.UID][]string   // what the controller has reported about an object, or nil if that was not read
 }
 
 // readNamespace reads a namespace once.

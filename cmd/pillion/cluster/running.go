@@ -29,13 +29,11 @@ func (i *Installation) compareRunning(ctx context.Context, p *namespace, object 
 	if object.GetKind() == "CronJob" {
 		return nil, nil // its Jobs run the pods
 	}
-	selector := ""
-	if !i.whole {
-		if selector = podsOf(object); selector == "" {
-			return nil, nil
-		}
+	selector := podsOf(object)
+	if selector == "" && !i.whole {
+		return nil, nil
 	}
-	count := i.countPods(ctx, p, selector)
+	count := i.countPods(ctx, p, i.listedBy(selector))
 	if count == nil {
 		return nil, nil
 	}
@@ -62,6 +60,14 @@ func (i *Installation) compareRunning(ctx context.Context, p *namespace, object 
 	r := count.Behind(owner, i.Commands.Kubectl, unsure)
 	r.Suggest(i.Commands.Rollout, i.Commands.Status+" -o name |", "xargs -r -L1 "+i.Commands.Kubectl+" rollout restart")
 	return r, nil
+}
+
+// listedBy returns by which selector the pods are listed that a selector selects: if the whole namespace is explained, by none.
+func (i *Installation) listedBy(selector string) string {
+	if i.whole {
+		return ""
+	}
+	return selector
 }
 
 func isRestartable(name string) bool {
@@ -118,33 +124,36 @@ func (i *Installation) countPods(ctx context.Context, p *namespace, selector str
 		return count
 	}
 	if p.counts == nil {
-		p.counts = map[string]*status.Count{}
+		p.counts, p.recorded = map[string]*status.Count{}, map[string][]recordedPod{}
 	}
 	scope := i.namespaceScope(p)
 	count := status.NewCount(i.injector, scope)
 	pods := i.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(p.Name)
-	read := 0
+	read, recorded := 0, []recordedPod(nil)
 	err := i.eachObject(ctx, pods, selector, func(pod *unstructured.Unstructured) error {
 		if read++; read > maxRunning {
 			return errEnough
+		}
+		if i.wrong.unread {
+			recorded = append(recorded, newRecordedPod(pod))
 		}
 		text, err := pod.MarshalJSON()
 		if err != nil {
 			return err
 		}
 		return count.Add(text)
-	}, func() { count, read = status.NewCount(i.injector, scope), 0 })
+	}, func() { count, read, recorded = status.NewCount(i.injector, scope), 0, nil })
 	switch {
 	case errors.Is(err, errEnough):
 		p.notes = append(p.notes, fmt.Sprintf("This report compares only %d running pods of the namespace %s; pillion status compares all.", maxRunning, p.Name))
 	case err != nil:
 		p.notes = append(p.notes, fmt.Sprintf("The running pods of the namespace %s are unknown: %s.", p.Name, whyNot(err, "pods")))
-		count = nil
+		count, recorded = nil, nil
 	}
 	if count != nil {
 		count.GuessDeployments()
 	}
-	p.counts[selector] = count
+	p.counts[selector], p.recorded[selector] = count, recorded
 	return count
 }
 

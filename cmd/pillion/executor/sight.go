@@ -4,18 +4,19 @@ package executor
 
 import (
 	"context"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	clientwatch "k8s.io/client-go/tools/watch"
 
 	"github.com/pillion-dev/pillion/inject/rollout"
 )
 
-// Look implements [Cluster]. It lists the pods, because a decision needs what is true now. A watch only reports when. A
-// list of one object needs no other right than the plan.
+// Look implements [Cluster]. It lists the pods, because a decision needs what is true now, and a watch is only a
+// hint. A list of one object needs no other right than the plan.
 func (k Kubernetes) Look(ctx context.Context, w *rollout.Workload, before *Sight) (*Sight, error) {
 	s := &Sight{Desired: -1}
 	switch {
@@ -47,41 +48,27 @@ func (k Kubernetes) Look(ctx context.Context, w *rollout.Workload, before *Sight
 	return s, nil
 }
 
-// Watch implements [Cluster]. Without the right to watch pods, the channel receives nothing.
+// Watch implements [Cluster]. Without the right to watch pods, or if the version of the list is too old, the channel receives nothing.
 func (k Kubernetes) Watch(ctx context.Context, w *rollout.Workload, seen *Sight) <-chan struct{} {
-	changes, options := make(chan struct{}, 1), seen.of
-	options.ResourceVersion = seen.version
+	pods := &cache.ListWatch{WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+		options.LabelSelector, options.FieldSelector = seen.of.LabelSelector, seen.of.FieldSelector
+		return k.Resource(podResource).Namespace(w.Namespace).Watch(ctx, options)
+	}}
+	watcher, err := clientwatch.NewRetryWatcherWithContext(ctx, seen.version, pods)
+	if err != nil {
+		return nil
+	}
+	changes := make(chan struct{}, 1)
 	go func() {
-		for ctx.Err() == nil {
-			watcher, err := k.Resource(podResource).Namespace(w.Namespace).Watch(ctx, options)
-			if err != nil {
-				return
-			}
-			for event := range watcher.ResultChan() {
-				if event.Type == watch.Error { // the version is too old; a watch of any version begins with the present pods
-					options.ResourceVersion = ""
-					break
-				}
-				if object, ok := event.Object.(*unstructured.Unstructured); ok {
-					options.ResourceVersion = object.GetResourceVersion()
-				}
-				select {
-				case changes <- struct{}{}:
-				default: // it has not looked since the last one
-				}
-			}
-			watcher.Stop()
+		for range watcher.ResultChan() {
 			select {
-			case <-ctx.Done():
-			case <-time.After(rewatch):
+			case changes <- struct{}{}:
+			default: // the last one was not received yet
 			}
 		}
 	}()
 	return changes
 }
-
-// rewatch is how long to wait before a watch that has ended begins again.
-const rewatch = time.Second
 
 // findWorkload returns a workload, or nil if it no longer exists.
 func (k Kubernetes) findWorkload(ctx context.Context, w *rollout.Workload) (*unstructured.Unstructured, error) {

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// recordedPod is a pod, and the templates that it records.
+type recordedPod struct {
+	labels    labels.Set
+	created   time.Time
+	templates []string
+}
+
+func newRecordedPod(pod *unstructured.Unstructured) recordedPod {
+	r := recordedPod{labels: pod.GetLabels(), created: pod.GetCreationTimestamp().Time}
+	for key := range pod.GetAnnotations() {
+		if template, name, ok := templates.SplitAnnotation(key); ok && name == templates.AnnotationInjected {
+			r.templates = append(r.templates, template)
+		}
+	}
+	return r
+}
