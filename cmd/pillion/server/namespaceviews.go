@@ -57,7 +57,7 @@ type viewer struct {
 	excluded []string // namespaces
 	loads    int      // number of successful loads of a new set
 	settled  int      // the last load that has settled
-	warn     bool     // see reloader.warnUninjected
+	warn     bool     // see templateReloader.warnUninjected
 	history  int64    // most memory of superseded templates of namespaces, in bytes, except for the latest ones of each
 }
 

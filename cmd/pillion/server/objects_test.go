@@ -25,9 +25,9 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/kube"
 )
 
-// replica is a reloader that gets its objects from a test.
+// replica is a templateReloader that gets its objects from a test.
 type replica struct {
-	*reloader
+	*templateReloader
 	come       chan struct{} // closed when all objects have come
 	generation int64
 	stored     map[string][]byte // what the API server has, by path
@@ -55,7 +55,7 @@ func newReplica(t testing.TB, paths ...string) *replica {
 	clitest.Must(t, err)
 	all := followObjects(client, kube.NewLimits(), log)
 	all.kinds = []*kind{{name: "sidecartemplates", synced: r.come}}
-	r.reloader, err = newReloader(sources{paths: paths, objects: all}, nil, log, prometheus.NewRegistry())
+	r.templateReloader, err = newTemplateReloader(sources{paths: paths, objects: all}, nil, log, prometheus.NewRegistry())
 	clitest.Must(t, err)
 	r.later = func(time.Duration, func()) {}
 	return r

@@ -57,7 +57,7 @@ func (o *Options) Run(ctx context.Context, flags *pflag.FlagSet, log *slog.Logge
 	if err != nil {
 		return err
 	}
-	reloader, err := newReloader(sources{o.Templates, objects, accounts}, o.Excluded, log, registry)
+	reloader, err := newTemplateReloader(sources{o.Templates, objects, accounts}, o.Excluded, log, registry)
 	if err != nil {
 		return fmt.Errorf("the templates are invalid:\n%w", err)
 	}

@@ -30,7 +30,7 @@ type server struct {
 	options     *Options
 	log         *slog.Logger
 	registry    *prometheus.Registry
-	reloader    *reloader
+	reloader    *templateReloader
 	namespaces  namespaces
 	certificate *certificate
 	callerCheck *callerCheck // nil: all callers are allowed

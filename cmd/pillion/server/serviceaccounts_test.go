@@ -90,7 +90,7 @@ func TestReloadBeginsToReadServiceAccounts(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "t.yaml")
 	clitest.Write(t, file, clitest.AgentTemplate)
 	a := newAccounts(client)
-	e, err := newReloader(sources{paths: []string{file}, accounts: a}, nil, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	e, err := newTemplateReloader(sources{paths: []string{file}, accounts: a}, nil, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	clitest.Must(t, err)
 	settled := []func(){}
 	e.later = func(_ time.Duration, f func()) { settled = append(settled, f) }

@@ -32,9 +32,9 @@ const watchAgain = 30 * time.Second
 // ConfigMap, and a rolling update takes a bit longer.
 const settleTime = 5 * time.Minute
 
-// reloader holds the injectors and the judges in use, and replaces them when the templates change.
+// templateReloader holds the injectors and the judges in use, and replaces them when the templates change.
 // Invalid templates change nothing except the reported problems.
-type reloader struct {
+type templateReloader struct {
 	sources
 
 	log   *slog.Logger
@@ -63,12 +63,12 @@ type reloader struct {
 }
 
 // injectorAndJudge returns the injector and the judge for the pods of a namespace.
-func (e *reloader) injectorAndJudge(namespace string) (*inject.Injector, *inject.Judge) {
+func (e *templateReloader) injectorAndJudge(namespace string) (*inject.Injector, *inject.Judge) {
 	v := e.current.Load().viewOf(namespace)
 	return v.injector, v.judge
 }
 
-func (e *reloader) currentSet() *templates.Set { return e.current.Load().set }
+func (e *templateReloader) currentSet() *templates.Set { return e.current.Load().set }
 
 // sources are where templates and what they read come from.
 type sources struct {
@@ -77,10 +77,10 @@ type sources struct {
 	accounts *accounts // nil without a cluster
 }
 
-// newReloader loads the files for the first time. Here, a problem is an error.
-func newReloader(from sources, excluded []string, log *slog.Logger, registry prometheus.Registerer) (*reloader, error) {
+// newTemplateReloader loads the files for the first time. Here, a problem is an error.
+func newTemplateReloader(from sources, excluded []string, log *slog.Logger, registry prometheus.Registerer) (*templateReloader, error) {
 	metrics := promauto.With(registry)
-	e := &reloader{
+	e := &templateReloader{
 		sources: from, viewer: viewer{excluded: excluded}, log: log, complete: make(chan struct{}),
 		later: func(d time.Duration, f func()) { time.AfterFunc(d, f) },
 		problems: metrics.NewGauge(prometheus.GaugeOpts{
@@ -114,7 +114,7 @@ func newReloader(from sources, excluded []string, log *slog.Logger, registry pro
 
 // loadTemplates uses the current content of files and objects, if it is new. It returns the rejected
 // sources.
-func (e *reloader) loadTemplates() (rejected []rejection) {
+func (e *templateReloader) loadTemplates() (rejected []rejection) {
 	files, err := cli.LoadWith(&e.loader, e.paths)
 	switch {
 	case err == nil || errors.Is(err, cli.ErrNoTemplates):
@@ -160,7 +160,7 @@ func (e *reloader) loadTemplates() (rejected []rejection) {
 
 // awaitsAccounts reports whether a set must wait for the ServiceAccounts that it reads, and starts to load them.
 // A tenant's template does not make all others wait: only the pods of its namespace do. The first set does not wait: until they are loaded, this replica is not ready.
-func (e *reloader) awaitsAccounts(set *templates.Set) bool {
+func (e *templateReloader) awaitsAccounts(set *templates.Set) bool {
 	if e.current.Load() == nil || !set.OfCluster().ReadsServiceAccount() || e.accounts.isReady() {
 		return false
 	}
@@ -174,7 +174,7 @@ func (e *reloader) awaitsAccounts(set *templates.Set) bool {
 // replaceSet puts a new set in use. The previous set still counts until the new one has settled,
 // because this replica, or one that is behind, may have injected pods with it. A set that was
 // incomplete was never in use.
-func (e *reloader) replaceSet(set *templates.Set) {
+func (e *templateReloader) replaceSet(set *templates.Set) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.since.SetToCurrentTime()
@@ -184,7 +184,7 @@ func (e *reloader) replaceSet(set *templates.Set) {
 }
 
 // dropSuperseded drops the sets that were superseded before a load.
-func (e *reloader) dropSuperseded(load int) {
+func (e *templateReloader) dropSuperseded(load int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.setCurrent(e.viewer.dropSuperseded(e.current.Load(), load))
@@ -192,14 +192,14 @@ func (e *reloader) dropSuperseded(load int) {
 
 // warnUninjected changes how judges handle pods that should have been injected: whether they report
 // them as warnings if the template's mode is Warn (--uninjected-pods).
-func (e *reloader) warnUninjected(warn bool) {
+func (e *templateReloader) warnUninjected(warn bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.viewer.warn = warn
 	e.setCurrent(e.viewer.withNewJudges(e.current.Load()))
 }
 
-func (e *reloader) setCurrent(now *inUse) {
+func (e *templateReloader) setCurrent(now *inUse) {
 	sets := []*templates.Set{now.set}
 	for v := range now.allViews {
 		for _, s := range v.kept {
@@ -216,13 +216,13 @@ func (e *reloader) setCurrent(now *inUse) {
 }
 
 // wantAccounts watches ServiceAccounts as long as a set reads them that counts or waits.
-func (e *reloader) wantAccounts() {
+func (e *templateReloader) wantAccounts() {
 	waiting, _ := e.waiting.Load().(string)
 	e.accounts.setWanted(waiting != "" || e.readsAccounts.Load())
 }
 
 // reloadTemplates calls load, and logs and counts what was rejected.
-func (e *reloader) reloadTemplates() {
+func (e *templateReloader) reloadTemplates() {
 	e.loading.Lock()
 	defer e.loading.Unlock()
 	now, before := e.loadTemplates(), *e.rejected.Load()
@@ -262,7 +262,7 @@ func problemCount(err error) int {
 }
 
 // reloadOnChange reloads on every change of files and objects until ctx is done.
-func (e *reloader) reloadOnChange(ctx context.Context) {
+func (e *templateReloader) reloadOnChange(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { e.objects.followChanges(ctx, e.reloadTemplates) })
@@ -290,7 +290,7 @@ func followFiles(ctx context.Context, paths []string, log *slog.Logger, changed 
 // checkAccounts reports whether the ServiceAccounts that templates read are known. If only a new set
 // reads them, which waits for them, Pillion stays ready. It also does if only templates of namespaces read
 // them: their pods wait, and the others do not.
-func (e *reloader) checkAccounts() (string, error) {
+func (e *templateReloader) checkAccounts() (string, error) {
 	detail, err := e.accounts.checkReadiness()
 	if err != nil && !e.needsAccounts.Load() {
 		return err.Error(), nil
@@ -300,7 +300,7 @@ func (e *reloader) checkAccounts() (string, error) {
 
 // checkReadiness reports which templates are in use. Rejected sources are reported, but Pillion stays
 // ready, because the previous templates still work.
-func (e *reloader) checkReadiness() (string, error) {
+func (e *templateReloader) checkReadiness() (string, error) {
 	waiting, _ := e.waiting.Load().(string)
 	if !e.whole.Load() {
 		if waiting != "" {

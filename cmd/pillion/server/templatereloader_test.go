@@ -31,7 +31,7 @@ spec:
 `, image))
 	}
 	use("agent:1")
-	e, err := newReloader(sources{paths: []string{folder}}, nil, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	e, err := newTemplateReloader(sources{paths: []string{folder}}, nil, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	clitest.Must(t, err)
 	var settled []func()
 	e.later = func(d time.Duration, f func()) {
@@ -79,7 +79,7 @@ func TestSeriesOfSuperseded(t *testing.T) {
 	t.Parallel()
 	file, registry := filepath.Join(t.TempDir(), "t.yaml"), prometheus.NewRegistry()
 	clitest.Write(t, file, clitest.AgentTemplate)
-	e, err := newReloader(sources{paths: []string{file}}, nil, slog.New(slog.DiscardHandler), registry)
+	e, err := newTemplateReloader(sources{paths: []string{file}}, nil, slog.New(slog.DiscardHandler), registry)
 	clitest.Must(t, err)
 	var settle func()
 	e.later = func(_ time.Duration, f func()) { settle = f }

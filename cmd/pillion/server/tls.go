@@ -44,7 +44,7 @@ func (o *Options) newCertificate(log *slog.Logger) (*certificate, error) {
 		if err := files.Load(); err != nil {
 			return nil, fmt.Errorf("%s and %s: %w", files.Cert, files.Key, err)
 		}
-		c.follow = append(c.follow, func(ctx context.Context) { followPair(ctx, files, log) })
+		c.follow = append(c.follow, func(ctx context.Context) { followCertificateFiles(ctx, files, log) })
 	}
 	if o.standalone {
 		return c, nil
@@ -98,10 +98,10 @@ func (c *certificate) newAuthority(o *Options, client dynamic.Interface, log *sl
 // events.
 const lookAgain = 30 * time.Second
 
-// followPair loads the pair again when its files change, until ctx is done. The certwatcher of
+// followCertificateFiles loads the pair again when its files change, until ctx is done. The certwatcher of
 // controller-runtime would serve a new pair at once; [certs.Serving] first waits until API
 // servers trust it.
-func followPair(ctx context.Context, files certs.Files, log *slog.Logger) {
+func followCertificateFiles(ctx context.Context, files certs.Files, log *slog.Logger) {
 	load := func() { _ = files.Load() } // Load logs the error
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()
