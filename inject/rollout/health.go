@@ -3,6 +3,7 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -93,6 +94,29 @@ func Steady(pod *corev1.Pod, own []string, since time.Time) bool {
 		s := statusOf(pod, name)
 		return stays && !hasEnded(pod, name) && (s == nil || s.State.Running == nil || s.State.Running.StartedAt.After(since))
 	})
+}
+
+// probeSlack is how long the kubelet may take to report what a probe has found.
+const probeSlack = 5 * time.Second
+
+// awaitedStartupProbe returns a container whose startup probe may not have run yet, although it counts as started, and how long that
+// may last. From 1.35 on, kubelets take from the container that ran before whether the new one has started, until its first probe
+// (kubernetes/kubernetes issue 141155). So the pod stays Ready meanwhile. It is no proof that the new container works, unless the pod
+// became Ready after that had started. It returns "" if there is none.
+func awaitedStartupProbe(pod *corev1.Pod, own []string) (name string, atMost time.Duration) {
+	const defaultPeriod = 10 // seconds
+	for _, c := range own {
+		spec, _ := findContainer(pod, c)
+		status := statusOf(pod, c)
+		if spec == nil || spec.StartupProbe == nil || status == nil || status.State.Running == nil || !status.State.Running.StartedAt.After(turnedReady(pod)) {
+			continue
+		}
+		period := time.Duration(cmp.Or(spec.StartupProbe.PeriodSeconds, defaultPeriod)) * time.Second
+		if period+probeSlack > atMost {
+			name, atMost = c, period+probeSlack
+		}
+	}
+	return name, atMost
 }
 
 // checkResize checks the conditions of a resize.

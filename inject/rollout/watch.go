@@ -41,6 +41,7 @@ type watched struct {
 	wasReady bool          // it must be Ready to be well
 	loose    bool          // no node runs it, so it cannot fall
 	begun    time.Time     // since when it is changing
+	unprobed time.Time     // since when it is well, but a startup probe may not have run, or the zero time
 	slipped  time.Time     // when it became unready before it had settled, or the zero time
 	lasted   time.Duration // how long it was ready before that
 	well     time.Time     // since when it is ready with the change
@@ -397,7 +398,17 @@ func (t *watched) settle(now time.Time) {
 func (t *watched) checkEffect(now time.Time) {
 	h := t.health()
 	if t.Failed, t.Waits, t.Ended = h.Failed, h.Waits, h.Ended; !h.Done {
+		t.unprobed = time.Time{}
 		return
+	}
+	if name, atMost := awaitedStartupProbe(t.pod, t.own); name != "" {
+		if t.unprobed.IsZero() {
+			t.unprobed = now
+		}
+		if now.Sub(t.unprobed) < atMost {
+			t.Waits = "the startup probe of the container " + name
+			return
+		}
 	}
 	t.begun = t.Since
 	t.Stage, t.Since, t.well, t.turned, t.starts = Baking, now, now, turnedReady(t.pod), t.restartCount()

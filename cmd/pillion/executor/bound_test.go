@@ -61,7 +61,8 @@ func newInjectors(names ...string) (all [2]*inject.Injector) {
 	for i := range all {
 		var sources []templates.Source
 		for _, name := range names {
-			text := strings.ReplaceAll(strings.Replace(agent, ", resources: {limits: {memory: %dMi}}", "", 1), "agent", name)
+			probe := fmt.Sprintf(", startupProbe: {tcpSocket: {port: 80}, periodSeconds: %d}", startupPeriod/time.Second)
+			text := strings.ReplaceAll(strings.Replace(agent, ", resources: {limits: {memory: %dMi}}", probe, 1), "agent", name)
 			sources = append(sources, templates.Source{Name: name + ".yaml", Data: fmt.Appendf(nil, text, i+1)})
 		}
 		set, err := templates.Load(sources...)
@@ -84,7 +85,12 @@ const (
 	breaks   bad = "breaks"   // the sidecar is ready, and the app is not any more
 	restarts bad = "restarts" // the sidecar crashes, and is ready at once
 	shaky    bad = "shaky"    // each pod is ready, unready for a moment, and ready again, soon after its start; no failure
+	unprobed bad = "unprobed" // each pod stays ready until its first startup probe, and then it never is; kubelets from 1.35 on do that
+	probed   bad = "probed"   // the same, but the startup probe succeeds later; no failure
 )
+
+// startupPeriod is the period of the startup probes of sidecars.
+const startupPeriod = 20 * time.Second
 
 // simulation is a cluster with one workload and a kubelet. Its pods are never changed: another one takes their place.
 type simulation struct {
@@ -139,7 +145,7 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 	n := 1 + r.IntN(12)
 	c := &simulation{
 		fake: &fake{pods: map[string]*corev1.Pod{}, held: map[string]int{}, failAt: -1}, t: t, rand: r, seed: seed, sets: images(), only: []string{""}, way: rollout.ChangeInPlace,
-		bad: []bad{never, late, late, some, flaps, breaks, restarts, shaky}[r.IntN(8)], after: time.Duration(r.IntN(80)) * time.Second, start: time.Duration(r.IntN(30)) * time.Second,
+		bad: []bad{never, late, late, some, flaps, breaks, restarts, shaky, unprobed, probed}[r.IntN(10)], after: time.Duration(r.IntN(80)) * time.Second, start: time.Duration(r.IntN(30)) * time.Second,
 		most: []string{"1", "2", "4", "25%", "50%", "100%"}[r.IntN(6)], budget: -1, states: map[string]*state{},
 	}
 	if r.IntN(3) == 0 {
@@ -320,8 +326,16 @@ func (c *simulation) replaced(pod *corev1.Pod) {
 		}
 		s.containers[i].generation++
 		c.changeLater(pod.Name, i, c.random(2*time.Second), func(of *container) {
-			of.ready, of.runs, of.since = false, image, c.now()
-			c.startContainer(pod.Name, i)
+			of.ready, of.runs, of.since = of.ready && isNew(image) && c.bad.precedesProbe(), image, c.now()
+			if !of.ready {
+				c.startContainer(pod.Name, i)
+				return
+			}
+			c.changeLater(pod.Name, i, c.random(startupPeriod), func(of *container) {
+				if of.ready = false; c.bad == probed {
+					c.startContainer(pod.Name, i)
+				}
+			})
 		})
 	}
 }
@@ -363,12 +377,15 @@ func (c *simulation) failContainer(name string, i int) {
 			of.ready = false
 			c.changeLater(name, i, c.random(3*time.Second), func(of *container) { of.ready = true })
 		})
-	case never:
+	case never, unprobed, probed:
 	}
 }
 
 // harmless reports whether the new image works.
-func (b bad) harmless() bool { return b == never || b == shaky }
+func (b bad) harmless() bool { return b == never || b == shaky || b == probed }
+
+// precedesProbe reports whether a new container counts as ready before its startup probe has run.
+func (b bad) precedesProbe() bool { return b == unprobed || b == probed }
 
 // check counts the pods that are unready because of the rollout.
 func (c *simulation) check() {
@@ -866,9 +883,14 @@ func TestLateFailure(t *testing.T) {
 			})
 		}},
 		"unready for a moment after the start": {bad: shaky, most: "4", waves: true},
+		"ready before its startup probe":       {bad: probed, most: "4", waves: true},
+		"it never passes its startup probe":    {bad: unprobed, most: "4", waves: true},
 		"nothing":                              {bad: never, most: "25%", waves: true},
 	} {
 		for _, way := range []rollout.Way{rollout.ChangeInPlace, rollout.Evict} {
+			if way == rollout.Evict && test.bad.precedesProbe() {
+				continue // a new pod has no container before
+			}
 			t.Run(what+", "+string(way), func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
@@ -918,7 +940,9 @@ func TestLateFailure(t *testing.T) {
 					switch {
 					case test.bad.harmless() && (err != nil || changed != pods):
 						t.Errorf("%d pods have the change: %v", changed, err)
-					case !test.bad.harmless() && (err == nil || !strings.Contains(err.Error(), "it was ready with the change for")):
+					case test.bad == unprobed && (err == nil || !strings.Contains(err.Error(), "it waits for the container agent to be ready")):
+						t.Errorf("it does not report a pod: %v", err)
+					case !test.bad.harmless() && test.bad != unprobed && (err == nil || !strings.Contains(err.Error(), "it was ready with the change for")):
 						t.Errorf("it does not report a pod: %v", err)
 					case !test.bad.harmless() && test.bad != some && changed > first:
 						t.Errorf("%d pods have the change, want at most %d", changed, first)
