@@ -20,18 +20,23 @@ import (
 type traffic struct {
 	stopping context.CancelFunc
 	clients  sync.WaitGroup
+	started  time.Time
 
 	mu       sync.Mutex
 	answered map[string]int // by address
 	failures []error
 }
 
-// startTraffic starts a client for each address.
+// startTraffic starts a client for each address, when all of them answer: kube-proxy may write the rules of a new Service some time
+// after its pods are ready, and rejects connections until then.
 func startTraffic(t *testing.T, every time.Duration, addresses ...string) *traffic {
 	t.Helper()
-	ctx, stopping := context.WithCancel(t.Context())
-	l := &traffic{stopping: stopping, answered: map[string]int{}}
 	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
+	for _, address := range addresses {
+		eventually(t, address+" answers", func(ctx context.Context) error { return get(ctx, client, address) })
+	}
+	ctx, stopping := context.WithCancel(t.Context())
+	l := &traffic{stopping: stopping, started: time.Now(), answered: map[string]int{}}
 	for _, address := range addresses {
 		l.clients.Go(func() {
 			tick := time.NewTicker(every)
@@ -50,22 +55,30 @@ func startTraffic(t *testing.T, every time.Duration, addresses ...string) *traff
 	return l
 }
 
-func (l *traffic) request(ctx context.Context, client *http.Client, address string) {
+// get returns an error unless an address answers with 200.
+func get(ctx context.Context, client *http.Client, address string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/", http.NoBody)
-	var response *http.Response
-	if err == nil {
-		response, err = client.Do(request)
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		if err = response.Body.Close(); response.StatusCode != http.StatusOK {
-			err = fmt.Errorf("%s answers %s", address, response.Status)
-		}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
 	}
+	if err = response.Body.Close(); response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s answers %s", address, response.Status)
+	}
+	return err
+}
+
+func (l *traffic) request(ctx context.Context, client *http.Client, address string) {
+	sent := time.Since(l.started)
+	err := get(ctx, client, address)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.answered[address]++; err != nil {
 		l.answered[address]--
-		l.failures = append(l.failures, err)
+		l.failures = append(l.failures, fmt.Errorf("sent after %s: %w", sent, err))
 	}
 }
 
