@@ -87,7 +87,7 @@ func (r *canaryChoice) fallBack(s *subject, decisions []Decision) {
 
 // findFailed returns the canaries that could not be planned, or that no longer apply after they were injected, with
 // the reasons. They must be left out, the latter ones from the beginning.
-func (r *canaryChoice) findFailed(s *subject, decisions []Decision) (culprits map[string]string, always bool) {
+func (r *canaryChoice) findFailed(s *subject, decisions []Decision) (toLeaveOut map[string]string, always bool) {
 	for _, base := range r.replaced {
 		for _, t := range base.canaries {
 			d, why := &decisions[t.index], ""
@@ -99,12 +99,12 @@ func (r *canaryChoice) findFailed(s *subject, decisions []Decision) (culprits ma
 				why = d.Message
 			}
 			if why != "" {
-				if culprits == nil {
-					culprits = map[string]string{}
+				if toLeaveOut == nil {
+					toLeaveOut = map[string]string{}
 				}
-				culprits[t.Name] = why
+				toLeaveOut[t.Name] = why
 			}
 		}
 	}
-	return culprits, always
+	return toLeaveOut, always
 }

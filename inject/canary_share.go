@@ -11,7 +11,7 @@ import (
 // A canary is a template with spec.replaces. It takes the place of the other template in the pods that it
 // matches, in a share of the workloads. Three things decide, in this order:
 //
-//   - The pod's records. A pod that has one of the two templates keeps it, so another look, a second
+//   - The pod's records. A pod that has one of the two templates keeps it, so another round, a second
 //     admission and the validating webhook agree, whatever was added in between.
 //   - The pod's annotation pillion.dev/templates, if it names the canary itself.
 //   - The share, see shareBucket.

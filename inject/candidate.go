@@ -22,8 +22,8 @@ type candidate struct {
 	fragment jsontree.Node // what the pod must have, as a partial Pod
 	placed   v1alpha1.Placement
 	apps     []appContainer
-	altered  []Difference // before this look added anything
-	added    bool         // whether it added something to the pod in this look
+	altered  []Difference // before this round added anything
+	added    bool         // whether it added something to the pod in this round
 
 	byName     map[string]*jsontree.Node // see ownContainer
 	appsByName map[string][]int          // see appsOf

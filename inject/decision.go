@@ -59,7 +59,7 @@ type Decision struct {
 	leaves   bool     // see planner.leaves
 }
 
-// keepAlso adds what a later look found. The first look knows best who set a value.
+// keepAlso adds the kept places that a later round found. The first round that found a place knows best who set its value.
 func (d *Decision) keepAlso(later []Kept) {
 	for _, k := range later {
 		if !slices.ContainsFunc(d.Kept, func(known Kept) bool { return known.Path == k.Path && known.Template == k.Template }) {

@@ -15,80 +15,79 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-// Additions may change the values of expressions. Inject therefore inspects the pod again until
-// another run would add nothing. It leaves out a template if the additions never end, or if the
-// validating webhook would report the result.
+// Additions may change the values of expressions. Inject therefore repeats the work until the result is a fixed point: a second run
+// over the injected pod would add nothing. It leaves out a template if the additions never end, or if the validating webhook would
+// report the result.
 //
-// A look is one inspection of the pod by all templates, which may add to it. A pass is a sequence
-// of looks that ends when a look adds nothing.
+// A round inspects the pod once with all templates, and may add to it. A pass is a sequence of rounds in which the same templates
+// are left out. It ends when another round would add nothing.
 
 const (
-	// maxRounds is the maximum number of looks in one pass. Additions might change what another
-	// template sees, so the pod needs another look. Two looks are enough for templates that do not
-	// depend on each other in a chain.
-	maxRounds = 16
-	// maxLooks is the maximum number of looks for one pod in all passes, including those after a
-	// template was left out. Of 600 random sets of up to three templates, none needs
-	// more than 17.
-	maxLooks = 64
+	// maxRoundsPerPass is the maximum number of rounds in one pass. Two rounds are enough unless templates depend on each other's
+	// additions in a chain.
+	maxRoundsPerPass = 16
+	// maxRoundsPerPod is the maximum number of rounds for one pod in all passes, including those that begin again because a
+	// template must be left out. Of 600 random sets of up to three templates, none needs more than 17.
+	maxRoundsPerPod = 64
 )
 
-const neverSettles = "its expressions read its own additions, so it adds more without end; change the expressions"
+const addsWithoutEnd = "its expressions read its own additions, so it adds more without end; change the expressions"
 
-// settling is the work on one pod.
-type settling struct {
-	run            run
-	result         Result
-	current        pass
-	decisions      []Decision
-	looks          int
-	earlier        []candidate // what templates added to the pod before it was copied, see owners
-	gaveUp         bool        // after too many looks: every template is left out
-	leaveOutAlways bool        // the culprits of a pass must be left out in all earlier ones too
+// fixedPointSearch is the work on one pod. It is used again for the next pod.
+type fixedPointSearch struct {
+	round     round
+	result    Result
+	current   pass
+	decisions []Decision  // memory for those of the first round
+	rounds    int         // so far, in all passes
+	earlier   []candidate // what templates added to the pod before it was copied, see owners
+	gaveUp    bool        // after too many rounds: every template is left out
+	// leaveOutAlways reports whether the templates that the last pass found must also be left out of all earlier passes.
+	leaveOutAlways bool
 }
 
 const spendsTooMuch = "the expressions of the templates of the namespace cost too much for this pod; use fewer of them, or simpler ones"
 
 // whyStop returns why the pod must not be inspected again, or "".
-func (s *settling) whyStop() string {
+func (s *fixedPointSearch) whyStop() string {
 	switch {
-	case s.run.spent > cel.MaxTotal:
+	case s.round.spent > cel.MaxTotal:
 		return spendsTooMuch
-	case s.looks > maxLooks:
-		return neverSettles
+	case s.rounds > maxRoundsPerPod:
+		return addsWithoutEnd
 	}
 	return ""
 }
 
 // keptBytes returns the number of bytes that stay allocated for the next pod.
-func (s *settling) keptBytes() int {
-	return s.run.journal.Kept() + cap(s.decisions)*int(unsafe.Sizeof(Decision{})) + (cap(s.run.room)+cap(s.run.contributed)+cap(s.run.canaries.candidates))*int(unsafe.Sizeof(candidate{})) + cap(s.run.subject.tokenVolumes)*int(unsafe.Sizeof(""))
+func (s *fixedPointSearch) keptBytes() int {
+	return s.round.journal.Kept() + cap(s.decisions)*int(unsafe.Sizeof(Decision{})) + (cap(s.round.room)+cap(s.round.contributed)+cap(s.round.canaries.candidates))*int(unsafe.Sizeof(candidate{})) + cap(s.round.subject.tokenVolumes)*int(unsafe.Sizeof(""))
 }
 
 // reachFixedPoint adds to the pod until nothing is left to add.
 //
-// If a template must be left out because of what it adds, settle starts again from the original
-// pod, of which fresh returns another copy. The other templates then get the same result as without that template. A
-// template that was left out may be correct together with later additions. settle therefore makes another pass, as a
-// second run would, until a pass adds nothing.
-func (s *settling) reachFixedPoint(i *Injector, asked asked, nodes *jsontree.Arena, pod *jsontree.Node, fresh func() (*jsontree.Node, error)) error {
-	s.run.startPod(i, asked, nodes)
+// If a pass finds templates that must be left out because of what they add, the work begins again with the original pod, of which
+// fresh returns another copy. So the result is the same as without those templates. But a template that was left out may be right
+// together with what the others added, and a second run would add it. Therefore another pass follows, in which it is not left
+// out, until a pass adds nothing.
+func (s *fixedPointSearch) reachFixedPoint(i *Injector, asked asked, nodes *jsontree.Arena, pod *jsontree.Node, fresh func() (*jsontree.Node, error)) error {
+	s.round.startPod(i, asked, nodes)
 	if !asked.copied {
-		s.run.spent = 0
+		s.round.spent = 0
 	}
-	s.run.forgetAdded(s.earlier)
+	s.round.forgetAdded(s.earlier)
 	s.decisions = slices.Grow(s.decisions[:0], len(i.templates))[:len(i.templates)]
-	s.result, s.looks, s.gaveUp = Result{Pod: identifyPod(pod), pod: pod, size: asked.sizeBefore(pod)}, 0, false
+	s.result, s.rounds, s.gaveUp = Result{Pod: identifyPod(pod), pod: pod, size: asked.sizeBefore(pod)}, 0, false
 	var leftOut []map[string]string // indexed by pass
 	for {
-		pass, culprits := s.runPasses(leftOut)
-		if s.run.subject.asked.isGone() {
+		pass, toLeaveOut := s.runPasses(leftOut)
+		if s.round.subject.asked.isGone() {
 			return ErrGone
 		}
 		switch {
-		case s.whyStop() != "" && !s.gaveUp: // culprits is incomplete
+		case s.whyStop() != "" && !s.gaveUp: // the pass did not end, so toLeaveOut is incomplete
 			leftOut, s.gaveUp = []map[string]string{s.everyTemplate(s.whyStop())}, true
-		case len(culprits) == 0:
+		case len(toLeaveOut) == 0:
 			return nil
 		default:
 			for len(leftOut) <= pass {
@@ -96,7 +95,7 @@ func (s *settling) reachFixedPoint(i *Injector, asked asked, nodes *jsontree.Are
 			}
 			for at := range leftOut[:pass+1] {
 				if at == pass || s.leaveOutAlways {
-					maps.Copy(leftOut[at], culprits)
+					maps.Copy(leftOut[at], toLeaveOut)
 				}
 			}
 		}
@@ -105,7 +104,7 @@ func (s *settling) reachFixedPoint(i *Injector, asked asked, nodes *jsontree.Are
 			return err
 		}
 		s.result = Result{Pod: s.result.Pod, pod: pod, size: asked.sizeBefore(pod)}
-		s.run.forgetAdded(s.earlier)
+		s.round.forgetAdded(s.earlier)
 	}
 }
 
@@ -115,94 +114,94 @@ func parseOriginal(pod *jsontree.Node) func() (*jsontree.Node, error) {
 }
 
 // everyTemplate returns every template, to be left out.
-func (s *settling) everyTemplate(why string) map[string]string {
+func (s *fixedPointSearch) everyTemplate(why string) map[string]string {
 	all := map[string]string{}
-	for _, name := range s.run.injector.names {
+	for _, name := range s.round.injector.names {
 		all[name] = why
 	}
 	return all
 }
 
-// runPasses returns the templates to leave out in a pass, with the reasons. It returns none if the pod
-// is settled.
-func (s *settling) runPasses(leftOut []map[string]string) (pass int, culprits map[string]string) {
+// runPasses runs passes over the pod until one adds nothing. LeftOut has the templates to leave out of each pass, with the reasons.
+// If a pass finds further ones, runPasses stops, and returns them with the index of the pass.
+func (s *fixedPointSearch) runPasses(leftOut []map[string]string) (pass int, toLeaveOut map[string]string) {
 	for ; ; pass++ {
 		var without map[string]string
 		if pass < len(leftOut) {
 			without = leftOut[pass]
 		}
 		before := s.result.size
-		culprits = s.runPass(without)
-		if len(culprits) > 0 || len(without) == 0 || s.result.size == before {
-			return pass, culprits
+		toLeaveOut = s.runPass(without)
+		if len(toLeaveOut) > 0 || len(without) == 0 || s.result.size == before {
+			return pass, toLeaveOut
 		}
 	}
 }
 
-// runPass inspects the pod until there is nothing more to add. It returns the templates that make this
-// impossible, with the reasons.
-func (s *settling) runPass(leftOut map[string]string) (culprits map[string]string) {
+// runPass runs rounds over the pod until one adds nothing. It returns the templates that must be left out of this pass because they
+// make that impossible, or because the result would be wrong, with the reasons.
+func (s *fixedPointSearch) runPass(leftOut map[string]string) (toLeaveOut map[string]string) {
 	p := &s.current
 	*p, s.leaveOutAlways = pass{result: &s.result}, false
 	if s.result.size > 0 {
 		p.before = s.result.pod.AppendWithAdditions(nil)
 	}
-	for range maxRounds {
-		run := &s.run
-		run.beginRound(s.result.pod, s.result.size > 0)
-		run.leftOut = leftOut
+	for range maxRoundsPerPass {
+		round := &s.round
+		round.beginRound(s.result.pod, s.result.size > 0)
+		round.leftOut = leftOut
 		decisions := s.decisions
 		if s.result.Decisions != nil {
 			decisions = make([]Decision, len(decisions))
 		}
-		if s.looks++; s.whyStop() != "" && !s.gaveUp {
+		if s.rounds++; s.whyStop() != "" && !s.gaveUp {
 			return nil
 		}
-		if run.decideAll(decisions); s.run.subject.asked.isGone() {
+		if round.decideAll(decisions); s.round.subject.asked.isGone() {
 			return nil
 		}
-		if culprits, s.leaveOutAlways = run.canaries.findFailed(&run.subject, decisions); len(culprits) > 0 {
-			return culprits
+		if toLeaveOut, s.leaveOutAlways = round.canaries.findFailed(&round.subject, decisions); len(toLeaveOut) > 0 {
+			return toLeaveOut
 		}
-		if s.result.Decisions == nil && s.run.subject.asked.tier != clusterTier {
-			s.result.Findings = findMistakes(run.injector, &run.subject)
+		if s.result.Decisions == nil && s.round.subject.asked.tier != clusterTier {
+			s.result.Findings = findMistakes(round.injector, &round.subject)
 		}
 		for i := range decisions {
 			decisions[i].cleanMessages()
 		}
 		p.recordDecisions(decisions)
-		if !run.added {
+		if !round.added {
 			return s.faultyTemplates()
 		}
 		if s.result.size = s.result.pod.AddedSize(); s.result.size > maxPatch {
 			return p.addersOf(p.last, fmt.Sprintf("its additions make the pod larger than the API server accepts (%d bytes)", s.result.size))
 		}
-		if !s.run.needsAnotherRound() {
+		if !s.round.needsAnotherRound() {
 			return nil
 		}
 	}
-	return p.addersOf(p.last, neverSettles)
+	return p.addersOf(p.last, addsWithoutEnd)
 }
 
-// pass is the result of the looks of one pass.
+// pass is what is known about one pass. Its slices of bool have an item for each template.
 type pass struct {
 	result      *Result
-	last        []Decision
-	old         []bool // injected by an earlier pass
-	adds        []bool // injected by earlier looks of this pass
-	wasComplete []bool // was complete and correct in the pod before this pass
-	before      []byte // the pod before this pass, unless it is the original one
-	judged      bool   // whether the pod before this round had all of the template, see wasRight
+	last        []Decision // of the last round
+	old         []bool     // injected by an earlier pass
+	adds        []bool     // injected before the last round, by this pass or an earlier one
+	wasComplete []bool     // was complete and correct in the pod before this pass
+	before      []byte     // the pod before this pass, or nil if that is the original pod
+	judged      bool       // whether wasComplete comes from a round that added nothing, see wasRight
 
 	altered map[string][]Difference // by template, in the pod before this pass
 }
 
-// recordDecisions records the decisions of a look. A template that an earlier look injected stays injected.
+// recordDecisions records the decisions of a round. A template that an earlier round injected stays injected.
 func (p *pass) recordDecisions(decisions []Decision) {
-	first := p.last
+	earlier := p.last // of this pass
 	p.last = decisions
 	for i := range decisions {
-		if d := &decisions[i]; first == nil && len(d.Altered) > 0 {
+		if d := &decisions[i]; earlier == nil && len(d.Altered) > 0 {
 			if p.altered == nil {
 				p.altered = map[string][]Difference{}
 			}
@@ -213,10 +212,10 @@ func (p *pass) recordDecisions(decisions []Decision) {
 	case p.result.Decisions == nil:
 		p.result.Decisions = decisions
 		return
-	case first == nil:
+	case earlier == nil:
 		p.old = flagDecisions(p.result.Decisions, (*Decision).isInjected)
 	case p.wasComplete == nil:
-		p.wasComplete = flagDecisions(first, (*Decision).isRight)
+		p.wasComplete = flagDecisions(earlier, (*Decision).isRight)
 		fallthrough
 	default:
 		p.adds = flagDecisions(p.result.Decisions, (*Decision).isInjected)
@@ -253,97 +252,97 @@ func (d *Decision) isRight() bool { return d.Code == CodePresent && len(d.findFa
 
 // addersOf returns the templates among the decisions that have added something since this pass began.
 func (p *pass) addersOf(decisions []Decision, why string) map[string]string {
-	culprits := map[string]string{}
+	toLeaveOut := map[string]string{}
 	for i := range decisions {
 		if d := &decisions[i]; d.isInjected() && (p.old == nil || !p.old[i]) {
-			culprits[d.Template] = why
+			toLeaveOut[d.Template] = why
 		}
 	}
-	if len(culprits) == 0 && len(decisions) > 0 && &decisions[0] != &p.result.Decisions[0] {
+	if len(toLeaveOut) == 0 && len(decisions) > 0 && &decisions[0] != &p.result.Decisions[0] {
 		return p.addersOf(p.result.Decisions, why) // later templates made earlier ones add more
 	}
-	return culprits
+	return toLeaveOut
 }
 
 // faultyTemplates returns the templates that the validating webhook would report in the current pod, because
-// additions changed the values of their expressions. If such a template was in the pod before,
-// faulty returns the templates that added something instead. A fault that the pod had
-// before does not count, because a second run would inject the template despite it.
-func (s *settling) faultyTemplates() map[string]string {
+// additions changed the values of their expressions. If such a template was right in the pod before this pass, the templates that
+// added something are returned instead. A fault that the pod had before does not count, because a second run would inject the
+// template despite it.
+func (s *fixedPointSearch) faultyTemplates() map[string]string {
 	p := &s.current
 	if p.wasComplete == nil {
 		return nil // nothing was added
 	}
-	culprits := map[string]string{}
+	toLeaveOut := map[string]string{}
 	for i := range p.wasComplete {
 		found := p.last[i].faultsSince(p.altered[p.last[i].Template])
 		switch name := p.last[i].Template; {
-		case len(found) == 0 || s.run.leftOut[name] != "" || s.run.isOthers(i):
+		case len(found) == 0 || s.round.leftOut[name] != "" || s.round.isOthers(i):
 		case p.old != nil && p.old[i] || s.wasRight(i):
 			return s.fewestToLeaveOut(p.addersOf(p.result.Decisions, fmt.Sprintf("the template %s reads its own additions, and then %s", name, found[0].faultText())))
 		case p.adds[i]:
-			culprits[name] = "its expressions read additions, and then " + found[0].faultText()
+			toLeaveOut[name] = "its expressions read additions, and then " + found[0].faultText()
 		}
 	}
-	if s.run.injector.proves && len(culprits) == 0 {
+	if s.round.injector.proves && len(toLeaveOut) == 0 {
 		return s.losingTemplates()
 	}
-	return s.fewestToLeaveOut(culprits)
+	return s.fewestToLeaveOut(toLeaveOut)
 }
 
 // losingTemplates returns the templates to leave out because a container of a template is no longer what that
 // template renders. A second run would take the container for the user's.
-func (s *settling) losingTemplates() map[string]string {
+func (s *fixedPointSearch) losingTemplates() map[string]string {
 	p := &s.current
-	culprits := map[string]string{}
-	for name := range s.run.subject.lostNames(s.run.owners.candidates) {
+	toLeaveOut := map[string]string{}
+	for name := range s.round.subject.lostNames(s.round.owners.candidates) {
 		owner := -1
-		for i, t := range s.run.injector.templates {
+		for i, t := range s.round.injector.templates {
 			if t.Brings(name) && (owner < 0 || p.result.Decisions[i].isInjected()) {
 				owner = i
 			}
 		}
-		switch t := s.run.injector.templates[owner]; {
-		case s.run.isOthers(owner):
+		switch t := s.round.injector.templates[owner]; {
+		case s.round.isOthers(owner):
 		case p.adds[owner] && (p.old == nil || !p.old[owner]) && !s.wasRight(owner):
-			culprits[t.Name] = fmt.Sprintf("its expressions read additions, and then they change its container %s", name)
+			toLeaveOut[t.Name] = fmt.Sprintf("its expressions read additions, and then they change its container %s", name)
 		default:
 			return s.fewestToLeaveOut(p.addersOf(p.result.Decisions, fmt.Sprintf("the template %s reads additions, and then they change its container %s", t.Name, name)))
 		}
 	}
-	return s.fewestToLeaveOut(culprits)
+	return s.fewestToLeaveOut(toLeaveOut)
 }
 
-// fewestToLeaveOut returns those of the culprits that must be left out first. Others may be right without
+// fewestToLeaveOut returns those of the templates that must be left out first. Others may be right without
 // them: templates that the pod had already, and required ones. Without a template that the pod had,
 // its containers would look like the user's.
-func (s *settling) fewestToLeaveOut(culprits map[string]string) map[string]string {
+func (s *fixedPointSearch) fewestToLeaveOut(toLeaveOut map[string]string) map[string]string {
 	for _, spared := range []func(i int) bool{
 		func(i int) bool { return s.current.wasComplete[i] },
-		func(i int) bool { return s.run.injector.templates[i].Spec.Required },
+		func(i int) bool { return s.round.injector.templates[i].Spec.Required },
 	} {
-		rest := maps.Clone(culprits)
-		for i, t := range s.run.injector.templates {
+		rest := maps.Clone(toLeaveOut)
+		for i, t := range s.round.injector.templates {
 			if spared(i) {
 				delete(rest, t.Name)
 			}
 		}
 		if len(rest) > 0 {
-			culprits = rest
+			toLeaveOut = rest
 		}
 	}
-	return culprits
+	return toLeaveOut
 }
 
-// wasRight reports whether a template was complete and correct in the pod before this pass. If the
-// pod says that it has the template, the first look is not enough: in it, an earlier template may
-// have added something.
-func (s *settling) wasRight(i int) bool {
-	p, t := &s.current, s.run.injector.templates[i]
-	if says := s.run.subject.annotation(t.injected); p.wasComplete[i] || p.judged || says == nil || says.Added() {
+// wasRight reports whether a template was complete and correct in the pod before this pass. The decisions of the first round are
+// not enough for a template that the pod records: an earlier template may have added something before it was decided about. So a
+// round in which nothing is added judges the pod as it was before.
+func (s *fixedPointSearch) wasRight(i int) bool {
+	p, t := &s.current, s.round.injector.templates[i]
+	if says := s.round.subject.annotation(t.injected); p.wasComplete[i] || p.judged || says == nil || says.Added() {
 		return p.wasComplete[i]
 	}
-	s.looks++
+	s.rounds++
 	before := p.before
 	if before == nil {
 		before = []byte(s.result.pod.String())
@@ -352,10 +351,10 @@ func (s *settling) wasRight(i int) bool {
 	if err != nil {
 		return false
 	}
-	asked := s.run.subject.asked
+	asked := s.round.subject.asked
 	asked.alone = true
-	var judging run
-	judging.startPod(s.run.injector, asked, &jsontree.Arena{})
+	var judging round
+	judging.startPod(s.round.injector, asked, &jsontree.Arena{})
 	judging.beginRound(pod, false)
 	decisions := make([]Decision, len(p.wasComplete))
 	judging.decideAll(decisions)
@@ -385,9 +384,9 @@ func (f *Finding) faultText() string {
 }
 
 // needsAnotherRound reports whether the additions could change what a template sees, or whether a container of a template is not what
-// that template renders. Without another look, a second admission of the same pod might add what this one left out, or leave
+// that template renders. Without another round, a second admission of the same pod might add what this one left out, or leave
 // out what this one added.
-func (r *run) needsAnotherRound() bool {
+func (r *round) needsAnotherRound() bool {
 	if slices.ContainsFunc(r.owners.candidates, func(c *candidate) bool {
 		return c.decision.Code == CodeConflict || c.decision.Code == CodeRenderFailed || len(c.altered) > 0
 	}) {

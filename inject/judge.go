@@ -261,8 +261,8 @@ func (j *Judge) judgeState(req Request) (*Verdict, error) {
 
 // decideAgain replaces the decisions about absent templates that the mutating webhook does not
 // inject into this pod. Some problems appear only together with the other templates and after
-// several looks: additions that never end or are too large. It adds to req.Pod, so the caller must
-// not use that afterwards.
+// several rounds: additions that never end or are too large. It adds to req.Pod, so the caller must
+// not use that pod afterwards.
 func (i *Injector) decideAgain(req Request, v *Verdict) error {
 	req.alone, req.Scratch = false, nil
 	own := req.tier == ownTier

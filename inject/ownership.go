@@ -13,14 +13,14 @@ import (
 
 // owners finds out which containers and values of the pod belong to a template.
 //
-// What templates add in a look is remembered for the later ones. In a pod that was injected before, only what the templates
+// What templates add in a round is remembered for the later rounds. In a pod that was injected before, only what the templates
 // render shows it. A template may render something only if it is absent, so it is also rendered for the pod without its own
 // values, see [owners.eachUnset].
 type owners struct {
 	subject     *subject
-	input       *cel.Input // for this look, before it adds anything
+	input       *cel.Input // for this round, before it adds anything
 	candidates  []*candidate
-	contributed []candidate               // what templates added in earlier looks, in this order
+	contributed []candidate               // what templates added in earlier rounds, in this order
 	leftOut     []*candidate              // their containers in the pod may be right
 	flipped     []*loaded                 // templates that do not apply, which additions may change
 	users       [2][]appContainer         // see userContainers
@@ -139,7 +139,7 @@ func (o *owners) otherTemplates(besides *loaded, isNew bool, mayHave func(t *loa
 				if !yield(c) {
 					return
 				}
-			default: // it may have added something in an earlier look
+			default: // it may have added something in an earlier round
 				if later := o.renderUnplanned(c); later != nil && !yield(later) {
 					return
 				}
@@ -155,7 +155,7 @@ func (o *owners) otherTemplates(besides *loaded, isNew bool, mayHave func(t *loa
 }
 
 // renderUnplanned returns a template that has not been planned yet, with what it adds to each container, or nil
-// if it fails. It renders each template once in a look, however many conflicts there are.
+// if it fails. It renders each template once in a round, however many conflicts there are.
 func (o *owners) renderUnplanned(c *candidate) *candidate {
 	later, known := o.later[c]
 	if !known {

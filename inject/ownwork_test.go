@@ -271,7 +271,7 @@ func TestJudgeOwnWork(t *testing.T) {
 }
 
 // TestLooksAreBounded uses templates that add without end, each only if the earlier ones were left
-// out. After any number of looks, every template has a decision.
+// out. After any number of rounds, every template has a decision.
 func TestLooksAreBounded(t *testing.T) {
 	t.Parallel()
 	for n := 1; n <= 8; n++ {

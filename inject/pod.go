@@ -67,7 +67,7 @@ func (a *asked) isGone() bool {
 	}
 }
 
-// subject is the pod during one look: the data of the pod and of the request, and results that all
+// subject is the pod during one round: the data of the pod and of the request, and results that all
 // templates share.
 type subject struct {
 	asked     asked
@@ -82,7 +82,7 @@ type subject struct {
 	readsGated bool // see [templates.Template.ReadsGated]
 
 	pod         *jsontree.Node
-	grown       bool // whether earlier looks added something
+	grown       bool // whether earlier rounds added something
 	labels      *jsontree.Node
 	annotations *jsontree.Node
 	requested   requested
@@ -113,7 +113,7 @@ type subject struct {
 	taken, fallbacks map[*loaded]*loaded
 }
 
-// beginRound begins another look.
+// beginRound begins another round.
 func (s *subject) beginRound(pod *jsontree.Node, grown bool) {
 	*s = subject{
 		asked: s.asked, schema: s.schema, templates: s.templates, brings: s.brings, patterns: s.patterns, excluded: s.excluded, readsPod: s.readsPod, readsGated: s.readsGated, proven: s.proven, nodes: s.nodes,

@@ -155,7 +155,7 @@ func (c *candidate) prepareContainer(container, token *jsontree.Node) (prepared 
 }
 
 // leavesTokenPath reports whether the pod's container of that name is left unchanged at the token's path: it keeps its mount, which the
-// plugin, the user, or an earlier look added, and a container that the user wrote gets what the plugin adds. With None, this is true
+// plugin, the user, or an earlier round added, and a container that the user wrote gets what the plugin adds. With None, this is true
 // only for containers that the user wrote. A template's own container must not keep a credential that the plugin added.
 func (c *candidate) leavesTokenPath(container *jsontree.Node) bool {
 	isUsers := c.subject.annotation(c.t.customize).IsText("true")

@@ -87,18 +87,18 @@ func (r *Request) parsePod() (pod *jsontree.Node, err error) {
 type Scratch struct {
 	jsontree.Parser // for the pod, or for the document that contains it
 
-	settling settling
-	tenant   tenant
+	fixedPointSearch fixedPointSearch
+	tenant           tenant
 }
 
 // Kept returns the number of bytes that stay allocated for the next pod.
 func (s *Scratch) Kept() int {
-	return s.Parser.Kept() + s.settling.keptBytes() + s.tenant.cluster.keptBytes() + s.tenant.own.keptBytes()
+	return s.Parser.Kept() + s.fixedPointSearch.keptBytes() + s.tenant.cluster.keptBytes() + s.tenant.own.keptBytes()
 }
 
-// newRun begins the only look of a run.
-func (i *Injector) newRun(req *Request, pod *jsontree.Node) *run {
-	r := &run{}
+// newRound begins a round for a pod to which Inject adds nothing.
+func (i *Injector) newRound(req *Request, pod *jsontree.Node) *round {
+	r := &round{}
 	r.startPod(i, req.toAsked(i, pod), &jsontree.Arena{})
 	r.beginRound(pod, false)
 	return r
@@ -120,7 +120,7 @@ func (i *Injector) Inject(req Request) (*Result, error) {
 		req.Scratch = &Scratch{}
 	}
 	req.Scratch.Env = i.addsEnv // takes effect when it parses the next pod
-	s := &req.Scratch.settling
+	s := &req.Scratch.fixedPointSearch
 	result := &s.result
 	if i.cluster != nil && i.ofCluster() > 0 && req.tier == bothTiers {
 		result, err = req.Scratch.tenant.injectTiers(i, req.toAsked(i, pod), &req.Scratch.Arena, pod)
@@ -137,7 +137,7 @@ func (i *Injector) Inject(req Request) (*Result, error) {
 }
 
 // accountOf returns the pod's ServiceAccount, or nil if no template reads it. It is read once for each
-// pod: it may change in the meantime, and all looks must see the same.
+// pod: it may change in the meantime, and all rounds must see the same.
 func (i *Injector) accountOf(ns *request.Namespace, pod *jsontree.Node) *request.ServiceAccount {
 	if !i.readsAccount {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/pillion-dev/pillion/templates/request"
 )
 
-// run is one look (see fixpoint.go): decide, render, plan. The next look reuses its memory.
-type run struct {
+// round is one round (see fixpoint.go): decide, render, plan. The next round reuses its memory.
+type round struct {
 	injector *Injector
 	subject  subject
 	owners   owners
@@ -27,11 +27,11 @@ type run struct {
 	added   bool
 	shown   int // number of containers that expressions saw at first
 
-	spent uint64 // cost of the expressions of the templates of the namespace, in all looks
+	spent uint64 // cost of the expressions of the templates of the namespace, in all rounds
 }
 
-// startPod prepares for the looks of one pod.
-func (r *run) startPod(i *Injector, asked asked, nodes *jsontree.Arena) {
+// startPod prepares for the rounds of one pod.
+func (r *round) startPod(i *Injector, asked asked, nodes *jsontree.Arena) {
 	r.injector, r.journal.Nodes, r.canaries.replaced = i, nodes, i.replaced
 	s := &r.subject
 	s.proven = nil
@@ -39,8 +39,8 @@ func (r *run) startPod(i *Injector, asked asked, nodes *jsontree.Arena) {
 	r.room = slices.Grow(r.room[:0], len(i.templates))[:len(i.templates)]
 }
 
-// rememberAdded keeps what the templates added in the last look, because later ones need it.
-func (r *run) rememberAdded() {
+// rememberAdded keeps what the templates added in the last round, because later rounds need it.
+func (r *round) rememberAdded() {
 	if !r.added {
 		return
 	}
@@ -53,12 +53,12 @@ func (r *run) rememberAdded() {
 }
 
 // forgetAdded forgets what the templates added, except for what they added to the pod before it was copied.
-func (r *run) forgetAdded(earlier []candidate) {
+func (r *round) forgetAdded(earlier []candidate) {
 	r.added, r.contributed = false, append(r.contributed[:0], earlier...)
 }
 
-// beginRound begins another look.
-func (r *run) beginRound(pod *jsontree.Node, grown bool) {
+// beginRound begins another round. Grown reports whether earlier rounds added something to the pod.
+func (r *round) beginRound(pod *jsontree.Node, grown bool) {
 	r.rememberAdded()
 	r.journal.Keep()
 	r.subject.beginRound(pod, grown)
@@ -75,7 +75,7 @@ func (r *run) beginRound(pod *jsontree.Node, grown bool) {
 
 // visiblePod is [subject.withoutHidden] without a generated name, without annotations that the API server drops, and with the profiles that it
 // makes of annotations.
-func (r *run) visiblePod(t *loaded) (pod *jsontree.Node, containers int) {
+func (r *round) visiblePod(t *loaded) (pod *jsontree.Node, containers int) {
 	pod = r.subject.pod
 	if r.injector.readsContainers {
 		pod, containers = r.subject.withoutHidden(t)
@@ -95,7 +95,7 @@ func (r *run) visiblePod(t *loaded) (pod *jsontree.Node, containers int) {
 // decideAll decides about every template, in order. It renders all templates before it plans any,
 // because all of them together determine which containers are the user's. If this exposes a
 // container, required templates are rendered again.
-func (r *run) decideAll(decisions []Decision) {
+func (r *round) decideAll(decisions []Decision) {
 	s, o := &r.subject, &r.owners
 	r.renderAll(decisions)
 	if r.injector.proves {
@@ -111,8 +111,8 @@ func (r *run) decideAll(decisions []Decision) {
 			return
 		}
 		if r.added {
-			// If these additions matter, there is another look. It sees them as the API server will
-			// store them.
+			// Expressions read the additions of earlier templates. If these matter, another round follows, which sees them as
+			// the API server will store them.
 			view, _ := r.visiblePod(c.t)
 			if s.asked.file || s.readsGated {
 				view = s.foreseenPart(view, s.schema)
@@ -130,7 +130,7 @@ func (r *run) decideAll(decisions []Decision) {
 // exposeUnproven finds the containers that are not a template's, and renders again if there are any. A
 // template that sees these may render some of the others, which are then not exposed. Whatever stays
 // hidden must be what templates render without it: otherwise containers could prove each other.
-func (r *run) exposeUnproven(decisions []Decision) {
+func (r *round) exposeUnproven(decisions []Decision) {
 	s, o := &r.subject, &r.owners
 	first := s.proven == nil
 	all := s.unprovenNames(o.candidates, o.leftOut)
@@ -155,7 +155,7 @@ func (r *run) exposeUnproven(decisions []Decision) {
 }
 
 // renderAll finds the candidates. Required templates see exposed containers, too.
-func (r *run) renderAll(decisions []Decision) {
+func (r *round) renderAll(decisions []Decision) {
 	s, o := &r.subject, &r.owners
 	o.candidates, o.leftOut, o.flipped = o.candidates[:0], nil, o.flipped[:0]
 	if len(r.canaries.replaced) > 0 {
@@ -188,7 +188,7 @@ func (r *run) renderAll(decisions []Decision) {
 }
 
 // renderTemplate decides about one template as far as that is possible before anything is planned.
-func (r *run) renderTemplate(t *loaded, d *Decision, c *candidate) {
+func (r *round) renderTemplate(t *loaded, d *Decision, c *candidate) {
 	s := &r.subject
 	if r.renderSeen(t, d, c); d.Code != CodeConditionFalse || s.unseen[t] || !s.showsOwn(t) {
 		return
@@ -203,7 +203,7 @@ func (r *run) renderTemplate(t *loaded, d *Decision, c *candidate) {
 }
 
 // renderSeen implements render for what the template sees of the pod.
-func (r *run) renderSeen(t *loaded, d *Decision, c *candidate) {
+func (r *round) renderSeen(t *loaded, d *Decision, c *candidate) {
 	s, o := &r.subject, &r.owners
 	*d = Decision{Template: t.Name, Revision: t.Revision, Mode: t.Spec.Validate.Mode, audit: t.audit}
 	*c = candidate{subject: s, t: t, input: r.input, decision: d, placed: t.Spec.Placement}
@@ -230,10 +230,10 @@ func (r *run) renderSeen(t *loaded, d *Decision, c *candidate) {
 }
 
 // isOthers reports whether a template is in the set only to be known to the templates of the namespace.
-func (r *run) isOthers(i int) bool { return r.subject.isOthers(r.injector.templates[i]) }
+func (r *round) isOthers(i int) bool { return r.subject.isOthers(r.injector.templates[i]) }
 
 // leaveOut returns why a template is left out, or "".
-func (r *run) leaveOut(t *loaded) (Code, string) {
+func (r *round) leaveOut(t *loaded) (Code, string) {
 	if why := r.subject.asked.denied[t.Name]; why != "" && t.Namespace != "" {
 		return CodeConflict, why
 	}
@@ -241,7 +241,7 @@ func (r *run) leaveOut(t *loaded) (Code, string) {
 }
 
 // wantsBase reports whether a template would be for the pod if no canary took its place.
-func (r *run) wantsBase(base *loaded) bool {
+func (r *round) wantsBase(base *loaded) bool {
 	taken := r.subject.taken[base]
 	delete(r.subject.taken, base)
 	defer func() { r.subject.taken[base] = taken }()

@@ -26,11 +26,11 @@ import (
 // templates that do not depend on what the others leave out.
 const maxCycles = 8
 
-// mostTries is how often one pod may be inspected for the templates of its namespace, see [maxLooks]. Each template may be
+// maxTenantRounds is the maximum number of rounds for the templates of a pod's namespace, see [maxRoundsPerPod]. Each template may be
 // tried alone, so without this limit a tenant could make the work as long as the caller waits.
-const mostTries = 4 * maxLooks
+const maxTenantRounds = 4 * maxRoundsPerPod
 
-const tooManyTries = "the templates of the namespace change what those of the cluster do in too many ways; use fewer of them, or try them one at a time"
+const tooManyRounds = "the templates of the namespace change what those of the cluster do in too many ways; use fewer of them, or try them one at a time"
 
 // mostCopied is the maximum number of values of a pod to which templates of a namespace add. A usual pod has a few hundred.
 // The work needs several copies of the pod, and memory must not depend on what a tenant sends.
@@ -41,7 +41,7 @@ type tenant struct {
 	injector     *Injector
 	asked        asked
 	nodes        *jsontree.Arena
-	cluster, own settling
+	cluster, own fixedPointSearch
 
 	result Result
 	count  int             // of the templates of the cluster, which come first
@@ -54,7 +54,7 @@ type tenant struct {
 	known  []Decision
 	wanted []wanted
 
-	looks int // so far
+	rounds int // so far
 
 	// The last attempt.
 	pod   *jsontree.Node
@@ -71,11 +71,11 @@ func (w *tenant) injectTiers(i *Injector, asked asked, nodes *jsontree.Arena, po
 	if err := w.cluster.reachFixedPoint(i.cluster, first, nodes, pod, parseOriginal(pod)); err != nil {
 		return nil, err
 	}
-	w.cluster.run.rememberAdded()
-	w.contributed = slices.Clone(w.cluster.run.contributed)
+	w.cluster.round.rememberAdded()
+	w.contributed = slices.Clone(w.cluster.round.contributed)
 	start := w.cluster.result
 	start.Decisions = append(slices.Clone(start.Decisions), make([]Decision, len(i.templates)-w.count)...)
-	w.result, w.mine, w.known, w.looks, w.own.run.spent = start, addedContainers(start.pod), nil, 0, 0
+	w.result, w.mine, w.known, w.rounds, w.own.round.spent = start, addedContainers(start.pod), nil, 0, 0
 	w.result.Decisions = slices.Clone(start.Decisions)
 	if !start.pod.HasAtMost(mostCopied) {
 		return w.leaveOut(start, fmt.Sprintf("the pod has more than %d values, which is too many for templates of a namespace", mostCopied))
@@ -83,8 +83,8 @@ func (w *tenant) injectTiers(i *Injector, asked asked, nodes *jsontree.Arena, po
 	for range maxCycles {
 		before := w.result.size
 		switch err := w.runCycle(); {
-		case errors.Is(err, errTooManyTries):
-			return w.leaveOut(start, tooManyTries)
+		case errors.Is(err, errTooManyRounds):
+			return w.leaveOut(start, tooManyRounds)
 		case errors.Is(err, errSpendsTooMuch):
 			return w.leaveOut(start, spendsTooMuch)
 		case err != nil:
@@ -93,11 +93,11 @@ func (w *tenant) injectTiers(i *Injector, asked asked, nodes *jsontree.Arena, po
 			return &w.result, nil
 		}
 	}
-	return w.leaveOut(start, neverSettles)
+	return w.leaveOut(start, addsWithoutEnd)
 }
 
 var (
-	errTooManyTries  = errors.New("the pod was inspected too often")
+	errTooManyRounds = errors.New("the pod was inspected too often")
 	errSpendsTooMuch = errors.New("expressions cost too much")
 )
 
@@ -106,7 +106,7 @@ func (w *tenant) leaveOut(start Result, why string) (*Result, error) {
 	w.result, w.again, w.pod = start, nil, start.pod // nothing is added, so no copy is needed
 	asked := w.asked
 	asked.tier, asked.denied, asked.copied = ownTier, w.allBut(nil, why), true
-	w.own.earlier, w.own.run.spent = w.contributed, 0
+	w.own.earlier, w.own.round.spent = w.contributed, 0
 	err := w.own.reachFixedPoint(w.injector, asked, w.nodes, start.pod, func() (*jsontree.Node, error) { return start.pod, nil })
 	w.acceptAttempt()
 	return &w.result, err
@@ -201,9 +201,9 @@ func (w *tenant) allBut(chosen []string, why string) map[string]string {
 // additions must not be used, or "".
 func (w *tenant) tryAdditions(denied map[string]string) (why string, err error) {
 	switch w.whole = false; {
-	case w.looks > mostTries:
-		return "", errTooManyTries
-	case w.own.run.spent > cel.MaxTotal:
+	case w.rounds > maxTenantRounds:
+		return "", errTooManyRounds
+	case w.own.round.spent > cel.MaxTotal:
 		return "", errSpendsTooMuch
 	}
 	copied := func() (*jsontree.Node, error) { return new(w.result.pod.Copy()), nil }
@@ -211,7 +211,7 @@ func (w *tenant) tryAdditions(denied map[string]string) (why string, err error) 
 	asked.tier, asked.denied, asked.copied = ownTier, denied, true
 	w.own.earlier = w.contributed
 	err, w.again = w.own.reachFixedPoint(w.injector, asked, w.nodes, new(w.result.pod.Copy()), copied), nil
-	w.looks += w.own.looks
+	w.rounds += w.own.rounds
 	if w.pod = w.own.result.pod; err != nil || w.own.result.size == w.result.size {
 		return "", err
 	}
@@ -221,8 +221,8 @@ func (w *tenant) tryAdditions(denied map[string]string) (why string, err error) 
 		}
 		w.wanted = w.wantedByCluster()
 	}
-	w.own.run.rememberAdded()
-	if w.again, w.pod, err = w.seenByCluster(w.pod, w.own.run.contributed); err != nil {
+	w.own.round.rememberAdded()
+	if w.again, w.pod, err = w.seenByCluster(w.pod, w.own.round.contributed); err != nil {
 		return "", err
 	}
 	for i := range w.again {
@@ -247,7 +247,7 @@ func (w *tenant) seenByCluster(pod *jsontree.Node, contributed []candidate) ([]D
 	w.cluster.earlier = contributed
 	copied := func() (*jsontree.Node, error) { return new(pod.Copy()), nil }
 	err := w.cluster.reachFixedPoint(w.injector.cluster, asked, w.nodes, new(pod.Copy()), copied)
-	w.looks += w.cluster.looks
+	w.rounds += w.cluster.rounds
 	return slices.Clone(w.cluster.result.Decisions), w.cluster.result.pod, err
 }
 
@@ -264,7 +264,7 @@ func (w *tenant) wantedByCluster() []wanted {
 		return nil
 	}
 	all := make([]wanted, w.count)
-	for _, c := range w.cluster.run.owners.candidates {
+	for _, c := range w.cluster.round.owners.candidates {
 		of := wanted{pod: c.fragment.Copy(), apps: map[string]jsontree.Node{}}
 		for i := range c.apps {
 			app := &c.apps[i]
@@ -392,7 +392,7 @@ func (w *tenant) findFaults(i *Injector, tier tier, pod *jsontree.Node) ([][]Fin
 	asked := w.asked
 	asked.tier, asked.alone = tier, true
 	asked.file = true // expressions see what the API server makes of the additions
-	var judging run
+	var judging round
 	judging.startPod(i, asked, &jsontree.Arena{})
 	judging.beginRound(stored, false)
 	decisions := make([]Decision, len(i.templates))
@@ -415,10 +415,10 @@ func (w *tenant) acceptAttempt() {
 		w.result.Findings = w.own.result.Findings
 	}
 	w.result.pod, w.result.size, w.known = w.pod, w.pod.AddedSize(), nil
-	w.own.run.rememberAdded()
-	if w.contributed = w.own.run.contributed; w.again != nil {
-		w.cluster.run.rememberAdded()
-		w.contributed = w.cluster.run.contributed // it began with those of the namespace
+	w.own.round.rememberAdded()
+	if w.contributed = w.own.round.contributed; w.again != nil {
+		w.cluster.round.rememberAdded()
+		w.contributed = w.cluster.round.contributed // it began with those of the namespace
 	}
 	w.contributed = slices.Clone(w.contributed)
 	for i := range w.own.result.Decisions[w.count:] {

@@ -170,17 +170,17 @@ func (i *Injector) addedBy(req *Request, r *Removal, bare []byte) ([]*candidate,
 	if err != nil {
 		return nil, err
 	}
-	run := i.newRun(req, pod)
+	round := i.newRound(req, pod)
 	var all []*candidate
 	for _, t := range i.templates {
 		if !slices.Contains(r.Templates, t.Name) {
 			continue
 		}
-		c := &candidate{subject: &run.subject, t: t, input: run.input, decision: &Decision{}}
+		c := &candidate{subject: &round.subject, t: t, input: round.input, decision: &Decision{}}
 		if code, message := c.renderFragment(i.rules); code != "" {
 			return nil, fmt.Errorf("%s was injected, but would not be injected now (%s: %s), so its additions are unknown", t.Name, code, message)
 		}
-		if err := run.owners.renderApps(c); err != nil {
+		if err := round.owners.renderApps(c); err != nil {
 			return nil, fmt.Errorf("%s was injected, but its additions cannot be computed now: %w", t.Name, err)
 		}
 		all = append(all, c)
@@ -190,8 +190,8 @@ func (i *Injector) addedBy(req *Request, r *Removal, bare []byte) ([]*candidate,
 		if pod, err = parseAgain(doc); err != nil {
 			return nil, err
 		}
-		run.subject.replacePod(pod)
-		run.owners.users = [2][]appContainer{}
+		round.subject.replacePod(pod)
+		round.owners.users = [2][]appContainer{}
 	}
 	for _, c := range all { // the pod may have had a list that only all of them together cover
 		annotations := c.fragment.At("metadata", "annotations")

@@ -52,7 +52,7 @@ func (i *Injector) differenceError(req *Request, want, got any) error {
 	if err != nil {
 		return err
 	}
-	d := comparison{subject: &i.newRun(req, pod).subject, f: i.schema.AsField(), again: true}
+	d := comparison{subject: &i.newRound(req, pod).subject, f: i.schema.AsField(), again: true}
 	found := d.findDifference(pod, again)
 	switch {
 	case found != nil:

@@ -21,7 +21,7 @@ func (s *subject) isRecorded(t *loaded) bool {
 }
 
 // eachUnset yields a template as it would be rendered for the pod without the values that may be its own, and without those that may
-// be of any template, unless the pod would not get it. It renders each template once in a look.
+// be of any template, unless the pod would not get it. It renders each template once in a round.
 func (o *owners) eachUnset(t *loaded, yield func(*candidate) bool) bool {
 	known, ok := o.unsets[t]
 	if !ok {
@@ -61,7 +61,7 @@ func (o *owners) possibleAdders() (all []*loaded) {
 	return all
 }
 
-// withoutAll returns the pod, or a container in it, without the values that may be of any template. It computes each once in a look.
+// withoutAll returns the pod, or a container in it, without the values that may be of any template. It computes each once in a round.
 func (o *owners) withoutAll(what string, compute func() *jsontree.Node) *jsontree.Node {
 	bare := o.bare[what]
 	if bare == nil {

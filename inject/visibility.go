@@ -30,7 +30,7 @@ import (
 //
 // A container that was just added, or that was right at first, stays hidden while templates add to
 // the pod, unless its template no longer wants the pod. If the container is no longer right at the
-// end, a template is left out, see [settling.losingTemplates].
+// end, a template is left out, see [fixedPointSearch.losingTemplates].
 
 // withoutHidden returns the pod as the expressions of a template see it, and the number of visible
 // containers. If t is nil, no exposed container is visible. It shares memory with the pod.
@@ -66,7 +66,7 @@ func (s *subject) withoutHidden(t *loaded) (pod *jsontree.Node, containers int) 
 	return s.storeNode(s.nodes.With(s.pod, "spec", *seen)), containers
 }
 
-// foreseenPart returns a part of the pod as expressions see it. Additions of earlier looks have the
+// foreseenPart returns a part of the pod as expressions see it. Additions of earlier rounds have the
 // form in which the API server will store them, so a second run sees the same. Gated fields are left
 // out if an expression might see them. If none reads the pod, it is returned unchanged.
 func (s *subject) foreseenPart(n *jsontree.Node, of *schema.Schema) *jsontree.Node {
