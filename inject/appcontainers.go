@@ -7,7 +7,7 @@ package inject
 func (p *planner) eachAppContainer() {
 	elem := p.subject.schema.At("spec").At("containers").Elem
 	for i := range p.apps {
-		if p.subject.asked.isGone() {
+		if p.subject.request.isGone() {
 			return
 		}
 		app := &p.apps[i]
@@ -25,7 +25,7 @@ func (p *planner) eachAppContainer() {
 		if existing[app.index].IsNew() {
 			p.journal.Own(&existing[app.index])
 		}
-		p.merged, p.inApp, p.inTheirs = &existing[app.index], true, p.subject.asked.theirs[existing[app.index].Get("name").Text()] != ""
+		p.merged, p.inApp, p.inTheirs = &existing[app.index], true, p.subject.request.theirs[existing[app.index].Get("name").Text()] != ""
 		for j := range app.fragments {
 			if p.checkContainer(app.list, &existing[app.index], &app.fragments[j], at) {
 				p.mergeObject(&existing[app.index], &app.fragments[j], elem, at)

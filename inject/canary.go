@@ -23,7 +23,7 @@ func (r *canaryChoice) chooseForPod(s *subject, decisions []Decision, render fun
 	r.candidates = slices.Grow(r.candidates[:0], len(s.templates))[:len(s.templates)]
 	for _, base := range r.replaced {
 		for _, t := range base.canaries {
-			if s.asked.isGone() {
+			if s.request.isGone() {
 				return
 			}
 			d := &decisions[t.index]
@@ -75,11 +75,11 @@ func (r *canaryChoice) fallBack(s *subject, decisions []Decision) {
 				d.Code, d.Obstacles = CodeFellBack, nil
 				d.recordNote(d.Message)
 			}
-			if d.Code == CodeHasReplaced && s.asked.detail && decisions[in.index].NewPods == "" {
+			if d.Code == CodeHasReplaced && s.request.detail && decisions[in.index].NewPods == "" {
 				decisions[in.index].NewPods = t.Name
 			}
 		}
-		if _, named := s.requested.lookupName(in.Name); in != base && s.asked.detail && !named && !s.isInShare(in) && decisions[in.index].NewPods == "" {
+		if _, named := s.requested.lookupName(in.Name); in != base && s.request.detail && !named && !s.isInShare(in) && decisions[in.index].NewPods == "" {
 			decisions[in.index].NewPods = base.Name
 		}
 	}

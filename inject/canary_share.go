@@ -58,11 +58,11 @@ func whyInShare(s *subject, t *loaded) string {
 
 // isInShare reports whether the share of a canary includes the pod's workload.
 func (s *subject) isInShare(t *loaded) bool {
-	return t.Share() == 100 || shareBucket(s.asked.namespace.Name, s.owner(), t.Name) < t.Share()
+	return t.Share() == 100 || shareBucket(s.request.namespace.Name, s.owner(), t.Name) < t.Share()
 }
 
 // owner returns the workload that the pod belongs to.
-func (s *subject) owner() Owner { return ownerOf(s.pod, s.asked.owner) }
+func (s *subject) owner() Owner { return ownerOf(s.pod, s.request.owner) }
 
 // replacedByCanary reports whether a canary takes the place of the template, which may be a canary too.
 func replacedByCanary(s *subject, t *loaded) (bool, string) {

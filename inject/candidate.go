@@ -35,7 +35,7 @@ type candidate struct {
 
 // recordPassed records that a rule does not apply, unless the reason is obvious.
 func (c *candidate) recordPassed(code Code, why string) {
-	if c.subject.asked.detail && why != "" {
+	if c.subject.request.detail && why != "" {
 		c.decision.Passed = append(c.decision.Passed, Step{code, why})
 	}
 }

@@ -16,7 +16,7 @@ func (c *candidate) planAdditions(o *owners, journal *jsontree.Journal, coupling
 		c.decision.Code, c.decision.Message = CodeRenderFailed, err.Error()
 		return false
 	}
-	noContainer := (c.subject.asked.alone || c.subject.asked.detail) && c.noContainer() // before anything is added
+	noContainer := (c.subject.request.alone || c.subject.request.detail) && c.noContainer() // before anything is added
 	p := &planner{
 		subject: c.subject, t: c.t, fragment: &c.fragment, apps: c.apps, placed: &c.placed, owners: o, couplings: couplings,
 		journal: journal, wasMarked: c.subject.isMarked(c.t), wasInjected: c.subject.annotation(c.t.injected) != nil,
@@ -48,7 +48,7 @@ func (c *candidate) planAdditions(o *owners, journal *jsontree.Journal, coupling
 	}
 	says := c.subject.annotation(c.t.injected)
 	other := says != nil && !says.IsText(c.t.Revision)
-	if other && c.subject.asked.alone {
+	if other && c.subject.request.alone {
 		c.decision.other = says.String()
 	}
 	c.decision.computed = c.t.Computed
@@ -65,7 +65,7 @@ func (c *candidate) planAdditions(o *owners, journal *jsontree.Journal, coupling
 	switch {
 	case c.decision.Code == CodeInjected && c.subject.isOthers(c.t):
 		c.decision.Code = CodePresent
-	case c.decision.Code == CodeInjected && !c.subject.asked.alone, c.decision.Code == CodePresent && p.left > 0:
+	case c.decision.Code == CodeInjected && !c.subject.request.alone, c.decision.Code == CodePresent && p.left > 0:
 		p.journal.Keep()
 		return true
 	}

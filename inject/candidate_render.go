@@ -17,12 +17,12 @@ func (c *candidate) renderFragment(rules []rule) (Code, string) {
 	for i := range rules {
 		rule := &rules[i]
 		if applies, message := rule.applies(c.subject, c.t); applies {
-			if c.subject.asked.detail {
+			if c.subject.request.detail {
 				c.decision.Also = c.furtherReasons(rules[i:])
 			}
 			return rule.code, message
 		}
-		if c.subject.asked.detail {
+		if c.subject.request.detail {
 			c.recordPassed(rule.code, rule.passes(c.subject, c.t))
 		}
 	}
@@ -35,7 +35,7 @@ func (c *candidate) renderFragment(rules []rule) (Code, string) {
 	if err == nil && !ok {
 		return CodeConditionFalse, c.whyFalse()
 	}
-	if err == nil && c.subject.asked.detail {
+	if err == nil && c.subject.request.detail {
 		c.recordPassed(CodeConditionFalse, whyCondition(c))
 	}
 	if invalid != nil {
@@ -68,7 +68,7 @@ func (c *candidate) readParams() (invalid error) {
 	if c.setsParams() {
 		annotations = c.subject.withoutDropped(c.subject.annotations)
 	}
-	c.values, invalid = c.t.Values(annotations, c.subject.asked.account, &c.subject.asked.namespace)
+	c.values, invalid = c.t.Values(annotations, c.subject.request.account, &c.subject.request.namespace)
 	return invalid
 }
 
@@ -87,7 +87,7 @@ func (c *candidate) furtherReasons(rules []rule) (all []Step) {
 	if c.subject.tooMany() != "" {
 		return all // expressions could take too long
 	}
-	c.values, _ = c.t.Values(c.subject.withoutDropped(c.subject.annotations), c.subject.asked.account, &c.subject.asked.namespace)
+	c.values, _ = c.t.Values(c.subject.withoutDropped(c.subject.annotations), c.subject.request.account, &c.subject.request.namespace)
 	if ok, err := c.t.Condition(&c.input, c.values); err == nil && !ok {
 		all = append(all, Step{CodeConditionFalse, c.whyFalse()})
 	}
@@ -108,7 +108,7 @@ func (c *candidate) setsParams() bool {
 // whyFalse returns why the condition is false. The part that is false is only for reports, because it takes
 // another evaluation.
 func (c *candidate) whyFalse() string {
-	if c.subject.asked.detail {
+	if c.subject.request.detail {
 		if part := c.t.Unmet(&c.input, c.values); part != "" {
 			return "this part of its condition is false: " + part
 		}

@@ -70,18 +70,18 @@ func (s *fixedPointSearch) keptBytes() int {
 // fresh returns another copy. So the result is the same as without those templates. But a template that was left out may be right
 // together with what the others added, and a second run would add it. Therefore another pass follows, in which it is not left
 // out, until a pass adds nothing.
-func (s *fixedPointSearch) reachFixedPoint(i *Injector, asked asked, nodes *jsontree.Arena, pod *jsontree.Node, fresh func() (*jsontree.Node, error)) error {
-	s.round.startPod(i, asked, nodes)
-	if !asked.copied {
+func (s *fixedPointSearch) reachFixedPoint(i *Injector, facts requestFacts, nodes *jsontree.Arena, pod *jsontree.Node, fresh func() (*jsontree.Node, error)) error {
+	s.round.startPod(i, facts, nodes)
+	if !facts.copied {
 		s.round.spent = 0
 	}
 	s.round.forgetAdded(s.earlier)
 	s.decisions = slices.Grow(s.decisions[:0], len(i.templates))[:len(i.templates)]
-	s.result, s.rounds, s.gaveUp = Result{Pod: identifyPod(pod), pod: pod, size: asked.sizeBefore(pod)}, 0, false
+	s.result, s.rounds, s.gaveUp = Result{Pod: identifyPod(pod), pod: pod, size: facts.sizeBefore(pod)}, 0, false
 	var leftOut []map[string]string // indexed by pass
 	for {
 		pass, toLeaveOut := s.runPasses(leftOut)
-		if s.round.subject.asked.isGone() {
+		if s.round.subject.request.isGone() {
 			return ErrGone
 		}
 		switch {
@@ -103,7 +103,7 @@ func (s *fixedPointSearch) reachFixedPoint(i *Injector, asked asked, nodes *json
 		if err != nil {
 			return err
 		}
-		s.result = Result{Pod: s.result.Pod, pod: pod, size: asked.sizeBefore(pod)}
+		s.result = Result{Pod: s.result.Pod, pod: pod, size: facts.sizeBefore(pod)}
 		s.round.forgetAdded(s.earlier)
 	}
 }
@@ -157,13 +157,13 @@ func (s *fixedPointSearch) runPass(leftOut map[string]string) (toLeaveOut map[st
 		if s.rounds++; s.whyStop() != "" && !s.gaveUp {
 			return nil
 		}
-		if round.decideAll(decisions); s.round.subject.asked.isGone() {
+		if round.decideAll(decisions); s.round.subject.request.isGone() {
 			return nil
 		}
 		if toLeaveOut, s.leaveOutAlways = round.canaries.findFailed(&round.subject, decisions); len(toLeaveOut) > 0 {
 			return toLeaveOut
 		}
-		if s.result.Decisions == nil && s.round.subject.asked.tier != clusterTier {
+		if s.result.Decisions == nil && s.round.subject.request.tier != clusterTier {
 			s.result.Findings = findMistakes(round.injector, &round.subject)
 		}
 		for i := range decisions {
@@ -351,10 +351,10 @@ func (s *fixedPointSearch) wasRight(i int) bool {
 	if err != nil {
 		return false
 	}
-	asked := s.round.subject.asked
-	asked.alone = true
+	facts := s.round.subject.request
+	facts.alone = true
 	var judging round
-	judging.startPod(s.round.injector, asked, &jsontree.Arena{})
+	judging.startPod(s.round.injector, facts, &jsontree.Arena{})
 	judging.beginRound(pod, false)
 	decisions := make([]Decision, len(p.wasComplete))
 	judging.decideAll(decisions)

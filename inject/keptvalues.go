@@ -98,7 +98,7 @@ func (p *planner) mayHave(t *loaded, at schema.Pointer) bool {
 }
 
 // theirsBy returns the template of the namespace that added the container that is merged, or "".
-func (p *planner) theirsBy() string { return p.subject.asked.theirs[p.merged.Get("name").Text()] }
+func (p *planner) theirsBy() string { return p.subject.request.theirs[p.merged.Get("name").Text()] }
 
 // placeOf returns words for a place. They are the same after the injection, which moves containers.
 func (p *planner) placeOf(at schema.Pointer, fragment *jsontree.Node) string {

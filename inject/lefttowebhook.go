@@ -28,7 +28,7 @@ import (
 
 // isLeft reports whether a member of a fragment is left to the webhook.
 func (p *planner) isLeft(there, value *jsontree.Node, in *schema.Schema) bool {
-	if !p.subject.asked.written {
+	if !p.subject.request.written {
 		return false
 	}
 	switch in.GoType.Name() + "." + value.Name() {
@@ -43,7 +43,7 @@ func (p *planner) isLeft(there, value *jsontree.Node, in *schema.Schema) bool {
 			return true
 		}
 	case "ObjectMeta.labels":
-		if p.subject.asked.copiesLabels && len(value.Members()) > 0 {
+		if p.subject.request.copiesLabels && len(value.Members()) > 0 {
 			p.noteLeft("its labels are left to the webhook, because the API server would copy them from the pod template to the workload")
 			return true
 		}
@@ -53,7 +53,7 @@ func (p *planner) isLeft(there, value *jsontree.Node, in *schema.Schema) bool {
 
 // isTolerationLeft reports whether an item of a list is a toleration that is left to the webhook.
 func (p *planner) isTolerationLeft(item *jsontree.Node, in *schema.Schema) bool {
-	if !p.subject.asked.written || in.GoType != reflect.TypeFor[corev1.Toleration]() || !replacesDefault(item) {
+	if !p.subject.request.written || in.GoType != reflect.TypeFor[corev1.Toleration]() || !replacesDefault(item) {
 		return false
 	}
 	p.noteLeft("tolerations for nodes that are not ready or unreachable are left to the webhook, because the API server would not add its own to a pod that has some")
@@ -63,7 +63,7 @@ func (p *planner) isTolerationLeft(item *jsontree.Node, in *schema.Schema) bool 
 // isPortLeft reports whether an item of a list is a port that is left to the webhook.
 func (p *planner) isPortLeft(list, item *jsontree.Node, in *schema.Schema) bool {
 	number := item.Get("containerPort")
-	if !p.subject.asked.written || in.GoType != reflect.TypeFor[corev1.ContainerPort]() ||
+	if !p.subject.request.written || in.GoType != reflect.TypeFor[corev1.ContainerPort]() ||
 		!slices.ContainsFunc(list.Items(), func(port jsontree.Node) bool { return port.Get("containerPort").String() == number.String() }) {
 		return false
 	}

@@ -122,13 +122,13 @@ func (p *planner) isExcluded(pod, there *jsontree.Node, f *schema.Field, value *
 
 // isGated reports whether the API server may have dropped a field, because the pod has been injected before.
 func (p *planner) isGated(f *schema.Field) bool {
-	return f.Gated && (p.subject.asked.alone || p.wasInjected)
+	return f.Gated && (p.subject.request.alone || p.wasInjected)
 }
 
 // mayBeEmptied reports whether the API server may have dropped all of an object and then the object itself, because the pod has
 // been injected before.
 func (p *planner) mayBeEmptied(f *schema.Field) bool {
-	return f.HasGatedField() && (p.subject.asked.alone || p.wasInjected)
+	return f.HasGatedField() && (p.subject.request.alone || p.wasInjected)
 }
 
 // droppedValue returns what another template that the pod records renders for a gated field that the pod lacks, or nil. The API
@@ -240,7 +240,7 @@ func (p *planner) mergeHostAlias(pod, value *jsontree.Node, at schema.Pointer) {
 	case len(rest) == 0 && known:
 		p.found = true
 	default:
-		if p.tentative = known && p.subject.asked.written; p.tentative {
+		if p.tentative = known && p.subject.request.written; p.tentative {
 			p.noteLeft("its hostAliases for " + value.Get("ip").Text() + " are left to the webhook, because kubectl merges items with the same address")
 		}
 		if len(rest) < len(names) {
@@ -349,7 +349,7 @@ func (p *planner) mergeQuantity(pod, value *jsontree.Node, section string, s *sc
 // the containers were left without. Without the feature gate PodLevelResources, the API server drops
 // those of the pod before the validating webhook sees it.
 func (p *planner) mayShare(resources *jsontree.Node) bool {
-	if !p.subject.asked.alone || !p.wasInjected {
+	if !p.subject.request.alone || !p.wasInjected {
 		return false
 	}
 	for _, section := range []string{"requests", "limits"} {

@@ -17,7 +17,7 @@ func (c *candidate) noteWhere(o *owners) {
 		return
 	}
 	apps := o.userContainers(c.t.Spec.Required)
-	if len(apps) > 0 && (len(c.apps) == 0 || c.subject.asked.detail) {
+	if len(apps) > 0 && (len(c.apps) == 0 || c.subject.request.detail) {
 		if wheres := c.t.Unmatched(&c.input, c.values); len(wheres) > 0 {
 			c.recordNote(fmt.Sprintf("no container of the pod matches where: %s", strings.Join(wheres[:min(len(wheres), maxConflicts)], "; nor where: ")))
 		}

@@ -86,7 +86,7 @@ func (p *planner) recordAddition(at schema.Pointer, value *jsontree.Node) {
 	}
 	p.additions++
 	p.outside = p.outside || !p.inTheirs
-	if (p.subject.asked.detail || p.subject.asked.alone) && (value.Kind() != jsontree.Object && value.Kind() != jsontree.Array || !schema.IsZero(value)) {
+	if (p.subject.request.detail || p.subject.request.alone) && (value.Kind() != jsontree.Object && value.Kind() != jsontree.Array || !schema.IsZero(value)) {
 		p.added = append(p.added, newDifference(at.String(), nil, value))
 	}
 }

@@ -26,7 +26,7 @@ const (
 )
 
 // asked is the part of a [Request] that does not describe the pod.
-type asked struct {
+type requestFacts struct {
 	operation, username string
 	dryRun              bool
 	optedIn             bool
@@ -48,8 +48,8 @@ type asked struct {
 
 // sizeBefore returns the size of what was added before the pod was copied. Other additions count as a part of the pod, as
 // when the validating webhook's answer is wanted for what the mutating webhook has just made.
-func (a *asked) sizeBefore(pod *jsontree.Node) int {
-	if !a.copied {
+func (f *requestFacts) sizeBefore(pod *jsontree.Node) int {
+	if !f.copied {
 		return 0
 	}
 	return pod.AddedSize()
@@ -58,9 +58,9 @@ func (a *asked) sizeBefore(pod *jsontree.Node) int {
 // isGone reports whether the result is no longer needed. The caller then stops at once; its result
 // does not matter, because Inject also calls gone. It is called before each template, app container
 // and expression, which take a few milliseconds each at most.
-func (a *asked) isGone() bool {
+func (f *requestFacts) isGone() bool {
 	select {
-	case <-a.done:
+	case <-f.done:
 		return true
 	default:
 		return false
@@ -70,7 +70,7 @@ func (a *asked) isGone() bool {
 // subject is the pod during one round: the data of the pod and of the request, and results that all
 // templates share.
 type subject struct {
-	asked     asked
+	request   requestFacts
 	schema    *schema.Schema
 	templates []*loaded
 	brings    map[string]int  // container names of all templates, numbered from 1
@@ -116,7 +116,7 @@ type subject struct {
 // beginRound begins another round.
 func (s *subject) beginRound(pod *jsontree.Node, grown bool) {
 	*s = subject{
-		asked: s.asked, schema: s.schema, templates: s.templates, brings: s.brings, patterns: s.patterns, excluded: s.excluded, readsPod: s.readsPod, readsGated: s.readsGated, proven: s.proven, nodes: s.nodes,
+		request: s.request, schema: s.schema, templates: s.templates, brings: s.brings, patterns: s.patterns, excluded: s.excluded, readsPod: s.readsPod, readsGated: s.readsGated, proven: s.proven, nodes: s.nodes,
 		at: slices.Grow(s.at[:0], 8), beside: slices.Grow(s.beside[:0], 8), here: s.here[:0], ours: s.ours[:0], tokenVolumes: s.tokenVolumes[:0],
 		pod:         pod,
 		grown:       grown,
@@ -125,9 +125,9 @@ func (s *subject) beginRound(pod *jsontree.Node, grown bool) {
 		os:          podOS(pod),
 		onHost:      pod.At("spec", "hostNetwork").Kind() == jsontree.True,
 	}
-	for _, claim := range s.asked.claims {
+	for _, claim := range s.request.claims {
 		if s.claims == nil {
-			s.claims = make(map[string]bool, len(s.asked.claims))
+			s.claims = make(map[string]bool, len(s.request.claims))
 		}
 		s.claims[claim] = true
 	}
@@ -150,7 +150,7 @@ func (s *subject) marksAgain() {
 }
 
 // isOthers reports whether a template is in the set only to be known to the templates of the namespace.
-func (s *subject) isOthers(t *loaded) bool { return s.asked.tier == ownTier && t.Namespace == "" }
+func (s *subject) isOthers(t *loaded) bool { return s.request.tier == ownTier && t.Namespace == "" }
 
 func (s *subject) optIn() *jsontree.Node                { return s.labels.Get(LabelInject) }
 func (s *subject) annotation(key string) *jsontree.Node { return s.annotations.Get(key) }
@@ -226,7 +226,7 @@ func (s *subject) withItem(n *jsontree.Node, list string, item jsontree.Node) js
 // isBrought reports whether a template brings containers with that name, and the container is not one that a template of the
 // namespace added.
 func (s *subject) isBrought(name string) bool {
-	return s.asked.theirs[name] == "" && (s.brings[name] > 0 || slices.ContainsFunc(s.patterns, func(own string) bool { return fragment.IsNamed(own, name) }))
+	return s.request.theirs[name] == "" && (s.brings[name] > 0 || slices.ContainsFunc(s.patterns, func(own string) bool { return fragment.IsNamed(own, name) }))
 }
 
 // tooMany returns an error message if one of the pod's lists is too long for any template, or "".

@@ -53,12 +53,12 @@ type Request struct {
 	account *request.ServiceAccount
 }
 
-func (r *Request) toAsked(i *Injector, pod *jsontree.Node) asked {
+func (r *Request) factsFor(i *Injector, pod *jsontree.Node) requestFacts {
 	account := r.account
 	if account == nil {
 		account = i.accountOf(&r.Namespace, pod)
 	}
-	return asked{
+	return requestFacts{
 		account: account, operation: r.Operation, username: r.Username, dryRun: r.DryRun, optedIn: r.OptedIn, namespace: r.Namespace,
 		owner: r.Owner, claims: r.Claims, done: r.Done, detail: r.Detail, alone: r.alone, file: r.File, written: r.Written, copiesLabels: r.CopiesLabels, tier: r.tier,
 	}
@@ -99,7 +99,7 @@ func (s *Scratch) Kept() int {
 // newRound begins a round for a pod to which Inject adds nothing.
 func (i *Injector) newRound(req *Request, pod *jsontree.Node) *round {
 	r := &round{}
-	r.startPod(i, req.toAsked(i, pod), &jsontree.Arena{})
+	r.startPod(i, req.factsFor(i, pod), &jsontree.Arena{})
 	r.beginRound(pod, false)
 	return r
 }
@@ -123,9 +123,9 @@ func (i *Injector) Inject(req Request) (*Result, error) {
 	s := &req.Scratch.fixedPointSearch
 	result := &s.result
 	if i.cluster != nil && i.ofCluster() > 0 && req.tier == bothTiers {
-		result, err = req.Scratch.tenant.injectTiers(i, req.toAsked(i, pod), &req.Scratch.Arena, pod)
+		result, err = req.Scratch.tenant.injectTiers(i, req.factsFor(i, pod), &req.Scratch.Arena, pod)
 	} else {
-		err = s.reachFixedPoint(i, req.toAsked(i, pod), &req.Scratch.Arena, pod, parseOriginal(pod))
+		err = s.reachFixedPoint(i, req.factsFor(i, pod), &req.Scratch.Arena, pod, parseOriginal(pod))
 	}
 	if err == nil && req.Written {
 		err = result.withoutLeft()

@@ -31,11 +31,11 @@ type round struct {
 }
 
 // startPod prepares for the rounds of one pod.
-func (r *round) startPod(i *Injector, asked asked, nodes *jsontree.Arena) {
+func (r *round) startPod(i *Injector, facts requestFacts, nodes *jsontree.Arena) {
 	r.injector, r.journal.Nodes, r.canaries.replaced = i, nodes, i.replaced
 	s := &r.subject
 	s.proven = nil
-	s.asked, s.schema, s.templates, s.brings, s.patterns, s.excluded, s.readsPod, s.readsGated, s.nodes = asked, i.schema, i.templates, i.brings, i.patterns, i.excluded, len(i.reads) > 0, i.readsGated, nodes
+	s.request, s.schema, s.templates, s.brings, s.patterns, s.excluded, s.readsPod, s.readsGated, s.nodes = facts, i.schema, i.templates, i.brings, i.patterns, i.excluded, len(i.reads) > 0, i.readsGated, nodes
 	r.room = slices.Grow(r.room[:0], len(i.templates))[:len(i.templates)]
 }
 
@@ -62,11 +62,11 @@ func (r *round) beginRound(pod *jsontree.Node, grown bool) {
 	r.rememberAdded()
 	r.journal.Keep()
 	r.subject.beginRound(pod, grown)
-	asked := &r.subject.asked
+	facts := &r.subject.request
 	r.owners = owners{subject: &r.subject, input: &r.input, candidates: r.owners.candidates[:0], contributed: r.contributed}
 	r.input = cel.Input{
-		Namespace: asked.namespace, ServiceAccount: asked.account, Nodes: r.subject.nodes, Done: asked.done,
-		Request: request.Info{Operation: asked.operation, Username: asked.username, DryRun: asked.dryRun},
+		Namespace: facts.namespace, ServiceAccount: facts.account, Nodes: r.subject.nodes, Done: facts.done,
+		Request: request.Info{Operation: facts.operation, Username: facts.username, DryRun: facts.dryRun},
 	}
 	r.leftOut, r.added = nil, false
 	view, shown := r.visiblePod(nil)
@@ -107,14 +107,14 @@ func (r *round) decideAll(decisions []Decision) {
 		})
 	}
 	for _, c := range o.candidates {
-		if s.asked.isGone() {
+		if s.request.isGone() {
 			return
 		}
 		if r.added {
 			// Expressions read the additions of earlier templates. If these matter, another round follows, which sees them as
 			// the API server will store them.
 			view, _ := r.visiblePod(c.t)
-			if s.asked.file || s.readsGated {
+			if s.request.file || s.readsGated {
 				view = s.foreseenPart(view, s.schema)
 			}
 			c.input.See(view)
@@ -168,7 +168,7 @@ func (r *round) renderAll(decisions []Decision) {
 		}
 	}
 	for i, t := range s.templates {
-		if s.asked.isGone() {
+		if s.request.isGone() {
 			return
 		}
 		d, c := &decisions[i], &r.room[len(o.candidates)]
@@ -234,7 +234,7 @@ func (r *round) isOthers(i int) bool { return r.subject.isOthers(r.injector.temp
 
 // leaveOut returns why a template is left out, or "".
 func (r *round) leaveOut(t *loaded) (Code, string) {
-	if why := r.subject.asked.denied[t.Name]; why != "" && t.Namespace != "" {
+	if why := r.subject.request.denied[t.Name]; why != "" && t.Namespace != "" {
 		return CodeConflict, why
 	}
 	return CodeRenderFailed, r.leftOut[t.Name]

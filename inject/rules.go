@@ -78,14 +78,14 @@ func mirrorPod(s *subject, _ *loaded) (bool, string) {
 }
 
 func excludedNamespace(s *subject, _ *loaded) (bool, string) {
-	if !slices.Contains(s.excluded, s.asked.namespace.Name) {
+	if !slices.Contains(s.excluded, s.request.namespace.Name) {
 		return false, ""
 	}
-	return true, fmt.Sprintf("Pillion injects nothing in the namespace %s", s.asked.namespace.Name)
+	return true, fmt.Sprintf("Pillion injects nothing in the namespace %s", s.request.namespace.Name)
 }
 
 func whyNotExcluded(s *subject, t *loaded) string {
-	return fmt.Sprintf("the namespace %s is not excluded", s.asked.namespace.Name)
+	return fmt.Sprintf("the namespace %s is not excluded", s.request.namespace.Name)
 }
 
 // notOptedIn applies the webhooks' selectors to a pod that does not come from an API server. If the
@@ -97,10 +97,10 @@ func whyNotExcluded(s *subject, t *loaded) string {
 //	absent    | other    | no
 //	other     | any      | no
 func notOptedIn(s *subject, _ *loaded) (bool, string) {
-	ns := &s.asked.namespace
+	ns := &s.request.namespace
 	label, labelled := ns.Labels[LabelInject]
 	switch {
-	case s.asked.optedIn || !ns.Known || label == Enabled || !labelled && s.optIn().IsText(Enabled):
+	case s.request.optedIn || !ns.Known || label == Enabled || !labelled && s.optIn().IsText(Enabled):
 		return false, ""
 	case labelled:
 		return true, fmt.Sprintf("the namespace %s has the label %s: %s", ns.Name, LabelInject, label) + WrongNamespaceLabel(label)
@@ -125,9 +125,9 @@ func WrongPodLabel(value string) string {
 }
 
 func whyOptedIn(s *subject, t *loaded) string {
-	ns := &s.asked.namespace
+	ns := &s.request.namespace
 	switch {
-	case s.asked.optedIn:
+	case s.request.optedIn:
 		return "the API server called Pillion, so the selectors of a webhook matched"
 	case !ns.Known:
 		return fmt.Sprintf("the labels of the namespace %s are unknown, so it counts as opted in", ns.Name)
@@ -223,12 +223,12 @@ func namespaceNotMatched(s *subject, t *loaded) (bool, string) {
 	if selector == nil || selector.Empty() {
 		return false, ""
 	}
-	matches := selector.Matches(namespaceLabels{&s.asked.namespace})
-	if matches && (s.asked.namespace.Known || readsNameOnly(selector)) {
+	matches := selector.Matches(namespaceLabels{&s.request.namespace})
+	if matches && (s.request.namespace.Known || readsNameOnly(selector)) {
 		return false, ""
 	}
-	if !s.asked.namespace.Known {
-		return true, fmt.Sprintf("the template is for namespaces with %s, and the labels of %s are unknown", selector, s.asked.namespace.Name)
+	if !s.request.namespace.Known {
+		return true, fmt.Sprintf("the template is for namespaces with %s, and the labels of %s are unknown", selector, s.request.namespace.Name)
 	}
 	return true, t.forNamespaces
 }

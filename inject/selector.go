@@ -27,10 +27,10 @@ func (s *subject) labelSet() labels.Set {
 
 // ownerSelector returns the selector of the pod's workload if the pod is in it and the template has labels, else nil.
 func (p *planner) ownerSelector() labels.Selector {
-	if p.subject.asked.owner.Selector == "" || len(p.fragment.At("metadata", "labels").Members()) == 0 {
+	if p.subject.request.owner.Selector == "" || len(p.fragment.At("metadata", "labels").Members()) == 0 {
 		return nil
 	}
-	selector, err := labels.Parse(p.subject.asked.owner.Selector)
+	selector, err := labels.Parse(p.subject.request.owner.Selector)
 	if err != nil || !selector.Matches(p.subject.labelSet()) {
 		return nil
 	}
@@ -49,7 +49,7 @@ func (p *planner) checkOwnerSelector(selector labels.Selector) {
 			continue
 		}
 		p.leaves = true
-		owner, value := p.subject.asked.owner, p.fragment.At("metadata", "labels", r.Key())
+		owner, value := p.subject.request.owner, p.fragment.At("metadata", "labels", r.Key())
 		p.reportConflict(schema.Pointer{}.Member("metadata").Member("labels").Member(r.Key()), nil, value,
 			"its label %s=%s takes the pods out of the selector of the %s (%s), which then does not find them and creates more without end; "+
 				"change the selector or the template, or leave the template out with the annotation %s: -%s. The webhook does not see the selector, so it adds the label",

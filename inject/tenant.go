@@ -39,7 +39,7 @@ const mostCopied = 10_000
 // tenant is the work on one pod by both tiers.
 type tenant struct {
 	injector     *Injector
-	asked        asked
+	request      requestFacts
 	nodes        *jsontree.Arena
 	cluster, own fixedPointSearch
 
@@ -64,9 +64,9 @@ type tenant struct {
 
 // injectTiers adds to the pod until nothing is left to add. A second run would begin with the same pod, because the templates
 // of the cluster would add nothing. So it would leave out the same templates.
-func (w *tenant) injectTiers(i *Injector, asked asked, nodes *jsontree.Arena, pod *jsontree.Node) (*Result, error) {
-	w.injector, w.asked, w.nodes, w.count = i, asked, nodes, len(i.cluster.templates)
-	first := asked
+func (w *tenant) injectTiers(i *Injector, facts requestFacts, nodes *jsontree.Arena, pod *jsontree.Node) (*Result, error) {
+	w.injector, w.request, w.nodes, w.count = i, facts, nodes, len(i.cluster.templates)
+	first := facts
 	first.tier, w.cluster.earlier = clusterTier, nil
 	if err := w.cluster.reachFixedPoint(i.cluster, first, nodes, pod, parseOriginal(pod)); err != nil {
 		return nil, err
@@ -104,10 +104,10 @@ var (
 // leaveOut decides that no template of the namespace adds to the pod.
 func (w *tenant) leaveOut(start Result, why string) (*Result, error) {
 	w.result, w.again, w.pod = start, nil, start.pod // nothing is added, so no copy is needed
-	asked := w.asked
-	asked.tier, asked.denied, asked.copied = ownTier, w.allBut(nil, why), true
+	facts := w.request
+	facts.tier, facts.denied, facts.copied = ownTier, w.allBut(nil, why), true
 	w.own.earlier, w.own.round.spent = w.contributed, 0
-	err := w.own.reachFixedPoint(w.injector, asked, w.nodes, start.pod, func() (*jsontree.Node, error) { return start.pod, nil })
+	err := w.own.reachFixedPoint(w.injector, facts, w.nodes, start.pod, func() (*jsontree.Node, error) { return start.pod, nil })
 	w.acceptAttempt()
 	return &w.result, err
 }
@@ -207,10 +207,10 @@ func (w *tenant) tryAdditions(denied map[string]string) (why string, err error) 
 		return "", errSpendsTooMuch
 	}
 	copied := func() (*jsontree.Node, error) { return new(w.result.pod.Copy()), nil }
-	asked := w.asked
-	asked.tier, asked.denied, asked.copied = ownTier, denied, true
+	facts := w.request
+	facts.tier, facts.denied, facts.copied = ownTier, denied, true
 	w.own.earlier = w.contributed
-	err, w.again = w.own.reachFixedPoint(w.injector, asked, w.nodes, new(w.result.pod.Copy()), copied), nil
+	err, w.again = w.own.reachFixedPoint(w.injector, facts, w.nodes, new(w.result.pod.Copy()), copied), nil
 	w.rounds += w.own.rounds
 	if w.pod = w.own.result.pod; err != nil || w.own.result.size == w.result.size {
 		return "", err
@@ -242,11 +242,11 @@ func (w *tenant) tryAdditions(denied map[string]string) (why string, err error) 
 
 // seenByCluster lets the templates of the cluster add to a copy of a pod to which templates of the namespace have added.
 func (w *tenant) seenByCluster(pod *jsontree.Node, contributed []candidate) ([]Decision, *jsontree.Node, error) {
-	asked := w.asked
-	asked.tier, asked.theirs, asked.copied = clusterTier, w.addedBy(pod), true
+	facts := w.request
+	facts.tier, facts.theirs, facts.copied = clusterTier, w.addedBy(pod), true
 	w.cluster.earlier = contributed
 	copied := func() (*jsontree.Node, error) { return new(pod.Copy()), nil }
-	err := w.cluster.reachFixedPoint(w.injector.cluster, asked, w.nodes, new(pod.Copy()), copied)
+	err := w.cluster.reachFixedPoint(w.injector.cluster, facts, w.nodes, new(pod.Copy()), copied)
 	w.rounds += w.cluster.rounds
 	return slices.Clone(w.cluster.result.Decisions), w.cluster.result.pod, err
 }
@@ -389,15 +389,15 @@ func (w *tenant) findFaults(i *Injector, tier tier, pod *jsontree.Node) ([][]Fin
 	if err != nil {
 		return nil, err
 	}
-	asked := w.asked
-	asked.tier, asked.alone = tier, true
-	asked.file = true // expressions see what the API server makes of the additions
+	facts := w.request
+	facts.tier, facts.alone = tier, true
+	facts.file = true // expressions see what the API server makes of the additions
 	var judging round
-	judging.startPod(i, asked, &jsontree.Arena{})
+	judging.startPod(i, facts, &jsontree.Arena{})
 	judging.beginRound(stored, false)
 	decisions := make([]Decision, len(i.templates))
 	judging.decideAll(decisions)
-	if asked.isGone() {
+	if facts.isGone() {
 		return nil, ErrGone
 	}
 	all := make([][]Finding, len(decisions))

@@ -66,9 +66,9 @@ func findMistakes(i *Injector, s *subject) []Finding {
 			}
 		}
 	}
-	n.checkOtherObject("namespace's ", s.asked.namespace.Annotations)
-	if s.asked.account != nil {
-		n.checkOtherObject("ServiceAccount's ", s.asked.account.Annotations)
+	n.checkOtherObject("namespace's ", s.request.namespace.Annotations)
+	if s.request.account != nil {
+		n.checkOtherObject("ServiceAccount's ", s.request.account.Annotations)
 	}
 	n.checkProductKeys(s)
 	return n.all
@@ -218,8 +218,8 @@ func (n *mistakeCollector) checkProductKeys(s *subject) {
 			}
 		}
 	}
-	outside("namespace's ", s.asked.namespace.Annotations)
-	if s.asked.account != nil {
-		outside("ServiceAccount's ", s.asked.account.Annotations)
+	outside("namespace's ", s.request.namespace.Annotations)
+	if s.request.account != nil {
+		outside("ServiceAccount's ", s.request.account.Annotations)
 	}
 }

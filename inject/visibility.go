@@ -73,10 +73,10 @@ func (s *subject) foreseenPart(n *jsontree.Node, of *schema.Schema) *jsontree.No
 	if of.GoType == schema.ContainerType() {
 		n = s.withAppArmor(n)
 	}
-	if !s.readsPod || !s.asked.file && (!s.grown || n.AddedSize() == 0) && (!s.readsGated || !of.HasGated(n)) {
+	if !s.readsPod || !s.request.file && (!s.grown || n.AddedSize() == 0) && (!s.readsGated || !of.HasGated(n)) {
 		return n
 	}
-	return new(of.Foreseen(n, schema.Server{File: s.asked.file, OnHost: s.onHost, DropsGated: s.readsGated}))
+	return new(of.Foreseen(n, schema.Server{File: s.request.file, OnHost: s.onHost, DropsGated: s.readsGated}))
 }
 
 // withoutDropped returns the pod's annotations without those that every API server drops. It returns the same node if there
@@ -194,7 +194,7 @@ func (s *subject) staysHidden(container *jsontree.Node, candidates []*candidate)
 // isCompleted reports whether a container will be what one of the templates renders, because that template adds what it
 // lacks in this run. In a final pod, nothing is added any more.
 func (s *subject) isCompleted(container *jsontree.Node, candidates []*candidate) bool {
-	if s.asked.alone {
+	if s.request.alone {
 		return false
 	}
 	for _, list := range containerLists() {

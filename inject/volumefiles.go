@@ -76,8 +76,8 @@ var laterToken = struct{ mount, volume jsontree.Node }{
 // getsToken reports whether the ServiceAccount plugin has not seen the pod yet, and will mount the token in its containers
 // (shouldAutomount in plugin/pkg/admission/serviceaccount). If the ServiceAccount is not known, it does.
 func (p *podVolumes) getsToken() bool {
-	asked := &p.subject.asked
-	if !asked.file && asked.owner.Kind == "" {
+	facts := &p.subject.request
+	if !facts.file && facts.owner.Kind == "" {
 		return false
 	}
 	switch p.spec.Get("automountServiceAccountToken").Kind() {
@@ -86,7 +86,7 @@ func (p *podVolumes) getsToken() bool {
 	case jsontree.False:
 		return false
 	}
-	account := asked.namespace.ServiceAccount(p.subject.pod)
+	account := facts.namespace.ServiceAccount(p.subject.pod)
 	return !account.NoToken
 }
 
