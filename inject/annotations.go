@@ -12,9 +12,10 @@ const (
 	LabelInject = templates.Domain + "/inject"
 	// LabelRollout on a namespace is Enabled if the controller may update its running pods.
 	LabelRollout = templates.Domain + "/rollout"
-	Enabled      = "enabled"
-	Disabled     = "disabled"
-	Shadow       = "shadow"
+	// Enabled, Disabled and Shadow are values of these labels.
+	Enabled  = "enabled"
+	Disabled = "disabled"
+	Shadow   = "shadow"
 	// AnnotationTemplates on a pod names templates. "a,b" selects exactly these. "+a,-b" adds to
 	// the default templates and removes from them.
 	AnnotationTemplates = templates.Domain + "/templates"
@@ -25,8 +26,8 @@ const (
 	AnnotationUnproved = templates.Domain + "/unproved"
 )
 
-// IsWritten reports whether Pillion writes an annotation of a pod, and users do not. Those of templates are others, see
-// [templates.IsRecord].
+// IsWritten reports whether a key is one of Pillion's own annotations of a pod that Pillion writes and users do not. It does not know
+// the annotations that belong to a template, see [templates.IsRecord].
 func IsWritten(key string) bool { return key == AnnotationUninject || key == AnnotationUnproved }
 
 // SystemNamespaces returns the namespaces that Pillion never processes, so that it can block

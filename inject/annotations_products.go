@@ -13,18 +13,18 @@ import (
 	"github.com/pillion-dev/pillion/templates/problem"
 )
 
-// Parameters may read annotations of other products. These products have other annotations in the
-// same domain, which no template reads. So a key is a mistake only if it is almost the same as one
-// that a template reads, or if a template names the domain because it reads the annotations in place
-// of the product.
+// Parameters may read annotations of other products. Such a product has further annotations in the
+// same domain, which no template reads and which are no mistakes. So a key is a mistake only if it is
+// almost the same as a key that a template reads, or if a template says that it reads the annotations of the
+// domain in place of the product (spec.annotationDomains).
 
 // productKeys are the annotations of other products that templates read.
 type productKeys struct {
 	keys        []productKey
 	domains     map[string]bool
-	replaced    map[string]string // domains that a template names, and the template
+	replaced    map[string]string // domains that a template reads in place of the product, and the template
 	labels      map[string]bool   // that the templates add
-	annotations map[string]bool   // the same
+	annotations map[string]bool   // that the templates add
 }
 
 // productKey is the key of an annotation, or the prefix of several.
@@ -33,6 +33,7 @@ type productKey struct {
 	prefix        bool
 }
 
+// recordReadKeys records the annotations of other products that a template reads.
 func (p *productKeys) recordReadKeys(t *templates.Template) {
 	for i := range t.Spec.Params {
 		param := &t.Spec.Params[i]
@@ -130,9 +131,8 @@ func (k *productKey) keyAsWritten() string {
 	return k.key
 }
 
-// describeMistake returns a message about an annotation that no template reads, but almost, or whose domain
-// a template names. The mistake belongs to no template, so that it never denies a pod: the key may
-// have a meaning for another part of the product.
+// describeMistake returns a message about an annotation that is a mistake, or "". The finding belongs to no template, so that it never
+// denies a pod: the key may have a meaning for another part of the product.
 func (p *productKeys) describeMistake(key string) string {
 	domain := domainOf(key)
 	if !p.domains[domain] || p.readsKey(key) {
@@ -149,14 +149,14 @@ func (p *productKeys) describeMistake(key string) string {
 	return ""
 }
 
-// ignoresKey reports whether an annotation has the domain of others that parameters read, and no parameter reads it. It
-// returns false if there is a finding about the annotation.
+// ignoresKey reports whether parameters read some annotations of the key's domain, but not this one. It returns false if there is a
+// finding about the annotation.
 func (p *productKeys) ignoresKey(key string) bool {
 	return p.domains[domainOf(key)] && !p.readsKey(key) && !p.annotations[key] && p.describeMistake(key) == ""
 }
 
-// asLabel returns a message about a label that a template reads as an annotation.
-func (p *productKeys) asLabel(key string) string {
+// describeLabelMistake returns a message about a label whose key a template reads as an annotation, or "".
+func (p *productKeys) describeLabelMistake(key string) string {
 	if p.labels[key] || !p.readsKey(key) {
 		return ""
 	}

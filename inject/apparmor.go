@@ -10,8 +10,9 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-// The API server makes a field of an annotation for AppArmor, after the mutating webhooks (applyAppArmorVersionSkew in
-// pkg/registry/core/pod). The validating webhook sees the field. So the mutating webhook must see the container with it, too.
+// After the mutating webhooks, the API server turns an annotation for AppArmor into a field of the container
+// (applyAppArmorVersionSkew in pkg/registry/core/pod). The validating webhook sees the field. So the mutating webhook has to treat
+// the container as if it had the field already.
 
 // appArmorOf returns the profile that the API server gives a container because of an annotation, or nil.
 func (s *subject) appArmorOf(container *jsontree.Node) *jsontree.Node {

@@ -14,9 +14,9 @@ func (p *planner) eachAppContainer() {
 		existing := p.subject.pod.At("spec", app.list).Items()
 		if own := p.subject.sameName(p.fragment, &existing[app.index]); own != nil && !p.wasMarked &&
 			p.subject.schema.At("spec").At(app.list).Find(existing, own) == app.index && !elem.Contains(&existing[app.index], own) {
-			p.theirs = append(p.theirs, own.Get("name").Text())
+			p.differedBefore = append(p.differedBefore, own.Get("name").Text())
 		}
-		at := p.subject.at.Member("spec").Member(app.list).Member(app.name)
+		at := p.subject.at.Member("spec").Member(app.list).Member(app.token)
 		p.checkVariables(app, &existing[app.index], at)
 		before := len(p.conflicts)
 		if p.checkClashes(app.fragments, elem, at); len(p.conflicts) > before {
@@ -25,14 +25,14 @@ func (p *planner) eachAppContainer() {
 		if existing[app.index].IsNew() {
 			p.journal.Own(&existing[app.index])
 		}
-		p.merged, p.inApp, p.inTheirs = &existing[app.index], true, p.subject.request.theirs[existing[app.index].Get("name").Text()] != ""
+		p.merged, p.inApp, p.inTenantContainer = &existing[app.index], true, p.subject.request.tenantContainers[existing[app.index].Get("name").Text()] != ""
 		for j := range app.fragments {
 			if p.checkContainer(app.list, &existing[app.index], &app.fragments[j], at) {
 				p.mergeObject(&existing[app.index], &app.fragments[j], elem, at)
 				p.checkMerged(&existing[app.index], &app.fragments[j], at)
 			}
 		}
-		p.merged, p.inApp, p.inTheirs = nil, false, false
+		p.merged, p.inApp, p.inTenantContainer = nil, false, false
 		p.noteVariables(&existing[app.index])
 	}
 }

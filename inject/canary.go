@@ -9,17 +9,17 @@ import (
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
-// canaryChoice are the templates that replace each other.
+// canaryChoice is the choice between templates and the canaries that replace them. A base is a template that canaries replace.
 type canaryChoice struct {
-	replaced   []*loaded
-	candidates []candidate // by the index of the template
-	wanted     []*loaded   // those of the replaced templates that would be for the pod if no canary took their place
+	replaced    []*loaded   // the bases
+	candidates  []candidate // of canaries, by the index of the template
+	wantedBases []*loaded   // the bases that would be for the pod if no canary took their place
 }
 
-// chooseForPod decides which of the templates that replace each other are for the pod, before the others are rendered. A
-// template is replaced by the first one, in order, that applies and can be rendered.
+// chooseForPod decides about all canaries, before other templates are rendered. A base is replaced by its first canary, in order,
+// that applies and can be rendered.
 func (r *canaryChoice) chooseForPod(s *subject, decisions []Decision, render func(*loaded, *Decision, *candidate)) {
-	s.taken, s.fallbacks = map[*loaded]*loaded{}, map[*loaded]*loaded{}
+	s.canaryOf, s.failedCanaryOf = map[*loaded]*loaded{}, map[*loaded]*loaded{}
 	r.candidates = slices.Grow(r.candidates[:0], len(s.templates))[:len(s.templates)]
 	for _, base := range r.replaced {
 		for _, t := range base.canaries {
@@ -29,39 +29,41 @@ func (r *canaryChoice) chooseForPod(s *subject, decisions []Decision, render fun
 			d := &decisions[t.index]
 			render(t, d, &r.candidates[t.index])
 			switch {
-			case d.Code == "":
-				s.taken[base] = t
+			case d.Code == "": // the rule replacedByCanary stops all further canaries
+				s.canaryOf[base] = t
 			case d.Code.Failed() && s.cameWithRecords(t):
 				s.keepCanary(base, t, d)
-			case d.Code.Failed() && s.fallbacks[base] == nil:
-				s.fallbacks[base] = t
+			case d.Code.Failed() && s.failedCanaryOf[base] == nil:
+				s.failedCanaryOf[base] = t
 			}
 		}
 	}
 }
 
-// cameWithRecords reports whether the pod came with the records that the injection of a canary leaves.
+// cameWithRecords reports whether the pod had the records that the injection of a canary leaves before this run.
 func (s *subject) cameWithRecords(t *loaded) bool {
 	return s.hasRecords(t) && !s.annotation(t.injected).Added()
 }
 
-// keepCanary leaves a canary in the place of another template, although it cannot be injected: the pod says that it has it, so
-// the other template would come in addition. Neither of them is in the pod then, and the stricter mode counts.
+// keepCanary leaves a canary in the place of its base, although the canary cannot be injected. The pod records the canary, so the
+// base would be injected beside what the pod has of the canary. Then neither of them is injected, and the stricter of their modes
+// counts.
 func (s *subject) keepCanary(base, canary *loaded, d *Decision) {
-	if s.taken[base] != nil {
+	if s.canaryOf[base] != nil {
 		return
 	}
-	s.taken[base] = canary
+	s.canaryOf[base] = canary
 	if base.Spec.Validate.Mode == v1alpha1.Deny {
 		d.Mode = v1alpha1.Deny
 	}
 }
 
-// fallBack decides about the canaries that cannot be injected: if the other template, or another canary, is
-// for the pod, that is enough. Otherwise a broken canary could cost a pod a required template, or its admission.
+// fallBack changes the decisions about canaries that cannot be injected. If their base or another canary is for the pod instead, that
+// is enough, and they do not count as failed. Without this rule, a broken canary could cause the validating webhook to deny a pod
+// that has the base.
 func (r *canaryChoice) fallBack(s *subject, decisions []Decision) {
 	for _, base := range r.replaced {
-		in := s.taken[base]
+		in := s.canaryOf[base]
 		if in == nil && decisions[base.index].Code == "" {
 			in = base
 		}
@@ -85,8 +87,9 @@ func (r *canaryChoice) fallBack(s *subject, decisions []Decision) {
 	}
 }
 
-// findFailed returns the canaries that could not be planned, or that no longer apply after they were injected, with
-// the reasons. They must be left out, the latter ones from the beginning.
+// findFailed returns the canaries that must be left out, with the reasons: those that could not be planned although their base is for
+// the pod, and those that no longer apply after they were injected. Always reports whether there are some of the second kind, which
+// must be left out of all passes.
 func (r *canaryChoice) findFailed(s *subject, decisions []Decision) (toLeaveOut map[string]string, always bool) {
 	for _, base := range r.replaced {
 		for _, t := range base.canaries {
@@ -95,7 +98,7 @@ func (r *canaryChoice) findFailed(s *subject, decisions []Decision) (toLeaveOut 
 			case injected && !d.Code.Succeeded():
 				why, always = fmt.Sprintf("its expressions read additions, and then it is %s", d.Code), true
 			case s.cameWithRecords(t):
-			case (d.Code == CodeConflict || d.Code == CodeRenderFailed) && s.taken[base] == t && slices.Contains(r.wanted, base):
+			case (d.Code == CodeConflict || d.Code == CodeRenderFailed) && s.canaryOf[base] == t && slices.Contains(r.wantedBases, base):
 				why = d.Message
 			}
 			if why != "" {

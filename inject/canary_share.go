@@ -11,12 +11,12 @@ import (
 // A canary is a template with spec.replaces. It takes the place of the other template in the pods that it
 // matches, in a share of the workloads. Three things decide, in this order:
 //
-//   - The pod's records. A pod that has one of the two templates keeps it, so another round, a second
+//   - The pod's records. A pod that has one of the two templates keeps that one. So another round, a second
 //     admission and the validating webhook agree, whatever was added in between.
 //   - The pod's annotation pillion.dev/templates, if it names the canary itself.
 //   - The share, see shareBucket.
 //
-// If the canary cannot be injected, the other template is, see [rivals.fallBack].
+// If the canary cannot be injected, the other template is injected, see [canaryChoice.fallBack].
 
 // shareBucket returns a number from 0 to 99 for a workload and a template. It is the first eight bytes of the SHA-256
 // of namespace, kind and name of the workload, and the name of the template, each followed by a zero byte, modulo
@@ -31,7 +31,8 @@ func shareBucket(namespace string, of Owner, template string) int {
 	return int(binary.BigEndian.Uint64(sum[:8]) % 100)
 }
 
-// notInShare applies to canaries.
+// notInShare reports whether a canary is not for the pod because the pod's workload is not in its share. Records of the pod and its
+// annotation take precedence over the share.
 func notInShare(s *subject, t *loaded) (bool, string) {
 	if t.base == nil || s.annotation(t.injected) != nil {
 		return false, ""
@@ -66,7 +67,7 @@ func (s *subject) owner() Owner { return ownerOf(s.pod, s.request.owner) }
 
 // replacedByCanary reports whether a canary takes the place of the template, which may be a canary too.
 func replacedByCanary(s *subject, t *loaded) (bool, string) {
-	by := s.taken[t.baseOrSelf()]
+	by := s.canaryOf[t.baseOrSelf()]
 	if by == nil || by == t {
 		return false, ""
 	}
@@ -89,7 +90,7 @@ func (s *subject) hasRecords(t *loaded) bool {
 	return own != nil && base != nil && own.SameText(base)
 }
 
-// hasBase reports whether the pod has the template that a canary would replace.
+// hasBase reports whether the pod records the template that a canary would replace, and not the canary.
 func hasBase(s *subject, t *loaded) (bool, string) {
 	if t.base == nil || s.annotation(t.base.injected) == nil || s.hasRecords(t) {
 		return false, ""
@@ -99,7 +100,7 @@ func hasBase(s *subject, t *loaded) (bool, string) {
 
 // fellBack reports whether the pod records that the canary could not be injected into it.
 func fellBack(s *subject, t *loaded) (bool, string) {
-	if !s.annotation(t.base.instead).IsText(t.asInstead) {
+	if !s.annotation(t.base.insteadKey).IsText(t.insteadValue) {
 		return false, ""
 	}
 	return true, fmt.Sprintf("the pod has %s, because this template could not be injected when the pod was created", t.base.Name)

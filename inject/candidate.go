@@ -12,7 +12,9 @@ import (
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
-// candidate is one template for this pod.
+// candidate is one template with what it renders for this pod. The candidates of a round are the templates that no rule excludes.
+// Functions that need to know what a template would render under other circumstances make further candidates, whose decisions do
+// not count.
 type candidate struct {
 	subject  *subject
 	t        *loaded
@@ -21,15 +23,15 @@ type candidate struct {
 	values   params.Values
 	fragment jsontree.Node // what the pod must have, as a partial Pod
 	placed   v1alpha1.Placement
-	apps     []appContainer
-	altered  []Difference // before this round added anything
-	added    bool         // whether it added something to the pod in this round
+	apps     []appContainer // the user's containers to which the template adds something
+	altered  []Difference   // before this round added anything
+	added    bool           // whether it added something to the pod in this round
 
 	byName     map[string]*jsontree.Node // see ownContainer
 	appsByName map[string][]int          // see appsOf
 
-	// byCluster returns what templates of the cluster add to a container of this template. It is nil for a template of the
-	// cluster.
+	// byCluster returns what templates of the cluster add to the container existing of this template. It is nil for a template of
+	// the cluster, whose containers no other template adds to.
 	byCluster func(c *candidate, existing *jsontree.Node) []*jsontree.Node
 }
 
@@ -49,7 +51,7 @@ func (d *Decision) recordNote(text string) {
 	}
 }
 
-// matchesOwn reports whether a container has everything that the template's container with that name has.
+// matchesOwn reports whether a container of the pod has everything that the template's container with the same name has.
 func (c *candidate) matchesOwn(existing *jsontree.Node) bool {
 	own := c.ownContainer(existing)
 	return own != nil && c.subject.schema.At("spec").At("containers").Elem.Contains(c.subject.withHostPorts(existing), own)
@@ -63,7 +65,8 @@ func (s *subject) hasSameEffect(in *schema.Schema, a, b *jsontree.Node) bool {
 	return in.Equal(a, b)
 }
 
-// withHostPorts returns a container with the ports of the node that its ports get because the pod uses the node's network.
+// withHostPorts returns a container in which each port has a hostPort, which the API server sets if the pod uses the node's network.
+// In other pods, it returns the container unchanged.
 func (s *subject) withHostPorts(container *jsontree.Node) *jsontree.Node {
 	ports := container.Get("ports").Items()
 	if !s.onHost || len(ports) == 0 {
@@ -76,7 +79,7 @@ func (s *subject) withHostPorts(container *jsontree.Node) *jsontree.Node {
 	return new(s.nodes.With(container, "ports", jsontree.Items(all...)))
 }
 
-// withHostPort is withHostPorts for one port. It returns other values unchanged.
+// withHostPort is withHostPorts for one port. It returns a value that is no port unchanged.
 func (s *subject) withHostPort(port *jsontree.Node, in *schema.Schema) *jsontree.Node {
 	number := port.Get("containerPort")
 	if in.GoType != schema.PortType() || number == nil || port.Get("hostPort") != nil {
@@ -85,7 +88,7 @@ func (s *subject) withHostPort(port *jsontree.Node, in *schema.Schema) *jsontree
 	return s.storeNode(s.nodes.With(port, "hostPort", *number))
 }
 
-// ownContainer returns the template's container with that name, or nil.
+// ownContainer returns the template's container with the same name as one of the pod's, or nil.
 func (c *candidate) ownContainer(existing *jsontree.Node) *jsontree.Node {
 	if c.countContainers() < longList {
 		return c.subject.sameName(&c.fragment, existing)
@@ -129,12 +132,12 @@ func (s *subject) sameName(fragment, existing *jsontree.Node) *jsontree.Node {
 	return nil
 }
 
-// appContainer is a container that the user wrote, with the additions for it.
+// appContainer is a container that the user wrote, with the additions of one template for it.
 type appContainer struct {
 	list      string
 	index     int
-	name      string // for pointers: its index among the original containers, or -
-	container string // its name
-	fragments []jsontree.Node
+	token     string // of a pointer to it: its index among the original containers, or -
+	name      string
+	fragments []jsontree.Node // partial containers, one for each entry of forEachContainer that matches
 	taken     []takenVariable
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-// planAdditions compares the fragment with the pod and adds what is missing to the tree. It plans a complete
-// template or nothing: if there is a conflict, it undoes all additions. It reports whether anything
-// was added.
+// planAdditions compares the fragment with the pod, adds what is missing to the pod's tree, and completes the decision. A template is
+// added completely or not at all: if there is a conflict, the journal undoes all additions. It reports whether anything stays
+// added, which never is the case for a final pod.
 func (c *candidate) planAdditions(o *owners, journal *jsontree.Journal, couplings []coupling) (added bool) {
 	if err := o.renderApps(c); err != nil {
 		c.decision.Code, c.decision.Message = CodeRenderFailed, err.Error()
@@ -26,7 +26,7 @@ func (c *candidate) planAdditions(o *owners, journal *jsontree.Journal, coupling
 	p.checkListed()
 	p.eachAppContainer()
 	p.mergeObject(c.subject.pod, &c.fragment, c.subject.schema, c.subject.at)
-	if p.additions+p.left > 0 {
+	if p.additions+p.leftToWebhook > 0 {
 		p.checkAnnotations()
 		p.checkClaims()
 		p.checkOwnerSelector(selector)
@@ -49,7 +49,7 @@ func (c *candidate) planAdditions(o *owners, journal *jsontree.Journal, coupling
 	says := c.subject.annotation(c.t.injected)
 	other := says != nil && !says.IsText(c.t.Revision)
 	if other && c.subject.request.alone {
-		c.decision.other = says.String()
+		c.decision.recordedRevision = says.String()
 	}
 	c.decision.computed = c.t.Computed
 	if c.decision.Code == CodePresent && p.additions > 0 {
@@ -61,16 +61,16 @@ func (c *candidate) planAdditions(o *owners, journal *jsontree.Journal, coupling
 	}
 	delete(c.subject.marks, c.t) // its annotation may have been added
 	delete(c.subject.marks, c.t.base)
-	c.decision.outside, c.decision.leaves = p.outside, p.leaves
+	c.decision.outside, c.decision.leavesSelector = p.outside, p.leavesSelector
 	switch {
-	case c.decision.Code == CodeInjected && c.subject.isOthers(c.t):
+	case c.decision.Code == CodeInjected && c.subject.isOfOtherTier(c.t):
 		c.decision.Code = CodePresent
-	case c.decision.Code == CodeInjected && !c.subject.request.alone, c.decision.Code == CodePresent && p.left > 0:
+	case c.decision.Code == CodeInjected && !c.subject.request.alone, c.decision.Code == CodePresent && p.leftToWebhook > 0:
 		p.journal.Keep()
 		return true
 	}
-	if p.journal.Undo(); p.additions+p.left > 0 {
-		c.subject.here = c.subject.here[:0]
+	if p.journal.Undo(); p.additions+p.leftToWebhook > 0 {
+		c.subject.presentNames = c.subject.presentNames[:0]
 	}
 	return false
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/pillion-dev/pillion/templates/params"
 )
 
-// renderFragment applies the rules and renders the fragment. If it returns a code other than "", there is
-// no fragment, and the code is the reason.
+// renderFragment applies the rules and renders the fragment. If the template is not for the pod or cannot be rendered, it returns
+// the code of the reason, and a sentence that may be "". Otherwise it returns "", "".
 func (c *candidate) renderFragment(rules []rule) (Code, string) {
 	for i := range rules {
 		rule := &rules[i]
@@ -72,8 +72,8 @@ func (c *candidate) readParams() (invalid error) {
 	return invalid
 }
 
-// furtherReasons returns further reasons why the pod does not get the template, given the rules from the one
-// that decided. They matter only if the pod's author can change what that one is about.
+// furtherReasons returns further reasons why the pod does not get the template. Rules are the one that decided and those after it.
+// If the pod's author cannot change what the first reason is about, there are no further ones.
 func (c *candidate) furtherReasons(rules []rule) (all []Step) {
 	if code := rules[0].code; code == CodeMirrorPod || code == CodeExcludedNamespace {
 		return nil
@@ -105,8 +105,8 @@ func (c *candidate) setsParams() bool {
 	return false
 }
 
-// whyFalse returns why the condition is false. The part that is false is only for reports, because it takes
-// another evaluation.
+// whyFalse returns why the condition is false. Only reports name the part that is false, because finding it takes another
+// evaluation.
 func (c *candidate) whyFalse() string {
 	if c.subject.request.detail {
 		if part := c.t.Unmet(&c.input, c.values); part != "" {

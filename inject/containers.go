@@ -14,7 +14,8 @@ import (
 	"github.com/pillion-dev/pillion/templates/problem"
 )
 
-// mergeContainer merges a container of the fragment into a list of the pod.
+// mergeContainer merges a container of the fragment into the pod's container of the same name, or inserts it into the pod's list if
+// there is none. A container of that name in the other list is a conflict.
 func (p *planner) mergeContainer(pod, fragment *jsontree.Node, s *schema.Schema, at schema.Pointer) {
 	name := fragment.Get("name").Text()
 	for _, list := range containerLists() {
@@ -40,16 +41,17 @@ func (p *planner) mergeContainer(pod, fragment *jsontree.Node, s *schema.Schema,
 	p.checkMerged(fragment, fragment, at.Member("-"))
 	p.checkAppArmor(fragment)
 	p.insertItem(pod, p.insertIndex(pod.Items(), fragment, at.Name(0)), *fragment, at)
-	p.subject.here[p.subject.brings[name]] = true
+	p.subject.presentNames[p.subject.brings[name]] = true
 }
 
+// mergeKnownContainer merges a container of the fragment into the pod's container of the same name, if that is the template's.
 func (p *planner) mergeKnownContainer(existing, fragment *jsontree.Node, s *schema.Schema, at schema.Pointer) {
 	other := p.owners.bringerOf(existing, p.t)
 	if other != nil && !p.subject.hasSameEffect(s.Elem, other.ownContainer(existing), fragment) {
 		p.reportConflict(at, existing, fragment, "the template %s adds a different container named %s; rename it in one of the templates", other.t.Name, fragment.Get("name").Text())
 		return
 	}
-	if s.Elem.Contains(p.subject.withHostPorts(existing), fragment) && !slices.Contains(p.theirs, fragment.Get("name").Text()) {
+	if s.Elem.Contains(p.subject.withHostPorts(existing), fragment) && !slices.Contains(p.differedBefore, fragment.Get("name").Text()) {
 		p.checkProtected(existing, fragment, at)
 		return
 	}
@@ -73,8 +75,8 @@ func (p *planner) mergeKnownContainer(existing, fragment *jsontree.Node, s *sche
 	p.checkMerged(existing, fragment, at)
 }
 
-// checkProtected finds protected fields that differ in a container of the user's that the template
-// completes. The validating webhook would deny the pod.
+// checkProtected reports a conflict for each protected field that differs in a container of the user's that the template
+// completes. Without the conflict, the validating webhook would deny the pod because of these fields.
 func (p *planner) checkProtected(existing, fragment *jsontree.Node, at schema.Pointer) {
 	if p.wasInjected || existing.Added() {
 		return
@@ -90,12 +92,12 @@ func (p *planner) checkProtected(existing, fragment *jsontree.Node, at schema.Po
 }
 
 // notInjected returns what to do about a container that differs from the template, in a pod without
-// a record of the injection. A copy of a pod may have lost it: by default, kubectl debug --copy-to
+// a record of the injection. A copy of an injected pod may have lost the record: by default, kubectl debug --copy-to
 // drops annotations and labels.
 func (p *planner) notInjected(existing, fragment *jsontree.Node, s *schema.Schema) string {
 	name, image := fragment.Get("name").Text(), existing.Get("image")
 	differs, which := "differs from the template", ""
-	if names := lackingFields(existing, fragment, s); len(names) > 0 { // otherwise only what other templates add is missing
+	if names := lackingFields(existing, fragment, s); len(names) > 0 { // none if the container lacks only what other templates add
 		differs += " in " + someOf(names, min(len(names), 4))
 		which = ", which " + differs
 	}
@@ -128,8 +130,8 @@ func (p *planner) checkContainer(list string, existing, fragment *jsontree.Node,
 	return addable
 }
 
-// checkClashes finds places of one container to which two entries of forEachContainer add different
-// values.
+// checkClashes reports a conflict if two entries of the template's forEachContainer add different items with the same key to one
+// container.
 func (p *planner) checkClashes(fragments []jsontree.Node, container *schema.Schema, at schema.Pointer) {
 	for i := range fragments {
 		members := fragments[i].Members()
@@ -154,8 +156,8 @@ func (p *planner) checkClash(list *schema.Field, a, b *jsontree.Node, at schema.
 	}
 }
 
-// checkAppArmor finds an annotation of the pod for a container that the template adds. Without the template, the API server would
-// reject the pod, because it has no such container.
+// checkAppArmor reports a conflict if the pod has an AppArmor annotation for a container that the template adds. Without the template,
+// the API server would reject the pod, because the pod has no such container.
 func (p *planner) checkAppArmor(container *jsontree.Node) {
 	if p.subject.appArmorOf(container) == nil {
 		return

@@ -20,8 +20,9 @@ import (
 // coupling is a rule for a field of a container. It is checked only for containers to which a
 // template adds that field.
 type coupling struct {
-	field  string
-	broken func(pod, container *jsontree.Node) string // returns what to do, or "" if the rule is kept
+	field string
+	// broken returns what is wrong and what to do, or "".
+	broken func(pod, container *jsontree.Node) string
 }
 
 func couplings() []coupling {
@@ -34,8 +35,8 @@ func couplings() []coupling {
 	}
 }
 
-// withoutDisallowed returns a container without optional fields that the pod does not allow. They are removed
-// before anything is compared.
+// withoutDisallowed returns a container of a template without optional fields that this pod does not allow. They are removed
+// before the container is compared with the pod's, so that they never count as missing.
 func (s *subject) withoutDisallowed(container jsontree.Node) jsontree.Node {
 	if resize := container.Get("resizePolicy"); resize != nil && s.pod.At("spec", "restartPolicy").IsText(string(corev1.RestartPolicyNever)) && restartsOnResize(resize) {
 		container = s.nodes.Without(&container, "resizePolicy") // only the default, NotRequired, is allowed
@@ -69,7 +70,7 @@ func restartsOnResize(resizePolicy *jsontree.Node) bool {
 	})
 }
 
-// sleepsTooLong reports a hook that sleeps longer than the pod's grace period.
+// sleepsTooLong returns an error message if a hook sleeps longer than the pod's grace period, or "".
 func sleepsTooLong(pod, container *jsontree.Node) string {
 	grace := int64(corev1.DefaultTerminationGracePeriodSeconds)
 	if n := pod.At("spec", "terminationGracePeriodSeconds"); n.Kind() == jsontree.Number { // a file may have null
@@ -91,7 +92,7 @@ func sleepsTooLong(pod, container *jsontree.Node) string {
 	return ""
 }
 
-// unmaskedProcMount reports a container that sees all of /proc in a pod without its own user namespace.
+// unmaskedProcMount returns an error message if a container sees all of /proc in a pod without its own user namespace, or "".
 func unmaskedProcMount(pod, container *jsontree.Node) string {
 	if container.At("securityContext", "procMount").IsText(string(corev1.UnmaskedProcMount)) && pod.At("spec", "hostUsers").Kind() != jsontree.False {
 		return "securityContext.procMount Unmasked needs hostUsers: false; set it in the pod"
@@ -99,7 +100,7 @@ func unmaskedProcMount(pod, container *jsontree.Node) string {
 	return ""
 }
 
-// devicesOfUser reports block devices in a pod with its own user namespace.
+// devicesOfUser returns an error message if the pod has its own user namespace, in which there are no block devices, or "".
 func devicesOfUser(pod, _ *jsontree.Node) string {
 	if pod.At("spec", "hostUsers").Kind() == jsontree.False {
 		return "a pod with hostUsers: false cannot have volumeDevices"
@@ -107,7 +108,8 @@ func devicesOfUser(pod, _ *jsontree.Node) string {
 	return ""
 }
 
-// otherSeccomp reports an annotation, the older form, that contradicts the field.
+// otherSeccomp returns an error message if the container has a seccomp profile as a field, and another one by the pod's annotation,
+// which is the older form. It returns "" if they agree.
 func otherSeccomp(pod, container *jsontree.Node) string {
 	profile := container.At("securityContext", "seccompProfile")
 	if profile == nil {
@@ -133,7 +135,7 @@ func otherSeccomp(pod, container *jsontree.Node) string {
 	return fmt.Sprintf("the pod's annotation %s contradicts securityContext.seccompProfile; remove the annotation", key)
 }
 
-// otherAppArmor is otherSeccomp for AppArmor. The API server compares nothing on Windows.
+// otherAppArmor is otherSeccomp for AppArmor profiles. On Windows, the API server does not compare them.
 func otherAppArmor(pod, container *jsontree.Node) string {
 	profile := container.At("securityContext", "appArmorProfile")
 	if profile == nil || podOS(pod) == string(corev1.Windows) {
@@ -159,7 +161,8 @@ func otherAppArmor(pod, container *jsontree.Node) string {
 	return fmt.Sprintf("the pod's annotation %s contradicts securityContext.appArmorProfile; remove the annotation", key)
 }
 
-// hostProcess reports a mix of Windows host process containers with other containers in one pod.
+// hostProcess returns an error message if a new container would mix Windows host process containers with other containers in one
+// pod, or "".
 func hostProcess(pod, container *jsontree.Node) string {
 	all := pod.At("spec", "securityContext", "windowsOptions", "hostProcess")
 	of := func(c *jsontree.Node) *jsontree.Node { return c.At("securityContext", "windowsOptions", "hostProcess") }

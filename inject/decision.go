@@ -51,12 +51,12 @@ type Decision struct {
 	// perhaps a record, which proves nothing. The mutating webhook does not set it.
 	Absent bool `json:"absent,omitempty"`
 
-	computed []string // only for a final pod: see [templates.Template.Computed]
-	audit    string   // only for a template that is injected or present
-	recorded bool     // only for a final pod: it records an injection of the template
-	other    string   // only for a final pod: the revision in that record (JSON), if it is not the template's
-	outside  bool     // see planner.checkOtherObject
-	leaves   bool     // see planner.leaves
+	computed         []string // only for a final pod: see [templates.Template.Computed]
+	audit            string   // the audit annotation, only for a template that is injected or present
+	recorded         bool     // only for a final pod: whether it records an injection of the template
+	recordedRevision string   // only for a final pod: the revision in that record (JSON), or "" if it is the template's
+	outside          bool     // see planner.outside
+	leavesSelector   bool     // see planner.leavesSelector
 }
 
 // keepAlso adds the kept places that a later round found. The first round that found a place knows best who set its value.
@@ -68,7 +68,7 @@ func (d *Decision) keepAlso(later []Kept) {
 	}
 }
 
-// Step is a rule that decided nothing, and why.
+// Step is a rule and a reason: why it did not apply in [Decision.Passed], or why it applies, too, in [Decision.Also].
 type Step struct {
 	Code    Code   `json:"code"`
 	Message string `json:"message"`
@@ -86,8 +86,8 @@ type Kept struct {
 	Difference
 	// By is the template that set the value, or "" if the pod has it.
 	By string `json:"by,omitempty"`
-	// Beside is set if the pod has nothing at the place, and must not have the template's value there: it is the field with
-	// which the value is not possible, and that field's value, such as "runAsUser: 0".
+	// Beside is set if the pod has nothing at the place, but the API server would reject the template's value there because of
+	// another field. It is that field with its value, for example "runAsUser: 0".
 	Beside string `json:"beside,omitempty"`
 }
 
@@ -131,7 +131,7 @@ type Result struct {
 	size int            // approximate size of the additions, in bytes
 }
 
-// Note is an audit annotation.
+// Note is an audit annotation. The API server puts the name of the webhook before the key.
 type Note struct{ Key, Text string }
 
 // AppendAudit appends the audit annotations, one for each template with its decision, in the order
@@ -171,7 +171,7 @@ func (r *Result) AppendAudit(notes []Note) []Note {
 	return notes
 }
 
-// maxNote is a length that exceeds the one of any audit annotation, in bytes.
+// maxNote is the length, in bytes, from which addNote appends nothing more. It exceeds what the webhook sends of a note.
 const maxNote = 2048
 
 // addNote appends to the note with that key, or adds a new one.

@@ -19,23 +19,23 @@ type difference struct {
 	pod, fragment *jsontree.Node
 }
 
-// comparison compares one place in the pod and the fragment.
+// comparison is a place at which the pod is compared with a fragment, and how.
 type comparison struct {
 	subject *subject
 	at      schema.Pointer
 	f       *schema.Field
 	name    string         // of the field at this place
 	in      *jsontree.Node // the pod's object with this field
-	// stored treats fields of the pod that the API server may drop as dropped.
+	// stored: the API server may drop some fields, so it is no difference if only the pod has one of these.
 	stored bool
-	// open is set for a list to which others may add items.
+	// open: the place is a list to which other webhooks may add items.
 	open bool
-	// besides are what other templates add to the fragment. It may be in the pod, too.
+	// besides are what other templates add here. The pod may have it, although the fragment does not.
 	besides []*jsontree.Node
-	// again compares a whole pod with the result of injecting it again. Items must keep their
-	// positions. Resources are compared too, because they may be the user's own.
+	// again: a whole pod is compared with the result of injecting it again. Items must keep their
+	// positions. Resources are compared, too, because they may be the user's own.
 	again bool
-	// unfinished ignores what the pod lacks, because it can be added.
+	// unfinished: it is no difference if the pod lacks something, because it can be added.
 	unfinished bool
 }
 
@@ -65,7 +65,7 @@ func (d comparison) findEachProtected(t *loaded, pod, fragment *jsontree.Node, a
 	}
 }
 
-// findProtected is find for a field of a container that a template protects.
+// findProtected is findDifference for a field of a container that a template protects.
 func (d comparison) findProtected(t *loaded, name string, pod, fragment *jsontree.Node) *difference {
 	if t.LeavesOpen(name) {
 		return d.findBesideOthers(name, pod, fragment, hardensSameUser)
@@ -73,8 +73,8 @@ func (d comparison) findProtected(t *loaded, name string, pod, fragment *jsontre
 	return d.atMember(name, pod).findDifference(pod.Get(name), fragment.Get(name))
 }
 
-// findBesideOthers is find for a field of a container, and ignores what other webhooks often add to it in all containers.
-// Hardens reports whether a field of a security context is such an addition.
+// findBesideOthers is findDifference for a field of a container. It ignores what other webhooks often add to this field of all
+// containers. Hardens reports whether a field of a security context is such an addition.
 func (d comparison) findBesideOthers(name string, pod, fragment *jsontree.Node, hardens func(*jsontree.Node) bool) *difference {
 	there, ours := pod.Get(name), fragment.Get(name)
 	switch {
@@ -102,7 +102,7 @@ func (d comparison) atMember(name string, in *jsontree.Node) comparison {
 // It ignores what Kubernetes itself sets or drops.
 func (d comparison) findDifference(pod, fragment *jsontree.Node) *difference {
 	if d.f.AbsentIsZero && fragment != nil && schema.IsZero(fragment) {
-		fragment = nil // the API server treats both as absent
+		fragment = nil // for the API server, a zero value is the same as no value
 	}
 	if pod.Kind() == jsontree.Null {
 		pod = nil
@@ -141,8 +141,8 @@ func (d comparison) findDifference(pod, fragment *jsontree.Node) *difference {
 	return d.differenceHere(pod, fragment)
 }
 
-// findExtra returns the first place at or below d where the pod exceeds what other templates add. A
-// unit must be all that one of them adds.
+// findExtra returns the first place at or below d where the pod has more than other templates add. If the place is merged as a
+// whole, its value must be what one of them adds.
 func (d comparison) findExtra(pod *jsontree.Node) *difference {
 	alone := d
 	alone.besides = nil
@@ -182,7 +182,7 @@ func (d comparison) findMember(pod, fragment *jsontree.Node) *difference {
 	return nil
 }
 
-// findItem compares lists. It compares lists without a key item by item. In other lists it compares
+// findItem compares two lists. It compares lists without a key item by item. In lists with a key, it compares
 // the items with equal keys, and each key may occur only once.
 func (d comparison) findItem(pod, fragment *jsontree.Node) *difference {
 	theirs, own := pod.Items(), fragment.Items()
@@ -251,8 +251,8 @@ func (d comparison) atItem(elem *schema.Schema, items []jsontree.Node, i int) co
 	return comparison{subject: d.subject, at: d.at.Item(items, i), f: elem.AsField(), stored: d.stored, again: d.again, unfinished: d.unfinished}
 }
 
-// atExtraItem is item for one that the fragment lacks. Other templates never add an item with a key that
-// the list has.
+// atExtraItem is atItem for an item that the fragment lacks. Other templates may have added it. They never add a second item with
+// the same key, so only the first one can be theirs.
 func (d comparison) atExtraItem(elem *schema.Schema, items []jsontree.Node, i int) comparison {
 	item := d.atItem(elem, items, i)
 	for _, list := range d.besides {
@@ -264,8 +264,8 @@ func (d comparison) atExtraItem(elem *schema.Schema, items []jsontree.Node, i in
 	return item
 }
 
-// isTokenMount reports whether an item of a list is the mount that the ServiceAccount plugin adds,
-// or the one that Pillion adds instead.
+// isTokenMount reports whether an item of a list is the mount of the API token that the ServiceAccount plugin adds, or the mount that
+// Pillion adds in its place.
 func (d comparison) isTokenMount(mount *jsontree.Node) bool {
 	volume := mount.Get("name")
 	return d.name == "volumeMounts" && volume != nil && len(mount.Members()) == 3 &&

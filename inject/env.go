@@ -14,7 +14,7 @@ import (
 // A container of the pod may have an environment variable that a template sets, too. The container's
 // variable always stays unchanged. If the template's value is a part of it, nothing is missing.
 
-// checkVariables finds the conflicts of an app container's variables.
+// checkVariables reports a conflict for each variable of an app container that the template needs with another value.
 func (p *planner) checkVariables(app *appContainer, container *jsontree.Node, at schema.Pointer) {
 	if len(app.taken) == 0 {
 		return // without reading the variables
@@ -63,7 +63,7 @@ func (p *planner) keepVariable(pod, fragment *jsontree.Node, s *schema.Schema, a
 	p.keptVariables = append(p.keptVariables, fragment.Get("name").Text())
 }
 
-// noteVariables notes the variables that a container keeps.
+// noteVariables adds one note about all variables of a container that differ from the template's and stay.
 func (p *planner) noteVariables(container *jsontree.Node) {
 	if len(p.keptVariables) == 0 {
 		return

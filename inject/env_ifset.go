@@ -10,15 +10,14 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-// takenVariable is a variable that the container has, although the template insists on its own.
+// takenVariable is a variable of a template that the container has with another value. The template declares that this is a conflict.
 type takenVariable struct {
 	own      int // index of the container's variable
 	variable jsontree.Node
 }
 
-// resolveVariables returns what a template adds to a container, in which each variable that the
-// container has already may have another name, as [fragment.IfSetKey] asks. It also returns those that are
-// conflicts.
+// resolveVariables resolves [fragment.IfSetKey] in what a template adds to a container: a variable that the container has already
+// with another value gets the other name, or is a conflict. It returns the addition without the key, and the conflicts.
 func (s *subject) resolveVariables(container *jsontree.Node, partial jsontree.Node) (resolvedFragment jsontree.Node, taken []takenVariable) {
 	env := partial.Get("env").Items()
 	if len(env) == 0 {
@@ -57,8 +56,8 @@ func (s *subject) variableSchema() *schema.Schema {
 	return s.schema.At("spec").At("containers").Elem.At("env").Schema
 }
 
-// holdsVariable reports whether a container's variable is the template's, or contains its value as one
-// of its words: these are separated by spaces, commas, semicolons or colons.
+// holdsVariable reports whether a container's variable equals the template's, or contains the template's value as a sequence of
+// words. Words are separated by spaces, commas, semicolons or colons.
 func (s *subject) holdsVariable(pod, fragment *jsontree.Node) bool {
 	return s.variableSchema().Elem.Contains(pod, fragment) || holdsWord(pod, fragment)
 }

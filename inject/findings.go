@@ -18,8 +18,8 @@ import (
 // webhooks. Findings that deny come first.
 func (r *Result) Check() []Finding { return r.checkFinalPod(false) }
 
-// checkFinalPod implements Check. If strict is true, a template denies the pod in every mode if nothing of
-// it is in the pod because the mutating webhook did not add it.
+// checkFinalPod implements [Result.Check]. If strict is true, a template of which nothing is in the pod denies the pod whatever its
+// mode is: the mutating webhook would have added it, and was not called.
 func (r *Result) checkFinalPod(strict bool) []Finding {
 	var all []Finding
 	wanted := map[string]v1alpha1.ValidateMode{}
@@ -59,7 +59,7 @@ func modeRank(m v1alpha1.ValidateMode) int {
 	return 1
 }
 
-// findFaults returns what is wrong with a template that the pod should have.
+// findFaults returns the findings about one template. There are none if the template is not for the pod.
 func (d *Decision) findFaults() []Finding {
 	if d.Code == CodePresent || d.Code == CodeInjected {
 		return d.differenceFindings(false)
@@ -67,10 +67,11 @@ func (d *Decision) findFaults() []Finding {
 	return d.failureFindings()
 }
 
-// differenceFindings returns findings for missing and altered parts.
+// differenceFindings returns the findings about missing and altered parts of a template that is present or injected. Strict is that
+// of checkFinalPod.
 func (d *Decision) differenceFindings(strict bool) []Finding {
 	if d.Absent {
-		return []Finding{d.notThere(strict)}
+		return []Finding{d.absentFinding(strict)}
 	}
 	missing := map[string]bool{}
 	for _, p := range d.Added {
@@ -96,7 +97,7 @@ func (d *Decision) differenceFindings(strict bool) []Finding {
 	return all
 }
 
-// changeAdvice returns the end of a sentence about a protected field: what may have changed it.
+// changeAdvice returns the end of a sentence about a protected field that differs: where to search for the cause.
 func (d *Decision) changeAdvice(at string) string {
 	names := strings.Split(at, "/") // "", spec, containers, 0, args
 	if len(names) > 4 && slices.Contains(d.computed, names[4]) {
@@ -106,7 +107,7 @@ func (d *Decision) changeAdvice(at string) string {
 }
 
 // notThere returns the finding about a template of which nothing is in the pod.
-func (d *Decision) notThere(strict bool) Finding {
+func (d *Decision) absentFinding(strict bool) Finding {
 	lacks := d.firstMissing()
 	f := Finding{Code: CodeNotInjected, Template: d.Template, Path: lacks.Path, Expected: lacks.Template, Mode: d.Mode}
 	f.Message = "the pod has nothing of it: the mutating webhook was not called or did not answer in time; create the pod again"
@@ -119,14 +120,14 @@ func (d *Decision) notThere(strict bool) Finding {
 	return f
 }
 
-// differenceAdvice returns the end of a sentence about a difference. If another revision injected the pod,
-// differences are expected, and the advice is to create the pod again.
+// differenceAdvice returns the end of a sentence about a difference: the given advice, unless another revision of the template
+// injected the pod. Then differences are expected, and the advice is to create the pod again.
 func (d *Decision) differenceAdvice(others string) string {
-	if d.other == "" {
+	if d.recordedRevision == "" {
 		return "; " + others
 	}
-	const most = 20 // because any client may have written it
-	by := []rune(strings.Trim(d.other, `"`))
+	const most = 20 // any client may have written the annotation, of any length
+	by := []rune(strings.Trim(d.recordedRevision, `"`))
 	if len(by) > most {
 		by = append(by[:most], '…')
 	}
@@ -168,7 +169,7 @@ func emptyIfNull(of JSON) JSON {
 	return of
 }
 
-// firstMissing returns the first missing container, or else the first missing part.
+// firstMissing returns the first missing container, or the first missing part if no container is missing.
 func (d *Decision) firstMissing() Difference {
 	for _, p := range d.Added {
 		if list := path.Dir(p.Path); list == "/spec/initContainers" || list == "/spec/containers" {

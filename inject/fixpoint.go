@@ -277,7 +277,7 @@ func (s *fixedPointSearch) faultyTemplates() map[string]string {
 	for i := range p.wasComplete {
 		found := p.last[i].faultsSince(p.altered[p.last[i].Template])
 		switch name := p.last[i].Template; {
-		case len(found) == 0 || s.round.leftOut[name] != "" || s.round.isOthers(i):
+		case len(found) == 0 || s.round.leftOut[name] != "" || s.round.isOfOtherTier(i):
 		case p.old != nil && p.old[i] || s.wasRight(i):
 			return s.fewestToLeaveOut(p.addersOf(p.result.Decisions, fmt.Sprintf("the template %s reads its own additions, and then %s", name, found[0].faultText())))
 		case p.adds[i]:
@@ -303,7 +303,7 @@ func (s *fixedPointSearch) losingTemplates() map[string]string {
 			}
 		}
 		switch t := s.round.injector.templates[owner]; {
-		case s.round.isOthers(owner):
+		case s.round.isOfOtherTier(owner):
 		case p.adds[owner] && (p.old == nil || !p.old[owner]) && !s.wasRight(owner):
 			toLeaveOut[t.Name] = fmt.Sprintf("its expressions read additions, and then they change its container %s", name)
 		default:
@@ -392,7 +392,7 @@ func (r *round) needsAnotherRound() bool {
 	}) {
 		return true
 	}
-	r.subject.marksAgain()
+	r.subject.readMarksAgain()
 	view, containers := r.visiblePod(nil)
 	return len(r.subject.exposed) > 0 || containers != r.shown || slices.ContainsFunc(r.injector.reads, func(part readPart) bool { return part.addedIn(view) })
 }

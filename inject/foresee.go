@@ -10,10 +10,10 @@ import (
 	"github.com/pillion-dev/pillion/inject/schema"
 )
 
-// Foresee judges what a pod would be in the end if it were created with the templates of this Injector. The request has the
-// pod before the first injection. Injected is a pod of the same owner after its injection by any templates, and final is
-// that pod as it was in the end, both as JSON. They are nil if that is unknown. What other webhooks changed between the two
-// is assumed to change again. It returns an error if one of the pods is not JSON.
+// Foresee judges the final pod that would result if a pod were created with the templates of this Injector. The request has the
+// pod before the first injection. Injected and final show what other webhooks do to such a pod: a pod of the same owner directly
+// after its injection by any templates, and the same pod after all webhooks, both as JSON. Foresee makes the same changes
+// again. Both are nil if this is unknown. It returns an error if one of the pods is not JSON.
 func (i *Injector) Foresee(req Request, injected, final []byte) (*Verdict, error) {
 	r, err := i.Inject(req)
 	if err != nil {
@@ -33,8 +33,8 @@ func (i *Injector) Foresee(req Request, injected, final []byte) (*Verdict, error
 	return NewJudge(i, nil, true).Judge(req)
 }
 
-// repeatChanges makes in one pod the changes that lead from a second pod to a third one. Items of lists are found by their
-// keys. A value that a change replaces has the new value.
+// repeatChanges returns the pod in with the changes that lead from the pod before to the pod after. It finds items of lists by their
+// keys.
 func repeatChanges(before, after, in []byte) ([]byte, error) {
 	var docs [3]any
 	for k, text := range [][]byte{before, after, in} {
@@ -46,6 +46,7 @@ func repeatChanges(before, after, in []byte) ([]byte, error) {
 	return json.Marshal(repeatChange(schema.Pod().AsField(), docs[0], docs[1], docs[2]))
 }
 
+// repeatChange is repeatChanges for one place. A value that is nil is absent.
 func repeatChange(f *schema.Field, before, after, in any) any {
 	if reflect.DeepEqual(before, after) {
 		return in

@@ -4,12 +4,12 @@ package inject
 
 import "github.com/pillion-dev/pillion/templates/fragment"
 
-// A template recognizes the containers that its ${forEach} makes by the constant part of their name.
-// If the list becomes shorter, for example because an annotation changed, the others stay and are still
-// the template's.
+// A template recognizes the containers that its ${forEach} makes by the constant part of their names.
+// If the list becomes shorter, for example because an annotation changed, the containers that were made
+// before stay in the pod and still belong to the template.
 
-// checkForeign finds containers that have the name of a generated container, but that the template
-// did not make.
+// checkForeign reports a conflict for each container that has a name of the form of the template's generated names, but that the
+// template did not make.
 func (p *planner) checkForeign() {
 	if p.wasMarked {
 		return

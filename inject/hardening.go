@@ -4,8 +4,9 @@ package inject
 
 import "github.com/pillion-dev/pillion/templates/jsontree"
 
-// withoutHardening returns a security context without fields that the template lacks and that harden the container, as the
-// function reports.
+// withoutHardening returns the pod's security context of a container without the fields that the template's lacks and that harden
+// the container. The function hardens reports whether a field does. It returns nil if nothing is left and the template has no
+// security context.
 func (s *subject) withoutHardening(there, ours *jsontree.Node, hardens func(*jsontree.Node) bool) *jsontree.Node {
 	rest := there
 	members := there.Members()
@@ -40,7 +41,7 @@ func hardensContainer(m *jsontree.Node) bool {
 	return false
 }
 
-// hardensSameUser is hardens without the fields that decide as whom the container runs.
+// hardensSameUser is hardensContainer without the fields that decide as which user the container runs.
 func hardensSameUser(m *jsontree.Node) bool {
 	switch m.Name() {
 	case "runAsUser", "runAsGroup", "seLinuxOptions":

@@ -24,7 +24,7 @@ import (
 const module = "github.com/pillion-dev/pillion"
 
 // TestImports checks which packages each package may import: cmd -> inject/webhook -> inject ->
-// templates, and below cmd/pillion controller -> cluster -> serve -> kube -> cli -> yamledit. It
+// templates, and below cmd/pillion controller -> cluster -> server -> kube -> cli -> yamledit. It
 // also checks which packages may use the network, files, logs and controller-runtime.
 func TestImports(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports", module+"/...").Output()

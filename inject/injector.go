@@ -32,12 +32,12 @@ type Injector struct {
 	byName    map[string]*loaded
 	names     []string       // names of the templates, sorted
 	replaced  []*loaded      // templates that others replace
-	brings    map[string]int // container names of all templates, numbered from 1
-	patterns  []string       // those of generated containers, see [templates.Template.Containers]
+	brings    map[string]int // constant container names of all templates, numbered from 1
+	patterns  []string       // forms of the names of generated containers, see [templates.Template.Containers]
 	reads     []readPart     // the parts of the pod that templates depend on
 	// readsContainers reports whether an expression reads the pod's lists of containers.
 	readsContainers bool
-	proves          bool // whether containers must prove to be a template's, see exposeUnproven
+	proves          bool // whether a required template must not trust annotations about containers, see exposeUnproven
 	readsName       bool // whether an expression reads the pod's name
 	readsGated      bool // see [templates.Template.ReadsGated]
 	addsEnv         bool // whether a template adds variables to the pod's own containers
@@ -63,7 +63,7 @@ func New(set *templates.Set, excludedNamespaces ...string) *Injector {
 		return newView(set, excludedNamespaces)
 	}
 	cluster := newView(set.OfCluster(), excludedNamespaces)
-	i := new(*cluster) // the other one stays without views, for which For would exchange it
+	i := new(*cluster) // a copy, because cluster itself must have no views: For would return one of them
 	i.all, i.views = set, map[string]*Injector{}
 	for _, name := range names {
 		i.views[name] = newView(set.For(name), excludedNamespaces)
@@ -119,7 +119,7 @@ func newView(set *templates.Set, excludedNamespaces []string) *Injector {
 	}
 	i.linkCanaries()
 	for part := range reads {
-		if r := newRead(part); !reads[strings.Join(r.path, ".")] || !r.items && r.key == "" && r.prefix == "" {
+		if r := parseReadPart(part); !reads[strings.Join(r.path, ".")] || !r.items && r.key == "" && r.prefix == "" {
 			i.reads = append(i.reads, r)
 		}
 	}
@@ -128,8 +128,8 @@ func newView(set *templates.Set, excludedNamespaces []string) *Injector {
 	return i
 }
 
-// linkCanaries connects the templates that replace others with these. A template whose other one is not here, as
-// when it is tried alone, is like any other.
+// linkCanaries links each template that replaces another one with that base. If the set does not have the base, for example because
+// lint tries a template alone, the template is like any other.
 func (i *Injector) linkCanaries() {
 	for k, t := range i.templates {
 		t.index = k
@@ -146,8 +146,8 @@ func (i *Injector) linkCanaries() {
 	}
 }
 
-// ofCluster returns the number of templates of the cluster, which come first.
-func (i *Injector) ofCluster() int {
+// countClusterTemplates returns the number of templates of the cluster, which come first.
+func (i *Injector) countClusterTemplates() int {
 	if i.cluster != nil {
 		return len(i.cluster.templates)
 	}
@@ -157,7 +157,7 @@ func (i *Injector) ofCluster() int {
 // ReadsOfProducts reports whether a template reads an annotation that is not Pillion's.
 func (i *Injector) ReadsOfProducts(key string) bool { return i.products.readsKey(key) }
 
-// IgnoresOfProducts reports whether no parameter reads an annotation, although some read others of the same product.
+// IgnoresOfProducts reports whether parameters read other annotations of a product, but not this one.
 func (i *Injector) IgnoresOfProducts(key string) bool { return i.products.ignoresKey(key) }
 
 // Set returns the templates for the pods of a namespace without templates of its own, or, for the
@@ -167,8 +167,8 @@ func (i *Injector) Set() *templates.Set { return i.set }
 // All returns the templates of all namespaces.
 func (i *Injector) All() *templates.Set { return i.all }
 
-// For returns the Injector for the pods of one namespace. All functions that know the namespace of a
-// pod use it themselves.
+// For returns the Injector for the pods of one namespace. The methods that get a namespace, for example in a [Request], call For
+// themselves.
 func (i *Injector) For(namespace string) *Injector {
 	if view := i.views[namespace]; view != nil {
 		return view

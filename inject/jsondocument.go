@@ -16,6 +16,7 @@ import (
 
 func notJSON(err error) error { return fmt.Errorf("the pod is not JSON: %w", err) }
 
+// decodeDocument decodes JSON into maps, slices and scalars. Numbers keep their digits.
 func decodeDocument(text []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
@@ -24,6 +25,7 @@ func decodeDocument(text []byte) (any, error) {
 	return doc, err
 }
 
+// parseAgain is the inverse of decodeDocument, with a tree as the result.
 func parseAgain(doc any) (*jsontree.Node, error) {
 	text, err := json.Marshal(doc)
 	if err != nil {
@@ -32,7 +34,7 @@ func parseAgain(doc any) (*jsontree.Node, error) {
 	return jsontree.Parse(text)
 }
 
-// isFromServer reports whether the pod comes from an API server.
+// isFromServer reports whether the pod comes from an API server, by two defaults that every such pod has.
 func isFromServer(pod *jsontree.Node) bool {
 	return pod.At("spec", "schedulerName") != nil && pod.At("spec", "dnsPolicy") != nil
 }
@@ -69,7 +71,8 @@ func setMember(doc any, path string, value any) {
 
 func pathTokens(path string) []string { return strings.Split(path, "/")[1:] }
 
-// editParent replaces what contains the value at a path with the result of change.
+// editParent replaces the object or list that contains the value at a path with the result of change, and returns the document. Name
+// is the last part of the path. If the document has no such parent, nothing changes.
 func editParent(doc any, path []string, change func(parent any, name string) any) any {
 	name := schema.Unescape(path[0])
 	if len(path) == 1 {

@@ -21,25 +21,26 @@ const MaxSets = 8
 // here. Two rules prevent that correct pods are denied:
 //
 //   - A pod is correct if it is correct by a set that was in use here a moment ago. Such
-//     a set excuses only templates that it injected. A template with mode Deny that it
-//     did not inject is enforced at once. The owner of the Judge drops old sets when no
+//     a set excuses only what its own templates injected. A template with mode Deny that
+//     this set does not inject is enforced at once. The owner of the Judge drops old sets when no
 //     replica can use them any more.
 //   - If the pod is wrong by all of these sets, another replica may still have a newer or
 //     older set by which it is correct. The denial is then not certain ([Verdict.Doubt]),
 //     because the API server may call another replica.
 //
-// A pod is also correct if it is correct by what its namespace and its ServiceAccount were a moment
-// ago. Another replica may know a newer ServiceAccount. Of a namespace this is not assumed: most
-// templates read it, so each denial would be in doubt.
+// A pod is also correct if it is correct with the labels and annotations that its namespace and its
+// ServiceAccount had a moment ago. If a template reads the ServiceAccount, a denial is in doubt, because another replica
+// may know a newer ServiceAccount. A newer namespace causes no doubt: most templates read the namespace, so
+// each denial would be in doubt.
 //
 // Forging an "injected" annotation gains nothing. It never makes a pod correct. It only selects the
 // set whose findings are reported, and causes a few more calls.
 type Judge struct {
 	sets    []*Injector // the set in use first, then superseded sets, newest first
-	settled bool
-	lenient bool
+	settled bool        // no other replica has an older set
+	lenient bool        // see Lenient
 	tier    tier        // which templates it judges
-	views   []*Injector // the sets with the templates of both tiers, if it judges one
+	views   []*Injector // the sets with the templates of both tiers, if it judges only one tier
 }
 
 // NewJudge returns a Judge for the injector in use and the injectors that it superseded a moment
@@ -52,7 +53,7 @@ func NewJudge(inUse *Injector, superseded []*Injector, settled bool) *Judge {
 	return &Judge{sets: all[:min(len(all), MaxSets)], settled: settled}
 }
 
-// Lenient returns a Judge that follows the template's mode for those pods too.
+// Lenient returns a Judge that follows the template's mode also for pods that the mutating webhook should have injected and did not.
 func (j *Judge) Lenient() *Judge {
 	lenient := *j
 	lenient.lenient = true
@@ -66,7 +67,7 @@ type Verdict struct {
 	Judged []Finding // findings that deny come first
 	Denied bool
 	// Doubt reports whether the denied pod may be correct by the templates of another replica.
-	// These may be newer, if the pod names a revision that is unknown here. They may be older, and
+	// Its templates may be newer, if the pod names a revision that is unknown here. They may also be older, and
 	// lack the templates that the pod lacks.
 	Doubt bool
 }
@@ -119,19 +120,20 @@ func joinVerdicts(v, own *Verdict) *Verdict {
 	return both
 }
 
-// ignoresTemplate reports whether a template is of the other tier. Its record says nothing about this one.
+// ignoresTemplate reports whether a template is not of the tier that is judged, so that its record in the pod says nothing about this
+// tier. A template that belongs to the cluster in any of the sets counts as one of the cluster.
 func (j *Judge) ignoresTemplate(template string) bool {
-	is := bothTiers
+	found := bothTiers
 	for _, i := range j.views {
 		switch t := i.byName[template]; {
 		case t == nil:
 		case t.Namespace == "":
 			return j.tier == ownTier
 		default:
-			is = ownTier
+			found = ownTier
 		}
 	}
-	return is == ownTier && j.tier == clusterTier
+	return found == ownTier && j.tier == clusterTier
 }
 
 // judgeTier judges a final pod by one tier of templates.
@@ -144,7 +146,7 @@ func (j *Judge) judgeTier(req Request) (*Verdict, error) {
 		return nil, err
 	}
 	req.account = j.accountOf(&req)
-	var pod []byte // with all additions, before judge adds more
+	var pod []byte // kept, because judgeState adds to req.Pod
 	if req.Namespace.Before != nil || req.account != nil && req.account.Before != nil {
 		pod = req.Pod.AppendWithAdditions(nil)
 	}
@@ -224,7 +226,8 @@ func (j *Judge) doubtsAccount(v *Verdict) bool {
 	})
 }
 
-// judgeState judges a pod with one state of its ServiceAccount.
+// judgeState judges a pod by all sets, with one state of its namespace and its ServiceAccount. If all sets deny it, the denial is
+// that of the set that has most of the revisions that the pod names.
 func (j *Judge) judgeState(req Request) (*Verdict, error) {
 	now, err := j.judgeBySet(j.sets[0], req)
 	if err != nil || !now.Denied {
@@ -232,7 +235,7 @@ func (j *Judge) judgeState(req Request) (*Verdict, error) {
 	}
 	said := injectedRevisions(req.Pod)
 	maps.DeleteFunc(said, func(template, _ string) bool { return j.ignoresTemplate(template) })
-	denial, by, foreign := now, j.sets[0], j.sets[0].countUnknownRevisions(said) // by the set that has most of the pod's revisions
+	denial, by, unknown := now, j.sets[0], j.sets[0].countUnknownRevisions(said)
 	for _, older := range j.sets[1:] {
 		req.Scratch = nil // now uses its memory
 		v, err := j.judgeBySet(older, req)
@@ -242,8 +245,8 @@ func (j *Judge) judgeState(req Request) (*Verdict, error) {
 		if v.enforceFindings(now, j.sets[0]); !v.Denied {
 			return v, nil
 		}
-		if n := older.countUnknownRevisions(said); n < foreign {
-			denial, by, foreign = v, older, n
+		if n := older.countUnknownRevisions(said); n < unknown {
+			denial, by, unknown = v, older, n
 		}
 	}
 	if denial.isAbsent() {
@@ -274,7 +277,7 @@ func (i *Injector) decideAgain(req Request, v *Verdict) error {
 		return err
 	}
 	if own {
-		r.Decisions = r.Decisions[i.ofCluster():]
+		r.Decisions = r.Decisions[i.countClusterTemplates():]
 	}
 	for k := range v.Decisions {
 		switch was, now := &v.Decisions[k], &r.Decisions[k]; {
@@ -295,7 +298,7 @@ func (j *Judge) judgeBySet(i *Injector, req Request) (*Verdict, error) {
 		return nil, err
 	}
 	if j.tier == ownTier {
-		r.Decisions = r.Decisions[i.ofCluster():]
+		r.Decisions = r.Decisions[i.countClusterTemplates():]
 	}
 	v := &Verdict{Result: r, Set: i.set.Revision, Judged: r.checkFinalPod(!j.lenient)}
 	v.Denied = hasDenial(v.Judged)
@@ -306,9 +309,9 @@ func hasDenial(all []Finding) bool {
 	return slices.ContainsFunc(all, func(f Finding) bool { return f.Mode == v1alpha1.Deny })
 }
 
-// enforceFindings adds to the verdict of a superseded set the findings that this set cannot excuse: those
-// about templates with mode Deny that it did not inject. It removes warnings about names that the
-// set in use knows.
+// enforceFindings completes the verdict of a superseded set. Now is the verdict of the set in use. It adds the findings of the set in
+// use that the superseded set cannot excuse, about templates with mode Deny that the superseded set does not inject. It removes
+// warnings about names of templates that only the superseded set does not know.
 func (v *Verdict) enforceFindings(now *Verdict, inUse *Injector) {
 	judged := slices.DeleteFunc(v.Judged, func(f Finding) bool { return f.unknown != "" && inUse.byName[f.unknown] != nil })
 	for _, f := range now.Judged {
@@ -327,6 +330,7 @@ func (v *Verdict) hasTemplate(template string) bool {
 	})
 }
 
+// modeOf returns the mode of a template, or Warn if there is no such template.
 func (i *Injector) modeOf(template string) v1alpha1.ValidateMode {
 	if t := i.byName[template]; t != nil {
 		return t.Spec.Validate.Mode
@@ -344,8 +348,8 @@ func (j *Judge) namesUnknown(said map[string]string) bool {
 	return false
 }
 
-// knowsRevision reports whether this set has the revision of a template that a pod names. If one that replaces it is in
-// the pod, the revision is that of the other one.
+// knowsRevision reports whether this set has the revision of a template that a pod names. If a canary took the place of the template,
+// the pod names the canary's revision for both.
 func (i *Injector) knowsRevision(said map[string]string, template string) bool {
 	t := i.byName[template]
 	return t != nil && (t.Revision == said[template] ||

@@ -10,10 +10,10 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-// A template is added completely or not at all. So if there is another value at a place than the template's, one of the
-// outcomes applies.
+// A template is added completely or not at all. If there is already another value at a place of a template, the rules in this file
+// decide what happens.
 
-// Outcome is what happens to a template if there is another value than its own at a place.
+// Outcome is what happens to a template if there is another value at one of its places.
 type Outcome string
 
 // The outcomes.
@@ -34,12 +34,12 @@ type KeepRule struct {
 	Why               string // one phrase
 
 	at []string // path of a field in the pod, with a name for each step
-	// in reports whether the rule is for the item of a list in a container, with what the container has instead.
+	// in reports whether the rule is for an item of a list in a container, given the container's item with the same key.
 	in func(list string, there, fragment *jsontree.Node) bool
 }
 
-// KeepRules returns the rules, with the one for all other places at the end. The values of lists of which both can be
-// there are added beside the pod's, so they have no rule here.
+// KeepRules returns the rules. The last one is for all other places. Items of lists have a rule only if they have the key of an item
+// of the pod: other items are added beside the pod's.
 func KeepRules() []KeepRule { return keepRules }
 
 var keepRules = []KeepRule{
@@ -67,7 +67,7 @@ var keepRules = []KeepRule{
 		Place: "the path of a volume or a device in a container", OfPod: Conflicts, OfTemplate: Conflicts,
 		Why: "the container would see other files, or could not write to them; only a mount with `readOnly: true` in the template may be writable",
 		in: func(list string, there, fragment *jsontree.Node) bool {
-			return list == "volumeDevices" || list == "volumeMounts" && otherFiles(there, fragment)
+			return list == "volumeDevices" || list == "volumeMounts" && seesOtherFiles(there, fragment)
 		},
 	},
 	besideRule,
@@ -77,7 +77,7 @@ var keepRules = []KeepRule{
 	},
 }
 
-// besideRule is for a field that the pod must not have beside another field, so that it is left out, see [schema.Excludes].
+// besideRule is for a field that the API server rejects because of the value of another field, see [schema.Excludes].
 var besideRule = KeepRule{
 	Place: "a field of a container that is not possible beside what another field has: `runAsNonRoot: true` beside `runAsUser: 0`, " +
 		"`allowPrivilegeEscalation: false` beside `privileged: true` or `SYS_ADMIN`, and a request beside a limit of the same resource, or the reverse",
@@ -89,7 +89,7 @@ var besideRule = KeepRule{
 // not matter to the pod. The cluster autoscaler removes a node only if it has no other local volumes.
 const SafeToEvictLocalVolumes = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
 
-// keepRule returns the rule for a place.
+// keepRule returns the rule for a place at which the pod has the value there.
 func keepRule(at schema.Pointer, there, fragment *jsontree.Node) *KeepRule {
 	for i := range keepRules {
 		if r := &keepRules[i]; r.at != nil && at.Is(r.at) || r.in != nil && len(at) > inContainer && r.in(at.Name(1), there, fragment) {
@@ -102,9 +102,9 @@ func keepRule(at schema.Pointer, there, fragment *jsontree.Node) *KeepRule {
 // inContainer is the length of a pointer to a container: spec, the list, and the item.
 const inContainer = 3
 
-// otherFiles reports whether a container sees other files of a volume by its own mount than by the template's, or cannot
-// write to them.
-func otherFiles(pod, fragment *jsontree.Node) bool {
+// seesOtherFiles reports whether a container sees other files of a volume through its own mount than through the template's mount, or
+// cannot write to them.
+func seesOtherFiles(pod, fragment *jsontree.Node) bool {
 	for _, field := range []string{"subPath", "subPathExpr"} {
 		if pod.Get(field).Text() != fragment.Get(field).Text() { // absent means all of the volume
 			return true

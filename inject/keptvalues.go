@@ -13,12 +13,14 @@ import (
 	"github.com/pillion-dev/pillion/templates/problem"
 )
 
-// keepValue handles a place at which the pod has a value. The function has returns what a template renders there, if that is equal.
+// keepValue handles a place at which the pod has the value there, and this template the value fragment. It records that the place is
+// there already, a kept place, or a conflict. The function has returns what a template renders at the place if that equals there, or
+// nil; so it finds the template that set the value.
 //
-// A value that has more than the template's is enough if the pod's author wrote it. If another template set it, the templates
-// want different things.
+// A value that has more than this template's value is enough if the pod's author wrote it. If another template set it, the two
+// templates want different things.
 func (p *planner) keepValue(at schema.Pointer, there, fragment *jsontree.Node, in *schema.Schema, has func(c *candidate) *jsontree.Node) {
-	enough := in.Contains(there, fragment) && (in.GoType != schema.VolumeMountType() || !otherFiles(there, fragment))
+	enough := in.Contains(there, fragment) && (in.GoType != schema.VolumeMountType() || !seesOtherFiles(there, fragment))
 	if enough && (in.ContainsNoMore(there, fragment) || p.subject.onHost && p.subject.hasSameEffect(in, there, fragment)) {
 		p.found = true
 		return
@@ -47,21 +49,21 @@ func (p *planner) keepValue(at schema.Pointer, there, fragment *jsontree.Node, i
 	}
 }
 
-// valueSetter is who set a value, for a template that has another one.
+// valueSetter is who set a value of the pod that differs from a template's.
 type valueSetter int
 
 const (
 	ofPod      valueSetter = iota // the pod's author, or a template that counts as the author
-	ofTemplate                    // another template, beside which this one would be incomplete
+	ofTemplate                    // another template, beside which this template would be incomplete
 	ofItself                      // another entry of this template
-	ofSame                        // a template with the same value, or this one, which has computed another value since
+	ofSame                        // a template with the same value, or this template, which has computed another value since
 )
 
-// findSetter finds out who set the value there, and notes the name of the template. The function has is that of keep, and same reports whether
-// what a template renders is what this one does.
+// findSetter finds out who set the value there, and writes the name of the template into kept. The function has is that of
+// keepValue. Same reports whether what another template renders has the same effect as what this template renders.
 //
-// A template of the namespace counts as the pod's author for one of the cluster. If the pod records this template, it was complete,
-// so a later one with the value has only the same as the pod had.
+// For a template of the cluster, a template of the namespace counts as the pod's author. If the pod records this template, the
+// template was complete when it was injected. Then a later template with the value did not set it, but found it in the pod.
 func (p *planner) findSetter(kept *Kept, at schema.Pointer, there *jsontree.Node, has func(c *candidate) *jsontree.Node, same func(its *jsontree.Node) bool) valueSetter {
 	isNew := there.IsNew() || p.merged.IsNew()
 	for c := range p.owners.otherTemplates(p.t, isNew, func(t *loaded) bool { return p.mayHave(t, at) }) {
@@ -84,11 +86,12 @@ func (p *planner) findSetter(kept *Kept, at schema.Pointer, there *jsontree.Node
 	if isNew && p.inApp && has(&candidate{subject: p.subject, t: p.t, fragment: *p.fragment, apps: p.apps}) != nil {
 		return ofItself
 	}
-	kept.By = p.theirsBy()
+	kept.By = p.tenantOfMerged()
 	return ofPod
 }
 
-// mayHave reports whether a template can set something at a place, in the container of the pod that is merged, or in the pod.
+// mayHave reports whether a template can set something at a place of the container that is merged, or of the pod if none is merged. It
+// needs no rendering, so it saves most searches.
 func (p *planner) mayHave(t *loaded, at schema.Pointer) bool {
 	if p.merged == nil {
 		return t.PodFragment().Has(at.Name(len(at) - 1))
@@ -97,10 +100,13 @@ func (p *planner) mayHave(t *loaded, at schema.Pointer) bool {
 	return t.Brings(p.merged.Get("name").Text()) || slices.ContainsFunc(t.each, func(each templates.EachFragment) bool { return each.Add.Has(field) })
 }
 
-// theirsBy returns the template of the namespace that added the container that is merged, or "".
-func (p *planner) theirsBy() string { return p.subject.request.theirs[p.merged.Get("name").Text()] }
+// tenantOfMerged returns the template of the namespace that added the container that is merged, or "".
+func (p *planner) tenantOfMerged() string {
+	return p.subject.request.tenantContainers[p.merged.Get("name").Text()]
+}
 
-// placeOf returns words for a place. They are the same after the injection, which moves containers.
+// placeOf returns words for a place. They contain names instead of indexes, because injection moves containers and a second run
+// must give the same message.
 func (p *planner) placeOf(at schema.Pointer, fragment *jsontree.Node) string {
 	switch {
 	case p.merged == nil && len(at) == 3 && at.Name(1) == "annotations":
@@ -124,7 +130,7 @@ func (p *planner) placeOf(at schema.Pointer, fragment *jsontree.Node) string {
 	return fmt.Sprintf("%s of the container %s", place, p.merged.Get("name").Text())
 }
 
-// valueOf returns words for a value, or for the one of a variable.
+// valueOf returns a value as JSON for a message. Of an environment variable with a value, it returns that value.
 func valueOf(n *jsontree.Node) string {
 	if value := n.Get("value"); value != nil {
 		n = value
@@ -132,8 +138,9 @@ func valueOf(n *jsontree.Node) string {
 	return problem.Cut(string(compactJSON(n)), maxValue)
 }
 
-// keepExcluded handles a value that the pod lacks, and must not have beside what it has in a field. The function has returns what
-// a template renders for that field, if it is what is there.
+// keepExcluded handles a value of the template that the pod lacks, and that the API server would reject because of another field.
+// Field is the path of that other field, and beside its value. It records a kept place or a conflict. The function has returns what a
+// template renders for the other field if that equals beside, or nil.
 func (p *planner) keepExcluded(at schema.Pointer, value, beside *jsontree.Node, field string, has func(c *candidate) *jsontree.Node) {
 	kept := Kept{Difference: newDifference(at.String(), nil, value), Beside: field + ": " + string(compactJSON(beside))}
 	outcome := besideRule.OfPod
@@ -154,7 +161,7 @@ func (p *planner) keepExcluded(at schema.Pointer, value, beside *jsontree.Node, 
 	p.kept = append(p.kept, kept)
 }
 
-// excludedIn returns a field of a container with its value.
+// excludedIn returns a field of a container with its value, for example "securityContext.runAsNonRoot: true".
 func excludedIn(at schema.Pointer, value *jsontree.Node) string {
 	return schema.Where(at[inContainer:].String()) + ": " + valueOf(value)
 }
@@ -178,8 +185,8 @@ func (p *planner) keepUnit(there, value *jsontree.Node, f *schema.Field, at sche
 	})
 }
 
-// joinNames handles a list in one string, separated by commas. It adds the names that a value added by another template lacks,
-// and reports whether no name is missing then.
+// joinNames handles a string with names that are separated by commas. It reports whether the pod's string has all names of the
+// template's afterwards. If another template added the string, joinNames appends the missing names to it.
 func (p *planner) joinNames(there, value *jsontree.Node, at schema.Pointer) bool {
 	known, all := splitNames(there.Text()), there.Text()
 	var rest []string
@@ -201,8 +208,8 @@ func (p *planner) joinNames(there, value *jsontree.Node, at schema.Pointer) bool
 	return true
 }
 
-// checkListed finds volumes in a list for the cluster autoscaler that are not the template's to list: a template of the namespace
-// decides about no volume that a template of the cluster brings.
+// checkListed reports a conflict if a template of the namespace lists a volume that a template of the cluster brings as safe to evict.
+// Only the template of the cluster decides about its volumes.
 func (p *planner) checkListed() {
 	if p.t.Namespace == "" {
 		return
@@ -237,8 +244,9 @@ func (p *planner) keepItem(there, value *jsontree.Node, s *schema.Schema, at sch
 	})
 }
 
-// hasAt returns what a template renders in the object that has a place, as the function finds it. In a container, the object may
-// be in the template's own container, or in what the template adds to those of the pod.
+// hasAt returns what a template renders at a place, or nil. The function has gets the object that contains the place and the name of
+// the place in it, and returns the value or nil. While a container is merged, that object is searched in what the template adds to
+// containers with this name, and then in the template's own container.
 func (c *candidate) hasAt(p *planner, at schema.Pointer, has func(object *jsontree.Node, name string) *jsontree.Node) *jsontree.Node {
 	name := at.Name(0)
 	if p.merged == nil {
@@ -257,12 +265,12 @@ func (c *candidate) hasAt(p *planner, at schema.Pointer, has func(object *jsontr
 	return nil
 }
 
-// appsOf returns the indexes of what a template adds to containers of the pod with that name.
+// appsOf returns the indexes in c.apps of the app containers with that name.
 func (c *candidate) appsOf(name string) []int {
 	if c.appsByName == nil {
 		c.appsByName = map[string][]int{}
 		for i := range c.apps {
-			c.appsByName[c.apps[i].container] = append(c.appsByName[c.apps[i].container], i)
+			c.appsByName[c.apps[i].name] = append(c.appsByName[c.apps[i].name], i)
 		}
 	}
 	return c.appsByName[name]

@@ -15,18 +15,18 @@ import (
 	"github.com/pillion-dev/pillion/templates/validation"
 )
 
-// Injection must not make a pod that starts one that never does. The API server accepts pods that the kubelet does
-// not run. The rules in this file are the kubelet's, for what the pod and the template know together. They are about
+// The API server accepts pods that the kubelet does not start. If a pod starts without a template, it must start with the template,
+// too. The rules in this file are those of the kubelet that depend on the pod and the template together. They are about
 // the final pod: what templates add, what the pod keeps, and what containers inherit. A template is not to blame for
-// what is wrong without it, so each rule is about something that a template has added. The module e2e/validity
-// compares the rules with the kubelet's own code, and e2e/node with a kubelet.
+// what is wrong without it, so each rule concerns something that a template has added. The module e2e/validity
+// compares the rules with the kubelet's own code, and e2e/node with a running kubelet.
 
-// checkStarts finds what the kubelet would not start because of the template's additions.
+// checkStarts reports a conflict if the kubelet would not start the pod, or a container, because of additions.
 func (p *planner) checkStarts() {
 	if len(p.conflicts) > 0 {
 		return // they may be the cause
 	}
-	s := &starts{planner: p, spec: p.subject.pod.Get("spec")}
+	s := &startChecker{planner: p, spec: p.subject.pod.Get("spec")}
 	s.serviceLinks = s.spec.Get("enableServiceLinks").Kind() != jsontree.False
 	s.volumes = podVolumes{subject: p.subject, spec: s.spec, serviceLinks: s.serviceLinks}
 	s.checkVolumes()
@@ -43,8 +43,8 @@ func (p *planner) checkStarts() {
 	s.checkHugePages()
 }
 
-// starts checks a pod.
-type starts struct {
+// startChecker checks whether the kubelet would start a pod. At and isNew are about the container that is checked.
+type startChecker struct {
 	planner      *planner
 	spec         *jsontree.Node
 	serviceLinks bool
@@ -56,8 +56,8 @@ type starts struct {
 }
 
 // reportConflict records a conflict. Pod is the value at the place, and fragment is what conflicts with it. Other reports whether
-// a template adds a part of it; it is nil if no other template can.
-func (s *starts) reportConflict(at schema.Pointer, pod, fragment *jsontree.Node, other func(*candidate) bool, why string) {
+// a template adds a part of what is wrong; then the message names that template. It is nil if no other template can.
+func (s *startChecker) reportConflict(at schema.Pointer, pod, fragment *jsontree.Node, other func(*candidate) bool, why string) {
 	if other != nil {
 		if owner := s.planner.findContributor(other); owner != "" {
 			why = fmt.Sprintf("together with the template %s, %s", owner, why)
@@ -67,19 +67,20 @@ func (s *starts) reportConflict(at schema.Pointer, pod, fragment *jsontree.Node,
 }
 
 // isAdded reports whether a template added one of these values, or the container.
-func (s *starts) isAdded(nodes ...*jsontree.Node) bool {
+func (s *startChecker) isAdded(nodes ...*jsontree.Node) bool {
 	return s.isNew || slices.ContainsFunc(nodes, (*jsontree.Node).IsNew)
 }
 
 // unlessAdded returns a value of the container, or nil if a template has added it.
-func (s *starts) unlessAdded(n *jsontree.Node) *jsontree.Node {
+func (s *startChecker) unlessAdded(n *jsontree.Node) *jsontree.Node {
 	if s.isAdded(n) {
 		return nil
 	}
 	return n
 }
 
-func (s *starts) checkContainer(c *jsontree.Node) {
+// checkContainer reports what is wrong with one container, apart from its devices.
+func (s *startChecker) checkContainer(c *jsontree.Node) {
 	name := c.Get("name").Text()
 	s.checkUser(c, name)
 	for _, fault := range validation.UnknownPorts(c) {
@@ -104,13 +105,13 @@ func (s *starts) checkContainer(c *jsontree.Node) {
 	}
 }
 
-// checkSubPaths finds mounts whose subPathExpr has no value, or no right one. A variable that a template adds can hide one
-// of envFrom that the container's own mounts read.
-func (s *starts) checkSubPaths(c *jsontree.Node, name string) {
+// checkSubPaths finds mounts whose subPathExpr cannot be expanded to a valid path. A template can cause this in the container's own
+// mounts: a variable that it adds hides a variable of envFrom with the same name.
+func (s *startChecker) checkSubPaths(c *jsontree.Node, name string) {
 	env, mounts := c.Get("env"), c.Get("volumeMounts")
 	anyNew := s.isNew || env.HasNew()
 	if !anyNew && !mounts.HasNew() || !slices.ContainsFunc(mounts.Items(), func(m jsontree.Node) bool { return m.Get("subPathExpr") != nil }) {
-		return // most containers, whose other lists are not parsed then
+		return // as for most containers, so that their other lists are not parsed
 	}
 	concerns := func(mount *jsontree.Node) bool { return anyNew || mount.IsNew() }
 	wasThere := func(v *jsontree.Node) bool { return !v.IsNew() && (!env.IsNew() || v == c.Get("envFrom")) }
@@ -126,7 +127,7 @@ func (s *starts) checkSubPaths(c *jsontree.Node, name string) {
 
 // checkUser finds a container that runs as root although runAsNonRoot is true for it (verifyRunAsNonRoot in
 // pkg/kubelet/kuberuntime). A container's own fields win over those of the pod. The user of an image is not known.
-func (s *starts) checkUser(c *jsontree.Node, name string) {
+func (s *startChecker) checkUser(c *jsontree.Node, name string) {
 	own, pod := c.Get("securityContext"), s.spec.Get("securityContext")
 	nonRoot, ownNonRoot := effectiveField(own, pod, "runAsNonRoot")
 	if nonRoot.Kind() != jsontree.True {
@@ -172,7 +173,7 @@ func isRoot(user *jsontree.Node) bool {
 	return user.Kind() == jsontree.Number && schema.IsZero(user) || strings.EqualFold(user.Text(), "ContainerAdministrator")
 }
 
-// changesUser reports whether the template decides as which user a container runs.
+// changesUser reports whether the template may decide as which user a container runs.
 func (c *candidate) changesUser(container string) bool {
 	return c.t.Brings(container) || slices.ContainsFunc(c.apps, func(app appContainer) bool {
 		return slices.ContainsFunc(app.fragments, func(f jsontree.Node) bool {
@@ -183,7 +184,7 @@ func (c *candidate) changesUser(container string) bool {
 }
 
 // hasContainer reports whether the pod has a container with that name.
-func (s *starts) hasContainer(name string) bool {
+func (s *startChecker) hasContainer(name string) bool {
 	for _, list := range containerLists() {
 		if slices.ContainsFunc(s.spec.Get(list).Items(), func(c jsontree.Node) bool { return c.Get("name").IsText(name) }) {
 			return true
@@ -193,7 +194,7 @@ func (s *starts) hasContainer(name string) bool {
 }
 
 // checkMounts finds what keeps the container from starting because of its mounts.
-func (s *starts) checkMounts(c *jsontree.Node, name string) {
+func (s *startChecker) checkMounts(c *jsontree.Node, name string) {
 	mounts := c.Get("volumeMounts")
 	if !s.isNew && !mounts.HasNew() && !c.Get("terminationMessagePath").IsNew() && !c.Get("workingDir").IsNew() {
 		return
@@ -226,7 +227,7 @@ func isOf(list, item *jsontree.Node) bool {
 
 // checkVolumes finds volumes that read resources of a container that the pod does not have. The kubelet cannot make them
 // (ExtractResourceValueByContainerName in pkg/api/v1/resource), so no container starts.
-func (s *starts) checkVolumes() {
+func (s *startChecker) checkVolumes() {
 	volumes := s.spec.Get("volumes").Items()
 	for i := range volumes {
 		if !volumes[i].IsNew() {
@@ -240,7 +241,7 @@ func (s *starts) checkVolumes() {
 	}
 }
 
-func (s *starts) checkDownwardAPI(volume, downwardAPI *jsontree.Node) {
+func (s *startChecker) checkDownwardAPI(volume, downwardAPI *jsontree.Node) {
 	files := downwardAPI.Get("items").Items()
 	for i := range files {
 		if other := files[i].At("resourceFieldRef", "containerName").Text(); other != "" && !s.hasContainer(other) {
@@ -250,7 +251,7 @@ func (s *starts) checkDownwardAPI(volume, downwardAPI *jsontree.Node) {
 	}
 }
 
-func (s *starts) volumesAt() schema.Pointer {
+func (s *startChecker) volumesAt() schema.Pointer {
 	return s.planner.subject.beside.Member("spec").Member("volumes")
 }
 
@@ -262,9 +263,9 @@ type volumeUse struct {
 
 func (u *volumeUse) isNew() bool { return u.container.IsNew() || u.item.IsNew() }
 
-// checkDevices finds claims that containers use both as a device and as a directory. A claim is only one of these, so the
-// kubelet would start no container (pkg/kubelet/volumemanager/populator).
-func (s *starts) checkDevices() {
+// checkDevices finds claims that containers use both as a device and as a directory. A claim can only be used in one of these ways, so
+// the kubelet would start no container (pkg/kubelet/volumemanager/populator).
+func (s *startChecker) checkDevices() {
 	var devices map[string]volumeUse // by claim
 	s.eachUse("volumeDevices", func(claim string, u volumeUse) {
 		if devices == nil {
@@ -292,8 +293,9 @@ func (s *starts) checkDevices() {
 	})
 }
 
-// eachUse calls yield for each item of a list in the pod's containers, with an identity of what it uses.
-func (s *starts) eachUse(list string, yield func(claim string, u volumeUse)) {
+// eachUse calls yield for each item of volumeMounts or volumeDevices in the pod's containers. Claim identifies the
+// PersistentVolumeClaim that the item uses, or else its volume.
+func (s *startChecker) eachUse(list string, yield func(claim string, u volumeUse)) {
 	for _, containers := range containerLists() {
 		items := s.spec.Get(containers).Items()
 		for i := range items {
@@ -311,7 +313,7 @@ func (s *starts) eachUse(list string, yield func(claim string, u volumeUse)) {
 
 // checkHugePages finds volumes of huge pages whose size no container requests, or for which containers request several
 // (getPageSizeMountOption in pkg/volume/emptydir).
-func (s *starts) checkHugePages() {
+func (s *startChecker) checkHugePages() {
 	var before, after map[int64]bool
 	volumes := s.spec.Get("volumes").Items()
 	for i := range volumes {
@@ -348,7 +350,7 @@ func noPages(medium string, sizes map[int64]bool) string {
 
 // pageSizes returns the sizes of huge pages that the pod and its containers request, in bytes. The API server sets a
 // request that is missing to the limit.
-func (s *starts) pageSizes(withNew bool) map[int64]bool {
+func (s *startChecker) pageSizes(withNew bool) map[int64]bool {
 	sizes := map[int64]bool{}
 	add := func(resources *jsontree.Node) {
 		for _, section := range [...]string{"requests", "limits"} {

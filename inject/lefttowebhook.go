@@ -12,8 +12,8 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-// The API server gives a meaning to what a pod does not have. The webhook sees the pod afterwards, and a file is written
-// before. So these additions are left to the webhook if the result is written to a file:
+// Some plugins of the API server add something only to pods that do not have it. They run before the webhook, but after a file was
+// written: an addition in the file would stop them. So these additions are left to the webhook if the result is written to a file:
 //
 //   - The ServiceAccount plugin adds the account's imagePullSecrets to a pod that has none.
 //   - The DefaultTolerationSeconds plugin adds tolerations for nodes that are not ready or unreachable, for 300 seconds, to a
@@ -21,10 +21,11 @@ import (
 //   - The LimitRanger plugin adds the defaults of a LimitRange to a container that has no request or limit of a resource.
 //   - kubectl apply merges ports of a container with the same number, whatever their protocols are, and hostAliases with the
 //     same address. If the workload exists already, the file's own item is lost, or kubectl fails.
-//   - The labels of a ReplicationController or a Job, and the selector of the former, are copied from the pod template if there
-//     are none.
+//   - If a ReplicationController or a Job has no labels, the API server copies them from the pod template. It does the same for the
+//     selector of a ReplicationController.
 //
-// Decisions are those of the webhook: what is left to it counts as added for the other templates, and is not written.
+// What is left to the webhook counts as added when other templates are decided about, so that the decisions are those of the
+// webhook. It is only not written.
 
 // isLeft reports whether a member of a fragment is left to the webhook.
 func (p *planner) isLeft(there, value *jsontree.Node, in *schema.Schema) bool {
@@ -89,7 +90,7 @@ func (p *planner) noteLeft(text string) {
 	}
 }
 
-// coversResources reports whether an object has all that another one has. Then nothing would be added.
+// coversResources reports whether the pod's resources have everything that the template's have, so that nothing would be added.
 func (p *planner) coversResources(pod, value *jsontree.Node) bool {
 	return p.subject.schema.At("spec").At("containers").Elem.At("resources").Contains(pod, value)
 }
@@ -98,7 +99,7 @@ func isEmptyOrAbsent(n *jsontree.Node) bool {
 	return n == nil || n.Kind() == jsontree.Null || isEmptyList(n)
 }
 
-// replacesDefault reports whether the DefaultTolerationSeconds plugin adds less to a pod with a toleration.
+// replacesDefault reports whether the DefaultTolerationSeconds plugin would add less to a pod because of this toleration.
 func replacesDefault(toleration *jsontree.Node) bool {
 	if effect := toleration.Get("effect").Text(); effect != "" && effect != string(corev1.TaintEffectNoExecute) {
 		return false

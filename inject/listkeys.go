@@ -8,7 +8,8 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-// findByKey is like [schema.Schema.Find], for a list of the pod that only grows at its end.
+// findByKey is [schema.Schema.Find] for a list of the pod that only grows at its end. It indexes a long list, because it is called for
+// each item that a template adds.
 func (s *subject) findByKey(in *schema.Schema, list, fragment *jsontree.Node) int {
 	items := list.Items()
 	key, ok := in.TextKey(fragment)
@@ -39,23 +40,24 @@ func (s *subject) findByKey(in *schema.Schema, list, fragment *jsontree.Node) in
 	return -1
 }
 
-// hasContainer reports whether the pod has a container with that name, which must be in brings. For the name of
-// a generated container, it reports whether the pod has any container of another name.
+// hasContainer reports whether the pod has a container with that name, which must be in brings. For any other name, for example that
+// of a generated container, it reports whether the pod has a container whose name is not in brings.
 func (s *subject) hasContainer(name string) bool {
-	if len(s.here) == 0 {
-		s.here = append(s.here, make([]bool, len(s.brings)+1)...)
+	if len(s.presentNames) == 0 {
+		s.presentNames = append(s.presentNames, make([]bool, len(s.brings)+1)...)
 		for _, list := range containerLists() {
 			items := s.pod.At("spec", list).Items()
 			for i := range items {
-				s.here[s.brings[items[i].Get("name").Text()]] = true // constant names of templates' containers are never 0
+				s.presentNames[s.brings[items[i].Get("name").Text()]] = true // constant names of templates' containers are never 0
 			}
 		}
 	}
-	return s.here[s.brings[name]]
+	return s.presentNames[s.brings[name]]
 }
 
-// hasOne reports whether the pod has a container with a name as in [templates.Template.Containers].
-func (s *subject) hasOne(own string) bool {
+// hasContainerLike reports whether the pod has a container with a name of [templates.Template.Containers], or with a name of that form if
+// such containers are generated.
+func (s *subject) hasContainerLike(own string) bool {
 	if !fragment.IsGenerated(own) {
 		return s.hasContainer(own)
 	}

@@ -14,6 +14,7 @@ import (
 // containerLists returns the lists of containers that a fragment may have.
 func containerLists() [2]string { return [2]string{"initContainers", "containers"} }
 
+// orElse returns n, or other if n is nil.
 func orElse(n, other *jsontree.Node) *jsontree.Node {
 	if n == nil {
 		return other
@@ -21,6 +22,7 @@ func orElse(n, other *jsontree.Node) *jsontree.Node {
 	return n
 }
 
+// isSidecar reports whether a container has the restartPolicy of a native sidecar.
 func isSidecar(container *jsontree.Node) bool {
 	return container.Get("restartPolicy") != nil && container.Get("restartPolicy").IsText(string(corev1.ContainerRestartPolicyAlways))
 }
@@ -35,8 +37,8 @@ func hasMountAt(container *jsontree.Node, path string) bool {
 	return false
 }
 
-// pointerTokens returns the indexes of items, and what a pointer to each item contains, see
-// [schema.Pointer.String].
+// pointerTokens yields the index of each item, and the token for it in a JSON Pointer: the index without added items, or "-" for an
+// added item. See [schema.Pointer.String].
 func pointerTokens(items []jsontree.Node) iter.Seq2[int, string] {
 	return func(yield func(int, string) bool) {
 		came := 0

@@ -25,7 +25,7 @@ func (p *planner) mergeObject(pod, fragment *jsontree.Node, s *schema.Schema, at
 		if (there == nil || f.Shape == schema.Unit) && p.isExcluded(pod, there, f, value, at.Member(name)) {
 			continue
 		}
-		if p.isGated(f) && (there == nil || f.Shape != schema.Unit) { // what is there may lack parts that are gated
+		if p.isGated(f) && (there == nil || f.Shape != schema.Unit) { // the API server may have dropped it, or parts of it
 			p.found = p.found || there != nil && f.Contains(there, value)
 			continue
 		}
@@ -46,8 +46,9 @@ func (p *planner) mergeObject(pod, fragment *jsontree.Node, s *schema.Schema, at
 	}
 }
 
-// hasDefault reports whether the API server writes a value into an absent field of an object that no template has added. It
-// does so before it calls a webhook, so that value stays, as any value of the pod does. A pod in a file does not have it yet.
+// hasDefault reports whether the API server writes a default into a field that is absent in an object that no template has added. The
+// API server does so before it calls a webhook. The default therefore stays, like any value of the pod, although a pod in a file
+// does not have it yet. If it differs from the template's value, hasDefault records a kept place.
 func (p *planner) hasDefault(object *jsontree.Node, f *schema.Field, value *jsontree.Node, at schema.Pointer) bool {
 	if object.IsNew() || p.merged.IsNew() {
 		return false
@@ -64,7 +65,7 @@ func (p *planner) hasDefault(object *jsontree.Node, f *schema.Field, value *json
 	return true
 }
 
-// annotatedProfile returns the profile that the API server gives the container that is merged because of an annotation, or nil.
+// annotatedProfile returns the AppArmor profile that the container that is merged gets from an annotation of the pod, or nil.
 func (p *planner) annotatedProfile() *jsontree.Node {
 	if p.merged == nil || p.merged.IsNew() {
 		return nil
@@ -72,7 +73,8 @@ func (p *planner) annotatedProfile() *jsontree.Node {
 	return p.subject.appArmorOf(p.merged)
 }
 
-// hasAppArmor reports whether an annotation of the pod gives the container that is merged a profile. It stays, as a field does.
+// hasAppArmor reports whether a field is an AppArmor profile and the container that is merged gets its profile from an annotation of
+// the pod. That profile stays, as a field of the container would. If it differs, hasAppArmor records a kept place.
 func (p *planner) hasAppArmor(name string, value *jsontree.Node, at schema.Pointer) bool {
 	if name != appArmorField {
 		return false
@@ -89,8 +91,9 @@ func (p *planner) hasAppArmor(name string, value *jsontree.Node, at schema.Point
 	return true
 }
 
-// isExcluded reports whether the pod must not have a value beside what it has, or all values of a new object. It decides what
-// happens then. There is another value in its place, or nil: another template may have added it since, which changes nothing.
+// isExcluded reports whether the API server would reject a value beside other values of the pod, so that it is not added: either the
+// value itself, or each member of an object that the pod lacks. It records the conflict or the kept place. There is the pod's value
+// in its place, or nil. If another template has added the same value since, the value is still excluded.
 func (p *planner) isExcluded(pod, there *jsontree.Node, f *schema.Field, value *jsontree.Node, at schema.Pointer) bool {
 	by := schema.Excludes(pod, p.subject.pod, f, value.Name(), value)
 	if there != nil && (by == nil || f.Contains(there, value)) {
@@ -131,8 +134,9 @@ func (p *planner) mayBeEmptied(f *schema.Field) bool {
 	return f.HasGatedField() && (p.subject.request.alone || p.wasInjected)
 }
 
-// droppedValue returns what another template that the pod records renders for a gated field that the pod lacks, or nil. The API
-// server may have dropped it since that template was added, and two templates that exclude each other still do.
+// droppedValue returns what another template renders for a gated field that the pod lacks, or nil. The pod must record that template.
+// The API server may have dropped the field after that template was injected. The value still decides about this template, so that
+// a second run decides as the first one.
 func (p *planner) droppedValue(there *jsontree.Node, f *schema.Field, at schema.Pointer) *jsontree.Node {
 	if there != nil || !f.Gated || p.merged != nil && p.merged.IsNew() {
 		return nil
@@ -149,7 +153,7 @@ func (p *planner) droppedValue(there *jsontree.Node, f *schema.Field, at schema.
 	return nil
 }
 
-// mergeMember merges a value of the fragment into there, the pod's member with the same name, or nil.
+// mergeMember merges a value of the fragment into an object of the pod. There is the object's member with the same name, or nil.
 func (p *planner) mergeMember(pod, there *jsontree.Node, f *schema.Field, value *jsontree.Node, at schema.Pointer) {
 	name := value.Name()
 	switch {
@@ -181,7 +185,7 @@ func (p *planner) mergeMember(pod, there *jsontree.Node, f *schema.Field, value 
 	}
 }
 
-// mergeList inserts the items with new keys.
+// mergeList inserts the items of the fragment whose keys the pod's list does not have, and merges the others.
 func (p *planner) mergeList(pod, fragment *jsontree.Node, s *schema.Schema, at schema.Pointer) {
 	items := fragment.Items()
 	for i := range items {
@@ -216,8 +220,8 @@ func (p *planner) mergeList(pod, fragment *jsontree.Node, s *schema.Schema, at s
 	}
 }
 
-// mergeHostAlias adds the names that the pod has for no item with the address. Several items with one address are valid, and the
-// kubelet writes a line of /etc/hosts for each.
+// mergeHostAlias adds an item with those names that no item of the pod has for the same address. Several items with one address are
+// valid, and the kubelet writes a line of /etc/hosts for each.
 func (p *planner) mergeHostAlias(pod, value *jsontree.Node, at schema.Pointer) {
 	there, known := map[string]bool{}, false
 	items := pod.Items()
@@ -251,14 +255,14 @@ func (p *planner) mergeHostAlias(pod, value *jsontree.Node, at schema.Pointer) {
 	}
 }
 
-// mergeKnownItem handles an item whose key the pod already has. The pod's item stays. If it is something
-// different, the rest of the fragment would not work, so there is a conflict.
+// mergeKnownItem handles an item of the fragment whose key the pod's list already has. The pod's item stays. If that is another
+// volume, or mounts another volume, the rest of the fragment would not work, so there is a conflict.
 func (p *planner) mergeKnownItem(pod, fragment *jsontree.Node, s *schema.Schema, at schema.Pointer) {
 	if s.Elem.GoType == schema.VolumeType() {
 		if p.subject.sameVolume(pod, fragment, s.Elem, at) {
 			p.found = true
 		} else {
-			p.otherVolume(pod, fragment, at)
+			p.reportOtherVolume(pod, fragment, at)
 		}
 		return
 	}
@@ -284,8 +288,8 @@ func (p *planner) mergeKnownItem(pod, fragment *jsontree.Node, s *schema.Schema,
 	}
 }
 
-// otherVolume is the conflict with another volume of the same name.
-func (p *planner) otherVolume(pod, fragment *jsontree.Node, at schema.Pointer) {
+// reportOtherVolume reports the conflict with another volume of the same name.
+func (p *planner) reportOtherVolume(pod, fragment *jsontree.Node, at schema.Pointer) {
 	name := fragment.Get("name").Text()
 	if other := p.findContributor(func(c *candidate) bool { return c.bringsVolume(name) }); other != "" {
 		p.reportConflict(at, pod, fragment, "the template %s adds a different volume named %s; rename it in one of the templates", other, name)
@@ -297,7 +301,7 @@ func (p *planner) otherVolume(pod, fragment *jsontree.Node, at schema.Pointer) {
 // mergeResources adds the resources that neither the requests nor the limits of the pod name. Otherwise
 // a request of the template could exceed a limit of the pod.
 func (p *planner) mergeResources(pod, fragment *jsontree.Node, s *schema.Schema, at schema.Pointer) {
-	said := func(name string) bool {
+	isNamed := func(name string) bool {
 		return pod.At("requests", name) != nil || pod.At("limits", name) != nil
 	}
 	free := *fragment
@@ -305,7 +309,7 @@ func (p *planner) mergeResources(pod, fragment *jsontree.Node, s *schema.Schema,
 		members := fragment.Get(section).Members()
 		for i := range members {
 			name := members[i].Name()
-			if !said(name) {
+			if !isNamed(name) {
 				continue
 			}
 			p.mergeQuantity(pod, &members[i], section, s, at)
@@ -315,7 +319,7 @@ func (p *planner) mergeResources(pod, fragment *jsontree.Node, s *schema.Schema,
 	p.mergeObject(pod, &free, s, at)
 }
 
-// mergeQuantity handles a request or a limit of a resource of which the container has one, or both.
+// mergeQuantity handles a request or a limit of the fragment for a resource of which the container has a request, a limit, or both.
 func (p *planner) mergeQuantity(pod, value *jsontree.Node, section string, s *schema.Schema, at schema.Pointer) {
 	name, in := value.Name(), s.At(section).Elem
 	has := func(section string, there *jsontree.Node) func(c *candidate) *jsontree.Node {
@@ -345,9 +349,9 @@ func (p *planner) mergeQuantity(pod, value *jsontree.Node, section string, s *sc
 	}
 }
 
-// mayShare reports whether the pod may have had resources of its own when it was injected, for which
-// the containers were left without. Without the feature gate PodLevelResources, the API server drops
-// those of the pod before the validating webhook sees it.
+// mayShare reports whether the pod may have had pod-level resources when it was injected, so that its containers got no resources
+// of their own. Without the feature gate PodLevelResources, the API server drops the pod-level resources before the validating
+// webhook sees the pod.
 func (p *planner) mayShare(resources *jsontree.Node) bool {
 	if !p.subject.request.alone || !p.wasInjected {
 		return false

@@ -18,8 +18,8 @@ import (
 // that short. The API server recommends at most 120 for a warning, which starts with the code.
 const maxMisplaced = 105
 
-// Misplaced finds Pillion's labels and annotations in a workload's own metadata. They have no
-// effect there, because only those of its pods count. This is the most common mistake, and pods do
+// Misplaced returns findings about Pillion's labels and annotations in a workload's own metadata. They have no
+// effect there: only those of the pod template count. This is the most common mistake, and the pods do
 // not show it. Keys that the pod template has as well are no mistake, nor are records of
 // injections, which Pillion writes.
 func (i *Injector) Misplaced(apiVersion, kind string, object *jsontree.Node) (all []Finding) {
@@ -49,7 +49,8 @@ func (i *Injector) misplacedFor(t PodTemplate, kind string, object *jsontree.Nod
 	return all
 }
 
-// misplacedAt is misplacedFor for the metadata of one object above the pod template.
+// misplacedAt is misplacedFor for the metadata of one object that contains the pod template. At is where the metadata is, reads is
+// where Pillion reads the keys instead, and title names the workload, all in words.
 func (i *Injector) misplacedAt(at, reads, title string, holder, pod *jsontree.Node) (all []Finding) {
 	own, others := i.misplacedIn(holder.Get("metadata"), pod)
 	if len(own) > 0 {
@@ -84,15 +85,15 @@ func nameOf(object *jsontree.Node) string {
 	return object.At("metadata", "generateName").Text()
 }
 
-// What Pillion reads in place of a workload's annotations.
+// Where Pillion reads a parameter that pods may not set, in words.
 const (
 	ofNamespace = "the namespace's annotations"
 	ofAccount   = "the ServiceAccount's annotations"
 )
 
-// misplacedIn returns the keys in some metadata that have an effect only on a pod, and those that
-// have one only on other objects, by what Pillion reads. It omits keys that the pod has with the same
-// value.
+// misplacedIn returns the keys of some metadata that have an effect only on a pod (own), and those that
+// have an effect only on a namespace or a ServiceAccount (others, by the words for that object). Pod is the metadata of the pod
+// template. Keys that it has with the same value are omitted.
 func (i *Injector) misplacedIn(metadata, pod *jsontree.Node) (own []string, others map[string][]string) {
 	others = map[string][]string{}
 	var first []string // keys that concern all templates
@@ -130,7 +131,7 @@ func (i *Injector) misplacedIn(metadata, pod *jsontree.Node) (own []string, othe
 	return slices.Concat(slices.Compact(first), slices.Compact(own)), others
 }
 
-// readElsewhere returns what Pillion reads for a parameter that pods may not set, or "" if they may.
+// readElsewhere returns where Pillion reads a parameter that pods may not set, in words, or "" if pods may set it.
 func (i *Injector) readElsewhere(template, param string) string {
 	t := i.byName[template]
 	if t == nil {

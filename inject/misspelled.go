@@ -14,10 +14,10 @@ import (
 	"github.com/pillion-dev/pillion/templates/request"
 )
 
-// product is the part of Pillion's domain that users misspell: pilion.dev, or pillion.io.
+// product is the part of Pillion's domain by which a misspelled domain is recognized, for example pilion.dev or pillion.io.
 var product, _, _ = strings.Cut(templates.Domain, ".")
 
-// domainLabels are the keys that have a meaning as labels of a namespace.
+// domainLabels returns the keys that have a meaning as labels of a namespace.
 func domainLabels() []string { return []string{LabelInject, LabelRollout} }
 
 // checkMisspelled adds findings about labels and annotations of the pod that resemble Pillion's: those of a domain with another spelling, and
@@ -55,8 +55,8 @@ func (i *Injector) setsParameter(key string) bool {
 	return t != nil && slices.Contains(t.settable, name)
 }
 
-// meantKey returns the key of Pillion's that a key with another domain resembles, or "". The name after the slash must be right, because
-// the domain of somebody else may differ from Pillion's by one letter.
+// meantKey returns the key of Pillion's that a key with another domain resembles, or "". The part after the slash must be equal,
+// because a domain that differs from Pillion's by one letter may belong to another product.
 func (i *Injector) meantKey(key string) string {
 	prefix, name, ok := strings.Cut(key, "/")
 	last := strings.LastIndexByte(prefix, '.')
@@ -81,7 +81,8 @@ func (i *Injector) meantKey(key string) string {
 	return meant
 }
 
-// kindOf returns a key of Pillion's, and whether it is a label or an annotation if it was set as the other one.
+// kindOf returns a key of Pillion's for a message. What is "label" or "annotation", as the user set it. If the key must be the other
+// one, the result begins with "the label" or "the annotation".
 func kindOf(key, what string) string {
 	is := "annotation"
 	if slices.Contains(domainLabels(), key) {
@@ -93,7 +94,7 @@ func kindOf(key, what string) string {
 	return "the " + is + " " + key
 }
 
-// WrongOptIn returns what a namespace has in place of the label [LabelInject], as a sentence, or "".
+// WrongOptIn returns a sentence about a key with which the author of a namespace probably wanted to opt in, or "".
 func WrongOptIn(ns request.Namespace) string {
 	all := new(Injector).NamespaceMistakes(ns) // parameters do not matter here
 	if len(all) == 0 {

@@ -14,10 +14,11 @@ import (
 	"github.com/pillion-dev/pillion/templates/validation"
 )
 
-// The container runtime needs a directory, or a file, at each path at which something is mounted, and a directory as the
-// working directory. It creates these itself, but not inside a read-only volume, and nothing inside a file. The kubelet creates
-// directories inside of the volumes that it writes, never files (MakeNestedMountpoints in pkg/volume/util), and nothing inside
-// of other volumes. An emptyDir that no container may write to is empty. What other read-only volumes contain is not known.
+// The container runtime needs a directory or a file at each path at which something is mounted, and a directory as the
+// working directory. It creates missing ones, but not inside a read-only volume, and nothing inside a file. The kubelet creates
+// directories inside of the volumes whose content it writes, but no files (MakeNestedMountpoints in pkg/volume/util). It creates
+// nothing inside of other volumes. An emptyDir that no container may write to is empty. What other read-only volumes contain is
+// not known.
 
 // mountFault is a reason why a container cannot start.
 type mountFault struct {
@@ -82,7 +83,7 @@ func (p *podVolumes) impossibleMounts(container *jsontree.Node) (all []mountFaul
 	}
 	slices.SortStableFunc(points, func(a, b mountPoint) int { return compareMountPaths(a.path, b.path) })
 	p.points = points
-	around := p.around[:0] // those that contain the next one, the innermost last
+	around := p.around[:0] // the points that contain the next point, the innermost last
 	for i := range points {
 		inner := &points[i]
 		for len(around) > 0 && around[len(around)-1].path != inner.path && !isInside(inner.path, around[len(around)-1].path) {
@@ -95,7 +96,7 @@ func (p *podVolumes) impossibleMounts(container *jsontree.Node) (all []mountFaul
 		switch {
 		case outer == nil:
 		case outer.path != inner.path:
-			if why := p.faultInside(container, outer, inner); why != "" {
+			if why := p.whyImpossibleInside(container, outer, inner); why != "" {
 				all = append(all, faultInside(outer, inner, why))
 			}
 		case inner.mount == nil && outer.kind != unknownEntry && (outer.kind == directory) != (inner.kind == directory):
@@ -113,8 +114,8 @@ func (p *podVolumes) impossibleMounts(container *jsontree.Node) (all []mountFaul
 	return all
 }
 
-// isSimple reports whether no mount of a container is at, around or inside of anything else, as in most containers. It saves the
-// search for faults.
+// isSimple reports whether no mount of a container is at, around or inside of another path that matters, as in most containers. Then
+// there can be no fault, and the search is not necessary.
 func isSimple(container *jsontree.Node) bool {
 	var room [longList]string
 	paths := append(room[:0], "/etc/hosts", "/etc/hostname", "/etc/resolv.conf",
@@ -161,7 +162,7 @@ const (
 	otherDir  = "change the working directory, or mount the volume at another path"
 )
 
-// faultAt returns the fault that a path has the wrong kind for something else at the same path.
+// faultAt returns the fault that two things are at the same path, of which one must be a directory and the other one a file.
 func faultAt(outer, inner *mountPoint) mountFault {
 	fault := mountFault{mount: outer.mount, parts: []*jsontree.Node{outer.mount, inner.field}, why: fmt.Sprintf("%s is mounted at %s, too", inner.what, inner.path), advice: otherPath}
 	if inner.isWorkingDir() {
@@ -170,7 +171,7 @@ func faultAt(outer, inner *mountPoint) mountFault {
 	return fault
 }
 
-// faultInside returns the fault that something cannot be inside of something else.
+// faultInside returns the fault that inner cannot be inside of outer. Why is a sentence with the reason.
 func faultInside(outer, inner *mountPoint, why string) mountFault {
 	fault := mountFault{mount: orElse(inner.mount, outer.mount), within: outer.mount, parts: []*jsontree.Node{inner.mount, inner.field, outer.mount, outer.field}, why: why, advice: otherPath}
 	if inner.isWorkingDir() {
@@ -179,8 +180,8 @@ func faultInside(outer, inner *mountPoint, why string) mountFault {
 	return fault
 }
 
-// faultInside returns why something cannot be inside of the innermost mount around it, or "".
-func (p *podVolumes) faultInside(container *jsontree.Node, outer, inner *mountPoint) string {
+// whyImpossibleInside returns why inner cannot be inside of outer, the innermost mount around it, or "".
+func (p *podVolumes) whyImpossibleInside(container *jsontree.Node, outer, inner *mountPoint) string {
 	what := fmt.Sprintf("%s is mounted at %s", inner.name(), inner.path)
 	if inner.isWorkingDir() {
 		what = "its working directory is " + inner.path
@@ -206,7 +207,7 @@ func (p *podVolumes) faultInside(container *jsontree.Node, outer, inner *mountPo
 	return fmt.Sprintf("%s, inside of %s at %s, which is read-only and does not have %s", what, outer.name(), outer.path, lacks)
 }
 
-// acceptsEntry reports whether what is at the path may be what is needed there.
+// acceptsEntry reports whether what is at the path may be what the mount point needs. It may be if it is not known.
 func (m *mountPoint) acceptsEntry(is entry) bool {
 	switch {
 	case is == unknownEntry:

@@ -15,7 +15,7 @@ import (
 // does not have. It returns false if the fragment itself has two mounts at one path.
 func (p *planner) checkMounts(existing, fragment *jsontree.Node, at schema.Pointer) (addable bool) {
 	addable = true
-	taken, many := make([]string, 0, 16), map[string]bool(nil) // many instead of taken, if there are many
+	taken, many := make([]string, 0, 16), map[string]bool(nil) // many has the paths from the longList-th on, to save time
 	container := orElse(existing, fragment).Get("name").Text()
 	for k, list := range mountLists() {
 		items := fragment.Get(list).Items()
@@ -50,8 +50,8 @@ func mountPath(item *jsontree.Node) string {
 	return schema.CleanPath(item.Get("mountPath").Text())
 }
 
-// checkBeside finds mounts at paths at which the container has a device, and devices at paths of its
-// mounts.
+// checkBeside reports a conflict for each of the template's mounts at a path of the container's devices, and for each device at a path
+// of its mounts. Other is the list of the container that items are compared with.
 func (p *planner) checkBeside(other string, existing *jsontree.Node, items []jsontree.Node, at schema.Pointer) {
 	theirs := existing.Get(other).Items()
 	if len(items) == 0 || len(theirs) == 0 {
@@ -75,8 +75,8 @@ func (p *planner) checkBeside(other string, existing *jsontree.Node, items []jso
 	}
 }
 
-// checkVolume finds a mount or device without a volume, because a ${when} omitted it or because
-// its name is an expression, and a volume of the wrong kind.
+// checkVolume finds a mount or device whose volume does not exist, because a ${when} omitted the volume or because
+// a name is an expression, and a volume of the wrong kind.
 func (p *planner) checkVolume(container, list string, mount *jsontree.Node, at schema.Pointer) {
 	volume, found := p.volumeOf(mount)
 	name := mount.Get("name").Text()
@@ -90,7 +90,8 @@ func (p *planner) checkVolume(container, list string, mount *jsontree.Node, at s
 	}
 }
 
-// noVolume records that the pod lacks a volume, which is used in a list of a container.
+// noVolume records that the template cannot be added because a volume does not exist. List is where a container uses the volume, and
+// use describes that in words.
 func (p *planner) noVolume(name, list, use string) {
 	if p.failed != nil {
 		return

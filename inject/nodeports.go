@@ -14,8 +14,8 @@ type listPath string
 
 func (p listPath) String() string { return string(p) }
 
-// nodePorts has the containers that use ports of the node. For each port and protocol it has the
-// first container, and the first one for each address.
+// nodePorts has the containers that use ports of the node, by port and protocol. For each, it has the first container by address, and
+// the first one of all by anyHost.
 type nodePorts map[[2]string]map[string]*nodePort
 
 // allHosts and anyHost are keys instead of addresses. A port without an address uses all addresses.
@@ -29,7 +29,7 @@ func (all nodePorts) addPort(n nodePort) {
 		taken = map[string]*nodePort{}
 		all[key] = taken
 	}
-	n.order = len(taken) // later ones have a higher order; equal ones are never compared
+	n.order = len(taken) // each port that is kept below increases it for the next one
 	for _, host := range []string{n.hostKey(), anyHost} {
 		if taken[host] == nil {
 			taken[host] = &n

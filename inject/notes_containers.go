@@ -10,8 +10,8 @@ import (
 	"github.com/pillion-dev/pillion/templates/problem"
 )
 
-// noteWhere notes that the template adds nothing to the containers of the pod, and names of containers
-// in the pod's annotations that no container has. Both are probably mistakes.
+// noteWhere adds a note if the template adds nothing to the containers of the pod, and for each name in the pod's annotations that
+// should be the name of a container and is not. Both are probably mistakes.
 func (c *candidate) noteWhere(o *owners) {
 	if !c.t.HasForEach() {
 		return

@@ -9,9 +9,9 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-// notePorts notes ports of the template's containers that another container of the pod has too. All
-// containers of a pod share one network, so only one of them can listen. This is no conflict, because
-// containerPort is only information: a container may not listen on it.
+// notePorts adds a note for each port of the template's containers that another container of the pod has, too. All
+// containers of a pod share one network, so only one of them can listen on the port. This is no conflict, because
+// containerPort is only information: perhaps no container listens on it.
 func (c *candidate) notePorts() {
 	room := longList // each port takes a walk through the pod
 	for _, list := range containerLists() {

@@ -21,9 +21,9 @@ type Owner struct {
 	Selector string
 }
 
-// OwnerOf returns the owner of the pods that an object of this kind makes. For a pod, it returns no owner: the
-// pod names its own. If the API server makes the name of the object, the pods know only that name. It returns the beginning
-// of the name if there is no name yet.
+// OwnerOf returns the owner of the pods that an object of this kind makes. For a pod, it returns a zero Owner, because a pod names its
+// owner itself. If the API server has not generated the object's name yet, the owner has the beginning of the name
+// (generateName).
 func OwnerOf(kind string, object *jsontree.Node) Owner {
 	if kind == "Pod" {
 		return Owner{}
@@ -53,15 +53,15 @@ func selectorOf(kind string, object *jsontree.Node) string {
 	return selector.String()
 }
 
-// stableName returns the name of a pod. If the API server makes the name, it returns the beginning, which all such pods
-// share: some API servers make it only after the admission.
+// stableName returns the name of a pod. If the API server generates the name, stableName returns generateName, because some API
+// servers generate the name only after the admission and all rounds must see the same.
 func stableName(pod *jsontree.Node) string {
 	metadata := pod.Get("metadata")
 	return cmp.Or(metadata.Get("generateName").Text(), metadata.Get("name").Text())
 }
 
-// MakerOf returns the Deployment of a ReplicaSet, or the Argo Rollout, given the labels of one of its pods: its
-// controller appends the hash in one of them to its own name.
+// MakerOf returns the Deployment or the Argo Rollout that made a ReplicaSet. The name of such a ReplicaSet is the maker's name and a
+// hash, which is also the value of a label of its pods. The function labels returns the value of a pod's label.
 func MakerOf(replicaSet string, labels func(key string) string) (maker Owner, ok bool) {
 	for _, of := range [...]struct{ kind, label string }{
 		{"Deployment", appsv1.DefaultDeploymentUniqueLabelKey}, {"Rollout", "rollouts-pod-template-hash"},
@@ -74,8 +74,8 @@ func MakerOf(replicaSet string, labels func(key string) string) (maker Owner, ok
 	return Owner{}, false
 }
 
-// CronJobOf returns the CronJob of a Job: its controller appends the time in minutes since 1970, which has eight
-// digits until 2160. Nothing else in a pod shows it.
+// CronJobOf returns the name of the CronJob that made a Job, by the Job's name: the name of the CronJob and the time in minutes since
+// 1970, which has eight digits until 2160. Nothing else in a pod shows the CronJob.
 func CronJobOf(job string) (name string, ok bool) {
 	const digits = len("29000000")
 	at := len(job) - digits
@@ -85,9 +85,9 @@ func CronJobOf(job string) (name string, ok bool) {
 	return job[:at-1], true
 }
 
-// ownerOf returns the workload that a pod belongs to. By is the owner of a pod template, or empty for a pod. A
-// pod of a ReplicaSet or a Job belongs to the Deployment or the CronJob above that, of which the names are
-// known without a request to the API server. The selector is the one of the object that was given.
+// ownerOf returns the workload that a pod belongs to. By is the owner of a pod template, or empty for a pod. For a
+// ReplicaSet or a Job, it returns the Deployment or the CronJob above it, whose name it derives, because a request makes no call to
+// the API server. The selector is that of by.
 func ownerOf(pod *jsontree.Node, by Owner) Owner {
 	if by.Kind == "" {
 		by = Owner{Kind: "Pod", Name: stableName(pod)}

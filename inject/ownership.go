@@ -21,17 +21,17 @@ type owners struct {
 	input       *cel.Input // for this round, before it adds anything
 	candidates  []*candidate
 	contributed []candidate               // what templates added in earlier rounds, in this order
-	leftOut     []*candidate              // their containers in the pod may be right
-	flipped     []*loaded                 // templates that do not apply, which additions may change
+	leftOut     []*candidate              // templates that are left out, whose containers the pod may have from an earlier run
+	flipped     []*loaded                 // templates that do not apply now, perhaps because of additions
 	users       [2][]appContainer         // see userContainers
 	later       map[*candidate]*candidate // see renderUnplanned
 	unsets      map[*loaded][2]*candidate // see eachUnset
 	bare        map[string]*jsontree.Node // see withoutAll
 }
 
-// bringerOf returns the other template that a container of the pod belongs to, or nil. A name has one owner. It is the template
-// that added the container. If nothing shows that, it is the first one whose container is equal, or that the pod marks as
-// injected, or whose container is a part of this one.
+// bringerOf returns the template that a container of the pod belongs to, or nil. It also returns nil if that template is the one in
+// besides. A container belongs to the template that added it. If nothing shows that, it belongs to the template with the strongest
+// proof, and to the first of several, see proofStrength.
 func (o *owners) bringerOf(existing *jsontree.Node, besides *loaded) *candidate {
 	name := existing.Get("name").Text()
 	if existing.IsNew() {
@@ -82,7 +82,9 @@ func (o *owners) flippedBringers(existing *jsontree.Node, name string) (all []*c
 	return all
 }
 
-// proofStrength returns how much speaks for it that a container of the pod is the template's. 0 is nothing.
+// proofStrength returns how well it is proved that a container of the pod is the template's: 4 if they are equal, 3 if the pod is
+// marked with the template and the container has everything of the template's, 2 if the pod is only marked, 1 if the container only
+// has everything, and else 0.
 func (c *candidate) proofStrength(existing *jsontree.Node) int {
 	switch marked, same := c.subject.isMarked(c.t), c.matchesOwn(existing); {
 	case same && c.subject.hasSameEffect(c.subject.containerSchema(), c.ownContainer(existing), existing):
@@ -97,7 +99,7 @@ func (c *candidate) proofStrength(existing *jsontree.Node) int {
 	return 0
 }
 
-// unlessOf returns the candidate, or nil if it is of that template.
+// unlessOf returns the candidate, or nil if it is a candidate of the template t.
 func (c *candidate) unlessOf(t *loaded) *candidate {
 	if c == nil || c.t.Template == t.Template {
 		return nil
@@ -105,8 +107,9 @@ func (c *candidate) unlessOf(t *loaded) *candidate {
 	return c
 }
 
-// otherTemplates yields, in order, the templates that may have set something in the pod, as they were rendered when they did so.
-// IsNew reports whether it was added after the pod came. MayHave reports whether a template can have it at all.
+// otherTemplates yields the templates other than besides that may have set a value of the pod, as they were rendered when they set it.
+// Those that added something in earlier rounds come first if isNew reports that the value was added in this run. The
+// others follow in the order of application. MayHave reports whether a template can set the value at all.
 func (o *owners) otherTemplates(besides *loaded, isNew bool, mayHave func(t *loaded) bool) func(yield func(*candidate) bool) {
 	return func(yield func(*candidate) bool) {
 		if isNew {
@@ -154,8 +157,8 @@ func (o *owners) otherTemplates(besides *loaded, isNew bool, mayHave func(t *loa
 	}
 }
 
-// renderUnplanned returns a template that has not been planned yet, with what it adds to each container, or nil
-// if it fails. It renders each template once in a round, however many conflicts there are.
+// renderUnplanned returns a candidate that has not been planned yet in this round, with what it adds to app containers, or nil if
+// it cannot be rendered. It renders each template once in a round, however many conflicts there are.
 func (o *owners) renderUnplanned(c *candidate) *candidate {
 	later, known := o.later[c]
 	if !known {
@@ -174,8 +177,8 @@ func (o *owners) renderUnplanned(c *candidate) *candidate {
 	return later
 }
 
-// describeOwners returns parts of a sentence about what the pod has before this template: the owners,
-// which may be templates too, and the place to change it.
+// describeOwners returns two parts of a sentence about what the pod has without this template. Have is the subject and the verb, for
+// example "the pod has", and names other templates that added something. Where is the place to change it.
 func (o *owners) describeOwners(of *loaded) (have, where string) {
 	var names []string
 	for c := range o.otherTemplates(of, true, func(*loaded) bool { return true }) {
@@ -235,8 +238,8 @@ func (o *owners) renderApp(c *candidate, app *appContainer, container *jsontree.
 	return nil
 }
 
-// userContainers returns the containers of the pod that no template brought. The result differs
-// between required templates and others. It is computed again only if something was added.
+// userContainers returns the containers of the pod that belong to no template. The result differs
+// between required templates and others, see belongsToTemplate. It is computed again only if something was added.
 func (o *owners) userContainers(required bool) []appContainer {
 	known := &o.users[0]
 	if required {
@@ -248,18 +251,18 @@ func (o *owners) userContainers(required bool) []appContainer {
 	*known = []appContainer{}
 	for _, list := range containerLists() {
 		items := o.subject.pod.At("spec", list).Items()
-		for i, name := range pointerTokens(items) { // for a required template, an added container may count as the user's
+		for i, token := range pointerTokens(items) { // for a required template, an added container may count as the user's
 			if items[i].Kind() == jsontree.Object && !o.belongsToTemplate(&items[i], required) {
-				*known = append(*known, appContainer{list: list, index: i, name: name, container: items[i].Get("name").Text()})
+				*known = append(*known, appContainer{list: list, index: i, token: token, name: items[i].Get("name").Text()})
 			}
 		}
 	}
 	return *known
 }
 
-// belongsToTemplate reports whether a container of the pod belongs to a template, not to the user. A template
-// that no longer wants this pod counts too, because its own additions may be the reason. For
-// required templates, an annotation is no proof: the container must be what a template now renders.
+// belongsToTemplate reports whether a container of the pod belongs to a template, not to the user. A template that does not apply
+// any more counts, too, because its own additions may be the reason. If required is true, the answer is for required templates. For
+// these, an annotation is no proof: the container must be hidden or what a template renders now, and not exposed.
 func (o *owners) belongsToTemplate(existing *jsontree.Node, required bool) bool {
 	name := existing.Get("name").Text()
 	if !o.subject.isBrought(name) {

@@ -8,10 +8,10 @@ import (
 )
 
 // Another webhook may change an unprotected field of a sidecar between two calls. Required templates
-// then take the sidecar for the user's, and add to it. This is no alteration, even in protected
-// fields.
+// then take the sidecar for a container of the user's, and add to it. What they add is no alteration, even in
+// protected fields.
 
-// alteredBeside is alteredIn for a container of c's. It excuses what other templates add to the
+// alteredBeside is alteredIn for a container of the candidate c. It excuses what other templates add to the
 // container.
 func (o *owners) alteredBeside(c *candidate, list string, found int, own *jsontree.Node) []Difference {
 	s := o.subject
@@ -20,9 +20,10 @@ func (o *owners) alteredBeside(c *candidate, list string, found int, own *jsontr
 	return s.alteredIn(c.t, &items[found], own, s.beside.Member("spec").Member(list).Item(items, found), others...)
 }
 
-// additionsByOthers returns what other templates add to one of c's containers in the pod. Required templates
-// add to it only if an unprotected field differs from the template: then it counts as the user's
-// for them. Templates of the cluster always add to the containers of a namespace's template. They see the protected fields as the template has them, as when they added to it.
+// additionsByOthers returns what other templates add to a container of the candidate c in the pod. Required templates
+// add to it only if an unprotected field differs from c's template: then the container counts as the user's for them. Templates of
+// the cluster always add to the containers of a namespace's template. All of them see the container with the template's values in
+// protected fields, because it had these values when they added to it.
 func (o *owners) additionsByOthers(c *candidate, list string, existing, own *jsontree.Node) (all []*jsontree.Node) {
 	tenants := c.t.Namespace != ""
 	if !tenants && o.belongsToTemplate(existing, true) {
@@ -53,7 +54,7 @@ func (o *owners) addedBy(other *candidate, list string, container *jsontree.Node
 	return all
 }
 
-// addedByCluster returns what templates of the cluster add to a container of c's, a template of a namespace.
+// addedByCluster returns what templates of the cluster add to a container of the candidate c, whose template is one of the namespace.
 func (o *owners) addedByCluster(c *candidate, existing *jsontree.Node) (all []*jsontree.Node) {
 	own := c.ownContainer(existing)
 	if own == nil {

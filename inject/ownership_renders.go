@@ -9,14 +9,15 @@ import (
 )
 
 // rendersContainer reports whether a container is what the template renders. It ignores what Kubernetes itself
-// sets, and what other webhooks commonly add to all containers: variables, mounts, ports, resources, and
-// fewer rights. Another webhook may run after Pillion, and the pod must stay valid. It also ignores besides, which are what
-// other templates add to the container.
+// sets, what other templates add to the container (besides), and what other webhooks commonly add to all containers: variables,
+// mounts, ports, resources, and restrictions of rights. Such a webhook may run after Pillion, and the validating webhook must still
+// recognize the container.
 func (c *candidate) rendersContainer(existing *jsontree.Node, besides ...*jsontree.Node) bool {
 	return c.equalsOwn(existing, comparison{besides: besides})
 }
 
-// completesContainer reports whether a container of a list will be what the template renders as soon as what it lacks is added.
+// completesContainer reports whether a container of a list will be what the template renders after the template has added what the
+// container lacks.
 func (c *candidate) completesContainer(existing *jsontree.Node, list string) bool {
 	return c.subject.schema.At("spec").At(list).Find(c.fragment.At("spec", list).Items(), existing) >= 0 && c.equalsOwn(existing, comparison{unfinished: true})
 }

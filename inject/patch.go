@@ -73,7 +73,7 @@ func (r *Result) AppendVerified(b []byte, with *jsontree.Verifier) ([]byte, erro
 	return b, nil
 }
 
-// roomAround is usually enough room for the paths of a patch.
+// roomAround is usually enough room for the paths of a patch, in bytes.
 const roomAround = 2 << 10
 
 // AppendPatch appends the patch to b, or nothing if there is nothing to add. It prefixes all paths

@@ -10,8 +10,8 @@ import (
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
-// insertIndex returns where in a list of the pod's containers a new one goes. The template's containers stay
-// next to each other, in its order. The first one goes where the template's placement puts it.
+// insertIndex returns the index at which a new container of the template is inserted into a list of the pod's containers. The
+// template's containers stay next to each other, in the template's order. The placement decides only about the first of them.
 func (p *planner) insertIndex(items []jsontree.Node, fragment *jsontree.Node, list string) int {
 	last, first := -1, len(items)
 	for i := range items {
@@ -35,7 +35,7 @@ func (p *planner) insertIndex(items []jsontree.Node, fragment *jsontree.Node, li
 	return i
 }
 
-// placedAt returns where the template's placement puts its first container.
+// placedAt returns the index at which the template's placement puts its first container.
 func (p *planner) placedAt(items []jsontree.Node, list string) int {
 	position := positionIn(p.placed, list, items)
 	i := 0
@@ -56,8 +56,9 @@ func (p *planner) placedAt(items []jsontree.Node, list string) int {
 	return i
 }
 
-// besideCluster returns where a container of a namespace's template goes that would go to an index. For the templates of the
-// cluster, it is as if the pod had had it before they put theirs there. So nothing comes before what they put first, for example.
+// besideCluster corrects the index i at which a container of a namespace's template would be inserted. The result is the order that
+// the templates of the cluster would have made if the container had been in the pod before they added theirs. For example, what they
+// put first stays first.
 func (p *planner) besideCluster(items []jsontree.Node, own *jsontree.Node, list string, i int) int {
 	name := own.Get("name").Text()
 	placed := func(k int) (position v1alpha1.Position, ofCluster bool) {
@@ -95,7 +96,7 @@ func (p *planner) besideCluster(items []jsontree.Node, own *jsontree.Node, list 
 	return i
 }
 
-// wasBefore reports whether the pod had a container when an earlier template put its own there.
+// wasBefore reports whether the pod had a container already when the template by added its own containers.
 func (p *planner) wasBefore(by *candidate, items []jsontree.Node, container string) bool {
 	i := slices.IndexFunc(items, hasName(container))
 	if i < 0 || !items[i].IsNew() {
@@ -105,7 +106,7 @@ func (p *planner) wasBefore(by *candidate, items []jsontree.Node, container stri
 	return other == nil || other.t.index <= by.t.index
 }
 
-// earlierBringer returns the earlier template that put a container into the pod, or nil.
+// earlierBringer returns the template before of, in the order of application, that brought a container to the pod, or nil.
 func (o *owners) earlierBringer(existing *jsontree.Node, of *loaded) *candidate {
 	if existing.IsNew() {
 		for i := range o.contributed {
@@ -129,8 +130,9 @@ func (o *owners) earlierBringer(existing *jsontree.Node, of *loaded) *candidate 
 	return nil
 }
 
-// relativeOrder reports whether a container of the pod is one of the template's, and belongs before or after
-// another one of them. A container that was added earlier may have a condition that is false by now.
+// relativeOrder reports whether a container of the pod belongs before or after the container own of the template. Both results are
+// false if the first container is not the template's. A container that an earlier run added is the template's even if the condition
+// under which it was added is false now.
 func (p *planner) relativeOrder(existing, own *jsontree.Node, list string) (before, after bool) {
 	name := existing.Get("name").Text()
 	there := p.rankOf(list, name)
@@ -149,7 +151,8 @@ func (p *planner) relativeOrder(existing, own *jsontree.Node, list string) (befo
 	return before, !before
 }
 
-// rankOf is [templates.Template.Rank], which a planner may need for each pair of a thousand containers.
+// rankOf is [templates.Template.Rank]. It keeps the results for a template with many containers, because the planner needs the rank
+// for each pair of them.
 func (p *planner) rankOf(list, name string) int {
 	if len(p.fragment.At("spec", list).Items()) < longList {
 		return p.t.Rank(list, name)
@@ -165,8 +168,8 @@ func (p *planner) rankOf(list, name string) int {
 	return rank
 }
 
-// renderedIndex returns the index of a container among those that the template renders, or -1. A template
-// may render a thousand.
+// renderedIndex returns the index of a container among those that the template renders, or -1. It indexes a long list, because a
+// template may render a thousand containers.
 func (p *planner) renderedIndex(list, name string) int {
 	items := p.fragment.At("spec", list).Items()
 	if len(items) < longList {
@@ -188,7 +191,8 @@ func (p *planner) renderedIndex(list, name string) int {
 	return -1
 }
 
-// positionIn returns a position in a list, without a container that the list does not have.
+// positionIn returns the position of a placement in a list. If the list does not have the container that the position names, the end
+// of the list counts that the placement has for this case.
 func positionIn(placed *v1alpha1.Placement, list string, items []jsontree.Node) v1alpha1.Position {
 	position := fragment.PositionIn(placed, list)
 	if name := position.After + position.Before; name != "" && !slices.ContainsFunc(items, hasName(name)) {

@@ -10,7 +10,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
-// planner merges the additions of one template into the pod.
+// planner merges the fragment of one template, and what the template adds to app containers, into the pod.
 type planner struct {
 	// Input.
 	subject   *subject
@@ -22,37 +22,43 @@ type planner struct {
 	couplings []coupling
 	wasMarked bool // see isMarked
 	// wasInjected reports whether the pod's annotation records an injection. The API server may
-	// then have dropped missing fields, see gated.
+	// then have dropped fields that are missing, see isGated.
 	wasInjected bool
 
 	// Output.
 	journal   *jsontree.Journal // of the additions to the pod
 	found     bool              // whether a part of the fragment is in the pod
-	additions int
-	left      int          // additions that are left to the webhook
-	outside   bool         // whether one of them is outside of the containers of the namespace's templates
-	added     []Difference // only for Request.Detail and final pods
-	kept      []Kept
-	conflicts []Obstacle
-	failed    error
-	lacks     []Obstacle // the volume without which it failed
-	leaves    bool       // whether a label takes the pods out of the selector of their workload
-	claimed   nodePorts  // by planned additions
-	theirs    []string   // containers that the pod already has, even if something is added to them
+	additions int               // how many things were added, without those that are left to the webhook
+	// leftToWebhook is the number of additions that are not written to a file, see lefttowebhook.go.
+	leftToWebhook  int
+	outside        bool         // whether an addition is outside of the containers of the namespace's templates
+	added          []Difference // only for Request.Detail and final pods
+	kept           []Kept
+	conflicts      []Obstacle
+	failed         error      // why the template cannot be added, if that is no conflict
+	lacks          []Obstacle // the missing volume, if failed is about one
+	leavesSelector bool       // whether a label takes the pods out of the selector of their workload
+	claimedPorts   nodePorts  // by planned additions
+	// differedBefore are the names of the user's containers that differed from the template's before forEachContainer added to
+	// them. If such a container is equal now, it is still the user's.
+	differedBefore []string
+	notes          []string
 
-	merged        *jsontree.Node // the container of the pod, while it merges one
-	inApp         bool           // while it merges a container of the user's
-	inTheirs      bool           // while it merges one that a template of the namespace added
-	keptVariables []string       // of this container
-	tentative     bool           // while it merges what is left to the webhook
-	notes         []string
+	// State while one container of the pod is merged.
+	merged            *jsontree.Node // the container, or nil
+	inApp             bool           // whether it is the user's
+	inTenantContainer bool           // whether a template of the namespace added it
+	keptVariables     []string       // of this container
+
+	tentative bool // set while what is left to the webhook is merged
 
 	indices map[string]map[string]int // see renderedIndex
-	ranks   map[[2]string]int         // see modeRank
+	ranks   map[[2]string]int         // see rankOf
 }
 
+// reportConflict records a conflict, unless there are enough. Pod and fragment are the values at the place, or nil.
 func (p *planner) reportConflict(at fmt.Stringer, pod, fragment *jsontree.Node, format string, args ...any) {
-	if len(p.conflicts) < maxConflicts { // a place costs a walk through its list
+	if len(p.conflicts) < maxConflicts { // before at becomes a string, which takes a walk through a list
 		p.reportConflictAt(newDifference(at.String(), pod, fragment), format, args...)
 	}
 }
@@ -63,8 +69,8 @@ func (p *planner) reportConflictAt(at Difference, format string, args ...any) {
 	}
 }
 
-// findContributor returns the other template that brings something to the pod, or "" if the pod has it
-// itself. It searches only for conflicts that are reported. The function has reports whether a template renders it.
+// findContributor returns the name of another template that brought something to the pod, or "" if the pod had it itself. The
+// function has reports whether a template renders it. If no further conflict will be reported, it returns "" without a search.
 func (p *planner) findContributor(has func(c *candidate) bool) string {
 	if len(p.conflicts) == maxConflicts {
 		return ""
@@ -77,15 +83,15 @@ func (p *planner) findContributor(has func(c *candidate) bool) string {
 	return ""
 }
 
-// recordAddition records that something is missing. A parent that is created only to contain it does not
-// count.
+// recordAddition records an addition. An empty object or list does not become a place in added, because it is only the parent of
+// the additions that follow.
 func (p *planner) recordAddition(at schema.Pointer, value *jsontree.Node) {
 	if p.tentative {
-		p.left++
+		p.leftToWebhook++
 		return
 	}
 	p.additions++
-	p.outside = p.outside || !p.inTheirs
+	p.outside = p.outside || !p.inTenantContainer
 	if (p.subject.request.detail || p.subject.request.alone) && (value.Kind() != jsontree.Object && value.Kind() != jsontree.Array || !schema.IsZero(value)) {
 		p.added = append(p.added, newDifference(at.String(), nil, value))
 	}

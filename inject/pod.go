@@ -25,7 +25,7 @@ const (
 	ownTier          // those of the namespace, with an Injector for all
 )
 
-// asked is the part of a [Request] that does not describe the pod.
+// requestFacts is what the engine knows besides the pod: the rest of a [Request], and what the work on the tiers adds to it.
 type requestFacts struct {
 	operation, username string
 	dryRun              bool
@@ -39,15 +39,16 @@ type requestFacts struct {
 	written             bool
 	copiesLabels        bool
 	tier                tier
-	// theirs are the templates of the namespace by the names of the containers that they added, for those of the cluster.
-	theirs map[string]string
-	denied map[string]string // templates of the namespace that are left out, with the reasons
-	// copied reports whether the pod is a copy of one to which templates have added.
+	// tenantContainers are the containers that templates of the namespace added: by name, the template. Only the templates of the
+	// cluster know them, for which they count as the user's.
+	tenantContainers map[string]string
+	denied           map[string]string // templates of the namespace that are left out, with the reasons
+	// copied reports whether the pod is a copy of a pod to which templates have added.
 	copied bool
 }
 
-// sizeBefore returns the size of what was added before the pod was copied. Other additions count as a part of the pod, as
-// when the validating webhook's answer is wanted for what the mutating webhook has just made.
+// sizeBefore returns the size of what was added before the pod was copied, in bytes. Additions to a pod that is no copy count as a
+// part of it. Such a pod comes from a caller that judges what Inject has just returned.
 func (f *requestFacts) sizeBefore(pod *jsontree.Node) int {
 	if !f.copied {
 		return 0
@@ -55,9 +56,9 @@ func (f *requestFacts) sizeBefore(pod *jsontree.Node) int {
 	return pod.AddedSize()
 }
 
-// isGone reports whether the result is no longer needed. The caller then stops at once; its result
-// does not matter, because Inject also calls gone. It is called before each template, app container
-// and expression, which take a few milliseconds each at most.
+// isGone reports whether the result is no longer needed. A function that finds this out returns at once, with any result: Inject
+// calls isGone, too, and returns [ErrGone]. It is called before each template, app container and expression, which take a few
+// milliseconds each at most.
 func (f *requestFacts) isGone() bool {
 	select {
 	case <-f.done:
@@ -68,7 +69,7 @@ func (f *requestFacts) isGone() bool {
 }
 
 // subject is the pod during one round: the data of the pod and of the request, and results that all
-// templates share.
+// templates share. The fields of the first block stay the same for all rounds of a pod.
 type subject struct {
 	request   requestFacts
 	schema    *schema.Schema
@@ -78,8 +79,9 @@ type subject struct {
 	excluded  []string        // namespaces
 	nodes     *jsontree.Arena // memory for new nodes
 
-	readsPod   bool // whether an expression reads more of the pod than names of containers
-	readsGated bool // see [templates.Template.ReadsGated]
+	readsPod   bool            // whether an expression reads more of the pod than names of containers
+	readsGated bool            // see [templates.Template.ReadsGated]
+	proven     map[string]bool // names of containers that templates rendered before anything was added
 
 	pod         *jsontree.Node
 	grown       bool // whether earlier rounds added something
@@ -87,37 +89,38 @@ type subject struct {
 	annotations *jsontree.Node
 	requested   requested
 	os          string
-	onHost      bool           // whether the pod uses the node's network
-	appArmor    bool           // whether an annotation is for AppArmor
-	at, beside  schema.Pointer // pointers to the pod, with capacity for longer paths
+	onHost      bool // whether the pod uses the node's network
+	appArmor    bool // whether an annotation is for AppArmor
+	// at and beside are empty pointers with memory for longer paths. Merging continues at, and whatever has to name another place
+	// at the same time continues beside.
+	at, beside schema.Pointer
 
 	// Results that all templates share.
-	tokens [2]*jsontree.Node // see tokenMount
-	keys   map[*jsontree.Node]*keyIndex
-	here   []bool           // see hasContainer
-	marks  map[*loaded]bool // see isMarked
-	ports  nodePorts        // see portsTaken
+	tokens       [2]*jsontree.Node            // see tokenMount
+	keys         map[*jsontree.Node]*keyIndex // by list, see findByKey
+	presentNames []bool                       // by the numbers in brings, see hasContainer
+	marks        map[*loaded]bool             // see isMarked
+	ports        nodePorts                    // see portsTaken
 	// tokenVolumes are sorted names, see isTokenVolume. They are known if tokenVolumesKnown is true.
 	tokenVolumes      []string
 	tokenVolumesKnown bool
-	// ours caches the result of ofTemplates if oursKnown is true.
-	ours      []fragment.Runs
-	oursKnown bool
-	claims    map[string]bool  // claims of the request
-	exposed   map[string]bool  // names of containers, see exposeUnproven
-	unseen    map[*loaded]bool // templates that see no container with one of their own names
-	proven    map[string]bool  // names of containers that templates rendered before anything was added
+	// runsOfMarked is the result of markedRuns if runsKnown is true.
+	runsOfMarked []fragment.Runs
+	runsKnown    bool
+	claims       map[string]bool  // claims of the request
+	exposed      map[string]bool  // names of containers, see exposeUnproven
+	unseen       map[*loaded]bool // templates that see no container with one of their own names
 
-	// taken are the templates that take the place of others, by these. Instead are those that could not, and
-	// are replaced by them in turn. See [rivals.chooseForPod].
-	taken, fallbacks map[*loaded]*loaded
+	// Both are by the template that a canary replaces, see [canaryChoice.chooseForPod]: the canary that takes its place, and the
+	// first canary that should have, but cannot be injected.
+	canaryOf, failedCanaryOf map[*loaded]*loaded
 }
 
 // beginRound begins another round.
 func (s *subject) beginRound(pod *jsontree.Node, grown bool) {
 	*s = subject{
 		request: s.request, schema: s.schema, templates: s.templates, brings: s.brings, patterns: s.patterns, excluded: s.excluded, readsPod: s.readsPod, readsGated: s.readsGated, proven: s.proven, nodes: s.nodes,
-		at: slices.Grow(s.at[:0], 8), beside: slices.Grow(s.beside[:0], 8), here: s.here[:0], ours: s.ours[:0], tokenVolumes: s.tokenVolumes[:0],
+		at: slices.Grow(s.at[:0], 8), beside: slices.Grow(s.beside[:0], 8), presentNames: s.presentNames[:0], runsOfMarked: s.runsOfMarked[:0], tokenVolumes: s.tokenVolumes[:0],
 		pod:         pod,
 		grown:       grown,
 		labels:      pod.At("metadata", "labels"),
@@ -135,30 +138,33 @@ func (s *subject) beginRound(pod *jsontree.Node, grown bool) {
 	s.requested = parseRequested(s.annotation(AnnotationTemplates))
 }
 
-// replacePod sets a pod that lacks something that the previous one had.
+// replacePod continues the round with another pod, from which something was removed.
 func (s *subject) replacePod(pod *jsontree.Node) {
-	s.pod, s.tokens, s.keys, s.here, s.marks = pod, [2]*jsontree.Node{}, nil, nil, nil
+	s.pod, s.tokens, s.keys, s.presentNames, s.marks = pod, [2]*jsontree.Node{}, nil, nil, nil
 	s.dropCached()
 }
 
 // dropCached drops the results that change if something is added to the pod.
-func (s *subject) dropCached() { s.ports, s.tokenVolumesKnown, s.oursKnown = nil, false, false }
+func (s *subject) dropCached() { s.ports, s.tokenVolumesKnown, s.runsKnown = nil, false, false }
 
-// marksAgain reads the pod's annotations again, to which records of injections were added.
-func (s *subject) marksAgain() {
-	s.annotations, s.marks, s.oursKnown = s.pod.At("metadata", "annotations"), nil, false
+// readMarksAgain reads the pod's annotations again after records of injections were added to them.
+func (s *subject) readMarksAgain() {
+	s.annotations, s.marks, s.runsKnown = s.pod.At("metadata", "annotations"), nil, false
 }
 
-// isOthers reports whether a template is in the set only to be known to the templates of the namespace.
-func (s *subject) isOthers(t *loaded) bool { return s.request.tier == ownTier && t.Namespace == "" }
+// isOfOtherTier reports whether a template adds nothing in this tier. The templates of the cluster are in the set of the
+// namespace's tier only because ownership and conflicts depend on them.
+func (s *subject) isOfOtherTier(t *loaded) bool {
+	return s.request.tier == ownTier && t.Namespace == ""
+}
 
 func (s *subject) optIn() *jsontree.Node                { return s.labels.Get(LabelInject) }
 func (s *subject) annotation(key string) *jsontree.Node { return s.annotations.Get(key) }
 
 // isMarked reports whether an annotation of the pod says that containers with the template's names
-// belong to the template. The annotation records an injection or requests that Pillion completes
-// the containers. It proves nothing. This is safe: its only effect is that Pillion adds what the
-// container lacks.
+// belong to the template. The annotation records an injection, or requests that Pillion completes
+// the containers. Anybody can write it, so it proves nothing. This is safe, because its only effect is that
+// Pillion adds what the container lacks.
 func (s *subject) isMarked(t *loaded) bool {
 	if len(s.annotations.Members()) < longList {
 		return s.readMark(t)
@@ -178,7 +184,7 @@ func (s *subject) readMark(t *loaded) bool {
 	return s.annotation(t.injected) != nil && !s.isCanarys(t) || s.annotation(t.customize).IsText("true")
 }
 
-// isCanarys reports whether the pod's record of the template is that of a canary, which took its place.
+// isCanarys reports whether the pod's record of the template was written for a canary that took its place.
 func (s *subject) isCanarys(t *loaded) bool {
 	return slices.ContainsFunc(t.canaries, s.hasRecords)
 }
@@ -226,11 +232,11 @@ func (s *subject) withItem(n *jsontree.Node, list string, item jsontree.Node) js
 // isBrought reports whether a template brings containers with that name, and the container is not one that a template of the
 // namespace added.
 func (s *subject) isBrought(name string) bool {
-	return s.request.theirs[name] == "" && (s.brings[name] > 0 || slices.ContainsFunc(s.patterns, func(own string) bool { return fragment.IsNamed(own, name) }))
+	return s.request.tenantContainers[name] == "" && (s.brings[name] > 0 || slices.ContainsFunc(s.patterns, func(own string) bool { return fragment.IsNamed(own, name) }))
 }
 
-// tooMany returns an error message if one of the pod's lists is too long for any template, or "".
-// It does not count templates' containers, because otherwise injection could make a pod too long.
+// tooMany returns an error message if one of the pod's lists of containers is too long for any template, or "".
+// It does not count templates' containers, because otherwise a second run could find a pod too long that the first run made.
 func (s *subject) tooMany() string {
 	for _, list := range containerLists() {
 		items := s.pod.At("spec", list).Items()
@@ -256,11 +262,11 @@ func (s *subject) tooMany() string {
 // the webhook before it validates the pod.
 const maxContainers = 500
 
-// keyIndex indexes the items of a long list by key. It contains only the original items, because
-// additions may be undone.
+// keyIndex indexes the items of a long list by key. It contains only the items before the first added one, because additions may be
+// undone.
 type keyIndex struct {
-	first map[string]int
-	came  int
+	first map[string]int // the index of the first item with a key
+	came  int            // the number of items in the index
 }
 
 // longList is the number of items from which a list is indexed, instead of searched for each

@@ -9,9 +9,9 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-// checkPorts finds two containers that use the same port of the node. They would never start, and
+// checkPorts reports a conflict if two containers use the same port of the node. Such a pod would never start, and
 // the API server's validation does not find all such cases. A plain init container ends before the
-// others begin, but the API server rejects one that has the same port twice.
+// others begin, so it conflicts only with itself: the API server rejects it if it has the same port twice.
 func (p *planner) checkPorts(list string, existing, fragment *jsontree.Node, at schema.Pointer) {
 	ports := fragment.Get("ports").Items()
 	if len(ports) == 0 {
@@ -45,14 +45,14 @@ func (p *planner) checkPorts(list string, existing, fragment *jsontree.Node, at 
 			p.reportConflict(at.Member("ports"), nil, &ports[i], "on the host network, the host port %s must equal the container's port", n.port)
 		}
 		p.checkNodePort(n, &ports[i])
-		if p.claimed == nil {
-			p.claimed = nodePorts{}
+		if p.claimedPorts == nil {
+			p.claimedPorts = nodePorts{}
 		}
-		p.claimed.addPort(n)
+		p.claimedPorts.addPort(n)
 	}
 }
 
-// checkPortName finds another port of the container with the same name.
+// checkPortName reports a conflict if the container has another port with the same name.
 func (p *planner) checkPortName(container string, port *jsontree.Node, own []jsontree.Node, key *schema.Field, at schema.Pointer) {
 	name := port.Get("name")
 	for i := range own {
@@ -62,10 +62,10 @@ func (p *planner) checkPortName(container string, port *jsontree.Node, own []jso
 	}
 }
 
-// checkNodePort finds another container that uses a port of the node. It may be one of the
-// template's or one of the pod's.
+// checkNodePort reports a conflict if another container uses a port of the node. That may be a container of the
+// template or of the pod.
 func (p *planner) checkNodePort(n nodePort, port *jsontree.Node) {
-	if twice := p.claimed.findClash(&n); twice != nil {
+	if twice := p.claimedPorts.findClash(&n); twice != nil {
 		p.reportConflict(twice.at, nil, port, "the template uses the host port %s in two containers, %s and %s; fix the template", n.port, twice.container, n.container)
 		return
 	}

@@ -14,12 +14,13 @@ import (
 	"github.com/pillion-dev/pillion/templates/validation"
 )
 
+// noToken returns the empty volume that is mounted in place of an API token.
 func noToken() jsontree.Node {
 	return jsontree.Members(jsontree.Field("name", jsontree.Text(validation.NoTokenVolume)), jsontree.Field(validation.NoTokenSource, jsontree.Members()))
 }
 
-// prepareFragment adds to the fragment what depends on the pod but not on the template's author: the record
-// of the injection, and the token's mount. It also removes resources if the pod has its own.
+// prepareFragment adds to the fragment what Pillion itself adds for this pod: the record of the injection, and the mount at the path
+// of the API token. It also removes fields that the pod does not allow, and resources if the pod has pod-level resources.
 func (c *candidate) prepareFragment() {
 	c.recordInjection()
 	spec := c.fragment.Get("spec")
@@ -50,25 +51,25 @@ func (c *candidate) prepareFragment() {
 // stays, whatever its value is.
 func (c *candidate) recordInjection() {
 	s, t := c.subject, c.t
-	switch instead := s.fallbacks[t]; {
+	switch failed := s.failedCanaryOf[t]; {
 	case s.annotation(t.injected) != nil:
 	case t.base != nil:
 		c.fragment = t.withRecord(s.nodes, &c.fragment, t.injected, t.revision)
-		if s.annotation(t.base.injected) == nil { // it is for later, when the template has been deleted
+		if s.annotation(t.base.injected) == nil { // so that the base knows the pod when the canary has been deleted
 			c.fragment = t.withRecord(s.nodes, &c.fragment, t.base.injected, t.revision)
 		}
-	case t.recorded != nil && instead == nil:
+	case t.recorded != nil && failed == nil:
 		c.fragment = *t.recorded
 	default:
 		c.fragment = t.withRecord(s.nodes, &c.fragment, t.injected, t.revision)
-		if instead != nil && s.annotation(t.instead) == nil {
-			c.fragment = t.withRecord(s.nodes, &c.fragment, t.instead, jsontree.Text(instead.asInstead))
+		if failed != nil && s.annotation(t.insteadKey) == nil {
+			c.fragment = t.withRecord(s.nodes, &c.fragment, t.insteadKey, jsontree.Text(failed.insteadValue))
 		}
 	}
 }
 
-// tokenMount returns the mount for each container at the path where the plugin would mount the
-// token, or nil. The plugin then has nothing to add. This saves the second call that the API server
+// tokenMount returns the mount for each container of the template at the path where the ServiceAccount plugin would mount the
+// token, or nil. With this mount, the plugin has nothing to add. This saves the second call that the API server
 // makes if a plugin changes the pod.
 func (c *candidate) tokenMount() *jsontree.Node {
 	known := &c.subject.tokens[0]
@@ -101,9 +102,9 @@ func (c *candidate) newTokenMount() jsontree.Node {
 		jsontree.Field("mountPath", jsontree.Text(validation.TokenPath)))...)
 }
 
-// tokenVolume returns the volume that the plugin made. It returns "" if there is none, so that no
-// container gets a token. If another volume has such a name, the plugin would mount that one in a
-// container without a mount, so the containers of templates get the empty volume.
+// tokenVolume returns the name of the volume that the ServiceAccount plugin made for the API token, or "" if there is none. If only
+// another volume has such a name, the plugin would mount that volume in a container without a mount at this path. Then it returns
+// the name of the empty volume, so that the containers of templates do not get the other volume.
 func (c *candidate) tokenVolume() string {
 	volumes, forged := c.subject.pod.At("spec", "volumes").Items(), false
 	for i := range volumes {
@@ -121,7 +122,7 @@ func (c *candidate) tokenVolume() string {
 }
 
 // tokenDeclined reports whether the pod gets no token because each of its containers mounts
-// something else at that path. To inherit this means to do the same, because the plugin would add a
+// something else at that path. A template that inherits the token then gets none either: otherwise, the plugin would add a
 // token for the new container alone.
 func (c *candidate) tokenDeclined() bool {
 	if c.tokenVolume() != "" {
@@ -143,6 +144,7 @@ func (c *candidate) tokenDeclined() bool {
 	return declined
 }
 
+// prepareContainer returns a container of the template as prepareFragment describes, and whether the token's mount was added.
 func (c *candidate) prepareContainer(container, token *jsontree.Node) (prepared jsontree.Node, mounted bool) {
 	prepared = c.subject.withoutDisallowed(*container)
 	if mounted = token != nil && !hasMountAt(container, validation.TokenPath) && !c.leavesTokenPath(container); mounted {
@@ -154,9 +156,10 @@ func (c *candidate) prepareContainer(container, token *jsontree.Node) (prepared 
 	return prepared, mounted
 }
 
-// leavesTokenPath reports whether the pod's container of that name is left unchanged at the token's path: it keeps its mount, which the
-// plugin, the user, or an earlier round added, and a container that the user wrote gets what the plugin adds. With None, this is true
-// only for containers that the user wrote. A template's own container must not keep a credential that the plugin added.
+// leavesTokenPath reports whether the pod's container of that name stays unchanged at the token's path, because it has a mount there
+// from the plugin, the user or an earlier round, or because the user wrote it and the plugin adds the mount. With
+// serviceAccountToken None, that is true only for containers that the user wrote: a template's own container must not keep a
+// credential that the plugin added.
 func (c *candidate) leavesTokenPath(container *jsontree.Node) bool {
 	isUsers := c.subject.annotation(c.t.customize).IsText("true")
 	if c.t.Spec.ServiceAccountToken != v1alpha1.Inherit && !isUsers {
@@ -182,9 +185,8 @@ func (s *subject) isOfTemplate(container *jsontree.Node) bool {
 	}))
 }
 
-// withoutResources removes cpu, memory and huge pages if the pod has pod-level resources
-// (KEP-2837). The container then shares these. The API server rejects a pod whose containers
-// request more in total.
+// withoutResources returns a container without cpu, memory and huge pages, for a pod with pod-level resources
+// (KEP-2837), which its containers share. The API server would reject the pod if its containers requested more in total.
 func (c *candidate) withoutResources(container jsontree.Node, name string) jsontree.Node {
 	resources := container.Get("resources")
 	if resources == nil {

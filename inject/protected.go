@@ -11,10 +11,10 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-// noContainer reports whether no container in the pod comes from the template. A container that the
+// noContainer reports whether the pod has no container with a name of the template's. A container that the
 // pod's author wrote for the template to complete does not count.
 func (c *candidate) noContainer() bool {
-	return c.subject.annotation(c.t.customize).IsText("true") || !slices.ContainsFunc(c.t.Containers, c.subject.hasOne)
+	return c.subject.annotation(c.t.customize).IsText("true") || !slices.ContainsFunc(c.t.Containers, c.subject.hasContainerLike)
 }
 
 // isAbsent reports whether nothing in the pod shows that the template was ever injected. The record
@@ -26,7 +26,7 @@ func (p *planner) isAbsent(noContainer bool) bool {
 
 // moreThanRecord reports whether something besides the record of the injection is missing.
 func (p *planner) moreThanRecord() bool {
-	alone := JSON("") // if the pod has no annotations
+	alone := JSON("") // the record as the only addition, as it is in added if the pod has no annotations
 	annotations := p.fragment.At("metadata", "annotations")
 	if members := annotations.Members(); !slices.ContainsFunc(members, func(m jsontree.Node) bool { return !p.t.isRecord(m.Name()) }) {
 		alone = JSON(annotations.String())
@@ -39,12 +39,12 @@ func (p *planner) moreThanRecord() bool {
 
 // isRecord reports whether Pillion writes an annotation with this key if it injects the template.
 func (t *loaded) isRecord(key string) bool {
-	return key == t.injected || key == t.instead || t.base != nil && key == t.base.injected
+	return key == t.injected || key == t.insteadKey || t.base != nil && key == t.base.injected
 }
 
 // alteredFields returns the protected fields of the template's containers that differ from the template.
-// It returns only the first place in each field. The function again, if there is one, compares a
-// container that differs once more, and excuses more.
+// It returns only the first place in each field. If a container differs, the function again, unless it is nil, compares the
+// container once more with the knowledge of other templates, and its result counts.
 func alteredFields(s *subject, t *loaded, fragment *jsontree.Node, again func(list string, found int, own *jsontree.Node) []Difference) []Difference {
 	if len(t.protect) == 0 {
 		return nil
@@ -69,7 +69,7 @@ func alteredFields(s *subject, t *loaded, fragment *jsontree.Node, again func(li
 	return all
 }
 
-// alteredIn implements altered for one container.
+// alteredIn is alteredFields for one container. Besides are what other templates add to the container.
 func (s *subject) alteredIn(t *loaded, existing, own *jsontree.Node, at schema.Pointer, besides ...*jsontree.Node) []Difference {
 	var all []Difference
 	existing = s.withAppArmor(existing)
@@ -89,9 +89,8 @@ func (s *subject) alteredIn(t *loaded, existing, own *jsontree.Node, at schema.P
 	return all
 }
 
-// sameVolume reports whether the pod's volume is the template's, apart from Kubernetes' defaults.
-// Both webhooks must get the same result, although only the first one sees fields that the API
-// server drops before the second call.
+// sameVolume reports whether the pod's volume is the template's, apart from Kubernetes' defaults and from fields that the API server
+// may drop. The mutating webhook sees these fields, and the validating webhook does not, but both must get the same result.
 func (s *subject) sameVolume(pod, fragment *jsontree.Node, in *schema.Schema, at schema.Pointer) bool {
 	return comparison{subject: s, at: at, f: in.AsField(), stored: true}.findDifference(s.withSource(pod), s.withSource(fragment)) == nil
 }

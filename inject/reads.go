@@ -9,17 +9,17 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-// readPart is a part of the pod that templates depend on: all of it, the set of its items, one member,
-// or the members with a prefix.
+// readPart is a part of the pod that templates depend on: the value at a path, or only which items it has (items), one member of it
+// (key), or the members with a prefix.
 type readPart struct {
-	path   []string
+	path   []string // nil for the whole pod
 	items  bool
 	key    string
 	prefix string
 }
 
-// newRead parses a part, see [templates.Template.Reads].
-func newRead(part string) (r readPart) {
+// parseReadPart parses an item of [templates.Template.Reads].
+func parseReadPart(part string) (r readPart) {
 	path, within, ok := strings.Cut(part, "[")
 	if ok {
 		r.key = strings.TrimSuffix(within, "]")
@@ -34,7 +34,7 @@ func newRead(part string) (r readPart) {
 	return r
 }
 
-// addedIn reports whether something was added at that path, or a parent was.
+// addedIn reports whether a template added something to the part, or an object or list that contains it.
 func (r readPart) addedIn(n *jsontree.Node) bool {
 	for path := r.path; len(path) > 0 && n != nil && !n.Added(); path = path[1:] {
 		n = n.Get(path[0])

@@ -10,9 +10,10 @@ import (
 )
 
 // Before returns the value for the annotation [AnnotationUninject] of a pod that is injected, or
-// "". The function empty returns the empty value that an addition at a path fills, and its original
-// JSON or YAML. Without this annotation, a second injection would lose what the original pod had
-// exactly as a template has it.
+// "" if there is nothing to record. Request has the pod before the injection, and result is that of the injection. The function
+// empty returns the path of the empty value that an addition at a path fills, and its original
+// JSON or YAML. Without this annotation, uninject would remove what the original pod had
+// exactly as a template has it. Before returns an error if the pod is no JSON or has such an annotation without an injection.
 func (i *Injector) Before(req Request, result *Result, empty func(path string) (at, text string, ok bool)) (string, error) {
 	if !result.Adds() {
 		return "", nil
@@ -62,9 +63,8 @@ func (i *Injector) Before(req Request, result *Result, empty func(path string) (
 	return text, err
 }
 
-// ownPaths returns the paths that a pod has exactly as the templates have them that are injected into
-// it. It returns none if one of the templates is injected only because of another; uninject reports
-// that.
+// ownPaths returns the paths at which a pod already has exactly what the injected templates have there. It returns
+// none if one of the templates is injected only because of another one; uninject reports that.
 func (i *Injector) ownPaths(req Request, pod *jsontree.Node, result *Result) (own []string) {
 	r := &Removal{Served: isFromServer(pod), own: func(path string) bool {
 		own = append(own, path)

@@ -13,11 +13,11 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-// What templates added to a pod is usually clear from what they would add to it now. If they read
-// what other templates add, it may not be: then inject records each place.
+// Uninject usually finds out what templates added to a pod from what they would add to it now. That may be
+// something else if their expressions read what other templates added. Then inject records the path of each addition.
 
 // additionsToRecord returns the paths of everything that was added to a pod, or none if uninject restores the
-// original without them. Original is the pod before any injection.
+// original pod without a record of them. Original is the pod before any injection, as JSON.
 func (i *Injector) additionsToRecord(req Request, original, injected []byte, b Before) ([]string, error) {
 	was, err := decodeDocument(original)
 	if err != nil {
@@ -42,7 +42,7 @@ func (i *Injector) additionsToRecord(req Request, original, injected []byte, b B
 	return all, nil
 }
 
-// restoreOriginal returns a pod as it was before earlier injections, which may have been by fewer templates.
+// restoreOriginal returns a pod as it was before earlier injections. These may have been by fewer templates than the Injector has.
 func (i *Injector) restoreOriginal(req Request, pod *jsontree.Node, b Before) ([]byte, error) {
 	if len(b.Added) > 0 {
 		return new(Removal).removeRecorded(req.Object, pod, b)
@@ -88,7 +88,7 @@ func reportAdded(was, is any, at string, report func(path string)) {
 	}
 }
 
-// grownFrom reports whether additions can make one value of another.
+// grownFrom reports whether additions alone can turn the value was into the value is.
 func grownFrom(was, is any) bool {
 	switch was := was.(type) {
 	case nil:
@@ -113,7 +113,7 @@ func grownFrom(was, is any) bool {
 	return was == is
 }
 
-// removeRecorded removes the recorded additions, and returns the remaining pod.
+// removeRecorded removes the recorded additions from a pod, and returns the remaining pod as JSON. It records the paths in r.
 func (r *Removal) removeRecorded(object []byte, pod *jsontree.Node, before Before) ([]byte, error) {
 	doc, err := decodeDocument(object)
 	if err != nil {
@@ -162,8 +162,8 @@ func enclosingPath(path string, all map[string]any) (string, bool) {
 	return "", false
 }
 
-// pathInInjected converts a path of the original pod to one of the injected pod, for a container without
-// a name. The paths of what was added are in order.
+// pathInInjected converts a path of the original pod to the path of the same value in the injected pod, for a container without
+// a name. Added has the sorted paths of what was added.
 func pathInInjected(path string, added []string) string {
 	return throughContainer(path, func(list, at string) string {
 		k, err := strconv.Atoi(at)

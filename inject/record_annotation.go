@@ -14,7 +14,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-// Before is what an injected pod does not show of the original pod. Its paths are JSON Pointers
+// Before is what cannot be found out about the original pod from the injected pod. Its paths are JSON Pointers
 // that contain the names of containers instead of their indexes, because injection moves
 // containers.
 type Before struct {
@@ -64,7 +64,7 @@ func isAtOrBelow(other, path string) bool {
 // yamlComment matches a comment in YAML.
 var yamlComment = regexp.MustCompile(`(?m)(^|\s)#.*$`)
 
-// emptyOf returns the empty value that a string in JSON or YAML stands for.
+// emptyOf returns the empty value that a text in JSON or YAML is: a list, an object or null.
 func emptyOf(text string) any {
 	text = yamlComment.ReplaceAllString(text, "")
 	switch at := strings.IndexAny(text, "[{"); {
@@ -87,7 +87,7 @@ func withContainerName(pod *jsontree.Node, path string) string {
 	})
 }
 
-// withContainerIndex is the inverse of named.
+// withContainerIndex is the inverse of withContainerName.
 func withContainerIndex(pod *jsontree.Node, path string) string {
 	return throughContainer(path, func(list, at string) string {
 		items := pod.At("spec", list).Items()

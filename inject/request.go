@@ -31,8 +31,8 @@ type Request struct {
 	// File reports whether the pod lacks defaults because it does not come from an API server.
 	// Expressions see the defaults.
 	File bool
-	// Written reports whether the result is written to a file that is applied later. What changes the effect of the API
-	// server's own plugins is then left to the webhook, before which they run.
+	// Written reports whether the result is written to a file that is applied later. Additions that would change what the API
+	// server's own plugins do are then left to the webhook, before which these plugins run.
 	Written bool
 	// CopiesLabels reports whether the API server makes labels of the pod template labels or the selector of the workload.
 	CopiesLabels bool
@@ -44,15 +44,16 @@ type Request struct {
 	// need.
 	Detail bool
 
-	// alone is set for a final pod. Every template is then compared with the original pod, without
+	// alone is set for a final pod. Every template is then compared with the pod as received, without
 	// the additions of earlier templates.
 	alone bool
-	// tier selects the templates, if there are some of the namespace beside those of the cluster.
+	// tier selects the templates that add to the pod, or judge it, if the namespace has templates of its own.
 	tier tier
 	// account replaces what Namespace knows about the pod's ServiceAccount, if it is not nil.
 	account *request.ServiceAccount
 }
 
+// factsFor returns what the request says besides the pod, with the pod's ServiceAccount if a template of the Injector reads it.
 func (r *Request) factsFor(i *Injector, pod *jsontree.Node) requestFacts {
 	account := r.account
 	if account == nil {
@@ -119,10 +120,10 @@ func (i *Injector) Inject(req Request) (*Result, error) {
 	if req.Scratch == nil {
 		req.Scratch = &Scratch{}
 	}
-	req.Scratch.Env = i.addsEnv // takes effect when it parses the next pod
+	req.Scratch.Env = i.addsEnv // for the next pod: this one is parsed already
 	s := &req.Scratch.fixedPointSearch
 	result := &s.result
-	if i.cluster != nil && i.ofCluster() > 0 && req.tier == bothTiers {
+	if i.cluster != nil && i.countClusterTemplates() > 0 && req.tier == bothTiers {
 		result, err = req.Scratch.tenant.injectTiers(i, req.factsFor(i, pod), &req.Scratch.Arena, pod)
 	} else {
 		err = s.reachFixedPoint(i, req.factsFor(i, pod), &req.Scratch.Arena, pod, parseOriginal(pod))
@@ -137,7 +138,7 @@ func (i *Injector) Inject(req Request) (*Result, error) {
 }
 
 // accountOf returns the pod's ServiceAccount, or nil if no template reads it. It is read once for each
-// pod: it may change in the meantime, and all rounds must see the same.
+// pod, because it may change in the meantime and all rounds must see the same.
 func (i *Injector) accountOf(ns *request.Namespace, pod *jsontree.Node) *request.ServiceAccount {
 	if !i.readsAccount {
 		return nil

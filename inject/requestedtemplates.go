@@ -14,10 +14,11 @@ import (
 
 // requested is the content of the annotation pillion.dev/templates.
 type requested struct {
-	exact bool            // only the named templates count
-	names map[string]bool // false if the template is excluded
+	exact bool            // whether the pod gets no default templates that are not named
+	names map[string]bool // the named templates; false if the pod does not want the template
 }
 
+// parseRequested parses the annotation, which is nil if the pod does not have it.
 func parseRequested(n *jsontree.Node) requested {
 	if n == nil {
 		return requested{}
@@ -44,6 +45,7 @@ func (r requested) sortedNames() []string {
 	return slices.Sorted(maps.Keys(r.names))
 }
 
+// lookupName reports whether the annotation names a template, and whether the pod wants it.
 func (r requested) lookupName(name string) (named, wanted bool) {
 	wanted, named = r.names[name]
 	return named, wanted

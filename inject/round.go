@@ -18,14 +18,14 @@ type round struct {
 	owners   owners
 	input    cel.Input
 	journal  jsontree.Journal
-	room     []candidate
+	room     []candidate // memory for one candidate of each template
 	canaries canaryChoice
 
 	contributed []candidate // what templates have added, see owners
 
 	leftOut map[string]string // reasons by template
-	added   bool
-	shown   int // number of containers that expressions saw at first
+	added   bool              // whether this round has added something
+	shown   int               // the number of containers that expressions saw when this round began
 
 	spent uint64 // cost of the expressions of the templates of the namespace, in all rounds
 }
@@ -73,8 +73,10 @@ func (r *round) beginRound(pod *jsontree.Node, grown bool) {
 	r.input.Pod, r.shown = r.subject.foreseenPart(view, r.subject.schema), shown
 }
 
-// visiblePod is [subject.withoutHidden] without a generated name, without annotations that the API server drops, and with the profiles that it
-// makes of annotations.
+// visiblePod returns the pod as the expressions of a template see it, and the number of containers in it. If t is nil, it is the pod
+// that templates see that are not required. The pod has no hidden containers, no generated name and no annotations that the API
+// server drops, and it has the profiles that the API server makes of annotations for AppArmor. The number of containers is 0 if no
+// expression reads them.
 func (r *round) visiblePod(t *loaded) (pod *jsontree.Node, containers int) {
 	pod = r.subject.pod
 	if r.injector.readsContainers {
@@ -127,9 +129,10 @@ func (r *round) decideAll(decisions []Decision) {
 	}
 }
 
-// exposeUnproven finds the containers that are not a template's, and renders again if there are any. A
-// template that sees these may render some of the others, which are then not exposed. Whatever stays
-// hidden must be what templates render without it: otherwise containers could prove each other.
+// exposeUnproven exposes the hidden containers that no template renders, and renders again if there are any. A template that sees
+// exposed containers may then render further hidden ones, so that fewer containers have to be exposed. But what stays hidden must
+// be what templates render without seeing it: otherwise two forged containers could prove each other. If the smaller set does not
+// have that property, the larger one is used.
 func (r *round) exposeUnproven(decisions []Decision) {
 	s, o := &r.subject, &r.owners
 	first := s.proven == nil
@@ -154,16 +157,17 @@ func (r *round) exposeUnproven(decisions []Decision) {
 	}
 }
 
-// renderAll finds the candidates. Required templates see exposed containers, too.
+// renderAll decides about all templates as far as that is possible before anything is planned. Those that are rendered become the
+// candidates.
 func (r *round) renderAll(decisions []Decision) {
 	s, o := &r.subject, &r.owners
 	o.candidates, o.leftOut, o.flipped = o.candidates[:0], nil, o.flipped[:0]
 	if len(r.canaries.replaced) > 0 {
 		r.canaries.chooseForPod(s, decisions, r.renderTemplate)
-		r.canaries.wanted = r.canaries.wanted[:0]
+		r.canaries.wantedBases = r.canaries.wantedBases[:0]
 		for _, base := range r.canaries.replaced {
-			if s.taken[base] != nil && r.wantsBase(base) { // later, it would see the additions of others
-				r.canaries.wanted = append(r.canaries.wanted, base)
+			if s.canaryOf[base] != nil && r.wantsBase(base) { // decided now, because nothing is added yet
+				r.canaries.wantedBases = append(r.canaries.wantedBases, base)
 			}
 		}
 	}
@@ -187,23 +191,25 @@ func (r *round) renderAll(decisions []Decision) {
 	r.canaries.fallBack(s, decisions)
 }
 
-// renderTemplate decides about one template as far as that is possible before anything is planned.
+// renderTemplate decides about one template as far as that is possible before anything is planned, and renders it. If its condition
+// is false, that may be because a container with one of its own names was changed and is therefore visible. Then it is rendered
+// again without such containers, see visibility.go.
 func (r *round) renderTemplate(t *loaded, d *Decision, c *candidate) {
 	s := &r.subject
-	if r.renderSeen(t, d, c); d.Code != CodeConditionFalse || s.unseen[t] || !s.showsOwn(t) {
+	if r.renderVisible(t, d, c); d.Code != CodeConditionFalse || s.unseen[t] || !s.showsOwn(t) {
 		return
 	}
 	if s.unseen == nil {
 		s.unseen = map[*loaded]bool{}
 	}
 	s.unseen[t] = true
-	if r.renderSeen(t, d, c); d.Code == CodeConditionFalse {
+	if r.renderVisible(t, d, c); d.Code == CodeConditionFalse {
 		delete(s.unseen, t)
 	}
 }
 
-// renderSeen implements render for what the template sees of the pod.
-func (r *round) renderSeen(t *loaded, d *Decision, c *candidate) {
+// renderVisible is [round.renderTemplate] with the containers that are visible now. Required templates see exposed containers, too.
+func (r *round) renderVisible(t *loaded, d *Decision, c *candidate) {
 	s, o := &r.subject, &r.owners
 	*d = Decision{Template: t.Name, Revision: t.Revision, Mode: t.Spec.Validate.Mode, audit: t.audit}
 	*c = candidate{subject: s, t: t, input: r.input, decision: d, placed: t.Spec.Placement}
@@ -215,7 +221,7 @@ func (r *round) renderSeen(t *loaded, d *Decision, c *candidate) {
 		view, _ := r.visiblePod(t)
 		c.input.Pod = s.foreseenPart(view, s.schema)
 	}
-	if code, why := r.leaveOut(t); why != "" && s.taken[t.baseOrSelf()] == nil {
+	if code, why := r.leaveOut(t); why != "" && s.canaryOf[t.baseOrSelf()] == nil {
 		d.Code, d.Message = code, why
 		if r.injector.proves {
 			out := &candidate{subject: s, t: t, input: c.input, decision: &Decision{}, byCluster: c.byCluster}
@@ -230,7 +236,7 @@ func (r *round) renderSeen(t *loaded, d *Decision, c *candidate) {
 }
 
 // isOthers reports whether a template is in the set only to be known to the templates of the namespace.
-func (r *round) isOthers(i int) bool { return r.subject.isOthers(r.injector.templates[i]) }
+func (r *round) isOfOtherTier(i int) bool { return r.subject.isOfOtherTier(r.injector.templates[i]) }
 
 // leaveOut returns why a template is left out, or "".
 func (r *round) leaveOut(t *loaded) (Code, string) {
@@ -240,11 +246,11 @@ func (r *round) leaveOut(t *loaded) (Code, string) {
 	return CodeRenderFailed, r.leftOut[t.Name]
 }
 
-// wantsBase reports whether a template would be for the pod if no canary took its place.
+// wantsBase reports whether a template that a canary replaces would be for the pod if the canary did not take its place.
 func (r *round) wantsBase(base *loaded) bool {
-	taken := r.subject.taken[base]
-	delete(r.subject.taken, base)
-	defer func() { r.subject.taken[base] = taken }()
+	canary := r.subject.canaryOf[base]
+	delete(r.subject.canaryOf, base)
+	defer func() { r.subject.canaryOf[base] = canary }()
 	var d Decision
 	var c candidate
 	r.renderTemplate(base, &d, &c)

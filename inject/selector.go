@@ -11,9 +11,9 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-// A label that a template adds can take a pod out of the selector of its workload, if that has NotIn or DoesNotExist. Then the
-// workload does not find its pods and creates more without end, and the API server rejects such a workload. A pod does not show
-// the selector, so the webhook for pods cannot find this out. The commands do, see [Decision.LeavesSelector].
+// A selector with NotIn or DoesNotExist may no longer match a pod after a template has added a label to it. Then the workload does
+// not find its pods and creates more without end. If the label is in the pod template, the API server rejects the workload. A pod
+// does not contain the selector, so the webhook for pods cannot find this out. The commands can, see [Decision.LeavesSelector].
 
 // labelSet returns the pod's labels, with what was added to them.
 func (s *subject) labelSet() labels.Set {
@@ -25,7 +25,8 @@ func (s *subject) labelSet() labels.Set {
 	return set
 }
 
-// ownerSelector returns the selector of the pod's workload if the pod is in it and the template has labels, else nil.
+// ownerSelector returns the selector of the pod's workload. It returns nil if the selector is not known or does not match the pod
+// already, or if the template has no labels.
 func (p *planner) ownerSelector() labels.Selector {
 	if p.subject.request.owner.Selector == "" || len(p.fragment.At("metadata", "labels").Members()) == 0 {
 		return nil
@@ -37,7 +38,7 @@ func (p *planner) ownerSelector() labels.Selector {
 	return selector
 }
 
-// checkOwnerSelector reports a conflict if the template's labels take the pod out of the selector that it was in before.
+// checkOwnerSelector reports a conflict if the selector, which matched the pod before, does not match it with the template's labels.
 func (p *planner) checkOwnerSelector(selector labels.Selector) {
 	if selector == nil {
 		return
@@ -48,7 +49,7 @@ func (p *planner) checkOwnerSelector(selector labels.Selector) {
 		if r.Matches(set) {
 			continue
 		}
-		p.leaves = true
+		p.leavesSelector = true
 		owner, value := p.subject.request.owner, p.fragment.At("metadata", "labels", r.Key())
 		p.reportConflict(schema.Pointer{}.Member("metadata").Member("labels").Member(r.Key()), nil, value,
 			"its label %s=%s takes the pods out of the selector of the %s (%s), which then does not find them and creates more without end; "+
@@ -60,10 +61,10 @@ func (p *planner) checkOwnerSelector(selector labels.Selector) {
 
 // LeavesSelector reports whether the decision is a conflict because a label of the template takes the pods out of the selector of
 // their workload. The webhook for pods does not see the selector, so the workload then creates pods without end.
-func (d *Decision) LeavesSelector() bool { return d.leaves && d.Code == CodeConflict }
+func (d *Decision) LeavesSelector() bool { return d.leavesSelector && d.Code == CodeConflict }
 
-// wantedLabels returns the pod's labels with those of the template. A later template that added another value, because this one
-// was left out, does not count: otherwise this template would be added after all.
+// wantedLabels returns the pod's labels with those of the template. If another template set another value, the value of this template
+// counts: that template may have set it only because this one was left out, and then this one would be added after all.
 func (p *planner) wantedLabels() labels.Set {
 	set := p.subject.labelSet()
 	members := p.fragment.At("metadata", "labels").Members()

@@ -12,33 +12,34 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-// loaded is a template with data that is the same for each pod: the keys of its annotations, and
-// the sentences for pods that it does not match.
+// loaded is a template of an Injector, with what the engine computes once instead of for each pod.
 type loaded struct {
 	*templates.Template
-	prefix                 string // of its annotations' keys
-	runs                   []fragment.Runs
-	injected, customize    string
-	base                   *loaded     // the template that it replaces, or nil
-	canaries               []*loaded   // the templates that replace it, in order
-	index                  int         // among the templates of the injector
-	instead, asInstead     string      // annotation, and value in that of the base, of a pod into which a canary could not be injected
-	settable               []string    // names of the other annotations that pods may set
-	products               productKeys // annotations of other products that it reads
-	protect                [][]string  // the elements of each protected path
-	forNamespaces, forPods string
-	each                   []templates.EachFragment
-	readsPod               bool           // whether what it renders may differ between pods
-	audit                  string         // audit annotation of a pod that has the template
-	revision               jsontree.Node  // value of the annotation that records the injection
-	recorded               *jsontree.Node // the fragment with that annotation, or nil if it differs between pods
+	prefix              string // of the keys of its annotations
+	runs                []fragment.Runs
+	injected, customize string
+	base                *loaded   // the template that it replaces, or nil
+	canaries            []*loaded // the templates that replace it, in order
+	index               int       // among the templates of the injector
+	// insteadKey is the annotation that records that this template was injected because a canary could not be. In the annotation of its
+	// base, insteadValue names this canary.
+	insteadKey, insteadValue string
+	settable                 []string    // names of the annotations that pods may set: parameters, and customize
+	products                 productKeys // annotations of other products that it reads
+	protect                  [][]string  // the elements of each protected path
+	forNamespaces, forPods   string
+	each                     []templates.EachFragment
+	readsPod                 bool           // whether what it renders may differ between pods
+	audit                    string         // audit annotation of a pod that has the template
+	revision                 jsontree.Node  // value of the annotation that records the injection
+	recorded                 *jsontree.Node // the fragment with that annotation, or nil if it differs between pods
 }
 
 // loadTemplate computes what the engine needs of a template.
 func loadTemplate(t *templates.Template) *loaded {
 	l := &loaded{
 		Template: t, prefix: t.Setting(""), injected: t.Annotation(templates.AnnotationInjected), customize: t.Setting(templates.AnnotationCustomize),
-		instead: t.Annotation(templates.AnnotationInstead), asInstead: t.Name + "." + t.Revision,
+		insteadKey: t.Annotation(templates.AnnotationInstead), insteadValue: t.Name + "." + t.Revision,
 		runs: t.Runs(), settable: append(t.OwnParamNames(), templates.AnnotationCustomize),
 		forNamespaces: fmt.Sprintf("the template is for namespaces with %v", t.NamespaceSelector),
 		forPods:       fmt.Sprintf("the template is for pods with %v", t.PodSelector),
@@ -64,7 +65,7 @@ func (t *loaded) withRecord(nodes *jsontree.Arena, fragment *jsontree.Node, key 
 	return nodes.With(fragment, "metadata", nodes.With(metadata, "annotations", annotations))
 }
 
-// baseOrSelf returns the template that is replaced here, or the template itself.
+// baseOrSelf returns the template that this canary replaces, or the template itself if it is no canary.
 func (t *loaded) baseOrSelf() *loaded {
 	if t.base != nil {
 		return t.base

@@ -14,16 +14,17 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-// Templates of a namespace, which tenants write, change nothing about what the templates of the cluster do. For those, what
-// a tenant's template adds is as if the tenant had written it into the pod: otherwise a tenant could hide a container
+// Tenants write templates of their namespace. Such a template must not change what the templates of the cluster do. For the
+// templates of the cluster, what it adds is as if the tenant had written it into the pod: otherwise a tenant could hide a container
 // from a template that hardens all containers.
 //
-// So there are two tiers. The templates of the cluster come first and know nothing of the others. Then the templates of the
-// namespace add to the pod, and those of the cluster see the result. If they would do something else than before, except
-// for additions to the new containers, the templates of the namespace that cause it are left out.
+// So there are two tiers. The templates of the cluster come first and know nothing of the templates of the namespace. Then the
+// templates of the namespace add to the pod, and the templates of the cluster decide about the result. If they would now do
+// something else than before, except for additions to the new containers, the templates of the namespace that cause it are left
+// out. This is one cycle. Cycles are repeated until one adds nothing.
 
-// maxCycles is the maximum number of times that the templates of a namespace may add to a pod. One or two are enough for
-// templates that do not depend on what the others leave out.
+// maxCycles is the maximum number of cycles for one pod. One or two are enough unless a template of the namespace depends on
+// another one being left out.
 const maxCycles = 8
 
 // maxTenantRounds is the maximum number of rounds for the templates of a pod's namespace, see [maxRoundsPerPod]. Each template may be
@@ -32,8 +33,8 @@ const maxTenantRounds = 4 * maxRoundsPerPod
 
 const tooManyRounds = "the templates of the namespace change what those of the cluster do in too many ways; use fewer of them, or try them one at a time"
 
-// mostCopied is the maximum number of values of a pod to which templates of a namespace add. A usual pod has a few hundred.
-// The work needs several copies of the pod, and memory must not depend on what a tenant sends.
+// mostCopied is the maximum number of JSON values in a pod to which templates of a namespace may add. A usual pod has a few hundred.
+// Each attempt copies the pod, so this bounds the memory that a tenant can make the webhook use.
 const mostCopied = 10_000
 
 // tenant is the work on one pod by both tiers.
@@ -41,31 +42,31 @@ type tenant struct {
 	injector     *Injector
 	request      requestFacts
 	nodes        *jsontree.Arena
-	cluster, own fixedPointSearch
+	cluster, own fixedPointSearch // for the templates of the cluster, and of the namespace
 
-	result Result
-	count  int             // of the templates of the cluster, which come first
-	mine   map[string]bool // names of the containers that they added
+	result            Result          // of all cycles so far
+	clusterCount      int             // the number of templates of the cluster, which come first
+	clusterContainers map[string]bool // names of the containers that templates of the cluster added
 
-	contributed []candidate // what templates have added to it, see owners
+	contributed []candidate // what templates have added to result.pod, see owners
 
-	// What the templates of the cluster decide about the pod now, and what they want it to have. Known is nil if that was
-	// not asked.
-	known  []Decision
-	wanted []wanted
+	// What the templates of the cluster decide about result.pod, and what they want it to have. Before is nil if it is not known.
+	before       []Decision
+	wantedBefore []wanted
 
 	rounds int // so far
 
-	// The last attempt.
-	pod   *jsontree.Node
-	again []Decision // about the templates of the cluster, or nil if nothing was added
-	whole bool       // whether another one would add nothing
+	// The last attempt: the pod, what the templates of the cluster decide about it (nil if nothing was added), and whether
+	// another attempt would add nothing.
+	pod      *jsontree.Node
+	after    []Decision
+	complete bool
 }
 
-// injectTiers adds to the pod until nothing is left to add. A second run would begin with the same pod, because the templates
-// of the cluster would add nothing. So it would leave out the same templates.
+// injectTiers adds to the pod until nothing is left to add. A second run begins with the same pod as the last cycle, because the
+// templates of the cluster add nothing to that pod. So it leaves out the same templates as the last cycle, and adds nothing either.
 func (w *tenant) injectTiers(i *Injector, facts requestFacts, nodes *jsontree.Arena, pod *jsontree.Node) (*Result, error) {
-	w.injector, w.request, w.nodes, w.count = i, facts, nodes, len(i.cluster.templates)
+	w.injector, w.request, w.nodes, w.clusterCount = i, facts, nodes, len(i.cluster.templates)
 	first := facts
 	first.tier, w.cluster.earlier = clusterTier, nil
 	if err := w.cluster.reachFixedPoint(i.cluster, first, nodes, pod, parseOriginal(pod)); err != nil {
@@ -74,8 +75,8 @@ func (w *tenant) injectTiers(i *Injector, facts requestFacts, nodes *jsontree.Ar
 	w.cluster.round.rememberAdded()
 	w.contributed = slices.Clone(w.cluster.round.contributed)
 	start := w.cluster.result
-	start.Decisions = append(slices.Clone(start.Decisions), make([]Decision, len(i.templates)-w.count)...)
-	w.result, w.mine, w.known, w.rounds, w.own.round.spent = start, addedContainers(start.pod), nil, 0, 0
+	start.Decisions = append(slices.Clone(start.Decisions), make([]Decision, len(i.templates)-w.clusterCount)...)
+	w.result, w.clusterContainers, w.before, w.rounds, w.own.round.spent = start, addedContainers(start.pod), nil, 0, 0
 	w.result.Decisions = slices.Clone(start.Decisions)
 	if !start.pod.HasAtMost(mostCopied) {
 		return w.leaveOut(start, fmt.Sprintf("the pod has more than %d values, which is too many for templates of a namespace", mostCopied))
@@ -89,7 +90,7 @@ func (w *tenant) injectTiers(i *Injector, facts requestFacts, nodes *jsontree.Ar
 			return w.leaveOut(start, spendsTooMuch)
 		case err != nil:
 			return nil, err
-		case w.whole || w.result.size == before:
+		case w.complete || w.result.size == before:
 			return &w.result, nil
 		}
 	}
@@ -103,7 +104,7 @@ var (
 
 // leaveOut decides that no template of the namespace adds to the pod.
 func (w *tenant) leaveOut(start Result, why string) (*Result, error) {
-	w.result, w.again, w.pod = start, nil, start.pod // nothing is added, so no copy is needed
+	w.result, w.after, w.pod = start, nil, start.pod // nothing is added, so no copy is needed
 	facts := w.request
 	facts.tier, facts.denied, facts.copied = ownTier, w.allBut(nil, why), true
 	w.own.earlier, w.own.round.spent = w.contributed, 0
@@ -125,15 +126,15 @@ func addedContainers(pod *jsontree.Node) map[string]bool {
 	return names
 }
 
-// addedBy returns the templates of the namespace by the names of the containers that they added.
+// addedBy returns the containers that templates of the namespace added to a pod: by name, the template.
 func (w *tenant) addedBy(pod *jsontree.Node) map[string]string {
 	all := map[string]string{}
 	for name := range addedContainers(pod) {
-		if w.mine[name] {
+		if w.clusterContainers[name] {
 			continue
 		}
-		for i, t := range w.injector.templates[w.count:] {
-			if all[name] == "" || w.own.result.Decisions[w.count+i].Code.Succeeded() && t.Brings(name) {
+		for i, t := range w.injector.templates[w.clusterCount:] {
+			if all[name] == "" || w.own.result.Decisions[w.clusterCount+i].Code.Succeeded() && t.Brings(name) {
 				all[name] = t.Name
 			}
 		}
@@ -141,7 +142,8 @@ func (w *tenant) addedBy(pod *jsontree.Node) map[string]string {
 	return all
 }
 
-// runCycle lets the templates of the namespace add to the pod, without those that change what the templates of the cluster do.
+// runCycle lets the templates of the namespace add to the pod. If together they change what the templates of the cluster do, it adds
+// them to the attempt one after another, and leaves out each that does.
 func (w *tenant) runCycle() error {
 	why, err := w.tryAdditions(nil)
 	if err != nil {
@@ -167,7 +169,7 @@ func (w *tenant) runCycle() error {
 	switch again, err := w.tryAdditions(denied); {
 	case err != nil:
 		return err
-	case again != "": // because of one that came in the place of another
+	case again != "": // a canary that was left out brought back its base, which was not tried before
 		if _, err := w.tryAdditions(w.allBut(chosen, again)); err != nil {
 			return err
 		}
@@ -178,8 +180,8 @@ func (w *tenant) runCycle() error {
 
 // injectedNames returns the names of the templates of the namespace that the last attempt injected.
 func (w *tenant) injectedNames() (names []string) {
-	for i := range w.own.result.Decisions[w.count:] {
-		if d := &w.own.result.Decisions[w.count+i]; d.isInjected() {
+	for i := range w.own.result.Decisions[w.clusterCount:] {
+		if d := &w.own.result.Decisions[w.clusterCount+i]; d.isInjected() {
 			names = append(names, d.Template)
 		}
 	}
@@ -189,7 +191,7 @@ func (w *tenant) injectedNames() (names []string) {
 // allBut returns all templates of the namespace except some, to be left out.
 func (w *tenant) allBut(chosen []string, why string) map[string]string {
 	all := map[string]string{}
-	for _, t := range w.injector.templates[w.count:] {
+	for _, t := range w.injector.templates[w.clusterCount:] {
 		if !slices.Contains(chosen, t.Name) {
 			all[t.Name] = why
 		}
@@ -200,7 +202,7 @@ func (w *tenant) allBut(chosen []string, why string) map[string]string {
 // tryAdditions lets the templates of the namespace add to a copy of the pod, and then those of the cluster. It returns why the
 // additions must not be used, or "".
 func (w *tenant) tryAdditions(denied map[string]string) (why string, err error) {
-	switch w.whole = false; {
+	switch w.complete = false; {
 	case w.rounds > maxTenantRounds:
 		return "", errTooManyRounds
 	case w.own.round.spent > cel.MaxTotal:
@@ -210,40 +212,41 @@ func (w *tenant) tryAdditions(denied map[string]string) (why string, err error) 
 	facts := w.request
 	facts.tier, facts.denied, facts.copied = ownTier, denied, true
 	w.own.earlier = w.contributed
-	err, w.again = w.own.reachFixedPoint(w.injector, facts, w.nodes, new(w.result.pod.Copy()), copied), nil
+	err, w.after = w.own.reachFixedPoint(w.injector, facts, w.nodes, new(w.result.pod.Copy()), copied), nil
 	w.rounds += w.own.rounds
 	if w.pod = w.own.result.pod; err != nil || w.own.result.size == w.result.size {
 		return "", err
 	}
-	if w.known == nil {
-		if w.known, _, err = w.seenByCluster(w.result.pod, w.contributed); err != nil {
+	if w.before == nil {
+		if w.before, _, err = w.seenByCluster(w.result.pod, w.contributed); err != nil {
 			return "", err
 		}
-		w.wanted = w.wantedByCluster()
+		w.wantedBefore = w.wantedByCluster()
 	}
 	w.own.round.rememberAdded()
-	if w.again, w.pod, err = w.seenByCluster(w.pod, w.own.round.contributed); err != nil {
+	if w.after, w.pod, err = w.seenByCluster(w.pod, w.own.round.contributed); err != nil {
 		return "", err
 	}
-	for i := range w.again {
-		if why := describeChange(&w.known[i], &w.again[i]); why != "" {
+	for i := range w.after {
+		if why := describeChange(&w.before[i], &w.after[i]); why != "" {
 			return why, nil
 		}
 	}
 	for i, is := range w.wantedByCluster() {
-		if less := is.addsLess(&w.wanted[i], w.injector.schema); less != "" {
-			return comesFirst(&w.known[i]) + less, nil
+		if less := is.addsLess(&w.wantedBefore[i], w.injector.schema); less != "" {
+			return comesFirst(&w.before[i]) + less, nil
 		}
 	}
 	why, whole, err := w.newFaults()
-	w.whole = whole && len(denied) == 0
+	w.complete = whole && len(denied) == 0
 	return why, err
 }
 
-// seenByCluster lets the templates of the cluster add to a copy of a pod to which templates of the namespace have added.
+// seenByCluster lets the templates of the cluster add to a copy of a pod to which templates of the namespace have added. It returns
+// their decisions and the copy. Contributed has what templates have added to the pod before.
 func (w *tenant) seenByCluster(pod *jsontree.Node, contributed []candidate) ([]Decision, *jsontree.Node, error) {
 	facts := w.request
-	facts.tier, facts.theirs, facts.copied = clusterTier, w.addedBy(pod), true
+	facts.tier, facts.tenantContainers, facts.copied = clusterTier, w.addedBy(pod), true
 	w.cluster.earlier = contributed
 	copied := func() (*jsontree.Node, error) { return new(pod.Copy()), nil }
 	err := w.cluster.reachFixedPoint(w.injector.cluster, facts, w.nodes, new(pod.Copy()), copied)
@@ -257,25 +260,25 @@ type wanted struct {
 	apps map[string]jsontree.Node // partial containers, by list and name
 }
 
-// wantedByCluster returns what each template of the cluster wanted the pod to have when it saw it last. It returns nothing if
-// that cannot depend on the pod.
+// wantedByCluster returns what each template of the cluster wanted the pod to have in the last round, by the index of the template. It
+// returns nil if that cannot depend on the pod.
 func (w *tenant) wantedByCluster() []wanted {
 	if len(w.injector.cluster.reads) == 0 {
 		return nil
 	}
-	all := make([]wanted, w.count)
+	all := make([]wanted, w.clusterCount)
 	for _, c := range w.cluster.round.owners.candidates {
 		of := wanted{pod: c.fragment.Copy(), apps: map[string]jsontree.Node{}}
 		for i := range c.apps {
 			app := &c.apps[i]
-			of.apps[app.list+"/"+app.container] = jsontree.Items(slices.Clone(app.fragments)...)
+			of.apps[app.list+"/"+app.name] = jsontree.Items(slices.Clone(app.fragments)...)
 		}
 		all[c.t.index] = of
 	}
 	return all
 }
 
-// addsLess returns what is wanted no longer, as "not add" and a place, or "".
+// addsLess returns what a template no longer wants to add, as the end of a sentence such as "not add spec.volumes", or "".
 func (is *wanted) addsLess(was *wanted, s *schema.Schema) string {
 	if at := missingPlace(&is.pod, &was.pod, s, ""); at != "" {
 		return "not add " + schema.Where(at)
@@ -295,7 +298,7 @@ func (is *wanted) addsLess(was *wanted, s *schema.Schema) string {
 	return ""
 }
 
-// missingPlace returns the pointer to a place where a fragment has no value and another one has one, or "".
+// missingPlace returns the pointer to the first place at which the earlier fragment has a value and the later one has none, or "".
 func missingPlace(is, was *jsontree.Node, s *schema.Schema, at string) string {
 	for i := range was.Members() {
 		m := &was.Members()[i]
@@ -325,7 +328,7 @@ func missingPlace(is, was *jsontree.Node, s *schema.Schema, at string) string {
 	return ""
 }
 
-// describeChange returns why a decision about a template of the cluster is another one than before, or "".
+// describeChange returns a sentence if a template of the cluster would do something else to the pod than before, or "".
 func describeChange(was, is *Decision) string {
 	first := comesFirst(was)
 	switch {
@@ -343,8 +346,8 @@ func comesFirst(d *Decision) string {
 	return fmt.Sprintf("the template %s of the cluster comes first: together with this template, it would ", d.Template)
 }
 
-// newFaults returns what the validating webhook would find wrong with the pod, and did not before, or "". It also reports
-// whether it would find nothing at all. Then nothing is missing, so another run would add nothing.
+// newFaults returns the first fault that the validating webhook would find in the pod of the last attempt and not in the pod before
+// it, or "". None reports whether it would find no fault at all. Then nothing is missing, so another attempt would add nothing.
 func (w *tenant) newFaults() (why string, none bool, err error) {
 	none = true
 	for _, of := range []struct {
@@ -383,7 +386,7 @@ func (f *Finding) isLike(other Finding) bool {
 	return f.Code == other.Code && f.Expected == other.Expected && f.Found == other.Found
 }
 
-// findFaults returns what is wrong with a pod, by template.
+// findFaults returns what the validating webhook would find wrong with a pod, by the index of the template.
 func (w *tenant) findFaults(i *Injector, tier tier, pod *jsontree.Node) ([][]Finding, error) {
 	stored, err := jsontree.Parse(pod.AppendWithAdditions(nil))
 	if err != nil {
@@ -391,7 +394,7 @@ func (w *tenant) findFaults(i *Injector, tier tier, pod *jsontree.Node) ([][]Fin
 	}
 	facts := w.request
 	facts.tier, facts.alone = tier, true
-	facts.file = true // expressions see what the API server makes of the additions
+	facts.file = true // the additions lack the defaults that the API server will write, and expressions must see these
 	var judging round
 	judging.startPod(i, facts, &jsontree.Arena{})
 	judging.beginRound(stored, false)
@@ -402,7 +405,7 @@ func (w *tenant) findFaults(i *Injector, tier tier, pod *jsontree.Node) ([][]Fin
 	}
 	all := make([][]Finding, len(decisions))
 	for k := range decisions {
-		if tier == clusterTier || k >= w.count {
+		if tier == clusterTier || k >= w.clusterCount {
 			all[k] = decisions[k].findFaults()
 		}
 	}
@@ -414,24 +417,25 @@ func (w *tenant) acceptAttempt() {
 	if w.result.Findings == nil {
 		w.result.Findings = w.own.result.Findings
 	}
-	w.result.pod, w.result.size, w.known = w.pod, w.pod.AddedSize(), nil
+	w.result.pod, w.result.size, w.before = w.pod, w.pod.AddedSize(), nil
 	w.own.round.rememberAdded()
-	if w.contributed = w.own.round.contributed; w.again != nil {
+	if w.contributed = w.own.round.contributed; w.after != nil {
 		w.cluster.round.rememberAdded()
 		w.contributed = w.cluster.round.contributed // it began with those of the namespace
 	}
 	w.contributed = slices.Clone(w.contributed)
-	for i := range w.own.result.Decisions[w.count:] {
-		w.result.Decisions[w.count+i].updateBy(&w.own.result.Decisions[w.count+i])
+	for i := range w.own.result.Decisions[w.clusterCount:] {
+		w.result.Decisions[w.clusterCount+i].updateBy(&w.own.result.Decisions[w.clusterCount+i])
 	}
-	for i := range w.again {
-		if w.again[i].isInjected() {
-			w.result.Decisions[i].updateBy(&w.again[i])
+	for i := range w.after {
+		if w.after[i].isInjected() {
+			w.result.Decisions[i].updateBy(&w.after[i])
 		}
 	}
 }
 
-// updateBy updates a decision by a later one about the same pod.
+// updateBy replaces a decision with a later one about the same pod. If the template was injected before, it stays injected, and the
+// later additions and kept places are added.
 func (d *Decision) updateBy(later *Decision) {
 	if d.Code != CodeInjected {
 		*d = *later

@@ -65,7 +65,7 @@ func (i *Injector) uninjectPod(req Request) (*Removal, []byte, error) {
 	return i.removeInjection(req, pod, before)
 }
 
-// removeInjection also returns the pod without what was injected.
+// removeInjection implements [Injector.Uninject] for a parsed pod. Left is the remaining pod as JSON.
 func (i *Injector) removeInjection(req Request, pod *jsontree.Node, before Before) (r *Removal, left []byte, err error) {
 	r = &Removal{Pod: identifyPod(pod), Served: isFromServer(pod)}
 	if r.Templates, err = i.injectedBy(pod); err != nil || len(r.Templates) == 0 {
@@ -92,7 +92,8 @@ func (i *Injector) removeInjection(req Request, pod *jsontree.Node, before Befor
 	return r, left, err
 }
 
-// rolloutRecords returns the paths of the annotations that rollouts have written.
+// rolloutRecords returns the paths of the pod's annotations that rollouts have written. They are removed, too, but not injected
+// again, so they must not be in the pod that verifyRemoval compares with.
 func rolloutRecords(pod *jsontree.Node) (paths []string) {
 	for _, m := range pod.At("metadata", "annotations").Members() {
 		if _, name, ok := templates.SplitAnnotation(m.Name()); ok && name == templates.AnnotationBefore || m.Name() == AnnotationUnproved {
@@ -102,7 +103,8 @@ func rolloutRecords(pod *jsontree.Node) (paths []string) {
 	return paths
 }
 
-// inferRemoval finds out what the templates added, from what they would add now.
+// inferRemoval completes r with what the templates added, which it infers from what they would add now. It returns the remaining pod,
+// and an error if injecting that pod again would not give the same result.
 func (i *Injector) inferRemoval(req Request, pod *jsontree.Node, before Before, r *Removal) (*Removal, []byte, error) {
 	r.own = before.hadOwnValue
 	// The containers go first, because expressions may count them.
@@ -123,8 +125,8 @@ func (i *Injector) inferRemoval(req Request, pod *jsontree.Node, before Before, 
 	if err != nil {
 		return nil, nil, err
 	}
-	// An item that equals a template's and that precedes other items may be the pod's own. The
-	// second attempt keeps such items.
+	// Injection adds items at the end of a list. So an item that equals a template's and precedes other items may be the pod's own.
+	// The first attempt removes such items, and the second one keeps them.
 	var failed error
 	for _, ownStays := range []bool{false, true} {
 		attempt := *r
@@ -145,8 +147,8 @@ func (i *Injector) inferRemoval(req Request, pod *jsontree.Node, before Before, 
 	return nil, nil, failed
 }
 
-// recordEmptied records the paths of values that were empty. The paths are those in the pod without the
-// templates' containers.
+// recordEmptied records which values of the original pod were empty. Bare is the pod without the templates' containers, because the
+// paths are those in it.
 func (r *Removal) recordEmptied(bare []byte, before Before) error {
 	pod, err := jsontree.Parse(bare)
 	if err != nil {
@@ -160,7 +162,8 @@ func (r *Removal) recordEmptied(bare []byte, before Before) error {
 	return nil
 }
 
-// addedBy renders what the templates added, each as if the earlier ones had added nothing.
+// addedBy returns the templates of r with what they add to the pod bare. It removes what a template adds from the pod before it renders
+// the next one.
 func (i *Injector) addedBy(req *Request, r *Removal, bare []byte) ([]*candidate, error) {
 	pod, err := jsontree.Parse(bare)
 	if err != nil {
@@ -193,7 +196,7 @@ func (i *Injector) addedBy(req *Request, r *Removal, bare []byte) ([]*candidate,
 		round.subject.replacePod(pod)
 		round.owners.users = [2][]appContainer{}
 	}
-	for _, c := range all { // the pod may have had a list that only all of them together cover
+	for _, c := range all { // the pod may list volumes of several templates in one annotation
 		annotations := c.fragment.At("metadata", "annotations")
 		if there := pod.At("metadata", "annotations", SafeToEvictLocalVolumes); there != nil && annotations.Get(SafeToEvictLocalVolumes) != nil {
 			(&subtraction{candidate: c, own: r.own, joined: joinedBy(all)}).takeJoined(there, annotations, annotationPath(SafeToEvictLocalVolumes))
@@ -202,9 +205,10 @@ func (i *Injector) addedBy(req *Request, r *Removal, bare []byte) ([]*candidate,
 	return all, nil
 }
 
-// subtractAdded removes what templates added. It removes the last template's additions first, because
+// subtractAdded removes what templates added from the pod bare. It removes the last template's additions first, because
 // each template adds after the earlier ones. It returns the remaining pod and the paths that it
-// keeps as the pod's own. Original is the pod with its author's order of keys, or nil.
+// keeps as the pod's own. Original is the pod with its author's order of keys, or nil if an API server has sorted them. OwnStays is that
+// of subtraction.
 func (r *Removal) subtractAdded(bare []byte, original *jsontree.Node, added []*candidate, ownStays bool) (left []byte, kept []string, err error) {
 	doc, err := decodeDocument(bare)
 	if err != nil {
@@ -229,7 +233,7 @@ func (i *Injector) injectedBy(pod *jsontree.Node) ([]string, error) {
 	said := injectedRevisions(pod)
 	for _, t := range i.templates {
 		if _, ok := said[t.Name]; ok && t.base != nil {
-			delete(said, t.base.Name) // the same record
+			delete(said, t.base.Name) // a canary writes its record for its base, too
 		}
 	}
 	var all []string
@@ -280,8 +284,8 @@ func (i *Injector) recordedPaths(pod *jsontree.Node, r *Removal) []string {
 	return all
 }
 
-// removePaths removes the paths from doc, together with parents that become empty. It records them in an
-// order in which each path is still correct when it is used.
+// removePaths removes the values at the paths from doc, together with parents that become empty, and returns doc. It appends the
+// removed paths to r.Paths in an order in which each path is still correct when it is removed.
 func (r *Removal) removePaths(doc any, paths []string) any {
 	slices.SortFunc(paths, func(a, b string) int { return comparePaths(b, a) })
 	for _, path := range slices.Compact(paths) {

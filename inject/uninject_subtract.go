@@ -11,17 +11,18 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-// subtraction finds what a pod has of a fragment.
+// subtraction finds the paths in a pod at which it has exactly what a template renders.
 type subtraction struct {
 	candidate   *candidate
-	paths, kept []string
-	own         func(path string) bool
-	ownStays    bool // in app containers, keeps list items that precede others
-	inApp       bool
-	original    *jsontree.Node // the pod with its author's order of keys, or nil
-	joined      []string       // names that all templates together list in SafeToEvictLocalVolumes
+	paths, kept []string               // to remove, and to keep as the pod's own
+	own         func(path string) bool // whether the original pod had the same value as the template
+	ownStays    bool                   // whether list items of app containers are kept if they precede other items
+	inApp       bool                   // while an app container is compared
+	original    *jsontree.Node         // the pod with its author's order of keys, or nil
+	joined      []string               // names that all templates together list in SafeToEvictLocalVolumes
 }
 
+// subtractAll compares the pod with what the template adds to app containers, and with its fragment.
 func (s *subtraction) subtractAll() {
 	s.inApp = true
 	elem := s.candidate.subject.schema.At("spec").At("containers").Elem
@@ -36,6 +37,7 @@ func (s *subtraction) subtractAll() {
 	s.subtractObject(s.candidate.subject.pod, &s.candidate.fragment, s.candidate.subject.schema, "")
 }
 
+// subtractObject records the members of an object of the fragment that the pod's object has. At is the path of the pod's object.
 func (s *subtraction) subtractObject(pod, fragment *jsontree.Node, in *schema.Schema, at string) {
 	members := fragment.Members()
 	for i := range members {
@@ -58,7 +60,7 @@ func (s *subtraction) subtractObject(pod, fragment *jsontree.Node, in *schema.Sc
 	}
 }
 
-// takeJoined takes a list in one string if templates have all names in it.
+// takeJoined records the path of the annotation SafeToEvictLocalVolumes if the templates together list all volumes in it.
 func (s *subtraction) takeJoined(there, fragment *jsontree.Node, at string) {
 	names := append(splitNames(fragment.Get(SafeToEvictLocalVolumes).Text()), s.joined...)
 	if !slices.ContainsFunc(splitNames(there.Text()), func(name string) bool { return !slices.Contains(names, name) }) {
@@ -101,8 +103,8 @@ func (s *subtraction) subtractList(pod, fragment *jsontree.Node, in *schema.Sche
 	}
 }
 
-// subtractHostAliases takes the items that [planner.mergeHostAlias] adds: those with the names of a fragment's item that the other items
-// with the address lack. The pod's own items come first.
+// subtractHostAliases records the items that [planner.mergeHostAlias] adds. Such an item has the names of an item of the fragment that no
+// other item of the pod with the same address has. The search begins at the end, because the pod's own items come first.
 func (s *subtraction) subtractHostAliases(theirs, items []jsontree.Node, at string) {
 	taken := map[int]bool{}
 	has := func(ip *jsontree.Node, name string) bool {
@@ -133,7 +135,7 @@ func (s *subtraction) subtractHostAliases(theirs, items []jsontree.Node, at stri
 	}
 }
 
-// takePath records the path for removal, unless the value is the pod's own.
+// takePath records a path to remove, or to keep if own reports that its value is the pod's own.
 func (s *subtraction) takePath(at string, own bool) {
 	switch {
 	case s.own(withContainerName(s.candidate.subject.pod, at)):
@@ -144,8 +146,8 @@ func (s *subtraction) takePath(at string, own bool) {
 	}
 }
 
-// isBeforeOwn reports whether a label or annotation precedes one of the pod's own. Pillion adds its
-// keys after those.
+// isBeforeOwn reports whether a label or annotation precedes one of the pod's own. Then it is the pod's own, too, because Pillion adds
+// its keys after the pod's.
 func (s *subtraction) isBeforeOwn(at string, fragment *jsontree.Node) bool {
 	object, ok := strings.CutPrefix(at[:strings.LastIndexByte(at, '/')], "/metadata/")
 	if !ok || s.original == nil {

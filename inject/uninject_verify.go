@@ -10,7 +10,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/schema"
 )
 
-// verifyRemoval injects the remaining pod again and compares the result with the original request.
+// verifyRemoval injects the remaining pod again and returns an error if the result differs from the pod of the request.
 func (i *Injector) verifyRemoval(req Request, bare []byte) error {
 	want, err := decodeDocument(req.Object)
 	if err != nil {

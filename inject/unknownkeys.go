@@ -15,7 +15,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/problem"
 )
 
-// maxFindings is the maximum number of findings about a pod's annotations. More would not help
+// maxFindings is the maximum number of findings about a pod's annotations. More findings would not help
 // users, and the search for similar names takes time.
 const maxFindings = 16
 
@@ -43,7 +43,7 @@ func findMistakes(i *Injector, s *subject) []Finding {
 		}
 	}
 	n := &mistakeCollector{injector: i}
-	s.ownKeys(n)
+	n.checkPillionKeys(s)
 	n.checkMisspelled(s)
 	for _, name := range s.requested.sortedNames() {
 		if len(n.all) == maxFindings {
@@ -97,8 +97,9 @@ func templateKeys(annotations map[string]string) []string {
 	return keys
 }
 
-// ownKeys finds keys with Pillion's prefix, and their values, that have no meaning.
-func (s *subject) ownKeys(n *mistakeCollector) {
+// checkPillionKeys adds findings about labels and annotations with Pillion's prefix if the key, or the value of the opt-in label, has no
+// meaning.
+func (n *mistakeCollector) checkPillionKeys(s *subject) {
 	for _, metadata := range []struct {
 		what, path string
 		n          *jsontree.Node
@@ -137,8 +138,9 @@ func whyMeaningless(label *jsontree.Node) string {
 	return fmt.Sprintf("%s: %s means nothing", LabelInject, label)
 }
 
-// findUnknownKey returns a finding about an annotation that has the form of a template's. It considers
-// only existing templates if known is true, and only others if it is false.
+// findUnknownKey returns a finding about an annotation that has the form of a template's annotation, but sets nothing. If known is true,
+// it considers only annotations of existing templates, and if false only the others: the former are reported first, because the
+// number of findings is limited. Whose is "" for the pod's annotations, or for example "namespace's ".
 func (n *mistakeCollector) findUnknownKey(whose, key string, known bool) (Finding, bool) {
 	template, name, ok := templates.SplitAnnotation(key)
 	t := n.injector.byName[template]
@@ -189,7 +191,7 @@ func (n *mistakeCollector) checkProductKeys(s *subject) {
 	if len(known.keys) == 0 {
 		return
 	}
-	left := maxCompared
+	left := maxCompared // comparisons that may still be made
 	add := func(whose, path string, message string, found *jsontree.Node) {
 		f := Finding{Code: CodeUnknownParameter, Message: "the " + whose + message}
 		if found != nil {
@@ -208,7 +210,7 @@ func (n *mistakeCollector) checkProductKeys(s *subject) {
 	members = s.labels.Members()
 	for i := 0; i < len(members) && left > 0; i++ {
 		if key := members[i].Name(); s.annotation(key) == nil {
-			add("", "/metadata/labels/"+jsontree.Escape(key), known.asLabel(key), &members[i])
+			add("", "/metadata/labels/"+jsontree.Escape(key), known.describeLabelMistake(key), &members[i])
 		}
 	}
 	outside := func(whose string, annotations map[string]string) {

@@ -11,17 +11,19 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-// A template may add something only if it is absent: a condition that it makes false itself, or that another one makes false
-// later. In a pod that has the addition, the template no longer renders it. Nothing in the pod says whose it is then. It counts
-// as the template's if the template would render it for the pod without its own values, or without those of all templates.
+// A template may add something only if the pod does not have it. After the addition, its own condition is false, and it no longer
+// renders what it has added. The addition of another template can make its condition false, too. Nothing in the pod shows who
+// set the value. It counts as the template's if the template would render it for the pod without the values that may be the
+// template's own, or without the values that may be of any template. The pod without these values is called unset.
 
 // isRecorded reports whether the pod records an injection of the template.
 func (s *subject) isRecorded(t *loaded) bool {
 	return s.annotation(t.injected) != nil && !s.isCanarys(t)
 }
 
-// eachUnset yields a template as it would be rendered for the pod without the values that may be its own, and without those that may
-// be of any template, unless the pod would not get it. It renders each template once in a round.
+// eachUnset yields up to two candidates of a template: as it would be rendered for the pod without the values that may be its own, and
+// without those that may be of any template. It leaves out a candidate if that pod would not get the template. It returns false if
+// yield does. It renders each template once in a round.
 func (o *owners) eachUnset(t *loaded, yield func(*candidate) bool) bool {
 	known, ok := o.unsets[t]
 	if !ok {
@@ -61,7 +63,8 @@ func (o *owners) possibleAdders() (all []*loaded) {
 	return all
 }
 
-// withoutAll returns the pod, or a container in it, without the values that may be of any template. It computes each once in a round.
+// withoutAll returns the pod, or a container in it, without the values that may be of any template. What identifies it: "" for the pod,
+// or list and name of the container. It calls compute once in a round for each.
 func (o *owners) withoutAll(what string, compute func() *jsontree.Node) *jsontree.Node {
 	bare := o.bare[what]
 	if bare == nil {
@@ -73,7 +76,8 @@ func (o *owners) withoutAll(what string, compute func() *jsontree.Node) *jsontre
 	return bare
 }
 
-// renderUnset renders a template for a pod. The function without returns what is seen of a container in a list.
+// renderUnset renders a template for a pod without certain values, or returns nil if the pod would not get the template. The function
+// without returns the same of an app container.
 func (o *owners) renderUnset(t *loaded, pod *jsontree.Node, without func(list string, container *jsontree.Node) *jsontree.Node) *candidate {
 	c := &candidate{subject: o.subject, t: t, input: *o.input, decision: &Decision{}}
 	c.input.See(pod)
@@ -115,8 +119,9 @@ func (s *subject) withoutRecord(pod *jsontree.Node, t *loaded) *jsontree.Node {
 	return s.storeNode(s.nodes.With(pod, "metadata", *metadata))
 }
 
-// withoutValues returns a pod without the values that templates may have set, whatever their conditions are, and without the records
-// of these. Containers of templates are hidden from expressions already, see withoutHidden.
+// withoutValues returns a pod without the values that the templates in of may have set, whatever their conditions are, and without
+// the records of these templates. It leaves their containers in the pod, because these are hidden from expressions already, see
+// withoutHidden.
 func (s *subject) withoutValues(pod *jsontree.Node, of []*loaded) *jsontree.Node {
 	for _, t := range of {
 		if pod = s.withoutFragment(s.withoutRecord(pod, t), t.PodFragment(), s.schema); pod == nil {
@@ -144,7 +149,7 @@ func (s *subject) withoutValues(pod *jsontree.Node, of []*loaded) *jsontree.Node
 	return s.storeNode(s.nodes.With(pod, "spec", *spec))
 }
 
-// withoutEach returns a container of the pod's own without the values that templates may have set.
+// withoutEach returns an app container without the values that forEachContainer of the templates in of may have set.
 func (s *subject) withoutEach(container *jsontree.Node, of []*loaded) *jsontree.Node {
 	rest := container
 	for _, t := range of {
@@ -157,8 +162,8 @@ func (s *subject) withoutEach(container *jsontree.Node, of []*loaded) *jsontree.
 	return rest
 }
 
-// withoutFragment returns an object without the members and items of a fragment: the constant ones that are equal, and the computed
-// ones whatever their values are. It returns nil if nothing is left.
+// withoutFragment returns an object of the pod without what a fragment may have set in it: constant members and items if the pod's
+// are equal, and computed ones whatever their values are. It returns nil if nothing is left.
 func (s *subject) withoutFragment(object *jsontree.Node, part fragment.View, in *schema.Schema) *jsontree.Node {
 	rest := object
 	for name, child := range part.Children() {
@@ -199,7 +204,8 @@ func (s *subject) withoutFragment(object *jsontree.Node, part fragment.View, in 
 	return rest
 }
 
-// withoutDerived returns resources without the requests that the API server made of limits which are left out.
+// withoutDerived returns rest, which is resources without some limits, also without the requests that the API server derived from
+// these limits.
 func (s *subject) withoutDerived(resources, rest *jsontree.Node, in *schema.Schema) *jsontree.Node {
 	requests := rest.Get("requests")
 	for _, limit := range resources.Get("limits").Members() {
@@ -217,12 +223,12 @@ func (s *subject) withoutDerived(resources, rest *jsontree.Node, in *schema.Sche
 	return s.storeNode(s.nodes.With(rest, "requests", *requests))
 }
 
-// withoutItems is like without, for a list.
+// withoutItems is withoutFragment for a list.
 func (s *subject) withoutItems(list *jsontree.Node, part fragment.View, in *schema.Schema) *jsontree.Node {
 	items := list.Items()
 	rest := s.nodes.Nodes(len(items))
 	for i := range items {
-		if !slices.ContainsFunc(childrenOf(part), func(own fragment.View) bool { return s.mayBe(&items[i], own, in) }) {
+		if !slices.ContainsFunc(childrenOf(part), func(own fragment.View) bool { return s.mayBeItem(&items[i], own, in) }) {
 			rest = append(rest, items[i])
 		}
 	}
@@ -242,9 +248,9 @@ func childrenOf(part fragment.View) (all []fragment.View) {
 	return all
 }
 
-// mayBe reports whether an item of the pod may be an item of a fragment: it is equal to a constant one, or it has the key of a
-// computed one.
-func (s *subject) mayBe(item *jsontree.Node, own fragment.View, in *schema.Schema) bool {
+// mayBeItem reports whether an item of the pod may be an item of a fragment: it is equal to a constant item, or it has the key of a
+// computed item.
+func (s *subject) mayBeItem(item *jsontree.Node, own fragment.View, in *schema.Schema) bool {
 	if static := own.Static(); static != nil {
 		if static.Get(fragment.IfSetKey) != nil {
 			static = s.storeNode(s.nodes.Without(static, fragment.IfSetKey))

@@ -13,7 +13,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/validation"
 )
 
-// checkMerged finds what makes a container invalid after fragment was added to it. For a new
+// checkMerged reports a conflict if a container became invalid when fragment was added to it. For a new
 // container, merged and fragment are the same.
 func (p *planner) checkMerged(merged, fragment *jsontree.Node, at schema.Pointer) {
 	if len(p.conflicts) > 0 {
@@ -42,6 +42,7 @@ func (p *planner) checkMerged(merged, fragment *jsontree.Node, at schema.Pointer
 	}
 }
 
+// checkObject reports a conflict if an object breaks a rule of its type now that fragment was merged into it.
 func (p *planner) checkObject(object, fragment *jsontree.Node, t reflect.Type, at schema.Pointer) {
 	if err := validation.Broken(t, object, fragment); err != nil && len(p.conflicts) < maxConflicts {
 		have, where := p.owners.describeOwners(p.t)

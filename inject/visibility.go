@@ -14,22 +14,23 @@ import (
 // Expressions see the pod without the containers of templates. Otherwise a template that counts
 // containers or loops over them would have a different result for the final pod.
 //
-// A container belongs to a template if it was just added. It also belongs to a template if the
-// pod's annotations say so (see isMarked) and if it can be the template's container (see
-// [templates.Runs.MayBe]). All other containers are visible.
+// Hidden: a container is hidden if it was added in this run. It is also hidden if the
+// pod's annotations say that it belongs to a template (see isMarked), and if it can be the template's container (see
+// [fragment.Runs.MayBe]). All other containers are visible.
 //
-// An annotation can still hide a container of the user's, because MayBe knows no computed values.
-// Required templates therefore see more: also the containers that are not what a template renders
-// for this pod. Such containers are exposed. A template never sees exposed containers with its own
+// Exposed: a forged annotation can hide a container of the user's, because MayBe knows no computed values.
+// Required templates must not be deceived by that. They also see the hidden containers that are not what a template renders
+// for this pod: these are exposed. A template never sees exposed containers with its own
 // names: it could copy from them, and then render what the user wrote. A container that only lacks parts of what its template
-// renders is not exposed, because the template adds them: otherwise a required template would change what another one protects.
+// renders is not exposed, because the template will add these parts. Otherwise a required template would add to it first, and so
+// change what the other template protects.
 //
-// A container with one of the template's own names may be visible because it was changed. If that makes the template's condition
-// false although the pod's annotations say that it has the template, the condition is evaluated again without such
-// containers: otherwise the change would stay unnoticed.
+// Unseen: a container with one of a template's own names may be visible because something changed it. If that makes the template's
+// condition false although the pod's annotations say that it has the template, the condition is evaluated again without such
+// containers. Otherwise nobody would notice the change.
 //
-// A container that was just added, or that was right at first, stays hidden while templates add to
-// the pod, unless its template no longer wants the pod. If the container is no longer right at the
+// Proven: a container that was added in this run, or that a template rendered before anything was added, stays hidden while templates
+// add to the pod, unless its template does not apply any more. If no template renders the container at the
 // end, a template is left out, see [fixedPointSearch.losingTemplates].
 
 // withoutHidden returns the pod as the expressions of a template see it, and the number of visible
@@ -90,8 +91,8 @@ func (s *subject) withoutDropped(annotations *jsontree.Node) *jsontree.Node {
 	return annotations
 }
 
-// hidesContainer reports whether a container of the pod is invisible to the expressions of a template, see
-// view.
+// hidesContainer reports whether the expressions of a template do not see a container of the pod. If t is nil, it is for templates
+// that are not required.
 func (s *subject) hidesContainer(container *jsontree.Node, t *loaded) bool {
 	name := container.Get("name").Text()
 	switch {
@@ -100,11 +101,11 @@ func (s *subject) hidesContainer(container *jsontree.Node, t *loaded) bool {
 	case t != nil && t.Brings(name) && s.unseen[t]:
 		return true
 	}
-	return container.Added() || slices.ContainsFunc(s.ofTemplates(), func(c fragment.Runs) bool { return fragment.IsNamed(c.Name, name) && c.MayBe(container) })
+	return container.Added() || slices.ContainsFunc(s.markedRuns(), func(c fragment.Runs) bool { return fragment.IsNamed(c.Name, name) && c.MayBe(container) })
 }
 
-// showsOwn reports whether the pod says that it has the template, and a container with one of the template's names is visible,
-// as if it were the user's.
+// showsOwn reports whether a container with one of the template's names is visible, as if it were the user's, although the pod says
+// that it has the template.
 func (s *subject) showsOwn(t *loaded) bool {
 	if !t.ReadsContainers() || !s.isMarked(t) {
 		return false
@@ -120,23 +121,24 @@ func (s *subject) showsOwn(t *loaded) bool {
 	return false
 }
 
-// ofTemplates returns the containers that belong to a template if the pod has them.
-func (s *subject) ofTemplates() []fragment.Runs {
-	if !s.oursKnown {
-		s.ours, s.oursKnown = s.ours[:0], true
+// markedRuns returns what the containers of the templates with which the pod is marked run, as far as that is known without a pod. A
+// container of the pod that can be one of them is hidden.
+func (s *subject) markedRuns() []fragment.Runs {
+	if !s.runsKnown {
+		s.runsOfMarked, s.runsKnown = s.runsOfMarked[:0], true
 		for _, t := range s.templates {
 			// The record of a canary is also one of the template that it replaced: if the canary does not apply, the
 			// pod gets the other one.
 			if len(t.runs) > 0 && (s.isMarked(t) || len(t.canaries) > 0 && s.annotation(t.injected) != nil) {
-				s.ours = append(s.ours, t.runs...)
+				s.runsOfMarked = append(s.runsOfMarked, t.runs...)
 			}
 		}
 	}
-	return s.ours
+	return s.runsOfMarked
 }
 
-// unprovenNames returns the names of hidden containers that no candidate renders, and no template that is
-// left out.
+// unprovenNames returns the names of hidden containers that are rendered neither by a candidate nor by a template that is
+// left out, and that no candidate will complete.
 func (s *subject) unprovenNames(candidates, leftOut []*candidate) (names map[string]bool) {
 	for container := range s.hiddenContainers {
 		if !s.staysHidden(container, candidates) && !isRendered(container, candidates) && !isRendered(container, leftOut) && !s.isCompleted(container, candidates) {
@@ -149,7 +151,7 @@ func (s *subject) unprovenNames(candidates, leftOut []*candidate) (names map[str
 	return names
 }
 
-// recordProven records the hidden containers that are not exposed.
+// recordProven records that the hidden containers that are not exposed are templates'.
 func (s *subject) recordProven() {
 	if s.proven == nil {
 		s.proven = map[string]bool{}
@@ -161,7 +163,7 @@ func (s *subject) recordProven() {
 	}
 }
 
-// hiddenContainers yields the containers that templates brought, or that look so.
+// hiddenContainers yields the hidden containers of the pod, including exposed ones.
 func (s *subject) hiddenContainers(yield func(*jsontree.Node) bool) {
 	for _, list := range containerLists() {
 		items := s.pod.At("spec", list).Items()
@@ -185,14 +187,14 @@ func (s *subject) lostNames(candidates []*candidate) func(yield func(name string
 	}
 }
 
-// staysHidden reports whether a hidden container is known to be a template's that wants this pod.
+// staysHidden reports whether a hidden container was added in this run or is proven, and one of the candidates brings its name.
 func (s *subject) staysHidden(container *jsontree.Node, candidates []*candidate) bool {
 	name := container.Get("name").Text()
 	return (container.Added() || s.proven[name]) && slices.ContainsFunc(candidates, func(c *candidate) bool { return c.t.Brings(name) })
 }
 
-// isCompleted reports whether a container will be what one of the templates renders, because that template adds what it
-// lacks in this run. In a final pod, nothing is added any more.
+// isCompleted reports whether a container will be what one of the candidates renders, because that candidate will add what the
+// container lacks. Nothing is added to a final pod.
 func (s *subject) isCompleted(container *jsontree.Node, candidates []*candidate) bool {
 	if s.request.alone {
 		return false

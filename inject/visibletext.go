@@ -55,7 +55,7 @@ func cleanMessage(text string) string {
 	return problem.Cut(Visible(problem.Cut(text, maxMessage)), maxMessage)
 }
 
-// cleanMessages masks the messages that may quote the pod.
+// cleanMessages cleans the messages that may quote the pod.
 func (d *Decision) cleanMessages() {
 	switch d.Code {
 	case CodeInvalidParameter, CodeRenderFailed, CodeConflict, CodeFellBack:

@@ -33,7 +33,7 @@ type podVolumes struct {
 	// serviceLinks reports whether containers may get variables for Services.
 	serviceLinks bool
 
-	known []madeIn // by volume, see madeInVolume
+	effects []mountEffects // computed already, see mountEffectsOn
 
 	// Memory for one container after another.
 	mounts []*jsontree.Node
@@ -41,8 +41,8 @@ type podVolumes struct {
 	around []*mountPoint
 }
 
-// mountsOf appends the mounts of a container, with the one of the API token if the ServiceAccount plugin will add it. The webhook
-// sees that mount, and a file or a workload does not have it yet.
+// mountsOf appends the mounts of a container to all. It adds the mount of the API token if the ServiceAccount plugin will add it: a
+// file or a workload does not have that mount yet, and the webhook sees it.
 func (p *podVolumes) mountsOf(container *jsontree.Node, all []*jsontree.Node) []*jsontree.Node {
 	items := container.Get("volumeMounts").Items()
 	all = slices.Grow(all, len(items)+1)
@@ -73,8 +73,8 @@ var laterToken = struct{ mount, volume jsontree.Node }{
 	))))),
 }
 
-// getsToken reports whether the ServiceAccount plugin has not seen the pod yet, and will mount the token in its containers
-// (shouldAutomount in plugin/pkg/admission/serviceaccount). If the ServiceAccount is not known, it does.
+// getsToken reports whether the ServiceAccount plugin has not run for the pod yet and will mount the token in its containers
+// (shouldAutomount in plugin/pkg/admission/serviceaccount). If the ServiceAccount is not known, the plugin is assumed to do so.
 func (p *podVolumes) getsToken() bool {
 	facts := &p.subject.request
 	if !facts.file && facts.owner.Kind == "" {
@@ -102,7 +102,8 @@ func (p *podVolumes) volumeOf(mount *jsontree.Node) *jsontree.Node {
 	return nil
 }
 
-// subPath returns the path in a volume that a mount has. It is not known if only the node knows the value of subPathExpr.
+// subPath returns the path inside of its volume that a mount mounts, or "" for all of the volume. Known is false if only the node knows
+// the value of subPathExpr.
 func (p *podVolumes) subPath(container, mount *jsontree.Node) (path string, known bool) {
 	known = true
 	if path = mount.Get("subPath").Text(); path == "" {
@@ -117,7 +118,7 @@ func (p *podVolumes) subPath(container, mount *jsontree.Node) (path string, know
 	return path, known
 }
 
-// kindOf returns what a mount is.
+// kindOf returns whether a mount mounts a file or a directory, as far as that is known.
 func (p *podVolumes) kindOf(container, mount *jsontree.Node) entry {
 	volume := p.volumeOf(mount)
 	part, known := p.subPath(container, mount)
@@ -157,7 +158,8 @@ func (p *podVolumes) partOfFile(container, mount *jsontree.Node) string {
 	return ""
 }
 
-// kindOfHostPath returns what a file or directory of the node is. The kubelet checks that it has the type.
+// kindOfHostPath returns whether a hostPath volume of this type is a file or a directory. The kubelet checks that the path on the node
+// has the type.
 func kindOfHostPath(is corev1.HostPathType) entry {
 	switch is {
 	case corev1.HostPathDirectory, corev1.HostPathDirectoryOrCreate:
@@ -168,8 +170,8 @@ func kindOfHostPath(is corev1.HostPathType) entry {
 	return unknownEntry
 }
 
-// partOfUnknownName returns what a part of a volume is that the kubelet writes, if only the node knows its name. If all files
-// of the volume are at its top, it is one of these.
+// partOfUnknownName returns what a sub path is in a volume whose content the kubelet writes, if only the node knows the whole path. Part
+// is what is known of it. If all files of the volume are at its top, the sub path is one of them.
 func partOfUnknownName(volume *jsontree.Node, part string) entry {
 	if strings.Contains(part, "/") {
 		return unknownEntry
@@ -185,7 +187,7 @@ func partOfUnknownName(volume *jsontree.Node, part string) entry {
 // isKnown reports whether a mount is read-only, and what its volume contains is known: the kubelet writes it, or it is empty.
 func (p *podVolumes) isKnown(mount *jsontree.Node) bool {
 	volume := p.volumeOf(mount)
-	return isWritten(volume) || volume.Get("emptyDir").Kind() == jsontree.Object && mount.Get("readOnly").Kind() == jsontree.True && !p.madeInVolume(volume).isWritable
+	return isWritten(volume) || volume.Get("emptyDir").Kind() == jsontree.Object && mount.Get("readOnly").Kind() == jsontree.True && !p.mountEffectsOn(volume).isWritable
 }
 
 // isWritten reports whether the kubelet writes the content of a volume. It mounts such volumes read-only.
@@ -203,7 +205,7 @@ func (p *podVolumes) entryAt(volume *jsontree.Node, path string) entry {
 	if path == "" {
 		return directory
 	}
-	made := p.madeInVolume(volume)
+	made := p.mountEffectsOn(volume)
 	if made.isUnknown || strings.HasPrefix(path, "..") { // the kubelet's own links to the content
 		return unknownEntry
 	}
@@ -223,7 +225,7 @@ func (p *podVolumes) entryAt(volume *jsontree.Node, path string) entry {
 	return is
 }
 
-// fileAt returns what is at a clean path of a volume, apart from what mounts lead to.
+// fileAt returns what is at a clean path of a volume, apart from the directories that the kubelet creates for mounts.
 func fileAt(volume *jsontree.Node, path string) entry {
 	is := noEntry
 	for name := range filesOf(volume) {
@@ -241,36 +243,36 @@ func fileAt(volume *jsontree.Node, path string) entry {
 	return is
 }
 
-// madeIn is what mounts do to a volume.
-type madeIn struct {
+// mountEffects is what the mounts of all containers do to one volume.
+type mountEffects struct {
 	volume *jsontree.Node
 	// nested are the directories that the kubelet creates because something is mounted there.
 	nested []string
 	// parts are the sub paths of mounts, which the kubelet creates if they are not there.
 	parts      []string
-	isWritable bool
-	isUnknown  bool // whether one of them is not known
+	isWritable bool // whether a container may write to it
+	isUnknown  bool // whether the sub path of a mount is not known
 }
 
-// madeInVolume returns what the mounts of all containers do to a volume.
-func (p *podVolumes) madeInVolume(volume *jsontree.Node) *madeIn {
-	for i := range p.known {
-		if p.known[i].volume == volume {
-			return &p.known[i]
+// mountEffectsOn returns what the mounts of all containers do to a volume.
+func (p *podVolumes) mountEffectsOn(volume *jsontree.Node) *mountEffects {
+	for i := range p.effects {
+		if p.effects[i].volume == volume {
+			return &p.effects[i]
 		}
 	}
-	made := madeIn{volume: volume}
+	made := mountEffects{volume: volume}
 	for _, list := range containerLists() {
 		items := p.spec.Get(list).Items()
 		for i := range items {
 			made.addMounts(p, &items[i])
 		}
 	}
-	p.known = append(p.known, made)
-	return &p.known[len(p.known)-1]
+	p.effects = append(p.effects, made)
+	return &p.effects[len(p.effects)-1]
 }
 
-func (m *madeIn) addMounts(p *podVolumes, container *jsontree.Node) {
+func (m *mountEffects) addMounts(p *podVolumes, container *jsontree.Node) {
 	mounts := p.mountsOf(container, nil)
 	for _, mount := range mounts {
 		if p.volumeOf(mount) != m.volume {
@@ -300,10 +302,10 @@ func (m *madeIn) addMounts(p *podVolumes, container *jsontree.Node) {
 	}
 }
 
-// anyKey is the path of a file for each key of a ConfigMap or Secret. Keys contain no slash.
+// anyKey stands for the paths of all keys of a ConfigMap or Secret, which are not known. Keys contain no slash.
 const anyKey = ""
 
-// filesOf yields the paths of the files of a volume that the kubelet writes.
+// filesOf yields the paths of the files in a volume whose content the kubelet writes, or anyKey.
 func filesOf(volume *jsontree.Node) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		if !yieldFiles(volume, yield) {
@@ -342,7 +344,7 @@ func yieldFiles(source *jsontree.Node, yield func(string) bool) bool {
 	return true
 }
 
-// joinPaths joins a path inside of a volume with one inside of that, which may be empty.
+// joinPaths joins the path part inside of a volume, which may be empty, with a path inside of part.
 func joinPaths(part, path string) string {
 	if part == "" {
 		return path

@@ -71,13 +71,14 @@ func childNode(n *jsontree.Node, name string) *jsontree.Node {
 	return n.Get(name)
 }
 
-// hasPatterns reports whether objects of a kind contain parts of pods that are no pod templates: those of Pillion, and policies.
+// hasPatterns reports whether objects of a kind contain parts of pods that have the shape of a pod template but are none: templates
+// of Pillion, and policies.
 func hasPatterns(apiVersion, kind string) bool {
 	group, _, _ := strings.Cut(apiVersion, "/")
 	return strings.HasSuffix(group, templates.Domain) || strings.HasSuffix(group, "gatekeeper.sh") || strings.HasSuffix(kind, "Policy")
 }
 
-// podTemplatesBelow adds the pod templates in the fields of a value to others.
+// podTemplatesBelow appends the pod templates in the fields of a value to all. At is the path of the value.
 func podTemplatesBelow(n *jsontree.Node, at []string, all []PodTemplate) []PodTemplate {
 	each := func(name string, field *jsontree.Node) {
 		below := append(slices.Clip(at), name)
