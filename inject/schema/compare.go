@@ -16,7 +16,7 @@ import (
 )
 
 // Contains reports whether the pod has everything that the fragment has, with the same values. The pod may have more,
-// for example defaults. A value that the API server would write has the same effect as if it was in the pod.
+// for example defaults. A default that the API server would write into an absent field counts as a value of the pod.
 func (s *Schema) Contains(pod, fragment *jsontree.Node) bool {
 	switch {
 	case fragment.Kind() == jsontree.Object:
@@ -43,8 +43,8 @@ func (s *Schema) Contains(pod, fragment *jsontree.Node) bool {
 // Equal reports whether two values have the same effect. Either may have defaults that the other one lacks.
 func (s *Schema) Equal(a, b *jsontree.Node) bool { return s.Contains(a, b) && s.Contains(b, a) }
 
-// ContainsNoMore reports whether a value that contains another one has nothing beside that. Most values are scalars, or objects
-// with the same members, which are scalars.
+// ContainsNoMore reports whether a value has nothing that contained lacks. The caller knows that value contains the other one, so
+// most values need no full comparison: scalars, and objects whose members have the same names and are scalars.
 func (s *Schema) ContainsNoMore(value, contained *jsontree.Node) bool {
 	if value.Kind() == jsontree.Object {
 		members := contained.Members()
@@ -61,7 +61,7 @@ func (s *Schema) ContainsNoMore(value, contained *jsontree.Node) bool {
 	return value.Kind() != jsontree.Array || s.Contains(contained, value)
 }
 
-// holdsValue is like Contains, for a place that may be absent.
+// holdsValue is Contains for a place at which either of both may have no value.
 func (f *Field) holdsValue(pod, fragment *jsontree.Node) bool {
 	if fragment.Kind() == jsontree.Null {
 		return true
@@ -72,15 +72,15 @@ func (f *Field) holdsValue(pod, fragment *jsontree.Node) bool {
 	return f.Contains(pod, fragment)
 }
 
-// Implies reports whether the API server writes a value into this field of an object that has none there. OnHost reports
+// Implies reports whether the API server writes this value into the field of an object that has no value there. OnHost reports
 // whether the pod uses the node's network.
 func (f *Field) Implies(object, value *jsontree.Node, onHost bool) bool {
 	n := f.impliedValue(object, onHost)
 	return n != nil && n.Kind() == value.Kind() && f.Contains(n, value)
 }
 
-// WithRequests returns the resources of a container with those requests of the fragment's that the API server derives from
-// the limits.
+// WithRequests returns the resources of a container with the requests that the API server derives from their limits, as far as the
+// fragment has a request of the same resource.
 func WithRequests(resources, fragment *jsontree.Node) *jsontree.Node {
 	wanted, limits, requests := fragment.Get("requests").Members(), resources.Get("limits"), resources.Get("requests")
 	var derived []jsontree.Node
@@ -151,7 +151,7 @@ func (s *Schema) Find(pod []jsontree.Node, fragment *jsontree.Node) int {
 	return -1
 }
 
-// TextKey returns the key of an item; ok is false if it is more than one string.
+// TextKey returns the key of an item. Ok is false if the item has no key, or a key that is not one string.
 func (s *Schema) TextKey(item *jsontree.Node) (key string, ok bool) {
 	switch n := item.Get(s.Key); {
 	case n.Kind() != jsontree.String || s.Key == "containerPort":
@@ -176,7 +176,7 @@ func CleanPath(p string) string {
 	return p
 }
 
-// SameKey reports whether two items of the list have the same key.
+// SameKey reports whether two items of the list have the same key. Items without a key differ.
 func (s *Schema) SameKey(a, b *jsontree.Node) bool {
 	if s.Key == "containerPort" {
 		ka, kb := a.Get(s.Key), b.Get(s.Key)
@@ -195,7 +195,7 @@ func Protocol(port *jsontree.Node) string {
 	return string(corev1.ProtocolTCP)
 }
 
-// IsZero reports whether a value is one that encoding/json omits with omitempty, or null.
+// IsZero reports whether a value is null, or one that encoding/json omits if the field has omitempty.
 func IsZero(n *jsontree.Node) bool {
 	switch n.Kind() {
 	case jsontree.String:

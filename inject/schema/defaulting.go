@@ -15,8 +15,9 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-// AsStored approximates what an API server stores of a pod: it has the defaults, and no
-// fields that a feature gate may drop. It is for predictions; only the API server knows what it stores.
+// AsStored returns approximately what an API server would store if it got this pod: the pod with the defaults, and without
+// fields that the API server drops if a feature gate is off. It is for predictions; only the API server knows what it stores. It
+// returns an error if the pod is not JSON.
 func AsStored(podJSON []byte) ([]byte, error) {
 	pod, err := jsontree.Parse(podJSON)
 	if err != nil {
@@ -35,7 +36,7 @@ var (
 
 var storedSchema = sync.OnceValue(Pod)
 
-// isStored reports whether an API server keeps a value, gates aside.
+// isStored reports whether an API server stores a value, or omits it because it is zero. It does not consider feature gates.
 func (f *Field) isStored(value *jsontree.Node) bool {
 	switch {
 	case value.Kind() == jsontree.Null:
@@ -46,7 +47,7 @@ func (f *Field) isStored(value *jsontree.Node) bool {
 	return !f.AbsentIsZero || !IsZero(value)
 }
 
-// fillIn adds the defaults of the object's own fields. A struct that is no pointer always exists.
+// fillIn adds the defaults of the object's own fields.
 func (s *Schema) fillIn(object *jsontree.Node) {
 	for _, value := range s.defaultFillings() {
 		if object.Get(value.Name()) != nil || s.GoType == VolumeType() && len(object.Members()) > 1 {
@@ -56,7 +57,8 @@ func (s *Schema) fillIn(object *jsontree.Node) {
 	}
 }
 
-// defaultFillings returns the defaults of the object's own fields, by name. Every item of every list of a pod needs them.
+// defaultFillings returns the defaults of the object's own fields, sorted by name. A field whose type is a struct, and no pointer to
+// one, has an empty object as its default. The results are kept, because every item of every list of a pod needs them.
 func (s *Schema) defaultFillings() []jsontree.Node {
 	if known, ok := fillings.Load(s); ok {
 		return known.([]jsontree.Node)
@@ -130,17 +132,17 @@ func fillInRequests(resources *jsontree.Node) {
 
 // Server is what an API server does to a part of a pod.
 type Server struct {
-	// File: the pod comes from a file, so that all of it gets the defaults. An API server has filled in those of the pods
-	// that it sends.
+	// File: the pod comes from a file, so all of it gets the defaults. A pod that an API server sends has them already, and only
+	// additions get them.
 	File bool
 	// OnHost: the pod uses the node's network, so that its ports get a hostPort.
 	OnHost bool
-	// DropsGated: fields that the pod came with are dropped, too, if their feature gate may be off.
+	// DropsGated: not only additions lose the fields that the API server drops if a feature gate is off, but all of the pod.
 	DropsGated bool
 }
 
-// HasGatedField reports whether the place is an object of which the API server drops a field if a feature gate is off. If nothing
-// else is in it, it drops the object, too (dropDisabledFields in pkg/api/pod/util.go of Kubernetes).
+// HasGatedField reports whether the type of an object has a field that the API server drops if a feature gate is off. If the object
+// has no other field, the API server drops the object, too (dropDisabledFields in pkg/api/pod/util.go of Kubernetes).
 func (s *Schema) HasGatedField() bool {
 	for _, f := range s.fields {
 		if f.Gated {
@@ -150,8 +152,7 @@ func (s *Schema) HasGatedField() bool {
 	return false
 }
 
-// HasGated reports whether an object or a list has a field that the API server drops if a feature
-// gate is off.
+// HasGated reports whether a value contains a field that the API server drops if a feature gate is off.
 func (s *Schema) HasGated(n *jsontree.Node) bool {
 	switch {
 	case n.Kind() == jsontree.Array && s.Elem != nil:
@@ -172,12 +173,12 @@ func (s *Schema) HasGated(n *jsontree.Node) bool {
 	return false
 }
 
-// Foreseen returns a part of a pod with what was added as the API server will store it.
+// Foreseen returns a part of a pod in which all additions have the form in which the API server will store them.
 func (s *Schema) Foreseen(n *jsontree.Node, by Server) jsontree.Node {
 	return s.foreseenPart(n, by, false)
 }
 
-// foreseenPart implements Foreseen. If stored is true, everything counts as added.
+// foreseenPart implements [Schema.Foreseen]. If stored is true, everything counts as added.
 func (s *Schema) foreseenPart(n *jsontree.Node, by Server, stored bool) jsontree.Node {
 	stored = stored || n.IsNew()
 	file := by.File

@@ -30,7 +30,7 @@ func (f *Field) impliedValue(object *jsontree.Node, onHost bool) *jsontree.Node 
 	case "Container.imagePullPolicy":
 		image := object.Get("image")
 		if image.IsNew() && !object.IsNew() {
-			image = nil // it came after the default
+			image = nil // a template added it after the API server had set the default
 		}
 		return new(jsontree.Text(pullPolicy(image.Text())))
 	case "ImageVolumeSource.pullPolicy":

@@ -15,8 +15,8 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-// Some types of the API decode a value and encode it in another form: quantities (0.5 becomes "500m") and times. The API
-// server stores that form, so expressions must see it.
+// Some types of the API encode a value in another form than they decoded: quantities (0.5 becomes "500m") and times. The API
+// server stores the new form, so expressions must see it.
 
 // encodedScalar returns a scalar in the form in which the API server stores it. It returns an invalid value unchanged.
 func (s *Schema) encodedScalar(n *jsontree.Node) jsontree.Node {
@@ -39,9 +39,9 @@ func (s *Schema) encodedScalar(n *jsontree.Node) jsontree.Node {
 	return *n
 }
 
-// encodedQuantity is encoded for quantities, which a list of resources rounds up. It does not use their decoder, which takes hours
-// for some strings.
-func encodedQuantity(n *jsontree.Node, round resource.Scale) jsontree.Node {
+// encodedQuantity is encodedScalar for quantities. It rounds a quantity up to the scale, as the API server does in a list of
+// resources. It does not use the decoder of quantities, which takes hours for some strings.
+func encodedQuantity(n *jsontree.Node, scale resource.Scale) jsontree.Node {
 	var text string
 	switch n.Kind() {
 	case jsontree.String:
@@ -59,14 +59,14 @@ func encodedQuantity(n *jsontree.Node, round resource.Scale) jsontree.Node {
 	if err != nil {
 		return *n
 	}
-	q.RoundUp(round)
+	q.RoundUp(scale)
 	return jsontree.Text(q.String())
 }
 
 // isCanonical reports whether a quantity certainly has the form in which it is stored. Nearly all quantities have it, and
 // parsing them would allocate memory.
 func isCanonical(text string) bool {
-	const digits = 6 // so that no product is larger than the largest quantity
+	const digits = 6 // more digits with the largest suffix could exceed the largest quantity
 	end := strings.IndexFunc(text, func(r rune) bool { return r < '0' || r > '9' })
 	if end < 0 {
 		end = len(text)
@@ -86,18 +86,18 @@ func isCanonical(text string) bool {
 	return false
 }
 
-// encodedQuantities returns a map of quantities in the form in which the API server stores it. Unless all is true, only those
-// that were added may have another form.
+// encodedQuantities returns a map of quantities in the form in which the API server stores it. If all is false, only added
+// quantities are converted: the API server has stored the others already.
 func (s *Schema) encodedQuantities(n *jsontree.Node, all bool) jsontree.Node {
-	round := resource.Nano
+	scale := resource.Nano
 	if s.GoType == reflect.TypeFor[corev1.ResourceList]() {
-		round = resource.Milli
+		scale = resource.Milli
 	}
 	object := jsontree.Members()
 	for i := range n.Members() {
 		m := &n.Members()[i]
 		if all || m.IsNew() {
-			object.Set(m.Name(), encodedQuantity(m, round))
+			object.Set(m.Name(), encodedQuantity(m, scale))
 		} else {
 			object.Set(m.Name(), *m)
 		}

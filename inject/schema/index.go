@@ -12,16 +12,16 @@ import (
 type Index struct {
 	schema *Schema
 	items  []jsontree.Node
-	at     map[string]int // nil if the list is short, or has keys that can be written in several ways
+	at     map[string]int // nil if the list is short, or has numbers as keys that can be written in several ways
 }
 
-// short is the length of a list in which a search needs no map.
-const short = 16
+// shortList is the length of a list up to which it is searched without a map.
+const shortList = 16
 
 // Index returns an index of a list.
 func (s *Schema) Index(items []jsontree.Node) *Index {
 	x := &Index{schema: s, items: items}
-	if len(items) <= short {
+	if len(items) <= shortList {
 		return x
 	}
 	x.at = make(map[string]int, len(items))
@@ -50,7 +50,7 @@ func (x *Index) Find(item *jsontree.Node) int {
 	return -1
 }
 
-// indexKey returns a string that is equal for two items if and only if they have the same key, if ok is true.
+// indexKey returns a string for the key of an item. If ok is true for two items, their strings are equal if and only if their keys are.
 func (s *Schema) indexKey(item *jsontree.Node) (key string, ok bool) {
 	if s.Key != "containerPort" {
 		return s.TextKey(item)

@@ -17,12 +17,12 @@ import (
 
 // Mistyped is a value that no API server can decode.
 type Mistyped struct {
-	Pointer  string
-	Sentence string
+	Pointer  string // JSON Pointer to the value
+	Sentence string // what the value must be
 }
 
-// Mistyped returns the values that have another type than the API defines. It ignores unknown fields, and values
-// that decode themselves, for example quantities.
+// Mistyped returns the values that have another JSON type than the API defines. It ignores unknown fields, and types with a decoder of
+// their own, for example quantities.
 func (s *Schema) Mistyped(n *jsontree.Node) []Mistyped { return s.appendMistyped(n, "", nil) }
 
 func (s *Schema) appendMistyped(n *jsontree.Node, at string, found []Mistyped) []Mistyped {
@@ -48,7 +48,7 @@ func (s *Schema) appendMistyped(n *jsontree.Node, at string, found []Mistyped) [
 	return found
 }
 
-// Unknown returns a sentence about each field that the API does not define. There are none below an unknown field.
+// Unknown returns a sentence about each field that the API does not define. It does not search below an unknown field.
 func (s *Schema) Unknown(n *jsontree.Node) []string { return s.appendUnknown(n, "", nil) }
 
 func (s *Schema) appendUnknown(n *jsontree.Node, at string, found []string) []string {
@@ -82,7 +82,7 @@ func describePlace(pointer string) string {
 	return Where(pointer)
 }
 
-// wantedType returns what a value of the type must be, or "" if the value is that.
+// wantedType returns what a value of a Go type must be in JSON, for example "a string", or "" if the value is that.
 func wantedType(t reflect.Type, n *jsontree.Node) string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

@@ -30,7 +30,8 @@ func (p Pointer) Item(items []jsontree.Node, i int) Pointer {
 	return append(p, step{items: items, index: i})
 }
 
-// Name returns the name of the last member in it, not counting that many after it.
+// Name returns the name of a member in the pointer, counted from the end: before is the number of steps after it. The step must not go
+// to an item.
 func (p Pointer) Name(before int) string { return p[len(p)-1-before].name }
 
 // Is reports whether the pointer goes through members with these names, and no items.
@@ -46,8 +47,8 @@ func (p Pointer) Is(names []string) bool {
 	return true
 }
 
-// In returns the object or list in a value that contains the pointer's last member, or nil. It leaves out the first steps
-// of the pointer.
+// In returns the object that contains the pointer's last member, or nil. The pointer's steps from first on lead from the value n to
+// that member, through members only.
 func (p Pointer) In(n *jsontree.Node, first int) *jsontree.Node {
 	for _, s := range p[first : len(p)-1] {
 		n = n.Get(s.name)
@@ -55,7 +56,8 @@ func (p Pointer) In(n *jsontree.Node, first int) *jsontree.Node {
 	return n
 }
 
-// String returns the pointer as RFC 6901 defines it. Indices do not count items that templates have added.
+// String returns the pointer as RFC 6901 defines it. The indices are those in the pod as received: they do not count items that
+// templates have added, and such an item is "-".
 func (p Pointer) String() string {
 	var text []byte
 	for _, s := range p {

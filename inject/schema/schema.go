@@ -26,13 +26,13 @@ type Shape int
 
 // The shapes.
 const (
-	// Unit is merged as a whole. If the pod has none, it gets the template's; if it has another
-	// one, that stays. Units are scalars, lists whose order matters, and objects whose fields
-	// exclude each other (a volume's sources, an environment variable's value and valueFrom). Half
+	// Unit is merged as a whole. If the pod has no value, it gets the template's. If the pod has another
+	// value, that value stays. Units are scalars, lists whose order matters, and objects whose fields
+	// exclude each other (a volume's sources, an environment variable's value and valueFrom). A part
 	// of such an object would make the pod invalid, or change its meaning.
-	Unit Shape = iota
-	object
-	mapping // an object with free keys
+	Unit    Shape = iota
+	object        // a struct that is merged field by field
+	mapping       // an object with free keys
 	// KeyedList is a list whose items differ by a key.
 	KeyedList
 	// Set is a list whose order means nothing.
@@ -42,13 +42,13 @@ const (
 // Schema describes a place in the pod. It is immutable.
 type Schema struct {
 	Shape    Shape
-	fields   map[string]*Field // of a struct, be it object or unit
-	slots    []*Field          // the same, see [Schema.At]
+	fields   map[string]*Field // of a struct, whether it is merged field by field or as a unit
+	slots    []*Field          // the fields again, in the order that [Schema.At] needs
 	Elem     *Schema           // of a list or mapping
-	each     *Field            // of a mapping
-	Key      string            // of a KeyedList
-	Quantity bool              // a resource.Quantity
-	GoType   reflect.Type
+	each     *Field            // Elem as a field, of a mapping
+	Key      string            // name of the field that is the key, of a KeyedList
+	Quantity bool              // whether the type is resource.Quantity
+	GoType   reflect.Type      // nil if nothing is known of the place
 
 	ownEncoding bool // see encodesItself
 }
@@ -61,13 +61,13 @@ func encodesItself(t reflect.Type) bool {
 // Field is a place and what its absence means.
 type Field struct {
 	*Schema
-	name string // "" if it has any
+	name string // "" for an item of a list or a value of a mapping
 	// AbsentIsZero: the API server omits a zero value when it encodes a pod, so a zero value in a template means the same
 	// as no value.
 	AbsentIsZero bool
-	Parent       reflect.Type // the struct that it is a field of
-	Gated        bool         // the API server drops it if a feature gate is off
-	AlwaysSent   bool         // as zero if there is no value
+	Parent       reflect.Type // the struct that it is a field of, or nil
+	Gated        bool         // whether the API server drops it if a feature gate is off
+	AlwaysSent   bool         // whether the API server sends a zero value if there is none
 }
 
 // Pod returns the schema of a pod. It reads the fields and their types from k8s.io/api, and the keys of lists from the
@@ -76,6 +76,7 @@ func Pod() *Schema { return pod() }
 
 var pod = sync.OnceValue(func() *Schema { return schemas{}.schemaOf(reflect.TypeFor[corev1.Pod]()) })
 
+// schemas are the schemas that exist already, so that each type has one and recursive types end.
 type schemas map[reflect.Type]*Schema
 
 func (known schemas) schemaOf(t reflect.Type) *Schema {
@@ -132,7 +133,7 @@ func isMergedByField(t reflect.Type) bool {
 	return t.Name() == "ObjectMeta"
 }
 
-// Droppable reports whether the API server may have dropped this field of the fragment, or everything in it.
+// Droppable reports whether the API server may drop a value of this field, or everything in it, because a feature gate is off.
 func (f *Field) Droppable(fragment *jsontree.Node) bool {
 	if f.Gated {
 		return true
@@ -158,9 +159,9 @@ func isSet(parent reflect.Type, name string) bool {
 	return false
 }
 
-// At returns the field or value with that name. A name is unknown if the fragment uses a newer API
-// than this build; At then returns a unit. This is called so often that a map, which hashes the
-// whole name, would be measurably slower.
+// At returns the field of a struct, or the value of a mapping, with that name. For a name that the API of this
+// build does not have, it returns a unit. It searches s.slots and not a map, because it is called so often that hashing
+// whole names would be measurably slower.
 func (s *Schema) At(name string) *Field {
 	if s.Shape == mapping {
 		return s.each
@@ -180,8 +181,7 @@ func (s *Schema) At(name string) *Field {
 // unknown is a place of which nothing is known.
 var unknown = &Field{Schema: &Schema{}}
 
-// fillSlots fills the slots. Each field is in the first free slot from the one that its name hashes
-// to.
+// fillSlots fills the slots, a hash table with open addressing: each field is in the first free slot from firstSlot on.
 func (s *Schema) fillSlots() {
 	s.slots = make([]*Field, 1<<bits.Len(uint(2*len(s.fields))))
 	for _, name := range slices.Sorted(maps.Keys(s.fields)) {
@@ -193,6 +193,7 @@ func (s *Schema) fillSlots() {
 	}
 }
 
+// firstSlot returns the hash of a name. At and fillSlots reduce it to the number of slots.
 func firstSlot(name string) int {
 	if name == "" {
 		return 0
