@@ -21,16 +21,16 @@ const PathAdvise = "/advise"
 
 const decidedSilent = "silent"
 
-// fitSize and fitItems bound the pods whose fit is checked, in bytes and in commas: in API types an item of
-// two bytes takes up to 2 KB, and twice as much while a list grows.
+// fitSize and fitItems bound the pods that are compared with the namespace's limits, in bytes and in commas. They bound memory: as a
+// Go value of the API, an item of two bytes takes up to 2 KB, and twice as much while a list grows.
 const fitSize, fitItems = 1 << 20, 10_000
 
-// advise warns the author of a workload about what will be wrong with its pods. A
-// controller creates the pods and drops the warnings that it gets. The endpoint never
+// advise warns the author of a workload about what will be wrong with its pods. The author does not see the warnings about the
+// pods themselves: a controller creates the pods, and drops them. The endpoint never
 // denies, and reports nothing about objects that it does not understand.
 //
-// It is not known yet which user creates the pods, and whether in a dry run. So
-// expressions see neither, as in the command line.
+// It is not known yet which user will create the pods, and whether in a dry run. So
+// expressions see neither the user nor the dry run, as on the command line.
 var advise = &endpoint{
 	path:      PathAdvise,
 	name:      "advise",
@@ -78,7 +78,7 @@ var advise = &endpoint{
 type advice struct {
 	injected
 	sentences []string // about what is wrong
-	effects   []string // of what is right; they do not count as warnings
+	effects   []string // of the additions on the rest of the pod; the decision does not depend on them
 }
 
 func (a advice) decision() string {
@@ -93,8 +93,8 @@ func (a advice) fillResponse(_ *exchange, response *admissionv1.AdmissionRespons
 	return notes
 }
 
-// foreseeEffects returns the objections of the namespace to the injected pod that it does not have to the original
-// pod, and what the additions change for the rest of the pod. It returns none for pods that are far larger than real ones.
+// foreseeEffects returns why the injected pod does not fit into the namespace although the original pod does (Pod Security, limits,
+// quotas), and what the additions change for the rest of the pod. It returns nothing for pods that are far larger than real ones.
 func (h *Handler) foreseeEffects(namespace *request.Namespace, kind string, node *jsontree.Node, result *inject.Result) (misfits, effects []string) {
 	if h.Fit == nil || !result.Adds() {
 		return nil, nil
@@ -116,8 +116,8 @@ func (h *Handler) foreseeEffects(namespace *request.Namespace, kind string, node
 
 func (r *admissionRequest) apiVersion() string { return r.Kind.Group + "/" + r.Kind.Version }
 
-// podAt returns the path of the pod template if the request creates or updates a workload, else nil. It
-// returns nil for workloads that a controller owns: the author of their owner was warned already.
+// podAt returns the path of the pod template if the request creates or updates a workload, or else nil. It
+// returns nil for a workload that a controller owns, for example a ReplicaSet: the author of the owner was warned already.
 func (r *admissionRequest) podAt() []string {
 	if r.SubResource != "" || r.Operation != admissionv1.Create && r.Operation != admissionv1.Update || hasController(r.Object) {
 		return nil
@@ -126,8 +126,8 @@ func (r *admissionRequest) podAt() []string {
 	return path
 }
 
-// newMetadata reports whether labels or annotations of a workload change, or those of the
-// Jobs that it creates.
+// newMetadata reports whether the request changes labels or annotations in the metadata of a workload, or of the Jobs that a CronJob
+// creates. Path is that of the pod template, whose own metadata does not count.
 func (r *admissionRequest) newMetadata(path []string) bool {
 	for depth := range path {
 		at, old := r.Object.At(path[:depth]...).Get("metadata"), r.OldObject.At(path[:depth]...).Get("metadata")

@@ -17,7 +17,7 @@ var pairs = func() (all [1 << 12]uint16) {
 	return all
 }()
 
-// putSix writes the first six bytes of v.
+// putSix writes the first six bytes of v as eight letters.
 func putSix(to []byte, v uint64) {
 	binary.LittleEndian.PutUint16(to, pairs[v>>52])
 	binary.LittleEndian.PutUint16(to[2:], pairs[v>>40&0xfff])
@@ -25,8 +25,8 @@ func putSix(to []byte, v uint64) {
 	binary.LittleEndian.PutUint16(to[6:], pairs[v>>16&0xfff])
 }
 
-// appendBase64 appends what [base64.StdEncoding] appends, in a fifth of the time, because it
-// encodes two letters at once.
+// appendBase64 appends src as [base64.StdEncoding] does, in a fifth of the time, because it
+// looks up two letters at once. This is a large part of the time for an answer with a patch.
 func appendBase64(dst, src []byte) []byte {
 	dst = slices.Grow(dst, base64.StdEncoding.EncodedLen(len(src)))
 	to := dst[len(dst):cap(dst)]

@@ -25,8 +25,8 @@ const contentJSON = "application/json"
 
 // checkHead checks the request's method, headers and length, and sets the deadline.
 //
-// The caller stops waiting after ?timeout=, counted from the exchange's start, so a body that
-// was not read by then is answered with 503. After reading, a request may wait for its turn (see
+// The API server stops waiting after the time in the query (?timeout=), counted from the exchange's start. A body that
+// was not read by then is answered with 503. After its body was read, a request may wait for its turn (see
 // [Limiter]); processing takes microseconds.
 func (e *exchange) checkHead(w http.ResponseWriter, r *http.Request) *rejection {
 	if r.Method != http.MethodPost {
@@ -53,8 +53,8 @@ func tooLarge() *rejection {
 	return newRejection(http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", maxBody)
 }
 
-// readBody reads the body. Memory grows with the bytes received. The Content-Length costs a caller
-// nothing, so it can only make the buffer smaller.
+// readBody reads the body into e.buffers. The buffer doubles as bytes arrive. A caller can claim any Content-Length without sending
+// as much, so it is only used to allocate less than the double.
 func (h *Handler) readBody(e *exchange, w http.ResponseWriter, r *http.Request) *rejection {
 	conn := http.NewResponseController(w)
 	// If the ResponseWriter does not support it, the server's ReadTimeout applies.
@@ -93,7 +93,7 @@ func earlierTime(a, b time.Time) time.Time {
 	return b
 }
 
-// unreadRejection returns the rejection for a body that was not read. EOF means that the caller is gone.
+// unreadRejection returns the rejection for a body that could not be read. An EOF here means that the caller closed the connection.
 func unreadRejection(err error) *rejection {
 	limit := (*http.MaxBytesError)(nil)
 	switch {
@@ -105,7 +105,7 @@ func unreadRejection(err error) *rejection {
 	return newRejection(http.StatusBadRequest, "the body could not be read: %v", err)
 }
 
-// parseTimeout returns how long the caller waits.
+// parseTimeout returns how long the caller waits, by the query of the URL.
 func parseTimeout(r *http.Request) (time.Duration, *rejection) {
 	text, alone := strings.CutPrefix(r.URL.RawQuery, "timeout=") // as the API server writes it
 	if !alone || strings.ContainsAny(text, "&%+") {

@@ -23,7 +23,7 @@ func (h *Handler) lendScratch(e *exchange) {
 }
 
 // returnScratch takes the scratch back after metrics and log are written. The scratch still
-// refers to the body, so it is not kept after a large body.
+// refers to the body, so keeping the scratch of a large body would keep that body.
 func (h *Handler) returnScratch(e *exchange) {
 	if s := e.scratch; s != nil && cap(e.buffers.body) <= largeBody && s.engine.Kept()+cap(s.patch) <= maxKept {
 		h.scratch.Put(s)

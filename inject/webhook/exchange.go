@@ -23,11 +23,11 @@ type endpoint struct {
 	// levels is how many levels of a review the parser indexes.
 	levels int
 	queue  queue
-	// once: the API server is not asked to retry, because no pod may wait for this webhook.
+	// once: a rejection never asks the API server to retry, because no pod may wait for this webhook.
 	once bool
-	// judges: the findings are about a final pod, and the decision follows from them.
+	// judges: the findings are about a final pod, and the webhook's decision follows from them.
 	judges bool
-	// counted: pillion_decisions_total counts the decisions.
+	// counted: the metric pillion_decisions_total counts the engine's decisions about the requests.
 	counted bool
 	// decisions are the possible results of a request that gets an answer, apart from
 	// decidedIgnored.
@@ -73,7 +73,7 @@ const (
 	decidedDoubted   = "doubted"  // the API server calls another replica
 )
 
-// unknown are the codes of findings about no template that every webhook has.
+// unknown are the codes of findings about no template that all webhooks for pods and workloads have.
 var unknown = []inject.Code{inject.CodeUnknownTemplate, inject.CodeUnknownParameter}
 
 // okOutcomes returns outcomes with HTTP 200.
@@ -98,12 +98,12 @@ type exchange struct {
 	answer   answer               // nil if the request does not concern the endpoint
 	withheld *inject.UnsoundError // why the patch is not in the answer; nil if it is
 	body     []byte               // of the HTTP response
-	written  bool                 // all of it
-	rejected *rejection
-	span     trace.Span // nil if the request is not traced
-	hangUp   bool       // the connection ends after the answer
-	buffers  *buffers   // nil before the body is read
-	scratch  *scratch   // memory of the request's tree; nil before the request's turn, and after it
+	written  bool                 // whether all of the response was written
+	rejected *rejection           // nil if the request gets an answer
+	span     trace.Span           // nil if the request is not traced
+	hangUp   bool                 // whether the connection ends after the answer
+	buffers  *buffers             // nil before the body is read
+	scratch  *scratch             // memory of the request's tree; nil before the request's turn, and after it
 }
 
 func (e *exchange) uid() string {
@@ -154,7 +154,7 @@ func (e *exchange) findings() []inject.Finding {
 	return e.answer.findings()
 }
 
-// traceID is "" if the request is not traced.
+// traceID returns the ID of the request's trace, or "" if the request is not traced.
 func (e *exchange) traceID() string {
 	if e.span == nil {
 		return ""

@@ -17,7 +17,7 @@ const (
 
 const callerGone = "gone"
 
-// gate admits a number of requests at a time; the others wait in order.
+// gate admits a limited number of requests at a time. The others wait, and are admitted in the order of their arrival.
 //
 // A semaphore of golang.org/x/sync would take a lock for every request, and would not estimate the wait.
 type gate struct {
@@ -35,8 +35,8 @@ func (g *gate) openSlots(slots int) {
 func (g *gate) countWorking() int64 { return g.slots - max(g.free.Load(), 0) }
 func (g *gate) countWaiting() int64 { return max(-g.free.Load(), 0) }
 
-// waitTurn is called by a request that made free negative. It returns "" when it is the
-// request's turn, or the reason why the request gives up.
+// waitTurn waits until the gate admits the request, which has made free negative before. It returns "" then. It returns the reason
+// if the request gives up: it would wait longer than most, it has waited that long, or its caller is gone.
 func (g *gate) waitTurn(ctx context.Context, most time.Duration) string {
 	if time.Duration(g.countWaiting()*g.mean.Load()/g.slots) > most && g.withdrawWait() {
 		return shedQueue
@@ -58,8 +58,8 @@ func (g *gate) waitTurn(ctx context.Context, most time.Duration) string {
 	return ""
 }
 
-// withdrawWait ends the wait of one request. It returns false if all waiting requests were
-// admitted meanwhile, and so this one too.
+// withdrawWait ends the wait of a request that gives up. It returns false if all waiting requests were
+// admitted meanwhile. Then this one was admitted, too, and must take its turn.
 func (g *gate) withdrawWait() bool {
 	for {
 		free := g.free.Load()
@@ -72,8 +72,8 @@ func (g *gate) withdrawWait() bool {
 	}
 }
 
-// admitNext admits the next request. If two requests write the mean at the same moment, one
-// duration is lost, which is harmless.
+// admitNext ends the turn of a request, which took so long, and admits the next one. If two requests write the mean at the same
+// moment, one duration does not count in it, which is harmless.
 func (g *gate) admitNext(took time.Duration) {
 	mean := g.mean.Load()
 	g.mean.Store(mean + (int64(took)-mean)/16)

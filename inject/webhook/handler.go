@@ -3,11 +3,9 @@
 // Package webhook handles HTTP: it decodes an AdmissionReview, calls the engine
 // once, and encodes the AdmissionReview with the response.
 //
-// It allows requests that do not create a pod, without changes. A request that it
-// cannot answer gets an HTTP error with a sentence. The API server handles such an
-// error according to the failurePolicy of the webhook.
-//
-// A webhook is an [endpoint]. mutate.go, validate.go, shadow.go, advise.go and lint.go define one each.
+// Each webhook is an [endpoint]: mutate.go, validate.go, shadow.go, advise.go and lint.go define one each. A request that does not
+// concern its endpoint is allowed without changes. A request that cannot be answered gets an HTTP error with a sentence. The API
+// server handles such an error according to the failurePolicy of the webhook.
 package webhook
 
 import (
@@ -27,14 +25,14 @@ import (
 )
 
 // Namespaces returns what is known about a namespace. Requests wait for it, so it
-// must answer from memory. It returns an error if it does not know yet; Known is
-// false if it will never know.
+// must answer from memory. It returns an error if it does not know the namespace yet. If it will never know the namespace, Known in
+// the result is false.
 type Namespaces interface {
 	Namespace(name string) (request.Namespace, error)
 }
 
 // Limits returns the LimitRanges and quotas of a namespace. Requests wait for it,
-// so it must answer from memory; it leaves out what it does not know.
+// so it must answer from memory. It omits objects that it does not know.
 type Limits interface {
 	Limits(namespace string) limits.Limits
 }
@@ -45,8 +43,8 @@ type Handler struct {
 	Use        func(namespace string) (*inject.Injector, *inject.Judge)
 	All        func() *templates.Set // the templates of all namespaces; nil: they are not known
 	Namespaces Namespaces
-	// Admits returns why a template of a namespace would not be used with this content, as JSON, because of a limit,
-	// or why another one would no longer be. It returns "" otherwise. Nil: there are no limits.
+	// Admits returns which limit a template of a namespace would exceed with this content (JSON), so that this template or another
+	// one would not be used. It returns "" if there is none. Nil: there are no limits.
 	Admits  func(namespace, name string, text []byte) string
 	Guard   *authentication.Guard // nil: callers are not authenticated
 	Fit     *limits.Evaluator     // nil: advise does not report what pods need of their namespace
@@ -72,7 +70,7 @@ func (h *Handler) judge(e *exchange) *inject.Judge {
 	return judge
 }
 
-// aboutPod returns the engine's input for a new pod. The error is temporary.
+// aboutPod returns the engine's input for a new pod. It returns a rejection if the namespace is not known.
 func (h *Handler) aboutPod(e *exchange, r *http.Request) (inject.Request, *rejection) {
 	// metadata.namespace is not set yet if a controller creates the pod.
 	namespace, err := h.Namespaces.Namespace(e.request.Namespace)
@@ -94,20 +92,20 @@ func (h *Handler) aboutPod(e *exchange, r *http.Request) (inject.Request, *rejec
 	}, nil
 }
 
-// ErrNamespaceTooLarge is in an error of [Namespaces] if a retry does not help. The API server reports the reason only
-// because it does not retry.
+// ErrNamespaceTooLarge is in an error of [Namespaces] about a namespace that no replica will ever know. A retry would not help, so the
+// request gets 403 instead of 503. The API server reports the reason to users only for an error that it does not retry.
 var ErrNamespaceTooLarge = errors.New("too many labels and annotations")
 
-// notYet returns the rejection of a request that can be answered in a moment. The API server tries
-// again.
+// notYet returns the rejection of a request that can be answered in a moment. It asks the API server to retry.
 func notYet(why string) *rejection {
 	later := newRejection(http.StatusServiceUnavailable, "%s", why)
 	later.retryAfter = "1"
 	return later
 }
 
-// awaitsAccount returns a rejection if a template for the pod reads its ServiceAccount, and that is not
-// known yet, although the cluster's ServiceAccounts are. The pod would get the wrong values.
+// awaitsAccount returns a rejection if a template for the pod reads the pod's ServiceAccount, and the ServiceAccount is not known
+// yet. It was probably created a moment ago; without it, the pod would get the wrong values. If Pillion does not follow the cluster's
+// ServiceAccounts at all, a retry would not help, and awaitsAccount returns nil.
 func awaitsAccount(req *inject.Request, result *inject.Result) *rejection {
 	if req.Namespace.ServiceAccounts == nil {
 		return nil

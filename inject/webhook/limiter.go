@@ -13,20 +13,20 @@ import (
 )
 
 const (
-	// largeBody is the size above which requests are processed one at a time, as are requests
+	// largeBody is the size in bytes above which requests are processed one at a time. So are requests
 	// with more than [jsontree.FewValues] values. A tree of tiny objects takes up to 100 times the memory
-	// of its text, so this bounds memory. Other requests do not wait for them.
+	// of its text, so this bounds memory. Small requests do not wait for large ones.
 	largeBody = 64 << 10
-	// freeBody and freeAnswer are how much memory each request may hold uncounted. 99 of 100 requests
+	// freeBody and freeAnswer are how many bytes each request may hold uncounted. 99 of 100 requests
 	// need no more, so they find room whatever other requests hold. The limits on connections and
-	// streams bound how many of them there are.
+	// streams bound how many requests there are.
 	freeBody, freeAnswer = 16 << 10, 32 << 10
 	// maxValues is how many values a body may have, and valueSize about how many bytes a value takes
-	// during processing; the first [jsontree.FewValues] are not counted. A pod of 3 MiB, the most that an
+	// during processing. The first [jsontree.FewValues] values are not counted. A pod of 3 MiB, the most that an
 	// API server accepts, has about 100,000 values.
 	maxValues, valueSize = 1 << 18, 128
-	// longestWait bounds the wait of a request. Instead of a longer wait, the API server retries
-	// (see [Limiter]). After this time an overload has no effect any more.
+	// longestWait bounds the wait of a request. A request that would wait longer gets 429, and the API server retries
+	// (see [Limiter]). So an overload has no effect any more after this time.
 	longestWait = time.Second
 	// hurry is how long a client may still take to send a body larger than freeBody if memory is short.
 	hurry = time.Second
@@ -35,12 +35,10 @@ const (
 // queue is where a request waits for its turn.
 type queue int
 
-// Large requests are processed one at a time. So are templates, which take long to compile: in a queue of
-// their own, because their authors must not keep pods waiting.
 const (
-	small queue = iota
-	large
-	ofTemplates
+	small       queue = iota
+	large             // processed one at a time, see largeBody
+	ofTemplates       // also one at a time, because compiling takes long, and apart from pods, which must not wait for it
 )
 
 // Limiter bounds the time and the memory of requests. A request that would exceed the bounds
@@ -59,9 +57,9 @@ type Limiter struct {
 	shed              *prometheus.CounterVec
 }
 
-// NewLimiter returns a limiter that has slots requests processed at a time, whose bodies, values
-// and answers take at most memory bytes. Processing only needs a CPU, so more than a few slots for
-// each CPU gain nothing.
+// NewLimiter returns a limiter, and registers its metrics. Slots is how many small requests are processed at a time: more than a few for
+// each CPU gain nothing, because processing only needs a CPU. Memory is how many bytes the bodies, values and answers of all requests
+// may take, see [Limiter.SetMemory].
 func NewLimiter(registry prometheus.Registerer, slots int, memory int64) *Limiter {
 	metrics := promauto.With(registry)
 	l := &Limiter{shed: metrics.NewCounterVec(prometheus.CounterOpts{
@@ -85,7 +83,7 @@ func NewLimiter(registry prometheus.Registerer, slots int, memory int64) *Limite
 	return l
 }
 
-// SetMemory changes the limit in bytes.
+// SetMemory changes the limit of memory, in bytes.
 func (l *Limiter) SetMemory(bytes int64) { l.maxMemory.Store(bytes) }
 
 // Working returns the number of requests in processing.
@@ -110,7 +108,7 @@ func shedRejection(why string) *rejection {
 	return r
 }
 
-// isMemoryShort reports whether memory is short.
+// isMemoryShort reports whether requests hold more than half of the memory that they may hold together.
 func (l *Limiter) isMemoryShort() bool { return l != nil && l.memory.Load() > l.maxMemory.Load()/2 }
 
 // checkRoom rejects a body that has no room, before reading it.
@@ -140,8 +138,8 @@ type share struct {
 	began    time.Time
 }
 
-// takeMemory counts memory before it is allocated. The memory that was copied from is garbage by then
-// but not collected yet, so nothing is given back before the end.
+// takeMemory counts memory before it is allocated, in bytes. It returns false if that exceeds the limit. A buffer that was replaced by
+// a larger one still counts until the request ends, because it may not have been collected yet.
 func (s *share) takeMemory(bytes int) bool {
 	l := s.limiter
 	if l == nil {
@@ -166,8 +164,8 @@ func (s *share) Values(n int) bool {
 	return s.denied == nil
 }
 
-// enterQueue waits for the request's turn. The body was read before that, so that no slow
-// caller keeps others waiting. It waits at most half of the remaining time:
+// enterQueue waits for the request's turn, or returns a rejection. The body was read before, so that no slow
+// caller keeps others waiting. It waits at most half of the time that is left for the request:
 // the other half is for the API server's retry.
 func (s *share) enterQueue(q queue) *rejection {
 	if s.limiter == nil {
@@ -195,7 +193,7 @@ func (s *share) leaveQueue() {
 	}
 }
 
-// releaseMemory releases the memory.
+// releaseMemory gives all memory of the request back.
 func (s *share) releaseMemory() {
 	if s.limiter != nil {
 		s.limiter.memory.Add(-s.memory)

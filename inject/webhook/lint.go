@@ -24,8 +24,8 @@ const PathLint = "/lint"
 
 const decidedDenied = "denied"
 
-// lint denies a template with a mistake, and warns about the rest of what pillion lint finds. It allows
-// a change that does not change the spec: a controller that removes a finalizer cannot fix the template.
+// lint denies a template with a mistake, and returns everything else that pillion lint finds as warnings. It allows
+// every update that leaves the spec unchanged: a controller that removes a finalizer cannot fix the template.
 var lint = &endpoint{
 	path:      PathLint,
 	name:      "lint",
@@ -83,10 +83,10 @@ func (h *Handler) exceededLimit(r *admissionRequest, text []byte) string {
 		return ""
 	}
 	of := r.Object.Get("metadata")
-	return h.Admits(cmp.Or(of.Get("namespace").Text(), r.Namespace), cmp.Or(of.Get("name").Text(), of.Get("generateName").Text()+"00000"), text)
+	return h.Admits(cmp.Or(of.Get("namespace").Text(), r.Namespace), templateName(of), text)
 }
 
-// takenBy returns what is used in place of a template because it has its name: a template of the cluster, or
+// takenBy returns words for the template that is used instead of a template of the same name: one of the cluster, or
 // one of a file. It returns "" if there is none.
 func takenBy(t *templates.Template, in *templates.Set) string {
 	for _, other := range in.OfCluster().Templates {
@@ -145,11 +145,16 @@ func (r *admissionRequest) changesTemplate() bool {
 		(r.Operation == admissionv1.Create || r.Operation == admissionv1.Update || r.Operation == admissionv1.Delete)
 }
 
-// templateJSON returns the template in the request, without the rest of its metadata. The API server may
-// have yet to generate its name.
+// templateName returns the name of a template, given its metadata. If the API server will generate the name later, it returns a name
+// of that form.
+func templateName(metadata *jsontree.Node) string {
+	return cmp.Or(metadata.Get("name").Text(), metadata.Get("generateName").Text()+"00000")
+}
+
+// templateJSON returns the template in the request, with name and namespace as its only metadata.
 func (r *admissionRequest) templateJSON() []byte {
 	of := r.Object.Get("metadata")
-	name := cmp.Or(of.Get("name").Text(), of.Get("generateName").Text()+"00000")
+	name := templateName(of)
 	b := jsontree.AppendQuoted([]byte(`{"apiVersion":`), r.Object.Get("apiVersion").Text())
 	b = jsontree.AppendQuoted(append(b, `,"kind":`...), r.Object.Get("kind").Text())
 	b = jsontree.AppendQuoted(append(b, `,"metadata":{"name":`...), name)
@@ -197,7 +202,7 @@ func (l linted) decision() string {
 // maxCauses limits the problems that a denial contains.
 const maxCauses = 50
 
-// fillResponse denies with one cause for each problem. kubectl prints the causes of this reason, one in a line.
+// fillResponse denies the template with one cause for each problem. For the reason Invalid, kubectl prints each cause in a line.
 func (l linted) fillResponse(_ *exchange, response *admissionv1.AdmissionResponse, notes []inject.Note) []inject.Note {
 	if len(l.problems) == 0 {
 		response.Warnings = clipWarnings(l.warnings, "")

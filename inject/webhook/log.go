@@ -13,8 +13,8 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 )
 
-// logRequest writes a line for each unusual event, and at level debug one for each
-// request. Lines have names, codes and paths, never values from a pod.
+// logRequest logs each unusual event of a request, and at level debug the request itself. Lines contain names, codes and paths, and
+// never values from a pod.
 func (h *Handler) logRequest(e *exchange, r *http.Request, took time.Duration) {
 	if h.Log.Enabled(r.Context(), slog.LevelDebug) {
 		h.Log.LogAttrs(r.Context(), slog.LevelDebug, "request", e.requestAttrs(took)...)
@@ -101,10 +101,10 @@ func (h *Handler) logPanic(e *exchange, r *http.Request, why any) {
 
 const decidedLeftOut = "left_out" // a template; only in the log
 
-// nameAttr is an attribute whose value comes from the caller, and may be long.
+// nameAttr returns an attribute whose value comes from the caller and may be long.
 func nameAttr(key, value string) slog.Attr { return slog.String(key, clipLine(value, maxName)) }
 
-// nameAttrs identify the request and the pod.
+// nameAttrs returns the attributes that identify the request and its pod or workload.
 func (e *exchange) nameAttrs() []slog.Attr {
 	attrs := []slog.Attr{slog.String("webhook", e.endpoint.name)}
 	if id := e.traceID(); id != "" {

@@ -12,10 +12,10 @@ import (
 type buffers struct{ body, answer []byte }
 
 // scratch is reused memory for processing, most of it for the tree of a body. All strings
-// of a request are parts of the body: to keep one longer than the exchange, clone it.
+// of a request are parts of the body: to keep a string longer than the exchange, clone it.
 //
-// It is many times as large as the body. Requests that wait for their turn or for their
-// client have no scratch, so few exist.
+// A scratch is many times as large as the body. A request that waits for its turn or for its
+// client has none, so few exist at a time.
 type scratch struct {
 	engine   inject.Scratch
 	verifier jsontree.Verifier

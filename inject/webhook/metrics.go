@@ -18,8 +18,8 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// Metrics counts requests and their results. The author of a pod cannot choose the value of
-// a label: templates belong to the operator.
+// Metrics counts requests and their results. Its series are bounded, because no author of a pod can choose the value of
+// a label: the templates of the cluster belong to its administrators, and those of namespaces share series.
 //
 // The series are created when templates load, and exist with 0 before the first event. A request
 // finds them in maps, so it takes no lock.
@@ -33,7 +33,7 @@ type Metrics struct {
 	webhooks  map[string]*webhookSeries
 	ways      map[authentication.Way]prometheus.Counter
 	templates atomic.Pointer[map[string]*templateSeries]
-	gone      *event // for templates without series; it is not registered
+	gone      *event // counts for templates that are no longer in use; it is not registered
 }
 
 // event is something that is counted and logged.
@@ -49,10 +49,11 @@ type webhookSeries struct {
 
 type templateSeries struct {
 	decisions map[inject.Code]*event
-	findings  map[found]*event
+	findings  map[webhookCode]*event
 }
 
-type found struct {
+// webhookCode is the code of a finding that a webhook has.
+type webhookCode struct {
 	webhook string
 	code    inject.Code
 }
@@ -122,8 +123,8 @@ func (m *Metrics) requestEvent(webhook string, o outcome) *event {
 	return &event{Counter: m.requests.WithLabelValues(webhook, o.decision, strconv.Itoa(o.status))}
 }
 
-// OfNamespaces stands for all templates that are for the pods of one namespace. They have no series of
-// their own, because the authors of pods may create such a template.
+// OfNamespaces is the value of the label template for all templates of namespaces. These have no series of
+// their own, because the authors of pods may create such templates.
 const OfNamespaces = "(namespaced)"
 
 // Use creates the series for the templates of all sets in use, and deletes those of other
@@ -136,7 +137,7 @@ func (m *Metrics) Use(sets ...*templates.Set) {
 	names := []string{""}
 	for _, set := range sets {
 		for _, t := range set.Templates {
-			if t.Namespace != "" { // the last ones
+			if t.Namespace != "" { // all further templates of the set are also for namespaces
 				names = append(names, OfNamespaces)
 				break
 			}
@@ -161,14 +162,14 @@ func (m *Metrics) Use(sets ...*templates.Set) {
 }
 
 func (m *Metrics) newTemplate(name string) *templateSeries {
-	s := &templateSeries{decisions: map[inject.Code]*event{}, findings: map[found]*event{}}
+	s := &templateSeries{decisions: map[inject.Code]*event{}, findings: map[webhookCode]*event{}}
 	for _, e := range m.endpoints {
 		codes := e.findings
 		if name == "" { // about no template
 			codes = e.general
 		}
 		for _, code := range codes {
-			s.findings[found{e.name, code}] = &event{Counter: m.findings.WithLabelValues(e.name, name, string(code))}
+			s.findings[webhookCode{e.name, code}] = &event{Counter: m.findings.WithLabelValues(e.name, name, string(code))}
 		}
 	}
 	if name == "" {
@@ -189,7 +190,7 @@ func (m *Metrics) ofDecision(d *inject.Decision) *event {
 
 func (m *Metrics) ofFinding(webhook string, f *inject.Finding) *event {
 	if s := m.ofTemplate(f.Template); s != nil {
-		return cmp.Or(s.findings[found{webhook, f.Code}], m.gone)
+		return cmp.Or(s.findings[webhookCode{webhook, f.Code}], m.gone)
 	}
 	return m.gone
 }
@@ -229,7 +230,7 @@ func (m *Metrics) observeRequest(e *exchange, took time.Duration) {
 		return // no decision takes effect
 	}
 	if e.rejected != nil {
-		return // the API server calls again or ignores the webhook; what the last call finds counts
+		return // the API server calls again, and that call counts, or it ignores the webhook
 	}
 	if e.endpoint.counted {
 		decisions := e.decisions()

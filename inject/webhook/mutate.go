@@ -33,7 +33,7 @@ var mutate = &endpoint{
 			return nil, rejected
 		}
 		injector := h.injector(e)
-		again := isInjected(req.Pod)
+		again := isInjected(req.Pod) // before Inject adds records to it
 		result, err := injector.Inject(req)
 		if err != nil {
 			return nil, notAPod(err)
@@ -58,8 +58,8 @@ func (i injected) decision() string {
 	return decidedUnchanged
 }
 
-// fillResponse adds the patch. An unsound patch is withheld: the pod continues unchanged, and the
-// validating webhook checks it.
+// fillResponse adds the patch, the warnings and the audit annotations. If the patch is not sound because of a bug in Pillion, it is
+// withheld: the pod continues unchanged, and the validating webhook decides about it.
 func (i injected) fillResponse(e *exchange, response *admissionv1.AdmissionResponse, notes []inject.Note) []inject.Note {
 	if i.Adds() {
 		patch, err := i.AppendVerified(e.scratch.patch, &e.scratch.verifier)

@@ -22,14 +22,15 @@ const (
 	maxRecentPod  = 32 << 10
 )
 
-// recentPods are some of the pods that were created lately, one of each owner: before and after the injection, and in the
-// end. They show what a new template would do to pods like these. A namespace has the places of one group only, so it
-// cannot drive out the pods of all others. There is no lock: a place has the newest pod.
+// recentPods keeps some of the pods that were created lately, as examples for what a new template would do: each before and after the
+// injection, and as the final pod. A namespace uses the places of only one group, so it cannot drive out the pods of all other
+// namespaces. A pod replaces the one in its place, without a lock.
 type recentPods struct {
 	places [recentGroups][recentInGroup]recentPlace
 }
 
-// recentPlace has a pod, and one of the same owner in the end, if they are known.
+// recentPlace has a pod as it was created, and a final pod. If they are not of the same owner, see isLike, they say nothing about each
+// other.
 type recentPlace struct{ created, final atomic.Pointer[recentPod] }
 
 // recentPod is a pod in a review.
@@ -42,10 +43,12 @@ type recentPod struct {
 	injected    []byte // nil for a final pod
 }
 
+// isLike reports whether two pods have the same owner and were injected by the same set of templates.
 func (p *recentPod) isLike(other *recentPod) bool {
 	return p != nil && p.namespace == other.namespace && p.kind == other.kind && p.owner == other.owner && p.set == other.set
 }
 
+// String returns words for the pod's owner.
 func (p *recentPod) String() string {
 	return p.kind + " " + p.namespace + "/" + p.owner
 }
@@ -62,7 +65,8 @@ func (r *recentPods) keepCreated(request *admissionRequest, set string, result *
 	}
 }
 
-// keepFinal keeps a pod that the validating webhook has allowed. It forgets one that is denied, because it does not exist.
+// keepFinal keeps a final pod that the validating webhook has allowed. If the pod was denied, it forgets the pod as it was created,
+// because such a pod does not exist.
 func (r *recentPods) keepFinal(request *admissionRequest, set string, denied bool) {
 	pod, place := r.findPlace(request, set)
 	switch {
@@ -76,7 +80,8 @@ func (r *recentPods) keepFinal(request *admissionRequest, set string, denied boo
 	}
 }
 
-// findPlace returns the description of a request's pod and its place, or nil if the pod is not to be kept.
+// findPlace returns a description of a request's pod, without its content, and the place for it. It returns nil if the pod must not be
+// kept.
 func (r *recentPods) findPlace(request *admissionRequest, set string) (*recentPod, *recentPlace) {
 	if request.DryRun || request.Object.Size() > maxRecentPod {
 		return nil, nil
@@ -94,8 +99,8 @@ func (p *recentPod) cloneWith(pod *jsontree.Node) *recentPod {
 	}
 }
 
-// isInjected reports whether a pod records an injection: in the second round, or if its manifest was injected. Such a pod
-// has what another revision may have added.
+// isInjected reports whether a pod records an injection, because the API server calls the webhook a second time or because its manifest
+// was injected. Such a pod is no example: another revision may have added parts of it.
 func isInjected(pod *jsontree.Node) bool {
 	annotations := pod.At("metadata", "annotations").Members()
 	for i := range annotations {
@@ -126,7 +131,7 @@ func hashText(text string) uint32 {
 	return h.Sum32()
 }
 
-// trial is what a template would do to recent pods.
+// trial is a search for recent pods that a template would deny, and its result.
 type trial struct {
 	use       func(namespace string) (*inject.Injector, *inject.Judge)
 	namespace func(name string) (request.Namespace, error)
@@ -136,8 +141,8 @@ type trial struct {
 	why    string   // the reason for the last one
 }
 
-// tryTemplate tries a template that denies on recent pods, until the context is done. The template of a namespace is tried on the
-// pods of this namespace only, so its author learns nothing about others.
+// tryTemplate tries a template with mode Deny on the recent pods, until the context is done. A template of a namespace is tried only on
+// the pods of its namespace, so that its author learns nothing about other namespaces.
 func (r *recentPods) tryTemplate(ctx context.Context, t *templates.Template, trial *trial) {
 	if t.Spec.Validate.Mode != v1alpha1.Deny {
 		return
@@ -163,7 +168,8 @@ func (r *recentPods) tryTemplate(ctx context.Context, t *templates.Template, tri
 	}
 }
 
-// foreseeDenial returns why a pod would be denied because of a template, or "".
+// foreseeDenial returns why a pod would be denied because of a template, or "". With is the Injector with the template, and final is a
+// final pod that counts only if it is like the pod.
 func (r *trial) foreseeDenial(ctx context.Context, with *inject.Injector, pod, final *recentPod, template string) string {
 	namespace, err := r.namespace(pod.namespace)
 	if err != nil {

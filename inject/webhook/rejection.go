@@ -18,10 +18,10 @@ import (
 type rejection struct {
 	status     int
 	sentence   string
-	retryAfter string // seconds; "" if a retry is useless
-	location   string // of a redirect
-	caller     authentication.Reason
-	shed       string // why there is no capacity for it
+	retryAfter string                // seconds; "" if a retry is useless
+	location   string                // of a redirect
+	caller     authentication.Reason // why the caller is not authenticated, or ""
+	shed       string                // why there is no capacity for the request, or ""
 }
 
 func newRejection(status int, format string, args ...any) *rejection {

@@ -47,14 +47,14 @@ const (
 	finalLevel = podLevel + 3
 )
 
-// decodeReview reads a review of either version, and the pod in it, in one pass. It checks that
-// other fields are JSON and skips them. As in the API server's own
-// decoder, names are case-sensitive and the last of two equal names counts.
+// decodeReview reads an AdmissionReview of version v1 or v1beta1 and the object in it, and reads the body only once. It checks that
+// other fields are JSON, and skips them. As in the API server's own decoder, names are case-sensitive, and the last of two equal
+// names counts. Room counts the values of a large body, and levels is how many levels of the tree are indexed.
 func decodeReview(parser *jsontree.Parser, room jsontree.Room, body []byte, levels int) (*admissionRequest, *rejection) {
 	// The body does not change as long as the exchange lasts.
 	root, err := parser.ParseIn(room, maxValues, unsafe.String(unsafe.SliceData(body), len(body)), levels)
 	switch {
-	case errors.Is(err, jsontree.ErrTooManyValues), errors.Is(err, jsontree.ErrNoRoom): // the exchange may know a better reason
+	case errors.Is(err, jsontree.ErrTooManyValues), errors.Is(err, jsontree.ErrNoRoom): // share.denied may have a better reason
 		return nil, newRejection(http.StatusRequestEntityTooLarge, "the body is too large: %v", err)
 	case err != nil:
 		return nil, newRejection(http.StatusBadRequest, "the body is not an AdmissionReview: %s", strings.TrimPrefix(err.Error(), "jsontext: "))
@@ -102,7 +102,7 @@ func decodeReview(parser *jsontree.Parser, room jsontree.Room, body []byte, leve
 	return r, nil
 }
 
-// fields reads typed fields, and keeps the JSON pointer of the first field of another type.
+// fields reads fields of known types. Wrong is the JSON Pointer to the first field with another type, or "".
 type fields struct{ wrong string }
 
 // checkKind returns n if it has one of the kinds, else nil. null counts as missing.

@@ -15,8 +15,8 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-// encodeAnswer returns the answer, in the exchange's memory. v1 and v1beta1 have the same fields. An answer has
-// a patch and its type, or neither (a rule of v1); only the mutating webhook's answers have them.
+// encodeAnswer returns the AdmissionReview with the answer, as JSON in the exchange's memory. The fields are the same in v1 and v1beta1.
+// An answer must have a patch and its type, or neither (a rule of v1). Only answers of the mutating webhook have them.
 func encodeAnswer(e *exchange) []byte {
 	response := &admissionv1.AdmissionResponse{UID: types.UID(e.request.UID), Allowed: true}
 	notes := e.scratch.notes[:0]
@@ -32,9 +32,9 @@ func encodeAnswer(e *exchange) []byte {
 // roomAround is the usual size of an answer without its patch.
 const roomAround = 1 << 10
 
-// appendReview writes an AdmissionReview with this response and these audit
-// annotations. It writes what a JSON library would, in a twentieth of the time. Of the status
-// it writes the fields that [judged] and [linted] set. The annotations' values are bounded; their keys are
+// appendReview appends an AdmissionReview with this response and these audit
+// annotations. The result is that of a JSON library, in a twentieth of the time. Of the status,
+// it writes only the fields that [judged] and [linted] set. It bounds the values of the annotations. Their keys need no check: they are
 // names of templates and codes, which are valid as the second half of a key.
 func appendReview(b []byte, version string, r *admissionv1.AdmissionResponse, notes []inject.Note) []byte {
 	b = jsontree.AppendQuoted(append(b, `{"kind":"AdmissionReview","apiVersion":`...), version)

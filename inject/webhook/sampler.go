@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// linesPerSecond bounds the log lines about one broken template or caller: lines
+// linesPerSecond bounds the log lines about one broken template or caller. They are lines
 // with the same webhook, template and reason.
 const linesPerSecond = 10
 
-// sampler passes [linesPerSecond] and counts the other lines. Concurrent requests may share
+// sampler allows [linesPerSecond] and counts the lines that it skips. Concurrent requests may share
 // it; a few lines more or less are harmless. The limiter of
-// golang.org/x/time would take a lock for every line, and does not count the others.
+// golang.org/x/time would take a lock for every line, and does not count skipped ones.
 type sampler struct {
 	second, lines, skipped atomic.Int64
 }

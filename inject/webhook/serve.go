@@ -35,8 +35,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.returnBuffers(e)
 }
 
-// handleExchange produces the answer. It answers after a panic too: a dropped
-// connection would also drop other requests of the API server.
+// handleExchange produces the answer. After a panic, the request gets 500: a dropped
+// connection would also end other requests of the API server.
 func (h *Handler) handleExchange(e *exchange, w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		p := recover()
@@ -44,7 +44,7 @@ func (h *Handler) handleExchange(e *exchange, w http.ResponseWriter, r *http.Req
 			return
 		}
 		if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
-			panic(p) // is for net/http
+			panic(p) // net/http handles it
 		}
 		h.logPanic(e, r, p)
 		e.rejected = newRejection(http.StatusInternalServerError, "an internal error; see the log for request %q", e.uid())
@@ -57,7 +57,7 @@ func (h *Handler) handleExchange(e *exchange, w http.ResponseWriter, r *http.Req
 		return
 	}
 	e.body = encodeAnswer(e)
-	// The answer's size is known only now, and few answers are made at a time.
+	// The answer's size is known only now. That it is counted late is harmless, because few answers are encoded at a time.
 	if held := len(e.scratch.patch) + cap(e.buffers.answer); held > freeAnswer && !e.share.takeMemory(held) {
 		e.rejected, e.body, e.scratch.patch, e.buffers.answer = shedRejection(shedMemory), nil, nil, nil
 	}
@@ -126,7 +126,7 @@ func (h *Handler) authenticateCaller(e *exchange, w http.ResponseWriter, r *http
 		w.Header().Add("WWW-Authenticate", challenge)
 	}
 	// If the server kept the connection, it would read the rest of the body before it
-	// answers. And a caller can show a new certificate only on a new connection.
+	// answers. And a caller can present a new certificate only on a new connection.
 	w.Header().Set("Connection", "close")
 	rejected := newRejection(http.StatusUnauthorized, "the caller is not authenticated (401): %s", wrong.Sentence)
 	rejected.caller = wrong.Reason
@@ -157,7 +157,7 @@ func (e *exchange) writeResponse(w http.ResponseWriter, r *http.Request) {
 	header.Set("Content-Length", strconv.Itoa(len(body))) // no chunked encoding
 	w.WriteHeader(e.status())
 	_, err := w.Write(body)
-	if r.ProtoMajor > 1 && err == nil { // a stream must not wait for its client after its memory was given back
+	if r.ProtoMajor > 1 && err == nil { // while a stream waits for its client, the request's memory must count
 		err = http.NewResponseController(w).Flush()
 	}
 	e.written = err == nil // a caller that is gone gets no answer

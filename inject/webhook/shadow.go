@@ -25,12 +25,12 @@ const (
 // maxShadow is the length of a warning that the API server recommends, in runes.
 const maxShadow = 120
 
-// shadow reports what would become of a pod in a namespace that has not opted in
-// yet. It allows the pod unchanged. If it lacks the data to know, it reports nothing.
+// shadow reports what would happen to a pod of a shadow namespace if the namespace opted in. It allows the pod unchanged. If it does
+// not know enough to predict that, it reports nothing.
 var shadow = &endpoint{
 	path:      PathShadow,
 	name:      "shadow",
-	caller:    authentication.Validating, // both are in one configuration
+	caller:    authentication.Validating, // its webhook is in the same configuration
 	levels:    podLevel,
 	once:      true,
 	decisions: okOutcomes(decidedWouldInject, decidedWouldDeny, decidedUnchanged),
@@ -39,14 +39,14 @@ var shadow = &endpoint{
 	about:     (*admissionRequest).createsPod,
 	answer: func(h *Handler, e *exchange, r *http.Request) (answer, *rejection) {
 		req, rejected := h.aboutPod(e, r)
-		if rejected != nil { // parameters that depend on its annotations would appear invalid
+		if rejected != nil { // parameters that depend on the namespace's annotations would appear invalid
 			return nil, nil
 		}
 		result, err := h.injector(e).Inject(req)
 		if err != nil || awaitsAccount(&req, result) != nil {
 			return nil, goneRejection(r)
 		}
-		req.Pod, req.Scratch = result.Injected(), nil // because the result is in it
+		req.Pod, req.Scratch = result.Injected(), nil // the scratch still contains the result
 		verdict, err := h.judge(e).Judge(req)
 		if err != nil {
 			return nil, goneRejection(r)
@@ -55,8 +55,8 @@ var shadow = &endpoint{
 	},
 }
 
-// shadowed is the answer about a pod that nothing is added to: the result, and
-// the verdict about the pod with what the result would add.
+// shadowed is the answer about a pod of a shadow namespace: the result of an injection that does not take place, and
+// the verdict about the pod that would result.
 type shadowed struct {
 	injected
 	verdict *inject.Verdict
@@ -77,8 +77,8 @@ func (s shadowed) fillResponse(_ *exchange, response *admissionv1.AdmissionRespo
 	return s.shadowNotes(notes)
 }
 
-// shadowWarnings report first what would become of the pod, and then what is wrong
-// with its annotations. If there are too many names, the last ones are left out.
+// shadowWarnings returns first what would happen to the pod, and then what is wrong
+// with its annotations. A list of names that is too long is cut.
 func (s shadowed) shadowWarnings() []string {
 	var all, names []string
 	for i := range s.Decisions {
@@ -101,8 +101,8 @@ func (s shadowed) shadowWarnings() []string {
 }
 
 // shadowNotes appends the result's audit annotations, reworded for a shadow namespace, and the
-// verdict. A validating webhook is called only once, so the codes injected and present may
-// have other sentences.
+// verdict. The webhook is a validating one, which the API server calls only once. So the annotations of injected and of present
+// templates may differ, unlike in [inject.Result.AppendAudit].
 func (s shadowed) shadowNotes(notes []inject.Note) []inject.Note {
 	notes = s.AppendAudit(notes)
 	for i := range s.Decisions {

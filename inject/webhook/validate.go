@@ -57,7 +57,7 @@ func (j judged) decision() string { return j.Word() }
 
 // fillResponse denies with all findings in one message, because controllers show nothing else.
 func (j judged) fillResponse(e *exchange, response *admissionv1.AdmissionResponse, notes []inject.Note) []inject.Note {
-	e.hangUp = j.CreateAgain() // the pod may be right for another replica
+	e.hangUp = j.CreateAgain() // so that the next pod may reach another replica, for which it may be right
 	if j.Denied {
 		response.Allowed = false
 		response.Result = &metav1.Status{
@@ -78,19 +78,18 @@ func (j judged) pod() *inject.Identity        { return &j.Pod }
 func (j judged) decisions() []inject.Decision { return nil }
 func (j judged) findings() []inject.Finding   { return j.Judged }
 
-// mostCalls is how often the validating webhook is called for one pod. If two
-// replicas have different templates, each injects half of the pods. For one in 32
-// of them, the other one answers all five calls: one valid pod in 64 is denied, and
-// its controller creates it again.
+// mostCalls is the maximum number of calls of the validating webhook for one pod. If two
+// replicas have different templates, each injects half of the pods. For one of 32 pods, the replica that did not inject it answers
+// all five calls. If that replica has the older templates, which is so for half of these pods, it denies a valid pod: one of 64. The
+// controller creates such a pod again.
 const mostCalls = 5
 
-// paramCall counts the calls. Only the URL can do so: the calls reach different replicas.
+// paramCall is the parameter of the URL that counts the calls. The calls reach different replicas, so no replica can count them.
 const paramCall = "call"
 
-// callAgain redirects the API server to this webhook, on a new connection, for which the
-// Service selects a replica anew. It returns nil if the webhook was called [mostCalls] times. The
-// API server follows a redirect with the same body (Go's http.Client does), within
-// the webhook's timeout. The last call is always answered with a verdict.
+// callAgain returns a redirect to this webhook, or nil if the webhook was called [mostCalls] times, so that the last call is
+// answered with a verdict. The API server follows the redirect with the same body, as Go's http.Client does, within
+// the webhook's timeout. It uses a new connection, for which the Service selects a replica anew.
 func callAgain(r *http.Request, v *inject.Verdict) *rejection {
 	query := r.URL.Query()
 	call, err := strconv.Atoi(query.Get(paramCall))

@@ -10,10 +10,10 @@ import (
 	"github.com/pillion-dev/pillion/templates/problem"
 )
 
-// The API server truncates each warning of a response to 256 runes if all of them
-// together have more than 4096. 16 * 256 bytes are at most as many, so that never happens. It recommends
-// at most 120 for each. Sentences are not cut there, because they say at the end what to
-// do. They are not folded either: kubectl does so on a terminal.
+// If all warnings of a response together have more than 4096 runes, the API server truncates each of them to 256
+// runes. 16 warnings of 256 bytes never have more. The API server recommends
+// at most 120 runes for each warning. Sentences are not cut at 120, because what to do is at their end. They are not folded
+// either, because kubectl folds them on a terminal.
 const (
 	maxWarning  = 256
 	maxWarnings = 16
@@ -29,7 +29,7 @@ const (
 	maxName     = 256 // in the log; names of an API server are shorter
 )
 
-// inAuditLog reports where the remaining warnings are.
+// inAuditLog is the hint where the warnings are that are left out.
 const inAuditLog = "; the audit log has them"
 
 // clipWarnings prepares sentences for the API server, which silently drops empty warnings and
@@ -54,8 +54,8 @@ func clipWarnings(all []string, where string) []string {
 	return fit
 }
 
-// splitSentence divides a sentence that is too long for one warning after items in a list that end with a parenthesis, as
-// those about Pod Security do: what is at the end is as useful as the rest.
+// splitSentence divides a sentence that is too long for one warning. It divides it only after items of a list that end with a
+// parenthesis, as in sentences about Pod Security: there, the end of the sentence is as useful as the rest.
 func splitSentence(text string) (all []string) {
 	const end = "), "
 	for len(text) > maxWarning && len(all) < maxPieces-1 {
