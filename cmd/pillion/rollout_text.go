@@ -277,8 +277,8 @@ func (s *rolloutScreen) printEnd() {
 
 // halfOf returns what a rollout has left half done, as the end of a sentence.
 func halfOf(err error) string {
-	if failed, ok := errors.AsType[*executor.FailedError](err); ok && len(failed.Half) > 0 {
-		return "; half done: " + strings.Join(failed.Half, ", ")
+	if failed, ok := errors.AsType[*executor.FailedError](err); ok && len(failed.Incomplete) > 0 {
+		return "; half done: " + strings.Join(failed.Incomplete, ", ")
 	}
 	return ""
 }

@@ -73,7 +73,7 @@ func (c *replicaSet) Watch(context.Context, *rollout.Workload, *executor.Sight) 
 	return nil
 }
 
-func (c *replicaSet) Look(context.Context, *rollout.Workload, *executor.Sight) (*executor.Sight, error) {
+func (c *replicaSet) InspectWorkload(context.Context, *rollout.Workload, *executor.Sight) (*executor.Sight, error) {
 	s := &executor.Sight{Desired: -1}
 	for _, name := range slices.Sorted(maps.Keys(c.pods)) {
 		s.Pods = append(s.Pods, c.pods[name].DeepCopy())

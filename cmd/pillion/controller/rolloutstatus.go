@@ -141,8 +141,8 @@ func (r *rollouts) writeComplete(ctx context.Context, t *subject, all []*rollout
 // noteFailure reports a failure as soon as it happens. The rollout may go on in other namespaces.
 func (r *rollouts) noteFailure(ctx context.Context, t *subject, e *executor.Event) {
 	f := v1alpha1.FailedRollout{Namespace: e.Namespace, Workload: e.Workload, Pod: e.Pod, Reason: shortenMessage(e.Message)}
-	if len(e.Half) > 0 {
-		f.Reason = shortenMessage(e.Message + "; half done: " + strings.Join(e.Half, ", "))
+	if len(e.Incomplete) > 0 {
+		f.Reason = shortenMessage(e.Message + "; half done: " + strings.Join(e.Incomplete, ", "))
 	}
 	if slices.ContainsFunc(t.status.Failed, func(other v1alpha1.FailedRollout) bool { return other.Namespace == f.Namespace }) {
 		return

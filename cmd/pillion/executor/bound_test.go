@@ -365,7 +365,7 @@ func (c *simulation) failContainer(name string, i int) {
 			c.startContainer(name, i)
 		})
 	case restarts:
-		c.changeLater(name, i, time.Second+c.random(c.after), func(of *container) { // for a moment that no look sees
+		c.changeLater(name, i, time.Second+c.random(c.after), func(of *container) { // for a moment that no inspection sees
 			of.ready = false
 			c.report(name)
 			c.pods[name].Status.InitContainerStatuses[i].RestartCount++
@@ -440,7 +440,7 @@ func (c *simulation) request() error {
 	return nil
 }
 
-func (c *simulation) Look(context.Context, *rollout.Workload, *executor.Sight) (*executor.Sight, error) {
+func (c *simulation) InspectWorkload(context.Context, *rollout.Workload, *executor.Sight) (*executor.Sight, error) {
 	c.delay()
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -18,36 +18,37 @@ import (
 	"github.com/pillion-dev/pillion/inject/rollout"
 )
 
-// attempts is how often a pod is planned again because somebody else has changed it.
-const attempts = 5
+// maxAttempts is how often a pod is planned again because another client has changed it meanwhile.
+const maxAttempts = 5
 
 // changePod changes one pod in place.
-func (s *run) changePod(ctx context.Context, p *rollout.Pod) error {
+func (s *workloadRun) changePod(ctx context.Context, p *rollout.Pod) error {
 	object := s.takeClaimed(p.UID)
 	err := s.changeOnce(ctx, p, object)
-	for i := 1; i < attempts && errors.Is(err, errAgain); i++ {
+	for i := 1; i < maxAttempts && errors.Is(err, errAgain); i++ {
 		if object, err = s.Cluster.Pod(ctx, p.Namespace, p.Name); err == nil {
 			err = s.changeOnce(ctx, p, object)
 		}
 	}
 	if errors.Is(err, errAgain) || isDenied(err) {
 		s.mu.Lock()
-		unchanged := s.did[p.UID] == ""
+		unchanged := s.changedFields[p.UID] == ""
 		s.mu.Unlock()
 		if unchanged {
 			err = errors.Join(err, s.withdrawClaim(ctx, object))
 		}
 	}
 	if apierrors.IsNotFound(err) {
-		return nil // the next look reports it
+		return nil // the next inspection reports that the pod is gone
 	}
 	return err
 }
 
-// changeOnce plans a pod in its present state, and changes its images and resources. Its record follows when it is proved.
-func (s *run) changeOnce(ctx context.Context, p *rollout.Pod, object *unstructured.Unstructured) error {
+// changeOnce plans a pod in its present state, and changes its images and resources. The pod's record of the new revision follows
+// later, when the pod is proved.
+func (s *workloadRun) changeOnce(ctx context.Context, p *rollout.Pod, object *unstructured.Unstructured) error {
 	if string(object.GetUID()) != p.UID || object.GetDeletionTimestamp() != nil {
-		return nil // the next look reports it
+		return nil // the next inspection reports that the pod is gone
 	}
 	now, before, err := s.planPod(object)
 	if err != nil {
@@ -62,26 +63,26 @@ func (s *run) changeOnce(ctx context.Context, p *rollout.Pod, object *unstructur
 		s.reportEvent(event)
 		return s.withdrawClaim(ctx, object)
 	}
-	did, err := s.patchContainers(ctx, now)
+	changedFields, err := s.patchContainers(ctx, now)
 	now.Forget()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(did) > 0 || err == nil {
-		s.did[p.UID] = strings.Join(did, " and ")
+	if len(changedFields) > 0 || err == nil {
+		s.changedFields[p.UID] = strings.Join(changedFields, " and ")
 		s.watch.Begin(now, before, time.Now())
 	}
 	return err
 }
 
 // leaveOut notes that a pod gets no change.
-func (s *run) leaveOut(uid string) {
+func (s *workloadRun) leaveOut(uid string) {
 	s.mu.Lock()
 	s.watch.Leave(uid)
 	s.mu.Unlock()
 	s.releaseBudgets(uid)
 }
 
-// planPod plans a pod, with the owner that is known.
+// planPod plans a pod again in its present state. It also returns the pod.
 func (r *Rollout) planPod(object *unstructured.Unstructured) (*rollout.Pod, *corev1.Pod, error) {
 	text, err := object.MarshalJSON()
 	if err != nil {
@@ -95,10 +96,10 @@ func (r *Rollout) planPod(object *unstructured.Unstructured) (*rollout.Pod, *cor
 	return now, pod, err
 }
 
-// patchContainers changes images and resources. It returns what it has changed, also if there is an error. The API server is
-// asked first whether it accepts the resources, once for each different change: it denies them for all pods or for none, unless
-// a quota is used up meanwhile.
-func (s *run) patchContainers(ctx context.Context, p *rollout.Pod) (did []string, err error) {
+// patchContainers changes images and resources. It returns what it has changed, also if there is an error. A dry run first shows
+// whether the API server accepts the resources. It is sent once for each different change, because the API server denies the same
+// change for all pods or for none, unless a quota is used up meanwhile.
+func (s *workloadRun) patchContainers(ctx context.Context, p *rollout.Pod) (changedFields []string, err error) {
 	images, err := p.Images()
 	if err != nil {
 		return nil, err
@@ -123,15 +124,15 @@ func (s *run) patchContainers(ctx context.Context, p *rollout.Pod) (did []string
 			continue
 		}
 		if err := s.Cluster.PatchPod(ctx, Patch{p.Namespace, p.Name, step.subresource, step.patch, false}); err != nil {
-			return did, explainPatchError("change of its "+step.what, err)
+			return changedFields, explainPatchError("change of its "+step.what, err)
 		}
-		did = append(did, step.what)
+		changedFields = append(changedFields, step.what)
 	}
-	return did, nil
+	return changedFields, nil
 }
 
 // isAccepted reports whether the API server has accepted a resize of another pod of the workload.
-func (s *run) isAccepted(resize string) bool {
+func (s *workloadRun) isAccepted(resize string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.accepted[resize]
@@ -140,7 +141,7 @@ func (s *run) isAccepted(resize string) bool {
 const resizeSubresource = "resize"
 
 // recordChanges records the changes of pods that are proved, at the same time.
-func (s *run) recordChanges(ctx context.Context, uids []string) error {
+func (s *workloadRun) recordChanges(ctx context.Context, uids []string) error {
 	return inParallel(len(uids), func(i int) error {
 		p, pod := s.watch.Plan(uids[i]), s.watch.Last(uids[i])
 		if p == nil || pod == nil || !s.watch.Ours(uids[i]) {
@@ -167,8 +168,9 @@ func inParallel(n int, do func(i int) error) error {
 	return nil
 }
 
-// recordProved records the change of a pod. P is its plan, or that of the pod that it replaces.
-func (s *run) recordProved(ctx context.Context, p *rollout.Pod, pod *corev1.Pod) error {
+// recordProved records and reports the change of a pod that is proved. P is the plan of the pod, or of the evicted pod that it
+// replaces.
+func (s *workloadRun) recordProved(ctx context.Context, p *rollout.Pod, pod *corev1.Pod) error {
 	event := Event{Type: "pod", Namespace: s.w.Namespace, Workload: s.w.Title(), Pod: p.Name, Way: s.w.Way, Changes: p.Changes, Message: p.Summary()}
 	switch {
 	case s.proving:
@@ -178,25 +180,26 @@ func (s *run) recordProved(ctx context.Context, p *rollout.Pod, pod *corev1.Pod)
 	default:
 		err := s.recordOne(ctx, pod)
 		if apierrors.IsNotFound(err) {
-			return nil // the next look reports it
+			return nil // the next inspection reports that the pod is gone
 		}
 		if err != nil {
 			s.noteIncomplete(fmt.Sprintf("pod %s in the namespace %s (changed, not yet recorded)", pod.Name, pod.Namespace))
-			return aboutPod(pod.Namespace, pod.Name, err)
+			return newPodError(pod.Namespace, pod.Name, err)
 		}
 	}
 	s.reportEvent(event)
 	return nil
 }
 
-// recordOne writes the revision into a pod, if nothing else is left to do, and removes the claim.
-func (s *run) recordOne(ctx context.Context, pod *corev1.Pod) (err error) {
+// recordOne writes the record of the new revision into a pod, unless the pod must change again, and removes the claim. It tries again
+// if another client has changed the pod.
+func (s *workloadRun) recordOne(ctx context.Context, pod *corev1.Pod) (err error) {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
 	if err != nil {
 		return err
 	}
 	object := &unstructured.Unstructured{Object: fields} // as it was last seen
-	for range attempts {
+	for range maxAttempts {
 		if err = s.tryRecord(ctx, pod, object); !errors.Is(err, errAgain) {
 			return err
 		}
@@ -207,7 +210,8 @@ func (s *run) recordOne(ctx context.Context, pod *corev1.Pod) (err error) {
 	return errAgain
 }
 
-func (s *run) tryRecord(ctx context.Context, pod *corev1.Pod, object *unstructured.Unstructured) error {
+// tryRecord is recordOne for one state of the pod. It returns errAgain if the pod has changed meanwhile.
+func (s *workloadRun) tryRecord(ctx context.Context, pod *corev1.Pod, object *unstructured.Unstructured) error {
 	claim := rollout.ClaimOf(object.GetAnnotations())
 	if object.GetUID() != pod.UID || claim.Holder != "" && !s.watch.Claims(string(pod.UID), claim) { // another rollout changes it now
 		return apierrors.NewNotFound(podResource.GroupResource(), pod.Name)

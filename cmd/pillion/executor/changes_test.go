@@ -133,7 +133,7 @@ func TestMinReady(t *testing.T) {
 	})
 }
 
-// TestChangesEndAWait checks that a rollout looks again as soon as a pod has changed, and not only when it would anyway, but not
+// TestChangesEndAWait checks that a rollout inspects its pods again as soon as a pod has changed, and not only when it would anyway, but not
 // at once for each of many changes.
 func TestChangesEndAWait(t *testing.T) {
 	t.Parallel()
@@ -164,20 +164,20 @@ func TestChangesEndAWait(t *testing.T) {
 			c.runRollout(t, func(r *executor.Rollout) {
 				r.Limits.MaxUnavailable, r.Limits.Poll, r.Limits.Timeout = newLimits(t, "1", 0).MaxUnavailable, poll, 100*poll
 			})
-			looks := 0
+			inspections := 0
 			for _, call := range c.calls {
-				if strings.HasPrefix(call, "look") {
-					looks++
+				if strings.HasPrefix(call, "inspect") {
+					inspections++
 				}
 			}
-			if lasted := time.Since(begun); watched != (lasted < 5*poll) || looks > 30 {
-				t.Errorf("watched: %t; the rollout of 5 pods took %s and looked %d times", watched, lasted, looks)
+			if lasted := time.Since(begun); watched != (lasted < 5*poll) || inspections > 30 {
+				t.Errorf("watched: %t; the rollout of 5 pods took %s and inspected %d times", watched, lasted, inspections)
 			}
 		})
 	}
 }
 
-// TestProvedAtOnce checks that a pod that is proved at the first look may be unready for a moment after that, for example while its kubelet
+// TestProvedAtOnce checks that a pod that is proved at the first inspection may be unready for a moment after that, for example while its kubelet
 // starts the container again, but not for long.
 func TestProvedAtOnce(t *testing.T) {
 	t.Parallel()

@@ -13,11 +13,11 @@ import (
 	"github.com/pillion-dev/pillion/inject/rollout"
 )
 
-// claimPod claims a pod.
-func (s *run) claimPod(ctx context.Context, uid string, pod *corev1.Pod) error {
+// claimPod writes the claim of this rollout into a pod. If the API server has certainly not stored the claim, it forgets the claim.
+func (s *workloadRun) claimPod(ctx context.Context, uid string, pod *corev1.Pod) error {
 	c := claimed{claim: rollout.NewClaim(s.Template, s.holder, s.watch.Rules.Proof, time.Now()), before: pod.Annotations[rollout.AnnotationUnproved]}
 	if rollout.ClaimOf(pod.Annotations).Holder == s.holder {
-		c.before = "" // of this rollout
+		c.before = "" // it is this rollout's own claim, to which nothing must go back
 	}
 	s.mu.Lock()
 	s.claims[uid] = c
@@ -35,8 +35,9 @@ func (s *run) claimPod(ctx context.Context, uid string, pod *corev1.Pod) error {
 	return err
 }
 
-// takeClaimed returns a pod with the claim of this rollout, which changes it now.
-func (s *run) takeClaimed(uid string) *unstructured.Unstructured {
+// takeClaimed returns a pod that this rollout has claimed and changes now, so that withdrawClaims will not withdraw its claim. It
+// returns nil if the pod with the claim is not known.
+func (s *workloadRun) takeClaimed(uid string) *unstructured.Unstructured {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	object := s.claims[uid].object
@@ -44,8 +45,9 @@ func (s *run) takeClaimed(uid string) *unstructured.Unstructured {
 	return object
 }
 
-// dropClaim withdraws the claim in a pod that is not changed. If that fails, the claim ends as that of a rollout that was killed.
-func (s *run) dropClaim(ctx context.Context, uid string) {
+// dropClaim withdraws the claim in a pod that will not be changed. If that fails, the claim expires, like that of a rollout that was
+// killed.
+func (s *workloadRun) dropClaim(ctx context.Context, uid string) {
 	s.mu.Lock()
 	c, ok := s.claims[uid]
 	delete(s.claims, uid)
@@ -60,7 +62,7 @@ func (s *run) dropClaim(ctx context.Context, uid string) {
 }
 
 // withdrawClaims withdraws the claims in all pods that are not changed.
-func (s *run) withdrawClaims(ctx context.Context) {
+func (s *workloadRun) withdrawClaims(ctx context.Context) {
 	s.mu.Lock()
 	var uids []string
 	for uid := range s.claims {
@@ -73,7 +75,7 @@ func (s *run) withdrawClaims(ctx context.Context) {
 }
 
 // withdrawClaim removes the claim of this rollout from a pod that needs no change any more.
-func (s *run) withdrawClaim(ctx context.Context, object *unstructured.Unstructured) error {
+func (s *workloadRun) withdrawClaim(ctx context.Context, object *unstructured.Unstructured) error {
 	claim := rollout.ClaimOf(object.GetAnnotations())
 	s.mu.Lock()
 	ours := claim.Holder != "" && s.watch.Claims(string(object.GetUID()), claim)

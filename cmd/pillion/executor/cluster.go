@@ -31,14 +31,18 @@ type Cluster interface {
 	Evict(ctx context.Context, namespace, name, uid string) error
 	// Pods lists the pods that match a selector.
 	Pods(ctx context.Context, namespace, selector string) ([]unstructured.Unstructured, error)
-	// Look returns the present pods of a workload. If it was seen a moment ago, the workload itself is not read again.
-	Look(ctx context.Context, w *rollout.Workload, before *Sight) (*Sight, error)
+	// InspectWorkload returns the present pods of a workload. Before is what was seen a moment ago, or nil; with it, only the pods are
+	// read, and not the workload itself.
+	InspectWorkload(ctx context.Context, w *rollout.Workload, before *Sight) (*Sight, error)
 	// Watch returns a channel that receives when pods of a workload have changed after it was seen, until the context ends. It
-	// is a hint to look again, and may receive too much or, if it is nil or the connection breaks, nothing.
+	// is a hint to inspect the pods again, and may receive too often or, if it is nil or the connection breaks, never.
 	Watch(ctx context.Context, w *rollout.Workload, seen *Sight) <-chan struct{}
+	// Workload reads the object of a workload.
 	Workload(ctx context.Context, w *rollout.Workload) (*unstructured.Unstructured, error)
-	// Restart returns when that was, by the clock of the API server.
+	// Restart replaces all pods of a workload, as kubectl rollout restart does, and returns when that began, by the clock of the API
+	// server.
 	Restart(ctx context.Context, w *rollout.Workload) (time.Time, error)
+	// Budgets lists the PodDisruptionBudgets of a namespace.
 	Budgets(ctx context.Context, namespace string) ([]Budget, error)
 	// Failure returns why a container of a pod has not started since a time, by the pod's events, or "".
 	Failure(ctx context.Context, pod *corev1.Pod, container string, since time.Time) string
@@ -52,7 +56,7 @@ type Sight struct {
 	Pods    []*corev1.Pod
 	Desired int // the number of pods that it should have, or -1 if that is unknown
 
-	of      metav1.ListOptions // selects the pods, and perhaps others
+	of      metav1.ListOptions // selects the pods, and perhaps pods of other workloads
 	version string             // the resourceVersion of the list
 }
 
@@ -189,9 +193,10 @@ func (k Kubernetes) Budgets(ctx context.Context, namespace string) (all []Budget
 	return all, nil
 }
 
-// Failure implements [Cluster]. The status of a sidecar whose image cannot be pulled has no reason, but events have.
-// Times have seconds, so those of the second of the change may be of what was before. The kubelet repeats the others.
-// Users who may not read events wait until the deadline.
+// Failure implements [Cluster]. The status of a sidecar whose image cannot be pulled has no reason, but events about it have one.
+// Kubernetes stores times in seconds, so an event in the second of the change may be about the container before the change, and does
+// not count. The kubelet repeats an event about the changed container. If the user may not read events, Failure returns "", and the
+// rollout waits until its deadline.
 func (k Kubernetes) Failure(ctx context.Context, pod *corev1.Pod, container string, since time.Time) string {
 	why, best := "", len(startFailures())
 	for _, e := range k.warningEvents(ctx, pod) {
@@ -228,17 +233,17 @@ func ofOtherImage(pod *corev1.Pod, container, message string) bool {
 	})
 }
 
-// endedSince reports whether a container has started since a time, and has ended. If it has not started, a back-off of
-// the kubelet is no failure: several changes of an image within minutes cause it. After a failed pull, another event
-// (Failed) has the reason.
+// endedSince reports whether a container has started after a time and has ended again. Only then is an event BackOff a failure: a
+// container that has not started waits, too, after several changes of its image within minutes. If its image cannot be pulled,
+// the event Failed has the reason.
 func endedSince(pod *corev1.Pod, container string, since time.Time) bool {
 	return slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses), func(s corev1.ContainerStatus) bool {
 		return s.Name == container && s.State.Terminated != nil && s.State.Terminated.StartedAt.After(since)
 	})
 }
 
-// startFailures are the reasons of the kubelet's events about containers that do not start. Those that explain most
-// come first.
+// startFailures returns the reasons of the kubelet's events about containers that do not start. The reason that explains most is the
+// first.
 func startFailures() []string {
 	return []string{"ErrImageNeverPull", "InspectFailed", "Failed", "BackOff"}
 }
@@ -257,7 +262,7 @@ func (k Kubernetes) Symptom(ctx context.Context, pod *corev1.Pod, container stri
 	return strings.TrimSpace(last.Message)
 }
 
-// warningEvents returns events of a pod. Users who may not read events get none.
+// warningEvents returns the events of type Warning about a pod, or none if the user may not read events.
 func (k Kubernetes) warningEvents(ctx context.Context, pod *corev1.Pod) (all []*corev1.Event) {
 	const most = 50 // a pod has fewer, unless users forge some
 	options := metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(pod.UID) + ",type=" + corev1.EventTypeWarning, Limit: most}

@@ -14,8 +14,8 @@ import (
 	"github.com/pillion-dev/pillion/inject/rollout"
 )
 
-// evictPod deletes a pod if its PodDisruptionBudgets allow it. Otherwise, the next look tries again.
-func (s *run) evictPod(ctx context.Context, p *rollout.Pod) error {
+// evictPod deletes a pod if its PodDisruptionBudgets allow it. If they do not, the pod stays among those that wait, and is tried again.
+func (s *workloadRun) evictPod(ctx context.Context, p *rollout.Pod) error {
 	object := s.takeClaimed(p.UID)
 	if metav1.GetControllerOf(object) == nil {
 		return errors.New("it has lost its controller")
@@ -40,12 +40,12 @@ func (s *run) evictPod(ctx context.Context, p *rollout.Pod) error {
 	return nil
 }
 
-// proofShare is the part of the timeout after which a restart begins without a proof, because a budget may never allow a
-// disruption.
+// proofShare is the divisor of the timeout that gives how long a restart waits until it may evict one pod as a proof. Then it begins
+// without the proof, because a budget may never allow a disruption.
 const proofShare = 5
 
-// postponeEviction notes that a budget does not allow an eviction now.
-func (s *run) postponeEviction() error {
+// postponeEviction notes that a budget does not allow an eviction now. It returns an error if the rollout must not wait any longer.
+func (s *workloadRun) postponeEviction() error {
 	s.mu.Lock()
 	if s.deniedSince.IsZero() {
 		s.deniedSince = time.Now()

@@ -257,10 +257,10 @@ func (c *fake) Budgets(context.Context, string) ([]executor.Budget, error) {
 }
 
 // Look returns the pods of one of the two workloads, or of the only one.
-func (c *fake) Look(_ context.Context, w *rollout.Workload, _ *executor.Sight) (*executor.Sight, error) {
+func (c *fake) InspectWorkload(_ context.Context, w *rollout.Workload, _ *executor.Sight) (*executor.Sight, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if before, after := c.call("look", w.Name); before != nil || after != nil {
+	if before, after := c.call("inspect", w.Name); before != nil || after != nil {
 		return nil, errors.Join(before, after)
 	}
 	s := &executor.Sight{Desired: -1}

@@ -12,8 +12,8 @@ import (
 // errAgain means that the pod has changed since it was planned.
 var errAgain = errors.New("the pod keeps changing")
 
-// changedMeanwhile reports whether a patch failed because the pod is not as it was planned for. The API server
-// gives no cause if a test of a JSON Patch fails. If it denies the result, it does.
+// changedMeanwhile reports whether a patch failed because the pod has changed since it was planned. In this case, a test of the JSON
+// Patch fails, and the API server's error has no cause. If the API server denies the result of the patch, the error has causes.
 func changedMeanwhile(err error) bool {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	return apierrors.IsConflict(err) || ok && apierrors.IsInvalid(err) && (status.ErrStatus.Details == nil || len(status.ErrStatus.Details.Causes) == 0)
@@ -37,7 +37,7 @@ func isDenied(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err)
 }
 
-// isAccessDenied reports whether trying again is pointless.
+// isAccessDenied reports whether the user lacks a right or is not authenticated, so that it is useless to try again.
 func isAccessDenied(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
 }

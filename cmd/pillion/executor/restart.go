@@ -19,16 +19,16 @@ import (
 )
 
 // restartWorkload replaces all pods of a workload, as kubectl rollout restart does.
-func (s *run) restartWorkload(ctx context.Context) error {
+func (s *workloadRun) restartWorkload(ctx context.Context) error {
 	if done, err := s.proveOnePod(ctx); done || err != nil {
 		return err
 	}
-	if _, err := s.inspectPods(ctx); err != nil && !apierrors.IsNotFound(err) { // pods that appear later are new
+	if _, err := s.inspectPods(ctx); err != nil && !apierrors.IsNotFound(err) { // so that the watch knows which pods are old
 		return err
 	}
 	at, err := s.Cluster.Restart(ctx, s.w)
 	if apierrors.IsNotFound(err) {
-		s.isGone()
+		s.reportGone()
 		return nil
 	}
 	if err != nil {
@@ -37,9 +37,10 @@ func (s *run) restartWorkload(ctx context.Context) error {
 	return s.awaitRestart(ctx, at)
 }
 
-// proveOnePod evicts one pod before a restart and waits until the new one is proved, because nothing holds a restart if its new
-// pods fail later. If all pods would have to stay, it does nothing. It reports whether no restart is necessary after that.
-func (s *run) proveOnePod(ctx context.Context) (done bool, err error) {
+// proveOnePod evicts one pod before a restart and waits until its replacement is proved, because nothing can stop a restart whose new
+// pods fail later. It proves nothing if the workload has only one pod, if a pod is proved at once, or if no pod may be evicted. Done
+// reports whether no restart is necessary any more.
+func (s *workloadRun) proveOnePod(ctx context.Context) (done bool, err error) {
 	todo := s.w.Todo()
 	if s.watch.Rules.Proof == 0 || s.w.Pods < 2 || len(todo) == 0 {
 		return false, nil
@@ -62,21 +63,21 @@ func (s *run) proveOnePod(ctx context.Context) (done bool, err error) {
 	return len(todo) == 1, nil
 }
 
-// isGone reports that the workload no longer exists.
-func (s *run) isGone() {
+// reportGone reports that the workload no longer exists.
+func (s *workloadRun) reportGone() {
 	s.reportEvent(Event{Type: "gone", Namespace: s.w.Namespace, Workload: s.w.Title(), Pods: len(s.w.Todo()), Message: "it no longer exists"})
 }
 
-// awaitRestart waits until a workload has replaced its pods and the new ones are proved. The deadline starts again with each
-// pod. Since is when the new pods begin, by the clock of the API server. If the rollout has to stop, the next one awaits
-// the workload.
-func (s *run) awaitRestart(ctx context.Context, since time.Time) error {
+// awaitRestart waits until a workload has replaced its pods and the new pods are proved. The deadline starts again with each
+// pod. Since is the time from which created pods are new, by the clock of the API server, or zero if another client has restarted the
+// workload. If the rollout has to stop, the restart goes on, and the next rollout awaits it.
+func (s *workloadRun) awaitRestart(ctx context.Context, since time.Time) error {
 	w, deadline, updated, waits := s.w, time.Now().Add(s.Limits.Timeout), 0, "an answer of the API server"
 	s.begun = true
 	for {
 		object, err := s.Cluster.Workload(ctx, w)
 		if apierrors.IsNotFound(err) {
-			s.isGone()
+			s.reportGone()
 			return nil
 		}
 		if err != nil && isAccessDenied(err) {
@@ -125,10 +126,11 @@ func (s *run) awaitRestart(ctx context.Context, since time.Time) error {
 	}
 }
 
-// checkStillReady returns an error if a new pod was ready, and is not any more. The controller of the workload goes on by itself.
-func (s *run) checkStillReady(ctx context.Context) error {
+// checkStillReady returns an error if a new pod was ready and is not ready any more. The workload's controller does not stop because of
+// that.
+func (s *workloadRun) checkStillReady(ctx context.Context) error {
 	if _, err := s.inspectPods(ctx); err != nil {
-		return nil //nolint:nilerr // the next look may succeed, and there is a deadline
+		return nil //nolint:nilerr // the next inspection may succeed, and there is a deadline
 	}
 	fallen := s.watch.Fallen()
 	if fallen == nil {
@@ -139,7 +141,7 @@ func (s *run) checkStillReady(ctx context.Context) error {
 }
 
 // awaitProof waits until the new pods of the workload are proved.
-func (s *run) awaitProof(ctx context.Context) error {
+func (s *workloadRun) awaitProof(ctx context.Context) error {
 	last := time.Now()
 	for s.watch.Rules.Proof > 0 {
 		sight, err := s.inspectPods(ctx)
@@ -175,7 +177,7 @@ func (s *run) awaitProof(ctx context.Context) error {
 	return nil
 }
 
-// noProgressError returns the error about a workload that does not progress, with one of its pods that are not ready.
+// noProgressError returns the error about a restarted workload that does not progress. It names one of its pods that is not ready.
 func (r *Rollout) noProgressError(ctx context.Context, w *rollout.Workload, object *unstructured.Unstructured, waits string) error {
 	r.noteIncomplete(fmt.Sprintf("%s in the namespace %s (restarted, not complete)", w.Title(), w.Namespace))
 	failed := &podError{err: fmt.Errorf("%s in the namespace %s has not progressed for %s: it waits for %s", w.Title(), w.Namespace, r.Limits.Timeout, waits)}
@@ -198,7 +200,7 @@ func (r *Rollout) noProgressError(ctx context.Context, w *rollout.Workload, obje
 	return failed
 }
 
-// progress is how far a workload is, and which of its new pods fails.
+// progress is how far the restart of a workload is, and the name of a new pod that fails, or "".
 type progress struct {
 	rollout.Progress
 
@@ -215,7 +217,7 @@ func (r *Rollout) readProgress(ctx context.Context, w *rollout.Workload, object 
 	if p.Progress, err = rollout.ProgressOf(text); err != nil || p.Done || p.Failed != "" {
 		return p, err
 	}
-	if since.IsZero() { // others have restarted it
+	if since.IsZero() { // another client has restarted it, so it is not known which pods are new
 		return p, nil
 	}
 	pods, err := r.newPods(ctx, w, object, since)
@@ -230,8 +232,9 @@ func (r *Rollout) readProgress(ctx context.Context, w *rollout.Workload, object 
 	return p, err
 }
 
-// verifyRestart checks that a restarted workload has replaced its pods, and that the new ones are current. They are not if a
-// replica of Pillion did not know the template yet. Otherwise the workload would be restarted again and again.
+// verifyRestart returns an error if a restarted workload has not replaced all of its pods, or if a new pod is not current, for
+// example because a replica of Pillion did not know the template yet. Without this check, every further rollout would restart the
+// workload again.
 func (r *Rollout) verifyRestart(ctx context.Context, w *rollout.Workload, object *unstructured.Unstructured, since time.Time) error {
 	if since.IsZero() {
 		return nil
@@ -240,7 +243,7 @@ func (r *Rollout) verifyRestart(ctx context.Context, w *rollout.Workload, object
 	if err != nil {
 		return err
 	}
-	old, err := r.notCurrent(w, pods)
+	old, err := r.findNotCurrent(w, pods)
 	if err != nil {
 		return err
 	}

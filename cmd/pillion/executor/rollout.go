@@ -32,19 +32,19 @@ type Limits struct {
 type Event struct {
 	Time time.Time `json:"time"`
 	// Type is plan, wave, pod, workload, skipped, gone, waiting, failed, stopped or done.
-	Type      string           `json:"type"`
-	Namespace string           `json:"namespace,omitempty"`
-	Workload  string           `json:"workload,omitempty"` // KIND/NAME
-	Pod       string           `json:"pod,omitempty"`
-	Way       rollout.Way      `json:"way,omitempty"`
-	Pods      int              `json:"pods,omitempty"`    // that change, or have changed
-	Changes   []rollout.Change `json:"changes,omitempty"` // of a pod, or an example
-	Message   string           `json:"message,omitempty"`
-	Blocked   bool             `json:"blocked,omitempty"` // no pod has failed because of the rollout
-	Err       error            `json:"-"`                 // of the type failed
-	Half      []string         `json:"-"`                 // of the type failed: what is half done now
-	Done      int              `json:"done"`
-	Total     int              `json:"total"`
+	Type       string           `json:"type"`
+	Namespace  string           `json:"namespace,omitempty"`
+	Workload   string           `json:"workload,omitempty"` // KIND/NAME
+	Pod        string           `json:"pod,omitempty"`
+	Way        rollout.Way      `json:"way,omitempty"`
+	Pods       int              `json:"pods,omitempty"`    // that change, or have changed
+	Changes    []rollout.Change `json:"changes,omitempty"` // of the pod, or of one pod as an example
+	Message    string           `json:"message,omitempty"`
+	Blocked    bool             `json:"blocked,omitempty"` // of the type failed: no pod has failed because of the rollout
+	Err        error            `json:"-"`                 // of the type failed
+	Incomplete []string         `json:"-"`                 // of the type failed: what is half done now
+	Done       int              `json:"done"`
+	Total      int              `json:"total"`
 }
 
 // Rollout updates the pods of workloads.
@@ -59,53 +59,55 @@ type Rollout struct {
 	Report func(Event)
 	// Pause is called between two waves. It may be nil. An error ends the rollout.
 	Pause func(ctx context.Context, wave int, next []rollout.Part) error
-	// Patience is how long nothing happens until Report receives what a pod or a workload waits for. The default is 10 s.
+	// Patience is how long nothing may happen before Report receives what a pod or a workload waits for. The default is 10 s.
 	Patience time.Duration
 	// Stop ends the rollout if it is closed. Pods that are being changed are completed. A restart goes on, and the next
 	// rollout awaits it.
 	Stop <-chan struct{}
 
-	interrupted atomic.Bool
-	holder      string // of the claims
+	interrupted atomic.Bool // whether parts were left out because the rollout was stopped
+	holder      string      // identifies this rollout in its claims
 
-	mu         sync.Mutex // guards all below, and Report
-	done       int
-	total      int
-	proved     int              // pods
-	flight     map[string]int   // disruptions by namespace and budget
-	incomplete []string         // what is not complete
-	failures   map[string]error // by namespace
-	causes     []error          // of all failures
+	mu          sync.Mutex // guards all below, and the maps of the workloadRuns, and calls of Report
+	done        int
+	total       int
+	proved      int              // pods
+	disruptions map[string]int   // disruptions by namespace and budget
+	incomplete  []string         // what was begun and is not complete
+	failures    map[string]error // by namespace
+	causes      []error          // of all failures
 }
 
 // ErrStopped is returned if the rollout was stopped before its end.
 var ErrStopped = errors.New("stopped")
 
-// FailedError is the reason why a rollout has ended, and what it has left half done.
+// FailedError is the reason why a rollout has ended. Incomplete lists what it has begun and not completed, in words.
 type FailedError struct {
-	Cause error
-	Half  []string
+	Cause      error
+	Incomplete []string
 }
 
+// Error implements error.
 func (e *FailedError) Error() string {
 	text := e.Cause.Error()
-	if len(e.Half) > 0 {
-		text += "; half done: " + strings.Join(e.Half, ", ")
+	if len(e.Incomplete) > 0 {
+		text += "; half done: " + strings.Join(e.Incomplete, ", ")
 	}
 	return text
 }
 
+// Unwrap returns the cause, for [errors.Is] and [errors.As].
 func (e *FailedError) Unwrap() error { return e.Cause }
 
-// podError is an error about a pod. The name is "" if the pod is missing.
+// podError is an error about a pod. The name is "" if the pod is not known.
 type podError struct {
 	name    string
 	err     error
 	blocked bool
 }
 
-// aboutPod returns an error that begins with the pod.
-func aboutPod(namespace, name string, err error) *podError {
+// newPodError returns an error whose text begins with the pod.
+func newPodError(namespace, name string, err error) *podError {
 	return &podError{name: name, err: fmt.Errorf("pod %s in the namespace %s: %w", name, namespace, err)}
 }
 
@@ -133,13 +135,14 @@ func (r *Rollout) hasFailed(namespace string) bool {
 	return r.failures[namespace] != nil || r.Limits.StopAll && len(r.failures) > 0
 }
 
-// failWorkload stops the rollout in a namespace, or everywhere. Half is what is half done in the workload now.
-func (r *Rollout) failWorkload(w *rollout.Workload, err error, half ...string) {
+// failWorkload reports that a workload has failed. That stops the rollout in its namespace, or everywhere. Incomplete is what was
+// begun in the workload and is not complete. If the rollout was told to stop, the error is no failure.
+func (r *Rollout) failWorkload(w *rollout.Workload, err error, incomplete ...string) {
 	if errors.Is(err, ErrStopped) || errors.Is(err, context.Canceled) {
-		r.interrupted.Store(true) // the pods that are left are not a failure
+		r.interrupted.Store(true)
 		return
 	}
-	event := Event{Type: "failed", Namespace: w.Namespace, Workload: w.Title(), Message: err.Error(), Err: err, Half: half}
+	event := Event{Type: "failed", Namespace: w.Namespace, Workload: w.Title(), Message: err.Error(), Err: err, Incomplete: incomplete}
 	if of, ok := errors.AsType[*podError](err); ok {
 		event.Pod, event.Blocked = of.name, of.blocked
 	}
@@ -176,7 +179,8 @@ func (r *Rollout) reportEvent(e Event) {
 	}
 }
 
-// newWaitReporter returns a function that reports what a pod, or if it has no name the workload, waits for, if this takes long.
+// newWaitReporter returns a function that reports what a pod waits for, or the workload if pod is "". It reports nothing as long as the
+// wait is short, and repeats the same report rarely.
 func (r *Rollout) newWaitReporter(e Event) func(pod, what string) {
 	e.Type = "waiting"
 	last, patience := time.Now(), cmp.Or(r.Patience, 10*time.Second)
@@ -193,7 +197,7 @@ func (r *Rollout) newWaitReporter(e Event) func(pod, what string) {
 	}
 }
 
-// noteIncomplete records that something is not complete.
+// noteIncomplete records, in words, something that was begun and is not complete.
 func (r *Rollout) noteIncomplete(what string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

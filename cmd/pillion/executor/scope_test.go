@@ -56,7 +56,7 @@ func newSpaces(t *testing.T, pods int, names ...string) (*spaces, []*rollout.Wor
 	return c, all
 }
 
-func (c *spaces) Look(_ context.Context, w *rollout.Workload, _ *executor.Sight) (*executor.Sight, error) {
+func (c *spaces) InspectWorkload(_ context.Context, w *rollout.Workload, _ *executor.Sight) (*executor.Sight, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := &executor.Sight{Desired: w.Pods}

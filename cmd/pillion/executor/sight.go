@@ -15,9 +15,9 @@ import (
 	"github.com/pillion-dev/pillion/inject/rollout"
 )
 
-// Look implements [Cluster]. It lists the pods, because a decision needs what is true now, and a watch is only a
-// hint. A list of one object needs no other right than the plan.
-func (k Kubernetes) Look(ctx context.Context, w *rollout.Workload, before *Sight) (*Sight, error) {
+// InspectWorkload implements [Cluster]. It lists the pods, because a decision needs what is true now, and a watch is only a
+// hint. It reads single objects by a list, too, because that needs no other right than the plan.
+func (k Kubernetes) InspectWorkload(ctx context.Context, w *rollout.Workload, before *Sight) (*Sight, error) {
 	s := &Sight{Desired: -1}
 	switch {
 	case w.Kind == "Pod":
@@ -48,7 +48,7 @@ func (k Kubernetes) Look(ctx context.Context, w *rollout.Workload, before *Sight
 	return s, nil
 }
 
-// Watch implements [Cluster]. Without the right to watch pods, or if the version of the list is too old, the channel receives nothing.
+// Watch implements [Cluster]. Without the right to watch pods, or if the version of the list is too old, the channel never receives.
 func (k Kubernetes) Watch(ctx context.Context, w *rollout.Workload, seen *Sight) <-chan struct{} {
 	pods := &cache.ListWatch{WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 		options.LabelSelector, options.FieldSelector = seen.of.LabelSelector, seen.of.FieldSelector
@@ -107,7 +107,8 @@ func selectorText(workload *unstructured.Unstructured) string {
 	return selector.String()
 }
 
-// belongsToWorkload reports whether a pod is of a workload. Those of a Deployment are listed by its selector.
+// belongsToWorkload reports whether a listed pod belongs to a workload. A pod of a Deployment names only a ReplicaSet, but the list was
+// selected by the Deployment's selector.
 func belongsToWorkload(pod *unstructured.Unstructured, w *rollout.Workload) bool {
 	owner := metav1.GetControllerOf(pod)
 	switch {

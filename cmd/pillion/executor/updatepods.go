@@ -15,8 +15,9 @@ import (
 	"github.com/pillion-dev/pillion/inject/rollout"
 )
 
-// updatePods changes pods of the workload, or evicts them, and returns when all are proved.
-func (s *run) updatePods(ctx context.Context, pods []*rollout.Pod) error {
+// updatePods changes pods of the workload, or evicts them, and returns when all of them are proved, or when nothing more may change and
+// no pod is between its change and its proof.
+func (s *workloadRun) updatePods(ctx context.Context, pods []*rollout.Pod) error {
 	next := map[string]*rollout.Pod{}
 	var order []string
 	for _, p := range pods {
@@ -66,8 +67,9 @@ func (s *run) updatePods(ctx context.Context, pods []*rollout.Pod) error {
 	}
 }
 
-// nextDecision inspects the pods, decides, and claims the pods that may change. Order has the pods that wait for their change.
-func (s *run) nextDecision(ctx context.Context, order *[]string, more bool) (d rollout.Decision, err error) {
+// nextDecision inspects the pods, claims those that may change, and decides which of them change now. Order has the UIDs of the pods
+// that wait for their change; nextDecision removes those that no longer wait. If more is false, no pod may begin to change.
+func (s *workloadRun) nextDecision(ctx context.Context, order *[]string, more bool) (d rollout.Decision, err error) {
 	sight, err := s.inspectPods(ctx)
 	if err != nil {
 		return d, err
@@ -87,7 +89,7 @@ func (s *run) nextDecision(ctx context.Context, order *[]string, more bool) (d r
 
 // claimPods claims pods, and decides which of them may change. Another rollout may have claimed pods of the workload since the
 // first decision, so the pods are inspected again. See [rollout.Claim].
-func (s *run) claimPods(ctx context.Context, uids []string, sight *Sight) (d rollout.Decision, err error) {
+func (s *workloadRun) claimPods(ctx context.Context, uids []string, sight *Sight) (d rollout.Decision, err error) {
 	var group sync.WaitGroup
 	failures := make([]error, len(uids))
 	for i, uid := range uids {
@@ -99,7 +101,7 @@ func (s *run) claimPods(ctx context.Context, uids []string, sight *Sight) (d rol
 		switch failure := failures[i]; {
 		case failure == nil:
 			owned = append(owned, uid)
-		case !apierrors.IsConflict(failure) && !apierrors.IsNotFound(failure): // otherwise the next look tries again
+		case !apierrors.IsConflict(failure) && !apierrors.IsNotFound(failure): // otherwise the next decision tries again
 			err = failure
 		}
 	}
@@ -121,7 +123,7 @@ func (s *run) claimPods(ctx context.Context, uids []string, sight *Sight) (d rol
 }
 
 // beginChanges changes or evicts pods, at the same time.
-func (s *run) beginChanges(ctx context.Context, uids []string, next map[string]*rollout.Pod) error {
+func (s *workloadRun) beginChanges(ctx context.Context, uids []string, next map[string]*rollout.Pod) error {
 	do := s.changePod
 	if s.evictsPods() {
 		do = s.evictPod
@@ -133,7 +135,7 @@ func (s *run) beginChanges(ctx context.Context, uids []string, next map[string]*
 			return nil
 		}
 		if s.releaseBudgets(uids[i]); !errors.As(err, new(*podError)) && !errors.Is(err, ErrStopped) {
-			err = aboutPod(p.Namespace, p.Name, err)
+			err = newPodError(p.Namespace, p.Name, err)
 		}
 		return err
 	})

@@ -19,7 +19,7 @@ import (
 // Run updates the workloads, wave by wave. A failure stops the rollout in its namespace, or everywhere if r.Limits.StopAll
 // is set.
 func (r *Rollout) Run(ctx context.Context, all []*rollout.Workload) error {
-	r.failures, r.flight, r.holder = map[string]error{}, map[string]int{}, strings.ToLower(rand.Text()[:10])
+	r.failures, r.disruptions, r.holder = map[string]error{}, map[string]int{}, strings.ToLower(rand.Text()[:10])
 	left, runs, gates := rollout.Parts(all), runs{}, map[string]*sync.Mutex{}
 	for _, p := range left {
 		r.total += len(p.Todo())
@@ -29,7 +29,7 @@ func (r *Rollout) Run(ctx context.Context, all []*rollout.Workload) error {
 		runs[p.Workload] = r.newRun(p.Workload, gates[p.Namespace])
 	}
 	ends := r.Limits.Ends(left)
-	for i, taken := 0, 0; i < len(ends) && len(left) > 0; {
+	for i, taken := 0, 0; i < len(ends) && len(left) > 0; { // i is the wave, and taken the number of pods of the waves before it
 		if err := r.inspectChangedPods(ctx, runs); err != nil {
 			return err
 		}
@@ -41,7 +41,7 @@ func (r *Rollout) Run(ctx context.Context, all []*rollout.Workload) error {
 		}
 		var wave []rollout.Part
 		wave, left = rollout.TakeWave(left, ends[i]-taken)
-		if len(wave) == 0 { // an earlier wave had more, because a workload that is restarted is in one wave
+		if len(wave) == 0 { // an earlier wave had more pods than its share, because all pods of a restart are in one wave
 			i++
 			continue
 		}
@@ -55,7 +55,7 @@ func (r *Rollout) Run(ctx context.Context, all []*rollout.Workload) error {
 		if ctx.Err() != nil {
 			return r.endError(ctx.Err())
 		}
-		if r.hasProved() { // otherwise the same number of other pods has to
+		if r.hasProved() { // otherwise the wave proved nothing, and another one of the same size follows
 			taken = ends[i]
 			i++
 		}
@@ -82,7 +82,7 @@ func (r *Rollout) endError(otherwise error) error {
 	return otherwise
 }
 
-// joinErrors returns several errors as one sentence.
+// joinErrors returns several errors as one error, whose text is one sentence.
 func joinErrors(all []error) error {
 	if len(all) == 1 {
 		return all[0]
@@ -99,6 +99,7 @@ type joinedError struct {
 	all  []error
 }
 
+// Error implements error.
 func (e *joinedError) Error() string { return e.text }
 
 func (e *joinedError) Unwrap() []error { return e.all }
@@ -108,12 +109,14 @@ func (r *Rollout) withoutFailed(all []rollout.Part) []rollout.Part {
 	return slices.DeleteFunc(all, func(p rollout.Part) bool { return r.isStopping(p.Namespace) })
 }
 
+// hasProved reports whether the waves so far have proved a pod, or nothing has failed.
 func (r *Rollout) hasProved() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.failures) == 0 || r.proved > 0
 }
 
+// waveTitles returns the workloads of a wave for a message.
 func waveTitles(wave []rollout.Part) string {
 	const most = 5
 	var names []string
@@ -144,7 +147,7 @@ func (r *Rollout) updateWave(ctx context.Context, runs runs, wave []rollout.Part
 				return
 			}
 			if err := runs[p.Workload].updatePart(ctx, p); err != nil && !r.isReported(err) {
-				r.failWorkload(p.Workload, err, runs[p.Workload].left...)
+				r.failWorkload(p.Workload, err, runs[p.Workload].ownIncomplete...)
 			}
 		})
 	}
@@ -152,7 +155,7 @@ func (r *Rollout) updateWave(ctx context.Context, runs runs, wave []rollout.Part
 }
 
 // updatePart updates a part of the workload.
-func (s *run) updatePart(ctx context.Context, p rollout.Part) error {
+func (s *workloadRun) updatePart(ctx context.Context, p rollout.Part) error {
 	ctx, end := context.WithCancel(ctx)
 	defer func() { end(); s.changes = nil }()
 	switch p.Way {
@@ -167,10 +170,10 @@ func (s *run) updatePart(ctx context.Context, p rollout.Part) error {
 }
 
 // runs are those of all workloads of a rollout.
-type runs map[*rollout.Workload]*run
+type runs map[*rollout.Workload]*workloadRun
 
-// inspectChangedPods inspects all pods again that the rollout has changed, and again while one that was proved at once may become
-// ready again by itself.
+// inspectChangedPods inspects all pods that the rollout has changed. If a pod is not ready any more, the workload has failed, but a pod
+// that was proved at once may become ready again by itself: as long as there is such a pod, it repeats the inspection.
 func (r *Rollout) inspectChangedPods(ctx context.Context, runs runs) error {
 	workloads := slices.Collect(maps.Keys(runs))
 	workloads = slices.DeleteFunc(workloads, func(w *rollout.Workload) bool { return !runs[w].begun || r.hasFailed(w.Namespace) })

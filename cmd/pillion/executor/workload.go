@@ -17,43 +17,43 @@ import (
 	"github.com/pillion-dev/pillion/inject/rollout"
 )
 
-// run updates one workload. Which pods may change when is decided by [rollout.Decide], from what the watch remembers.
-type run struct {
+// workloadRun updates one workload. The watch remembers what was seen of its pods, and decides which of them may change when.
+type workloadRun struct {
 	*Rollout
 
-	w          *rollout.Workload
-	gate       *sync.Mutex // workloads of a namespace may share a budget, so they decide one after another
-	watch      *rollout.Watch
-	begun      bool
-	left       []string // what is half done, see noteIncomplete
-	reportWait func(of, what string)
-	did        map[string]string // by UID: what has changed in a pod
+	w             *rollout.Workload
+	gate          *sync.Mutex // workloads of a namespace may share a budget, so they decide one after another
+	watch         *rollout.Watch
+	begun         bool
+	ownIncomplete []string // what was begun in this workload and is not complete
+	reportWait    func(of, what string)
+	changedFields map[string]string // by UID: what has changed in a pod
 	// proving is set while one pod is evicted before a restart.
 	proving bool
 	// deniedSince is since when budgets deny evictions, and checked are the UIDs of new pods that were planned.
 	deniedSince time.Time
 	checked     map[string]bool
-	held        map[string][]string // by place: the budgets that count the pod
+	held        map[string][]string // by place of a pod (see [rollout.Member]): the budgets in which it counts as disrupted
 	accepted    map[string]bool     // resizes that the API server accepts, by [rollout.Pod.ResizeSummary]
-	changes     <-chan struct{}     // of pods, while a part of the workload is updated, or nil
-	seen        *Sight              // the last one, without its pods, or nil
-	looked      time.Duration       // how long the last look took
+	changes     <-chan struct{}     // receives changes of pods while a part of the workload is updated, or nil
+	seen        *Sight              // of the last inspection, without its pods, or nil
+	inspectTook time.Duration       // how long the last inspection took
 	claims      map[string]claimed  // by UID: pods with a claim that are not changed yet
 }
 
 // claimed is a pod with a claim of this rollout that is not changed yet.
 type claimed struct {
 	claim  rollout.Claim
-	before string                     // what was in place of the claim
+	before string                     // the annotation's value before the claim, or ""
 	object *unstructured.Unstructured // the pod with the claim, or nil if that is unknown
 }
 
-func (r *Rollout) newRun(w *rollout.Workload, gate *sync.Mutex) *run {
+func (r *Rollout) newRun(w *rollout.Workload, gate *sync.Mutex) *workloadRun {
 	rules := w.Limits.Rules(r.Limits.Limits, r.Limits.Timeout)
 	rules.Undo = r.Limits.Undo
-	s := &run{
+	s := &workloadRun{
 		Rollout: r, w: w, gate: gate, watch: rollout.NewWatch(w.Way, rules, rollout.NewClaim(r.Template, r.holder, rules.Proof, time.Time{})),
-		did: map[string]string{}, held: map[string][]string{}, checked: map[string]bool{}, claims: map[string]claimed{}, accepted: map[string]bool{},
+		changedFields: map[string]string{}, held: map[string][]string{}, checked: map[string]bool{}, claims: map[string]claimed{}, accepted: map[string]bool{},
 	}
 	s.reportWait = r.newWaitReporter(Event{Namespace: w.Namespace, Workload: w.Title()})
 	if w.Way == rollout.ChangeInPlace || w.Way == rollout.Evict {
@@ -62,14 +62,14 @@ func (r *Rollout) newRun(w *rollout.Workload, gate *sync.Mutex) *run {
 	return s
 }
 
-// slowly is how many polls pass between two inspections of pods that only have to stay ready.
-const slowly = 5
+// slowPolls is how many polls pass between two inspections of pods that only have to stay ready.
+const slowPolls = 5
 
-// pollsToWait reports what the rollout waits for, and returns after how many polls to look again.
-func (s *run) pollsToWait(d rollout.Decision, open []rollout.Member) (polls int) {
+// pollsToWait reports what the rollout waits for, and returns after how many polls to inspect the pods again.
+func (s *workloadRun) pollsToWait(d rollout.Decision, open []rollout.Member) (polls int) {
 	bakes, settles := "", false
 	for _, m := range open {
-		settles = settles || time.Since(m.Since) < 2*slowly*s.Limits.Poll
+		settles = settles || time.Since(m.Since) < 2*slowPolls*s.Limits.Poll
 		if m.Stage == rollout.Changing {
 			s.reportWait(m.Name, m.Waits)
 			return 1
@@ -81,20 +81,20 @@ func (s *run) pollsToWait(d rollout.Decision, open []rollout.Member) (polls int)
 	} else if bakes != "" {
 		s.reportWait(bakes, fmt.Sprintf("it to be ready for %s", s.watch.Rules.Proof))
 	}
-	if len(d.Change) > 0 || settles || s.watch.Rules.Proof < slowly*s.Limits.Poll {
+	if len(d.Change) > 0 || settles || s.watch.Rules.Proof < slowPolls*s.Limits.Poll {
 		return 1
 	}
-	return slowly
+	return slowPolls
 }
 
-// awaitChange waits until a pod has changed, or for so many polls. Changes come in groups, and reading many pods takes long, so
-// it waits for some time in any case.
-func (s *run) awaitChange(ctx context.Context, polls int) error {
+// awaitChange waits until a pod has changed, or for a number of polls. Changes come in groups, and reading many pods takes long. So it
+// waits at least for a part of a poll, in proportion to the time that the last inspection took.
+func (s *workloadRun) awaitChange(ctx context.Context, polls int) error {
 	if s.changes == nil && s.seen != nil {
 		s.changes = s.Cluster.Watch(ctx, s.w, s.seen)
 	}
 	poll := s.Limits.Poll
-	end, pause := time.NewTimer(time.Duration(polls)*poll), time.NewTimer(min(poll, max(poll/10, 4*s.looked)))
+	end, pause := time.NewTimer(time.Duration(polls)*poll), time.NewTimer(min(poll, max(poll/10, 4*s.inspectTook)))
 	defer end.Stop()
 	defer pause.Stop()
 	changes, paused := s.changes, (<-chan time.Time)(nil)
@@ -112,17 +112,19 @@ func (s *run) awaitChange(ctx context.Context, polls int) error {
 	}
 }
 
-// inspectPods inspects the pods of the workload. Those that are gone are done.
-func (s *run) inspectPods(ctx context.Context) (*Sight, error) { return s.inspectAgain(ctx, nil) }
+// inspectPods reads the pods of the workload, and updates the watch. A pod that is gone counts as done.
+func (s *workloadRun) inspectPods(ctx context.Context) (*Sight, error) {
+	return s.inspectAgain(ctx, nil)
+}
 
-// inspectAgain inspects the pods of the workload, which was seen a moment ago, or nil.
-func (s *run) inspectAgain(ctx context.Context, before *Sight) (*Sight, error) {
+// inspectAgain is inspectPods. Before is what was seen of the workload a moment ago, or nil.
+func (s *workloadRun) inspectAgain(ctx context.Context, before *Sight) (*Sight, error) {
 	began := time.Now()
-	sight, err := s.Cluster.Look(ctx, s.w, before)
+	sight, err := s.Cluster.InspectWorkload(ctx, s.w, before)
 	if err != nil {
 		return nil, err
 	}
-	s.seen, s.looked = &Sight{of: sight.of, version: sight.version}, time.Since(began)
+	s.seen, s.inspectTook = &Sight{of: sight.of, version: sight.version}, time.Since(began)
 	gone, taken := s.watch.See(sight.Pods, time.Now())
 	for _, m := range gone {
 		s.releaseBudgets(m.Place)
@@ -143,9 +145,10 @@ func (s *run) inspectAgain(ctx context.Context, before *Sight) (*Sight, error) {
 	return sight, s.checkNew()
 }
 
-// decideChanges decides which of the pods may change now. If they have the claim of the rollout, it counts their disruptions
-// before another workload decides.
-func (s *run) decideChanges(ctx context.Context, next []string, desired int, claimed bool) (d rollout.Decision, err error) {
+// decideChanges decides which of the pods in next (UIDs) may change now. Desired is the number of pods that the workload should have,
+// or -1. Claimed reports whether this rollout has claimed the pods, so that the decision counts: then it holds the budgets of the pods
+// that change, before another workload of the namespace decides.
+func (s *workloadRun) decideChanges(ctx context.Context, next []string, desired int, claimed bool) (d rollout.Decision, err error) {
 	s.gate.Lock()
 	defer s.gate.Unlock()
 	var limits []rollout.Limit
@@ -162,7 +165,7 @@ func (s *run) decideChanges(ctx context.Context, next []string, desired int, cla
 					return d, err
 				}
 			}
-			limits = append(limits, rollout.Limit{Name: b.Name, Selector: b.Selector, Allowed: b.Allowed - s.inFlight(b.Name) - others})
+			limits = append(limits, rollout.Limit{Name: b.Name, Selector: b.Selector, Allowed: b.Allowed - s.countDisruptions(b.Name) - others})
 		}
 	}
 	d = s.watch.Decide(rollout.Candidates{UIDs: next, Claimed: claimed, Desired: desired, Budgets: limits, Restarts: s.restartsContainers}, time.Now())
@@ -179,9 +182,9 @@ func (s *run) decideChanges(ctx context.Context, next []string, desired int, cla
 	return d, nil
 }
 
-// holdUnproved counts all pods that are not proved in their budgets, also those that another process has changed, and no
-// others.
-func (s *run) holdUnproved(budgets []Budget) {
+// holdUnproved makes exactly the pods that are not proved count as disrupted in their budgets, also pods that another process has
+// changed.
+func (s *workloadRun) holdUnproved(budgets []Budget) {
 	open := map[string]bool{}
 	for _, m := range s.watch.Unproved() {
 		open[m.Place] = true
@@ -197,16 +200,17 @@ func (s *run) holdUnproved(budgets []Budget) {
 }
 
 // evictsPods reports whether pods are evicted now, and not changed in place.
-func (s *run) evictsPods() bool { return s.w.Way == rollout.Evict || s.proving }
+func (s *workloadRun) evictsPods() bool { return s.w.Way == rollout.Evict || s.proving }
 
 // restartsContainers reports whether the change of a pod restarts a container.
-func (s *run) restartsContainers(uid string) bool {
+func (s *workloadRun) restartsContainers(uid string) bool {
 	p := s.watch.Plan(uid)
 	return s.evictsPods() || p != nil && p.Restarts()
 }
 
-// countOthers counts the ready pods of other workloads that a budget counts and that other rollouts have changed, or are about to.
-func (s *run) countOthers(ctx context.Context, b Budget, next []string) (n int, err error) {
+// countOthers counts the ready pods of other workloads that a budget counts and that other rollouts have claimed. These pods will
+// become unready, and the budget does not know that yet. Next has the UIDs of the pods that this workload would change.
+func (s *workloadRun) countOthers(ctx context.Context, b Budget, next []string) (n int, err error) {
 	selects := false
 	for _, uid := range next {
 		pod := s.watch.Last(uid)
@@ -232,39 +236,42 @@ func (s *run) countOthers(ctx context.Context, b Budget, next []string) (n int, 
 	return n, err
 }
 
-// A controller counts a disrupted pod in the budget a moment later, so that a pod of the rollout may count twice. That is
-// on the safe side.
-
-func (r *Rollout) inFlight(namespace, budget string) int {
+// countDisruptions returns how many pods this rollout has disrupted in a budget. The controller of budgets counts a disrupted pod, too,
+// a moment later. So a pod may count twice, which is on the safe side.
+func (r *Rollout) countDisruptions(namespace, budget string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.flight[namespace+"/"+budget]
+	return r.disruptions[namespace+"/"+budget]
 }
 
-func (s *run) inFlight(budget string) int { return s.Rollout.inFlight(s.w.Namespace, budget) }
+func (s *workloadRun) countDisruptions(budget string) int {
+	return s.Rollout.countDisruptions(s.w.Namespace, budget)
+}
 
-func (s *run) holdBudgets(place string, pod *corev1.Pod, budgets []Budget) {
+// holdBudgets makes a pod count as disrupted in the budgets that select it.
+func (s *workloadRun) holdBudgets(place string, pod *corev1.Pod, budgets []Budget) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, b := range budgets {
 		if b.Selector.Matches(labels.Set(pod.Labels)) {
-			s.flight[s.w.Namespace+"/"+b.Name]++
+			s.disruptions[s.w.Namespace+"/"+b.Name]++
 			s.held[place] = append(s.held[place], b.Name)
 		}
 	}
 }
 
-func (s *run) releaseBudgets(place string) {
+// releaseBudgets is the inverse of holdBudgets.
+func (s *workloadRun) releaseBudgets(place string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, budget := range s.held[place] {
-		s.flight[s.w.Namespace+"/"+budget]--
+		s.disruptions[s.w.Namespace+"/"+budget]--
 	}
 	delete(s.held, place)
 }
 
 // stopError returns the error about what stops the rollout of the workload.
-func (s *run) stopError(ctx context.Context, stop *rollout.Stop) error {
+func (s *workloadRun) stopError(ctx context.Context, stop *rollout.Stop) error {
 	why := stop.Why
 	if p := s.watch.Plan(stop.UID); p != nil && p.UID != stop.UID {
 		why = fmt.Sprintf("it replaces %s, which was evicted: %s", p.Name, why)
@@ -274,34 +281,34 @@ func (s *run) stopError(ctx context.Context, stop *rollout.Stop) error {
 			why += ": " + symptom
 		}
 	}
-	err := aboutPod(s.w.Namespace, stop.Pod, errors.New(why))
+	err := newPodError(s.w.Namespace, stop.Pod, errors.New(why))
 	err.blocked = stop.Blocked
 	return err
 }
 
-// failIncomplete notes what is half done, and returns the error.
-func (s *run) failIncomplete(err error) error {
+// failIncomplete notes which pods are not complete, and returns the error.
+func (s *workloadRun) failIncomplete(err error) error {
 	s.noteIncompletePods()
 	return err
 }
 
-// noteIncompletePods notes the pods that have the change and are not proved.
-func (s *run) noteIncompletePods() {
+// noteIncompletePods notes the pods that were changed and are not proved.
+func (s *workloadRun) noteIncompletePods() {
 	for _, what := range s.incompletePods() {
 		s.noteIncomplete(what)
 	}
 }
 
-// noteIncomplete notes that something is half done.
-func (s *run) noteIncomplete(what string) {
+// noteIncomplete notes something of this workload that was begun and is not complete.
+func (s *workloadRun) noteIncomplete(what string) {
 	s.mu.Lock()
-	s.left = append(s.left, what)
+	s.ownIncomplete = append(s.ownIncomplete, what)
 	s.mu.Unlock()
 	s.Rollout.noteIncomplete(what)
 }
 
-// incompletePods returns the pods that have the change and are not proved.
-func (s *run) incompletePods() (all []string) {
+// incompletePods describes the pods that were changed and are not proved, each in words.
+func (s *workloadRun) incompletePods() (all []string) {
 	for _, m := range s.watch.Open() {
 		if s.evictsPods() {
 			all = append(all, fmt.Sprintf("%s in the namespace %s (a pod was evicted, and its replacement %s is not ready)", s.w.Title(), s.w.Namespace, m.Name))
@@ -312,15 +319,16 @@ func (s *run) incompletePods() (all []string) {
 	return all
 }
 
-// checkNew checks that new pods that take the place of evicted ones are current, so that they are not evicted again.
-func (s *run) checkNew() error {
+// checkNew fails each new pod that takes the place of an evicted pod and is not current. Without this check, the new pod would be
+// evicted again and again.
+func (s *workloadRun) checkNew() error {
 	for _, m := range s.watch.Open() {
 		pod, p := s.watch.Last(m.UID), s.watch.Plan(m.UID)
 		if pod == nil || p == nil || p.UID == m.UID || s.checked[m.UID] {
 			continue
 		}
 		s.checked[m.UID] = true
-		old, err := s.notCurrent(s.w, []*corev1.Pod{pod})
+		old, err := s.findNotCurrent(s.w, []*corev1.Pod{pod})
 		if err != nil {
 			return err
 		}
@@ -331,8 +339,8 @@ func (s *run) checkNew() error {
 	return nil
 }
 
-// notCurrent returns one of the pods that would have to change again, or nil.
-func (r *Rollout) notCurrent(w *rollout.Workload, pods []*corev1.Pod) (*rollout.Pod, error) {
+// findNotCurrent returns the plan of the first of the pods that would have to change again, or nil.
+func (r *Rollout) findNotCurrent(w *rollout.Workload, pods []*corev1.Pod) (*rollout.Pod, error) {
 	for _, pod := range pods {
 		text, err := json.Marshal(pod)
 		if err != nil {
