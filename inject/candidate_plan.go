@@ -32,6 +32,25 @@ func (c *candidate) planAdditions(o *owners, journal *jsontree.Journal, coupling
 		p.checkOwnerSelector(selector)
 		p.checkStarts()
 	}
+	c.decideByPlan(p, noContainer)
+	delete(c.subject.marks, c.t) // its annotation may have been added
+	delete(c.subject.marks, c.t.base)
+	switch {
+	case c.decision.Code == CodeInjected && c.subject.isOfOtherTier(c.t):
+		c.decision.Code = CodePresent
+	case c.decision.Code == CodeInjected && !c.subject.request.alone, c.decision.Code == CodePresent && p.leftToWebhook > 0:
+		p.journal.Keep()
+		return true
+	}
+	if p.journal.Undo(); p.additions+p.leftToWebhook > 0 {
+		c.subject.presentNames = c.subject.presentNames[:0]
+	}
+	return false
+}
+
+// decideByPlan completes the decision from what the planner has found. NoContainer reports whether the pod had no container of the
+// template before.
+func (c *candidate) decideByPlan(p *planner, noContainer bool) {
 	switch {
 	case p.failed != nil:
 		c.decision.Code, c.decision.Message, c.decision.Obstacles = CodeRenderFailed, p.failed.Error(), p.lacks
@@ -43,7 +62,7 @@ func (c *candidate) planAdditions(o *owners, journal *jsontree.Journal, coupling
 		c.decision.Kept, c.decision.Added, c.decision.Altered = p.kept, p.added, c.altered
 		c.decision.Code = CodePresent
 		c.decision.Notes = append(c.decision.Notes, p.notes...)
-		c.noteWhere(o)
+		c.noteWhere(p.owners)
 		c.notePorts()
 	}
 	says := c.subject.annotation(c.t.injected)
@@ -59,18 +78,5 @@ func (c *candidate) planAdditions(o *owners, journal *jsontree.Journal, coupling
 			c.decision.Notes = append(c.decision.Notes, fmt.Sprintf("the pod keeps its own annotation %s, but revision %s was injected", c.t.injected, c.t.Revision))
 		}
 	}
-	delete(c.subject.marks, c.t) // its annotation may have been added
-	delete(c.subject.marks, c.t.base)
 	c.decision.outside, c.decision.leavesSelector = p.outside, p.leavesSelector
-	switch {
-	case c.decision.Code == CodeInjected && c.subject.isOfOtherTier(c.t):
-		c.decision.Code = CodePresent
-	case c.decision.Code == CodeInjected && !c.subject.request.alone, c.decision.Code == CodePresent && p.leftToWebhook > 0:
-		p.journal.Keep()
-		return true
-	}
-	if p.journal.Undo(); p.additions+p.leftToWebhook > 0 {
-		c.subject.presentNames = c.subject.presentNames[:0]
-	}
-	return false
 }

@@ -51,7 +51,7 @@ func runtimeFiles() [3]mountPoint {
 }
 
 // impossibleMounts returns what keeps a container from starting because of its mounts.
-func (p *podVolumes) impossibleMounts(container *jsontree.Node) (all []mountFault) {
+func (p *podVolumes) impossibleMounts(container *jsontree.Node) []mountFault {
 	if isSimple(container) {
 		return nil
 	}
@@ -60,27 +60,7 @@ func (p *podVolumes) impossibleMounts(container *jsontree.Node) (all []mountFaul
 	if len(mounts) == 0 {
 		return nil
 	}
-	points := slices.Grow(p.points[:0], len(mounts)+5)
-	for _, mount := range mounts {
-		m := mountPoint{path: absolutePath(mountPath(mount)), mount: mount, kind: p.kindOf(container, mount)}
-		if why := validation.ReservedPath(m.path); why != "" && p.volumeOf(mount).Get("hostPath") == nil {
-			all = append(all, mountFault{mount: mount, parts: []*jsontree.Node{mount}, why: why, advice: otherPath})
-		}
-		if why := p.partOfFile(container, mount); why != "" {
-			all = append(all, mountFault{mount: mount, parts: []*jsontree.Node{mount}, why: why, advice: "correct the sub path"})
-		}
-		points = append(points, m)
-	}
-	for _, f := range runtimeFiles() {
-		if !slices.ContainsFunc(points, func(m mountPoint) bool { return m.path == f.path }) {
-			points = append(points, f)
-		}
-	}
-	message := container.Get("terminationMessagePath")
-	points = append(points, mountPoint{path: absolutePath(schema.CleanPath(orDefault(message.Text(), corev1.TerminationMessagePathDefault))), field: message, what: "the file for the termination message", kind: file})
-	if dir := container.Get("workingDir"); dir.Text() != "" {
-		points = append(points, mountPoint{path: absolutePath(schema.CleanPath(dir.Text())), field: dir, kind: directory})
-	}
+	points, all := p.mountPoints(container, mounts)
 	slices.SortStableFunc(points, func(a, b mountPoint) int { return compareMountPaths(a.path, b.path) })
 	p.points = points
 	around := p.around[:0] // the points that contain the next point, the innermost last
@@ -112,6 +92,33 @@ func (p *podVolumes) impossibleMounts(container *jsontree.Node) (all []mountFaul
 	}
 	p.around = around
 	return all
+}
+
+// mountPoints returns the paths at which a container needs something, in any order, and the faults of mounts that do not depend on
+// other paths.
+func (p *podVolumes) mountPoints(container *jsontree.Node, mounts []*jsontree.Node) (points []mountPoint, all []mountFault) {
+	points = slices.Grow(p.points[:0], len(mounts)+5)
+	for _, mount := range mounts {
+		m := mountPoint{path: absolutePath(mountPath(mount)), mount: mount, kind: p.kindOf(container, mount)}
+		if why := validation.ReservedPath(m.path); why != "" && p.volumeOf(mount).Get("hostPath") == nil {
+			all = append(all, mountFault{mount: mount, parts: []*jsontree.Node{mount}, why: why, advice: otherPath})
+		}
+		if why := p.partOfFile(container, mount); why != "" {
+			all = append(all, mountFault{mount: mount, parts: []*jsontree.Node{mount}, why: why, advice: "correct the sub path"})
+		}
+		points = append(points, m)
+	}
+	for _, f := range runtimeFiles() {
+		if !slices.ContainsFunc(points, func(m mountPoint) bool { return m.path == f.path }) {
+			points = append(points, f)
+		}
+	}
+	message := container.Get("terminationMessagePath")
+	points = append(points, mountPoint{path: absolutePath(schema.CleanPath(orDefault(message.Text(), corev1.TerminationMessagePathDefault))), field: message, what: "the file for the termination message", kind: file})
+	if dir := container.Get("workingDir"); dir.Text() != "" {
+		points = append(points, mountPoint{path: absolutePath(schema.CleanPath(dir.Text())), field: dir, kind: directory})
+	}
+	return points, all
 }
 
 // isSimple reports whether no mount of a container is at, around or inside of another path that matters, as in most containers. Then
