@@ -16,12 +16,12 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/kube"
 )
 
-// histories keeps the last contents of each template that is used. Others have no history: tenants may have many of them.
-// It needs the rights of the component rollout.
+// histories keeps the last contents of each template that is used. A template that exceeds the limits for tenants has no history,
+// because a tenant may have many of those. Writing the history needs the rights of the component rollout.
 type histories struct {
 	read reader
 	keep func(ctx context.Context, e *kube.Entry, now kube.Present, most int) error
-	most int
+	most int // how many contents of a template are kept; 0: none
 	now  func() time.Time
 	log  *slog.Logger
 
@@ -29,9 +29,9 @@ type histories struct {
 	blocked time.Time                        // until when the controller does not try, because it lacks the rights
 }
 
-// askForRights is how often to find out whether the controller has got the rights, with one request for all templates. A content
-// that changes before this is not in the history, so that no pod can go back to it.
-const askForRights = 5 * time.Second
+// retryRights is how often to find out whether the controller has been given the rights, with one request for all templates. A content
+// that is replaced before that is not in the history, so no pod can go back to it.
+const retryRights = 5 * time.Second
 
 // content identifies the content of a template object.
 type content struct {
@@ -58,7 +58,7 @@ func (h *histories) Reconcile(ctx context.Context, request reconcile.Request) (r
 	}
 	text, err := h.read.Content(ctx, e)
 	if err != nil {
-		return reconcile.Result{RequeueAfter: waitAgain}, nil //nolint:nilerr // its change or its end is about to arrive
+		return reconcile.Result{RequeueAfter: retryAfter}, nil //nolint:nilerr // the event about the change or the end of the template is about to arrive
 	}
 	var of struct {
 		Spec json.RawMessage `json:"spec"`
@@ -71,8 +71,8 @@ func (h *histories) Reconcile(ctx context.Context, request reconcile.Request) (r
 		if h.blocked.IsZero() {
 			h.log.Info("no history of templates is kept: the component rollout has the rights that the controller needs", "error", err)
 		}
-		h.blocked = now.Add(askForRights)
-		return reconcile.Result{RequeueAfter: askForRights}, nil
+		h.blocked = now.Add(retryRights)
+		return reconcile.Result{RequeueAfter: retryRights}, nil
 	}
 	if err != nil {
 		return reconcile.Result{}, err
@@ -81,7 +81,7 @@ func (h *histories) Reconcile(ctx context.Context, request reconcile.Request) (r
 	return reconcile.Result{}, nil
 }
 
-// newController returns what calls Reconcile.
+// newController returns the controller that calls Reconcile for each template.
 func (h *histories) newController(all manager.Manager, templates *followed) (controller.Controller, error) {
 	of, err := controller.NewUnmanaged("histories", controller.Options{Reconciler: h, Logger: all.GetLogger()})
 	if err != nil {

@@ -42,9 +42,9 @@ func TestHistories(t *testing.T) {
 	}
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: "apps", Resource: "controllerrevisions"}, "", errors.New(`User "x" cannot list resource "controllerrevisions" in API group "apps"`))
 	fails = forbidden
-	step("without the right", 1, askForRights, false)
-	step("without the right, at once", 0, askForRights, false)
-	now, fails = now.Add(askForRights), errors.New("exceeded quota")
+	step("without the right", 1, retryRights, false)
+	step("without the right, at once", 0, retryRights, false)
+	now, fails = now.Add(retryRights), errors.New("exceeded quota")
 	step("with an error", 1, 0, true)
 	fails = nil
 	step("a content", 1, 0, false)

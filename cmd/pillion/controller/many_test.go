@@ -26,7 +26,7 @@ import (
 type manyPods struct{ n int }
 
 func (m manyPods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Query().Get("watch") == "" || r.URL.Query().Get("fieldSelector") != unfinished {
+	if r.URL.Query().Get("watch") == "" || r.URL.Query().Get("fieldSelector") != unfinishedPods {
 		http.Error(w, "only a watch of unfinished pods", http.StatusBadRequest)
 		return
 	}

@@ -18,19 +18,20 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// The bounds of missing. A namespace is counted again only if something may have changed, and takes at most one percent of the time.
+// The bounds of missing. A namespace is counted again only if something may have changed. Counting it takes at most one percent of the
+// time.
 const (
 	// countPause is the least time between two counts of a namespace.
 	countPause = 10 * time.Second
-	// countShare is how many times longer than a count the pause after it is.
+	// countShare is how many times as long as a count the pause after it is.
 	countShare = 100
-	// namespaceAgain is when the labels of a namespace are read again.
+	// namespaceAgain is after how long the labels of a namespace are read again.
 	namespaceAgain = 5 * time.Minute
-	// countAgain is when a namespace is counted again although nothing seems to have changed.
+	// countAgain is after how long a namespace is counted again although nothing seems to have changed.
 	countAgain = time.Hour
 )
 
-// unknownMissing is the number of pods that lack a template if that cannot be known.
+// unknownMissing stands for the number of pods that lack a template if the number cannot be known.
 const unknownMissing = -1
 
 // missing counts the pods that should have a template and lack it. Whether a pod should have one depends on its whole content, so
@@ -42,29 +43,29 @@ type missing struct {
 	// count returns the number of pods that lack a template, or unknownMissing, by template. It returns nil if it does not know
 	// all templates.
 	count   func(ctx context.Context, ns *corev1.Namespace) (map[types.NamespacedName]int64, error)
-	version func() string                          // of the templates
-	changed func(template ...types.NamespacedName) // for which the number is another one now
-	all     func() []types.NamespacedName          // templates
+	version func() string                          // changes with the content of any template
+	changed func(template ...types.NamespacedName) // is called with the templates whose numbers have changed
+	all     func() []types.NamespacedName          // returns all templates
 	now     func() time.Time
 	log     *slog.Logger
 
 	mu       sync.Mutex
-	in       map[string]*missingIn // by namespace
-	complete bool                  // all namespaces were counted once
-	warned   string                // the last reason why a namespace could not be counted
+	in       map[string]*missingNamespace // by namespace
+	complete bool                         // whether all namespaces were counted once
+	warned   string                       // the last reason why a namespace could not be counted
 }
 
-// missingIn is what is known about a namespace.
-type missingIn struct {
-	dirty    bool              // pods came or went since the last count
-	labels   [sha256.Size]byte // a digest of its labels, which users write
-	version  string
-	read     time.Time // its labels
-	counted  time.Time // zero: never
-	pause    time.Duration
-	by       map[types.NamespacedName]int64
-	unknown  bool
-	reported bool // why it is unknown
+// missingNamespace is what is known about a namespace.
+type missingNamespace struct {
+	dirty    bool                           // whether pods came or went since the last count
+	labels   [sha256.Size]byte              // a digest of its labels, because users may write long ones
+	version  string                         // of the templates at the last count
+	read     time.Time                      // when its labels were read; zero: never
+	counted  time.Time                      // when its pods were counted; zero: never
+	pause    time.Duration                  // the least time until the next count
+	by       map[types.NamespacedName]int64 // the numbers by template
+	unknown  bool                           // whether the last count failed
+	reported bool                           // whether the templates were told that
 }
 
 // notePod notes a pod that came, changed or went. The store of pods calls it for each change of a pod, so it is cheap.
@@ -73,14 +74,14 @@ func (m *missing) notePod(pod *metav1.PartialObjectMetadata) {
 	defer m.mu.Unlock()
 	of := m.in[pod.Namespace]
 	if of == nil {
-		of = &missingIn{dirty: true}
+		of = &missingNamespace{dirty: true}
 		m.in[strings.Clone(pod.Namespace)] = of
 	}
-	// Other changes of older pods are changes of their status.
+	// If an older pod changes and no template is missing in the namespace, usually only the status of the pod has changed.
 	of.dirty = of.dirty || len(of.by) > 0 || m.now().Sub(pod.CreationTimestamp.Time) < namespaceAgain
 }
 
-// countFor returns how many pods should have a template and lack it, or nil if that is not known.
+// countFor returns how many pods should have a template and lack it, or nil if the number is not known.
 func (m *missing) countFor(template types.NamespacedName) *int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -102,7 +103,7 @@ func (m *missing) countFor(template types.NamespacedName) *int64 {
 }
 
 // isDue reports whether a namespace has to be inspected again.
-func (of *missingIn) isDue(now time.Time, version string) bool {
+func (of *missingNamespace) isDue(now time.Time, version string) bool {
 	if now.Sub(of.read) >= namespaceAgain || now.Sub(of.counted) >= countAgain { // also if it was never read
 		return true
 	}
@@ -136,7 +137,7 @@ func (m *missing) countDue(ctx context.Context) {
 	}
 }
 
-// countNamespace counts one namespace.
+// countNamespace counts the pods of one namespace, unless only its labels had to be read again and they are unchanged.
 func (m *missing) countNamespace(ctx context.Context, name, version string) {
 	ns, err := m.namespace(ctx, name)
 	if err != nil {
@@ -185,7 +186,7 @@ func (m *missing) countNamespace(ctx context.Context, name, version string) {
 	m.changed(findChanged(was, by)...)
 }
 
-// findChanged returns the templates with another number.
+// findChanged returns the templates whose numbers differ.
 func findChanged(was, now map[types.NamespacedName]int64) (all []types.NamespacedName) {
 	for t, n := range now {
 		if was[t] != n {
@@ -221,12 +222,12 @@ func (m *missing) setUnknown(name, version string, err error) {
 	}
 }
 
-// countUntilDone counts until ctx is done, after the pods were read.
+// countUntilDone waits until the pods were read, and then counts the namespaces that are due, until ctx is done.
 func (m *missing) countUntilDone(ctx context.Context, await func(context.Context) error) {
 	if await(ctx) != nil {
 		return
 	}
-	ticker := time.NewTicker(gather)
+	ticker := time.NewTicker(gatherTime)
 	defer ticker.Stop()
 	for {
 		select {

@@ -36,7 +36,7 @@ func newLacking() *lacking {
 		lacks:  map[string]map[types.NamespacedName]int64{"shop": {}, "out": {}},
 	}
 	l.missing = &missing{
-		in: map[string]*missingIn{}, log: slog.New(slog.DiscardHandler), now: func() time.Time { return l.clock },
+		in: map[string]*missingNamespace{}, log: slog.New(slog.DiscardHandler), now: func() time.Time { return l.clock },
 		namespace: func(_ context.Context, name string) (*corev1.Namespace, error) {
 			if l.labels[name] == nil {
 				return nil, nil

@@ -20,7 +20,7 @@ import (
 // missingQPS limits the requests of missing: pages of pods, and namespaces.
 const missingQPS = 50
 
-// newMissing returns what counts the pods without their sidecars. Pillion runs in the namespace system.
+// newMissing returns a missing that reads the cluster. Pillion runs in the namespace system.
 func newMissing(config *rest.Config, system string, templates *followed, log *slog.Logger) (*missing, error) {
 	c, err := cluster.NewClient(config, system)
 	if err != nil {
@@ -37,7 +37,7 @@ func newMissing(config *rest.Config, system string, templates *followed, log *sl
 	}
 	examiner := c.NewExaminer(templates.knownSince, time.Now)
 	return &missing{
-		in: map[string]*missingIn{}, optedIn: examiner.OptedIn, version: templates.contentsVersion, now: time.Now, log: log, all: templates.All,
+		in: map[string]*missingNamespace{}, optedIn: examiner.OptedIn, version: templates.contentsVersion, now: time.Now, log: log, all: templates.All,
 		namespace: func(ctx context.Context, name string) (*corev1.Namespace, error) {
 			ns, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 			if apierrors.IsNotFound(err) {

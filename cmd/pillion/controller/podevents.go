@@ -28,12 +28,11 @@ import (
 	"github.com/pillion-dev/pillion/manifests"
 )
 
-// The bounds of podEvents. Each pod that is examined is one that no other of its workload was examined for, so a rollout of
-// any size costs one examination.
+// The bounds of podEvents. Of each workload, only one pod is examined within a time, so a rollout of any size costs one examination.
 const (
-	// young is the age up to which a pod is examined. API servers keep Events for one hour, too.
-	young = time.Hour
-	// examinedAgain is when another pod of the same workload is examined.
+	// examinedAge is the age up to which a pod is examined. API servers keep Events for one hour, too.
+	examinedAge = time.Hour
+	// examinedAgain is after how long another pod of the same workload is examined.
 	examinedAgain = time.Hour
 	// mostExamined is the number of workloads that are remembered.
 	mostExamined = 10_000
@@ -45,8 +44,8 @@ const (
 	mostNamespaces, mostWaiting = 1_000, 100
 	// inTurn is how many pods of a namespace are examined before those of another one.
 	inTurn = 10
-	// mostOf is the number of Events about one workload.
-	mostOf = 3
+	// mostOfWorkload is the maximum number of Events about one pod of a workload.
+	mostOfWorkload = 3
 	// namespaceKnown is how long the labels of a namespace are used.
 	namespaceKnown = 30 * time.Second
 )
@@ -65,7 +64,7 @@ type podEvents struct {
 	self   string // the instance that reports
 
 	examined   *cache.LRUExpireCache // workloads
-	namespaces *cache.LRUExpireCache // *corev1.Namespace, or nil if its pods get no sidecars unless they opt in
+	namespaces *cache.LRUExpireCache // *corev1.Namespace by name, or nil if only pods that opt in themselves get sidecars
 	budgets    *cache.LRUExpireCache // *rate.Limiter by namespace
 	rate       *rate.Limiter
 	wake       chan struct{}
@@ -80,9 +79,10 @@ type candidate struct {
 	name    string
 	uid     types.UID
 	owner   *metav1.OwnerReference // its controller, or nil
-	optedIn bool                   // by itself
+	optedIn bool                   // whether it has the opt-in label itself
 }
 
+// newPodEvents returns a podEvents without the functions that read and write the cluster.
 func newPodEvents(clock cache.Clock) *podEvents {
 	return &podEvents{
 		now: clock.Now, examined: cache.NewLRUExpireCacheWithClock(mostExamined, clock),
@@ -94,7 +94,7 @@ func newPodEvents(clock cache.Clock) *podEvents {
 // scheduled matches the end of the name of a Job that a CronJob makes: the scheduled minute.
 var scheduled = regexp.MustCompile(`-\d{8,}$`)
 
-// workloadOf returns what the pods of a workload with the same pod template have in common. The Jobs of a CronJob are one
+// workloadOf returns a key that is equal for pods of a workload with the same pod template. The Jobs of a CronJob are one
 // workload.
 func workloadOf(pod *metav1.PartialObjectMetadata, owner *metav1.OwnerReference) string {
 	if owner == nil {
@@ -108,7 +108,7 @@ func workloadOf(pod *metav1.PartialObjectMetadata, owner *metav1.OwnerReference)
 
 // offerPod notes a pod that may have to be examined. The store of pods calls it for each change of a pod, so it is cheap.
 func (e *podEvents) offerPod(pod *metav1.PartialObjectMetadata) {
-	if pod.DeletionTimestamp != nil || e.now().Sub(pod.CreationTimestamp.Time) > young || pod.Labels[cluster.LabelInject] == cluster.Disabled {
+	if pod.DeletionTimestamp != nil || e.now().Sub(pod.CreationTimestamp.Time) > examinedAge || pod.Labels[cluster.LabelInject] == cluster.Disabled {
 		return
 	}
 	if ns, ok := e.namespaces.Get(pod.Namespace); ok && ns == (*corev1.Namespace)(nil) && pod.Labels[cluster.LabelInject] != cluster.Enabled {
@@ -144,7 +144,7 @@ func (e *podEvents) offerPod(pod *metav1.PartialObjectMetadata) {
 	}
 }
 
-// nextTurn returns the pods of the namespace whose turn it is.
+// nextTurn returns the namespace whose turn it is and some of its waiting pods, by workload. It returns nil if no pod waits.
 func (e *podEvents) nextTurn() (namespace string, turn map[string]candidate) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -170,7 +170,7 @@ func (e *podEvents) nextTurn() (namespace string, turn map[string]candidate) {
 
 // examinePods examines pods until ctx is done.
 func (e *podEvents) examinePods(ctx context.Context) {
-	if _, err := e.examine(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceDefault}}); err != nil && ctx.Err() == nil { // to know since when there are which templates
+	if _, err := e.examine(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceDefault}}); err != nil && ctx.Err() == nil { // without pods: it only records since when the templates are known
 		e.log.Warn("the templates cannot be read for Events", "error", err)
 	}
 	for {
@@ -194,7 +194,7 @@ func (e *podEvents) examinePods(ctx context.Context) {
 
 // examineNamespace examines pods of a namespace.
 func (e *podEvents) examineNamespace(ctx context.Context, namespace string, turn map[string]candidate) error {
-	ns, err := e.lookUp(ctx, namespace)
+	ns, err := e.findNamespace(ctx, namespace)
 	if err != nil || ns == nil {
 		return err
 	}
@@ -204,7 +204,7 @@ func (e *podEvents) examineNamespace(ctx context.Context, namespace string, turn
 			continue
 		}
 		if budget.TokensAt(e.now()) < 1 {
-			return nil // its further changes offer it again
+			return nil // a pod that changes again is offered again
 		}
 		if err := e.rate.Wait(ctx); err != nil {
 			return err
@@ -215,7 +215,7 @@ func (e *podEvents) examineNamespace(ctx context.Context, namespace string, turn
 		}
 		mistakes, exists := found[c.name]
 		if !exists {
-			continue // another pod of the workload may
+			continue // the pod is gone; another pod of the workload may be offered
 		}
 		e.examined.Add(workload, true, examinedAgain)
 		if err := e.createEvents(ctx, ns.Name, c, mistakes, budget); err != nil {
@@ -225,8 +225,8 @@ func (e *podEvents) examineNamespace(ctx context.Context, namespace string, turn
 	return nil
 }
 
-// lookUp returns a namespace whose pods may get sidecars, or nil.
-func (e *podEvents) lookUp(ctx context.Context, name string) (*corev1.Namespace, error) {
+// findNamespace returns a namespace, or nil if its pods get no sidecars. It keeps the result for a short time.
+func (e *podEvents) findNamespace(ctx context.Context, name string) (*corev1.Namespace, error) {
 	if known, ok := e.namespaces.Get(name); ok {
 		if ns, _ := known.(*corev1.Namespace); ns != nil {
 			return ns, nil
@@ -251,7 +251,7 @@ func (e *podEvents) lookUp(ctx context.Context, name string) (*corev1.Namespace,
 	return ns, nil
 }
 
-// budgetOf returns the budget of a namespace. It is forgotten when it is full again.
+// budgetOf returns the budget of a namespace for Events. A budget that is not used is forgotten after the time in which it fills again.
 func (e *podEvents) budgetOf(namespace string) (budget *rate.Limiter) {
 	defer func() { e.budgets.Add(namespace, budget, eventsBurst*eventsEvery) }()
 	if b, ok := e.budgets.Get(namespace); ok {
@@ -280,7 +280,7 @@ func (e *podEvents) createEvents(ctx context.Context, namespace string, c candid
 		related = &pod
 	}
 	slices.SortFunc(mistakes, cluster.CompareMistakes)
-	for _, m := range mistakes[:min(len(mistakes), mostOf)] {
+	for _, m := range mistakes[:min(len(mistakes), mostOfWorkload)] {
 		if !budget.AllowN(e.now(), 1) {
 			return nil
 		}
@@ -336,7 +336,8 @@ func explainKind(o corev1.ObjectReference) string {
 	return ""
 }
 
-// madeByControllers reports whether users rarely write objects like this owner, but those that own them.
+// madeByControllers reports whether an owner is of a kind that users rarely write, because they write the objects that own it: a
+// ReplicaSet or a Job. It also returns the resource of the kind.
 func madeByControllers(o metav1.OwnerReference) (resource string, ok bool) {
 	switch {
 	case o.Kind == "ReplicaSet" && o.APIVersion == appsv1.SchemeGroupVersion.String():

@@ -138,7 +138,7 @@ func TestPodEvents(t *testing.T) {
 		e := a.start(t)
 		set := controllerOf("apps/v1", "ReplicaSet", "web-a", "set")
 		old := newlyMade("shop", "old", nil)
-		old.CreationTimestamp = metav1.NewTime(time.Now().Add(-2 * young))
+		old.CreationTimestamp = metav1.NewTime(time.Now().Add(-2 * examinedAge))
 		going := newlyMade("shop", "ignored", nil)
 		going.DeletionTimestamp = new(metav1.Now())
 		for range 3 { // a pod changes often

@@ -28,9 +28,11 @@ const podEventsQPS = 20
 // clock is the time of day.
 type clock struct{}
 
+// Now implements [cache.Clock].
 func (clock) Now() time.Time { return time.Now() }
 
-// podEvents returns what creates Events about pods, or nil if there are to be none. Pillion runs in the namespace system.
+// podEvents returns a podEvents that reads and writes the cluster, or nil if the flag says that there are no Events. Pillion runs in
+// the namespace system.
 func (o *Options) podEvents(config *rest.Config, system string, templates *followed, log *slog.Logger) (*podEvents, error) {
 	if !o.events {
 		return nil, nil

@@ -26,19 +26,19 @@ import (
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
-// gather is how long to wait for further changes of pods, so that a rollout of many pods causes one
-// write per template and second.
-const gather = time.Second
+// gatherTime is how long to wait for further changes of pods, so that a rollout of many pods causes one
+// write for each template and second.
+const gatherTime = time.Second
 
-// unfinished selects the pods that may still run.
-const unfinished = "status.phase!=" + string(corev1.PodSucceeded) + ",status.phase!=" + string(corev1.PodFailed)
+// unfinishedPods is a field selector for the pods that may still run.
+const unfinishedPods = "status.phase!=" + string(corev1.PodSucceeded) + ",status.phase!=" + string(corev1.PodFailed)
 
 // pods counts the pods that have each template. It is a source of requests for the controller, and the
 // store of a reflector. A cache would keep every pod; this store keeps a few bytes of those with a
 // sidecar.
 type pods struct {
 	client metadata.Interface
-	offers []func(*metav1.PartialObjectMetadata) // called for each pod that is read, and that is gone
+	offers []func(*metav1.PartialObjectMetadata) // are called for each pod that is read or gone
 
 	queue  workqueue.TypedRateLimitingInterface[reconcile.Request] // nil in tests that count only
 	synced chan struct{}                                           // closed when all pods were read
@@ -57,8 +57,8 @@ func newPods(client metadata.Interface) *pods {
 	}
 }
 
-// maxRecords limits the different sidecars of the pods of a namespace together, in bytes: any user can write such annotations,
-// with names and revisions that do not exist. Pods with others beyond the limit are not counted.
+// maxRecords limits the memory for the different sidecars of the pods of a namespace, in bytes: any user can write such annotations,
+// with names and revisions that do not exist. A pod with sidecars that exceed the limit is not counted.
 const maxRecords = 64 << 10
 
 // records are the different sidecars of the pods of a namespace.
@@ -67,7 +67,7 @@ type records struct {
 	size int
 }
 
-// keepRecord reports whether a pod with these sidecars is counted.
+// keepRecord counts a pod with these sidecars in the records of its namespace, and reports whether the limit allows that.
 func (p *pods) keepRecord(namespace string, have unique.Handle[string]) bool {
 	of := p.kept[namespace]
 	if of == nil {
@@ -84,7 +84,7 @@ func (p *pods) keepRecord(namespace string, have unique.Handle[string]) bool {
 	return true
 }
 
-// dropRecord is the opposite of keep.
+// dropRecord is the inverse of keepRecord.
 func (p *pods) dropRecord(namespace string, have unique.Handle[string]) {
 	of := p.kept[namespace]
 	if of.pods[have]--; of.pods[have] > 0 {
@@ -105,11 +105,11 @@ func (p *pods) Start(ctx context.Context, queue workqueue.TypedRateLimitingInter
 	all := p.client.Resource(corev1.SchemeGroupVersion.WithResource("pods"))
 	lists := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.FieldSelector = unfinished
+			o.FieldSelector = unfinishedPods
 			return all.List(ctx, o)
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.FieldSelector = unfinished
+			o.FieldSelector = unfinishedPods
 			return all.Watch(ctx, o)
 		},
 	}, p.client)
@@ -138,8 +138,8 @@ func (p *pods) haveSynced() bool {
 	}
 }
 
-// countPods returns how many pods have a template, with this revision and with others. A pod with one of those that
-// replace the template has records of both, with the same revision, and counts only for that one.
+// countPods returns how many pods have a template with this revision (Current) and with other ones (Outdated). ReplacedBy are the
+// names of its canaries. A pod with a canary has records of both, with the canary's revision, and does not count here.
 func (p *pods) countPods(template types.NamespacedName, revision string, replacedBy ...string) (n v1alpha1.PodCounts) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -207,7 +207,7 @@ func (p *pods) Replace(objects []any, _ string) error {
 // Resync implements [cache.ReflectorStore].
 func (p *pods) Resync() error { return nil }
 
-// Transformer implements [cache.TransformingStore]: a list that is being read has only what is counted.
+// Transformer implements [cache.TransformingStore]. Without it, the reflector would hold a whole list of pods while it reads.
 func (p *pods) Transformer() cache.TransformFunc {
 	return func(object any) (any, error) { return p.readPod(object) }
 }
@@ -263,7 +263,7 @@ func (p *pods) setSidecars(key, now string) {
 	}
 }
 
-// addCount counts a pod with these sidecars, or, with -1, no longer.
+// addCount adds n, which is 1 or -1, to the counts of these sidecars.
 func (p *pods) addCount(namespace, have string, n int64) {
 	for one := range strings.SplitSeq(have, ",") {
 		name, revision, _ := strings.Cut(one, "=")
@@ -280,7 +280,7 @@ func (p *pods) addCount(namespace, have string, n int64) {
 				delete(p.counts, template)
 			}
 			if p.queue != nil {
-				p.queue.AddAfter(reconcile.Request{NamespacedName: template}, gather)
+				p.queue.AddAfter(reconcile.Request{NamespacedName: template}, gatherTime)
 			}
 		}
 	}

@@ -35,22 +35,23 @@ type reconciler struct {
 	// missing returns how many pods should have a template and lack it, or nil if that is not known.
 	missing func(template types.NamespacedName) *int64
 	now     func() metav1.Time
-	// namespaces returns those in which the pods of a template are updated.
+	// namespaces returns the namespaces in which the pods of a template are updated.
 	namespaces func(template *unstructured.Unstructured) []string
 
 	known map[types.NamespacedName]known
 }
 
-// settles is the time within which replicas use a new content. The controller reports it only then, so that a
-// pod which is created after "kubectl wait --for=condition=Ready" gets it.
-const settles = time.Second
+// settleTime is the time within which all replicas use a new content. The controller reports the content only after that, so that a
+// pod that is created after "kubectl wait --for=condition=Ready" gets it.
+const settleTime = time.Second
 
-// known is the verdict about a content, because pods change far more often than templates.
+// known is the verdict about a content of a template. It is kept because pods, which also cause requests, change far more often than
+// templates.
 type known struct {
 	uid        types.UID
 	generation int64
 	verdict    verdict
-	since      metav1.Time
+	since      metav1.Time // when the content was compiled
 }
 
 // Reconcile implements [reconcile.Reconciler]. A request without a namespace is for a template of the
@@ -69,11 +70,11 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if !taken && used {
 		var err error
 		if of, err = r.compileTemplate(ctx, template); err != nil {
-			return reconcile.Result{}, client.IgnoreNotFound(err) // its end is about to arrive
+			return reconcile.Result{}, client.IgnoreNotFound(err) // the event about the end of the template is about to arrive
 		}
 	}
 	moment := r.now()
-	if rest := settles - moment.Sub(r.known[name].since.Time); rest > 0 && readyCondition(before).ObservedGeneration != template.Generation {
+	if rest := settleTime - moment.Sub(r.known[name].since.Time); rest > 0 && readyCondition(before).ObservedGeneration != template.Generation {
 		return reconcile.Result{RequeueAfter: rest}, nil
 	}
 	now := nextStatus(before, facts{
@@ -93,7 +94,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	was, is := readyCondition(before).Reason, readyCondition(now).Reason
-	if was != is && (was != "" || is != v1alpha1.ReasonValid) && is != v1alpha1.ReasonTooMany { // of these, tenants may have many, and each event takes memory
+	if was != is && (was != "" || is != v1alpha1.ReasonValid) && is != v1alpha1.ReasonTooMany { // tenants may have many such templates, and each event takes memory
 		kind := corev1.EventTypeNormal
 		if is != v1alpha1.ReasonValid {
 			kind = corev1.EventTypeWarning
@@ -103,8 +104,8 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return reconcile.Result{}, nil
 }
 
-// countUpdated returns how many pods have a revision of a template, in the namespaces in which they are updated, or nil if
-// they are nowhere.
+// countUpdated returns how many pods have a revision of a template, in the namespaces in which the controller updates pods. It returns
+// nil if the template has no automatic rollout.
 func (r *reconciler) countUpdated(template *kube.Entry, revision string, replacedBy []string) *int64 {
 	if template.Rollout == nil || !template.Rollout.Acts() {
 		return nil

@@ -288,18 +288,18 @@ func TestReconcileSettles(t *testing.T) {
 	for _, value := range []string{"one", "two"} {
 		a.put("", value)
 		a.journal.Reset()
-		for _, passed := range []time.Duration{0, settles / 4, settles * 3 / 4} {
+		for _, passed := range []time.Duration{0, settleTime / 4, settleTime * 3 / 4} {
 			if a.journal.Len() > 0 {
-				t.Errorf("after less than %v: %s", settles, a.journal.String())
+				t.Errorf("after less than %v: %s", settleTime, a.journal.String())
 			}
 			clock = clock.Add(passed)
 			result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: of})
-			if err != nil || passed < settles/2 && result.RequeueAfter != settles-passed {
+			if err != nil || passed < settleTime/2 && result.RequeueAfter != settleTime-passed {
 				t.Errorf("%v later it returns %v, %v", passed, result, err)
 			}
 		}
 		if !strings.Contains(a.journal.String(), "status: \"True\"") {
-			t.Errorf("after %v: %q", settles, a.journal.String())
+			t.Errorf("after %v: %q", settleTime, a.journal.String())
 		}
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// scopeOf returns the templates that may replace a template, or be replaced by it: those of the cluster, and for a
-// template of a namespace those of that namespace too. They have only what decides about that.
+// scopeOf returns the templates that may replace a template or be replaced by it: those of the cluster, and for a
+// template of a namespace also those of that namespace. They have only the fields of outlineTemplate.
 func scopeOf(read reader, template *kube.Entry) *templates.Set {
 	all := read.Of("")
 	if template.Namespace != "" {
@@ -23,7 +23,7 @@ func scopeOf(read reader, template *kube.Entry) *templates.Set {
 	return set
 }
 
-// outlineTemplate returns the part of a template that decides which others it replaces.
+// outlineTemplate returns a template with only the fields that decide which other template it replaces.
 func outlineTemplate(template *kube.Entry) *templates.Template {
 	t := &templates.Template{Name: template.Name, Namespace: template.Namespace}
 	t.Spec.Replaces, t.Spec.Required = template.Replaces, template.Required

@@ -28,7 +28,8 @@ import (
 // enabledRollout is the value of the label.
 const enabledRollout = "enabled"
 
-// newRollouts returns what updates pods, without what needs a manager. Pillion runs in the namespace system.
+// newRollouts returns a rollouts that plans and updates pods in the cluster. newController sets what needs a manager. Pillion runs in
+// the namespace system.
 func (o *Options) newRollouts(config *rest.Config, system string, log *slog.Logger) (*rollouts, error) {
 	c, err := cluster.NewClient(config, system)
 	if err != nil {
@@ -68,12 +69,12 @@ func ownNamespace() string {
 	return strings.TrimSpace(string(name))
 }
 
-// controllerOptions returns the options of what calls Reconcile.
+// controllerOptions returns the options of the controller that calls Reconcile.
 func (r *rollouts) controllerOptions(log logr.Logger) controller.Options {
 	return controller.Options{Reconciler: r, MaxConcurrentReconciles: mostAtOnce, Logger: log}
 }
 
-// newController returns what calls Reconcile.
+// newController returns the controller that calls Reconcile for each template.
 func (r *rollouts) newController(all manager.Manager, pods *pods, templates *followed) (controller.Controller, error) {
 	r.read, r.count = templates, pods.countPods
 	r.apply = func(ctx context.Context, status *unstructured.Unstructured) error {
@@ -82,7 +83,7 @@ func (r *rollouts) newController(all manager.Manager, pods *pods, templates *fol
 	events := all.GetEventRecorder(manifests.ControllerName)
 	r.event = func(template *unstructured.Unstructured, kind, reason, message string) {
 		action := "Rollout"
-		if reason == wave { // events with the same action become one
+		if reason == waveReason { // events with the same action become one
 			action, _, _ = strings.Cut(message, ":")
 		}
 		events.Eventf(template, nil, kind, reason, action, "%s", message)

@@ -172,7 +172,7 @@ func TestRolloutOthers(t *testing.T) {
 		for lists := -1; lists < 3; { // until the controller has seen the change
 			r.Lock()
 			if r.lists != lists {
-				r.clock, lists = r.clock.Add(lookAgain), r.lists
+				r.clock, lists = r.clock.Add(recheckEvery), r.lists
 			}
 			r.Unlock()
 			select {

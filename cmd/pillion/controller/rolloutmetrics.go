@@ -10,7 +10,7 @@ import (
 
 // rolloutMetrics counts the automatic rollouts by their state. There is no series for each template: tenants may have many.
 type rolloutMetrics struct {
-	leads   func() bool // only the leader knows the templates
+	leads   func() bool // whether this replica leads: only the leader knows the templates
 	entries func() []*kube.Entry
 }
 

@@ -33,7 +33,7 @@ func TestRolloutMetrics(t *testing.T) {
 	u.reconcile(t)
 	want("a pod has failed, and does not become ready", "stopped")
 	delete(u.fails, "shop")
-	u.clock = u.clock.Add(waitAgain)
+	u.clock = u.clock.Add(retryAfter)
 	u.reconcile(t)
 	want("it was undone", "undone")
 	u.rollout(map[string]any{"strategy": "InPlace"})

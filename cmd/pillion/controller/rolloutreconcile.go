@@ -29,7 +29,7 @@ func (r *rollouts) Reconcile(ctx context.Context, request reconcile.Request) (re
 		return reconcile.Result{}, nil
 	}
 	if r.isStale(t) {
-		return reconcile.Result{RequeueAfter: settles / 10}, nil
+		return reconcile.Result{RequeueAfter: settleTime / 10}, nil
 	}
 	switch {
 	case !t.spec.Acts():
@@ -37,7 +37,7 @@ func (r *rollouts) Reconcile(ctx context.Context, request reconcile.Request) (re
 	case t.spec.Paused:
 		return reconcile.Result{}, r.writePaused(ctx, t)
 	case !t.isReady():
-		return reconcile.Result{}, nil // when it is, its status changes
+		return reconcile.Result{}, nil // when it becomes ready, its status changes, which causes another request
 	}
 	t.origin = r.originOf(t)
 	namespaces, err := r.enabledNamespaces(ctx, t)
@@ -49,7 +49,7 @@ func (r *rollouts) Reconcile(ctx context.Context, request reconcile.Request) (re
 			return reconcile.Result{RequeueAfter: wait}, err
 		}
 		if namespaces, err = r.keepUnaffected(ctx, t, namespaces); err != nil || len(namespaces) == 0 {
-			return reconcile.Result{RequeueAfter: waitAgain}, err
+			return reconcile.Result{RequeueAfter: retryAfter}, err
 		}
 	} else {
 		t.status.Failed = nil // of an earlier content
@@ -61,15 +61,12 @@ func (r *rollouts) Reconcile(ctx context.Context, request reconcile.Request) (re
 		p = planned{from: from, known: now, undo: p.undo}
 		r.notePlan(request.NamespacedName, p)
 	}
-	if rest := settles - now.Sub(p.known); rest > 0 { // until all replicas use a canary, or no longer use it
+	if rest := settleTime - now.Sub(p.known); rest > 0 { // until all replicas use a canary, or no longer use it
 		return reconcile.Result{RequeueAfter: rest}, nil
 	}
-	var outdated int64
-	for _, namespace := range namespaces {
-		outdated += r.count(types.NamespacedName{Namespace: namespace, Name: request.Name}, t.status.Revision).Outdated
-	}
+	outdated := r.countOutdated(t, namespaces)
 	if p.stillHolds(outdated, now) && !t.hasStopped() {
-		return reconcile.Result{RequeueAfter: lookAgain}, nil
+		return reconcile.Result{RequeueAfter: recheckEvery}, nil
 	}
 	wait, err := r.updatePods(ctx, t, namespaces)
 	if err != nil {
@@ -78,19 +75,27 @@ func (r *rollouts) Reconcile(ctx context.Context, request reconcile.Request) (re
 	if wait == 0 {
 		return reconcile.Result{RequeueAfter: time.Millisecond}, nil
 	}
-	if wait == waitAgain && p.wait < planAgain { // others replace their pods, perhaps without an end
-		wait = min(max(wait, 2*p.wait), planAgain-waitAgain)
+	if wait == retryAfter && p.wait < replanEvery { // other clients replace pods, perhaps without end, so the pauses become longer
+		wait = min(max(wait, 2*p.wait), replanEvery-retryAfter)
 	}
 	p.outdated, p.at, p.wait = outdated, r.now(), wait
 	r.notePlan(request.NamespacedName, p)
-	return reconcile.Result{RequeueAfter: min(wait, lookAgain)}, nil
+	return reconcile.Result{RequeueAfter: min(wait, recheckEvery)}, nil
 }
 
-// planOrigin describes what a plan follows from.
+// countOutdated returns how many pods in the namespaces have an older revision of a template.
+func (r *rollouts) countOutdated(t *subject, namespaces []string) (n int64) {
+	for _, namespace := range namespaces {
+		n += r.count(types.NamespacedName{Namespace: namespace, Name: t.entry.Name}, t.status.Revision).Outdated
+	}
+	return n
+}
+
+// planOrigin returns a string that changes if the templates or the namespaces change from which a plan was made.
 func planOrigin(origin string, namespaces []string) string { return fmt.Sprint(origin, namespaces) }
 
-// keepUnaffected returns the namespaces in which nothing stops the rollout of a template, and forgets what no longer does. A
-// change of a pod may take effect in another namespace meanwhile.
+// keepUnaffected returns the namespaces in which no failure stops the rollout of a template. It removes failures that are fixed from
+// t.status. With the scope All, one failure stops all namespaces.
 func (r *rollouts) keepUnaffected(ctx context.Context, t *subject, namespaces []string) (left []string, err error) {
 	var still []v1alpha1.FailedRollout
 	for i := range t.status.Failed {
@@ -110,8 +115,8 @@ func (r *rollouts) keepUnaffected(ctx context.Context, t *subject, namespaces []
 	}), nil
 }
 
-// isFixed reports whether what has stopped a rollout is no longer a reason: the pod is gone, or it has all changes
-// and has been ready for long enough.
+// isFixed reports whether a failure no longer stops the rollout: the namespace is not updated any more, the failed pod is gone, or the
+// pod has all changes and has been ready for long enough. If the template undoes failed rollouts, only another content fixes it.
 func (r *rollouts) isFixed(ctx context.Context, t *subject, failed *v1alpha1.FailedRollout, namespaces []string) (bool, error) {
 	if !slices.Contains(namespaces, failed.Namespace) {
 		return true, nil
@@ -127,7 +132,7 @@ func (r *rollouts) isFixed(ctx context.Context, t *subject, failed *v1alpha1.Fai
 	if failed.Pod == "" {
 		return i < 0, nil
 	}
-	behind := &rollout.Pod{} // if it is none of these
+	behind := &rollout.Pod{} // stays empty if the failed pod is current
 	if i >= 0 {
 		for _, p := range targets.Workloads[i].Behind {
 			if p.Name == failed.Pod {

@@ -21,7 +21,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
-// limitsOf returns the limits of the rollout of a template.
+// limitsOf returns the limits of the rollout of a template: the stricter of the flags and the template.
 func (r *rollouts) limitsOf(spec *v1alpha1.Rollout) (l executor.Limits, err error) {
 	l = r.limits
 	of, err := cluster.RolloutLimits(spec)
@@ -42,7 +42,7 @@ func (r *rollouts) limitsOf(spec *v1alpha1.Rollout) (l executor.Limits, err erro
 	return l, err
 }
 
-// updatePods plans, and updates the pods of a template. It returns when to plan again, or 0 for at once.
+// updatePods plans a rollout of a template and runs it for one turn. It returns after how long to plan again; 0 means at once.
 func (r *rollouts) updatePods(ctx context.Context, t *subject, namespaces []string) (wait time.Duration, err error) {
 	limits, err := r.limitsOf(&t.spec)
 	if err != nil {
@@ -57,9 +57,9 @@ func (r *rollouts) updatePods(ctx context.Context, t *subject, namespaces []stri
 		}
 		all, execution.Plan = targets.Workloads, targets.Plan
 	}
-	wait = planAgain
+	wait = replanEvery
 	if excludeReplacing(all) {
-		wait = waitAgain
+		wait = retryAfter
 	}
 	if !slices.ContainsFunc(all, (*rollout.Workload).Acts) {
 		return wait, r.writeComplete(ctx, t, all)
@@ -71,14 +71,14 @@ func (r *rollouts) updatePods(ctx context.Context, t *subject, namespaces []stri
 	case end.failed && t.undoesFailure():
 		return 0, nil
 	case end.failed:
-		return waitAgain, r.writeStopped(ctx, t)
+		return retryAfter, r.writeStopped(ctx, t)
 	case end.blocked != "":
 		r.writeProgress(ctx, t, shortenMessage("Blocked: "+end.blocked+"."))
-		return waitAgain, nil
+		return retryAfter, nil
 	case errors.Is(end.err, executor.ErrStopped):
 		return 0, nil
 	case end.err != nil:
-		return waitAgain, r.stopForError(ctx, t, end.err)
+		return retryAfter, r.stopForError(ctx, t, end.err)
 	}
 	return 0, nil // to see what is left
 }
@@ -104,18 +104,18 @@ func namespacesToChange(all []*rollout.Workload) (names []string) {
 	return names
 }
 
-// wave is the reason of the Events of waves.
-const wave = "RolloutWave"
+// waveReason is the reason of the Events about waves.
+const waveReason = "RolloutWave"
 
 // end is how a rollout has ended.
 type end struct {
 	err     error
-	failed  bool   // pods have failed, see subject.failures
+	failed  bool   // whether pods have failed; subject.status.Failed has the reasons
 	blocked string // what the rollout waited for in vain, if no pod has failed
 }
 
-// runTurn runs a rollout until its end, the end of its turn, or a change of what it was planned from. Report receives what
-// happens, and returns true if the rollout has to stop everywhere.
+// runTurn runs a rollout until it is complete or fails, until its turn ends, or until the templates or namespaces change from which it
+// was planned. Report receives what happens, and returns true if the rollout has to stop everywhere.
 func (r *rollouts) runTurn(ctx context.Context, t *subject, execution *executor.Rollout, all []*rollout.Workload, report func(event *executor.Event, e *end) (stops bool)) (e end) {
 	stop := make(chan struct{})
 	execution.Stop = stop
@@ -127,7 +127,7 @@ func (r *rollouts) runTurn(ctx context.Context, t *subject, execution *executor.
 		if !report(&event, &e) {
 			return
 		}
-		if end(); t.rolloutBounds().InPlace { // what is half done goes back, or the next plan completes it
+		if end(); t.rolloutBounds().InPlace { // a pod whose change is not complete is put back, or completed by the next plan
 			kill()
 		}
 	}
@@ -144,7 +144,7 @@ func (r *rollouts) reportEvent(ctx context.Context, t *subject, event *executor.
 	switch event.Type {
 	case "wave":
 		message := strings.ToUpper(event.Message[:1]) + event.Message[1:] + "."
-		r.event(t.object, corev1.EventTypeNormal, wave, shortenMessage(message))
+		r.event(t.object, corev1.EventTypeNormal, waveReason, shortenMessage(message))
 		r.writeProgress(ctx, t, fmt.Sprintf("%s Before it, %d of %d pods were done.", message, event.Done, event.Total))
 	case "waiting":
 		of := cmp.Or(event.Pod, event.Workload)
@@ -162,8 +162,8 @@ func (r *rollouts) reportEvent(ctx context.Context, t *subject, event *executor.
 	return false
 }
 
-// awaitStop returns when the rollout of a template has to stop, or ctx is done: what it was planned from has changed, a
-// namespace in which it changes something no longer has the label, or its turn ends.
+// awaitStop returns when ctx is done or the rollout of a template has to stop: the template or its canaries have changed, a
+// namespace of places no longer has the label, or the turn ends. Places are the namespaces in which the rollout changes something.
 func (r *rollouts) awaitStop(ctx context.Context, t *subject, places []string) {
 	begun := r.now()
 	poll := time.NewTicker(time.Second)

@@ -26,13 +26,14 @@ import (
 
 // Times of rollouts.
 const (
-	// lookAgain is how often to find out whether namespaces or pods make a new plan necessary.
-	lookAgain = 15 * time.Second
-	// planAgain is how often to plan if something that the controller does not follow may have changed.
-	planAgain = 10 * time.Minute
-	// waitAgain is how long to wait after a plan that failed, or for workloads that replace pods by themselves.
-	waitAgain = time.Minute
-	// turn is how long a rollout lasts until it is planned again. It ends when no pod is between its change and its proof.
+	// recheckEvery is how often to find out whether namespaces or pods make a new plan necessary.
+	recheckEvery = 15 * time.Second
+	// replanEvery is how often to plan although nothing has changed that the controller follows.
+	replanEvery = 10 * time.Minute
+	// retryAfter is how long to wait after a plan that failed, or for workloads that replace pods by themselves.
+	retryAfter = time.Minute
+	// turn is how long a rollout runs until it is planned again. It then begins no further change, and ends when all changed pods are
+	// proved.
 	turn = 5 * time.Minute
 	// steady is how long the containers of a failed pod must run until it counts as fixed.
 	steady = time.Minute
@@ -41,36 +42,36 @@ const (
 // mostAtOnce is how many templates are updated at a time. One that waits for its pods occupies only a goroutine.
 const mostAtOnce = 500
 
-// rollouts updates running pods to their templates. Several templates are updated at the same time, so that none waits for
-// another; those that change the same pods share their limits, see [rollout.Claim]. All state is in the cluster: a plan finds
-// what an earlier process has not finished, and the condition Degraded keeps a rollout stopped.
+// rollouts updates running pods to the current templates. The rollouts of several templates run at the same time, so that none waits
+// for another. If they change the same pods, they share the limits, see [rollout.Claim]. All state is in the cluster: a plan finds
+// what an earlier process has not completed, and the condition Degraded keeps a rollout stopped.
 type rollouts struct {
 	read  reader
 	apply func(ctx context.Context, status *unstructured.Unstructured) error
 	event func(template *unstructured.Unstructured, kind, reason, message string)
-	// namespaces lists those in which pods may be updated.
+	// namespaces lists the namespaces in which pods may be updated.
 	namespaces func(ctx context.Context) ([]string, error)
 	plan       func(ctx context.Context, namespaces []string, b cluster.Bounds) (*cluster.Targets, error)
 	cluster    executor.Cluster
 	run        func(ctx context.Context, r *executor.Rollout, all []*rollout.Workload) error
 	// count counts the pods of a template in a namespace.
 	count func(template types.NamespacedName, revision string, replacedBy ...string) v1alpha1.PodCounts
-	// counted is called if the namespaces have changed, so that the pods there count.
+	// counted is called if the namespaces have changed, because the status counts the pods in these namespaces.
 	counted func(template types.NamespacedName)
 	limits  executor.Limits
 	now     func() time.Time
 	log     *slog.Logger
 
-	enabled atomic.Pointer[[]string] // the namespaces
-	listing sync.Mutex
-	listed  time.Time // when
+	enabled atomic.Pointer[[]string] // the namespaces in which pods may be updated; nil: not listed yet
+	listing sync.Mutex               // guards listed
+	listed  time.Time                // when the namespaces were listed
 
 	mu      sync.Mutex // guards the maps
 	planned map[types.NamespacedName]planned
 	wrote   map[types.NamespacedName]wrote
 }
 
-// lastPlan returns what the last plan of a template follows from.
+// lastPlan returns what is remembered about the last plan of a template, or a zero value.
 func (r *rollouts) lastPlan(name types.NamespacedName) planned {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,31 +92,31 @@ func (r *rollouts) forgetTemplate(name types.NamespacedName) {
 	delete(r.wrote, name)
 }
 
-// wrote is what was last written into the status of a template. What is read may be older for a moment.
+// wrote is the status of a template that was last written. The status that is read may be older for a moment.
 type wrote struct {
 	uid    types.UID
 	at     time.Time
 	status v1alpha1.Status
 }
 
-// planned is what the plans of a template follow from, and the last one of these plans.
+// planned is what is remembered about the last plan of a template.
 type planned struct {
-	from     string
-	known    time.Time // since when the controller knows that
-	outdated int64
-	at       time.Time
-	wait     time.Duration // until the next one
+	from     string        // what the plan was made from, see planOrigin
+	known    time.Time     // since when the controller knows from
+	outdated int64         // the number of outdated pods at that time
+	at       time.Time     // when it was made
+	wait     time.Duration // until the next plan
 	undo     time.Time     // when to try again to undo the rollout
 }
 
-// stillHolds reports whether another plan would hardly differ. If only the number of outdated pods has changed, which a
-// rollout of an app does all the time, a plan has to wait.
+// stillHolds reports whether a new plan is not necessary yet. If only the number of outdated pods has changed, a new plan has to wait
+// for a while, because a deployment of an app changes that number all the time.
 func (p planned) stillHolds(outdated int64, now time.Time) bool {
 	since := now.Sub(p.at)
-	return since < p.wait && (p.outdated == outdated || since < waitAgain)
+	return since < p.wait && (p.outdated == outdated || since < retryAfter)
 }
 
-// subject is a template while it is processed.
+// subject is a template while a request about it is processed.
 type subject struct {
 	entry  *kube.Entry
 	object *unstructured.Unstructured // without content
@@ -159,7 +160,7 @@ func (t *subject) hasStopped() bool {
 // undoesFailure reports whether a failure undoes the rollout.
 func (t *subject) undoesFailure() bool { return t.spec.OnFailure == v1alpha1.UndoOnFailure }
 
-// originOf describes a template, and those that replace it or that it replaces. If one of these changes, a plan does not
+// originOf returns a string that changes if the template changes, or one that replaces it or that it replaces. Then a plan does not
 // hold any more.
 func (r *rollouts) originOf(t *subject) string {
 	var all []string
@@ -178,7 +179,7 @@ func (t *subject) rolloutBounds() cluster.Bounds {
 func (r *rollouts) enabledNamespaces(ctx context.Context, t *subject) ([]string, error) {
 	r.listing.Lock()
 	defer r.listing.Unlock()
-	if now := r.now(); now.Sub(r.listed) > lookAgain/2 {
+	if now := r.now(); now.Sub(r.listed) > recheckEvery/2 {
 		all, err := r.namespaces(ctx)
 		if err != nil {
 			return nil, err
@@ -192,7 +193,7 @@ func (r *rollouts) enabledNamespaces(ctx context.Context, t *subject) ([]string,
 	return r.namespacesOf(t.object), nil
 }
 
-// namespacesOf returns those of the namespaces that a template is for.
+// namespacesOf returns the namespaces in which pods of a template may be updated, as they were last listed.
 func (r *rollouts) namespacesOf(template *unstructured.Unstructured) []string {
 	all := r.enabled.Load()
 	switch namespace := template.GetNamespace(); {

@@ -323,7 +323,7 @@ func TestRolloutStops(t *testing.T) {
 	for what, change := range map[string]func(r *rolled){
 		"the template changes": func(r *rolled) { r.objects[r.of].SetGeneration(9) },
 		"it is deleted":        func(r *rolled) { delete(r.objects, r.of) },
-		"the label is removed": func(r *rolled) { r.namespaces, r.clock = nil, r.clock.Add(lookAgain) },
+		"the label is removed": func(r *rolled) { r.namespaces, r.clock = nil, r.clock.Add(recheckEvery) },
 		"a canary is created":  func(r *rolled) { r.canary() },
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -335,7 +335,7 @@ func TestRolloutStops(t *testing.T) {
 			if _, err := r.Reconcile(ctx, reconcile.Request{NamespacedName: r.of}); err != nil {
 				t.Fatal(err)
 			}
-			r.clock = r.clock.Add(settles)
+			r.clock = r.clock.Add(settleTime)
 			if result, err := r.Reconcile(ctx, reconcile.Request{NamespacedName: r.of}); err != nil || result.RequeueAfter != time.Millisecond {
 				t.Errorf("%+v, %v", result, err)
 			}
@@ -354,14 +354,14 @@ func TestRolloutFollows(t *testing.T) {
 	}{
 		{"nothing", func() {}, 0},
 		{"pods are outdated, soon after a plan", func() { r.counts.Outdated = 3 }, 0},
-		{"a while later", func() { r.clock = r.clock.Add(2 * waitAgain) }, 1},
-		{"another namespace", func() { r.namespaces = []string{"shop", "till"}; r.clock = r.clock.Add(lookAgain) }, 1},
+		{"a while later", func() { r.clock = r.clock.Add(2 * retryAfter) }, 1},
+		{"another namespace", func() { r.namespaces = []string{"shop", "till"}; r.clock = r.clock.Add(recheckEvery) }, 1},
 		{"other settings", func() { r.rollout(map[string]any{"strategy": "InPlace"}) }, 1},
 		{"a canary", r.canary, 1},
 		{"nothing happens to it", func() {}, 0},
 		{"it is deleted", func() { delete(r.objects, types.NamespacedName{Name: "next"}) }, 1},
 		{"the template is deleted and created again", func() { r.objects[r.of].SetUID("3") }, 1},
-		{"much later", func() { r.clock = r.clock.Add(planAgain) }, 1},
+		{"much later", func() { r.clock = r.clock.Add(replanEvery) }, 1},
 	} {
 		before := r.plans
 		step.change()

@@ -92,7 +92,7 @@ func TestRolloutCountsAgain(t *testing.T) {
 		namespaces []string
 		want       int
 	}{{[]string{"shop"}, 1}, {[]string{"shop"}, 1}, {[]string{"till", "shop"}, 2}, {[]string{"shop", "till"}, 2}, {nil, 3}} {
-		r.namespaces, r.clock = step.namespaces, r.clock.Add(lookAgain)
+		r.namespaces, r.clock = step.namespaces, r.clock.Add(recheckEvery)
 		if r.reconcile(t); n != step.want {
 			t.Errorf("with the namespaces %q, pods were counted again %d times, want %d", step.namespaces, n, step.want)
 		}

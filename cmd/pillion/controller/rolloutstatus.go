@@ -23,11 +23,11 @@ import (
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
-// rolloutManager owns the conditions of a rollout, and what has failed. So the status of a template and its rollout
-// are written independently.
+// rolloutManager is the field manager that owns the conditions of a rollout, and status.failed. So the status of the template and
+// that of its rollout are written independently of each other.
 const rolloutManager = "pillion-controller-rollout"
 
-// the conditions of a rollout.
+// rolloutConditions returns the types of the conditions of a rollout.
 func rolloutConditions() []string {
 	return []string{v1alpha1.ConditionProgressing, v1alpha1.ConditionDegraded, v1alpha1.ConditionPaused}
 }
@@ -71,7 +71,7 @@ func (t *subject) conditionDegraded() change {
 	return change{v1alpha1.ConditionDegraded, reason, shortenMessage(message), true}
 }
 
-// undoText returns what is reported about a failure: first what has become of it, because the rest may be long.
+// undoText returns the report about a failure whose rollout is undone: first how far that is, because the reason may be long.
 func undoText(f *v1alpha1.FailedRollout) string {
 	u := f.Undo
 	if u == nil {
@@ -180,7 +180,7 @@ func (r *rollouts) writeCannotPlan(ctx context.Context, t *subject, err error) (
 		message += " The component rollout has the rights that the controller needs."
 	}
 	writeErr := r.writeConditions(ctx, t, conditionProgressing(false, v1alpha1.ReasonCannotPlan, message), notPaused())
-	return reconcile.Result{RequeueAfter: waitAgain}, writeErr
+	return reconcile.Result{RequeueAfter: retryAfter}, writeErr
 }
 
 // clearStatus removes what was reported about a rollout.
@@ -233,7 +233,7 @@ func (r *rollouts) applyConditions(ctx context.Context, t *subject, now *v1alpha
 	return nil
 }
 
-// staleFor is how long what was read may be older than what was written. After that, somebody else has changed it.
+// staleFor is how long the status that is read may be older than the one that was written. After that, another client has changed it.
 const staleFor = 5 * time.Second
 
 // isStale reports whether a template was read with an older status than the one that was last written.
@@ -244,7 +244,7 @@ func (r *rollouts) isStale(t *subject) bool {
 	if !ok || w.uid != t.entry.UID || r.now().Sub(w.at) > staleFor {
 		return false
 	}
-	seconds := func(all []metav1.Condition) (of []metav1.Condition) { // as the API server stores times
+	ownConditions := func(all []metav1.Condition) (of []metav1.Condition) { // without times, which the API server rounds to seconds
 		for _, c := range all {
 			if slices.Contains(rolloutConditions(), c.Type) {
 				c.LastTransitionTime = metav1.Time{}
@@ -254,10 +254,11 @@ func (r *rollouts) isStale(t *subject) bool {
 		slices.SortFunc(of, func(a, b metav1.Condition) int { return strings.Compare(a.Type, b.Type) })
 		return of
 	}
-	return !equality.Semantic.DeepEqual(w.status.Failed, t.status.Failed) || !equality.Semantic.DeepEqual(seconds(w.status.Conditions), seconds(t.status.Conditions))
+	return !equality.Semantic.DeepEqual(w.status.Failed, t.status.Failed) || !equality.Semantic.DeepEqual(ownConditions(w.status.Conditions), ownConditions(t.status.Conditions))
 }
 
-// describeLeft returns what the controller does not do with pods, such as updated, as a sentence, or "".
+// describeLeft returns a sentence about the pods that the controller does not change, or "". What is the word for the change, for
+// example "updated".
 func describeLeft(all []*rollout.Workload, what string) string {
 	pods, workloads, example := 0, 0, ""
 	for _, w := range all {
@@ -275,8 +276,8 @@ func describeLeft(all []*rollout.Workload, what string) string {
 	return fmt.Sprintf("%s of %s not %s, for example %s.", explain.Plural(pods, "pod"), explain.Plural(workloads, "workload")+map[bool]string{true: " is", false: " are"}[pods == 1], what, example)
 }
 
-// missingRight reports whether an error is about a right of the controller, and not about an object that
-// an admission plugin denies.
+// missingRight reports whether an error means that the controller lacks a right. An object that an admission plugin denies gives the
+// same status, Forbidden, and differs only in its message.
 func missingRight(err error) bool {
 	return err != nil && apierrors.IsForbidden(err) && (strings.Contains(err.Error(), " cannot ") && strings.Contains(err.Error(), " resource ") || strings.Contains(err.Error(), "you are not allowed to"))
 }

@@ -18,12 +18,12 @@ import (
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
-// If a pod fails, and the template says so, the controller undoes the rollout: the pods that it has changed in place get again
-// what they had before. Each pod records this. The state is in the cluster, as that of a rollout: a plan finds the pods that
-// are left, and status.failed has what is done.
+// If a pod fails and the template has onFailure: Undo, the controller undoes the rollout: it puts the pods that it has changed in place
+// back to the content that they had before, which each pod records. All state is in the cluster, as for a rollout: a plan finds the pods that
+// still have to go back, and status.failed has what is done.
 
-// continueUndo undoes a rollout that has failed, if the template says so. It returns when to go on, or 0 if the rollout may go
-// on in other namespaces meanwhile.
+// continueUndo undoes a rollout that has failed, if the template says so. It returns after how long to continue, or 0 if the rollout may
+// go on in other namespaces meanwhile.
 func (r *rollouts) continueUndo(ctx context.Context, t *subject, namespaces []string) (wait time.Duration, err error) {
 	places, key, now := t.namespacesToUndo(namespaces), t.entry.Key(), r.now()
 	p := r.lastPlan(key)
@@ -36,7 +36,7 @@ func (r *rollouts) continueUndo(ctx context.Context, t *subject, namespaces []st
 		r.notePlan(key, p)
 		return 0, err
 	}
-	if wait < waitAgain {
+	if wait < retryAfter {
 		return wait, nil
 	}
 	p.undo = r.now().Add(wait)
@@ -44,7 +44,7 @@ func (r *rollouts) continueUndo(ctx context.Context, t *subject, namespaces []st
 	return 0, nil
 }
 
-// namespacesToUndo returns those of the namespaces in which pods may have to go back.
+// namespacesToUndo returns those of the given namespaces in which pods may have to go back.
 func (t *subject) namespacesToUndo(namespaces []string) (places []string) {
 	if !t.undoesFailure() || t.status.Revision == "" {
 		return nil
@@ -62,8 +62,8 @@ func (t *subject) namespacesToUndo(namespaces []string) (places []string) {
 	return places
 }
 
-// undoRollout puts pods back to the content that they had before the rollout. It returns when to go on with it, or 0 if nothing is
-// left to do.
+// undoRollout puts pods in the namespaces of places back to the content that they had before the rollout. It returns after how long to
+// continue, or 0 if nothing is left to do.
 func (r *rollouts) undoRollout(ctx context.Context, t *subject, places []string) (wait time.Duration, err error) {
 	limits, err := r.limitsOf(&t.spec)
 	if err != nil {
@@ -79,8 +79,8 @@ func (r *rollouts) undoRollout(ctx context.Context, t *subject, places []string)
 	all := targets.Workloads
 	r.noteUndone(t, places, all)
 	if !slices.ContainsFunc(all, (*rollout.Workload).Acts) {
-		if len(t.namespacesToUndo(places)) > 0 { // workloads that replace their pods
-			wait = waitAgain
+		if len(t.namespacesToUndo(places)) > 0 { // workloads are replacing their pods, and have to end that first
+			wait = retryAfter
 		}
 		return wait, r.writeStopped(ctx, t)
 	}
@@ -88,13 +88,13 @@ func (r *rollouts) undoRollout(ctx context.Context, t *subject, places []string)
 	end := r.runTurn(ctx, t, execution, all, func(event *executor.Event, e *end) bool { return r.reportUndo(ctx, t, event, e) })
 	switch {
 	case ctx.Err() != nil:
-		return waitAgain, nil //nolint:nilerr // the next replica that leads continues
+		return retryAfter, nil //nolint:nilerr // the next replica that leads continues
 	case missingRight(end.err):
-		return waitAgain, r.stopForError(ctx, t, end.err)
+		return retryAfter, r.stopForError(ctx, t, end.err)
 	case end.failed:
-		return waitAgain, r.writeStopped(ctx, t) // others may go back later
+		return retryAfter, r.writeStopped(ctx, t) // others may go back later
 	case end.err != nil && !errors.Is(end.err, executor.ErrStopped):
-		return waitAgain, r.stopForError(ctx, t, end.err)
+		return retryAfter, r.stopForError(ctx, t, end.err)
 	}
 	return time.Millisecond, r.writeConditions(ctx, t, t.conditionDegraded()) // and see what is left
 }
@@ -120,8 +120,8 @@ func (r *rollouts) reportUndo(ctx context.Context, t *subject, event *executor.E
 	return false
 }
 
-// changeUndo changes what the status reports about the pods of a namespace. With the scope All, that may be one in which no pod
-// has failed, and the first failure has the sum.
+// changeUndo changes what the status reports about undoing the rollout in a namespace. With the scope All, pods also go back in
+// namespaces in which no pod has failed; those count in the first failure.
 func (t *subject) changeUndo(namespace string, change func(u *v1alpha1.RolloutUndo)) {
 	t.status.Failed = slices.Clone(t.status.Failed)
 	i := max(0, slices.IndexFunc(t.status.Failed, func(f v1alpha1.FailedRollout) bool { return f.Namespace == namespace }))
@@ -133,8 +133,8 @@ func (t *subject) changeUndo(namespace string, change func(u *v1alpha1.RolloutUn
 	t.status.Failed[i].Undo = u
 }
 
-// noteUndone notes in which namespaces no other pod can be put back. A workload that replaces its pods has to end this first: its
-// new pods have the content of the template.
+// noteUndone notes the namespaces in which no further pod can be put back. A workload that is replacing its pods has to end that first,
+// because its new pods get the content of the template.
 func (r *rollouts) noteUndone(t *subject, places []string, all []*rollout.Workload) {
 	for i := range t.status.Failed {
 		f := &t.status.Failed[i]

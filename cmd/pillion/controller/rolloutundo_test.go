@@ -184,7 +184,7 @@ func TestRolloutUndoRetries(t *testing.T) {
 	if tries := strings.Count(u.journal.String(), "run: undo true"); tries != 1 || !u.settled {
 		t.Errorf("%d tries within seconds; the rollout went on in the other namespace: %t:\n%s", tries, u.settled, u.journal.String())
 	}
-	u.clock = u.clock.Add(waitAgain)
+	u.clock = u.clock.Add(retryAfter)
 	u.planned = map[types.NamespacedName]planned{} // another replica knows nothing
 	delete(u.fails, "shop")
 	u.reconcile(t)
@@ -205,7 +205,7 @@ func TestRolloutUndoWaits(t *testing.T) {
 	if !u.settled {
 		t.Error("the rollout does not go on in the other namespace")
 	}
-	u.clock, u.deploys = u.clock.Add(waitAgain), false
+	u.clock, u.deploys = u.clock.Add(retryAfter), false
 	u.reconcile(t)
 	if f := u.failed(t); len(f) != 1 || !f[0].Undo.Done || f[0].Undo.Pods != 2 || f[0].Undo.Message != "" {
 		t.Errorf("%+v", f[0].Undo)
@@ -240,7 +240,7 @@ func TestRolloutUndoStale(t *testing.T) {
 	}
 	u.read = read
 	for range 40 {
-		u.clock = u.clock.Add(settles / 5)
+		u.clock = u.clock.Add(settleTime / 5)
 		if _, err := u.Reconcile(t.Context(), reconcile.Request{NamespacedName: u.of}); err != nil {
 			t.Fatal(err)
 		}

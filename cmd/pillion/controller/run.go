@@ -33,10 +33,10 @@ import (
 	"github.com/pillion-dev/pillion/manifests"
 )
 
-// askAgain is how often to ask whether the kinds of templates are installed now.
+// askAgain is how often to find out whether the kinds of templates are installed now.
 const askAgain = 10 * time.Second
 
-// Run writes status until ctx is done or an error occurs. Of several replicas, one writes.
+// Run runs the controller until ctx is done or an error occurs. Of several replicas, only the leader works.
 func (o *Options) Run(ctx context.Context, log *slog.Logger) error {
 	o.memoryLimit.Apply()
 	config, err := kube.Config(o.kubeconfig)
@@ -102,7 +102,7 @@ func (o *Options) Run(ctx context.Context, log *slog.Logger) error {
 	return nil
 }
 
-// statuses writes the status of templates in the replica that leads.
+// statuses has the parts of the controller.
 type statuses struct {
 	all       manager.Manager
 	pods      *pods
@@ -116,7 +116,7 @@ type statuses struct {
 	leads atomic.Bool
 }
 
-// runLeader writes until ctx is done. Only the leader runs it.
+// runLeader does the work of the leader until ctx is done.
 func (s *statuses) runLeader(ctx context.Context) error {
 	s.log.Info("this replica leads")
 	s.leads.Store(true)

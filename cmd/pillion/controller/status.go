@@ -26,20 +26,20 @@ type verdict struct {
 	problems string // see listProblems
 }
 
-// facts are what the status of a template follows from.
+// facts are what determines the status of a template.
 type facts struct {
 	name       string
 	generation int64
 	verdict    verdict
-	taken      bool   // a template of the cluster has its name
+	taken      bool   // whether a template of the cluster has the name of this template of a namespace
 	excess     string // the limit that it exceeds, or ""
 	// misreplaced is what is wrong with spec.replaces, given the other templates.
 	misreplaced string
 	count       func(revision string) v1alpha1.PodCounts
 }
 
-// nextStatus returns the status of a template, from its former one. The time of the condition changes with
-// its status.
+// nextStatus returns the status of a template, given its former one or nil. The condition gets the time now only if its status
+// changes.
 func nextStatus(before *v1alpha1.Status, f facts, now metav1.Time) *v1alpha1.Status {
 	status := &v1alpha1.Status{Revision: f.verdict.revision, Pods: &v1alpha1.PodCounts{}}
 	if before != nil {
@@ -64,7 +64,7 @@ func nextStatus(before *v1alpha1.Status, f facts, now metav1.Time) *v1alpha1.Sta
 		c.Message = shortenMessage("No pod gets this template, unless a file changes that: spec.replaces: " + f.misreplaced + ".")
 	}
 	meta.SetStatusCondition(&status.Conditions, c)
-	if status.Revision != "" && !f.taken { // pods with the name of a taken one have the cluster's
+	if status.Revision != "" && !f.taken { // otherwise the pods that record this name have the template of the cluster
 		*status.Pods = f.count(status.Revision)
 	}
 	return status

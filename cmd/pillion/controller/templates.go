@@ -19,8 +19,8 @@ import (
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
-// reader knows the templates in the API server. See [kube.Catalog]: the cache of controller-runtime would keep whole objects,
-// so its memory would be that of everything that tenants write.
+// reader knows the templates in the API server. It is a [kube.Catalog] and not the cache of controller-runtime, which would keep whole
+// objects, and so everything that tenants write, in memory.
 type reader interface {
 	// Get returns nil if there is no such template. Used is false if it exceeds a limit.
 	Get(name types.NamespacedName) (e *kube.Entry, used bool)
@@ -32,7 +32,8 @@ type reader interface {
 	Content(ctx context.Context, e *kube.Entry) ([]byte, error)
 }
 
-// followed is a source of requests for templates that came, changed, or are used or not used now.
+// followed follows the templates in the API server. It is a source of requests for templates that came, changed, or began or ceased to
+// be used.
 type followed struct {
 	*kube.Catalog
 
