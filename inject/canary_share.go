@@ -63,7 +63,7 @@ func (s *subject) isInShare(t *loaded) bool {
 }
 
 // owner returns the workload that the pod belongs to.
-func (s *subject) owner() Owner { return ownerOf(s.pod, s.request.owner) }
+func (s *subject) owner() Owner { return workloadOfPod(s.pod, s.request.owner) }
 
 // replacedByCanary reports whether a canary takes the place of the template, which may be a canary too.
 func replacedByCanary(s *subject, t *loaded) (bool, string) {

@@ -237,20 +237,12 @@ func (p *planner) mergeKnownItem(pod, fragment *jsontree.Node, s *schema.Schema,
 			p.keepVariable(pod, fragment, s, at)
 			return
 		}
-		p.keepItem(pod, fragment, s, at)
 	case schema.VolumeMountType():
-		if there := pod.Get("name").Text(); there != fragment.Get("name").Text() {
-			if other := p.findContributor(func(c *candidate) bool { return c.addsMount(pod) }); other != "" {
-				p.reportConflict(at, pod, fragment, "the template %s mounts another volume (%s) at %s; change the path in one of the templates", other, there, pod.Get("mountPath").Text())
-				return
-			}
-			p.reportConflict(at, pod, fragment, "another volume (%s) is mounted at %s; mount that volume at another path", there, pod.Get("mountPath").Text())
+		if p.conflictsAtPath(pod, fragment, at) {
 			return
 		}
-		fallthrough
-	default:
-		p.keepItem(pod, fragment, s, at)
 	}
+	p.keepItem(pod, fragment, s, at)
 }
 
 // reportOtherVolume reports the conflict with another volume of the same name.

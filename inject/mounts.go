@@ -41,6 +41,20 @@ func (p *planner) checkMounts(existing, fragment *jsontree.Node, at schema.Point
 	return addable
 }
 
+// conflictsAtPath reports a conflict if a mount of the pod at the path of one of the fragment has another volume.
+func (p *planner) conflictsAtPath(mount, fragment *jsontree.Node, at schema.Pointer) bool {
+	there, path := mount.Get("name").Text(), mount.Get("mountPath").Text()
+	if there == fragment.Get("name").Text() {
+		return false
+	}
+	if other := p.findContributor(func(c *candidate) bool { return c.addsMount(mount) }); other != "" {
+		p.reportConflict(at, mount, fragment, "the template %s mounts another volume (%s) at %s; change the path in one of the templates", other, there, path)
+	} else {
+		p.reportConflict(at, mount, fragment, "another volume (%s) is mounted at %s; mount that volume at another path", there, path)
+	}
+	return true
+}
+
 func mountLists() [2]string { return [2]string{"volumeMounts", "volumeDevices"} }
 
 func mountPath(item *jsontree.Node) string {

@@ -46,7 +46,7 @@ func TestOwner(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := ownerOf(pod, c.by); got != c.want {
+		if got := workloadOfPod(pod, c.by); got != c.want {
 			t.Errorf("%s of %v belongs to %v, want %v", c.pod, c.by, got, c.want)
 		}
 	}
@@ -82,7 +82,7 @@ func TestOwnerOf(t *testing.T) {
 		if c.kind == "Pod" {
 			template = object
 		}
-		if of, by := ownerOf(template, OwnerOf(c.kind, object)), ownerOf(pod, Owner{}); of != c.want || by != c.want {
+		if of, by := workloadOfPod(template, OwnerOf(c.kind, object)), workloadOfPod(pod, Owner{}); of != c.want || by != c.want {
 			t.Errorf("%s %s: %v, and its pod belongs to %v; want %v", c.kind, c.metadata, of, by, c.want)
 		}
 	}

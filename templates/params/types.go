@@ -242,7 +242,7 @@ func parseNumber(text string) (float64, error) {
 type Param struct {
 	v1alpha1.Param
 	row         *paramType
-	length      int    // as Length returns it, which allocates
+	length      int    // as MaxLength returns it, which allocates
 	key         string // of its annotation
 	preset      Value  // the default, or unset
 	pattern     *regexp.Regexp
