@@ -72,6 +72,10 @@ const settling = 10 * time.Second
 // slip is how long such a pod may be unready.
 const slip = 30 * time.Second
 
+// minClaim is how long a pod with the claim of another rollout must be ready, at least, until this one may change it, if that rollout
+// was killed. A pod is ready with its claim until it is changed, so without this time it would count as proved before that.
+const minClaim = 30 * time.Second
+
 // See takes in the present pods of the workload. It returns those of the rollout that are gone, and those that another rollout
 // changes now.
 func (w *Watch) See(pods []*corev1.Pod, now time.Time) (gone, taken []Member) {
@@ -376,7 +380,7 @@ func (t *watched) seeClaim(c, own Claim, now time.Time) (taken bool) {
 	case !foreign, t.Stage == Behind && t.Reverts: // this one has to go on with a pod that goes back
 	case c != t.claim:
 		taken = t.Ours && t.isUnproved()
-		t.Stage, t.Since, t.Ours, t.wasReady, t.claim, t.Proof, t.Failed = Changing, now, false, true, c, c.Proof, ""
+		t.Stage, t.Since, t.Ours, t.wasReady, t.claim, t.Proof, t.Failed = Changing, now, false, true, c, max(c.Proof, minClaim), ""
 		if t.own = nil; t.plan != nil {
 			t.own = t.plan.Own
 		}

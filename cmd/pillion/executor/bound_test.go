@@ -114,6 +114,7 @@ type simulation struct {
 	kills    int           // how often the process is killed
 	undo     bool          // a failure undoes the rollout
 	reapply  bool          // after a failure, the user applies the old template
+	atOnce   bool          // a pod is proved as soon as it is ready with the change
 	content  int           // of the template: one of images
 	states   map[string]*state
 	watchers []chan<- struct{}
@@ -171,6 +172,7 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 			c.sets = imagesOfTwo()
 		}
 	}
+	c.atOnce = c.bad == never && r.IntN(2) == 0 // otherwise, an image that fails later reaches all pods
 	c.deploy(n)
 	return c
 }
@@ -773,6 +775,9 @@ func (c *simulation) updateAll(ctx context.Context, t *testing.T, only string) (
 			Plan: func(_ string, pod []byte) (*rollout.Pod, error) { return planner.Plan(pod, nil) },
 		}
 		r.Limits.MaxUnavailable = []rollout.Unavailable{most}
+		if c.atOnce {
+			r.Limits.Bake = new(time.Duration(0))
+		}
 		failed := false
 		r.Report = func(e executor.Event) {
 			if failed = failed || e.Type == "failed" && !e.Blocked; failed && c.undo {
