@@ -22,7 +22,7 @@ import (
 // accessReviews is how many reviews are sent at the same time.
 const accessReviews = 8
 
-// deniedTo returns the rights that a ServiceAccount lacks.
+// deniedTo returns the rights that a ServiceAccount of Pillion lacks.
 func (c *Client) deniedTo(ctx context.Context, account string, needed []manifests.Right) ([]manifests.Right, error) {
 	user := "system:serviceaccount:" + c.system + ":" + account
 	groups := []string{"system:serviceaccounts", "system:serviceaccounts:" + c.system, "system:authenticated"}

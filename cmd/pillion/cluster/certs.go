@@ -42,8 +42,8 @@ type gathering struct {
 	addresses []string // of webhooks that API servers call by URL
 }
 
-// objectExists reports whether the object exists. If the user is not allowed to read it, found adds a
-// note.
+// objectExists reports whether an object exists, given the error of reading it. If the user is not allowed to read it, it adds a note
+// and returns false. It returns any other error. What names the object in words.
 func (g *gathering) objectExists(err error, what string) (bool, error) {
 	switch {
 	case apierrors.IsNotFound(err):
@@ -58,7 +58,8 @@ func (g *gathering) objectExists(err error, what string) (bool, error) {
 }
 
 // Chain reads everything between the issuer of Pillion's certificate and the API servers. It
-// connects to the endpoints, or, if there are none, to the Service's.
+// connects to the endpoints (HOST:PORT). If there are none, it connects to those of the Service, or to the addresses of webhooks
+// that have a URL.
 func (c *Client) Chain(ctx context.Context, configuration string, endpoints []string, now time.Time) (*certs.Chain, error) {
 	ctx, cancel := context.WithTimeout(ctx, chainTime)
 	defer cancel()
@@ -122,8 +123,7 @@ func (g *gathering) readDeployment(ctx context.Context) error {
 	return nil
 }
 
-// readConfigurations reads all webhook configurations. The Service is the one that their webhooks
-// name.
+// readConfigurations reads all webhook configurations of Pillion. It returns the Service that their webhooks name, or nil.
 func (g *gathering) readConfigurations(ctx context.Context, name string) (service *admissionregistrationv1.ServiceReference, err error) {
 	note := func(w *certs.WebhookConfiguration, webhook string, c admissionregistrationv1.WebhookClientConfig) {
 		a := certs.CABundleOf(webhook, c)

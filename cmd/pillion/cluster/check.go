@@ -29,8 +29,8 @@ import (
 // Checking configures what the checks read.
 type Checking struct {
 	Commands  check.Commands
-	Namespace string   // for the dry-run pod; "": the kubeconfig's, or else others that opted in
-	Endpoints []string // to connect to; none: those of the Service
+	Namespace string   // for the dry-run pod; "": any that opted in, the kubeconfig's first
+	Endpoints []string // to connect to (HOST:PORT); none: those of the Service
 	Overlay   string   // for the checks before the installation
 	Now       time.Time
 }
@@ -41,8 +41,8 @@ type checking struct {
 	Checking
 	*check.Facts
 
-	look   *look // nil if the templates cannot be read
-	chosen []*unstructured.Unstructured
+	survey *survey                      // nil if the templates cannot be read
+	chosen []*unstructured.Unstructured // the namespaces that opted in
 }
 
 // Checked reads what the checks after the installation need. If that takes long, it writes its
@@ -149,7 +149,7 @@ var errNoTemplates = errors.New("the templates cannot be read")
 
 // checkTemplates reads the templates as status does.
 func (k *checking) checkTemplates(ctx context.Context) error {
-	l, err := k.newLook(ctx, Query{})
+	s, err := k.newSurvey(ctx, Query{})
 	_, network := errors.AsType[*url.Error](err)
 	switch {
 	case apierrors.IsForbidden(err):
@@ -160,9 +160,9 @@ func (k *checking) checkTemplates(ctx context.Context) error {
 		k.Templates.Problems = []string{withoutFiles(cli.OneLine(err))}
 		return nil
 	}
-	k.look = l
-	wrong := l.unsure
-	k.Templates.Valid = len(l.injector.All().Templates)
+	k.survey = s
+	wrong := s.unsure
+	k.Templates.Valid = len(s.injector.All().Templates)
 	for _, problem := range wrong.problems {
 		if !slices.Contains(wrong.denied, problem) {
 			k.Templates.Problems = append(k.Templates.Problems, withoutFiles(problem))
@@ -175,10 +175,10 @@ func (k *checking) checkTemplates(ctx context.Context) error {
 
 // findOptedIn finds the namespaces that opted in.
 func (k *checking) findOptedIn(ctx context.Context) error {
-	if k.look == nil {
+	if k.survey == nil {
 		return errNoTemplates
 	}
-	chosen, _, err := k.look.chooseNamespaces(ctx)
+	chosen, _, err := k.survey.chooseNamespaces(ctx)
 	if k.Namespaces.Unknown, err = whyForbidden(err, "list", "namespaces", ""); err != nil {
 		return err
 	}
@@ -186,14 +186,14 @@ func (k *checking) findOptedIn(ctx context.Context) error {
 	for _, ns := range chosen {
 		k.Namespaces.OptedIn = append(k.Namespaces.OptedIn, ns.GetName())
 	}
-	k.Namespaces.Shadow, k.Namespaces.Wrong = k.look.shadowed, k.look.wrong
+	k.Namespaces.Shadow, k.Namespaces.Wrong = k.survey.shadowed, k.survey.wrong
 	return nil
 }
 
-// sendPod sends the pod to the namespace that the user named, or else to the first one that opted in and takes it. The
-// kubeconfig's comes first.
+// sendPod sends the pod to the namespace that the user named. If the user named none, it sends the pod to namespaces that opted in, the
+// kubeconfig's first, until one accepts it.
 func (k *checking) sendPod(ctx context.Context) error {
-	if k.look == nil {
+	if k.survey == nil {
 		return errNoTemplates
 	}
 	chosen := k.chosen
@@ -216,10 +216,10 @@ func (k *checking) sendPod(ctx context.Context) error {
 	}
 	tried := 0
 	for _, ns := range chosen {
-		if known := k.look.namespaceFacts(ns); known.Deleted || known.Excluded != "" && len(chosen) > 1 {
+		if known := k.survey.namespaceFacts(ns); known.Deleted || known.Excluded != "" && len(chosen) > 1 {
 			continue
 		}
-		probe, err := k.look.probeNamespace(ctx, ns)
+		probe, err := k.survey.probeNamespace(ctx, ns)
 		if err != nil {
 			k.Probe.Namespace = ns.GetName()
 			return err
@@ -227,7 +227,7 @@ func (k *checking) sendPod(ctx context.Context) error {
 		if tried++; tried == 1 || probe.Sent() {
 			k.Probe = probe
 		}
-		// A namespace may have a quota, or a policy of another team. A few others are enough to learn whether Pillion works.
+		// A namespace may deny the pod because of a quota or another policy. A few namespaces are enough to learn whether Pillion works.
 		if probe.Sent() || tried == mostProbes {
 			return nil
 		}

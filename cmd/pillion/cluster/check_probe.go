@@ -43,7 +43,7 @@ func probePod() *corev1.Pod {
 
 // probeNamespace sends a pod to a namespace as a dry run, and compares what it gets with what the engine
 // expects.
-func (k *look) probeNamespace(ctx context.Context, ns *unstructured.Unstructured) (p check.Probe, err error) {
+func (k *survey) probeNamespace(ctx context.Context, ns *unstructured.Unstructured) (p check.Probe, err error) {
 	p.Namespace = ns.GetName()
 	if known := k.namespaceFacts(ns); known.Excluded != "" {
 		p.Unknown = "no pod is injected in the namespace " + p.Namespace + ": " + known.Excluded
@@ -77,8 +77,9 @@ func isAnswer(err error) bool {
 	return ok
 }
 
-// requestTemplate returns the pod as JSON. If no template injects it, it requests the first one that would.
-func (k *look) requestTemplate(ns *unstructured.Unstructured, pod *corev1.Pod, p *check.Probe) ([]byte, error) {
+// requestTemplate returns the pod as JSON. If no template would be injected, the pod requests the first template that would be injected
+// then.
+func (k *survey) requestTemplate(ns *unstructured.Unstructured, pod *corev1.Pod, p *check.Probe) ([]byte, error) {
 	text, decisions, err := k.noteExpected(ns, pod, p)
 	if err != nil || len(p.Expected) > 0 {
 		return text, err
@@ -101,8 +102,8 @@ func (k *look) requestTemplate(ns *unstructured.Unstructured, pod *corev1.Pod, p
 	return text, nil
 }
 
-// noteExpected runs the engine, and records which templates it injects.
-func (k *look) noteExpected(ns *unstructured.Unstructured, pod *corev1.Pod, p *check.Probe) ([]byte, []inject.Decision, error) {
+// noteExpected records which templates the engine injects into a pod. It returns the pod as JSON and all decisions.
+func (k *survey) noteExpected(ns *unstructured.Unstructured, pod *corev1.Pod, p *check.Probe) ([]byte, []inject.Decision, error) {
 	text, err := json.Marshal(pod)
 	if err != nil {
 		return nil, nil, err
@@ -119,8 +120,8 @@ func (k *look) noteExpected(ns *unstructured.Unstructured, pod *corev1.Pod, p *c
 	return text, r.Decisions, nil
 }
 
-// noteGot records what the pod got.
-func (k *look) noteGot(made *unstructured.Unstructured, p *check.Probe) error {
+// noteGot records which templates and containers the API server's answer has.
+func (k *survey) noteGot(made *unstructured.Unstructured, p *check.Probe) error {
 	pod := &corev1.Pod{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(made.Object, pod); err != nil {
 		return err

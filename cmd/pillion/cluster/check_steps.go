@@ -21,8 +21,8 @@ type step struct {
 	skip func(why string)
 }
 
-// inSteps runs the steps, each within a time limit, and reports which one runs. A step that fails does not end the others,
-// because a report is wanted most when things are broken.
+// inSteps runs the steps, each within a time limit, and reports which one runs. After a step that fails, the others still run,
+// because users need the report most when something is broken.
 func inSteps(ctx context.Context, progress *cli.Progress, steps []step) error {
 	progress.Start()
 	defer progress.End()
@@ -42,7 +42,7 @@ func inSteps(ctx context.Context, progress *cli.Progress, steps []step) error {
 	return nil
 }
 
-// whyUnknown returns the sentence about an answer without the facts.
+// whyUnknown returns a sentence about why the facts of a step are unknown.
 func whyUnknown(err error) string {
 	if _, network := errors.AsType[*url.Error](err); network || isAnswer(err) {
 		return check.Unanswered + "to this question: " + cli.OneLine(NoAnswer(err))

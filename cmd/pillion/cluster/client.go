@@ -47,8 +47,8 @@ func (c *Client) Limit(qps int) error {
 	return c.setRateLimiter(flowcontrol.NewTokenBucketRateLimiter(float32(qps), 1)) // without a burst, so that no second has more
 }
 
-// LimitTenants does the same, and lets the tenants of [WithTenant] take turns: of each of them, one request at a time waits for
-// the limit. So one that makes many requests delays another by one request only.
+// LimitTenants is [Client.Limit], and lets the tenants of [WithTenant] take turns: only one request of each tenant at a time waits for
+// the limit. So a tenant with many requests delays a request of another tenant by one request only.
 func (c *Client) LimitTenants(qps int) error {
 	return c.setRateLimiter(&tenantLimiter{flowcontrol.NewTokenBucketRateLimiter(float32(qps), 1), NewFairQueue()})
 }
@@ -59,7 +59,8 @@ func (c *Client) setRateLimiter(by flowcontrol.RateLimiter) (err error) {
 	return err
 }
 
-// About limits the templates of namespaces to those of some. Without it, commands read those of all.
+// About limits the templates of namespaces that are read to those of the given namespaces. Without About, the templates of all
+// namespaces are read.
 func (c *Client) About(namespaces ...string) { c.about = namespaces }
 
 // NamespaceOr returns the given namespace, or the kubeconfig's if none is given.
@@ -105,8 +106,8 @@ func (c *Client) dryRun(ctx context.Context, namespace, prefix string, pod []byt
 		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
 }
 
-// mayNotCreate reports whether authorization denied the creation of a pod. Then the error names no
-// pod; if admission denied it, the error does.
+// mayNotCreate reports whether authorization denied the creation of a pod. An error of authorization names no
+// pod, unlike an error of admission.
 func mayNotCreate(err error) bool {
 	denied, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok || !apierrors.IsForbidden(err) {
@@ -116,7 +117,7 @@ func mayNotCreate(err error) bool {
 	return d != nil && d.Kind == "pods" && d.Name == ""
 }
 
-// namesOf lists only the metadata of all objects of a kind, because pods are large. It reads
+// namesOf returns the names of all objects of a kind in a namespace. It reads only metadata, because pods are large, and
 // from the API server's cache, which is cheap and may be slightly old.
 func (c *Client) namesOf(ctx context.Context, resource schema.GroupVersionResource, namespace string) (names []string, err error) {
 	list, err := c.metadataOf(ctx, resource, namespace, "")
@@ -139,7 +140,8 @@ func (c *Client) Injects(name string, labels map[string]string) bool {
 	return (!ok || label == inject.Enabled) && name != c.system && !slices.Contains(inject.SystemNamespaces(), name)
 }
 
-// Labelled returns the namespaces to keep of those that a label selector matches, apart from those that are being deleted.
+// Labelled returns the names of the namespaces that a label selector matches and for which keep returns true. It omits namespaces that
+// are being deleted.
 func (c *Client) Labelled(ctx context.Context, selector string, keep func(name string, labels map[string]string) bool) (names []string, err error) {
 	list, err := c.metadataOf(ctx, corev1.SchemeGroupVersion.WithResource("namespaces"), metav1.NamespaceAll, selector)
 	if err != nil {

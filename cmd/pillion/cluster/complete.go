@@ -26,8 +26,8 @@ const completionLimit = 2 * time.Second
 // noFiles is the directive of all these completions: do not complete file names.
 const noFiles = cobra.ShellCompDirectiveNoFileComp
 
-// askNames calls ask and stops waiting at the limit. A credential plugin ignores the context, so
-// it may continue in the background.
+// askNames returns what ask returns, or nothing if that takes too long. A credential plugin ignores the context, so
+// ask may continue in the background.
 func (o *Options) askNames(cmd *cobra.Command, ask func(context.Context, *Client) ([]string, error)) []string {
 	if cli.Configure(cmd.Flags()) != nil { // cobra skips this before it completes
 		return nil
@@ -56,8 +56,8 @@ func (o *Options) askNames(cmd *cobra.Command, ask func(context.Context, *Client
 	}
 }
 
-// namesWithPrefix returns the names that start with what was typed, without those that are already
-// there. In a list with commas, it completes the last item.
+// namesWithPrefix returns the names that start with what was typed, without those that the command line already has
+// (there). In a list with commas, it completes the last item.
 func namesWithPrefix(typed string, names, there []string) []string {
 	done := typed[:strings.LastIndexByte(typed, ',')+1]
 	there = slices.Concat(there, strings.Split(done, ","))
@@ -77,7 +77,7 @@ func (o *Options) CompleteNamespaces(cmd *cobra.Command, args []string, typed st
 	return namesWithPrefix(typed, names, args), noFiles
 }
 
-// completeKubeconfig completes a name of the kubeconfig. It asks no cluster.
+// completeKubeconfig completes a name of the kubeconfig, such as a context. It needs no cluster.
 func completeKubeconfig[T any](o *Options, of func(*clientcmdapi.Config) map[string]T) cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		config, err := o.loadingRules().Load()

@@ -28,8 +28,8 @@ type deployed struct {
 	*Client
 	pod     corev1.PodSpec
 	options server.Options
-	found   bool // the Deployment exists and can be read
-	guessed bool // the user is not allowed to read it
+	found   bool // whether the Deployment exists and can be read
+	guessed bool // whether the user is not allowed to read the Deployment or its configuration file
 }
 
 // ownPod returns the spec of Pillion's pods, according to the Deployment.
@@ -43,8 +43,8 @@ func (c *Client) ownPod(ctx context.Context) (corev1.PodSpec, error) {
 	return d.Spec.Template.Spec, err
 }
 
-// readServerConfig reads the Deployment: its flags, its environment variables, and the ConfigMap that
-// is mounted as the file of --config. It notes what it cannot find out.
+// readServerConfig reads the configuration of Pillion's pods from the Deployment: flags, environment variables, and the ConfigMap that
+// is mounted as the file of --config. If it cannot be read, it notes that and returns the configuration of the manifests.
 func (c *Client) readServerConfig(ctx context.Context, note func(string)) (*deployed, error) {
 	pod, err := c.ownPod(ctx)
 	forbidden := apierrors.IsForbidden(err)
@@ -54,7 +54,7 @@ func (c *Client) readServerConfig(ctx context.Context, note func(string)) (*depl
 			manifests.Name, c.system, manifests.TemplatesConfigMap))
 	}
 	switch {
-	case forbidden, apierrors.IsNotFound(err), err == nil && len(d.pod.Containers) == 0: // it may run in another way
+	case forbidden, apierrors.IsNotFound(err), err == nil && len(d.pod.Containers) == 0: // Pillion may run outside of a Deployment
 		d.options.Templates, d.options.Limits = []string{manifests.TemplatesPath}, kube.NewLimits()
 		d.pod = corev1.PodSpec{
 			Containers: []corev1.Container{{VolumeMounts: []corev1.VolumeMount{{Name: "templates", MountPath: manifests.TemplatesPath}}}},
@@ -104,10 +104,11 @@ func (d *deployed) setFlags(ctx context.Context, flags *pflag.FlagSet) error {
 // noTemplatesError reports that a ConfigMap that Pillion's pods mount does not exist.
 type noTemplatesError string
 
+// Error implements error.
 func (e noTemplatesError) Error() string { return string(e) }
 
-// mountedConfigMap returns the ConfigMap that is mounted at a path in the pod, and the rest of the
-// path.
+// mountedConfigMap returns the ConfigMap that is mounted in Pillion's pods at a path or above it, and the rest of the
+// path, which is "" for the whole ConfigMap.
 func (d *deployed) mountedConfigMap(ctx context.Context, path string) (m *corev1.ConfigMap, rest string, err error) {
 	for _, mount := range d.pod.Containers[0].VolumeMounts {
 		rest, below := strings.CutPrefix(strings.TrimSuffix(path, "/")+"/", strings.TrimSuffix(mount.MountPath, "/")+"/")
@@ -175,7 +176,8 @@ func (d *deployed) readTemplateSet(ctx context.Context, wrong *unsure) (*templat
 	return joined, nil
 }
 
-// noteIgnored reports a template that cannot be used together with the others. One of a namespace is no problem of Pillion.
+// noteIgnored reports a template that cannot be used together with the others. If it is a template of a namespace, that is only a note,
+// because the rest of the report still holds.
 func (u *unsure) noteIgnored(p problem.Problem, objects []*templates.Template) {
 	text := cli.OneLine(problem.Problems{p})
 	switch {

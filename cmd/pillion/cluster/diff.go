@@ -22,19 +22,19 @@ import (
 
 // Change is what to change in the templates of a cluster.
 type Change struct {
-	Files      *templates.Set // applied
-	Without    []string       // IDs of templates, removed
+	Files      *templates.Set // templates that are applied
+	Without    []string       // IDs of templates that are removed
 	Namespaces []string       // none: all namespaces that opted in
 	Installed  []string       // files and folders with the templates of the cluster; none: read from the cluster
 }
 
-// Compare compares what new pods get by the templates of the cluster with what they would get after a change
-// of these. If that takes long, it writes its progress to stderr.
+// Compare compares what new pods get now with what they would get after a change of the cluster's templates. If that takes long, it
+// writes its progress to stderr.
 func (c *Client) Compare(ctx context.Context, change Change, stderr io.Writer) (*diff.Report, error) {
 	l := &podLister{c, cli.NewProgress(stderr)}
 	l.progress.Start()
 	defer l.progress.End()
-	k, err := l.newLook(ctx, Query{Templates: change.Installed})
+	k, err := l.newSurvey(ctx, Query{Templates: change.Installed})
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func (c *Client) Compare(ctx context.Context, change Change, stderr io.Writer) (
 	if err != nil {
 		return nil, err
 	}
-	p := &comparer{look: k, Comparison: diff.New(k.injector, k.injector.With(set), k.fits), namespaces: map[string]*scope{}, workloads: map[workload]*tally{}}
+	p := &comparer{survey: k, Comparison: diff.New(k.injector, k.injector.With(set), k.fits), namespaces: map[string]*scope{}, workloads: map[workload]*tally{}}
 	p.out = p.NewReport()
 	p.out.Problems, p.out.Notes = incomplete, append(append(notes, mountedFirst(k.injector.All(), change.Files)...), k.report.Doubts...)
 	p.noteProblems(k.report.Problems[len(incomplete):])
@@ -57,7 +57,7 @@ func (c *Client) Compare(ctx context.Context, change Change, stderr io.Writer) (
 	return p.out, nil
 }
 
-// mountedFirst returns a note for each template of the files that has the name of a mounted one.
+// mountedFirst returns a note for each template of the files whose ID is that of an installed template in a mounted file.
 func mountedFirst(installed, files *templates.Set) (notes []string) {
 	for _, t := range installed.Templates {
 		if !strings.HasPrefix(t.File, "configmap/") {
@@ -70,7 +70,7 @@ func mountedFirst(installed, files *templates.Set) (notes []string) {
 	return notes
 }
 
-// noteProblems notes problems of Pillion itself. Without its webhooks, the comparison is about what they would do.
+// noteProblems notes problems of Pillion itself. If its webhooks are not installed, the comparison assumes that they are.
 func (p *comparer) noteProblems(problems []string) {
 	for _, problem := range problems {
 		p.addNote("Pillion has a problem now: " + problem)
@@ -82,6 +82,7 @@ func (p *comparer) noteProblems(problems []string) {
 // many is the number of namespaces above which lists of the whole cluster need fewer requests.
 const many = 20
 
+// compareNamespaces compares the workloads of the named namespaces, or of all that opted in.
 func (p *comparer) compareNamespaces(ctx context.Context, named []string) error {
 	add := func(ns *unstructured.Unstructured) error {
 		p.namespaces[ns.GetName()] = &scope{Namespace: p.namespaceScope(ns).Namespace}
@@ -98,7 +99,7 @@ func (p *comparer) compareNamespaces(ctx context.Context, named []string) error 
 			return explainForbidden(err, "list", "namespaces", "", "name those that you are allowed to read with --namespace")
 		}
 		for _, ns := range chosen {
-			_ = add(ns) // it has no error
+			_ = add(ns) // it returns no error
 		}
 		elsewhere = others
 	}
@@ -111,7 +112,7 @@ func (p *comparer) compareNamespaces(ctx context.Context, named []string) error 
 			return err
 		}
 	}
-	if err := p.byThemselves(ctx, elsewhere); err != nil {
+	if err := p.compareOptedInPods(ctx, elsewhere); err != nil {
 		return err
 	}
 	for why, example := range p.lost {
@@ -120,7 +121,7 @@ func (p *comparer) compareNamespaces(ctx context.Context, named []string) error 
 	return nil
 }
 
-// compareNamespace compares the workloads of one namespace, or, for "", of all that are chosen.
+// compareNamespace compares the workloads of one namespace, or, for "", of all namespaces in p.namespaces.
 func (p *comparer) compareNamespace(ctx context.Context, namespace string) error {
 	if err := p.tallyPods(ctx, namespace, ""); err != nil {
 		return err
@@ -130,7 +131,7 @@ func (p *comparer) compareNamespace(ctx context.Context, namespace string) error
 
 // compareWorkloads compares the workloads of a namespace after its pods.
 func (p *comparer) compareWorkloads(ctx context.Context, namespace string) error {
-	for _, kind := range inOrder() {
+	for _, kind := range kindsOwnedFirst() {
 		if err := p.compareKind(ctx, kind, namespace); err != nil {
 			return err
 		}
@@ -138,9 +139,9 @@ func (p *comparer) compareWorkloads(ctx context.Context, namespace string) error
 	return p.compareOthers(ctx)
 }
 
-// byThemselves compares the workloads of pods that opted in although their namespaces did not. Of these, it does
-// not find workloads without pods.
-func (p *comparer) byThemselves(ctx context.Context, namespaces map[string]*unstructured.Unstructured) error {
+// compareOptedInPods compares the workloads of pods that opted in although their namespaces did not. It does
+// not find such workloads without pods.
+func (p *comparer) compareOptedInPods(ctx context.Context, namespaces map[string]*unstructured.Unstructured) error {
 	if len(namespaces) == 0 {
 		return nil
 	}
@@ -163,8 +164,9 @@ func (p *comparer) byThemselves(ctx context.Context, namespaces map[string]*unst
 	return nil
 }
 
-// inOrder returns the kinds with pod templates; those first that other kinds make.
-func inOrder() []Kind {
+// kindsOwnedFirst returns the kinds with pod templates, first those whose objects other kinds own: their pods count for the owners,
+// which are compared later.
+func kindsOwnedFirst() []Kind {
 	all := slices.DeleteFunc(Kinds(), func(k Kind) bool { return k.Kind == "Pod" || k.Kind == "PodTemplate" })
 	slices.SortStableFunc(all, func(a, b Kind) int {
 		switch {

@@ -20,14 +20,14 @@ import (
 
 // comparer compares the workloads of a cluster.
 type comparer struct {
-	*look
+	*survey
 	*diff.Comparison
 
 	out        *diff.Report
 	namespaces map[string]*scope
-	workloads  map[workload]*tally // with pods
+	workloads  map[workload]*tally // workloads that have pods and are not compared yet
 	assume     bool                // whether the webhooks count as installed, although they are unknown or missing
-	lost       map[string]string   // why pods without injection are unknown, with an example
+	lost       map[string]string   // pods whose state before the injection is unknown: by the reason, an example
 }
 
 // scope is what the workloads of a namespace have in common.

@@ -40,14 +40,14 @@ func (l *podLister) readyEndpoints(ctx context.Context, namespace, service strin
 // unanswered explains the effect of webhooks that do not answer.
 const unanswered = "If Pillion does not answer, the API server denies pods for which a webhook has failurePolicy Fail, and accepts others without sidecars."
 
-// nobodyAnswers explains the effect of a Service without ready endpoints.
-func nobodyAnswers(service *admissionregistrationv1.ServiceReference) string {
+// noEndpointMessage explains the effect of a Service without ready endpoints.
+func noEndpointMessage(service *admissionregistrationv1.ServiceReference) string {
 	return fmt.Sprintf("The Service %s in the namespace %s has no ready endpoint; check its pods. "+
 		"%s", service.Name, service.Namespace, unanswered)
 }
 
-// checkAnswers checks whether a server answers where the API server calls Pillion. It returns the
-// problem, or the reason why that is unknown. Both are "" if a server answers, and if no webhook
+// checkAnswers checks whether a server answers at the address at which the API server calls Pillion. If none does, it returns the
+// problem as a sentence. If that is unknown, it returns the reason in unsure. Both are "" if a server answers, and if no webhook
 // is installed.
 func (l *podLister) checkAnswers(ctx context.Context, own *admissionregistrationv1.MutatingWebhookConfiguration) (problem, unsure string) {
 	for i := range own.Webhooks {
@@ -63,7 +63,7 @@ func (l *podLister) checkAnswers(ctx context.Context, own *admissionregistration
 			case err != nil:
 				return "", fmt.Sprintf("Whether Pillion has a ready endpoint is unknown: %s.", whyNot(err, "endpointslices in the namespace "+c.Service.Namespace))
 			case ready == 0:
-				return nobodyAnswers(c.Service), ""
+				return noEndpointMessage(c.Service), ""
 			}
 			return "", ""
 		case c.URL != nil:

@@ -37,7 +37,8 @@ func (i *Installation) explainObject(ctx context.Context, object *unstructured.U
 	return i.explainTemplate(ctx, object, node, inject.PodTemplate{At: podAt, Node: node.At(podAt...)})
 }
 
-// explainTemplate explains the pods with a pod template of an object. Running pods are compared if Kubernetes' own controllers make them.
+// explainTemplate explains the pods that an object makes from a pod template. It also compares the running pods if a controller of
+// Kubernetes makes them.
 func (i *Installation) explainTemplate(ctx context.Context, object *unstructured.Unstructured, node *jsontree.Node, t inject.PodTemplate) (*explain.Report, error) {
 	p, err := i.readNamespace(ctx, object.GetNamespace())
 	if err != nil {
@@ -68,7 +69,7 @@ func (i *Installation) explainTemplate(ctx context.Context, object *unstructured
 		}
 	}
 	_, known := inject.PodIn(object.GetAPIVersion(), object.GetKind())
-	if !known || len(podAt) == 0 || i.Overlaid || object.GetKind() == "PodTemplate" { // create no pods, or in an unknown way
+	if !known || len(podAt) == 0 || i.Overlaid || object.GetKind() == "PodTemplate" { // it creates no pods, or in an unknown way
 		return explain.New(i.injector, s)
 	}
 	why, err := i.whyCannotCreate(ctx, p, object)
@@ -79,7 +80,7 @@ func (i *Installation) explainTemplate(ctx context.Context, object *unstructured
 	if err != nil {
 		return nil, err
 	}
-	s.Notes = slices.Concat(i.notes, p.notes) // includes what of the pods cannot be read
+	s.Notes = slices.Concat(i.notes, p.notes) // again: comparing the pods may have added notes
 	r, err := explain.New(i.injector, s)
 	if err == nil {
 		if r.Unread {
@@ -98,7 +99,7 @@ func (i *Installation) whyNotCurrent(ctx context.Context, p *namespace, object *
 	}
 	scope := i.namespaceScope(p)
 	count := status.NewCount(i.injector, scope)
-	if len(scope.LastWord) > 0 { // other pods may show that the changes of others do no harm
+	if len(scope.LastWord) > 0 { // other running pods may show that what other webhooks change does no harm
 		if all := i.countPods(ctx, p, ""); all != nil {
 			count = all
 		}
@@ -116,9 +117,8 @@ func (i *Installation) whyNotCurrent(ctx context.Context, p *namespace, object *
 	return count.Recreate(pod, maker, func(labels map[string]string, pod []byte, n int) string { return i.Fits.Room(labels, p.limits, pod, n) })
 }
 
-// findMisplaced returns findings about the metadata of the object and of its owners. Pillion's
-// keys there are meant for the pods. It skips ReplicaSets, because users do not write their
-// metadata.
+// findMisplaced returns findings about Pillion's keys in the metadata of a workload, which are meant for its pods. For a pod, it
+// inspects the workload at the top: for example the Deployment and not the ReplicaSet, whose metadata users do not write.
 func (i *Installation) findMisplaced(ctx context.Context, object *unstructured.Unstructured, node *jsontree.Node) []inject.Finding {
 	for range 2 { // the ReplicaSet of a pod, and its Deployment
 		owner := metav1.GetControllerOf(object)

@@ -18,8 +18,8 @@ import (
 
 // Every explains all objects of the given kinds in a namespace, or in all namespaces ("").
 // Objects in the same situation share a report. Without kinds, it explains the objects that
-// users write: workloads, and pods without an owner. If a selector matches none of these, it
-// explains the pods that match.
+// users write: workloads, and pods without an owner. If the selector matches no such object, it
+// explains all pods that match it.
 func (i *Installation) Every(ctx context.Context, namespace string, kinds []Kind, selector string) ([]*explain.Report, error) {
 	if namespace != "" {
 		if _, err := i.readNamespace(ctx, namespace); err != nil {
@@ -48,7 +48,7 @@ func (i *Installation) Every(ctx context.Context, namespace string, kinds []Kind
 			return nil, explainForbidden(err, "list", pods.Resource, namespace, "name one: pillion explain KIND/NAME")
 		}
 	}
-	for _, r := range all.Reports { // some were made before the right was missing
+	for _, r := range all.Reports { // some reports were made before a note was added
 		for _, note := range i.notes {
 			if !slices.Contains(r.Notes, note) {
 				r.Notes = append(r.Notes, note)

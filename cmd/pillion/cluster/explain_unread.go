@@ -49,7 +49,7 @@ func (i *Installation) readReported(ctx context.Context, namespace string) map[t
 	}
 	slices.SortStableFunc(events, func(a, b corev1.Event) int { return a.EventTime.Compare(b.EventTime.Time) })
 	for k := range events {
-		message, _, _ := strings.Cut(events[k].Message, EventDetails) // the command that runs now
+		message, _, _ := strings.Cut(events[k].Message, EventDetails) // without the advice to run explain, which runs now
 		about, text := events[k].InvolvedObject.UID, fmt.Sprintf("Pillion's controller reported %s: %s", events[k].Reason, message)
 		if !slices.Contains(all[about], text) {
 			all[about] = append(all[about], text)

@@ -11,8 +11,8 @@ import (
 	"github.com/pillion-dev/pillion/inject/report/status"
 )
 
-// whyCannotCreate returns why an object cannot create its pods, as status reports it. It returns "" if it
-// can, or if that is unknown. A Deployment has the conditions of its ReplicaSets.
+// whyCannotCreate returns why an object cannot create its pods, as status reports it. It returns "" if the object
+// can create them, or if that is unknown. The ReplicaSets of a Deployment need not be read: the Deployment has their conditions.
 func (i *Installation) whyCannotCreate(ctx context.Context, p *namespace, object *unstructured.Unstructured) (string, error) {
 	if object.GetKind() != "CronJob" {
 		return i.whyLacksPods(ctx, p, object)
@@ -44,6 +44,7 @@ func (i *Installation) failingJobs(ctx context.Context, p *namespace) {
 	}
 }
 
+// whyLacksPods is whyCannotCreate for an object that creates its pods itself, or a Deployment.
 func (i *Installation) whyLacksPods(ctx context.Context, p *namespace, object *unstructured.Unstructured) (string, error) {
 	text, err := object.MarshalJSON()
 	if err != nil {

@@ -53,7 +53,7 @@ func (c *Client) ReadHistory(ctx context.Context, name types.NamespacedName) (*H
 	resource := templateResource(name.Namespace)
 	if h.object, err = c.Resource(resource).Namespace(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{}); err != nil {
 		if apierrors.IsNotFound(err) {
-			return nil, c.noTemplate(ctx, name)
+			return nil, c.noTemplateError(ctx, name)
 		}
 		return nil, NoAnswer(explainForbidden(err, "get", resource.Resource, name.Namespace, "ask an administrator"))
 	}
@@ -87,8 +87,8 @@ func (c *Client) ReadHistory(ctx context.Context, name types.NamespacedName) (*H
 	return h, nil
 }
 
-// noTemplate returns the error about a template object that does not exist.
-func (c *Client) noTemplate(ctx context.Context, name types.NamespacedName) error {
+// noTemplateError returns the error about a template object that does not exist.
+func (c *Client) noTemplateError(ctx context.Context, name types.NamespacedName) error {
 	kind, where := v1alpha1.ClusterKind, ""
 	if name.Namespace != "" {
 		kind, where = v1alpha1.NamespacedKind, InNamespace(name.Namespace)
@@ -111,8 +111,8 @@ func (h *History) Fetch(ctx context.Context, r *kube.Revision) ([]byte, error) {
 	return content, NoAnswer(err)
 }
 
-// CountPods counts the pods that record each revision of the template. It returns nil if the user is not allowed to list
-// them.
+// CountPods counts the running pods that record each revision of the template. It returns nil if the user is not allowed to list
+// pods.
 func (c *Client) CountPods(ctx context.Context, h *History) (map[string]int, error) {
 	client, err := metadata.NewForConfig(c.config)
 	if err != nil {
@@ -148,7 +148,7 @@ func (c *Client) GoBack(ctx context.Context, h *History, content []byte, dryRun 
 		return err
 	}
 	patch, err := json.Marshal([]map[string]any{
-		// The controller writes the status often, so the resource version would say too much.
+		// The resource version also changes with the status, which the controller writes often.
 		{"op": "test", "path": "/metadata/uid", "value": h.object.GetUID()},
 		{"op": "test", "path": "/metadata/generation", "value": h.object.GetGeneration()},
 		{"op": "replace", "path": "/spec", "value": spec},

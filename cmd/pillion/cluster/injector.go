@@ -15,10 +15,10 @@ import (
 )
 
 // newInjector returns an injector with the templates in the files, or, without files, with
-// those of the Pillion in the cluster. It has the other settings of that Pillion, as far as
-// they are known. What is unknown is added to the notes or to wrong.
+// the templates that the Pillion in the cluster uses. It excludes the namespaces that this Pillion excludes, as far as
+// its settings are known. It passes sentences about what is unknown to note, or adds them to wrong.
 func (c *Client) newInjector(ctx context.Context, paths []string, note func(string), wrong *unsure) (*inject.Injector, error) {
-	var settings []string // notes about them
+	var settings []string // sentences about unknown settings
 	d, err := c.readServerConfig(ctx, func(text string) { settings = append(settings, text) })
 	if err != nil {
 		return nil, withoutTemplates(err)

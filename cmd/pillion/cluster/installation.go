@@ -34,19 +34,19 @@ type Installation struct {
 	Explaining
 
 	injector   *inject.Injector
-	entries    []explain.Entry
-	unknown    bool // the user is not allowed to read the entries
-	answered   *bool
+	entries    []explain.Entry // Pillion's webhooks
+	unknown    bool            // whether the user is not allowed to read the webhooks
+	answered   *bool           // whether a server answers the webhooks, or nil if that is unknown
 	mutation   *status.Mutation
 	notes      []string
-	whole      bool // set when all objects of a namespace are explained
+	whole      bool // whether all objects of a namespace are explained
 	wrong      unsure
 	since      time.Time // when the webhooks were installed
 	namespaces map[string]*namespace
 	owners     map[string]*unstructured.Unstructured
 	accounts   request.ServiceAccounts
-	resizable  func() bool                     // whether the API server can resize pods, asked once
-	resources  func() (meta.RESTMapper, error) // asked once
+	resizable  func() bool                     // whether the API server can resize pods; it is asked only once
+	resources  func() (meta.RESTMapper, error) // the API server's resources; it is asked only once
 }
 
 // Explaining configures how to explain the objects of a cluster.
@@ -64,7 +64,8 @@ func (i *Installation) addNote(text string) {
 	}
 }
 
-// noteUnseen notes what cannot be seen, unless the user can see nothing anyway.
+// noteUnseen notes that something cannot be read. If the user may read nothing of Pillion, the report says that already, and further
+// notes would only hide it.
 func (i *Installation) noteUnseen(text string) {
 	if !i.wrong.blind {
 		i.addNote(text)
@@ -89,6 +90,7 @@ func (c *Client) Installed(ctx context.Context, paths []string, how Explaining) 
 	return i, i.readOwnWebhooks(ctx)
 }
 
+// readOwnWebhooks reads Pillion's webhook configurations, and checks whether a server answers them.
 func (i *Installation) readOwnWebhooks(ctx context.Context) error {
 	v1 := admissionregistrationv1.SchemeGroupVersion
 	mutating, err := getObject[admissionregistrationv1.MutatingWebhookConfiguration](ctx, i.Resource(v1.WithResource("mutatingwebhookconfigurations")), manifests.Name)
@@ -143,14 +145,14 @@ type namespace struct {
 	request.Namespace
 
 	limits  limits.Limits
-	unknown string // why some limits are unknown
+	unknown string // why some limits are unknown, or ""
 	notes   []string
 	optedIn time.Time                // when the namespace was labelled
 	counts  map[string]*status.Count // the counted pods by selector
 	failing map[string]string        // why Jobs of a CronJob cannot create their pods
 
 	// What is shown if no template can be read, see [Installation.showWorkload].
-	recorded map[string][]recordedPod // as counts
+	recorded map[string][]recordedPod // the counted pods by selector
 	reported map[types.UID][]string   // what the controller has reported about an object, or nil if that was not read
 }
 

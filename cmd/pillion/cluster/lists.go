@@ -32,7 +32,7 @@ func (l *podLister) namespaceLabels(ctx context.Context) func(namespace string) 
 }
 
 // readPages reads a list page by page. If the API server no longer has the list that the pages
-// belong to (410 Gone), paged calls restart and starts again. The pager of client-go would
+// belong to (410 Gone), readPages calls restart and begins again, once. The pager of client-go would
 // fail then, or read everything in one page.
 func readPages(ctx context.Context, selector string, page func(context.Context, metav1.ListOptions) (next string, err error), restart func()) error {
 	options := metav1.ListOptions{Limit: pageSize, LabelSelector: selector}
@@ -57,8 +57,8 @@ func onePage(ctx context.Context, options metav1.ListOptions, page func(context.
 	return page(ctx, options)
 }
 
-// eachObject passes the objects of a list to the function one by one; restart discards the previous
-// ones.
+// eachObject passes the objects of a list to each, one by one. It calls restart if it has to begin again, so that the caller discards
+// the objects that it has got.
 func (l *podLister) eachObject(ctx context.Context, client dynamic.ResourceInterface, selector string, each func(*unstructured.Unstructured) error, restart func()) error {
 	return readPages(ctx, selector, func(ctx context.Context, options metav1.ListOptions) (string, error) {
 		list, err := client.List(ctx, options)
@@ -121,6 +121,7 @@ func (l *podLister) readValidation(ctx context.Context, note func(string)) *stat
 	return v
 }
 
+// whyNot returns why resources could not be listed, as a part of a sentence.
 func whyNot(err error, resources string) string {
 	if apierrors.IsForbidden(err) {
 		return "you are not allowed to list " + resources
@@ -160,8 +161,10 @@ type forbiddenError struct {
 	text string
 }
 
+// Error implements error.
 func (e forbiddenError) Error() string { return e.text }
 
+// Unwrap returns the API error, for [errors.Is] and [errors.As].
 func (e forbiddenError) Unwrap() error { return e.error }
 
 // podLister reads the pods of a cluster.

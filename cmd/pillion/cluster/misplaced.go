@@ -18,8 +18,8 @@ import (
 )
 
 // findMisplaced finds the workloads of a namespace that have Pillion's keys in their own metadata,
-// for the kinds that [look.readOwners] does not read.
-func (k *look) findMisplaced(ctx context.Context, namespace string) error {
+// for the kinds that [survey.readOwners] does not read.
+func (k *survey) findMisplaced(ctx context.Context, namespace string) error {
 	for _, kind := range Kinds() {
 		if kind.makes != "owners" {
 			continue
@@ -32,9 +32,9 @@ func (k *look) findMisplaced(ctx context.Context, namespace string) error {
 	return nil
 }
 
-// misplacedElsewhere finds the workloads of other namespaces whose pods would opt in if the
+// misplacedElsewhere finds the workloads, in namespaces that did not opt in, whose pods would opt in if the
 // label were in the right place.
-func (k *look) misplacedElsewhere(ctx context.Context, namespaces map[string]*unstructured.Unstructured) error {
+func (k *survey) misplacedElsewhere(ctx context.Context, namespaces map[string]*unstructured.Unstructured) error {
 	for _, kind := range Kinds() {
 		if kind.makes == "" || kind.owned {
 			continue
@@ -54,7 +54,7 @@ func (k *look) misplacedElsewhere(ctx context.Context, namespaces map[string]*un
 
 // reportMisplaced adds an object to the report if its keys are misplaced and the user's selection
 // includes its pods.
-func (k *look) reportMisplaced(kind schema.GroupVersionKind, object *unstructured.Unstructured) error {
+func (k *survey) reportMisplaced(kind schema.GroupVersionKind, object *unstructured.Unstructured) error {
 	if !mentionsPillion(object.Object, "metadata") && !mentionsPillion(object.Object, "spec", "jobTemplate", "metadata") {
 		return nil
 	}
@@ -86,9 +86,9 @@ func mentionsPillion(object map[string]any, path ...string) bool {
 	return false
 }
 
-// noteUnlisted notes that the user is not allowed to list the objects of a kind, and what follows. It
-// returns any other error.
-func (k *look) noteUnlisted(err error, kind Kind, namespace, so string) error {
+// noteUnlisted notes that the user is not allowed to list the objects of a kind, and what follows from that (so, the end of a
+// sentence). It returns any other error.
+func (k *survey) noteUnlisted(err error, kind Kind, namespace, so string) error {
 	if !apierrors.IsForbidden(err) {
 		return err
 	}

@@ -59,7 +59,7 @@ func (m Mistake) Reason() (reason string) {
 // InjectsAnyway reports whether the pod may have the template despite the mistake.
 func (m Mistake) InjectsAnyway() bool { return m.Code == inject.CodeUnknownParameter }
 
-// The times until all replicas use a template: one of the API server, and one of a ConfigMap, which each kubelet reads
+// The times within which all replicas use a template of the API server, and a template of a ConfigMap, which each kubelet reads
 // again within about 90 s.
 const (
 	objectSettles = 5 * time.Second
@@ -75,11 +75,12 @@ type Examiner struct {
 	since  func(template types.NamespacedName) (time.Time, bool)
 	now    func() time.Time
 	built  *cache.LRUExpireCache // by namespace and version of the templates
-	began  time.Time
-	loaded map[string]time.Time // since when the templates of files are known, by revision
+	began  time.Time             // when this Examiner was made
+	loaded map[string]time.Time  // since when the templates of files are known, by revision
 }
 
-// NewExaminer returns an Examiner. For since, see the field.
+// NewExaminer returns an Examiner. Since returns since when the present content of a template object is known, or false if the template
+// is not known.
 func (c *Client) NewExaminer(since func(types.NamespacedName) (time.Time, bool), now func() time.Time) *Examiner {
 	return &Examiner{client: c, since: since, now: now, built: cache.NewLRUExpireCache(builtInjectors), began: now()}
 }
@@ -101,8 +102,8 @@ func (e *Examiner) OptedIn(name string, labels map[string]string) bool {
 	return e.client.Injects(name, labels)
 }
 
-// Examine returns the mistakes of those of the pods that exist, by their names. A version must differ from the former one if
-// the templates in the API server have changed. It reads the API server.
+// Examine reads pods of a namespace by their names, and returns the mistakes of each pod that exists. Version is any string that changes
+// when a template in the API server changes.
 func (e *Examiner) Examine(ctx context.Context, ns *corev1.Namespace, version string, pods ...string) (map[string][]Mistake, error) {
 	b, err := e.injectorFor(ctx, ns.Name, version)
 	if err != nil {
@@ -125,8 +126,8 @@ func (e *Examiner) Examine(ctx context.Context, ns *corev1.Namespace, version st
 }
 
 // CountMissing counts the pods of a namespace that should have a template and lack it, by template, as pillion status does. It
-// reads the pods in pages. It returns nil if it does not know all templates, and the number unknown for a template whose
-// ServiceAccounts it may not read.
+// reads the pods in pages. It returns nil if it does not know all templates. For a template that reads ServiceAccounts, if it may not
+// read these, it returns the number unknown. Version is that of [Examiner.Examine].
 func (e *Examiner) CountMissing(ctx context.Context, ns *corev1.Namespace, version string, unknown int64) (map[types.NamespacedName]int64, error) {
 	b, err := e.injectorFor(ctx, ns.Name, version)
 	if err != nil || !b.complete {
@@ -138,7 +139,7 @@ func (e *Examiner) CountMissing(ctx context.Context, ns *corev1.Namespace, versi
 	}}
 	found := map[types.NamespacedName]int64{}
 	count := status.NewCount(b.injector, scope)
-	flush := func() { // a Count keeps something of each owner, and users can create many
+	flush := func() { // now and then, because a Count keeps something about each owner, and users can create many owners
 		for _, t := range b.injector.For(ns.Name).Set().Templates {
 			found[types.NamespacedName{Namespace: t.Namespace, Name: t.Name}] += int64(count.Missing(t.ID()))
 		}
@@ -163,11 +164,11 @@ func (e *Examiner) CountMissing(ctx context.Context, ns *corev1.Namespace, versi
 	return found, nil
 }
 
-// mostCounted is the number of pods of one Count of CountMissing.
+// mostCounted is the number of pods after which CountMissing begins a new Count.
 const mostCounted = 1000
 
-// eachRawPod passes the JSON of each pod of a namespace to a function; restart discards the previous ones. It keeps one pod in
-// memory, as text: as objects, pods take many times as much.
+// eachRawPod is [podLister.eachObject] for the pods of a namespace, as JSON. It holds only one pod in memory at a time: as objects, the
+// pods of a page would take many times as much.
 func (c *Client) eachRawPod(ctx context.Context, namespace string, each func(pod []byte) error, restart func()) error {
 	api, err := kube.NewRESTClient(c.config)
 	if err != nil {
@@ -224,10 +225,10 @@ func (e *Examiner) settledSince(t *templates.Template) time.Time {
 	if since, ok := e.loaded[t.Revision]; ok {
 		return since.Add(fileSettles)
 	}
-	return e.now() // nothing is known
+	return e.now() // the template is not known, so it counts as new
 }
 
-// findMistakes returns those of a pod.
+// findMistakes returns the mistakes of a pod.
 func (e *Examiner) findMistakes(ctx context.Context, b *built, ns *corev1.Namespace, pod *unstructured.Unstructured) ([]Mistake, error) {
 	text, err := pod.MarshalJSON()
 	if err != nil {
@@ -267,11 +268,11 @@ func (e *Examiner) findMistakes(ctx context.Context, b *built, ns *corev1.Namesp
 	return all, nil
 }
 
-// secrets are values of a pod that may be secret, as messages may quote them: complete, or only the beginning.
+// secrets are values of a pod that may be secret. A message may quote such a value, or only its beginning.
 type secrets []string
 
-// enough is the length of the beginning of a value that identifies it.
-const enough = 8
+// quotedLength is how many bytes of the beginning of a value a message must contain to count as a quotation of it.
+const quotedLength = 8
 
 // secretsIn returns the values of environment variables, commands, arguments and HTTP headers.
 func secretsIn(pod []byte) (all secrets) {
@@ -316,7 +317,7 @@ func (s secrets) redactMessage(message string) string {
 		switch {
 		case strings.Contains(message, string(quoted)), strings.Contains(message, fmt.Sprintf("%q", value)):
 			return hidden
-		case len(value) >= enough && (strings.Contains(message, value[:enough]) || strings.Contains(message, inner[:enough])):
+		case len(value) >= quotedLength && (strings.Contains(message, value[:quotedLength]) || strings.Contains(message, inner[:quotedLength])):
 			return hidden
 		}
 	}
@@ -325,11 +326,11 @@ func (s secrets) redactMessage(message string) string {
 
 const hidden = "a value of the pod is the reason"
 
-// CompareMistakes orders mistakes: those first that keep a template out of the pod.
+// CompareMistakes orders mistakes: first unknown names, which may be the cause of the other mistakes.
 func CompareMistakes(a, b Mistake) int {
 	rank := func(m Mistake) int {
 		if m.Code == inject.CodeUnknownParameter || m.Code == inject.CodeUnknownTemplate {
-			return 0 // they are the cause of others
+			return 0
 		}
 		return 1
 	}

@@ -10,8 +10,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// defaultNamespace ends the usage of every flag --namespace. It means the same in all commands, and the same as
-// kubectl's.
+// defaultNamespace ends the usage of every flag --namespace. The flag has the same meaning in all commands, and in kubectl.
 const defaultNamespace = " (default: the kubeconfig's, or default)"
 
 // NamespaceFlag adds --namespace to a command about one namespace. Without the flag, the value is "", for [Client.NamespaceOr]

@@ -24,7 +24,7 @@ import (
 )
 
 // eachNamed reads the namespaces that the user named, each once.
-func (k *look) eachNamed(ctx context.Context, names []string, each func(*unstructured.Unstructured) error) error {
+func (k *survey) eachNamed(ctx context.Context, names []string, each func(*unstructured.Unstructured) error) error {
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
 	k.found = len(names)
 	for _, name := range names {
@@ -48,7 +48,7 @@ func (k *look) eachNamed(ctx context.Context, names []string, each func(*unstruc
 }
 
 // namespaceFacts returns the facts apart from labels that decide about a namespace.
-func (k *look) namespaceFacts(ns *unstructured.Unstructured) status.Known {
+func (k *survey) namespaceFacts(ns *unstructured.Unstructured) status.Known {
 	known := status.Known{Awaited: k.awaited[ns.GetName()], Deleted: ns.GetDeletionTimestamp() != nil}
 	switch name := ns.GetName(); {
 	case name == k.system:
@@ -61,8 +61,8 @@ func (k *look) namespaceFacts(ns *unstructured.Unstructured) status.Known {
 	return known
 }
 
-// look is one pass over all pods.
-type look struct {
+// survey reads the namespaces and pods of a cluster once, for one report. Status, diff, check and rollout each extend it.
+type survey struct {
 	*podLister
 	injector   *inject.Injector
 	report     *status.Report
@@ -73,26 +73,26 @@ type look struct {
 	accounts   request.ServiceAccounts
 	unsure     unsure            // about the templates
 	selector   labels.Selector   // of pods
-	own        status.Scope      // what all namespaces have in common
-	found      int               // the number of namespaces to read
+	own        status.Scope      // what all namespaces have in common, for example Pillion's own webhooks
+	found      int               // the number of namespaces to read, for the progress
 	shadowed   []string          // shadow namespaces
 	wrong      []string          // namespaces with a label value that has no meaning
 	awaited    map[string]string // namespaces in which no pod may wait for Pillion, with the reason
-	events     int               // number of owners whose events were read
-	vanishing  bool              // namespaces may be gone since they were listed
+	events     int               // number of owners whose events were read, see maxEvents
+	vanishing  bool              // whether a namespace that does not exist is skipped, because it was listed before
 }
 
-func (k *look) addNote(text string) { k.notes[text] = true }
+func (k *survey) addNote(text string) { k.notes[text] = true }
 
-// noteUnseen notes what cannot be seen, unless the user can see nothing anyway.
-func (k *look) noteUnseen(text string) {
+// noteUnseen is [Installation.noteUnseen] for a survey.
+func (k *survey) noteUnseen(text string) {
 	if !k.unsure.blind {
 		k.addNote(text)
 	}
 }
 
 // matchesWebhook reports whether a webhook matches pods of the namespace with this opt-in label.
-func (k *look) matchesWebhook(ns *unstructured.Unstructured, label string) bool {
+func (k *survey) matchesWebhook(ns *unstructured.Unstructured, label string) bool {
 	labels := map[string]string{}
 	if label != "" {
 		labels[inject.LabelInject] = label
@@ -104,11 +104,11 @@ func (k *look) matchesWebhook(ns *unstructured.Unstructured, label string) bool 
 	return explain.Concerns(k.own.Entries, ns.GetLabels(), probe)
 }
 
-func (k *look) newCount(ns *unstructured.Unstructured) *status.Count {
+func (k *survey) newCount(ns *unstructured.Unstructured) *status.Count {
 	return status.NewCount(k.injector, *k.namespaceScope(ns))
 }
 
-func (k *look) namespaceScope(ns *unstructured.Unstructured) *status.Scope {
+func (k *survey) namespaceScope(ns *unstructured.Unstructured) *status.Scope {
 	scope := k.own
 	scope.Namespace = request.Namespace{Name: ns.GetName(), Labels: ns.GetLabels(), Annotations: ns.GetAnnotations(), Known: true, ServiceAccounts: k.accounts}
 	if ns.GetLabels()[inject.LabelInject] == inject.Enabled {
@@ -119,13 +119,13 @@ func (k *look) namespaceScope(ns *unstructured.Unstructured) *status.Scope {
 }
 
 // alsoSelected combines a selector with the user's.
-func (k *look) alsoSelected(selector string) string {
+func (k *survey) alsoSelected(selector string) string {
 	return strings.TrimSuffix(selector+","+k.selector.String(), ",")
 }
 
 // reportForbidden reports a missing right as a problem, so that the rest is reported too. It returns any
 // other error.
-func (k *look) reportForbidden(err error, verb, resource, namespace string) error {
+func (k *survey) reportForbidden(err error, verb, resource, namespace string) error {
 	if !apierrors.IsForbidden(err) {
 		return err
 	}

@@ -104,7 +104,7 @@ var ErrNoCluster = errors.New("there is no cluster to connect to: use --kubeconf
 // noCluster explains an error about the kubeconfig.
 func noCluster(err error) error {
 	switch {
-	case clientcmd.IsEmptyConfig(err): // also if the context names none
+	case clientcmd.IsEmptyConfig(err): // also if the context names no cluster
 		return ErrNoCluster
 	}
 	for _, jargon := range []string{": couldn't get version/kind", ": no kind "} { // errors that mention Go types

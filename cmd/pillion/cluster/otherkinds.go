@@ -111,22 +111,23 @@ func (i *Installation) explainOwned(ctx context.Context, object *unstructured.Un
 	return all.Reports, err
 }
 
-// mostOwners is how many owners there are from a pod up to an object, for example a ReplicaSet, a Deployment and an application.
+// mostOwners is the maximum number of owners from a pod up to an object, for example a ReplicaSet, a Deployment and an application.
 const mostOwners = 6
 
-// ownership finds out which objects of a namespace belong to one of them.
+// ownership finds out which objects of a namespace belong to a certain object.
 type ownership struct {
 	i         *Installation
 	namespace string
-	belongs   map[types.UID]bool // what is known; each owner is read once
+	belongs   map[types.UID]bool // whether an owner is that object or belongs to it; each owner is read once
 }
 
-// isOwned reports whether one of the owners of an object, at most so many steps above it, is the one.
+// isOwned reports whether an object belongs to the object of the ownership: that object is one of its owners, at most so many steps
+// above it.
 func (o *ownership) isOwned(ctx context.Context, object *unstructured.Unstructured, steps int) bool {
 	for _, owner := range object.GetOwnerReferences() {
 		belongs, known := o.belongs[owner.UID]
 		if !known && steps > 0 {
-			o.belongs[owner.UID] = false // ends a circle
+			o.belongs[owner.UID] = false // so that the search ends if owners form a circle
 			if above := o.readOwner(ctx, owner); above != nil {
 				belongs = o.isOwned(ctx, above, steps-1)
 			}

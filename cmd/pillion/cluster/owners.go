@@ -18,9 +18,9 @@ import (
 	"github.com/pillion-dev/pillion/inject/report/status"
 )
 
-// readOwners reads the owners of the pods' owners in a namespace, and the objects that cannot
-// create their pods.
-func (k *look) readOwners(ctx context.Context, namespace string, count *status.Count) error {
+// readOwners reads the objects that create pods in a namespace, for example ReplicaSets and Jobs: which objects own them, whether they
+// cannot create their pods, and whether Pillion's keys are in the wrong place.
+func (k *survey) readOwners(ctx context.Context, namespace string, count *status.Count) error {
 	for _, kind := range Kinds() {
 		if kind.makes != "pods" {
 			continue
@@ -59,7 +59,7 @@ func (k *look) readOwners(ctx context.Context, namespace string, count *status.C
 }
 
 // findFailing returns the pods that an object cannot create, if the user's selection includes them.
-func (k *look) findFailing(ctx context.Context, count *status.Count, kind Kind, object *unstructured.Unstructured) (*status.Failing, error) {
+func (k *survey) findFailing(ctx context.Context, count *status.Count, kind Kind, object *unstructured.Unstructured) (*status.Failing, error) {
 	made, _, err := unstructured.NestedStringMap(object.Object, "spec", "template", "metadata", "labels")
 	if err != nil || !k.selector.Matches(labels.Set(made)) {
 		return nil, err
@@ -110,10 +110,10 @@ func (l *podLister) lastFailure(ctx context.Context, kind string, object *unstru
 	return message
 }
 
-// failElsewhere finds the namespaces with ReplicaSets whose pods opt in individually but
-// cannot be created, so that there may be no pod of theirs. A ReplicaSet has the labels of its
+// failElsewhere finds ReplicaSets, in namespaces that did not opt in, whose pods opt in themselves but
+// cannot be created. There may be no such pod to find, so the ReplicaSets are searched: they have the labels of their
 // pods.
-func (k *look) failElsewhere(ctx context.Context, namespaces map[string]*unstructured.Unstructured, counts map[string]*status.Count) error {
+func (k *survey) failElsewhere(ctx context.Context, namespaces map[string]*unstructured.Unstructured, counts map[string]*status.Count) error {
 	err := k.eachObject(ctx, k.Resource(replicaSet.Resource()), k.alsoSelected(inject.LabelInject+"="+inject.Enabled), func(object *unstructured.Unstructured) error {
 		ns := namespaces[object.GetNamespace()]
 		if ns == nil || counts[ns.GetName()] != nil {

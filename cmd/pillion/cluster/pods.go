@@ -48,7 +48,7 @@ func (c *Client) Report(ctx context.Context, q Query, stderr io.Writer) (*status
 func (l *podLister) reportPods(ctx context.Context, q Query) (*status.Report, error) {
 	l.progress.Start()
 	defer l.progress.End()
-	k, err := l.newLook(ctx, q)
+	k, err := l.newSurvey(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -78,9 +78,9 @@ func (l *podLister) reportPods(ctx context.Context, q Query) (*status.Report, er
 	return k.report, nil
 }
 
-// newLook reads what all namespaces have in common.
-func (l *podLister) newLook(ctx context.Context, q Query) (*look, error) {
-	k := &look{podLister: l, notes: map[string]bool{}}
+// newSurvey begins a survey: it reads what all namespaces have in common.
+func (l *podLister) newSurvey(ctx context.Context, q Query) (*survey, error) {
+	k := &survey{podLister: l, notes: map[string]bool{}}
 	k.accounts = l.serviceAccounts(ctx, k.addNote)
 	wrong := &k.unsure
 	var err error
@@ -113,7 +113,7 @@ var errOthers = errors.New("the templates of --templates are not those that Pill
 	"or use pillion diff -f to see what these templates would change")
 
 // noteLabelValue records a namespace in shadow, or with a label value that has no meaning.
-func (k *look) noteLabelValue(ns *unstructured.Unstructured) {
+func (k *survey) noteLabelValue(ns *unstructured.Unstructured) {
 	switch value, ok := ns.GetLabels()[inject.LabelInject]; {
 	case value == inject.Shadow:
 		k.shadowed = append(k.shadowed, ns.GetName())
@@ -123,7 +123,7 @@ func (k *look) noteLabelValue(ns *unstructured.Unstructured) {
 }
 
 // countNamed counts the pods of namespaces that the user named.
-func (k *look) countNamed(ctx context.Context, names []string) error {
+func (k *survey) countNamed(ctx context.Context, names []string) error {
 	return k.eachNamed(ctx, names, func(ns *unstructured.Unstructured) error {
 		count, err := k.countNamespace(ctx, ns)
 		if err == nil {
@@ -133,9 +133,9 @@ func (k *look) countNamed(ctx context.Context, names []string) error {
 	})
 }
 
-// countOptedIn counts the pods of all namespaces that opted in, and pods elsewhere that opted in
-// individually.
-func (k *look) countOptedIn(ctx context.Context) error {
+// countOptedIn counts the pods of all namespaces that opted in, and pods in other namespaces that opted in
+// themselves.
+func (k *survey) countOptedIn(ctx context.Context) error {
 	chosen, elsewhere, err := k.chooseNamespaces(ctx)
 	if err != nil {
 		return explainForbidden(err, "list", "namespaces", "", "name those that you are allowed to read: pillion status NAMESPACE...")
@@ -146,12 +146,12 @@ func (k *look) countOptedIn(ctx context.Context) error {
 			return err
 		}
 	}
-	return k.byThemselves(ctx, elsewhere)
+	return k.countOptedInPods(ctx, elsewhere)
 }
 
-// chooseNamespaces returns the namespaces that opted in, and the others in which pods can opt in
-// individually.
-func (k *look) chooseNamespaces(ctx context.Context) (chosen []*unstructured.Unstructured, elsewhere map[string]*unstructured.Unstructured, err error) {
+// chooseNamespaces returns the namespaces that opted in (chosen), and the others, by name, in which pods can opt in
+// themselves (elsewhere).
+func (k *survey) chooseNamespaces(ctx context.Context) (chosen []*unstructured.Unstructured, elsewhere map[string]*unstructured.Unstructured, err error) {
 	elsewhere = map[string]*unstructured.Unstructured{}
 	err = k.eachObject(ctx, k.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), "", func(ns *unstructured.Unstructured) error {
 		ns = withNeededFields(ns)
@@ -186,7 +186,7 @@ func withNeededFields(ns *unstructured.Unstructured) *unstructured.Unstructured 
 }
 
 // countNamespace counts all pods of a namespace.
-func (k *look) countNamespace(ctx context.Context, ns *unstructured.Unstructured) (*status.Count, error) {
+func (k *survey) countNamespace(ctx context.Context, ns *unstructured.Unstructured) (*status.Count, error) {
 	count := k.newCount(ns)
 	client := k.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(ns.GetName())
 	err := k.eachObject(ctx, client, k.selector.String(), func(pod *unstructured.Unstructured) error {
@@ -198,9 +198,9 @@ func (k *look) countNamespace(ctx context.Context, ns *unstructured.Unstructured
 	return count, k.finishNamespace(ctx, ns.GetName(), count)
 }
 
-// byThemselves counts the pods that opted in although their namespace did not, and pods whose
-// label value has no meaning.
-func (k *look) byThemselves(ctx context.Context, namespaces map[string]*unstructured.Unstructured) error {
+// countOptedInPods counts the pods that opted in although their namespace did not, and pods whose
+// opt-in label has an invalid value.
+func (k *survey) countOptedInPods(ctx context.Context, namespaces map[string]*unstructured.Unstructured) error {
 	if len(namespaces) == 0 {
 		return nil
 	}
@@ -235,7 +235,7 @@ func (k *look) byThemselves(ctx context.Context, namespaces map[string]*unstruct
 	return nil
 }
 
-func (k *look) countPod(count *status.Count, pod *unstructured.Unstructured) error {
+func (k *survey) countPod(count *status.Count, pod *unstructured.Unstructured) error {
 	text, err := pod.MarshalJSON()
 	if err == nil {
 		err = count.Add(text)
@@ -247,9 +247,9 @@ func (k *look) countPod(count *status.Count, pod *unstructured.Unstructured) err
 	return nil
 }
 
-// finishNamespace resolves the owners of a namespace's pods to their own owners, and adds the namespace
-// to the report.
-func (k *look) finishNamespace(ctx context.Context, namespace string, count *status.Count) error {
+// finishNamespace completes the count of a namespace after its pods were read, for example with the Deployments that own their
+// ReplicaSets, and adds it to the report.
+func (k *survey) finishNamespace(ctx context.Context, namespace string, count *status.Count) error {
 	if err := k.readOwners(ctx, namespace, count); err != nil {
 		return err
 	}
@@ -265,7 +265,7 @@ func (k *look) finishNamespace(ctx context.Context, namespace string, count *sta
 }
 
 // reportProgress reports how many pods have been read.
-func (k *look) reportProgress(pods int) {
+func (k *survey) reportProgress(pods int) {
 	if k.found > 0 {
 		k.progress.Say("%d pods, %d of %d namespaces", pods, len(k.report.Namespaces), k.found)
 		return

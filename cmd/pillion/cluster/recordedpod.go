@@ -11,7 +11,7 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// recordedPod is a pod, and the templates that it records.
+// recordedPod is what showRecorded needs of a pod: its labels, its age, and the templates that it records.
 type recordedPod struct {
 	labels    labels.Set
 	created   time.Time

@@ -22,7 +22,7 @@ func (c *Client) supportsResize() (bool, error) {
 	return slices.ContainsFunc(all.APIResources, func(r metav1.APIResource) bool { return r.Name == "pods/resize" }), nil
 }
 
-// canResize does what [Client.supportsResize] does for advice: an API server that does not answer cannot resize pods.
+// canResize is [Client.supportsResize] for advice: if the API server does not answer, it returns false instead of an error.
 func (c *Client) canResize() bool {
 	can, err := c.supportsResize()
 	return err == nil && can

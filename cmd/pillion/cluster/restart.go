@@ -18,8 +18,8 @@ import (
 	"github.com/pillion-dev/pillion/manifests"
 )
 
-// whatFollows extends the error that there are no templates with what happens to new pods
-// while Pillion's webhooks are installed.
+// whatFollows extends the error that Pillion's ConfigMap with templates does not exist. If Pillion's webhooks are still installed, it
+// adds what happens to new pods.
 func (l *podLister) whatFollows(ctx context.Context, err error) error {
 	if _, ok := errors.AsType[noTemplatesError](err); !ok {
 		return err
@@ -42,8 +42,8 @@ func (l *podLister) whatFollows(ctx context.Context, err error) error {
 		"Put the ConfigMap back, or delete the webhook configurations %s", err, becomes, manifests.Name)
 }
 
-// considerRestarts finds out which owners of a namespace's pods to restart.
-func (k *look) considerRestarts(ctx context.Context, namespace string, count *status.Count) error {
+// considerRestarts finds out which owners of a namespace's pods could be restarted to get current pods, and what speaks against it.
+func (k *survey) considerRestarts(ctx context.Context, namespace string, count *status.Count) error {
 	if len(k.report.Problems)+len(k.report.Doubts) > 0 {
 		return nil
 	}

@@ -26,7 +26,7 @@ func (c *Client) Rollout(ctx context.Context, q Query, b Bounds, stderr io.Write
 	l := &podLister{c, cli.NewProgress(stderr)}
 	l.progress.Start()
 	defer l.progress.End()
-	k, err := l.newLook(ctx, q)
+	k, err := l.newSurvey(ctx, q)
 	if err != nil {
 		return nil, NoAnswer(err)
 	}
@@ -36,7 +36,7 @@ func (c *Client) Rollout(ctx context.Context, q Query, b Bounds, stderr io.Write
 	if err := b.checkTemplate(k.injector.All()); err != nil {
 		return nil, err
 	}
-	t := &targeting{look: k, bounds: b, targets: &Targets{namespaces: map[string]*targetNamespace{}}}
+	t := &targeting{survey: k, bounds: b, targets: &Targets{namespaces: map[string]*targetNamespace{}}}
 	t.vanishing = b.Object != "" // the user has named no namespace
 	if t.resizes, err = c.supportsResize(); err != nil {
 		return nil, NoAnswer(err)
@@ -44,7 +44,7 @@ func (c *Client) Rollout(ctx context.Context, q Query, b Bounds, stderr io.Write
 	if b.Failed != "" {
 		i := slices.IndexFunc(k.injector.All().Templates, b.includesTemplate)
 		if i < 0 {
-			return t.targets, nil // nothing is injected
+			return t.targets, nil // the template is not in use, so no pod goes back
 		}
 		if t.back, err = c.newWayBack(ctx, k.injector, k.injector.All().Templates[i], b.Failed); err != nil {
 			return nil, err
@@ -61,7 +61,7 @@ func (c *Client) Rollout(ctx context.Context, q Query, b Bounds, stderr io.Write
 	return t.targets, nil
 }
 
-// Executor returns what changes the cluster.
+// Executor returns the client with which a rollout changes the cluster.
 func (c *Client) Executor() executor.Cluster { return executor.Kubernetes{Interface: c.Interface} }
 
 func (t *targeting) planNamespaces(ctx context.Context, q Query) error {
@@ -83,7 +83,7 @@ func (t *targeting) planNamespaces(ctx context.Context, q Query) error {
 	return t.planOptedInPods(ctx, elsewhere)
 }
 
-// planOptedInPods handles the namespaces in which pods have opted in although their namespace has not.
+// planOptedInPods plans the pods that opted in although their namespaces did not. Elsewhere has these namespaces by name.
 func (t *targeting) planOptedInPods(ctx context.Context, elsewhere map[string]*unstructured.Unstructured) error {
 	if len(elsewhere) == 0 {
 		return nil
@@ -111,7 +111,7 @@ func (t *targeting) planOptedInPods(ctx context.Context, elsewhere map[string]*u
 	return nil
 }
 
-// planNamespace plans all pods of a namespace.
+// planNamespace plans the pods of a namespace that a selector matches.
 func (t *targeting) planNamespace(ctx context.Context, ns *unstructured.Unstructured, selector string) error {
 	only, ok := t.bounds.onlyTemplate(t.injector.For(ns.GetName()).Set())
 	if !ok {

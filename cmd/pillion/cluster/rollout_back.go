@@ -18,7 +18,8 @@ import (
 	"github.com/pillion-dev/pillion/templates/problem"
 )
 
-// wayBack is what pods go back to after a rollout of a template that has failed. The template keeps its content.
+// wayBack is the content that pods go back to after a failed rollout of a template. Only the pods go back: the template keeps the
+// content that has failed.
 type wayBack struct {
 	rollout.WayBack
 
@@ -28,7 +29,7 @@ type wayBack struct {
 	earlier  map[string]earlier // by revision
 }
 
-// earlier is an injector with an earlier content of the template, or why there is none.
+// earlier is an injector with an earlier content of the template, or the reason why there is none.
 type earlier struct {
 	injector *inject.Injector
 	why      string

@@ -29,7 +29,7 @@ type grouping struct {
 	name      string
 	workloads map[status.Owner]*rollout.Workload
 	resizing  map[*rollout.Workload]*resizing
-	plans     map[rollout.Likeness]*rollout.Pod // of one of the pods that are alike
+	plans     map[rollout.Likeness]*rollout.Pod // the plan of one pod for all that are alike
 }
 
 // resizing is the first resize of a workload.
@@ -63,7 +63,7 @@ func (g *grouping) groupPod(count *status.Count, object *unstructured.Unstructur
 	return nil
 }
 
-// planLike plans a pod of a workload, or takes the plan of one that is alike.
+// planLike returns the plan of a pod of a workload. It uses the plan of another pod if that is alike.
 func (g *grouping) planLike(object *unstructured.Unstructured, text []byte, like rollout.Likeness, w *rollout.Workload) (*rollout.Pod, error) {
 	if p := g.plans[like]; p != nil {
 		return p.For(object.GetName(), string(object.GetUID()), isReady(object)), nil
@@ -98,7 +98,8 @@ func isReady(pod *unstructured.Unstructured) bool {
 	})
 }
 
-// topOwner returns the workload of a pod. A pod without a controller is its own.
+// topOwner returns the workload of a pod, for example a Deployment and not its ReplicaSet. A pod without a controller is its own
+// workload.
 func (g *grouping) topOwner(pod *unstructured.Unstructured) status.Owner {
 	o := metav1.GetControllerOf(pod)
 	if o == nil {
@@ -152,14 +153,15 @@ func (g *grouping) chooseWays(ctx context.Context, count *status.Count) error {
 	return nil
 }
 
-// limitsOf returns what the templates of a workload's changes and the workload itself say about its rollout.
+// limitsOf returns the limits of a workload's rollout: the strictest of the workload's own minReadySeconds and of the templates whose
+// changes its pods get.
 func (g *grouping) limitsOf(o status.Owner, w *rollout.Workload) (rollout.Limits, error) {
 	l := rollout.Limits{}
 	if m := g.makers[o]; m != nil {
 		var of struct {
 			Spec struct{ MinReadySeconds int64 }
 		}
-		if json.Unmarshal(m.text, &of) == nil { // kinds of others may use the name for something else
+		if json.Unmarshal(m.text, &of) == nil { // other kinds may use this field for something else
 			l.MinReady = time.Duration(of.Spec.MinReadySeconds) * time.Second
 		}
 	}
@@ -182,7 +184,7 @@ func (g *grouping) limitsOf(o status.Owner, w *rollout.Workload) (rollout.Limits
 	return l, nil
 }
 
-// rolloutOwner returns what decides about a workload besides its pods.
+// rolloutOwner returns the facts about a workload that decide how it is updated, besides its pods.
 func (g *grouping) rolloutOwner(count *status.Count, o status.Owner) rollout.Owner {
 	out := rollout.Owner{InPlace: g.bounds.InPlace, Job: o.Kind == "Job", Recreates: o.Kind == replicaSet.Kind || o.Kind == "ReplicationController"}
 	trouble := strings.Join(slices.Concat(g.report.Problems, g.report.Doubts), " ")
@@ -214,9 +216,9 @@ func (g *grouping) newestRevision(deployment status.Owner) string {
 	return newest
 }
 
-// tryResize asks the API server whether it accepts the resize of a workload's first pod. If it finds the change
-// invalid, all pods need new ones. If its admission denies the resize, for example because the node is too small, it
-// returns the reason: a new pod may not fit anywhere either, so the rollout stops at this pod.
+// tryResize sends the resize of a workload's first pod to the API server as a dry run. If the API server finds the change
+// invalid, it marks all pods of the workload as pods that have to be replaced. If admission denies the resize, for example because the
+// node is too small, it returns the reason. New pods might not fit anywhere either, so the rollout will stop at this pod instead.
 func (g *grouping) tryResize(ctx context.Context, w *rollout.Workload) (denied string, err error) {
 	first := g.resizing[w]
 	if first == nil {

@@ -24,8 +24,8 @@ import (
 type Bounds struct {
 	Template string // only changes of the template with this name, or NAMESPACE/NAME; "": of all
 	Object   string // only changes of the template in this object, see [kube.TemplateID]; set for the controller
-	InPlace  bool   // no new pods
-	Failed   string // the revision of the template in Object that has failed, so that pods get again what they had before; "": they get what it says now
+	InPlace  bool   // whether no pod is replaced
+	Failed   string // the revision of the template in Object that has failed, so that pods go back to what they had before; "": pods get the present content
 	// Workloads are the only ones that change. None: all.
 	Workloads []WorkloadName
 }
@@ -56,7 +56,8 @@ func (b Bounds) includesTemplate(t *templates.Template) bool {
 	return (b.Template == "" || b.Template == t.Name || b.Template == t.ID()) && (b.Object == "" || b.Object == t.File)
 }
 
-// checkTemplate returns an error if there is no such template. That of an object may be one that Pillion does not use.
+// checkTemplate returns an error if there is no template with the name Template. It does not check Object, because Pillion may not use
+// the template of an object.
 func (b Bounds) checkTemplate(set *templates.Set) error {
 	if b.Template == "" || slices.ContainsFunc(set.Templates, b.includesTemplate) {
 		return nil
@@ -100,9 +101,9 @@ type targetNamespace struct {
 type maker struct {
 	text     []byte        // its JSON
 	owner    *status.Owner // that controls it, or nil
-	updating bool
-	revision string // label pod-template-hash, if it is a ReplicaSet
-	number   string // of a ReplicaSet among those of its Deployment
+	updating bool          // whether it is replacing its pods
+	revision string        // of a ReplicaSet: its label pod-template-hash
+	number   string        // of a ReplicaSet: its number among those of its Deployment
 	// restarted is when an earlier rollout restarted it.
 	restarted time.Time
 }
@@ -130,9 +131,9 @@ func (n *targetNamespace) planPod(object *unstructured.Unstructured, pod []byte)
 	return n.planner.Plan(pod, owner)
 }
 
-// targeting finds the targets.
+// targeting is a survey that finds the targets of a rollout.
 type targeting struct {
-	*look
+	*survey
 	bounds  Bounds
 	targets *Targets
 	back    *wayBack
@@ -170,7 +171,7 @@ func (t *targeting) prepareNamespace(ctx context.Context, ns *unstructured.Unstr
 func (n *targetNamespace) addMaker(object *unstructured.Unstructured) error {
 	replicas, _, _ := unstructured.NestedInt64(object.Object, "status", "replicas")
 	if object.GetKind() == replicaSet.Kind && replicas == 0 {
-		return nil // of an older revision
+		return nil // it belongs to an older revision of its Deployment
 	}
 	restarted := rollout.Restarted(&metav1.ObjectMeta{ManagedFields: object.GetManagedFields()})
 	object.SetManagedFields(nil)

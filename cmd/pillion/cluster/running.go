@@ -62,7 +62,8 @@ func (i *Installation) compareRunning(ctx context.Context, p *namespace, object 
 	return r, nil
 }
 
-// listedBy returns by which selector the pods are listed that a selector selects: if the whole namespace is explained, by none.
+// listedBy returns the selector with which the pods of a workload are listed. If all objects of the namespace are explained, it
+// returns "", so that the pods are listed only once.
 func (i *Installation) listedBy(selector string) string {
 	if i.whole {
 		return ""

@@ -16,7 +16,7 @@ import (
 // serviceAccounts reads the ServiceAccounts that templates read, each once.
 type serviceAccounts struct {
 	*Client
-	ctx   context.Context //nolint:containedctx // the engine asks without one
+	ctx   context.Context //nolint:containedctx // the engine has no context to pass
 	note  func(string)
 	known map[string]request.ServiceAccount
 }

@@ -20,17 +20,17 @@ import (
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
-// unsure lists reasons why the templates found may not be the ones in use: problems, and
+// unsure lists, in sentences, why the templates that were read may not be the templates in use: problems, and
 // doubts about what could not be read.
 type unsure struct {
 	problems, doubts []string
-	denied           []string // those of the problems that are missing rights
-	notes            []string // templates of namespaces that Pillion does not use, and automatic rollouts
-	stopped          []string // those of the notes that are about automatic rollouts that have stopped or are undone
-	running          int      // other automatic rollouts
-	unread           bool     // no template could be read
-	blind            bool     // the user may read neither the templates of the cluster nor Pillion's settings
-	others           bool     // the templates of files are used, and differ from those of the cluster
+	denied           []string // the problems that are missing rights
+	notes            []string // about templates of namespaces that Pillion does not use, and about automatic rollouts
+	stopped          []string // the notes about automatic rollouts that have stopped or are undone
+	running          int      // the number of other automatic rollouts
+	unread           bool     // whether no template could be read
+	blind            bool     // whether the user may read neither the templates of the cluster nor Pillion's settings
+	others           bool     // whether templates of files are used that differ from those of the cluster
 	// invalid has the reason for each template of a namespace whose content is unknown, by namespace and name.
 	invalid map[string]map[string]string
 	taken   map[string]bool // names of templates of the cluster
@@ -92,7 +92,7 @@ func (c *Client) readTemplatesIn(ctx context.Context, limits kube.Limits, wrong 
 	if err != nil {
 		return nil, err
 	}
-	// The limit for all namespaces depends on those that are not read, too. See statusOf.
+	// The limit for all namespaces together depends on templates that are not read here, too. The status knows it, see statusOf.
 	catalog := kube.NewCatalog(limits, client, true, func([]types.NamespacedName) {})
 	switch err := catalog.List(ctx, resource, namespace); {
 	case apierrors.IsNotFound(err):
@@ -123,7 +123,7 @@ func (c *Client) readTemplatesIn(ctx context.Context, limits kube.Limits, wrong 
 		switch {
 		case err == nil:
 			all = append(all, t)
-		case e.Namespace != "" && len(c.about) == 0: // the command is for users who did not write it
+		case e.Namespace != "" && len(c.about) == 0: // the command is about all namespaces, so its user probably did not write the template
 			wrong.notes = append(wrong.notes, invalidMessage(err))
 			wrong.noteUnknown(e, e.ID()+" is invalid, and Pillion may still use its last valid content: "+cli.OneLine(err))
 		default:
@@ -170,8 +170,8 @@ func (u *unsure) doesNotUse(id, why string) {
 	u.notes = append(u.notes, fmt.Sprintf("Pillion does not use %s: %s.", id, why))
 }
 
-// statusOf returns why Pillion does not use a valid template, by its status, or "" if it does or the status is
-// old. A user who may not read the templates of the cluster, or those of other namespaces, cannot find out otherwise.
+// statusOf returns why Pillion does not use a valid template, by the template's status, or "" if Pillion uses it or the status is
+// old. A user who may not read the templates of the cluster or of other namespaces has no other way to find that out.
 func statusOf(e *kube.Entry) string {
 	switch c := e.Condition(v1alpha1.ConditionReady); c.Reason {
 	case v1alpha1.ReasonNameTaken:
@@ -182,7 +182,8 @@ func statusOf(e *kube.Entry) string {
 	return ""
 }
 
-// notTaken returns the templates without those of namespaces that have the name of a mounted one.
+// notTaken returns the template objects without those of namespaces that have the name of a template in a mounted file. It notes the
+// others.
 func notTaken(mounted, objects []*templates.Template, wrong *unsure) (all []*templates.Template) {
 	ofCluster := map[string]*templates.Template{}
 	for _, t := range mounted {

@@ -13,8 +13,8 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/kube"
 )
 
-// TemplateText returns the templates of the Pillion in the cluster as a YAML stream, also those with a mistake:
-// those in its ConfigMaps, then the objects.
+// TemplateText returns the templates of the Pillion in the cluster as a YAML stream, including invalid ones: first
+// the files in its ConfigMaps, then the objects.
 func (c *Client) TemplateText(ctx context.Context) (string, error) {
 	d, err := c.readServerConfig(ctx, func(string) {})
 	if err != nil {

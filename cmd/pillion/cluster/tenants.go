@@ -22,16 +22,16 @@ func tenantOf(ctx context.Context) string {
 	return tenant
 }
 
-// FairQueue lets one caller in at a time. Of each tenant, only the first caller is in line, so that a tenant with many callers
-// waits as long as one with a single caller.
+// FairQueue lets one caller in at a time. Of each tenant, only one caller at a time waits in the queue, so that a caller of a tenant with
+// many callers does not make the callers of other tenants wait longer.
 type FairQueue struct {
 	turn chan struct{} // Go serves blocked senders in the order in which they came
 
-	mu   sync.Mutex
-	ours map[string]*line
+	mu    sync.Mutex
+	lines map[string]*line // by tenant
 }
 
-// line is that of the callers of one tenant.
+// line is the callers of one tenant. The first of them waits in the queue.
 type line struct {
 	first   chan struct{}
 	callers int
@@ -39,7 +39,7 @@ type line struct {
 
 // NewFairQueue returns an empty queue.
 func NewFairQueue() *FairQueue {
-	return &FairQueue{turn: make(chan struct{}, 1), ours: map[string]*line{}}
+	return &FairQueue{turn: make(chan struct{}, 1), lines: map[string]*line{}}
 }
 
 // Wait returns when it is the turn of a caller, or an error when ctx is done. The caller has to call done at its end.
@@ -65,10 +65,10 @@ func (q *FairQueue) Wait(ctx context.Context) (done func(), err error) {
 func (q *FairQueue) joinLine(tenant string) *line {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	l := q.ours[tenant]
+	l := q.lines[tenant]
 	if l == nil {
 		l = &line{first: make(chan struct{}, 1)}
-		q.ours[tenant] = l
+		q.lines[tenant] = l
 	}
 	l.callers++
 	return l
@@ -78,7 +78,7 @@ func (q *FairQueue) leaveLine(tenant string, l *line) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if l.callers--; l.callers == 0 {
-		delete(q.ours, tenant)
+		delete(q.lines, tenant)
 	}
 }
 

@@ -62,8 +62,8 @@ func TestQueueForgets(t *testing.T) {
 			t.Fatal(err)
 		}
 		done()
-		if len(q.ours) > 0 || len(q.turn) > 0 {
-			t.Errorf("%d tenants are left, and %d callers have their turn", len(q.ours), len(q.turn))
+		if len(q.lines) > 0 || len(q.turn) > 0 {
+			t.Errorf("%d tenants are left, and %d callers have their turn", len(q.lines), len(q.turn))
 		}
 	})
 }

@@ -21,7 +21,7 @@ import (
 // Outsiders finds the namespaces that have not opted in, among the named ones or all.
 func (c *Client) Outsiders(ctx context.Context, names []string, stderr io.Writer) (*status.Outsiders, error) {
 	l := &podLister{c, cli.NewProgress(stderr)}
-	k := &look{podLister: l, notes: map[string]bool{}, report: status.NewReport(&templates.Set{})}
+	k := &survey{podLister: l, notes: map[string]bool{}, report: status.NewReport(&templates.Set{})}
 	d, err := l.readServerConfig(ctx, k.addNote)
 	if err != nil {
 		return nil, err
@@ -31,9 +31,9 @@ func (c *Client) Outsiders(ctx context.Context, names []string, stderr io.Writer
 		return nil, err
 	}
 	var found []status.Outside
-	of := 0
+	inspected := 0
 	each := func(ns *unstructured.Unstructured) error {
-		of++
+		inspected++
 		if o := status.NewOutside(k.namespaceScope(ns), k.namespaceFacts(ns)); o != nil {
 			found = append(found, *o)
 		}
@@ -42,21 +42,21 @@ func (c *Client) Outsiders(ctx context.Context, names []string, stderr io.Writer
 	if len(names) > 0 {
 		err = k.eachNamed(ctx, names, each)
 	} else {
-		err = k.eachObject(ctx, k.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), "", each, func() { found, of = nil, 0 })
+		err = k.eachObject(ctx, k.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), "", each, func() { found, inspected = nil, 0 })
 		err = explainForbidden(err, "list", "namespaces", "", "name those that you are allowed to read: pillion status unlabelled NAMESPACE...")
 	}
 	if err != nil {
 		return nil, err
 	}
 	k.checkTemplates(ctx, d)
-	r := status.NewOutsiders(found, of)
+	r := status.NewOutsiders(found, inspected)
 	r.Problems, r.Doubts, r.Notes = k.report.Problems, k.report.Doubts, slices.Sorted(maps.Keys(k.notes))
 	return r, nil
 }
 
-// checkTemplates checks whether the cluster's templates can be used. If not, pods that opt in may be
+// checkTemplates reports problems and doubts if the cluster's templates cannot be used, because pods that opt in may then be
 // denied.
-func (k *look) checkTemplates(ctx context.Context, d *deployed) {
+func (k *survey) checkTemplates(ctx context.Context, d *deployed) {
 	var wrong unsure
 	if _, err := d.readTemplateSet(ctx, &wrong); err != nil {
 		text := "The templates are unknown: " + cli.OneLine(err)

@@ -30,10 +30,11 @@ func (c *Client) viewerCommand(ctx context.Context) string {
 	return fmt.Sprintf("kubectl create clusterrolebinding %s-%s --clusterrole=%[1]s %[3]s", manifests.ViewerRole, binding, subject)
 }
 
-// maxBinding is how much of a user's name is in that of the binding. Names of objects may have at most 253 characters.
+// maxBinding is how many characters of a user's name the name of the binding contains. Names of objects may have at most 253
+// characters.
 const maxBinding = 200
 
-// unnamed are the characters that the name of an object cannot have.
+// unnamed matches characters that the name of an object cannot have.
 var unnamed = regexp.MustCompile(`[^a-z0-9]+`)
 
 // userName asks the API server who the user is: a SelfSubjectReview, which every user may create. It returns "" without an answer.

@@ -18,7 +18,7 @@ import (
 )
 
 // readWebhooks reads the webhooks that are called for pods.
-func (k *look) readWebhooks(ctx context.Context) error {
+func (k *survey) readWebhooks(ctx context.Context) error {
 	k.mutation, k.validation = k.readMutation(ctx, k.noteUnseen), k.readValidation(ctx, k.noteUnseen)
 	k.awaited = map[string]string{}
 	of := k.namespaceLabels(ctx)
@@ -38,9 +38,8 @@ func (k *look) readWebhooks(ctx context.Context) error {
 	return k.readOwnWebhooks(ctx, k.mutation)
 }
 
-// readOwnWebhooks finds Pillion's own webhooks in the list, or reads only them if the list is
-// unknown.
-func (k *look) readOwnWebhooks(ctx context.Context, m *status.Mutation) error {
+// readOwnWebhooks finds Pillion's own webhooks among all webhooks. If the user may not list webhooks, it reads only Pillion's.
+func (k *survey) readOwnWebhooks(ctx context.Context, m *status.Mutation) error {
 	own := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	if i := slices.IndexFunc(m.Webhooks, func(c admissionregistrationv1.MutatingWebhookConfiguration) bool { return c.Name == m.Own }); i >= 0 {
 		own = &m.Webhooks[i]
@@ -69,8 +68,8 @@ func (k *look) readOwnWebhooks(ctx context.Context, m *status.Mutation) error {
 	return nil
 }
 
-// notInstalled returns what follows if no mutating webhook of Pillion is installed, or "" if one
-// is.
+// notInstalled returns a sentence about what follows from it that no mutating webhook of Pillion is installed, or "" if one
+// is installed.
 func notInstalled(entries []explain.Entry) string {
 	missing := "No MutatingWebhookConfiguration of Pillion is installed, so nothing is injected."
 	for i := range entries {
@@ -85,9 +84,9 @@ func notInstalled(entries []explain.Entry) string {
 	return missing
 }
 
-// checkOwnWebhooks notes what is wrong or unknown about the installed webhooks. In both cases, the
+// checkOwnWebhooks adds to the report what is wrong (problems) or unknown (doubts) about the installed webhooks. In both cases, the
 // report suggests no restarts.
-func (k *look) checkOwnWebhooks(ctx context.Context, own *admissionregistrationv1.MutatingWebhookConfiguration) {
+func (k *survey) checkOwnWebhooks(ctx context.Context, own *admissionregistrationv1.MutatingWebhookConfiguration) {
 	if k.unsure.blind {
 		return // the report says so
 	}

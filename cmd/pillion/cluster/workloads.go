@@ -19,7 +19,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/report/explain"
 )
 
-// tallyPods counts the pods of a namespace, or of all, by their owners. Pods without an owner are compared at once.
+// tallyPods counts the pods of a namespace, or for "" of all namespaces, by their owners. It compares pods without an owner at once.
 func (p *comparer) tallyPods(ctx context.Context, namespace, selector string) error {
 	var bare compared
 	client := p.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(namespace)
@@ -66,7 +66,7 @@ func (p *comparer) tallyPod(ctx context.Context, bare *compared, pod *unstructur
 	return nil
 }
 
-// compareKind compares the workloads of a kind. The pods of those that a known object owns count for this one.
+// compareKind compares the workloads of a kind. If another workload owns one, for example a ReplicaSet, its pods count for the owner.
 func (p *comparer) compareKind(ctx context.Context, kind Kind, namespace string) error {
 	var all compared
 	moved, done := map[workload]*metav1.OwnerReference{}, map[workload]bool{}
