@@ -25,13 +25,13 @@ type Causes struct {
 	Past
 
 	Created   time.Time
-	Injected  bool           // according to the pod, some template was injected
-	NotCalled string         // why the API server would not call Pillion today; "" if it would
-	Result    *inject.Result // about the pod
+	Injected  bool           // whether the pod records an injection of any template
+	NotCalled string         // why the API server would not call Pillion for the pod today; "" if it would
+	Result    *inject.Result // of injecting the pod again
 }
 
-// Of returns the cause for a template: one sentence. The pod's annotation has the revision by, or
-// "".
+// Of returns, in one sentence, why the pod is in a state for a template, or "" if the pod is current or must not have it. By is the
+// revision of the template that the pod records, or "".
 func (c *Causes) Of(d *inject.Decision, by string, state State) string {
 	switch state {
 	case Outdated:
@@ -55,7 +55,7 @@ func (c *Causes) whyOutdated(d *inject.Decision, by string) string {
 		return fmt.Sprintf("%s, but a new pod like it would get %s instead", why, d.NewPods)
 	case !d.Code.Wanted():
 		return fmt.Sprintf("%s, but a new pod like it would not get it: %s", why, d.Sentence())
-	case d.Code.Failed() && d.Code != inject.CodeConflict: // a new pod has no older values
+	case d.Code.Failed() && d.Code != inject.CodeConflict: // a conflict may be with values of the older revision, which a new pod does not have
 		return fmt.Sprintf("%s, but a new pod like it could not get it: %s", why, d.Sentence())
 	case c.NotCalled != "":
 		return fmt.Sprintf("%s, but the API server would not call Pillion for a new pod: %s", why, c.NotCalled)
@@ -83,7 +83,7 @@ func (c *Causes) whyMissing(d *inject.Decision, by string) string {
 	return "Pillion was not called or did not answer when the pod was created, or the template is newer"
 }
 
-// whyAltered returns the first difference, and the number of further ones.
+// whyAltered returns the first difference, and how many more there are.
 func (c *Causes) whyAltered(d *inject.Decision) string {
 	why, more := "", 0
 	for _, f := range c.Result.Check() {
@@ -136,7 +136,7 @@ func Concerns(entries []Entry, namespace map[string]string, pod []byte) bool {
 	return slices.ContainsFunc(entries, func(e Entry) bool { return e.Type != Shadow && e.Match(namespace, pod).Called })
 }
 
-// notCalled returns why no mutating webhook is called. It returns "" if one is, or if that is
+// notCalled returns why no mutating webhook is called. It returns "" if one is called, or if all is nil because that is
 // unknown.
 func notCalled(all []Webhook) string {
 	if all == nil || isTypeCalled(all, Mutating) {

@@ -19,7 +19,7 @@ type Denial struct {
 	Hint, Command string
 }
 
-// Help makes the commands that a Denial suggests.
+// Help has what is needed for the commands that a Denial suggests.
 type Help struct {
 	Kubectl string                      // the beginning of a kubectl command for the same cluster
 	Pillion func(command string) string // a command of this program, for example for "certs"
@@ -41,13 +41,14 @@ var (
 	policy   = regexp.MustCompile(`(?s)ValidatingAdmissionPolicy '([a-z0-9.-]+)' with binding '[^']+' denied request: (.*)`)
 )
 
-// ParseDenial finds the cause in the message with which the API server denied a pod: k8s.io/apiserver,
-// pkg/admission/plugin/webhook/errors, and the plugins ResourceQuota, LimitRanger and PodSecurity. Known is false for other messages.
+// ParseDenial finds the cause in the message with which the API server denied a pod. It knows the messages about webhooks
+// (pkg/admission/plugin/webhook/errors in k8s.io/apiserver) and policies, and those of the plugins ResourceQuota, LimitRanger and
+// PodSecurity. Known is false for other messages.
 func ParseDenial(message string, help Help) (d Denial, known bool) {
 	message = strings.TrimSpace(message)
 	if m := uncalled.FindStringSubmatch(message); m != nil {
 		if !isPillions(m[1]) {
-			return byOthers(fmt.Sprintf("the API server cannot call the webhook %s, which is not Pillion's: %s", m[1], m[2]), help), true
+			return newForeignDenial(fmt.Sprintf("the API server cannot call the webhook %s, which is not Pillion's: %s", m[1], m[2]), help), true
 		}
 		return explainCall(m[1], m[2], help), true
 	}
@@ -58,7 +59,7 @@ func ParseDenial(message string, help Help) (d Denial, known bool) {
 				Hint: "See what Pillion decides about pods there:", Command: help.pillionCommand("explain -n " + help.Namespace),
 			}, true
 		}
-		return byOthers(strings.TrimSuffix(fmt.Sprintf("the webhook %s, which is not Pillion's, denies it: %s", m[1], m[2]), ": "), help), true
+		return newForeignDenial(strings.TrimSuffix(fmt.Sprintf("the webhook %s, which is not Pillion's, denies it: %s", m[1], m[2]), ": "), help), true
 	}
 	if m := policy.FindStringSubmatch(message); m != nil {
 		return Denial{
@@ -80,8 +81,8 @@ func ParseDenial(message string, help Help) (d Denial, known bool) {
 	return d, true
 }
 
-// byOthers is a denial because of a webhook that is not Pillion's.
-func byOthers(sentence string, help Help) Denial {
+// newForeignDenial returns a Denial because of a webhook that is not Pillion's.
+func newForeignDenial(sentence string, help Help) Denial {
 	return Denial{Sentence: sentence, Hint: "Find its configuration, and ask its owner:", Command: help.Kubectl + " get mutatingwebhookconfigurations,validatingwebhookconfigurations"}
 }
 

@@ -18,7 +18,8 @@ import (
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
-// New explains what will happen to a pod. It returns an error if the pod is not valid JSON.
+// New explains what will happen to a pod that is created, or whether an existing pod is as it should be. It returns an error if the
+// pod is not valid JSON.
 func New(injector *inject.Injector, s Subject) (*Report, error) {
 	injector = injector.For(s.Request.Namespace.Name)
 	if s.isShadowed() {
@@ -77,7 +78,7 @@ func New(injector *inject.Injector, s Subject) (*Report, error) {
 		return nil, err
 	}
 	r.summarizeRejection(s.Rejected)
-	return r, r.ifOptedIn(injector, s, result)
+	return r, r.addOptedIn(injector, s, result)
 }
 
 // readCauses returns what is known about the causes of an existing pod's state.
@@ -92,8 +93,8 @@ func (s *Subject) readCauses(evidence *Evidence, result *inject.Result) *Causes 
 	}
 }
 
-// ifOptedIn adds what would happen to the pod if its namespace opted in.
-func (r *Report) ifOptedIn(injector *inject.Injector, s Subject, result *inject.Result) error {
+// addOptedIn adds what would happen to the pod if its namespace opted in. It adds nothing if the namespace or the pod has opted in.
+func (r *Report) addOptedIn(injector *inject.Injector, s Subject, result *inject.Result) error {
 	out := func(d inject.Decision) bool { return d.Code == inject.CodeNotOptedIn }
 	if !slices.ContainsFunc(result.Decisions, out) || s.Webhooks != nil && len(s.Webhooks) == 0 {
 		return nil
@@ -147,7 +148,7 @@ func (r *Report) addNote(text string) {
 	}
 }
 
-// finalVerdict adds the verdict about the pod after all admission.
+// finalVerdict returns the verdict of the validating webhook about the final pod. For a new pod, it also sets the patch.
 func (r *Report) finalVerdict(injector *inject.Injector, req inject.Request, result *inject.Result) (f Final, err error) {
 	if isFalse(r.Answered) && !r.Object.Live {
 		return Final{Verdict: r.verdictUnanswered()}, nil
@@ -181,7 +182,7 @@ func (r *Report) finalVerdict(injector *inject.Injector, req inject.Request, res
 	return f, nil
 }
 
-// dropUnknownNames removes findings about names that an unknown template may have.
+// dropUnknownNames removes findings about names of templates and parameters, because a template that cannot be read may have them.
 func (r *Report) dropUnknownNames() {
 	unknown := func(f inject.Finding) bool {
 		return f.Code == inject.CodeUnknownTemplate || f.Code == inject.CodeUnknownParameter
@@ -192,7 +193,7 @@ func (r *Report) dropUnknownNames() {
 	}
 }
 
-// correctMessages replaces the guess in findings about absent templates by what is known here.
+// correctMessages replaces the cause in findings about absent templates. The webhook can only guess the cause, and the report knows it.
 func (r *Report) correctMessages(v *inject.Verdict) {
 	for i := range v.Judged {
 		f := &v.Judged[i]
@@ -203,7 +204,7 @@ func (r *Report) correctMessages(v *inject.Verdict) {
 	}
 }
 
-// verdictUnanswered returns what the API server does if Pillion does not answer.
+// verdictUnanswered returns the verdict of the API server about the pod if Pillion does not answer.
 func (r *Report) verdictUnanswered() string {
 	for i := range r.Webhooks {
 		if w := &r.Webhooks[i]; w.Called && w.FailurePolicy == string(admissionregistrationv1.Fail) {
@@ -218,7 +219,7 @@ func (s *Subject) isShadowed() bool {
 	return !s.Object.Live && !s.Request.OptedIn && s.Request.Namespace.Labels[inject.LabelInject] == inject.Shadow && !isTypeCalled(s.Webhooks, Mutating)
 }
 
-// explainShadowed explains what would happen to the pod if its namespace were not in shadow.
+// explainShadowed explains a pod in a shadow namespace: nothing is injected, and what would happen if the namespace opted in.
 func explainShadowed(injector *inject.Injector, s Subject) (*Report, error) {
 	would := s
 	would.Webhooks, would.Answered, would.Request.OptedIn, would.Rejected = nil, nil, true, false
@@ -243,7 +244,7 @@ func explainShadowed(injector *inject.Injector, s Subject) (*Report, error) {
 	return r, nil
 }
 
-// addRecreateAdvice adds to the summary whether a new pod helps, if something is missing.
+// addRecreateAdvice adds to the summary whether a new pod would have what an existing pod lacks.
 func (r *Report) addRecreateAdvice(s *Subject) error {
 	fails := func(t Template) bool { return t.State == Missing && t.Code.Failed() }
 	missing := func(t Template) bool { return t.State == Missing }
@@ -276,13 +277,12 @@ type Subject struct {
 	Rejected bool
 	// Misplaced has the findings of [inject.Injector.Misplaced].
 	Misplaced []inject.Finding
-	// Misfits returns the objections of the namespace to the injected pod that it does not have
-	// to the original pod, and a note about what could not be read. It is nil if nothing is
-	// known.
+	// Misfits returns why the injected pod does not fit into the namespace although the original pod does, and a note about what could
+	// not be read. It is nil if nothing is known.
 	Misfits func(pod, injected []byte) (misfits []string, note string)
 	// Recreate returns why a new pod in place of an existing one would not be current, or "" if it would be. It is nil if
 	// nothing is known.
 	Recreate func(pod []byte) (why string, err error)
-	// Original returns the objections of the namespace to the original pod. It may be nil.
+	// Original returns why the original pod does not fit into the namespace. It may be nil.
 	Original func(pod []byte) []string
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/pillion-dev/pillion/templates/problem"
 )
 
-// Only removes the templates with other names from the report. It returns an error if a name
-// belongs to no template.
+// Only removes all other templates than the named ones from the report. Without names, it removes nothing. It returns an error if there
+// is no template with a name.
 func (r *Report) Only(names []string) error {
 	if len(names) == 0 {
 		return nil
@@ -45,7 +45,7 @@ func (r *Report) isIrrelevant(t *Template) bool {
 	case t.Code == inject.CodeReplaced, t.Code == inject.CodeHasReplaced, t.Code == inject.CodeFellBack, t.Code == inject.CodeNotInShare:
 		return false // which of several templates the pod gets is not obvious
 	case t.isDefault && t.Code == inject.CodeNotRequested && !t.Requested:
-		// Who names one template rarely means to lose the defaults. An empty list means it.
+		// Authors who name a template rarely want to lose the defaults. Authors who write an empty list want that.
 		return !slices.ContainsFunc(r.Templates, func(named Template) bool { return named.Requested })
 	case !r.getsTemplate() && slices.ContainsFunc(t.Passed, func(s inject.Step) bool { return s.Code == inject.CodeNotRequested }):
 		return false // the pod gets nothing, not even this default

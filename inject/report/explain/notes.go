@@ -12,8 +12,8 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 )
 
-// unreadNote returns a note about annotations of other products of which parameters read other annotations. It is no
-// warning, because the other product may read them. It returns "" if there is none.
+// unreadNote returns a note about annotations of other products that no parameter reads, although parameters read other annotations of
+// the same products. This is no warning, because the product itself may read them. It returns "" if there are none.
 func unreadNote(injector *inject.Injector, pod []byte) string {
 	var read struct {
 		Metadata struct{ Annotations map[string]any }
@@ -35,8 +35,8 @@ func unreadNote(injector *inject.Injector, pod []byte) string {
 	return fmt.Sprintf("no parameter reads the annotations %s, but some read others of %s", joinNames(keys, 200), strings.Join(slices.Sorted(maps.Keys(domains)), " and "))
 }
 
-// unknownAccount returns a note about what to do if the ServiceAccount is not known. It returns "" if it is, or if no
-// template reads it.
+// unknownAccount returns a note about what to do if a template reads the pod's ServiceAccount, which is not known. Otherwise, it
+// returns "".
 func unknownAccount(result *inject.Result, req *inject.Request) string {
 	if !slices.ContainsFunc(result.Decisions, func(d inject.Decision) bool { return d.Code == inject.CodeUnknownServiceAccount }) {
 		return ""

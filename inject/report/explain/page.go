@@ -89,7 +89,7 @@ func wordsOf(text string) (words []string) {
 	return words
 }
 
-// joinNames joins as many names as there is room for.
+// joinNames joins as many names as fit into room (in runes), and appends how many more there are.
 func joinNames(names []string, room int) string {
 	text := names[0]
 	for i, name := range names[1:] {

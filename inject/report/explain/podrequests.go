@@ -15,8 +15,8 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// requestsOf returns what a pod and its namespace ask of Pillion by their own labels and annotations, in sentences. A user who can read
-// no template learns at least that. Records of an injection are not in it, see [Report].Gone.
+// requestsOf returns, in sentences, what the labels and annotations of a pod and its namespace request from Pillion. It is for users who
+// can read no template. It leaves out records of injections, which are in [Report].Gone.
 func requestsOf(r *inject.Request) (all []string) {
 	var pod struct{ Metadata metav1.ObjectMeta }
 	if json.Unmarshal(r.Object, &pod) != nil {

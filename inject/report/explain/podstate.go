@@ -22,11 +22,11 @@ const (
 	// Altered means that the current revision was injected, and its values have changed since.
 	Altered State = "altered"
 	// Outdated means that another revision of the template was injected, or that a new pod would
-	// no longer get the template, or another one in its place. The difference is due to the template; nothing is broken.
+	// no longer get the template or would get another one in its place. Only the templates have changed; nothing is broken.
 	Outdated State = "outdated"
 	// Current means that all values of the template are there.
 	Current State = "current"
-	// NotWanted means that the pod has none of the template and does not get it.
+	// NotWanted means that the pod has nothing of the template and must not have it.
 	NotWanted State = "not wanted"
 )
 
@@ -37,7 +37,7 @@ func States() []State { return []State{Missing, Altered, Outdated, Current, NotW
 type Evidence struct {
 	// InjectedBy is the recorded revision of each template.
 	InjectedBy map[string]string
-	containers []string
+	containers []string // their names
 }
 
 // EvidenceOf reads the evidence from a pod. It returns no evidence if the JSON is not a pod.
@@ -56,17 +56,17 @@ func EvidenceOf(pod []byte) Evidence {
 	return e
 }
 
-// Without removes what a pod records about templates that replaced others, or were replaced, in it: one record is
-// enough. Decisions are those of the pod.
+// Without removes one of the two records that the injection of a canary leaves: its own, and the same one for the template that it
+// replaced. Decisions are those about the pod.
 //
-// Of a template that still exists, the record of the replaced one goes. If it no longer exists, its own one goes: it has
-// the revision of the replaced one, which remains to be compared.
+// If the canary still exists and is for the pod, its own record stays. If it no longer exists, the other record stays, so that the pod
+// is compared with the template that the canary replaced.
 func (e *Evidence) Without(set *templates.Set, decisions []inject.Decision) {
-	of, recorded := map[string]bool{}, map[string]bool{}
+	exists, recorded := map[string]bool{}, map[string]bool{}
 	for _, t := range set.Templates {
-		of[t.Name], recorded[e.InjectedBy[t.Name]] = true, true
+		exists[t.Name], recorded[e.InjectedBy[t.Name]] = true, true
 	}
-	maps.DeleteFunc(e.InjectedBy, func(name, revision string) bool { return !of[name] && recorded[revision] })
+	maps.DeleteFunc(e.InjectedBy, func(name, revision string) bool { return !exists[name] && recorded[revision] })
 	for i, t := range set.Templates {
 		if t.Spec.Replaces != "" && e.InjectedBy[t.Name] != "" && decisions[i].Code.Wanted() {
 			delete(e.InjectedBy, t.Spec.Replaces)
@@ -128,7 +128,7 @@ func StatesIn(injector *inject.Injector, req inject.Request) (map[string]State, 
 	return states, nil
 }
 
-// IsBehind reports whether a pod in this state is not as a new one should be.
+// IsBehind reports whether a pod in this state differs from what a new pod would be.
 func (s State) IsBehind() bool { return s != Current && s != NotWanted }
 
 // recordedState returns the state according to the pod's annotations alone. Whether the pod should have

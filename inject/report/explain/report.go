@@ -49,7 +49,7 @@ type Report struct {
 	FailingCommand string `json:"failingCommand,omitempty"`
 	// Patch is the mutating webhook's patch, as RFC 6902.
 	Patch json.RawMessage `json:"patch,omitempty"`
-	// Final is the validating webhook's verdict after that.
+	// Final is the validating webhook's verdict about the pod with that patch.
 	Final Final `json:"final"`
 	// Rejected is set if an API server rejects the pod as written. Notes has the reasons.
 	Rejected bool `json:"rejected,omitempty"`
@@ -157,8 +157,8 @@ func (r *Report) liveSummary(with string) string {
 	return fmt.Sprintf("The pod is not current: %s%s.", strings.Join(parts, ", "), also)
 }
 
-// summarizeRejection puts first that an API server rejects the pod. The rest of the report is then about a pod without these
-// mistakes.
+// summarizeRejection begins the summary with the fact that an API server rejects the pod as written. The rest of the report is then about
+// the pod without the mistakes that cause this.
 func (r *Report) summarizeRejection(rejected bool) {
 	if r.Rejected = rejected; rejected {
 		r.Summary = "The API server rejects the pod as written: see the notes. Apart from that: " + r.Summary
@@ -180,7 +180,8 @@ func (r *Report) Outcome(t *Template) string {
 	return "not injected"
 }
 
-// Compare adds the running pods. It does not report as missing what a new pod would lack too.
+// Compare adds the running pods to the report about a new pod. If a new pod would lack a template, too, the running pods are not
+// reported as lacking it.
 func (r *Report) Compare(running *Running) {
 	if r.Running = running; running == nil {
 		return
@@ -209,12 +210,14 @@ func (r *Report) Fail(why string, help Help) {
 	}
 }
 
-// LosesPods is the begin of the reason if a label takes the pods out of the selector of their workload.
+// LosesPods is the beginning of the reason if a workload's selector does not match its pods any more, because of a label that a template
+// adds.
 const LosesPods = "it loses its pods"
 
+// isFalse reports whether something is known to be false.
 func isFalse(known *bool) bool { return known != nil && !*known }
 
-// whyUnreached returns why Pillion does not process the pod, or "" if it does or if that is
+// whyUnreached returns why Pillion does not process the pod, or "" if Pillion processes it or if that is
 // unknown.
 func (r *Report) whyUnreached() string {
 	switch {

@@ -22,8 +22,8 @@ type Running struct {
 	// InPlace is the number of workloads whose pods pillion rollout would change in place.
 	InPlace int `json:"inPlace,omitempty"`
 
-	all  []string // the lines of one command for many workloads
-	plan string   // the command that prints how to update them without a restart, or ""
+	restartAll []string // the lines of one command that restarts all workloads that need it
+	plan       string   // the command that prints how to update the pods without a restart, or ""
 }
 
 // Reason is why running pods differ from new ones, for one template.
@@ -36,9 +36,9 @@ type Reason struct {
 	Example  string      `json:"example"` // the name of one pod
 }
 
-// Suggest sets the lines of a command that restarts many workloads, and the command that prints how to update them
-// without a restart, or "".
-func (r *Running) Suggest(plan string, restartAll ...string) { r.plan, r.all = plan, restartAll }
+// Suggest sets two commands: plan prints how to update the pods without a restart, or is "", and restartAll has the lines of a command
+// that restarts many workloads.
+func (r *Running) Suggest(plan string, restartAll ...string) { r.plan, r.restartAll = plan, restartAll }
 
 // mergeRunning adds the pods of another workload in the same situation.
 func (r *Running) mergeRunning(o *Running) {
@@ -53,7 +53,7 @@ func (r *Running) mergeRunning(o *Running) {
 	r.InPlace += o.InPlace
 }
 
-// situationKey returns what is equal for workloads with different numbers of pods.
+// situationKey returns strings that are equal for workloads in the same situation, whatever their numbers of pods are.
 func (r *Running) situationKey() (same []string) {
 	if r == nil {
 		return nil
@@ -67,7 +67,7 @@ func (r *Running) situationKey() (same []string) {
 	return same
 }
 
-// keepTemplates removes other templates.
+// keepTemplates removes the reasons that are about other templates.
 func (r *Running) keepTemplates(names []string) {
 	if r == nil {
 		return
@@ -75,6 +75,7 @@ func (r *Running) keepTemplates(names []string) {
 	r.keepReasons(func(b Reason) bool { return slices.Contains(names, b.Template) })
 }
 
+// keepReasons removes the other reasons. If none is left, there is nothing to suggest either.
 func (r *Running) keepReasons(which func(Reason) bool) {
 	r.Behind = slices.DeleteFunc(r.Behind, func(b Reason) bool { return !which(b) })
 	if len(r.Behind) == 0 {

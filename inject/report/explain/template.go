@@ -31,8 +31,7 @@ type Template struct {
 	Also []inject.Step `json:"also,omitempty"`
 	// Params are the values of the template's parameters.
 	Params []params.Value `json:"params,omitempty"`
-	// Added are the values of the template that the pod lacks. The path of a new list
-	// item is "<list>/-".
+	// Added are the values of the template that the pod lacks. The path of a new item of a list ends in "/-".
 	Added []inject.Difference `json:"added,omitempty"`
 	// Kept are the places at which there is another value than the template's, and stays.
 	Kept []inject.Kept `json:"kept,omitempty"`

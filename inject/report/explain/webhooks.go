@@ -26,7 +26,7 @@ const (
 	Shadow     = "shadow"
 )
 
-// ofShadow is the end of the names of [Shadow] entries.
+// ofShadow is the suffix of the names of [Shadow] webhooks.
 const ofShadow = ".shadow." + templates.Domain
 
 // Webhook is one entry of a webhook configuration, and whether the API server calls it for the
@@ -59,7 +59,7 @@ type condition struct {
 	err     error
 }
 
-// MutatingEntries returns the entries of a configuration.
+// MutatingEntries returns the webhooks of a configuration.
 func MutatingEntries(c *admissionregistrationv1.MutatingWebhookConfiguration) []Entry {
 	var all []Entry
 	for i := range c.Webhooks {
@@ -70,7 +70,7 @@ func MutatingEntries(c *admissionregistrationv1.MutatingWebhookConfiguration) []
 	return all
 }
 
-// ValidatingEntries returns the entries of a configuration.
+// ValidatingEntries returns the webhooks of a configuration. Those with the suffix of a shadow webhook have the type [Shadow].
 func ValidatingEntries(c *admissionregistrationv1.ValidatingWebhookConfiguration) []Entry {
 	var all []Entry
 	for i := range c.Webhooks {
@@ -94,7 +94,7 @@ func isTypeCalled(all []Webhook, typ string) bool {
 	return slices.ContainsFunc(all, func(w Webhook) bool { return w.Type == typ && w.Called })
 }
 
-// Match returns whether the API server calls the webhook, and why, when the pod is created in a
+// Match returns the webhook with Called and Reason: whether the API server calls it, and why, when the pod is created in a
 // namespace with these labels. It checks in the same order as the API server: rules,
 // selectors, matchConditions.
 func (e *Entry) Match(namespace map[string]string, pod []byte) Webhook {
@@ -154,8 +154,8 @@ func CreatesPods(r admissionregistrationv1.RuleWithOperations) bool {
 	return operations && scope && has(r.APIGroups, "", "*") && has(r.APIVersions, "v1", "*") && has(r.Resources, "pods", "*", "*/*")
 }
 
-// evaluateConditions evaluates the matchConditions. If any is false, there is no call. Otherwise, if any
-// fails, failurePolicy decides.
+// evaluateConditions evaluates the matchConditions. If one is false, the API server does not call the webhook. If none is false, but
+// one cannot be evaluated, the failurePolicy decides.
 func (e *Entry) evaluateConditions(object map[string]any) (called bool, reason string) {
 	failed := ""
 	for i := range e.conditions {
