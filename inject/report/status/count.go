@@ -23,20 +23,20 @@ type Count struct {
 	pods     Tally
 	byName   map[string]*Tally // tally of each template
 	owners   map[Owner]*group
-	intact   map[string]bool // templates that a pod was injected with and still has
-	mistaken int             // pods that request unknown templates or parameters
-	notes    []string        // notes about the namespace
-	failing  []Failing       // owners that cannot create their pods
-	seen     map[sight]*findings
+	intact   map[string]bool     // templates that a pod was injected with and still has
+	mistaken int                 // pods that request unknown templates or parameters
+	notes    []string            // notes about the namespace
+	failing  []Failing           // owners that cannot create their pods
+	seen     map[sight]*findings // of one pod for all that are alike
 }
 
-// sight is what the findings about a pod follow from.
+// sight is everything that decides what is found out about a pod. Pods with equal sights have equal findings.
 type sight struct {
 	like                  rollout.Likeness
-	undated, early, older bool // see [explain.Past]
+	undated, early, older bool // whether the pod has no time of creation, or is older than the times in [explain.Past]
 }
 
-// findings are what was counted for a pod, so that others that are alike count in the same way.
+// findings are what was found out about a pod.
 type findings struct {
 	states   []stateOf
 	reasons  []explain.Reason
@@ -72,7 +72,7 @@ func (c *Count) Add(text []byte) error {
 	return c.AddLike(text, like)
 }
 
-// AddLike counts a pod with a likeness.
+// AddLike is [Count.Add] with the pod's likeness, which the caller knows already.
 func (c *Count) AddLike(text []byte, like rollout.Likeness) error {
 	p := &pod{}
 	if err := json.Unmarshal(text, p); err != nil {
@@ -120,8 +120,8 @@ func (c *Count) addFindings(g *group, f *findings, name string) {
 	g.pods.addPod(f.worst, f.injected)
 }
 
-// findOut inspects the first of the pods that are alike. What is true for one of them is true for all, so only the rest of the
-// findings is counted for each.
+// findOut inspects the first of the pods that are alike. It sets what is true for all of them in the Count and the group, and returns
+// what is counted for each of them.
 func (c *Count) findOut(p *pod, g *group, text []byte) (*findings, error) {
 	req := inject.Request{Operation: "CREATE", Namespace: c.scope.Namespace, Object: text, Detail: true}
 	notCalled := ""
@@ -134,7 +134,7 @@ func (c *Count) findOut(p *pod, g *group, text []byte) (*findings, error) {
 	}
 	f := &findings{}
 	v := view{pod: p, scope: &c.scope, result: result, notCalled: notCalled}
-	worst, injected, differs := explain.NotWanted, false, false // differs: for a reason that is not counted yet
+	worst, injected, differs := explain.NotWanted, false, false // differs: whether the pod has a reason that no other pod had
 	evidence := explain.EvidenceOf(text)
 	evidence.Without(c.injector.Set(), result.Decisions)
 	v.causes = explain.Causes{Past: c.scope.Past, Created: p.Metadata.CreationTimestamp.Time, Injected: len(evidence.InjectedBy) > 0, NotCalled: notCalled, Result: result}
@@ -161,7 +161,7 @@ func (c *Count) findOut(p *pod, g *group, text []byte) (*findings, error) {
 	}
 	var notes []string
 	f.mistakes, notes = v.findMistakes()
-	if len(notes) > len(c.notes) { // the same for every pod, except that the engine limits findings
+	if len(notes) > len(c.notes) { // every pod gives the same notes, except that the engine limits their number
 		c.notes = notes
 	}
 	for _, name := range sortedKeys(evidence.InjectedBy) {
@@ -221,7 +221,7 @@ func (c *Count) ownerNames(selected func(Owner, *group) bool) []string {
 	return names
 }
 
-// Replace replaces owners of a kind by their own owners.
+// Replace replaces owners of a kind, for example ReplicaSets, with their own owners, which by has by the name.
 func (c *Count) Replace(kind string, by map[string]Owner) {
 	for _, o := range c.sortedOwners() {
 		if to, ok := by[o.Name]; ok && o.Kind == kind {
@@ -230,8 +230,8 @@ func (c *Count) Replace(kind string, by map[string]Owner) {
 	}
 }
 
-// GuessDeployments does what [Count.Replace] does if ReplicaSets cannot be read: a Deployment
-// names them after itself and the label pod-template-hash.
+// GuessDeployments is [Count.Replace] for ReplicaSets that cannot be read. It finds the Deployments by the names of the ReplicaSets,
+// which consist of the Deployment's name and the label pod-template-hash.
 func (c *Count) GuessDeployments() {
 	for _, o := range c.sortedOwners() {
 		if name := c.owners[o].deployment; name != "" {

@@ -56,9 +56,9 @@ type maker struct {
 	}
 }
 
-// Lacks checks an object that creates pods. It returns nil if the object can create all of
-// them and then finds them, or if its pods are not counted. It also returns nil if the object was changed a moment
-// ago, or if its pods are created one after another.
+// Lacks checks an object that creates pods, as JSON. It returns nil if the object can create all of
+// its pods and then finds them, or if its pods are not counted. It also returns nil if the object was changed a moment
+// ago, or if its pods are created one after another, because some pods may be missing then for good reasons.
 func (c *Count) Lacks(object []byte) (*Failing, error) {
 	m := &maker{}
 	m.Spec.Template = json.RawMessage(`{}`)
@@ -71,7 +71,7 @@ func (c *Count) Lacks(object []byte) (*Failing, error) {
 		if err != nil {
 			return nil, err
 		}
-		if leaves != "" { // a quota is at most what ends it
+		if leaves != "" { // the cause, even if a quota stops the creation of further pods
 			why, unexplained = leaves, ""
 		}
 	}
@@ -121,7 +121,8 @@ func (c *Count) concernsPod(pod []byte) bool {
 	return explain.Concerns(c.scope.Entries, c.scope.Namespace.Labels, pod)
 }
 
-// whyLacksPods returns the reason why pods cannot be created, or a sentence if the reason is unknown.
+// whyLacksPods returns why the object cannot create all of its pods, or "". If its status has no reason, unexplained is the
+// beginning of a sentence that [Failing.Explain] completes.
 func (m *maker) whyLacksPods() (why, unexplained string) {
 	for _, condition := range m.Status.Conditions {
 		if condition.Type == "ReplicaFailure" && condition.Status == metav1.ConditionTrue && condition.Reason == "FailedCreate" {
@@ -168,8 +169,7 @@ func (c *Count) Fail(f *Failing) {
 	}
 }
 
-// Fails returns why no owner in the namespace should be restarted, because pods cannot be
-// created. It returns "" if they can.
+// Fails returns why no owner in the namespace should be restarted: an owner that cannot create its pods. It returns "" if there is none.
 func (c *Count) Fails() string {
 	if len(c.failing) == 0 {
 		return ""

@@ -14,8 +14,8 @@ func (c *Count) newPlanner() *rollout.Planner {
 	return p
 }
 
-// planExamples finds out what a rollout would do with pods of an owner. Object is the JSON of the owner, or nil if that is unknown or
-// there is none.
+// planExamples finds out what a rollout would do with the examples of an owner's pods. Object is the owner as JSON, or nil if it is
+// unknown or there is none.
 func (c *Count) planExamples(g *group, object []byte) error {
 	planner := c.newPlanner()
 	examples := g.examples
@@ -45,7 +45,7 @@ func (c *Count) PlanOthers() error {
 
 // changesInPlace reports whether pillion rollout would change pods of an owner in place.
 func (g *group) changesInPlace(o Owner) bool {
-	if g.updating { // the controller may replace them first
+	if g.updating { // the owner's controller may replace the pods before a rollout changes them
 		return false
 	}
 	w := &rollout.Workload{Kind: o.Kind, Name: o.Name, Behind: g.plans}

@@ -46,8 +46,8 @@ func findMisplaced(injector *inject.Injector, object []byte) ([]Misplaced, error
 	return all, nil
 }
 
-// sortMisplaced sorts them and drops duplicates, which occur if listing the
-// workloads had to start again.
+// sortMisplaced sorts misplaced workloads and drops duplicates, which occur if a list of
+// workloads had to be read again.
 func sortMisplaced(all []Misplaced) []Misplaced {
 	slices.SortFunc(all, func(a, b Misplaced) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), compareOwners(a.Owner, b.Owner), strings.Compare(a.Why, b.Why))

@@ -31,7 +31,7 @@ type Outside struct {
 	Namespace string `json:"namespace"`
 	Code      string `json:"code"`
 	Why       string `json:"why"` // a sentence about "it"
-	// Intended reports whether a user or the system requires this. Otherwise, the namespace
+	// Intended reports whether a user or the system requires that the namespace has not opted in. If not, the namespace
 	// could opt in.
 	Intended bool `json:"intended"`
 	// Command opts the namespace in. It is "" if that would have no effect, or should not be
@@ -41,7 +41,7 @@ type Outside struct {
 	arguments string // arguments for kubectl
 }
 
-// Known has further facts about a namespace, as sentences. They are "" if they do not apply.
+// Known has further facts about a namespace. The sentences are "" if they do not apply.
 type Known struct {
 	Excluded string // why Pillion never processes its pods
 	Awaited  string // why its pods must not wait for Pillion
@@ -89,8 +89,9 @@ func NewOutside(s *Scope, known Known) *Outside {
 	return o
 }
 
-// setOptInArguments sets the command that opts the namespace in. The command contains the name. There is no command if others may remove
-// what Pillion adds: Pillion would deny such pods.
+// setOptInArguments sets the arguments of the command that opts the namespace in. If other webhooks may change pods after Pillion, it
+// adds a warning instead: they might remove what Pillion adds, and Pillion would then deny the pods. It sets nothing if the name of the
+// namespace is not valid, because the command contains it.
 func (o *Outside) setOptInArguments(s *Scope, flags string) {
 	if len(s.LastWord) > 0 {
 		o.Why += fmt.Sprintf(". Before it opts in, opt in one pod (label %s: %s on the pod), because these may change pods after the injection: %s", inject.LabelInject, inject.Enabled, strings.Join(s.LastWord, ", "))
@@ -114,7 +115,7 @@ type Outsiders struct {
 	commands Commands
 }
 
-// NewOutsiders summarizes namespaces. The parameter of is the number of all inspected namespaces.
+// NewOutsiders returns the report about namespaces that have not opted in. Of is the number of all inspected namespaces.
 func NewOutsiders(found []Outside, of int) *Outsiders {
 	slices.SortFunc(found, func(a, b Outside) int { return strings.Compare(a.Namespace, b.Namespace) })
 	r := &Outsiders{Namespaces: append([]Outside{}, found...)}

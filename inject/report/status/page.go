@@ -34,7 +34,7 @@ func (p *page) printSummary(style, summary string, problems, doubts []string) {
 // printLine prints a string that begins at a column, in as many lines as necessary.
 func (p *page) printLine(column int, text string) { p.printStyled(column, "", text) }
 
-// printStyled is line with a color.
+// printStyled is printLine with a color.
 func (p *page) printStyled(column int, style, text string) {
 	for _, part := range explain.Wrap(text, p.width-column) {
 		p.WriteString(strings.TrimRight(strings.Repeat(" ", column)+p.paintText(style, part), " ") + "\n")
@@ -121,6 +121,7 @@ func (p *page) printCommand(parts ...string) {
 // nameWidth is the maximum width of a table's first column. Longer names get their own line.
 const nameWidth = 40
 
+// getsPhrase returns the subject and the verb of a sentence about pods.
 func getsPhrase(pods int) string {
 	if pods == 1 {
 		return "1 pod gets"

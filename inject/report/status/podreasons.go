@@ -31,8 +31,8 @@ func (v *view) whyNotCurrent(d *inject.Decision, by string, state explain.State)
 	return r
 }
 
-// isNewPodRight reports whether a new pod would be right for this template. A conflict of an outdated
-// template is with values of the older revision, so it does not count.
+// isNewPodRight reports whether a new pod like this one would be right for a template. A conflict does not count if the pod is
+// outdated, because it may be with values of the older revision, which a new pod does not have.
 func (v *view) isNewPodRight(d *inject.Decision, state explain.State) bool {
 	return !d.Code.Wanted() || state == explain.NotWanted || v.notCalled == "" && (!d.Code.Failed() || state == explain.Outdated && d.Code == inject.CodeConflict)
 }
@@ -42,7 +42,7 @@ func (v *view) isNewPodRight(d *inject.Decision, state explain.State) bool {
 func (v *view) findMistakes() (all []Mistake, notes []string) {
 	for _, f := range v.result.Check() {
 		switch {
-		case f.Code != inject.CodeUnknownTemplate && f.Code != inject.CodeUnknownParameter, v.scope.Incomplete: // it may exist
+		case f.Code != inject.CodeUnknownTemplate && f.Code != inject.CodeUnknownParameter, v.scope.Incomplete: // an unknown template may have the name
 		case f.Path == "":
 			notes = append(notes, fmt.Sprintf("Namespace %s: %s", v.scope.Namespace.Name, strings.Replace(f.Message, "the namespace's", "the", 1)))
 		default:

@@ -56,11 +56,11 @@ type Report struct {
 	without  []without           // pods without a sidecar, in namespaces that the user named
 }
 
-// without is the number of pods of a namespace that opted in that do not get a sidecar.
+// without is how many pods of a namespace that opted in get no sidecar.
 type without struct {
 	namespace string
 	pods      int
-	example   string // the name of one
+	example   string // the name of one of them
 }
 
 // Run sets the commands that the report suggests.
@@ -80,8 +80,8 @@ func (r *Report) Name(c *Count, known Known) {
 	}
 }
 
-// unexplainedPod returns the name of a pod that does not get a sidecar, if the report has nothing
-// else about its owner.
+// unexplainedPod returns the name of a pod that gets no sidecar, preferably of an owner about which the report has nothing
+// else.
 func (r *Report) unexplainedPod(c *Count) (example string) {
 	for _, o := range c.sortedOwners() {
 		g := c.owners[o]

@@ -14,8 +14,8 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-// The report suggests only restarts that make nothing worse. It suggests a restart if the new
-// pods are known to be right: see [Count.Consider].
+// A restart must make nothing worse. So the report suggests a restart only if it is known that the new
+// pods will be right, see [Count.Consider].
 
 // Candidates returns the names of the owners of a kind that kubectl rollout restart supports
 // and whose pods are not right.
@@ -67,8 +67,8 @@ func (c *Count) Consider(object []byte, room Room) error {
 	if g == nil {
 		return nil
 	}
-	// The pod template decides what new pods are. Pods of that template differ from it only if
-	// something changes new pods.
+	// The pod template decides what new pods will be, see foreseeNewPods. What was found out about existing pods counts, too, only if
+	// other webhooks change new pods, and if all existing pods have this pod template.
 	g.wrong = g.wrong && c.scope.Mutated && !w.rollsOut()
 	g.hold, g.updating = "", w.rollsOut()
 	if err := c.planExamples(g, object); err != nil {
@@ -90,7 +90,7 @@ func (c *Count) Consider(object []byte, room Room) error {
 		if err != nil {
 			return err
 		}
-		n := max(g.pods.Pods, w.Status.Replicas, w.Status.CurrentNumberScheduled) // some pods may not have been inspected
+		n := max(g.pods.Pods, w.Status.Replicas, w.Status.CurrentNumberScheduled) // a selector may have left out some pods
 		g.hold, err = c.foreseeNewPods(w.Spec.Template, inject.Claims(node), inject.OwnerOf(w.Kind, node), g.pods.Injected > 0, func(pod []byte) string { return room(c.scope.Namespace.Labels, pod, n) })
 		return err
 	}
@@ -107,8 +107,8 @@ func (c *Count) Recreate(pod, owner []byte, room Room) (why string, err error) {
 	return c.foreseeNewPods(base, claims, inject.Owner{}, true, func(pod []byte) string { return room(c.scope.Namespace.Labels, pod, 1) })
 }
 
-// foreseeNewPods returns what would be wrong with new pods of a template, or "". Injected reports
-// whether some of the existing pods are injected.
+// foreseeNewPods returns what would be wrong with new pods of a pod template, or "". Injected reports
+// whether some of the existing pods are injected, so that new pods without sidecars would be worse.
 func (c *Count) foreseeNewPods(template []byte, claims []string, owner inject.Owner, injected bool, room func(pod []byte) string) (wrong string, err error) {
 	req := inject.Request{Operation: "CREATE", Namespace: c.scope.Namespace, Object: template, Claims: claims, Owner: owner, Detail: true}
 	notCalled := ""
@@ -160,8 +160,8 @@ func (c *Count) foreseeNewPods(template []byte, claims []string, owner inject.Ow
 	return "", nil
 }
 
-// Hold suppresses restarts of the owners of a kind (all kinds if it is ""), because the new
-// pods are unknown.
+// Hold records why the owners of a kind must not be restarted, or, if kind is "", all owners: it is unknown what their new pods would
+// be.
 func (c *Count) Hold(kind, why string) {
 	for o, g := range c.owners {
 		if kind == "" || o.Kind == kind {

@@ -27,9 +27,9 @@ type Scope struct {
 	// Incomplete is set if some templates are unknown, because the ConfigMap with them is
 	// invalid.
 	Incomplete bool
-	// LastWord lists what may change pods here after Pillion ([Mutation.LastWord]).
+	// LastWord lists the webhooks and policies that may change pods here after Pillion ([Mutation.LastWord]).
 	LastWord []string
-	// Mutated is set if others may change new pods here, before or after Pillion
+	// Mutated is set if other webhooks or policies may change new pods here, before or after Pillion
 	// ([Mutation.Changes]).
 	Mutated bool
 	// Plans is set to find out what a rollout would do with pods. Resizes is set if the API server can resize running
@@ -37,7 +37,7 @@ type Scope struct {
 	Plans, Resizes bool
 }
 
-// Changed sets what others may change in new pods of the namespace.
+// Changed sets LastWord and Mutated.
 func (s *Scope) Changed(by *Mutation) {
 	s.LastWord = by.LastWord(s.Namespace.Labels)
 	if by.Webhooks == nil {
@@ -60,14 +60,14 @@ type pod struct {
 	Status struct{ Phase corev1.PodPhase }
 }
 
-// isCounted reports whether the pod is counted: it is not terminating, and it is not a mirror
-// pod. A terminating pod is not restarted for its sidecar, and mirror pods are never injected.
+// isCounted reports whether the pod is counted. A pod that has ended or is terminating will get no sidecar any more, and mirror pods are
+// never injected.
 func (p *pod) isCounted() bool {
 	_, mirror := p.Metadata.Annotations[corev1.MirrorPodAnnotationKey]
 	return !mirror && p.Metadata.DeletionTimestamp == nil && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
 }
 
-// owner returns the pod's controller. Pods without a controller have a common owner: a Pod
+// owner returns the pod's controller. All pods without a controller have the same owner: a Pod
 // without a name.
 func (p *pod) owner() Owner {
 	if o := controllerOf(p.Metadata.OwnerReferences); o != nil {

@@ -30,6 +30,7 @@ type Tally struct {
 	NotWanted int `json:"notWanted"`
 }
 
+// countOf returns the count of a state.
 func (t *Tally) countOf(s explain.State) *int {
 	switch s {
 	case explain.Current:
@@ -114,8 +115,8 @@ func (o Owner) title() string {
 // maxReasons limits the number of different reasons for an owner's template.
 const maxReasons = 5
 
-// Mistake is something that pods of an owner request and do not get: an unknown template or parameter, or a template that is
-// not for them.
+// Mistake is something that pods of an owner request and do not get: an unknown template or parameter, or a template that does not
+// apply to them.
 type Mistake struct {
 	Template string      `json:"template,omitempty"` // "" if the mistake is about no existing template
 	Code     inject.Code `json:"code"`               // unknown_template, unknown_parameter, or the decision about the template
@@ -131,22 +132,22 @@ type group struct {
 	byName     map[string]*Tally
 	reasons    []explain.Reason
 	mistakes   []Mistake
-	wrong      bool           // a new pod like one of these would not be right
-	changed    bool           // a pod was changed after its injection
+	wrong      bool           // whether a new pod like one of these would not be right
+	changed    bool           // whether a pod was changed after its injection
 	hold       string         // why a restart of the owner would not help; "" if it would
 	examples   [][]byte       // pods that differ from new ones, one for each reason, until they are planned
-	plans      []*rollout.Pod // what a rollout would do with these
-	updating   bool           // its controller is replacing pods
-	unwanted   string         // the name of a pod that does not get a sidecar
-	deployment string         // the Deployment that owns the owner
+	plans      []*rollout.Pod // what a rollout would do with the examples
+	updating   bool           // whether the owner's controller is replacing pods
+	unwanted   string         // the name of a pod that gets no sidecar
+	deployment string         // the name of the Deployment that owns the owner
 }
 
 func (g *group) addPod(template string, s explain.State, injected bool) {
 	tallyFor(g.byName, template).addPod(s, injected)
 }
 
-// findReason returns where a reason counts, or nil if it is a new one, and how many there are for the same template and state.
-// To limit the memory, the last place is for all further reasons.
+// findReason returns the reason in g.reasons in which r counts, or nil if r is new. Same is the number of different reasons for the same
+// template and state that it has compared. To limit memory, there are at most maxReasons, and the last one counts all further ones.
 func (g *group) findReason(r *explain.Reason) (at *explain.Reason, same int) {
 	for i := range g.reasons {
 		k := &g.reasons[i]
@@ -160,7 +161,7 @@ func (g *group) findReason(r *explain.Reason) (at *explain.Reason, same int) {
 	return nil, same
 }
 
-// isNewReason reports whether no pod counts for a reason yet.
+// isNewReason reports whether no pod counted for a reason before.
 func (g *group) isNewReason(r *explain.Reason) bool {
 	at, _ := g.findReason(r)
 	return at == nil
@@ -179,7 +180,7 @@ func (g *group) addReason(r explain.Reason) {
 	g.reasons = append(g.reasons, r)
 }
 
-// addMistake counts a mistake. It keeps as many different ones as there are reasons.
+// addMistake counts a mistake. It keeps at most maxReasons different mistakes.
 func (g *group) addMistake(m Mistake) {
 	g.wrong = g.wrong || m.Denied
 	for i := range g.mistakes {
@@ -208,7 +209,7 @@ func (g *group) mergeGroup(o *group) {
 	g.examples = append(g.examples, o.examples...)
 }
 
-// holdReason returns why new pods would not help: all pods are current, or new ones would not be
+// holdReason returns why a restart would not help, or "". Either all pods are current, or new pods would not be
 // right.
 func (g *group) holdReason() string {
 	switch {

@@ -87,7 +87,7 @@ func (m *Mistake) formatLine(of int) string {
 
 // printOwners prints for each owner why pods are not current, and which unknown names they request.
 func (r *Report) printOwners(p *page) {
-	told := map[string]bool{} // reasons about namespaces that were printed already
+	told := map[string]bool{} // the reasons about namespaces that were printed already
 	for i := range r.Owners {
 		s := &r.Owners[i]
 		if len(s.Reasons)+len(s.Mistakes) == 0 {
@@ -117,7 +117,7 @@ func (s *Status) holdReason() string {
 	return s.Hold
 }
 
-// dropRepeated removes a reason about a namespace if another owner's line has it already.
+// dropRepeated returns a reason without what it says about the namespace, if another owner's line says the same already.
 func dropRepeated(told map[string]bool, namespace, why string) string {
 	const its = "the namespace's annotation"
 	i := strings.Index(why, its)
@@ -213,7 +213,7 @@ func (r *Report) printValidators(p *page) {
 	}
 }
 
-// misplacedShown limits how many of them are printed.
+// misplacedShown is the maximum number of misplaced workloads that are printed.
 const misplacedShown = 20
 
 // printMisplaced prints which workloads have keys in the wrong place.

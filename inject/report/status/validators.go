@@ -19,7 +19,7 @@ type Validator struct {
 	Name string `json:"name"`
 	// Webhook is the entry of a webhook configuration.
 	Webhook string `json:"webhook,omitempty"`
-	// FailurePolicy is what happens to a pod that it cannot check: Fail or Ignore.
+	// FailurePolicy is what the API server does with a pod that the validator cannot check: Fail or Ignore.
 	FailurePolicy string `json:"failurePolicy"`
 	// Namespaces is the number of inspected namespaces that its selectors match.
 	Namespaces int `json:"namespaces"`
@@ -63,7 +63,7 @@ func (v *Validation) Validators(namespaces []map[string]string) []Validator {
 }
 
 // Loop is a webhook that is called for Pillion's pods, while Pillion is called for the pods of
-// that webhook's namespace.
+// that webhook's namespace. If neither runs, neither can start.
 type Loop struct{ Webhook, Namespace, system string }
 
 // String returns a warning.
@@ -72,8 +72,8 @@ func (l *Loop) String() string {
 		"Exclude the namespace %s from Pillion, or %s from the other one.", l.Webhook, l.Namespace, l.system)
 }
 
-// Loops returns all loops of webhooks with failurePolicy Fail. System is the namespace of
-// Pillion's pods. The function labels returns a namespace's labels, and whether they are
+// Loops returns the loops in which both webhooks have failurePolicy Fail. System is the namespace of
+// Pillion's pods. The function labels returns the labels of a namespace, and whether they are
 // known.
 func Loops(m *Mutation, v *Validation, system string, labels func(namespace string) (map[string]string, bool)) (loops []Loop) {
 	var entries []explain.Entry
