@@ -33,7 +33,7 @@ const (
 	maxPatches = 10_000
 )
 
-// ErrHalf is the error for an incomplete line, for example the last line of a log that is
+// ErrHalf is the error of [Log.Add] for an incomplete line, for example the last line of a log that is
 // still being written.
 var ErrHalf = errors.New("the line is not complete")
 
@@ -210,18 +210,18 @@ func (e *event) podName() string {
 // renamed or removed.
 type Report struct {
 	Summary   string  `json:"summary"`   // one sentence
-	Requests  int     `json:"requests"`  // created or changed pods, or were denied
-	Decided   int     `json:"decided"`   // those with a decision
-	DryRuns   int     `json:"dryRuns"`   // not counted in the other fields
+	Requests  int     `json:"requests"`  // requests that created or changed pods, or were denied
+	Decided   int     `json:"decided"`   // requests about which Pillion decided
+	DryRuns   int     `json:"dryRuns"`   // dry runs, which are not counted in the other fields
 	Decisions []Count `json:"decisions"` // Pillion's decisions
-	// The others have no about and no reason. FailedOpen are webhooks of Pillion's, the others are named
-	// configuration/webhook.
-	SecondRounds []Count `json:"secondRounds"` // changed pods when they were called again
-	Loops        []Count `json:"loops"`        // applied the same patch to the same pod again
-	FailedOpen   []Count `json:"failedOpen"`   // could not be called, and pods passed
+	// The following counts are about webhooks, and have no about and no reason. The webhooks in FailedOpen are Pillion's. In the other
+	// lists, a webhook is named CONFIGURATION/WEBHOOK.
+	SecondRounds []Count `json:"secondRounds"` // webhooks that changed pods when they were called again
+	Loops        []Count `json:"loops"`        // webhooks that applied the same patch to the same pod again
+	FailedOpen   []Count `json:"failedOpen"`   // webhooks that could not be called, so that pods passed without them
 }
 
-// Count is for how many requests there is something.
+// Count is the number of requests with the same result.
 type Count struct {
 	Namespace string `json:"namespace"`
 	Webhook   string `json:"webhook"`
@@ -259,7 +259,7 @@ func (l *Log) Report() *Report {
 	return &r
 }
 
-// Bad reports whether there is a loop, a pod that was accepted without Pillion, or one that
+// Bad reports whether there is a loop, a pod that was accepted without Pillion, or a pod that
 // Pillion changed a second time.
 func (r *Report) Bad() bool {
 	return len(r.Loops)+len(r.FailedOpen) > 0 || slices.ContainsFunc(r.SecondRounds, func(c Count) bool { return strings.HasSuffix(c.Webhook, own) })

@@ -22,8 +22,8 @@ type Comparison struct {
 	fits     *limits.Evaluator
 	pairs    []pair
 	differ   map[string]bool             // IDs of templates that differ
-	only     map[string]*inject.Injector // the old set with the new revision of one template, by its ID
-	diffs    map[string]*Diff            // by the changes, as JSON
+	only     map[string]*inject.Injector // the old set with the new revision of one template, by the template's ID
+	diffs    map[string]*Diff            // the diff of the first of all workloads with the same changes, by the changes as JSON
 }
 
 // New returns a Comparison of two sets. Fits checks the limits of namespaces.
@@ -48,17 +48,17 @@ type Workload struct {
 	Pods int
 	// Request has the pod template, or a pod without what was injected.
 	Request inject.Request
-	// Limits returns those of the namespace, if its pods change. It may be nil.
+	// Limits returns the LimitRanges and quotas of the namespace. It is called only if the pods change, and may be nil.
 	Limits func() limits.Limits
 	// Lenient is set if Pillion's validating webhook is not called for the pods, so that Pillion denies none.
 	Lenient bool
 }
 
-// side is a pod by one set of templates.
+// side is the new pod of a workload by one of the two sets of templates.
 type side struct {
 	injector  *inject.Injector // for the namespace
 	decisions map[string]*inject.Decision
-	pod       []byte // final
+	pod       []byte // the final pod
 	denied    []inject.Finding
 }
 
@@ -196,8 +196,8 @@ func whyNot(d *inject.Decision) string {
 	return fmt.Sprintf("%s: %s", d.Code, d.Sentence())
 }
 
-// ownChanges returns those of the changes that a template causes, which differs in the sets. If others differ too, it
-// compares the pod with what it would be if only this one did.
+// ownChanges returns the changes of a pod that one of the differing templates causes. If it is the only template that differs, these are
+// all changes. If not, it compares the pod with what the pod would be if only this template differed.
 func (c *Comparison) ownChanges(id string, w *Workload, from *side, changes []rollout.Change) ([]rollout.Change, error) {
 	differ := 0
 	for _, p := range c.pairs {

@@ -13,17 +13,17 @@ import (
 // Kind is what happens to a template in a pod.
 type Kind string
 
-// What can happen.
+// The kinds. Before and after are by the set in use and by the other set.
 const (
-	// Gets means that new pods have the template, and have not had it before.
+	// Gets means that new pods have the template after, and not before.
 	Gets Kind = "gets"
-	// Loses is the opposite.
+	// Loses means that new pods have the template before, and not after.
 	Loses Kind = "loses"
 	// Changes means that new pods have another content of the template.
 	Changes Kind = "changes"
-	// Rejected means that new pods are rejected, and have not been rejected before.
+	// Rejected means that new pods are rejected after, and not before.
 	Rejected Kind = "rejected"
-	// Accepted is the opposite.
+	// Accepted means that new pods are rejected before, and not after.
 	Accepted Kind = "accepted"
 	// Fails means that new pods should get the template and cannot, so that they stay without it.
 	Fails Kind = "fails"
@@ -51,10 +51,10 @@ type Effect struct {
 	Effect   Kind   `json:"effect"`
 	// Pods is the number of pods.
 	Pods int `json:"pods"`
-	// How is how running pods get a change: in place, with a resize, with new pods, or, if only the record of
-	// the revision differs, by that.
+	// How is how running pods get a change: in place, with a resize, or with new pods. If only the recorded revision
+	// differs, only the record changes.
 	How rollout.How `json:"how,omitempty"`
-	// Fields are those that cause it.
+	// Fields are the fields that change in this way.
 	Fields []string `json:"fields,omitempty"`
 	// By is what rejects a pod, or has rejected it: Pillion, Pod Security, a LimitRange or a ResourceQuota.
 	By string `json:"by,omitempty"`
@@ -90,7 +90,7 @@ func (o *Outcome) acceptPods(by string) {
 	}
 }
 
-// rejectPods makes n of the pods rejected because of a template, or, if it is "", of those that the pods get or
+// rejectPods makes n of the pods rejected because of a template. If the template is "", the causes are all templates that the pods get or
 // that change. A rejected pod has no other effect.
 func (o *Outcome) rejectPods(by, why, template string, n int) {
 	names := []string{template}

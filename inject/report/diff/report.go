@@ -18,11 +18,11 @@ import (
 type Report struct {
 	// Summary is one sentence.
 	Summary string `json:"summary"`
-	// Changed is the number of pods and owners for which something changes, of all Compared ones.
+	// Compared counts all pods and owners that were compared, and Changed those for which something changes.
 	Changed  Count `json:"changed"`
 	Compared Count `json:"compared"`
-	// Templates are those that differ, or whose effects do, in the order in which they are applied, followed
-	// by those that only the old set has.
+	// Templates are the templates that differ or whose effects differ, in the order in which they are applied, followed
+	// by the templates that only the old set has.
 	Templates []Template `json:"templates"`
 	// Owners are those for which something changes.
 	Owners []*Outcome `json:"owners"`

@@ -37,7 +37,7 @@ func Applied(installed, files *templates.Set, without []string) (set *templates.
 			return nil, nil, fmt.Errorf("there is no template %s to remove", id)
 		}
 	}
-	// Of two templates with one name, the set has the one of the cluster.
+	// If a template of a namespace and one of the cluster have the same name, the set has the one of the cluster.
 	joined, problems := templates.Join(&templates.Set{Templates: slices.Concat(all, files.Templates)})
 	for i := range problems {
 		p := &problems[i]

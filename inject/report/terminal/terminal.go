@@ -46,8 +46,8 @@ func Bar(cells int, shares ...Share) string {
 	return bar.String()
 }
 
-// divide divides a bar. A share with a count has at least one cell, so that one missing pod of many is seen. The share
-// with the highest count gives the cells for that.
+// divide divides the cells of a bar among the counts. A share with a count has at least one cell, so that one missing pod of many is
+// visible. The cells for that are taken from the share with the highest count.
 func divide(cells int, shares []Share) []int {
 	all, sum, used, most := make([]int, len(shares)), 0, 0, 0
 	for i, s := range shares {
