@@ -10,8 +10,8 @@ import (
 // accountFlag sets annotations of the ServiceAccounts.
 const accountFlag = "service-account-annotation"
 
-// accounts are the ServiceAccounts of a namespace that the manifests, the case of a test or the cluster
-// have, with the annotations of the flags.
+// accounts finds the ServiceAccounts of a namespace in the manifests, the case of a test or the cluster, and adds the annotations of
+// the flags.
 type accounts struct {
 	declared    manifest.Declared
 	usual       bool                    // whether it is the namespace of objects without one

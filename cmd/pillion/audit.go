@@ -76,7 +76,7 @@ func runAudit(files []string, output string, stdin io.Reader, stdout, stderr io.
 		tell := func(text string) { fmt.Fprintln(stderr, cli.Fold(stderr, "pillion: "+text)) }
 		if name == "-" {
 			n, ok := readAudit(log, "standard input", stdin, tell)
-			whole, lines = whole && ok, lines+max(n, 1) // what should write to the pipe may have failed
+			whole, lines = whole && ok, lines+max(n, 1) // without a line, too, it is an error to find no events: the program that should write to the pipe may have failed
 			continue
 		}
 		file, err := os.Open(name)
@@ -137,7 +137,7 @@ func readAudit(log *audit.Log, name string, r io.Reader, tell func(string)) (n i
 		tell(fmt.Sprintf("%s: %d more lines are not audit events", name, told-maxTold))
 	}
 	if err == nil {
-		n-- // the loop ended after the last line
+		n-- // the number of the line after the last one
 	}
 	return n, whole
 }

@@ -149,7 +149,8 @@ func replicasOf(o manifest.Object) int {
 	return 1
 }
 
-// assignToOwners gives objects with owners to these: a pod of an owner that is in the files counts for it.
+// assignToOwners counts the pods of owners that are in the files for these owners. An owner that is not in the files is compared by one
+// of its pods.
 func (m *manifestSet) assignToOwners(pods map[diff.Owner][]manifest.Object) {
 	var top func(key diff.Owner) diff.Owner // the owner of an owner
 	owned := map[diff.Owner]diff.Owner{}
@@ -163,7 +164,7 @@ func (m *manifestSet) assignToOwners(pods map[diff.Owner][]manifest.Object) {
 	}
 	top = func(key diff.Owner) diff.Owner {
 		if to, ok := owned[key]; ok {
-			delete(owned, key) // also if they own each other
+			delete(owned, key) // so that the search ends even if objects own each other
 			to = top(to)
 			owned[key] = to
 			return to

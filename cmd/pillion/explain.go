@@ -268,7 +268,7 @@ func (o *explainOptions) explainDocument(injector *inject.Injector, d yamledit.D
 	return reports, nil
 }
 
-// explainReview explains a request of an API server. That it was sent proves the opt-in.
+// explainReview explains a request of an API server. The API server sends requests only about pods that opted in.
 func (o *explainOptions) explainReview(injector *inject.Injector, node *jsontree.Node) (*explain.Report, error) {
 	request := node.At("request")
 	if request.At("resource", "group").Text() != "" || request.At("resource", "version").Text() != "v1" || request.At("resource", "resource").Text() != "pods" || request.At("operation").Text() != "CREATE" || request.At("subResource").Text() != "" {

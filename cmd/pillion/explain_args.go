@@ -26,7 +26,7 @@ import (
 type explainOptions struct {
 	injectOptions
 
-	asked      []asked
+	named      []namedObject
 	selector   string
 	everywhere bool
 	only       []string // names of templates
@@ -37,9 +37,9 @@ type explainOptions struct {
 	failed     []error // objects that the user named and that cannot be read
 }
 
-// asked is an object of a cluster that the user named, or, without a name, all objects of a
+// namedObject is an object of a cluster that the user named. Without a name, it is all objects of a
 // kind.
-type asked struct {
+type namedObject struct {
 	argument string
 	word     string // for the kind
 	kind     cluster.Kind
@@ -47,7 +47,7 @@ type asked struct {
 }
 
 // parseArguments parses arguments as kubectl get does: KIND/NAME..., KIND NAME..., or KIND,KIND.
-func parseArguments(args []string) (all []asked, err error) {
+func parseArguments(args []string) (all []namedObject, err error) {
 	if len(args) == 0 {
 		return nil, nil
 	}
@@ -60,8 +60,8 @@ func parseArguments(args []string) (all []asked, err error) {
 			if _, err := os.Stat(arg); err == nil {
 				return nil, fmt.Errorf("%s is no KIND/NAME; did you mean --filename %[1]s?", arg)
 			}
-			k, _ := cluster.KindOf(kind) // or the cluster knows it
-			all = append(all, asked{arg, kind, k, name})
+			k, _ := cluster.KindOf(kind) // if the kind is not known here, the cluster may know it
+			all = append(all, namedObject{arg, kind, k, name})
 		}
 		return all, nil
 	}
@@ -74,10 +74,10 @@ func parseArguments(args []string) (all []asked, err error) {
 			if strings.Contains(name, "/") || name == "" {
 				return nil, fmt.Errorf("%q must be a name: use either KIND/NAME or KIND NAME, not both", name)
 			}
-			all = append(all, asked{kind + "/" + name, kind, k, name})
+			all = append(all, namedObject{kind + "/" + name, kind, k, name})
 		}
 		if len(args) == 1 {
-			all = append(all, asked{kind, kind, k, ""})
+			all = append(all, namedObject{kind, kind, k, ""})
 		}
 	}
 	return all, nil
@@ -90,11 +90,11 @@ func (o *explainOptions) checkFlags(args []string) (err error) {
 			return fmt.Errorf("%s is no KIND/NAME; did you mean --filename %[1]s?", arg)
 		}
 	}
-	if o.asked, err = parseArguments(args); err != nil {
+	if o.named, err = parseArguments(args); err != nil {
 		return err
 	}
 	some := o.everywhere || o.selector != ""
-	named := len(o.asked) > 0 && o.asked[0].name != ""
+	named := len(o.named) > 0 && o.named[0].name != ""
 	switch {
 	case len(o.files) > 0 && len(args) > 0:
 		return errors.New("--filename cannot be used with KIND/NAME")
@@ -117,7 +117,7 @@ func (o *explainOptions) checkFlags(args []string) (err error) {
 
 // whole reports whether the reports are about all objects of a cluster or a namespace, or all of some kinds.
 func (o *explainOptions) whole() bool {
-	return len(o.files) == 0 && (len(o.asked) == 0 || o.asked[0].name == "")
+	return len(o.files) == 0 && (len(o.named) == 0 || o.named[0].name == "")
 }
 
 // where returns the part of the cluster that the reports are about.
@@ -135,14 +135,14 @@ func (o *explainOptions) where() string {
 // nothingFound returns the sentence for a cluster without matching objects.
 func (o *explainOptions) nothingFound() string {
 	what := "workload or pod"
-	if len(o.asked) > 0 {
+	if len(o.named) > 0 {
 		what = strings.Join(o.askedKinds(), " or ")
 	}
 	return "there is no " + what + o.where()
 }
 
 func (o *explainOptions) askedKinds() (names []string) {
-	for _, a := range o.asked {
+	for _, a := range o.named {
 		names = append(names, a.kind.Name())
 	}
 	return names
@@ -179,16 +179,16 @@ func (o *explainOptions) fromCluster(ctx context.Context) ([]*explain.Report, er
 		return nil, err
 	}
 	o.uncertain = i.Uncertain()
-	if len(o.asked) == 0 || o.asked[0].name == "" {
+	if len(o.named) == 0 || o.named[0].name == "" {
 		var kinds []cluster.Kind
-		for _, a := range o.asked {
+		for _, a := range o.named {
 			kinds = append(kinds, a.kind)
 		}
 		return i.Every(ctx, namespace, kinds, o.selector)
 	}
 	var reports []*explain.Report
-	for _, a := range o.asked {
-		found, err := explainAsked(ctx, i, a, namespace)
+	for _, a := range o.named {
+		found, err := explainNamed(ctx, i, a, namespace)
 		switch {
 		case apierrors.IsNotFound(err) || apierrors.IsForbidden(err): // continue, because the other objects may exist
 			o.failed = append(o.failed, fmt.Errorf("%s: %w", problem.OneLine(a.argument), err))
@@ -203,7 +203,7 @@ func (o *explainOptions) fromCluster(ctx context.Context) ([]*explain.Report, er
 
 // unknownKind returns an error about a kind that only a cluster may know.
 func (o *explainOptions) unknownKind() error {
-	for _, a := range o.asked {
+	for _, a := range o.named {
 		if _, err := cluster.KindOf(a.word); err != nil {
 			return cli.UsageError{Err: err}
 		}
@@ -211,8 +211,8 @@ func (o *explainOptions) unknownKind() error {
 	return nil
 }
 
-// explainAsked explains one object that the user named.
-func explainAsked(ctx context.Context, i *cluster.Installation, a asked, namespace string) ([]*explain.Report, error) {
+// explainNamed explains one object that the user named.
+func explainNamed(ctx context.Context, i *cluster.Installation, a namedObject, namespace string) ([]*explain.Report, error) {
 	kind, err := i.FindKind(a.word)
 	if err != nil {
 		return nil, err

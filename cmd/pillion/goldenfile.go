@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// goldenHeader is the first line of a golden file. A file without it is not read and not overwritten: a suite may come from
-// somebody else and name any file.
+// goldenHeader is the first line of a golden file. A file without it is not read and not overwritten, because a suite of another author
+// could name any file.
 const goldenHeader = "# An injected pod, written by pillion test --update.\n"
 
 // goldenFile is the golden file of a case. It is below the folder of the suite, and no symbolic link leads to it.

@@ -139,7 +139,7 @@ func (o *injectOptions) checkFlags() error {
 	return errors.Join(err, cluster.CheckNamespaces(o.namespace))
 }
 
-// errNoPods is the error of commands that need a pod: what wrote the manifests has probably failed.
+// errNoPods is the error of commands that need a pod. The program that wrote the manifests has probably failed.
 var errNoPods = errors.New("the input has no pods, and nothing that creates pods")
 
 func parsePairs(flag string, texts []string) (map[string]string, error) {

@@ -29,7 +29,7 @@ type injection struct {
 	options  *injectOptions
 	injector *inject.Injector
 	report   io.Writer
-	told     strings.Builder                                                  // for report, if there is no error
+	told     strings.Builder                                                  // what is written to report at the end, unless there is an error
 	change   func(*yamledit.Root, manifest.Object) ([]yamledit.Change, error) // for one object
 	found    int                                                              // number of objects with a pod
 	reported map[string]bool                                                  // objects of kinds that Pillion does not know
@@ -102,7 +102,7 @@ func (j *injection) changeDocument(i int, d yamledit.Document) error {
 		return errArray
 	}
 	if j.options.output != "json" && !manifest.MayHoldPods(root.Content[0], j.options.podPaths) {
-		j.keepDocument(i, d) // it may be anything, even invalid JSON
+		j.keepDocument(i, d) // a document without a pod may be anything, even invalid JSON
 		return nil
 	}
 	node, err := jsontree.FromYAML(root.Node)

@@ -304,7 +304,7 @@ func (o *rolloutOptions) executeRollout(cmd *cobra.Command, r *executor.Rollout,
 		s.printStopped(err)
 	}
 	if errors.Is(err, executor.ErrStopped) || errors.Is(err, context.Canceled) {
-		return fmt.Errorf("the rollout was stopped after %d of %d pods; run the same command again to continue%s", s.done, s.total, halfOf(err))
+		return fmt.Errorf("the rollout was stopped after %d of %d pods; run the same command again to continue%s", s.done, s.total, incompletePhrase(err))
 	}
 	if err != nil {
 		err = fmt.Errorf("the rollout has stopped after %d of %d pods: %w. Fix the cause, or apply the old template, and run the same command again", s.done, s.total, err)

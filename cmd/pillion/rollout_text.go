@@ -23,9 +23,9 @@ import (
 type rolloutScreen struct {
 	w, stderr io.Writer
 	json      bool
-	acts      int // workloads that change
-	left      int // pods that the rollout cannot update
-	ending    int // pods of Jobs that run until they end
+	acts      int // the number of workloads that change
+	left      int // the number of pods that the rollout cannot update
+	ending    int // the number of pods of Jobs, which run until they end
 	in        *bufio.Reader
 
 	mu          sync.Mutex // guards all below
@@ -119,7 +119,7 @@ func plannedEvent(w *rollout.Workload, total int) executor.Event {
 	return e
 }
 
-// printWorkload prints one line of the plan, and what stays as others have changed it.
+// printWorkload prints one line of the plan, and what stays because another client has changed it.
 func (s *rolloutScreen) printWorkload(w *rollout.Workload) {
 	what := w.Why
 	if w.Way == rollout.ChangeInPlace {
@@ -246,7 +246,7 @@ func (s *rolloutScreen) printNote(text string) {
 // printStopped prints the last event of a rollout that has failed or was interrupted.
 func (s *rolloutScreen) printStopped(err error) {
 	if s.json {
-		s.writeEvent(executor.Event{Time: time.Now().UTC().Truncate(time.Millisecond), Type: "stopped", Message: strings.TrimPrefix(halfOf(err), "; "), Done: s.done, Total: s.total})
+		s.writeEvent(executor.Event{Time: time.Now().UTC().Truncate(time.Millisecond), Type: "stopped", Message: strings.TrimPrefix(incompletePhrase(err), "; "), Done: s.done, Total: s.total})
 	}
 }
 
@@ -275,8 +275,8 @@ func (s *rolloutScreen) printEnd() {
 	}
 }
 
-// halfOf returns what a rollout has left half done, as the end of a sentence.
-func halfOf(err error) string {
+// incompletePhrase returns what a rollout has begun and not completed, as the end of a sentence.
+func incompletePhrase(err error) string {
 	if failed, ok := errors.AsType[*executor.FailedError](err); ok && len(failed.Incomplete) > 0 {
 		return "; half done: " + strings.Join(failed.Incomplete, ", ")
 	}

@@ -192,7 +192,7 @@ func (o *statusOptions) writeReport(ctx context.Context, c *cluster.Client, stdo
 	report.Notes = append(report.Notes, o.scope.Notes()...)
 	var page bytes.Buffer
 	if o.watch && o.output == "text" {
-		head := "\n" // separates it from the last report
+		head := "\n" // separates the report from the previous one
 		if cli.IsTerminal(stdout) {
 			head = ""
 			fmt.Fprint(cli.Raw(stdout), "\x1b[H\x1b[2J") // ECMA-48: to the first line, and erase all

@@ -111,7 +111,7 @@ func (s *testSuite) runCase(c *templatetest.Case, settled map[string]bool) (outc
 	return outcome, updated, nil
 }
 
-// caseInput makes of a case what inject reads: a manifest, and what is known about the namespace.
+// caseInput returns a case as the input of inject: a manifest, and what is known about the namespace.
 func (s *testSuite) caseInput(c *templatetest.Case) (in templatetest.Input, err error) {
 	o := &injectOptions{namespace: "default", output: "yaml", declared: manifest.Declared{Namespaces: map[string]request.Namespace{}}}
 	node, err := s.caseObject(o, c)
@@ -141,7 +141,7 @@ func (s *testSuite) caseInput(c *templatetest.Case) (in templatetest.Input, err 
 		err = errors.New(wrong.Rejected[0])
 	}
 	in = templatetest.Input{Request: req, Findings: s.injector.Misplaced(manifest.APIVersion, manifest.Kind, manifest.Node)}
-	if len(inject.InjectedBy(req.Object)) == 0 { // otherwise uninject removes more than what is injected now
+	if len(inject.InjectedBy(req.Object)) == 0 { // otherwise uninject would also remove what was injected before
 		in.Undo = func() (was, is []byte, err error) { return s.undoManifest(o, pod.AppendTo(nil)) }
 	}
 	return in, err
