@@ -257,7 +257,7 @@ func (a *advisor) mistakes(t *testing.T) {
 		"fine":             {newDeployment("web", nil), ""},
 		"invalid value":    {newDeployment("web", map[string]string{"logger.pillion.dev/level": "loud"}), `is "loud"; it must be one of debug, info, warn`},
 		"unknown template": {newDeployment("web", map[string]string{"pillion.dev/templates": "+loger"}), `names the unknown template "loger"; did you mean "logger"?`},
-		"conflict":         {newDeployment("web", nil, own), "logger: not_injected at /spec/containers/1: "},
+		"conflict":         {newDeployment("web", nil, own), "logger: conflict at /spec/containers/1: "},
 	} {
 		got, err := tryDeployment(testContext(t), t, ns, c.deployment)
 		if err != nil {

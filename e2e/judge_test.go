@@ -239,13 +239,13 @@ func TestAuthorsMistakes(t *testing.T) {
 			func(p *corev1.Pod, template string) {
 				p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: template, Image: "registry.example/mine:1"})
 			},
-			"not_injected at /spec/containers/2", false,
+			"conflict at /spec/containers/2", false,
 		}, {
 			"own volume of that name",
 			func(p *corev1.Pod, template string) {
 				p.Spec.Volumes = []corev1.Volume{hostPathVolume(template + "-data")}
 			},
-			"not_injected at /spec/volumes/0", false,
+			"conflict at /spec/volumes/0", false,
 		},
 	}
 	ns := optedInNamespace(t)

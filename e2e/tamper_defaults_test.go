@@ -62,7 +62,7 @@ func tamperedDefaults() []tampering {
 		changed("mount read-only", "/volumeMounts/", func(c *corev1.Container) { c.VolumeMounts[0].ReadOnly = true }),
 		changed("part of the volume", "/volumeMounts/", func(c *corev1.Container) { c.VolumeMounts[0].SubPath = "part" }),
 		{
-			name: "volume without a limit", finding: "not_injected at /spec/volumes/",
+			name: "volume without a limit", finding: "conflict at /spec/volumes/",
 			edit: func(p *corev1.Pod, _ string) {
 				for i := range p.Spec.Volumes {
 					if p.Spec.Volumes[i].Name == "keeper-data" {

@@ -75,13 +75,13 @@ func changedInContainer() []tampering {
 					p.Spec.Volumes[i] = hostPathVolume(template + "-data")
 				}
 			}
-		}, false, "not_injected at /spec/volumes/", ""},
+		}, false, "conflict at /spec/volumes/", ""},
 		{"moved to the containers", func(p *corev1.Pod, template string) {
 			moved := *findContainer(p, template)
 			moved.RestartPolicy = nil
 			withoutContainer(p, template)
 			p.Spec.Containers = append(p.Spec.Containers, moved)
-		}, false, "not_injected at /spec/containers/2", ""},
+		}, false, "conflict at /spec/containers/2", ""},
 	}
 }
 

@@ -42,8 +42,8 @@ const (
 	CodeMisplaced Code = "misplaced"
 )
 
-// The other codes of findings about a final pod, which may also have the first two and
-// invalid_parameter.
+// The other codes of findings about a final pod. A template that failed for the pod has a finding with the code of its
+// decision.
 const (
 	CodeMissing     Code = "missing"
 	CodeAltered     Code = "altered"
@@ -52,7 +52,10 @@ const (
 
 // FindingCodes returns the codes of findings about final pods.
 func FindingCodes() []Code {
-	return []Code{CodeMissing, CodeAltered, CodeNotInjected, CodeInvalidParameter, CodeUnknownParameter, CodeUnknownTemplate}
+	return []Code{
+		CodeMissing, CodeAltered, CodeNotInjected, CodeConflict, CodeInvalidParameter, CodeRenderFailed, CodeUnknownServiceAccount,
+		CodeUnknownParameter, CodeUnknownTemplate,
+	}
 }
 
 // Wanted reports whether the template is for the pod.

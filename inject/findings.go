@@ -135,22 +135,17 @@ func (d *Decision) differenceAdvice(others string) string {
 }
 
 // failureFindings returns findings about a template that the pod should have but that could not be
-// injected.
+// injected. They have the code of the decision.
 func (d *Decision) failureFindings() []Finding {
-	code := CodeNotInjected
-	switch d.Code {
-	case CodeInvalidParameter:
-		code = CodeInvalidParameter
-	case CodeConflict, CodeRenderFailed, CodeUnknownServiceAccount:
-	default:
+	if !d.Code.Failed() {
 		return nil
 	}
 	var all []Finding
 	for _, o := range d.Obstacles {
-		all = append(all, d.newFinding(code, o.Difference, o.Message))
+		all = append(all, d.newFinding(d.Code, o.Difference, o.Message))
 	}
 	if all == nil {
-		all = append(all, d.newFinding(code, Difference{}, d.Sentence()))
+		all = append(all, d.newFinding(d.Code, Difference{}, d.Sentence()))
 	}
 	return all
 }

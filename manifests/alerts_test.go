@@ -65,7 +65,7 @@ func TestAlerts(t *testing.T) {
 			[]string{"== 1", "< 2"},
 		},
 		"PillionPodsLackSidecars": {
-			"warning", "", []string{"pillion_findings_total"}, []string{`code=~"missing|not_injected"`, `webhook="validate"`}, []string{"[10m]", "> 0"},
+			"warning", "", []string{"pillion_findings_total"}, []string{`code=~"missing|not_injected|conflict|render_failed|unknown_service_account"`, `webhook="validate"`}, []string{"[10m]", "> 0"},
 		},
 		"PillionDenying": { // more than a few pods, and more than a tenth of them
 			"warning", "5m",

@@ -69,8 +69,8 @@ func TestSeriesOfTemplates(t *testing.T) {
 		}
 		return n
 	}
-	// There are 8 series of findings.
-	if got, want := series("log-agent"), len(inject.DecisionCodes())+8; got != want {
+	// There are 11 series of findings.
+	if got, want := series("log-agent"), len(inject.DecisionCodes())+11; got != want {
 		t.Errorf("%d series, want %d", got, want)
 	}
 	ask := func() {

@@ -84,7 +84,7 @@ func TestLintDenials(t *testing.T) {
 		"a mount that it forbids":         {`{"volumeMounts":[{"name":"v","mountPath":"/v"}]}`, "", `"required":true,"validate":{"protect":["all","volumeMounts"]},` + container, `log-agent: altered at /spec/initContainers/0/volumeMounts`},
 		"no restartPolicy":                {`{"restartPolicy":null}`, "", `"required":true,` + container, `log-agent: missing at /spec/initContainers/0/restartPolicy`},
 		"another image":                   {`{"image":"mirror/log-agent:1"}`, "", `"required":true,` + container, `log-agent: altered at /spec/initContainers/0/image`},
-		"a conflict with the app":         {`{}`, `,"ports":[{"containerPort":80,"hostPort":80}]`, `"required":true,` + port, `log-agent: not_injected`},
+		"a conflict with the app":         {`{}`, `,"ports":[{"containerPort":80,"hostPort":80}]`, `"required":true,` + port, `log-agent: conflict`},
 		"a conflict that is not required": {`{}`, `,"ports":[{"containerPort":80,"hostPort":80}]`, port, ""},
 	} {
 		for _, dryRun := range []bool{false, true} {

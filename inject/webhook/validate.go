@@ -26,7 +26,8 @@ var validate = &endpoint{
 	decisions: append(okOutcomes("allowed", decidedWarned, decidedDenied),
 		outcome{decidedDoubted, http.StatusTemporaryRedirect}),
 	findings: []inject.Code{
-		inject.CodeMissing, inject.CodeAltered, inject.CodeNotInjected, inject.CodeInvalidParameter, inject.CodeUnknownParameter,
+		inject.CodeMissing, inject.CodeAltered, inject.CodeNotInjected, inject.CodeUnknownParameter,
+		inject.CodeConflict, inject.CodeInvalidParameter, inject.CodeRenderFailed, inject.CodeUnknownServiceAccount,
 	},
 	general: unknown,
 	about:   (*admissionRequest).createsPod,

@@ -89,7 +89,7 @@ func (r *Report) Text(width int, colour bool, detail Detail) string {
 	return p.String()
 }
 
-// firstLine returns the summary. If running pods differ from what it says about a new pod, it adds that.
+// firstLine returns the summary. If it is about new pods, and running pods differ, it says so.
 func (r *Report) firstLine() string {
 	if r.Running == nil || len(r.Running.Behind) == 0 {
 		return r.Summary
@@ -120,19 +120,8 @@ func (p *page) printFindings(r *Report) {
 		if all[i].Template != "" {
 			head = all[i].Template + ": "
 		}
-		p.printRow("  ", 2, style, head+string(r.findingCode(&all[i]))+pathPhrase(all[i].Path, all[i].Message)+": "+all[i].Message)
+		p.printRow("  ", 2, style, head+string(all[i].Code)+pathPhrase(all[i].Path, all[i].Message)+": "+all[i].Message)
 	}
-}
-
-// findingCode returns the code for a finding in the text: its own code, or, if the template could not be injected, the code of the
-// decision, which says why.
-func (r *Report) findingCode(f *inject.Finding) inject.Code {
-	for i := range r.Templates {
-		if t := &r.Templates[i]; f.Code == inject.CodeNotInjected && t.Template == f.Template && t.Code.Failed() {
-			return t.Code
-		}
-	}
-	return f.Code
 }
 
 // printWebhooks prints why the API server calls no webhook, or, if verbose, whether it calls each
@@ -276,7 +265,7 @@ func (p *page) printRunning(r *Running, kind string) {
 	case r.Hold != "":
 		p.printRow("  ", 2, terminal.Yellow, "a restart does not help: "+r.Hold)
 	case len(r.Restart) > 1:
-		fmt.Fprintf(p, "  A restart fixes %d workloads:\n    %s\n", len(r.Restart), strings.Join(r.restartAll, "\n      "))
+		fmt.Fprintf(p, "  A restart fixes %d workloads:\n    %s\n", len(r.Restart), strings.Join(r.all, "\n      "))
 	case len(r.Restart) == 1:
 		p.WriteString("  A restart fixes it:\n    " + r.Restart[0] + "\n")
 	case kind == "Job":

@@ -141,7 +141,7 @@ func (c *Count) foreseeNewPods(template []byte, claims []string, owner inject.Ow
 		return "", err
 	}
 	for i := range v.Judged {
-		if f := &v.Judged[i]; v.Denied || f.Code == inject.CodeMissing || f.Code == inject.CodeAltered || f.Code == inject.CodeNotInjected {
+		if f := &v.Judged[i]; v.Denied || f.Code.Failed() || f.Code == inject.CodeMissing || f.Code == inject.CodeAltered || f.Code == inject.CodeNotInjected {
 			return "a new pod would not be current: " + f.String(), nil
 		}
 	}
