@@ -173,7 +173,7 @@ func (o *explainOptions) fromCluster(ctx context.Context) ([]*explain.Report, er
 	}
 	i, err := c.Installed(ctx, o.templates, cluster.Explaining{
 		Fits: o.fits, Overlay: overlay, Overlaid: len(o.labels)+len(o.annotations)+len(o.accountAnnotations) > 0,
-		Commands: o.cluster.Commands([]string{within}, o.templates), Pillion: o.cluster.Command,
+		Commands: o.cluster.Commands([]string{within}, o.templates),
 	})
 	if err != nil {
 		return nil, err

@@ -87,7 +87,9 @@ func (i *Installation) explainTemplate(ctx context.Context, object *unstructured
 			r.Shows = append(r.Shows, i.showWorkload(ctx, p, object)...)
 		}
 		r.Compare(running)
-		r.Fail(why, explain.Help{Kubectl: i.Commands.Kubectl, Pillion: i.Pillion, System: i.system, Namespace: p.Name})
+		help := i.Commands.Help
+		help.Namespace, help.Foreign = p.Name, r.Unread
+		r.Fail(why, help)
 	}
 	return r, err
 }

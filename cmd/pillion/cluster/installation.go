@@ -55,7 +55,6 @@ type Explaining struct {
 	Overlay  func(request.Namespace) (request.Namespace, error) // applies the label flags
 	Overlaid bool                                               // whether Overlay changes namespaces
 	Commands status.Commands
-	Pillion  func(command string) string // a command of this program for the same cluster
 }
 
 func (i *Installation) addNote(text string) {

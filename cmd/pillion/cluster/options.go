@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
+	"github.com/pillion-dev/pillion/inject/report/explain"
 	"github.com/pillion-dev/pillion/inject/report/status"
 )
 
@@ -143,11 +144,11 @@ func (o *Options) Commands(arguments, paths []string) status.Commands {
 		rollout = join([]string{program, "rollout"}, arguments, []string{"--dry-run"}, flags)
 	}
 	return status.Commands{
+		Help:       explain.Help{Kubectl: o.Kubectl(), Pillion: o.Command, System: o.System},
 		Rollout:    rollout,
 		Status:     join([]string{program, "status"}, arguments, files, flags),
 		Unlabelled: join([]string{program, "status", "unlabelled"}, flags),
 		Explain:    join([]string{program, "explain"}, files, flags),
-		Kubectl:    o.Kubectl(),
 	}
 }
 

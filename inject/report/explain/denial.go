@@ -14,7 +14,9 @@ import (
 type Denial struct {
 	// Pillions reports whether Pillion is the cause: it denied the pod, or the API server could not ask it.
 	Pillions bool
-	Sentence string // the cause, without a full stop
+	// Unreached reports whether the API server got no answer of any server of Pillion.
+	Unreached bool
+	Sentence  string // the cause, without a full stop
 	// Hint is what to do next, and Command is how.
 	Hint, Command string
 }
@@ -26,6 +28,8 @@ type Help struct {
 	System  string                      // Pillion's namespace
 	// Namespace is the pod's.
 	Namespace string
+	// Foreign is set if the user may not see Pillion's own namespace.
+	Foreign bool
 }
 
 func (h *Help) pillionCommand(command string) string {
@@ -50,7 +54,11 @@ func ParseDenial(message string, help Help) (d Denial, known bool) {
 		if !isPillions(m[1]) {
 			return newForeignDenial(fmt.Sprintf("the API server cannot call the webhook %s, which is not Pillion's: %s", m[1], m[2]), help), true
 		}
-		return explainCall(m[1], m[2], help), true
+		d := explainCall(m[1], m[2], help)
+		if help.Foreign {
+			d.Hint = "Ask an administrator of Pillion. " + d.Hint
+		}
+		return d, true
 	}
 	if m := denied.FindStringSubmatch(message); m != nil {
 		if isPillions(m[1]) {
@@ -102,6 +110,7 @@ func explainCall(webhook, reason string, help Help) Denial {
 	}
 	switch {
 	case has("no endpoints available"):
+		r.Unreached = true
 		r.Sentence = "no pod of Pillion is ready, so the API server cannot ask it about the pod"
 		r.Hint, r.Command = "See whether its Deployment has replicas, and why they are not ready:", pods
 	case has(`service "`) && has("not found"):
@@ -111,10 +120,12 @@ func explainCall(webhook, reason string, help Help) Denial {
 		r.Sentence = "the API server does not trust the certificate of Pillion: " + reason
 		r.Hint, r.Command = "See the whole chain, and where it breaks:", help.pillionCommand("certs")
 	case has("context deadline exceeded", "Client.Timeout", "request canceled", "i/o timeout"):
+		r.Unreached = true
 		r.Sentence = "Pillion does not answer the API server in time: " + reason
 		r.Hint = "See whether its pods run, and read their log. A firewall or NetworkPolicy between the API server and port 8443 of the pods has the same effect:"
 		r.Command = fmt.Sprintf("%s -n %s logs -l app.kubernetes.io/name=pillion --prefix --tail=50", help.Kubectl, help.System)
 	case has("connect:", "connection reset", "EOF", "proxy"):
+		r.Unreached = true
 		r.Sentence = "the API server cannot connect to Pillion: " + reason
 		r.Hint, r.Command = "See whether its pods run. If they are ready, something between the API server and port 8443 of the pods blocks the connection:", pods
 	default:

@@ -78,7 +78,7 @@ func (c *Count) Lacks(object []byte) (*Failing, error) {
 	if why == "" || m.Metadata.DeletionTimestamp != nil || !c.concernsPod(m.Spec.Template) {
 		return nil, nil
 	}
-	f := &Failing{c.scope.Namespace.Name, Owner{m.APIVersion, m.Kind, m.Metadata.Name}, why, unexplained}
+	f := &Failing{Namespace: c.scope.Namespace.Name, Owner: Owner{m.APIVersion, m.Kind, m.Metadata.Name}, Why: why, unexplained: unexplained}
 	if o := controllerOf(m.Metadata.OwnerReferences); o != nil {
 		f.Owner = *o
 	}

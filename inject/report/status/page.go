@@ -130,8 +130,12 @@ func getsPhrase(pods int) string {
 }
 
 // Commands are commands of this program and of kubectl, with the arguments that select the
-// same cluster and templates, and, for Status, the same namespaces.
-type Commands struct{ Status, Unlabelled, Explain, Kubectl, Rollout string }
+// same cluster and templates, and, for Status, the same namespaces. Help is for pods that cannot be created.
+type Commands struct {
+	explain.Help
+
+	Status, Unlabelled, Explain, Rollout string
+}
 
 // paintText returns a string in a color, if the page has colors.
 func (p *page) paintText(style, text string) string { return terminal.Text(p.colour, style, text) }

@@ -69,6 +69,10 @@ func (r *Report) Run(c Commands) {
 	for i := range r.Outside {
 		r.Outside[i].setCommand(c, r.Problems)
 	}
+	for i := range r.Failing {
+		c.Foreign = r.Unread
+		r.Failing[i].advise(c.Help)
+	}
 }
 
 // Name adds details about a namespace that the user named, after [Report.Add].
@@ -127,7 +131,10 @@ type Status struct {
 
 // NewReport returns an empty report about a set of templates.
 func NewReport(set *templates.Set) *Report {
-	r := &Report{commands: Commands{"pillion status", "pillion status unlabelled", "pillion explain", "kubectl", "pillion rollout --dry-run"}, Namespaces: []Namespace{}, Templates: []Template{}, Owners: []Status{}, Mutators: []Mutator{}, Validators: []Validator{}}
+	commands := Commands{
+		Help: explain.Help{Kubectl: "kubectl"}, Status: "pillion status", Unlabelled: "pillion status unlabelled", Explain: "pillion explain", Rollout: "pillion rollout --dry-run",
+	}
+	r := &Report{commands: commands, Namespaces: []Namespace{}, Templates: []Template{}, Owners: []Status{}, Mutators: []Mutator{}, Validators: []Validator{}}
 	for _, t := range set.Templates {
 		r.Templates = append(r.Templates, Template{Template: t.ID(), Revision: t.Revision})
 	}

@@ -236,8 +236,19 @@ type Failing struct {
 	Namespace string `json:"namespace"`
 	Owner
 	Why string `json:"why"` // from its status or an event
+	// Hint is what to do about that, and Command is how, if the cause is known.
+	Hint    string `json:"hint,omitempty"`
+	Command string `json:"command,omitempty"`
 
 	unexplained string // a sentence, if the status has no reason
+}
+
+// advise sets the hint and the command.
+func (f *Failing) advise(help explain.Help) {
+	help.Namespace = f.Namespace
+	if denial, known := explain.ParseDenial(f.Why, help); known {
+		f.Hint, f.Command = denial.Hint, denial.Command
+	}
 }
 
 // losesPods reports whether it creates pods and does not find them.

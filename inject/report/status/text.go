@@ -158,10 +158,15 @@ func (r *Report) changesInPlace() (n int) {
 	return n
 }
 
-// printFailing prints which owners cannot create pods.
+// printFailing prints which owners cannot create pods, and the advice once for owners that have the same.
 func (r *Report) printFailing(p *page) {
 	for i := range r.Failing {
-		p.printStyled(0, terminal.Red, "Failing: "+r.Failing[i].String())
+		f := &r.Failing[i]
+		p.printStyled(0, terminal.Red, "Failing: "+f.String())
+		if f.Hint != "" && (i+1 == len(r.Failing) || r.Failing[i+1].Command != f.Command) {
+			p.printLine(0, f.Hint)
+			p.printCommand(f.Command)
+		}
 	}
 }
 
