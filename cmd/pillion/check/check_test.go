@@ -204,6 +204,22 @@ func TestAfter(t *testing.T) {
 		"hung": {func(_ *testing.T, f *check.Facts) {
 			f.Probe.Got, f.Probe.Denied = nil, `Internal error occurred: failed calling webhook "namespace.validate.pillion.dev": failed to call webhook: Post "https://pillion.pillion-system.svc:443/validate?timeout=10s": context deadline exceeded`
 		}, true},
+		"hung-and-near": {func(_ *testing.T, f *check.Facts) {
+			f.Probe.Got, f.Probe.Denied = nil, `Internal error occurred: failed calling webhook "namespace.validate.pillion.dev": failed to call webhook: Post "https://pillion.pillion-system.svc:443/validate?timeout=10s": context deadline exceeded`
+			for i := range f.Chain.Served {
+				f.Chain.Served[i] = certs.Endpoint{Address: f.Chain.Served[i].Address, Err: errors.New("no answer within 3s")}
+			}
+		}, true},
+		"unknown-templates": {func(_ *testing.T, f *check.Facts) {
+			f.Templates = check.Templates{Unknown: "You are not allowed to read Pillion's templates and settings."}
+			f.Probe.Requested, f.Probe.Expected, f.Probe.Got = "", nil, nil
+		}, false},
+		"may-not-create": {func(_ *testing.T, f *check.Facts) {
+			f.Probe = check.Probe{Namespace: "shop", Unknown: "you are not allowed to create pods in the namespace shop, even for a dry run", NoRight: true}
+			for i := range f.Replicas.All {
+				f.Replicas.All[i] = check.Replica{Pod: f.Replicas.All[i].Pod, Unknown: "you are not allowed to get pods/proxy in the namespace pillion-system"}
+			}
+		}, false},
 		"denied-by-policy": {func(_ *testing.T, f *check.Facts) {
 			f.Probe.Got, f.Probe.Denied = nil, `pods "pillion-check-x" is forbidden: ValidatingAdmissionPolicy 'team-b-images' with binding 'team-b-images' denied request: images must come from registry.example`
 		}, false},

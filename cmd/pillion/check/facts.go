@@ -119,6 +119,7 @@ type Probe struct {
 	Denied     string   // the API server's message
 	Missing    bool     // there is no namespace with that name
 	Unknown    string
+	NoRight    bool // Unknown is that the user is not allowed to create pods
 }
 
 // Sent reports whether the pod's fate says something about Pillion: it was accepted, or Pillion is why it was not.

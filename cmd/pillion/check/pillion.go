@@ -91,8 +91,8 @@ func (f *Facts) checkAgreement() Check {
 		c.Hint, c.Command = "Read the log:", fmt.Sprintf("%s -n %s logs -l app.kubernetes.io/name=%s --prefix", f.Commands.Kubectl, f.Namespace, manifests.Name)
 	case f.Replicas.Unknown != "" || len(f.Replicas.All) == 0 || len(c.Details) > 0:
 		c.Result, c.Message = NotChecked, "the templates that the replicas use are unknown"
-		if f.Replicas.Unknown != "" {
-			c.Message += ": " + f.Replicas.Unknown
+		if why := f.Replicas.sameUnknown(); why != "" {
+			c.Message, c.Details = c.Message+": "+why, nil
 		}
 		c.Hint, c.Command = "Compare the revision in the log of each replica:", fmt.Sprintf("%s -n %s logs -l app.kubernetes.io/name=%s --prefix --tail=-1", f.Commands.Kubectl, f.Namespace, manifests.Name)
 	case len(revisions) > 1:
@@ -105,6 +105,18 @@ func (f *Facts) checkAgreement() Check {
 		c.Message = formatCount(len(f.Replicas.All), "replica") + " with revision " + revisions[0] + " of the templates"
 	}
 	return c
+}
+
+// sameUnknown returns why the facts about all replicas are unknown, or "" if some are known, or for different reasons.
+func (r *Replicas) sameUnknown() string {
+	if r.Unknown != "" || len(r.All) == 0 {
+		return r.Unknown
+	}
+	why := r.All[0].Unknown
+	if slices.ContainsFunc(r.All, func(other Replica) bool { return other.Unknown != why }) {
+		return ""
+	}
+	return why
 }
 
 // failedConditions returns the conditions of /readyz?verbose that failed, or the whole answer.

@@ -31,12 +31,22 @@ func (f *Facts) checkProbe() Check {
 	case p.Unknown != "":
 		c.Result, c.Message = NotChecked, p.Unknown
 		c.Hint, c.Command = "Use another namespace that opted in:", f.Commands.Pillion("check --namespace NAMESPACE")
+		if p.NoRight {
+			c.Hint = "Ask an administrator to run this command, or use a namespace in which you may create pods:"
+		}
 	case p.Denied != "":
-		why, _ := explain.ParseDenial(p.Denied, explain.Help{Kubectl: f.Commands.Kubectl, Pillion: f.Commands.Pillion, System: f.Namespace, Namespace: p.Namespace})
+		why := f.denial()
 		c.Result, c.Message, c.Hint, c.Command = NotChecked, fmt.Sprintf("in the namespace %s, %s", p.Namespace, why.Sentence), why.Hint, why.Command
 		if why.Pillions {
 			c.Result = Failed
 		}
+	case len(p.Expected) == 0 && f.Templates.Unknown != "":
+		got := "no container"
+		if len(p.Containers) > 0 {
+			got = "the containers " + strings.Join(p.Containers, ", ")
+		}
+		c.Result, c.Message = NotChecked, fmt.Sprintf("in the namespace %s, it got %s; what it should get is unknown, because the templates are", p.Namespace, got)
+		c.Hint, c.Command = "Ask an administrator to run this command:", f.Commands.Pillion("check --namespace "+p.Namespace)
 	case len(p.Expected) == 0:
 		c.Result, c.Message = NotChecked, fmt.Sprintf("no template injects a simple pod in the namespace %s, for example because all of them need parameters", p.Namespace)
 		c.Hint, c.Command = "Ask about a pod of your own:", f.Commands.Pillion("explain -f POD.yaml -n "+p.Namespace)
@@ -49,6 +59,14 @@ func (f *Facts) checkProbe() Check {
 		}
 	}
 	return c
+}
+
+// denial returns why the API server denied the pod.
+func (f *Facts) denial() explain.Denial {
+	why, _ := explain.ParseDenial(f.Probe.Denied, explain.Help{
+		Kubectl: f.Commands.Kubectl, Pillion: f.Commands.Pillion, System: f.Namespace, Namespace: f.Probe.Namespace, Foreign: f.Server.Unknown != "",
+	})
+	return why
 }
 
 // requestedText returns what the message adds if the pod requested its template.

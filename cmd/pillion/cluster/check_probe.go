@@ -60,7 +60,7 @@ func (k *survey) probeNamespace(ctx context.Context, ns *unstructured.Unstructur
 	made, err := k.dryRun(ctx, p.Namespace, probePrefix, text)
 	switch {
 	case mayNotCreate(err):
-		p.Unknown = "you are not allowed to create pods in the namespace " + p.Namespace + ", even for a dry run"
+		p.Unknown, p.NoRight = "you are not allowed to create pods in the namespace "+p.Namespace+", even for a dry run", true
 	case isAnswer(err):
 		p.Denied = err.Error()
 	case err != nil:
