@@ -145,6 +145,7 @@ labels: {app.kubernetes.io/managed-by: pillion-policy}}}`)
 			for _, path := range []string{webhooksPath, webhooksPath + "/pillion", pillionPath, readyPath, policiesPath + "mutatingadmissionpolicies", "/api/v1/namespaces/pillion-system/configmaps/pillion-templates", agentsPath} {
 				a.forbids[path] = 9
 			}
+			a.list("/api/v1/namespaces/shop/events")
 			a.objects["/apis/authentication.k8s.io/v1/selfsubjectreviews"] = map[string]any{"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview", "status": map[string]any{"userInfo": map[string]any{"username": "system:serviceaccount:shop:deployer"}}}
 		}, exitProblem},
 		{"hung", "deploy/web", func(a *pagedAPI) {

@@ -80,6 +80,42 @@ func TestRights(t *testing.T) {
 	}
 }
 
+// TestNoEvents checks what explain says without rights about pods without a record, if the controller has reported nothing, has
+// reported a mistake, or its Events cannot be read.
+func TestNoEvents(t *testing.T) {
+	t.Parallel()
+	const eventsPath, none = "/api/v1/namespaces/shop/events", "there is no Event of Pillion's controller about it: the controller creates one only for a mistake in a new pod"
+	whole := runningAPI(t)
+	whole.runExplain(t, "deploy/web", "-n", "shop")
+	for name, test := range map[string]struct {
+		events    func(*pagedAPI)
+		want, not string
+	}{
+		"none":      {func(a *pagedAPI) { a.list(eventsPath) }, none, "controller reported"},
+		"forbidden": {func(a *pagedAPI) { a.forbids[eventsPath] = 9 }, "no injection is recorded in its 2 pods", none},
+		"a mistake": {func(a *pagedAPI) {
+			uid := a.objects[webPath].(map[string]any)["metadata"].(map[string]any)["uid"]
+			event := yamlObject(t, `{apiVersion: v1, kind: Event, metadata: {name: e}, reason: Conflict, message: "The pods do not get it. Details: pillion explain x", involvedObject: {kind: Deployment}}`)
+			event["involvedObject"].(map[string]any)["uid"] = uid
+			a.list(eventsPath, event)
+		}, "Pillion's controller reported Conflict: The pods do not get it.", none},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := runningAPI(t)
+			for path := range whole.asked {
+				if !strings.Contains(path, "/namespaces/shop") {
+					a.forbids[path] = 1 << 30
+				}
+			}
+			test.events(a)
+			if text := a.explainText(t, exitProblem, "deploy/web", "-n", "shop"); !strings.Contains(text, test.want) || strings.Contains(text, test.not) {
+				t.Errorf("want %q, and not %q: %s", test.want, test.not, text)
+			}
+		})
+	}
+}
+
 // unread are resources without which the report is the same. So is the namespace of Pillion.
 var unread = []string{"mutatingadmissionpolicybindings", "mutatingadmissionpolicies", "validatingadmissionpolicies", "validatingadmissionpolicybindings", "events"}
 

@@ -24,21 +24,30 @@ import (
 // controller has reported, and which templates its pods record. What the user is not allowed to read either is left out.
 func (i *Installation) showWorkload(ctx context.Context, p *namespace, object *unstructured.Unstructured) []string {
 	if p.reported == nil {
-		p.reported = i.readReported(ctx, p.Name)
+		p.reported, p.unreported = i.readReported(ctx, p.Name)
 	}
-	return slices.Concat(p.reported[object.GetUID()], i.showRecorded(p, object))
+	reported := p.reported[object.GetUID()]
+	recorded, some := i.showRecorded(p, object)
+	if len(reported) == 0 && len(recorded) > 0 && !some && p.unreported != "" {
+		reported = []string{p.unreported}
+	}
+	return slices.Concat(reported, recorded)
 }
+
+// noEvents is what follows if the Events of the controller can be read, and none is about an object.
+const noEvents = "there is no Event of Pillion's controller about it: the controller creates one only for a mistake in a new pod, and it is kept for about an hour"
 
 // EventDetails begins the end of an Event of Pillion's controller: the command that prints more.
 const EventDetails = " Details: pillion explain "
 
-// readReported returns the messages of the controller's Events in a namespace by the UID of the object, the oldest first.
-func (i *Installation) readReported(ctx context.Context, namespace string) map[types.UID][]string {
-	all := map[types.UID][]string{}
+// readReported returns the messages of the controller's Events in a namespace by the UID of the object, the oldest first, and
+// the sentence for objects without one. The sentence is "" if the Events cannot be read.
+func (i *Installation) readReported(ctx context.Context, namespace string) (all map[types.UID][]string, none string) {
+	all = map[types.UID][]string{}
 	options := metav1.ListOptions{Limit: pageSize, FieldSelector: "reportingComponent=" + manifests.ControllerName}
 	list, err := i.Resource(corev1.SchemeGroupVersion.WithResource("events")).Namespace(namespace).List(ctx, options)
 	if err != nil {
-		return all
+		return all, ""
 	}
 	var events []corev1.Event
 	for k := range list.Items {
@@ -55,15 +64,15 @@ func (i *Installation) readReported(ctx context.Context, namespace string) map[t
 			all[about] = append(all[about], text)
 		}
 	}
-	return all
+	return all, noEvents
 }
 
-// showRecorded returns which templates the counted pods of an object record.
-func (i *Installation) showRecorded(p *namespace, object *unstructured.Unstructured) []string {
+// showRecorded returns which templates the counted pods of an object record, and whether there are some.
+func (i *Installation) showRecorded(p *namespace, object *unstructured.Unstructured) (sentences []string, some bool) {
 	text := podsOf(object)
 	selector, err := labels.Parse(text)
 	if text == "" || err != nil {
-		return nil
+		return nil, false
 	}
 	pods, older, by := 0, 0, map[string]int{}
 	for _, pod := range p.recorded[i.listedBy(text)] {
@@ -79,15 +88,15 @@ func (i *Installation) showRecorded(p *namespace, object *unstructured.Unstructu
 	}
 	switch {
 	case pods == 0:
-		return nil
+		return nil, false
 	case len(by) > 0:
 		var parts []string
 		for _, name := range slices.Sorted(maps.Keys(by)) {
 			parts = append(parts, fmt.Sprintf("%s in %d", name, by[name]))
 		}
-		return []string{fmt.Sprintf("its %s record these templates: %s", explain.Plural(pods, "pod"), strings.Join(parts, ", "))}
+		return []string{fmt.Sprintf("the records of its %s have these templates: %s", explain.Plural(pods, "pod"), strings.Join(parts, ", "))}, true
 	case older > 0:
-		return []string{fmt.Sprintf("no injection is recorded in its %s, of which %d existed before the namespace opted in; Pillion sees a pod when it is created", explain.Plural(pods, "pod"), older)}
+		return []string{fmt.Sprintf("no injection is recorded in its %s, of which %d existed before the namespace opted in; Pillion sees a pod when it is created", explain.Plural(pods, "pod"), older)}, false
 	}
-	return []string{fmt.Sprintf("no injection is recorded in its %s; if a template is newer, create them again, because Pillion sees a pod when it is created", explain.Plural(pods, "pod"))}
+	return []string{fmt.Sprintf("no injection is recorded in its %s; if a template is newer, create them again, because Pillion sees a pod when it is created", explain.Plural(pods, "pod"))}, false
 }

@@ -151,8 +151,9 @@ type namespace struct {
 	failing map[string]string        // why Jobs of a CronJob cannot create their pods
 
 	// What is shown if no template can be read, see [Installation.showWorkload].
-	recorded map[string][]recordedPod // the counted pods by selector
-	reported map[types.UID][]string   // what the controller has reported about an object, or nil if that was not read
+	recorded   map[string][]recordedPod // the counted pods by selector
+	reported   map[types.UID][]string   // what the controller has reported about an object, or nil if that was not read
+	unreported string                   // what is shown for an object without a report
 }
 
 // readNamespace reads a namespace once.
