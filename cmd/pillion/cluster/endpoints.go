@@ -42,8 +42,8 @@ const unanswered = "If Pillion does not answer, the API server denies pods for w
 
 // noEndpointMessage explains the effect of a Service without ready endpoints.
 func noEndpointMessage(service *admissionregistrationv1.ServiceReference) string {
-	return fmt.Sprintf("The Service %s in the namespace %s has no ready endpoint; check its pods. "+
-		"%s", service.Name, service.Namespace, unanswered)
+	return fmt.Sprintf("The Service %s in the namespace %s has no ready endpoint. See why: `kubectl -n %[2]s get deployment,pods -l app.kubernetes.io/name=%[3]s`. "+
+		"%[4]s", service.Name, service.Namespace, manifests.Name, unanswered)
 }
 
 // checkAnswers checks whether a server answers at the address at which the API server calls Pillion. If none does, it returns the

@@ -71,7 +71,7 @@ func (k *survey) readOwnWebhooks(ctx context.Context, m *status.Mutation) error 
 // notInstalled returns a sentence about what follows from it that no mutating webhook of Pillion is installed, or "" if one
 // is installed.
 func notInstalled(entries []explain.Entry) string {
-	missing := "No MutatingWebhookConfiguration of Pillion is installed, so nothing is injected."
+	missing := "No MutatingWebhookConfiguration of Pillion is installed, so nothing is injected. Apply the manifests of Pillion again; `pillion check` lists what is missing."
 	for i := range entries {
 		switch e := &entries[i]; {
 		case e.Type == explain.Mutating:

@@ -131,7 +131,7 @@ func (p *page) printWebhooks(r *Report) {
 		return
 	}
 	if len(r.Webhooks) == 0 {
-		p.printLine(terminal.Red, "No webhook configuration of Pillion is installed.")
+		p.printLine(terminal.Red, "No webhook configuration of Pillion is installed. An administrator has to apply the manifests of Pillion again; `pillion check` lists what is missing.")
 	}
 	for _, w := range r.Webhooks {
 		if !p.verbose && (*r.Called || w.Type == Validating || w.Type == Shadow && !w.Called) {
