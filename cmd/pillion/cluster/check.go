@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -164,11 +165,11 @@ func (k *checking) checkTemplates(ctx context.Context) error {
 	wrong := s.unsure
 	k.Templates.Valid = len(s.injector.All().Templates)
 	for _, problem := range wrong.problems {
-		if !slices.Contains(wrong.denied, problem) {
+		if !slices.Contains(wrong.denied, problem) && problem != wrong.unserved {
 			k.Templates.Problems = append(k.Templates.Problems, withoutFiles(problem))
 		}
 	}
-	k.Templates.Unknown = withoutFiles(strings.Join(wrong.denied, " "))
+	k.Templates.Unknown = cmp.Or(wrong.unserved, withoutFiles(strings.Join(wrong.denied, " ")))
 	k.Templates.Running, k.Templates.Stopped = wrong.running, wrong.stopped
 	return k.readConditions(ctx)
 }

@@ -152,6 +152,17 @@ func TestDeployed(t *testing.T) {
 			t.Errorf("%q", got)
 		}
 	})
+	t.Run("deleted kinds", func(t *testing.T) {
+		t.Parallel()
+		const want = "The API server does not serve clustersidecartemplates.pillion.dev and sidecartemplates.pillion.dev, so these templates are unknown: "
+		got, _, notes := goesBy(t, clitest.API{templatesPath: agent, deployment + "-controller": appsv1.Deployment{}}, "")
+		if got != "agent" || strings.Count(notes, want) != 1 {
+			t.Errorf("%q: %s", got, notes)
+		}
+		if _, _, notes := goesBy(t, clitest.API{templatesPath: agent}, ""); strings.Contains(notes, "does not serve") { // kinds that were never installed
+			t.Error(notes)
+		}
+	})
 	t.Run("not for everyone", func(t *testing.T) {
 		t.Parallel()
 		got, _, notes := goesBy(t, clitest.API{templatesPath: agent, deployment: nil}, "")

@@ -45,7 +45,7 @@ func (c *Client) newInjector(ctx context.Context, paths []string, note func(stri
 	}
 	if len(paths) == 0 {
 		wrong.unread, wrong.denied, wrong.invalid = theirs.unread, theirs.denied, theirs.invalid
-		wrong.stopped, wrong.running = theirs.stopped, theirs.running
+		wrong.stopped, wrong.running, wrong.unserved = theirs.stopped, theirs.running, theirs.unserved
 		for _, text := range theirs.notes {
 			note(text)
 		}

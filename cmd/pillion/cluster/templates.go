@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/cmd/pillion/kube"
+	"github.com/pillion-dev/pillion/manifests"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
@@ -25,6 +27,7 @@ import (
 type unsure struct {
 	problems, doubts []string
 	denied           []string // the problems that are missing rights
+	unserved         string   // the problem that is about deleted kinds of templates, or ""
 	notes            []string // about templates of namespaces that Pillion does not use, and about automatic rollouts
 	stopped          []string // the notes about automatic rollouts that have stopped or are undone
 	running          int      // the number of other automatic rollouts
@@ -34,6 +37,7 @@ type unsure struct {
 	// invalid has the reason for each template of a namespace whose content is unknown, by namespace and name.
 	invalid map[string]map[string]string
 	taken   map[string]bool // names of templates of the cluster
+	kinds   []string        // of templates, which the API server does not serve
 }
 
 // The parts of sentences that advise to use template files. [withoutFiles] removes them for commands
@@ -84,7 +88,23 @@ func (c *Client) readTemplates(ctx context.Context, limits kube.Limits, wrong *u
 		}
 		all = append(all, more...)
 	}
-	return all, nil
+	return all, c.reportUnserved(ctx, wrong)
+}
+
+// reportUnserved reports kinds of templates that the API server does not serve although they were installed: the controller is,
+// which the component no-custom-resources leaves out, too.
+func (c *Client) reportUnserved(ctx context.Context, wrong *unsure) error {
+	if len(wrong.kinds) == 0 {
+		return nil
+	}
+	d, err := c.readDeployment(ctx, manifests.ControllerName)
+	if err != nil || !d.Found {
+		return err
+	}
+	wrong.unserved = fmt.Sprintf("The API server does not serve %s, so these templates are unknown: their CustomResourceDefinitions were deleted. "+
+		"A running Pillion uses the templates that it knows until it ends. Apply the manifests of Pillion and the templates again, and restart nothing before.", strings.Join(wrong.kinds, " and "))
+	wrong.problems = append(wrong.problems, wrong.unserved)
+	return nil
 }
 
 func (c *Client) readTemplatesIn(ctx context.Context, limits kube.Limits, wrong *unsure, resource schema.GroupVersionResource, namespace string) (all []*templates.Template, err error) {
@@ -96,7 +116,10 @@ func (c *Client) readTemplatesIn(ctx context.Context, limits kube.Limits, wrong 
 	catalog := kube.NewCatalog(limits, client, true, func([]types.NamespacedName) {})
 	switch err := catalog.List(ctx, resource, namespace); {
 	case apierrors.IsNotFound(err):
-		return nil, nil // this kind is not installed
+		if kind := resource.GroupResource().String(); !slices.Contains(wrong.kinds, kind) {
+			wrong.kinds = append(wrong.kinds, kind)
+		}
+		return nil, nil
 	case apierrors.IsForbidden(err):
 		wrong.blind = wrong.blind || wrong.unread && resource == kube.TemplateResources()[0]
 		return nil, wrong.reportForbidden(err, "list", resource.Resource, namespace, "these templates are unknown")
