@@ -133,7 +133,7 @@ func (g *schemaOf) fragment(of jsonObject, t reflect.Type, allowed fields) jsonO
 func (g *schemaOf) fields(t reflect.Type, allow func(name string) (fields, bool)) jsonObject {
 	properties := jsonObject{
 		fragment.WhenKey: jsonObject{"type": "string", "description": "A CEL expression. If it is false, the object is left out."},
-		cel.ForEachKey:   jsonObject{"type": "object", "description": "{NAME: CEL list}: one item for each value."},
+		cel.ForEachKey:   jsonObject{"type": "object", "description": "{VALUE: CEL list} or {\"KEY, VALUE\": CEL map or list}: one item for each value."},
 	}
 	if t == reflect.TypeFor[corev1.EnvVar]() {
 		properties[fragment.IfSetKey] = jsonObject{"description": "What happens if the container already has the variable."}

@@ -41,6 +41,7 @@ func constructs() []construct {
 		{"optional", "four optional strings", "constants", spec(withContainer("", four(`value: "${pod.metadata.labels[?'app']}"`))), constant},
 		{"forEach", "`\"${forEach}\"`: four values of a default", "four items", spec(withContainer("params: [{name: p, default: '0,1,2,3'}], ", items)), constant},
 		{"forEach-annotation", "`\"${forEach}\"`: four values of an annotation", "four items", variant{withContainer(parameter(""), items), own("0,1,2,3")}, constant},
+		{"forEach-map", "`\"${forEach}\"`: the keys and values of a `map` of an annotation", "`params.p.map(k, k)`, and `params.p[k]` as the value", variant{withContainer(parameter("type: map"), loopOver(`"k, v"`, "params.p", "${v}")), own("k=a,l=b,m=c,n=d")}, variant{withContainer(parameter("type: map"), loopOver("k", "params.p.map(k, k)", "${params.p[k]}")), own("k=a,l=b,m=c,n=d")}},
 		{"object", "a computed `securityContext`", "written", spec(withContainer("", `securityContext: "${pod.spec.containers[0].securityContext}"`)), spec(withContainer("", "securityContext: {runAsUser: 5, capabilities: {drop: [ALL]}}"))},
 		{"objects", "a list of four computed `ports`", "written", spec(withContainer("", `ports: "${lists.range(4).map(i, {'containerPort': 7000 + i})}"`)), spec(withContainer("", "ports: [{containerPort: 7000}, {containerPort: 7001}, {containerPort: 7002}, {containerPort: 7003}]"))},
 		{"volume", "a mount of the pod's volume", "of the template's", spec(mounting(`"${'data'}"`)), spec(mounting("own"))},
@@ -85,6 +86,11 @@ func mounting(volume string) string {
 // adding returns a spec that adds this variable to the app.
 func adding(variable string) string {
 	return "forEachContainer: [{add: {env: [{name: " + variable + "}]}}]"
+}
+
+// loopOver returns the field env with a variable for each value of an expression.
+func loopOver(names, expression, value string) string {
+	return fmt.Sprintf(`env: [{"${forEach}": {%s: %q}, name: "E${k}", value: %q}]`, names, expression, value)
 }
 
 // four returns the field env with four variables that have these fields.

@@ -137,8 +137,8 @@ func (c *Compiler) compileExpression(s *Scope, source string, whole bool) (*Expr
 // noteIdent records what an expression reads, for one of its identifiers.
 func (p *Expression) noteIdent(ident ast.NavigableExpr, declared []v1alpha1.Param, loops []*Loop) {
 	for _, l := range loops {
-		if l.name == ident.AsIdent() {
-			p.free |= 1 << l.depth
+		if i := slices.Index(l.names, ident.AsIdent()); i >= 0 {
+			p.free |= 1 << (l.depth + i)
 			p.ofPod = p.ofPod || l.list.ofPod
 			return
 		}
@@ -293,26 +293,39 @@ func HasStruct(t *types.Type) bool {
 	return t.Kind() == types.StructKind || slices.ContainsFunc(t.Parameters(), HasStruct)
 }
 
-// CompileLoop compiles the list of a ${forEach} at a line. It returns the scope with the loop's variable.
-func (c *Compiler) CompileLoop(s *Scope, name, source string, line int) (*Loop, *Scope, error) {
+// CompileLoop compiles the list or the map of a ${forEach} at a line. Names are those of the loop's variables: the value's, or the
+// key's and the value's. It returns the scope with these variables.
+func (c *Compiler) CompileLoop(s *Scope, names []string, source string, line int) (*Loop, *Scope, error) {
 	p, err := c.compileExpression(s, source, false)
 	if err != nil {
 		return nil, nil, err
 	}
-	switch p.out.Kind() {
-	case types.ListKind:
-	case types.MapKind:
-		return nil, nil, fmt.Errorf("CEL: %q gives %s; go through its keys, which are in order: {%s: %q}, and write (%s)[%s] for the value of a key",
-			source, diagnostics.TypeName(p.out), name, diagnostics.Operand(source)+".map(k, k)", source, name)
-	case types.StringKind:
-		return nil, nil, fmt.Errorf("CEL: %q gives %s, but a list is needed here; write %s.split(','), or give a parameter the type list", source, diagnostics.TypeName(p.out), diagnostics.Operand(source))
-	case types.DynKind:
-		return nil, nil, fmt.Errorf("CEL: %q gives %s, but a list is needed here; if it is a list, write %s.map(x, x)", source, diagnostics.TypeName(p.out), diagnostics.Operand(source))
-	default:
-		return nil, nil, fmt.Errorf("CEL: %q gives %s, but a list is needed here", source, diagnostics.TypeName(p.out))
+	of := loopTypes(p.out, len(names))
+	if of == nil {
+		return nil, nil, fmt.Errorf("CEL: %q gives %s%s", source, diagnostics.TypeName(p.out), diagnostics.LoopHint(p.out, source, names))
 	}
 	p.line = line
-	within, err := s.env.Extend(cel.Variable(name, p.out.Parameters()[0]))
-	l := &Loop{name: name, list: p, depth: len(s.loops)}
+	var variables []cel.EnvOption
+	for i, name := range names {
+		variables = append(variables, cel.Variable(name, of[i]))
+	}
+	within, err := s.env.Extend(variables...)
+	l := &Loop{names: names, list: p, depth: len(s.loopNames())}
 	return l, &Scope{within, append(slices.Clip(s.loops), l)}, err
+}
+
+// loopTypes returns the types of the variables of a loop over a value: of the value's, or of the key's and the value's. It returns nil
+// if no such loop is possible. A value of unknown type must be a map, which comes from JSON.
+func loopTypes(out *types.Type, variables int) []*types.Type {
+	switch {
+	case out.Kind() == types.ListKind && variables == 1:
+		return out.Parameters()
+	case out.Kind() == types.ListKind:
+		return []*types.Type{types.IntType, out.Parameters()[0]}
+	case out.Kind() == types.MapKind && variables > 1:
+		return out.Parameters()
+	case out.Kind() == types.DynKind && variables > 1:
+		return []*types.Type{types.StringType, types.DynType}
+	}
+	return nil
 }

@@ -241,19 +241,12 @@ func addReadCost(v ref.Val, sum int) int {
 	return sum + 1
 }
 
-// addMapCost is addReadCost for a map. It does not look up the keys of a JSON object, because each look-up reads the members again.
+// addMapCost is addReadCost for a map.
 func addMapCost(m traits.Mapper, sum int) int {
-	if n, ok := values.ObjectNode(m); ok {
-		for _, e := range values.SortedMembers(n) {
-			if sum = addReadCost(values.Of(e), addReadCost(types.String(e.Name()), sum)); sum > MaxCost {
-				break
-			}
+	for key, value := range values.Entries(m) {
+		if sum = addReadCost(value, addReadCost(key, sum)); sum > MaxCost {
+			break
 		}
-		return sum + 1
-	}
-	for it := m.Iterator(); sum <= MaxCost && it.HasNext() == types.True; {
-		key := it.Next()
-		sum = addReadCost(m.Get(key), addReadCost(key, sum))
 	}
 	return sum + 1
 }

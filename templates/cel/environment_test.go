@@ -97,7 +97,7 @@ func testParams() []v1alpha1.Param {
 	return []v1alpha1.Param{{Name: "s"}, {Name: "i", Type: "integer"}, {Name: "n", Type: "number"}, {Name: "b", Type: "boolean"}, {Name: "q", Type: "quantity"}, {Name: "o", Optional: true}, {Name: "a", Optional: true}}
 }
 
-// newTestInput returns an input with a value of each of these parameters, in three loops.
+// newTestInput returns an input with a value of each of these parameters, in three loops, the last one with two variables.
 func newTestInput(t *testing.T, pod, container string) *Input {
 	t.Helper()
 	in := &Input{
@@ -124,16 +124,16 @@ func newTestInput(t *testing.T, pod, container string) *Input {
 		}
 	}
 	in.Pod = nodes[0]
-	in.loops = []loopValue{{"w", types.String("web")}, {"k", values.Of(nodes[1])}, {"j", types.Int(7)}}
+	in.loops = []loopValue{{"w", types.String("web")}, {"k", values.Of(nodes[1])}, {"i", types.Int(0)}, {"j", types.Int(7)}}
 	return in.WithValues(set, nodes[1])
 }
 
-// loopingCompiler returns a compiler inside of three loops.
+// loopingCompiler returns a compiler inside of three loops, the last one with two variables.
 func loopingCompiler(t testing.TB) *Compiler {
 	t.Helper()
 	c := newTestCompiler(t)
-	for _, l := range [][2]string{{"w", "[params.s]"}, {"k", "pod.spec.containers"}, {"j", "[params.i]"}} {
-		_, within, err := c.CompileLoop(c.container, l[0], l[1], 0)
+	for _, l := range [][2]string{{"w", "[params.s]"}, {"k", "pod.spec.containers"}, {"i,j", "[params.i]"}} {
+		_, within, err := c.CompileLoop(c.container, strings.Split(l[0], ","), l[1], 0)
 		if err != nil {
 			t.Fatal(err)
 		}

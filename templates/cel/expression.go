@@ -30,7 +30,7 @@ type Expression struct {
 	given     params.Indexes // if pure: the parameters that it reads, and it reads nothing else
 	pure      bool
 	omittable bool   // it is a whole value that may be left out
-	free      uint32 // the loops whose variables it reads, by depth
+	free      uint32 // the variables of loops that it reads, see [Loop.Variables]
 	checked   *ast.AST
 	env       *cel.Env
 	prog      cel.Program
@@ -71,8 +71,8 @@ func (p *Expression) ReadsContainer() bool {
 }
 
 // ReadsOnlyParams reports whether the expression reads nothing but parameters and the variables of loops, and which: the
-// parameters by their indexes in the declaration, and the loops by their depth.
-func (p *Expression) ReadsOnlyParams() (only bool, given params.Indexes, loops uint32) {
+// parameters by their indexes in the declaration, and the variables by how many there are outside of each.
+func (p *Expression) ReadsOnlyParams() (only bool, given params.Indexes, variables uint32) {
 	return p.pure, p.given, p.free
 }
 

@@ -41,7 +41,7 @@ type Input struct {
 	params    ref.Val
 	namespace ref.Val
 	account   ref.Val
-	loops     []loopValue // the variables of the loops around the part that is rendered
+	loops     []loopValue // the variables of the loops around the part that is rendered, see [Scope.loopNames]
 	looped    int         // items of loops so far
 	output    int         // bytes of the strings in them
 

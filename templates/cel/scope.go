@@ -19,7 +19,7 @@ type Scope struct {
 // Loop returns the loop around the place with a variable of that name, or nil.
 func (s *Scope) Loop(variable string) *Loop {
 	for _, l := range s.loops {
-		if l.name == variable {
+		if slices.Contains(l.names, variable) {
 			return l
 		}
 	}
@@ -40,10 +40,9 @@ func (s *Scope) HasMeaning(name string) bool {
 }
 
 // loopNames returns the names of the loops' variables.
-func (s *Scope) loopNames() []string {
-	names := make([]string, len(s.loops))
-	for i, l := range s.loops {
-		names[i] = l.name
+func (s *Scope) loopNames() (names []string) {
+	for _, l := range s.loops {
+		names = append(names, l.names...)
 	}
 	return names
 }

@@ -20,7 +20,7 @@ import (
 func IsControl(key string) bool { return key == WhenKey || key == cel.ForEachKey }
 
 // forEach compiles the loop of a list item. Until the function leave is called, expressions may use
-// the loop's variable. It returns ok false if there was a problem.
+// the loop's variables. It returns ok false if there was a problem.
 func (c *Checker) forEach(o *Node, y *yaml.Node, path string) (leave func(), ok bool) {
 	value := yamlnode.Child(y, cel.ForEachKey)
 	if value == nil {
@@ -31,16 +31,28 @@ func (c *Checker) forEach(o *Node, y *yaml.Node, path string) (leave func(), ok 
 		return nil, false
 	}
 	at := path + "." + cel.ForEachKey
+	if key, list := keyWithoutValue(value); key != "" {
+		c.ReportProblem(value, at, "kubectl apply drops a key without a value; write {%q: %q}", key, list)
+		return nil, false
+	}
 	if value.Kind != yaml.MappingNode || len(value.Content) != 2 || value.Content[1].ShortTag() != "!!str" {
-		c.ReportProblem(value, at, `must be one variable with a CEL list, such as {m: "params.names.split(',')"}`)
+		c.ReportProblem(value, at, `must be a variable with a CEL list, such as {m: "params.names.split(',')"}, or two with a map: {"k, v": params.labels}`)
 		return nil, false
 	}
 	key, list := value.Content[0], value.Content[1]
-	if wrong := c.wrongVariable(key.Value); wrong != "" {
-		c.ReportProblem(key, at, "%s", wrong)
+	names := strings.Split(key.Value, ",")
+	for i := range names {
+		names[i] = strings.TrimSpace(names[i])
+		if wrong := c.wrongVariable(names[i]); wrong != "" {
+			c.ReportProblem(key, at, "%s", wrong)
+			return nil, false
+		}
+	}
+	if len(names) > 2 || len(names) == 2 && names[0] == names[1] {
+		c.ReportProblem(key, at, `a loop has one variable, or two with different names: {"k, v": params.labels}`)
 		return nil, false
 	}
-	l, within, err := c.compiler.CompileLoop(c.scope, key.Value, list.Value, list.Line)
+	l, within, err := c.compiler.CompileLoop(c.scope, names, list.Value, list.Line)
 	if err != nil {
 		c.ReportProblem(list, at, "%v", err)
 		return nil, false
@@ -48,6 +60,21 @@ func (c *Checker) forEach(o *Node, y *yaml.Node, path string) (leave func(), ok 
 	before := c.scope
 	o.loop, c.scope = l, within
 	return func() { c.scope = before }, true
+}
+
+// keyWithoutValue returns the form "k, v" and the expression of {k, v: EXPRESSION}, in which k has no value in YAML. JSON merge patches,
+// which kubectl apply and Helm send, drop such a key: without this check, the template would change in the cluster.
+func keyWithoutValue(loop *yaml.Node) (names, expression string) {
+	if loop.Kind != yaml.MappingNode || len(loop.Content) != 4 {
+		return "", ""
+	}
+	for i := range 2 {
+		key, value := 2*i, 2*(1-i)
+		if loop.Content[key+1].ShortTag() == "!!null" && loop.Content[value+1].ShortTag() == "!!str" {
+			return loop.Content[key].Value + ", " + loop.Content[value].Value, loop.Content[value+1].Value
+		}
+	}
+	return "", ""
 }
 
 // wrongVariable returns what is wrong with the name of a loop's variable, or "".

@@ -42,7 +42,7 @@ type Node struct {
 	preset *jsontree.Node // its value if the pod sets none of params; nil if it also depends on other data
 	params params.Indexes
 	pure   bool   // depends only on params, and on the variables of loops
-	free   uint32 // the loops whose variables it reads, by depth
+	free   uint32 // the variables of loops that it reads, see [cel.Loop.Variables]
 	rules  []validation.ValueRule
 	path   string // path of a leaf or a ${when}, for errors
 	line   int    // its line in the file

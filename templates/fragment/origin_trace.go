@@ -67,7 +67,7 @@ func (t *trace) traceIdent(name string, typ *types.Type, s *locals) *origin {
 		}
 	}
 	name = strings.TrimPrefix(name, ".") // a variable that a macro's variable hides
-	if l := t.scope.Loop(name); l != nil {
+	if l := t.scope.Loop(name); l != nil && l.IsValue(name) {
 		return t.originOf(l.List(), t.scope).elementOrigin(typ)
 	}
 	return ofType(typ) // pod and the like

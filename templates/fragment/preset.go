@@ -32,7 +32,7 @@ func (p *Node) RenderPresets(in *cel.Input) {
 		p.pure, p.params = p.pure && (child.kind == staticPart || child.pure), p.params|child.params
 		free := child.free | note(child.when)
 		if child.loop != nil {
-			free = free&^(1<<child.loop.Depth()) | note(child.loop.List())
+			free = free&^child.loop.Variables() | note(child.loop.List())
 		}
 		p.free |= free
 	}

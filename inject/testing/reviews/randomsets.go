@@ -109,6 +109,11 @@ func (g *Sets) nameField(n int, name, v string, each bool) string {
 	if each {
 		lists = append(lists, "container.env.map(e, e.name)")
 	}
+	if g.oneIn(4) { // with the keys of a map, or the indexes of a list
+		lists = append(lists, "params.f", "params.h", "params.j", "{'b': 1, 'a': 2}", "pod.metadata.labels", "ns.labels")
+		expression := g.pickString(lists...)
+		return fmt.Sprintf(`"${forEach}": {"%s, value": %q}, name: "%s-${string(%s)}"`, v, expression, name, v)
+	}
 	return fmt.Sprintf(`"${forEach}": {%s: %q}, name: "%s-${%s}"`, v, g.pickString(lists...), name, v)
 }
 

@@ -362,3 +362,19 @@ const WhenHint = `"${when}" is a key of objects; for a list of strings, make the
 
 // ForEachHint explains where "${forEach}" is allowed, in messages.
 const ForEachHint = `"${forEach}" is a key of list items that are objects; for a list of strings, make the whole list one expression, such as ${params.names.split(',').map(n, '--name=' + n)}`
+
+// LoopHint returns the end of a message about an expression of a ${forEach} with these variables: what it must give, and what to write
+// instead.
+func LoopHint(out *types.Type, source string, variables []string) string {
+	switch {
+	case out.Kind() == types.MapKind:
+		return fmt.Sprintf("; for its keys and values, which are in the order of the keys, write {\"k, v\": %q}", source)
+	case len(variables) > 1:
+		return ", but a map or a list is needed here"
+	case out.Kind() == types.StringKind:
+		return fmt.Sprintf(", but a list is needed here; write %s.split(','), or give a parameter the type list", Operand(source))
+	case out.Kind() == types.DynKind:
+		return fmt.Sprintf(", but a list is needed here; if it is a list, write %s.map(x, x), and if it is a map, {\"k, v\": %q}", Operand(source), source)
+	}
+	return ", but a list is needed here"
+}
