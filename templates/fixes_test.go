@@ -16,15 +16,27 @@ func TestFixes(t *testing.T) {
 	for _, test := range []struct{ what, params, broken, says, fixed string }{
 		{
 			"a list from a condition in a string", "{name: a, type: list, default: 'a,b'}, {name: tls, type: boolean, default: true}",
-			`args: ["${params.tls ? params.a : []}"]`, "write ${(params.tls ? params.a : []).join(',')}", `args: ["${(params.tls ? params.a : []).join(',')}"]`,
+			`workingDir: "${params.tls ? params.a : []}"`, "write ${(params.tls ? params.a : []).join(',')}", `workingDir: "/${(params.tls ? params.a : []).join(',')}"`,
 		},
 		{
 			"a list in a string", "{name: a, type: list, default: 'a,b'}",
-			`args: ["${params.a}"]`, "write ${params.a.join(',')}", `args: ["${params.a.join(',')}"]`,
+			`args: ["--names=${params.a}"]`, "write ${params.a.join(',')}", `args: ["--names=${params.a.join(',')}"]`,
 		},
 		{
 			"an integer in a list of strings", "{name: port, type: integer, default: 80}",
 			`args: ["${params.port}"]`, "write ${string(params.port)}", `args: ["${string(params.port)}"]`,
+		},
+		{
+			"a list of integers between strings", "",
+			`args: [serve, "${pod.spec.containers.map(c, size(c.name))}"]`, "must be a list of strings, but ${pod.spec.containers.map(c, size(c.name))} gives a list of integers; write ${pod.spec.containers.map(c, size(c.name)).map(x, string(x))}", `args: [serve, "${pod.spec.containers.map(c, size(c.name)).map(x, string(x))}"]`,
+		},
+		{
+			"${when} in a list of strings", "{name: debug, type: boolean, default: false}",
+			`args: [serve, {"${when}": params.debug, value: --debug}]`, "such as ${params.debug ? ['--debug'] : []}", `args: [serve, "${params.debug ? ['--debug'] : []}"]`,
+		},
+		{
+			"${forEach} in a list of strings", "{name: names, default: 'a,b'}",
+			`args: [serve, {"${forEach}": {n: "params.names.split(',')"}, value: "--name=${n}"}]`, "such as ${params.names.split(',').map(n, '--name=' + n)}", `args: [serve, "${params.names.split(',').map(n, '--name=' + n)}"]`,
 		},
 		{
 			"join of integers", "",

@@ -135,6 +135,10 @@ func (b *builder) fragmentNode(f fragment.View, field *schema.Field, path string
 			b.addProblem(sub+".${forEach}", "a policy cannot make several items of one")
 			continue
 		}
+		if child.IsSpread() {
+			b.addProblem(sub, "a policy cannot insert the items of a list between others; make the whole list one expression")
+			continue
+		}
 		if child.MayLack() && (!n.list || child.When() == nil) {
 			b.addProblem(sub, "it is left out for some pods; a policy can leave out only whole items of lists, by ${when}")
 		}

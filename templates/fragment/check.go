@@ -200,7 +200,12 @@ func (c *Checker) checkList(y *yaml.Node, t reflect.Type, field, path string) *N
 	}
 	l := &Node{kind: listPart, path: path, line: y.Line}
 	for i, item := range y.Content {
-		l.addChild("", c.CheckNode(item, t.Elem(), field, fmt.Sprintf("%s[%d]", path, i)))
+		sub := fmt.Sprintf("%s[%d]", path, i)
+		if c.hasExpression(item) {
+			l.addChild("", c.compileItem(item, t.Elem(), field, sub))
+		} else {
+			l.addChild("", c.CheckNode(item, t.Elem(), field, sub))
+		}
 	}
 	c.needsItems(y, l, field, path)
 	return l.foldStatic()
@@ -211,7 +216,7 @@ func (c *Checker) checkScalar(y *yaml.Node, t reflect.Type, field, path string) 
 		c.ReportProblem(y, path, "must be %s%s%s", values.DescribeType(t), c.notWhen(y), asAnnotation(t, y))
 		return nil
 	}
-	if c.scope != nil && strings.Contains(y.Value, "${") {
+	if c.hasExpression(y) {
 		return c.compileLeaf(y, t, field, path)
 	}
 	if t == reflect.TypeFor[v1alpha1.Scalar]() {

@@ -91,7 +91,7 @@ func (c *Checker) checkObjectRules(y *yaml.Node, o *Node, all []validation.Objec
 // needsItems checks a list or a map that must not be empty. If all of it may be left out for some pods, its part gets the rule.
 func (c *Checker) needsItems(y *yaml.Node, p *Node, field, path string) {
 	rules := validation.ListRules(field)
-	if c.scope == nil || len(rules) == 0 || slices.ContainsFunc(p.parts, func(item *Node) bool { return !item.mayLack() && item.loop == nil }) {
+	if c.scope == nil || len(rules) == 0 || slices.ContainsFunc(p.parts, func(item *Node) bool { return !item.mayLack() && !item.makesItems() }) {
 		return
 	}
 	if len(y.Content) == 0 {

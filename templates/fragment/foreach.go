@@ -90,16 +90,16 @@ func (c *Checker) wrongVariable(name string) string {
 	return ""
 }
 
-// keepOnce lets a list with ${forEach} fail if two items have the same key.
+// keepOnce lets a list fail if an expression makes two items with the same key.
 func (c *Checker) keepOnce(list *Node, f jsontree.StructField) {
 	key := f.Tag.Get("patchMergeKey")
-	if !list.hasLoop() || key == "" || key == "containerPort" { // a port is also its protocol, see portsOnce
+	if !list.hasMadeItems() || key == "" || key == "containerPort" { // a port is also its protocol, see portsOnce
 		return
 	}
 	from := ""
 	for _, item := range list.parts {
 		for i := range c.params {
-			if p := &c.params[i]; from == "" && item.loop != nil && slices.Contains(item.loop.List().Params(), p.Name) {
+			if p := &c.params[i]; from == "" && slices.Contains(item.madeFrom(), p.Name) {
 				from = "the parameter " + p.Name
 				if p.OfOthers() {
 					from = "the annotation " + p.Annotation + p.Prefix
@@ -108,6 +108,17 @@ func (c *Checker) keepOnce(list *Node, f jsontree.StructField) {
 		}
 	}
 	list.rules = append(list.rules, validation.UniqueItems(key, from))
+}
+
+// madeFrom returns the parameters from which an expression makes several items.
+func (p *Node) madeFrom() []string {
+	switch {
+	case p.loop != nil:
+		return p.loop.List().Params()
+	case p.spread:
+		return p.pieces[0].Expression.Params()
+	}
+	return nil
 }
 
 // MayBeOneOf reports whether a name may be that of one of the template's volumes, if one of them is computed.

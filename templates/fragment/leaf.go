@@ -4,6 +4,7 @@ package fragment
 
 import (
 	"reflect"
+	"strings"
 
 	"github.com/google/cel-go/common/types"
 	"go.yaml.in/yaml/v3"
@@ -15,8 +16,40 @@ import (
 	"github.com/pillion-dev/pillion/templates/validation"
 )
 
+// hasExpression reports whether a node is a scalar with expressions, in a place where they are allowed.
+func (c *Checker) hasExpression(y *yaml.Node) bool {
+	return c.scope != nil && y.Kind == yaml.ScalarNode && strings.Contains(y.Value, "${")
+}
+
 // compileLeaf compiles a scalar with expressions in a place of type t.
 func (c *Checker) compileLeaf(y *yaml.Node, t reflect.Type, field, path string) *Node {
+	pieces := c.compilePieces(y, t, path)
+	if pieces == nil {
+		return nil
+	}
+	return c.leafOf(y, pieces, t, field, path)
+}
+
+// compileItem compiles a scalar with expressions that is an item of a list. If it is a single expression that gives a list, its items
+// become items of the list around it.
+func (c *Checker) compileItem(y *yaml.Node, t reflect.Type, field, path string) *Node {
+	pieces := c.compilePieces(y, t, path)
+	if len(pieces) == 1 && pieces[0].Expression != nil {
+		out, _ := cel.ValueType(pieces[0].Expression.Type())
+		if out.Kind() == types.ListKind && (!isScalars(t) || len(out.Parameters()[0].Parameters()) == 0) { // lists of lists are no lists of strings
+			p := &Node{kind: leafPart, pieces: pieces, whole: true, spread: true, path: path, line: y.Line, field: field}
+			c.wholeLeaf(y, p, reflect.SliceOf(t))
+			return p
+		}
+	}
+	if pieces == nil {
+		return nil
+	}
+	return c.leafOf(y, pieces, t, field, path)
+}
+
+// compilePieces compiles the expressions of a scalar in a place of type t. It returns nil if there was a problem.
+func (c *Checker) compilePieces(y *yaml.Node, t reflect.Type, path string) []cel.Piece {
 	if y.ShortTag() != "!!str" {
 		c.ReportProblem(y, path, "an expression must be a string")
 		return nil
@@ -26,6 +59,11 @@ func (c *Checker) compileLeaf(y *yaml.Node, t reflect.Type, field, path string) 
 		c.ReportProblem(y, path, "%v", err)
 		return nil
 	}
+	return pieces
+}
+
+// leafOf returns the leaf of a scalar that has these pieces.
+func (c *Checker) leafOf(y *yaml.Node, pieces []cel.Piece, t reflect.Type, field, path string) *Node {
 	if len(pieces) == 1 && pieces[0].Expression == nil {
 		return &Node{static: jsontree.Text(pieces[0].Literal)} // it contains only $${
 	}

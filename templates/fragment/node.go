@@ -37,6 +37,7 @@ type Node struct {
 	pieces []cel.Piece
 	whole  bool           // the leaf is a single expression and has its type
 	text   bool           // the value of a whole leaf becomes a string
+	spread bool           // the value of a whole leaf is a list, and its items become items of the list around it
 	maybe  bool           // the leaf is left out if its expression, of an optional type, has no value
 	schema canonicalizer  // checks an object, or a list of objects, that the leaf computes
 	preset *jsontree.Node // its value if the pod sets none of params; nil if it also depends on other data
@@ -161,9 +162,9 @@ func (p *Node) renderAs(in *cel.Input, n *jsontree.Node) error {
 	}
 	kids := in.Nodes.Nodes(len(p.parts))
 	for i, child := range p.parts {
-		if child.loop != nil {
+		if child.makesItems() {
 			var err error
-			if kids, err = child.renderEach(in, kids); err != nil {
+			if kids, err = child.renderItems(in, kids); err != nil {
 				return err
 			}
 			kids = slices.Grow(kids, len(p.parts)-i)
@@ -208,8 +209,16 @@ func (p *Node) faultAt(inside string, err error) error {
 	return cel.NewFault(p.path+inside, p.line, read, err)
 }
 
-// renderEach appends one item for each value of the part's loop.
-func (p *Node) renderEach(in *cel.Input, kids []jsontree.Node) ([]jsontree.Node, error) {
+// renderItems appends the items of the part's list, or one item for each value of its loop.
+func (p *Node) renderItems(in *cel.Input, kids []jsontree.Node) ([]jsontree.Node, error) {
+	if p.spread {
+		list := &in.Nodes.Nodes(1)[:1][0]
+		keep, err := p.RenderInto(in, list)
+		if err != nil || !keep {
+			return kids, err
+		}
+		return append(kids, list.Items()...), nil
+	}
 	err := p.loop.Each(in, p.path+"."+cel.ForEachKey, func(n int) { kids = slices.Grow(kids, n) }, func() error {
 		kids = kids[:len(kids)+1]
 		kid := &kids[len(kids)-1]
@@ -228,7 +237,7 @@ func (p *Node) MayHave(field string) bool { return slices.Contains(p.names, fiel
 // MayHaveTwo implements Partial.
 func (p *Node) MayHaveTwo(list string) bool {
 	i := slices.Index(p.names, list)
-	return i >= 0 && (p.parts[i].kind == leafPart || len(p.parts[i].parts) > 1 || p.parts[i].hasLoop() || len(p.parts[i].static.Items()) > 1)
+	return i >= 0 && (p.parts[i].kind == leafPart || len(p.parts[i].parts) > 1 || p.parts[i].hasMadeItems() || len(p.parts[i].static.Items()) > 1)
 }
 
 // HasLoop implements Partial.
@@ -239,6 +248,14 @@ func (p *Node) KnownValue() *jsontree.Node {
 	known := p.knownValue()
 	known.Seal()
 	return &known
+}
+
+// makesItems reports whether the part of a list makes any number of items: it has ${forEach}, or gives a list.
+func (p *Node) makesItems() bool { return p.loop != nil || p.spread }
+
+// hasMadeItems reports whether a part of a list makes any number of items.
+func (p *Node) hasMadeItems() bool {
+	return p != nil && slices.ContainsFunc(p.parts, (*Node).makesItems)
 }
 
 // hasLoop reports whether a list has an item with ${forEach}.

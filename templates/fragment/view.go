@@ -37,6 +37,9 @@ func (f View) When() *cel.Expression { return f.p.when }
 // IsLoop reports whether a list item has ${forEach}. Its expressions read the variable of the loop.
 func (f View) IsLoop() bool { return f.p.loop != nil }
 
+// IsSpread reports whether the fragment gives a list whose items become items of the list around it.
+func (f View) IsSpread() bool { return f.p.spread }
+
 // MayLack reports whether the fragment is left out for some pods: it has a ${when}, or an expression
 // of an optional type.
 func (f View) MayLack() bool { return f.p.mayLack() }

@@ -31,7 +31,9 @@ func (c *Checker) wholeLeaf(y *yaml.Node, p *Node, t reflect.Type) {
 	}
 	made := c.tracer.originOf(program, c.scope)
 	if isScalars(t) {
-		p.rules = validation.ValueRules(t, p.field, p.path)
+		if p.rules = validation.ValueRules(t, p.field, p.path); p.spread {
+			p.rules = validation.ItemRules(t, p.field, p.path)
+		}
 		if !p.text && !made.isCertain() {
 			p.schema = newSchemaCheck(t, p.field, p.path, c.os, false)
 		}
@@ -54,7 +56,11 @@ func (c *Checker) wholeLeaf(y *yaml.Node, p *Node, t reflect.Type) {
 	f := fitter{seen: map[fitted]bool{}}
 	switch err := f.checkFit(t, made); {
 	case err == nil && out.Kind() != types.DynKind:
-		p.schema = newSchemaCheck(t, p.field, p.path, c.os, isFromPod(out))
+		check := newSchemaCheck(t, p.field, p.path, c.os, isFromPod(out))
+		if p.spread {
+			check.rules = nil // the list around it has them
+		}
+		p.schema = check
 	case err == nil || f.atTop && !isLiteral(program.Resolve().AST().Expr()):
 		c.ReportProblem(y, p.path, "must be %s, but ${%s} gives %s", describeWhole(t), program.Source(), diagnostics.TypeName(out))
 	default:

@@ -109,7 +109,7 @@ func ValueRules(t reflect.Type, field, path string) []ValueRule {
 	case (t.Kind() == reflect.Int || t.Kind() == reflect.Int64) && name != "tolerationSeconds":
 		rules = append(rules, fitsInt(64), isNotNegative)
 	case t.Kind() == reflect.Slice:
-		return append(ListRules(field), eachItem(ValueRules(t.Elem(), field, path)))
+		return append(ListRules(field), ItemRules(t, field, path)...)
 	case EnumValues(t) != nil:
 		rules = append(rules, isOneOf(EnumValues(t)))
 	}
@@ -125,6 +125,11 @@ func ValueRules(t reflect.Type, field, path string) []ValueRule {
 		rules = append(rules, isNotEmpty)
 	}
 	return append(rules, fieldRules()[field]...)
+}
+
+// ItemRules returns the rules for the items of a list of type t.
+func ItemRules(t reflect.Type, field, path string) []ValueRule {
+	return []ValueRule{eachItem(ValueRules(t.Elem(), field, path))}
 }
 
 // ListRules returns the rules for a list or a map in a field as a whole.

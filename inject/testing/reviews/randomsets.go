@@ -119,12 +119,14 @@ func (g *Sets) nameField(n int, name, v string, each bool) string {
 
 func (g *Sets) containerItem(name, volume string) string {
 	fields := []string{g.nameField(6, name, "m", false), "image: " + g.pickString("s", "s", "s", g.stringExpression(false))}
-	fields = append(fields, g.maybeText(3, func() string { return "args: [" + g.stringExpression(false) + "]" })...)
+	fields = append(fields, g.maybeText(3, func() string {
+		return "args: [" + g.stringExpression(false) + g.pickString("", "", `, "${params.l}"`, `, "${params.b ? ['b'] : []}", x`, `, "${pod.spec.volumes.map(v, v.name)}"`) + "]"
+	})...)
 	fields = append(fields, g.maybeText(2, func() string {
-		return "env: " + g.pickString("["+g.envItem("E0", false)+", "+g.envItem("X", false)+"]", g.listExpression("pod.spec.containers[0].env", "env"))
+		return "env: " + g.pickString("["+g.envItem("E0", false)+", "+g.envItem("X", false)+"]", g.listExpression("pod.spec.containers[0].env", "env"), "["+g.listExpression("pod.spec.containers[0].env", "env")+", "+g.envItem("X", false)+"]")
 	})...)
 	fields = append(fields, g.maybeText(3, func() string {
-		return "ports: " + g.pickString("[{containerPort: "+g.pickString("80", "81")+"}]", g.listExpression("pod.spec.containers[0].ports", "ports"))
+		return "ports: " + g.pickString("[{containerPort: "+g.pickString("80", "81")+"}]", g.listExpression("pod.spec.containers[0].ports", "ports"), "[{containerPort: 80}, "+g.listExpression("pod.spec.containers[0].ports", "ports")+"]")
 	})...)
 	fields = append(fields, g.maybeText(3, func() string {
 		return "securityContext: " + g.pickString("{runAsNonRoot: true}", g.objectExpression("securityContext"), `"${{'runAsUser': params.?o.orValue(7)}}"`)
@@ -134,7 +136,7 @@ func (g *Sets) containerItem(name, volume string) string {
 	})...)
 	fields = append(fields, g.maybeText(6, func() string { return "lifecycle: {stopSignal: SIGTERM}" })...)
 	fields = append(fields, g.maybeText(4, func() string {
-		return "volumeMounts: " + g.pickString("["+g.mountItem(volume, "/w")+"]", g.listExpression("pod.spec.containers[0].volumeMounts", "volumeMounts"))
+		return "volumeMounts: " + g.pickString("["+g.mountItem(volume, "/w")+"]", g.listExpression("pod.spec.containers[0].volumeMounts", "volumeMounts"), "["+g.mountItem(volume, "/w")+", "+g.listExpression("pod.spec.containers[0].volumeMounts", "volumeMounts")+"]")
 	})...)
 	return "{" + g.whenCondition(6, false) + strings.Join(fields, ", ") + "}"
 }
@@ -178,7 +180,9 @@ func (g *Sets) volumeItem(name string) string {
 
 func (g *Sets) forEachContainer(volume string) string {
 	var add []string
-	add = append(add, g.maybeText(2, func() string { return "env: [" + g.envItem(g.pickString("E0", "E1", "E2"), true) + "]" })...)
+	add = append(add, g.maybeText(2, func() string {
+		return "env: [" + g.envItem(g.pickString("E0", "E1", "E2"), true) + g.pickString("", "", `, "${params.l.map(i, {'name': 'L' + i, 'value': container.name})}"`, ", "+g.listExpression("container.env", "env")) + "]"
+	})...)
 	add = append(add, g.maybeText(3, func() string {
 		return "volumeMounts: " + g.pickString("["+g.mountItem(volume, "/x")+"]", "["+g.mountItem(volume, "/x")+"]", g.listExpression("container.volumeMounts", "volumeMounts"))
 	})...)

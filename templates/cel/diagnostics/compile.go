@@ -358,10 +358,10 @@ func (r *recorder) FindStructFieldType(name, field string) (*types.FieldType, bo
 }
 
 // WhenHint explains where "${when}" is allowed, in messages.
-const WhenHint = `"${when}" is a key of objects; for a list of strings, make the whole list one expression, such as ${params.debug ? ['--debug'] : []}`
+const WhenHint = `"${when}" is a key of objects; for a string in a list, write one expression that gives a list of strings, such as ${params.debug ? ['--debug'] : []}`
 
 // ForEachHint explains where "${forEach}" is allowed, in messages.
-const ForEachHint = `"${forEach}" is a key of list items that are objects; for a list of strings, make the whole list one expression, such as ${params.names.split(',').map(n, '--name=' + n)}`
+const ForEachHint = `"${forEach}" is a key of list items that are objects; for strings in a list, write one expression that gives a list of strings, such as ${params.names.split(',').map(n, '--name=' + n)}`
 
 // LoopHint returns the end of a message about an expression of a ${forEach} with these variables: what it must give, and what to write
 // instead.

@@ -32,12 +32,17 @@ func StringHint(out *cel.Type, source string) string {
 		return "; write ${" + Operand(source) + ".join(',')}"
 	case out.Kind() == types.DynKind:
 		return "; write string(" + source + ") for a single value, or json.marshal(" + source + ") for an object or a list"
-	case slices.Contains([]types.Kind{types.IntKind, types.UintKind, types.DoubleKind, types.BoolKind}, out.Kind()):
+	case isScalar(out):
 		return "; write ${string(" + source + ")}"
 	case out.Kind() == types.ListKind || out.Kind() == types.MapKind:
 		return "; for JSON, write ${json.marshal(" + source + ")}"
 	}
 	return ""
+}
+
+// isScalar reports whether values of the type are scalars that string() converts.
+func isScalar(out *cel.Type) bool {
+	return slices.Contains([]types.Kind{types.IntKind, types.UintKind, types.DoubleKind, types.BoolKind}, out.Kind())
 }
 
 // Operand returns an expression as what is before a dot or an operator: in parentheses if it has an operator itself.
@@ -67,6 +72,8 @@ func TypeHint(t reflect.Type, out *cel.Type, source string) string {
 	switch {
 	case values.AcceptsType(t, cel.StringType):
 		return StringHint(out, source)
+	case out.Kind() == types.ListKind && values.AcceptsType(t, cel.ListType(cel.StringType)) && (isScalar(out.Parameters()[0]) || out.Parameters()[0].Kind() == types.DynKind):
+		return "; write ${" + Operand(source) + ".map(x, string(x))}"
 	case out.Kind() != types.StringKind && out.Kind() != types.DynKind:
 		return ""
 	case values.AcceptsType(t, cel.IntType) && out.Kind() == types.DynKind:
