@@ -75,7 +75,7 @@ func (c *parser) podRules(y *yaml.Node, path string) (names map[string][]string)
 		return ""
 	})
 	spec := yamlnode.Child(y, "spec")
-	c.checkNames(yamlnode.Child(spec, "volumes"), path+".spec.volumes", map[string]bool{}, false)
+	c.checkNames(yamlnode.Child(spec, "volumes"), path+".spec.volumes", map[string]bool{})
 	volumes := volumeKinds(spec)
 	c.CheckPodOS(spec, path+".spec")
 	for i, volume := range yamlnode.Items(yamlnode.Child(spec, "volumes")) {
@@ -88,13 +88,20 @@ func (c *parser) podRules(y *yaml.Node, path string) (names map[string][]string)
 			c.ReportProblem(containers, path+".spec."+list, "has %d containers, and at most %d are allowed", n, maxContainers)
 			continue
 		}
-		c.checkNames(containers, path+".spec."+list, seen, true)
+		c.checkNames(containers, path+".spec."+list, seen)
 		for i, container := range yamlnode.Items(containers) {
 			sub := fmt.Sprintf("%s.spec.%s[%d]", path, list, i)
 			c.containerRules(container, sub, list == "initContainers")
 			c.checkMounts(container, sub, volumes)
 			c.CheckContainerOS(container, sub)
-			name, _ := fragment.NamePattern(yamlnode.At(container, "name").Value) // an error is already reported
+			written := yamlnode.Child(container, "name")
+			if written == nil {
+				continue // already reported
+			}
+			name, _ := fragment.NamePattern(written.Value) // an error is already reported
+			if !fragment.HasConstant(name) {
+				c.ReportProblem(written, sub+".name", "must begin or end with a constant part, such as cache-${m}, because Pillion recognizes its own containers by it")
+			}
 			names[list] = append(names[list], name)
 		}
 	}
@@ -203,31 +210,25 @@ func (c *parser) annotationDomains(y *yaml.Node, t *Template) {
 	}
 }
 
-// checkNames checks the names in a list of containers or volumes. A name must be constant. In an item with
-// ${forEach}, it must have a constant part, because Pillion recognizes its own items by it. The map
-// seen has the names so far, and whether their items are conditional. If share is true, conditional
-// items may have the same name, see oneName.
-func (c *parser) checkNames(list *yaml.Node, path string, seen map[string]bool, share bool) {
+// checkNames checks the names in a list of containers or volumes. Two conditional items may have the same name, if only one of them
+// exists for each pod. The map seen has the names so far, and whether their items are conditional.
+func (c *parser) checkNames(list *yaml.Node, path string, seen map[string]bool) {
 	for i, item := range yamlnode.Items(list) {
 		sub := fmt.Sprintf("%s[%d].name", path, i)
-		name, conditional := yamlnode.Child(item, "name"), share && yamlnode.Child(item, fragment.WhenKey) != nil
-		switch {
-		case name == nil: // already reported
-		case strings.Contains(name.Value, "${") && yamlnode.Child(item, cel.ForEachKey) == nil:
-			c.ReportProblem(name, sub, "must be a constant, because the name identifies an item of the pod")
-		case strings.Contains(name.Value, "${"):
+		name, conditional := yamlnode.Child(item, "name"), yamlnode.Child(item, fragment.WhenKey) != nil
+		if name == nil {
+			continue // already reported
+		}
+		if strings.Contains(name.Value, "${") {
 			if _, err := fragment.NamePattern(name.Value); err != nil {
 				c.ReportProblem(name, sub, "%v", err)
 			}
-		default:
-			before, twice := seen[name.Value]
-			if twice && share && (!before || !conditional) {
-				c.ReportProblem(name, sub, "the name %q is used twice, which is allowed only if both containers have %q", name.Value, fragment.WhenKey)
-			} else if twice && !share {
-				c.ReportProblem(name, sub, "the name %q is used twice", name.Value)
-			}
-			seen[name.Value] = conditional
+			continue
 		}
+		if before, twice := seen[name.Value]; twice && (!before || !conditional) {
+			c.ReportProblem(name, sub, "the name %q is used twice, which is allowed only if both items have %q", name.Value, fragment.WhenKey)
+		}
+		seen[name.Value] = conditional
 	}
 }
 
@@ -244,7 +245,7 @@ func (c *parser) containerRules(y *yaml.Node, path string, init bool) {
 	}
 }
 
-// volumeKinds returns the kinds of a fragment's volumes by name.
+// volumeKinds returns the kinds of a fragment's volumes by name. A kind is "" if two volumes of the name have different ones.
 func volumeKinds(spec *yaml.Node) map[string]string {
 	kinds := map[string]string{}
 	for _, volume := range yamlnode.Items(yamlnode.Child(spec, "volumes")) {
@@ -254,7 +255,11 @@ func volumeKinds(spec *yaml.Node) map[string]string {
 				kind = key.Value
 			}
 		}
-		kinds[yamlnode.At(volume, "name").Value] = kind
+		name := yamlnode.At(volume, "name").Value
+		if other, twice := kinds[name]; twice && other != kind {
+			kind = ""
+		}
+		kinds[name] = kind
 	}
 	return kinds
 }
@@ -295,14 +300,14 @@ func (c *parser) checkMounts(container *yaml.Node, path string, volumes map[stri
 	}
 }
 
-// findVolumeKind returns the kind of one of the template's volumes. A name that is an expression may also be
+// findVolumeKind returns the kind of one of the template's volumes, and whether it is known. A name that is an expression may also be
 // that of a volume of the pod; it is checked for each pod.
 func (c *parser) findVolumeKind(name *yaml.Node, path string, volumes map[string]string) (kind string, ok bool) {
 	if kind, ok = volumes[name.Value]; !ok && !fragment.MayBeOneOf(name.Value, volumes) {
 		c.ReportProblem(name, path, "no volume %q in spec.pod.spec.volumes%s", name.Value, cmp.Or(problem.DidYouMean(name.Value, slices.Collect(maps.Keys(volumes))),
 			fmt.Sprintf(`; for a volume of the pods themselves, write name: "${'%s'}"`, name.Value)))
 	}
-	return kind, ok
+	return kind, kind != ""
 }
 
 // oneSource reports a volume with two sources. The API server makes an emptyDir of a volume without

@@ -63,7 +63,7 @@ func newMutation(b *builder) *mutation {
 	}
 	for _, other := range b.set.Templates {
 		if other != t && slices.ContainsFunc(other.Containers, fragment.IsGenerated) {
-			m.addProblem("spec", "a policy cannot recognize the containers that the template %s makes with ${forEach}", other.Name)
+			m.addProblem("spec", "a policy cannot recognize the containers of the template %s, whose names are computed", other.Name)
 		}
 	}
 	if len(m.each) > 1 {

@@ -111,7 +111,15 @@ var podSchema = sync.OnceValue(schema.Pod)
 
 // podFragment returns what the template adds to a pod.
 func (b *builder) podFragment() node {
-	return b.fragmentNode(b.t.PodFragment(), &schema.Field{Schema: podSchema()}, "spec.pod")
+	pod := b.fragmentNode(b.t.PodFragment(), &schema.Field{Schema: podSchema()}, "spec.pod")
+	for _, list := range containerLists() {
+		for _, c := range pod.get("spec", list).items() {
+			if name := c.get("name"); name != nil && !name.constant {
+				b.addProblem(name.path, "a policy cannot recognize a container whose name is computed")
+			}
+		}
+	}
+	return pod
 }
 
 // fragmentNode returns a node for a compiled fragment.

@@ -60,7 +60,7 @@ func (b *builder) validatingObjects() []runtime.Object {
 // notRead reports whether a problem is in a part of the fragment that a policy of this kind does not read.
 func notRead(p Problem) bool {
 	return strings.HasPrefix(p.Path, "spec.pod.") &&
-		!regexp.MustCompile(`^spec\.pod\.spec\.(containers|initContainers)\[\d+\]\.(image|\$\{(when|forEach)\})$`).MatchString(p.Path)
+		!regexp.MustCompile(`^spec\.pod\.spec\.(containers|initContainers)\[\d+\]\.(image|name|\$\{(when|forEach)\})$`).MatchString(p.Path)
 }
 
 // leftOut declares a variable that is true if the template's condition excludes the pod. The

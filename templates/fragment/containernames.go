@@ -3,7 +3,6 @@
 package fragment
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
@@ -11,10 +10,8 @@ import (
 	"github.com/pillion-dev/pillion/templates/validation"
 )
 
-var errNoConstant = errors.New("must begin or end with a constant part, such as cache-${m}, because Pillion recognizes its own items by it")
-
-// NamePattern returns a name with * for its computed part. The constant parts around it identify the
-// items that a ${forEach} makes.
+// NamePattern returns a name with * for its computed part. The constant parts around it identify containers with computed names. It
+// returns an error if no name can be valid.
 func NamePattern(name string) (string, error) {
 	prefix, rest, computed := strings.Cut(name, "${")
 	if !computed {
@@ -25,10 +22,7 @@ func NamePattern(name string) (string, error) {
 			return name, nil // already reported
 		}
 	}
-	switch {
-	case prefix+rest == "":
-		return name, errNoConstant
-	case !validation.IsLabel(prefix + "x" + rest):
+	if !validation.IsLabel(prefix + "x" + rest) {
 		return name, fmt.Errorf("%q is never a DNS label: at most 63 of a-z, 0-9 and -", name)
 	}
 	return prefix + "*" + rest, nil
@@ -54,8 +48,11 @@ func IsNamed(own, name string) bool {
 	return generated && len(name) >= len(prefix)+len(suffix) && strings.HasPrefix(name, prefix) && strings.HasSuffix(name, suffix)
 }
 
-// IsGenerated reports whether a name of a template is that of containers that a ${forEach} makes.
+// IsGenerated reports whether a name of a template is a pattern, for containers with computed names.
 func IsGenerated(own string) bool { return strings.Contains(own, "*") }
+
+// HasConstant reports whether a name of a template has a constant part.
+func HasConstant(own string) bool { return own != "*" }
 
 // Overlap reports whether containers may have both names, in which * is any string.
 func Overlap(a, b string) bool {

@@ -9,7 +9,7 @@ func TestNames(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
 		"a": "a", "a-${m}": "a-*", "${m}-b": "*-b", "a-${m}-b": "a-*-b", "a${m.replace('}', '${')}-${n}b": "a*b",
-		"${m}": "", "${m}-x-${n}": "", "A-${m}": "", "-a${m}": "", "${m}-": "",
+		"${m}": "*", "${m}-x-${n}": "*", "A-${m}": "", "-a${m}": "", "${m}-": "",
 	} {
 		if got, err := NamePattern(name); err == nil && got != want || (err != nil) != (want == "") {
 			t.Errorf("%s: %s %v, want %s", name, got, err, want)

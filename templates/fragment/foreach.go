@@ -4,10 +4,12 @@ package fragment
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/pillion-dev/pillion/templates/cel"
 	"github.com/pillion-dev/pillion/templates/cel/diagnostics"
@@ -93,7 +95,7 @@ func (c *Checker) wrongVariable(name string) string {
 // keepOnce lets a list fail if an expression makes two items with the same key.
 func (c *Checker) keepOnce(list *Node, f jsontree.StructField) {
 	key := f.Tag.Get("patchMergeKey")
-	if !list.hasMadeItems() || key == "" || key == "containerPort" { // a port is also its protocol, see portsOnce
+	if !list.hasMadeItems() && !(f.Type == reflect.TypeFor[[]corev1.Volume]() && list.mayShareNames()) || key == "" || key == "containerPort" { // a port is also its protocol, see portsOnce
 		return
 	}
 	from := ""
@@ -108,6 +110,17 @@ func (c *Checker) keepOnce(list *Node, f jsontree.StructField) {
 		}
 	}
 	list.rules = append(list.rules, validation.UniqueItems(key, from))
+}
+
+// mayShareNames reports whether two items of a list may have the same name: it is computed, or conditional items have it.
+func (p *Node) mayShareNames() bool {
+	seen := map[string]bool{}
+	return p != nil && slices.ContainsFunc(p.parts, func(item *Node) bool {
+		name := item.Member("name").Static()
+		twice := name == nil || seen[name.Text()]
+		seen[name.Text()] = true
+		return twice
+	})
 }
 
 // madeFrom returns the parameters from which an expression makes several items.

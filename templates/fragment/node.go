@@ -61,7 +61,7 @@ func NewObject() *Node { return &Node{static: jsontree.Members()} }
 
 // Static returns the value if it is the same for every pod, and otherwise nil.
 func (p *Node) Static() *jsontree.Node {
-	if p.kind != staticPart {
+	if p == nil || p.kind != staticPart {
 		return nil
 	}
 	return &p.static
@@ -240,8 +240,10 @@ func (p *Node) MayHaveTwo(list string) bool {
 	return i >= 0 && (p.parts[i].kind == leafPart || len(p.parts[i].parts) > 1 || p.parts[i].hasMadeItems() || len(p.parts[i].static.Items()) > 1)
 }
 
-// HasLoop implements Partial.
-func (p *Node) HasLoop(list string) bool { return p.Member(list).hasLoop() }
+// ComputesNames implements Partial.
+func (p *Node) ComputesNames(list string) bool {
+	return slices.ContainsFunc(p.Member(list).Items(), func(item *Node) bool { return item.makesItems() || item.Member("name").Static() == nil })
+}
 
 // KnownValue implements Partial.
 func (p *Node) KnownValue() *jsontree.Node {
@@ -256,11 +258,6 @@ func (p *Node) makesItems() bool { return p.loop != nil || p.spread }
 // hasMadeItems reports whether a part of a list makes any number of items.
 func (p *Node) hasMadeItems() bool {
 	return p != nil && slices.ContainsFunc(p.parts, (*Node).makesItems)
-}
-
-// hasLoop reports whether a list has an item with ${forEach}.
-func (p *Node) hasLoop() bool {
-	return p != nil && slices.ContainsFunc(p.parts, func(item *Node) bool { return item.loop != nil })
 }
 
 func (p *Node) renderValue(in *cel.Input, n *jsontree.Node) error {

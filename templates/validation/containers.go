@@ -102,7 +102,7 @@ func containerRules() map[string][]ObjectRule {
 		"PodSpec.containers": startRules(),
 		"ObjectMeta":         metadataRules(),
 		"PodSpec": {{reads: []string{"initContainers.name", "containers.name"}, check: oneName, applies: func(spec Partial) bool {
-			return spec.HasLoop("initContainers") || spec.HasLoop("containers") || oneName(spec.KnownValue()) != nil
+			return spec.ComputesNames("initContainers") || spec.ComputesNames("containers") || oneName(spec.KnownValue()) != nil
 		}}},
 		"PodSpec.imagePullSecrets": {hasName()},
 		"PodSpec.initContainers": append(startRules(), ObjectRule{fewer: true, applies: mayHaveField("resizePolicy"), reads: []string{"restartPolicy", "resizePolicy.restartPolicy"}, check: func(n *jsontree.Node) error {

@@ -32,8 +32,8 @@ type Partial interface {
 	MayHave(field string) bool
 	// MayHaveTwo reports whether a list of the object may have two items.
 	MayHaveTwo(list string) bool
-	// HasLoop reports whether a list of the object has an item with ${forEach}.
-	HasLoop(list string) bool
+	// ComputesNames reports whether expressions compute the names of items in a list of the object.
+	ComputesNames(list string) bool
 	// IsComputed reports whether the value at a path depends on the pod. Conditional list items count only if when is true.
 	IsComputed(path string, when bool) bool
 	// KnownValue returns the object without computed values, sealed.

@@ -118,7 +118,11 @@ func (g *Sets) nameField(n int, name, v string, each bool) string {
 }
 
 func (g *Sets) containerItem(name, volume string) string {
-	fields := []string{g.nameField(6, name, "m", false), "image: " + g.pickString("s", "s", "s", g.stringExpression(false))}
+	named := g.nameField(6, name, "m", false)
+	if g.oneIn(8) {
+		named = fmt.Sprintf(`name: "%s-${%s}"`, name, g.pickString("ns.name", "params.p", "string(size(pod.spec.volumes))"))
+	}
+	fields := []string{named, "image: " + g.pickString("s", "s", "s", g.stringExpression(false))}
 	fields = append(fields, g.maybeText(3, func() string {
 		return "args: [" + g.stringExpression(false) + g.pickString("", "", `, "${params.l}"`, `, "${params.b ? ['b'] : []}", x`, `, "${pod.spec.volumes.map(v, v.name)}"`) + "]"
 	})...)
@@ -172,6 +176,12 @@ func (g *Sets) mountItem(volume, path string) string {
 func (g *Sets) volumeItem(name string) string {
 	source := g.pickString("emptyDir: {}", "emptyDir: {}", "emptyDir: {}", "emptyDir: {mode: 511}", "configMap: {name: conf}", "emptyDir: {sizeLimit: "+g.quantityJSON()+"}",
 		`configMap: {name: "c${string(size(pod.spec.containers))}"}`, `emptyDir: {sizeLimit: "${size(pod.spec.containers) == 1 ? '1Gi' : '2Gi'}"}`)
+	if g.oneIn(8) { // one of two, both or none
+		return "{" + g.whenCondition(1, false) + "name: " + name + ", " + source + "}, {" + g.whenCondition(1, false) + "name: " + name + ", configMap: {name: conf}}"
+	}
+	if g.oneIn(12) {
+		return "{" + g.whenCondition(10, false) + "name: " + name + ", " + source + "}, {name: \"${" + g.pickString("params.p", "ns.name", "pod.spec.containers[0].name") + "}\", emptyDir: {}}"
+	}
 	if g.oneIn(8) { // a volume with that name is needed for the mounts
 		return "{" + g.whenCondition(10, false) + "name: " + name + ", " + source + "}, {" + g.nameField(1, name, "m", false) + ", " + source + "}"
 	}
@@ -281,7 +291,7 @@ func (g *Sets) Named(template string) string {
 			begin, rest, end = text[:i+3], text[i+3:], `"`
 		}
 		expression := strings.TrimSuffix(rest, end)
-		if slices.Contains([]string{"when", "forEach", "ifSet", "m", "each"}, expression) || strings.Contains(expression, "container.") || g.oneIn(4) {
+		if slices.Contains([]string{"when", "forEach", "ifSet", "m", "each", "string(m)", "string(each)"}, expression) || strings.Contains(expression, "container.") || g.oneIn(4) {
 			return text
 		}
 		name := fmt.Sprint("x", len(variables))
