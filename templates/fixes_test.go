@@ -39,6 +39,31 @@ func TestFixes(t *testing.T) {
 			`args: [serve, {"${forEach}": {n: "params.names.split(',')"}, value: "--name=${n}"}]`, "such as ${params.names.split(',').map(n, '--name=' + n)}", `args: [serve, "${params.names.split(',').map(n, '--name=' + n)}"]`,
 		},
 		{
+			"${forEach} in annotations", "{name: settings, type: map, default: 'team=a'}",
+			`args: [a]}]}, metadata: {annotations: {"${forEach}": {"k, v": params.settings}, "example.com/${k}": "${v}"}}}, match: {podSelector: {matchExpressions: [{key: a, operator: Exists`,
+			"write each key with a value that may be missing, such as ${params.settings[?'team']}",
+			`args: [a]}]}, metadata: {annotations: {example.com/team: "${params.settings[?'team']}"}}}, match: {podSelector: {matchExpressions: [{key: a, operator: Exists`,
+		},
+		{
+			"${forEach} in a map", "{name: limits, type: map, default: 'cpu=1'}",
+			`resources: {limits: {"${forEach}": {"k, v": params.limits}, k: "${v}"}}`, "write one expression that gives the map, such as ${params.settings}, in place of this object", `resources: {limits: "${params.limits}"}`,
+		},
+		{
+			"a probe with an action that may be missing", "{name: port, type: integer, optional: true}",
+			`livenessProbe: {tcpSocket: "${params.?port.optMap(p, {'port': p})}"}`, `to leave out the whole object, write "${when}" in it, and .value() here`,
+			`livenessProbe: {"${when}": has(params.port), tcpSocket: "${params.?port.optMap(p, {'port': p}).value()}"}`,
+		},
+		{
+			"a probe with a conditional action", "{name: port, type: integer, optional: true}",
+			`livenessProbe: {tcpSocket: {"${when}": has(params.port), port: "${params.?port.value()}"}}`, `to leave out the whole object, write "${when}" in it, and not here`,
+			`livenessProbe: {"${when}": has(params.port), tcpSocket: {port: "${params.?port.value()}"}}`,
+		},
+		{
+			"a variable with a source that may be missing", "{name: key, optional: true}",
+			`env: [{name: A, valueFrom: {secretKeyRef: "${params.?key.optMap(k, {'name': 's', 'key': k})}"}}]`, `to leave out the whole object, write "${when}" in it, and .value() here`,
+			`env: [{name: A, valueFrom: {"${when}": has(params.key), secretKeyRef: "${params.?key.optMap(k, {'name': 's', 'key': k}).value()}"}}]`,
+		},
+		{
 			"join of integers", "",
 			`args: ["${pod.spec.containers.map(c, size(c.name)).join(',')}"]`, "write .map(x, string(x)) before it", `args: ["${pod.spec.containers.map(c, size(c.name)).map(x, string(x)).join(',')}"]`,
 		},

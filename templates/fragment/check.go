@@ -183,6 +183,10 @@ func (c *Checker) checkMapping(y *yaml.Node, t reflect.Type, field, path string)
 			c.compileWhen(o, value, path)
 			return
 		}
+		if key.Value == cel.ForEachKey && c.scope != nil {
+			c.ReportProblem(key, sub, "%s", forEachInMap(t, field))
+			return
+		}
 		if strings.Contains(key.Value, "${") {
 			c.ReportProblem(key, sub, "a key cannot have expressions; only values can")
 			return
@@ -191,6 +195,14 @@ func (c *Checker) checkMapping(y *yaml.Node, t reflect.Type, field, path string)
 	})
 	c.needsItems(y, o, field, path)
 	return o.foldStatic()
+}
+
+// forEachInMap returns a message about a ${forEach} in a map of type t.
+func forEachInMap(t reflect.Type, field string) string {
+	if notWhole(t, field) != "" {
+		return fmt.Sprintf("%q makes items of lists, and the keys of this map are constant; write each key with a value that may be missing, such as ${params.settings[?'team']}", cel.ForEachKey)
+	}
+	return fmt.Sprintf("%q makes items of lists; write one expression that gives the map, such as ${params.settings}, in place of this object", cel.ForEachKey)
 }
 
 func (c *Checker) checkList(y *yaml.Node, t reflect.Type, field, path string) *Node {

@@ -45,7 +45,11 @@ func (c *Checker) checkRequiredFields(y *yaml.Node, o *Node, t reflect.Type, fie
 		case validation.NeedsValue(t, field, name):
 			c.ReportProblem(at, sub, `is required, so it must have a value for every pod; to leave out the whole item, write "${when}" in it, and .value() here`)
 		case slices.Contains(s.One, name), slices.Contains(s.Some, name) && !some:
-			c.ReportProblem(at, sub, "one of %s is required, so it must have a value for every pod; leave out the whole object instead", strings.Join(slices.Concat(s.One, s.Some), ", "))
+			instead := `to leave out the whole object, write "${when}" in it, and .value() here`
+			if p.when != nil {
+				instead = `to leave out the whole object, write "${when}" in it, and not here`
+			}
+			c.ReportProblem(at, sub, "one of %s is required, so it must have a value for every pod; %s", strings.Join(slices.Concat(s.One, s.Some), ", "), instead)
 		case t == reflect.TypeFor[corev1.Volume]():
 			c.ReportProblem(at, sub, `without a source, the volume would be an emptyDir; write "${when}" in the volume instead`)
 		}
