@@ -9,13 +9,13 @@ import (
 	celgo "github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
-	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/ext"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/cel"
+	"github.com/pillion-dev/pillion/templates/cel/library"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/request"
 )
@@ -81,7 +81,7 @@ func environment(t testing.TB) *evaluator {
 	unary := func(name string, in, out *celgo.Type, f func(ref.Val) ref.Val) celgo.EnvOption {
 		return celgo.Function(name, celgo.Overload(name, []*celgo.Type{in}, out, celgo.UnaryBinding(f)))
 	}
-	base, err := celgo.NewEnv(
+	base, err := celgo.NewEnv(append(library.ListFunctions(),
 		celgo.OptionalTypes(), celgo.HomogeneousAggregateLiterals(), celgo.CrossTypeNumericComparisons(true),
 		ext.Strings(ext.StringsVersion(2)), ext.Sets(), ext.TwoVarComprehensions(), ext.Lists(ext.ListsVersion(3)),
 		celgo.Variable("object", celgo.DynType), celgo.Variable("namespaceObject", celgo.DynType), celgo.Variable("request", celgo.DynType),
@@ -99,8 +99,7 @@ func environment(t testing.TB) *evaluator {
 		}),
 		celgo.Function("compareTo", celgo.MemberOverload("compareTo", []*celgo.Type{celgo.DoubleType, celgo.DoubleType}, celgo.IntType,
 			celgo.BinaryBinding(func(a, b ref.Val) ref.Val { return a.(types.Double).Compare(b) }))),
-		celgo.Function("max", celgo.MemberOverload("max", []*celgo.Type{celgo.ListType(celgo.IntType)}, celgo.IntType, celgo.UnaryBinding(largest))),
-	)
+	)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,14 +108,6 @@ func environment(t testing.TB) *evaluator {
 		t.Fatal(err)
 	}
 	return &evaluator{env, map[string]celgo.Program{}}
-}
-
-func largest(v ref.Val) ref.Val {
-	most := types.Int(0)
-	for it := v.(traits.Lister).Iterator(); it.HasNext() == types.True; {
-		most = max(most, it.Next().(types.Int))
-	}
-	return most
 }
 
 // eval evaluates an expression. An expression that does not compile fails the test.

@@ -327,7 +327,7 @@ func (r *rewriter) missingFunction(name string, c ast.CallExpr) string {
 
 // libraryNames returns the first parts of functions' names.
 func libraryNames() []string {
-	return []string{"sets", "optional", "strings", "lists", "ip", "base64", "json", "math", "regex"}
+	return []string{"sets", "optional", "strings", "lists", "ip", "base64", "hash", "json", "math", "regex"}
 }
 
 // sharedFunctions returns the functions that are the same in templates and in the API server. The API
@@ -338,7 +338,7 @@ func sharedFunctions() []string {
 		"size", "contains", "startsWith", "endsWith", "matches", "string", "int", "uint", "double", "bool", "bytes",
 		"type", "dyn", "duration", "timestamp", "getDate", "getDayOfMonth", "getDayOfWeek", "getDayOfYear",
 		"getFullYear", "getHours", "getMilliseconds", "getMinutes", "getMonth", "getSeconds",
-		"charAt", "indexOf", "lastIndexOf", "lowerAscii", "upperAscii", "replace", "split", "join", "substring", "trim",
+		"charAt", "indexOf", "lastIndexOf", "sum", "min", "max", "isSorted", "lowerAscii", "upperAscii", "replace", "split", "join", "substring", "trim",
 		"strings.quote", "sets.contains", "sets.equivalent", "sets.intersects",
 		"or", "orValue", "hasValue", "value", "optional.of", "optional.none", "optional.ofNonZeroValue",
 		"lists.range", "flatten", "distinct", "sort", "slice", "find", "findAll",
@@ -360,17 +360,27 @@ func (r *rewriter) rewriteMacro(e ast.Expr) ast.Expr {
 		return r.failRewrite("the API server has no function %s.%s", c.Target().AsIdent(), name)
 	}
 	target := r.visit(c.Target())
-	if ranged := r.from.GetType(c.Target().ID()).Kind(); (c.FunctionName() == operators.Map || c.FunctionName() == operators.Filter) && ranged != types.ListKind {
-		return r.failRewrite("it creates a list of a map's keys, which have no fixed order in the API server")
+	if ranged := r.from.GetType(c.Target().ID()).Kind(); slices.Contains([]string{operators.Map, operators.Filter, "transformList"}, c.FunctionName()) && ranged != types.ListKind {
+		return r.failRewrite("it creates a list from a map, whose keys have no fixed order in the API server")
 	}
 	bound := len(r.bound)
 	defer func() { r.bound = r.bound[:bound] }()
-	variable := c.Args()[0].AsIdent()
-	if slices.Contains(reservedNames(), variable) {
-		return r.failRewrite("it has a variable named %q, which means something else in a policy; rename it", variable)
+	for _, e := range c.Args()[:macroVariables(c)] {
+		variable := e.AsIdent()
+		if slices.Contains(reservedNames(), variable) {
+			return r.failRewrite("it has a variable named %q, which means something else in a policy; rename it", variable)
+		}
+		r.bound = append(r.bound, variable)
 	}
-	r.bound = append(r.bound, variable)
 	return r.NewMemberCall(r.nextID(), c.FunctionName(), target, r.visitAll(c.Args())...)
+}
+
+// macroVariables returns the number of variables of a macro, which are its first arguments.
+func macroVariables(c ast.CallExpr) int {
+	if name := c.FunctionName(); strings.HasPrefix(name, "transform") || name != operators.Map && len(c.Args()) > 2 {
+		return 2
+	}
+	return 1
 }
 
 // reservedNames returns the names that already have a meaning in the API server or in a policy.

@@ -75,6 +75,11 @@ func TestRewrite(t *testing.T) {
 		`optional.ofNonZeroValue(pod.spec.containers[0].ports).hasValue()`, `optional.ofNonZeroValue(pod.spec.containers[0].resources).hasValue()`,
 		`params.?o.orValue('none')`, `has(params.o)`, `params.?i.optMap(i, i + 1).orValue(5)`, `params.?n.orValue(5)`, `ns.?labels.?team.orValue('none')`,
 		`variables.app`, `variables.all`, `variables.names[0]`, `pod.spec.containers.map(c, c.name + variables.app).join(',')`, `has(variables.app)`,
+		`pod.spec.containers.map(c, size(c.name)).sum()`, `([0] + pod.spec.containers.map(c, size(c.ports))).max()`, `pod.spec.containers.map(c, c.name).min()`,
+		`pod.spec.containers.map(c, c.name).indexOf('worker')`, `pod.spec.containers.map(c, c.name).lastIndexOf('web')`, `pod.spec.containers.map(c, c.name).isSorted()`,
+		`pod.metadata.labels.all(k, v, k + v != 'appweb')`, `pod.metadata.labels.exists(k, v, v == params.s || k == 'a/b')`, `pod.spec.containers.existsOne(i, c, i == 1 && c.name == 'worker')`,
+		`pod.spec.containers.transformList(i, c, i > 0, c.name + string(i)).join(',')`, `pod.metadata.labels.transformMap(k, v, v + '!')[?'app'].orValue('none')`,
+		`pod.spec.containers.transformMapEntry(i, c, {c.name: string(i) + variables.app})['web']`, `pod.spec.containers.transformMapEntry(i, c, i > 0, {c.name: i}).size()`,
 		`int('5') + 1`, `double('5') > 4.5`, `duration('5m') < duration('1h')`, `type(params.s) == string`, `-params.n`, `params.n % 2 == 1`, `1 < 1.5`,
 	} {
 		tmpl := parse(t, fmt.Sprintf(paramsTemplate, fmt.Sprintf("'=${%s}'", strings.ReplaceAll(e, "'", "''"))))

@@ -18,6 +18,7 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/interpreter"
 
+	"github.com/pillion-dev/pillion/templates/cel/library"
 	"github.com/pillion-dev/pillion/templates/cel/values"
 )
 
@@ -27,20 +28,18 @@ var costs = map[string]func(args []ref.Val) int{
 	"distinct":              func(args []ref.Val) int { return cappedProduct(addReadCost(args[0], 0), countItems(args[0])) },
 	"find":                  matchCost,
 	"findAll":               matchCost,
-	"indexOf": func(args []ref.Val) int {
-		return cappedProduct(len(values.TextOf(args[0])), 1+len(values.TextOf(args[1]))) / perUnit
-	},
-	"lastIndexOf": func(args []ref.Val) int {
-		return cappedProduct(len(values.TextOf(args[0])), 1+len(values.TextOf(args[1]))) / perUnit
-	},
-	"lists.range":      func(args []ref.Val) int { n, _ := args[0].(types.Int); return int(min(max(n, 0), MaxCost+1)) },
-	"regex.extract":    matchCost,
-	"regex.extractAll": matchCost,
-	"regex.replace":    matchCost,
-	"sets.contains":    pairwiseCost,
-	"sets.equivalent":  func(args []ref.Val) int { return 2 * pairwiseCost(args) },
-	"sets.intersects":  pairwiseCost,
-	"sort":             func(args []ref.Val) int { return sortCost(args[0]) },
+	"indexOf":               searchCost,
+	"lastIndexOf":           searchCost,
+	"lists.range":           func(args []ref.Val) int { n, _ := args[0].(types.Int); return int(min(max(n, 0), MaxCost+1)) },
+	library.Merge:           func(args []ref.Val) int { return addKeysCost(args[1], addKeysCost(args[0], 0)) },
+	library.MapInsert:       insertCost,
+	"regex.extract":         matchCost,
+	"regex.extractAll":      matchCost,
+	"regex.replace":         matchCost,
+	"sets.contains":         pairwiseCost,
+	"sets.equivalent":       func(args []ref.Val) int { return 2 * pairwiseCost(args) },
+	"sets.intersects":       pairwiseCost,
+	"sort":                  func(args []ref.Val) int { return sortCost(args[0]) },
 }
 
 // sizes returns the size of the result of a call of each function that multiplies strings.
@@ -249,6 +248,34 @@ func addMapCost(m traits.Mapper, sum int) int {
 		}
 	}
 	return sum + 1
+}
+
+// addKeysCost adds the cost of reading the keys of a map, and nothing else of it. It stops above MaxCost.
+func addKeysCost(v ref.Val, sum int) int {
+	m, ok := v.(traits.Mapper)
+	if !ok {
+		return sum
+	}
+	for it := m.Iterator(); sum <= MaxCost && it.HasNext() == types.True; {
+		sum = addReadCost(it.Next(), sum)
+	}
+	return sum
+}
+
+// insertCost returns the cost of [library.MapInsert]. It changes the map that a macro makes, and reads only the new keys.
+func insertCost(args []ref.Val) int {
+	if len(args) == 2 {
+		return addKeysCost(args[1], 0)
+	}
+	return addReadCost(args[1], 0)
+}
+
+// searchCost returns the cost of finding a string in another one, or an item in a list.
+func searchCost(args []ref.Val) int {
+	if _, ok := args[0].(traits.Lister); ok {
+		return addReadCost(args[0], 0)
+	}
+	return cappedProduct(len(values.TextOf(args[0])), 1+len(values.TextOf(args[1]))) / perUnit
 }
 
 // countItems returns the number of items of a list or a map.

@@ -38,7 +38,7 @@ var theLanguage = sync.OnceValues(func() (*language, error) {
 		return nil, err
 	}
 	whole, err := usual.Extend(append(library.Functions(), ext.Lists(), ext.Math(), ext.Encoders(ext.EncodersVersion(0)),
-		ext.Regex(), ext.Network(), ext.Sets(), ext.Bindings(ext.BindingsVersion(0)))...)
+		ext.Regex(), ext.Network(), ext.Sets(), ext.TwoVarComprehensions(), ext.Bindings(ext.BindingsVersion(0)))...)
 	if err != nil {
 		return nil, err
 	}

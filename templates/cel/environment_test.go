@@ -3,6 +3,7 @@
 package cel
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"regexp"
@@ -140,4 +141,27 @@ func loopingCompiler(t testing.TB) *Compiler {
 		c.container = within
 	}
 	return c
+}
+
+// TestMadeMapsHaveOrder checks that maps that functions and macros make are read in the order of their keys. CEL's own maps have
+// another order in every run.
+func TestMadeMapsHaveOrder(t *testing.T) {
+	t.Parallel()
+	c := newTestCompiler(t)
+	const letters = `['g', 'b', 'f', 'a', 'e', 'c', 'd']`
+	for _, made := range []string{
+		letters + `.transformMapEntry(i, x, {x: i})`,
+		letters + `.transformMapEntry(i, x, {x: i}).transformMap(k, v, v + 1)`,
+		`cel.bind(m, ` + letters + `.transformMapEntry(i, x, i > 9, {x: i}), m.merge(` + letters + `.transformMapEntry(i, x, {x: i})))`,
+		`{'g': 1, 'b': 2, 'd': 0}.merge({'f': 3, 'a': 4}).merge({'e': 5, 'c': 6})`,
+		`[` + letters + `.transformMapEntry(i, x, {x: i})][0]`,
+		`{'x': ` + letters + `.transformMapEntry(i, x, {x: i})}.x`,
+	} {
+		for _, read := range []string{`%s.map(k, k)`, `%s.transformList(k, v, k)`, `%s.transformMap(k, v, v).map(k, k)`} {
+			source := fmt.Sprintf(read, made)
+			if got, err := printed(t, c, source); err != nil || got != `["a","b","c","d","e","f","g"]` {
+				t.Errorf("%s gives %s (%v)", source, got, err)
+			}
+		}
+	}
 }

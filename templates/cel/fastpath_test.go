@@ -24,7 +24,10 @@ func (r expressions) text(depth int) string {
 		return r.pick(`''`, `'web'`, `'app'`, `'ä"\\'`, "params.s", "params.q", "params.?o.orValue(ns.name)", "params.?a.orValue('x')", "w", "k.name", "ns.name", "serviceAccount.name", "request.operation", "request.username",
 			"container.name", "container.image", "container.imagePullPolicy", "pod.metadata.namespace", "pod.spec.serviceAccountName", "pod.spec.os.name")
 	}
-	switch r.IntN(9) {
+	switch r.IntN(10) {
+	case 7:
+		return r.pick("pod.metadata.labels.transformList(k, v, k + v).join(',')", "hash.sha256(params.s)", "ns.labels.transformMap(k, v, v + 'x')[?'app'].orValue('')",
+			"pod.metadata.labels.merge(ns.labels)[?'web'].orValue('none')", "container.args.transformMapEntry(i, a, {a: string(i)})[?'web'].orValue('none')")
 	case 0:
 		return fmt.Sprintf("%s[?%s].orValue(%s)", r.mapOf(), r.text(0), r.text(depth-1))
 	case 1:
@@ -56,7 +59,7 @@ func (r expressions) int(depth int) string {
 	case depth > 0 && r.IntN(2) == 0:
 		return fmt.Sprintf("size(%s)", r.pick(r.text(depth-1), "pod.spec.containers", "pod.spec.volumes", "container.args", "container.ports"))
 	}
-	return r.pick("0", "3", "-1", "params.i", "j", "size(k.args)", "pod.spec.terminationGracePeriodSeconds", "pod.spec.priority")
+	return r.pick("0", "3", "-1", "container.args.indexOf('web')", "[params.i, 5].max()", "pod.spec.containers.map(c, size(c.args)).sum()", "params.i", "j", "size(k.args)", "pod.spec.terminationGracePeriodSeconds", "pod.spec.priority")
 }
 
 func (r expressions) bool(depth int) string {
@@ -66,7 +69,9 @@ func (r expressions) bool(depth int) string {
 	}
 	text, other, number := r.text(depth-1), r.text(depth-1), r.int(depth-1)
 	compare := r.pick("==", "!=", "<", "<=", ">", ">=")
-	switch r.IntN(14) {
+	switch r.IntN(15) {
+	case 13:
+		return fmt.Sprintf("%s.%s(k, v, v == %s || k == %s)", r.mapOf(), r.pick("exists", "all", "existsOne"), r.text(0), r.text(0))
 	case 0:
 		return fmt.Sprintf("(%s && %s)", r.bool(depth-1), r.bool(depth-1))
 	case 1:

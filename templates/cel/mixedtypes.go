@@ -21,18 +21,22 @@ import (
 // may be an argument of json.marshal, which has a bound for any value. If whole is true, the expression
 // computes an object, and its maps may have values of different types, too. No other function reads such
 // a value: comparing values whose nesting is unknown has no bound, see [nestingLevels].
-// The expression reads a variable with such a value, or variable is "". SameTypes reports whether the
-// result is such a value.
+// The expression reads a variable with such a value, or variable is "". A map with such values can also come from merging one whose
+// values have an unknown type with another one. SameTypes reports whether the result is such a value.
 func sameTypes(env *cel.Env, checked *cel.Ast, variable string, whole bool) (isMixed bool, err error) {
 	native := checked.NativeRep()
 	issues := cel.NewIssuesWithSourceInfo(common.NewErrors(checked.Source()), native.SourceInfo())
 	cel.ValidateHomogeneousAggregateLiterals().Validate(env, sameTypesConfig{}, native, issues)
-	if issues.Err() == nil && variable == "" {
+	merges := mergesTypes(native)
+	if issues.Err() == nil && variable == "" && !merges {
 		return false, nil
 	}
 	isMixed = hasMixedTypes(checked.OutputType())
 	if (whole || !isMixed) && onlyResults(native) {
 		return isMixed, nil
+	}
+	if issues.Err() == nil && variable == "" {
+		return false, fmt.Errorf("CEL: %s() makes a map with values of different types, so it must be a whole field or an argument of %s() (in %q)", library.Merge, library.JSONMarshal, checked.Source().Content())
 	}
 	if issues.Err() == nil {
 		return false, fmt.Errorf("CEL: variables.%s has values of different types, so it must be a whole field or an argument of %s() (in %q)", variable, library.JSONMarshal, checked.Source().Content())
@@ -41,6 +45,16 @@ func sameTypes(env *cel.Env, checked *cel.Ast, variable string, whole bool) (isM
 	text, _ := diagnostics.ExplainMessage(checked.Source().Content(), first.Message)
 	return false, fmt.Errorf("CEL: %s (%s); all values of a map or a list need one type, unless it is an argument of %s() or a whole field that is an object",
 		text, diagnostics.FormatLocation(checked.Source().Content(), first.Location), library.JSONMarshal)
+}
+
+// mergesTypes reports whether an expression merges maps into one whose type does not show how deep their values are.
+func mergesTypes(checked *ast.AST) bool {
+	return slices.ContainsFunc(ast.MatchDescendants(ast.NavigateAST(checked), ast.FunctionMatcher(library.Merge)), func(e ast.NavigableExpr) bool {
+		levels := nestingLevels(checked.GetType(e.ID()))
+		return slices.ContainsFunc(append(slices.Clone(e.AsCall().Args()), e.AsCall().Target()), func(part ast.Expr) bool {
+			return !isEmpty(part) && nestingLevels(checked.GetType(part.ID())) > levels
+		})
+	})
 }
 
 type sameTypesConfig struct{}
@@ -67,9 +81,13 @@ func onlyResults(checked *ast.AST) bool {
 			if hasMixedTypes(checked.GetType(e.AsSelect().Operand().ID())) {
 				return false
 			}
+		case ast.ComprehensionKind: // a macro with one variable reads only the keys of a map
+			if of := checked.GetType(e.AsComprehension().IterRange().ID()); e.AsComprehension().HasIterVar2() && of.Kind() == types.MapKind && hasMixedTypes(of) {
+				return false
+			}
 		case ast.CallKind:
 			call := e.AsCall()
-			if slices.Contains([]string{operators.Conditional, operators.Add, "optional.of", "optional.ofNonZeroValue", library.JSONMarshal}, call.FunctionName()) {
+			if slices.Contains([]string{operators.Conditional, operators.Add, "optional.of", "optional.ofNonZeroValue", library.MapInsert, library.Merge, library.JSONMarshal}, call.FunctionName()) {
 				continue
 			}
 			args := call.Args()

@@ -40,7 +40,8 @@ func (r sharing) comparison() string {
 		next := r.pick("optional.of(%s)", "optional.of(%s)", "optional.of(%s).or(optional.none())", "(true ? %s : %[1]s)", "optional.of(%s).value()", "optional.of(optional.of(%s))")
 		if levels < 3 && r.IntN(2) == 0 {
 			levels++
-			next = r.pick("lists.range(100).map(i, %s)", "lists.range(100).map(i, optional.of(%s))", "{'k': %s}", "[%s, %[1]s].map(x, x)", "optional.unwrap(lists.range(100).map(i, optional.of(%s)))")
+			next = r.pick("lists.range(100).map(i, %s)", "lists.range(100).map(i, optional.of(%s))", "{'k': %s}", "[%s, %[1]s].map(x, x)", "optional.unwrap(lists.range(100).map(i, optional.of(%s)))",
+				"lists.range(100).transformMap(i, x, %s)", "lists.range(100).transformMapEntry(i, x, {i: %s})", "{0: %s}.merge({1: %[1]s})", "lists.range(100).transformList(i, x, %s)")
 		}
 		fmt.Fprintf(&b, "cel.bind(v%d, %s, ", binds, fmt.Sprintf(next, last))
 		last = fmt.Sprintf("v%d", binds)
@@ -48,7 +49,7 @@ func (r sharing) comparison() string {
 	}
 	ends := []string{"%s == %[1]s", "%s != %[1]s", "optional.of(%s) == optional.of(%[1]s)"}
 	if levels < 3 {
-		ends = append(ends, "%s in [%[1]s]", "[%s, %[1]s].distinct().size() == 1", "sets.contains([%s], [%[1]s])", "[%s, %[1]s] == [%[1]s, %[1]s]", "sets.equivalent([optional.of(%s)], [optional.of(%[1]s)])")
+		ends = append(ends, "%s in [%[1]s]", "[%s, %[1]s].distinct().size() == 1", "sets.contains([%s], [%[1]s])", "[%s, %[1]s] == [%[1]s, %[1]s]", "[%s, %[1]s].indexOf(%[1]s) == 0", "[%s, %[1]s].lastIndexOf(%[1]s) == 1", "sets.equivalent([optional.of(%s)], [optional.of(%[1]s)])")
 	}
 	return b.String() + fmt.Sprintf(r.pick(ends...), last) + strings.Repeat(")", binds)
 }
@@ -191,6 +192,8 @@ func TestEarlyEnd(t *testing.T) {
 	for _, source := range []string{
 		`pod.metadata.annotations.exists(k, k != '')`,
 		`pod.spec.containers[0].env.exists(e, e.name != '')`,
+		`pod.metadata.annotations.exists(k, v, k != v)`,
+		`pod.spec.containers[0].env.exists(i, e, e.name != '')`,
 	} {
 		p, err := c.CompileBool(c.pod, source, 0)
 		if err != nil {

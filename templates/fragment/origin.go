@@ -168,3 +168,38 @@ func (o *origin) isCertain() bool {
 	}
 	return certain(o)
 }
+
+// indexOrigin returns the origin of the first of two variables of a loop over the value: a key of a map, or an index of a list.
+func (o *origin) indexOrigin() *origin {
+	var values []*origin
+	for _, o := range o.possibleOrigins() {
+		switch {
+		case o.kind == fromList:
+			values = append(values, ofType(types.IntType))
+		case (o.kind == fromMap || o.kind == fromLiteral) && o.typ.Kind() == types.MapKind:
+			values = append(values, ofType(o.typ.Parameters()[0]))
+		default:
+			return anyOrigin(types.DynType)
+		}
+	}
+	return mergeOrigins(types.DynType, values...)
+}
+
+// mergedOrigin returns the origin of first.merge(second). Its keys are known if those of both are.
+func mergedOrigin(typ *types.Type, first, second *origin) *origin {
+	merged := &origin{kind: fromLiteral, typ: typ}
+	for _, o := range append(slices.Clone(first.possibleOrigins()), second.possibleOrigins()...) {
+		if o.kind != fromLiteral {
+			return &origin{kind: fromMap, typ: typ, of: mergeOrigins(types.DynType, first.elementOrigin(types.DynType), second.elementOrigin(types.DynType))}
+		}
+		for _, key := range o.keys {
+			i := slices.IndexFunc(merged.keys, func(k originKey) bool { return k.name == key.name })
+			if i < 0 {
+				merged.keys = append(merged.keys, key)
+				continue
+			}
+			merged.keys[i].value = mergeOrigins(types.DynType, merged.keys[i].value, key.value)
+		}
+	}
+	return merged
+}

@@ -143,6 +143,14 @@ func (t *trace) traceCall(call ast.CallExpr, typ *types.Type, s *locals) *origin
 		return &origin{kind: fromOptional, typ: typ, of: arg(0)}
 	case name == "optional.none":
 		return mergeOrigins(typ)
+	case name == "cel.@mapInsert": // of transformMap and transformMapEntry
+		last := arg(len(args) - 1)
+		if len(args) == 2 {
+			last = last.elementOrigin(types.DynType)
+		}
+		return &origin{kind: fromMap, typ: typ, of: mergeOrigins(types.DynType, arg(0).elementOrigin(types.DynType), last)}
+	case name == "merge":
+		return mergedOrigin(typ, arg(0), arg(1))
 	case name == "value":
 		return arg(0).elementOrigin(typ)
 	case name == "orValue":
@@ -164,10 +172,10 @@ func (t *trace) traceCall(call ast.CallExpr, typ *types.Type, s *locals) *origin
 // traceComprehension traces a macro. The result of its loop can have only the origins of one turn: macros use the
 // accumulated value only unchanged, or add items to it.
 func (t *trace) traceComprehension(c ast.ComprehensionExpr, s *locals) *origin {
-	inner := &locals{c.IterVar(), t.traceExpr(c.IterRange(), s).loopVariableOrigin(), s}
+	of := t.traceExpr(c.IterRange(), s)
+	inner := &locals{c.IterVar(), of.loopVariableOrigin(), s}
 	if c.HasIterVar2() {
-		inner.value = anyOrigin(types.DynType)
-		inner = &locals{c.IterVar2(), inner.value, inner}
+		inner = &locals{c.IterVar2(), of.elementOrigin(types.DynType), &locals{c.IterVar(), of.indexOrigin(), s}}
 	}
 	start := t.traceExpr(c.AccuInit(), s)
 	turn := t.traceExpr(c.LoopStep(), &locals{c.AccuVar(), start, inner})

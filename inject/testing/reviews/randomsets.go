@@ -38,6 +38,8 @@ func (g *Sets) boolExpression(each bool) string {
 		"pod.spec.containers.exists(c, c.env.exists(e, e.value == 'y'))", "pod.spec.volumes.exists(v, has(v.emptyDir.sizeLimit))",
 		"pod.spec.volumes.exists(v, has(v.configMap.defaultMode))", "pod.spec.containers.all(c, !has(c.securityContext))", "size(pod.spec.tolerations) == 0",
 		"pod.spec.volumes.exists(v, v.name == 'shared')", "params.b", "'role' in serviceAccount.annotations", "serviceAccount.name == 'default'", "pod.spec.volumes.all(v, pod.spec.volumes.exists(w, w.name == v.name))",
+		"pod.metadata.labels.exists(k, v, k == v)", "pod.spec.containers.all(i, c, i == 0 || c.name != 'app')", "pod.spec.containers.map(c, c.name).indexOf('app') == 0",
+		"pod.metadata.annotations.existsOne(k, v, v == 'y')", "pod.spec.containers.map(c, size(c.ports)).sum() > 1",
 	}
 	if each {
 		all = append(all, "container.name == 'app'", "size(container.env) == 0", "container.env.exists(e, e.name == 'E1')",
@@ -58,6 +60,8 @@ func (g *Sets) stringExpression(each bool) string {
 		"n-${ns.name}", "${serviceAccount.annotations[?'role'].orValue(serviceAccount.name)}", "${pod.spec.containers.map(c, c.name).join(',')}", "v${string(size(pod.spec.volumes))}",
 		"${pod.metadata.annotations[?'x.example/t0'].orValue('none')}", "${pod.metadata.annotations[?'x.example/t2'].orValue('y')}", "a-${pod.metadata.annotations[?'x.example/t1'].orValue('fix')}", g.valuesExpression(),
 		"${pod.spec.containers.map(c, c.env.map(e, e.name).join('.')).join(',')}", "${pod.spec.volumes.map(v, v.name).join(',')}", "${" + g.boolExpression(each) + " ? 'y' : 'n'}",
+		"${pod.metadata.labels.transformList(k, v, k + v).join('.')}", "${json.marshal(pod.metadata.labels.transformMap(k, v, v + 'x').merge(params.f))}", "${hash.sha256(pod.metadata.labels[?'app'].orValue('x')).substring(0, 8)}",
+		"${json.marshal(pod.spec.containers.transformMapEntry(i, c, {c.name: i}))}", "${string(([0] + pod.spec.containers.map(c, c.ports.map(p, p.containerPort)).flatten()).max())}",
 	}
 	if each {
 		all = append(all, "${container.name}", "${container.image}", "${string(size(container.env))}")
@@ -133,7 +137,7 @@ func (g *Sets) containerItem(name, volume string) string {
 		return "ports: " + g.pickString("[{containerPort: "+g.pickString("80", "81")+"}]", g.listExpression("pod.spec.containers[0].ports", "ports"), "[{containerPort: 80}, "+g.listExpression("pod.spec.containers[0].ports", "ports")+"]")
 	})...)
 	fields = append(fields, g.maybeText(3, func() string {
-		return "securityContext: " + g.pickString("{runAsNonRoot: true}", g.objectExpression("securityContext"), `"${{'runAsUser': params.?o.orValue(7)}}"`)
+		return "securityContext: " + g.pickString("{runAsNonRoot: true}", g.objectExpression("securityContext"), `"${{'runAsUser': params.?o.orValue(7)}}"`, `"${{'runAsNonRoot': true}.merge({'runAsNonRoot': params.b, 'privileged': false})}"`)
 	})...)
 	fields = append(fields, g.maybeText(5, func() string {
 		return "resources: " + g.pickString(g.objectExpression("resources"), `"${{'limits': {'memory': '1Gi', 'cpu': string(size(pod.spec.containers))}}}"`)
@@ -155,7 +159,7 @@ func (g *Sets) objectExpression(field string) string {
 // listExpression returns an expression for a whole list of variables, ports or mounts.
 func (g *Sets) listExpression(from, field string) string {
 	made := map[string][]string{
-		"env":          {"${params.h.map(k, {'name': 'H' + k, 'value': params.h[k]})}", "${params.l.map(i, {'name': 'L' + i, 'value': ns.name})}", "${" + from + ".filter(e, has(e.value))}"},
+		"env":          {"${params.h.map(k, {'name': 'H' + k, 'value': params.h[k]})}", "${params.f.merge(params.h).transformList(k, v, {'name': 'M' + k, 'value': v})}", "${params.l.map(i, {'name': 'L' + i, 'value': ns.name})}", "${" + from + ".filter(e, has(e.value))}"},
 		"ports":        {"${lists.range(size(pod.spec.containers)).map(i, {'containerPort': 7000 + i})}", "${params.?o.hasValue() ? [{'containerPort': 9000, 'name': 'o'}] : []}", "${" + from + ".filter(p, p.containerPort != 80)}"},
 		"volumeMounts": {"${pod.spec.volumes.map(v, {'name': v.name, 'mountPath': '/all/' + v.name})}", "${params.h.map(k, {'name': params.p, 'mountPath': '/' + k, 'readOnly': true})}", "${" + from + ".filter(m, m.readOnly)}"},
 	}[field]

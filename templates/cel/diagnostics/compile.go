@@ -71,7 +71,7 @@ func Explain(env *cel.Env, source string, issue *cel.Error) (text, hint string) 
 	case name == "forEach":
 		return text, ": " + ForEachHint
 	case slices.ContainsFunc(env.Macros(), func(m cel.Macro) bool { return m.Function() == name }):
-		return name + "() has other arguments", ": " + macroHint
+		return name + "() has other arguments", ": " + macroHint(name)
 	case instead != "":
 		return text, "; " + instead
 	}
@@ -131,6 +131,8 @@ func ofMacro(macro, message string) (text, hint string) {
 		return "", ""
 	}
 	switch found[1] {
+	case "cel.@mapInsert":
+		return macro + "() needs a map here", "; for example list." + macro + "(i, x, {x: i})"
 	case operators.Conditional:
 		of, _, _ := strings.Cut(argumentWords(found[2]), ", ")
 		example := map[string]string{"map": "list.map(x, x != 'a', x)"}[macro]
@@ -142,7 +144,16 @@ func ofMacro(macro, message string) (text, hint string) {
 	return "", ""
 }
 
-const macroHint = "the first one names the item, as in list.exists(x, x.name == 'a')"
+// macroHint returns a hint about the arguments of a macro.
+func macroHint(macro string) string {
+	switch macro {
+	case "transformList", "transformMap":
+		return "the first two name the key and the value, as in map." + macro + "(k, v, v + '!'); in a list, the key is the index"
+	case "transformMapEntry":
+		return "the first two name the key and the value, as in map.transformMapEntry(k, v, {v: k}); in a list, the key is the index"
+	}
+	return "the first one names the item, as in list.exists(x, x.name == 'a')"
+}
 
 var (
 	mismatch  = regexp.MustCompile(`^found no matching overload for '(.*)' applied to '(.*)'$`)
@@ -205,7 +216,7 @@ func ofOperator(name, of string) string {
 	isList, isMap := strings.HasPrefix(left, "list("), strings.HasPrefix(left, "map(")
 	switch {
 	case name == "+" && isMap && strings.Contains(of, "), map("):
-		return "; write the keys of both in one map"
+		return "; write the keys of both in one map, or first.merge(second), in which the values of the first win"
 	case name == "+" && isList && !strings.HasPrefix(right, "list("):
 		return "; to add an item, write + [item]"
 	}
@@ -260,6 +271,9 @@ func withoutCall(function, of string) string {
 func ofMember(source, function, of string) string {
 	if function == "orValue" {
 		return "; only a value that may be missing has it" + withOptional(source, of)
+	}
+	if function == "merge" && strings.HasPrefix(of, "map(") {
+		return "; it merges maps whose values have the same type"
 	}
 	if function == "join" && strings.HasPrefix(of, "list(") {
 		return "; it joins strings, so write .map(x, string(x)) before it"

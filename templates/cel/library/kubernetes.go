@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package library has the functions of expressions beyond CEL's standard and its extension libraries: those of the API server
-// (quantity, url, semver, find), with the same names and results, and json.marshal.
-//
-// They are not from k8s.io/apiserver: that adds 0.6 MB to the program, is made for another version of CEL, and its quantity()
-// takes hours for a string such as 1e2147483647.
 package library
 
 import (
 	"fmt"
 	"net/url"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/google/cel-go/cel"
@@ -34,29 +28,6 @@ var (
 		types.NewOpaqueType("kubernetes.Semver"), func(a, b *version.Version) bool { return compareVersions(a, b) == 0 },
 	}
 )
-
-type implementation = func(args ...ref.Val) ref.Val
-
-func declareFunction(name, id string, in []*cel.Type, out *cel.Type, f implementation) cel.EnvOption {
-	return cel.Function(name, cel.Overload(id, in, out, cel.FunctionBinding(f)))
-}
-
-func declareMethod(name, id string, in []*cel.Type, out *cel.Type, f implementation) cel.EnvOption {
-	return cel.Function(name, cel.MemberOverload(id, in, out, cel.FunctionBinding(f)))
-}
-
-func takesTypes(in ...*cel.Type) []*cel.Type { return in }
-
-// Functions returns the options that declare the functions of this package in an environment: quantity, url, semver, find and
-// findAll with their methods, and json.marshal. None of them limits what it costs.
-func Functions() []cel.EnvOption {
-	return slices.Concat(quantityFunctions(), urlFunctions(), semverFunctions(), []cel.EnvOption{
-		declareFunction(JSONMarshal, "json_marshal", takesTypes(cel.TypeParamType("T")), cel.StringType, marshalJSON),
-		declareMethod("find", "string_find_string", takesTypes(cel.StringType, cel.StringType), cel.StringType, findFirst),
-		declareMethod("findAll", "string_find_all_string", takesTypes(cel.StringType, cel.StringType), cel.ListType(cel.StringType), findAll),
-		declareMethod("findAll", "string_find_all_string_int", takesTypes(cel.StringType, cel.StringType, cel.IntType), cel.ListType(cel.StringType), findAll),
-	})
-}
 
 func quantityFunctions() []cel.EnvOption {
 	q := quantityType.Type
@@ -244,6 +215,14 @@ func normalizeFunc(f implementation) implementation {
 			text = strings.Join(parts, ".")
 		}
 		return f(types.String(text))
+	}
+}
+
+func findFunctions() []cel.EnvOption {
+	return []cel.EnvOption{
+		declareMethod("find", "string_find_string", takesTypes(cel.StringType, cel.StringType), cel.StringType, findFirst),
+		declareMethod("findAll", "string_find_all_string", takesTypes(cel.StringType, cel.StringType), cel.ListType(cel.StringType), findAll),
+		declareMethod("findAll", "string_find_all_string_int", takesTypes(cel.StringType, cel.StringType, cel.IntType), cel.ListType(cel.StringType), findAll),
 	}
 }
 

@@ -79,7 +79,10 @@ func ofStrings(m map[string]string) ref.Val {
 // server sends keys sorted and a file may not, so the same pod renders to the same bytes from both.
 type object struct{ node *jsontree.Node }
 
-var _ traits.Mapper = object{}
+var (
+	_ traits.Mapper   = object{}
+	_ traits.Foldable = object{}
+)
 
 // Find implements traits.Mapper.
 func (o object) Find(key ref.Val) (ref.Val, bool) {
@@ -120,6 +123,16 @@ func (o object) IsZeroValue() bool {
 func (o object) Iterator() traits.Iterator {
 	entries := SortedMembers(o.node)
 	return &iterator{size: len(entries), value: func(i int) ref.Val { return types.String(entries[i].Name()) }}
+}
+
+// Fold implements traits.Foldable, for loops over keys and values. Without it, CEL would look up each key, and each look-up reads
+// the members again.
+func (o object) Fold(f traits.Folder) {
+	for _, e := range SortedMembers(o.node) {
+		if !f.FoldEntry(types.String(e.Name()), Of(e)) {
+			return
+		}
+	}
 }
 
 // Equal implements ref.Val.
