@@ -72,6 +72,30 @@ func TestFixes(t *testing.T) {
 			`args: ["${json.marshal({'a': 1} + {'b': 2})}"]`, "write the keys of both in one map", `args: ["${json.marshal({'a': 1, 'b': 2})}"]`,
 		},
 		{
+			"null for a value that is left out", "{name: debug, type: boolean, default: true}",
+			`workingDir: "${params.debug ? '/debug' : null}"`, "for a value that is left out otherwise, write when(condition, value)", `workingDir: "${when(params.debug, '/debug')}"`,
+		},
+		{
+			"when() with a string for a condition", "{name: level, default: info}",
+			`workingDir: "${when(params.level, '/debug')}"`, "for example when(params.level == 'debug', '--debug')", `workingDir: "${when(params.level == 'debug', '/debug')}"`,
+		},
+		{
+			"when() with another number of arguments", "{name: debug, type: boolean, default: true}",
+			`workingDir: "${when(params.debug, '/debug', '/')}"`, "a condition, and the value that is there if it is true", `workingDir: "${when(params.debug, '/debug')}"`,
+		},
+		{
+			"when() of a value that may be missing", "{name: debug, type: boolean, default: true}, {name: dir, optional: true}",
+			`workingDir: "${when(params.debug, params.?dir)}"`, "write CONDITION ? VALUE : optional.none()", `workingDir: "${params.debug ? params.?dir : optional.none()}"`,
+		},
+		{
+			"a macro with two names", "",
+			`args: ["${pod.metadata.labels.transformMapEntry(k, v, v).map(k, k).join(',')}"]`, "transformMapEntry() needs a map here", `args: ["${pod.metadata.labels.transformMapEntry(k, v, {v: k}).map(k, k).join(',')}"]`,
+		},
+		{
+			"a merge of maps with other values", "",
+			`args: ["${json.marshal({'a': 1}.merge({'b': 'x'}))}"]`, "it merges maps whose values have the same type", `args: ["${json.marshal({'a': '1'}.merge({'b': 'x'}))}"]`,
+		},
+		{
 			"an item beside a list", "{name: a, type: list, default: 'a,b'}",
 			`args: ["${(params.a + 'c').join(',')}"]`, "to add an item, write + [item]", `args: ["${(params.a + ['c']).join(',')}"]`,
 		},

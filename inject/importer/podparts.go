@@ -119,13 +119,13 @@ func guard(f *field, n *yaml.Node) (*yaml.Node, *finding) {
 		n.Content = append([]*yaml.Node{textNode("${when}"), expressionNode(f.when)}, n.Content...)
 		return n, nil
 	case n.Kind == yaml.ScalarNode && f.expression != "":
-		return textNode(wholeText(f.when + " ? optional.of(" + f.expression + ") : optional.none()")), nil
+		return textNode(wholeText("when(" + f.when + ", " + f.expression + ")")), nil
 	case n.Kind == yaml.ScalarNode:
 		value := n.Value
 		if f.node.Tag == "!!str" {
 			value = celString(f.node.Value)
 		}
-		return textNode(wholeText(f.when + " ? optional.of(" + value + ") : optional.none()")), nil
+		return textNode(wholeText("when(" + f.when + ", " + value + ")")), nil
 	}
 	return nil, &finding{at: f, message: "a list cannot depend on a condition as a whole; write \"${when}\" into its items"}
 }

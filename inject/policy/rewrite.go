@@ -356,6 +356,9 @@ func (r *rewriter) rewriteMacro(e ast.Expr) ast.Expr {
 	switch name := c.FunctionName(); name {
 	case operators.Has:
 		return r.rewriteHas(c.Args()[0].AsSelect())
+	case "when": // the API server lacks it
+		value := r.NewCall(r.nextID(), "optional.of", r.visit(c.Args()[1]))
+		return r.NewCall(r.nextID(), operators.Conditional, r.visit(c.Args()[0]), value, r.NewCall(r.nextID(), "optional.none"))
 	case "bind", "greatest", "least":
 		return r.failRewrite("the API server has no function %s.%s", c.Target().AsIdent(), name)
 	}

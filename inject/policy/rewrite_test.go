@@ -80,6 +80,9 @@ func TestRewrite(t *testing.T) {
 		`pod.metadata.labels.all(k, v, k + v != 'appweb')`, `pod.metadata.labels.exists(k, v, v == params.s || k == 'a/b')`, `pod.spec.containers.existsOne(i, c, i == 1 && c.name == 'worker')`,
 		`pod.spec.containers.transformList(i, c, i > 0, c.name + string(i)).join(',')`, `pod.metadata.labels.transformMap(k, v, v + '!')[?'app'].orValue('none')`,
 		`pod.spec.containers.transformMapEntry(i, c, {c.name: string(i) + variables.app})['web']`, `pod.spec.containers.transformMapEntry(i, c, i > 0, {c.name: i}).size()`,
+		`when(params.b, pod.spec.containers[0].name).orValue('none')`, `when(has(pod.spec.runtimeClassName), pod.spec.runtimeClassName).orValue('none')`,
+		`pod.spec.containers.map(c, when(c.name == 'web', c.image).orValue('-')).join(',')`,
+		`'$${X}' + params.s`, `pod.spec.containers.map(c, '$${' + c.name + '}').join(',')`, `when(params.b, '$${X}').orValue('')`,
 		`int('5') + 1`, `double('5') > 4.5`, `duration('5m') < duration('1h')`, `type(params.s) == string`, `-params.n`, `params.n % 2 == 1`, `1 < 1.5`,
 	} {
 		tmpl := parse(t, fmt.Sprintf(paramsTemplate, fmt.Sprintf("'=${%s}'", strings.ReplaceAll(e, "'", "''"))))

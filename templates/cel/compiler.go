@@ -87,7 +87,13 @@ func (c *Compiler) Dependencies() *Dependencies { return &c.reads }
 // of different types. An error is one sentence.
 func (c *Compiler) compileExpression(s *Scope, source string, whole bool) (*Expression, error) {
 	env := s.env
-	checked, issues := env.Compile(source)
+	checked, issues := env.Parse(source)
+	if issues.Err() == nil {
+		if err := unescapeLiterals(checked.NativeRep()); err != nil {
+			return nil, fmt.Errorf("CEL: %w (in %q)", err, source)
+		}
+		checked, issues = env.Check(checked)
+	}
 	if issues.Err() != nil {
 		first := issues.Errors()[0]
 		text, hint := diagnostics.Explain(env, source, first)
@@ -187,10 +193,6 @@ func (c *Compiler) inspectExpression(checked *ast.AST) error {
 		}
 		c.reads.gated = c.reads.gated || wholeWithGated(e)
 		switch e.Kind() {
-		case ast.LiteralKind:
-			if text, ok := e.AsLiteral().(types.String); ok && strings.Contains(string(text), "${") {
-				return fmt.Errorf("${ in a string inserts no value; join strings, as in 'text' + %s; for the characters, write '$' + '{'", diagnostics.FirstExpression(string(text)))
-			}
 		case ast.IdentKind:
 			if err := plainRead(c.params, e); err != nil {
 				return err
@@ -202,6 +204,8 @@ func (c *Compiler) inspectExpression(checked *ast.AST) error {
 			return fmt.Errorf("%s{...} is a message, which expressions cannot make; write a map such as {'name': 'x'}", e.AsStruct().TypeName())
 		case ast.CallKind:
 			switch call := e.AsCall(); {
+			case isWhen(checked, e) && isTwiceOptional(checked.GetType(e.ID())):
+				return errors.New("when() has a value that may be missing by itself; write CONDITION ? VALUE : optional.none()")
 			case call.FunctionName() == "dyn" && HasStruct(checked.GetType(call.Args()[0].ID())):
 				return errors.New("dyn() of an object hides which of its fields are not set yet; read a field of the object instead")
 			case call.IsMemberFunction() && len(call.Args()) == 1 && checked.GetType(call.Target().ID()).Kind() == types.TimestampKind && strings.HasPrefix(call.FunctionName(), "get"):

@@ -145,10 +145,17 @@ func memberText(of *jsontree.Node, ok bool, key string) (text string, found, rea
 	return text, true, n.Kind() == jsontree.String && len(text) <= maxFastText
 }
 
-// compileOptionalText compiles m[?key] and x.?f.
+// compileOptionalText compiles m[?key], x.?f, and what when(condition, value) stands for.
 func (c *fastpathCompiler) compileOptionalText(e ast.Expr) optionalText {
 	function, args := splitCall(e)
 	switch {
+	case function == operators.Conditional:
+		return conditionalOptional(c.compileBool(args[0]), c.compileOptionalText(args[1]), c.compileOptionalText(args[2]))
+	case function == "optional.of" && c.isKind(args[0], types.StringKind):
+		text := c.compileText(args[0])
+		return func(in *Input) (string, bool, bool) { v, ok := text(in); return v, true, ok }
+	case function == "optional.none":
+		return func(*Input) (string, bool, bool) { return "", false, true }
 	case function == operators.OptIndex && c.isKind(args[0], types.MapKind) && c.isKind(args[1], types.StringKind):
 		return optionalLookup(c.compileLookup(args[0]), c.compileText(args[1]))
 	case function == operators.OptIndex && c.isKind(args[1], types.StringKind) && c.isOptionalOf(args[0], types.MapKind) && c.isOptionalOf(e, types.StringKind):
@@ -176,6 +183,18 @@ func (c *fastpathCompiler) compileOptionalText(e ast.Expr) optionalText {
 		}
 		text, ok := readableText(n.Text())
 		return text, true, ok && n.Kind() == jsontree.String
+	}
+}
+
+func conditionalOptional(condition boolFunc, yes, no optionalText) optionalText {
+	return func(in *Input) (string, bool, bool) {
+		switch holds, ok := condition(in); {
+		case !ok:
+			return "", false, false
+		case holds:
+			return yes(in)
+		}
+		return no(in)
 	}
 }
 

@@ -24,7 +24,9 @@ func (r expressions) text(depth int) string {
 		return r.pick(`''`, `'web'`, `'app'`, `'ä"\\'`, "params.s", "params.q", "params.?o.orValue(ns.name)", "params.?a.orValue('x')", "w", "k.name", "ns.name", "serviceAccount.name", "request.operation", "request.username",
 			"container.name", "container.image", "container.imagePullPolicy", "pod.metadata.namespace", "pod.spec.serviceAccountName", "pod.spec.os.name")
 	}
-	switch r.IntN(10) {
+	switch r.IntN(11) {
+	case 8:
+		return fmt.Sprintf("%s.orValue(%s)", r.optional(depth-1), r.text(0))
 	case 7:
 		return r.pick("pod.metadata.labels.transformList(k, v, k + v).join(',')", "hash.sha256(params.s)", "ns.labels.transformMap(k, v, v + 'x')[?'app'].orValue('')",
 			"pod.metadata.labels.merge(ns.labels)[?'web'].orValue('none')", "container.args.transformMapEntry(i, a, {a: string(i)})[?'web'].orValue('none')")
@@ -45,6 +47,17 @@ func (r expressions) text(depth int) string {
 			"container.?workingDir.orValue(ns.name)", "pod.?spec.?nodeSelector[?'app'].orValue('x')")
 	}
 	return r.text(0)
+}
+
+// optional returns an expression for a string that may be missing.
+func (r expressions) optional(depth int) string {
+	switch {
+	case depth <= 0 || r.IntN(4) == 0:
+		return r.pick("params.?o", "params.?a", "ns.labels[?'app']", "pod.metadata.labels[?'web']", "optional.none()")
+	case r.IntN(3) == 0:
+		return fmt.Sprintf("(%s ? %s : %s)", r.bool(depth-1), r.optional(depth-1), r.optional(depth-1))
+	}
+	return fmt.Sprintf("when(%s, %s)", r.bool(depth-1), r.text(depth-1))
 }
 
 // mapOf returns an expression for a map of strings.
@@ -97,7 +110,7 @@ func (r expressions) bool(depth int) string {
 	case 11:
 		return fmt.Sprintf("container.args.%s(pod, pod == %s)", r.pick("exists", "all"), r.pick("'web'", "params.s", "ns.name", "w"))
 	case 12:
-		return fmt.Sprintf("%s[?%s].hasValue()", r.mapOf(), r.text(0))
+		return r.pick(fmt.Sprintf("%s[?%s].hasValue()", r.mapOf(), r.text(0)), r.optional(depth)+".hasValue()")
 	}
 	return fmt.Sprintf("(%s ? %s : %s)", r.bool(depth-1), r.bool(depth-1), r.bool(depth-1))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/cel-go/common/types"
 
 	"github.com/pillion-dev/pillion/templates/cel/diagnostics"
+	"github.com/pillion-dev/pillion/templates/cel/library"
 	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/params"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
@@ -48,6 +49,18 @@ func ValueType(out *cel.Type) (t *cel.Type, optional bool) {
 		return out.Parameters()[0], true
 	}
 	return out, false
+}
+
+// isWhen reports whether a call was written as when(condition, value).
+func isWhen(checked *ast.AST, e ast.Expr) bool {
+	macro, ok := checked.SourceInfo().GetMacroCall(e.ID())
+	return ok && macro.AsCall().FunctionName() == library.When
+}
+
+func isTwiceOptional(t *cel.Type) bool {
+	value, once := ValueType(t)
+	_, twice := ValueType(value)
+	return once && twice
 }
 
 // fieldRead returns the field in x.field, x.?field and has(x.field), or "".

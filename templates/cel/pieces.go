@@ -21,17 +21,15 @@ func (c *Compiler) CompilePieces(s *Scope, text string, line int, whole bool) ([
 	var pieces []Piece
 	var literal strings.Builder
 	for {
-		i := strings.Index(text, "${")
-		if i < 0 {
-			break
-		}
-		if i > 0 && text[i-1] == '$' {
-			literal.WriteString(text[:i-1] + "${")
-			text = text[i+2:]
+		before, rest, escaped := cutLiteral(text)
+		literal.WriteString(before)
+		if text = rest; escaped {
 			continue
 		}
-		literal.WriteString(text[:i])
-		source, rest, ok := diagnostics.CutExpression(text[i+2:])
+		if !strings.HasPrefix(text, "${") {
+			break
+		}
+		source, rest, ok := diagnostics.CutExpression(text[2:])
 		if !ok {
 			return nil, fmt.Errorf("the ${ has no closing }; for a literal ${, write $${")
 		}

@@ -95,7 +95,7 @@ func (g *Sets) envItem(name string, each bool) string {
 	}
 	value := "value: " + g.stringExpression(each)
 	if g.oneIn(6) {
-		value = g.pickString(`value: ""`, "valueFrom: {fieldRef: {fieldPath: metadata.name}}", "value: \"${params.?o}\"")
+		value = g.pickString(`value: ""`, "valueFrom: {fieldRef: {fieldPath: metadata.name}}", "value: \"${params.?o}\"", "value: \"${when("+g.boolExpression(each)+", 'y')}\"")
 	}
 	return "{" + g.whenCondition(4, each) + g.nameField(6, name, "each", each) + ", " + value + ifSet + "}"
 }
@@ -153,7 +153,7 @@ func (g *Sets) containerItem(name, volume string) string {
 // container that a template brings.
 func (g *Sets) objectExpression(field string) string {
 	return strconv.Quote(g.pickString("${pod.spec.containers[0].?"+field+"}", "${pod.spec.containers[0].?"+field+"}", "${pod.spec.containers[0].?"+field+"}",
-		"${params.b ? pod.spec.containers[0].?"+field+" : optional.none()}", "${pod.spec.containers.filter(c, has(c."+field+"))[?0].?"+field+"}"))
+		"${params.b ? pod.spec.containers[0].?"+field+" : optional.none()}", "${when(has(pod.spec.containers[0]."+field+"), pod.spec.containers[0]."+field+")}", "${pod.spec.containers.filter(c, has(c."+field+"))[?0].?"+field+"}"))
 }
 
 // listExpression returns an expression for a whole list of variables, ports or mounts.

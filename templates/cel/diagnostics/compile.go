@@ -66,7 +66,7 @@ func Explain(env *cel.Env, source string, issue *cel.Error) (text, hint string) 
 		return text, "; write variables." + name
 	case name == "container":
 		return text + " here", ": it exists only in forEachContainer; a condition and a variable have one value for each pod"
-	case name == "when":
+	case name == "when" && what == "variable":
 		return text, ": " + WhenHint
 	case name == "forEach":
 		return text, ": " + ForEachHint
@@ -135,7 +135,7 @@ func ofMacro(macro, message string) (text, hint string) {
 		return macro + "() needs a map here", "; for example list." + macro + "(i, x, {x: i})"
 	case operators.Conditional:
 		of, _, _ := strings.Cut(argumentWords(found[2]), ", ")
-		example := map[string]string{"map": "list.map(x, x != 'a', x)"}[macro]
+		example := map[string]string{"map": "list.map(x, x != 'a', x)", "when": "when(params.level == 'debug', '--debug')"}[macro]
 		return fmt.Sprintf("%s() needs a condition here, and this is %s", macro, of), "; for example " + cmp.Or(example, "list."+macro+"(x, x != 'a')")
 	case "@sortByAssociatedKeys":
 		_, keys, _ := strings.Cut(found[2], ".(list(")
@@ -151,6 +151,8 @@ func macroHint(macro string) string {
 		return "the first two name the key and the value, as in map." + macro + "(k, v, v + '!'); in a list, the key is the index"
 	case "transformMapEntry":
 		return "the first two name the key and the value, as in map.transformMapEntry(k, v, {v: k}); in a list, the key is the index"
+	case "when":
+		return "a condition, and the value that is there if it is true, as in when(params.debug, '--debug')"
 	}
 	return "the first one names the item, as in list.exists(x, x.name == 'a')"
 }
@@ -168,6 +170,8 @@ func ExplainMessage(source, message string) (text, hint string) {
 	if found := mismatch.FindStringSubmatch(message); found != nil {
 		name, isOperator := operators.FindReverse(found[1])
 		switch {
+		case found[1] == operators.Conditional && strings.Contains(found[2], "null"):
+			return "? does not work with " + argumentWords(found[2]), "; for a value that is left out otherwise, write when(condition, value)"
 		case found[1] == operators.Conditional:
 			return "? does not work with " + argumentWords(found[2]), "; before ? write a condition, such as params.level == 'debug'; both results must have the same type"
 		case found[1] == operators.Index && strings.HasPrefix(found[2], "(pillion."):
