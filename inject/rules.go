@@ -12,6 +12,7 @@ import (
 
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/request"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // rule decides about one template for one pod, or leaves the decision to the next rule.
@@ -192,7 +193,7 @@ func whyRequested(s *subject, t *loaded) string {
 
 func wrongOS(s *subject, t *loaded) (bool, string) {
 	want := t.Spec.Match.OS
-	if s.os == string(want) {
+	if want.Includes(corev1.OSName(s.os)) {
 		return false, ""
 	}
 	fix := fmt.Sprintf("for this pod, write a template with spec.match.os: %s", s.os)
@@ -202,7 +203,12 @@ func wrongOS(s *subject, t *loaded) (bool, string) {
 	return true, fmt.Sprintf("the pod is for %s, but the template is for %s; %s", s.os, want, fix)
 }
 
-func whyRightOS(s *subject, t *loaded) string { return "pod and template are for " + s.os }
+func whyRightOS(s *subject, t *loaded) string {
+	if t.Spec.Match.OS == v1alpha1.AnyOS {
+		return "the template is for pods of any operating system, and the pod is for " + s.os
+	}
+	return "pod and template are for " + s.os
+}
 
 func hostNetwork(s *subject, t *loaded) (bool, string) {
 	if t.Spec.Match.HostNetwork || !s.onHost {

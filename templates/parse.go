@@ -287,7 +287,7 @@ func (c *parser) eachContainer(item *yaml.Node, path string, pod *yaml.Node) for
 func (t *Template) setDefaults() {
 	t.Computed = t.pod.ComputedFields()
 	if t.Spec.Match.OS == "" {
-		t.Spec.Match.OS = corev1.Linux
+		t.Spec.Match.OS = v1alpha1.Linux
 	}
 	placementDefaults(&t.Spec.Placement, t.pod)
 	if t.Spec.ServiceAccountToken == "" {

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // matchConditions returns the engine's rules that read only the pod, as match conditions. If one of them is
@@ -27,11 +28,13 @@ func (b *builder) matchConditions() []admissionregistrationv1.MatchCondition {
 		add("requested", "%s", b.requestedCondition())
 	}
 	add("has-containers", `size(%s) > 0`, podContainers)
-	var labels strings.Builder
-	for _, label := range inject.OSLabels() {
-		fmt.Fprintf(&labels, `string(object.spec.?nodeSelector.orValue({})[?%q].orValue("")), `, label)
+	if os := b.t.Spec.Match.OS; os != v1alpha1.AnyOS {
+		var labels strings.Builder
+		for _, label := range inject.OSLabels() {
+			fmt.Fprintf(&labels, `string(object.spec.?nodeSelector.orValue({})[?%q].orValue("")), `, label)
+		}
+		add("os", `[string(object.spec.?os.?name.orValue("")), %s%q].filter(x, x != "")[0] == %q`, labels.String(), corev1.Linux, os)
 	}
-	add("os", `[string(object.spec.?os.?name.orValue("")), %s%q].filter(x, x != "")[0] == %q`, labels.String(), corev1.Linux, b.t.Spec.Match.OS)
 	if !b.t.Spec.Match.HostNetwork {
 		add("not-host-network", `!object.spec.?hostNetwork.orValue(false)`)
 	}

@@ -53,16 +53,23 @@ func (m *mutation) startsRight() (conditions []string) {
 
 // notAsRoot returns the condition that a container does not run as root, or that runAsNonRoot is not true for it.
 func (m *mutation) notAsRoot(container *node) string {
-	nonRoot := ofPodUnless(container.get("securityContext", "runAsNonRoot"), "runAsNonRoot", "false")
-	user, root := ofPodUnless(container.get("securityContext", "runAsUser"), "runAsUser", "-1"), "0"
-	if m.t.Spec.Match.OS == corev1.Windows {
-		user, root = ofPodUnless(container.get("securityContext", "windowsOptions", "runAsUserName"), "windowsOptions.?runAsUserName", `""`)+".lowerAscii()", `"containeradministrator"`
-	}
 	own := container.get("securityContext")
-	if nonRoot == "false" || m.t.Spec.Match.OS != corev1.Windows && own.get("runAsUser") != nil && own.get("runAsUser").constant && own.get("runAsUser").when == "" && user != root {
+	nonRoot := ofPodUnless(own.get("runAsNonRoot"), "runAsNonRoot", "false")
+	if nonRoot == "false" {
 		return ""
 	}
-	return fmt.Sprintf("!(%s) || %s != %s", nonRoot, user, root)
+	var conditions []string
+	if user := own.get("runAsUser"); m.t.Spec.Match.OS.Includes(corev1.Linux) && (user == nil || !user.constant || user.when != "" || user.text == "0") {
+		conditions = append(conditions, fmt.Sprintf("!(%s) || %s != 0", nonRoot, ofPodUnless(user, "runAsUser", "-1")))
+	}
+	if m.t.Spec.Match.OS.Includes(corev1.Windows) {
+		name := ofPodUnless(own.get("windowsOptions", "runAsUserName"), "windowsOptions.?runAsUserName", `""`)
+		conditions = append(conditions, fmt.Sprintf(`!(%s) || %s.lowerAscii() != "containeradministrator"`, nonRoot, name))
+	}
+	if len(conditions) == 0 {
+		return ""
+	}
+	return allTrue(conditions...)
 }
 
 // ofPodUnless returns the value of a field of a container's security context, or else of the pod's, in CEL.

@@ -42,7 +42,7 @@ func (b *builder) reportCoupled(n *node) {
 	switch n.field.GoType {
 	case schema.ContainerType():
 		paths := [][]string{{"resizePolicy"}, {"volumeDevices"}, {"lifecycle", "stopSignal"}, {"lifecycle", "preStop", "sleep"}, {"lifecycle", "postStart", "sleep"}, {"securityContext", "procMount"}}
-		if b.t.Spec.Match.OS == corev1.Linux {
+		if b.t.Spec.Match.OS.Includes(corev1.Linux) {
 			paths = append(paths, []string{"securityContext", "windowsOptions"})
 		}
 		for _, path := range paths {

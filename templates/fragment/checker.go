@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/pillion-dev/pillion/templates/cel"
 	"github.com/pillion-dev/pillion/templates/problem"
@@ -26,7 +25,7 @@ type Checker struct {
 	tracer   tracer
 	params   []v1alpha1.Param // that expressions may read
 	scope    *cel.Scope       // nil if expressions are not allowed here
-	os       corev1.OSName    // the template's operating system; "" is Linux
+	os       v1alpha1.OS      // the template's operating system; "" is Linux
 	meant    map[string]bool  // paths of keys that are missing because they are misspelled
 
 	written map[*yaml.Node]bool // values of which the text counts, for example 010 as a string
@@ -54,7 +53,7 @@ func (c *Checker) Problems() problem.Problems { return c.problems }
 
 // UseCompiler sets what compiles expressions in the document, the parameters that they may read, and the operating system of the
 // template; "" is Linux.
-func (c *Checker) UseCompiler(compiler *cel.Compiler, declared []v1alpha1.Param, os corev1.OSName) {
+func (c *Checker) UseCompiler(compiler *cel.Compiler, declared []v1alpha1.Param, os v1alpha1.OS) {
 	c.compiler, c.params, c.os = compiler, declared, os
 }
 

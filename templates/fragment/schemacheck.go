@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/problem"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 	"github.com/pillion-dev/pillion/templates/validation"
 )
 
@@ -40,7 +40,7 @@ type schemaField struct {
 	schema *schemaCheck
 }
 
-func newSchemaCheck(t reflect.Type, field, path string, os corev1.OSName, copied bool) *schemaCheck {
+func newSchemaCheck(t reflect.Type, field, path string, os v1alpha1.OS, copied bool) *schemaCheck {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}

@@ -252,13 +252,29 @@ type Match struct {
 	// condition is a CEL expression that is true for the pods that get the sidecar, for example
 	// "!has(pod.spec.runtimeClassName)".
 	Condition string `json:"condition,omitempty"`
-	// os is the operating system of the pods: linux, the default, or windows.
-	//
-	// +kubebuilder:validation:Enum=linux;windows
-	OS corev1.OSName `json:"os,omitempty"`
+	// os is the operating system of the pods: linux, the default, windows, or any. With any, the template has no field that
+	// a pod on one of the systems cannot have.
+	OS OS `json:"os,omitempty"`
 	// hostNetwork is true if pods on the network of the host get the sidecar too. The default is
 	// false.
 	HostNetwork bool `json:"hostNetwork,omitempty"`
+}
+
+// OS selects pods by their operating system.
+//
+// +kubebuilder:validation:Enum=linux;windows;any
+type OS string
+
+// The operating systems.
+const (
+	Linux   OS = "linux"
+	Windows OS = "windows"
+	AnyOS   OS = "any"
+)
+
+// Includes reports whether pods for an operating system are selected. The default is Linux.
+func (o OS) Includes(os corev1.OSName) bool {
+	return o == AnyOS || o == OS(os) || o == "" && os == corev1.Linux
 }
 
 // Variable is a named expression.

@@ -21,6 +21,7 @@ func EnumValues(t reflect.Type) []string { return enumerations()[t] }
 var enumerations = sync.OnceValue(func() map[reflect.Type][]string {
 	return map[reflect.Type][]string{
 		reflect.TypeFor[v1alpha1.End]():              convertToStrings(v1alpha1.First, v1alpha1.Last),
+		reflect.TypeFor[v1alpha1.OS]():               convertToStrings(v1alpha1.Linux, v1alpha1.Windows, v1alpha1.AnyOS),
 		reflect.TypeFor[v1alpha1.TokenMode]():        convertToStrings(v1alpha1.Inherit, v1alpha1.None),
 		reflect.TypeFor[v1alpha1.RolloutStrategy]():  convertToStrings(v1alpha1.OnCreate, v1alpha1.InPlace, v1alpha1.InPlaceOrRestart),
 		reflect.TypeFor[v1alpha1.RolloutScope]():     convertToStrings(v1alpha1.ScopeNamespace, v1alpha1.ScopeAll),

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // ShapeOf returns the shape of an object by its field, for example Container.livenessProbe, or by
@@ -147,15 +148,15 @@ func NeedsValue(t reflect.Type, field, name string) bool {
 	return IsRequired(t, field, name) || ok && f.Type.Kind() == reflect.String && !f.OmitEmpty
 }
 
-// NeverOn returns the fields of a type that a computed object must not have on an operating system.
-func NeverOn(os corev1.OSName, t reflect.Type, path string) []string {
+// NeverOn returns the fields of a type that a computed object must not have on one of the operating systems of a template.
+func NeverOn(os v1alpha1.OS, t reflect.Type, path string) []string {
 	switch t {
 	case reflect.TypeFor[corev1.SecurityContext]():
-		if os == corev1.Windows {
+		if os.Includes(corev1.Windows) {
 			return NotOnWindows()
 		}
 	case reflect.TypeFor[corev1.WindowsSecurityContextOptions]():
-		if os != corev1.Windows || strings.HasPrefix(path, "spec.forEachContainer") {
+		if os.Includes(corev1.Linux) || strings.HasPrefix(path, "spec.forEachContainer") {
 			return []string{"hostProcess"}
 		}
 	}

@@ -98,7 +98,7 @@ func withoutSelectors(t *templates.Template) *templates.Template {
 	free := *t
 	free.Namespace, free.NamespaceSelector, free.PodSelector = "", nil, nil
 	free.Spec.Match.NamespaceSelector, free.Spec.Match.PodSelector = nil, nil
-	free.Spec.Match.OS = corev1.Linux
+	free.Spec.Match.OS = v1alpha1.Linux
 	free.Spec.Share = 0 // all
 	return &free
 }
