@@ -69,9 +69,10 @@ func (p *planner) besideCluster(items []jsontree.Node, own *jsontree.Node, list 
 		if by == nil || by.t.Namespace != "" {
 			return position, false
 		}
-		position = fragment.PositionIn(&by.placed, list)
-		if beside := position.After + position.Before; beside != "" && beside != name && !p.wasBefore(by, items, beside) {
-			position = v1alpha1.Position{End: position.End}
+		for _, position = range fragment.PositionsIn(&by.placed, list) {
+			if beside := position.Container(); beside == "" || beside == name || p.wasBefore(by, items, beside) {
+				break
+			}
 		}
 		return position, true
 	}
@@ -191,12 +192,12 @@ func (p *planner) renderedIndex(list, name string) int {
 	return -1
 }
 
-// positionIn returns the position of a placement in a list. If the list does not have the container that the position names, the end
-// of the list counts that the placement has for this case.
-func positionIn(placed *v1alpha1.Placement, list string, items []jsontree.Node) v1alpha1.Position {
-	position := fragment.PositionIn(placed, list)
-	if name := position.After + position.Before; name != "" && !slices.ContainsFunc(items, hasName(name)) {
-		return v1alpha1.Position{End: position.End}
+// positionIn returns the first position in a list whose container the list has. The last one has none.
+func positionIn(placed *v1alpha1.Placement, list string, items []jsontree.Node) (position v1alpha1.Position) {
+	for _, position = range fragment.PositionsIn(placed, list) {
+		if name := position.Container(); name == "" || slices.ContainsFunc(items, hasName(name)) {
+			break
+		}
 	}
 	return position
 }

@@ -96,6 +96,9 @@ func documentAfter(stream []byte, line int) []byte {
 // maxExpressions limits the number of ${...} of a template. One takes up to 10 KB of memory.
 const maxExpressions = 500
 
+// maxPositions limits the positions of spec.placement in one list of containers. Each is looked for among the pod's containers.
+const maxPositions = 8
+
 // parseOne returns the template of one document. Applied is the same document as kubectl finds it.
 func parseOne(file string, y *yaml.Node, applied []byte) (*Template, problem.Problems) {
 	c := newParser(file)
@@ -308,11 +311,18 @@ func (t *Template) setDefaults() {
 // computedEnds compiles the ends that are a ${...}.
 func (c *parser) computedEnds(y *yaml.Node, t *Template) {
 	for i, list := range fragment.ContainerLists {
-		source := string(fragment.PositionIn(&t.Spec.Placement, list).End)
+		position, path := yamlnode.At(y, "spec", "placement", list), "spec.placement."+list
+		positions := fragment.PositionsIn(&t.Spec.Placement, list)
+		if len(positions) == 0 || !isDecoded(position, positions) {
+			continue
+		}
+		source := string(positions[len(positions)-1].End)
 		if !strings.Contains(source, "${") {
 			continue
 		}
-		position, path := yamlnode.At(y, "spec", "placement", list), "spec.placement."+list
+		if position.Kind == yaml.SequenceNode {
+			position, path = position.Content[len(positions)-1], fmt.Sprintf("%s[%d]", path, len(positions)-1)
+		}
 		pieces, err := c.compiler.CompilePieces(c.compiler.PodScope(), source, position.Line, false)
 		switch {
 		case err != nil:
@@ -329,35 +339,65 @@ func (c *parser) computedEnds(y *yaml.Node, t *Template) {
 func (c *parser) checkPlacement(y *yaml.Node, t *Template) {
 	placement := yamlnode.Child(yamlnode.Child(y, "spec"), "placement")
 	for _, list := range fragment.ContainerLists {
-		position, p := yamlnode.Child(placement, list), fragment.PositionIn(&t.Spec.Placement, list)
-		if position == nil || position.Kind != yaml.MappingNode {
-			continue
-		}
-		path := "spec.placement." + list
-		switch name := p.After + p.Before; {
-		case p.After != "" && p.Before != "":
-			c.ReportProblem(position, path, "has both after and before; leave one out")
-		case strings.Contains(name, "${"):
-			c.ReportProblem(position, path, "must name a container; only First and Last can be computed")
-		case len(position.Content) == 0:
-			c.ReportProblem(position, path, "must be First, Last, {after: NAME} or {before: NAME}")
-		case name != "" && t.Brings(name):
-			c.ReportProblem(position, path, "names the template's own container %s; name a container of the pods, or of a template with a lower order", name)
+		path, positions := "spec.placement."+list, fragment.PositionsIn(&t.Spec.Placement, list)
+		switch at := yamlnode.Child(placement, list); {
+		case at == nil || !isDecoded(at, positions):
+		case at.Kind != yaml.SequenceNode:
+			c.checkPosition(at, path, positions[0], t)
+		case len(positions) == 0 || len(positions) > maxPositions:
+			c.ReportProblem(at, path, "has %d positions; write 1 to %d", len(positions), maxPositions)
+		default:
+			for i, position := range positions {
+				sub := fmt.Sprintf("%s[%d]", path, i)
+				if position.End != "" && i < len(positions)-1 {
+					c.ReportProblem(at.Content[i], sub, "is possible for every pod, so those after it are never used; write it last")
+				}
+				c.checkPosition(at.Content[i], sub, position, t)
+			}
 		}
 	}
 }
 
-// placementDefaults sets the ends, given the compiled spec.pod.
-func placementDefaults(p *v1alpha1.Placement, pod *fragment.Node) {
-	if p.Containers.End == "" {
-		p.Containers.End = v1alpha1.Last
+// isDecoded reports whether all positions at a node are known. Problems of others are reported already.
+func isDecoded(y *yaml.Node, positions v1alpha1.Positions) bool {
+	if y.Kind == yaml.SequenceNode {
+		return len(positions) == len(y.Content)
 	}
-	if p.InitContainers.End == "" {
-		p.InitContainers.End = v1alpha1.Last
-		for _, c := range pod.Member("spec").Member("initContainers").Items() {
-			if policy := c.Member("restartPolicy"); policy != nil && policy.Static() != nil && policy.Static().IsText(string(corev1.ContainerRestartPolicyAlways)) {
-				p.InitContainers.End = v1alpha1.First
-			}
+	return len(positions) == 1
+}
+
+// checkPosition checks a position next to a container.
+func (c *parser) checkPosition(y *yaml.Node, path string, p v1alpha1.Position, t *Template) {
+	if y.Kind != yaml.MappingNode {
+		return
+	}
+	switch name := p.Container(); {
+	case p.After != "" && p.Before != "":
+		c.ReportProblem(y, path, "has both after and before; leave one out")
+	case strings.Contains(name, "${"):
+		c.ReportProblem(y, path, "must name a container; only First and Last can be computed")
+	case len(y.Content) == 0:
+		c.ReportProblem(y, path, "must be First, Last, {after: NAME} or {before: NAME}")
+	case name != "" && t.Brings(name):
+		c.ReportProblem(y, path, "names the template's own container %s; name a container of the pods, or of a template with a lower order", name)
+	}
+}
+
+// placementDefaults adds an end to positions that have none, given the compiled spec.pod.
+func placementDefaults(p *v1alpha1.Placement, pod *fragment.Node) {
+	p.Containers = withEnd(p.Containers, v1alpha1.Last)
+	end := v1alpha1.Last
+	for _, c := range pod.Member("spec").Member("initContainers").Items() {
+		if policy := c.Member("restartPolicy"); policy != nil && policy.Static() != nil && policy.Static().IsText(string(corev1.ContainerRestartPolicyAlways)) {
+			end = v1alpha1.First
 		}
 	}
+	p.InitContainers = withEnd(p.InitContainers, end)
+}
+
+func withEnd(positions v1alpha1.Positions, end v1alpha1.End) v1alpha1.Positions {
+	if n := len(positions); n > 0 && positions[n-1].End != "" {
+		return positions
+	}
+	return append(positions, v1alpha1.Position{End: end})
 }

@@ -76,18 +76,21 @@ func (t *Template) ForEach(in *cel.Input, values params.Values, container *jsont
 // expression fails, or if its value is no [v1alpha1.End].
 func (t *Template) Placement(in *cel.Input, values params.Values) (v1alpha1.Placement, error) {
 	placement := t.Spec.Placement
-	for i, position := range []*v1alpha1.Position{&placement.InitContainers, &placement.Containers} {
+	for i, positions := range []*v1alpha1.Positions{&placement.InitContainers, &placement.Containers} {
 		program := t.ends[i]
 		if program == nil {
 			continue
 		}
 		text, err := program.EvalString(in.WithValues(values, nil))
-		if position.End = v1alpha1.End(text); err == nil && position.End != v1alpha1.First && position.End != v1alpha1.Last {
+		end := v1alpha1.End(text)
+		if err == nil && end != v1alpha1.First && end != v1alpha1.Last {
 			err = fmt.Errorf("%q gives %q, but First or Last is needed here", program.Source(), text)
 		}
 		if err != nil {
 			return placement, t.blameAnnotations(program.Fault("spec.placement."+fragment.ContainerLists[i], err), values)
 		}
+		*positions = slices.Clone(*positions)
+		(*positions)[len(*positions)-1].End = end
 	}
 	return placement, nil
 }

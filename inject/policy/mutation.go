@@ -70,8 +70,8 @@ func newMutation(b *builder) *mutation {
 		m.addProblem("spec.forEachContainer", "several entries could add two different things to one container, which a policy cannot compare; join them into one")
 	}
 	for _, list := range containerLists() {
-		position := fragment.PositionIn(&t.Spec.Placement, list)
-		if position.End != v1alpha1.First && position.End != v1alpha1.Last || position.After+position.Before != "" {
+		position := fragment.PositionsIn(&t.Spec.Placement, list)[0]
+		if position.End != v1alpha1.First && position.End != v1alpha1.Last {
 			m.addProblem("spec.placement."+list, "a policy can place containers First or Last only")
 		}
 		items := m.pod.get("spec", list).items()

@@ -40,6 +40,9 @@ func (c *Checker) CheckNode(y *yaml.Node, t reflect.Type, field, path string) *N
 		c.ReportProblem(y, path, "has no value; leave the key out or give it one")
 		return nil
 	}
+	if t == reflect.TypeFor[v1alpha1.Positions]() && y.Kind != yaml.SequenceNode {
+		t = t.Elem()
+	}
 	if t == reflect.TypeFor[v1alpha1.Position]() && y.Kind == yaml.ScalarNode {
 		if strings.Contains(y.Value, "${") {
 			return &Node{static: jsontree.Text(y.Value)} // compiled when the parameters are known

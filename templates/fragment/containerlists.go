@@ -4,8 +4,8 @@ package fragment
 
 import "github.com/pillion-dev/pillion/templates/v1alpha1"
 
-// PositionIn returns the position in the list initContainers or containers.
-func PositionIn(p *v1alpha1.Placement, list string) v1alpha1.Position {
+// PositionsIn returns the positions in the list initContainers or containers.
+func PositionsIn(p *v1alpha1.Placement, list string) v1alpha1.Positions {
 	if list == ContainerLists[0] {
 		return p.InitContainers
 	}

@@ -313,26 +313,43 @@ type ForEach struct {
 type Placement struct {
 	// initContainers is First, Last, {after: NAME} or {before: NAME}. A single ${...} can decide between
 	// First and Last. By default, it is First if one of the template's init containers is a native sidecar,
-	// which then serves the pod's own ones too. Otherwise, it is Last.
+	// which then serves the pod's own ones too. Otherwise, it is Last. In a list, such as
+	// [{after: NAME}, First], the first position counts whose container the pod has.
 	//
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:pruning:PreserveUnknownFields
-	InitContainers Position `json:"initContainers,omitzero"`
-	// containers is First, Last, {after: NAME}, {before: NAME}, or one ${...} that gives First or
-	// Last. The default is Last.
+	InitContainers Positions `json:"initContainers,omitzero"`
+	// containers is First, Last, {after: NAME}, {before: NAME}, one ${...} that gives First or
+	// Last, or a list of these. The default is Last.
 	//
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:pruning:PreserveUnknownFields
-	Containers Position `json:"containers,omitzero"`
+	Containers Positions `json:"containers,omitzero"`
 }
 
-// Position is a position in a list of containers.
+// Positions are positions in a list of containers, the preferred one first. The one that counts is the first one with a container
+// that the pod has, or with none. In a loaded template, the last one is an end.
+type Positions []Position
+
+// UnmarshalJSON reads a list of positions, or one position.
+func (p *Positions) UnmarshalJSON(data []byte) error {
+	if len(data) > 0 && data[0] == '[' {
+		return json.Unmarshal(data, (*[]Position)(p))
+	}
+	*p = make(Positions, 1)
+	return json.Unmarshal(data, &(*p)[0])
+}
+
+// Position is a position in a list of containers: an end, or next to a container.
 type Position struct {
-	// End is also for a pod that has no container After or Before. In a template, it can be a ${...}.
+	// End can be a ${...} in a template.
 	End    End    `json:"-"`
 	After  string `json:"after,omitempty"`
 	Before string `json:"before,omitempty"`
 }
+
+// Container returns the name of the container that the position is next to, or "" for an end.
+func (p Position) Container() string { return p.After + p.Before }
 
 // UnmarshalJSON reads an end or an object.
 func (p *Position) UnmarshalJSON(data []byte) error {
