@@ -149,10 +149,9 @@ func linkerdValues(t *testing.T, file string) map[string]string {
 	}
 	pod := deployment.Spec.Template
 	values := map[string]string{
-		"config.linkerd.io/proxy-version":        "test-inject-proxy-version",
-		"config.linkerd.io/debug-image-version":  "test-inject-debug-version",
-		"linkerd.pillion.dev/createdBy":          pod.Metadata.Annotations["linkerd.io/created-by"],
-		"linkerd.pillion.dev/trustAnchorsSHA256": pod.Metadata.Annotations["linkerd.io/trust-root-sha256"],
+		"config.linkerd.io/proxy-version":       "test-inject-proxy-version",
+		"config.linkerd.io/debug-image-version": "test-inject-debug-version",
+		"linkerd.pillion.dev/createdBy":         pod.Metadata.Annotations["linkerd.io/created-by"],
 	}
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		for _, env := range c.Env {
