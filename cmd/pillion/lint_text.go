@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	psa "k8s.io/pod-security-admission/api"
+
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/inject/lint/limits"
 	"github.com/pillion-dev/pillion/templates/problem"
@@ -19,7 +21,8 @@ type linted struct {
 	Warnings  []string         `json:"warnings,omitempty"` // about the pods of --pod
 	Templates []trial          `json:"templates"`
 
-	server  bool // whether pods are sent to an API server
+	level   psa.Level // of --pod-security, or ""
+	server  bool      // whether pods are sent to an API server
 	command string
 	paths   []string // of templates
 	pods    []string // files
@@ -35,6 +38,7 @@ type trial struct {
 
 func (l *linted) hasProblems() bool {
 	return len(l.Problems) > 0 || slices.ContainsFunc(l.Templates, func(t trial) bool { return len(t.Fails) > 0 && t.Insists }) ||
+		l.level != "" && slices.ContainsFunc(l.Templates, func(t trial) bool { return len(t.Weaker(l.level)) > 0 }) ||
 		l.server && slices.ContainsFunc(l.Templates, func(t trial) bool { return !t.Accepted })
 }
 
@@ -83,11 +87,12 @@ func (l *linted) trialSentences(t *trial) []string {
 	}
 	switch {
 	case t.PodSecurity == "" && len(t.Fails) > 0:
-	case t.PodSecurity == "" || len(t.Fails) > 0:
+	case t.PodSecurity == "" || len(t.Fails) > 0 || len(t.Allows) > 0:
 		say("%s", t.Level())
 	default:
 		say("fine; %s", t.Level())
 	}
+	all = append(all, l.allowedSentences(t)...)
 	if help := l.helpCommand(t); help != "" {
 		say("%s", help)
 	}
@@ -105,6 +110,12 @@ func (l *linted) trialSentences(t *trial) []string {
 	}
 	for _, effect := range t.Effects {
 		say("effect: %s", effect)
+	}
+	for _, sentence := range slices.Concat(t.Choices, t.ByValue) {
+		say("hint: %s", sentence)
+	}
+	if t.Cut {
+		say("hint: its parameters have more values than lint tries; limit them by enum, pattern, minimum and maximum")
 	}
 	for _, hint := range t.Hints {
 		say("hint: %s", hint)
@@ -147,4 +158,21 @@ func (l *linted) helpCommand(t *trial) string {
 		return "to try it on a pod that meets this: " + l.command + each("", l.paths) + " --pod FILE"
 	}
 	return "to see all rules: " + strings.TrimSuffix(l.command, "lint") + "explain" + each("-f ", l.pods) + each("--templates ", l.paths)
+}
+
+// allowedSentences returns what the values of parameters allow, and why that violates the level of --pod-security.
+func (l *linted) allowedSentences(t *trial) (all []string) {
+	var weaker []string
+	if l.level != "" {
+		weaker = t.Weaker(l.level)
+	}
+	for _, sentence := range weaker {
+		all = append(all, fmt.Sprintf("%s%s (template in %s)", problemWord, sentence, t.Place))
+	}
+	for i := range t.Allows {
+		if sentence := t.Allows[i].Sentence(); !slices.Contains(weaker, sentence) {
+			all = append(all, warningWord+sentence)
+		}
+	}
+	return all
 }

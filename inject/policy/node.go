@@ -139,7 +139,7 @@ func (b *builder) fragmentNode(f fragment.View, field *schema.Field, path string
 			b.addProblem(sub, "a policy always keeps a variable that a container has, and cannot do anything else")
 			continue
 		}
-		if child.IsLoop() {
+		if child.Loop() != nil {
 			b.addProblem(sub+".${forEach}", "a policy cannot make several items of one")
 			continue
 		}

@@ -64,6 +64,27 @@ func (l *Loop) Each(in *Input, path string, begin func(n int), visit func() erro
 	return nil
 }
 
+// Bindings yields the values of the loop's variables by name, for each item of a list or a map that its expression gives. It yields
+// nothing for another value.
+func (l *Loop) Bindings(of ref.Val) iter.Seq[map[string]ref.Val] {
+	var pairs iter.Seq2[ref.Val, ref.Val]
+	switch of := of.(type) {
+	case traits.Lister:
+		pairs = values.Indexed(of)
+	case traits.Mapper:
+		pairs = values.Entries(of)
+	default:
+		return func(func(map[string]ref.Val) bool) {}
+	}
+	return func(yield func(map[string]ref.Val) bool) {
+		for key, value := range pairs {
+			if !yield(map[string]ref.Val{l.names[0]: key, l.names[len(l.names)-1]: value}) { // one variable has the value
+				return
+			}
+		}
+	}
+}
+
 // evalPairs returns the keys and the values of the loop for one pod, and their number.
 func (l *Loop) evalPairs(in *Input) (iter.Seq2[ref.Val, ref.Val], int, error) {
 	out, err := l.list.evalValue(in)

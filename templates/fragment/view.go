@@ -34,11 +34,14 @@ func (f View) Has(name string) bool {
 // When returns the condition of a list item, or nil if the item is always present.
 func (f View) When() *cel.Expression { return f.p.when }
 
-// IsLoop reports whether a list item has ${forEach}. Its expressions read the variable of the loop.
-func (f View) IsLoop() bool { return f.p.loop != nil }
-
 // IsSpread reports whether the fragment gives a list whose items become items of the list around it.
 func (f View) IsSpread() bool { return f.p.spread }
+
+// Expressions returns all expressions in the fragment.
+func (f View) Expressions() []*cel.Expression { return f.p.Expressions() }
+
+// Loop returns the ${forEach} of a list item, whose expressions read the variables of the loop, or nil.
+func (f View) Loop() *cel.Loop { return f.p.loop }
 
 // MayLack reports whether the fragment is left out for some pods: it has a ${when}, or an expression
 // of an optional type.

@@ -69,6 +69,32 @@ func barePod(s sample.Situation) sample.Situation {
 	return s
 }
 
+// hardenPod returns a copy of a pod whose containers conform to restricted by their own fields, if they say nothing else.
+func hardenPod(s sample.Situation) sample.Situation {
+	pod := decodePod(s.Pod)
+	hard := plainPod(corev1.ResourceRequirements{}).Spec.Containers[0].SecurityContext
+	for _, c := range containersOf(pod) {
+		if c.SecurityContext == nil {
+			c.SecurityContext = hard.DeepCopy()
+		}
+		of := c.SecurityContext
+		if of.AllowPrivilegeEscalation == nil {
+			of.AllowPrivilegeEscalation = hard.AllowPrivilegeEscalation
+		}
+		if of.RunAsNonRoot == nil {
+			of.RunAsNonRoot = hard.RunAsNonRoot
+		}
+		if of.Capabilities == nil {
+			of.Capabilities = hard.Capabilities.DeepCopy()
+		}
+		if of.SeccompProfile == nil {
+			of.SeccompProfile = hard.SeccompProfile.DeepCopy()
+		}
+	}
+	s.Pod = encodePod(pod)
+	return s
+}
+
 // encodePod returns a pod as JSON.
 func encodePod(pod *corev1.Pod) []byte {
 	text, err := json.Marshal(pod)

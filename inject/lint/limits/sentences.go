@@ -4,6 +4,7 @@ package limits
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -87,9 +88,15 @@ func (trial *Trial) Warnings() []string {
 	if trial.PodSecurity != psa.LevelRestricted && (trial.PodSecurity != "" || len(trial.Fails) == 0) {
 		all = append(all, trial.Level())
 	}
+	for i := range trial.Allows {
+		all = append(all, trial.Allows[i].Sentence())
+	}
 	all = append(all, trial.Classes()...)
 	for _, effect := range trial.Effects {
 		all = append(all, "effect: "+effect)
+	}
+	for _, sentence := range slices.Concat(trial.Choices, trial.ByValue) {
+		all = append(all, "hint: "+sentence)
 	}
 	for _, hint := range trial.Hints {
 		all = append(all, "hint: "+hint)

@@ -12,6 +12,7 @@ import (
 	psa "k8s.io/pod-security-admission/api"
 
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/lint/sample"
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/problem"
@@ -35,6 +36,17 @@ type Trial struct {
 	// Why is the reason why the pod does not conform to the next level, or why the template
 	// could not be tried.
 	Why string `json:"why,omitempty"`
+	// Worst is the weakest level that values of the parameters allow. It is PodSecurity if there are none that weaken it, apart from
+	// what the pod itself violates.
+	Worst psa.Level `json:"podSecurityWorst,omitempty"`
+	// Allows are the violations that values of the parameters allow, and that the pod does not have without them.
+	Allows []Allowed `json:"allows,omitempty"`
+	// Choices are the images, commands and paths of the host that values of the parameters can choose freely: a sentence each.
+	Choices []string `json:"choices,omitempty"`
+	// ByValue are other changes that values of the parameters lead to: a sentence each.
+	ByValue []string `json:"byValue,omitempty"`
+	// Cut means that there were more values than lint tries.
+	Cut bool `json:"cut,omitempty"`
 	// Unmet are the parts of the condition that could not be met.
 	Unmet []string `json:"unmet,omitempty"`
 	// Fails are the ways in which the template fails for other pods that it selects, so that these
@@ -65,6 +77,11 @@ type Trial struct {
 	Tried []string `json:"tried,omitempty"`
 	// Pod is the injected sample pod as JSON.
 	Pod []byte `json:"-"`
+
+	added   psa.Level          // that the template's additions conform to, without the pod's own
+	cut     bool               // lint could not try all values that matter
+	from    *sample.Situation  // the pod on which values of parameters were tried
+	samples []sample.Situation // that get the template
 }
 
 // CheckValues returns an error for values of unknown parameters, and for values that are not

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	psa "k8s.io/pod-security-admission/api"
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/lint/sample"
@@ -46,6 +45,9 @@ func (e *Evaluator) Try(set *templates.Set, values map[string]string, pods ...Su
 // TryNew tries a new template on samples, alone and with each of those in use.
 func (e *Evaluator) TryNew(t *templates.Template, inUse *templates.Set) Trial {
 	trial := e.tryTemplate(withoutSelectors(t), t, nil, samplePods()...)
+	if trial.PodSecurity != "" { // this is a request, so it takes less time
+		trial.allow(e, withoutSelectors(t), trial.samples[0], direct)
+	}
 	with, _ := templates.Join(templates.NewSet([]*templates.Template{t}), inUse)
 	trial.Hints = append(append(trial.Hints, overlapHints(t, with)...), hiddenHints(t, with)...)
 	for _, other := range inUse.Templates {
@@ -82,6 +84,10 @@ func (e *Evaluator) tryIn(namespace string, set *templates.Set, values map[strin
 		}
 		if len(pods) == 0 {
 			trial := e.tryTemplate(t, set.Templates[i], values, samplePods()...)
+			if trial.PodSecurity != "" {
+				trial.allow(e, t, trial.samples[0], searching)
+				trial.tryValues(t)
+			}
 			trial.Hints = append(trial.Hints, overlapHints(set.Templates[i], set)...)
 			trial.Hints = append(trial.Hints, hiddenHints(set.Templates[i], set)...)
 			trials = append(trials, trial)
@@ -160,6 +166,9 @@ func (e *Evaluator) tryTemplate(t, whole *templates.Template, values map[string]
 				trial.addFailure("pods with "+resourcesOf(tried.Situation), d)
 			}
 			continue
+		}
+		if pod.On == "" {
+			trial.samples = append(trial.samples, tried.Situation)
 		}
 		before := decodePod(tried.Pod)
 		if class, after := QoS(before), QoS(r.pod); after != class {
@@ -296,29 +305,6 @@ func (trial *Trial) notTried(t *templates.Template, pod Subject, values map[stri
 	default:
 		trial.Why = "lint found no sample pod that meets this part of the condition: " + strings.Join(trial.Unmet, ", nor this: ")
 	}
-}
-
-// measureEffect records the effect of the template on the first pod.
-func (e *Evaluator) measureEffect(trial *Trial, t *templates.Template, r *result, before *corev1.Pod) {
-	trial.PodSecurity, trial.Why = e.Level(r.pod)
-	if level, _ := e.Level(before); level != psa.LevelRestricted {
-		trial.Without = level
-	}
-	trial.Pod, _ = json.Marshal(r.pod)
-	trial.Requests = subtractResources(totalResources(withDefaults(r.pod), requestsOf), totalResources(withDefaults(before), requestsOf))
-	trial.Hints = append(append(trial.Hints, r.mistakeHints(t)...), r.Decisions[0].Notes...)
-}
-
-// subtractResources subtracts the resources of b from those of a, and omits those that are equal.
-func subtractResources(a, b corev1.ResourceList) corev1.ResourceList {
-	for name, q := range a {
-		if q.Sub(b[name]); q.IsZero() {
-			delete(a, name)
-		} else {
-			a[name] = q
-		}
-	}
-	return a
 }
 
 // oddPodHints returns pods with unusual values that the template depends on, and that do not get

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exposure
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+
+	"github.com/pillion-dev/pillion/inject/lint/sample"
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/cel"
+	"github.com/pillion-dev/pillion/templates/cel/values"
+	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/params"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
+)
+
+// The limits of an exploration.
+const (
+	maxSettings    = 256    // of the parameters of one expression
+	maxEvaluations = 20_000 // of expressions
+)
+
+// alternative is one of the values of a part. The first one of a list is the value with the current parameters, if that is known.
+type alternative struct {
+	value    any // JSON
+	absent   bool
+	settings sample.Settings
+	params   []string
+	path     string
+	leaf     *cel.Expression
+	want     ref.Val
+	guards   []*cel.Expression
+}
+
+type explorer struct {
+	template *templates.Template
+	from     sample.Situation
+	settable map[string]*v1alpha1.Param
+	domains  map[string]domain
+	programs map[*cel.Expression]*cel.Evaluation
+	inputs   map[string]*evaluationInput
+	left     int // evaluations
+	cut      bool
+
+	loops  []*cel.Loop       // around the part
+	guards []*cel.Expression // around the part
+}
+
+type evaluationInput struct {
+	in     *cel.Input
+	values params.Values
+	ok     bool
+}
+
+// settableOf returns the parameters that annotations may set and that expressions or the loops around them read, sorted.
+func (x *explorer) settableOf(all ...*cel.Expression) (names []string) {
+	for _, l := range x.loops {
+		all = append(all, l.List())
+	}
+	for _, e := range all {
+		for _, name := range e.Params() {
+			if x.settable[name] != nil {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// inputFor returns what expressions read with other settings.
+func (x *explorer) inputFor(settings sample.Settings) *evaluationInput {
+	key, _ := json.Marshal(settings)
+	if made := x.inputs[string(key)]; made != nil {
+		return made
+	}
+	made := &evaluationInput{}
+	if to, ok := sample.SetParams(x.template, x.from, settings); ok {
+		made.in, made.values, made.ok = sample.InputOf(x.template, to)
+	}
+	x.inputs[string(key)] = made
+	return made
+}
+
+// evaluate returns the value of an expression with settings, given the values of loops' variables. It returns nil if the expression
+// fails, because the template is then not injected.
+func (x *explorer) evaluate(e *cel.Expression, settings sample.Settings, variables map[string]ref.Val) ref.Val {
+	if x.left--; x.left < 0 {
+		x.cut = true
+		return nil
+	}
+	with := x.inputFor(settings)
+	if !with.ok {
+		return nil
+	}
+	program := x.programs[e]
+	if program == nil {
+		var err error
+		if program, err = e.Part(e.AST().Expr()); err != nil {
+			return nil
+		}
+		x.programs[e] = program
+	}
+	value, err := program.Value(with.in, with.values, variables)
+	if err != nil || types.IsUnknownOrError(value) {
+		return nil
+	}
+	return value
+}
+
+// asJSON returns a value as JSON, and false if it is none or absent.
+func asJSON(value ref.Val) (made any, ok bool) {
+	if optional, is := value.(*types.Optional); is {
+		if !optional.HasValue() {
+			return nil, false
+		}
+		value = optional.GetValue()
+	}
+	n, err := values.ToJSON(value)
+	if err != nil {
+		return nil, false
+	}
+	return decodeNode(&n), true
+}
+
+func decodeNode(n *jsontree.Node) (made any) {
+	if json.Unmarshal(n.AppendTo(nil), &made) != nil {
+		return nil
+	}
+	return made
+}
+
+// visitSettings calls visit for all settings of parameters, those that change nothing first. It returns false, and may have
+// called visit for some of them, if there are too many.
+func (x *explorer) visitSettings(names []string, visit func(sample.Settings)) bool {
+	complete := eachSetting(x.domains, names, maxSettings, visit)
+	return complete && x.left >= 0
+}
+
+// bindings returns the values of the variables of all loops around the part, once for each item.
+func (x *explorer) bindings(settings sample.Settings) []map[string]ref.Val {
+	const most = 64
+	all := []map[string]ref.Val{{}}
+	for _, l := range x.loops {
+		var more []map[string]ref.Val
+		for _, outer := range all {
+			for variables := range l.Bindings(x.evaluate(l.List(), settings, outer)) {
+				if len(more) == most {
+					x.cut, x.left = true, -1 // the rest is unknown
+					break
+				}
+				maps.Copy(variables, outer)
+				more = append(more, variables)
+			}
+		}
+		all = more
+	}
+	return all
+}
+
+func firstOf(all []map[string]ref.Val) map[string]ref.Val {
+	if len(all) == 0 {
+		return nil
+	}
+	return all[0]
+}
+
+func asJSONOf(value ref.Val) (any, bool) {
+	if value == nil {
+		return nil, false
+	}
+	return asJSON(value)
+}

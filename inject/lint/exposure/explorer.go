@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package exposure finds what the parameters of a template can make of a pod, as far as the Pod Security Standards matter.
+//
+// [Explore] goes through all fields that a Pod Security check reads, and through what decides whether they exist. For each, it finds
+// the values that annotations can lead to: all of them if the parameters that it depends on have few values, and otherwise at least
+// one value for each way in which a check can reject the field. It errs on the safe side: it may return a pod that no annotations
+// lead to, but if a check rejects a pod that annotations lead to, it also rejects one of the returned pods.
+package exposure
+
+import (
+	"encoding/json"
+	"reflect"
+
+	"github.com/google/cel-go/common/types/ref"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pillion-dev/pillion/inject/lint/sample"
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/cel"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
+)
+
+// Way is a value that annotations may give a field, or whether the field exists.
+type Way struct {
+	// Path is the field in the template, for example spec.pod.spec.containers[0].securityContext.privileged.
+	Path string
+	// Params are the parameters that decide it, sorted.
+	Params []string
+	// Settings lead to it, if they are known. They still have to be verified.
+	Settings sample.Settings
+	// Pod has the fields that checks read, with this value. Everything else is as the current parameters have it.
+	Pod *corev1.Pod
+
+	leaf   *cel.Expression // nil if the way is about what exists
+	want   ref.Val
+	guards []*cel.Expression // conditions of what is around the field
+}
+
+// Result is what Explore finds.
+type Result struct {
+	// Base is the pod as the current parameters have it, reduced to fields that checks read.
+	Base *corev1.Pod
+	// Ways differ from it in one field each.
+	Ways []Way
+	// Cut reports whether there was more to try than fits into the limits. The ways are complete nevertheless.
+	Cut bool
+}
+
+// Explore explores a template for a pod that it is for.
+func Explore(t *templates.Template, from sample.Situation) (*Result, error) {
+	x := &explorer{
+		template: t, from: from, settable: map[string]*v1alpha1.Param{}, domains: map[string]domain{}, programs: map[*cel.Expression]*cel.Evaluation{},
+		inputs: map[string]*evaluationInput{}, left: maxEvaluations,
+	}
+	for i := range t.Spec.Params {
+		if p := &t.Spec.Params[i]; sample.IsSettable(p) {
+			x.settable[p.Name], x.domains[p.Name] = p, domainOf(t, p)
+		}
+	}
+	var pod map[string]any
+	if err := json.Unmarshal(from.Pod, &pod); err != nil {
+		return nil, err
+	}
+	delete(memberOf(pod, "metadata"), "creationTimestamp") // a stored pod without one has an empty object there
+	var parts []part
+	for i, each := range t.EachFragments() { // first, because it is not for the template's containers
+		parts = append(parts, x.exploreEach(i, each))
+	}
+	parts = append(parts, part{x.exploreView(t.PodFragment(), reflect.TypeFor[corev1.Pod](), "", "spec.pod"), addToPod})
+	return x.combineParts(pod, parts)
+}
+
+// part is a part of the template that is added by itself: spec.pod, or an entry of spec.forEachContainer.
+type part struct {
+	alternatives []alternative
+	addTo        func(pod map[string]any, value any)
+}
+
+// exploreEach explores an entry of spec.forEachContainer. It counts as one for all app containers.
+func (x *explorer) exploreEach(i int, each templates.EachFragment) part {
+	all := x.exploreView(each.Add, reflect.TypeFor[corev1.Container](), "", eachPath(i))
+	if each.Where != nil && len(x.settableOf(each.Where)) > 0 {
+		none := alternative{absent: true, params: x.settableOf(each.Where), path: eachPath(i) + ".where"}
+		for j := range all {
+			all[j].params = sortedUnion(all[j].params, none.params)
+			all[j].path = eachPath(i) + ".where"
+		}
+		all = append([]alternative{none}, all...)
+	}
+	return part{all, func(pod map[string]any, value any) { addToContainers(pod, value, each.InitContainers) }}
+}
+
+// combineParts returns the pods in which all parts but one have their first value.
+func (x *explorer) combineParts(pod map[string]any, parts []part) (*Result, error) {
+	build := func(of int, chosen *alternative) (*corev1.Pod, error) {
+		made := cloneJSON(pod).(map[string]any)
+		for i, p := range parts {
+			use := chosen
+			if i != of && len(p.alternatives) > 0 {
+				use = &p.alternatives[0]
+			}
+			if use != nil && !use.absent {
+				p.addTo(made, use.value)
+			}
+		}
+		text, err := json.Marshal(made)
+		if err != nil {
+			return nil, err
+		}
+		to := &corev1.Pod{}
+		return to, json.Unmarshal(text, to)
+	}
+	base, err := build(-1, nil)
+	if err != nil {
+		return nil, err
+	}
+	result := &Result{Base: base}
+	for i, p := range parts {
+		for j := 1; j < len(p.alternatives); j++ {
+			a := &p.alternatives[j]
+			pod, err := build(i, a)
+			if err != nil {
+				return nil, err
+			}
+			result.Ways = append(result.Ways, Way{Path: a.path, Params: a.params, Settings: a.settings, Pod: pod, leaf: a.leaf, want: a.want, guards: a.guards})
+		}
+	}
+	result.Cut = x.cut
+	return result, nil
+}
+
+// Search looks for a situation in which annotations lead to the way and that accept accepts. It may change more than annotations.
+func (w *Way) Search(t *templates.Template, from sample.Situation, accept func(sample.Situation) bool) (sample.Situation, bool) {
+	if w.leaf == nil && len(w.guards) == 0 {
+		return from, false
+	}
+	return sample.ReachValue(t, from, w.guards, w.leaf, w.want, accept)
+}
