@@ -114,7 +114,7 @@ func newLint() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:         "lint PATH...",
 		Short:       "Check templates, and try them on pods",
-		Annotations: cli.FailsIf("a template has a problem, or with `--server` an API server rejects it"),
+		Annotations: cli.FailsIf("a template has a problem, with `--pod-security` a weaker level, or with `--server` an API server rejects it"),
 		Long:        lintHelp,
 		Example: `  pillion lint templates/
   pillion lint log-agent.yaml proxy.yaml -o json

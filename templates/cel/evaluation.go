@@ -27,6 +27,14 @@ func (e *Evaluation) Value(in *Input, set params.Values, variables map[string]re
 	return out, err
 }
 
+// ValueWithCost evaluates the part as Value does. The cost counts in spent.
+func (e *Evaluation) ValueWithCost(in *Input, set params.Values, variables map[string]ref.Val, spent *uint64) (ref.Val, error) {
+	before := in.Spent()
+	out, details, err := e.prog.Eval(macroVariables{in.WithValues(set, nil), variables})
+	*spent += costIn(details, err) + in.Spent() - before // of the variables that it reads
+	return out, err
+}
+
 // ErrExhausted is the error of an evaluation that does not begin, because others have cost too much.
 var ErrExhausted = errors.New("the expressions have cost too much")
 

@@ -6,14 +6,17 @@ import (
 	"slices"
 )
 
-// combineItems returns a list with the first alternatives of its items, and then with each other one.
-func combineItems(items [][]alternative, path string) []alternative {
+// combineItems returns a list with the first alternatives of its items, and then one with each other alternative. If alone is true,
+// that list has no other items: a check is about each item by itself.
+func combineItems(items [][]alternative, path string, alone bool) []alternative {
 	build := func(of, chosen int) []any {
 		list := []any{}
 		for i, all := range items {
 			use := 0
 			if i == of {
 				use = chosen
+			} else if of >= 0 && alone {
+				continue
 			}
 			if use >= len(all) || all[use].absent {
 				continue

@@ -21,8 +21,7 @@ import (
 
 // The limits of an exploration.
 const (
-	maxSettings    = 256    // of the parameters of one expression
-	maxEvaluations = 20_000 // of expressions
+	maxSettings = 256 // of the parameters of one expression
 )
 
 // alternative is one of the values of a part. The first one of a list is the value with the current parameters, if that is known.
@@ -44,7 +43,9 @@ type explorer struct {
 	domains  map[string]domain
 	programs map[*cel.Expression]*cel.Evaluation
 	inputs   map[string]*evaluationInput
-	left     int // evaluations
+	left     int    // evaluations
+	budget   uint64 // what they may cost
+	spent    uint64
 	cut      bool
 
 	loops  []*cel.Loop       // around the part
@@ -90,8 +91,8 @@ func (x *explorer) inputFor(settings sample.Settings) *evaluationInput {
 // evaluate returns the value of an expression with settings, given the values of loops' variables. It returns nil if the expression
 // fails, because the template is then not injected.
 func (x *explorer) evaluate(e *cel.Expression, settings sample.Settings, variables map[string]ref.Val) ref.Val {
-	if x.left--; x.left < 0 {
-		x.cut = true
+	if x.left--; x.left < 0 || x.spent > x.budget {
+		x.cut, x.left = true, -1
 		return nil
 	}
 	with := x.inputFor(settings)
@@ -106,7 +107,7 @@ func (x *explorer) evaluate(e *cel.Expression, settings sample.Settings, variabl
 		}
 		x.programs[e] = program
 	}
-	value, err := program.Value(with.in, with.values, variables)
+	value, err := program.ValueWithCost(with.in, with.values, variables, &x.spent)
 	if err != nil || types.IsUnknownOrError(value) {
 		return nil
 	}

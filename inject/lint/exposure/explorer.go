@@ -29,7 +29,7 @@ type Way struct {
 	Params []string
 	// Settings lead to it, if they are known. They still have to be verified.
 	Settings sample.Settings
-	// Pod has the fields that checks read, with this value. Everything else is as the current parameters have it.
+	// Pod has the value, and of what the template adds beside it only the container or the volume that it is in.
 	Pod *corev1.Pod
 
 	leaf   *cel.Expression // nil if the way is about what exists
@@ -47,11 +47,17 @@ type Result struct {
 	Cut bool
 }
 
+// Work limits an exploration: the number of evaluations of expressions, and what they cost together, in CEL's units.
+type Work struct {
+	Evaluations int
+	Cost        uint64
+}
+
 // Explore explores a template for a pod that it is for.
-func Explore(t *templates.Template, from sample.Situation) (*Result, error) {
+func Explore(t *templates.Template, from sample.Situation, most Work) (*Result, error) {
 	x := &explorer{
 		template: t, from: from, settable: map[string]*v1alpha1.Param{}, domains: map[string]domain{}, programs: map[*cel.Expression]*cel.Evaluation{},
-		inputs: map[string]*evaluationInput{}, left: maxEvaluations,
+		inputs: map[string]*evaluationInput{}, left: most.Evaluations, budget: most.Cost,
 	}
 	for i := range t.Spec.Params {
 		if p := &t.Spec.Params[i]; sample.IsSettable(p) {
@@ -91,43 +97,44 @@ func (x *explorer) exploreEach(i int, each templates.EachFragment) part {
 	return part{all, func(pod map[string]any, value any) { addToContainers(pod, value, each.InitContainers) }}
 }
 
-// combineParts returns the pods in which all parts but one have their first value.
+// combineParts returns the pod in which all parts have their first value, and for each other value a pod with only that part. What
+// the checks say about the other parts is known from the base.
 func (x *explorer) combineParts(pod map[string]any, parts []part) (*Result, error) {
-	build := func(of int, chosen *alternative) (*corev1.Pod, error) {
-		made := cloneJSON(pod).(map[string]any)
-		for i, p := range parts {
-			use := chosen
-			if i != of && len(p.alternatives) > 0 {
-				use = &p.alternatives[0]
-			}
-			if use != nil && !use.absent {
-				p.addTo(made, use.value)
-			}
+	base := cloneJSON(pod).(map[string]any)
+	for _, p := range parts {
+		if len(p.alternatives) > 0 && !p.alternatives[0].absent {
+			p.addTo(base, p.alternatives[0].value)
 		}
-		text, err := json.Marshal(made)
-		if err != nil {
-			return nil, err
-		}
-		to := &corev1.Pod{}
-		return to, json.Unmarshal(text, to)
 	}
-	base, err := build(-1, nil)
+	result := &Result{Cut: x.cut}
+	var err error
+	if result.Base, err = decodePod(base); err != nil {
+		return nil, err
+	}
+	for _, p := range parts {
+		for i := range p.alternatives[min(1, len(p.alternatives)):] {
+			a := &p.alternatives[i+1]
+			made := cloneJSON(pod).(map[string]any)
+			if !a.absent {
+				p.addTo(made, a.value)
+			}
+			way := Way{Path: a.path, Params: a.params, Settings: a.settings, leaf: a.leaf, want: a.want, guards: a.guards}
+			if way.Pod, err = decodePod(made); err != nil {
+				return nil, err
+			}
+			result.Ways = append(result.Ways, way)
+		}
+	}
+	return result, nil
+}
+
+func decodePod(made map[string]any) (*corev1.Pod, error) {
+	text, err := json.Marshal(made)
 	if err != nil {
 		return nil, err
 	}
-	result := &Result{Base: base}
-	for i, p := range parts {
-		for j := 1; j < len(p.alternatives); j++ {
-			a := &p.alternatives[j]
-			pod, err := build(i, a)
-			if err != nil {
-				return nil, err
-			}
-			result.Ways = append(result.Ways, Way{Path: a.path, Params: a.params, Settings: a.settings, Pod: pod, leaf: a.leaf, want: a.want, guards: a.guards})
-		}
-	}
-	result.Cut = x.cut
-	return result, nil
+	pod := &corev1.Pod{}
+	return pod, json.Unmarshal(text, pod)
 }
 
 // Search looks for a situation in which annotations lead to the way and that accept accepts. It may change more than annotations.

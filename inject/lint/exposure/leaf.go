@@ -149,7 +149,7 @@ func (l *leaf) exploreExpr(e *cel.Expression, part ast.Expr, t reflect.Type) []a
 			for _, item := range part.AsList().Elements() {
 				items = append(items, l.exploreExpr(e, item, t.Elem()))
 			}
-			return combineItems(items, l.path)
+			return combineItems(items, l.path, false)
 		}
 	case ast.MapKind:
 		if t.Kind() == reflect.Struct {
@@ -216,7 +216,7 @@ func (l *leaf) exploreMacro(e *cel.Expression, c ast.ComprehensionExpr, t reflec
 		return nil, false
 	}
 	inner.bound[c.IterVar()], inner.inList = c.IterRange(), true
-	return combineItems([][]alternative{inner.exploreExpr(e, item.AsList().Elements()[0], t.Elem())}, l.path), true
+	return combineItems([][]alternative{inner.exploreExpr(e, item.AsList().Elements()[0], t.Elem())}, l.path, false), true
 }
 
 // exploreSum explores a + b for lists.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/pillion-dev/pillion/inject/lint/sample"
 	"github.com/pillion-dev/pillion/templates/cel"
@@ -171,7 +172,10 @@ func (x *explorer) exploreObject(v fragment.View, t reflect.Type, path string) [
 	all := []alternative{{value: base, path: path}}
 	for i := range changes {
 		c := &changes[i]
-		made := maps.Clone(base)
+		made := map[string]any{}
+		if t != reflect.TypeFor[corev1.PodSpec]() { // a check is about each container and volume by itself
+			maps.Copy(made, base)
+		}
 		if delete(made, c.name); !c.absent {
 			made[c.name] = c.value
 		}
@@ -212,7 +216,7 @@ func (x *explorer) exploreList(v fragment.View, t reflect.Type, field, path stri
 		}
 		items = append(items, x.exploreView(child, of, field, fmt.Sprintf("%s[%d]", path, len(items))))
 	}
-	return combineItems(items, path)
+	return combineItems(items, path, elementType(t).Kind() == reflect.Struct)
 }
 
 // exploreView returns the alternatives of a piece of the template.

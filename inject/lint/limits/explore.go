@@ -13,6 +13,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/lint/sample"
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/cel"
 )
 
 // AllowOn also records what the values of parameters allow on further pods, for example those of the template's tests. Pods that do not
@@ -52,14 +53,20 @@ func (trial *Trial) allow(e *Evaluator, t *templates.Template, from sample.Situa
 	a.known = e.violations(a.now.pod, a.before)
 	if trial.from == nil {
 		trial.from = &from
-		trial.Choices = a.findChoices()
+		if effort == searching {
+			trial.Choices = a.findChoices()
+		}
+	}
+	work := exposure.Work{Evaluations: 20_000, Cost: 20 * cel.MaxTotal}
+	if effort == direct { // in a request
+		a.left, work = maxTries/6, exposure.Work{Evaluations: 2_000, Cost: cel.MaxTotal / 2}
 	}
 	stored := from
 	var err error
 	if stored.Pod, err = schema.AsStored(from.Pod); err != nil {
 		panic("fit: " + err.Error())
 	}
-	found, err := exposure.Explore(t, stored)
+	found, err := exposure.Explore(t, stored, work)
 	if err != nil {
 		panic("fit: " + err.Error())
 	}

@@ -45,7 +45,7 @@ func (e *Evaluator) Try(set *templates.Set, values map[string]string, pods ...Su
 // TryNew tries a new template on samples, alone and with each of those in use.
 func (e *Evaluator) TryNew(t *templates.Template, inUse *templates.Set) Trial {
 	trial := e.tryTemplate(withoutSelectors(t), t, nil, samplePods()...)
-	if trial.PodSecurity != "" { // this is a request, so it takes less time
+	if trial.PodSecurity != "" && slices.ContainsFunc(t.Spec.Params, func(p v1alpha1.Param) bool { return sample.IsSettable(&p) }) { // in a request, no search
 		trial.allow(e, withoutSelectors(t), trial.samples[0], direct)
 	}
 	with, _ := templates.Join(templates.NewSet([]*templates.Template{t}), inUse)
