@@ -115,7 +115,7 @@ func (l *linted) trialSentences(t *trial) []string {
 		say("hint: %s", sentence)
 	}
 	if t.Cut {
-		say("hint: its parameters have more values than lint tries; limit them by enum, pattern, minimum and maximum")
+		say("hint: lint did not try all values of its parameters for changes of the class and of the rest of the pod. The levels of Pod Security are complete nevertheless")
 	}
 	for _, hint := range t.Hints {
 		say("hint: %s", hint)

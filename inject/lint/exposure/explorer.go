@@ -142,5 +142,5 @@ func (w *Way) Search(t *templates.Template, from sample.Situation, accept func(s
 	if w.leaf == nil && len(w.guards) == 0 {
 		return from, false
 	}
-	return sample.ReachValue(t, from, w.guards, w.leaf, w.want, accept)
+	return sample.ReachValue(t, from, sample.Wanted{Guards: w.guards, Expression: w.leaf, Value: w.want}, accept)
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
@@ -91,9 +92,9 @@ func (l *leaf) valueWith(pieces []cel.Piece, whole bool, settings sample.Setting
 		a.absent = !exists
 		return a, true
 	}
-	text := ""
+	var text strings.Builder
 	for _, piece := range pieces {
-		text += piece.Literal
+		text.WriteString(piece.Literal)
 		if piece.Expression == nil {
 			continue
 		}
@@ -101,9 +102,9 @@ func (l *leaf) valueWith(pieces []cel.Piece, whole bool, settings sample.Setting
 		if value == nil {
 			return a, false
 		}
-		text += fmt.Sprint(value.Value())
+		fmt.Fprint(&text, value.Value())
 	}
-	a.value = text
+	a.value = text.String()
 	return a, true
 }
 
@@ -147,7 +148,7 @@ func (l *leaf) exploreExpr(e *cel.Expression, part ast.Expr, t reflect.Type) []a
 		if t.Kind() == reflect.Slice {
 			var items [][]alternative
 			for _, item := range part.AsList().Elements() {
-				items = append(items, l.exploreExpr(e, item, t.Elem()))
+				items = append(items, repeatFirst(l.exploreExpr(e, item, t.Elem())))
 			}
 			return combineItems(items, l.path, false)
 		}
@@ -216,7 +217,12 @@ func (l *leaf) exploreMacro(e *cel.Expression, c ast.ComprehensionExpr, t reflec
 		return nil, false
 	}
 	inner.bound[c.IterVar()], inner.inList = c.IterRange(), true
-	return combineItems([][]alternative{inner.exploreExpr(e, item.AsList().Elements()[0], t.Elem())}, l.path, false), true
+	return combineItems([][]alternative{repeatFirst(inner.exploreExpr(e, item.AsList().Elements()[0], t.Elem()))}, l.path, false), true
+}
+
+// repeatFirst returns the alternatives with the first one twice, because the settings of the first one of a list are ignored.
+func repeatFirst(all []alternative) []alternative {
+	return append(slices.Clone(all[:min(1, len(all))]), all...)
 }
 
 // exploreSum explores a + b for lists.
@@ -269,17 +275,15 @@ func (l *leaf) exploreMap(e *cel.Expression, m ast.MapExpr, t reflect.Type) []al
 		for i := range all {
 			if i == 0 && !all[i].absent {
 				base[name] = all[i].value
-			} else if i > 0 {
+			}
+			if i > 0 || len(all[i].settings) > 0 {
 				changes = append(changes, change{name, all[i]})
 			}
 		}
 	}
 	made := []alternative{{value: base, params: l.names, path: l.path}}
 	for _, c := range changes {
-		object := map[string]any{}
-		for name, value := range base {
-			object[name] = value
-		}
+		object := maps.Clone(base)
 		if delete(object, c.name); !c.absent {
 			object[c.name] = c.value
 		}

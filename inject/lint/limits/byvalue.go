@@ -58,9 +58,9 @@ func (trial *Trial) changesWith(t *templates.Template, settings sample.Settings)
 		if known, ok := trial.QoS[class]; ok {
 			usual = known
 		}
-		switch {
-		case after == usual:
-		case after == class:
+		switch after {
+		case usual:
+		case class:
 			all = append(all, fmt.Sprintf("a %s pod stays %s", class, class))
 		default:
 			all = append(all, fmt.Sprintf("a %s pod becomes %s, because %s", class, after, qosWhy(r.pod, class)))

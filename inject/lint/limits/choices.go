@@ -20,6 +20,7 @@ type probe struct {
 
 var probes = []probe{
 	{"registry.invalid/sample/image:1", chosenImages},
+	{"registry.invalid/sample/image", chosenImages}, // the template adds a tag
 	{"/sample/any/path", chosenPaths},
 	{"sample -c 'any; $(command)'", chosenCommands},
 	{"sample-command", chosenCommands},
@@ -43,7 +44,7 @@ func (a *attempt) findChoices() (all []string) {
 				continue
 			}
 			for _, field := range probe.finds(r.pod, probe.text) {
-				sentence := fmt.Sprintf("%s can choose %s freely; limit it by enum or pattern", describeParams([]ParamValue{newParamValue(a.template, name, sample.Setting{})}), field)
+				sentence := fmt.Sprintf("%s can choose %s freely; limit it by enum or a narrower pattern", describeParams([]ParamValue{newParamValue(a.template, name, sample.Setting{})}), field)
 				if !known[sentence] {
 					known[sentence] = true
 					all = append(all, sentence)

@@ -79,7 +79,6 @@ type Trial struct {
 	Pod []byte `json:"-"`
 
 	added   psa.Level          // that the template's additions conform to, without the pod's own
-	cut     bool               // lint could not try all values that matter
 	from    *sample.Situation  // the pod on which values of parameters were tried
 	samples []sample.Situation // that get the template
 }

@@ -77,16 +77,23 @@ func InputOf(t *templates.Template, s Situation) (*cel.Input, params.Values, boo
 	return in, values, err == nil
 }
 
-// ReachValue searches for a situation in which all guards are true, an expression may have the wanted value, and that accept accepts.
-// It returns the given situation and false if it finds none.
-func ReachValue(t *templates.Template, from Situation, guards []*cel.Expression, e *cel.Expression, want ref.Val, accept func(Situation) bool) (Situation, bool) {
+// Wanted is a value that an expression should have, while other expressions are true.
+type Wanted struct {
+	Guards     []*cel.Expression
+	Expression *cel.Expression // nil if only the guards matter
+	Value      ref.Val
+}
+
+// ReachValue searches for a situation in which an expression may have the wanted value, and that accept accepts. It returns the given
+// situation and false if it finds none.
+func ReachValue(t *templates.Template, from Situation, wanted Wanted, accept func(Situation) bool) (Situation, bool) {
 	w, err := newWorld(from)
 	if err != nil {
 		return from, false
 	}
 	s := &solver{setter: setter{t, nil}, steps: maxSteps, evals: maxEvals}
 	var goals []*goal
-	for _, guard := range guards {
+	for _, guard := range wanted.Guards {
 		goals = append(goals, &goal{expression: guard, expr: guard.AST().Expr()})
 	}
 	found, met := from, false
@@ -100,14 +107,14 @@ func ReachValue(t *templates.Template, from Situation, guards []*cel.Expression,
 		return met
 	}
 	s.meetAll(w, goals, func(w *world) bool {
-		if e == nil {
+		if wanted.Expression == nil {
 			return took(w)
 		}
-		search := s.searchFor(e)
-		if b, ok := want.(types.Bool); ok {
-			return search.meetCondition(w, e.AST().Expr(), bool(b), nil, took)
+		search := s.searchFor(wanted.Expression)
+		if b, ok := wanted.Value.(types.Bool); ok {
+			return search.meetCondition(w, wanted.Expression.AST().Expr(), bool(b), nil, took)
 		}
-		return search.assignValue(w, e.AST().Expr(), want, nil, took)
+		return search.assignValue(w, wanted.Expression.AST().Expr(), wanted.Value, nil, took)
 	})
 	return found, met
 }
