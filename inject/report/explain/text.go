@@ -89,7 +89,7 @@ func (r *Report) Text(width int, colour bool, detail Detail) string {
 	return p.String()
 }
 
-// firstLine returns the summary. If it is about new pods, and running pods differ, it says so.
+// firstLine returns the summary. If running pods differ from what it says about a new pod, it adds that.
 func (r *Report) firstLine() string {
 	if r.Running == nil || len(r.Running.Behind) == 0 {
 		return r.Summary
@@ -265,7 +265,7 @@ func (p *page) printRunning(r *Running, kind string) {
 	case r.Hold != "":
 		p.printRow("  ", 2, terminal.Yellow, "a restart does not help: "+r.Hold)
 	case len(r.Restart) > 1:
-		fmt.Fprintf(p, "  A restart fixes %d workloads:\n    %s\n", len(r.Restart), strings.Join(r.all, "\n      "))
+		fmt.Fprintf(p, "  A restart fixes %d workloads:\n    %s\n", len(r.Restart), strings.Join(r.restartAll, "\n      "))
 	case len(r.Restart) == 1:
 		p.WriteString("  A restart fixes it:\n    " + r.Restart[0] + "\n")
 	case kind == "Job":
