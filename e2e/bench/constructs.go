@@ -39,6 +39,11 @@ func constructs() []construct {
 		},
 		{"when", "four `\"${when}\"`", "constants", spec(withContainer("", four(`value: web, "${when}": "ns.name != 'x'"`))), constant},
 		{"optional", "four optional strings", "constants", spec(withContainer("", four(`value: "${pod.metadata.labels[?'app']}"`))), constant},
+		{"when-value", "four `when(condition, value)`", "constants", spec(withContainer("", four(`value: "${when(ns.name != 'x', 'web')}"`))), constant},
+		{"sha256", "four `hash.sha256`", "constants", spec(withContainer("", four(`value: "${hash.sha256(ns.name) == '' ? 'none' : 'web'}"`))), constant},
+		{"sum", "four `sum` of a list", "constants", spec(withContainer("", four(`value: "${pod.spec.containers.map(c, size(c.env)).sum() < 0 ? 'none' : 'web'}"`))), constant},
+		{"merge", "JSON of the labels by `merge` with themselves", "JSON of the labels", spec(withContainer("", `args: ["${json.marshal(pod.metadata.labels.merge(pod.metadata.labels))}"]`)), spec(withContainer("", `args: ["${json.marshal(pod.metadata.labels)}"]`))},
+		{"transformMap", "JSON of the labels by `transformMap`", "JSON of the labels", spec(withContainer("", `args: ["${json.marshal(pod.metadata.labels.transformMap(k, v, v))}"]`)), spec(withContainer("", `args: ["${json.marshal(pod.metadata.labels)}"]`))},
 		{"forEach", "`\"${forEach}\"`: four values of a default", "four items", spec(withContainer("params: [{name: p, default: '0,1,2,3'}], ", items)), constant},
 		{"forEach-annotation", "`\"${forEach}\"`: four values of an annotation", "four items", variant{withContainer(parameter(""), items), own("0,1,2,3")}, constant},
 		{"forEach-map", "`\"${forEach}\"`: the keys and values of a `map` of an annotation", "`params.p.map(k, k)`, and `params.p[k]` as the value", variant{withContainer(parameter("type: map"), loopOver(`"k, v"`, "params.p", "${v}")), own("k=a,l=b,m=c,n=d")}, variant{withContainer(parameter("type: map"), loopOver("k", "params.p.map(k, k)", "${params.p[k]}")), own("k=a,l=b,m=c,n=d")}},
@@ -49,6 +54,7 @@ func constructs() []construct {
 		{"account", "four annotations of the ServiceAccount", "constants", spec(withContainer("", four(`value: "${serviceAccount.annotations['role']}"`))), constant},
 		{"ifSet", "`\"${ifSet}\": {append: NAME}`", "the variable NAME", spec(adding(`SETTING_NUMBER_0, value: web, "${ifSet}": {append: OTHER}`)), spec(adding("OTHER, value: web"))},
 		{"placement", "`placement` after a container", "without", spec("placement: {containers: {after: app-0}}, " + constant.spec), constant},
+		{"placement-list", "`placement` with three positions, of which the last one counts", "without", spec("placement: {containers: [{after: gone}, {before: gone-too}, Last]}, " + constant.spec), constant},
 	}, parameters()...)
 }
 

@@ -135,6 +135,20 @@ func TestStopped(t *testing.T) {
 		`cel.bind(a, lists.range(100), cel.bind(b, a.map(x, a), a.exists(i, !sets.contains([b], [b]))))`,
 		`cel.bind(a, lists.range(100), cel.bind(b, a.map(x, optional.of(a)), a.exists(i, !sets.equivalent([b], [b]))))`,
 		`cel.bind(u, url('https://x/?TEXT'), lists.range(5000).exists(i, u != u))`,
+		`cel.bind(l, lists.range(2000), lists.range(1000).exists(i, l.indexOf(-1) == 0))`,
+		`cel.bind(l, lists.range(2000), lists.range(1000).exists(i, l.lastIndexOf(-1) == 0))`,
+		`cel.bind(l, lists.range(2000), lists.range(1000).exists(i, l.sum() == 0))`,
+		`cel.bind(l, lists.range(2000), lists.range(1000).exists(i, l.min() == 1))`,
+		`cel.bind(l, lists.range(2000), lists.range(1000).exists(i, l.max() == 0))`,
+		`cel.bind(l, lists.range(2000), lists.range(1000).exists(i, !l.isSorted()))`,
+		`lists.range(5000).exists(i, pod.metadata.annotations.merge({'a': 'b'}) == {})`,
+		`cel.bind(m, lists.range(1000).transformMap(i, x, x), lists.range(1000).exists(i, {-1: 0}.merge(m).size() == 0))`,
+		`lists.range(5000).exists(i, pod.metadata.annotations.transformMap(k, v, v).size() == 0)`,
+		`lists.range(5000).exists(i, !pod.metadata.annotations.all(k, v, v == 'x'))`,
+		fmt.Sprintf(long, `hash.sha256(u) == ''`),
+		fmt.Sprintf(long, `[u].transformMapEntry(j, x, {x: j}).size() == 0`),
+		fmt.Sprintf(long, `{u: 1}.transformMap(k, v, v).size() == 0`),
+		fmt.Sprintf(long, `{u: 1}.merge({u: 2}).size() == 0`),
 	} {
 		p, err := c.CompileBool(c.pod, strings.ReplaceAll(source, "TEXT", strings.Repeat("x", 15_000)), 0)
 		if err != nil {
