@@ -41,7 +41,7 @@ func constructs() []construct {
 		{"optional", "four optional strings", "constants", spec(withContainer("", four(`value: "${pod.metadata.labels[?'app']}"`))), constant},
 		{"when-value", "four `when(condition, value)`", "constants", spec(withContainer("", four(`value: "${when(ns.name != 'x', 'web')}"`))), constant},
 		{"sha256", "four `hash.sha256`", "constants", spec(withContainer("", four(`value: "${hash.sha256(ns.name) == '' ? 'none' : 'web'}"`))), constant},
-		{"sum", "four `sum` of a list", "constants", spec(withContainer("", four(`value: "${pod.spec.containers.map(c, size(c.env)).sum() < 0 ? 'none' : 'web'}"`))), constant},
+		{"sum", "four `sum` of a list that `map` makes", "constants", spec(withContainer("", four(`value: "${pod.spec.containers.map(c, size(c.env)).sum() < 0 ? 'none' : 'web'}"`))), constant},
 		{"merge", "JSON of the labels by `merge` with themselves", "JSON of the labels", spec(withContainer("", `args: ["${json.marshal(pod.metadata.labels.merge(pod.metadata.labels))}"]`)), spec(withContainer("", `args: ["${json.marshal(pod.metadata.labels)}"]`))},
 		{"transformMap", "JSON of the labels by `transformMap`", "JSON of the labels", spec(withContainer("", `args: ["${json.marshal(pod.metadata.labels.transformMap(k, v, v))}"]`)), spec(withContainer("", `args: ["${json.marshal(pod.metadata.labels)}"]`))},
 		{"forEach", "`\"${forEach}\"`: four values of a default", "four items", spec(withContainer("params: [{name: p, default: '0,1,2,3'}], ", items)), constant},
