@@ -22,7 +22,7 @@ type Setting struct {
 	Unset bool
 }
 
-// Settings are those of some parameters, by their names. Other parameters stay as they are.
+// Settings are those of some parameters, by their names. Other parameters keep their values.
 type Settings map[string]Setting
 
 // Merge returns the settings of both. If they differ about a parameter, it has the first one, and Merge returns false.
