@@ -78,9 +78,6 @@ func (c *parser) podRules(y *yaml.Node, path string) (names map[string][]string)
 	c.checkNames(yamlnode.Child(spec, "volumes"), path+".spec.volumes", map[string]bool{})
 	volumes := volumeKinds(spec)
 	c.CheckPodOS(spec, path+".spec")
-	for i, volume := range yamlnode.Items(yamlnode.Child(spec, "volumes")) {
-		c.oneSource(volume, fmt.Sprintf("%s.spec.volumes[%d]", path, i))
-	}
 	seen := map[string]bool{}
 	for _, list := range fragment.ContainerLists {
 		containers := yamlnode.Child(spec, list)
@@ -248,12 +245,19 @@ func (c *parser) containerRules(y *yaml.Node, path string, init bool) {
 // volumeKinds returns the kinds of a fragment's volumes by name. A kind is "" if two volumes of the name have different ones.
 func volumeKinds(spec *yaml.Node) map[string]string {
 	kinds := map[string]string{}
+	if list := yamlnode.Child(spec, "volumes"); list != nil && list.Kind == yaml.ScalarNode {
+		kinds[list.Value] = "" // one expression, whose volumes may have any name
+	}
 	for _, volume := range yamlnode.Items(yamlnode.Child(spec, "volumes")) {
 		kind := "emptyDir"
 		for key := range yamlnode.Members(volume) {
 			if key.Value != "name" && !fragment.IsControl(key.Value) {
 				kind = key.Value
 			}
+		}
+		if volume.Kind == yaml.ScalarNode {
+			kinds[volume.Value] = ""
+			continue
 		}
 		name := yamlnode.At(volume, "name").Value
 		if other, twice := kinds[name]; twice && other != kind {
@@ -308,19 +312,4 @@ func (c *parser) findVolumeKind(name *yaml.Node, path string, volumes map[string
 			fmt.Sprintf(`; for a volume of the pods themselves, write name: "${'%s'}"`, name.Value)))
 	}
 	return kind, kind != ""
-}
-
-// oneSource reports a volume with two sources. The API server makes an emptyDir of a volume without
-// a source.
-func (c *parser) oneSource(volume *yaml.Node, path string) {
-	source := ""
-	for key := range yamlnode.Members(volume) {
-		switch {
-		case key.Value == "name" || fragment.IsControl(key.Value):
-		case source != "":
-			c.ReportProblem(key, problem.JoinPath(path, key.Value), "a volume has one source, and this one already has %s", source)
-		default:
-			source = key.Value
-		}
-	}
 }

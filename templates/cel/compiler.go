@@ -123,13 +123,17 @@ func (c *Compiler) compileExpression(s *Scope, source string, whole bool) (*Expr
 	if p.readsPodName = readsName; readsName {
 		c.reads.parts[podName] = true
 	}
-	for _, e := range ast.MatchDescendants(ast.NavigateAST(native), ast.KindMatcher(ast.IdentKind)) {
-		p.noteIdent(e, c.params, s.loops)
+	for _, e := range ast.MatchDescendants(ast.NavigateAST(native), ast.AllMatcher()) {
+		p.unknown = p.unknown || e.Kind() != ast.LiteralKind && native.GetType(e.ID()).Kind() == types.DynKind // the name in x.?name has no type
+		if e.Kind() == ast.IdentKind {
+			p.noteIdent(e, c.params, s.loops)
+		}
 	}
 	for _, v := range read {
 		p.variables = append(p.variables, v)
 		p.params, p.ofPod = append(p.params, v.program.params...), p.ofPod || v.program.ofPod
 		p.given, p.pure = p.given|v.program.given, p.pure && v.program.pure
+		p.unknown = p.unknown || v.program.unknown
 	}
 	slices.Sort(p.params)
 	p.params = slices.Compact(p.params)
@@ -145,7 +149,7 @@ func (p *Expression) noteIdent(ident ast.NavigableExpr, declared []v1alpha1.Para
 	for _, l := range loops {
 		if i := slices.Index(l.names, ident.AsIdent()); i >= 0 {
 			p.free |= 1 << (l.depth + i)
-			p.ofPod = p.ofPod || l.list.ofPod
+			p.ofPod, p.unknown = p.ofPod || l.list.ofPod, p.unknown || l.list.unknown
 			return
 		}
 	}

@@ -41,6 +41,7 @@ type Expression struct {
 
 	readsPodName bool
 	mixed        bool // whether its value contains values of different types
+	unknown      bool // see ReadsUnknown
 }
 
 // Source returns the expression as written.
@@ -62,6 +63,10 @@ func (p *Expression) ReadsPod() bool { return p.ofPod }
 // ReadsPodName reports whether the expression reads the name of the pod. An admission policy cannot
 // distinguish it from a name that the API server generates later.
 func (p *Expression) ReadsPodName() bool { return p.readsPodName }
+
+// ReadsUnknown reports whether the expression reads a value of unknown type. Then, the type of the expression's value says only what
+// CEL expects: it accepts such a value in place of any other, for example in pod.spec.containers[0].env + params.json.
+func (p *Expression) ReadsUnknown() bool { return p.unknown }
 
 // ReadsContainer reports whether the value may differ between the containers of a pod.
 func (p *Expression) ReadsContainer() bool {
@@ -89,14 +94,6 @@ func (p *Expression) Variable(part ast.Expr) *Expression {
 		}
 	}
 	return nil
-}
-
-// Resolve returns the expression, or that of the variable that it consists of.
-func (p *Expression) Resolve() *Expression {
-	if v := p.Variable(p.checked.Expr()); v != nil {
-		return v.Resolve()
-	}
-	return p
 }
 
 // Fault returns an error of the expression, which is at a path of the template.

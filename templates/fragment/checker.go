@@ -22,7 +22,6 @@ type Checker struct {
 	file     string
 	problems problem.Problems
 	compiler *cel.Compiler
-	tracer   tracer
 	params   []v1alpha1.Param // that expressions may read
 	scope    *cel.Scope       // nil if expressions are not allowed here
 	os       v1alpha1.OS      // the template's operating system; "" is Linux
@@ -45,7 +44,7 @@ func (c *Checker) isFull() bool { return len(c.problems) >= maxProblems }
 
 // NewChecker returns a checker of a document of a file.
 func NewChecker(file string) *Checker {
-	return &Checker{file: file, tracer: tracer{}, meant: map[string]bool{}, written: map[*yaml.Node]bool{}}
+	return &Checker{file: file, meant: map[string]bool{}, written: map[*yaml.Node]bool{}}
 }
 
 // Problems returns the problems so far.

@@ -67,11 +67,17 @@ func (c *Checker) hasShape(y *yaml.Node, t reflect.Type, field, path string) {
 	c.ForbidKeys(y, path, "a template may not set this", s.Never...)
 	c.ForbidKeys(y, path, "if its feature gate is off, the API server drops this field and then rejects the pod, so a template may not set it", s.Dropped...)
 	c.ForbidKeys(y, path, "the kubelet does not run this, and stops a container with such a postStart hook; use httpGet, exec or sleep", s.Unrun...)
-	var there []string
-	for _, name := range slices.Concat(s.One, s.Some) {
-		if yamlnode.Child(y, name) != nil {
-			there = append(there, name)
+	fieldsOf := func(names ...string) (there []string) {
+		for _, name := range names {
+			if yamlnode.Child(y, name) != nil {
+				there = append(there, name)
+			}
 		}
+		return there
+	}
+	there := fieldsOf(slices.Concat(s.One, s.Some)...)
+	if most := fieldsOf(s.Most...); len(most) > 1 {
+		c.ReportProblem(y, path, "has %s; only one of them is allowed", strings.Join(most, " and "))
 	}
 	switch all := strings.Join(slices.Concat(s.One, s.Some), ", "); {
 	case slices.ContainsFunc(slices.Concat(s.Dropped, s.Unrun), func(name string) bool { return yamlnode.Child(y, name) != nil }): // already reported

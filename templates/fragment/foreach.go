@@ -95,7 +95,8 @@ func (c *Checker) wrongVariable(name string) string {
 // keepOnce lets a list fail if an expression makes two items with the same key.
 func (c *Checker) keepOnce(list *Node, f jsontree.StructField) {
 	key := f.Tag.Get("patchMergeKey")
-	if !list.hasMadeItems() && !(f.Type == reflect.TypeFor[[]corev1.Volume]() && list.mayShareNames()) || key == "" || key == "containerPort" { // a port is also its protocol, see portsOnce
+	isShared := f.Type == reflect.TypeFor[[]corev1.Volume]() && list.mayShareNames()
+	if !list.hasMadeItems() && !isShared || key == "" || key == "containerPort" { // a port is also its protocol, see portsOnce
 		return
 	}
 	from := ""
@@ -112,10 +113,10 @@ func (c *Checker) keepOnce(list *Node, f jsontree.StructField) {
 	list.rules = append(list.rules, validation.UniqueItems(key, from))
 }
 
-// mayShareNames reports whether two items of a list may have the same name: it is computed, or conditional items have it.
+// mayShareNames reports whether two items of a list may have the same name: it or the list is computed, or conditional items have it.
 func (p *Node) mayShareNames() bool {
 	seen := map[string]bool{}
-	return p != nil && slices.ContainsFunc(p.parts, func(item *Node) bool {
+	return p != nil && p.kind == leafPart || p != nil && slices.ContainsFunc(p.parts, func(item *Node) bool {
 		name := item.Member("name").Static()
 		twice := name == nil || seen[name.Text()]
 		seen[name.Text()] = true

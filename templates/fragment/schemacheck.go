@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -40,10 +41,32 @@ type schemaField struct {
 	schema *schemaCheck
 }
 
+// schemaKey is what a schemaCheck depends on.
+type schemaKey struct {
+	typ    reflect.Type
+	field  string
+	inApps bool // it is in forEachContainer
+	os     v1alpha1.OS
+	copied bool
+}
+
+// schemaChecks are shared by all templates: the one of a volume takes more memory than a template, and there are few of them.
+var schemaChecks sync.Map
+
+// newSchemaCheck returns the check for values of type t in a field, at a path of a template.
 func newSchemaCheck(t reflect.Type, field, path string, os v1alpha1.OS, copied bool) *schemaCheck {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
+	key := schemaKey{t, field, strings.HasPrefix(path, "spec.forEachContainer"), os, copied}
+	if known, ok := schemaChecks.Load(key); ok {
+		return known.(*schemaCheck)
+	}
+	known, _ := schemaChecks.LoadOrStore(key, makeSchemaCheck(t, field, path, os, copied))
+	return known.(*schemaCheck)
+}
+
+func makeSchemaCheck(t reflect.Type, field, path string, os v1alpha1.OS, copied bool) *schemaCheck {
 	f := &schemaCheck{typ: t, copied: copied, mounts: field == "Container.volumeMounts"}
 	switch {
 	case isScalars(t) && t.Kind() != reflect.Slice || t == reflect.TypeFor[[]byte]():
@@ -59,6 +82,13 @@ func newSchemaCheck(t reflect.Type, field, path string, os v1alpha1.OS, copied b
 		}
 	}
 	return f
+}
+
+// ofItems returns the check without the rules for the list as a whole.
+func (f *schemaCheck) ofItems() *schemaCheck {
+	items := *f
+	items.rules = nil
+	return &items
 }
 
 // setCanonical implements canonicalizer.
@@ -141,10 +171,10 @@ func (f *schemaCheck) buildObject(in *cel.Input, n *jsontree.Node) (made jsontre
 // checkFields checks which fields an object has.
 func (f *schemaCheck) checkFields(n *jsontree.Node) error {
 	alternatives := len(f.shape.One) + len(f.shape.Some)
-	if f.copied && alternatives+len(f.shape.Never) == 0 {
+	if f.copied && alternatives+len(f.shape.Never)+len(f.shape.Most) == 0 {
 		return nil
 	}
-	var there []string
+	var there, most []string
 	members := n.Members()
 	for i := range members {
 		name := members[i].Name()
@@ -154,6 +184,8 @@ func (f *schemaCheck) checkFields(n *jsontree.Node) error {
 			return fmt.Errorf("it has %s, which a template may not set", name)
 		case slices.Contains(f.shape.One, name) || slices.Contains(f.shape.Some, name):
 			there = append(there, name)
+		case slices.Contains(f.shape.Most, name):
+			most = append(most, name)
 		case !f.copied && !slices.Contains(f.names, name):
 			return fmt.Errorf("unknown key %q%s", name, problem.DidYouMean(name, f.names))
 		}
@@ -161,8 +193,8 @@ func (f *schemaCheck) checkFields(n *jsontree.Node) error {
 	switch {
 	case len(there) == 0 && alternatives > 0:
 		return fmt.Errorf("must have one of %s", strings.Join(slices.Concat(f.shape.One, f.shape.Some), ", "))
-	case len(there) > 1 && len(f.shape.One) > 0:
-		return fmt.Errorf("has %s; only one of them is allowed", strings.Join(there, " and "))
+	case len(there) > 1 && len(f.shape.One) > 0, len(most) > 1:
+		return fmt.Errorf("has %s; only one of them is allowed", strings.Join(append(there, most...), " and "))
 	}
 	return nil
 }

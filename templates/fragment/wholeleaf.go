@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
 	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
@@ -19,7 +18,7 @@ import (
 )
 
 // A string that is one ${...} may compute an object of the API, a list of them or a map. Its type is
-// checked here, as far as this is possible without a pod. A form checks the value.
+// checked here, as far as CEL knows it, and the keys of literals. A schemaCheck checks the value of each pod.
 
 // wholeLeaf checks the type of a leaf that is a single expression.
 func (c *Checker) wholeLeaf(y *yaml.Node, p *Node, t reflect.Type) {
@@ -29,13 +28,12 @@ func (c *Checker) wholeLeaf(y *yaml.Node, p *Node, t reflect.Type) {
 	if p.text {
 		out = types.StringType
 	}
-	made := c.tracer.originOf(program, c.scope)
 	if isScalars(t) {
 		if p.rules = validation.ValueRules(t, p.field, p.path); p.spread {
 			p.rules = validation.ItemRules(t, p.field, p.path)
 		}
-		if !p.text && !made.isCertain() {
-			p.schema = newSchemaCheck(t, p.field, p.path, c.os, false)
+		if !p.text && program.ReadsUnknown() {
+			p.schema = c.schemaOf(p, t, false)
 		}
 		if !values.AcceptsType(t, out) {
 			hint := ""
@@ -50,25 +48,47 @@ func (c *Checker) wholeLeaf(y *yaml.Node, p *Node, t reflect.Type) {
 		c.ReportProblem(y, p.path, "%s", why)
 		return
 	}
-	if optional {
-		made = made.elementOrigin(out)
-	}
-	f := fitter{seen: map[fitted]bool{}}
-	switch err := f.checkFit(t, made); {
-	case err == nil && out.Kind() != types.DynKind:
-		check := newSchemaCheck(t, p.field, p.path, c.os, isFromPod(out))
-		if p.spread {
-			check.rules = nil // the list around it has them
-		}
-		p.schema = check
-	case err == nil || f.atTop && !isLiteral(program.Resolve().AST().Expr()):
+	if !mayBecome(t, out) {
 		c.ReportProblem(y, p.path, "must be %s, but ${%s} gives %s", describeWhole(t), program.Source(), diagnostics.TypeName(out))
-	default:
-		c.ReportProblem(y, p.path, "${%s}: %v", program.Source(), err)
+		return
 	}
+	if err := checkLiterals(program, program.AST().Expr(), t); err != nil {
+		c.ReportProblem(y, p.path, "${%s}: %v", program.Source(), err)
+		return
+	}
+	p.schema = c.schemaOf(p, t, isFromPod(out))
 }
 
-func isLiteral(e ast.Expr) bool { return e.Kind() == ast.MapKind || e.Kind() == ast.ListKind }
+// schemaOf returns the check of a leaf's values.
+func (c *Checker) schemaOf(p *Node, t reflect.Type, copied bool) *schemaCheck {
+	check := newSchemaCheck(t, p.field, p.path, c.os, copied)
+	if p.spread {
+		check = check.ofItems() // the list around it has the rules for the whole
+	}
+	return check
+}
+
+// mayBecome reports whether a value of a CEL type may be an object, a list or a map of a Go type. A map may have any keys and values,
+// and a value of unknown type may be anything, for example JSON of an annotation.
+func mayBecome(t reflect.Type, out *types.Type) bool {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch {
+	case out.Kind() == types.DynKind:
+		return true
+	case isScalars(t):
+		return values.AcceptsType(t, out)
+	case t.Kind() == reflect.Slice:
+		return out.Kind() == types.ListKind && mayBecome(t.Elem(), out.Parameters()[0])
+	case out.Kind() == types.MapKind && t.Kind() == reflect.Map:
+		return mayBecome(t.Elem(), out.Parameters()[1])
+	case out.Kind() == types.MapKind:
+		key := out.Parameters()[0].Kind()
+		return key == types.StringKind || key == types.DynKind
+	}
+	return out.Kind() == types.StructKind && out.TypeName() == t.Name()
+}
 
 // notWhole returns why a field must be written out, or "".
 func notWhole(t reflect.Type, field string) string {
@@ -76,8 +96,8 @@ func notWhole(t reflect.Type, field string) string {
 		t = t.Elem()
 	}
 	switch t {
-	case reflect.TypeFor[corev1.Container](), reflect.TypeFor[corev1.Volume]():
-		return `the names of containers and volumes identify them, so they cannot be computed as a whole; write the items out, with "${when}" or "${forEach}", and compute their fields`
+	case reflect.TypeFor[corev1.Container]():
+		return `the names of containers identify them, so they cannot be computed as a whole; write the items out, with "${when}" or "${forEach}", and compute their fields`
 	case reflect.TypeFor[corev1.Pod](), reflect.TypeFor[corev1.PodSpec](), reflect.TypeFor[metav1.ObjectMeta](), reflect.TypeFor[corev1.PodSecurityContext]():
 		return "a template may set only some of its fields, so it cannot be computed as a whole; write its fields out"
 	}

@@ -19,6 +19,7 @@ type Shape struct {
 	Required []string // beside requiredFields: the API server accepts objects without these
 	One      []string // exactly one of them
 	Some     []string // at least one of them
+	Most     []string // at most one of them
 	Never    []string // not allowed in templates
 	// Dropped are not allowed either: where the feature gate is off, the API server drops the field, and
 	// what remains of the object is not valid. No webhook knows the gates.

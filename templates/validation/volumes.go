@@ -5,10 +5,12 @@ package validation
 import (
 	"fmt"
 	"path"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -17,7 +19,14 @@ import (
 )
 
 func shapesOfVolumes() map[string]Shape {
+	var sources []string
+	for _, f := range jsontree.StructFields(reflect.TypeFor[corev1.Volume]()) {
+		if f.JSON != "name" {
+			sources = append(sources, f.JSON)
+		}
+	}
 	return map[string]Shape{
+		"Volume":                       {Most: sources},
 		"FlockerVolumeSource":          {One: []string{"datasetName", "datasetUUID"}},
 		"FCVolumeSource":               {One: []string{"targetWWNs", "wwids"}},
 		"DownwardAPIVolumeFile":        {One: []string{"fieldRef", "resourceFieldRef"}},

@@ -124,7 +124,7 @@ func (g *Sets) nameField(n int, name, v string, each bool) string {
 func (g *Sets) containerItem(name, volume string) string {
 	named := g.nameField(6, name, "m", false)
 	if g.oneIn(8) {
-		named = fmt.Sprintf(`name: "%s-${%s}"`, name, g.pickString("ns.name", "params.p", "string(size(pod.spec.volumes))"))
+		named = fmt.Sprintf(`name: "%s-${%s}"`, name, g.pickString("ns.name", "params.p", "pod.spec.containers[0].name"))
 	}
 	fields := []string{named, "image: " + g.pickString("s", "s", "s", g.stringExpression(false))}
 	fields = append(fields, g.maybeText(3, func() string {
@@ -134,13 +134,13 @@ func (g *Sets) containerItem(name, volume string) string {
 		return "env: " + g.pickString("["+g.envItem("E0", false)+", "+g.envItem("X", false)+"]", g.listExpression("pod.spec.containers[0].env", "env"), "["+g.listExpression("pod.spec.containers[0].env", "env")+", "+g.envItem("X", false)+"]")
 	})...)
 	fields = append(fields, g.maybeText(3, func() string {
-		return "ports: " + g.pickString("[{containerPort: "+g.pickString("80", "81")+"}]", g.listExpression("pod.spec.containers[0].ports", "ports"), "[{containerPort: 80}, "+g.listExpression("pod.spec.containers[0].ports", "ports")+"]")
+		return "ports: " + g.pickString("[{containerPort: "+g.pickString("80", "81")+"}]", g.listExpression("pod.spec.containers[0].ports", "ports"), "[{containerPort: 99}, "+g.listExpression("pod.spec.containers[0].ports", "ports")+"]")
 	})...)
 	fields = append(fields, g.maybeText(3, func() string {
-		return "securityContext: " + g.pickString("{runAsNonRoot: true}", g.objectExpression("securityContext"), `"${{'runAsUser': params.?o.orValue(7)}}"`, `"${{'runAsNonRoot': true}.merge({'runAsNonRoot': params.b, 'privileged': false})}"`)
+		return "securityContext: " + g.pickString("{runAsNonRoot: true}", g.objectExpression("securityContext"), `"${{'runAsUser': params.?o.orValue(7)}}"`, `"${{'runAsNonRoot': true}.merge({'runAsNonRoot': params.b, 'privileged': false})}"`, jsonObject)
 	})...)
 	fields = append(fields, g.maybeText(5, func() string {
-		return "resources: " + g.pickString(g.objectExpression("resources"), `"${{'limits': {'memory': '1Gi', 'cpu': string(size(pod.spec.containers))}}}"`)
+		return "resources: " + g.pickString(g.objectExpression("resources"), jsonObject, `"${{'limits': {'memory': '1Gi', 'cpu': string(size(pod.spec.containers))}}}"`)
 	})...)
 	fields = append(fields, g.maybeText(6, func() string { return "lifecycle: {stopSignal: SIGTERM}" })...)
 	fields = append(fields, g.maybeText(4, func() string {
@@ -148,6 +148,9 @@ func (g *Sets) containerItem(name, volume string) string {
 	})...)
 	return "{" + g.whenCondition(6, false) + strings.Join(fields, ", ") + "}"
 }
+
+// jsonObject is an expression for an object that an annotation may set.
+const jsonObject = `"${type(params.j) == map ? params.j.?o.orValue({}) : {}}"`
 
 // objectExpression returns an expression for a whole object of the pod's first container, which it may not have. It is never of the
 // container that a template brings.
@@ -180,8 +183,11 @@ func (g *Sets) mountItem(volume, path string) string {
 func (g *Sets) volumeItem(name string) string {
 	source := g.pickString("emptyDir: {}", "emptyDir: {}", "emptyDir: {}", "emptyDir: {mode: 511}", "configMap: {name: conf}", "emptyDir: {sizeLimit: "+g.quantityJSON()+"}",
 		`configMap: {name: "c${string(size(pod.spec.containers))}"}`, `emptyDir: {sizeLimit: "${size(pod.spec.containers) == 1 ? '1Gi' : '2Gi'}"}`)
-	if g.oneIn(8) { // one of two, both or none
+	if g.oneIn(16) { // one of two, both or none
 		return "{" + g.whenCondition(1, false) + "name: " + name + ", " + source + "}, {" + g.whenCondition(1, false) + "name: " + name + ", configMap: {name: conf}}"
+	}
+	if g.oneIn(12) {
+		return "{name: " + name + ", " + source + `}, "${params.f.map(k, {'name': k, 'emptyDir': {}})}", "${type(params.j) == map ? [params.j.?v].unwrapOpt() : []}"`
 	}
 	if g.oneIn(12) {
 		return "{" + g.whenCondition(10, false) + "name: " + name + ", " + source + "}, {name: \"${" + g.pickString("params.p", "ns.name", "pod.spec.containers[0].name") + "}\", emptyDir: {}}"
@@ -195,7 +201,7 @@ func (g *Sets) volumeItem(name string) string {
 func (g *Sets) forEachContainer(volume string) string {
 	var add []string
 	add = append(add, g.maybeText(2, func() string {
-		return "env: [" + g.envItem(g.pickString("E0", "E1", "E2"), true) + g.pickString("", "", `, "${params.l.map(i, {'name': 'L' + i, 'value': container.name})}"`, ", "+g.listExpression("container.env", "env")) + "]"
+		return "env: [" + g.envItem(g.pickString("E0", "E1", "E2"), true) + g.pickString("", "", `, "${params.l.map(i, {'name': 'L' + i, 'value': container.name})}"`) + "]"
 	})...)
 	add = append(add, g.maybeText(3, func() string {
 		return "volumeMounts: " + g.pickString("["+g.mountItem(volume, "/x")+"]", "["+g.mountItem(volume, "/x")+"]", g.listExpression("container.volumeMounts", "volumeMounts"))
@@ -358,7 +364,7 @@ func (g *Sets) Pod(own bool) string {
 func (g *Sets) parameterAnnotations() string {
 	return g.pickString(
 		`"t0.pillion.dev/l":"`+g.pickString("", "a", "app,c0", "0,1,2,3", "A b", "a,a")+`"`, `"x.example/h-`+g.pickString("a", "C", "", "a.b_c")+`":"`+g.pickString("", "1", "fix", "longer")+`","x.example/h-b":"y"`,
-		`"t0.pillion.dev/j":"`+g.pickString("{a: [", "5", "{}", "{x: &y 1}")+`"`, `"t0.pillion.dev/o":"`+g.pickString("4", "x", "")+`","t0.pillion.dev/f":"`+g.pickString("", "a", "a=1,a=2", "c=longer")+`"`,
+		`"t0.pillion.dev/j":"`+g.pickString("{a: [", "5", "{}", "{x: &y 1}", "{o: {runAsUser: 7}}", "{o: {limits: {cpu: 1}}}", "{o: {x: 1}}", "{v: {name: j, emptyDir: {}}}", "{v: {name: j, emptyDir: {}, hostPath: {path: /x}}}")+`"`, `"t0.pillion.dev/o":"`+g.pickString("4", "x", "")+`","t0.pillion.dev/f":"`+g.pickString("", "a", "a=1,a=2", "c=longer")+`"`,
 		`"t0.pillion.dev/u":"`+g.pickString("2e1", ".5", "x", "-1")+`","t1.pillion.dev/q":"`+g.pickString("1", "100.5m", "0.1Ki", "x")+`","t0.pillion.dev/d":"`+g.pickString("1h", "90", "0")+`"`,
 	)
 }
