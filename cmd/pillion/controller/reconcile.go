@@ -87,7 +87,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if equality.Semantic.DeepEqual(before, now) {
 		return reconcile.Result{}, nil
 	}
-	if err := r.writeStatus(ctx, template, now); err != nil {
+	if err := writeStatus(ctx, r.apply, template, now); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	was, is := readyCondition(before).Reason, readyCondition(now).Reason

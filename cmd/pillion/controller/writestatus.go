@@ -15,13 +15,13 @@ import (
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
-// writeStatus applies a status.
-func (r *reconciler) writeStatus(ctx context.Context, template *kube.Entry, status *v1alpha1.Status) error {
+// writeStatus applies the status of a template.
+func writeStatus(ctx context.Context, apply func(context.Context, *unstructured.Unstructured) error, template *kube.Entry, status *v1alpha1.Status) error {
 	applied, err := statusObject(objectOf(template), status)
 	if err != nil {
 		return err
 	}
-	if err := r.apply(ctx, applied); err != nil {
+	if err := apply(ctx, applied); err != nil {
 		return fmt.Errorf("writing the status of %s: %w", template.ID(), err)
 	}
 	return nil
