@@ -97,7 +97,7 @@ func (k *survey) reportForbidden(err error, verb, resource, namespace string) er
 	if !apierrors.IsForbidden(err) {
 		return err
 	}
-	k.report.Problems = append(k.report.Problems, fmt.Sprintf("Some pods%s are not counted, because you are not allowed to %s %s: ask for the verb %[2]s on the resource %[3]s there.",
+	k.report.MissPods(fmt.Sprintf("Some pods%s are not counted, because you are not allowed to %s %s: ask for the verb %[2]s on the resource %[3]s there.",
 		InNamespace(namespace), verb, resource))
 	return nil
 }

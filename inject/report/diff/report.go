@@ -167,6 +167,9 @@ func effectKinds() []Kind { return []Kind{Rejected, Accepted, Gets, Loses, Chang
 
 func (r *Report) summary() string {
 	of := fmt.Sprintf("%s of %s", explain.Plural(r.Compared.Pods, "pod"), explain.Plural(r.Compared.Owners, "workload"))
+	if r.Compared.Owners == 0 && len(r.Problems) > 0 {
+		return "Nothing could be compared."
+	}
 	if r.Changed.Owners == 0 {
 		return "Nothing changes for new pods (" + of + " compared)."
 	}

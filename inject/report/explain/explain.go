@@ -33,7 +33,7 @@ func New(injector *inject.Injector, s Subject) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Report{Object: s.Object, Webhooks: s.Webhooks, Answered: s.Answered, Mistakes: result.Findings, Notes: s.Notes}
+	r := &Report{Object: s.Object, Webhooks: s.Webhooks, Answered: s.Answered, Mistakes: result.Findings, Notes: s.Notes, incomplete: s.Incomplete}
 	for i := range s.Misplaced {
 		r.Misplaced = append(r.Misplaced, s.Misplaced[i].Message)
 	}

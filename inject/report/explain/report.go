@@ -68,7 +68,8 @@ type Report struct {
 	Unread bool     `json:"unread,omitempty"`
 	Shows  []string `json:"shows,omitempty"`
 
-	only bool // the report covers only some templates
+	only       bool // the report covers only some templates
+	incomplete bool // some templates are unknown
 }
 
 // Object is the object that the report is about.
@@ -118,6 +119,8 @@ func (r *Report) summary() string {
 		return "The API server would deny the pod."
 	case len(r.Misfits) > 0:
 		return "The API server would deny the injected pod."
+	case right == 0 && r.incomplete:
+		return fmt.Sprintf("The pod gets none of the known templates%s. Some are unknown: see the notes.", with)
 	case right == 0:
 		return fmt.Sprintf("The pod gets nothing%s.", with)
 	case right == len(r.Templates):

@@ -50,10 +50,11 @@ type Report struct {
 	// Unread is set if no template can be read.
 	Unread bool `json:"unread,omitempty"`
 
-	commands Commands            // commands that the report suggests
-	labels   []map[string]string // labels of the namespaces, in order
-	mistaken int                 // number of pods that request unknown templates or parameters
-	without  []without           // pods without a sidecar, in namespaces that the user named
+	commands  Commands            // commands that the report suggests
+	labels    []map[string]string // labels of the namespaces, in order
+	uncounted bool                // pods of some namespaces could not be counted
+	mistaken  int                 // number of pods that request unknown templates or parameters
+	without   []without           // pods without a sidecar, in namespaces that the user named
 }
 
 // without is how many pods of a namespace that opted in get no sidecar.
@@ -74,6 +75,9 @@ func (r *Report) Run(c Commands) {
 		r.Failing[i].advise(c.Help)
 	}
 }
+
+// MissPods adds the reason why pods are not counted, one sentence.
+func (r *Report) MissPods(why string) { r.uncounted, r.Problems = true, append(r.Problems, why) }
 
 // Name adds details about a namespace that the user named, after [Report.Add].
 func (r *Report) Name(c *Count, known Known) {
@@ -239,6 +243,8 @@ func (r *Report) summary() string {
 	switch {
 	case r.Unread && len(r.Namespaces) > 0:
 		return fmt.Sprintf("%s in %s; it is unknown which of them should be injected", explain.Plural(p.Pods, "pod"), where)
+	case len(r.Namespaces) == 0 && r.uncounted:
+		return "No pod could be counted"
 	case len(r.Namespaces) == 0:
 		return "No namespace and no pod has opted in"
 	case p.Pods == 0:
