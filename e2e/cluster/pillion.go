@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"syscall"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -213,6 +214,12 @@ func (p *Pillion) LogTail() string { return p.process.tail() }
 
 // Stop sends SIGTERM and returns Pillion's exit error.
 func (p *Pillion) Stop() error { return p.process.stop() }
+
+// Pause suspends Pillion until Resume: the kernel still accepts connections, and nothing answers.
+func (p *Pillion) Pause() error { return p.process.cmd.Process.Signal(syscall.SIGSTOP) }
+
+// Resume lets Pillion continue.
+func (p *Pillion) Resume() error { return p.process.cmd.Process.Signal(syscall.SIGCONT) }
 
 // Inject runs `pillion inject` on one object and returns its standard output.
 func Inject(ctx context.Context, binary string, object []byte, args ...string) ([]byte, error) {
