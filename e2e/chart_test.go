@@ -74,6 +74,20 @@ func TestChartNamespace(t *testing.T) {
 	if err != nil || isInjected(own) {
 		t.Errorf("a pod in Pillion's own namespace: %v; %v", own.Annotations, err)
 	}
+	u.types(t, "helm uninstall pillion --namespace sidecars", 0)
+	u.wantNoLeases(t)
+}
+
+// wantNoLeases waits until no Lease is in Pillion's namespace, whoever created it: Helm, or a replica that lost its own.
+func (u *user) wantNoLeases(t *testing.T) {
+	t.Helper()
+	eventually(t, "the Leases are gone", func(ctx context.Context) error {
+		leases, err := u.Client.CoordinationV1().Leases(u.Namespace).List(ctx, metav1.ListOptions{})
+		if err == nil && len(leases.Items) > 0 {
+			err = fmt.Errorf("there is %s, with the labels %v", leases.Items[0].Name, leases.Items[0].Labels)
+		}
+		return err
+	})
 }
 
 // newHelmUser returns an operator who has helm.
@@ -180,6 +194,7 @@ func (u *user) isUninstalled(t *testing.T) {
 		}
 		return nil
 	})
+	u.wantNoLeases(t)
 	if _, err := u.Client.CoreV1().Secrets(pillionNamespace).Get(testContext(t), servingSecret, metav1.GetOptions{}); err != nil {
 		t.Error(err)
 	}
