@@ -12,7 +12,6 @@ import (
 
 	"github.com/pillion-dev/pillion/templates/cel"
 	"github.com/pillion-dev/pillion/templates/cel/diagnostics"
-	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/problem"
 )
@@ -92,11 +91,4 @@ func checkEntries(program *cel.Expression, m ast.MapExpr, t reflect.Type) error 
 		}
 	}
 	return nil
-}
-
-func describeType(t reflect.Type) string {
-	if isScalars(t) {
-		return values.DescribeType(t)
-	}
-	return describeWhole(t)
 }

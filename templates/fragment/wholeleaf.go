@@ -68,28 +68,6 @@ func (c *Checker) schemaOf(p *Node, t reflect.Type, copied bool) *schemaCheck {
 	return check
 }
 
-// mayBecome reports whether a value of a CEL type may be an object, a list or a map of a Go type. A map may have any keys and values,
-// and a value of unknown type may be anything, for example JSON of an annotation.
-func mayBecome(t reflect.Type, out *types.Type) bool {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	switch {
-	case out.Kind() == types.DynKind:
-		return true
-	case isScalars(t):
-		return values.AcceptsType(t, out)
-	case t.Kind() == reflect.Slice:
-		return out.Kind() == types.ListKind && mayBecome(t.Elem(), out.Parameters()[0])
-	case out.Kind() == types.MapKind && t.Kind() == reflect.Map:
-		return mayBecome(t.Elem(), out.Parameters()[1])
-	case out.Kind() == types.MapKind:
-		key := out.Parameters()[0].Kind()
-		return key == types.StringKind || key == types.DynKind
-	}
-	return out.Kind() == types.StructKind && out.TypeName() == t.Name()
-}
-
 // notWhole returns why a field must be written out, or "".
 func notWhole(t reflect.Type, field string) string {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
