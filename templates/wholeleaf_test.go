@@ -65,6 +65,22 @@ func TestWholeObjectBounds(t *testing.T) {
 	}
 }
 
+// TestSpreadBounds checks that a list between items has the bound of other computed lists.
+func TestSpreadBounds(t *testing.T) {
+	t.Parallel()
+	tpl := parseWhole(t, `params: [{name: count, type: integer}]
+  pod: {spec: {containers: [{name: c, image: i, env: [{name: LAST}, "${lists.range(params.count).map(i, {'name': 'a' + string(i)})}"]}]}}`)
+	for _, c := range []struct {
+		items int
+		want  string
+	}{{values.MaxItems, ""}, {values.MaxItems + 1, "at most 1000 are allowed"}} {
+		_, err := tpl.Render(wholeInput(t, `{"spec":{"containers":[{"name":"a"}]}}`), setParam(t, tpl, fmt.Sprint(c.items)))
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%d items: %v, want %q", c.items, err, c.want)
+		}
+	}
+}
+
 // TestWholeObjectsCost checks that the work for all containers of a pod together is bounded: copying
 // a list into each container takes as many steps as there are containers times items.
 func TestWholeObjectsCost(t *testing.T) {
