@@ -42,8 +42,7 @@ func TestUnescapeLiterals(t *testing.T) {
 	}
 }
 
-// FuzzUnescape checks that a string is the same as a text of a template and as a literal in an expression, if it has no other
-// expression.
+// FuzzUnescape checks that $${ means the same in a string of a template and in a string literal of an expression.
 func FuzzUnescape(f *testing.F) {
 	c := newTestCompiler(f)
 	for _, seed := range []string{"", "a", "$${X}", "$$${X}", "${X}", "$${ ${", "{$}$${", "$${a}$${b}$"} {
