@@ -76,9 +76,9 @@ func chosenPaths(pod *corev1.Pod, text string) (fields []string) {
 
 func chosenCommands(pod *corev1.Pod, text string) (fields []string) {
 	for _, c := range containersOf(pod) {
-		commands := [][]string{c.Command}
-		if isShell(c.Command) {
-			commands = append(commands, c.Args)
+		commands := [][]string{slices.Concat(c.Command, c.Args)}
+		if len(c.Command) == 0 {
+			commands[0] = nil // the program is that of the image
 		}
 		for _, p := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
 			if p != nil && p.Exec != nil {
