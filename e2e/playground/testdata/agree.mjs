@@ -4,9 +4,10 @@
 import {readFileSync} from 'node:fs';
 import {createInterface} from 'node:readline';
 import {gunzipSync} from 'node:zlib';
+import {resume} from '../../../cmd/pillion/playground/page/src/resume.js';
 
 (0, eval)(readFileSync(process.argv[2], 'utf8'));
 const go = new globalThis.Go();
-const {instance} = await WebAssembly.instantiate(gunzipSync(readFileSync(process.argv[3])), go.importObject);
-go.run(instance);
+const {module, instance} = await WebAssembly.instantiate(gunzipSync(readFileSync(process.argv[3])), go.importObject);
+resume(go, module, instance);
 for await (const line of createInterface({input: process.stdin})) console.log(globalThis.pillion(line));

@@ -4,12 +4,14 @@
 import {execFileSync} from 'node:child_process';
 import {mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync} from 'node:fs';
 import {join, resolve} from 'node:path';
-import {fileURLToPath, pathToFileURL} from 'node:url';
+import {fileURLToPath} from 'node:url';
 import {gzipSync} from 'node:zlib';
 import {build} from 'esbuild';
 import {engine} from './engine.mjs';
 import {examples} from './examples.mjs';
+import {snapshot} from './snapshot.mjs';
 import {only} from './src/link.js';
+import {resume} from './src/resume.js';
 
 const page = fileURLToPath(new URL('.', import.meta.url));
 const root = resolve(page, '../../../..');
@@ -24,27 +26,28 @@ const csp = [
 
 rmSync(out, {recursive: true, force: true});
 mkdirSync(out, {recursive: true});
-const wasm = engine(root, go);
 const wasmExec = join(go('env', 'GOROOT'), 'lib/wasm/wasm_exec.js');
+const all = examples(root);
+const firstInput = JSON.stringify({...only(all[0]), policy: ''});
+const wasm = await snapshot(engine(root, go), wasmExec, [firstInput]);
 writeFileSync(join(out, 'engine.wasm.gz'), gzipSync(wasm, {level: 9}));
 writeFileSync(join(out, 'index.html'), readFileSync(join(page, 'src/index.html'), 'utf8').replace('CSP', csp));
-writeFileSync(join(out, 'examples.json'), JSON.stringify(await withResult(examples(root))));
+writeFileSync(join(out, 'examples.json'), JSON.stringify(await withResult(all)));
 writeFileSync(join(out, 'schema.json'), JSON.stringify(schema()));
 const bundle = (files, options) => build({
   entryPoints: files.map((f) => join(page, 'src', f)), outdir: out, bundle: true, minify: true, target: 'es2022', legalComments: 'eof',
   logLevel: 'warning', ...options,
 });
-// The engine is a file of its own, so that it begins before the editors are loaded.
+// engine.js is a file of its own, so that the engine starts before the editors are loaded.
 await bundle(['engine.js', 'main.js', 'style.css'], {format: 'esm', external: ['./engine.js']});
 await bundle(['worker.js'], {alias: {wasm_exec: wasmExec}, external: ['fs', 'crypto', 'util']});
 
 // withResult adds the engine's output for the first example, as JSON. The page shows it while it loads the engine.
 async function withResult([first, ...others]) {
-  await import(pathToFileURL(wasmExec));
-  const runtime = new globalThis.Go();
-  const {instance} = await WebAssembly.instantiate(wasm, runtime.importObject);
-  runtime.run(instance); // until this program ends
-  return [{...first, output: globalThis.pillion(JSON.stringify({...only(first), policy: ''}))}, ...others];
+  const go = new globalThis.Go();
+  const {module, instance} = await WebAssembly.instantiate(wasm, go.importObject);
+  resume(go, module, instance);
+  return [{...first, output: globalThis.pillion(firstInput)}, ...others];
 }
 
 // schema returns the JSON Schema of templates, with the definitions that only pods and workloads need.
