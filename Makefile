@@ -151,7 +151,7 @@ playground: ## Build the playground, a folder of static files, into bin/playgrou
 
 site: playground ## Build the site of the documentation, a folder of static files, into bin/site (needs Node.js and npm)
 	cd manifests/site && npm ci --ignore-scripts --no-audit --no-fund --silent && npm run --silent build
-	cp -R bin/playground bin/site/playground
+	node manifests/site/playground.mjs bin/playground bin/site/playground
 
 sites: ## Build the sites of the last releases into bin/sites (SITE_ROOT=/pillion/: their path on the host)
 	SITE_ROOT='$(SITE_ROOT)' node manifests/site/releases.mjs bin/sites

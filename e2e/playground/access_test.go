@@ -17,12 +17,15 @@ const focused = "document.activeElement.id || document.activeElement.tagName + '
 // TestKeyboard checks that the Tab key reaches everything and is trapped nowhere, and that arrow keys select tabs.
 func TestKeyboard(t *testing.T) {
 	p := open(t).evaluated()
-	want := []string{"example", "share", "templates", "manifest", "namespaceLabels", "namespaceAnnotations", "accountLabels", "accountAnnotations", "result", "tab-patch", "panel-patch"}
+	want := []string{
+		"share", "BUTTON:", "BUTTON:", "BUTTON:", "BUTTON:", "BUTTON:", "example", "templates", "manifest",
+		"namespaceLabels", "namespaceAnnotations", "accountLabels", "accountAnnotations", "decisions", "A:", "SUMMARY:", "tab-result", "result",
+	}
 	var got []string
 	for range 40 {
 		p.run(chromedp.KeyEvent(kb.Tab))
 		id := value[string](p, focused)
-		if got = append(got, id); id == "panel-patch" {
+		if got = append(got, id); id == "result" {
 			break
 		}
 	}
@@ -31,7 +34,7 @@ func TestKeyboard(t *testing.T) {
 	}
 	p.run(chromedp.KeyEvent(kb.Tab, chromedp.KeyModifiers(chromedp.ModifierShift)))
 	for _, c := range []struct{ key, tab string }{
-		{kb.ArrowRight, "warnings"}, {kb.ArrowRight, "security"}, {kb.End, "policy"}, {kb.ArrowRight, "patch"}, {kb.ArrowLeft, "policy"}, {kb.Home, "patch"},
+		{kb.ArrowRight, "patch"}, {kb.ArrowRight, "warnings"}, {kb.End, "policy"}, {kb.ArrowRight, "result"}, {kb.ArrowLeft, "policy"}, {kb.Home, "result"},
 	} {
 		p.run(chromedp.KeyEvent(c.key))
 		if id := value[string](p, focused); id != "tab-"+c.tab || value[bool](p, "document.getElementById('panel-"+c.tab+"').hidden") {
@@ -78,6 +81,11 @@ func TestContrast(t *testing.T) {
 		p.wait(contains(text("verdict"), "denied"))
 		if bad := value[string](p, contrast); bad != "" {
 			t.Errorf("%s:\n%s", name, bad)
+		}
+		p.fill("namespaceLabels", "pillion.dev/inject")
+		p.wait(contains(text("legend"), "There is a mistake"))
+		if bad := value[string](p, contrast); bad != "" {
+			t.Errorf("%s, of an earlier result:\n%s", name, bad)
 		}
 		p.restore(map[string]string{"templates": agent + "  x: y\n", "namespaceLabels": "pillion.dev/inject: enabled", "tab": "policy"})
 		p.wait(contains(text("problems"), "Line"))

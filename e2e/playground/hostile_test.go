@@ -103,5 +103,5 @@ func TestStop(t *testing.T) {
 	p.wait(contains(text("status"), "Stopped after 5 s"))
 	p.wait(contains(content("result"), "kind: Deployment") + " && " + contains(text("legend"), "the result of an earlier input"))
 	p.restore(map[string]string{"manifest": "after"})
-	p.wait(contains(content("result"), "after") + " && " + contains(text("legend"), "Additions"))
+	p.wait(contains(content("result"), "after") + " && " + contains(text("legend"), "Nothing is added."))
 }

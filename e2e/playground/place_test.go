@@ -3,40 +3,35 @@
 package playground_test
 
 import (
-	"strings"
 	"testing"
+
+	"github.com/chromedp/chromedp"
 )
 
-// TestPlace checks that a new result keeps the place of the user: the focus, and how far each part is scrolled.
+// TestPlace checks that a new result keeps the place of the user: how far the result is scrolled, and in the patch the focus too.
 func TestPlace(t *testing.T) {
-	p := open(t).evaluated()
-	p.wait(contains(text("decisions"), "log-agent: injected"))
-	const scroller = "document.getElementById('result').shadowRoot.querySelector('.cm-scroller')"
-	const patch = "document.querySelector('#panel-patch pre')"
-	p.run(do("{" + patch + ".focus(); " + patch + ".scrollTop = 200; " + scroller + ".scrollTop = 150}"))
-	place := func() string {
-		return value[string](p, "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done("+
-			"[document.activeElement.nodeName, "+patch+".scrollTop, Math.round("+scroller+".scrollTop)].join()))))")
-	}
-	if got := place(); got != "PRE,200,150" {
-		t.Fatalf("the place is %s", got)
-	}
-	// A label of the ServiceAccount changes nothing in the result. Another image changes a line of it and of the patch.
-	for _, step := range []string{
-		"{const e = document.getElementById('accountLabels'); e.value = 'a: b'; e.dispatchEvent(new Event('input'))}",
-		"location.hash = " + quoted(p.link(map[string]string{
-			"templates": strings.Replace(examples(t)[0].Templates, "log-agent:1.4.2", "log-agent:1.4.3", 1),
-			"manifest":  examples(t)[0].Manifest, "namespaceLabels": examples(t)[0].NamespaceLabels,
-		})),
+	for _, c := range []struct{ tab, scroller, focus, want string }{
+		{"result", "document.getElementById('result').shadowRoot.querySelector('.cm-scroller')", "", "BODY,150"},
+		{"patch", "document.getElementById('panel-patch')", "document.querySelector('#panel-patch pre').focus()", "PRE,150"},
 	} {
-		before := value[string](p, "document.body.dataset.evaluated")
-		p.run(do(step))
-		p.wait("document.body.dataset.evaluated > " + before)
-		if got := place(); got != "PRE,200,150" {
-			t.Errorf("after %.60s, the place is %s", step, got)
+		p := open(t, chromedp.EmulateViewport(1280, 600)).evaluated()
+		p.run(click("#tab-"+c.tab), do("document.activeElement.blur()"), do(c.focus+"; "+c.scroller+".scrollTop = 150"))
+		place := func() string {
+			return value[string](p, "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done("+
+				"[document.activeElement.nodeName, Math.round("+c.scroller+".scrollTop)].join()))))")
 		}
+		if got := place(); got != c.want {
+			t.Fatalf("%s: the place is %s", c.tab, got)
+		}
+		// A label of the ServiceAccount changes nothing in the result. An annotation of the namespace changes a line of it and of the patch.
+		for field, text := range map[string]string{"accountLabels": "a: b", "namespaceAnnotations": "log-agent.pillion.dev/level: debug"} {
+			p.fill(field, text)
+			if got := place(); got != c.want {
+				t.Errorf("%s: after a change of %s, the place is %s", c.tab, field, got)
+			}
+		}
+		p.wait("document.getElementById('panel-patch').textContent.includes('--level=debug')")
 	}
-	p.wait(contains(text("panel-patch"), "log-agent:1.4.3"))
 }
 
 // TestUndo checks that undo ends at the text that the page set, and leads back to changes before another example.

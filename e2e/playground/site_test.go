@@ -173,6 +173,42 @@ func TestSiteSearchAccess(t *testing.T) {
 	}
 }
 
+// TestPlaygroundAccess runs axe on the playground: with a result, with an earlier one beside a mistake, and with a conflict.
+func TestPlaygroundAccess(t *testing.T) {
+	if err := buildSite(); err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.ReadFile(axe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, width := range []int{1400, 390} {
+		for _, colors := range []string{"light", "dark"} {
+			p := open(t, chromedp.EmulateViewport(int64(width), 900), scheme(colors)).evaluated()
+			look := func(name string) {
+				p.checkAccess(string(program))
+				p.savePicture(fmt.Sprintf("%d-%s-playground-%s.png", width, colors, name))
+			}
+			p.wait("document.body.dataset.hinted > 0")
+			look("result")
+			p.fill("namespaceLabels", "pillion.dev/inject")
+			look("mistake")
+			if width == 390 {
+				p.run(click("#view-fields"))
+				look("fields")
+				p.run(click("#view-templates"))
+				look("templates")
+			}
+			for i, name := range []string{"mesh", "secrets", "canary", "conflict"} {
+				before := value[string](p, "document.body.dataset.evaluated")
+				p.run(click(fmt.Sprintf("#tour li:nth-child(%d) button", i+2)))
+				p.wait("document.body.dataset.evaluated > " + before)
+				look(name)
+			}
+		}
+	}
+}
+
 // checkAccess fails if axe finds something that is serious or critical.
 func (p *tab) checkAccess(program string) {
 	p.Helper()

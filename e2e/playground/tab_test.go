@@ -213,6 +213,8 @@ func must[V any](v V, err error) V {
 // example is an item of the menu.
 type example struct {
 	Name   string `json:"name"`
+	Tour   string `json:"tour"`   // its name in the tour, or ""
+	About  string `json:"about"`  // what it shows, and what to try
 	Output string `json:"output"` // of the engine, as JSON; only the first example has one
 	playground.Input
 }
@@ -243,6 +245,14 @@ func (p *tab) restore(state map[string]string) {
 	p.Helper()
 	before := value[string](p, "document.body.dataset.evaluated")
 	p.run(do("location.hash = " + quoted(p.link(state))))
+	p.wait("document.body.dataset.evaluated > " + before)
+}
+
+// fill types a text into a field and waits for the result.
+func (p *tab) fill(field, text string) {
+	p.Helper()
+	before := value[string](p, "document.body.dataset.evaluated")
+	p.run(do("{const e = document.getElementById('" + field + "'); e.value = " + quoted(text) + "; e.dispatchEvent(new Event('input'))}"))
 	p.wait("document.body.dataset.evaluated > " + before)
 }
 

@@ -53,7 +53,7 @@ func (out *Output) injectDocument(e *Evaluator, d yamledit.Document, of known) (
 	}
 	for _, o := range objects {
 		if o.Foreign {
-			out.Mistakes = append(out.Mistakes, Problem{Line: lineOfObject(d, o), Message: "Pillion does not know this kind; the webhook injects into its pods"})
+			out.Mistakes = append(out.Mistakes, Problem{Line: lineOfObject(d, o), Note: true, Message: "Pillion does not know this kind; the webhook injects into its pods"})
 			continue
 		}
 		changes, err := out.injectObject(e, d, o, of.namespaceOf(o))

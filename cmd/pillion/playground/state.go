@@ -46,6 +46,8 @@ type Problem struct {
 	Line    int    `json:"line"`            // from 1
 	Path    string `json:"path,omitempty"`
 	Message string `json:"message"`
+	// Note reports whether it is no mistake of the user, so that the result is complete.
+	Note bool `json:"note,omitempty"`
 }
 
 // mistakeIn returns an error in a document of a manifest as a Problem.

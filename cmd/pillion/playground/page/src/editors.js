@@ -62,7 +62,7 @@ export function editor(id, label, changed, complete) {
     history(), indentOnInput(), bracketMatching(), closeBrackets(), highlightActiveLine(), lintGutter(),
     autocompletion(complete ? {override: [complete]} : {}),
     keymap.of([...closeBracketsKeymap, ...completionKeymap, ...lintKeymap, ...searchKeymap, ...historyKeymap, ...defaultKeymap]),
-    EditorView.contentAttributes.of({'aria-label': label}), replace,
+    EditorView.contentAttributes.of({'aria-label': label, tabindex: '0'}), replace,
     EditorView.updateListener.of((u) => u.docChanged && changed(u)),
   ]);
 }
@@ -82,10 +82,17 @@ const added = StateField.define({
   provide: (f) => [EditorView.decorations.from(f, (v) => v.marks), gutter({class: 'cm-plus', markers: (view) => view.state.field(f).gutter, initialSpacer: () => plus})],
 });
 
+// scrollOnlyViewer scrolls to what is revealed. CodeMirror would also scroll the page.
+const scrollOnlyViewer = EditorView.scrollHandler.of((view, {head}, {y, yMargin}) => {
+  if (y !== 'start') return false;
+  view.scrollDOM.scrollTop = view.lineBlockAt(head).top - yMargin;
+  return true;
+});
+
 // viewer makes an editor that nobody can change, with marks for additions.
 export function viewer(id, label) {
   return mount(id, [
-    added, EditorState.readOnly.of(true), EditorView.contentAttributes.of({'aria-label': label, 'aria-readonly': 'true'}),
+    added, scrollOnlyViewer, EditorState.readOnly.of(true), EditorView.contentAttributes.of({'aria-label': label, 'aria-readonly': 'true', tabindex: '0'}),
     keymap.of([...searchKeymap, ...defaultKeymap]),
   ]);
 }
@@ -113,7 +120,8 @@ export function setText(view, value) {
 const mark = Decoration.mark({class: 'added'});
 const line = Decoration.line({class: 'added'});
 
-// show sets the text of a viewer and marks spans: whole lines as lines, parts of a line as parts.
+// show sets the text of a viewer and marks spans: whole lines as lines, parts of a line as parts. It returns how many lines
+// have marks.
 export function show(view, value, spans) {
   const marked = (doc) => {
     const ranges = [];
@@ -131,6 +139,24 @@ export function show(view, value, spans) {
     return {marks: Decoration.set(ranges, true), gutter: RangeSet.of([...first].sort((a, b) => a - b).map((at) => plus.range(at)))};
   };
   view.dispatch({changes: change(view, value), effects: setAdded.of(marked)});
+  return view.state.field(added).gutter.size;
+}
+
+// reveal scrolls a viewer, and nothing around it, to its largest block of marked lines, with some lines above. If another block
+// is not far above, the first such block is at the top.
+export function reveal(view) {
+  const {doc} = view.state;
+  const blocks = [];
+  view.state.field(added).gutter.between(0, doc.length, (at) => {
+    const line = doc.lineAt(at).number;
+    const block = blocks.at(-1);
+    if (block?.to === line - 1) block.to = line;
+    else blocks.push({from: line, to: line});
+  });
+  const size = (b) => b.to - b.from;
+  const largest = blocks.reduce((most, b) => (most && size(most) >= size(b) ? most : b), undefined);
+  const first = blocks.find((b) => largest.from - b.from <= 10);
+  view.dispatch({effects: EditorView.scrollIntoView(first ? doc.line(first.from).from : 0, {y: 'start', yMargin: 3 * view.defaultLineHeight})});
 }
 
 // complain marks the lines of problems, and those of hints.

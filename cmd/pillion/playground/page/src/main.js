@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import {completer} from './complete.js';
-import {complain, editor, setText, show, text, viewer} from './editors.js';
+import {complain, editor, reveal, setText, show, text, viewer} from './editors.js';
 import {Engine, engine} from './engine.js';
+import * as examples from './examples.js';
 import {decode, encode, only} from './link.js';
+import {tablist} from './tabs.js';
 import * as view from './view.js';
 
 const by = (id) => document.getElementById(id);
 const areas = ['namespaceLabels', 'namespaceAnnotations', 'accountLabels', 'accountAnnotations'];
-const tabs = [...document.querySelectorAll('[role=tab]')];
 
 let setting = false; // whether the page changes an editor, not the user
 let tampered = false; // whether the user edited the final pod
 let newer = false; // whether the input is newer than the result
+let whole = false; // whether the page shows the result of an input without mistakes, of this example
+let unseen = false; // whether the additions of a new example have not been scrolled into view yet
 let last; // input, as JSON
 
 const editors = {
@@ -26,13 +29,30 @@ const editors = {
 };
 const result = viewer('result', 'Resulting manifest, YAML');
 
+const details = tablist('details', 'tab-', 'hidden', () => {
+  revealAdditions();
+  changed();
+});
+// On a narrow screen, the page shows one part at a time.
+const views = tablist('views', 'view-', 'data-behind', revealAdditions);
+const narrow = matchMedia('(max-width: 55rem)');
+function nameParts() {
+  for (const {tab, panel} of views.panels) {
+    if (narrow.matches) panel.setAttribute('role', 'tabpanel');
+    else panel.removeAttribute('role');
+    panel.setAttribute('aria-label', tab.firstChild.data.trim());
+  }
+}
+narrow.addEventListener('change', nameParts);
+nameParts();
+
 function state() {
   return {
     templates: text(editors.templates), manifest: text(editors.manifest),
     ...Object.fromEntries(areas.map((a) => [a, by(a).value])),
     final: tampered ? text(editors.final) || '\n' : '', // an empty one is an edit too
     policy: document.querySelector('[name=policy]:checked').value,
-    tab: tabs.find((t) => t.ariaSelected === 'true').id.slice('tab-'.length),
+    tab: details.selected(),
   };
 }
 
@@ -46,8 +66,11 @@ function restore(s) {
   tampered = Boolean(s.final);
   setText(editors.final, s.final ?? '');
   for (const radio of document.querySelectorAll('[name=policy]')) radio.checked = radio.value === (s.policy === 'validating' ? 'validating' : 'mutating');
-  select(tabs.find((t) => t.id === `tab-${s.tab}`) ?? tabs[0]);
+  details.select(s.tab ?? 'result');
+  views.select('result');
   setting = false;
+  whole = false;
+  unseen = true;
   changed();
 }
 
@@ -99,7 +122,7 @@ function hint() {
     output: (o) => linter.next || show(linter.templates, o.hints, o.problems),
     stopped: (limit) => show(linter.templates, [{message: `The hints are missing, because they take longer than ${limit / 1000} s.`}]),
     failed: (why) => show(linter.templates, [{message: `The hints are missing, because the engine does not run: ${why}.`}]),
-  }, engine.module);
+  });
   linter.templates = templates;
   linter.evaluate({templates, manifest: '', lint: true});
 }
@@ -109,6 +132,7 @@ function mark(problems) {
   const of = problems.length ? [] : hints;
   view.problems('problems', problems);
   view.problems('hints', of);
+  view.count('templates', problems.length, 'problem');
   complain(editors.templates, problems, of);
 }
 
@@ -125,55 +149,74 @@ function changed() {
 
 // old says that the result is not that of the input.
 function old() {
-  if (newer && text(result)) by('legend').textContent = 'This is the result of an earlier input.';
+  if (newer && text(result)) outdate('This is the result of an earlier input.');
+}
+
+// outdate dims the result, and says why. Without a reason, it is that of the input.
+function outdate(why) {
+  by('part-result').classList.toggle('outdated', Boolean(why));
+  if (why) by('legend').textContent = why;
 }
 
 function render(o) {
   newer = false;
   mark(o.problems);
-  by('legend').textContent = o.problems.length ? 'There is no result, because the templates have problems.' : 'Additions have a + and a colored background.';
-  show(result, o.result, o.added);
-  const ofFinal = o.mistakes.filter((p) => p.field === 'final');
-  view.problems('mistakes', o.mistakes.map(view.named));
-  complain(editors.manifest, o.mistakes.filter((p) => !p.field));
-  complain(editors.final, ofFinal);
+  const wrong = wrongParts(o);
+  if (wrong.length && whole) {
+    outdate(`There is a mistake in the ${wrong.join(' and in the ')}. This is the result before it.`);
+  } else {
+    outdate();
+    showResult(o);
+    whole = wrong.length === 0;
+  }
+  document.body.dataset.first ??= performance.now().toFixed(0);
+}
+
+// wrongParts marks the mistakes of the input, and returns the parts that have some. A note is no mistake.
+function wrongParts(o) {
+  const ofManifest = o.mistakes.filter((p) => !p.field);
+  view.problems('mistakes', ofManifest);
+  complain(editors.manifest, ofManifest);
+  for (const area of areas) view.fieldProblems(by(area), o.mistakes.filter((p) => p.field === area));
+  const ofFields = o.mistakes.filter((p) => areas.includes(p.field));
+  view.count('manifest', ofManifest.length, 'problem');
+  view.count('fields', ofFields.length, 'problem');
+  const parts = {templates: o.problems.length, manifest: ofManifest.filter((p) => !p.note).length, 'labels and annotations': ofFields.length};
+  return Object.keys(parts).filter((part) => parts[part]);
+}
+
+// showResult shows all that the engine returned about the pods.
+function showResult(o) {
+  const invalid = o.problems.length > 0;
+  const lines = show(result, o.result, o.added);
+  by('legend').textContent = invalid ? 'There is no result, because the templates have problems.' :
+    lines ? `${lines} added ${lines === 1 ? 'line has' : 'lines have'} a + and a colored background.` : 'Nothing is added.';
+  view.count('result', lines, 'added line', '+');
+  revealAdditions();
   if (!tampered) {
     setting = true;
     setText(editors.final, o.result);
     setting = false;
   }
-  document.body.dataset.first ??= performance.now().toFixed(0);
   by('reset').disabled = !tampered;
-  view.decisions(o.objects, o.problems.length > 0);
+  const ofFinal = o.mistakes.filter((p) => p.field === 'final');
+  complain(editors.final, ofFinal);
+  view.decisions(o.objects, invalid);
   view.patch(o.objects);
   view.warnings(o.objects);
   view.security(o.objects);
-  view.verdicts(o.verdicts, ofFinal, o.problems.length > 0);
+  view.verdicts(o.verdicts, ofFinal, invalid);
   view.policy(o.policy);
 }
 
-function select(tab) {
-  for (const t of tabs) {
-    t.ariaSelected = String(t === tab);
-    t.tabIndex = t === tab ? 0 : -1;
-    by(t.getAttribute('aria-controls')).hidden = t !== tab;
+// revealAdditions scrolls the additions of a new example into view, as soon as the result is visible.
+function revealAdditions() {
+  if (unseen && text(result) && result.dom.checkVisibility()) {
+    reveal(result);
+    unseen = false;
   }
 }
 
-for (const tab of tabs) {
-  tab.addEventListener('click', () => {
-    select(tab);
-    changed();
-  });
-  tab.addEventListener('keydown', (e) => {
-    const at = tabs.indexOf(tab);
-    const to = {ArrowRight: at + 1, ArrowLeft: at - 1 + tabs.length, Home: 0, End: tabs.length - 1}[e.key];
-    if (to === undefined) return;
-    e.preventDefault();
-    tabs[to % tabs.length].focus();
-    tabs[to % tabs.length].click();
-  });
-}
 for (const a of areas) by(a).addEventListener('input', () => changed());
 for (const radio of document.querySelectorAll('[name=policy]')) radio.addEventListener('change', () => changed());
 
@@ -201,7 +244,7 @@ async function fromLink() {
     const s = await decode(location.hash);
     if (!s) return false;
     restore(s);
-    by('example').selectedIndex = -1; // so that each example can be chosen
+    examples.forget();
     return true;
   } catch (e) {
     view.trouble(`This link cannot be read, so the page does not show what it contains: ${e.message}`);
@@ -212,23 +255,13 @@ addEventListener('hashchange', () => {
   view.trouble('');
   fromLink();
 });
-by('example').addEventListener('change', () => view.trouble(''));
 
 async function start() {
-  select(tabs[0]);
-  let examples = [];
-  try {
-    const answer = await fetch('examples.json');
-    if (!answer.ok) throw new Error(`the server answers ${answer.status}`);
-    examples = await answer.json();
-  } catch (e) {
-    view.trouble(`There are no examples, because examples.json cannot be loaded: ${e.message}.`);
-  }
-  by('example').append(...examples.map((e) => new Option(e.name)));
-  by('example').addEventListener('change', () => restore(only(examples[by('example').selectedIndex])));
+  details.select('result');
+  views.select('result');
+  const first = await examples.load(restore);
   if (await fromLink()) return;
-  restore(only(examples[0]));
-  const {output} = examples[0] ?? {};
-  if (output && !document.body.dataset.evaluated) render(JSON.parse(output)); // until the engine is loaded
+  restore(only(first));
+  if (first?.output && !document.body.dataset.evaluated) render(JSON.parse(first.output)); // until the engine is loaded
 }
 start();

@@ -18,6 +18,7 @@ function put(id, ...nodes) {
   nodes.forEach((n, i) => {
     const was = parent.children[i];
     if (!was) return parent.append(n);
+    keepOpen(was, n);
     if (was.isEqualNode(n)) return;
     const {scrollTop, scrollLeft} = was;
     const focused = document.activeElement === was;
@@ -27,6 +28,12 @@ function put(id, ...nodes) {
     if (focused) n.focus({preventScroll: true});
   });
   while (parent.children.length > nodes.length) parent.lastElementChild.remove();
+}
+
+// keepOpen opens what the user has opened before.
+function keepOpen(was, node) {
+  const before = was.querySelectorAll('details');
+  node.querySelectorAll('details').forEach((d, i) => { d.open = before[i]?.open ?? false; });
 }
 
 const list = (items) => element('ul', {}, ...items.map((i) => (i instanceof Node ? i : element('li', {}, i))));
@@ -39,29 +46,48 @@ export function problems(id, all) {
   put(id, ...all.map((p) => element('li', {}, problem(p))));
 }
 
-const names = {
-  namespaceLabels: 'Labels of the Namespace', namespaceAnnotations: 'Annotations of the Namespace',
-  accountLabels: 'Labels of the ServiceAccount', accountAnnotations: 'Annotations of the ServiceAccount', final: 'Final pod',
-};
+// fieldProblems shows the problems of a field below it.
+export function fieldProblems(field, all) {
+  put(`${field.id}-mistakes`, ...all.map((p) => element('li', {}, problem(p))));
+  field.setAttribute('aria-invalid', String(all.length > 0));
+}
 
-export const named = (p) => (p.field ? {...p, path: names[p.field]} : p);
+// count writes a number into the name of a tab, with the thing that is counted for screen readers.
+export function count(tab, n, thing, sign = '') {
+  by(`count-${tab}`).replaceChildren(...(n ? [`${sign}${n}`, element('span', {className: 'unseen'}, ` ${thing}${n === 1 ? '' : 's'}`)] : []));
+}
+
+// about shows what an example is about. Its code is between backticks.
+export function about(text) {
+  by('about').replaceChildren(...text.split('`').map((part, i) => (i % 2 ? element('code', {}, part) : part)));
+}
+
+// The page with a section for each reason code.
+const help = document.querySelector('link[rel=help]').href;
+
+// reason is a link to what a reason code means. The page stays as it is, in its own tab.
+function reason(code) {
+  return element('a', {className: 'code', href: `${help}#${code}`, target: '_blank', rel: 'noopener', title: `What ${code} means`}, code);
+}
 
 function kept(k) {
   const owner = k.by ? `the template ${k.by}` : 'the pod';
   return k.beside ? `${k.path} is left out, because ${owner} has ${k.beside}` : `${owner} has another value at ${k.path}`;
 }
 
+function params(all) {
+  const name = `${all.length} parameter${all.length === 1 ? '' : 's'}`;
+  return element('details', {}, element('summary', {}, name), list(all.map((p) => `${p.name} = ${JSON.stringify(p.value)} (${p.source})`)));
+}
+
 export function decisions(objects, invalid) {
   put('decisions', ...objects.flatMap((o) => [
     element('h3', {}, o.title),
     list(o.decisions.map((d) => {
-      const li = element('li', {className: d.injected ? 'injected' : d.failed ? 'failed' : 'not'}, `${d.template}: `, element('span', {className: 'code'}, d.code));
+      const li = element('li', {className: d.injected ? 'injected' : d.failed ? 'failed' : 'not'}, `${d.template}: `, reason(d.code));
       if (d.sentence) li.append(`: ${d.sentence}`);
-      const more = [
-        ...(d.params ?? []).map((p) => `parameter ${p.name} = ${JSON.stringify(p.value)} (${p.source})`),
-        ...(d.kept ?? []).map(kept),
-      ];
-      if (more.length) li.append(list(more));
+      if (d.kept?.length) li.append(list(d.kept.map(kept)));
+      if (d.params?.length) li.append(params(d.params));
       return li;
     })),
   ]), ...(objects.length ? [] : [paragraph(invalid ? 'There are no decisions, because the templates have problems.' : 'There is no pod.')]));
@@ -74,6 +100,7 @@ export function patch(objects) {
 }
 
 export function warnings(objects) {
+  count('warnings', objects.reduce((n, o) => n + o.warnings.length, 0), 'warning');
   put('panel-warnings', ...objects.flatMap((o) => [
     element('h3', {}, o.title), o.warnings.length ? list(o.warnings) : paragraph('There are no warnings.'),
   ]));
@@ -94,7 +121,7 @@ export function verdicts(all, mistakes, invalid) {
   if (all.length === 0) return put('verdict', paragraph(invalid ? 'There is no response, because the templates have problems.' : 'There is no pod.'));
   put('verdict', ...all.flatMap((v) => [
     element('h3', {}, `${v.title}: `, element('span', {className: v.verdict}, v.verdict)),
-    list(v.findings.map((f) => `${f.template ? f.template + ': ' : ''}${f.code}: ${f.message}`)),
+    list(v.findings.map((f) => element('li', {}, f.template ? `${f.template}: ` : '', reason(f.code), `: ${f.message}`))),
     pre(v.response, `Response about ${v.title}`),
   ]));
 }
