@@ -144,7 +144,7 @@ demo: ## Show an injection on a real control plane (KEEP=1 leaves it running)
 	@cd e2e && $(GO) run ./binaries ./demo
 
 recording: ## Record make demo as the animation of the README, after changes of the demo
-	cd e2e && $(GO) run ./recording -dir .. -into ../manifests/docs/demo.svg make demo
+	cd e2e && $(GO) run ./recording -dir .. -from '1. The pod' -into ../manifests/docs/demo.svg make demo
 
 playground: ## Build the playground, a folder of static files, into bin/playground (needs Node.js and npm)
 	cd cmd/pillion/playground/page && npm ci --ignore-scripts --no-audit --no-fund --silent && GO='$(GO)' node build.mjs $(CURDIR)/bin/playground

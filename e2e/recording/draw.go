@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"encoding/xml"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -18,11 +20,12 @@ const (
 )
 
 // atEnd is how long the end is shown before the animation begins again.
-const atEnd = 8 * time.Second
+const atEnd = 4 * time.Second
 
 // look has the colors for light and dark. TestPictures checks their contrast.
 const look = `    text { font: 13px ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; white-space: pre; fill: #1f2328 }
     .page { fill: #f6f8fa; stroke: #59636e }
+    .added { fill: #dafbe1 }
     .bold { font-weight: 700 }
     .dim { fill: #59636e }
     .red { fill: #a40e26 }
@@ -33,6 +36,7 @@ const look = `    text { font: 13px ui-monospace, SFMono-Regular, Menlo, Consola
     @media (prefers-color-scheme: dark) {
       text { fill: #f0f6fc }
       .page { fill: #0d1117; stroke: #9198a1 }
+      .added { fill: #12261e }
       .dim { fill: #9198a1 }
       .red { fill: #ff7b72 }
       .green { fill: #3fb950 }
@@ -47,7 +51,7 @@ func draw(command string, lines []line) []byte {
 	var svg bytes.Buffer
 	fmt.Fprintf(&svg, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" aria-labelledby="title desc">`+"\n", width, height)
 	fmt.Fprintf(&svg, "  <title id=\"title\">A recording of %s</title>\n", escaped(command))
-	fmt.Fprintf(&svg, "  <desc id=\"desc\">The output of %s on a terminal. Waits of more than %.0f seconds are shortened. make recording has written this file.</desc>\n", escaped(command), longest.Seconds())
+	fmt.Fprintf(&svg, "  <desc id=\"desc\">The output of %s on a terminal. Waits are shortened. make recording has written this file.</desc>\n", escaped(command))
 	svg.WriteString("  <style>\n" + look)
 	animate(&svg, lines)
 	svg.WriteString("  </style>\n")
@@ -85,6 +89,9 @@ func drawLine(svg *bytes.Buffer, i int, l line) {
 	if len(l.spans) == 0 {
 		return
 	}
+	if addition(l) {
+		fmt.Fprintf(svg, `<rect class="added" x="1" y="%d" width="%d" height="%d"/>`, i*lineHeight, width-2, lineHeight)
+	}
 	fmt.Fprintf(svg, `<text x="%d" y="%d">`, margin, (i+1)*lineHeight-5)
 	for _, s := range l.spans {
 		if s.style == "" {
@@ -94,6 +101,13 @@ func drawLine(svg *bytes.Buffer, i int, l line) {
 		fmt.Fprintf(svg, `<tspan class="%s">%s</tspan>`, s.style, escaped(s.text))
 	}
 	svg.WriteString("</text>\n")
+}
+
+// addition reports whether a line is an added one of a diff. It has a background, as in other diffs.
+func addition(l line) bool {
+	text := strings.TrimLeft(l.text(), " ")
+	return strings.HasPrefix(text, "+") && !strings.HasPrefix(text, "+++") &&
+		slices.ContainsFunc(l.spans, func(s span) bool { return strings.Contains(s.style, "green") })
 }
 
 func escaped(text string) string {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command recording runs a command on a pseudo terminal and draws what it prints as an animated SVG, at the pace at
-// which it was printed. Waits are shortened, and long output scrolls slowly enough to be read.
+// Command recording runs a command on a pseudo terminal and draws what it prints as an animated SVG. It takes 15 seconds:
+// waits are shortened, and long output scrolls evenly.
 package main
 
 import (
@@ -22,14 +22,15 @@ import (
 
 func main() {
 	dir, into := flag.String("dir", ".", "run the command in this `FOLDER`"), flag.String("into", "", "write the SVG to this `FILE`")
+	from := flag.String("from", "", "leave out what the command prints before a line that contains this `TEXT`")
 	flag.Parse()
-	if err := run(*dir, *into, flag.Args()); err != nil {
+	if err := run(*dir, *into, *from, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "recording:", err)
 		os.Exit(1)
 	}
 }
 
-func run(dir, into string, args []string) error {
+func run(dir, into, from string, args []string) error {
 	if len(args) == 0 || into == "" {
 		return errors.New("usage: recording -into FILE COMMAND [ARGUMENT...]")
 	}
@@ -42,7 +43,11 @@ func run(dir, into string, args []string) error {
 	if err := private(r.text()); err != nil {
 		return err
 	}
-	return os.WriteFile(into, draw(command, pace(r.lines)), 0o644)
+	lines, err := cut(r.lines, from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(into, draw(command, pace(lines)), 0o644)
 }
 
 // record runs the command, and shows what it prints.

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -106,26 +107,60 @@ func (r *recorder) add(character string) {
 func (r *recorder) text() string {
 	var text strings.Builder
 	for _, l := range r.lines {
-		for _, s := range l.spans {
-			text.WriteString(s.text)
-		}
-		text.WriteString("\n")
+		text.WriteString(l.text() + "\n")
 	}
 	return text.String()
 }
 
-// The shortest and the longest time between two lines.
+// text returns the line without styles.
+func (l line) text() string {
+	text := ""
+	for _, s := range l.spans {
+		text += s.text
+	}
+	return text
+}
+
+// cut leaves out the lines between the command, which is the first line, and the line that contains a text. A blank line is
+// between them.
+func cut(lines []line, from string) ([]line, error) {
+	if from == "" {
+		return lines, nil
+	}
+	at := slices.IndexFunc(lines[1:], func(l line) bool { return strings.Contains(l.text(), from) }) + 1
+	if at == 0 {
+		return nil, fmt.Errorf("no line contains %q", from)
+	}
+	blank := line{at: lines[at].at}
+	return slices.Concat(lines[:1], []line{blank}, lines[at:]), nil
+}
+
+// How long the animation takes, without the end that stays, and the longest time between two lines.
 const (
-	shortest = 150 * time.Millisecond
-	longest  = 2 * time.Second
+	takes   = 11 * time.Second
+	longest = time.Second
 )
 
-// pace returns the lines with waits that a reader can follow.
+// pace returns the lines at times that a reader can follow. A wait that is longer than an even pace stays, up to a limit. The
+// others share the rest of the time.
 func pace(lines []line) []line {
+	waits := make([]time.Duration, len(lines))
+	even := takes / time.Duration(max(len(lines)-1, 1))
+	rest, others := takes, 0
+	for i := range lines[1:] {
+		if wait := lines[i+1].at - lines[i].at; i > 0 && wait > even {
+			waits[i+1] = min(wait, longest)
+			rest -= waits[i+1]
+		} else {
+			others++
+		}
+	}
 	paced := slices.Clone(lines)
 	for i := range paced[1:] {
-		wait := lines[i+1].at - lines[i].at
-		paced[i+1].at = paced[i].at + min(max(wait, shortest), longest)
+		if waits[i+1] == 0 {
+			waits[i+1] = max(rest, 0) / time.Duration(others)
+		}
+		paced[i+1].at = paced[i].at + waits[i+1]
 	}
 	return paced
 }

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,14 +43,48 @@ func TestDraw(t *testing.T) {
 	}
 }
 
-// TestPace checks that waits are as they were, but neither too short to read nor too long.
+// TestPace checks that a recording takes its time whatever the command took, that the lines come in order, and that a wait
+// that readers should notice stays one.
 func TestPace(t *testing.T) {
 	t.Parallel()
-	got := pace([]line{{at: 0}, {at: time.Millisecond}, {at: time.Second}, {at: time.Minute}})
-	for i, want := range []time.Duration{0, shortest, shortest + 999*time.Millisecond, shortest + 999*time.Millisecond + longest} {
-		if got[i].at != want {
-			t.Errorf("line %d is shown after %s, want %s", i, got[i].at, want)
+	for _, n := range []int{2, 60, 1000} {
+		lines := make([]line, n)
+		for i := range lines {
+			lines[i].at = time.Hour + time.Duration(i)*time.Millisecond
 		}
+		lines[n-1].at += time.Minute
+		got := pace(lines)
+		end := got[n-1].at - got[0].at
+		if n > 2 && got[n-1].at-got[n-2].at != longest {
+			t.Errorf("of %d lines, the last one is shown after %s", n, got[n-1].at-got[n-2].at)
+		}
+		if end > takes || end < takes-time.Millisecond {
+			t.Errorf("%d lines take %s, want %s", n, end, takes)
+		}
+		if !slices.IsSortedFunc(got, func(a, b line) int { return int(a.at - b.at) }) {
+			t.Errorf("%d lines are not in order", n)
+		}
+	}
+	if takes+atEnd != 15*time.Second {
+		t.Errorf("a recording takes %s", takes+atEnd)
+	}
+}
+
+// TestCut checks that a recording begins with the command, and then where something happens.
+func TestCut(t *testing.T) {
+	t.Parallel()
+	r := &recorder{}
+	r.print(0, "$ make demo\nbuilding\n  built\n\n1. The pod\n+ image\n")
+	lines, err := cut(r.lines, "1. The pod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.lines = lines
+	if text := r.text(); text != "$ make demo\n\n1. The pod\n+ image\n" {
+		t.Errorf("the lines are\n%s", text)
+	}
+	if _, err := cut(lines, "2. Why"); err == nil {
+		t.Error("there is no error for a text that is not there")
 	}
 }
 
