@@ -7,8 +7,6 @@ import (
 	"errors"
 	"net/url"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	"github.com/pillion-dev/pillion/cmd/pillion/check"
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 )
@@ -54,12 +52,4 @@ func runWithTimeout(ctx context.Context, read func(context.Context) error) error
 	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
 	return read(ctx)
-}
-
-// whyForbidden returns the sentence about a missing right, or any other error.
-func whyForbidden(err error, verb, resource, namespace string) (string, error) {
-	if apierrors.IsForbidden(err) {
-		return "you are not allowed to " + verb + " " + resource + InNamespace(namespace), nil
-	}
-	return "", err
 }
