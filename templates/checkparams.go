@@ -4,6 +4,7 @@ package templates
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/google/cel-go/common/types/ref"
@@ -17,17 +18,16 @@ import (
 	"github.com/pillion-dev/pillion/templates/yamlnode"
 )
 
-// checkParams checks and compiles the declared parameters. It reports whether all are valid.
-func (c *parser) checkParams(y *yaml.Node, t *Template) bool {
-	before := len(c.Problems())
+// checkParams checks and compiles the declared parameters. It returns the names of those that are invalid.
+func (c *parser) checkParams(y *yaml.Node, t *Template) (invalid []string) {
 	list := yamlnode.Child(yamlnode.Child(y, "spec"), "params")
 	if list != nil && list.Kind != yaml.SequenceNode {
-		return false
+		return []string{""}
 	}
 	declared := map[string]bool{}
 	all := make([]*params.Param, len(t.Spec.Params))
 	for i := range t.Spec.Params {
-		p := &t.Spec.Params[i]
+		p, before := &t.Spec.Params[i], len(c.Problems())
 		path := fmt.Sprintf("spec.params[%d]", i)
 		node := list.Content[i]
 		switch {
@@ -41,13 +41,17 @@ func (c *parser) checkParams(y *yaml.Node, t *Template) bool {
 			c.ReportProblem(yamlnode.At(node, "name"), path+".name", "the parameter is declared twice")
 		}
 		declared[p.Name] = true
+		typ := yamlnode.Child(node, "type") // an unknown one is reported already, and not in p
 		all[i] = params.Compile(p, t.Setting(p.Name), func(field, format string, args ...any) {
 			of, _, _ := strings.Cut(field, "[") // a problem of an item is at the line of its list
 			c.ReportProblem(yamlnode.At(node, strings.Split(of, ".")...), path+"."+field, format, args...)
 		})
+		if p.Name == "" || typ != nil && !slices.Contains(params.Types(), typ.Value) || len(c.Problems()) > before {
+			invalid = append(invalid, p.Name)
+		}
 	}
 	t.params = params.NewSet(all)
-	return len(c.Problems()) == before && !declared[""]
+	return invalid
 }
 
 // Values returns the values of the parameters. A value comes from the pod's annotations, or else

@@ -139,9 +139,7 @@ func parseOne(file string, y *yaml.Node, applied []byte) (*Template, problem.Pro
 	c.checkProtectedFields(y, t)
 	c.checkLabels(y, t)
 	c.annotationDomains(y, t)
-	if !c.checkParams(y, t) {
-		c.LeaveOutExpressions()
-	}
+	c.LeaveOutReads("params", c.checkParams(y, t)...)
 	c.compileExpressions(y, t)
 	c.checkPlacement(y, t)
 	if len(c.Problems()) > 0 {
@@ -228,9 +226,7 @@ func (c *parser) compileExpressions(y *yaml.Node, t *Template) {
 		return
 	}
 	c.UseCompiler(c.compiler, t.Spec.Params, t.Spec.Match.OS)
-	if !c.compileVariables(y, t) {
-		c.LeaveOutExpressions()
-	}
+	c.compileVariables(y, t)
 	if source := t.Spec.Match.Condition; source != "" {
 		condition := yamlnode.At(y, "spec", "match", "condition")
 		if t.condition, err = c.compiler.CompileBool(c.compiler.PodScope(), source, condition.Line); err != nil {

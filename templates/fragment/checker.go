@@ -5,6 +5,8 @@ package fragment
 import (
 	"bytes"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -29,9 +31,8 @@ type Checker struct {
 
 	written map[*yaml.Node]bool // values of which the text counts, for example 010 as a string
 
-	// unreliable is set if a parameter or a variable is invalid. Expressions that read it would only report that again, so
-	// problems of expressions are left out.
-	unreliable bool
+	// invalid matches what reads a parameter, a variable or a loop's variable that is invalid, see [Checker.LeaveOutReads].
+	invalid []*regexp.Regexp
 
 	asksIfSet bool // see [Checker.AsksIfSet]
 }
@@ -59,9 +60,22 @@ func (c *Checker) UseCompiler(compiler *cel.Compiler, declared []v1alpha1.Param,
 // SetScope allows expressions in what is checked next, with the variables of a scope.
 func (c *Checker) SetScope(scope *cel.Scope) { c.scope = scope }
 
-// LeaveOutExpressions leaves out problems of expressions from now on: a parameter or a variable is invalid, and expressions that read
-// it would only report that again.
-func (c *Checker) LeaveOutExpressions() { c.unreliable = true }
+// LeaveOutReads leaves out, from now on, problems of expressions that read one of these parameters or variables, because it is
+// invalid: such an expression would only report that again. Of is params or variables. A name that is no identifier stands for all.
+func (c *Checker) LeaveOutReads(of string, names ...string) {
+	for _, name := range names {
+		if !cel.IsIdentifier(name) {
+			c.invalid = append(c.invalid, regexp.MustCompile(`\b`+of+`\b`))
+			continue
+		}
+		c.invalid = append(c.invalid, regexp.MustCompile(`\b`+of+`\.\??`+name+`\b`))
+	}
+}
+
+// ReadsInvalid reports whether an expression in a node reads something that is invalid.
+func (c *Checker) ReadsInvalid(y *yaml.Node) bool {
+	return slices.ContainsFunc(c.invalid, func(r *regexp.Regexp) bool { return r.MatchString(y.Value) }) || slices.ContainsFunc(y.Content, c.ReadsInvalid)
+}
 
 // IsMisspelled reports whether a key is missing because another one is a misspelling of it.
 func (c *Checker) IsMisspelled(path string) bool { return c.meant[path] }
@@ -78,7 +92,7 @@ func (c *Checker) ReportProblem(y *yaml.Node, path, format string, args ...any) 
 		return // the misspelled key is reported already
 	}
 	p := problem.Problem{File: c.file, Line: y.Line, Path: path, Message: fmt.Sprintf(format, args...)}
-	if c.unreliable && (strings.Contains(p.Message, "CEL:") || CountExpressions(y) > 0) {
+	if (strings.Contains(p.Message, "CEL:") || CountExpressions(y) > 0) && c.ReadsInvalid(y) {
 		return
 	}
 	c.problems = append(c.problems, p)

@@ -5,6 +5,7 @@ package fragment
 import (
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -58,6 +59,9 @@ func (c *Checker) forEach(o *Node, y *yaml.Node, path string) (leave func(), ok 
 	if err != nil {
 		c.ReportProblem(list, at, "%v", err)
 		return nil, false
+	}
+	if c.ReadsInvalid(list) {
+		c.invalid = append(c.invalid, regexp.MustCompile(`\b`+key.Value+`\b`))
 	}
 	before := c.scope
 	o.loop, c.scope = l, within
