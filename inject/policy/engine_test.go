@@ -324,12 +324,9 @@ func TestEngine(t *testing.T) {
 			}
 		})
 	}
-	// No policy can express a template that replaces another one.
-	others := slices.DeleteFunc(slices.Clone(cases), func(c engineCase) bool {
-		return slices.ContainsFunc(c.set.Templates, func(t *templates.Template) bool { return t.Spec.Replaces != "" })
-	})
-	if expressed < len(others)/2 {
-		t.Errorf("only %d of %d cases can be expressed", expressed, len(others))
+	// The rest has constructs that no policy can express, such as loops and templates that replace others.
+	if expressed < 120 {
+		t.Errorf("only %d of %d cases can be expressed", expressed, len(cases))
 	}
 }
 
