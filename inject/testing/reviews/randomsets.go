@@ -217,7 +217,7 @@ func (g *Sets) forEachContainer(volume string) string {
 
 func (g *Sets) placeValue() string {
 	return g.pickString("First", "Last", "{after: app}", "{before: app}", "{after: i}", "{before: k9}", "{before: c1}", "{before: k0}", "{after: k1}", `"${size(pod.spec.volumes) > 1 ? 'First' : 'Last'}"`,
-		"[{after: k1}, First]", "[{before: k0}, {after: app}, Last]", "[{after: gone}, {before: i}]", `[{after: k0}, "${params.b ? 'First' : 'Last'}"]`)
+		"[{after: k9}, First]", "[{before: k1}, {after: app}, Last]", "[{after: gone}, {before: i}]", `[{after: k9}, "${params.b ? 'First' : 'Last'}"]`)
 }
 
 func (g *Sets) placementField() string {
