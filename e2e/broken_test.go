@@ -99,7 +99,7 @@ spec: {policyName: registry, validationActions: [Deny], matchResources: {namespa
 		{name: "no-rights", does: "everything works, and the user has no rights", start: nothing, end: nothing, users: []string{"nobody"}},
 		{
 			name: "refused", does: "nothing listens where the API server calls Pillion", happens: deniedWith("connection refused"),
-			start: func(b *brokenCluster, t *testing.T) { b.killReplicas(t); b.moveEndpoints(t, 9) }, end: (*brokenCluster).restartReplicas,
+			start: func(b *brokenCluster, t *testing.T) { b.killReplicas(t); b.moveEndpoints(t) }, end: (*brokenCluster).restartReplicas,
 		},
 		{
 			name: "hung", does: "Pillion accepts connections and never answers", atOnce: true,
@@ -251,14 +251,15 @@ func newBroken(t *testing.T) *brokenCluster {
 	b.kubectl(t, "", "create", "rolebinding", "developer", "-n", brokenNamespace, "--clusterrole=edit", "--serviceaccount=default:developer")
 	eventually(t, "the roles have the rights of Pillion's kinds", func(ctx context.Context) error {
 		return errors.Join(
-			b.mayDo(ctx, "viewer", "list", "clustersidecartemplates.pillion.dev"),
-			b.mayDo(ctx, "developer", "list", "sidecartemplates.pillion.dev"))
+			b.mayList(ctx, "viewer", "clustersidecartemplates.pillion.dev"),
+			b.mayList(ctx, "developer", "sidecartemplates.pillion.dev"))
 	})
 	return b
 }
 
-func (b *brokenCluster) mayDo(ctx context.Context, user, verb, resource string) error {
-	_, err := b.RunKubectl(ctx, nil, "auth", "can-i", verb, resource, "-n", brokenNamespace, "--as=system:serviceaccount:default:"+user)
+// mayList returns an error if a user may not list a resource in the namespace.
+func (b *brokenCluster) mayList(ctx context.Context, user, resource string) error {
+	_, err := b.RunKubectl(ctx, nil, "auth", "can-i", "list", resource, "-n", brokenNamespace, "--as=system:serviceaccount:default:"+user)
 	return err
 }
 
@@ -355,11 +356,12 @@ func (b *brokenCluster) resumeReplicas(t *testing.T) {
 	}
 }
 
-// moveEndpoints sets the port of all endpoints.
-func (b *brokenCluster) moveEndpoints(t *testing.T, port int) {
+// moveEndpoints sets the port of all endpoints to one at which nothing listens.
+func (b *brokenCluster) moveEndpoints(t *testing.T) {
+	const discard = 9 // RFC 863
 	for k := range b.replicas {
 		b.kubectl(t, "", "-n", pillionNamespace, "patch", "endpointslice", fmt.Sprint("pillion-replica-", k), "--type=json",
-			"-p", fmt.Sprintf(`[{"op": "replace", "path": "/ports/0/port", "value": %d}]`, port))
+			"-p", fmt.Sprintf(`[{"op": "replace", "path": "/ports/0/port", "value": %d}]`, discard))
 	}
 }
 
@@ -418,7 +420,10 @@ func notInjected(pod *corev1.Pod, err error) error {
 
 func deniedWith(part string) func(*corev1.Pod, error) error {
 	return func(_ *corev1.Pod, err error) error {
-		if err == nil || !strings.Contains(err.Error(), part) {
+		switch {
+		case err == nil:
+			return errors.New("it is not denied")
+		case !strings.Contains(err.Error(), part):
 			return fmt.Errorf("it is not denied with %q: %w", part, err)
 		}
 		return nil
