@@ -55,8 +55,7 @@ func TestAllows(t *testing.T) {
 		{"{name: p, type: boolean, default: false, overridableBy: []}", `allowPrivilegeEscalation: "${params.p}", capabilities: {drop: [ALL]}, ` + rest, ""},
 		// The API server accepts privileged only with allowPrivilegeEscalation.
 		{"{name: p, type: boolean, default: false}", `privileged: "${params.p}", allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}, ` + rest, ""},
-		{"{name: p, type: boolean, default: false}, {name: q, type: boolean, default: false, overridableBy: [Namespace]}", `privileged: "${params.p}", allowPrivilegeEscalation: "${params.q}", capabilities: {drop: [ALL]}, ` + rest,
-			"with p=true (the pod or its namespace may set it) and q=true (only its namespace may set it), Pod Security is privileged"},
+		{"{name: p, type: boolean, default: false}, {name: q, type: boolean, default: false, overridableBy: [Namespace]}", `privileged: "${params.p}", allowPrivilegeEscalation: "${params.q}", capabilities: {drop: [ALL]}, ` + rest, "with p=true (the pod or its namespace may set it) and q=true (only its namespace may set it), Pod Security is privileged"},
 		{"{name: p, type: json, default: '{}'}", `allowPrivilegeEscalation: false, capabilities: {drop: [ALL], add: "${params.p.?add.orValue([]).map(c, string(c))}"}, ` + rest, `with p={"add":["SYS_ADMIN"]} (`},
 		{"{name: p, default: '1'}", `allowPrivilegeEscalation: "${params.p.matches('^[0-9]+x$')}", capabilities: {drop: [ALL]}, ` + rest, "Pod Security"},
 		{"{name: p, default: a}", `allowPrivilegeEscalation: "${params.p.size() * 7 % 11 == 5 && params.p.endsWith('zz')}", capabilities: {drop: [ALL]}, ` + rest, "Pod Security may be baseline"},
