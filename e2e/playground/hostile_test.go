@@ -94,7 +94,7 @@ func TestBounds(t *testing.T) {
 func TestStop(t *testing.T) {
 	const worker = `let n = 0;
 		onmessage = ({data}) => {
-			if ('start' in data) return postMessage({started: true});
+			if ('start' in data) return postMessage({module: 1});
 			while (data.input.manifest.includes('hang')) n++;
 			postMessage({id: data.id, output: {problems: [], mistakes: [], hints: [], result: data.input.manifest, added: [], objects: [], verdicts: []}});
 		};`

@@ -66,7 +66,7 @@ func TestPanic(t *testing.T) {
 func TestThrow(t *testing.T) {
 	const worker = `
 		onmessage = ({data}) => {
-			if ('start' in data) return postMessage({started: true});
+			if ('start' in data) return postMessage({module: 1});
 			if (data.input.manifest.includes('throw')) throw new Error('thrown');
 			postMessage({id: data.id, output: {problems: [], mistakes: [], hints: [], result: data.input.manifest, added: [], objects: [], verdicts: []}});
 		};`

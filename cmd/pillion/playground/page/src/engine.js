@@ -6,30 +6,11 @@ const first = 30_000;
 // The Content-Security-Policy allows no script but those that this policy names.
 const policy = globalThis.trustedTypes?.createPolicy('worker', {createScriptURL: () => 'worker.js'});
 
-let compiling;
-
-// compiled returns the engine, compiled once for all workers. After a failure, the next call tries again.
-function compiled() {
-  compiling ??= compile('engine.wasm.gz').catch((e) => {
-    compiling = undefined;
-    throw e;
-  });
-  return compiling;
-}
-
-async function compile(url) {
-  const answer = await fetch(url);
-  if (!answer.ok) throw new Error(`${url}: ${answer.status}`);
-  // The file is compressed whatever the server can do.
-  const plain = answer.body.pipeThrough(new DecompressionStream('gzip'));
-  return WebAssembly.compileStreaming(new Response(plain, {headers: {'Content-Type': 'application/wasm'}}));
-}
-
 // Engine evaluates in a worker. While the worker is busy, it keeps only the newest input. If the worker ends, the next
 // input starts another one. The limit is how long an evaluation after the first one may take.
 export class Engine {
-  constructor(limit, {output, stopped, failed} = {}) {
-    Object.assign(this, {limit, output, stopped, failed, next: undefined, busy: false, id: 0});
+  constructor(limit, {output, stopped, failed} = {}, module) {
+    Object.assign(this, {limit, output, stopped, failed, module, next: undefined, busy: false, id: 0});
     this.start();
   }
 
@@ -38,8 +19,8 @@ export class Engine {
     const worker = new Worker(policy?.createScriptURL('') ?? 'worker.js');
     worker.onmessage = ({data}) => this.worker === worker && this.told(data);
     worker.onerror = (e) => this.worker === worker && this.broken(e.message);
+    worker.postMessage({start: this.module});
     this.worker = worker;
-    compiled().then((module) => worker.postMessage({start: module}), (e) => this.worker === worker && this.broken(String(e)));
   }
 
   end() {
@@ -49,9 +30,10 @@ export class Engine {
     this.running = this.busy = false;
   }
 
-  told({started, failed, id, output}) {
+  told({module, failed, id, output}) {
     if (failed) return this.broken(failed);
-    if (started) {
+    if (module) {
+      this.module = module;
       this.running = true;
     } else if (id === this.id) {
       clearTimeout(this.timer);

@@ -122,7 +122,7 @@ function hint() {
     output: (o) => linter.next || show(linter.templates, o.hints, o.problems),
     stopped: (limit) => show(linter.templates, [{message: `The hints are missing, because they take longer than ${limit / 1000} s.`}]),
     failed: (why) => show(linter.templates, [{message: `The hints are missing, because the engine does not run: ${why}.`}]),
-  });
+  }, engine.module);
   linter.templates = templates;
   linter.evaluate({templates, manifest: '', lint: true});
 }
