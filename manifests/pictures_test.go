@@ -88,7 +88,7 @@ func fills(css string) map[string]string {
 // checkContrast checks each color of words or arrows on each background: WCAG 2.2, level AA.
 func checkContrast(t *testing.T, picture string, colors map[string]string) {
 	t.Helper()
-	backgrounds := []string{"page", "box", "own", "app", "added"}
+	backgrounds := []string{"page", "box", "own", "app", "addition"}
 	for _, name := range slices.Sorted(maps.Keys(colors)) {
 		for _, behind := range backgrounds {
 			if back, ok := colors[behind]; ok && !slices.Contains(backgrounds, name) {

@@ -25,7 +25,7 @@ const atEnd = 4 * time.Second
 // look has the colors for light and dark. TestPictures checks their contrast.
 const look = `    text { font: 13px ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; white-space: pre; fill: #1f2328 }
     .page { fill: #f6f8fa; stroke: #59636e }
-    .added { fill: #dafbe1 }
+    .addition { fill: #dafbe1 }
     .bold { font-weight: 700 }
     .dim { fill: #59636e }
     .red { fill: #a40e26 }
@@ -36,7 +36,7 @@ const look = `    text { font: 13px ui-monospace, SFMono-Regular, Menlo, Consola
     @media (prefers-color-scheme: dark) {
       text { fill: #f0f6fc }
       .page { fill: #0d1117; stroke: #9198a1 }
-      .added { fill: #12261e }
+      .addition { fill: #12261e }
       .dim { fill: #9198a1 }
       .red { fill: #ff7b72 }
       .green { fill: #3fb950 }
@@ -90,7 +90,7 @@ func drawLine(svg *bytes.Buffer, i int, l line) {
 		return
 	}
 	if addition(l) {
-		fmt.Fprintf(svg, `<rect class="added" x="1" y="%d" width="%d" height="%d"/>`, i*lineHeight, width-2, lineHeight)
+		fmt.Fprintf(svg, `<rect class="addition" x="1" y="%d" width="%d" height="%d"/>`, i*lineHeight, width-2, lineHeight)
 	}
 	fmt.Fprintf(svg, `<text x="%d" y="%d">`, margin, (i+1)*lineHeight-5)
 	for _, s := range l.spans {
