@@ -16,7 +16,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/validation"
 )
 
-// hasExpression reports whether a node is a scalar with expressions, in a place where they are allowed.
+// hasExpression reports whether a node is a scalar with expressions, and expressions are allowed.
 func (c *Checker) hasExpression(y *yaml.Node) bool {
 	return c.scope != nil && y.Kind == yaml.ScalarNode && strings.Contains(y.Value, "${")
 }
