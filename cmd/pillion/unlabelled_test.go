@@ -113,7 +113,7 @@ func TestUnlabelledHeld(t *testing.T) {
 				continue // status does not report it then
 			}
 			code, stdout, _ := a.status(t, args...)
-			if code != exitProblem || !strings.Contains(stdout, "Problem: ") || strings.Contains(stdout, "kubectl label") || !strings.Contains(stdout, "it has no label pillion.dev/inject") {
+			if code != exitProblem || !strings.Contains(stdout, "Problem: ") || strings.Contains(stdout, "pillion.dev/inject=enabled") || !strings.Contains(stdout, "it has no label pillion.dev/inject") {
 				t.Errorf("%s: exit code %d\n%s", name, code, stdout)
 			}
 		}
