@@ -249,7 +249,7 @@ func childrenOf(part fragment.View) (all []fragment.View) {
 }
 
 // mayBeItem reports whether an item of the pod may be an item of a fragment: it is equal to a constant item, or it has the key of a
-// computed item.
+// computed item. If the items of the list have no key, all fields that the computed item has must be possible.
 func (s *subject) mayBeItem(item *jsontree.Node, own fragment.View, in *schema.Schema) bool {
 	if static := own.Static(); static != nil {
 		if static.Get(fragment.IfSetKey) != nil {
@@ -257,17 +257,34 @@ func (s *subject) mayBeItem(item *jsontree.Node, own fragment.View, in *schema.S
 		}
 		return item.Kind() == static.Kind() && s.hasSameEffect(in.Elem, item, static)
 	}
+	if own.IsSpread() || own.Whole() {
+		return true
+	}
+	possible := false
 	for name, child := range own.Children() {
-		if name != in.Key {
+		switch keyed := in.Key != ""; {
+		case keyed && name == in.Key:
+			return mayBeValue(item.Get(name), child, true)
+		case keyed || name == fragment.IfSetKey:
 			continue
 		}
-		if key := child.Static(); key != nil {
-			return key.SameText(item.Get(name)) || key.String() == item.Get(name).String()
+		if possible = mayBeValue(item.Get(name), child, false); !possible {
+			return false
 		}
-		pieces, _ := child.Pieces()
-		first, last := pieces[0].Literal, pieces[len(pieces)-1].Literal
-		text := item.Get(name).Text()
-		return first+last != "" && strings.HasPrefix(text, first) && strings.HasSuffix(text, last)
 	}
-	return false
+	return possible
+}
+
+// mayBeValue reports whether a value of the pod may be the constant or computed string of a fragment. A key without a constant part
+// identifies nothing.
+func mayBeValue(there *jsontree.Node, own fragment.View, isKey bool) bool {
+	if static := own.Static(); static != nil {
+		return static.SameText(there) || static.String() == there.String()
+	}
+	pieces, _ := own.Pieces()
+	if len(pieces) == 0 {
+		return !isKey
+	}
+	first, last := pieces[0].Literal, pieces[len(pieces)-1].Literal
+	return (!isKey || first+last != "") && strings.HasPrefix(there.Text(), first) && strings.HasSuffix(there.Text(), last)
 }
