@@ -78,7 +78,7 @@ func TestChartNamespace(t *testing.T) {
 	u.wantNoLeases(t)
 }
 
-// wantNoLeases waits until no Lease is in Pillion's namespace, whoever created it: Helm, or a replica that lost its own.
+// wantNoLeases waits until no Lease is in Pillion's namespace, also none that a replica created after it lost its own.
 func (u *user) wantNoLeases(t *testing.T) {
 	t.Helper()
 	eventually(t, "the Leases are gone", func(ctx context.Context) error {

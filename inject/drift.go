@@ -141,7 +141,7 @@ func (d comparison) findDifference(pod, fragment *jsontree.Node) *difference {
 	return d.differenceHere(pod, fragment)
 }
 
-// findExtra returns the first place at or below d where the pod has more than other templates add. If the place is merged as a
+// findExtra returns the first place at or below d with more in the pod than other templates add. If the place is merged as a
 // whole, its value must be what one of them adds.
 func (d comparison) findExtra(pod *jsontree.Node) *difference {
 	alone := d

@@ -163,7 +163,7 @@ func (s *subject) annotation(key string) *jsontree.Node { return s.annotations.G
 
 // isMarked reports whether an annotation of the pod says that containers with the template's names
 // belong to the template. The annotation records an injection, or requests that Pillion completes
-// the containers. Anybody can write it, so it proves nothing. This is safe, because its only effect is that
+// the containers. Every user can write it, so it proves nothing. This is safe, because its only effect is that
 // Pillion adds what the container lacks.
 func (s *subject) isMarked(t *loaded) bool {
 	if len(s.annotations.Members()) < longList {

@@ -26,7 +26,7 @@ func (p *planner) isAbsent(noContainer bool) bool {
 
 // moreThanRecord reports whether something besides the record of the injection is missing.
 func (p *planner) moreThanRecord() bool {
-	alone := JSON("") // the record as the only addition, as it is in added if the pod has no annotations
+	alone := JSON("") // the record as the only addition, like in added if the pod has no annotations
 	annotations := p.fragment.At("metadata", "annotations")
 	if members := annotations.Members(); !slices.ContainsFunc(members, func(m jsontree.Node) bool { return !p.t.isRecord(m.Name()) }) {
 		alone = JSON(annotations.String())

@@ -64,7 +64,7 @@ func isAtOrBelow(other, path string) bool {
 // yamlComment matches a comment in YAML.
 var yamlComment = regexp.MustCompile(`(?m)(^|\s)#.*$`)
 
-// emptyOf returns the empty value that a text in JSON or YAML is: a list, an object or null.
+// emptyOf returns the empty value that JSON or YAML stands for: a list, an object or null.
 func emptyOf(text string) any {
 	text = yamlComment.ReplaceAllString(text, "")
 	switch at := strings.IndexAny(text, "[{"); {

@@ -27,7 +27,7 @@ import (
 //
 // Unseen: a container with one of a template's own names may be visible because something changed it. If that makes the template's
 // condition false although the pod's annotations say that it has the template, the condition is evaluated again without such
-// containers. Otherwise nobody would notice the change.
+// containers. Otherwise no check would notice the change.
 //
 // Proven: a container that was added in this run, or that a template rendered before anything was added, stays hidden while templates
 // add to the pod, unless its template does not apply any more. If no template renders the container at the

@@ -248,7 +248,7 @@ func (p *tab) restore(state map[string]string) {
 	p.wait("document.body.dataset.evaluated > " + before)
 }
 
-// fill types a text into a field and waits for the result.
+// fill types something into a field and waits for the result.
 func (p *tab) fill(field, text string) {
 	p.Helper()
 	before := value[string](p, "document.body.dataset.evaluated")

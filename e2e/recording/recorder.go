@@ -121,7 +121,7 @@ func (l line) text() string {
 	return text
 }
 
-// cut leaves out the lines between the command, which is the first line, and the line that contains a text. A blank line is
+// cut leaves out the lines between the command, which is the first line, and the first one that contains from. A blank line is
 // between them.
 func cut(lines []line, from string) ([]line, error) {
 	if from == "" {

@@ -12,7 +12,7 @@ import (
 )
 
 // whyCannotCreate returns why an object cannot create its pods, as status reports it. It returns "" if the object
-// can create them, or if that is unknown. The ReplicaSets of a Deployment need not be read: the Deployment has their conditions.
+// can create them, or if that is unknown. The ReplicaSets of a Deployment are not read: the Deployment has their conditions.
 func (i *Installation) whyCannotCreate(ctx context.Context, p *namespace, object *unstructured.Unstructured) (string, error) {
 	if object.GetKind() != "CronJob" {
 		return i.whyLacksPods(ctx, p, object)

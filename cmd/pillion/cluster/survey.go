@@ -24,7 +24,7 @@ type survey struct {
 	unsure     unsure            // about the templates
 	selector   labels.Selector   // of pods
 	own        status.Scope      // what all namespaces have in common, for example Pillion's own webhooks
-	found      int               // the number of namespaces to read, for the progress
+	found      int               // the number of namespaces to read, which the progress shows
 	shadowed   []string          // shadow namespaces
 	wrong      []string          // namespaces with a label value that has no meaning
 	awaited    map[string]string // namespaces in which no pod may wait for Pillion, with the reason

@@ -114,7 +114,7 @@ type simulation struct {
 	kills    int           // how often the process is killed
 	undo     bool          // a failure undoes the rollout
 	reapply  bool          // after a failure, the user applies the old template
-	atOnce   bool          // a pod is proved as soon as it is ready with the change
+	atOnce   bool          // a pod is proved when it is first seen ready with the change
 	content  int           // of the template: one of images
 	states   map[string]*state
 	watchers []chan<- struct{}

@@ -106,7 +106,7 @@ type podError struct {
 	blocked bool
 }
 
-// newPodError returns an error whose text begins with the pod.
+// newPodError returns an error that begins with the pod.
 func newPodError(namespace, name string, err error) *podError {
 	return &podError{name: name, err: fmt.Errorf("pod %s in the namespace %s: %w", name, namespace, err)}
 }

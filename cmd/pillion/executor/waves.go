@@ -82,7 +82,7 @@ func (r *Rollout) endError(otherwise error) error {
 	return otherwise
 }
 
-// joinErrors returns several errors as one error, whose text is one sentence.
+// joinErrors returns several errors as one error, in one sentence.
 func joinErrors(all []error) error {
 	if len(all) == 1 {
 		return all[0]
