@@ -85,3 +85,41 @@ func TestParamTypesInReference(t *testing.T) {
 		}
 	}
 }
+
+// TestParamTypesInDefinitions checks that API servers accept each type: the enum of the kinds of templates lists it. Make generate
+// writes the enum, from the comment of ParamType in templates/v1alpha1.
+func TestParamTypesInDefinitions(t *testing.T) {
+	t.Parallel()
+	type properties struct {
+		Properties map[string]struct {
+			Properties map[string]struct {
+				Items struct {
+					Properties map[string]struct {
+						Enum []string `yaml:"enum"`
+					} `yaml:"properties"`
+				} `yaml:"items"`
+			} `yaml:"properties"`
+		} `yaml:"properties"`
+	}
+	for _, kind := range []string{"clustersidecartemplates", "sidecartemplates"} {
+		path := "../../manifests/crds/" + kind + ".yaml"
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var definition struct {
+			Spec struct {
+				Versions []struct {
+					Schema map[string]properties `yaml:"schema"`
+				} `yaml:"versions"`
+			} `yaml:"spec"`
+		}
+		if err := yaml.Unmarshal(text, &definition); err != nil {
+			t.Fatal(err)
+		}
+		spec := definition.Spec.Versions[0].Schema["openAPIV3Schema"].Properties["spec"]
+		if listed := spec.Properties["params"].Items.Properties["type"].Enum; !slices.Equal(listed, Types()) {
+			t.Errorf("%s has the types %q, want %q: change the comment of ParamType in templates/v1alpha1, and run make generate", path, listed, Types())
+		}
+	}
+}
