@@ -104,6 +104,14 @@ func volumeRules() map[string][]ObjectRule {
 		"ProjectedVolumeSource":                  {{reads: []string{"sources"}, check: pathsOnce}},
 		"LabelSelector":                          {{reads: []string{"matchLabels"}, check: labelsMatched}},
 		"PersistentVolumeClaimTemplate.metadata": {
+			{reads: claimFieldsNotAllowed, check: func(n *jsontree.Node) error {
+				for _, name := range claimFieldsNotAllowed {
+					if n.Get(name) != nil {
+						return fmt.Errorf("must not have %s: only labels and annotations are allowed here", name)
+					}
+				}
+				return nil
+			}},
 			{reads: []string{"labels"}, check: func(n *jsontree.Node) error { return checkKeys(n.Get("labels"), validation.IsQualifiedName) }},
 			{reads: []string{"annotations"}, check: func(n *jsontree.Node) error {
 				return checkKeys(n.Get("annotations"), func(key string) []string { return validation.IsQualifiedName(strings.ToLower(key)) })
@@ -225,3 +233,10 @@ var isAbsolute = textRule("", path.IsAbs, "%q must be an absolute path")
 var isNotReserved = textRule("", func(s string) bool { return !strings.HasPrefix(s, "..") }, "%q must not begin with two dots")
 
 var hasNoSlash = textRule("", func(s string) bool { return !strings.Contains(s, "/") }, "%q must not contain a slash")
+
+// claimFieldsNotAllowed are the fields of metadata that the template of a claim must not have (ValidatePersistentVolumeClaimTemplate in
+// pkg/apis/core/validation of Kubernetes).
+var claimFieldsNotAllowed = []string{
+	"name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "generation", "deletionTimestamp", "deletionGracePeriodSeconds",
+	"ownerReferences", "finalizers", "managedFields",
+}
