@@ -114,11 +114,11 @@ func (r *recorder) text() string {
 
 // text returns the line without styles.
 func (l line) text() string {
-	text := ""
+	var text strings.Builder
 	for _, s := range l.spans {
-		text += s.text
+		text.WriteString(s.text)
 	}
-	return text
+	return text.String()
 }
 
 // cut leaves out the lines between the command, which is the first line, and the first one that contains from. A blank line is
