@@ -58,7 +58,8 @@ func (s *Schema) fillIn(object *jsontree.Node) {
 }
 
 // defaultFillings returns the defaults of the object's own fields, sorted by name. A field whose type is a struct, and no pointer to
-// one, has an empty object as its default. The results are kept, because every item of every list of a pod needs them.
+// one, has an empty object as its default, unless the type encodes itself, as a time does. The results are kept, because every item
+// of every list of a pod needs them.
 func (s *Schema) defaultFillings() []jsontree.Node {
 	if known, ok := fillings.Load(s); ok {
 		return known.([]jsontree.Node)
@@ -69,7 +70,7 @@ func (s *Schema) defaultFillings() []jsontree.Node {
 		value, ok := Default(f.Parent.Name() + "." + name)
 		switch {
 		case ok:
-		case f.AbsentIsZero && f.fields != nil && s.GoType != podType:
+		case f.AbsentIsZero && f.fields != nil && !f.ownEncoding && s.GoType != podType:
 			value, ok = "{}", true
 		case f.AlwaysSent:
 			value, ok = zeroOf(f.GoType)

@@ -5,6 +5,7 @@ package schema
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -95,6 +96,7 @@ func TestForeseen(t *testing.T) {
 		`{"spec":{"terminationGracePeriodSeconds":-0}}`:                                                                         `"terminationGracePeriodSeconds":0`,
 		`{"spec":{"resources":{"limits":{"cpu":"0.5"}}}}`:                                                                       `"resources":{"limits":{"cpu":"500m"}}`,
 		`{"spec":{"volumes":[{"ephemeral":{"volumeClaimTemplate":{"spec":{"resources":{"requests":{"storage":"1024Gi"}}}}}}]}}`: `"storage":"1Ti"`,
+		`{"spec":{"volumes":[{"ephemeral":{"volumeClaimTemplate":{}}}]}}`:                                                       `"metadata":{}`,
 	} {
 		stored, err := AsStored([]byte(pod))
 		if err != nil || !strings.Contains(string(stored), want) {
@@ -162,6 +164,46 @@ func TestQuantityAllocs(t *testing.T) {
 		n := jsontree.Text(text)
 		if allocs := testing.AllocsPerRun(10, func() { s.encodedScalar(&n) }); allocs > 0 {
 			t.Errorf("%s: %s allocations", text, strconv.FormatFloat(allocs, 'f', 0, 64))
+		}
+	}
+}
+
+// TestZeroFillings checks for each type of the pod that what is filled in, besides Kubernetes' own defaults, is what Go writes for a
+// zero value.
+func TestZeroFillings(t *testing.T) {
+	t.Parallel()
+	// No API server stores a pod without these.
+	required := []string{"HTTPGetAction.port", "TCPSocketAction.port", "WeightedPodAffinityTerm.podAffinityTerm", "PersistentVolumeClaimTemplate.spec"}
+	known := schemas{}
+	known.schemaOf(podType)
+	for typ, s := range known {
+		if typ.Kind() != reflect.Struct || s.ownEncoding || typ == podType {
+			continue
+		}
+		text, err := json.Marshal(reflect.Zero(typ).Interface())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want map[string]json.RawMessage
+		if err := json.Unmarshal(text, &want); err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]string{}
+		for _, value := range s.defaultFillings() {
+			if _, own := Default(s.fields[value.Name()].Parent.Name() + "." + value.Name()); own {
+				delete(want, value.Name())
+			} else {
+				got[value.Name()] = value.String()
+			}
+		}
+		for name, value := range want {
+			if f := s.fields[name]; string(value) != "null" && !f.Gated && got[name] != string(value) && !slices.Contains(required, typ.Name()+"."+name) {
+				t.Errorf("%s.%s: Go writes %s, and %q is filled in", typ, name, value, got[name])
+			}
+			delete(got, name)
+		}
+		for name, value := range got {
+			t.Errorf("%s.%s: %s is filled in, and Go writes nothing", typ, name, value)
 		}
 	}
 }
