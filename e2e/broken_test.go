@@ -132,20 +132,20 @@ spec: {policyName: registry, validationActions: [Deny], matchResources: {namespa
 			end:   func(b *brokenCluster, t *testing.T) { b.setReady(t, "True"); b.waitForReplicas(t, 2) },
 		},
 		{
-			name: "no-configurations", does: "the webhook configurations are deleted", happens: notInjected, event: "NotInjected",
+			name: "no-configurations", does: "the webhook configurations are deleted", happens: checkNotInjected, event: "NotInjected",
 			start: kubectl("", "delete", "mutatingwebhookconfigurations,validatingwebhookconfigurations", "-l", "app.kubernetes.io/name=pillion"),
-			end:   (*brokenCluster).apply,
+			end:   (*brokenCluster).applyManifests,
 		},
 		{
 			name: "ca-bundle", does: "the caBundles are those of another authority", happens: deniedWith("unknown authority"),
-			start: func(b *brokenCluster, t *testing.T) { b.trust(t, b.stranger.PEM) }, end: func(b *brokenCluster, t *testing.T) { b.trust(t, b.Authority.PEM) },
+			start: func(b *brokenCluster, t *testing.T) { b.setBundles(t, b.stranger.PEM) }, end: func(b *brokenCluster, t *testing.T) { b.setBundles(t, b.Authority.PEM) },
 		},
 		{
 			name: "expired", does: "the certificate that Pillion serves has expired", happens: deniedWith("expired"),
 			start: (*brokenCluster).expireCertificate,
 			end: func(b *brokenCluster, t *testing.T) {
 				b.setCertificate(t, time.Now().Add(validFor))
-				b.trust(t, b.Authority.PEM)
+				b.setBundles(t, b.Authority.PEM)
 			},
 		},
 		{
@@ -162,7 +162,7 @@ spec: {policyName: registry, validationActions: [Deny], matchResources: {namespa
 				b.killReplicas(t)
 				b.kubectl(t, fmt.Sprintf(clusterTemplate, "wrong", wrongTemplate), "apply", "-f", "-")
 				b.restartReplicas(t)
-				b.controlled().wantReady(t, "clustersidecartemplate/wrong", "False Invalid")
+				b.asControlled().wantReady(t, "clustersidecartemplate/wrong", "False Invalid")
 			},
 			end: kubectl("", "delete", "clustersidecartemplate", "wrong"),
 		},
@@ -170,14 +170,14 @@ spec: {policyName: registry, validationActions: [Deny], matchResources: {namespa
 			name: "name-taken", does: "a template of the namespace has the name of a template of the cluster",
 			start: func(b *brokenCluster, t *testing.T) {
 				b.kubectl(t, taken, "apply", "-f", "-")
-				b.controlled().wantReady(t, "sidecartemplate/agent", "False NameTaken", "-n", brokenNamespace)
+				b.asControlled().wantReady(t, "sidecartemplate/agent", "False NameTaken", "-n", brokenNamespace)
 			},
 			end: kubectl(taken, "delete", "-f", "-"),
 		},
 		{
 			name: "no-controller-rights", does: "the ServiceAccount of the controller has lost its rights",
 			start: kubectl("", "patch", "clusterrole", "pillion-controller", "--type=json", "-p", `[{"op": "replace", "path": "/rules", "value": []}]`),
-			end:   (*brokenCluster).apply,
+			end:   (*brokenCluster).applyManifests,
 		},
 		{
 			name: "no-kinds", does: "the kinds of templates are deleted, and with them all templates; the running Pillion still uses them",
@@ -225,14 +225,14 @@ func newBroken(t *testing.T) *brokenCluster {
 	if b.stranger, err = cluster.NewAuthority("stranger"); err != nil {
 		t.Fatal(err)
 	}
-	b.apply(t)
+	b.applyManifests(t)
 	b.setCertificate(t, time.Now().Add(validFor))
 	b.nodes(t, pillionNamespace)
 	b.run(t)
 	t.Cleanup(func() { b.resumeReplicas(t) }) // before they are stopped
-	b.controlled().start(t)
+	b.asControlled().start(t)
 	b.kubectl(t, agentTemplate, "apply", "-f", "-")
-	b.controlled().wantReady(t, "clustersidecartemplate/agent", "True Valid")
+	b.asControlled().wantReady(t, "clustersidecartemplate/agent", "True Valid")
 	b.waitForFate(t, nil)
 	b.kubectl(t, fmt.Sprintf(appOfTeam, "web"), "apply", "-f", "-")
 	b.waitForReplicas(t, 2)
@@ -263,17 +263,17 @@ func (b *brokenCluster) mayList(ctx context.Context, user, resource string) erro
 	return err
 }
 
-func (b *brokenCluster) controlled() *controlled { return &controlled{b.Cluster} }
+func (b *brokenCluster) asControlled() *controlled { return &controlled{b.Cluster} }
 
-// apply applies the manifests, with their caBundles.
-func (b *brokenCluster) apply(t *testing.T) {
+// applyManifests applies the manifests, with their caBundles.
+func (b *brokenCluster) applyManifests(t *testing.T) {
 	t.Helper()
 	b.kubectl(t, "", "apply", "--server-side", "--force-conflicts", "--validate=strict", "-k", kustomization(t, "base"))
-	b.trust(t, b.Authority.PEM)
+	b.setBundles(t, b.Authority.PEM)
 }
 
-// trust sets all caBundles.
-func (b *brokenCluster) trust(t *testing.T, ca []byte) {
+// setBundles sets all caBundles.
+func (b *brokenCluster) setBundles(t *testing.T, ca []byte) {
 	t.Helper()
 	for _, kind := range []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"} {
 		var list struct {
@@ -330,7 +330,7 @@ func (b *brokenCluster) expireCertificate(t *testing.T) {
 		}
 		return nil
 	})
-	b.trust(t, append(bytes.Clone(b.Authority.PEM), b.stranger.PEM...))
+	b.setBundles(t, append(bytes.Clone(b.Authority.PEM), b.stranger.PEM...))
 }
 
 func (b *brokenCluster) killReplicas(*testing.T) {
@@ -393,7 +393,7 @@ func (b *brokenCluster) waitForReplicas(t *testing.T, ready int32) {
 func (b *brokenCluster) waitForFate(t *testing.T, happens func(*corev1.Pod, error) error) {
 	t.Helper()
 	if happens == nil {
-		happens = injected
+		happens = checkInjected
 	}
 	eventually(t, "a new pod has its fate", func(ctx context.Context) error {
 		pod := &corev1.Pod{
@@ -404,14 +404,14 @@ func (b *brokenCluster) waitForFate(t *testing.T, happens func(*corev1.Pod, erro
 	})
 }
 
-func injected(pod *corev1.Pod, err error) error {
+func checkInjected(pod *corev1.Pod, err error) error {
 	if err == nil && (pod == nil || len(pod.Spec.Containers) != 2) {
 		err = errors.New("it is not injected")
 	}
 	return err
 }
 
-func notInjected(pod *corev1.Pod, err error) error {
+func checkNotInjected(pod *corev1.Pod, err error) error {
 	if err == nil && (pod == nil || len(pod.Spec.Containers) != 1) {
 		err = errors.New("it is injected")
 	}

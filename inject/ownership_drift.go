@@ -34,10 +34,33 @@ func (o *owners) additionsByOthers(c *candidate, list string, existing, own *jso
 		return nil
 	}
 	for _, other := range o.candidates {
-		ofCluster := tenants && other.t.Namespace == ""
-		if other != c && (other.t.Spec.Required || ofCluster) {
+		if other != c && other.t.Spec.Required && !(tenants && other.t.Namespace == "") {
 			all = append(all, o.addedBy(other, list, restored)...)
 		}
+	}
+	if tenants {
+		all = append(all, o.addedByCluster(list, restored)...)
+	}
+	return all
+}
+
+// addedByCluster returns what the templates of the cluster add to a container of a namespace's template: those that apply, and those
+// that the pod records and that apply only because of the containers of such templates, which they see in the pod.
+func (o *owners) addedByCluster(list string, container *jsontree.Node) (all []*jsontree.Node) {
+	for _, other := range o.candidates {
+		if other.t.Namespace == "" {
+			all = append(all, o.addedBy(other, list, container)...)
+		}
+	}
+	for _, t := range o.flipped {
+		if t.Namespace != "" || !t.HasForEach() || !o.subject.isRecorded(t) {
+			continue
+		}
+		users := o.users
+		if other := o.renderUnset(t, o.subject.withoutValues(o.subject.shownToCluster(), []*loaded{t}), func(_ string, container *jsontree.Node) *jsontree.Node { return container }); other != nil {
+			all = append(all, o.addedBy(other, list, container)...)
+		}
+		o.users = users // what is there now may be undone
 	}
 	return all
 }
@@ -54,8 +77,8 @@ func (o *owners) addedBy(other *candidate, list string, container *jsontree.Node
 	return all
 }
 
-// addedByCluster returns what templates of the cluster add to a container of the candidate c, whose template is one of the namespace.
-func (o *owners) addedByCluster(c *candidate, existing *jsontree.Node) (all []*jsontree.Node) {
+// addedByClusterTo returns what templates of the cluster add to a container of the candidate c, whose template is one of the namespace.
+func (o *owners) addedByClusterTo(c *candidate, existing *jsontree.Node) []*jsontree.Node {
 	own := c.ownContainer(existing)
 	if own == nil {
 		return nil
@@ -64,13 +87,7 @@ func (o *owners) addedByCluster(c *candidate, existing *jsontree.Node) (all []*j
 	if o.subject.schema.At("spec").At("containers").Find(c.fragment.At("spec", "containers").Items(), existing) >= 0 {
 		list = "containers"
 	}
-	restored := c.restoreProtected(existing, own)
-	for _, other := range o.candidates {
-		if other.t.Namespace == "" {
-			all = append(all, o.addedBy(other, list, restored)...)
-		}
-	}
-	return all
+	return o.addedByCluster(list, c.restoreProtected(existing, own))
 }
 
 // restoreProtected returns a container of the pod with the template's values in protected fields that

@@ -214,7 +214,7 @@ func (r *round) renderVisible(t *loaded, d *Decision, c *candidate) {
 	*d = Decision{Template: t.Name, Revision: t.Revision, Mode: t.Spec.Validate.Mode, audit: t.audit}
 	*c = candidate{subject: s, t: t, input: r.input, decision: d, placed: t.Spec.Placement}
 	if t.Namespace != "" {
-		c.byCluster = o.addedByCluster
+		c.byCluster = o.addedByClusterTo
 		c.input.Total = &r.spent
 	}
 	if t.Spec.Required && len(s.exposed) > 0 || s.unseen[t] {

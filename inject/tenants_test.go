@@ -64,6 +64,35 @@ spec: {default: true, pod: {spec: {containers: [{name: main, image: "m:1"}]}}}
 	}
 }
 
+// TestTenantAfterWebhook checks a second call after another webhook has added a container. With the container of the namespace's
+// template, the condition of the cluster's template is true then. What that adds to the container is no fault.
+func TestTenantAfterWebhook(t *testing.T) {
+	t.Parallel()
+	injector := parsed(t, `
+apiVersion: pillion.dev/v1alpha1
+kind: ClusterSidecarTemplate
+metadata: {name: audit}
+spec: {required: true, match: {condition: "size(pod.spec.containers) >= 3"}, forEachContainer: [{add: {env: [{name: AUDIT, value: "1"}]}}]}
+---
+apiVersion: pillion.dev/v1alpha1
+kind: SidecarTemplate
+metadata: {name: own, namespace: shop}
+spec: {default: true, validate: {mode: Deny, protect: [env]}, pod: {spec: {containers: [{name: own, image: "own:1"}]}}}
+`)
+	req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shopNamespace(), Object: []byte(`{"metadata":{"name":"web"},"spec":{"containers":[{"name":"app","image":"a"}]}}`)}
+	first := string(keptBy(t, mustInject(t, injector, req).InjectedJSON(), true))
+	req.Object = keptBy(t, []byte(strings.Replace(first, `"containers":[`, `"containers":[{"name":"mesh","image":"mesh:1"},`, 1)), true)
+	r := mustInject(t, injector, req)
+	req.Object = keptBy(t, r.InjectedJSON(), true)
+	if v := mustJudge(t, inject.NewJudge(injector, nil, true), req); r.Decisions[0].Code != inject.CodeInjected || v.Word() != "allowed" {
+		t.Errorf("audit is %s, and the pod is %s: %v", r.Decisions[0].Code, v.Word(), v.Judged)
+	}
+	req.Object = []byte(strings.Replace(string(req.Object), `"name":"own","image":"own:1","env":[{"name":"AUDIT","value":"1"}`, `"name":"own","image":"own:1","env":[{"name":"AUDIT","value":"2"}`, 1))
+	if v := mustJudge(t, inject.NewJudge(injector, nil, true), req); !v.Denied {
+		t.Errorf("with another value, it is %s: %s", v.Word(), req.Object)
+	}
+}
+
 // TestTenantTries checks that every template has a decision, and those of the cluster the same as alone, if very many
 // templates of a namespace change what these do, or add without end.
 func TestTenantTries(t *testing.T) {
@@ -233,6 +262,12 @@ func tryTenants(t *testing.T, seed uint64, tried tally) {
 			if checkTenant(t, alone, injectorOf(append(slices.Clone(cluster), wraps...)), rest, &movedFrom{pod, container}) {
 				tried["moved and injected"]++
 			}
+		}
+	}
+	after := mustInject(t, both, inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shopNamespace(), Object: pod}).InjectedJSON()
+	for range 2 {
+		if checkMeddled(t, g, both, after) {
+			tried["again"]++
 		}
 	}
 	if t.Failed() {

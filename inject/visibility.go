@@ -36,13 +36,28 @@ import (
 // withoutHidden returns the pod as the expressions of a template see it, and the number of visible
 // containers. If t is nil, no exposed container is visible. It shares memory with the pod.
 func (s *subject) withoutHidden(t *loaded) (pod *jsontree.Node, containers int) {
+	return s.withoutContainers(func(container *jsontree.Node) bool { return s.hidesContainer(container, t) })
+}
+
+// shownToCluster returns the pod as the templates of the cluster see it, for which the containers of a namespace's templates are the
+// user's.
+func (s *subject) shownToCluster() *jsontree.Node {
+	pod, _ := s.withoutContainers(func(container *jsontree.Node) bool {
+		name := container.Get("name").Text()
+		return slices.ContainsFunc(s.templates, func(t *loaded) bool { return t.Namespace == "" && t.Brings(name) && s.isMarked(t) })
+	})
+	return pod
+}
+
+// withoutContainers returns the pod without some containers, and the number of the others. It shares memory with the pod.
+func (s *subject) withoutContainers(omit func(container *jsontree.Node) bool) (pod *jsontree.Node, containers int) {
 	spec := s.pod.Get("spec")
 	seen := spec
 	for _, list := range containerLists() {
 		items := spec.Get(list).Items()
 		hidden := 0
 		for i := range items {
-			if s.hidesContainer(&items[i], t) {
+			if omit(&items[i]) {
 				hidden++
 			}
 		}
@@ -55,7 +70,7 @@ func (s *subject) withoutHidden(t *loaded) (pod *jsontree.Node, containers int) 
 		}
 		own := s.nodes.Nodes(len(items) - hidden)
 		for i := range items {
-			if !s.hidesContainer(&items[i], t) {
+			if !omit(&items[i]) {
 				own = append(own, items[i])
 			}
 		}

@@ -102,7 +102,7 @@ spec: {selector: {app: web}, ports: [{port: 80, targetPort: 8000}]}
 	address := net.JoinHostPort(service.Spec.ClusterIP, "80")
 	eventually(t, "the Service answers", func(ctx context.Context) error {
 		probe := &traffic{answered: map[string]int{}}
-		probe.request(ctx, http.DefaultClient, address)
+		probe.sendRequest(ctx, http.DefaultClient, address)
 		return errors.Join(probe.failures...)
 	})
 	l.load, l.watched = startTraffic(t, requestEvery, address), watchReadiness(t, ns)

@@ -33,7 +33,7 @@ func startTraffic(t *testing.T, every time.Duration, addresses ...string) *traff
 	t.Helper()
 	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
 	for _, address := range addresses {
-		eventually(t, address+" answers", func(ctx context.Context) error { return get(ctx, client, address) })
+		eventually(t, address+" answers", func(ctx context.Context) error { return checkAnswer(ctx, client, address) })
 	}
 	ctx, stopping := context.WithCancel(t.Context())
 	l := &traffic{stopping: stopping, started: time.Now(), answered: map[string]int{}}
@@ -42,7 +42,7 @@ func startTraffic(t *testing.T, every time.Duration, addresses ...string) *traff
 			tick := time.NewTicker(every)
 			defer tick.Stop()
 			for {
-				l.request(context.WithoutCancel(ctx), client, address)
+				l.sendRequest(context.WithoutCancel(ctx), client, address)
 				select {
 				case <-ctx.Done():
 					return
@@ -55,8 +55,8 @@ func startTraffic(t *testing.T, every time.Duration, addresses ...string) *traff
 	return l
 }
 
-// get returns an error unless an address answers with 200.
-func get(ctx context.Context, client *http.Client, address string) error {
+// checkAnswer returns an error unless an address answers with 200.
+func checkAnswer(ctx context.Context, client *http.Client, address string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/", http.NoBody)
 	if err != nil {
 		return err
@@ -71,9 +71,9 @@ func get(ctx context.Context, client *http.Client, address string) error {
 	return err
 }
 
-func (l *traffic) request(ctx context.Context, client *http.Client, address string) {
+func (l *traffic) sendRequest(ctx context.Context, client *http.Client, address string) {
 	sent := time.Since(l.started)
-	err := get(ctx, client, address)
+	err := checkAnswer(ctx, client, address)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.answered[address]++; err != nil {

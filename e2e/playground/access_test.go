@@ -82,7 +82,7 @@ func TestContrast(t *testing.T) {
 		if bad := value[string](p, contrast); bad != "" {
 			t.Errorf("%s:\n%s", name, bad)
 		}
-		p.fill("namespaceLabels", "pillion.dev/inject")
+		p.typeInto("namespaceLabels", "pillion.dev/inject")
 		p.wait(contains(text("legend"), "There is a mistake"))
 		if bad := value[string](p, contrast); bad != "" {
 			t.Errorf("%s, of an earlier result:\n%s", name, bad)

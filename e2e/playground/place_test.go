@@ -25,7 +25,7 @@ func TestPlace(t *testing.T) {
 		}
 		// A label of the ServiceAccount changes nothing in the result. An annotation of the namespace changes a line of it and of the patch.
 		for field, text := range map[string]string{"accountLabels": "a: b", "namespaceAnnotations": "log-agent.pillion.dev/level: debug"} {
-			p.fill(field, text)
+			p.typeInto(field, text)
 			if got := place(); got != c.want {
 				t.Errorf("%s: after a change of %s, the place is %s", c.tab, field, got)
 			}

@@ -191,7 +191,7 @@ func TestPlaygroundAccess(t *testing.T) {
 			}
 			p.wait("document.body.dataset.hinted > 0")
 			look("result")
-			p.fill("namespaceLabels", "pillion.dev/inject")
+			p.typeInto("namespaceLabels", "pillion.dev/inject")
 			look("mistake")
 			if width == 390 {
 				p.run(click("#view-fields"))

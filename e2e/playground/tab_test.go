@@ -248,8 +248,8 @@ func (p *tab) restore(state map[string]string) {
 	p.wait("document.body.dataset.evaluated > " + before)
 }
 
-// fill types something into a field and waits for the result.
-func (p *tab) fill(field, text string) {
+// typeInto replaces the text of a field and waits for the result.
+func (p *tab) typeInto(field, text string) {
 	p.Helper()
 	before := value[string](p, "document.body.dataset.evaluated")
 	p.run(do("{const e = document.getElementById('" + field + "'); e.value = " + quoted(text) + "; e.dispatchEvent(new Event('input'))}"))

@@ -113,9 +113,9 @@ func TestOutdated(t *testing.T) {
 		p.run(ctrl("z"))
 		p.wait("!" + outdated + " && " + contains(text("legend"), "added line"))
 	}
-	p.fill("namespaceLabels", "pillion.dev/inject")
+	p.typeInto("namespaceLabels", "pillion.dev/inject")
 	p.wait(outdated + " && " + contains(text("decisions"), "agent: injected"))
-	p.fill("namespaceLabels", "a: b")
+	p.typeInto("namespaceLabels", "a: b")
 	p.wait("!" + outdated + " && " + contains(text("decisions"), "agent: not_opted_in"))
 	// A kind that Pillion does not know is no mistake: the other objects have a result.
 	p.restore(map[string]string{"templates": agent, "namespaceLabels": "pillion.dev/inject: enabled", "manifest": pod("") + "---\nkind: Rollout\napiVersion: a/v1\nspec: {template: {spec: {containers: [{name: a}]}}}\n"})
@@ -129,13 +129,13 @@ func TestFieldMistake(t *testing.T) {
 	p := open(t).evaluated()
 	for _, field := range []string{"namespaceLabels", "namespaceAnnotations", "accountLabels", "accountAnnotations"} {
 		was := value[string](p, "document.getElementById('"+field+"').value")
-		p.fill(field, "a: b\nc")
+		p.typeInto(field, "a: b\nc")
 		p.wait(contains(text(field+"-mistakes"), "Line 2: ") + " && document.getElementById('" + field + "').ariaInvalid === 'true' && " + text("mistakes") + " === ''")
 		below := value[float64](p, "document.getElementById('"+field+"-mistakes').getBoundingClientRect().top - document.getElementById('"+field+"').getBoundingClientRect().bottom")
 		if below < 0 || below > 20 {
 			t.Errorf("the mistake is %v pixels below the field %s", below, field)
 		}
-		p.fill(field, was)
+		p.typeInto(field, was)
 		p.wait(text(field+"-mistakes") + " === '' && document.getElementById('" + field + "').ariaInvalid === 'false'")
 	}
 }
@@ -168,7 +168,7 @@ func TestParts(t *testing.T) {
 	if got := value[string](p, visible); got != "result" {
 		t.Errorf("first, the page shows %s", got)
 	}
-	p.wait(words("view-result") + " === 'Result +33 added lines'")
+	p.wait(textOf("view-result") + " === 'Result +33 added lines'")
 	for _, part := range []string{"templates", "manifest", "fields"} {
 		p.run(click("#view-" + part))
 		if got := value[string](p, visible); got != part {
@@ -178,8 +178,8 @@ func TestParts(t *testing.T) {
 			t.Errorf("the part %s has the role %s", part, role)
 		}
 	}
-	p.fill("namespaceLabels", "a")
-	p.wait(words("view-fields") + " === 'Namespace 1 problem'")
+	p.typeInto("namespaceLabels", "a")
+	p.wait(textOf("view-fields") + " === 'Namespace 1 problem'")
 	p.run(click("#view-result"))
 	p.wait(contains(text("legend"), "There is a mistake in the labels and annotations."))
 	p.run(click("#view-templates"))
@@ -189,7 +189,7 @@ func TestParts(t *testing.T) {
 	p.wait(visible + " === 'result,templates,manifest,fields'")
 }
 
-// words is an expression for the words of an element, also those for screen readers.
-func words(id string) string {
+// textOf returns an expression for the words of an element, also those for screen readers.
+func textOf(id string) string {
 	return "document.getElementById('" + id + "').textContent.replace(/\\s+/g, ' ').trim()"
 }

@@ -89,7 +89,7 @@ func drawLine(svg *bytes.Buffer, i int, l line) {
 	if len(l.spans) == 0 {
 		return
 	}
-	if addition(l) {
+	if isAddition(l) {
 		fmt.Fprintf(svg, `<rect class="addition" x="1" y="%d" width="%d" height="%d"/>`, i*lineHeight, width-2, lineHeight)
 	}
 	fmt.Fprintf(svg, `<text x="%d" y="%d">`, margin, (i+1)*lineHeight-5)
@@ -103,8 +103,8 @@ func drawLine(svg *bytes.Buffer, i int, l line) {
 	svg.WriteString("</text>\n")
 }
 
-// addition reports whether a line is an added one of a diff. It has a background, as in other diffs.
-func addition(l line) bool {
+// isAddition reports whether a line is an added one of a diff. It has a background, as in other diffs.
+func isAddition(l line) bool {
 	text := strings.TrimLeft(l.text(), " ")
 	return strings.HasPrefix(text, "+") && !strings.HasPrefix(text, "+++") &&
 		slices.ContainsFunc(l.spans, func(s span) bool { return strings.Contains(s.style, "green") })

@@ -24,13 +24,13 @@ func main() {
 	dir, into := flag.String("dir", ".", "run the command in this `FOLDER`"), flag.String("into", "", "write the SVG to this `FILE`")
 	from := flag.String("from", "", "leave out what the command prints before a line that contains this `TEXT`")
 	flag.Parse()
-	if err := run(*dir, *into, *from, flag.Args()); err != nil {
+	if err := recordCommand(*dir, *into, *from, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "recording:", err)
 		os.Exit(1)
 	}
 }
 
-func run(dir, into, from string, args []string) error {
+func recordCommand(dir, into, from string, args []string) error {
 	if len(args) == 0 || into == "" {
 		return errors.New("usage: recording -into FILE COMMAND [ARGUMENT...]")
 	}

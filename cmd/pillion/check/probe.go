@@ -35,7 +35,7 @@ func (f *Facts) checkProbe() Check {
 			c.Hint = "Ask an administrator to run this command, or use a namespace in which you may create pods:"
 		}
 	case p.Denied != "":
-		why := f.denial()
+		why := f.parseDenial()
 		c.Result, c.Message, c.Hint, c.Command = NotChecked, fmt.Sprintf("in the namespace %s, %s", p.Namespace, why.Sentence), why.Hint, why.Command
 		if why.Pillions {
 			c.Result = Failed
@@ -61,8 +61,8 @@ func (f *Facts) checkProbe() Check {
 	return c
 }
 
-// denial returns why the API server denied the pod.
-func (f *Facts) denial() explain.Denial {
+// parseDenial returns why the API server denied the pod.
+func (f *Facts) parseDenial() explain.Denial {
 	why, _ := explain.ParseDenial(f.Probe.Denied, explain.Help{
 		Kubectl: f.Commands.Kubectl, Pillion: f.Commands.Pillion, System: f.Namespace, Namespace: f.Probe.Namespace, Foreign: f.Server.Unknown != "",
 	})

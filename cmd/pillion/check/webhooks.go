@@ -69,7 +69,7 @@ func (f *Facts) checkReachable() Check {
 	switch all := len(f.Chain.Served); {
 	case all == 0:
 		c.Result, c.Message = NotChecked, "the endpoints of the Service are unknown"
-	case answered == 0 && f.denial().Unreached:
+	case answered == 0 && f.parseDenial().Unreached:
 		c.Result, c.Message = Failed, "no endpoint answers, neither to the API server, as the dry-run pod shows, nor from here"
 	case answered == 0:
 		c.Result, c.Message = NotChecked, "no endpoint can be reached from here. If the pod of the last check is injected, API servers reach them"

@@ -383,8 +383,8 @@ func (c *simulation) failContainer(name string, i int) {
 	}
 }
 
-// harmless reports whether the new image works.
-func (b bad) harmless() bool { return b == never || b == shaky || b == probed }
+// isHarmless reports whether the new image works.
+func (b bad) isHarmless() bool { return b == never || b == shaky || b == probed }
 
 // precedesProbe reports whether a new container counts as ready before its startup probe has run.
 func (b bad) precedesProbe() bool { return b == unprobed || b == probed }
@@ -800,7 +800,7 @@ func (c *simulation) updateAll(ctx context.Context, t *testing.T, only string) (
 			continue
 		}
 		again := len(c.only) > 1 && err == nil && left // others may have taken pods from it
-		if err == nil && !again || err != nil && !c.bad.harmless() || try > c.kills+20 {
+		if err == nil && !again || err != nil && !c.bad.isHarmless() || try > c.kills+20 {
 			return failures, err
 		}
 		if err != nil {
@@ -843,9 +843,9 @@ func (c *simulation) conclude(t *testing.T, errs []error, failures []string) {
 		describe(fmt.Sprintf("it is complete, and %d pods that it has changed are not ready", unready))
 	case err == nil && claimed > 0 && c.kills == 0 && c.errors == 0:
 		describe(fmt.Sprintf("it is complete, and %d pods still have a claim", claimed))
-	case (err != nil || len(failures) > 0) && c.bad.harmless() && !c.faults && c.errors == 0 && len(c.only) == 1:
+	case (err != nil || len(failures) > 0) && c.bad.isHarmless() && !c.faults && c.errors == 0 && len(c.only) == 1:
 		describe("it failed without a reason")
-	case err != nil && c.bad.harmless() && !c.faults && c.errors == 0:
+	case err != nil && c.bad.isHarmless() && !c.faults && c.errors == 0:
 		describe("it never became complete")
 	}
 }
@@ -943,13 +943,13 @@ func TestLateFailure(t *testing.T) {
 						}
 					}
 					switch {
-					case test.bad.harmless() && (err != nil || changed != pods):
+					case test.bad.isHarmless() && (err != nil || changed != pods):
 						t.Errorf("%d pods have the change: %v", changed, err)
 					case test.bad == unprobed && (err == nil || !strings.Contains(err.Error(), "it waits for the container agent to be ready")):
 						t.Errorf("it does not report a pod: %v", err)
-					case !test.bad.harmless() && test.bad != unprobed && (err == nil || !strings.Contains(err.Error(), "it was ready with the change for")):
+					case !test.bad.isHarmless() && test.bad != unprobed && (err == nil || !strings.Contains(err.Error(), "it was ready with the change for")):
 						t.Errorf("it does not report a pod: %v", err)
-					case !test.bad.harmless() && test.bad != some && changed > first:
+					case !test.bad.isHarmless() && test.bad != some && changed > first:
 						t.Errorf("%d pods have the change, want at most %d", changed, first)
 					}
 				})
