@@ -60,8 +60,9 @@ prints only problems and warnings. Otherwise, it prints:
 Lint tries the values that annotations may give each parameter: all of them if there
 are few, and otherwise those that matter for the fields that Pod Security checks. If
 it cannot exclude a weaker level, it says so. It also tries them on the pods of the
-templates' tests: the files *_test.yaml in the folders of the templates and below.
-With --pod-security, lint fails if a level is or may be weaker than the given one.
+templates' tests: the files *_test.yaml beside the templates, and in the folder
+tests there. With --pod-security, lint fails if a level is or may be weaker than the
+given one.
 
 With --server, lint sends each of these pods to an API server as a dry run, which
 creates nothing. This needs the right to create pods.

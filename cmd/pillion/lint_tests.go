@@ -29,7 +29,7 @@ func allowOnTests(e *limits.Evaluator, found *linted, set *templates.Set) {
 	}
 }
 
-// testPods returns the pods of tests by the templates that they get. The tests are those in folders of templates, and beside their files.
+// testPods returns the pods of tests by the templates that they get, see testsBeside.
 func testPods(e *limits.Evaluator, paths []string, set *templates.Set) map[string][]limits.Subject {
 	all := map[string][]limits.Subject{}
 	for _, file := range testsBeside(paths) {
@@ -66,7 +66,8 @@ func testPods(e *limits.Evaluator, paths []string, set *templates.Set) map[strin
 	return all
 }
 
-// testsBeside returns the test files in folders and below, or in the folders of files and below.
+// testsBeside returns the test files in folders of templates, or beside their files, and in the folders tests there. It does not look
+// below, because a template may be in a folder with many others, for example at home.
 func testsBeside(paths []string) (files []string) {
 	for _, path := range paths {
 		info, err := os.Stat(path)
@@ -76,9 +77,13 @@ func testsBeside(paths []string) (files []string) {
 		if !info.IsDir() {
 			path = filepath.Dir(path)
 		}
-		found, err := suiteFiles([]string{path})
-		if err == nil {
-			files = append(files, found...)
+		for _, folder := range []string{path, filepath.Join(path, "tests")} {
+			entries, _ := os.ReadDir(folder) // there may be no tests
+			for _, entry := range entries {
+				if !entry.IsDir() && testFileName.MatchString(entry.Name()) {
+					files = append(files, filepath.Join(folder, entry.Name()))
+				}
+			}
 		}
 	}
 	slices.Sort(files)

@@ -216,9 +216,11 @@ func readSuites(paths []string) (all []*testSuite, err error) {
 	return all, nil
 }
 
+// testFileName matches the names of test files.
+var testFileName = regexp.MustCompile(`^[^.].*_test\.(yaml|yml|json)$`)
+
 // suiteFiles returns the named files, and the test files in the named folders and below.
 func suiteFiles(paths []string) (files []string, err error) {
-	name := regexp.MustCompile(`^[^.].*_test\.(yaml|yml|json)$`)
 	for _, root := range paths {
 		info, err := os.Stat(root)
 		if err != nil {
@@ -233,7 +235,7 @@ func suiteFiles(paths []string) (files []string, err error) {
 			switch {
 			case err == nil && entry.IsDir() && path != "." && strings.HasPrefix(entry.Name(), "."):
 				return fs.SkipDir
-			case err == nil && !entry.IsDir() && name.MatchString(entry.Name()):
+			case err == nil && !entry.IsDir() && testFileName.MatchString(entry.Name()):
 				files = append(files, filepath.Join(root, path))
 			}
 			return err

@@ -19,10 +19,8 @@ import (
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
-// The limits of an exploration.
-const (
-	maxSettings = 256 // of the parameters of one expression
-)
+// maxSettings is the maximum number of settings that are tried for the parameters of one expression.
+const maxSettings = 256
 
 // alternative is one of the values of a part. The first one of a list is the value with the current parameters, if that is known.
 type alternative struct {
@@ -36,6 +34,7 @@ type alternative struct {
 	guards   []*cel.Expression
 }
 
+// explorer is one exploration of a template.
 type explorer struct {
 	template *templates.Template
 	from     sample.Situation
@@ -52,6 +51,7 @@ type explorer struct {
 	guards []*cel.Expression // around the part
 }
 
+// evaluationInput is what expressions read with some settings. Ok is false if the parameters do not accept them.
 type evaluationInput struct {
 	in     *cel.Input
 	values params.Values

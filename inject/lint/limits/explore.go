@@ -64,11 +64,11 @@ func (trial *Trial) allow(e *Evaluator, t *templates.Template, from sample.Situa
 	stored := from
 	var err error
 	if stored.Pod, err = schema.AsStored(from.Pod); err != nil {
-		panic("fit: " + err.Error())
+		panic("limits: " + err.Error())
 	}
 	found, err := exposure.Explore(t, stored, work)
 	if err != nil {
-		panic("fit: " + err.Error())
+		panic("limits: " + err.Error())
 	}
 	base := e.violations(found.Base, a.before)
 	for _, group := range a.groupWays(found, base) {

@@ -99,7 +99,7 @@ func hardenPod(s sample.Situation) sample.Situation {
 func encodePod(pod *corev1.Pod) []byte {
 	text, err := json.Marshal(pod)
 	if err != nil {
-		panic("fit: a pod is not JSON: " + err.Error())
+		panic("limits: a pod is not JSON: " + err.Error())
 	}
 	return text
 }
@@ -107,7 +107,7 @@ func encodePod(pod *corev1.Pod) []byte {
 func decodePod(text []byte) *corev1.Pod {
 	pod := &corev1.Pod{}
 	if err := json.Unmarshal(text, pod); err != nil {
-		panic("fit: a pod does not decode: " + err.Error())
+		panic("limits: a pod does not decode: " + err.Error())
 	}
 	return pod
 }
@@ -133,7 +133,7 @@ func (r *result) injectAgain(s sample.Situation) *result {
 	}}
 	var err error
 	if r.Result, err = r.injector.Inject(r.final); err != nil {
-		panic("fit: " + err.Error())
+		panic("limits: " + err.Error())
 	}
 	r.final.Object = r.InjectedJSON()
 	r.pod = decodePod(r.final.Object)
@@ -193,7 +193,7 @@ func requestTemplates(pod Subject, values map[string]string, all ...*templates.T
 func accountOf(s sample.Situation) request.ServiceAccount {
 	account, err := s.ServiceAccount()
 	if err != nil {
-		panic("fit: " + err.Error())
+		panic("limits: " + err.Error())
 	}
 	account.Labels, account.Annotations = maps.Clone(account.Labels), maps.Clone(account.Annotations)
 	if account.Annotations == nil {
@@ -246,7 +246,7 @@ func lacksVolume(d *inject.Decision) bool {
 func withVolume(s sample.Situation, volume inject.JSON) sample.Situation {
 	pod, v := decodePod(s.Pod), corev1.Volume{}
 	if err := json.Unmarshal([]byte(volume), &v); err != nil {
-		panic("fit: a volume is not JSON: " + err.Error())
+		panic("limits: a volume is not JSON: " + err.Error())
 	}
 	if v.PersistentVolumeClaim == nil {
 		v.EmptyDir = &corev1.EmptyDirVolumeSource{}

@@ -136,13 +136,13 @@ func (r *result) mistakeHints(t *templates.Template) []string {
 	}
 	stored, err := schema.AsStored(r.final.Object)
 	if err != nil {
-		panic("fit: " + err.Error())
+		panic("limits: " + err.Error())
 	}
 	final := r.final
 	final.Object = stored
 	verdict, err := inject.NewJudge(r.injector, nil, true).Judge(final)
 	if err != nil {
-		panic("fit: " + err.Error())
+		panic("limits: " + err.Error())
 	}
 	for i := range verdict.Judged {
 		switch f := &verdict.Judged[i]; {
