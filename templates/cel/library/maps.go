@@ -28,19 +28,14 @@ func mapFunctions() []cel.EnvOption {
 // mergeMaps is map.merge(other): the entries of the map, and those of the other one whose keys it lacks.
 func mergeMaps(args ...ref.Val) ref.Val {
 	merged := map[ref.Val]ref.Val{}
-	first := args[0].(traits.Mapper)
-	for i, arg := range args {
-		m := arg.(traits.Mapper)
-		for it := m.Iterator(); it.HasNext() == types.True; {
-			key := it.Next()
-			if _, ok := first.Find(key); ok && i > 0 {
-				continue
-			}
-			value := m.Get(key)
+	for _, arg := range args {
+		for key, value := range values.Entries(arg.(traits.Mapper)) {
 			if types.IsUnknownOrError(value) {
 				return value
 			}
-			merged[key] = value
+			if _, ok := merged[key]; !ok {
+				merged[key] = value
+			}
 		}
 	}
 	return values.WithOrder(types.NewRefValMap(types.DefaultTypeAdapter, merged))
