@@ -26,6 +26,7 @@ type owners struct {
 	users       [2][]appContainer         // see userContainers
 	later       map[*candidate]*candidate // see renderUnplanned
 	unsets      map[*loaded][2]*candidate // see eachUnset
+	shown       map[*loaded]*candidate    // see renderForCluster
 	bare        map[string]*jsontree.Node // see withoutAll
 }
 

@@ -53,16 +53,30 @@ func (o *owners) addedByCluster(list string, container *jsontree.Node) (all []*j
 		}
 	}
 	for _, t := range o.flipped {
-		if t.Namespace != "" || !t.HasForEach() || !o.subject.isRecorded(t) {
-			continue
+		if t.Namespace == "" && t.HasForEach() && o.subject.isRecorded(t) {
+			if other := o.renderForCluster(t); other != nil {
+				all = append(all, o.addedBy(other, list, container)...)
+			}
 		}
-		users := o.users
-		if other := o.renderUnset(t, o.subject.withoutValues(o.subject.shownToCluster(), []*loaded{t}), func(_ string, container *jsontree.Node) *jsontree.Node { return container }); other != nil {
-			all = append(all, o.addedBy(other, list, container)...)
-		}
-		o.users = users // what is there now may be undone
 	}
 	return all
+}
+
+// renderForCluster renders a template of the cluster for the pod with the containers of the namespace's templates, or returns nil if
+// that pod would not get it. It renders each template once in a round.
+func (o *owners) renderForCluster(t *loaded) *candidate {
+	rendered, known := o.shown[t]
+	if !known {
+		users := o.users
+		view := o.subject.withoutValues(o.subject.shownToCluster(o.input.Pod), []*loaded{t})
+		rendered = o.renderUnset(t, view, func(_ string, container *jsontree.Node) *jsontree.Node { return container })
+		o.users = users // what is there now may be undone
+		if o.shown == nil {
+			o.shown = map[*loaded]*candidate{}
+		}
+		o.shown[t] = rendered
+	}
+	return rendered
 }
 
 // addedBy returns what a template adds to a container that is not its own.

@@ -39,14 +39,20 @@ func (s *subject) withoutHidden(t *loaded) (pod *jsontree.Node, containers int) 
 	return s.withoutContainers(func(container *jsontree.Node) bool { return s.hidesContainer(container, t) })
 }
 
-// shownToCluster returns the pod as the templates of the cluster see it, for which the containers of a namespace's templates are the
-// user's.
-func (s *subject) shownToCluster() *jsontree.Node {
-	pod, _ := s.withoutContainers(func(container *jsontree.Node) bool {
+// shownToCluster returns a pod, as expressions see it, with the containers that the templates of the cluster see: for them, those of
+// a namespace's templates are the user's.
+func (s *subject) shownToCluster(pod *jsontree.Node) *jsontree.Node {
+	shown, _ := s.withoutContainers(func(container *jsontree.Node) bool {
 		name := container.Get("name").Text()
 		return slices.ContainsFunc(s.templates, func(t *loaded) bool { return t.Namespace == "" && t.Brings(name) && s.isMarked(t) })
 	})
-	return pod
+	spec := pod.Get("spec")
+	for _, list := range containerLists() {
+		if items := shown.At("spec", list); items != nil {
+			spec = s.storeNode(s.nodes.With(spec, list, *items))
+		}
+	}
+	return s.withAppArmors(s.storeNode(s.nodes.With(pod, "spec", *spec)))
 }
 
 // withoutContainers returns the pod without some containers, and the number of the others. It shares memory with the pod.

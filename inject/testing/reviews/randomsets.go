@@ -142,12 +142,15 @@ func (g *Sets) containerItem(name, volume string) string {
 	fields = append(fields, g.maybeText(5, func() string {
 		return "resources: " + g.pickString(g.objectExpression("resources"), jsonObject, `"${{'limits': {'memory': '1Gi', 'cpu': string(size(pod.spec.containers))}}}"`)
 	})...)
-	fields = append(fields, g.maybeText(6, func() string { return "lifecycle: {stopSignal: SIGTERM}" })...)
+	lifecycle := g.maybeText(6, func() string { return lifecycleField })
 	fields = append(fields, g.maybeText(4, func() string {
 		return "volumeMounts: " + g.pickString("["+g.mountItem(volume, "/w")+"]", g.listExpression("pod.spec.containers[0].volumeMounts", "volumeMounts"), "["+g.mountItem(volume, "/w")+", "+g.listExpression("pod.spec.containers[0].volumeMounts", "volumeMounts")+"]")
 	})...)
-	return "{" + g.whenCondition(6, false) + strings.Join(fields, ", ") + "}"
+	return "{" + g.whenCondition(6, false) + strings.Join(fields, ", ") + strings.Join(lifecycle, "") + "}"
 }
+
+// lifecycleField is a field at the end of a container.
+const lifecycleField = ", lifecycle: {stopSignal: SIGTERM}"
 
 // jsonObject is an expression for an object that an annotation may set.
 const jsonObject = `"${type(params.j) == map ? params.j.?o.orValue({}) : {}}"`
@@ -252,7 +255,12 @@ func (g *Sets) Template(i int) string {
 	if g.oneIn(2) {
 		spec = append(spec, "containers: ["+sidecar+second+"]")
 	} else {
-		spec = append(spec, "initContainers: ["+strings.TrimSuffix(sidecar, "}")+g.pickString(", restartPolicy: Always", "")+"}"+second+"]")
+		restart := g.pickString(", restartPolicy: Always", "")
+		withoutLifecycle := strings.NewReplacer(lifecycleField, "") // only sidecars have one
+		if second = withoutLifecycle.Replace(second); restart == "" {
+			sidecar = withoutLifecycle.Replace(sidecar)
+		}
+		spec = append(spec, "initContainers: ["+strings.TrimSuffix(sidecar, "}")+restart+"}"+second+"]")
 	}
 	fields = append(fields, g.maybeText(3, g.placementField)...)
 	spec = append(spec, g.maybeText(4, func() string { return "securityContext: {fsGroup: 5}" })...)
