@@ -34,7 +34,7 @@ func (o *owners) additionsByOthers(c *candidate, list string, existing, own *jso
 		return nil
 	}
 	for _, other := range o.candidates {
-		if other != c && other.t.Spec.Required && !(tenants && other.t.Namespace == "") {
+		if other != c && other.t.Spec.Required && (!tenants || other.t.Namespace != "") {
 			all = append(all, o.addedBy(other, list, restored)...)
 		}
 	}
