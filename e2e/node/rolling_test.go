@@ -140,6 +140,23 @@ func rollout(t *testing.T, ns string, args ...string) (string, error) {
 	return strings.Join(strings.Fields(string(out)), " "), err
 }
 
+// runningCommand is a command that has not ended yet.
+type runningCommand struct {
+	*exec.Cmd
+	output *safeBuffer
+}
+
+// startRollout starts the command, and does not wait for its end.
+func startRollout(t *testing.T, ns string, args ...string) runningCommand {
+	t.Helper()
+	c := runningCommand{pillionCommand(testContext(t), append([]string{"rollout", ns, "--yes"}, args...)...), &safeBuffer{}}
+	c.Stdout, c.Stderr = c.output, c.output
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 // mustRollout runs a rollout that updates all pods. It does not watch a pod after it is ready.
 func mustRollout(t *testing.T, ns string, args ...string) string {
 	t.Helper()

@@ -24,8 +24,8 @@ const (
 	requestEvery = 500 * time.Millisecond
 )
 
-// rolledDeployments creates Deployments with a Service each.
-func rolledDeployments(t *testing.T, ns string) *rolled {
+// rolledDeployments creates Deployments with a Service each, whose pods get the sidecar of a template.
+func rolledDeployments(t *testing.T, ns, template string) *rolled {
 	t.Helper()
 	for i := range rolledOwners {
 		apply(t, ns, fmt.Sprintf(`%s
@@ -34,7 +34,7 @@ apiVersion: v1
 kind: Service
 metadata: {name: web-%d}
 spec: {selector: {app: web-%[2]d}, ports: [{port: 80, targetPort: 8000}]}
-`, deploymentOf(fmt.Sprintf("web-%d", i), rolledEach, "rolled", ""), i))
+`, deploymentOf(fmt.Sprintf("web-%d", i), rolledEach, template, ""), i))
 	}
 	return running(t, ns, rolledOwners*rolledEach)
 }
@@ -71,7 +71,7 @@ func TestRollout(t *testing.T) {
 	ns := optedInNamespace(t)
 	old := sidecar{name: "rolled", image: StandIn, memory: "16Mi", probe: true}
 	old.use(t, ns, nil)
-	r := rolledDeployments(t, ns)
+	r := rolledDeployments(t, ns, old.name)
 
 	now := old
 	now.image, now.memory = NextStandIn, "24Mi"
@@ -97,29 +97,44 @@ func TestRollout(t *testing.T) {
 		mustRollout(t, ns)
 		r.wantAll(t, now)
 	})
+}
 
+// TestRolloutSpeed compares a rollout in place with a restart of the same pods. A restart does not watch a pod after it is ready, so
+// neither does this rollout. By default, a restart creates a quarter of the pods in addition; a change in place adds none.
+func TestRolloutSpeed(t *testing.T) {
+	installed(t)
+	for _, probe := range []bool{false, true} {
+		name := "without a probe"
+		if probe {
+			name = "startupProbe every second"
+		}
+		t.Run(name, func(t *testing.T) { testRolloutSpeed(t, probe) })
+	}
+}
+
+func testRolloutSpeed(t *testing.T, probe bool) {
+	ns := optedInNamespace(t)
+	s := sidecar{name: fmt.Sprintf("speed-%t", probe), image: StandIn, memory: "16Mi", probe: probe}
+	s.use(t, ns, nil)
+	rolledDeployments(t, ns, s.name)
+	const pods = rolledOwners * rolledEach
 	restart := restartAll(t, ns)
-	figure(t, "kubectl rollout restart of the same pods", restart)
-	figure(t, "ratio", fmt.Sprintf("%.1f", restart.Seconds()/inPlace.Seconds()))
-	// By default, a restart creates a quarter of the pods in addition. A change in place adds none.
+	figure(t, fmt.Sprintf("kubectl rollout restart of %d pods", pods), restart)
 	for i := range rolledOwners {
 		kubectl(t, "-n", ns, "patch", fmt.Sprintf("deployment/web-%d", i), "-p", `{"spec": {"strategy": {"rollingUpdate": {"maxSurge": 0}}}}`)
 	}
 	alike := restartAll(t, ns)
-	figure(t, "kubectl rollout restart of the same pods without further pods (maxSurge: 0)", alike)
+	figure(t, "the same without further pods (maxSurge: 0)", alike)
 
-	// A restart does not watch a pod after it is ready, so neither does this.
-	r = running(t, ns, rolledOwners*rolledEach)
-	next := now
-	next.image, next.memory = old.image, "32Mi"
-	next.use(t, ns, nil)
-	started = time.Now()
+	r := running(t, ns, pods)
+	s.image, s.memory = NextStandIn, "24Mi"
+	s.use(t, ns, nil)
+	started := time.Now()
 	mustRollout(t, ns, "--first", "0", "--waves", "100%", "--parallel", fmt.Sprint(rolledOwners))
-	inPlace = time.Since(started)
+	inPlace := time.Since(started)
 	figure(t, "new image and memory in these pods, in place, with --min-ready 0s", inPlace)
-	figure(t, "ratio to that", fmt.Sprintf("%.1f", restart.Seconds()/inPlace.Seconds()))
-	figure(t, "ratio to that without further pods", fmt.Sprintf("%.1f", alike.Seconds()/inPlace.Seconds()))
-	r.wantAll(t, next)
+	figure(t, "ratio to the restart, and to that without further pods", fmt.Sprintf("%.1f, %.1f", restart.Seconds()/inPlace.Seconds(), alike.Seconds()/inPlace.Seconds()))
+	r.wantAll(t, s)
 }
 
 // restartAll restarts the Deployments of a rollout at the same time, and returns how long it took until all were restarted.

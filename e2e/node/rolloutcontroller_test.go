@@ -197,4 +197,29 @@ spec:
 			}
 		}
 	})
+
+	// The pods that have the canary already get the base back.
+	t.Run("canary deleted", func(t *testing.T) {
+		canary := sidecar{name: "self-next", container: "self", image: NextStandIn, memory: "16Mi", probe: true, spec: "replaces: self, share: 100, rollout: {" + slow + "},"}
+		apply(t, ns, canary.manifest())
+		someChanged(t, ns, NextStandIn)
+		kubectl(t, "delete", "clustersidecartemplate", canary.name)
+		if n, err := selfWith(testContext(t), ns, NextStandIn); err != nil || n == all {
+			t.Fatalf("%d pods have the canary already, %v", n, err)
+		}
+		eventually(t, "all pods have the base", func(ctx context.Context) error {
+			n, err := selfWith(ctx, ns, StandIn)
+			if err == nil && n != all {
+				err = fmt.Errorf("%d have", n)
+			}
+			return err
+		})
+		wantSelf(t, "Progressing", "False Complete")
+		for _, pod := range readyPods(t, ns, "app=self", all) {
+			app := statusIn(&pod, "app")
+			if _, has := pod.Annotations[canary.name+recordSuffix]; has || apps[pod.Name] != app.ContainerID {
+				t.Errorf("pod %s: the app has the ID %s, was %s; %v", pod.Name, app.ContainerID, apps[pod.Name], records(&pod))
+			}
+		}
+	})
 }

@@ -26,12 +26,7 @@ func testRolloutKilled(t *testing.T, ns string) {
 	record := r.one().Annotations[s.name+recordSuffix]
 	s.image, s.memory = NextStandIn, "24Mi"
 	s.use(t, ns, nil)
-	var output safeBuffer
-	command := pillionCommand(testContext(t), "rollout", ns, "--yes", "--max-unavailable", "1")
-	command.Stdout, command.Stderr = &output, &output
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	command := startRollout(t, ns, "--max-unavailable", "1")
 	eventually(t, "a pod has the new image", func(ctx context.Context) error {
 		_, err := newImage(ctx, ns, s)
 		return err
@@ -40,14 +35,14 @@ func testRolloutKilled(t *testing.T, ns string) {
 		t.Fatal(err)
 	}
 	if err := command.Wait(); err == nil {
-		t.Errorf("the rollout has ended: %s", &output)
+		t.Errorf("the rollout has ended: %s", command.output)
 	}
 	half, err := newImage(testContext(t), ns, s)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if is := half.Annotations[s.name+recordSuffix]; is != record {
-		t.Fatalf("the rollout was not killed before its last step: the record is %s, was %s: %s", is, record, &output)
+		t.Fatalf("the rollout was not killed before its last step: the record is %s, was %s: %s", is, record, command.output)
 	}
 	mustRollout(t, ns)
 	r.wantAll(t, s)

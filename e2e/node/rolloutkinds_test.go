@@ -35,6 +35,8 @@ func TestRollouts(t *testing.T) {
 		"again and again": testRolloutAgain,
 		"crash loop":      testRolloutCrash,
 		"canary":          testRolloutCanary,
+		"beside":          testRolloutBeside,
+		"scaled":          testRolloutScaled,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -100,11 +99,6 @@ spec: {selector: {app: web}, ports: [{port: 80, targetPort: 8000}]}
 		t.Fatal(err)
 	}
 	address := net.JoinHostPort(service.Spec.ClusterIP, "80")
-	eventually(t, "the Service answers", func(ctx context.Context) error {
-		probe := &traffic{answered: map[string]int{}}
-		probe.sendRequest(ctx, http.DefaultClient, address)
-		return errors.Join(probe.failures...)
-	})
 	l.load, l.watched = startTraffic(t, requestEvery, address), watchReadiness(t, ns)
 	return l
 }
