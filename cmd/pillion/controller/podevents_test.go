@@ -239,6 +239,25 @@ func TestPodEventsBounded(t *testing.T) {
 	})
 }
 
+// BenchmarkOfferPod measures what each change of a pod costs, in a cluster with many workloads that were examined already. All
+// examinations together are bounded by their rate.
+func BenchmarkOfferPod(b *testing.B) {
+	e := newPodEvents(clock{})
+	pods := make([]*metav1.PartialObjectMetadata, mostExamined)
+	for i := range pods {
+		pods[i] = newlyMade("shop", fmt.Sprint("web-", i), controllerOf("apps/v1", "ReplicaSet", fmt.Sprint("web-", i), fmt.Sprint("set-", i)))
+		e.examined.Add(workloadOf(pods[i], metav1.GetControllerOfNoCopy(pods[i])), true, examinedAgain)
+	}
+	i := 0
+	for b.Loop() {
+		e.offerPod(pods[i%len(pods)])
+		i++
+	}
+	if len(e.waiting) > 0 {
+		b.Error("a pod waits to be examined")
+	}
+}
+
 // TestEventLimits checks that the API server accepts each Event: the length of its name and of its note.
 func TestEventLimits(t *testing.T) {
 	e := newPodEvents(clock{})
