@@ -138,6 +138,9 @@ spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}, minRe
 		})
 	}
 	scale(more)
+	if out := command.output.String(); strings.Contains(out, "Updated") {
+		t.Errorf("the rollout has ended before the autoscaler has changed the number of pods, so this test shows nothing: %s", out)
+	}
 	scale(fewer)
 	if err := command.Wait(); err != nil {
 		t.Errorf("%v: %s", err, command.output)
