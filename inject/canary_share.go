@@ -6,6 +6,8 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+
+	"github.com/pillion-dev/pillion/inject/workloads"
 )
 
 // A canary is a template with spec.replaces. It takes the place of the other template in the pods that it
@@ -22,7 +24,7 @@ import (
 // of namespace, kind and name of the workload, and the name of the template, each followed by a zero byte, modulo
 // 100. The template takes the workload if the number is less than its share. The number never changes, so a
 // greater share keeps the workloads of a smaller one.
-func shareBucket(namespace string, of Owner, template string) int {
+func shareBucket(namespace string, of workloads.Owner, template string) int {
 	text := make([]byte, 0, 256)
 	for _, part := range [...]string{namespace, of.Kind, of.Name, template} {
 		text = append(append(text, part...), 0)
@@ -63,7 +65,7 @@ func (s *subject) isInShare(t *loaded) bool {
 }
 
 // owner returns the workload that the pod belongs to.
-func (s *subject) owner() Owner { return workloadOfPod(s.pod, s.request.owner) }
+func (s *subject) owner() workloads.Owner { return workloads.OfPod(s.pod, s.request.owner) }
 
 // replacedByCanary reports whether a canary takes the place of the template, which may be a canary too.
 func replacedByCanary(s *subject, t *loaded) (bool, string) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/workloads"
 	"github.com/pillion-dev/pillion/templates/request"
 	"github.com/pillion-dev/pillion/templates/validation"
 )
@@ -22,7 +23,7 @@ func TestLaterToken(t *testing.T) {
 	for _, c := range []struct {
 		what, template, pod string
 		account             *request.ServiceAccount
-		owner               inject.Owner
+		owner               workloads.Owner
 		stored, conflict    bool
 	}{
 		{what: "a file inside", template: inside, conflict: true},
@@ -35,7 +36,7 @@ func TestLaterToken(t *testing.T) {
 		{what: "no token in the account", template: inside, account: &request.ServiceAccount{Known: true, NoToken: true}},
 		{what: "a token in the pod, but not in the account", template: inside, pod: `"automountServiceAccountToken":true,`, account: &request.ServiceAccount{Known: true, NoToken: true}, conflict: true},
 		{what: "an account", template: inside, account: &request.ServiceAccount{Known: true}, conflict: true},
-		{what: "a workload of a cluster", template: inside, stored: true, owner: inject.Owner{Kind: "Deployment", Name: "web"}, conflict: true},
+		{what: "a workload of a cluster", template: inside, stored: true, owner: workloads.Owner{Kind: "Deployment", Name: "web"}, conflict: true},
 		{what: "a pod that the plugin has seen", template: inside, stored: true},
 	} {
 		namespace := shopNamespace()

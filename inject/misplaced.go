@@ -5,9 +5,11 @@ package inject
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/pillion-dev/pillion/inject/workloads"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/problem"
@@ -24,7 +26,7 @@ const maxMisplaced = 105
 // injections, which Pillion writes.
 func (i *Injector) Misplaced(apiVersion, kind string, object *jsontree.Node) (all []Finding) {
 	i = i.For(object.At("metadata", "namespace").Text())
-	for _, t := range PodTemplates(apiVersion, kind, object) {
+	for _, t := range workloads.PodTemplates(apiVersion, kind, object) {
 		for _, f := range i.misplacedFor(t, kind, object) {
 			if !slices.Contains(all, f) { // several pod templates
 				all = append(all, f)
@@ -35,13 +37,13 @@ func (i *Injector) Misplaced(apiVersion, kind string, object *jsontree.Node) (al
 }
 
 // misplacedFor is Misplaced for one pod template.
-func (i *Injector) misplacedFor(t PodTemplate, kind string, object *jsontree.Node) (all []Finding) {
+func (i *Injector) misplacedFor(t workloads.PodTemplate, kind string, object *jsontree.Node) (all []Finding) {
 	reads := t.Where() + ".metadata"
 	title := kind + "/" + problem.Cut(nameOf(object), maxValue)
 	pod, holder := t.Node.Get("metadata"), object
 	for depth, name := range t.At {
 		if depth == 0 || strings.HasSuffix(strings.ToLower(t.At[depth-1]), "template") { // a CronJob's jobTemplate has metadata too
-			at := PodTemplate{At: append(slices.Clone(t.At[:depth]), "metadata")}.Where()
+			at := workloads.PodTemplate{At: append(slices.Clone(t.At[:depth]), "metadata")}.Where()
 			all = append(all, i.misplacedAt(at, reads, title, holder, pod)...)
 		}
 		holder = childNode(holder, name)
@@ -66,7 +68,7 @@ func (i *Injector) misplacedAt(at, reads, title string, holder, pod *jsontree.No
 
 // MisplacedOptIn reports whether a workload has the opt-in label, but its pods do not.
 func MisplacedOptIn(apiVersion, kind string, object *jsontree.Node) bool {
-	return slices.ContainsFunc(PodTemplates(apiVersion, kind, object), func(t PodTemplate) bool {
+	return slices.ContainsFunc(workloads.PodTemplates(apiVersion, kind, object), func(t workloads.PodTemplate) bool {
 		holder := object
 		for _, name := range t.At {
 			if holder.At("metadata", "labels", LabelInject).IsText(Enabled) {
@@ -76,6 +78,15 @@ func MisplacedOptIn(apiVersion, kind string, object *jsontree.Node) bool {
 		}
 		return false
 	})
+}
+
+// childNode returns a member of an object or an item of a list, or nil.
+func childNode(n *jsontree.Node, name string) *jsontree.Node {
+	items := n.Items()
+	if i, err := strconv.Atoi(name); err == nil && i < len(items) {
+		return &items[i]
+	}
+	return n.Get(name)
 }
 
 func nameOf(object *jsontree.Node) string {

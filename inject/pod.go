@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/pillion-dev/pillion/inject/schema"
+	"github.com/pillion-dev/pillion/inject/workloads"
 	"github.com/pillion-dev/pillion/templates/fragment"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/request"
@@ -32,7 +33,7 @@ type requestFacts struct {
 	optedIn             bool
 	namespace           request.Namespace
 	account             *request.ServiceAccount // nil if no template reads it
-	owner               Owner                   // of a pod template
+	owner               workloads.Owner         // of a pod template
 	claims              []string
 	done                <-chan struct{}
 	detail, alone, file bool

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/pillion-dev/pillion/inject/workloads"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/request"
 )
@@ -24,9 +25,9 @@ type Request struct {
 	Object []byte
 	// Pod is Object parsed, if the caller has parsed it already. Inject adds to it.
 	Pod *jsontree.Node
-	// Owner is the workload if Object is its pod template, see [OwnerOf]. A pod names its own.
-	Owner Owner
-	// Claims are the names of volumes that the pod will get later, see [Claims].
+	// Owner is the workload if Object is its pod template, see [workloads.OwnerOf]. A pod names its own.
+	Owner workloads.Owner
+	// Claims are the names of volumes that the pod will get later, see [workloads.Claims].
 	Claims []string
 	// File reports whether the pod lacks defaults because it does not come from an API server.
 	// Expressions see the defaults.

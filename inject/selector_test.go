@@ -16,6 +16,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/testing/size"
+	"github.com/pillion-dev/pillion/inject/workloads"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
@@ -70,7 +71,7 @@ func TestOwnerSelector(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		request.Owner = inject.OwnerOf("Deployment", object)
+		request.Owner = workloads.OwnerOf("Deployment", object)
 		with, _ := checkInvariants(t, injector, request)
 		finds, err := metav1.LabelSelectorAsSelector(&selector)
 		if err != nil {
@@ -99,30 +100,6 @@ func TestOwnerSelector(t *testing.T) {
 	t.Logf("%d pods would leave the selector", left)
 	if left == 0 || conflicts != left {
 		t.Errorf("%d pods would leave the selector, and %d have such a conflict", left, conflicts)
-	}
-}
-
-// TestOwnerSelectorOfKinds checks the selector of each kind of workload.
-func TestOwnerSelectorOfKinds(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct{ kind, selector, want string }{
-		{"Deployment", `{"matchLabels":{"a":"1"},"matchExpressions":[{"key":"b","operator":"DoesNotExist"}]}`, "a=1,!b"},
-		{"StatefulSet", `{"matchLabels":{"a":""}}`, "a="},
-		{"Rollout", `{"matchExpressions":[{"key":"b","operator":"NotIn","values":["x","y"]}]}`, "b notin (x,y)"},
-		{"ReplicationController", `{"a":"1"}`, "a=1"},
-		{"Job", `null`, ""},
-		{"Deployment", `{}`, ""},
-		{"Deployment", `{"matchLabels":{"a":1}}`, ""},
-		{"Deployment", `{"matchExpressions":[{"key":"b","operator":"Other"}]}`, ""},
-		{"Service", `"a"`, ""},
-	} {
-		object, err := jsontree.Parse([]byte(`{"spec":{"selector":` + c.selector + `}}`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := inject.OwnerOf(c.kind, object).Selector; got != c.want {
-			t.Errorf("%s with the selector %s: %q, want %q", c.kind, c.selector, got, c.want)
-		}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/report/explain"
+	"github.com/pillion-dev/pillion/inject/workloads"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -54,9 +55,9 @@ func decisionOf(r *inject.Result, template string) inject.Code {
 // in a file agrees with the pods in the cluster, and that a greater share keeps the workloads of a smaller one.
 func TestShare(t *testing.T) {
 	t.Parallel()
-	const workloads = 500
+	const count = 500
 	before, numbers := map[string]bool{}, map[int]bool{}
-	for i := range workloads {
+	for i := range count {
 		numbers[hundredthOf("shop", "Deployment", fmt.Sprint("web-", i), "agent-next")] = true
 	}
 	for _, share := range []int{1, 10, 20, 50, 99} {
@@ -67,7 +68,7 @@ func TestShare(t *testing.T) {
 	for _, share := range []int{1, 10, 20, 50, 99, 100} {
 		injector := agents(t, "agent: "+oldAgent, fmt.Sprintf("agent-next: replaces: agent, share: %d, %s", share, newAgent))
 		selected := map[string]bool{}
-		for i := range workloads {
+		for i := range count {
 			name := fmt.Sprint("web-", i)
 			for k := range 3 {
 				r, err := injector.Inject(inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shopNamespace(), Object: []byte(podOf(name, k))})
@@ -88,7 +89,7 @@ func TestShare(t *testing.T) {
 				selected[name] = is
 			}
 			r, err := injector.Inject(inject.Request{
-				Operation: "CREATE", OptedIn: true, File: true, Namespace: shopNamespace(), Owner: inject.Owner{Kind: "Deployment", Name: name},
+				Operation: "CREATE", OptedIn: true, File: true, Namespace: shopNamespace(), Owner: workloads.Owner{Kind: "Deployment", Name: name},
 				Object: []byte(`{"spec":{"containers":[{"name":"app","image":"app"}]}}`),
 			})
 			if err != nil {
@@ -108,8 +109,8 @@ func TestShare(t *testing.T) {
 				n++
 			}
 		}
-		if expected := workloads * share / 100; n < expected-30 || n > expected+30 || share == 100 && n != workloads {
-			t.Errorf("a share of %d selects %d of %d workloads", share, n, workloads)
+		if expected := count * share / 100; n < expected-30 || n > expected+30 || share == 100 && n != count {
+			t.Errorf("a share of %d selects %d of %d workloads", share, n, count)
 		}
 	}
 }

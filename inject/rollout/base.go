@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/schema"
+	"github.com/pillion-dev/pillion/inject/workloads"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/validation"
@@ -75,7 +75,7 @@ func fromOwner(owner, running []byte) (base []byte, claims []string, err error) 
 	if err != nil {
 		return nil, nil, err
 	}
-	path, ok := inject.PodIn(o.Get("apiVersion").Text(), o.Get("kind").Text())
+	path, ok := workloads.PodIn(o.Get("apiVersion").Text(), o.Get("kind").Text())
 	template := o.At(path...)
 	if !ok || template.Kind() != jsontree.Object {
 		return nil, nil, nil
@@ -95,7 +95,7 @@ func fromOwner(owner, running []byte) (base []byte, claims []string, err error) 
 	}
 	doc["apiVersion"], doc["kind"] = "v1", "Pod"
 	base, err = json.Marshal(doc)
-	return base, inject.Claims(o), err
+	return base, workloads.Claims(o), err
 }
 
 // copyIdentity copies what controllers and the API server write into each pod, and what templates may

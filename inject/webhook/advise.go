@@ -12,6 +12,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/lint/limits"
 	"github.com/pillion-dev/pillion/inject/webhook/authentication"
+	"github.com/pillion-dev/pillion/inject/workloads"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/request"
 )
@@ -61,7 +62,7 @@ var advise = &endpoint{
 			return nil, goneRejection(r)
 		}
 		result, err := injector.Inject(inject.Request{
-			Operation: string(admissionv1.Create), Namespace: namespace, Pod: pod, Claims: inject.Claims(e.request.Object), Owner: inject.OwnerOf(request.Kind.Kind, request.Object),
+			Operation: string(admissionv1.Create), Namespace: namespace, Pod: pod, Claims: workloads.Claims(e.request.Object), Owner: workloads.OwnerOf(request.Kind.Kind, request.Object),
 			OptedIn: !inject.MisplacedOptIn(request.apiVersion(), request.Kind.Kind, request.Object), // which may be why Pillion was called
 			Done:    r.Context().Done(),
 		})
@@ -122,7 +123,7 @@ func (r *admissionRequest) podAt() []string {
 	if r.SubResource != "" || r.Operation != admissionv1.Create && r.Operation != admissionv1.Update || hasController(r.Object) {
 		return nil
 	}
-	path, _ := inject.PodIn(r.apiVersion(), r.Kind.Kind)
+	path, _ := workloads.PodIn(r.apiVersion(), r.Kind.Kind)
 	return path
 }
 

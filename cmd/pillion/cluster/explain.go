@@ -15,6 +15,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/report/explain"
 	"github.com/pillion-dev/pillion/inject/report/status"
+	"github.com/pillion-dev/pillion/inject/workloads"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
@@ -33,13 +34,13 @@ func (i *Installation) explainObject(ctx context.Context, object *unstructured.U
 	if err != nil {
 		return nil, err
 	}
-	podAt, _ := inject.PodIn(object.GetAPIVersion(), object.GetKind())
-	return i.explainTemplate(ctx, object, node, inject.PodTemplate{At: podAt, Node: node.At(podAt...)})
+	podAt, _ := workloads.PodIn(object.GetAPIVersion(), object.GetKind())
+	return i.explainTemplate(ctx, object, node, workloads.PodTemplate{At: podAt, Node: node.At(podAt...)})
 }
 
 // explainTemplate explains the pods that an object makes from a pod template. It also compares the running pods if a controller of
 // Kubernetes makes them.
-func (i *Installation) explainTemplate(ctx context.Context, object *unstructured.Unstructured, node *jsontree.Node, t inject.PodTemplate) (*explain.Report, error) {
+func (i *Installation) explainTemplate(ctx context.Context, object *unstructured.Unstructured, node *jsontree.Node, t workloads.PodTemplate) (*explain.Report, error) {
 	p, err := i.readNamespace(ctx, object.GetNamespace())
 	if err != nil {
 		return nil, err
@@ -53,7 +54,7 @@ func (i *Installation) explainTemplate(ctx context.Context, object *unstructured
 	}
 	s := explain.Subject{
 		Object:   explain.Object{Kind: object.GetKind(), Name: object.GetName(), Namespace: p.Name, Live: len(podAt) == 0},
-		Request:  inject.Request{Operation: "CREATE", Namespace: p.Namespace, Object: text, Claims: inject.Claims(node), Owner: inject.OwnerOf(object.GetKind(), node)},
+		Request:  inject.Request{Operation: "CREATE", Namespace: p.Namespace, Object: text, Claims: workloads.Claims(node), Owner: workloads.OwnerOf(object.GetKind(), node)},
 		Answered: i.answered, Past: i.namespacePast(p), Incomplete: len(i.wrong.problems) > 0, Unread: i.wrong.unread, Notes: slices.Concat(i.notes, p.notes),
 		Misplaced: i.findMisplaced(ctx, object, node),
 		Misfits: func(pod, injected []byte) ([]string, string) {
@@ -68,7 +69,7 @@ func (i *Installation) explainTemplate(ctx context.Context, object *unstructured
 			s.Webhooks = append(s.Webhooks, i.entries[k].Match(p.Labels, text))
 		}
 	}
-	_, known := inject.PodIn(object.GetAPIVersion(), object.GetKind())
+	_, known := workloads.PodIn(object.GetAPIVersion(), object.GetKind())
 	if !known || len(podAt) == 0 || i.Overlaid || object.GetKind() == "PodTemplate" { // it creates no pods, or in an unknown way
 		return explain.New(i.injector, s)
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/workloads"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -58,7 +59,7 @@ func (k *survey) reportMisplaced(kind schema.GroupVersionKind, object *unstructu
 	if !mentionsPillion(object.Object, "metadata") && !mentionsPillion(object.Object, "spec", "jobTemplate", "metadata") {
 		return nil
 	}
-	path, _ := inject.PodIn(kind.GroupVersion().String(), kind.Kind)
+	path, _ := workloads.PodIn(kind.GroupVersion().String(), kind.Kind)
 	made, _, err := unstructured.NestedStringMap(object.Object, append(path, "metadata", "labels")...)
 	if err != nil || !k.selector.Matches(labels.Set(made)) {
 		return err

@@ -24,6 +24,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/report/explain"
 	"github.com/pillion-dev/pillion/inject/report/status"
+	"github.com/pillion-dev/pillion/inject/workloads"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/request"
 )
@@ -44,7 +45,7 @@ const (
 
 // Explains reports whether pillion explain takes objects of a kind.
 func Explains(apiVersion, kind string) bool {
-	_, ok := inject.PodIn(apiVersion, kind)
+	_, ok := workloads.PodIn(apiVersion, kind)
 	return ok
 }
 

@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/report/explain"
+	"github.com/pillion-dev/pillion/inject/workloads"
 )
 
 // FindKind returns the kind that a user means by a name, a short name or a resource, as kubectl does: one of [Kinds], or any other
@@ -64,7 +64,7 @@ func (i *Installation) ExplainOther(ctx context.Context, kind Kind, namespace, n
 		return nil, err
 	}
 	var reports []*explain.Report
-	for _, t := range inject.PodTemplates(object.GetAPIVersion(), object.GetKind(), node) {
+	for _, t := range workloads.PodTemplates(object.GetAPIVersion(), object.GetKind(), node) {
 		r, err := i.explainTemplate(ctx, object, node, t)
 		if err != nil {
 			return nil, err

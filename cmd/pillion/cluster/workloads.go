@@ -17,6 +17,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/report/diff"
 	"github.com/pillion-dev/pillion/inject/report/explain"
+	"github.com/pillion-dev/pillion/inject/workloads"
 )
 
 // tallyPods counts the pods of a namespace, or for "" of all namespaces, by their owners. It compares pods without an owner at once.
@@ -135,7 +136,7 @@ func (p *comparer) compareObject(ctx context.Context, into *compared, object *un
 	if t != nil {
 		pods = t.pods
 	}
-	podAt, _ := inject.PodIn(object.GetAPIVersion(), object.GetKind())
+	podAt, _ := workloads.PodIn(object.GetAPIVersion(), object.GetKind())
 	pod, found, err := unstructured.NestedMap(object.Object, podAt...)
 	if err != nil || !found { // a ReplicationController may have none
 		return nil //nolint:nilerr // the API server knows better
@@ -149,7 +150,7 @@ func (p *comparer) compareObject(ctx context.Context, into *compared, object *un
 		return err
 	}
 	owner := diff.Owner{Namespace: object.GetNamespace(), APIVersion: object.GetAPIVersion(), Kind: object.GetKind(), Name: object.GetName()}
-	return p.compareWorkload(ctx, into, &diff.Workload{Owner: owner, Pods: pods, Request: inject.Request{Object: text, Claims: inject.Claims(node), Owner: inject.OwnerOf(object.GetKind(), node)}})
+	return p.compareWorkload(ctx, into, &diff.Workload{Owner: owner, Pods: pods, Request: inject.Request{Object: text, Claims: workloads.Claims(node), Owner: workloads.OwnerOf(object.GetKind(), node)}})
 }
 
 // compareOthers compares pods whose owners have no pod template that is known here, by one pod of each.

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/workloads"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
@@ -60,7 +60,7 @@ func (p path) matchesKind(apiVersion, kind string) bool {
 }
 
 // findPodTemplates returns the pod templates of an object, by the paths for its kind.
-func (p Paths) findPodTemplates(apiVersion, kind string, object *jsontree.Node) (all []inject.PodTemplate) {
+func (p Paths) findPodTemplates(apiVersion, kind string, object *jsontree.Node) (all []workloads.PodTemplate) {
 	for _, of := range p {
 		if of.matchesKind(apiVersion, kind) {
 			all = append(all, templatesAt(object, of.names, nil)...)
@@ -70,12 +70,12 @@ func (p Paths) findPodTemplates(apiVersion, kind string, object *jsontree.Node) 
 }
 
 // templatesAt returns the objects to which a path leads from a value.
-func templatesAt(n *jsontree.Node, names, at []string) (all []inject.PodTemplate) {
+func templatesAt(n *jsontree.Node, names, at []string) (all []workloads.PodTemplate) {
 	if len(names) == 0 {
 		if n.Kind() != jsontree.Object {
 			return nil
 		}
-		return []inject.PodTemplate{{At: at, Node: n}}
+		return []workloads.PodTemplate{{At: at, Node: n}}
 	}
 	if names[0] != every {
 		return templatesAt(n.Get(names[0]), names[1:], append(slices.Clip(at), names[0]))

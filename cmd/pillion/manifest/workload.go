@@ -18,6 +18,7 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/schema"
+	"github.com/pillion-dev/pillion/inject/workloads"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/problem"
@@ -48,8 +49,8 @@ func In(node *jsontree.Node, apiVersion, kind string, at []string, paths Paths) 
 	if err != nil || all != nil {
 		return all, err
 	}
-	found, named := inject.PodTemplates(apiVersion, kind, node), false
-	_, known := inject.PodIn(apiVersion, kind)
+	found, named := workloads.PodTemplates(apiVersion, kind, node), false
+	_, known := workloads.PodIn(apiVersion, kind)
 	if !known && paths.hasKind(apiVersion, kind) {
 		found, named = paths.findPodTemplates(apiVersion, kind, node), true
 	}
@@ -68,7 +69,7 @@ func inList(node *jsontree.Node, apiVersion, kind string, at []string, paths Pat
 	if !isList {
 		return nil, nil
 	}
-	if _, ok := inject.PodIn(apiVersion, of); !ok && (of != "" || apiVersion != "v1") && !paths.hasKind(apiVersion, of) {
+	if _, ok := workloads.PodIn(apiVersion, of); !ok && (of != "" || apiVersion != "v1") && !paths.hasKind(apiVersion, of) {
 		return nil, nil
 	}
 	list := node.At("items")
@@ -112,7 +113,7 @@ func MayHoldPods(root *yaml.Node, paths Paths) bool {
 		return true // only parsing shows what a merge key adds
 	}
 	apiVersion, kind := textOf(root, "apiVersion"), KindOf(root)
-	_, ok := inject.PodIn(apiVersion, kind)
+	_, ok := workloads.PodIn(apiVersion, kind)
 	return ok || strings.HasSuffix(kind, "List") || kind != "" && (paths.hasKind(apiVersion, kind) || mayHoldPodTemplate(root))
 }
 
@@ -210,7 +211,7 @@ func (o Object) Title() string {
 }
 
 // Where returns the path of the pod template, for example spec.template.
-func (o Object) Where() string { return inject.PodTemplate{At: o.PodAt}.Where() }
+func (o Object) Where() string { return workloads.PodTemplate{At: o.PodAt}.Where() }
 
 // Value returns the value of the flag that names the pod template of an object and those at its siblings in lists.
 func (o Object) Value() string {
@@ -246,7 +247,7 @@ func Names(path string) []string { return slices.Collect(jsontext.Pointer(path).
 func (o Object) Request(namespace request.Namespace, reads func(key string) bool) (inject.Request, Mistakes) {
 	pod, wrong := Pod(o.Pod, reads)
 	return inject.Request{
-		Operation: "CREATE", File: true, Namespace: namespace, Object: pod, Claims: inject.Claims(o.Node), Owner: inject.OwnerOf(o.Kind, o.Node), CopiesLabels: o.copiesLabels(),
+		Operation: "CREATE", File: true, Namespace: namespace, Object: pod, Claims: workloads.Claims(o.Node), Owner: workloads.OwnerOf(o.Kind, o.Node), CopiesLabels: o.copiesLabels(),
 	}, wrong
 }
 

@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/lint/limits"
+	"github.com/pillion-dev/pillion/inject/workloads"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/request"
 )
@@ -175,7 +175,7 @@ func TestTryOnPods(t *testing.T) {
 	}
 	e := evaluator(t)
 	subject := func(on, team, pod string) limits.Subject {
-		s, err := e.Subject(on, []byte(pod), inject.Owner{}, request.Namespace{Name: "shop", Known: true, Labels: map[string]string{"team": team}})
+		s, err := e.Subject(on, []byte(pod), workloads.Owner{}, request.Namespace{Name: "shop", Known: true, Labels: map[string]string{"team": team}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/lint/sample"
+	"github.com/pillion-dev/pillion/inject/workloads"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/request"
@@ -129,7 +130,7 @@ func injectInto(s sample.Situation, all ...*templates.Template) *result {
 // injectAgain injects the same templates into another pod.
 func (r *result) injectAgain(s sample.Situation) *result {
 	r = &result{injector: r.injector, final: inject.Request{
-		Operation: "CREATE", OptedIn: true, Username: s.Username, DryRun: s.DryRun, Namespace: s.Namespace, Object: s.Pod, Owner: inject.Owner(s.Owner), File: true,
+		Operation: "CREATE", OptedIn: true, Username: s.Username, DryRun: s.DryRun, Namespace: s.Namespace, Object: s.Pod, Owner: workloads.Owner(s.Owner), File: true,
 	}}
 	var err error
 	if r.Result, err = r.injector.Inject(r.final); err != nil {

@@ -14,13 +14,14 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/lint/sample"
+	"github.com/pillion-dev/pillion/inject/workloads"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/request"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // Subject returns a user's pod, which belongs to an owner, as a Subject, if it can be parsed.
-func (e *Evaluator) Subject(on string, pod []byte, owner inject.Owner, namespace request.Namespace) (Subject, error) {
+func (e *Evaluator) Subject(on string, pod []byte, owner workloads.Owner, namespace request.Namespace) (Subject, error) {
 	if isAbsurd(pod) {
 		return Subject{}, errors.New("the pod has a quantity that cannot be read")
 	}

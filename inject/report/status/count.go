@@ -14,6 +14,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/report/explain"
 	"github.com/pillion-dev/pillion/inject/rollout"
+	"github.com/pillion-dev/pillion/inject/workloads"
 )
 
 // Count counts the pods of one namespace.
@@ -198,7 +199,7 @@ func (c *Count) groupOf(p *pod) *group {
 		g = &group{byName: map[string]*Tally{}, hold: "its new pods are unknown"}
 		c.owners[o] = g
 	}
-	if maker, ok := inject.MakerOf(o.Name, func(key string) string { return p.Metadata.Labels[key] }); ok && o.Kind == "ReplicaSet" && maker.Kind == "Deployment" {
+	if maker, ok := workloads.MakerOf(o.Name, func(key string) string { return p.Metadata.Labels[key] }); ok && o.Kind == "ReplicaSet" && maker.Kind == "Deployment" {
 		g.deployment = maker.Name
 	}
 	return g

@@ -14,6 +14,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/report/explain"
+	"github.com/pillion-dev/pillion/inject/workloads"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/problem"
 )
@@ -91,11 +92,11 @@ func (c *Count) leavesSelector(m *maker, object []byte) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	owner := inject.OwnerOf(m.Kind, node)
+	owner := workloads.OwnerOf(m.Kind, node)
 	if owner.Selector == "" {
 		return "", nil
 	}
-	req := inject.Request{Operation: "CREATE", Namespace: c.scope.Namespace, Object: m.Spec.Template, Claims: inject.Claims(node), Owner: owner}
+	req := inject.Request{Operation: "CREATE", Namespace: c.scope.Namespace, Object: m.Spec.Template, Claims: workloads.Claims(node), Owner: owner}
 	if !c.scope.Unknown {
 		if req.OptedIn, _ = c.callsPillion(m.Spec.Template); !req.OptedIn {
 			return "", nil

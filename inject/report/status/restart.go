@@ -11,6 +11,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/report/explain"
+	"github.com/pillion-dev/pillion/inject/workloads"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
@@ -91,7 +92,7 @@ func (c *Count) Consider(object []byte, room Room) error {
 			return err
 		}
 		n := max(g.pods.Pods, w.Status.Replicas, w.Status.CurrentNumberScheduled) // a selector may have left out some pods
-		g.hold, err = c.foreseeNewPods(w.Spec.Template, inject.Claims(node), inject.OwnerOf(w.Kind, node), g.pods.Injected > 0, func(pod []byte) string { return room(c.scope.Namespace.Labels, pod, n) })
+		g.hold, err = c.foreseeNewPods(w.Spec.Template, workloads.Claims(node), workloads.OwnerOf(w.Kind, node), g.pods.Injected > 0, func(pod []byte) string { return room(c.scope.Namespace.Labels, pod, n) })
 		return err
 	}
 	return nil
@@ -104,12 +105,12 @@ func (c *Count) Recreate(pod, owner []byte, room Room) (why string, err error) {
 	if why != "" || err != nil {
 		return why, err
 	}
-	return c.foreseeNewPods(base, claims, inject.Owner{}, true, func(pod []byte) string { return room(c.scope.Namespace.Labels, pod, 1) })
+	return c.foreseeNewPods(base, claims, workloads.Owner{}, true, func(pod []byte) string { return room(c.scope.Namespace.Labels, pod, 1) })
 }
 
 // foreseeNewPods returns what would be wrong with new pods of a pod template, or "". Injected reports
 // whether some of the existing pods are injected, so that new pods without sidecars would be worse.
-func (c *Count) foreseeNewPods(template []byte, claims []string, owner inject.Owner, injected bool, room func(pod []byte) string) (wrong string, err error) {
+func (c *Count) foreseeNewPods(template []byte, claims []string, owner workloads.Owner, injected bool, room func(pod []byte) string) (wrong string, err error) {
 	req := inject.Request{Operation: "CREATE", Namespace: c.scope.Namespace, Object: template, Claims: claims, Owner: owner, Detail: true}
 	notCalled := ""
 	req.OptedIn, notCalled = c.callsPillion(template)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package inject
+package workloads
 
 import (
 	"fmt"
@@ -46,7 +46,7 @@ func TestOwner(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := workloadOfPod(pod, c.by); got != c.want {
+		if got := OfPod(pod, c.by); got != c.want {
 			t.Errorf("%s of %v belongs to %v, want %v", c.pod, c.by, got, c.want)
 		}
 	}
@@ -82,47 +82,32 @@ func TestOwnerOf(t *testing.T) {
 		if c.kind == "Pod" {
 			template = object
 		}
-		if of, by := workloadOfPod(template, OwnerOf(c.kind, object)), workloadOfPod(pod, Owner{}); of != c.want || by != c.want {
+		if of, by := OfPod(template, OwnerOf(c.kind, object)), OfPod(pod, Owner{}); of != c.want || by != c.want {
 			t.Errorf("%s %s: %v, and its pod belongs to %v; want %v", c.kind, c.metadata, of, by, c.want)
 		}
 	}
 }
 
-// TestHundredth checks that the numbers of workloads never change, and that they are even.
-func TestHundredth(t *testing.T) {
+// TestOwnerSelectorOfKinds checks the selector of each kind of workload.
+func TestOwnerSelectorOfKinds(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		namespace string
-		of        Owner
-		template  string
-		want      int
-	}{ // computed apart from this code
-		{"shop", Owner{Kind: "Deployment", Name: "web"}, "agent-next", 6},
-		{"shop", Owner{Kind: "Deployment", Name: "cart"}, "agent-next", 65},
-		{"", Owner{Kind: "Pod", Name: ""}, "agent-next", 70},
+	for _, c := range []struct{ kind, selector, want string }{
+		{"Deployment", `{"matchLabels":{"a":"1"},"matchExpressions":[{"key":"b","operator":"DoesNotExist"}]}`, "a=1,!b"},
+		{"StatefulSet", `{"matchLabels":{"a":""}}`, "a="},
+		{"Rollout", `{"matchExpressions":[{"key":"b","operator":"NotIn","values":["x","y"]}]}`, "b notin (x,y)"},
+		{"ReplicationController", `{"a":"1"}`, "a=1"},
+		{"Job", `null`, ""},
+		{"Deployment", `{}`, ""},
+		{"Deployment", `{"matchLabels":{"a":1}}`, ""},
+		{"Deployment", `{"matchExpressions":[{"key":"b","operator":"Other"}]}`, ""},
+		{"Service", `"a"`, ""},
 	} {
-		if got := shareBucket(c.namespace, c.of, c.template); got != c.want {
-			t.Errorf("%v in %s has the number %d for %s, want %d", c.of, c.namespace, got, c.template, c.want)
+		object, err := jsontree.Parse([]byte(`{"spec":{"selector":` + c.selector + `}}`))
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	const workloads = 100_000
-	var counts [100]int
-	for i := range workloads {
-		counts[shareBucket("shop", Owner{Kind: "Deployment", Name: fmt.Sprint("web-", i)}, "agent-next")]++
-	}
-	for number, n := range counts {
-		if n < workloads/100*8/10 || n > workloads/100*12/10 {
-			t.Errorf("%d of %d workloads have the number %d", n, workloads, number)
+		if got := OwnerOf(c.kind, object).Selector; got != c.want {
+			t.Errorf("%s with the selector %s: %q, want %q", c.kind, c.selector, got, c.want)
 		}
-	}
-	same := 0
-	for i := range 1000 {
-		of := Owner{Kind: "Deployment", Name: fmt.Sprint("web-", i)}
-		if (shareBucket("shop", of, "a") < 50) == (shareBucket("shop", of, "b") < 50) {
-			same++
-		}
-	}
-	if same < 400 || same > 600 {
-		t.Errorf("two templates take the same %d of 1000 workloads", same)
 	}
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package inject
+// Package workloads knows the objects that make pods: where their pod templates are, and which workload a pod belongs to.
+package workloads
 
 import (
 	"slices"
@@ -60,15 +61,6 @@ func (t PodTemplate) Where() string {
 		pointer = pointer.AppendToken(name)
 	}
 	return schema.Where(string(pointer))
-}
-
-// childNode returns a member of an object or an item of a list, or nil.
-func childNode(n *jsontree.Node, name string) *jsontree.Node {
-	items := n.Items()
-	if i, err := strconv.Atoi(name); err == nil && i < len(items) {
-		return &items[i]
-	}
-	return n.Get(name)
 }
 
 // hasPatterns reports whether objects of a kind contain parts of pods that have the shape of a pod template but are none: templates

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package inject
+package workloads
 
 import (
 	"cmp"
@@ -85,10 +85,10 @@ func CronJobOf(job string) (name string, ok bool) {
 	return job[:at-1], true
 }
 
-// workloadOfPod returns the workload that a pod belongs to. By is the owner of a pod template, or empty for a pod. For a
+// OfPod returns the workload that a pod belongs to. By is the owner of a pod template, or empty for a pod. For a
 // ReplicaSet or a Job, it returns the Deployment or the CronJob above it, whose name it derives, because a request makes no call to
 // the API server. The selector is that of by.
-func workloadOfPod(pod *jsontree.Node, by Owner) Owner {
+func OfPod(pod *jsontree.Node, by Owner) Owner {
 	if by.Kind == "" {
 		by = Owner{Kind: "Pod", Name: stableName(pod)}
 		owners := pod.At("metadata", "ownerReferences").Items()
