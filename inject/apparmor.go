@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
@@ -58,7 +59,7 @@ func (s *subject) withAppArmors(pod *jsontree.Node) *jsontree.Node {
 	}
 	spec := pod.Get("spec")
 	changed := spec
-	for _, list := range containerLists() {
+	for _, list := range schema.ContainerLists() {
 		items := spec.Get(list).Items()
 		all, differs := append(s.nodes.Nodes(len(items)), items...), false
 		for i := range all {

@@ -95,7 +95,7 @@ func (c *candidate) ownContainer(existing *jsontree.Node) *jsontree.Node {
 	}
 	if c.byName == nil {
 		c.byName = map[string]*jsontree.Node{}
-		for _, list := range containerLists() {
+		for _, list := range schema.ContainerLists() {
 			items := c.fragment.At("spec", list).Items()
 			for i := range items {
 				if name := items[i].Get("name").Text(); c.byName[name] == nil {
@@ -109,7 +109,7 @@ func (c *candidate) ownContainer(existing *jsontree.Node) *jsontree.Node {
 
 // countContainers returns the number of containers that the template brings to this pod.
 func (c *candidate) countContainers() (n int) {
-	for _, list := range containerLists() {
+	for _, list := range schema.ContainerLists() {
 		n += len(c.fragment.At("spec", list).Items())
 	}
 	return n
@@ -123,7 +123,7 @@ func (c *candidate) claimsName(name string, existing *jsontree.Node) bool {
 
 // sameName returns the container of a fragment with the same name as one of the pod's, or nil.
 func (s *subject) sameName(fragment, existing *jsontree.Node) *jsontree.Node {
-	for _, list := range containerLists() {
+	for _, list := range schema.ContainerLists() {
 		items := fragment.At("spec", list).Items()
 		if i := s.schema.At("spec").At(list).Find(items, existing); i >= 0 {
 			return &items[i]

@@ -18,7 +18,7 @@ import (
 // there is none. A container of that name in the other list is a conflict.
 func (p *planner) mergeContainer(pod, fragment *jsontree.Node, s *schema.Schema, at schema.Pointer) {
 	name := fragment.Get("name").Text()
-	for _, list := range containerLists() {
+	for _, list := range schema.ContainerLists() {
 		if !p.subject.hasContainer(name) {
 			break
 		}

@@ -3,6 +3,7 @@
 package inject
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -169,9 +170,9 @@ func hostProcess(pod, container *jsontree.Node) string {
 	own := of(container)
 	theirs := false
 	if items := pod.At("spec", "containers").Items(); len(items) > 0 {
-		theirs = orElse(of(&items[0]), all).Kind() == jsontree.True
+		theirs = cmp.Or(of(&items[0]), all).Kind() == jsontree.True
 	}
-	if (orElse(own, all).Kind() == jsontree.True) != theirs || own != nil && all != nil && own.Kind() != all.Kind() {
+	if (cmp.Or(own, all).Kind() == jsontree.True) != theirs || own != nil && all != nil && own.Kind() != all.Kind() {
 		return fmt.Sprintf("either all containers of a pod are host process containers or none is, but %s differs from the pod's containers", container.Get("name").Text())
 	}
 	return ""

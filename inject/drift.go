@@ -3,6 +3,7 @@
 package inject
 
 import (
+	"cmp"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -281,7 +282,7 @@ func (d comparison) mayBeDefault(pod *jsontree.Node) bool {
 	}
 	switch field := d.f.Parent.Name() + "." + d.name; field {
 	case "ResourceRequirements.requests":
-		return !d.again || d.in != nil && d.f.Contains(orElse(d.in.Get("limits"), pod), pod) // requests default to limits
+		return !d.again || d.in != nil && d.f.Contains(cmp.Or(d.in.Get("limits"), pod), pod) // requests default to limits
 	case "Container.resources", "ResourceRequirements.limits":
 		return !d.again
 	case "Container.imagePullPolicy", "ImageVolumeSource.pullPolicy":
@@ -290,7 +291,7 @@ func (d comparison) mayBeDefault(pod *jsontree.Node) bool {
 		mounts := pod.Items()
 		return len(mounts) == 1 && d.isTokenMount(&mounts[0])
 	case "ContainerPort.hostPort":
-		return d.subject.onHost && d.in != nil && schema.SameNumber(pod, orElse(d.in.Get("containerPort"), pod))
+		return d.subject.onHost && d.in != nil && schema.SameNumber(pod, cmp.Or(d.in.Get("containerPort"), pod))
 	default:
 		value, ok := schema.Default(field)
 		return ok && pod.String() == value

@@ -2,7 +2,10 @@
 
 package inject
 
-import "github.com/pillion-dev/pillion/templates/fragment"
+import (
+	"github.com/pillion-dev/pillion/inject/schema"
+	"github.com/pillion-dev/pillion/templates/fragment"
+)
 
 // A template recognizes the containers that its ${forEach} makes by the constant part of their names.
 // If the list becomes shorter, for example because an annotation changed, the containers that were made
@@ -18,7 +21,7 @@ func (p *planner) checkForeign() {
 		if !fragment.IsGenerated(own) {
 			continue
 		}
-		for _, list := range containerLists() {
+		for _, list := range schema.ContainerLists() {
 			items := p.subject.pod.At("spec", list).Items()
 			for i := range items {
 				name := items[i].Get("name").Text()

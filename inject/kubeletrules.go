@@ -30,7 +30,7 @@ func (p *planner) checkStarts() {
 	s.serviceLinks = s.spec.Get("enableServiceLinks").Kind() != jsontree.False
 	s.volumes = podVolumes{subject: p.subject, spec: s.spec, serviceLinks: s.serviceLinks}
 	s.checkVolumes()
-	for _, list := range containerLists() {
+	for _, list := range schema.ContainerLists() {
 		items := s.spec.Get(list).Items()
 		for i := range items {
 			s.at, s.isNew = p.subject.at.Member("spec").Member(list).Item(items, i), items[i].IsNew()
@@ -185,7 +185,7 @@ func (c *candidate) changesUser(container string) bool {
 
 // hasContainer reports whether the pod has a container with that name.
 func (s *startChecker) hasContainer(name string) bool {
-	for _, list := range containerLists() {
+	for _, list := range schema.ContainerLists() {
 		if slices.ContainsFunc(s.spec.Get(list).Items(), func(c jsontree.Node) bool { return c.Get("name").IsText(name) }) {
 			return true
 		}
@@ -296,7 +296,7 @@ func (s *startChecker) checkDevices() {
 // eachUse calls yield for each item of volumeMounts or volumeDevices in the pod's containers. Claim identifies the
 // PersistentVolumeClaim that the item uses, or else its volume.
 func (s *startChecker) eachUse(list string, yield func(claim string, u volumeUse)) {
-	for _, containers := range containerLists() {
+	for _, containers := range schema.ContainerLists() {
 		items := s.spec.Get(containers).Items()
 		for i := range items {
 			uses := items[i].Get(list).Items()
@@ -364,7 +364,7 @@ func (s *startChecker) pageSizes(withNew bool) map[int64]bool {
 		}
 	}
 	add(s.spec.Get("resources"))
-	for _, list := range containerLists() {
+	for _, list := range schema.ContainerLists() {
 		items := s.spec.Get(list).Items()
 		for i := range items {
 			if withNew || !items[i].IsNew() {

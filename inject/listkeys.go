@@ -45,7 +45,7 @@ func (s *subject) findByKey(in *schema.Schema, list, fragment *jsontree.Node) in
 func (s *subject) hasContainer(name string) bool {
 	if len(s.presentNames) == 0 {
 		s.presentNames = append(s.presentNames, make([]bool, len(s.brings)+1)...)
-		for _, list := range containerLists() {
+		for _, list := range schema.ContainerLists() {
 			items := s.pod.At("spec", list).Items()
 			for i := range items {
 				s.presentNames[s.brings[items[i].Get("name").Text()]] = true // constant names of templates' containers are never 0
@@ -61,7 +61,7 @@ func (s *subject) hasContainerLike(own string) bool {
 	if !fragment.IsGenerated(own) {
 		return s.hasContainer(own)
 	}
-	for _, list := range containerLists() {
+	for _, list := range schema.ContainerLists() {
 		items := s.pod.At("spec", list).Items()
 		for i := range items {
 			if fragment.IsNamed(own, items[i].Get("name").Text()) {

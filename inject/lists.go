@@ -11,17 +11,6 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-// containerLists returns the lists of containers that a fragment may have.
-func containerLists() [2]string { return [2]string{"initContainers", "containers"} }
-
-// orElse returns n, or other if n is nil.
-func orElse(n, other *jsontree.Node) *jsontree.Node {
-	if n == nil {
-		return other
-	}
-	return n
-}
-
 // isSidecar reports whether a container has the restartPolicy of a native sidecar.
 func isSidecar(container *jsontree.Node) bool {
 	return container.Get("restartPolicy") != nil && container.Get("restartPolicy").IsText(string(corev1.ContainerRestartPolicyAlways))

@@ -3,6 +3,7 @@
 package inject
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -99,7 +100,7 @@ func (p *podVolumes) impossibleMounts(container *jsontree.Node) []mountFault {
 func (p *podVolumes) mountPoints(container *jsontree.Node, mounts []*jsontree.Node) (points []mountPoint, all []mountFault) {
 	points = slices.Grow(p.points[:0], len(mounts)+5)
 	for _, mount := range mounts {
-		m := mountPoint{path: absolutePath(mountPath(mount)), mount: mount, kind: p.kindOf(container, mount)}
+		m := mountPoint{path: absolutePath(schema.MountPath(mount)), mount: mount, kind: p.kindOf(container, mount)}
 		if why := validation.ReservedPath(m.path); why != "" && p.volumeOf(mount).Get("hostPath") == nil {
 			all = append(all, mountFault{mount: mount, parts: []*jsontree.Node{mount}, why: why, advice: otherPath})
 		}
@@ -136,7 +137,7 @@ func isSimple(container *jsontree.Node) bool {
 		paths = slices.Grow(paths, len(mounts))
 	}
 	for i := range mounts {
-		at := absolutePath(mountPath(&mounts[i]))
+		at := absolutePath(schema.MountPath(&mounts[i]))
 		if validation.ReservedPath(at) != "" || isInside(at, validation.TokenPath) || isInside(validation.TokenPath, at) ||
 			mounts[i].Get("subPathExpr") != nil || strings.Contains(mounts[i].Get("subPath").Text(), "/") {
 			return false
@@ -180,7 +181,7 @@ func faultAt(outer, inner *mountPoint) mountFault {
 
 // faultInside returns the fault that inner cannot be inside of outer. Why is a sentence with the reason.
 func faultInside(outer, inner *mountPoint, why string) mountFault {
-	fault := mountFault{mount: orElse(inner.mount, outer.mount), within: outer.mount, parts: []*jsontree.Node{inner.mount, inner.field, outer.mount, outer.field}, why: why, advice: otherPath}
+	fault := mountFault{mount: cmp.Or(inner.mount, outer.mount), within: outer.mount, parts: []*jsontree.Node{inner.mount, inner.field, outer.mount, outer.field}, why: why, advice: otherPath}
 	if inner.isWorkingDir() {
 		fault.advice = otherDir
 	}

@@ -3,6 +3,7 @@
 package inject
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -16,11 +17,11 @@ import (
 func (p *planner) checkMounts(existing, fragment *jsontree.Node, at schema.Pointer) (addable bool) {
 	addable = true
 	taken, many := make([]string, 0, 16), map[string]bool(nil) // many has the paths from the longList-th on, to save time
-	container := orElse(existing, fragment).Get("name").Text()
+	container := cmp.Or(existing, fragment).Get("name").Text()
 	for k, list := range mountLists() {
 		items := fragment.Get(list).Items()
 		for i := range items {
-			path := mountPath(&items[i])
+			path := schema.MountPath(&items[i])
 			if many[path] || slices.Contains(taken, path) {
 				p.reportConflict(at.Member(list), nil, &items[i], "the template mounts two volumes at %s; fix the template", path)
 				addable = false
@@ -57,13 +58,6 @@ func (p *planner) conflictsAtPath(mount, fragment *jsontree.Node, at schema.Poin
 
 func mountLists() [2]string { return [2]string{"volumeMounts", "volumeDevices"} }
 
-func mountPath(item *jsontree.Node) string {
-	if device := item.Get("devicePath").Text(); device != "" {
-		return schema.CleanPath(device)
-	}
-	return schema.CleanPath(item.Get("mountPath").Text())
-}
-
 // checkBeside reports a conflict for each of the template's mounts at a path of the container's devices, and for each device at a path
 // of its mounts. Other is the list of the container that items are compared with.
 func (p *planner) checkBeside(other string, existing *jsontree.Node, items []jsontree.Node, at schema.Pointer) {
@@ -73,10 +67,10 @@ func (p *planner) checkBeside(other string, existing *jsontree.Node, items []jso
 	}
 	paths := make(map[string]int, len(theirs))
 	for j := range theirs {
-		paths[mountPath(&theirs[j])] = j
+		paths[schema.MountPath(&theirs[j])] = j
 	}
 	for i := range items {
-		path := mountPath(&items[i])
+		path := schema.MountPath(&items[i])
 		j, ok := paths[path]
 		if !ok {
 			continue
@@ -96,7 +90,7 @@ func (p *planner) checkVolume(container, list string, mount *jsontree.Node, at s
 	name := mount.Get("name").Text()
 	switch {
 	case !found:
-		p.noVolume(name, list, fmt.Sprintf("the container %s mounts the volume %q at %s", container, name, mountPath(mount)))
+		p.noVolume(name, list, fmt.Sprintf("the container %s mounts the volume %q at %s", container, name, schema.MountPath(mount)))
 	case list == "volumeDevices" && volume != nil && volume.Get("persistentVolumeClaim") == nil && volume.Get("ephemeral") == nil:
 		p.reportConflict(at, volume, mount, "the container %s needs the volume %s as a device, so it must be of the kind persistentVolumeClaim or ephemeral", container, name)
 	case mount.Get("bindMountOptions") != nil && volume.Get("image") != nil:
@@ -148,7 +142,7 @@ func (c *candidate) addsMount(mount *jsontree.Node) bool {
 			for _, list := range mountLists() {
 				items := c.apps[i].fragments[k].Get(list).Items()
 				if slices.ContainsFunc(items, func(m jsontree.Node) bool {
-					return mountPath(&m) == mountPath(mount) && m.Get("name").IsText(mount.Get("name").Text())
+					return schema.MountPath(&m) == schema.MountPath(mount) && m.Get("name").IsText(mount.Get("name").Text())
 				}) {
 					return true
 				}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/problem"
 )
@@ -32,7 +33,7 @@ func (c *candidate) noteNames(named []templates.NamedContainer) {
 		return
 	}
 	there, names := map[string]bool{}, []string(nil)
-	for _, list := range containerLists() {
+	for _, list := range schema.ContainerLists() {
 		items := c.subject.pod.At("spec", list).Items()
 		for i := range items {
 			name := items[i].Get("name").Text()

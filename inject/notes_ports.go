@@ -14,7 +14,7 @@ import (
 // containerPort is only information: perhaps no container listens on it.
 func (c *candidate) notePorts() {
 	room := longList // each port takes a walk through the pod
-	for _, list := range containerLists() {
+	for _, list := range schema.ContainerLists() {
 		containers := c.fragment.At("spec", list).Items()
 		for i := range containers {
 			if list == "containers" || isSidecar(&containers[i]) {
@@ -41,7 +41,7 @@ func (c *candidate) notePortsOf(container *jsontree.Node, room *int) {
 // which end before the others begin.
 func (c *candidate) findListener(port *jsontree.Node, besides string) string {
 	number, protocol := port.Get("containerPort"), schema.Protocol(port)
-	for _, list := range containerLists() {
+	for _, list := range schema.ContainerLists() {
 		containers := c.subject.pod.At("spec", list).Items()
 		for i := range containers {
 			name, ports := containers[i].Get("name"), containers[i].Get("ports").Items()

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates/cel"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
@@ -250,7 +251,7 @@ func (o *owners) userContainers(required bool) []appContainer {
 		return *known
 	}
 	*known = []appContainer{}
-	for _, list := range containerLists() {
+	for _, list := range schema.ContainerLists() {
 		items := o.subject.pod.At("spec", list).Items()
 		for i, token := range pointerTokens(items) { // for a required template, an added container may count as the user's
 			if items[i].Kind() == jsontree.Object && !o.belongsToTemplate(&items[i], required) {

@@ -239,7 +239,7 @@ func (s *subject) isBrought(name string) bool {
 // tooMany returns an error message if one of the pod's lists of containers is too long for any template, or "".
 // It does not count templates' containers, because otherwise a second run could find a pod too long that the first run made.
 func (s *subject) tooMany() string {
-	for _, list := range containerLists() {
+	for _, list := range schema.ContainerLists() {
 		items := s.pod.At("spec", list).Items()
 		own := len(items)
 		if own <= maxContainers {

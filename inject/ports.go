@@ -3,6 +3,7 @@
 package inject
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/pillion-dev/pillion/inject/schema"
@@ -17,7 +18,7 @@ func (p *planner) checkPorts(list string, existing, fragment *jsontree.Node, at 
 	if len(ports) == 0 {
 		return
 	}
-	name, own := orElse(existing, fragment).Get("name").Text(), existing.Get("ports").Items()
+	name, own := cmp.Or(existing, fragment).Get("name").Text(), existing.Get("ports").Items()
 	plain := list == "initContainers" && !isSidecar(existing) && !isSidecar(fragment)
 	key := p.subject.schema.At("spec").At("containers").Elem.At("ports")
 	alone := nodePorts{}
@@ -41,7 +42,7 @@ func (p *planner) checkPorts(list string, existing, fragment *jsontree.Node, at 
 			alone.addPort(n)
 			continue
 		}
-		if p.subject.onHost && !schema.SameNumber(orElse(ports[i].Get("hostPort"), ports[i].Get("containerPort")), ports[i].Get("containerPort")) {
+		if p.subject.onHost && !schema.SameNumber(cmp.Or(ports[i].Get("hostPort"), ports[i].Get("containerPort")), ports[i].Get("containerPort")) {
 			p.reportConflict(at.Member("ports"), nil, &ports[i], "on the host network, the host port %s must equal the container's port", n.port)
 		}
 		p.checkNodePort(n, &ports[i])
@@ -88,7 +89,7 @@ func (s *subject) portsTaken() nodePorts {
 		return s.ports
 	}
 	s.ports = nodePorts{}
-	for _, list := range containerLists() {
+	for _, list := range schema.ContainerLists() {
 		containers := s.pod.At("spec", list).Items()
 		for i, at := range pointerTokens(containers) {
 			if list == "initContainers" && !isSidecar(&containers[i]) {

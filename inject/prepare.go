@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 	"github.com/pillion-dev/pillion/templates/validation"
@@ -28,7 +29,7 @@ func (c *candidate) prepareFragment() {
 		return
 	}
 	prepared, token, used := *spec, c.tokenMount(), false
-	for _, list := range containerLists() {
+	for _, list := range schema.ContainerLists() {
 		old := spec.Get(list).Items()
 		if len(old) == 0 {
 			continue
@@ -129,7 +130,7 @@ func (c *candidate) tokenDeclined() bool {
 		return false
 	}
 	declined := false
-	for _, list := range containerLists() {
+	for _, list := range schema.ContainerLists() {
 		containers := c.subject.pod.At("spec", list).Items()
 		for i := range containers {
 			if c.subject.isOfTemplate(&containers[i]) {
@@ -165,7 +166,7 @@ func (c *candidate) leavesTokenPath(container *jsontree.Node) bool {
 	if c.t.Spec.ServiceAccountToken != v1alpha1.Inherit && !isUsers {
 		return false
 	}
-	for _, list := range containerLists() {
+	for _, list := range schema.ContainerLists() {
 		if !c.subject.hasContainer(container.Get("name").Text()) {
 			break
 		}

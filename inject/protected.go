@@ -50,7 +50,7 @@ func alteredFields(s *subject, t *loaded, fragment *jsontree.Node, again func(li
 		return nil
 	}
 	var all []Difference
-	for _, list := range containerLists() {
+	for _, list := range schema.ContainerLists() {
 		own, existing := fragment.At("spec", list).Items(), s.pod.At("spec", list).Items()
 		if len(existing) == 0 {
 			continue

@@ -102,7 +102,7 @@ func withContainerIndex(pod *jsontree.Node, path string) string {
 
 // throughContainer replaces the part of a path that identifies a container.
 func throughContainer(path string, replace func(list, at string) string) string {
-	names, lists := strings.Split(path, "/"), containerLists()
+	names, lists := strings.Split(path, "/"), schema.ContainerLists()
 	if len(names) > 3 && names[1] == "spec" && slices.Contains(lists[:], names[2]) {
 		names[3] = replace(names[2], names[3])
 	}

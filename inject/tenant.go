@@ -115,7 +115,7 @@ func (w *tenant) leaveOut(start Result, why string) (*Result, error) {
 
 func addedContainers(pod *jsontree.Node) map[string]bool {
 	names := map[string]bool{}
-	for _, list := range containerLists() {
+	for _, list := range schema.ContainerLists() {
 		items := pod.At("spec", list).Items()
 		for i := range items {
 			if items[i].IsNew() {

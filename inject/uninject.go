@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
@@ -271,7 +272,7 @@ func (i *Injector) recordedPaths(pod *jsontree.Node, r *Removal) []string {
 		if pod.At("metadata", "annotations", t.customize).IsText("true") {
 			continue // the user's container; subtract removes what was added to it
 		}
-		for _, list := range containerLists() {
+		for _, list := range schema.ContainerLists() {
 			items := pod.At("spec", list).Items()
 			for j := range items {
 				at := "/spec/" + list + "/" + strconv.Itoa(j)

@@ -132,7 +132,7 @@ func (s *subject) withoutValues(pod *jsontree.Node, of []*loaded) *jsontree.Node
 		return pod
 	}
 	spec := pod.Get("spec")
-	for _, list := range containerLists() {
+	for _, list := range schema.ContainerLists() {
 		items := spec.Get(list).Items()
 		if len(items) == 0 {
 			continue

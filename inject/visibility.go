@@ -47,7 +47,7 @@ func (s *subject) shownToCluster(pod *jsontree.Node) *jsontree.Node {
 		return slices.ContainsFunc(s.templates, func(t *loaded) bool { return t.Namespace == "" && t.Brings(name) && s.isMarked(t) })
 	})
 	spec := pod.Get("spec")
-	for _, list := range containerLists() {
+	for _, list := range schema.ContainerLists() {
 		if items := shown.At("spec", list); items != nil {
 			spec = s.storeNode(s.nodes.With(spec, list, *items))
 		}
@@ -59,7 +59,7 @@ func (s *subject) shownToCluster(pod *jsontree.Node) *jsontree.Node {
 func (s *subject) withoutContainers(omit func(container *jsontree.Node) bool) (pod *jsontree.Node, containers int) {
 	spec := s.pod.Get("spec")
 	seen := spec
-	for _, list := range containerLists() {
+	for _, list := range schema.ContainerLists() {
 		items := spec.Get(list).Items()
 		hidden := 0
 		for i := range items {
@@ -131,7 +131,7 @@ func (s *subject) showsOwn(t *loaded) bool {
 	if !t.ReadsContainers() || !s.isMarked(t) {
 		return false
 	}
-	for _, list := range containerLists() {
+	for _, list := range schema.ContainerLists() {
 		items := s.pod.At("spec", list).Items()
 		for i := range items {
 			if t.Brings(items[i].Get("name").Text()) && !s.hidesContainer(&items[i], nil) {
@@ -186,7 +186,7 @@ func (s *subject) recordProven() {
 
 // hiddenContainers yields the hidden containers of the pod, including exposed ones.
 func (s *subject) hiddenContainers(yield func(*jsontree.Node) bool) {
-	for _, list := range containerLists() {
+	for _, list := range schema.ContainerLists() {
 		items := s.pod.At("spec", list).Items()
 		for i := range items {
 			if s.hidesContainer(&items[i], nil) && !yield(&items[i]) {
@@ -220,7 +220,7 @@ func (s *subject) isCompleted(container *jsontree.Node, candidates []*candidate)
 	if s.request.alone {
 		return false
 	}
-	for _, list := range containerLists() {
+	for _, list := range schema.ContainerLists() {
 		if s.schema.At("spec").At(list).Find(s.pod.At("spec", list).Items(), container) < 0 {
 			continue
 		}

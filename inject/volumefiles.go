@@ -48,7 +48,7 @@ func (p *podVolumes) mountsOf(container *jsontree.Node, all []*jsontree.Node) []
 	all = slices.Grow(all, len(items)+1)
 	near, own := false, false
 	for i := range items {
-		at := absolutePath(mountPath(&items[i]))
+		at := absolutePath(schema.MountPath(&items[i]))
 		near = near || isInside(at, validation.TokenPath) || isInside(validation.TokenPath, at)
 		own = own || items[i].Get("mountPath").IsText(validation.TokenPath)
 		all = append(all, &items[i])
@@ -262,7 +262,7 @@ func (p *podVolumes) mountEffectsOn(volume *jsontree.Node) *mountEffects {
 		}
 	}
 	made := mountEffects{volume: volume}
-	for _, list := range containerLists() {
+	for _, list := range schema.ContainerLists() {
 		items := p.spec.Get(list).Items()
 		for i := range items {
 			made.addMounts(p, &items[i])
@@ -288,12 +288,12 @@ func (m *mountEffects) addMounts(p *podVolumes, container *jsontree.Node) {
 		if !isWritten(m.volume) {
 			continue
 		}
-		at := absolutePath(mountPath(mount))
-		isNested := func(other *jsontree.Node) bool { return isInside(absolutePath(mountPath(other)), at) }
+		at := absolutePath(schema.MountPath(mount))
+		isNested := func(other *jsontree.Node) bool { return isInside(absolutePath(schema.MountPath(other)), at) }
 		for _, inner := range mounts {
-			path := absolutePath(mountPath(inner))
+			path := absolutePath(schema.MountPath(inner))
 			isBetween := func(other *jsontree.Node) bool {
-				return isNested(other) && isInside(path, absolutePath(mountPath(other)))
+				return isNested(other) && isInside(path, absolutePath(schema.MountPath(other)))
 			}
 			if isNested(inner) && !slices.ContainsFunc(mounts, isBetween) {
 				m.nested = append(m.nested, path[len(strings.TrimSuffix(at, "/"))+1:])

@@ -7,7 +7,20 @@ import (
 	"path"
 	"strconv"
 	"strings"
+
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
+
+// ContainerLists returns the lists of containers in the spec of a pod that templates may add to.
+func ContainerLists() [2]string { return [2]string{"initContainers", "containers"} }
+
+// MountPath returns the clean path in the container of an item of volumeMounts or volumeDevices.
+func MountPath(item *jsontree.Node) string {
+	if device := item.Get("devicePath").Text(); device != "" {
+		return CleanPath(device)
+	}
+	return CleanPath(item.Get("mountPath").Text())
+}
 
 // Where returns a JSON Pointer in the form that users write, for example spec.containers[0].env.
 // For a new item it returns the list.
