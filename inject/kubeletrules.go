@@ -21,20 +21,33 @@ import (
 // what is wrong without it, so each rule concerns something that a template has added. The module e2e/validity
 // compares the rules with the kubelet's own code, and e2e/node with a running kubelet.
 
-// checkStarts reports a conflict if the kubelet would not start the pod, or a container, because of additions.
-func (p *planner) checkStarts() {
-	if len(p.conflicts) > 0 {
-		return // they may be the cause
-	}
-	s := &startChecker{planner: p, spec: p.subject.pod.Get("spec")}
-	s.serviceLinks = s.spec.Get("enableServiceLinks").Kind() != jsontree.False
-	s.volumes = podVolumes{subject: p.subject, spec: s.spec, serviceLinks: s.serviceLinks}
+// startFault is a reason why the kubelet would not start a pod, or a container of it. The reason is new: it concerns something that a
+// template has added.
+type startFault struct {
+	at            schema.Pointer
+	pod, fragment *jsontree.Node // the pod's value at the place, and what conflicts with it; both may be nil
+	why           string         // one sentence, with what to do
+	parts         faultParts
+}
+
+// faultParts are the parts of a fault that another template may have added. If there are none, the fault is of one template alone.
+type faultParts struct {
+	containers []string         // names of containers
+	mounts     []*jsontree.Node // mounts and devices; items may be nil
+	user       bool             // whether the user of a container is such a part
+}
+
+// checkStart reports what would keep the kubelet from starting the pod, because of additions.
+func (p *kubeletPod) checkStart(report func(startFault)) {
+	s := &startChecker{pod: p, report: report}
+	s.serviceLinks = p.spec.Get("enableServiceLinks").Kind() != jsontree.False
+	s.mounts.podVolumes = podVolumes{pod: p, serviceLinks: s.serviceLinks}
 	s.checkVolumes()
 	for _, list := range schema.ContainerLists() {
-		items := s.spec.Get(list).Items()
+		items := p.spec.Get(list).Items()
 		for i := range items {
-			s.at, s.isNew = p.subject.at.Member("spec").Member(list).Item(items, i), items[i].IsNew()
 			if items[i].HasNew() {
+				s.list, s.index, s.isNew = list, i, items[i].IsNew()
 				s.checkContainer(&items[i])
 			}
 		}
@@ -43,27 +56,22 @@ func (p *planner) checkStarts() {
 	s.checkHugePages()
 }
 
-// startChecker checks whether the kubelet would start a pod. At and isNew are about the container that is checked.
+// startChecker checks whether the kubelet would start a pod. List, index and isNew are about the container that is checked.
 type startChecker struct {
-	planner      *planner
-	spec         *jsontree.Node
+	pod          *kubeletPod
+	report       func(startFault)
 	serviceLinks bool
 
-	at    schema.Pointer // to the container
-	isNew bool           // whether a template added the container
+	list  string // of containers
+	index int    // in the list
+	isNew bool   // whether a template added the container
 
-	volumes podVolumes
+	mounts mountChecker
 }
 
-// reportConflict records a conflict. Pod is the value at the place, and fragment is what conflicts with it. Other reports whether
-// a template adds a part of what is wrong; then the message names that template. It is nil if no other template can.
-func (s *startChecker) reportConflict(at schema.Pointer, pod, fragment *jsontree.Node, other func(*candidate) bool, why string) {
-	if other != nil {
-		if owner := s.planner.findContributor(other); owner != "" {
-			why = fmt.Sprintf("together with the template %s, %s", owner, why)
-		}
-	}
-	s.planner.reportConflict(at, pod, fragment, "%s", why)
+// containerAt returns a pointer to the container that is checked.
+func (s *startChecker) containerAt() schema.Pointer {
+	return schema.Pointer{}.Member("spec").Member(s.list).Item(s.pod.spec.Get(s.list).Items(), s.index)
 }
 
 // isAdded reports whether a template added one of these values, or the container.
@@ -85,11 +93,11 @@ func (s *startChecker) checkContainer(c *jsontree.Node) {
 	s.checkUser(c, name)
 	for _, fault := range validation.UnknownPorts(c) {
 		if s.isAdded(fault.Nodes...) {
-			s.reportConflict(s.at.Member("ports"), s.unlessAdded(c.Get("ports")), nil, nil, fmt.Sprintf("in the container %s, %s", name, fault.Message))
+			s.report(startFault{at: s.containerAt().Member("ports"), pod: s.unlessAdded(c.Get("ports")), why: fmt.Sprintf("in the container %s, %s", name, fault.Message)})
 		}
 	}
 	s.checkSubPaths(c, name)
-	if s.planner.subject.os == string(corev1.Linux) {
+	if s.pod.os == string(corev1.Linux) {
 		s.checkMounts(c, name)
 	}
 	env := c.Get("env")
@@ -99,8 +107,8 @@ func (s *startChecker) checkContainer(c *jsontree.Node) {
 	vars := env.Items()
 	for i := range vars {
 		if other := vars[i].At("valueFrom", "resourceFieldRef", "containerName").Text(); other != "" && s.isAdded(env, &vars[i]) && !s.hasContainer(other) {
-			s.reportConflict(s.at.Member("env").Member("-"), nil, &vars[i], nil, fmt.Sprintf("the variable %s of the container %s reads a resource of the container %s, which the pod does not have, so the kubelet would not start it; correct containerName",
-				vars[i].Get("name").Text(), name, other))
+			s.report(startFault{at: s.containerAt().Member("env").Member("-"), fragment: &vars[i], why: fmt.Sprintf("the variable %s of the container %s reads a resource of the container %s, which the pod does not have, so the kubelet would not start it; correct containerName",
+				vars[i].Get("name").Text(), name, other)})
 		}
 	}
 }
@@ -121,21 +129,21 @@ func (s *startChecker) checkSubPaths(c *jsontree.Node, name string) {
 		if !s.isAdded(mount) && len(validation.UnusableSubPaths(c, s.serviceLinks, one, wasThere)) > 0 {
 			continue // it is wrong without the template, too
 		}
-		s.reportConflict(s.at.Member("env"), s.unlessAdded(env), nil, nil, fmt.Sprintf("in the container %s, %s", name, fault.Message))
+		s.report(startFault{at: s.containerAt().Member("env"), pod: s.unlessAdded(env), why: fmt.Sprintf("in the container %s, %s", name, fault.Message)})
 	}
 }
 
 // checkUser finds a container that runs as root although runAsNonRoot is true for it (verifyRunAsNonRoot in
 // pkg/kubelet/kuberuntime). A container's own fields win over those of the pod. The user of an image is not known.
 func (s *startChecker) checkUser(c *jsontree.Node, name string) {
-	own, pod := c.Get("securityContext"), s.spec.Get("securityContext")
+	own, pod := c.Get("securityContext"), s.pod.spec.Get("securityContext")
 	nonRoot, ownNonRoot := effectiveField(own, pod, "runAsNonRoot")
 	if nonRoot.Kind() != jsontree.True {
 		return
 	}
 	field := "runAsUser"
 	ownUser, podUser := own, pod
-	if s.planner.subject.os == string(corev1.Windows) {
+	if s.pod.os == string(corev1.Windows) {
 		field, ownUser, podUser = "runAsUserName", own.Get("windowsOptions"), pod.Get("windowsOptions")
 	}
 	user, isOwn := effectiveField(ownUser, podUser, field)
@@ -146,9 +154,9 @@ func (s *startChecker) checkUser(c *jsontree.Node, name string) {
 		return // it would be root without the template, too
 	}
 	whose := map[bool]string{true: "its", false: "the pod's"}
-	at, place := s.planner.subject.beside.Member("spec").Member("securityContext").Member("runAsNonRoot"), nonRoot
+	at, place := schema.Pointer{}.Member("spec").Member("securityContext").Member("runAsNonRoot"), nonRoot
 	if ownNonRoot {
-		at, place = s.at.Member("securityContext").Member("runAsNonRoot"), nonRoot
+		at, place = s.containerAt().Member("securityContext").Member("runAsNonRoot"), nonRoot
 		if s.isAdded(own, nonRoot) {
 			place = nil
 		}
@@ -157,7 +165,8 @@ func (s *startChecker) checkUser(c *jsontree.Node, name string) {
 	if s.isNew {
 		do = "in the template, set another " + field + " for this container, or runAsNonRoot: false"
 	}
-	s.reportConflict(at, place, user, func(o *candidate) bool { return o.changesUser(name) }, fmt.Sprintf("the kubelet would not start the container %s: %s runAsNonRoot is true, but %s %s is %s, which is root; %s", name, whose[ownNonRoot], whose[isOwn], field, user, do))
+	why := fmt.Sprintf("the kubelet would not start the container %s: %s runAsNonRoot is true, but %s %s is %s, which is root; %s", name, whose[ownNonRoot], whose[isOwn], field, user, do)
+	s.report(startFault{at, place, user, why, faultParts{containers: []string{name}, user: true}})
 }
 
 // effectiveField returns the value of a field of a container, or else of the pod.
@@ -173,20 +182,10 @@ func isRoot(user *jsontree.Node) bool {
 	return user.Kind() == jsontree.Number && schema.IsZero(user) || strings.EqualFold(user.Text(), "ContainerAdministrator")
 }
 
-// changesUser reports whether the template may decide as which user a container runs.
-func (c *candidate) changesUser(container string) bool {
-	return c.t.Brings(container) || slices.ContainsFunc(c.apps, func(app appContainer) bool {
-		return slices.ContainsFunc(app.fragments, func(f jsontree.Node) bool {
-			s := f.Get("securityContext")
-			return s.Get("runAsUser") != nil || s.Get("runAsNonRoot") != nil
-		})
-	})
-}
-
 // hasContainer reports whether the pod has a container with that name.
 func (s *startChecker) hasContainer(name string) bool {
 	for _, list := range schema.ContainerLists() {
-		if slices.ContainsFunc(s.spec.Get(list).Items(), func(c jsontree.Node) bool { return c.Get("name").IsText(name) }) {
+		if slices.ContainsFunc(s.pod.spec.Get(list).Items(), func(c jsontree.Node) bool { return c.Get("name").IsText(name) }) {
 			return true
 		}
 	}
@@ -199,7 +198,7 @@ func (s *startChecker) checkMounts(c *jsontree.Node, name string) {
 	if !s.isNew && !mounts.HasNew() && !c.Get("terminationMessagePath").IsNew() && !c.Get("workingDir").IsNew() {
 		return
 	}
-	for _, fault := range s.volumes.impossibleMounts(c) {
+	for _, fault := range s.mounts.impossibleMounts(c) {
 		ofNewList := mounts.IsNew() && (isOf(mounts, fault.mount) || isOf(mounts, fault.within))
 		if !ofNewList && !s.isAdded(fault.parts...) {
 			continue
@@ -208,9 +207,10 @@ func (s *startChecker) checkMounts(c *jsontree.Node, name string) {
 		if pod == nil {
 			pod, fragment = s.unlessAdded(fault.within), fault.mount
 		}
-		s.reportConflict(s.at.Member("volumeMounts"), pod, fragment, func(o *candidate) bool {
-			return o.t.Brings(name) || fault.mount != nil && o.addsMount(fault.mount) || fault.within != nil && o.addsMount(fault.within)
-		}, fmt.Sprintf("the container %s could not start: %s; %s", name, fault.why, fault.advice))
+		s.report(startFault{
+			s.containerAt().Member("volumeMounts"), pod, fragment, fmt.Sprintf("the container %s could not start: %s; %s", name, fault.why, fault.advice),
+			faultParts{containers: []string{name}, mounts: []*jsontree.Node{fault.mount, fault.within}},
+		})
 	}
 }
 
@@ -228,7 +228,7 @@ func isOf(list, item *jsontree.Node) bool {
 // checkVolumes finds volumes that read resources of a container that the pod does not have. The kubelet cannot make them
 // (ExtractResourceValueByContainerName in pkg/api/v1/resource), so no container starts.
 func (s *startChecker) checkVolumes() {
-	volumes := s.spec.Get("volumes").Items()
+	volumes := s.pod.spec.Get("volumes").Items()
 	for i := range volumes {
 		if !volumes[i].IsNew() {
 			continue
@@ -245,15 +245,14 @@ func (s *startChecker) checkDownwardAPI(volume, downwardAPI *jsontree.Node) {
 	files := downwardAPI.Get("items").Items()
 	for i := range files {
 		if other := files[i].At("resourceFieldRef", "containerName").Text(); other != "" && !s.hasContainer(other) {
-			s.reportConflict(s.volumesAt().Member("-"), nil, volume, nil, fmt.Sprintf("the volume %s reads a resource of the container %s, which the pod does not have, so the kubelet would start no container; correct containerName",
-				volume.Get("name").Text(), other))
+			s.report(startFault{at: volumesAt().Member("-"), fragment: volume, why: fmt.Sprintf("the volume %s reads a resource of the container %s, which the pod does not have, so the kubelet would start no container; correct containerName",
+				volume.Get("name").Text(), other)})
 		}
 	}
 }
 
-func (s *startChecker) volumesAt() schema.Pointer {
-	return s.planner.subject.beside.Member("spec").Member("volumes")
-}
+// volumesAt returns a pointer to the volumes of the pod.
+func volumesAt() schema.Pointer { return schema.Pointer{}.Member("spec").Member("volumes") }
 
 // volumeUse is a mount or a device of a container.
 type volumeUse struct {
@@ -285,11 +284,9 @@ func (s *startChecker) checkDevices() {
 		}
 		delete(devices, claim)
 		a, b := mount.container.Get("name").Text(), device.container.Get("name").Text()
-		other := func(o *candidate) bool {
-			return o.t.Brings(a) || o.t.Brings(b) || o.addsMount(mount.item) || o.addsMount(device.item)
-		}
-		s.reportConflict(s.volumesAt(), nil, nil, other, fmt.Sprintf("the container %s mounts the volume %s as a directory, and the container %s uses the same claim as a device (volume %s), so the kubelet would start no container; correct one of them",
-			a, mount.item.Get("name").Text(), b, device.item.Get("name").Text()))
+		why := fmt.Sprintf("the container %s mounts the volume %s as a directory, and the container %s uses the same claim as a device (volume %s), so the kubelet would start no container; correct one of them",
+			a, mount.item.Get("name").Text(), b, device.item.Get("name").Text())
+		s.report(startFault{at: volumesAt(), why: why, parts: faultParts{containers: []string{a, b}, mounts: []*jsontree.Node{mount.item, device.item}}})
 	})
 }
 
@@ -297,12 +294,12 @@ func (s *startChecker) checkDevices() {
 // PersistentVolumeClaim that the item uses, or else its volume.
 func (s *startChecker) eachUse(list string, yield func(claim string, u volumeUse)) {
 	for _, containers := range schema.ContainerLists() {
-		items := s.spec.Get(containers).Items()
+		items := s.pod.spec.Get(containers).Items()
 		for i := range items {
 			uses := items[i].Get(list).Items()
 			for j := range uses {
 				claim := "volume " + uses[j].Get("name").Text()
-				if name := s.volumes.volumeOf(&uses[j]).At("persistentVolumeClaim", "claimName").Text(); name != "" {
+				if name := s.mounts.volumeOf(&uses[j]).At("persistentVolumeClaim", "claimName").Text(); name != "" {
 					claim = "claim " + name
 				}
 				yield(claim, volumeUse{&items[i], &uses[j]})
@@ -315,7 +312,7 @@ func (s *startChecker) eachUse(list string, yield func(claim string, u volumeUse
 // (getPageSizeMountOption in pkg/volume/emptydir).
 func (s *startChecker) checkHugePages() {
 	var before, after map[int64]bool
-	volumes := s.spec.Get("volumes").Items()
+	volumes := s.pod.spec.Get("volumes").Items()
 	for i := range volumes {
 		medium, name := volumes[i].At("emptyDir", "medium").Text(), volumes[i].Get("name").Text()
 		if !strings.HasPrefix(medium, string(corev1.StorageMediumHugePages)) {
@@ -328,7 +325,7 @@ func (s *startChecker) checkHugePages() {
 		if why == "" || !volumes[i].IsNew() && noPages(medium, before) != "" {
 			continue
 		}
-		s.reportConflict(s.volumesAt(), nil, nil, nil, fmt.Sprintf("the volume %s has the medium %s, but %s, so the kubelet would start no container; change the medium, for example to HugePages-2Mi, or the resources", name, medium, why))
+		s.report(startFault{at: volumesAt(), why: fmt.Sprintf("the volume %s has the medium %s, but %s, so the kubelet would start no container; change the medium, for example to HugePages-2Mi, or the resources", name, medium, why)})
 	}
 }
 
@@ -363,9 +360,9 @@ func (s *startChecker) pageSizes(withNew bool) map[int64]bool {
 			}
 		}
 	}
-	add(s.spec.Get("resources"))
+	add(s.pod.spec.Get("resources"))
 	for _, list := range schema.ContainerLists() {
-		items := s.spec.Get(list).Items()
+		items := s.pod.spec.Get(list).Items()
 		for i := range items {
 			if withNew || !items[i].IsNew() {
 				add(items[i].Get("resources"))

@@ -51,8 +51,16 @@ func runtimeFiles() [3]mountPoint {
 	}
 }
 
+// mountChecker finds mounts that cannot be made in containers. Its slices are memory for one container after another.
+type mountChecker struct {
+	podVolumes
+	mounts []*jsontree.Node
+	points []mountPoint
+	around []*mountPoint
+}
+
 // impossibleMounts returns what keeps a container from starting because of its mounts.
-func (p *podVolumes) impossibleMounts(container *jsontree.Node) []mountFault {
+func (p *mountChecker) impossibleMounts(container *jsontree.Node) []mountFault {
 	if isSimple(container) {
 		return nil
 	}
@@ -97,7 +105,7 @@ func (p *podVolumes) impossibleMounts(container *jsontree.Node) []mountFault {
 
 // mountPoints returns the paths at which a container needs something, in any order, and the faults of mounts that do not depend on
 // other paths.
-func (p *podVolumes) mountPoints(container *jsontree.Node, mounts []*jsontree.Node) (points []mountPoint, all []mountFault) {
+func (p *mountChecker) mountPoints(container *jsontree.Node, mounts []*jsontree.Node) (points []mountPoint, all []mountFault) {
 	points = slices.Grow(p.points[:0], len(mounts)+5)
 	for _, mount := range mounts {
 		m := mountPoint{path: absolutePath(schema.MountPath(mount)), mount: mount, kind: p.kindOf(container, mount)}
@@ -115,19 +123,22 @@ func (p *podVolumes) mountPoints(container *jsontree.Node, mounts []*jsontree.No
 		}
 	}
 	message := container.Get("terminationMessagePath")
-	points = append(points, mountPoint{path: absolutePath(schema.CleanPath(orDefault(message.Text(), corev1.TerminationMessagePathDefault))), field: message, what: "the file for the termination message", kind: file})
+	points = append(points, mountPoint{path: absolutePath(schema.CleanPath(cmp.Or(message.Text(), corev1.TerminationMessagePathDefault))), field: message, what: "the file for the termination message", kind: file})
 	if dir := container.Get("workingDir"); dir.Text() != "" {
 		points = append(points, mountPoint{path: absolutePath(schema.CleanPath(dir.Text())), field: dir, kind: directory})
 	}
 	return points, all
 }
 
+// fewPaths is the number of paths up to which each is compared with each other.
+const fewPaths = 32
+
 // isSimple reports whether no mount of a container is at, around or inside of another path that matters, as in most containers. Then
 // there can be no fault, and the search is not necessary.
 func isSimple(container *jsontree.Node) bool {
-	var room [longList]string
+	var room [fewPaths]string
 	paths := append(room[:0], "/etc/hosts", "/etc/hostname", "/etc/resolv.conf",
-		absolutePath(schema.CleanPath(orDefault(container.Get("terminationMessagePath").Text(), corev1.TerminationMessagePathDefault))))
+		absolutePath(schema.CleanPath(cmp.Or(container.Get("terminationMessagePath").Text(), corev1.TerminationMessagePathDefault))))
 	if dir := container.Get("workingDir").Text(); dir != "" {
 		paths = append(paths, absolutePath(schema.CleanPath(dir)))
 	}
@@ -189,7 +200,7 @@ func faultInside(outer, inner *mountPoint, why string) mountFault {
 }
 
 // whyImpossibleInside returns why inner cannot be inside of outer, the innermost mount around it, or "".
-func (p *podVolumes) whyImpossibleInside(container *jsontree.Node, outer, inner *mountPoint) string {
+func (p *mountChecker) whyImpossibleInside(container *jsontree.Node, outer, inner *mountPoint) string {
 	what := fmt.Sprintf("%s is mounted at %s", inner.name(), inner.path)
 	if inner.isWorkingDir() {
 		what = "its working directory is " + inner.path
@@ -237,13 +248,6 @@ func (m *mountPoint) name() string {
 		return "a file of " + volumeName(m.mount)
 	}
 	return volumeName(m.mount)
-}
-
-func orDefault(text, value string) string {
-	if text == "" {
-		return value
-	}
-	return text
 }
 
 // compareMountPaths compares clean paths so that a path comes directly before those inside it.

@@ -128,9 +128,8 @@ func (p *planner) volumeOf(mount *jsontree.Node) (volume *jsontree.Node, found b
 	if i := s.Find(own, mount); i >= 0 {
 		return &own[i], true
 	}
-	theirs := p.subject.pod.At("spec", "volumes")
-	if i := p.subject.findByKey(s, theirs, mount); i >= 0 {
-		return &theirs.Items()[i], true
+	if volume = p.subject.findVolume(mount); volume != nil {
+		return volume, true
 	}
 	return nil, p.isClaim(mount)
 }

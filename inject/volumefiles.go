@@ -28,17 +28,11 @@ const (
 
 // podVolumes knows what the volumes of a pod contain, as far as the pod shows it.
 type podVolumes struct {
-	subject *subject
-	spec    *jsontree.Node
+	pod *kubeletPod
 	// serviceLinks reports whether containers may get variables for Services.
 	serviceLinks bool
 
 	effects []mountEffects // computed already, see mountEffectsOn
-
-	// Memory for one container after another.
-	mounts []*jsontree.Node
-	points []mountPoint
-	around []*mountPoint
 }
 
 // mountsOf appends the mounts of a container to all. It adds the mount of the API token if the ServiceAccount plugin will add it: a
@@ -53,7 +47,7 @@ func (p *podVolumes) mountsOf(container *jsontree.Node, all []*jsontree.Node) []
 		own = own || items[i].Get("mountPath").IsText(validation.TokenPath)
 		all = append(all, &items[i])
 	}
-	if near = near || isInside(container.Get("workingDir").Text(), validation.TokenPath); near && !own && p.getsToken() {
+	if near = near || isInside(container.Get("workingDir").Text(), validation.TokenPath); near && !own && p.pod.getsToken() {
 		all = append(all, &laterToken.mount)
 	}
 	return all
@@ -73,33 +67,12 @@ var laterToken = struct{ mount, volume jsontree.Node }{
 	))))),
 }
 
-// getsToken reports whether the ServiceAccount plugin has not run for the pod yet and will mount the token in its containers
-// (shouldAutomount in plugin/pkg/admission/serviceaccount). If the ServiceAccount is not known, the plugin is assumed to do so.
-func (p *podVolumes) getsToken() bool {
-	facts := &p.subject.request
-	if !facts.file && facts.owner.Kind == "" {
-		return false
-	}
-	switch p.spec.Get("automountServiceAccountToken").Kind() {
-	case jsontree.True:
-		return true
-	case jsontree.False:
-		return false
-	}
-	account := facts.namespace.ServiceAccount(p.subject.pod)
-	return !account.NoToken
-}
-
 // volumeOf returns the pod's volume of a mount, or nil.
 func (p *podVolumes) volumeOf(mount *jsontree.Node) *jsontree.Node {
 	if mount == &laterToken.mount {
 		return &laterToken.volume
 	}
-	all := p.spec.Get("volumes")
-	if i := p.subject.findByKey(p.subject.schema.At("spec").At("volumes").Schema, all, mount); i >= 0 {
-		return &all.Items()[i]
-	}
-	return nil
+	return p.pod.findVolume(mount)
 }
 
 // subPath returns the path inside of its volume that a mount mounts, or "" for all of the volume. Known is false if only the node knows
@@ -263,7 +236,7 @@ func (p *podVolumes) mountEffectsOn(volume *jsontree.Node) *mountEffects {
 	}
 	made := mountEffects{volume: volume}
 	for _, list := range schema.ContainerLists() {
-		items := p.spec.Get(list).Items()
+		items := p.pod.spec.Get(list).Items()
 		for i := range items {
 			made.addMounts(p, &items[i])
 		}
