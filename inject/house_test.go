@@ -36,7 +36,7 @@ func TestImports(t *testing.T) {
 	vocabulary := []string{"templates/cel", "templates/cel/values", "templates/fragment", "templates/params", "templates/problem", "templates/request", "templates/v1alpha1", "templates/validation"}
 	type rule struct{ internal, forbidden []string }
 	rules := map[string]rule{
-		"inject":                        {internal: []string{"inject/schema", "inject/workloads", "templates", "templates/jsontree"}, forbidden: impure},
+		"inject":                        {internal: []string{"inject/kubelet", "inject/schema", "inject/workloads", "templates", "templates/jsontree"}, forbidden: impure},
 		"inject/report/audit":           {forbidden: impure},
 		"inject/testing/cpu":            {},
 		"inject/testing/size":           {},
@@ -58,6 +58,7 @@ func TestImports(t *testing.T) {
 		"inject/webhook":                {internal: []string{"inject", "inject/lint/limits", "inject/webhook/authentication", "inject/workloads", "templates", "templates/jsontree"}, forbidden: []string{"k8s.io/client-go/"}},
 		"inject/webhook/authentication": {forbidden: []string{"os", "log", "log/slog", "github.com/prometheus/", "k8s.io/"}},
 		"inject/workloads":              {internal: []string{"inject/schema", "templates", "templates/jsontree"}, forbidden: impure},
+		"inject/kubelet":                {internal: []string{"inject/schema", "templates", "templates/jsontree"}, forbidden: impure},
 		"templates":                     {internal: []string{"templates/cel", "templates/cel/diagnostics", "templates/cel/values", "templates/jsontree", "templates/params", "templates/problem", "templates/request", "templates/v1alpha1", "templates/validation", "templates/yamlnode", "templates/fragment"}, forbidden: impure},
 		"templates/cel":                 {internal: []string{"templates/cel/diagnostics", "templates/cel/library", "templates/cel/values", "templates/jsontree", "templates/params", "templates/problem", "templates/request", "templates/v1alpha1"}, forbidden: impure},
 		"templates/cel/diagnostics":     {internal: []string{"templates/cel/values", "templates/jsontree", "templates/problem"}, forbidden: impure},

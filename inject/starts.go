@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/pillion-dev/pillion/inject/kubelet"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
@@ -14,26 +15,26 @@ func (p *planner) checkStarts() {
 	if len(p.conflicts) > 0 {
 		return // they may be the cause
 	}
-	pod := kubeletPod{spec: p.subject.pod.Get("spec"), os: p.subject.os, findVolume: p.subject.findVolume, getsToken: p.subject.getsToken}
-	pod.checkStart(p.reportStartFault)
+	pod := kubelet.Pod{Spec: p.subject.pod.Get("spec"), OS: p.subject.os, FindVolume: p.subject.findVolume, GetsToken: p.subject.getsToken}
+	pod.Check(p.reportStartFault)
 }
 
 // reportStartFault records a conflict. If another template has added a part of what is wrong, the message names that template.
-func (p *planner) reportStartFault(f startFault) {
-	why := f.why
-	if len(f.parts.containers) > 0 {
-		if owner := p.findContributor(func(c *candidate) bool { return c.addsPart(&f.parts) }); owner != "" {
+func (p *planner) reportStartFault(f kubelet.Fault) {
+	why := f.Why
+	if len(f.Parts.Containers) > 0 {
+		if owner := p.findContributor(func(c *candidate) bool { return c.addsPart(&f.Parts) }); owner != "" {
 			why = fmt.Sprintf("together with the template %s, %s", owner, why)
 		}
 	}
-	p.reportConflict(f.at, f.pod, f.fragment, "%s", why)
+	p.reportConflict(f.At, f.Pod, f.Fragment, "%s", why)
 }
 
 // addsPart reports whether the template adds a part of what keeps a pod from starting.
-func (c *candidate) addsPart(parts *faultParts) bool {
-	return slices.ContainsFunc(parts.containers, c.t.Brings) ||
-		slices.ContainsFunc(parts.mounts, func(mount *jsontree.Node) bool { return mount != nil && c.addsMount(mount) }) ||
-		parts.user && c.setsUser()
+func (c *candidate) addsPart(parts *kubelet.Parts) bool {
+	return slices.ContainsFunc(parts.Containers, c.t.Brings) ||
+		slices.ContainsFunc(parts.Mounts, func(mount *jsontree.Node) bool { return mount != nil && c.addsMount(mount) }) ||
+		parts.User && c.setsUser()
 }
 
 // setsUser reports whether the template may decide as which user the user's containers run.

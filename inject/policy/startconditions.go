@@ -13,7 +13,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/validation"
 )
 
-// The conditions in this file are those of the engine that the kubelet starts the containers (inject/kubeletrules.go). What
+// The conditions in this file are those of the engine that the kubelet starts the containers (inject/kubelet). What
 // no condition expresses is a problem of the template.
 
 // startsRight returns the conditions that the kubelet starts the pod with the template's containers.

@@ -96,7 +96,7 @@ func CheckPartial(rules []ObjectRule, o Partial) (later []ValueRule, wrong []err
 	return later, wrong
 }
 
-// ofKubelet returns a rule of the kubelet's. The engine checks the final container, too (inject/kubeletrules.go).
+// ofKubelet returns a rule of the kubelet's. The engine checks the final container, too (inject/kubelet).
 func ofKubelet(reads []string, check func(*jsontree.Node) error) ObjectRule {
 	return ObjectRule{own: true, policed: true, reads: reads, check: check}
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package inject
+// Package kubelet finds out whether the kubelet would start a pod to which templates have added something.
+package kubelet
 
 import (
 	"fmt"
@@ -21,30 +22,30 @@ import (
 // what is wrong without it, so each rule concerns something that a template has added. The module e2e/validity
 // compares the rules with the kubelet's own code, and e2e/node with a running kubelet.
 
-// startFault is a reason why the kubelet would not start a pod, or a container of it. The reason is new: it concerns something that a
+// Fault is a reason why the kubelet would not start a pod, or a container of it. The reason is new: it concerns something that a
 // template has added.
-type startFault struct {
-	at            schema.Pointer
-	pod, fragment *jsontree.Node // the pod's value at the place, and what conflicts with it; both may be nil
-	why           string         // one sentence, with what to do
-	parts         faultParts
+type Fault struct {
+	At            schema.Pointer
+	Pod, Fragment *jsontree.Node // the pod's value at the place, and what conflicts with it; both may be nil
+	Why           string         // one sentence, with what to do
+	Parts         Parts
 }
 
-// faultParts are the parts of a fault that another template may have added. If there are none, the fault is of one template alone.
-type faultParts struct {
-	containers []string         // names of containers
-	mounts     []*jsontree.Node // mounts and devices; items may be nil
-	user       bool             // whether the user of a container is such a part
+// Parts are the parts of a fault that another template may have added. If there are none, the fault is of one template alone.
+type Parts struct {
+	Containers []string         // names of containers
+	Mounts     []*jsontree.Node // mounts and devices; items may be nil
+	User       bool             // whether the user of a container is such a part
 }
 
-// checkStart reports what would keep the kubelet from starting the pod, because of additions.
-func (p *kubeletPod) checkStart(report func(startFault)) {
+// Check reports what would keep the kubelet from starting the pod, because of additions.
+func (p *Pod) Check(report func(Fault)) {
 	s := &startChecker{pod: p, report: report}
-	s.serviceLinks = p.spec.Get("enableServiceLinks").Kind() != jsontree.False
+	s.serviceLinks = p.Spec.Get("enableServiceLinks").Kind() != jsontree.False
 	s.mounts.podVolumes = podVolumes{pod: p, serviceLinks: s.serviceLinks}
 	s.checkVolumes()
 	for _, list := range schema.ContainerLists() {
-		items := p.spec.Get(list).Items()
+		items := p.Spec.Get(list).Items()
 		for i := range items {
 			if items[i].HasNew() {
 				s.list, s.index, s.isNew = list, i, items[i].IsNew()
@@ -58,8 +59,8 @@ func (p *kubeletPod) checkStart(report func(startFault)) {
 
 // startChecker checks whether the kubelet would start a pod. List, index and isNew are about the container that is checked.
 type startChecker struct {
-	pod          *kubeletPod
-	report       func(startFault)
+	pod          *Pod
+	report       func(Fault)
 	serviceLinks bool
 
 	list  string // of containers
@@ -71,7 +72,7 @@ type startChecker struct {
 
 // containerAt returns a pointer to the container that is checked.
 func (s *startChecker) containerAt() schema.Pointer {
-	return schema.Pointer{}.Member("spec").Member(s.list).Item(s.pod.spec.Get(s.list).Items(), s.index)
+	return schema.Pointer{}.Member("spec").Member(s.list).Item(s.pod.Spec.Get(s.list).Items(), s.index)
 }
 
 // isAdded reports whether a template added one of these values, or the container.
@@ -93,11 +94,11 @@ func (s *startChecker) checkContainer(c *jsontree.Node) {
 	s.checkUser(c, name)
 	for _, fault := range validation.UnknownPorts(c) {
 		if s.isAdded(fault.Nodes...) {
-			s.report(startFault{at: s.containerAt().Member("ports"), pod: s.unlessAdded(c.Get("ports")), why: fmt.Sprintf("in the container %s, %s", name, fault.Message)})
+			s.report(Fault{At: s.containerAt().Member("ports"), Pod: s.unlessAdded(c.Get("ports")), Why: fmt.Sprintf("in the container %s, %s", name, fault.Message)})
 		}
 	}
 	s.checkSubPaths(c, name)
-	if s.pod.os == string(corev1.Linux) {
+	if s.pod.OS == string(corev1.Linux) {
 		s.checkMounts(c, name)
 	}
 	env := c.Get("env")
@@ -107,7 +108,7 @@ func (s *startChecker) checkContainer(c *jsontree.Node) {
 	vars := env.Items()
 	for i := range vars {
 		if other := vars[i].At("valueFrom", "resourceFieldRef", "containerName").Text(); other != "" && s.isAdded(env, &vars[i]) && !s.hasContainer(other) {
-			s.report(startFault{at: s.containerAt().Member("env").Member("-"), fragment: &vars[i], why: fmt.Sprintf("the variable %s of the container %s reads a resource of the container %s, which the pod does not have, so the kubelet would not start it; correct containerName",
+			s.report(Fault{At: s.containerAt().Member("env").Member("-"), Fragment: &vars[i], Why: fmt.Sprintf("the variable %s of the container %s reads a resource of the container %s, which the pod does not have, so the kubelet would not start it; correct containerName",
 				vars[i].Get("name").Text(), name, other)})
 		}
 	}
@@ -129,21 +130,21 @@ func (s *startChecker) checkSubPaths(c *jsontree.Node, name string) {
 		if !s.isAdded(mount) && len(validation.UnusableSubPaths(c, s.serviceLinks, one, wasThere)) > 0 {
 			continue // it is wrong without the template, too
 		}
-		s.report(startFault{at: s.containerAt().Member("env"), pod: s.unlessAdded(env), why: fmt.Sprintf("in the container %s, %s", name, fault.Message)})
+		s.report(Fault{At: s.containerAt().Member("env"), Pod: s.unlessAdded(env), Why: fmt.Sprintf("in the container %s, %s", name, fault.Message)})
 	}
 }
 
 // checkUser finds a container that runs as root although runAsNonRoot is true for it (verifyRunAsNonRoot in
 // pkg/kubelet/kuberuntime). A container's own fields win over those of the pod. The user of an image is not known.
 func (s *startChecker) checkUser(c *jsontree.Node, name string) {
-	own, pod := c.Get("securityContext"), s.pod.spec.Get("securityContext")
+	own, pod := c.Get("securityContext"), s.pod.Spec.Get("securityContext")
 	nonRoot, ownNonRoot := effectiveField(own, pod, "runAsNonRoot")
 	if nonRoot.Kind() != jsontree.True {
 		return
 	}
 	field := "runAsUser"
 	ownUser, podUser := own, pod
-	if s.pod.os == string(corev1.Windows) {
+	if s.pod.OS == string(corev1.Windows) {
 		field, ownUser, podUser = "runAsUserName", own.Get("windowsOptions"), pod.Get("windowsOptions")
 	}
 	user, isOwn := effectiveField(ownUser, podUser, field)
@@ -166,7 +167,7 @@ func (s *startChecker) checkUser(c *jsontree.Node, name string) {
 		do = "in the template, set another " + field + " for this container, or runAsNonRoot: false"
 	}
 	why := fmt.Sprintf("the kubelet would not start the container %s: %s runAsNonRoot is true, but %s %s is %s, which is root; %s", name, whose[ownNonRoot], whose[isOwn], field, user, do)
-	s.report(startFault{at, place, user, why, faultParts{containers: []string{name}, user: true}})
+	s.report(Fault{at, place, user, why, Parts{Containers: []string{name}, User: true}})
 }
 
 // effectiveField returns the value of a field of a container, or else of the pod.
@@ -185,7 +186,7 @@ func isRoot(user *jsontree.Node) bool {
 // hasContainer reports whether the pod has a container with that name.
 func (s *startChecker) hasContainer(name string) bool {
 	for _, list := range schema.ContainerLists() {
-		if slices.ContainsFunc(s.pod.spec.Get(list).Items(), func(c jsontree.Node) bool { return c.Get("name").IsText(name) }) {
+		if slices.ContainsFunc(s.pod.Spec.Get(list).Items(), func(c jsontree.Node) bool { return c.Get("name").IsText(name) }) {
 			return true
 		}
 	}
@@ -207,9 +208,9 @@ func (s *startChecker) checkMounts(c *jsontree.Node, name string) {
 		if pod == nil {
 			pod, fragment = s.unlessAdded(fault.within), fault.mount
 		}
-		s.report(startFault{
+		s.report(Fault{
 			s.containerAt().Member("volumeMounts"), pod, fragment, fmt.Sprintf("the container %s could not start: %s; %s", name, fault.why, fault.advice),
-			faultParts{containers: []string{name}, mounts: []*jsontree.Node{fault.mount, fault.within}},
+			Parts{Containers: []string{name}, Mounts: []*jsontree.Node{fault.mount, fault.within}},
 		})
 	}
 }
@@ -228,7 +229,7 @@ func isOf(list, item *jsontree.Node) bool {
 // checkVolumes finds volumes that read resources of a container that the pod does not have. The kubelet cannot make them
 // (ExtractResourceValueByContainerName in pkg/api/v1/resource), so no container starts.
 func (s *startChecker) checkVolumes() {
-	volumes := s.pod.spec.Get("volumes").Items()
+	volumes := s.pod.Spec.Get("volumes").Items()
 	for i := range volumes {
 		if !volumes[i].IsNew() {
 			continue
@@ -245,7 +246,7 @@ func (s *startChecker) checkDownwardAPI(volume, downwardAPI *jsontree.Node) {
 	files := downwardAPI.Get("items").Items()
 	for i := range files {
 		if other := files[i].At("resourceFieldRef", "containerName").Text(); other != "" && !s.hasContainer(other) {
-			s.report(startFault{at: volumesAt().Member("-"), fragment: volume, why: fmt.Sprintf("the volume %s reads a resource of the container %s, which the pod does not have, so the kubelet would start no container; correct containerName",
+			s.report(Fault{At: volumesAt().Member("-"), Fragment: volume, Why: fmt.Sprintf("the volume %s reads a resource of the container %s, which the pod does not have, so the kubelet would start no container; correct containerName",
 				volume.Get("name").Text(), other)})
 		}
 	}
@@ -286,7 +287,7 @@ func (s *startChecker) checkDevices() {
 		a, b := mount.container.Get("name").Text(), device.container.Get("name").Text()
 		why := fmt.Sprintf("the container %s mounts the volume %s as a directory, and the container %s uses the same claim as a device (volume %s), so the kubelet would start no container; correct one of them",
 			a, mount.item.Get("name").Text(), b, device.item.Get("name").Text())
-		s.report(startFault{at: volumesAt(), why: why, parts: faultParts{containers: []string{a, b}, mounts: []*jsontree.Node{mount.item, device.item}}})
+		s.report(Fault{At: volumesAt(), Why: why, Parts: Parts{Containers: []string{a, b}, Mounts: []*jsontree.Node{mount.item, device.item}}})
 	})
 }
 
@@ -294,7 +295,7 @@ func (s *startChecker) checkDevices() {
 // PersistentVolumeClaim that the item uses, or else its volume.
 func (s *startChecker) eachUse(list string, yield func(claim string, u volumeUse)) {
 	for _, containers := range schema.ContainerLists() {
-		items := s.pod.spec.Get(containers).Items()
+		items := s.pod.Spec.Get(containers).Items()
 		for i := range items {
 			uses := items[i].Get(list).Items()
 			for j := range uses {
@@ -312,7 +313,7 @@ func (s *startChecker) eachUse(list string, yield func(claim string, u volumeUse
 // (getPageSizeMountOption in pkg/volume/emptydir).
 func (s *startChecker) checkHugePages() {
 	var before, after map[int64]bool
-	volumes := s.pod.spec.Get("volumes").Items()
+	volumes := s.pod.Spec.Get("volumes").Items()
 	for i := range volumes {
 		medium, name := volumes[i].At("emptyDir", "medium").Text(), volumes[i].Get("name").Text()
 		if !strings.HasPrefix(medium, string(corev1.StorageMediumHugePages)) {
@@ -325,7 +326,7 @@ func (s *startChecker) checkHugePages() {
 		if why == "" || !volumes[i].IsNew() && noPages(medium, before) != "" {
 			continue
 		}
-		s.report(startFault{at: volumesAt(), why: fmt.Sprintf("the volume %s has the medium %s, but %s, so the kubelet would start no container; change the medium, for example to HugePages-2Mi, or the resources", name, medium, why)})
+		s.report(Fault{At: volumesAt(), Why: fmt.Sprintf("the volume %s has the medium %s, but %s, so the kubelet would start no container; change the medium, for example to HugePages-2Mi, or the resources", name, medium, why)})
 	}
 }
 
@@ -360,9 +361,9 @@ func (s *startChecker) pageSizes(withNew bool) map[int64]bool {
 			}
 		}
 	}
-	add(s.pod.spec.Get("resources"))
+	add(s.pod.Spec.Get("resources"))
 	for _, list := range schema.ContainerLists() {
-		items := s.pod.spec.Get(list).Items()
+		items := s.pod.Spec.Get(list).Items()
 		for i := range items {
 			if withNew || !items[i].IsNew() {
 				add(items[i].Get("resources"))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package inject
+package kubelet
 
 import (
 	"fmt"
@@ -28,7 +28,7 @@ const (
 
 // podVolumes knows what the volumes of a pod contain, as far as the pod shows it.
 type podVolumes struct {
-	pod *kubeletPod
+	pod *Pod
 	// serviceLinks reports whether containers may get variables for Services.
 	serviceLinks bool
 
@@ -47,7 +47,7 @@ func (p *podVolumes) mountsOf(container *jsontree.Node, all []*jsontree.Node) []
 		own = own || items[i].Get("mountPath").IsText(validation.TokenPath)
 		all = append(all, &items[i])
 	}
-	if near = near || isInside(container.Get("workingDir").Text(), validation.TokenPath); near && !own && p.pod.getsToken() {
+	if near = near || isInside(container.Get("workingDir").Text(), validation.TokenPath); near && !own && p.pod.GetsToken() {
 		all = append(all, &laterToken.mount)
 	}
 	return all
@@ -72,7 +72,7 @@ func (p *podVolumes) volumeOf(mount *jsontree.Node) *jsontree.Node {
 	if mount == &laterToken.mount {
 		return &laterToken.volume
 	}
-	return p.pod.findVolume(mount)
+	return p.pod.FindVolume(mount)
 }
 
 // subPath returns the path inside of its volume that a mount mounts, or "" for all of the volume. Known is false if only the node knows
@@ -236,7 +236,7 @@ func (p *podVolumes) mountEffectsOn(volume *jsontree.Node) *mountEffects {
 	}
 	made := mountEffects{volume: volume}
 	for _, list := range schema.ContainerLists() {
-		items := p.pod.spec.Get(list).Items()
+		items := p.pod.Spec.Get(list).Items()
 		for i := range items {
 			made.addMounts(p, &items[i])
 		}
