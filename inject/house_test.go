@@ -55,7 +55,7 @@ func TestImports(t *testing.T) {
 		"inject/templatetest":           {internal: []string{"inject", "inject/schema", "inject/report/yamldiff", "templates", "templates/jsontree"}, forbidden: impure},
 		"inject/report/status":          {internal: []string{"inject", "inject/report/explain", "inject/report/terminal", "inject/rollout", "inject/schema", "inject/workloads", "templates", "templates/jsontree"}, forbidden: impure},
 		"inject/report/yamldiff":        {forbidden: impure},
-		"inject/webhook":                {internal: []string{"inject", "inject/lint/limits", "inject/webhook/authentication", "inject/workloads", "templates", "templates/jsontree"}, forbidden: []string{"k8s.io/client-go/"}},
+		"inject/webhook":                {internal: []string{"inject", "inject/lint/limits", "inject/schema", "inject/webhook/authentication", "inject/workloads", "templates", "templates/jsontree"}, forbidden: []string{"k8s.io/client-go/"}},
 		"inject/webhook/authentication": {forbidden: []string{"os", "log", "log/slog", "github.com/prometheus/", "k8s.io/"}},
 		"inject/workloads":              {internal: []string{"inject/schema", "templates", "templates/jsontree"}, forbidden: impure},
 		"inject/kubelet":                {internal: []string{"inject/schema", "templates", "templates/jsontree"}, forbidden: impure},

@@ -179,7 +179,7 @@ func (r *trial) foreseeDenial(ctx context.Context, with *inject.Injector, pod, f
 	if final.isLike(pod) {
 		injected, end = pod.injected, final.pod
 	}
-	v, err := with.Foresee(inject.Request{Operation: "CREATE", Username: pod.username, OptedIn: true, Namespace: namespace, Object: pod.pod, Done: ctx.Done()}, injected, end)
+	v, err := foreseeVerdict(with, inject.Request{Operation: "CREATE", Username: pod.username, OptedIn: true, Namespace: namespace, Object: pod.pod, Done: ctx.Done()}, injected, end)
 	if err != nil || !v.Denied {
 		return ""
 	}

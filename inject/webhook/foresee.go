@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package inject
+package webhook
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"reflect"
 
+	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/schema"
 )
 
-// Foresee judges the final pod that would result if a pod were created with the templates of this Injector. The request has the
+// foreseeVerdict judges the final pod that would result if a pod were created with the templates of an Injector. The request has the
 // pod before the first injection. Injected and final show what other webhooks do to such a pod: a pod of the same owner directly
-// after its injection by any templates, and the same pod after all webhooks, both as JSON. Foresee makes the same changes
+// after its injection by any templates, and the same pod after all webhooks, both as JSON. The function makes the same changes
 // again. Both are nil if this is unknown. It returns an error if one of the pods is not JSON.
-func (i *Injector) Foresee(req Request, injected, final []byte) (*Verdict, error) {
+func foreseeVerdict(i *inject.Injector, req inject.Request, injected, final []byte) (*inject.Verdict, error) {
 	r, err := i.Inject(req)
 	if err != nil {
 		return nil, err
@@ -30,7 +32,7 @@ func (i *Injector) Foresee(req Request, injected, final []byte) (*Verdict, error
 			return nil, err
 		}
 	}
-	return NewJudge(i, nil, true).Judge(req)
+	return inject.NewJudge(i, nil, true).Judge(req)
 }
 
 // repeatChanges returns the pod in with the changes that lead from the pod before to the pod after. It finds items of lists by their
@@ -38,8 +40,9 @@ func (i *Injector) Foresee(req Request, injected, final []byte) (*Verdict, error
 func repeatChanges(before, after, in []byte) ([]byte, error) {
 	var docs [3]any
 	for k, text := range [][]byte{before, after, in} {
-		var err error
-		if docs[k], err = decodeDocument(text); err != nil {
+		d := json.NewDecoder(bytes.NewReader(text))
+		d.UseNumber() // numbers keep their digits
+		if err := d.Decode(&docs[k]); err != nil {
 			return nil, err
 		}
 	}
