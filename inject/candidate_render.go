@@ -7,6 +7,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/params"
 )
@@ -132,7 +133,7 @@ func (c *candidate) invalidParams(err error) []Obstacle {
 	for _, v := range all[:min(len(all), maxFindings)] {
 		place := Difference{}
 		if v.Source != params.FromNamespace && v.Source != params.FromServiceAccount {
-			place, ofPod = newDifference(annotationPath(v.Key), c.subject.annotation(v.Key), nil), true
+			place, ofPod = newDifference(schema.AnnotationPath(v.Key), c.subject.annotation(v.Key), nil), true
 		}
 		found = append(found, Obstacle{place, v.Error()})
 	}

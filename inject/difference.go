@@ -25,8 +25,6 @@ func compactJSON(n *jsontree.Node) JSON {
 	return JSON(b.String())
 }
 
-func annotationPath(key string) string { return "/metadata/annotations/" + jsontree.Escape(key) }
-
 func joinMessages(obstacles []Obstacle) string {
 	all := make([]string, len(obstacles))
 	for i := range obstacles {

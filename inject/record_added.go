@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
@@ -123,7 +124,7 @@ func (r *Removal) removeRecorded(object []byte, pod *jsontree.Node, before Befor
 	for _, path := range before.Added {
 		paths = append(paths, withContainerIndex(pod, path))
 	}
-	if at := annotationPath(AnnotationUninject); pod.At("metadata", "annotations", AnnotationUninject) != nil {
+	if at := schema.AnnotationPath(AnnotationUninject); pod.At("metadata", "annotations", AnnotationUninject) != nil {
 		paths = append(paths, at)
 	}
 	slices.SortFunc(paths, comparePaths)

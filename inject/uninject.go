@@ -98,7 +98,7 @@ func (i *Injector) removeInjection(req Request, pod *jsontree.Node, before Befor
 func rolloutRecords(pod *jsontree.Node) (paths []string) {
 	for _, m := range pod.At("metadata", "annotations").Members() {
 		if _, name, ok := templates.SplitAnnotation(m.Name()); ok && name == templates.AnnotationBefore || m.Name() == AnnotationUnproved {
-			paths = append(paths, annotationPath(m.Name()))
+			paths = append(paths, schema.AnnotationPath(m.Name()))
 		}
 	}
 	return paths
@@ -200,7 +200,7 @@ func (i *Injector) addedBy(req *Request, r *Removal, bare []byte) ([]*candidate,
 	for _, c := range all { // the pod may list volumes of several templates in one annotation
 		annotations := c.fragment.At("metadata", "annotations")
 		if there := pod.At("metadata", "annotations", SafeToEvictLocalVolumes); there != nil && annotations.Get(SafeToEvictLocalVolumes) != nil {
-			(&subtraction{candidate: c, own: r.own, joined: joinedBy(all)}).takeJoined(there, annotations, annotationPath(SafeToEvictLocalVolumes))
+			(&subtraction{candidate: c, own: r.own, joined: joinedBy(all)}).takeJoined(there, annotations, schema.AnnotationPath(SafeToEvictLocalVolumes))
 		}
 	}
 	return all, nil
@@ -258,7 +258,7 @@ func (i *Injector) injectedBy(pod *jsontree.Node) ([]string, error) {
 func (i *Injector) recordedPaths(pod *jsontree.Node, r *Removal) []string {
 	var all []string
 	if pod.At("metadata", "annotations", AnnotationUninject) != nil {
-		all = append(all, annotationPath(AnnotationUninject))
+		all = append(all, schema.AnnotationPath(AnnotationUninject))
 	}
 	for _, t := range i.templates {
 		if !slices.Contains(r.Templates, t.Name) {
@@ -266,7 +266,7 @@ func (i *Injector) recordedPaths(pod *jsontree.Node, r *Removal) []string {
 		}
 		for _, m := range pod.At("metadata", "annotations").Members() {
 			if t.isRecord(m.Name()) {
-				all = append(all, annotationPath(m.Name()))
+				all = append(all, schema.AnnotationPath(m.Name()))
 			}
 		}
 		if pod.At("metadata", "annotations", t.customize).IsText("true") {

@@ -46,7 +46,7 @@ func (s *subtraction) subtractObject(pod, fragment *jsontree.Node, in *schema.Sc
 		at := at + "/" + jsontree.Escape(name)
 		switch {
 		case there == nil || there.Kind() != value.Kind():
-		case at == annotationPath(SafeToEvictLocalVolumes):
+		case at == schema.AnnotationPath(SafeToEvictLocalVolumes):
 			s.takeJoined(there, fragment, at)
 		case f.Shape == schema.Unit:
 			if f.Contains(there, value) {

@@ -16,7 +16,7 @@ func (i *Injector) verifyRemoval(req Request, bare []byte) error {
 	if err != nil {
 		return err
 	}
-	want, _ = removeValue(want, annotationPath(AnnotationUninject))
+	want, _ = removeValue(want, schema.AnnotationPath(AnnotationUninject))
 	req.Object, req.Scratch = bare, nil // because Scratch contains what was added
 	r, err := i.Inject(req)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/problem"
@@ -51,7 +52,7 @@ func findMistakes(i *Injector, s *subject) []Finding {
 		}
 		if n.injector.byName[name] == nil {
 			n.addFinding(Finding{
-				Code: CodeUnknownTemplate, Path: annotationPath(AnnotationTemplates), Found: JSON(s.annotation(AnnotationTemplates).String()),
+				Code: CodeUnknownTemplate, Path: schema.AnnotationPath(AnnotationTemplates), Found: JSON(s.annotation(AnnotationTemplates).String()),
 				Message: fmt.Sprintf("the annotation %s names the unknown template %q%s", AnnotationTemplates, name, n.injector.suggestTemplate(name)),
 				unknown: name,
 			})
@@ -61,7 +62,7 @@ func findMistakes(i *Injector, s *subject) []Finding {
 	for _, known := range []bool{true, false} { // first those of existing templates
 		for k := range members {
 			if f, ok := n.findUnknownKey("", members[k].Name(), known); ok {
-				f.Path, f.Found = annotationPath(members[k].Name()), JSON(members[k].String())
+				f.Path, f.Found = schema.AnnotationPath(members[k].Name()), JSON(members[k].String())
 				n.addFinding(f)
 			}
 		}
@@ -205,7 +206,7 @@ func (n *mistakeCollector) checkProductKeys(s *subject) {
 	members := s.annotations.Members()
 	for i := 0; i < len(members) && left > 0; i++ {
 		key := members[i].Name()
-		add("", annotationPath(key), known.describeMistake(key), &members[i])
+		add("", schema.AnnotationPath(key), known.describeMistake(key), &members[i])
 	}
 	members = s.labels.Members()
 	for i := 0; i < len(members) && left > 0; i++ {

@@ -22,6 +22,9 @@ func MountPath(item *jsontree.Node) string {
 	return CleanPath(item.Get("mountPath").Text())
 }
 
+// AnnotationPath returns the JSON Pointer into a pod to an annotation.
+func AnnotationPath(key string) string { return "/metadata/annotations/" + jsontree.Escape(key) }
+
 // Where returns a JSON Pointer in the form that users write, for example spec.containers[0].env.
 // For a new item it returns the list.
 func Where(pointer string) string {
