@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/request"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
@@ -233,7 +232,7 @@ func (j *Judge) judgeState(req Request) (*Verdict, error) {
 	if err != nil || !now.Denied {
 		return now, err
 	}
-	said := injectedRevisions(req.Pod)
+	said := RecordedRevisions(req.Pod)
 	maps.DeleteFunc(said, func(template, _ string) bool { return j.ignoresTemplate(template) })
 	denial, by, unknown := now, j.sets[0], j.sets[0].countUnknownRevisions(said)
 	for _, older := range j.sets[1:] {
@@ -397,29 +396,6 @@ func (v *Verdict) AppendAudit(notes []Note) []Note {
 		notes = addNote(notes, key, f.String())
 	}
 	return append(notes, Note{"final_verdict", v.Word() + " by the templates of revision " + v.Set})
-}
-
-// InjectedBy returns the revisions of the templates that injected a pod, by template name, as its
-// annotations record them. It returns nil if it cannot parse the pod.
-func InjectedBy(pod []byte) map[string]string {
-	n, err := jsontree.Parse(pod)
-	if err != nil {
-		return nil
-	}
-	return injectedRevisions(n)
-}
-
-// injectedRevisions returns the revisions of the templates that injected a pod, as its annotations record
-// them.
-func injectedRevisions(pod *jsontree.Node) map[string]string {
-	said := map[string]string{}
-	annotations := pod.At("metadata", "annotations").Members()
-	for i := range annotations {
-		if template, name, ok := templates.SplitAnnotation(annotations[i].Name()); ok && name == templates.AnnotationInjected {
-			said[template] = annotations[i].Text()
-		}
-	}
-	return said
 }
 
 // countUnknownRevisions returns the number of these revisions that are not in this set.

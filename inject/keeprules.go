@@ -116,8 +116,8 @@ func seesOtherFiles(pod, fragment *jsontree.Node) bool {
 	return fragment.Get("readOnly").Kind() != jsontree.True && pod.Get("readOnly").Kind() == jsontree.True
 }
 
-// splitNames returns the names in a list, without repetitions.
-func splitNames(list string) (names []string) {
+// SplitNames returns the names in a list that commas separate, for example in [SafeToEvictLocalVolumes], without repetitions.
+func SplitNames(list string) (names []string) {
 	for name := range strings.SplitSeq(list, ",") {
 		if name = strings.TrimSpace(name); name != "" && !slices.Contains(names, name) {
 			names = append(names, name)

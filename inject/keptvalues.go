@@ -188,9 +188,9 @@ func (p *planner) keepUnit(there, value *jsontree.Node, f *schema.Field, at sche
 // joinNames handles a string with names that are separated by commas. It reports whether the pod's string has all names of the
 // template's afterwards. If another template added the string, joinNames appends the missing names to it.
 func (p *planner) joinNames(there, value *jsontree.Node, at schema.Pointer) bool {
-	known, all := splitNames(there.Text()), there.Text()
+	known, all := SplitNames(there.Text()), there.Text()
 	var rest []string
-	for _, name := range splitNames(value.Text()) {
+	for _, name := range SplitNames(value.Text()) {
 		if !slices.Contains(known, name) {
 			rest = append(rest, name)
 		}
@@ -215,8 +215,8 @@ func (p *planner) checkListed() {
 		return
 	}
 	own := p.fragment.At("metadata", "annotations", SafeToEvictLocalVolumes)
-	there := splitNames(p.subject.annotation(SafeToEvictLocalVolumes).Text())
-	for _, volume := range splitNames(own.Text()) {
+	there := SplitNames(p.subject.annotation(SafeToEvictLocalVolumes).Text())
+	for _, volume := range SplitNames(own.Text()) {
 		if slices.Contains(there, volume) {
 			continue
 		}

@@ -37,11 +37,6 @@ func (p *planner) moreThanRecord() bool {
 	})
 }
 
-// isRecord reports whether Pillion writes an annotation with this key if it injects the template.
-func (t *loaded) isRecord(key string) bool {
-	return key == t.injected || key == t.insteadKey || t.base != nil && key == t.base.injected
-}
-
 // alteredFields returns the protected fields of the template's containers that differ from the template.
 // It returns only the first place in each field. If a container differs, the function again, unless it is nil, compares the
 // container once more with the knowledge of other templates, and its result counts.

@@ -33,14 +33,14 @@ func (i *Injector) Before(req Request, result *Result, empty func(path string) (
 	}
 	original := req.Object
 	switch said := pod.At("metadata", "annotations", AnnotationUninject) != nil; {
-	case len(injectedRevisions(pod)) > 0:
-		if original, err = i.restoreOriginal(req, pod, b); err != nil {
+	case len(RecordedRevisions(pod)) > 0:
+		if original, err = restoreOriginal(i, req, pod, b); err != nil {
 			original = nil // unknown
 		}
 	case said:
 		return "", fmt.Errorf("the pod has the annotation %s, which only an injection writes, but nothing was injected; remove the annotation", AnnotationUninject)
 	default:
-		b.Own = i.ownPaths(req, pod, result)
+		b.Own = ownPaths(i, req, pod, result)
 	}
 	for _, op := range result.Ops() {
 		if at, text, ok := empty(op.Path); ok {
@@ -52,7 +52,7 @@ func (i *Injector) Before(req Request, result *Result, empty func(path string) (
 	}
 	if original != nil {
 		b.Added = nil
-		if b.Added, err = i.additionsToRecord(req, original, result.InjectedJSON(), b); err != nil {
+		if b.Added, err = additionsToRecord(i, req, original, result.InjectedJSON(), b); err != nil {
 			return "", err
 		}
 	}
@@ -65,7 +65,7 @@ func (i *Injector) Before(req Request, result *Result, empty func(path string) (
 
 // ownPaths returns the paths at which a pod already has exactly what the injected templates have there. It returns
 // none if one of the templates is injected only because of another one; uninject reports that.
-func (i *Injector) ownPaths(req Request, pod *jsontree.Node, result *Result) (own []string) {
+func ownPaths(i *Injector, req Request, pod *jsontree.Node, result *Result) (own []string) {
 	r := &Removal{Served: isFromServer(pod), own: func(path string) bool {
 		own = append(own, path)
 		return true
@@ -75,8 +75,8 @@ func (i *Injector) ownPaths(req Request, pod *jsontree.Node, result *Result) (ow
 			r.Templates = append(r.Templates, d.Template)
 		}
 	}
-	i.recordedPaths(pod, r)
-	if _, err := i.addedBy(&req, r, req.Object); err != nil {
+	recordedPaths(i, pod, r)
+	if _, err := addedBy(i, &req, r, req.Object); err != nil {
 		return nil
 	}
 	slices.Sort(own)

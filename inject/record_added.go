@@ -3,14 +3,11 @@
 package inject
 
 import (
-	"encoding/json"
 	"maps"
 	"reflect"
 	"slices"
 	"strconv"
-	"strings"
 
-	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
@@ -19,7 +16,7 @@ import (
 
 // additionsToRecord returns the paths of everything that was added to a pod, or none if uninject restores the
 // original pod without a record of them. Original is the pod before any injection, as JSON.
-func (i *Injector) additionsToRecord(req Request, original, injected []byte, b Before) ([]string, error) {
+func additionsToRecord(i *Injector, req Request, original, injected []byte, b Before) ([]string, error) {
 	was, err := decodeDocument(original)
 	if err != nil {
 		return nil, err
@@ -33,7 +30,7 @@ func (i *Injector) additionsToRecord(req Request, original, injected []byte, b B
 		return nil, err
 	}
 	req.Object = injected
-	if _, left, err := i.removeInjection(req, pod, b); err == nil {
+	if _, left, err := removeInjection(i, req, pod, b); err == nil {
 		if again, err := decodeDocument(left); err == nil && reflect.DeepEqual(again, was) {
 			return nil, nil
 		}
@@ -44,11 +41,11 @@ func (i *Injector) additionsToRecord(req Request, original, injected []byte, b B
 }
 
 // restoreOriginal returns a pod as it was before earlier injections. These may have been by fewer templates than the Injector has.
-func (i *Injector) restoreOriginal(req Request, pod *jsontree.Node, b Before) ([]byte, error) {
+func restoreOriginal(i *Injector, req Request, pod *jsontree.Node, b Before) ([]byte, error) {
 	if len(b.Added) > 0 {
 		return new(Removal).removeRecorded(req.Object, pod, b)
 	}
-	_, left, err := i.removeInjection(req, pod, b)
+	_, left, err := removeInjection(i, req, pod, b)
 	return left, err
 }
 
@@ -112,72 +109,4 @@ func grownFrom(was, is any) bool {
 		return ok && len(was) == 0
 	}
 	return was == is
-}
-
-// removeRecorded removes the recorded additions from a pod, and returns the remaining pod as JSON. It records the paths in r.
-func (r *Removal) removeRecorded(object []byte, pod *jsontree.Node, before Before) ([]byte, error) {
-	doc, err := decodeDocument(object)
-	if err != nil {
-		return nil, err
-	}
-	var paths []string
-	for _, path := range before.Added {
-		paths = append(paths, withContainerIndex(pod, path))
-	}
-	if at := schema.AnnotationPath(AnnotationUninject); pod.At("metadata", "annotations", AnnotationUninject) != nil {
-		paths = append(paths, at)
-	}
-	slices.SortFunc(paths, comparePaths)
-	paths = slices.Compact(paths)
-	filled := map[string]any{}
-	for path, text := range before.Empty {
-		at := withContainerIndex(pod, path)
-		if at == path {
-			at = pathInInjected(path, paths)
-		}
-		filled[at] = emptyOf(text)
-	}
-	for _, path := range slices.Backward(paths) {
-		if at, ok := enclosingPath(path, filled); !ok {
-			r.Paths = append(r.Paths, path)
-			doc, _ = removeValue(doc, path)
-		} else if !slices.Contains(r.Paths, at) {
-			r.Paths = append(r.Paths, at)
-			setMember(doc, at, filled[at])
-		}
-	}
-	left, err := json.Marshal(doc)
-	if err != nil {
-		return nil, err
-	}
-	return left, r.recordEmptied(left, before)
-}
-
-// enclosingPath returns the path that contains another one, if there is one.
-func enclosingPath(path string, all map[string]any) (string, bool) {
-	for at := path; at != ""; at = at[:strings.LastIndexByte(at, '/')] {
-		if _, ok := all[at]; ok {
-			return at, true
-		}
-	}
-	return "", false
-}
-
-// pathInInjected converts a path of the original pod to the path of the same value in the injected pod, for a container without
-// a name. Added has the sorted paths of what was added.
-func pathInInjected(path string, added []string) string {
-	return throughContainer(path, func(list, at string) string {
-		k, err := strconv.Atoi(at)
-		if err != nil {
-			return at
-		}
-		for _, one := range added {
-			if item, ok := strings.CutPrefix(one, "/spec/"+list+"/"); ok {
-				if i, err := strconv.Atoi(item); err == nil && i <= k {
-					k++
-				}
-			}
-		}
-		return strconv.Itoa(k)
-	})
 }

@@ -98,14 +98,6 @@ func (s *Scratch) Kept() int {
 	return s.Parser.Kept() + s.fixedPointSearch.keptBytes() + s.tenant.cluster.keptBytes() + s.tenant.own.keptBytes()
 }
 
-// newRound begins a round for a pod to which Inject adds nothing.
-func (i *Injector) newRound(req *Request, pod *jsontree.Node) *round {
-	r := &round{}
-	r.startPod(i, req.factsFor(i, pod), &jsontree.Arena{})
-	r.beginRound(pod, false)
-	return r
-}
-
 // maxFields is the maximum size of objects in which members are searched one by one. The API has
 // about 50 fields in a spec.
 const maxFields = 500

@@ -13,7 +13,8 @@ import (
 
 // subtraction finds the paths in a pod at which it has exactly what a template renders.
 type subtraction struct {
-	candidate   *candidate
+	pod         *jsontree.Node
+	added       *Additions
 	paths, kept []string               // to remove, and to keep as the pod's own
 	own         func(path string) bool // whether the original pod had the same value as the template
 	ownStays    bool                   // whether list items of app containers are kept if they precede other items
@@ -25,16 +26,15 @@ type subtraction struct {
 // subtractAll compares the pod with what the template adds to app containers, and with its fragment.
 func (s *subtraction) subtractAll() {
 	s.inApp = true
-	elem := s.candidate.subject.schema.At("spec").At("containers").Elem
-	for i := range s.candidate.apps {
-		app := &s.candidate.apps[i]
-		existing := &s.candidate.subject.pod.At("spec", app.list).Items()[app.index]
-		for j := range app.fragments {
-			s.subtractObject(existing, &app.fragments[j], elem, "/spec/"+app.list+"/"+strconv.Itoa(app.index))
+	elem := schema.Pod().At("spec").At("containers").Elem
+	for _, app := range s.added.Apps {
+		existing := &s.pod.At("spec", app.List).Items()[app.Index]
+		for j := range app.Fragments {
+			s.subtractObject(existing, &app.Fragments[j], elem, "/spec/"+app.List+"/"+strconv.Itoa(app.Index))
 		}
 	}
 	s.inApp = false
-	s.subtractObject(s.candidate.subject.pod, &s.candidate.fragment, s.candidate.subject.schema, "")
+	s.subtractObject(s.pod, s.added.Fragment, schema.Pod(), "")
 }
 
 // subtractObject records the members of an object of the fragment that the pod's object has. At is the path of the pod's object.
@@ -62,16 +62,16 @@ func (s *subtraction) subtractObject(pod, fragment *jsontree.Node, in *schema.Sc
 
 // takeJoined records the path of the annotation SafeToEvictLocalVolumes if the templates together list all volumes in it.
 func (s *subtraction) takeJoined(there, fragment *jsontree.Node, at string) {
-	names := append(splitNames(fragment.Get(SafeToEvictLocalVolumes).Text()), s.joined...)
-	if !slices.ContainsFunc(splitNames(there.Text()), func(name string) bool { return !slices.Contains(names, name) }) {
+	names := append(SplitNames(fragment.Get(SafeToEvictLocalVolumes).Text()), s.joined...)
+	if !slices.ContainsFunc(SplitNames(there.Text()), func(name string) bool { return !slices.Contains(names, name) }) {
 		s.takePath(at, s.isBeforeOwn(at, fragment))
 	}
 }
 
 // joinedBy returns the names that templates list in SafeToEvictLocalVolumes.
-func joinedBy(all []*candidate) (names []string) {
-	for _, c := range all {
-		names = append(names, splitNames(c.fragment.At("metadata", "annotations", SafeToEvictLocalVolumes).Text())...)
+func joinedBy(all []*Additions) (names []string) {
+	for _, added := range all {
+		names = append(names, SplitNames(added.Fragment.At("metadata", "annotations", SafeToEvictLocalVolumes).Text())...)
 	}
 	return names
 }
@@ -138,7 +138,7 @@ func (s *subtraction) subtractHostAliases(theirs, items []jsontree.Node, at stri
 // takePath records a path to remove, or to keep if own reports that its value is the pod's own.
 func (s *subtraction) takePath(at string, own bool) {
 	switch {
-	case s.own(withContainerName(s.candidate.subject.pod, at)):
+	case s.own(withContainerName(s.pod, at)):
 	case own:
 		s.kept = append(s.kept, at)
 	default:
@@ -159,7 +159,7 @@ func (s *subtraction) isBeforeOwn(at string, fragment *jsontree.Node) bool {
 		switch key := members[i].Name(); {
 		case key == name:
 			found = true
-		case found && s.candidate.subject.pod.At("metadata", object).Get(key) != nil && fragment.Get(key) == nil:
+		case found && s.pod.At("metadata", object).Get(key) != nil && fragment.Get(key) == nil:
 			return true
 		}
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // verifyRemoval injects the remaining pod again and returns an error if the result differs from the pod of the request.
-func (i *Injector) verifyRemoval(req Request, bare []byte) error {
+func verifyRemoval(i *Injector, req Request, bare []byte) error {
 	want, err := decodeDocument(req.Object)
 	if err != nil {
 		return err
@@ -29,12 +29,12 @@ func (i *Injector) verifyRemoval(req Request, bare []byte) error {
 	if reflect.DeepEqual(got, want) {
 		return nil
 	}
-	different := i.differenceError(&req, want, got)
+	different := differenceError(i, &req, want, got)
 	if different == nil {
 		return nil
 	}
 	for k := range r.Decisions {
-		if d := &r.Decisions[k]; len(d.failureFindings()) > 0 {
+		if d := &r.Decisions[k]; d.Code.Failed() {
 			return fmt.Errorf("without what was injected, %s cannot be injected again: %s", d.Template, d.Message)
 		}
 	}
@@ -43,7 +43,7 @@ func (i *Injector) verifyRemoval(req Request, bare []byte) error {
 
 // differenceError returns an error about the first place where the pod differs from the result of another
 // injection. It returns nil if the only differences are values that an API server sets.
-func (i *Injector) differenceError(req *Request, want, got any) error {
+func differenceError(i *Injector, req *Request, want, got any) error {
 	pod, err := parseAgain(want)
 	if err != nil {
 		return err
@@ -52,11 +52,10 @@ func (i *Injector) differenceError(req *Request, want, got any) error {
 	if err != nil {
 		return err
 	}
-	d := comparison{subject: &i.newRound(req, pod).subject, f: i.schema.AsField(), again: true}
-	found := d.findDifference(pod, again)
+	found := i.NewRendering(req, pod).FindDifference(again)
 	switch {
-	case found != nil:
-		return fmt.Errorf("cannot restore the original: %s differs from what inject writes; undo this change, or edit the pod by hand", schema.Where(found.at))
+	case found != "":
+		return fmt.Errorf("cannot restore the original: %s differs from what inject writes; undo this change, or edit the pod by hand", schema.Where(found))
 	case !isFromServer(pod):
 		return errors.New("cannot restore the original: the pod has been changed in a way that Kubernetes ignores; undo this change, or edit the pod by hand")
 	}
