@@ -20,7 +20,7 @@ const (
 	// the default templates and removes from them.
 	AnnotationTemplates = templates.Domain + "/templates"
 	// AnnotationUninject on a pod is written by the command pillion inject and read by pillion
-	// uninject, see [Before]. The webhooks ignore it.
+	// uninject, see the package uninject. The webhooks ignore it.
 	AnnotationUninject = templates.Domain + "/uninject"
 	// AnnotationUnproved on a pod is written by a rollout that is changing the pod.
 	AnnotationUnproved = templates.Domain + "/unproved"

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/uninject"
 )
 
 // TestUninjectHostAliases checks that names that were added for an address are removed, and those of the pod stay.
@@ -25,7 +26,7 @@ spec: {default: true, pod: {spec: {hostAliases: [{ip: 127.0.0.1, hostnames: [cac
 		pod := keptBy(t, []byte(`{"spec":{"hostAliases":[`+aliases+`],"containers":[{"name":"app","image":"a"}]}}`), true)
 		req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shopNamespace(), Object: pod}
 		req.Object = keptBy(t, mustInject(t, injector, req).InjectedJSON(), true)
-		left, err := injector.Original(req)
+		left, err := uninject.Original(injector, req)
 		if err != nil {
 			t.Errorf("%s: %v", aliases, err)
 			continue

@@ -14,6 +14,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/testing/size"
+	"github.com/pillion-dev/pillion/inject/uninject"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/request"
 )
@@ -324,7 +325,7 @@ func TestUninjectJoinedAnnotation(t *testing.T) {
 		}
 		req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shopNamespace(), Object: []byte(encoded(t, pod))}
 		result := mustInject(t, injector, req)
-		before, err := injector.Before(req, result, func(string) (string, string, bool) { return "", "", false })
+		before, err := uninject.Record(injector, req, result, func(string) (string, string, bool) { return "", "", false })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -333,7 +334,7 @@ func TestUninjectJoinedAnnotation(t *testing.T) {
 			at(injected, "metadata", "annotations").(map[string]any)[inject.AnnotationUninject] = before
 		}
 		req.Object = []byte(encoded(t, injected))
-		left, err := injector.Original(req)
+		left, err := uninject.Original(injector, req)
 		if err != nil {
 			t.Errorf("%s: %v", own, err)
 			continue

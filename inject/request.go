@@ -70,7 +70,7 @@ func (r *Request) factsFor(i *Injector, pod *jsontree.Node) requestFacts {
 func (r *Request) parsePod() (pod *jsontree.Node, err error) {
 	if pod = r.Pod; pod == nil {
 		if pod, err = jsontree.Parse(r.Object); err != nil {
-			return nil, notJSON(err)
+			return nil, fmt.Errorf("the pod is not JSON: %w", err)
 		}
 	}
 	if pod.Kind() != jsontree.Object {

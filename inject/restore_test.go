@@ -10,6 +10,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/schema"
+	"github.com/pillion-dev/pillion/inject/uninject"
 	librarytests "github.com/pillion-dev/pillion/templates/library/tests"
 )
 
@@ -31,7 +32,7 @@ func TestUninjectStored(t *testing.T) {
 			t.Fatal(err)
 		}
 		req.Object = stored(t, applyPatch(t, req.Object, r.Patch()))
-		removal, err := injector.Uninject(req)
+		removal, err := uninject.Pod(injector, req)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +80,7 @@ func stored(t *testing.T, pod []byte) []byte {
 	return text
 }
 
-func removeValue(t *testing.T, object []byte, removal *inject.Removal) []byte {
+func removeValue(t *testing.T, object []byte, removal *uninject.Removal) []byte {
 	t.Helper()
 	pod := decodeJSON(t, object)
 	for _, path := range removal.Paths {
@@ -120,7 +121,7 @@ func TestUninjectChanged(t *testing.T) {
 			}
 			req.Object = changed
 			want := "cannot restore the original: " + schema.Where(c.path)
-			if _, err = injector.Uninject(req); err == nil || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), " differs from what inject writes") {
+			if _, err = uninject.Pod(injector, req); err == nil || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), " differs from what inject writes") {
 				t.Errorf("%s: %v, want %s", name, err, want)
 			}
 		}

@@ -247,7 +247,7 @@ func TestUninjectReplaced(t *testing.T) {
 		"it fell back": `pod: {spec: {containers: [{name: app, image: other}]}}`,
 	} {
 		injector := agents(t, "agent: "+oldAgent, "agent-next: replaces: agent, "+next)
-		if was, is := uninject(t, injector, inject.Request{Operation: "CREATE", Namespace: shopNamespace(), Object: []byte(plain)}); was != is {
+		if was, is := injectAndRemove(t, injector, inject.Request{Operation: "CREATE", Namespace: shopNamespace(), Object: []byte(plain)}); was != is {
 			t.Errorf("%s: uninject leaves %s, want %s", what, is, was)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/uninject"
 	"github.com/pillion-dev/pillion/templates"
 	librarytests "github.com/pillion-dev/pillion/templates/library/tests"
 	"github.com/pillion-dev/pillion/templates/request"
@@ -29,7 +30,7 @@ func TestUninjectCorpus(t *testing.T) {
 					t.Skip("nothing was injected into this pod, whatever it says")
 				}
 				req.Namespace.Annotations = librarytests.Params()
-				if was, is := uninject(t, choice.forPod(pod), req); was != is {
+				if was, is := injectAndRemove(t, choice.forPod(pod), req); was != is {
 					shared++
 					has := strings.Contains(was, `"prometheus.io/scrape":"true"`) || strings.Contains(was, `"shareProcessNamespace":false`) ||
 						strings.Contains(was, `"example.com/logs":"shipped"`)
@@ -43,8 +44,8 @@ func TestUninjectCorpus(t *testing.T) {
 	}
 }
 
-// uninject returns the pod before injection, and after injection and its inverse.
-func uninject(t *testing.T, injector *inject.Injector, req inject.Request) (was, is string) {
+// injectAndRemove returns the pod before injection, and after injection and its inverse.
+func injectAndRemove(t *testing.T, injector *inject.Injector, req inject.Request) (was, is string) {
 	t.Helper()
 	was = canonical(t, req.Object)
 	r, err := injector.Inject(req)
@@ -52,7 +53,7 @@ func uninject(t *testing.T, injector *inject.Injector, req inject.Request) (was,
 		t.Fatal(err)
 	}
 	req.Object = applyPatch(t, req.Object, r.Patch())
-	removal, err := injector.Uninject(req)
+	removal, err := uninject.Pod(injector, req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,12 +82,12 @@ func TestUninjectErrors(t *testing.T) {
 		"changed since": {`{"metadata":{"annotations":{"agent.pillion.dev/injected":"` + revision + `"}},"spec":{
 			"containers":[{"name":"web"}],"initContainers":[{"name":"agent","image":"evil:1"}]}}`, "cannot restore the original: spec.initContainers[0].image differs from what inject writes"},
 	} {
-		_, err := agent.Uninject(inject.Request{Operation: "CREATE", Object: []byte(c.pod)})
+		_, err := uninject.Pod(agent, inject.Request{Operation: "CREATE", Object: []byte(c.pod)})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	r, err := agent.Uninject(inject.Request{Operation: "CREATE", Object: []byte(`{"spec":{"containers":[{"name":"web"}]}}`)})
+	r, err := uninject.Pod(agent, inject.Request{Operation: "CREATE", Object: []byte(`{"spec":{"containers":[{"name":"web"}]}}`)})
 	if err != nil || len(r.Paths) > 0 || len(r.Templates) > 0 {
 		t.Errorf("a pod that was never injected: %v %v", r, err)
 	}
@@ -103,10 +104,10 @@ func TestUninjectRollout(t *testing.T) {
 	}
 	pod := strings.Replace(string(r.InjectedJSON()), `"a":"b"`, `"a":"b","agent.pillion.dev/injected-before":"0123456789ab"`, 1)
 	req := inject.Request{Operation: "CREATE", Object: []byte(pod), Namespace: request.Namespace{Name: "shop", Labels: map[string]string{"pillion.dev/inject": "enabled"}, Known: true}}
-	if left, err := agent.Original(req); err != nil || canonical(t, left) != canonical(t, was) {
+	if left, err := uninject.Original(agent, req); err != nil || canonical(t, left) != canonical(t, was) {
 		t.Errorf("%v: %s", err, left)
 	}
-	removal, err := agent.Uninject(req)
+	removal, err := uninject.Pod(agent, req)
 	if err != nil || canonical(t, removeValue(t, req.Object, removal)) != canonical(t, was) {
 		t.Errorf("%v: %+v", err, removal)
 	}
@@ -165,7 +166,7 @@ spec:
 		`[{"name":"X","value":"x"},{"name":"B","value":"2"},{"name":"Y","value":"y"}]`,
 	} {
 		pod := `{"metadata":{"name":"web"},"spec":{"containers":[{"env":` + env + `,"image":"app","name":"app"}]}}`
-		was, is := uninject(t, injector, inject.Request{Operation: "CREATE", Namespace: shopNamespace(), Object: []byte(pod)})
+		was, is := injectAndRemove(t, injector, inject.Request{Operation: "CREATE", Namespace: shopNamespace(), Object: []byte(pod)})
 		if was != is {
 			t.Errorf("it was\n%s\nand is\n%s", was, is)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/lint/limits"
 	"github.com/pillion-dev/pillion/inject/report/diff"
+	"github.com/pillion-dev/pillion/inject/uninject"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
@@ -213,7 +214,7 @@ func (m *manifestSet) compareWorkloads(ctx context.Context, progress *cli.Progre
 			report.Notes = append(report.Notes, owner.String()+": "+sentence)
 		}
 		if of.object.Kind == "Pod" {
-			if req.Object, err = m.from.Original(req); err != nil {
+			if req.Object, err = uninject.Original(m.from, req); err != nil {
 				report.Notes = append(report.Notes, owner.String()+" is not compared, because it is unknown what it was before the injection: "+err.Error())
 				continue
 			}

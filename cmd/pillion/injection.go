@@ -16,6 +16,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/lint/limits"
 	"github.com/pillion-dev/pillion/inject/schema"
+	"github.com/pillion-dev/pillion/inject/uninject"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/request"
@@ -191,7 +192,7 @@ func (j *injection) injectObject(root *yamledit.Root, o manifest.Object) ([]yaml
 // uninjectRecord returns the change that records in a pod what uninject needs to know.
 func (j *injection) uninjectRecord(root *yamledit.Root, o manifest.Object, req inject.Request, result *inject.Result) ([]yamledit.Change, error) {
 	pod := slices.Concat(o.At, o.PodAt)
-	text, err := j.injector.Before(req, result, func(path string) (string, string, bool) {
+	text, err := uninject.Record(j.injector, req, result, func(path string) (string, string, bool) {
 		at, text, ok := root.Empty(slices.Concat(pod, manifest.Names(path)))
 		if !ok || len(at) <= len(pod) {
 			return "", "", false
@@ -215,7 +216,7 @@ func (j *injection) uninjectObject(root *yamledit.Root, o manifest.Object) ([]ya
 	for _, sentence := range wrong.All() {
 		j.printAbout(o, "warning: "+sentence)
 	}
-	removal, err := j.injector.Uninject(req)
+	removal, err := uninject.Pod(j.injector, req)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/lint/limits"
 	"github.com/pillion-dev/pillion/inject/report/diff"
 	"github.com/pillion-dev/pillion/inject/report/explain"
+	"github.com/pillion-dev/pillion/inject/uninject"
 	"github.com/pillion-dev/pillion/templates/request"
 )
 
@@ -95,7 +96,7 @@ func (p *comparer) compareWorkload(ctx context.Context, into *compared, w *diff.
 // originalPod returns a running pod without what was injected, or nil if that is unknown.
 func (p *comparer) originalPod(namespace, name string, pod []byte) []byte {
 	req := inject.Request{Operation: "CREATE", Namespace: p.namespaces[namespace].Namespace, Object: pod, OptedIn: true}
-	left, err := p.injector.Original(req)
+	left, err := uninject.Original(p.injector, req)
 	if err == nil {
 		return left
 	}

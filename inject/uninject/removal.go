@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package inject
+package uninject
 
 import (
 	"encoding/json"
@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
@@ -99,7 +100,7 @@ func (r *Removal) removeRecorded(object []byte, pod *jsontree.Node, before Befor
 	for _, path := range before.Added {
 		paths = append(paths, withContainerIndex(pod, path))
 	}
-	if at := schema.AnnotationPath(AnnotationUninject); pod.At("metadata", "annotations", AnnotationUninject) != nil {
+	if at := schema.AnnotationPath(inject.AnnotationUninject); pod.At("metadata", "annotations", inject.AnnotationUninject) != nil {
 		paths = append(paths, at)
 	}
 	slices.SortFunc(paths, comparePaths)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package inject
+// Package uninject is the inverse of the engine: it removes from a pod what templates added, and records in manifests what it needs
+// to know for that.
+package uninject
 
 import (
 	"encoding/json"
@@ -9,28 +11,27 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-// Uninject is the inverse of [Injector.Inject]. It returns what to remove from a pod whose
-// annotations record injections. If the remaining pod is injected again, the result is the same
-// pod; otherwise Uninject returns an error with the reason. Values that the original pod already
-// had exactly as a template has them are removed too, unless the pod's [AnnotationUninject] names
-// them.
-func (i *Injector) Uninject(req Request) (*Removal, error) {
+// Pod returns what to remove from a pod whose annotations record injections. It is the inverse of [inject.Injector.Inject]: if the
+// remaining pod is injected again, the result is the same pod; otherwise Pod returns an error with the reason. Values that the
+// original pod already had exactly as a template has them are removed too, unless the pod's [inject.AnnotationUninject] names them.
+func Pod(i *inject.Injector, req inject.Request) (*Removal, error) {
 	r, _, err := uninjectPod(i, req)
 	return r, err
 }
 
-// Original returns a pod without what [Injector.Uninject] removes.
-func (i *Injector) Original(req Request) ([]byte, error) {
+// Original returns a pod without what [Pod] removes.
+func Original(i *inject.Injector, req inject.Request) ([]byte, error) {
 	_, left, err := uninjectPod(i, req)
 	return left, err
 }
 
-func uninjectPod(i *Injector, req Request) (*Removal, []byte, error) {
+func uninjectPod(i *inject.Injector, req inject.Request) (*Removal, []byte, error) {
 	i = i.For(req.Namespace.Name)
 	pod, err := jsontree.Parse(req.Object)
 	if err != nil {
@@ -43,8 +44,8 @@ func uninjectPod(i *Injector, req Request) (*Removal, []byte, error) {
 	return removeInjection(i, req, pod, before)
 }
 
-// removeInjection implements [Injector.Uninject] for a parsed pod. Left is the remaining pod as JSON.
-func removeInjection(i *Injector, req Request, pod *jsontree.Node, before Before) (r *Removal, left []byte, err error) {
+// removeInjection implements [Pod] for a parsed pod. Left is the remaining pod as JSON.
+func removeInjection(i *inject.Injector, req inject.Request, pod *jsontree.Node, before Before) (r *Removal, left []byte, err error) {
 	r = &Removal{Served: isFromServer(pod)}
 	if r.Templates, err = injectingTemplates(i, pod); err != nil || len(r.Templates) == 0 {
 		return r, req.Object, err
@@ -74,7 +75,7 @@ func removeInjection(i *Injector, req Request, pod *jsontree.Node, before Before
 // again, so they must not be in the pod that verifyRemoval compares with.
 func rolloutRecords(pod *jsontree.Node) (paths []string) {
 	for _, m := range pod.At("metadata", "annotations").Members() {
-		if _, name, ok := templates.SplitAnnotation(m.Name()); ok && name == templates.AnnotationBefore || m.Name() == AnnotationUnproved {
+		if _, name, ok := templates.SplitAnnotation(m.Name()); ok && name == templates.AnnotationBefore || m.Name() == inject.AnnotationUnproved {
 			paths = append(paths, schema.AnnotationPath(m.Name()))
 		}
 	}
@@ -83,7 +84,7 @@ func rolloutRecords(pod *jsontree.Node) (paths []string) {
 
 // inferRemoval completes r with what the templates added, which it infers from what they would add now. It returns the remaining pod,
 // and an error if injecting that pod again would not give the same result.
-func inferRemoval(i *Injector, req Request, pod *jsontree.Node, before Before, r *Removal) (*Removal, []byte, error) {
+func inferRemoval(i *inject.Injector, req inject.Request, pod *jsontree.Node, before Before, r *Removal) (*Removal, []byte, error) {
 	r.own = before.hadOwnValue
 	// The containers go first, because expressions may count them.
 	doc, err := decodeDocument(req.Object)
@@ -127,7 +128,7 @@ func inferRemoval(i *Injector, req Request, pod *jsontree.Node, before Before, r
 
 // addedBy returns what the templates of r add to the pod bare. It removes what a template adds from the pod before it renders the next
 // one.
-func addedBy(i *Injector, req *Request, r *Removal, bare []byte) ([]*Additions, error) {
+func addedBy(i *inject.Injector, req *inject.Request, r *Removal, bare []byte) ([]*inject.Additions, error) {
 	pod, err := jsontree.Parse(bare)
 	if err != nil {
 		return nil, err
@@ -137,7 +138,7 @@ func addedBy(i *Injector, req *Request, r *Removal, bare []byte) ([]*Additions, 
 		return nil, err
 	}
 	rendering := i.NewRendering(req, pod)
-	var all []*Additions
+	var all []*inject.Additions
 	for _, name := range r.Templates {
 		added, err := rendering.Render(name)
 		if err != nil {
@@ -154,8 +155,8 @@ func addedBy(i *Injector, req *Request, r *Removal, bare []byte) ([]*Additions, 
 	}
 	for _, added := range all { // the pod may list volumes of several templates in one annotation
 		annotations := added.Fragment.At("metadata", "annotations")
-		if there := pod.At("metadata", "annotations", SafeToEvictLocalVolumes); there != nil && annotations.Get(SafeToEvictLocalVolumes) != nil {
-			(&subtraction{pod: pod, added: added, own: r.own, joined: joinedBy(all)}).takeJoined(there, annotations, schema.AnnotationPath(SafeToEvictLocalVolumes))
+		if there := pod.At("metadata", "annotations", inject.SafeToEvictLocalVolumes); there != nil && annotations.Get(inject.SafeToEvictLocalVolumes) != nil {
+			(&subtraction{pod: pod, added: added, own: r.own, joined: joinedBy(all)}).takeJoined(there, annotations, schema.AnnotationPath(inject.SafeToEvictLocalVolumes))
 		}
 	}
 	return all, nil
@@ -165,7 +166,7 @@ func addedBy(i *Injector, req *Request, r *Removal, bare []byte) ([]*Additions, 
 // each template adds after the earlier ones. It returns the remaining pod and the paths that it
 // keeps as the pod's own. Original is the pod with its author's order of keys, or nil if an API server has sorted them. OwnStays is that
 // of subtraction.
-func (r *Removal) subtractAdded(bare []byte, original *jsontree.Node, added []*Additions, ownStays bool) (left []byte, kept []string, err error) {
+func (r *Removal) subtractAdded(bare []byte, original *jsontree.Node, added []*inject.Additions, ownStays bool) (left []byte, kept []string, err error) {
 	doc, err := decodeDocument(bare)
 	if err != nil {
 		return nil, nil, err
@@ -186,8 +187,8 @@ func (r *Removal) subtractAdded(bare []byte, original *jsontree.Node, added []*A
 
 // injectingTemplates returns the names of the templates that injected a pod, as its annotations record
 // them. It returns an error if the Injector has no template with that name and revision.
-func injectingTemplates(i *Injector, pod *jsontree.Node) ([]string, error) {
-	revisions := RecordedRevisions(pod)
+func injectingTemplates(i *inject.Injector, pod *jsontree.Node) ([]string, error) {
+	revisions := inject.RecordedRevisions(pod)
 	for _, t := range i.Set().Templates {
 		_, said := revisions[t.Name]
 		if base := i.Base(t.Name); said && base != nil {
@@ -212,10 +213,10 @@ func injectingTemplates(i *Injector, pod *jsontree.Node) ([]string, error) {
 }
 
 // recordedPaths returns the paths of the templates' containers and of the records of injections.
-func recordedPaths(i *Injector, pod *jsontree.Node, r *Removal) []string {
+func recordedPaths(i *inject.Injector, pod *jsontree.Node, r *Removal) []string {
 	var all []string
-	if pod.At("metadata", "annotations", AnnotationUninject) != nil {
-		all = append(all, schema.AnnotationPath(AnnotationUninject))
+	if pod.At("metadata", "annotations", inject.AnnotationUninject) != nil {
+		all = append(all, schema.AnnotationPath(inject.AnnotationUninject))
 	}
 	for _, t := range i.Set().Templates {
 		if !slices.Contains(r.Templates, t.Name) {

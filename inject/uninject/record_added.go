@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package inject
+package uninject
 
 import (
 	"maps"
@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
@@ -16,7 +17,7 @@ import (
 
 // additionsToRecord returns the paths of everything that was added to a pod, or none if uninject restores the
 // original pod without a record of them. Original is the pod before any injection, as JSON.
-func additionsToRecord(i *Injector, req Request, original, injected []byte, b Before) ([]string, error) {
+func additionsToRecord(i *inject.Injector, req inject.Request, original, injected []byte, b Before) ([]string, error) {
 	was, err := decodeDocument(original)
 	if err != nil {
 		return nil, err
@@ -41,7 +42,7 @@ func additionsToRecord(i *Injector, req Request, original, injected []byte, b Be
 }
 
 // restoreOriginal returns a pod as it was before earlier injections. These may have been by fewer templates than the Injector has.
-func restoreOriginal(i *Injector, req Request, pod *jsontree.Node, b Before) ([]byte, error) {
+func restoreOriginal(i *inject.Injector, req inject.Request, pod *jsontree.Node, b Before) ([]byte, error) {
 	if len(b.Added) > 0 {
 		return new(Removal).removeRecorded(req.Object, pod, b)
 	}

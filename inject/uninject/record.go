@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package inject
+package uninject
 
 import (
 	"fmt"
 	"slices"
 
+	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-// Before returns the value for the annotation [AnnotationUninject] of a pod that is injected, or
-// "" if there is nothing to record. Request has the pod before the injection, and result is that of the injection. The function
-// empty returns the path of the empty value that an addition at a path fills, and its original
-// JSON or YAML. Without this annotation, uninject would remove what the original pod had
-// exactly as a template has it. Before returns an error if the pod is no JSON or has such an annotation without an injection.
-func (i *Injector) Before(req Request, result *Result, empty func(path string) (at, text string, ok bool)) (string, error) {
+// Record returns the value for the annotation [inject.AnnotationUninject] of a pod that is injected, or "" if there is nothing to
+// record. The request has the pod before the injection, and result is that of the injection. The function empty returns the path of
+// the empty value that an addition at a path fills, and its original JSON or YAML. Without this annotation, [Pod] would remove what
+// the original pod had exactly as a template has it. Record returns an error if the pod is no JSON or has such an annotation without
+// an injection.
+func Record(i *inject.Injector, req inject.Request, result *inject.Result, empty func(path string) (at, text string, ok bool)) (string, error) {
 	if !result.Adds() {
 		return "", nil
 	}
@@ -32,13 +33,13 @@ func (i *Injector) Before(req Request, result *Result, empty func(path string) (
 		return "", err
 	}
 	original := req.Object
-	switch said := pod.At("metadata", "annotations", AnnotationUninject) != nil; {
-	case len(RecordedRevisions(pod)) > 0:
+	switch said := pod.At("metadata", "annotations", inject.AnnotationUninject) != nil; {
+	case len(inject.RecordedRevisions(pod)) > 0:
 		if original, err = restoreOriginal(i, req, pod, b); err != nil {
 			original = nil // unknown
 		}
 	case said:
-		return "", fmt.Errorf("the pod has the annotation %s, which only an injection writes, but nothing was injected; remove the annotation", AnnotationUninject)
+		return "", fmt.Errorf("the pod has the annotation %s, which only an injection writes, but nothing was injected; remove the annotation", inject.AnnotationUninject)
 	default:
 		b.Own = ownPaths(i, req, pod, result)
 	}
@@ -65,13 +66,13 @@ func (i *Injector) Before(req Request, result *Result, empty func(path string) (
 
 // ownPaths returns the paths at which a pod already has exactly what the injected templates have there. It returns
 // none if one of the templates is injected only because of another one; uninject reports that.
-func ownPaths(i *Injector, req Request, pod *jsontree.Node, result *Result) (own []string) {
+func ownPaths(i *inject.Injector, req inject.Request, pod *jsontree.Node, result *inject.Result) (own []string) {
 	r := &Removal{Served: isFromServer(pod), own: func(path string) bool {
 		own = append(own, path)
 		return true
 	}}
 	for k := range result.Decisions {
-		if d := &result.Decisions[k]; d.Code == CodeInjected {
+		if d := &result.Decisions[k]; d.Code == inject.CodeInjected {
 			r.Templates = append(r.Templates, d.Template)
 		}
 	}

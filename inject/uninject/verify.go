@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package inject
+package uninject
 
 import (
 	"errors"
 	"fmt"
 	"reflect"
 
+	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/schema"
 )
 
 // verifyRemoval injects the remaining pod again and returns an error if the result differs from the pod of the request.
-func verifyRemoval(i *Injector, req Request, bare []byte) error {
+func verifyRemoval(i *inject.Injector, req inject.Request, bare []byte) error {
 	want, err := decodeDocument(req.Object)
 	if err != nil {
 		return err
 	}
-	want, _ = removeValue(want, schema.AnnotationPath(AnnotationUninject))
+	want, _ = removeValue(want, schema.AnnotationPath(inject.AnnotationUninject))
 	req.Object, req.Scratch = bare, nil // because Scratch contains what was added
 	r, err := i.Inject(req)
 	if err != nil {
@@ -43,7 +44,7 @@ func verifyRemoval(i *Injector, req Request, bare []byte) error {
 
 // differenceError returns an error about the first place where the pod differs from the result of another
 // injection. It returns nil if the only differences are values that an API server sets.
-func differenceError(i *Injector, req *Request, want, got any) error {
+func differenceError(i *inject.Injector, req *inject.Request, want, got any) error {
 	pod, err := parseAgain(want)
 	if err != nil {
 		return err

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package inject
+package uninject
 
 import (
 	"encoding/json"
@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
@@ -40,12 +41,12 @@ func (b *Before) annotationValue() (string, error) {
 
 // beforeOf parses the pod's annotation. It returns a zero Before if there is none.
 func beforeOf(pod *jsontree.Node) (b Before, err error) {
-	said := pod.At("metadata", "annotations", AnnotationUninject)
+	said := pod.At("metadata", "annotations", inject.AnnotationUninject)
 	if said == nil {
 		return b, nil
 	}
 	if err = json.Unmarshal([]byte(said.Text()), &b); err != nil {
-		err = fmt.Errorf("the annotation %s is not as inject writes it; remove it: %w", AnnotationUninject, err)
+		err = fmt.Errorf("the annotation %s is not as inject writes it; remove it: %w", inject.AnnotationUninject, err)
 	}
 	return b, err
 }

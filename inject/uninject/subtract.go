@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package inject
+package uninject
 
 import (
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
@@ -14,13 +15,13 @@ import (
 // subtraction finds the paths in a pod at which it has exactly what a template renders.
 type subtraction struct {
 	pod         *jsontree.Node
-	added       *Additions
+	added       *inject.Additions
 	paths, kept []string               // to remove, and to keep as the pod's own
 	own         func(path string) bool // whether the original pod had the same value as the template
 	ownStays    bool                   // whether list items of app containers are kept if they precede other items
 	inApp       bool                   // while an app container is compared
 	original    *jsontree.Node         // the pod with its author's order of keys, or nil
-	joined      []string               // names that all templates together list in SafeToEvictLocalVolumes
+	joined      []string               // names that all templates together list in [inject.SafeToEvictLocalVolumes]
 }
 
 // subtractAll compares the pod with what the template adds to app containers, and with its fragment.
@@ -46,7 +47,7 @@ func (s *subtraction) subtractObject(pod, fragment *jsontree.Node, in *schema.Sc
 		at := at + "/" + jsontree.Escape(name)
 		switch {
 		case there == nil || there.Kind() != value.Kind():
-		case at == schema.AnnotationPath(SafeToEvictLocalVolumes):
+		case at == schema.AnnotationPath(inject.SafeToEvictLocalVolumes):
 			s.takeJoined(there, fragment, at)
 		case f.Shape == schema.Unit:
 			if f.Contains(there, value) {
@@ -62,16 +63,16 @@ func (s *subtraction) subtractObject(pod, fragment *jsontree.Node, in *schema.Sc
 
 // takeJoined records the path of the annotation SafeToEvictLocalVolumes if the templates together list all volumes in it.
 func (s *subtraction) takeJoined(there, fragment *jsontree.Node, at string) {
-	names := append(SplitNames(fragment.Get(SafeToEvictLocalVolumes).Text()), s.joined...)
-	if !slices.ContainsFunc(SplitNames(there.Text()), func(name string) bool { return !slices.Contains(names, name) }) {
+	names := append(inject.SplitNames(fragment.Get(inject.SafeToEvictLocalVolumes).Text()), s.joined...)
+	if !slices.ContainsFunc(inject.SplitNames(there.Text()), func(name string) bool { return !slices.Contains(names, name) }) {
 		s.takePath(at, s.isBeforeOwn(at, fragment))
 	}
 }
 
 // joinedBy returns the names that templates list in SafeToEvictLocalVolumes.
-func joinedBy(all []*Additions) (names []string) {
+func joinedBy(all []*inject.Additions) (names []string) {
 	for _, added := range all {
-		names = append(names, SplitNames(added.Fragment.At("metadata", "annotations", SafeToEvictLocalVolumes).Text())...)
+		names = append(names, inject.SplitNames(added.Fragment.At("metadata", "annotations", inject.SafeToEvictLocalVolumes).Text())...)
 	}
 	return names
 }
@@ -103,7 +104,7 @@ func (s *subtraction) subtractList(pod, fragment *jsontree.Node, in *schema.Sche
 	}
 }
 
-// subtractHostAliases records the items that [planner.mergeHostAlias] adds. Such an item has the names of an item of the fragment that no
+// subtractHostAliases records the items that the engine adds (mergeHostAlias). Such an item has the names of an item of the fragment that no
 // other item of the pod with the same address has. The search begins at the end, because the pod's own items come first.
 func (s *subtraction) subtractHostAliases(theirs, items []jsontree.Node, at string) {
 	taken := map[int]bool{}
