@@ -20,13 +20,23 @@ type difference struct {
 	pod, fragment *jsontree.Node
 }
 
+// comparedPod is what a comparison needs to know about the pod.
+type comparedPod interface {
+	// UsesHostNetwork reports whether the pod uses the node's network.
+	UsesHostNetwork() bool
+	// IsTokenVolume reports whether a volume of the pod with that name projects the pod's API token.
+	IsTokenVolume(name string) bool
+	// Arena returns memory for new nodes.
+	Arena() *jsontree.Arena
+}
+
 // comparison is a place at which the pod is compared with a fragment, and how.
 type comparison struct {
-	subject *subject
-	at      schema.Pointer
-	f       *schema.Field
-	name    string         // of the field at this place
-	in      *jsontree.Node // the pod's object with this field
+	pod  comparedPod
+	at   schema.Pointer
+	f    *schema.Field
+	name string         // of the field at this place
+	in   *jsontree.Node // the pod's object with this field
 	// stored: the API server may drop some fields, so it is no difference if only the pod has one of these.
 	stored bool
 	// open: the place is a list to which other webhooks may add items.
@@ -53,7 +63,7 @@ func (d comparison) findAtPath(pod, fragment *jsontree.Node, path []string) *dif
 }
 
 // findEachProtected calls add with the first difference in each protected field of a container.
-func (d comparison) findEachProtected(t *loaded, pod, fragment *jsontree.Node, add func(*difference)) {
+func (d comparison) findEachProtected(t *templates.Template, pod, fragment *jsontree.Node, add func(*difference)) {
 	for _, of := range [2]*jsontree.Node{fragment, pod} {
 		members := of.Members()
 		for i := range members {
@@ -67,20 +77,25 @@ func (d comparison) findEachProtected(t *loaded, pod, fragment *jsontree.Node, a
 }
 
 // findProtected is findDifference for a field of a container that a template protects.
-func (d comparison) findProtected(t *loaded, name string, pod, fragment *jsontree.Node) *difference {
+func (d comparison) findProtected(t *templates.Template, name string, pod, fragment *jsontree.Node) *difference {
 	if t.LeavesOpen(name) {
-		return d.findBesideOthers(name, pod, fragment, hardensSameUser)
+		return d.findBeside(name, pod, fragment, hardensSameUser)
 	}
 	return d.atMember(name, pod).findDifference(pod.Get(name), fragment.Get(name))
 }
 
 // findBesideOthers is findDifference for a field of a container. It ignores what other webhooks often add to this field of all
-// containers. Hardens reports whether a field of a security context is such an addition.
-func (d comparison) findBesideOthers(name string, pod, fragment *jsontree.Node, hardens func(*jsontree.Node) bool) *difference {
+// containers.
+func (d comparison) findBesideOthers(name string, pod, fragment *jsontree.Node) *difference {
+	return d.findBeside(name, pod, fragment, hardensContainer)
+}
+
+// findBeside is findBesideOthers. Hardens reports whether a field of a security context is such an addition.
+func (d comparison) findBeside(name string, pod, fragment *jsontree.Node, hardens func(*jsontree.Node) bool) *difference {
 	there, ours := pod.Get(name), fragment.Get(name)
 	switch {
 	case name == "securityContext":
-		there = d.subject.withoutHardening(there, ours, hardens)
+		there = withoutHardening(d.pod.Arena(), there, ours, hardens)
 	case name == "terminationMessagePolicy" && ours == nil && there.IsText(string(corev1.TerminationMessageFallbackToLogsOnError)):
 		return nil
 	}
@@ -90,7 +105,7 @@ func (d comparison) findBesideOthers(name string, pod, fragment *jsontree.Node, 
 }
 
 func (d comparison) atMember(name string, in *jsontree.Node) comparison {
-	member := comparison{subject: d.subject, at: d.at.Member(name), f: d.f.At(name), name: name, in: in, stored: d.stored, again: d.again, unfinished: d.unfinished}
+	member := comparison{pod: d.pod, at: d.at.Member(name), f: d.f.At(name), name: name, in: in, stored: d.stored, again: d.again, unfinished: d.unfinished}
 	for _, n := range d.besides {
 		if value := n.Get(name); value != nil {
 			member.besides = append(member.besides, value)
@@ -122,7 +137,7 @@ func (d comparison) findDifference(pod, fragment *jsontree.Node) *difference {
 		}
 		return d.findExtra(pod)
 	case pod == nil:
-		if d.unfinished || d.f.Droppable(fragment) || d.f.Implies(d.in, fragment, d.subject.onHost) ||
+		if d.unfinished || d.f.Droppable(fragment) || d.f.Implies(d.in, fragment, d.pod.UsesHostNetwork()) ||
 			d.name == "imagePullPolicy" && d.f.Default(d.in).IsText(string(corev1.PullAlways)) {
 			return nil
 		}
@@ -249,7 +264,7 @@ func (d comparison) findInOrder(theirs, own []jsontree.Node, elem *schema.Schema
 }
 
 func (d comparison) atItem(elem *schema.Schema, items []jsontree.Node, i int) comparison {
-	return comparison{subject: d.subject, at: d.at.Item(items, i), f: elem.AsField(), stored: d.stored, again: d.again, unfinished: d.unfinished}
+	return comparison{pod: d.pod, at: d.at.Item(items, i), f: elem.AsField(), stored: d.stored, again: d.again, unfinished: d.unfinished}
 }
 
 // atExtraItem is atItem for an item that the fragment lacks. Other templates may have added it. They never add a second item with
@@ -271,7 +286,7 @@ func (d comparison) isTokenMount(mount *jsontree.Node) bool {
 	volume := mount.Get("name")
 	return d.name == "volumeMounts" && volume != nil && len(mount.Members()) == 3 &&
 		mount.Get("readOnly").Kind() == jsontree.True && mount.Get("mountPath") != nil && mount.Get("mountPath").IsText(validation.TokenPath) &&
-		(volume.IsText(validation.NoTokenVolume) || d.subject.isTokenVolume(volume.Text()))
+		(volume.IsText(validation.NoTokenVolume) || d.pod.IsTokenVolume(volume.Text()))
 }
 
 // mayBeDefault reports whether Kubernetes itself may have set a value that the template lacks: a default,
@@ -291,7 +306,7 @@ func (d comparison) mayBeDefault(pod *jsontree.Node) bool {
 		mounts := pod.Items()
 		return len(mounts) == 1 && d.isTokenMount(&mounts[0])
 	case "ContainerPort.hostPort":
-		return d.subject.onHost && d.in != nil && schema.SameNumber(pod, cmp.Or(d.in.Get("containerPort"), pod))
+		return d.pod.UsesHostNetwork() && d.in != nil && schema.SameNumber(pod, cmp.Or(d.in.Get("containerPort"), pod))
 	default:
 		value, ok := schema.Default(field)
 		return ok && pod.String() == value

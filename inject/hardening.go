@@ -7,12 +7,12 @@ import "github.com/pillion-dev/pillion/templates/jsontree"
 // withoutHardening returns the pod's security context of a container without the fields that the template's lacks and that harden
 // the container. The function hardens reports whether a field does. It returns nil if nothing is left and the template has no
 // security context.
-func (s *subject) withoutHardening(there, ours *jsontree.Node, hardens func(*jsontree.Node) bool) *jsontree.Node {
+func withoutHardening(nodes *jsontree.Arena, there, ours *jsontree.Node, hardens func(*jsontree.Node) bool) *jsontree.Node {
 	rest := there
 	members := there.Members()
 	for i := range members {
 		if m := &members[i]; ours.Get(m.Name()) == nil && hardens(m) {
-			rest = s.storeNode(s.nodes.Without(rest, m.Name()))
+			rest = &append(nodes.Nodes(1), nodes.Without(rest, m.Name()))[0]
 		}
 	}
 	if len(rest.Members()) == 0 && ours == nil {

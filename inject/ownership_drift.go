@@ -108,7 +108,7 @@ func (o *owners) addedByClusterTo(c *candidate, existing *jsontree.Node) []*json
 // differ.
 func (c *candidate) restoreProtected(existing, own *jsontree.Node) *jsontree.Node {
 	all := *existing
-	container := comparison{subject: c.subject, at: c.subject.beside, f: c.subject.schema.At("spec").At("containers").Elem.AsField()}
+	container := comparison{pod: c.subject, at: c.subject.beside, f: c.subject.schema.At("spec").At("containers").Elem.AsField()}
 	for _, path := range c.t.protect {
 		if path[0] != templates.ProtectAll {
 			if container.findAtPath(&all, own, path) != nil {
@@ -118,7 +118,7 @@ func (c *candidate) restoreProtected(existing, own *jsontree.Node) *jsontree.Nod
 		}
 		for _, of := range [2]*jsontree.Node{own, existing} {
 			for _, m := range of.Members() {
-				if name := m.Name(); c.t.Protects(name) && container.findProtected(c.t, name, &all, own) != nil {
+				if name := m.Name(); c.t.Protects(name) && container.findProtected(c.t.Template, name, &all, own) != nil {
 					all = c.subject.restoreValue(&all, own, []string{name})
 				}
 			}

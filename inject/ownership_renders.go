@@ -29,7 +29,7 @@ func (c *candidate) equalsOwn(existing *jsontree.Node, container comparison) boo
 		return false
 	}
 	existing = c.subject.withAppArmor(existing)
-	container.subject, container.at, container.stored = c.subject, c.subject.beside, true
+	container.pod, container.at, container.stored = c.subject, c.subject.beside, true
 	container.f = c.subject.schema.At("spec").At("containers").Elem.AsField()
 	equal := func(m jsontree.Node) bool {
 		name := m.Name()
@@ -37,7 +37,7 @@ func (c *candidate) equalsOwn(existing *jsontree.Node, container comparison) boo
 		case "env", "volumeMounts", "resources":
 			return true
 		}
-		return container.findBesideOthers(name, existing, own, hardensContainer) == nil
+		return container.findBesideOthers(name, existing, own) == nil
 	}
 	return allOf(own.Members(), equal) && allOf(existing.Members(), equal)
 }

@@ -102,7 +102,7 @@ type subject struct {
 	presentNames []bool                       // by the numbers in brings, see hasContainer
 	marks        map[*loaded]bool             // see isMarked
 	ports        nodePorts                    // see portsTaken
-	// tokenVolumes are sorted names, see isTokenVolume. They are known if tokenVolumesKnown is true.
+	// tokenVolumes are sorted names, see IsTokenVolume. They are known if tokenVolumesKnown is true.
 	tokenVolumes      []string
 	tokenVolumesKnown bool
 	// runsOfMarked is the result of markedRuns if runsKnown is true.
@@ -190,9 +190,15 @@ func (s *subject) isCanarys(t *loaded) bool {
 	return slices.ContainsFunc(t.canaries, s.hasRecords)
 }
 
-// isTokenVolume reports whether a volume with that name projects the pod's API token. The name
+// UsesHostNetwork reports whether the pod uses the node's network.
+func (s *subject) UsesHostNetwork() bool { return s.onHost }
+
+// Arena returns memory for new nodes.
+func (s *subject) Arena() *jsontree.Arena { return s.nodes }
+
+// IsTokenVolume reports whether a volume with that name projects the pod's API token. The name
 // alone is no proof, because any volume may have it.
-func (s *subject) isTokenVolume(name string) bool {
+func (s *subject) IsTokenVolume(name string) bool {
 	if !s.tokenVolumesKnown {
 		s.tokenVolumes, s.tokenVolumesKnown = s.tokenVolumes[:0], true
 		volumes := s.pod.At("spec", "volumes").Items()

@@ -110,7 +110,7 @@ func (c *candidate) tokenVolume() string {
 	volumes, forged := c.subject.pod.At("spec", "volumes").Items(), false
 	for i := range volumes {
 		if name := volumes[i].Get("name").Text(); strings.HasPrefix(name, validation.TokenVolumePrefix) {
-			if c.subject.isTokenVolume(name) {
+			if c.subject.IsTokenVolume(name) {
 				return name
 			}
 			forged = true

@@ -73,10 +73,10 @@ func (s *subject) alteredIn(t *loaded, existing, own *jsontree.Node, at schema.P
 			all = append(all, newDifference(d.at, d.pod, d.fragment))
 		}
 	}
-	container := comparison{subject: s, at: at, f: s.schema.At("spec").At("containers").Elem.AsField(), besides: besides}
+	container := comparison{pod: s, at: at, f: s.schema.At("spec").At("containers").Elem.AsField(), besides: besides}
 	for _, path := range t.protect {
 		if path[0] == templates.ProtectAll {
-			container.findEachProtected(t, existing, own, add)
+			container.findEachProtected(t.Template, existing, own, add)
 		} else {
 			add(container.findAtPath(existing, own, path))
 		}
@@ -87,7 +87,7 @@ func (s *subject) alteredIn(t *loaded, existing, own *jsontree.Node, at schema.P
 // sameVolume reports whether the pod's volume is the template's, apart from Kubernetes' defaults and from fields that the API server
 // may drop. The mutating webhook sees these fields, and the validating webhook does not, but both must get the same result.
 func (s *subject) sameVolume(pod, fragment *jsontree.Node, in *schema.Schema, at schema.Pointer) bool {
-	return comparison{subject: s, at: at, f: in.AsField(), stored: true}.findDifference(s.withSource(pod), s.withSource(fragment)) == nil
+	return comparison{pod: s, at: at, f: in.AsField(), stored: true}.findDifference(s.withSource(pod), s.withSource(fragment)) == nil
 }
 
 // withSource returns a volume with a source. If it has none, it gets the source that Kubernetes

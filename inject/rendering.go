@@ -67,7 +67,7 @@ func (r *Rendering) ReplacePod(pod *jsontree.Node) {
 // ignores what an API server sets.
 func (r *Rendering) FindDifference(again *jsontree.Node) string {
 	s := &r.round.subject
-	found := comparison{subject: s, f: schema.Pod().AsField(), again: true}.findDifference(s.pod, again)
+	found := comparison{pod: s, f: schema.Pod().AsField(), again: true}.findDifference(s.pod, again)
 	if found == nil {
 		return ""
 	}
