@@ -36,7 +36,7 @@ func TestImports(t *testing.T) {
 	vocabulary := []string{"templates/cel", "templates/cel/values", "templates/fragment", "templates/params", "templates/problem", "templates/request", "templates/v1alpha1", "templates/validation"}
 	type rule struct{ internal, forbidden []string }
 	rules := map[string]rule{
-		"inject":                        {internal: []string{"inject/kubelet", "inject/schema", "inject/workloads", "templates", "templates/jsontree"}, forbidden: impure},
+		"inject":                        {internal: []string{"inject/drift", "inject/kubelet", "inject/schema", "inject/workloads", "templates", "templates/jsontree"}, forbidden: impure},
 		"inject/report/audit":           {forbidden: impure},
 		"inject/testing/cpu":            {},
 		"inject/testing/size":           {},
@@ -60,6 +60,7 @@ func TestImports(t *testing.T) {
 		"inject/workloads":              {internal: []string{"inject/schema", "templates", "templates/jsontree"}, forbidden: impure},
 		"inject/kubelet":                {internal: []string{"inject/schema", "templates", "templates/jsontree"}, forbidden: impure},
 		"inject/uninject":               {internal: []string{"inject", "inject/schema", "templates", "templates/jsontree"}, forbidden: impure},
+		"inject/drift":                  {internal: []string{"inject/schema", "templates", "templates/jsontree"}, forbidden: impure},
 		"templates":                     {internal: []string{"templates/cel", "templates/cel/diagnostics", "templates/cel/values", "templates/jsontree", "templates/params", "templates/problem", "templates/request", "templates/v1alpha1", "templates/validation", "templates/yamlnode", "templates/fragment"}, forbidden: impure},
 		"templates/cel":                 {internal: []string{"templates/cel/diagnostics", "templates/cel/library", "templates/cel/values", "templates/jsontree", "templates/params", "templates/problem", "templates/request", "templates/v1alpha1"}, forbidden: impure},
 		"templates/cel/diagnostics":     {internal: []string{"templates/cel/values", "templates/jsontree", "templates/problem"}, forbidden: impure},

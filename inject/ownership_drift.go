@@ -3,6 +3,7 @@
 package inject
 
 import (
+	"github.com/pillion-dev/pillion/inject/drift"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
@@ -108,17 +109,17 @@ func (o *owners) addedByClusterTo(c *candidate, existing *jsontree.Node) []*json
 // differ.
 func (c *candidate) restoreProtected(existing, own *jsontree.Node) *jsontree.Node {
 	all := *existing
-	container := comparison{pod: c.subject, at: c.subject.beside, f: c.subject.schema.At("spec").At("containers").Elem.AsField()}
+	container := drift.Comparison{Pod: c.subject, At: c.subject.beside, Field: c.subject.schema.At("spec").At("containers").Elem.AsField()}
 	for _, path := range c.t.protect {
 		if path[0] != templates.ProtectAll {
-			if container.findAtPath(&all, own, path) != nil {
+			if container.FindAtPath(&all, own, path) != nil {
 				all = c.subject.restoreValue(&all, own, path)
 			}
 			continue
 		}
 		for _, of := range [2]*jsontree.Node{own, existing} {
 			for _, m := range of.Members() {
-				if name := m.Name(); c.t.Protects(name) && container.findProtected(c.t.Template, name, &all, own) != nil {
+				if name := m.Name(); c.t.Protects(name) && container.FindProtected(c.t.Template, name, &all, own) != nil {
 					all = c.subject.restoreValue(&all, own, []string{name})
 				}
 			}

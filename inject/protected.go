@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pillion-dev/pillion/inject/drift"
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
@@ -68,17 +69,17 @@ func alteredFields(s *subject, t *loaded, fragment *jsontree.Node, again func(li
 func (s *subject) alteredIn(t *loaded, existing, own *jsontree.Node, at schema.Pointer, besides ...*jsontree.Node) []Difference {
 	var all []Difference
 	existing = s.withAppArmor(existing)
-	add := func(d *difference) {
-		if d != nil && !slices.ContainsFunc(all, func(p Difference) bool { return p.Path == d.at }) {
-			all = append(all, newDifference(d.at, d.pod, d.fragment))
+	add := func(d *drift.Difference) {
+		if d != nil && !slices.ContainsFunc(all, func(p Difference) bool { return p.Path == d.At }) {
+			all = append(all, newDifference(d.At, d.Pod, d.Fragment))
 		}
 	}
-	container := comparison{pod: s, at: at, f: s.schema.At("spec").At("containers").Elem.AsField(), besides: besides}
+	container := drift.Comparison{Pod: s, At: at, Field: s.schema.At("spec").At("containers").Elem.AsField(), Besides: besides}
 	for _, path := range t.protect {
 		if path[0] == templates.ProtectAll {
-			container.findEachProtected(t.Template, existing, own, add)
+			container.FindEachProtected(t.Template, existing, own, add)
 		} else {
-			add(container.findAtPath(existing, own, path))
+			add(container.FindAtPath(existing, own, path))
 		}
 	}
 	return all
@@ -87,7 +88,7 @@ func (s *subject) alteredIn(t *loaded, existing, own *jsontree.Node, at schema.P
 // sameVolume reports whether the pod's volume is the template's, apart from Kubernetes' defaults and from fields that the API server
 // may drop. The mutating webhook sees these fields, and the validating webhook does not, but both must get the same result.
 func (s *subject) sameVolume(pod, fragment *jsontree.Node, in *schema.Schema, at schema.Pointer) bool {
-	return comparison{pod: s, at: at, f: in.AsField(), stored: true}.findDifference(s.withSource(pod), s.withSource(fragment)) == nil
+	return drift.Comparison{Pod: s, At: at, Field: in.AsField(), Stored: true}.FindDifference(s.withSource(pod), s.withSource(fragment)) == nil
 }
 
 // withSource returns a volume with a source. If it has none, it gets the source that Kubernetes

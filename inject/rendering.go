@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/pillion-dev/pillion/inject/drift"
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
@@ -67,9 +68,9 @@ func (r *Rendering) ReplacePod(pod *jsontree.Node) {
 // ignores what an API server sets.
 func (r *Rendering) FindDifference(again *jsontree.Node) string {
 	s := &r.round.subject
-	found := comparison{pod: s, f: schema.Pod().AsField(), again: true}.findDifference(s.pod, again)
+	found := drift.Comparison{Pod: s, Field: schema.Pod().AsField(), Again: true}.FindDifference(s.pod, again)
 	if found == nil {
 		return ""
 	}
-	return found.at
+	return found.At
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package inject
+package drift
 
 import "github.com/pillion-dev/pillion/templates/jsontree"
 
