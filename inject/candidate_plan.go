@@ -11,14 +11,14 @@ import (
 // planAdditions compares the fragment with the pod, adds what is missing to the pod's tree, and completes the decision. A template is
 // added completely or not at all: if there is a conflict, the journal undoes all additions. It reports whether anything stays
 // added, which never is the case for a final pod.
-func (c *candidate) planAdditions(o *owners, journal *jsontree.Journal, couplings []coupling) (added bool) {
+func (c *candidate) planAdditions(o *owners, journal *jsontree.Journal) (added bool) {
 	if err := o.renderApps(c); err != nil {
 		c.decision.Code, c.decision.Message = CodeRenderFailed, err.Error()
 		return false
 	}
 	noContainer := (c.subject.request.alone || c.subject.request.detail) && c.noContainer() // before anything is added
 	p := &planner{
-		subject: c.subject, t: c.t, fragment: &c.fragment, apps: c.apps, placed: &c.placed, owners: o, couplings: couplings,
+		subject: c.subject, t: c.t, fragment: &c.fragment, apps: c.apps, placed: &c.placed, owners: o,
 		journal: journal, wasMarked: c.subject.isMarked(c.t), wasInjected: c.subject.annotation(c.t.injected) != nil,
 	}
 	selector := p.ownerSelector()

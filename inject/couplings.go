@@ -5,11 +5,13 @@ package inject
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
@@ -26,43 +28,56 @@ type coupling struct {
 	broken func(pod, container *jsontree.Node) string
 }
 
-func couplings() []coupling {
-	return []coupling{
-		{"lifecycle", sleepsTooLong},
-		{"securityContext", unmaskedProcMount},
-		{"securityContext", otherSeccomp},
-		{"securityContext", otherAppArmor},
-		{"volumeDevices", devicesOfUser},
+var couplings = [...]coupling{
+	{"lifecycle", sleepsTooLong},
+	{"securityContext", unmaskedProcMount},
+	{"securityContext", otherSeccomp},
+	{"securityContext", otherAppArmor},
+	{"volumeDevices", devicesOfUser},
+}
+
+// brokenCouplings yields the fields of a container that break a rule which involves the rest of the pod, and what is wrong and what to
+// do. It considers only fields that the fragment has.
+func brokenCouplings(pod, container, fragment *jsontree.Node) iter.Seq2[string, string] {
+	return func(yield func(field, why string) bool) {
+		for _, rule := range couplings {
+			if fragment.Get(rule.field) == nil {
+				continue
+			}
+			if why := rule.broken(pod, container); why != "" && !yield(rule.field, why) {
+				return
+			}
+		}
 	}
 }
 
 // withoutDisallowed returns a container of a template without optional fields that this pod does not allow. They are removed
 // before the container is compared with the pod's, so that they never count as missing.
-func (s *subject) withoutDisallowed(container jsontree.Node) jsontree.Node {
-	if resize := container.Get("resizePolicy"); resize != nil && s.pod.At("spec", "restartPolicy").IsText(string(corev1.RestartPolicyNever)) && restartsOnResize(resize) {
-		container = s.nodes.Without(&container, "resizePolicy") // only the default, NotRequired, is allowed
+func withoutDisallowed(nodes *jsontree.Arena, pod *jsontree.Node, container jsontree.Node) jsontree.Node {
+	if resize := container.Get("resizePolicy"); resize != nil && pod.At("spec", "restartPolicy").IsText(string(corev1.RestartPolicyNever)) && restartsOnResize(resize) {
+		container = nodes.Without(&container, "resizePolicy") // only the default, NotRequired, is allowed
 	}
-	os := s.pod.At("spec", "os", "name")
+	os := pod.At("spec", "os", "name")
 	if os == nil {
-		container = s.withoutField(container, "lifecycle", "stopSignal")
+		container = withoutField(nodes, container, "lifecycle", "stopSignal")
 	} else if os.IsText(string(corev1.Linux)) {
-		container = s.withoutField(container, "securityContext", "windowsOptions")
+		container = withoutField(nodes, container, "securityContext", "windowsOptions")
 	}
 	return container
 }
 
 // withoutField returns a container without a field of one of its objects, and without the object if
 // nothing is left of it.
-func (s *subject) withoutField(container jsontree.Node, object, field string) jsontree.Node {
+func withoutField(nodes *jsontree.Arena, container jsontree.Node, object, field string) jsontree.Node {
 	there := container.Get(object)
 	if there.Get(field) == nil {
 		return container
 	}
-	rest := s.nodes.Without(there, field)
+	rest := nodes.Without(there, field)
 	if len(rest.Members()) == 0 {
-		return s.nodes.Without(&container, object)
+		return nodes.Without(&container, object)
 	}
-	return s.nodes.With(&container, object, rest)
+	return nodes.With(&container, object, rest)
 }
 
 func restartsOnResize(resizePolicy *jsontree.Node) bool {
@@ -139,7 +154,7 @@ func otherSeccomp(pod, container *jsontree.Node) string {
 // otherAppArmor is otherSeccomp for AppArmor profiles. On Windows, the API server does not compare them.
 func otherAppArmor(pod, container *jsontree.Node) string {
 	profile := container.At("securityContext", "appArmorProfile")
-	if profile == nil || podOS(pod) == string(corev1.Windows) {
+	if profile == nil || schema.OS(pod) == string(corev1.Windows) {
 		return ""
 	}
 	key := corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + container.Get("name").Text()

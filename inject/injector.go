@@ -44,7 +44,6 @@ type Injector struct {
 	readsAccount    bool // whether a template reads the ServiceAccount
 	products        productKeys
 	rules           []rule
-	couplings       []coupling
 	excluded        []string
 	schema          *schema.Schema
 	cluster         *Injector // for the templates of the cluster alone, if the set has some of a namespace
@@ -78,14 +77,13 @@ func (i *Injector) With(set *templates.Set) *Injector { return New(set, i.exclud
 // newView returns an Injector that uses all templates of the set in all namespaces.
 func newView(set *templates.Set, excludedNamespaces []string) *Injector {
 	i := &Injector{
-		all:       set,
-		set:       set,
-		byName:    map[string]*loaded{},
-		brings:    map[string]int{},
-		rules:     rules(),
-		couplings: couplings(),
-		excluded:  append(SystemNamespaces(), excludedNamespaces...),
-		schema:    schema.Pod(),
+		all:      set,
+		set:      set,
+		byName:   map[string]*loaded{},
+		brings:   map[string]int{},
+		rules:    rules(),
+		excluded: append(SystemNamespaces(), excludedNamespaces...),
+		schema:   schema.Pod(),
 	}
 	reads, required, each := map[string]bool{}, false, false
 	for _, t := range set.Templates {

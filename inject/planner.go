@@ -19,7 +19,6 @@ type planner struct {
 	apps      []appContainer // for the user's containers
 	placed    *v1alpha1.Placement
 	owners    *owners
-	couplings []coupling
 	wasMarked bool // see isMarked
 	// wasInjected reports whether the pod's annotation records an injection. The API server may
 	// then have dropped fields that are missing, see isGated.

@@ -126,7 +126,7 @@ func (s *subject) beginRound(pod *jsontree.Node, grown bool) {
 		grown:       grown,
 		labels:      pod.At("metadata", "labels"),
 		annotations: pod.At("metadata", "annotations"),
-		os:          podOS(pod),
+		os:          schema.OS(pod),
 		onHost:      pod.At("spec", "hostNetwork").Kind() == jsontree.True,
 	}
 	for _, claim := range s.request.claims {

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
@@ -50,20 +48,3 @@ func (r requested) lookupName(name string) (named, wanted bool) {
 	wanted, named = r.names[name]
 	return named, wanted
 }
-
-// podOS returns the pod's operating system. The default is linux.
-func podOS(pod *jsontree.Node) string {
-	if os := pod.At("spec", "os", "name").Text(); os != "" {
-		return os
-	}
-	for _, label := range OSLabels() {
-		if os := pod.At("spec", "nodeSelector", label).Text(); os != "" {
-			return os
-		}
-	}
-	return string(corev1.Linux)
-}
-
-// OSLabels returns the labels of a node with its operating system, the preferred one first. The kubelet
-// still sets the deprecated one.
-func OSLabels() [2]string { return [2]string{corev1.LabelOSStable, "beta.kubernetes.io/os"} }

@@ -121,7 +121,7 @@ func (r *round) decideAll(decisions []Decision) {
 			}
 			c.input.See(view)
 		}
-		if c.planAdditions(o, &r.journal, r.injector.couplings) {
+		if c.planAdditions(o, &r.journal) {
 			r.added, c.added = true, true
 			s.dropCached()
 			o.users = [2][]appContainer{}

@@ -19,13 +19,8 @@ func (p *planner) checkMerged(merged, fragment *jsontree.Node, at schema.Pointer
 	if len(p.conflicts) > 0 {
 		return // they may be the cause
 	}
-	for _, rule := range p.couplings {
-		if fragment.Get(rule.field) == nil {
-			continue
-		}
-		if why := rule.broken(p.subject.pod, merged); why != "" {
-			p.reportConflict(at.Member(rule.field), merged.Get(rule.field), fragment.Get(rule.field), "%s", why)
-		}
+	for field, why := range brokenCouplings(p.subject.pod, merged, fragment) {
+		p.reportConflict(at.Member(field), merged.Get(field), fragment.Get(field), "%s", why)
 	}
 	if merged == fragment {
 		if why := hostProcess(p.subject.pod, merged); why != "" {

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
@@ -30,7 +31,7 @@ func (b *builder) matchConditions() []admissionregistrationv1.MatchCondition {
 	add("has-containers", `size(%s) > 0`, podContainers)
 	if os := b.t.Spec.Match.OS; os != v1alpha1.AnyOS {
 		var labels strings.Builder
-		for _, label := range inject.OSLabels() {
+		for _, label := range schema.OSLabels() {
 			fmt.Fprintf(&labels, `string(object.spec.?nodeSelector.orValue({})[?%q].orValue("")), `, label)
 		}
 		add("os", `[string(object.spec.?os.?name.orValue("")), %s%q].filter(x, x != "")[0] == %q`, labels.String(), corev1.Linux, os)
