@@ -232,7 +232,7 @@ func (o *owners) renderApp(c *candidate, app *appContainer, container *jsontree.
 			app.fragments[j], taken = c.subject.resolveVariables(container, app.fragments[j])
 			app.taken = append(app.taken, taken...)
 		}
-		app.fragments[j] = withoutDisallowed(c.subject.nodes, c.subject.pod, app.fragments[j])
+		app.fragments[j] = schema.WithoutDisallowed(c.subject.nodes, c.subject.pod, app.fragments[j])
 		if c.subject.podResources() {
 			app.fragments[j] = c.withoutResources(app.fragments[j], container.Get("name").Text())
 		}

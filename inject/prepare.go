@@ -147,7 +147,7 @@ func (c *candidate) tokenDeclined() bool {
 
 // prepareContainer returns a container of the template as prepareFragment describes, and whether the token's mount was added.
 func (c *candidate) prepareContainer(container, token *jsontree.Node) (prepared jsontree.Node, mounted bool) {
-	prepared = withoutDisallowed(c.subject.nodes, c.subject.pod, *container)
+	prepared = schema.WithoutDisallowed(c.subject.nodes, c.subject.pod, *container)
 	if mounted = token != nil && !hasMountAt(container, validation.TokenPath) && !c.leavesTokenPath(container); mounted {
 		prepared = c.subject.withItem(&prepared, "volumeMounts", *token)
 	}

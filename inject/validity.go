@@ -19,11 +19,11 @@ func (p *planner) checkMerged(merged, fragment *jsontree.Node, at schema.Pointer
 	if len(p.conflicts) > 0 {
 		return // they may be the cause
 	}
-	for field, why := range brokenCouplings(p.subject.pod, merged, fragment) {
+	for field, why := range schema.BrokenCouplings(p.subject.pod, merged, fragment) {
 		p.reportConflict(at.Member(field), merged.Get(field), fragment.Get(field), "%s", why)
 	}
 	if merged == fragment {
-		if why := hostProcess(p.subject.pod, merged); why != "" {
+		if why := schema.HostProcess(p.subject.pod, merged); why != "" {
 			p.reportConflict(at, nil, fragment, "%s", why)
 		}
 		return

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package inject
+package schema
 
 import (
 	"cmp"
@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
@@ -36,9 +35,9 @@ var couplings = [...]coupling{
 	{"volumeDevices", devicesOfUser},
 }
 
-// brokenCouplings yields the fields of a container that break a rule which involves the rest of the pod, and what is wrong and what to
+// BrokenCouplings yields the fields of a container that break a rule which involves the rest of the pod, and what is wrong and what to
 // do. It considers only fields that the fragment has.
-func brokenCouplings(pod, container, fragment *jsontree.Node) iter.Seq2[string, string] {
+func BrokenCouplings(pod, container, fragment *jsontree.Node) iter.Seq2[string, string] {
 	return func(yield func(field, why string) bool) {
 		for _, rule := range couplings {
 			if fragment.Get(rule.field) == nil {
@@ -51,9 +50,9 @@ func brokenCouplings(pod, container, fragment *jsontree.Node) iter.Seq2[string, 
 	}
 }
 
-// withoutDisallowed returns a container of a template without optional fields that this pod does not allow. They are removed
+// WithoutDisallowed returns a container of a template without optional fields that this pod does not allow. They are removed
 // before the container is compared with the pod's, so that they never count as missing.
-func withoutDisallowed(nodes *jsontree.Arena, pod *jsontree.Node, container jsontree.Node) jsontree.Node {
+func WithoutDisallowed(nodes *jsontree.Arena, pod *jsontree.Node, container jsontree.Node) jsontree.Node {
 	if resize := container.Get("resizePolicy"); resize != nil && pod.At("spec", "restartPolicy").IsText(string(corev1.RestartPolicyNever)) && restartsOnResize(resize) {
 		container = nodes.Without(&container, "resizePolicy") // only the default, NotRequired, is allowed
 	}
@@ -154,7 +153,7 @@ func otherSeccomp(pod, container *jsontree.Node) string {
 // otherAppArmor is otherSeccomp for AppArmor profiles. On Windows, the API server does not compare them.
 func otherAppArmor(pod, container *jsontree.Node) string {
 	profile := container.At("securityContext", "appArmorProfile")
-	if profile == nil || schema.OS(pod) == string(corev1.Windows) {
+	if profile == nil || OS(pod) == string(corev1.Windows) {
 		return ""
 	}
 	key := corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + container.Get("name").Text()
@@ -177,9 +176,9 @@ func otherAppArmor(pod, container *jsontree.Node) string {
 	return fmt.Sprintf("the pod's annotation %s contradicts securityContext.appArmorProfile; remove the annotation", key)
 }
 
-// hostProcess returns an error message if a new container would mix Windows host process containers with other containers in one
+// HostProcess returns an error message if a new container would mix Windows host process containers with other containers in one
 // pod, or "".
-func hostProcess(pod, container *jsontree.Node) string {
+func HostProcess(pod, container *jsontree.Node) string {
 	all := pod.At("spec", "securityContext", "windowsOptions", "hostProcess")
 	of := func(c *jsontree.Node) *jsontree.Node { return c.At("securityContext", "windowsOptions", "hostProcess") }
 	own := of(container)
