@@ -128,7 +128,7 @@ func (p *planner) volumeOf(mount *jsontree.Node) (volume *jsontree.Node, found b
 	if i := s.Find(own, mount); i >= 0 {
 		return &own[i], true
 	}
-	if volume = p.subject.findVolume(mount); volume != nil {
+	if volume = p.subject.FindVolume(mount); volume != nil {
 		return volume, true
 	}
 	return nil, p.isClaim(mount)

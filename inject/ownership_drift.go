@@ -109,7 +109,7 @@ func (o *owners) addedByClusterTo(c *candidate, existing *jsontree.Node) []*json
 // differ.
 func (c *candidate) restoreProtected(existing, own *jsontree.Node) *jsontree.Node {
 	all := *existing
-	container := drift.Comparison{Pod: c.subject, At: c.subject.beside, Field: c.subject.schema.At("spec").At("containers").Elem.AsField()}
+	container := drift.Comparison{Pod: &c.subject.compared, At: c.subject.beside, Field: c.subject.schema.At("spec").At("containers").Elem.AsField()}
 	for _, path := range c.t.protect {
 		if path[0] != templates.ProtectAll {
 			if container.FindAtPath(&all, own, path) != nil {

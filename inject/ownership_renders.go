@@ -30,7 +30,7 @@ func (c *candidate) equalsOwn(existing *jsontree.Node, container drift.Compariso
 		return false
 	}
 	existing = c.subject.withAppArmor(existing)
-	container.Pod, container.At, container.Stored = c.subject, c.subject.beside, true
+	container.Pod, container.At, container.Stored = &c.subject.compared, c.subject.beside, true
 	container.Field = c.subject.schema.At("spec").At("containers").Elem.AsField()
 	equal := func(m jsontree.Node) bool {
 		name := m.Name()

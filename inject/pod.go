@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/pillion-dev/pillion/inject/drift"
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/inject/workloads"
 	"github.com/pillion-dev/pillion/templates/fragment"
@@ -90,8 +91,9 @@ type subject struct {
 	annotations *jsontree.Node
 	requested   requested
 	os          string
-	onHost      bool // whether the pod uses the node's network
-	appArmor    bool // whether an annotation is for AppArmor
+	onHost      bool      // whether the pod uses the node's network
+	appArmor    bool      // whether an annotation is for AppArmor
+	compared    drift.Pod // what comparisons need to know
 	// at and beside are empty pointers with memory for longer paths. Merging continues at, and whatever has to name another place
 	// at the same time continues beside.
 	at, beside schema.Pointer
@@ -136,6 +138,7 @@ func (s *subject) beginRound(pod *jsontree.Node, grown bool) {
 		s.claims[claim] = true
 	}
 	s.appArmor = hasAppArmor(s.annotations)
+	s.compared = drift.Pod{OnHost: s.onHost, Nodes: s.nodes, Volumes: s}
 	s.requested = parseRequested(s.annotation(AnnotationTemplates))
 }
 
@@ -189,12 +192,6 @@ func (s *subject) readMark(t *loaded) bool {
 func (s *subject) isCanarys(t *loaded) bool {
 	return slices.ContainsFunc(t.canaries, s.hasRecords)
 }
-
-// UsesHostNetwork reports whether the pod uses the node's network.
-func (s *subject) UsesHostNetwork() bool { return s.onHost }
-
-// Arena returns memory for new nodes.
-func (s *subject) Arena() *jsontree.Arena { return s.nodes }
 
 // IsTokenVolume reports whether a volume with that name projects the pod's API token. The name
 // alone is no proof, because any volume may have it.

@@ -74,7 +74,7 @@ func (s *subject) alteredIn(t *loaded, existing, own *jsontree.Node, at schema.P
 			all = append(all, newDifference(d.At, d.Pod, d.Fragment))
 		}
 	}
-	container := drift.Comparison{Pod: s, At: at, Field: s.schema.At("spec").At("containers").Elem.AsField(), Besides: besides}
+	container := drift.Comparison{Pod: &s.compared, At: at, Field: s.schema.At("spec").At("containers").Elem.AsField(), Besides: besides}
 	for _, path := range t.protect {
 		if path[0] == templates.ProtectAll {
 			container.FindEachProtected(t.Template, existing, own, add)
@@ -88,7 +88,7 @@ func (s *subject) alteredIn(t *loaded, existing, own *jsontree.Node, at schema.P
 // sameVolume reports whether the pod's volume is the template's, apart from Kubernetes' defaults and from fields that the API server
 // may drop. The mutating webhook sees these fields, and the validating webhook does not, but both must get the same result.
 func (s *subject) sameVolume(pod, fragment *jsontree.Node, in *schema.Schema, at schema.Pointer) bool {
-	return drift.Comparison{Pod: s, At: at, Field: in.AsField(), Stored: true}.FindDifference(s.withSource(pod), s.withSource(fragment)) == nil
+	return drift.Comparison{Pod: &s.compared, At: at, Field: in.AsField(), Stored: true}.FindDifference(s.withSource(pod), s.withSource(fragment)) == nil
 }
 
 // withSource returns a volume with a source. If it has none, it gets the source that Kubernetes

@@ -68,7 +68,7 @@ func (r *Rendering) ReplacePod(pod *jsontree.Node) {
 // ignores what an API server sets.
 func (r *Rendering) FindDifference(again *jsontree.Node) string {
 	s := &r.round.subject
-	found := drift.Comparison{Pod: s, Field: schema.Pod().AsField(), Again: true}.FindDifference(s.pod, again)
+	found := drift.Comparison{Pod: &s.compared, Field: schema.Pod().AsField(), Again: true}.FindDifference(s.pod, again)
 	if found == nil {
 		return ""
 	}

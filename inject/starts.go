@@ -10,24 +10,22 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-// checkStarts reports a conflict if the kubelet would not start the pod, or a container, because of additions.
+// checkStarts reports a conflict if the kubelet would not start the pod, or a container, because of additions. If another template has
+// added a part of what is wrong, the message names that template.
 func (p *planner) checkStarts() {
 	if len(p.conflicts) > 0 {
 		return // they may be the cause
 	}
-	pod := kubelet.Pod{Spec: p.subject.pod.Get("spec"), OS: p.subject.os, FindVolume: p.subject.findVolume, GetsToken: p.subject.getsToken}
-	pod.Check(p.reportStartFault)
-}
-
-// reportStartFault records a conflict. If another template has added a part of what is wrong, the message names that template.
-func (p *planner) reportStartFault(f kubelet.Fault) {
-	why := f.Why
-	if len(f.Parts.Containers) > 0 {
-		if owner := p.findContributor(func(c *candidate) bool { return c.addsPart(&f.Parts) }); owner != "" {
-			why = fmt.Sprintf("together with the template %s, %s", owner, why)
+	pod := kubelet.Pod{Spec: p.subject.pod.Get("spec"), OS: p.subject.os, Volumes: p.subject}
+	for _, f := range pod.FindFaults(maxConflicts) {
+		why := f.Why
+		if len(f.Parts.Containers) > 0 {
+			if owner := p.findContributor(func(c *candidate) bool { return c.addsPart(&f.Parts) }); owner != "" {
+				why = fmt.Sprintf("together with the template %s, %s", owner, why)
+			}
 		}
+		p.reportConflict(f.At, f.Pod, f.Fragment, "%s", why)
 	}
-	p.reportConflict(f.At, f.Pod, f.Fragment, "%s", why)
 }
 
 // addsPart reports whether the template adds a part of what keeps a pod from starting.
@@ -47,8 +45,8 @@ func (c *candidate) setsUser() bool {
 	})
 }
 
-// findVolume returns the pod's volume of a mount, or nil.
-func (s *subject) findVolume(mount *jsontree.Node) *jsontree.Node {
+// FindVolume returns the pod's volume of a mount, or nil.
+func (s *subject) FindVolume(mount *jsontree.Node) *jsontree.Node {
 	all := s.pod.At("spec", "volumes")
 	if i := s.findByKey(s.schema.At("spec").At("volumes").Schema, all, mount); i >= 0 { // mounts refer to volumes by name
 		return &all.Items()[i]
@@ -56,9 +54,9 @@ func (s *subject) findVolume(mount *jsontree.Node) *jsontree.Node {
 	return nil
 }
 
-// getsToken reports whether the ServiceAccount plugin has not run for the pod yet and will mount the token in its containers
+// GetsToken reports whether the ServiceAccount plugin has not run for the pod yet and will mount the token in its containers
 // (shouldAutomount in plugin/pkg/admission/serviceaccount). If the ServiceAccount is not known, the plugin is assumed to do so.
-func (s *subject) getsToken() bool {
+func (s *subject) GetsToken() bool {
 	if !s.request.file && s.request.owner.Kind == "" {
 		return false
 	}

@@ -23,18 +23,21 @@ type Difference struct {
 }
 
 // Pod is what a [Comparison] needs to know about the pod.
-type Pod interface {
-	// UsesHostNetwork reports whether the pod uses the node's network.
-	UsesHostNetwork() bool
-	// IsTokenVolume reports whether a volume of the pod with that name projects the pod's API token.
+type Pod struct {
+	OnHost  bool            // whether it uses the node's network
+	Nodes   *jsontree.Arena // memory for new nodes
+	Volumes Volumes
+}
+
+// Volumes knows the volumes of a pod.
+type Volumes interface {
+	// IsTokenVolume reports whether a volume with that name projects the pod's API token.
 	IsTokenVolume(name string) bool
-	// Arena returns memory for new nodes.
-	Arena() *jsontree.Arena
 }
 
 // Comparison is a place at which the pod is compared with a fragment, and how.
 type Comparison struct {
-	Pod   Pod
+	Pod   *Pod
 	At    schema.Pointer
 	Field *schema.Field
 	name  string         // of the field at this place
@@ -97,7 +100,7 @@ func (d Comparison) findBeside(name string, pod, fragment *jsontree.Node, harden
 	there, ours := pod.Get(name), fragment.Get(name)
 	switch {
 	case name == "securityContext":
-		there = withoutHardening(d.Pod.Arena(), there, ours, hardens)
+		there = withoutHardening(d.Pod.Nodes, there, ours, hardens)
 	case name == "terminationMessagePolicy" && ours == nil && there.IsText(string(corev1.TerminationMessageFallbackToLogsOnError)):
 		return nil
 	}
@@ -139,7 +142,7 @@ func (d Comparison) FindDifference(pod, fragment *jsontree.Node) *Difference {
 		}
 		return d.findExtra(pod)
 	case pod == nil:
-		if d.Unfinished || d.Field.Droppable(fragment) || d.Field.Implies(d.in, fragment, d.Pod.UsesHostNetwork()) ||
+		if d.Unfinished || d.Field.Droppable(fragment) || d.Field.Implies(d.in, fragment, d.Pod.OnHost) ||
 			d.name == "imagePullPolicy" && d.Field.Default(d.in).IsText(string(corev1.PullAlways)) {
 			return nil
 		}
@@ -288,7 +291,7 @@ func (d Comparison) isTokenMount(mount *jsontree.Node) bool {
 	volume := mount.Get("name")
 	return d.name == "volumeMounts" && volume != nil && len(mount.Members()) == 3 &&
 		mount.Get("readOnly").Kind() == jsontree.True && mount.Get("mountPath") != nil && mount.Get("mountPath").IsText(validation.TokenPath) &&
-		(volume.IsText(validation.NoTokenVolume) || d.Pod.IsTokenVolume(volume.Text()))
+		(volume.IsText(validation.NoTokenVolume) || d.Pod.Volumes.IsTokenVolume(volume.Text()))
 }
 
 // mayBeDefault reports whether Kubernetes itself may have set a value that the template lacks: a default,
@@ -308,7 +311,7 @@ func (d Comparison) mayBeDefault(pod *jsontree.Node) bool {
 		mounts := pod.Items()
 		return len(mounts) == 1 && d.isTokenMount(&mounts[0])
 	case "ContainerPort.hostPort":
-		return d.Pod.UsesHostNetwork() && d.in != nil && schema.SameNumber(pod, cmp.Or(d.in.Get("containerPort"), pod))
+		return d.Pod.OnHost && d.in != nil && schema.SameNumber(pod, cmp.Or(d.in.Get("containerPort"), pod))
 	default:
 		value, ok := schema.Default(field)
 		return ok && pod.String() == value

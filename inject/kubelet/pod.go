@@ -8,8 +8,13 @@ import "github.com/pillion-dev/pillion/templates/jsontree"
 type Pod struct {
 	Spec *jsontree.Node
 	OS   string // its operating system
+	Volumes
+}
+
+// Volumes knows the volumes of a pod.
+type Volumes interface {
 	// FindVolume returns the pod's volume of a mount, or nil.
-	FindVolume func(mount *jsontree.Node) *jsontree.Node
+	FindVolume(mount *jsontree.Node) *jsontree.Node
 	// GetsToken reports whether the ServiceAccount plugin has not run for the pod yet and will mount the API token in its containers.
-	GetsToken func() bool
+	GetsToken() bool
 }

@@ -38,9 +38,9 @@ type Parts struct {
 	User       bool             // whether the user of a container is such a part
 }
 
-// Check reports what would keep the kubelet from starting the pod, because of additions.
-func (p *Pod) Check(report func(Fault)) {
-	s := &startChecker{pod: p, report: report}
+// FindFaults returns what would keep the kubelet from starting the pod, because of additions. It returns at most a number of faults.
+func (p *Pod) FindFaults(most int) []Fault {
+	s := &startChecker{pod: p, most: most}
 	s.serviceLinks = p.Spec.Get("enableServiceLinks").Kind() != jsontree.False
 	s.mounts.podVolumes = podVolumes{pod: p, serviceLinks: s.serviceLinks}
 	s.checkVolumes()
@@ -55,12 +55,14 @@ func (p *Pod) Check(report func(Fault)) {
 	}
 	s.checkDevices()
 	s.checkHugePages()
+	return s.faults
 }
 
 // startChecker checks whether the kubelet would start a pod. List, index and isNew are about the container that is checked.
 type startChecker struct {
 	pod          *Pod
-	report       func(Fault)
+	faults       []Fault // found so far
+	most         int     // maximum number of faults
 	serviceLinks bool
 
 	list  string // of containers
@@ -68,6 +70,13 @@ type startChecker struct {
 	isNew bool   // whether a template added the container
 
 	mounts mountChecker
+}
+
+// report records a fault, unless there are enough.
+func (s *startChecker) report(f Fault) {
+	if len(s.faults) < s.most {
+		s.faults = append(s.faults, f)
+	}
 }
 
 // containerAt returns a pointer to the container that is checked.
