@@ -10,6 +10,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/fragment"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/problem"
 )
@@ -165,4 +166,71 @@ func (p *planner) checkAppArmor(container *jsontree.Node) {
 	key := corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + container.Get("name").Text()
 	at := p.subject.beside.Member("metadata").Member("annotations").Member(key)
 	p.reportConflict(at, p.subject.annotation(key), nil, "the pod's annotation %s changes a container that the template adds; remove the annotation", problem.Cut(key, maxValue))
+}
+
+// eachAppContainer merges what the template adds to each app container. It runs before containers
+// are inserted, so their indexes are still the original ones.
+func (p *planner) eachAppContainer() {
+	elem := p.subject.schema.At("spec").At("containers").Elem
+	for i := range p.apps {
+		if p.subject.request.isGone() {
+			return
+		}
+		app := &p.apps[i]
+		existing := p.subject.pod.At("spec", app.list).Items()
+		if own := p.subject.sameName(p.fragment, &existing[app.index]); own != nil && !p.wasMarked &&
+			p.subject.schema.At("spec").At(app.list).Find(existing, own) == app.index && !elem.Contains(&existing[app.index], own) {
+			p.differedBefore = append(p.differedBefore, own.Get("name").Text())
+		}
+		at := p.subject.at.Member("spec").Member(app.list).Member(app.token)
+		p.checkVariables(app, &existing[app.index], at)
+		before := len(p.conflicts)
+		if p.checkClashes(app.fragments, elem, at); len(p.conflicts) > before {
+			continue
+		}
+		if existing[app.index].IsNew() {
+			p.journal.Own(&existing[app.index])
+		}
+		p.merged, p.inApp, p.inTenantContainer = &existing[app.index], true, p.subject.request.tenantContainers[existing[app.index].Get("name").Text()] != ""
+		for j := range app.fragments {
+			if p.checkContainer(app.list, &existing[app.index], &app.fragments[j], at) {
+				p.mergeObject(&existing[app.index], &app.fragments[j], elem, at)
+				p.checkMerged(&existing[app.index], &app.fragments[j], at)
+			}
+		}
+		p.merged, p.inApp, p.inTenantContainer = nil, false, false
+		p.noteVariables(&existing[app.index])
+	}
+}
+
+// A template recognizes the containers that its ${forEach} makes by the constant part of their names.
+// If the list becomes shorter, for example because an annotation changed, the containers that were made
+// before stay in the pod and still belong to the template.
+
+// checkForeign reports a conflict for each container that has a name of the form of the template's generated names, but that the
+// template did not make.
+func (p *planner) checkForeign() {
+	if p.wasMarked {
+		return
+	}
+	for _, own := range p.t.Containers {
+		if !fragment.IsGenerated(own) {
+			continue
+		}
+		for _, list := range schema.ContainerLists() {
+			items := p.subject.pod.At("spec", list).Items()
+			for i := range items {
+				name := items[i].Get("name").Text()
+				if !fragment.IsNamed(own, name) || p.subject.sameName(p.fragment, &items[i]) != nil {
+					continue
+				}
+				at := p.subject.beside.Member("spec").Member(list).Item(items, i)
+				if other := p.findContributor(func(c *candidate) bool { return c.t.Brings(name) }); other != "" {
+					p.reportConflict(at, &items[i], nil, "the template %s adds a container named %s, and names of the form %s are this template's; rename it in one of the templates", other, name, own)
+				} else {
+					p.reportConflict(at, &items[i], nil, "the pod has its own container named %s, but names of the form %s are the template's; rename the container in the pod", name, own)
+				}
+			}
+		}
+	}
 }

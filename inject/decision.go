@@ -3,6 +3,8 @@
 package inject
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +12,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/params"
+	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
@@ -261,3 +264,45 @@ func (f *Finding) String() string {
 // maxConflicts is the maximum number of conflicts that are reported for one template. Users have to
 // fix the first one first.
 const maxConflicts = 4
+
+func newDifference(at string, pod, fragment *jsontree.Node) Difference {
+	return Difference{Path: at, Pod: compactJSON(pod), Template: compactJSON(fragment)}
+}
+
+func compactJSON(n *jsontree.Node) JSON {
+	if n == nil {
+		return "null"
+	}
+	var b bytes.Buffer
+	if json.Compact(&b, []byte(n.String())) != nil {
+		return JSON(n.String())
+	}
+	return JSON(b.String())
+}
+
+func joinMessages(obstacles []Obstacle) string {
+	all := make([]string, len(obstacles))
+	for i := range obstacles {
+		all[i] = obstacles[i].Message
+	}
+	return strings.Join(all, "; ")
+}
+
+// Brief shortens a value in JSON so that users can still identify it. If an item has a name or a
+// path, it returns only that.
+func Brief(value JSON) string {
+	text := string(value)
+	var item struct{ Name, MountPath string }
+	if strings.HasPrefix(text, "{") && json.Unmarshal([]byte(text), &item) == nil {
+		switch {
+		case item.MountPath != "":
+			return fmt.Sprintf("the mount at %s", item.MountPath)
+		case item.Name != "":
+			return item.Name
+		}
+	}
+	return problem.Cut(text, maxValue)
+}
+
+// maxValue is the maximum length of a value in a sentence.
+const maxValue = 80
