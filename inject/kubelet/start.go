@@ -38,7 +38,7 @@ type Parts struct {
 	User       bool             // whether the user of a container is such a part
 }
 
-// FindFaults returns what would keep the kubelet from starting the pod, because of additions. It returns at most a number of faults.
+// FindFaults returns what would keep the kubelet from starting the pod, because of additions. Most is the maximum number of faults.
 func (p *Pod) FindFaults(most int) []Fault {
 	s := &startChecker{pod: p, most: most}
 	s.serviceLinks = p.Spec.Get("enableServiceLinks").Kind() != jsontree.False
