@@ -18,6 +18,8 @@ import (
 // draft is a template that is being written.
 type draft struct {
 	name, namespace, description string
+	// from is the part of the object that becomes this template, or nil for the whole.
+	from *field
 	// onRequest is true if pods get the template only if they name it.
 	onRequest         bool
 	order             int

@@ -44,6 +44,8 @@ type field struct {
 	impossible string
 	// when is a CEL expression that must be true for the field to exist, or "".
 	when string
+	// before is set for a list whose items come before those of the pod.
+	before bool
 	// loop is set for a container that stands for several containers of the pod.
 	loop *loop
 }
@@ -52,6 +54,14 @@ type field struct {
 type loop struct {
 	where          string // a condition of container, or "" for all
 	initContainers bool
+}
+
+// list returns the name of the list with the containers.
+func (l *loop) list() string {
+	if l.initContainers {
+		return "initContainers"
+	}
+	return "containers"
 }
 
 // parseStream returns the documents of a YAML stream.
@@ -126,12 +136,18 @@ func (b *treeBuilder) addMembers(f *field, n *yaml.Node) {
 	var merged []*yaml.Node
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
+		if key.Kind == yaml.AliasNode {
+			key = key.Alias
+		}
+		if (key.Kind != yaml.ScalarNode || key.Value == "") && b.err == nil {
+			b.err = fmt.Errorf("line %d: the name of a field is not a string", n.Content[i].Line)
+		}
 		if key.Tag == "!!merge" {
 			merged = append(merged, value)
 			continue
 		}
 		child := b.build(value, f, key.Value, joinPath(f.path, key.Value))
-		child.line = key.Line
+		child.line = n.Content[i].Line
 		f.children = append(f.children, child)
 	}
 	for len(merged) > 0 && b.err == nil {
@@ -378,9 +394,26 @@ func pathIn(outer, f *field) string {
 	return strings.TrimPrefix(strings.TrimPrefix(f.path, outer.path), ".")
 }
 
+// isInside reports whether a field is another one, or a part of it.
+func (f *field) isInside(outer *field) bool {
+	for at := f; at != nil; at = at.parent {
+		if at == outer {
+			return true
+		}
+	}
+	return false
+}
+
 // markAs counts a field with an expression as read.
 func (f *field) markAs(expression string) {
 	if f != nil && f.expression == expression {
+		f.read = true
+	}
+}
+
+// markEmpty counts a list or an object without content as read. A scalar in its place stays unread.
+func (f *field) markEmpty() {
+	if f != nil && len(f.children) == 0 && (f.kind != yaml.ScalarNode || isNull(f)) {
 		f.read = true
 	}
 }
@@ -394,9 +427,7 @@ func (f *field) without(drop func(*field) bool) *field {
 	}
 	kept := *f
 	kept.children = slices.DeleteFunc(slices.Clone(f.children), drop)
-	if len(f.children) == 0 {
-		f.read = true
-	}
+	f.markEmpty()
 	return &kept
 }
 

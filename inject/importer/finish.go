@@ -16,6 +16,9 @@ import (
 
 // finish checks the templates of an object, adds the comments and returns the result.
 func (o *object) finish(im *importer) Imported {
+	if o.kind == "" {
+		o.kind = "document"
+	}
 	result := Imported{File: o.file, Line: o.root.line, Kind: o.kind, Name: o.name, Templates: []Template{}, LeftOut: []Finding{}, Notes: []Finding{}}
 	if o.skipped {
 		result.Outcome = Skipped
@@ -147,6 +150,7 @@ func (o *object) makeValid(d *draft) bool {
 			return false
 		}
 	}
+	o.leaveOut(o.root, "it has more than %d parts that a template cannot have; import its parts one by one", maxRepairs)
 	return false
 }
 

@@ -46,9 +46,16 @@ func Import(sources []Source) ([]Imported, error) {
 		return nil, err
 	}
 	for _, o := range im.objects {
-		im.importObject(o)
+		im.readObject(o)
 	}
-	return im.results, nil
+	for _, o := range im.objects { // after all are read, because some belong together
+		o.reportUnread(o.root, o.parts == nil)
+	}
+	results := make([]Imported, len(im.objects))
+	for i, o := range im.objects {
+		results[i] = o.finish(im)
+	}
+	return results, nil
 }
 
 // addObjects adds the objects of a document. A List has several.
@@ -72,23 +79,19 @@ func (im *importer) addObjects(file string, root *field) {
 	im.objects = append(im.objects, o)
 }
 
-// importObject imports one object with the first format that knows it.
-func (im *importer) importObject(o *object) {
+// readObject reads one object with the first format that knows it.
+func (im *importer) readObject(o *object) {
 	i := slices.IndexFunc(formats(), func(f format) bool { return f.knows(o) })
 	if i < 0 {
 		o.skipped = true
 		o.root.markAll()
-	} else {
-		f := formats()[i]
-		o.root.markScalar("apiVersion")
-		o.root.markScalar("kind")
-		f.read(im, o)
-		o.reportUnread(o.root, f.product)
+		return
 	}
-	if o.kind == "" {
-		o.kind = "document"
-	}
-	im.results = append(im.results, o.finish(im))
+	f := formats()[i]
+	o.product, o.parts = f.product, f.parts
+	o.root.markScalar("apiVersion")
+	o.root.markScalar("kind")
+	f.read(im, o)
 }
 
 // format is one kind of configuration.
@@ -96,18 +99,21 @@ type format struct {
 	product string
 	knows   func(*object) bool
 	read    func(*importer, *object)
+	parts   []string
 }
 
 // formats returns all formats. The first one that knows an object reads it.
 func formats() []format {
 	return []format{
-		{"Kubernetes", isMutatingPolicy, readMutatingPolicy},
-		{"Kubernetes", isPolicyBinding, readPolicyBinding},
-		{"Kyverno", isKyvernoPolicy, readKyvernoPolicy},
-		{"OpenKruise", isSidecarSet, readSidecarSet},
-		{"Istio", isIstioConfig, readIstioConfig},
-		{"Istio", hasOverrides, readOverrides},
-		{"the sidecar injector", isSidecarConfig, readSidecarConfig},
+		{"Kubernetes", isMutatingPolicy, readMutatingPolicy, []string{"metadata", "status", "mutations", "variables"}},
+		{"Kubernetes", isPolicyBinding, readPolicyBinding, []string{"metadata"}},
+		{"Kyverno", isKyvernoPolicy, readKyvernoPolicy, []string{"metadata", "status", "mutate", "context"}},
+		{"OpenKruise", isSidecarSet, readSidecarSet, []string{
+			"metadata", "status", "containers", "initContainers", "volumes", "imagePullSecrets", "patchPodMetadata", "updateStrategy",
+		}},
+		{"Istio", isIstioConfig, readIstioConfig, nil},
+		{"Istio", hasOverrides, readOverrides, nil},
+		{"the sidecar injector", isSidecarConfig, readSidecarConfig, nil},
 	}
 }
 
@@ -118,17 +124,36 @@ var emptyByDefault = []string{
 	"exclude", "excludeResourceRules", "preconditions", "context", "matchConditions", "variables", "matchResources",
 }
 
-// reportUnread records each field that nothing has read, so that no field is dropped silently.
-func (o *object) reportUnread(f *field, product string) {
+// reportUnread records each field that nothing has read, so that no field is dropped silently. Unless the field is in a part of
+// the pod, it may be a condition.
+func (o *object) reportUnread(f *field, isPart bool) {
+	isPart = isPart || slices.Contains(o.parts, f.name)
 	switch {
 	case f.isRead():
 	case len(f.children) == 0 && slices.Contains(emptyByDefault, f.name) && (f.kind != yaml.ScalarNode || isNull(f)):
 		f.read = true
 	case f.isUnread():
-		o.leaveOut(f, "pillion import does not know this field; read the documentation of %s about it, and write what it does into the template", product)
+		advice := ""
+		if !isPart {
+			advice = "; it may be a condition, so pods get the template only if their annotation pillion.dev/templates names it; if it is none, set default: true"
+			o.requestOnly(f)
+		}
+		o.leaveOut(f, "pillion import does not know this field; read the documentation of %s about it, and write what it does into the template%s", o.product, advice)
 	default:
 		for _, child := range f.children {
-			o.reportUnread(child, product)
+			o.reportUnread(child, isPart)
 		}
+	}
+}
+
+// requestOnly makes the templates that may have a field as a condition ones that pods must name.
+func (o *object) requestOnly(f *field) {
+	all := append(slices.Clone(o.drafts), o.bound...)
+	own := slices.DeleteFunc(slices.Clone(all), func(d *draft) bool { return d.from == nil || !f.isInside(d.from) })
+	if len(own) > 0 {
+		all = own
+	}
+	for _, d := range all {
+		d.onRequest = true
 	}
 }

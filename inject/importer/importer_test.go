@@ -157,14 +157,14 @@ func TestLiteralText(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	set := fmt.Sprintf(`{"apiVersion": "apps.kruise.io/v1alpha1", "kind": "SidecarSet", "metadata": {"name": "a"}, "spec": {"containers": [
+	set := fmt.Sprintf(`{"apiVersion": "apps.kruise.io/v1alpha1", "kind": "SidecarSet", "metadata": {"name": "a"}, "spec": {"selector": {"matchLabels": {"app": "b"}}, "containers": [
 		{"name": "a", "image": "registry.example/a:1", "args": %s}]}}`, args)
 	results, err := Import([]Source{{"a.json", []byte(set)}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	archive := &txtar.Archive{}
-	pod := []byte(`{"spec": {"containers": [{"name": "b", "image": "registry.example/b:1"}]}}`)
+	pod := []byte(`{"metadata": {"labels": {"app": "b"}}, "spec": {"containers": [{"name": "b", "image": "registry.example/b:1"}]}}`)
 	var injected struct {
 		Spec struct{ Containers []struct{ Args []string } }
 	}

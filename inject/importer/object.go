@@ -14,7 +14,6 @@ type importer struct {
 	objects []*object
 	files   map[string]*field // the first document of each file, by its cleaned path
 	names   map[string]bool   // of templates that are written already
-	results []Imported
 }
 
 // object is one object of the input.
@@ -28,8 +27,15 @@ type object struct {
 	notes []finding
 	// drafts are the templates that it becomes.
 	drafts []*draft
+	// bound are the templates of another object, for whose pods this one has conditions.
+	bound []*draft
 	// partOf is the object that has this one in its templates, for example the policy of a binding.
 	partOf string
+	// product is what reads the object.
+	product string
+	// parts are the fields in which a field is about what pods get. Anywhere else, a field that the importer does not know may be a
+	// condition. If it is nil, there are no conditions.
+	parts []string
 	// skipped is true if the object configures no injector.
 	skipped bool
 }
@@ -60,7 +66,10 @@ func (o *object) leaveOut(f *field, format string, args ...any) {
 
 // addFinding adds a finding, unless it is there.
 func addFinding(all *[]finding, f finding) {
-	if !slices.ContainsFunc(*all, func(other finding) bool { return other.at == f.at && other.message == f.message }) {
+	isSame := func(other finding) bool {
+		return other.message == f.message && (other.at == f.at || other.at.path == f.at.path && other.at.line == f.at.line)
+	}
+	if !slices.ContainsFunc(*all, isSame) {
 		*all = append(*all, f)
 	}
 }

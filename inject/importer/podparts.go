@@ -48,6 +48,8 @@ func (c *converter) copyField(f *field, inside bool) (*yaml.Node, *finding) {
 	switch {
 	case f.impossible != "":
 		return nil, &finding{at: f, message: f.impossible}
+	case strings.HasPrefix(f.name, "${"):
+		return nil, &finding{at: f, message: "in a template, a field with this name is an instruction; give it another name"}
 	case f.kind == yaml.MappingNode:
 		n, failed = c.copyMembers(f, inside)
 	case f.kind == yaml.SequenceNode:
@@ -160,6 +162,21 @@ func (c *converter) copyScalar(f *field) (*yaml.Node, *finding) {
 	return nil, &finding{at: f, message: "this is not a value that JSON has; write it as a string"}
 }
 
+// makeConditional gives all parts of a pod a condition.
+func (f *field) makeConditional(when string) {
+	for _, part := range f.members() {
+		for _, child := range part.members() {
+			parts := child.children
+			if len(parts) == 0 {
+				parts = []*field{child}
+			}
+			for _, at := range parts {
+				at.when = joinConditions([]condition{{expression: when}, {expression: at.when}})
+			}
+		}
+	}
+}
+
 // addList copies the items of a list to the list of the pod with the name of its field.
 func (c *converter) addList(list *field) {
 	for _, item := range list.items() {
@@ -173,9 +190,7 @@ func (c *converter) addList(list *field) {
 			list.out = memberOf(ensure(c.d.pod, "spec"), list.name)
 		}
 	}
-	if list != nil && len(list.children) == 0 {
-		list.read = true
-	}
+	list.markEmpty()
 }
 
 // addVolumes copies volumes, except those that another template brings.
@@ -210,11 +225,8 @@ func (c *converter) addMetadata(annotations, labels *field) {
 			c.d.labelDomains = append(c.d.labelDomains, domain)
 		}
 	}
-	for _, f := range []*field{annotations, labels} {
-		if f != nil && len(f.children) == 0 {
-			f.read = true
-		}
-	}
+	annotations.markEmpty()
+	labels.markEmpty()
 }
 
 func (c *converter) addEntry(list string, f *field) bool {
@@ -266,14 +278,16 @@ func (c *converter) addSpec(spec *field) {
 			c.o.leaveOut(f, "%s", f.impossible)
 			continue
 		}
+		if slices.Contains(podLists, f.name) && f.kind != yaml.SequenceNode && !isNull(f) {
+			c.o.leaveOut(f, "pillion import knows only lists whose items are written out; write them into the template, with \"${forEach}\"")
+			continue
+		}
 		switch f.name {
 		case "containers", "initContainers":
 			for _, container := range f.items() {
 				c.addContainer(f.name, container)
 			}
-			if len(f.children) == 0 {
-				f.read = true
-			}
+			f.markEmpty()
 		case "volumes":
 			c.addVolumes(f)
 		case "imagePullSecrets", "hostAliases", "tolerations":
@@ -366,6 +380,9 @@ func (c *converter) changeContainers(f *field, where string, initContainers bool
 		}
 	}
 	if len(add.Content) == 0 {
+		if len(f.members()) == 1 { // its name
+			c.o.leaveOut(f, "this changes nothing in a container that the pod has, and it has no image for another one")
+		}
 		return
 	}
 	c.addEach(f, where, initContainers, add)

@@ -189,9 +189,7 @@ func (c *converter) addNamedConfig(im *importer, f *field) {
 	for _, at := range chain {
 		c.o.leaveOut(at.get("serviceAccountName"), "a template cannot set the ServiceAccount of a pod, because the API server has used it already; set it in the pod templates of the workloads")
 		for _, name := range append([]string{"env", "volumeMounts"}, configKeys...) {
-			if list := at.get(name); list != nil && list.kind == yaml.SequenceNode && len(list.children) == 0 {
-				list.read = true
-			}
+			at.get(name).markEmpty()
 		}
 	}
 }
