@@ -4,7 +4,6 @@ package importer
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -27,6 +26,10 @@ func readSidecarSet(_ *importer, o *object) {
 	for _, d := range []*draft{before, after} {
 		d.readSidecarSetMatch(o, spec)
 		d.rollout = rollout
+	}
+	if s := spec.get("selector"); len(s.get("matchLabels").members()) == 0 && len(s.get("matchExpressions").items()) == 0 {
+		before.onRequest, after.onRequest = true, true
+		o.leaveOut(o.root.get("metadata", "name"), "OpenKruise rejects a SidecarSet without a selector; %s", onlyOnRequest)
 	}
 	before.placeInit, before.placeContainers = "Last", "First"
 	for _, container := range sortedByName(spec.get("initContainers")) {
@@ -103,12 +106,10 @@ func (c *converter) addSidecar(list string, f *field) {
 	c.o.leaveOut(f.get("resourcesPolicy"), "set resources from those of the pod's containers with expressions, for example limits: {memory: \"${...}\"}")
 }
 
-// appMounts is the variable with the mounts of the containers of the pod.
-const appMounts = "variables.appMounts"
-
-// distinctMounts are the mounts of the containers of the pod. If several have the same path, the first one counts.
-const distinctMounts = "lists.range(size(" + appMounts + ")).filter(i, !lists.range(i).exists(j, " + appMounts + "[j].mountPath == " + appMounts +
-	"[i].mountPath)).map(i, " + appMounts + "[i])"
+// firstOfEach returns an expression for the items of a list without those that have the same value of a field as an earlier one.
+func firstOfEach(list, field string) string {
+	return "lists.range(size(" + list + ")).filter(i, !lists.range(i).exists(j, " + list + "[j]." + field + " == " + list + "[i]." + field + ")).map(i, " + list + "[i])"
+}
 
 // shareVolumes mounts what the containers of the pod mount, except at the paths of the container's own mounts.
 func (c *converter) shareVolumes(f *field, n *yaml.Node) {
@@ -119,7 +120,7 @@ func (c *converter) shareVolumes(f *field, n *yaml.Node) {
 			own = append(own, valueOf(m, "mountPath"))
 		}
 		c.d.addVariable("appMounts", "pod.spec.containers.map(c, c.volumeMounts).flatten()")
-		list := distinctMounts
+		list := firstOfEach("variables.appMounts", "mountPath")
 		if len(own) > 0 {
 			list += ".filter(m, !(m.mountPath in " + celList(own...) + "))"
 		}
@@ -140,29 +141,41 @@ func (c *converter) shareVolumes(f *field, n *yaml.Node) {
 	}
 }
 
-// transferEnv adds a variable of another container.
+// transferEnv adds variables of other containers. Those that the container has already stay.
 func (c *converter) transferEnv(f *field, n *yaml.Node) {
-	names := []string{}
-	if name := f.text("envName"); name != "" {
-		names = append(names, name)
+	var fields []*field
+	if name := f.get("envName"); name.peek() != "" {
+		fields = append(fields, name)
 	}
-	for _, name := range f.get("envNames").items() {
+	var names []string
+	for _, name := range append(fields, f.get("envNames").items()...) {
+		if hasItem(n, "env", name.peek()) {
+			c.o.note(name, "the sidecar has this variable already, and OpenKruise keeps it")
+			continue
+		}
 		names = append(names, name.text())
 	}
-	source := "true" // all containers
-	if name := f.text("sourceContainerName"); name != "" {
-		source = "c.name == " + celString(name)
-	}
-	if from := f.get("sourceContainerNameFrom"); from != nil {
+	all := "pod.spec.containers.map(c, c.env).flatten()"
+	switch from := f.get("sourceContainerNameFrom"); {
+	case from != nil:
 		name, ok := fieldRefExpression(from.get("fieldRef").text("fieldPath"))
 		if !ok {
 			c.o.leaveOut(f, "a template cannot read this field of a pod; name the container in an expression")
 			return
 		}
 		from.get("fieldRef").markScalar("apiVersion")
-		source = "c.name == " + name
+		all = "pod.spec.containers.filter(c, c.name == " + name + ").map(c, c.env).flatten()"
+	case f.peek("sourceContainerName") != "":
+		all = "pod.spec.containers.filter(c, c.name == " + celString(f.peek("sourceContainerName")) + ").map(c, c.env).flatten()"
+	default: // all containers, of which several may have the variable
+		c.d.addVariable("appVariables", all)
+		all = firstOfEach("variables.appVariables", "name")
 	}
-	list := fmt.Sprintf("pod.spec.containers.filter(c, %s).map(c, c.env).flatten().filter(e, e.name in %s)", source, celList(names...))
+	f.markScalar("sourceContainerName")
+	if len(names) == 0 {
+		return
+	}
+	list := all + ".filter(e, e.name in " + celList(names...) + ")"
 	item := mapNode("${forEach}", mapNode("variable", expressionNode(list)), "name", textNode("${variable.name}"),
 		"value", textNode("${variable.?value}"), "valueFrom", textNode("${variable.?valueFrom}"))
 	appendItems(n, "env", item)
