@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -17,7 +18,7 @@ type kyvernoRule struct {
 }
 
 // queryPath is a path in an object: names, some of them in quotes. It may have a default after ||.
-var queryPath = regexp.MustCompile("^([A-Za-z_][\\w-]*(?:\\.(?:[A-Za-z_][\\w-]*|\"[^\"]+\"))*)(\\[\\]\\.[A-Za-z_]\\w*)?(?:\\s*\\|\\|\\s*(?:'([^']*)'|(`\\[\\]`)|(`\\{\\}`)|''))?$")
+var queryPath = regexp.MustCompile("^([A-Za-z_][\\w-]*(?:\\.(?:[A-Za-z_][\\w-]*|\"[^\"]+\"))*)(?:\\[\\*?\\]\\.([A-Za-z_]\\w*))?(?:\\s*\\|\\|\\s*(?:'([^']*)'|(`\\[\\]`)|(`\\{\\}`)|`(true|false)`))?$")
 
 // queryLength is the length of a list.
 var queryLength = regexp.MustCompile(`^length\((.+)\)$`)
@@ -27,6 +28,9 @@ type query struct {
 	text    string
 	isList  bool
 	isCount bool
+	isBool  bool
+	// optional is the field as an optional value, or "" if it is a string that is always known.
+	optional string
 	// isOperation is true for the operation of the request, which is always CREATE.
 	isOperation bool
 }
@@ -71,9 +75,17 @@ func (r *kyvernoRule) translateQuery(text string) (query, error) {
 	default:
 		return query{}, unknownQuery(text)
 	}
-	out := query{text: fieldExpression(root, names, m[3])}
-	if field := strings.TrimPrefix(m[2], "[]."); field != "" {
-		out = query{text: root + "." + strings.Join(names, ".") + ".map(item, item." + field + ")", isList: true}
+	out := fieldQuery(root, names, celString(m[3]))
+	if literal := m[6]; literal != "" {
+		out = fieldQuery(root, names, literal)
+		out.isBool = true
+	}
+	if field := m[2]; field != "" {
+		list := root + "." + strings.Join(names, ".")
+		if field != "name" && field != "image" {
+			list += ".filter(item, has(item." + field + "))"
+		}
+		out = query{text: list + ".map(item, item." + field + ")", isList: true}
 	} else if m[4] != "" {
 		out = query{text: root + "." + strings.Join(names, "."), isList: true} // a list that a pod lacks is empty
 	}
@@ -98,19 +110,29 @@ func splitQuery(path string) (names []string) {
 	return names
 }
 
-// fieldExpression returns the expression for a field, or a default if the object lacks it.
-func fieldExpression(root string, names []string, missing string) string {
+// fieldQuery returns the expression for a field, or for a default if the object lacks it.
+func fieldQuery(root string, names []string, missing string) query {
 	if len(names) == 3 && names[0] == "metadata" && (names[1] == "annotations" || names[1] == "labels") {
-		return fmt.Sprintf("%s.metadata.%s[?%s].orValue(%s)", root, names[1], celString(names[2]), celString(missing))
+		return query{text: fmt.Sprintf("%s.metadata.%s[?%s].orValue(%s)", root, names[1], celString(names[2]), missing)}
 	}
 	if root == "container" && len(names) == 1 && (names[0] == "name" || names[0] == "image") {
-		return root + "." + names[0]
+		return query{text: root + "." + names[0]}
 	}
 	first, rest := root+"."+names[0], names[1:]
 	if root == "container" {
 		first, rest = root, names // a container always exists, and any of its fields may not
 	}
-	return strings.Join(append([]string{first}, rest...), ".?") + ".orValue(" + celString(missing) + ")"
+	optional := strings.Join(append([]string{first}, rest...), ".?")
+	return query{text: optional + ".orValue(" + missing + ")", optional: optional}
+}
+
+// equalsBool returns a condition that a field is true or false. A field that is missing is neither.
+func (q *query) equalsBool(is bool) string {
+	text := q.text
+	if !q.isBool {
+		text = q.optional + ".orValue(" + strconv.FormatBool(!is) + ")"
+	}
+	return text + " == " + strconv.FormatBool(is)
 }
 
 // text returns a string of a rule, whose variables are in {{ }}, as one of a template.
@@ -136,7 +158,7 @@ func (r *kyvernoRule) text(f *field) (*yaml.Node, string) {
 			return nil, err.Error()
 		case q.isOperation:
 			q.text = "request.operation"
-		case q.isCount:
+		case q.isCount || q.isBool:
 			q.text = "string(" + q.text + ")"
 		case q.isList:
 			return nil, unknownQuery(inner).Error()

@@ -2,13 +2,7 @@
 
 package importer
 
-import (
-	"fmt"
-	"slices"
-	"strings"
-
-	"go.yaml.in/yaml/v3"
-)
+import "strings"
 
 func isKyvernoPolicy(o *object) bool {
 	return (o.kind == "ClusterPolicy" || o.kind == "Policy") && strings.HasPrefix(o.root.peek("apiVersion"), "kyverno.io/")
@@ -48,7 +42,7 @@ func readKyvernoPolicy(_ *importer, o *object) {
 		if o.kind == "Policy" {
 			o.useNamespace(d)
 		}
-		d.onRequest = d.onRequest || idle
+		d.from, d.onRequest = rule, d.onRequest || idle
 		o.readRule(d, rule)
 	}
 }
@@ -56,7 +50,10 @@ func readKyvernoPolicy(_ *importer, o *object) {
 // readRule reads a rule that changes pods.
 func (o *object) readRule(d *draft, rule *field) {
 	r := &kyvernoRule{}
-	o.readMatch(d, r, rule.get("match"))
+	if o.readMatch(d, r, rule.get("match")); d.discarded {
+		o.leaveOut(rule, "the rule is not for pods, and Pillion adds only to these")
+		return
+	}
 	o.readExclude(d, r, rule.get("exclude"))
 	o.readPreconditions(d, r, rule.get("preconditions"))
 	for _, v := range rule.get("context").items() {
@@ -65,7 +62,8 @@ func (o *object) readRule(d *draft, rule *field) {
 	o.noteAll(rule.all("skipBackgroundRequests", "reportProperties"), "this is how Kyverno calls and reports the policy")
 	mutate := rule.get("mutate")
 	if targets := mutate.get("targets"); targets != nil {
-		o.leaveOut(targets, "Pillion adds only to pods that are being created; restart existing ones with pillion rollout")
+		o.leaveOut(targets, "the rule changes these objects and not the pods that it matches, and Pillion adds only to pods that are being created; %s", onlyOnRequest)
+		d.onRequest = true
 	}
 	mutate.markScalar("mutateExistingOnPolicyUpdate")
 	c := &converter{o: o, d: d, text: r.text}
@@ -88,9 +86,9 @@ func (c *converter) readRulePatches(r *kyvernoRule, f *field, each *loop) {
 		}
 		c.d.placeInit, c.d.placeContainers = "First", "First" // a merge puts new items of a list first
 		if each != nil && each.where != "" {
-			pod.whenSome(each)
+			pod.makeConditional("pod.spec." + each.list() + ".exists(container, " + each.where + ")")
 		}
-		c.readAnchors(pod, each)
+		c.readAnchors(pod, nil, each)
 		c.addPod(pod)
 	}
 	if patch := f.get("patchesJson6902"); patch.isText() {
@@ -107,32 +105,24 @@ func (c *converter) readRulePatches(r *kyvernoRule, f *field, each *loop) {
 	}
 }
 
-// whenSome gives what a rule adds to a pod for its containers the condition that there is such a container.
-func (f *field) whenSome(each *loop) {
-	list := "containers"
-	if each.initContainers {
-		list = "initContainers"
+// containerList returns the list of containers that an expression names, or "".
+func (r *kyvernoRule) containerList(expression string) string {
+	prefix := "request.object.spec."
+	if r.workload {
+		prefix += "template.spec."
 	}
-	when := "pod.spec." + list + ".exists(container, " + each.where + ")"
-	var parts []*field
-	for _, name := range []string{"annotations", "labels"} {
-		parts = append(parts, f.get("metadata", name).members()...)
+	list, ok := strings.CutPrefix(strings.TrimSpace(expression), prefix)
+	list = strings.TrimSuffix(strings.TrimSuffix(list, "[]"), "[*]")
+	if !ok || !isContainerName(list) {
+		return ""
 	}
-	for _, list := range f.get("spec").members() {
-		parts = append(parts, list.items()...)
-	}
-	for _, part := range parts {
-		part.when = when
-	}
+	return list
 }
 
 // readForeach reads what a rule does for each container.
 func (c *converter) readForeach(r *kyvernoRule, f *field) {
-	list := strings.TrimPrefix(strings.TrimSpace(f.peek("list")), "request.object.spec.")
-	if r.workload {
-		list = strings.TrimPrefix(list, "template.spec.")
-	}
-	if !isContainerName(list) {
+	list := r.containerList(f.peek("list"))
+	if list == "" {
 		c.o.leaveOut(f, "pillion import knows only lists that are request.object.spec.containers or initContainers; write the items with \"${forEach}\"")
 		return
 	}
@@ -151,85 +141,4 @@ func (c *converter) readForeach(r *kyvernoRule, f *field) {
 		}
 	}
 	c.readRulePatches(r, f, newLoop(list, condition{expression: where}))
-}
-
-// readAnchors reads the anchors in a patch: names of fields in parentheses, which are conditions.
-func (c *converter) readAnchors(pod *field, each *loop) {
-	for _, list := range []string{"annotations", "labels"} {
-		entries := pod.get("metadata", list)
-		for _, f := range entries.members() {
-			name, kind := anchorOf(f.name)
-			switch {
-			case kind == "" || kind == "+":
-				f.name = name
-			case (kind == "?" || kind == "<") && f.kind == yaml.ScalarNode:
-				value := fmt.Sprintf("pod.metadata.%s[?%s].orValue('')", list, celString(name))
-				f.read = true
-				c.d.addCondition(f, globExpression(value, f.peek()))
-				entries.drop(f)
-			}
-		}
-	}
-	for _, list := range []string{"containers", "initContainers"} {
-		for _, item := range pod.get("spec", list).items() {
-			c.readContainerAnchors(item, list, each)
-		}
-	}
-	c.renameAnchors(pod)
-}
-
-// readContainerAnchors reads the anchors of a container. With one, the container stands for those that match it.
-func (c *converter) readContainerAnchors(item *field, list string, each *loop) {
-	var where []condition
-	for _, f := range slices.Clone(item.members()) {
-		name, kind := anchorOf(f.name)
-		if kind != "?" || f.kind != yaml.ScalarNode || name != "name" && name != "image" {
-			continue
-		}
-		if test := globExpression("container."+name, f.peek()); test != "true" {
-			where = append(where, condition{expression: test})
-		}
-		f.read = true
-		item.drop(f)
-		item.loop = newLoop(list, where...)
-	}
-	if name := strings.Join(strings.Fields(item.peek("name")), ""); each != nil && name == "{{element.name}}" {
-		item.markScalar("name")
-		item.loop, item.when = each, ""
-	}
-}
-
-// renameAnchors removes the anchor +(), which adds a field only if there is none: this is what Pillion always does.
-// Fields with other anchors are left out.
-func (c *converter) renameAnchors(f *field) {
-	for _, child := range slices.Clone(f.children) {
-		name, kind := anchorOf(child.name)
-		switch {
-		case child.name == "" || kind == "":
-		case kind == "+":
-			child.name = name
-		default:
-			f.impossible = "pillion import does not know the anchor " + child.name + " here; write the condition into \"${when}\" or into spec.match.condition"
-			return
-		}
-		c.renameAnchors(child)
-	}
-}
-
-// drop removes a field from an object. It keeps its path.
-func (f *field) drop(child *field) {
-	f.children = slices.DeleteFunc(slices.Clone(f.children), func(c *field) bool { return c == child })
-}
-
-// anchorOf splits the name of a field: "(x)" is x with the kind ?, and "+(x)" is x with the kind +.
-func anchorOf(name string) (field, kind string) {
-	i := strings.Index(name, "(")
-	if i < 0 || i > 1 || !strings.HasSuffix(name, ")") {
-		return name, ""
-	}
-	kind = name[:i]
-	if kind == "" {
-		kind = "?"
-	}
-	return name[i+1 : len(name)-1], kind
 }

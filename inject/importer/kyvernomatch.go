@@ -19,36 +19,38 @@ var workloadGroups = []string{"v1", "*", "*/*", "*/v1", "apps", "apps/*", "apps/
 // readMatch reads which objects a rule changes.
 func (o *object) readMatch(d *draft, r *kyvernoRule, match *field) {
 	blocks := blocksOf(match)
-	pods := false
+	r.workload = !slices.ContainsFunc(blocks, isForPods)
+	matching := slices.DeleteFunc(slices.Clone(blocks), func(b *field) bool { return !r.selects(b) })
+	if len(matching) == 0 || match.get("all") != nil && len(matching) < len(blocks) {
+		d.discarded = true
+		return
+	}
 	for _, b := range blocks {
 		for _, kind := range b.get("kinds").items() {
-			i := strings.LastIndexByte(kind.peek(), '/')
-			switch name := kind.peek()[i+1:]; {
-			case i >= 0 && !slices.Contains(workloadGroups, kind.peek()[:i]):
-				o.leaveOut(kind, "Pillion adds only to pods")
+			switch name := kindName(kind); {
 			case name == "Pod":
-				pods, kind.read = true, true
-			case slices.Contains(workloadKinds, name):
-				r.workload = true
+				kind.read = true
+			case name != "":
 				o.leaveOut(kind, "Pillion adds to pods when they are created, whatever created them; if other pods must not get the template, select by a label that only the pods of %ss have", name)
 			default:
 				o.leaveOut(kind, "Pillion adds only to pods")
 			}
 		}
+		if !slices.Contains(matching, b) {
+			for _, f := range b.members() {
+				if f.name != "kinds" {
+					o.note(f, "this is only for the kinds that are left out")
+				}
+			}
+		}
 	}
-	if !pods && !r.workload {
-		o.leaveOut(match, "the rule is not for pods, and Pillion adds only to these")
-		d.discarded = true
-		return
-	}
-	r.workload = r.workload && !pods
 	o.leaveOutSubjects(d, match)
-	if len(blocks) == 1 {
-		o.readBlock(d, r, blocks[0])
+	if len(matching) == 1 {
+		o.readBlock(d, r, matching[0])
 		return
 	}
 	var tests []string
-	for _, b := range blocks {
+	for _, b := range matching {
 		test, err := r.blockExpression(b.members())
 		if err != nil {
 			o.leaveOut(match, "%v; %s", err, onlyOnRequest)
@@ -57,16 +59,40 @@ func (o *object) readMatch(d *draft, r *kyvernoRule, match *field) {
 		}
 		tests = append(tests, "("+test+")")
 	}
-	for _, b := range blocks {
+	for _, b := range matching {
 		markBlock(b)
 	}
 	operator := " || "
 	if match.get("all") != nil {
 		operator = " && "
 	}
-	if !slices.Contains(tests, "(true)") {
+	if operator == " && " || !slices.Contains(tests, "(true)") {
 		d.addCondition(match, strings.Join(tests, operator))
 	}
+}
+
+// kindName returns Pod or the kind of a workload, or "" for another kind.
+func kindName(kind *field) string {
+	i := strings.LastIndexByte(kind.peek(), '/')
+	name := kind.peek()[i+1:]
+	switch {
+	case i >= 0 && !slices.Contains(workloadGroups, kind.peek()[:i]):
+	case name == "Pod" || slices.Contains(workloadKinds, name):
+		return name
+	}
+	return ""
+}
+
+func isForPods(block *field) bool {
+	return slices.ContainsFunc(block.get("kinds").items(), func(kind *field) bool { return kindName(kind) == "Pod" })
+}
+
+// selects reports whether resources contain the objects that the rule is about: pods, or workloads.
+func (r *kyvernoRule) selects(block *field) bool {
+	return slices.ContainsFunc(block.get("kinds").items(), func(kind *field) bool {
+		name := kindName(kind)
+		return name != "" && r.workload == (name != "Pod")
+	})
 }
 
 // markBlock counts everything but the kinds as read.
@@ -86,7 +112,7 @@ func (o *object) leaveOutSubjects(d *draft, f *field) {
 			for _, item := range m.items() {
 				o.leaveOutSubjects(d, item)
 			}
-		case m.name != "resources":
+		case slices.Contains([]string{"subjects", "roles", "clusterRoles"}, m.name):
 			o.leaveOut(m, "a template cannot select pods by %s; write a condition with request.username; %s", m.name, onlyOnRequest)
 			d.onRequest = true
 		}
@@ -145,7 +171,9 @@ func (r *kyvernoRule) blockExpression(fields []*field) (string, error) {
 				return "", fmt.Errorf("the rule is not for objects that are created, and Pillion adds only to these")
 			}
 		case "namespaces":
-			test = anyOf(f.items(), func(item *field) string { return globExpression("ns.name", item.peek()) })
+			if len(f.items()) > 0 {
+				test = anyOf(f.items(), "ns.name")
+			}
 		case "namespaceSelector":
 			test, err = selectorExpression("ns.labels", f)
 		case "selector":
@@ -159,7 +187,7 @@ func (r *kyvernoRule) blockExpression(fields []*field) (string, error) {
 			}
 			var all []string
 			for _, a := range f.members() {
-				all = append(all, globExpression(fmt.Sprintf("pod.metadata.annotations[?%s].orValue('')", celString(a.name)), a.peek()))
+				all = append(all, entryExpression("pod.metadata.annotations", a))
 			}
 			test = strings.Join(all, " && ")
 		default:
@@ -180,20 +208,57 @@ func (r *kyvernoRule) blockExpression(fields []*field) (string, error) {
 
 // readExclude reads which objects a rule does not change.
 func (o *object) readExclude(d *draft, r *kyvernoRule, exclude *field) {
+	o.leaveOutSubjects(d, exclude)
+	groups := [][]*field{blocksOf(&field{kind: yaml.MappingNode, children: exclude.all("all")})} // which must all be true
 	for _, b := range blocksOf(exclude) {
-		test, err := r.blockExpression(b.members())
-		switch {
-		case err != nil:
-			o.leaveOut(b, "%v; %s", err, onlyOnRequest)
-			d.onRequest = true
-		case test == "true":
-			o.leaveOut(b, "this excludes all objects of its kinds; Pillion adds to the pods of all kinds")
-		default:
-			b.markAll()
-			d.addCondition(b, "!("+test+")")
+		if !slices.Contains(groups[0], b) {
+			groups = append(groups, []*field{b})
 		}
 	}
-	o.leaveOutSubjects(d, exclude)
+	for _, blocks := range groups {
+		o.readExclusion(d, r, blocks)
+	}
+}
+
+// readExclusion excludes the objects that several resources contain.
+func (o *object) readExclusion(d *draft, r *kyvernoRule, blocks []*field) {
+	var tests []string
+	for _, b := range blocks {
+		if kinds := b.get("kinds"); len(kinds.items()) > 0 && !r.selects(b) {
+			for _, b := range blocks {
+				o.note(b, "this excludes objects of other kinds")
+			}
+			return
+		}
+		test, err := r.blockExpression(b.members())
+		if err != nil {
+			o.leaveOut(b, "%v; %s", err, onlyOnRequest)
+			d.onRequest = true
+			return
+		}
+		if test != "true" {
+			tests = append(tests, test)
+		}
+	}
+	for _, b := range blocks {
+		if len(tests) == 0 {
+			o.leaveOut(b, "this excludes all objects of its kinds; Pillion adds to the pods of all kinds")
+			continue
+		}
+		b.markAll()
+	}
+	if len(tests) > 0 {
+		d.addCondition(blocks[0], "!("+joinTests(tests)+")")
+	}
+}
+
+// joinTests joins conditions that must all be true.
+func joinTests(tests []string) string {
+	all := make([]condition, len(tests))
+	for i, test := range tests {
+		all[i] = condition{expression: test}
+	}
+	return joinConditions(all)
 }
 
 // readPreconditions reads the preconditions of a rule. Each of those that must all be true is a part of the condition.
@@ -271,77 +336,4 @@ func (r *kyvernoRule) conditionsOf(f *field) (string, *field, error) {
 		parts = append(parts, part)
 	}
 	return strings.Join(parts, " && "), nil, nil
-}
-
-// conditionOf returns one precondition as a condition.
-func (r *kyvernoRule) conditionOf(f *field) (string, error) {
-	key := strings.TrimSpace(f.peek("key"))
-	inner, ok := strings.CutPrefix(key, "{{")
-	inner, closed := strings.CutSuffix(inner, "}}")
-	if !ok || !closed || strings.Contains(inner, "{{") {
-		return "", fmt.Errorf("pillion import can translate only a key that is one {{ expression }}; write the condition in CEL")
-	}
-	q, err := r.translateQuery(inner)
-	if err != nil {
-		return "", err
-	}
-	values := []*field{f.get("value")}
-	if list := f.get("value"); list != nil && list.kind == yaml.SequenceNode {
-		values = list.items()
-	}
-	for _, v := range values {
-		if v == nil || v.kind != yaml.ScalarNode || strings.Contains(v.peek(), "{{") {
-			return "", fmt.Errorf("pillion import can translate only constant values; write the condition in CEL")
-		}
-	}
-	operator := strings.ToLower(f.peek("operator"))
-	if q.isOperation {
-		if !slices.Contains([]string{"equals", "equal", "anyin", "in", "allin", "notequals", "notequal", "anynotin", "allnotin", "notin"}, operator) {
-			return "", fmt.Errorf("pillion import does not know the operator %s", operator)
-		}
-		create := slices.ContainsFunc(values, func(v *field) bool { return v.peek() == "CREATE" || v.peek() == "*" })
-		if create != strings.Contains(operator, "not") {
-			return "true", nil
-		}
-		return "", fmt.Errorf("the rule is not for objects that are created, and Pillion adds only to these")
-	}
-	return compareQuery(q, operator, values)
-}
-
-// numberOperators are the operators for numbers.
-var numberOperators = map[string]string{"greaterthan": ">", "greaterthanorequals": ">=", "lessthan": "<", "lessthanorequals": "<="}
-
-// compareQuery returns a condition for an operator of Kyverno.
-func compareQuery(q query, operator string, values []*field) (string, error) {
-	negate := strings.Contains(operator, "not")
-	switch plain := strings.Replace(operator, "not", "", 1); {
-	case q.isCount && numberOperators[operator] != "" && len(values) == 1 && values[0].node.Tag == "!!int":
-		return q.text + " " + numberOperators[operator] + " " + values[0].peek(), nil
-	case q.isCount && (plain == "equals" || plain == "equal") && len(values) == 1 && values[0].node.Tag == "!!int":
-		if negate {
-			return q.text + " != " + values[0].peek(), nil
-		}
-		return q.text + " == " + values[0].peek(), nil
-	case q.isCount:
-	case q.isList && (plain == "anyin" || plain == "in" || operator == "allnotin"):
-		test := q.text + ".exists(value, (" + anyOf(values, func(v *field) string { return globExpression("value", v.peek()) }) + "))"
-		switch {
-		case operator == "anynotin":
-			return strings.Replace(test, ".exists(value, ", ".exists(value, !", 1), nil
-		case negate:
-			return "!" + test, nil
-		}
-		return test, nil
-	case q.isList:
-	case slices.Contains([]string{"equals", "equal", "anyin", "allin", "in"}, plain):
-		test := anyOf(values, func(v *field) string { return globExpression(q.text, v.peek()) })
-		switch {
-		case !negate:
-			return test, nil
-		case len(values) == 1 && strings.Contains(test, " == "):
-			return strings.Replace(test, " == ", " != ", 1), nil
-		}
-		return "!(" + test + ")", nil
-	}
-	return "", fmt.Errorf("pillion import cannot translate the operator %s here; write the condition in CEL", operator)
 }

@@ -3,10 +3,13 @@
 package importer
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
+
+	"go.yaml.in/yaml/v3"
 )
 
 // globExpression returns a condition that a value matches a pattern with * and ?.
@@ -27,6 +30,34 @@ func globExpression(value, pattern string) string {
 	return value + ".matches(" + celString("^"+quoted+"$") + ")"
 }
 
+// comparison is a pattern that compares numbers.
+var comparison = regexp.MustCompile(`^[<>]|^!?[+-]?\d+(\.\d+)?[A-Za-z]*-[+-]?\d`)
+
+// patternExpression returns a condition that a value matches a pattern of Kyverno: patterns with * and ?, alternatives with |,
+// joined by &, and with ! if they must not match.
+func patternExpression(value string, f *field) (string, error) {
+	if f.kind != yaml.ScalarNode || strings.Contains(f.peek(), "{{") {
+		return "", errors.New("pillion import can translate only constant patterns")
+	}
+	var alternatives []string
+	for alternative := range strings.SplitSeq(f.peek(), "|") {
+		var tests []string
+		for part := range strings.SplitSeq(alternative, "&") {
+			part, negated := strings.CutPrefix(strings.TrimSpace(part), "!")
+			if comparison.MatchString(part) {
+				return "", fmt.Errorf("pillion import cannot translate the pattern %s", part)
+			}
+			test := globExpression(value, part)
+			if negated {
+				test = "!(" + test + ")"
+			}
+			tests = append(tests, test)
+		}
+		alternatives = append(alternatives, strings.Join(tests, " && "))
+	}
+	return strings.Join(alternatives, " || "), nil
+}
+
 // selectorExpression returns a condition that labels match a selector.
 func selectorExpression(labels string, f *field) (string, error) {
 	var tests []string
@@ -34,7 +65,7 @@ func selectorExpression(labels string, f *field) (string, error) {
 		return "", fmt.Errorf("a selector has no field %s", other.name)
 	}
 	for _, l := range f.get("matchLabels").members() {
-		tests = append(tests, globExpression(labels+"[?"+celString(l.name)+"].orValue('')", l.peek()))
+		tests = append(tests, entryExpression(labels, l))
 	}
 	for _, e := range f.get("matchExpressions").items() {
 		if other := e.otherThan("key", "operator", "values"); other != nil {
@@ -61,17 +92,32 @@ func selectorExpression(labels string, f *field) (string, error) {
 	return strings.Join(tests, " && "), nil
 }
 
-// anyOf returns a condition that one of several is true.
-func anyOf(items []*field, test func(*field) string) string {
+// entryExpression returns a condition that labels or annotations have a key, with a value that matches a pattern.
+func entryExpression(entries string, f *field) string {
+	key := celString(f.name)
+	switch pattern := f.peek(); {
+	case pattern == "*":
+		return key + " in " + entries
+	case pattern == "" || pattern != "?*" && strings.Contains(pattern, "*"):
+		return key + " in " + entries + " && " + globExpression(entries+"["+key+"]", pattern)
+	default:
+		return globExpression(entries+"[?"+key+"].orValue('')", pattern)
+	}
+}
+
+// anyOf returns a condition that a value matches one of several patterns.
+func anyOf(patterns []*field, value string) string {
 	var all []string
-	for _, item := range items {
-		all = append(all, test(item))
+	for _, p := range patterns {
+		all = append(all, globExpression(value, p.peek()))
 	}
 	switch {
 	case slices.Contains(all, "true"):
 		return "true"
 	case len(all) == 1:
 		return all[0]
+	case len(all) == 0:
+		return "false"
 	}
 	return "(" + strings.Join(all, " || ") + ")"
 }
