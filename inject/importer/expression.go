@@ -203,16 +203,14 @@ func (p *policyExpression) fields(e ast.Expr, parent *field, name, path string) 
 			f.children = append(f.children, p.member(m.Value(), f, key, m.IsOptional()))
 		}
 	case ast.ListKind:
-		f.kind = yaml.SequenceNode
 		p.addElements(e, f)
 	case ast.LiteralKind:
 		f.node = literalOf(e.AsLiteral())
 		f.node.Line = f.line
 	case ast.CallKind:
-		if p.addLoop(e, f) {
-			return f
+		if !p.addLoop(e, f) && !p.addElements(e, f) {
+			p.setExpression(e, f)
 		}
-		p.setExpression(e, f)
 	default:
 		p.setExpression(e, f)
 	}
@@ -230,8 +228,37 @@ func (p *policyExpression) member(e ast.Expr, parent *field, name string, option
 	return f
 }
 
-// addElements adds the elements of a list, and those of lists that are added to each other.
-func (p *policyExpression) addElements(e ast.Expr, f *field) {
+// addElements adds the elements of a list, also if it is added to the list that the pod has. It returns false for another expression.
+func (p *policyExpression) addElements(e ast.Expr, f *field) bool {
+	lists := []ast.Expr{e}
+	if e.Kind() == ast.CallKind && e.AsCall().FunctionName() == operators.Add {
+		lists = e.AsCall().Args()
+	}
+	own := slices.IndexFunc(lists, func(list ast.Expr) bool { return p.podPath(list) == "spec."+f.name })
+	if slices.ContainsFunc(lists, func(list ast.Expr) bool { return list.Kind() != ast.ListKind && p.podPath(list) != "spec."+f.name }) || len(lists) == 1 && own >= 0 {
+		return false
+	}
+	f.kind, f.before = yaml.SequenceNode, own == 1
+	for _, list := range lists {
+		if list.Kind() == ast.ListKind {
+			p.addItems(list, f)
+		}
+	}
+	return true
+}
+
+// podPath returns the path of an expression that is a field of the pod, or "".
+func (p *policyExpression) podPath(e ast.Expr) string {
+	begin := "object."
+	if p.workload {
+		begin += "spec.template."
+	}
+	path, _ := strings.CutPrefix(pathOf(e), begin)
+	return path
+}
+
+// addItems adds the elements of a list.
+func (p *policyExpression) addItems(e ast.Expr, f *field) {
 	for i, item := range e.AsList().Elements() {
 		child := p.fields(item, f, "", fmt.Sprintf("%s[%d]", f.path, len(f.children)))
 		if e.AsList().IsOptional(int32(i)) {
@@ -268,11 +295,7 @@ func (p *policyExpression) addLoop(e ast.Expr, f *field) bool {
 		filters = append([]ast.Expr{renameVariable(filter.Args()[1], filter.Args()[0].AsIdent())}, filters...)
 		from = filter.Target()
 	}
-	list := strings.TrimPrefix(pathOf(from), "object.spec.")
-	if p.workload {
-		list = strings.TrimPrefix(list, "template.spec.")
-	}
-	if list != f.name || !isContainerName(list) || value.Kind() != ast.StructKind {
+	if p.podPath(from) != "spec."+f.name || !isContainerName(f.name) || value.Kind() != ast.StructKind {
 		return false
 	}
 	var where []condition
@@ -286,7 +309,7 @@ func (p *policyExpression) addLoop(e ast.Expr, f *field) bool {
 	}
 	f.kind = yaml.SequenceNode
 	item := p.fields(renameVariable(value, variable), f, "", f.path+"[*]")
-	item.loop = newLoop(list, where...)
+	item.loop = newLoop(f.name, where...)
 	item.get("name").markAs("container.name")
 	f.children = []*field{item}
 	return true

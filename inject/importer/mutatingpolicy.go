@@ -33,12 +33,12 @@ func readMutatingPolicy(im *importer, o *object) {
 	o.noteAll(spec.all("failurePolicy", "reinvocationPolicy"), "if an expression fails for a pod, Pillion skips the template and reports it; it is always called again after other changes")
 	o.leaveOut(spec.get("paramKind"), "a template has no parameter objects; declare what they contain as params, which namespaces and pods set by annotations")
 	if isKyvernoMutatingPolicy(o) {
-		o.readKyvernoEvaluation(spec)
 		d := o.policyDraft(o.name)
+		o.readKyvernoEvaluation(d, spec)
 		if o.kind == "NamespacedMutatingPolicy" {
 			o.useNamespace(d)
 		}
-		o.readPolicy(d, spec, nil)
+		o.readPolicy(d, spec)
 		return
 	}
 	bindings := im.bindingsOf(o.name)
@@ -46,7 +46,7 @@ func readMutatingPolicy(im *importer, o *object) {
 		d := o.policyDraft(o.name)
 		d.onRequest = true
 		o.leaveOut(o.root.get("metadata", "name"), "a policy has no effect without a MutatingAdmissionPolicyBinding, and none is in the input; import the binding together with the policy; until then, pods get the template only if their annotation pillion.dev/templates names it")
-		o.readPolicy(d, spec, nil)
+		o.readPolicy(d, spec)
 	}
 	for _, b := range bindings {
 		name := o.name
@@ -54,7 +54,7 @@ func readMutatingPolicy(im *importer, o *object) {
 			name = b.name
 		}
 		d := o.policyDraft(name)
-		o.readPolicy(d, spec, b.root.get("spec", "matchResources"))
+		b.readBinding(d, o.readPolicy(d, spec))
 	}
 }
 
@@ -86,20 +86,30 @@ func readPolicyBinding(im *importer, o *object) {
 	}
 	o.partOf = "MutatingAdmissionPolicy " + name
 	o.leaveOut(spec.get("paramRef"), "a template has no parameter objects; declare what they contain as params, which namespaces and pods set by annotations")
-	match := spec.get("matchResources")
-	for _, name := range []string{"namespaceSelector", "objectSelector"} {
-		match.get(name).markAll()
-	}
-	o.readResourceRules(newDraft("", ""), match)
 }
 
-// readPolicy reads the conditions and the mutations of a policy, and which objects its binding selects.
-func (o *object) readPolicy(d *draft, spec, binding *field) {
-	match := spec.get("matchConstraints")
-	workload := o.readResourceRules(d, match)
-	for _, selected := range []*field{match, binding} {
-		d.restrict(o, selected, workload)
+// readBinding adds the conditions of a binding to the template of its policy.
+func (o *object) readBinding(d *draft, workload bool) {
+	o.bound = append(o.bound, d)
+	match := o.root.get("spec", "matchResources")
+	d.restrict(o, match, workload)
+	o.readResourceRules(d, match)
+	if d.discarded {
+		o.leaveOut(match, notForPods)
 	}
+}
+
+const notForPods = "no rule is for pods that are created, and Pillion adds only to these"
+
+// readPolicy reads the conditions and the mutations of a policy. It reports whether they are about workloads, and not pods.
+func (o *object) readPolicy(d *draft, spec *field) (workload bool) {
+	match := spec.get("matchConstraints")
+	workload = o.readResourceRules(d, match)
+	if d.discarded {
+		o.leaveOut(spec, notForPods)
+		return workload
+	}
+	d.restrict(o, match, workload)
 	for _, v := range spec.get("variables").items() {
 		o.readVariable(d, v, workload)
 	}
@@ -110,10 +120,12 @@ func (o *object) readPolicy(d *draft, spec, binding *field) {
 	}
 	o.noteAll(names, "these names are only for readers")
 	c := &converter{o: o, d: d}
-	for _, m := range spec.get("mutations").items() {
-		c.readMutation(m, workload)
+	mutations := spec.get("mutations").items()
+	for _, m := range mutations {
+		c.readMutation(m, workload, len(mutations) == 1)
 	}
 	c.completeMounts()
+	return workload
 }
 
 // restrict adds the selectors of a policy or of a binding to those of the template.
@@ -126,9 +138,7 @@ func (d *draft) restrict(o *object, match *field, workload bool) {
 		d.podSelector = joinSelectors(d.podSelector, d.copySelector(o, s))
 	}
 	for _, name := range []string{"namespaceSelector", "objectSelector"} {
-		if s := match.get(name); s != nil && len(s.children) == 0 {
-			s.read = true // it matches everything
-		}
+		match.get(name).markEmpty() // it matches everything
 	}
 }
 
@@ -187,7 +197,7 @@ func (o *object) readResourceRules(d *draft, match *field) (workload bool) {
 		}
 		for _, r := range rule.get("resources").items() {
 			switch name := r.peek(); {
-			case name == "pods" || name == "*":
+			case slices.Contains([]string{"pods", "*", "pods/*", "*/*"}, name):
 				pods = true
 				r.read = true
 			case slices.Contains(workloads, name):
@@ -199,7 +209,6 @@ func (o *object) readResourceRules(d *draft, match *field) (workload bool) {
 		}
 	}
 	if len(rules) > 0 && !pods && !workload {
-		o.leaveOut(match.get("resourceRules"), "no rule is for pods that are created, and Pillion adds only to these")
 		d.discarded = true
 	}
 	return workload && !pods
@@ -268,12 +277,12 @@ func (o *object) readVariable(d *draft, f *field, workload bool) {
 	d.origin[n], f.out, expression.read = f, n, true
 }
 
-// readMutation adds what one mutation adds to a pod.
-func (c *converter) readMutation(m *field, workload bool) {
+// readMutation adds what one mutation adds to a pod. A condition of the only one is a condition of the template.
+func (c *converter) readMutation(m *field, workload, only bool) {
 	configuration, patch := m.get("applyConfiguration", "expression"), m.get("jsonPatch", "expression")
 	switch kind := m.peek("patchType"); {
 	case kind == "ApplyConfiguration" && configuration.isText():
-		c.readConfiguration(configuration, workload)
+		c.readConfiguration(configuration, workload, only)
 	case kind == "JSONPatch" && patch.isText():
 		c.readPatchExpression(patch, workload)
 	default:
@@ -282,14 +291,15 @@ func (c *converter) readMutation(m *field, workload bool) {
 	m.markScalar("patchType")
 }
 
-// readConfiguration adds an apply configuration. A condition around the whole object is one of the template.
-func (c *converter) readConfiguration(f *field, workload bool) {
+// readConfiguration adds an apply configuration. A condition around the whole object is one of all its parts.
+func (c *converter) readConfiguration(f *field, workload, only bool) {
 	p, err := parseExpression(f, workload)
 	if err != nil {
 		c.o.leaveOut(f, "%v", err)
 		return
 	}
 	e := p.root
+	var when []condition
 	for e.Kind() == ast.CallKind && e.AsCall().FunctionName() == operators.Conditional {
 		args, negate := e.AsCall().Args(), false
 		switch {
@@ -309,7 +319,7 @@ func (c *converter) readConfiguration(f *field, workload bool) {
 		if negate {
 			text = "!(" + text + ")"
 		}
-		c.d.addCondition(f, text)
+		when = append(when, condition{text, f})
 	}
 	if e.Kind() != ast.StructKind || e.AsStruct().TypeName() != "Object" {
 		c.o.leaveOut(f, "only an expression that is an Object{...} can be imported; write what it adds into the template")
@@ -325,8 +335,23 @@ func (c *converter) readConfiguration(f *field, workload bool) {
 		}
 		c.leaveOutOthers(root, pod)
 	}
+	if only {
+		for _, w := range when {
+			c.d.addCondition(w.from, w.expression)
+		}
+	} else if len(when) > 0 {
+		pod.makeConditional(joinConditions(when))
+	}
+	if pod.get("spec", "initContainers").isBefore() {
+		c.d.placeInit = "First"
+	}
+	if pod.get("spec", "containers").isBefore() {
+		c.d.placeContainers = "First"
+	}
 	c.addPod(pod)
 }
+
+func (f *field) isBefore() bool { return f != nil && f.before }
 
 // leaveOutOthers reports the fields around a part of an object.
 func (c *converter) leaveOutOthers(root, part *field) {
@@ -348,13 +373,17 @@ func isEmptyObject(e ast.Expr) bool {
 }
 
 // readKyvernoEvaluation reads the fields that only Kyverno has.
-func (o *object) readKyvernoEvaluation(spec *field) {
+func (o *object) readKyvernoEvaluation(d *draft, spec *field) {
 	if e := spec.get("evaluation"); e.peek("mutateExisting", "enabled") == "true" {
 		o.leaveOut(e.get("mutateExisting"), "Pillion adds to pods when they are created; restart the workloads with pillion rollout")
 	}
 	if e := spec.get("evaluation", "admission"); e.peek("enabled") == "false" {
-		o.leaveOut(e, "the policy does nothing when pods are created, and Pillion adds only then")
+		o.leaveOut(e, "the policy does nothing when pods are created; %s", onlyOnRequest)
+		d.onRequest = true
 	}
 	o.noteAll(spec.all("evaluation", "webhookConfiguration", "autogen"), "this is how Kyverno calls the policy, and for which workloads it makes further ones; Pillion adds to all pods when they are created")
-	o.leaveOut(spec.get("targetMatchConstraints"), "Pillion adds only to pods that are being created")
+	if targets := spec.get("targetMatchConstraints"); targets != nil {
+		o.leaveOut(targets, "the policy changes these objects and not the pods that it matches, and Pillion adds only to pods that are being created; %s", onlyOnRequest)
+		d.onRequest = true
+	}
 }
