@@ -12,15 +12,14 @@ import (
 
 // resolve gives fields their lines, their conditions and their expressions. Guards are those of the parent.
 func (t *goTemplate) resolve(f *field, guards []guardOf, offset int) {
-	own := guards
+	own := t.guardsOf(f)
 	if f.line > 0 && f.line <= len(t.lines) {
-		at := t.lines[f.line-1]
-		own, f.line = at.guards, at.line+offset
+		f.line = t.lines[f.line-1].line + offset
 	}
-	if len(own) > len(guards) {
+	if len(own) >= len(guards) && slices.Equal(own[:len(guards)], guards) {
 		t.addGuards(f, own[len(guards):])
 	} else {
-		own = guards
+		f.impossible = "an {{ if }} or {{ range }} ends before the object that begins in it; write its parts with \"${when}\""
 	}
 	if markPattern.MatchString(f.name) {
 		f.impossible = "the name of a field is an action, and names in a template are constant"
@@ -36,6 +35,26 @@ func (t *goTemplate) resolve(f *field, guards []guardOf, offset int) {
 	t.readNames(f)
 	joinAlternatives(f)
 	pushDown(f)
+}
+
+// guardsOf returns the conditions of the line of a field. The root and an item of a list have those of all their fields.
+func (t *goTemplate) guardsOf(f *field) []guardOf {
+	if f.name == "" && len(f.children) > 0 {
+		common := t.guardsOf(f.children[0])
+		for _, child := range f.children[1:] {
+			other := t.guardsOf(child)
+			n := 0
+			for n < min(len(common), len(other)) && common[n] == other[n] {
+				n++
+			}
+			common = common[:n]
+		}
+		return common
+	}
+	if f.line > 0 && f.line <= len(t.lines) {
+		return t.lines[f.line-1].guards
+	}
+	return nil
 }
 
 // addGuards adds the conditions of lines to the field that begins there.
@@ -161,7 +180,7 @@ func (f *field) scalarExpression() string {
 
 // pushDown moves a condition around a part of a pod to its fields and items.
 func pushDown(f *field) {
-	if f.when == "" || f.kind == yaml.MappingNode && !slices.Contains([]string{"metadata", "spec", "annotations", "labels"}, f.name) {
+	if f.when == "" || f.kind == yaml.ScalarNode || f.kind == yaml.MappingNode && f.parent != nil && !slices.Contains([]string{"metadata", "spec", "annotations", "labels"}, f.name) {
 		return
 	}
 	for _, child := range f.children {

@@ -12,7 +12,7 @@ import (
 )
 
 // parseGoTemplate returns the tree of a template. The error is about the text as a whole.
-func parseGoTemplate(f *field, d *draft, values any) (*field, []mark, error) {
+func parseGoTemplate(f *field, d *draft, values chartValues) (*field, []mark, error) {
 	t := &goTemplate{d: d, values: values, vars: map[string]goValue{}, text: f.node.Value}
 	tree := parse.New(f.name)
 	tree.Mode = parse.SkipFuncCheck
@@ -103,7 +103,7 @@ func (t *goTemplate) action(n *parse.ActionNode, alone bool) {
 		if err != nil || n.Pipe.IsAssign {
 			v = goValue{impossible: "pillion import does not know the value of " + n.Pipe.Decl[0].Ident[0]}
 		}
-		t.vars[n.Pipe.Decl[0].Ident[0]] = v
+		t.setVar(n.Pipe.Decl[0].Ident[0], v, n.Pipe.IsAssign)
 		return
 	}
 	m := mark{line: line, source: n.String()}
@@ -140,11 +140,13 @@ func (t *goTemplate) branches(n *parse.IfNode) {
 		impossible = err.Error()
 	case v.impossible != "":
 		impossible = v.impossible
+	case v.fieldPath != "":
+		impossible = "a pod has no name yet when it is created"
 	case v.static != nil:
 		if isTrue(v.static) {
-			t.walk(n.List)
+			t.block(n.List)
 		} else if n.ElseList != nil {
-			t.walk(n.ElseList)
+			t.block(n.ElseList)
 		}
 		return
 	default:
@@ -172,8 +174,33 @@ func beginsLine(list *parse.ListNode) bool {
 // inside writes nodes with a condition.
 func (t *goTemplate) inside(g guardOf, list *parse.ListNode) {
 	t.guards = append(t.guards, g)
-	t.walk(list)
+	t.block(list)
 	t.guards = t.guards[:len(t.guards)-1]
+}
+
+// block writes nodes whose declarations end with them.
+func (t *goTemplate) block(list *parse.ListNode) {
+	defer t.endBlock(len(t.shadowed))
+	t.walk(list)
+}
+
+// endBlock restores the variables that are shadowed since there were this many.
+func (t *goTemplate) endBlock(outer int) {
+	for _, s := range slices.Backward(t.shadowed[outer:]) {
+		if t.vars[s.name] = s.value; !s.exists {
+			delete(t.vars, s.name)
+		}
+	}
+	t.shadowed = t.shadowed[:outer]
+}
+
+// setVar sets the value of a variable. A declaration counts until the end of its block.
+func (t *goTemplate) setVar(name string, v goValue, assign bool) {
+	if !assign {
+		old, ok := t.vars[name]
+		t.shadowed = append(t.shadowed, shadowedVar{name, old, ok})
+	}
+	t.vars[name] = v
 }
 
 // inlineBranches writes an {{ if }} inside a line as one mark.
@@ -223,12 +250,12 @@ func (t *goTemplate) rangeOver(n *parse.RangeNode) {
 	list := strings.TrimPrefix(n.Pipe.String(), strings.Join(declared(n.Pipe), ", ")+" := ")
 	if list == ".Spec.Containers" || list == ".Spec.InitContainers" {
 		g = guardOf{loop: true, inits: list == ".Spec.InitContainers"}
+		outer := len(t.shadowed)
 		if names := declared(n.Pipe); len(names) > 0 {
-			t.vars[names[len(names)-1]] = goValue{container: true}
+			t.setVar(names[len(names)-1], goValue{container: true}, false)
 		}
-		before := t.vars["."]
-		t.vars["."] = goValue{container: true}
-		defer func() { t.vars["."] = before }()
+		t.setVar(".", goValue{container: true}, false)
+		defer t.endBlock(outer)
 	}
 	t.inside(g, n.List)
 	if n.ElseList != nil {

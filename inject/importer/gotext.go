@@ -14,15 +14,31 @@ import (
 // in the text. The text is then read as YAML, and each mark becomes an expression. Lines inside {{ if }} have its condition.
 type goTemplate struct {
 	d      *draft
-	values any // of the chart, or nil
+	values chartValues
 	out    strings.Builder
 	lines  []lineOrigin
 	marks  []mark
 	guards []guardOf // that are open
 	vars   map[string]goValue
+	// shadowed are the variables that a declaration in an inner block replaced.
+	shadowed []shadowedVar
 	// alone are actions that are a line of their own, which no field can have.
 	alone []mark
 	text  string
+}
+
+// chartValues are the values of Istio's chart.
+type chartValues struct {
+	all any
+	// complete is true if they include the defaults of the chart.
+	complete bool
+}
+
+// shadowedVar is a variable as it is outside a block.
+type shadowedVar struct {
+	name   string
+	value  goValue
+	exists bool
 }
 
 // lineOrigin is where a line of the text comes from.
@@ -99,6 +115,7 @@ func (t *goTemplate) restore(text string) string {
 type goValue struct {
 	static     any
 	expression string
+	test       string // the condition that the value is true, if it is not that of a string
 	isBool     bool
 	number     bool   // of a string that is a number by default
 	fieldPath  string // of the downward API, for what is not known when a pod is created

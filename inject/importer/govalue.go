@@ -31,6 +31,8 @@ func (v goValue) asTest() string {
 	switch {
 	case v.static != nil:
 		return strconv.FormatBool(isTrue(v.static))
+	case v.test != "":
+		return v.test
 	case v.isBool:
 		return v.expression
 	}
@@ -159,13 +161,16 @@ func (t *goTemplate) fieldOf(names []string, text string) (goValue, error) {
 		return goValue{expression: "pod.spec.?serviceAccountName.orValue('')"}, nil
 	case path == "Spec.HostNetwork":
 		return goValue{expression: "pod.spec.?hostNetwork.orValue(false)", isBool: true}, nil
-	case names[0] == "Values" && t.values != nil:
-		value := t.values
+	case names[0] == "Values" && t.values.all != nil:
+		value := t.values.all
 		for _, name := range names[1:] {
 			m, _ := value.(map[string]any)
 			value = m[name]
 		}
-		if value == nil {
+		switch {
+		case value == nil && !t.values.complete:
+			return goValue{}, fmt.Errorf("the value %s is not in the input, so it is the default of Istio's chart; import the ConfigMap istio-sidecar-injector, which has all values", text)
+		case value == nil:
 			return goValue{static: "", missing: true}, nil // it is false
 		}
 		return goValue{static: value}, nil
@@ -274,11 +279,7 @@ func call(name string, args []goValue) (goValue, error) {
 	case name == "not" && len(args) == 1:
 		return boolean("!(" + args[0].asTest() + ")")
 	case (name == "and" || name == "or") && len(args) > 1:
-		var tests []string
-		for _, a := range args {
-			tests = append(tests, a.asTest())
-		}
-		return boolean("(" + strings.Join(tests, map[string]string{"and": " && ", "or": " || "}[name]) + ")")
+		return chooseArg(name, args), nil
 	case name == "eq" && len(args) > 1:
 		var tests []string
 		for _, a := range args[1:] {
@@ -297,10 +298,33 @@ func call(name string, args []goValue) (goValue, error) {
 		return goValue{expression: "(" + value.asText() + " != '' ? " + value.asText() + " : " + fallback.asText() + ")", number: value.number}, nil
 	case (name == "toLower" || name == "lower") && len(args) == 1:
 		return goValue{expression: args[0].asText() + ".lowerAscii()"}, nil
-	case (name == "quote" || name == "trim") && len(args) == 1:
+	case name == "quote" && len(args) == 1:
 		return goValue{expression: args[0].asText()}, nil
+	case name == "trim" && len(args) == 1:
+		return goValue{expression: args[0].asText() + ".trim()"}, nil
 	}
 	return goValue{}, unknown
+}
+
+// chooseArg returns the value of and or or. That is one of the arguments: for or, the first one that is true.
+func chooseArg(name string, args []goValue) goValue {
+	tests := make([]string, len(args))
+	value := args[len(args)-1].asText()
+	for i, a := range slices.Backward(args) {
+		tests[i] = a.asTest()
+		switch {
+		case i == len(args)-1:
+		case name == "or":
+			value = "(" + tests[i] + " ? " + a.asText() + " : " + value + ")"
+		default:
+			value = "(" + tests[i] + " ? " + value + " : " + a.asText() + ")"
+		}
+	}
+	test := "(" + strings.Join(tests, map[string]string{"and": " && ", "or": " || "}[name]) + ")"
+	if !slices.ContainsFunc(args, func(a goValue) bool { return !a.isBool }) {
+		return goValue{expression: test, isBool: true}
+	}
+	return goValue{expression: value, test: test}
 }
 
 // callConstant returns the result of a function with constant arguments.

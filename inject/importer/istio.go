@@ -51,7 +51,9 @@ func injectorConfig(root *field) *field {
 type istioConfig struct {
 	templates, defaults, aliases *field
 	never, annotations           *field
-	values                       any
+	values                       chartValues
+	// onDemand is true if only pods that ask for injection get it.
+	onDemand bool
 }
 
 // readIstioConfig reads the injection templates of Istio, except its own ones.
@@ -90,7 +92,7 @@ func readIstioConfig(_ *importer, o *object) {
 func (o *object) readInjectorConfig(root *field) istioConfig {
 	config := istioConfig{templates: root.get("templates"), defaults: root.get("defaultTemplates"), aliases: root.get("aliases")}
 	if values := o.root.get("data", "values"); values.isText() {
-		_ = yaml.Unmarshal([]byte(values.node.Value), &config.values)
+		config.values.complete = yaml.Unmarshal([]byte(values.node.Value), &config.values.all) == nil
 		o.note(values, "these are the values of Istio's chart; the templates have what they read of them")
 	}
 	config.readSettings(o, root)
@@ -105,6 +107,9 @@ func (config *istioConfig) readSettings(o *object, f *field) {
 		case "templates", "defaultTemplates", "aliases":
 		case "neverInjectSelector", "injectedAnnotations":
 			f.markAll() // in each template
+		case "policy":
+			config.onDemand = f.peek() == "disabled"
+			o.note(f, "pods of namespaces that opted in with the label pillion.dev/inject get the template; with the policy disabled, only those that have the label sidecar.istio.io/inject")
 		case "alwaysInjectSelector":
 			if len(f.children) > 0 {
 				o.leaveOut(f, "Pillion adds to pods of namespaces that opted in; set the label pillion.dev/inject: enabled on these pods")
@@ -132,7 +137,7 @@ func (o *object) readChartValues() istioConfig {
 		root = values
 	}
 	if o.root.kind == yaml.MappingNode {
-		_ = root.plainNode().Decode(&config.values)
+		_ = root.plainNode().Decode(&config.values.all)
 	}
 	config.templates, config.defaults = holder.get("templates"), holder.get("defaultTemplates")
 	config.readSettings(o, holder)
@@ -143,17 +148,48 @@ func (o *object) readChartValues() istioConfig {
 // noteOthers notes what is around a part of an object.
 func (o *object) noteOthers(root, part *field, message string) {
 	for _, f := range root.members() {
-		contains := false
-		for at := part; at != nil; at = at.parent {
-			contains = contains || at == f
-		}
 		switch {
 		case f == part || f.isRead():
-		case contains:
+		case part.isInside(f):
 			o.noteOthers(f, part, message)
 		case root.parent == nil && (f.name == "metadata" || f.name == "apiVersion" || f.name == "kind"):
 		default:
 			o.note(f, "%s", message)
+		}
+	}
+}
+
+// defaultNames returns the names of the templates for pods that name none.
+func (config *istioConfig) defaultNames() (names []string) {
+	for _, item := range config.defaults.items() {
+		names = append(names, item.text())
+	}
+	config.defaults.markEmpty()
+	if len(names) == 0 {
+		return []string{"sidecar"}
+	}
+	return names
+}
+
+// requestedInjection is what the label of a pod or, if there is none, its annotation requests.
+const requestedInjection = "pod.metadata.labels[?'sidecar.istio.io/inject'].orValue(pod.metadata.annotations[?'sidecar.istio.io/inject'].orValue('')).lowerAscii()"
+
+// addInjectionConditions adds which pods the injector of Istio serves. Selectors count only for pods that request nothing.
+func (o *object) addInjectionConditions(d *draft, config *istioConfig) {
+	enabled := []string{"", "true", "yes", "y", "on"}
+	if config.onDemand {
+		enabled = enabled[1:]
+	}
+	d.addVariable("injection", requestedInjection)
+	d.addCondition(nil, "variables.injection in "+celList(enabled...))
+	for _, item := range config.never.items() {
+		test, err := selectorExpression("pod.metadata.labels", item)
+		switch {
+		case err != nil:
+			o.leaveOut(item, "%v; %s", err, onlyOnRequest)
+			d.onRequest = true
+		case test != "": // Istio ignores a selector for all pods
+			d.addCondition(item, "!("+test+") || variables.injection != ''")
 		}
 	}
 }
@@ -170,16 +206,8 @@ func (o *object) readInjectionTemplate(f *field, config *istioConfig) {
 			alias.markAll()
 		}
 	}
-	var defaults []string
-	for _, item := range config.defaults.items() {
-		defaults = append(defaults, item.text())
-	}
-	if config.defaults != nil && len(config.defaults.children) == 0 {
-		config.defaults.read = true
-	}
-	if config.aliases != nil && len(config.aliases.children) == 0 {
-		config.aliases.read = true
-	}
+	defaults := config.defaultNames()
+	config.aliases.markEmpty()
 	d.params = append(d.params, mapNode("name", textNode("templates"), "type", textNode("list"), "annotation", textNode("inject.istio.io/templates"),
 		"overridableBy", textList("Pod"), "default", textNode(strings.Join(defaults, ",")), "description", textNode("The injection templates for the pod.")))
 	test := celString(f.name) + " in params.templates"
@@ -187,16 +215,7 @@ func (o *object) readInjectionTemplate(f *field, config *istioConfig) {
 		test = "params.templates.exists(t, t in " + celList(names...) + ")"
 	}
 	d.addCondition(nil, test)
-	d.addCondition(nil, "pod.metadata.labels[?'sidecar.istio.io/inject'].orValue(pod.metadata.annotations[?'sidecar.istio.io/inject'].orValue('')) != 'false'")
-	for _, item := range config.never.items() {
-		test, err := selectorExpression("pod.metadata.labels", item)
-		if err != nil {
-			o.leaveOut(item, "%v; %s", err, onlyOnRequest)
-			d.onRequest = true
-			continue
-		}
-		d.addCondition(item, "!("+test+")")
-	}
+	o.addInjectionConditions(d, config)
 	root, alone, err := parseGoTemplate(f, d, config.values)
 	if err != nil {
 		o.leaveOut(f, "%v", err)
