@@ -162,8 +162,8 @@ func writeTemplates(folder string, objects []importer.Imported) error {
 	for _, r := range objects {
 		for _, t := range r.Templates {
 			path := filepath.Join(folder, t.Name+".yaml")
-			if _, ok := contents[path]; ok { // a template of another namespace
-				path = filepath.Join(folder, fmt.Sprintf("%s-%d.yaml", t.Name, len(contents)))
+			for i := 2; contents[path] != ""; i++ { // a template of another namespace has this file
+				path = filepath.Join(folder, fmt.Sprintf("%s-%d.yaml", t.Name, i))
 			}
 			old, err := os.ReadFile(path)
 			switch {

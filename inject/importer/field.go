@@ -16,8 +16,11 @@ import (
 	"github.com/pillion-dev/pillion/templates/problem"
 )
 
-// maxFields limits the fields of a document after its aliases are expanded.
-const maxFields = 100_000
+// The limits of a document after its aliases are expanded: the number of fields, and the bytes of all their paths.
+const (
+	maxFields = 100_000
+	maxPaths  = 32 << 20
+)
 
 // field is a node of the input: a field of an object, an item of a list, or the value itself if it is a scalar.
 type field struct {
@@ -99,6 +102,7 @@ func newField(n *yaml.Node) (*field, error) {
 // treeBuilder builds a tree of fields.
 type treeBuilder struct {
 	count int
+	paths int // in bytes
 	open  []*yaml.Node // aliases whose targets are being built
 	err   error
 }
@@ -107,6 +111,9 @@ func (b *treeBuilder) build(n *yaml.Node, parent *field, name, path string) *fie
 	f := &field{name: name, line: n.Line, kind: n.Kind, node: n, parent: parent, path: path}
 	if b.count++; b.count > maxFields && b.err == nil {
 		b.err = fmt.Errorf("line %d: the document has more than %d fields", n.Line, maxFields)
+	}
+	if b.paths += len(path); b.paths > maxPaths && b.err == nil {
+		b.err = fmt.Errorf("line %d: the fields of the document are nested too deeply, or have too long names", n.Line)
 	}
 	if b.err != nil {
 		return f

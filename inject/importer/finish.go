@@ -31,6 +31,9 @@ func (o *object) finish(im *importer) Imported {
 			kept = append(kept, d)
 		}
 	}
+	if len(kept) == 0 && len(o.found)+len(o.notes) == 0 && o.partOf == "" {
+		o.leaveOut(o.root, "nothing in it adds to pods")
+	}
 	o.sortFindings()
 	documents := make([]*yaml.Node, len(kept))
 	for i, d := range kept {
@@ -97,7 +100,7 @@ func (o *object) writeComments(documents []*yaml.Node) [][]string {
 	}
 	write := func(f finding, word string) {
 		p := f.public()
-		text := []string{fmt.Sprintf("%s: %s (line %d): %s", word, p.Field, p.Line, p.Was), "  " + p.Message}
+		text := []string{fmt.Sprintf("%s: %s (line %d): %s", word, p.place(), p.Line, p.Was), "  " + p.Message}
 		for at := f.at.parent; at != nil; at = at.parent {
 			if holder := holders[at.out]; at.out != nil && holder != nil {
 				holder.HeadComment = strings.TrimLeft(holder.HeadComment+"\n"+strings.TrimRight(commentLines(text, "# "), "\n"), "\n")
@@ -131,8 +134,8 @@ func findHolders(n *yaml.Node, holders map[*yaml.Node]*yaml.Node) {
 	}
 }
 
-// maxRepairs limits the problems of one template.
-const maxRepairs = 1000
+// maxRepairs limits how often the problems of one template are taken out. Each time, this may show further ones.
+const maxRepairs = 100
 
 // makeValid takes out of a draft what is a problem, until it is a valid template. It returns false if nothing is left.
 func (o *object) makeValid(d *draft) bool {
@@ -145,41 +148,57 @@ func (o *object) makeValid(d *draft) bool {
 		if len(problems) == 0 {
 			return true
 		}
-		if !o.takeOutProblem(d, document, problems[0]) {
-			o.leaveOut(o.root, "%s: %s", problems[0].Path, problems[0].Message)
+		if !o.takeOutProblems(d, document, problems) {
+			o.leaveOut(o.root, "%s", strings.TrimPrefix(problems[0].Path+": "+problems[0].Message, ": "))
 			return false
 		}
 	}
-	o.leaveOut(o.root, "it has more than %d parts that a template cannot have; import its parts one by one", maxRepairs)
+	o.leaveOut(o.root, "too many of its parts depend on others that a template cannot have; import its parts one by one")
 	return false
 }
 
-// takeOutProblem takes out of a draft what a problem is about. It returns false if that is not a part of the input.
-func (o *object) takeOutProblem(d *draft, document *yaml.Node, p problem.Problem) bool {
-	switch {
+// takeOutProblems takes out of a draft what problems are about: a part of the condition, or all of the parts of the pod that do
+// not contain each other. It returns false if none of these is a part of the input.
+func (o *object) takeOutProblems(d *draft, document *yaml.Node, problems problem.Problems) bool {
+	switch p := problems[0]; {
 	case p.Path == "spec.match.condition":
 		return o.dropCondition(d)
 	case strings.HasPrefix(p.Path, "spec.match."):
 		return o.dropSelector(d, p)
 	}
-	steps := walkPath(document, p.Path)
+	parts := make([][]step, len(problems)) // found before the first one changes the paths of the others
+	for i, p := range problems {
+		parts[i] = stepsToPart(d, walkPath(document, p.Path))
+	}
+	gone := map[*yaml.Node]bool{}
+	for i, p := range problems {
+		steps := parts[i]
+		if len(steps) == 0 || slices.ContainsFunc(steps, func(s step) bool { return gone[s.node] }) {
+			continue
+		}
+		last := steps[len(steps)-1]
+		last.remove(d)
+		gone[last.node] = true
+		o.leaveOut(d.origin[last.node], "a template cannot have this: %s", p.Message)
+	}
+	return len(gone) > 0
+}
+
+// stepsToPart returns the steps to the part of the input that is left out if there is a problem at the end of a path. It returns nil
+// if no part of the input is there.
+func stepsToPart(d *draft, steps []step) []step {
 	for i, s := range steps {
 		whole := i == len(steps)-1 || s.name == "" && slices.Contains(wholeItems, s.list) || slices.Contains(wholeFields, s.name)
 		if s.name == "" && isContainerName(s.list) && i+1 < len(steps) && slices.Contains([]string{"name", "image"}, steps[i+1].name) {
 			whole = true
 		}
-		if !whole {
-			continue
-		}
-		for ; i >= 0; i-- {
-			if from := d.origin[steps[i].node]; from != nil {
-				steps[i].remove(d)
-				o.leaveOut(from, "a template cannot have this: %s", p.Message)
-				return true
+		for ; whole && i >= 0; i-- {
+			if d.origin[steps[i].node] != nil {
+				return steps[:i+1]
 			}
 		}
 	}
-	return false
+	return nil
 }
 
 // step is a node on a path.

@@ -152,7 +152,7 @@ func (o *object) noteOthers(root, part *field, message string) {
 		case f == part || f.isRead():
 		case part.isInside(f):
 			o.noteOthers(f, part, message)
-		case root.parent == nil && (f.name == "metadata" || f.name == "apiVersion" || f.name == "kind"):
+		case root.parent == nil && (f.name == "metadata" && !part.isInside(f) || f.name == "apiVersion" || f.name == "kind"):
 		default:
 			o.note(f, "%s", message)
 		}
@@ -261,6 +261,7 @@ func readOverrides(_ *importer, o *object) {
 	f, labels := overridesOf(o)
 	d := newDraft(o.name+"-istio-overrides", "Imported from the annotation "+overridesAnnotation+" of the "+o.kind+" "+o.name+".")
 	d.hostNetwork = false
+	o.useNamespace(d)
 	root, err := f.embed(f.node.Value)
 	if err != nil {
 		o.leaveOut(f, "%v", err)
@@ -286,7 +287,7 @@ func readOverrides(_ *importer, o *object) {
 		}
 	}
 	c.completeMounts()
-	o.readMetadata()
+	o.readServerFields()
 	o.noteOthers(o.root, f, "this is not about containers of Istio")
 	o.drafts = append(o.drafts, d)
 }

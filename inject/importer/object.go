@@ -105,11 +105,16 @@ const onlyOnRequest = "without this condition, pods get the template only if the
 
 // readMetadata reads what all objects have in their metadata.
 func (o *object) readMetadata() {
+	o.readServerFields()
+	o.noteAll(o.root.get("metadata").all("labels", "annotations"), "this is about the object itself, and not about pods")
+}
+
+// readServerFields reads the fields of objects that users do not write, and the name.
+func (o *object) readServerFields() {
 	metadata := o.root.get("metadata")
 	metadata.markScalar("name")
 	o.noteAll(metadata.all("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink", "ownerReferences", "finalizers"),
 		"the API server or a controller writes this")
-	o.noteAll(metadata.all("labels", "annotations"), "this is about the object itself, and not about pods")
 	o.note(o.root.get("status"), "this is the state of the object")
 }
 
