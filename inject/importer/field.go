@@ -102,7 +102,7 @@ func newField(n *yaml.Node) (*field, error) {
 // treeBuilder builds a tree of fields.
 type treeBuilder struct {
 	count int
-	paths int // in bytes
+	paths int          // in bytes
 	open  []*yaml.Node // aliases whose targets are being built
 	err   error
 }

@@ -294,7 +294,7 @@ func leavesOf(t *testing.T, pod map[string]any) (leaves []*field) {
 func isReported(r Imported, path string) bool {
 	for _, f := range append(slices.Clone(r.LeftOut), r.Notes...) {
 		for at := range strings.SplitSeq(f.Field, ", ") {
-			if rest, ok := strings.CutPrefix(path, at); ok && (rest == "" || strings.ContainsAny(rest[:1], ".[:")) {
+			if rest, ok := strings.CutPrefix(path, at); ok && (at == "" || rest == "" || strings.ContainsAny(rest[:1], ".[:")) {
 				return true
 			}
 		}

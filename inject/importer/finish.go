@@ -3,6 +3,7 @@
 package importer
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -31,9 +32,7 @@ func (o *object) finish(im *importer) Imported {
 			kept = append(kept, d)
 		}
 	}
-	if len(kept) == 0 && len(o.found)+len(o.notes) == 0 && o.partOf == "" {
-		o.leaveOut(o.root, "nothing in it adds to pods")
-	}
+	o.leaveOutEmpty(kept)
 	o.sortFindings()
 	documents := make([]*yaml.Node, len(kept))
 	for i, d := range kept {
@@ -64,6 +63,18 @@ func (o *object) finish(im *importer) Imported {
 		result.Outcome = Whole
 	}
 	return result
+}
+
+// leaveOutEmpty reports each part of an object that becomes no template, because what is left of it adds nothing.
+func (o *object) leaveOutEmpty(kept []*draft) {
+	for _, d := range o.drafts {
+		from := cmp.Or(d.from, o.root)
+		isSame := func(other *draft) bool { return cmp.Or(other.from, o.root) == from }
+		isReported := func(f finding) bool { return f.at == from || f.at.isInside(from) && d.discarded }
+		if !slices.ContainsFunc(kept, isSame) && !slices.ContainsFunc(o.found, isReported) {
+			o.leaveOut(from, "nothing is left of it that a template can add")
+		}
+	}
 }
 
 func (o *object) sortFindings() {

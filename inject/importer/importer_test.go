@@ -53,7 +53,7 @@ func TestPublicConfigurations(t *testing.T) {
 		})
 	})
 	t.Logf("%d as a whole, %d in part, %d not", count[Whole], count[Part], count[None])
-	if count[Whole] < 7 || count[None] > 1 {
+	if count[Whole] < 11 || count[None] > 2 {
 		t.Errorf("%v", count)
 	}
 }

@@ -116,7 +116,7 @@ func (config *istioConfig) readSettings(o *object, f *field) {
 				continue
 			}
 			f.read = true
-		default:
+		case "enableNamespacesByDefault", "rewriteAppHTTPProbe", "injectionURL", "reinvocationPolicy":
 			o.note(f, "this is about the mesh; Pillion adds to the pods of namespaces that opted in with the label pillion.dev/inject")
 		}
 	}
@@ -197,7 +197,7 @@ func (o *object) addInjectionConditions(d *draft, config *istioConfig) {
 // readInjectionTemplate reads one template.
 func (o *object) readInjectionTemplate(f *field, config *istioConfig) {
 	d := newDraft(f.name, "Imported from the injection template "+f.name+" of Istio.")
-	d.hostNetwork = false
+	d.from, d.hostNetwork = f, false
 	d.placeInit, d.placeContainers = "First", "First" // a strategic merge puts new items of a list first
 	names := []string{f.name}
 	for _, alias := range config.aliases.members() {

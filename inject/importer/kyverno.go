@@ -8,6 +8,12 @@ func isKyvernoPolicy(o *object) bool {
 	return (o.kind == "ClusterPolicy" || o.kind == "Policy") && strings.HasPrefix(o.root.peek("apiVersion"), "kyverno.io/")
 }
 
+// kyvernoSettings are the fields of a policy that do not matter for a pod that is created.
+var kyvernoSettings = []string{
+	"validationFailureAction", "validationFailureActionOverrides", "failurePolicy", "background", "emitWarning", "schemaValidation",
+	"webhookTimeoutSeconds", "useServerSideApply", "mutateExistingOnPolicyUpdate", "generateExisting", "generateExistingOnPolicyUpdate",
+}
+
 // readKyvernoPolicy reads a policy of Kyverno. Each of its rules that changes pods becomes a template.
 func readKyvernoPolicy(_ *importer, o *object) {
 	o.readMetadata()
@@ -16,16 +22,19 @@ func readKyvernoPolicy(_ *importer, o *object) {
 	if idle {
 		o.leaveOut(spec.get("admission"), "the policy does nothing when pods are created; %s", onlyOnRequest)
 	}
-	if f := spec.get("applyRules"); f.peek() == "One" {
-		o.leaveOut(f, "each rule is a template, and a pod gets all that match it; write conditions that exclude each other")
+	onlyFirst := spec.peek("applyRules") == "One"
+	if onlyFirst {
+		o.leaveOut(spec.get("applyRules"), "a pod gets the templates of all rules that match it; write conditions that exclude each other; until then, pods get those after the first one only if their annotation pillion.dev/templates names them")
 	}
-	var others []*field
-	for _, f := range spec.members() {
-		if f.name != "rules" && !f.isRead() {
-			others = append(others, f)
-		}
+	o.noteAll(spec.all(kyvernoSettings...), "this is how Kyverno calls and reports the policy")
+	webhook := spec.get("webhookConfiguration")
+	o.note(webhook.get("timeoutSeconds"), "this is how Kyverno calls and reports the policy")
+	if f := webhook.get("matchConditions"); len(f.items()) > 0 {
+		o.leaveOut(f, "write these conditions into spec.match.condition; %s", onlyOnRequest)
+		idle = true
 	}
-	o.noteAll(others, "this is how Kyverno calls and reports the policy")
+	spec.markScalar("admission")
+	spec.markScalar("applyRules")
 	rules := spec.get("rules").items()
 	several := len(rules) > 1
 	for _, rule := range rules {
@@ -42,7 +51,7 @@ func readKyvernoPolicy(_ *importer, o *object) {
 		if o.kind == "Policy" {
 			o.useNamespace(d)
 		}
-		d.from, d.onRequest = rule, d.onRequest || idle
+		d.from, d.onRequest = rule, d.onRequest || idle || onlyFirst && len(o.drafts) > 1
 		o.readRule(d, rule)
 	}
 }
@@ -75,6 +84,10 @@ func (o *object) readRule(d *draft, rule *field) {
 
 // readRulePatches reads the patches of a rule, or those for each container.
 func (c *converter) readRulePatches(r *kyvernoRule, f *field, each *loop) {
+	whole := f.get("patchesJson6902")
+	if each != nil {
+		whole = f // with its conditions
+	}
 	if patch := f.get("patchStrategicMerge"); patch != nil {
 		pod := patch
 		if r.workload {
@@ -94,7 +107,7 @@ func (c *converter) readRulePatches(r *kyvernoRule, f *field, each *loop) {
 	if patch := f.get("patchesJson6902"); patch.isText() {
 		root, err := patch.embed(patch.node.Value)
 		if err != nil {
-			c.o.leaveOut(patch, "%v", err)
+			c.o.leaveOut(whole, "%v", err)
 			return
 		}
 		var ops []operation

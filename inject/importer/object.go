@@ -89,6 +89,7 @@ func (o *object) noteAll(fields []*field, message string) {
 	if len(fields) == 0 {
 		return
 	}
+	fields = slices.SortedStableFunc(slices.Values(fields), func(a, b *field) int { return a.line - b.line })
 	for _, f := range fields {
 		f.markAll()
 	}

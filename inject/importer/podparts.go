@@ -380,7 +380,7 @@ func (c *converter) changeContainers(f *field, where string, initContainers bool
 		}
 	}
 	if len(add.Content) == 0 {
-		if len(f.members()) == 1 { // its name
+		if len(f.members()) > 0 {
 			c.o.leaveOut(f, "this changes nothing in a container that the pod has, and it has no image for another one")
 		}
 		return

@@ -199,8 +199,9 @@ func (c *converter) addNamedConfig(im *importer, f *field) {
 func overlay(chain []*field, list string, byName bool) []*field {
 	var all []*field
 	for _, at := range slices.Backward(chain) {
+		earlier := slices.Clone(all)
 		for _, item := range at.get(list).items() {
-			i := slices.IndexFunc(all, func(f *field) bool { return byName && f.peek("name") == item.peek("name") })
+			i := slices.IndexFunc(earlier, func(f *field) bool { return byName && f.peek("name") == item.peek("name") })
 			if i < 0 {
 				all = append(all, item)
 				continue

@@ -62,6 +62,14 @@ func readSidecarSet(_ *importer, o *object) {
 	}
 	first.completeMounts()
 	second.completeMounts()
+	for _, d := range o.drafts {
+		if pod := memberOf(d.pod, "spec"); memberOf(pod, "containers") == nil && memberOf(pod, "initContainers") == nil {
+			d.rollout = nil
+		}
+	}
+	if before.rollout == nil && after.rollout == nil && rollout != nil {
+		o.leaveOut(spec.get("updateStrategy"), "there is no container to update")
+	}
 }
 
 func sortedByName(list *field) []*field {
@@ -148,7 +156,8 @@ func (c *converter) transferEnv(f *field, n *yaml.Node) {
 		fields = append(fields, name)
 	}
 	var names []string
-	for _, name := range append(fields, f.get("envNames").items()...) {
+	fields = append(fields, f.get("envNames").items()...)
+	for _, name := range fields {
 		if hasItem(n, "env", name.peek()) {
 			c.o.note(name, "the sidecar has this variable already, and OpenKruise keeps it")
 			continue
@@ -171,10 +180,14 @@ func (c *converter) transferEnv(f *field, n *yaml.Node) {
 		c.d.addVariable("appVariables", all)
 		all = firstOfEach("variables.appVariables", "name")
 	}
-	f.markScalar("sourceContainerName")
 	if len(names) == 0 {
+		if len(fields) == 0 {
+			c.o.leaveOut(f, "it names no variable")
+		}
+		f.markScalar("sourceContainerName")
 		return
 	}
+	f.markScalar("sourceContainerName")
 	list := all + ".filter(e, e.name in " + celList(names...) + ")"
 	item := mapNode("${forEach}", mapNode("variable", expressionNode(list)), "name", textNode("${variable.name}"),
 		"value", textNode("${variable.?value}"), "valueFrom", textNode("${variable.?valueFrom}"))
