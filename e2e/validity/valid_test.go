@@ -133,7 +133,6 @@ func FuzzValid(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(seed, seed+100)
 	}
-	f.Add(uint64(10), uint64(83)) // the template of a claim without metadata
 	f.Fuzz(func(t *testing.T, seed, stream uint64) {
 		if setting := settings()[stream%uint64(len(settings()))]; setting != "default" {
 			t.Cleanup(gates(t, setting))

@@ -7,9 +7,9 @@ import "sync"
 // constants are the values of the API's enumerations, by the name of the Go type.
 var constants = sync.OnceValue(func() map[string][]string {
 	return map[string][]string{
-		"PullPolicy":                              {"Always", "IfNotPresent", "Never"},
-		"Protocol":                                {"TCP", "UDP", "SCTP"},
-		"TerminationMessagePolicy":                {"File", "FallbackToLogsOnError"},
+		"PullPolicy":                              {"Always", "IfNotPresent", "Never", ""},
+		"Protocol":                                {"TCP", "UDP", "SCTP", ""},
+		"TerminationMessagePolicy":                {"File", "FallbackToLogsOnError", ""},
 		"RestartPolicy":                           {"Always", "OnFailure", "Never"},
 		"ContainerRestartPolicy":                  {"Always", "OnFailure", "Never"},
 		"ContainerRestartRuleAction":              {"Restart", "RestartAllContainers"},
@@ -17,7 +17,7 @@ var constants = sync.OnceValue(func() map[string][]string {
 		"ResourceResizeRestartPolicy":             {"NotRequired", "RestartContainer"},
 		"ResourceName":                            {"cpu", "memory"},
 		"DNSPolicy":                               {"ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"},
-		"URIScheme":                               {"HTTP", "HTTPS"},
+		"URIScheme":                               {"HTTP", "HTTPS", ""},
 		"HTTPProtocol":                            {"HTTP1", "HTTP2"},
 		"GRPCProbeMode":                           {"Plaintext", "TLS"},
 		"HostPathType":                            {"", "Directory", "DirectoryOrCreate", "File", "Socket"},
@@ -77,7 +77,7 @@ var words = sync.OnceValue(func() map[string][]string {
 		"HTTPHeader.name":                {"X-A", "bad header", ""},
 		"host":                           {"", "localhost"},
 		"workingDir":                     {"/w", "w", "C:\\w"},
-		"terminationMessagePath":         {"/dev/termination-log", "/tmp/x", "x"},
+		"terminationMessagePath":         {"/dev/termination-log", "/tmp/x", "x", ""},
 		"localhostProfile":               {" p", "", "../p", "p.json"},
 		"namespace":                      {"shop", ""},
 		"claimName":                      {"claim", "", "bad_name"},
