@@ -839,7 +839,8 @@ func (c *simulation) conclude(t *testing.T, errs []error, failures []string) {
 	switch {
 	case err == nil && outdated > 0:
 		describe(fmt.Sprintf("it is complete, and %d pods are outdated", outdated))
-	case err == nil && unready > 0 && (c.way != rollout.Evict || c.kills == 0): // a new pod is recorded when it is created, so another process does not know that it is not proved
+	// A new pod is recorded when it is created, so another process, or a run after one that failed, does not know that it is not proved.
+	case err == nil && unready > 0 && (c.way != rollout.Evict || c.kills == 0 && len(failures) == 0):
 		describe(fmt.Sprintf("it is complete, and %d pods that it has changed are not ready", unready))
 	case err == nil && claimed > 0 && c.kills == 0 && c.errors == 0:
 		describe(fmt.Sprintf("it is complete, and %d pods still have a claim", claimed))
