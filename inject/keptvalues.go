@@ -177,7 +177,7 @@ func (p *planner) keepUnit(there, value *jsontree.Node, f *schema.Field, at sche
 	}
 	p.keepValue(at, there, value, f.Schema, func(c *candidate) *jsontree.Node {
 		return c.hasAt(p, at, func(object *jsontree.Node, name string) *jsontree.Node {
-			if own := object.Get(name); own != nil && c.subject.hasSameEffect(f.Schema, there, own) {
+			if own := f.Effective(object, object.Get(name)); own != nil && c.subject.hasSameEffect(f.Schema, there, own) {
 				return own
 			}
 			return nil

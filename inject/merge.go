@@ -17,7 +17,11 @@ func (p *planner) mergeObject(pod, fragment *jsontree.Node, s *schema.Schema, at
 		if value.Kind() == jsontree.Null {
 			continue
 		}
-		f, there := s.At(name), pod.Get(name)
+		f := s.At(name)
+		there := f.Effective(pod, pod.Get(name))
+		if there != nil {
+			value = f.Effective(pod, value)
+		}
 		if f.GoType == schema.ResourcesType() && p.mayShare(there) {
 			rest, _ := p.subject.withoutShared(value)
 			value = &rest
@@ -57,7 +61,7 @@ func (p *planner) hasDefault(object *jsontree.Node, f *schema.Field, value *json
 	switch {
 	case there == nil:
 		return false
-	case f.Contains(there, value):
+	case f.Contains(there, f.Effective(object, value)):
 		p.found = true
 	default:
 		p.kept = append(p.kept, Kept{Difference: newDifference(at.String(), there, value)})

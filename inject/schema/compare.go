@@ -28,8 +28,9 @@ func (s *Schema) Contains(pod, fragment *jsontree.Node) bool {
 		}
 		members := fragment.Members()
 		for i := range members {
-			name := members[i].Name()
-			if f, there := s.At(name), pod.Get(name); !f.holdsValue(there, &members[i]) && (there != nil || !f.Implies(pod, &members[i], false)) {
+			f := s.At(members[i].Name())
+			there, value := f.Effective(pod, pod.Get(members[i].Name())), f.Effective(pod, &members[i])
+			if !f.holdsValue(there, value) && (there != nil || !f.Implies(pod, value, false)) {
 				return false
 			}
 		}
@@ -70,6 +71,17 @@ func (f *Field) holdsValue(pod, fragment *jsontree.Node) bool {
 		return (f.AbsentIsZero || f.AlwaysSent) && IsZero(fragment) || f.Droppable(fragment)
 	}
 	return f.Contains(pod, fragment)
+}
+
+// Effective returns what the API server stores for a value in a field of an object: the default if the value is zero and the field
+// cannot tell that from no value, for example "/" for the empty path of an HTTP request, and otherwise the value, which may be nil.
+func (f *Field) Effective(object, value *jsontree.Node) *jsontree.Node {
+	if f.AbsentIsZero && value != nil && IsZero(value) {
+		if implied := f.impliedValue(object, false); implied != nil {
+			return implied
+		}
+	}
+	return value
 }
 
 // Implies reports whether the API server writes this value into the field of an object that has no value there. OnHost reports

@@ -168,6 +168,50 @@ func TestQuantityAllocs(t *testing.T) {
 	}
 }
 
+// TestZeroIsDefault checks for each field that cannot tell a zero value from none that a zero value is the default of the field, on
+// either side of a comparison, and is nothing else.
+func TestZeroIsDefault(t *testing.T) {
+	t.Parallel()
+	known, tried := schemas{}, 0
+	known.schemaOf(podType)
+	for _, s := range known {
+		for name, f := range s.fields {
+			value, ok := Default(f.Parent.Name() + "." + name)
+			zero, other := `""`, `"other"`
+			if strings.TrimLeft(value, "0123456789") == "" {
+				zero, other = "0", "77"
+			}
+			if !ok || !f.AbsentIsZero || f.Gated || value == zero || f.impliedValue(nil, false) == nil {
+				continue
+			}
+			tried++
+			object := func(value string) *jsontree.Node {
+				n, err := jsontree.Parse([]byte("{" + strconv.Quote(name) + ": " + value + "}"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return n
+			}
+			for _, own := range []string{zero, value} {
+				for _, its := range []string{zero, value} {
+					if !s.Contains(object(own), object(its)) {
+						t.Errorf("%s.%s: %s does not contain %s", f.Parent, name, own, its)
+					}
+				}
+				if s.Contains(object(own), object(other)) || s.Contains(object(other), object(own)) {
+					t.Errorf("%s.%s: %s and %s are the same", f.Parent, name, own, other)
+				}
+			}
+			if !s.Contains(new(jsontree.Members()), object(zero)) {
+				t.Errorf("%s.%s: an empty object does not contain %s", f.Parent, name, zero)
+			}
+		}
+	}
+	if tried < 15 {
+		t.Errorf("only %d fields were tried", tried)
+	}
+}
+
 // TestZeroFillings checks for each type of the pod that what is filled in, besides Kubernetes' own defaults, is what Go writes for a
 // zero value.
 func TestZeroFillings(t *testing.T) {
