@@ -29,9 +29,6 @@ type alternative struct {
 	settings sample.Settings
 	params   []string
 	path     string
-	leaf     *cel.Expression
-	want     ref.Val
-	guards   []*cel.Expression
 }
 
 // explorer is one exploration of a template.

@@ -12,7 +12,6 @@ import (
 	"encoding/json"
 	"reflect"
 
-	"github.com/google/cel-go/common/types/ref"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/pillion-dev/pillion/inject/lint/sample"
@@ -31,10 +30,6 @@ type Way struct {
 	Settings sample.Settings
 	// Pod has the value, and of what the template adds beside it only the container or the volume that it is in.
 	Pod *corev1.Pod
-
-	leaf   *cel.Expression // nil if the way is about what exists
-	want   ref.Val
-	guards []*cel.Expression // conditions of what is around the field
 }
 
 // Result is what Explore finds.
@@ -118,7 +113,7 @@ func (x *explorer) combineParts(pod map[string]any, parts []part) (*Result, erro
 			if !a.absent {
 				p.addTo(made, a.value)
 			}
-			way := Way{Path: a.path, Params: a.params, Settings: a.settings, leaf: a.leaf, want: a.want, guards: a.guards}
+			way := Way{Path: a.path, Params: a.params, Settings: a.settings}
 			if way.Pod, err = decodePod(made); err != nil {
 				return nil, err
 			}
@@ -135,12 +130,4 @@ func decodePod(made map[string]any) (*corev1.Pod, error) {
 	}
 	pod := &corev1.Pod{}
 	return pod, json.Unmarshal(text, pod)
-}
-
-// Search looks for a situation in which annotations lead to the way and that accept accepts. It may change more than annotations.
-func (w *Way) Search(t *templates.Template, from sample.Situation, accept func(sample.Situation) bool) (sample.Situation, bool) {
-	if w.leaf == nil && len(w.guards) == 0 {
-		return from, false
-	}
-	return sample.ReachValue(t, from, sample.Wanted{Guards: w.guards, Expression: w.leaf, Value: w.want}, accept)
 }

@@ -49,9 +49,6 @@ func (x *explorer) exploreLeaf(v fragment.View, t reflect.Type, field, path stri
 		if made[i].params == nil {
 			made[i].params = leaf.names
 		}
-		if a := &made[i]; a.leaf == nil && len(a.settings) == 0 && !a.absent {
-			a.leaf, a.want, a.guards = leaf.expression, types.DefaultTypeAdapter.NativeToValue(nativeOf(a.value)), slices.Clone(x.guards)
-		}
 	}
 	return made
 }

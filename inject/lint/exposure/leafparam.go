@@ -123,16 +123,6 @@ func (l *leaf) excludes(p *v1alpha1.Param, at []string) bool {
 	return len(at) == 0 && l.field == "SecurityContext.runAsUser" && p.Type == "integer"
 }
 
-// nativeOf returns a JSON value with the types that CEL's adapter knows.
-func nativeOf(value any) any {
-	if n, ok := value.(json.Number); ok {
-		if i, err := n.Int64(); err == nil {
-			return i
-		}
-	}
-	return value
-}
-
 // leaf is a value with expressions that is explored.
 type leaf struct {
 	*explorer

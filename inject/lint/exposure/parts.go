@@ -75,9 +75,6 @@ func (x *explorer) exploreExisting(v fragment.View, t reflect.Type, field, path 
 	}
 	names := x.settableOf(conditions...)
 	none := alternative{absent: true, path: path, params: names, settings: p.unless}
-	if v.When() != nil {
-		none.leaf, none.want, none.guards = v.When(), types.False, slices.Clone(x.guards[:len(x.guards)-1])
-	}
 	if !p.there {
 		return []alternative{none}
 	}
@@ -86,7 +83,6 @@ func (x *explorer) exploreExisting(v fragment.View, t reflect.Type, field, path 
 			a := &all[i]
 			a.settings, _ = a.settings.Merge(p.whenThere)
 			a.params = sortedUnion(a.params, names)
-			a.guards = slices.Clone(x.guards)
 			if i == 0 {
 				a.path = path
 			}

@@ -4,7 +4,6 @@ package limits
 
 import (
 	"maps"
-	"reflect"
 	"slices"
 
 	"github.com/pillion-dev/pillion/inject/lint/exposure"
@@ -17,14 +16,10 @@ func (a *attempt) try(settings sample.Settings, want *ways) (violation, bool) {
 	if !ok {
 		return want.violation, false
 	}
-	return a.tryOn(to, want)
-}
-
-func (a *attempt) tryOn(s sample.Situation, want *ways) (violation, bool) {
 	if a.left--; a.left < 0 {
 		return want.violation, false
 	}
-	r := a.now.injectAgain(s)
+	r := a.now.injectAgain(to)
 	if !r.Decisions[0].Code.Succeeded() {
 		return want.violation, false
 	}
@@ -73,20 +68,6 @@ func (a *attempt) search(of *ways, others []exposure.Way) (Allowed, bool) {
 				return a.describe(v, way, a.minimize(both, v, of)), true
 			}
 		}
-		if way.IsInvalid(others) {
-			continue
-		}
-		var v violation
-		to, ok := way.Search(a.template, a.from, func(s sample.Situation) (ok bool) {
-			if !a.sameButAnnotations(s) {
-				return false
-			}
-			v, ok = a.tryOn(s, of)
-			return ok
-		})
-		if ok {
-			return a.describe(v, way, a.settingsOf(to)), true
-		}
 	}
 	for _, settings := range exposure.CandidateSettings(a.template, of.all[0].Params, min(maxCandidates, a.left-reserve)) {
 		if v, ok := a.try(settings, of); ok {
@@ -121,30 +102,6 @@ func (a *attempt) minimize(settings sample.Settings, want violation, of *ways) s
 		delete(fewer, name)
 		if v, ok := a.try(fewer, of); ok && v.detail == want.detail {
 			settings = fewer
-		}
-	}
-	return settings
-}
-
-// sameButAnnotations reports whether a situation differs from the attempt's only in annotations.
-func (a *attempt) sameButAnnotations(s sample.Situation) bool {
-	pod := decodePod(s.Pod)
-	pod.Annotations = a.before.Annotations
-	return reflect.DeepEqual(pod, a.before) && maps.Equal(s.Namespace.Labels, a.from.Namespace.Labels)
-}
-
-// settingsOf returns the settings that a situation changes.
-func (a *attempt) settingsOf(s sample.Situation) sample.Settings {
-	_, before, _ := sample.InputOf(a.template, a.from)
-	_, after, _ := sample.InputOf(a.template, s)
-	settings := sample.Settings{}
-	for i := range after {
-		switch v := &after[i]; {
-		case i < len(before) && before[i].Text == v.Text && before[i].Source == v.Source:
-		case v.CEL() == nil:
-			settings[v.Name] = sample.Setting{Unset: true}
-		default:
-			settings[v.Name] = sample.Setting{Value: v.Text}
 		}
 	}
 	return settings
