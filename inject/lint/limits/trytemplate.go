@@ -290,7 +290,7 @@ func (trial *Trial) notTried(t *templates.Template, pod Subject, values map[stri
 		trial.Why = d.Sentence()
 		return
 	}
-	if d.Code == inject.CodeConditionFalse || strings.HasPrefix(d.Message, "spec.match.condition: ") {
+	if d.Code == inject.CodeConditionFalse || strings.HasPrefix(d.Message, "spec.match.condition") {
 		if trial.Unmet = sample.False(t, pod.Situation); pod.On == "" {
 			trial.Unmet = sample.Unmet(t, pod.Situation, fixedParams(values))
 		}
