@@ -28,7 +28,6 @@ var largestCycle = map[string]int{
 	"certs":                         3, // the sources of a certificate, and the election of the one that makes it
 	"cmd/pillion/yamledit":          4, // an edit inside an edit
 	"inject":                        2, // the planner merges containers into objects, and objects into containers
-	"inject/lint/sample":            4, // the search, which meets each operator by meeting its operands
 	"inject/webhook":                3, // an endpoint answers for the Handler, whose Metrics count by endpoint
 	"inject/webhook/authentication": 4, // the Guard and its kinds of credentials
 	"templates":                     2, // a Set, and the templates in it that replace others

@@ -155,7 +155,7 @@ func (l *linted) helpCommand(t *trial) string {
 		return all
 	}
 	if t.On == "" {
-		return "to try it on a pod that meets this: " + l.command + each("", l.paths) + " --pod FILE"
+		return "to try it, write a test with a pod that meets this, or run: " + l.command + each("", l.paths) + " --pod FILE"
 	}
 	return "to see all rules: " + strings.TrimSuffix(l.command, "lint") + "explain" + each("-f ", l.pods) + each("--templates ", l.paths)
 }

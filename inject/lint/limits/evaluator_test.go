@@ -104,7 +104,7 @@ apiVersion: pillion.dev/v1alpha1
 kind: ClusterSidecarTemplate
 metadata: {name: odd}
 spec:
-  match: {condition: "pod.metadata.labels['a'] == 'b' && size(pod.spec.containers) % 2 == 0"}
+  match: {condition: "ns.name.startsWith('team-') && ns.name.split('-')[1] == 'blue'"}
   pod: {spec: {containers: [{name: odd, image: p}]}}
 ---
 apiVersion: pillion.dev/v1alpha1
@@ -149,7 +149,7 @@ spec:
 		"host":                    {"privileged|not baseline: privileged (container \"host\"", "labelDomains allows it to set labels of example.com"},
 		"double":                  {"baseline|not restricted: allowPrivilegeEscalation != false", "the template host adds a different container named host"},
 		"picky":                   {"baseline|not restricted"},
-		"odd":                     {"|lint found no sample pod that meets this part of the condition: size(pod.spec.containers) % 2 == 0|"},
+		"odd":                     {"|lint found no sample pod that meets this part of the condition: ns.name.split(\"-\")[1] == \"blue\"|"},
 		"mounts":                  {"baseline|"}, // lint gives the sample pod the volumes
 		"needs":                   {"|needs.id has no default, and no sample fits; use --set needs.id=VALUE"},
 	} {

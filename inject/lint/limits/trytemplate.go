@@ -119,7 +119,7 @@ func conflictsTogether(all []*templates.Template, values map[string]string, pod 
 	if pod.On == "" {
 		var chosen []int
 		for i, t := range all {
-			more, ok := sample.Meet(t, s.Situation, fixedParams(values), func(s sample.Situation) bool {
+			more, _, ok := sample.Meet(t, s.Situation, fixedParams(values), func(s sample.Situation) bool {
 				r := r.injectAgain(s)
 				return !slices.ContainsFunc(append(chosen, i), func(i int) bool { return r.Decisions[i].Code == inject.CodeConditionFalse })
 			})
@@ -261,7 +261,7 @@ func meetConditionOnce(t *templates.Template, pod Subject, fixed []string) (Subj
 	}
 	met := pod
 	var ok bool
-	met.Situation, ok = sample.Meet(t, pod.Situation, fixed, func(s sample.Situation) bool {
+	met.Situation, _, ok = sample.Meet(t, pod.Situation, fixed, func(s sample.Situation) bool {
 		d := &r.injectAgain(s).Decisions[0]
 		if first := &r.Decisions[0]; first.Code == inject.CodeConditionFalse && d.Code != inject.CodeConditionFalse || lacksVolume(d) && !lacksVolume(first) {
 			r.Decisions[0], pod.Situation = *d, s // use the first one that meets the condition
@@ -292,7 +292,7 @@ func (trial *Trial) notTried(t *templates.Template, pod Subject, values map[stri
 	}
 	if d.Code == inject.CodeConditionFalse || strings.HasPrefix(d.Message, "spec.match.condition") {
 		if trial.Unmet = sample.False(t, pod.Situation); pod.On == "" {
-			trial.Unmet = sample.Unmet(t, pod.Situation, fixedParams(values))
+			_, trial.Unmet, _ = sample.Meet(t, pod.Situation, fixedParams(values), func(sample.Situation) bool { return true })
 		}
 	}
 	switch {

@@ -24,7 +24,14 @@ func TestBounded(t *testing.T) {
 		}
 		return text
 	}
-	for name, nested := range map[string]func(int) string{"repeated": repeated, "within": within} {
+	items := func(levels int) string {
+		text := fmt.Sprintf("x%d.name == 'a' && x0.name == 'b' && x0.image == 'c'", levels-1)
+		for i := levels - 1; i >= 0; i-- {
+			text = fmt.Sprintf("pod.spec.containers.exists(x%d, %s)", i, text)
+		}
+		return text
+	}
+	for name, nested := range map[string]func(int) string{"repeated": repeated, "within": within, "items": items} {
 		cost := func(levels int) float64 {
 			template := withCondition(t, nested(levels))
 			return testing.AllocsPerRun(1, func() { meet(t, template) })

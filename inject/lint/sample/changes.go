@@ -10,25 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/cel"
+	"github.com/pillion-dev/pillion/templates/request"
 )
-
-// False returns the parts of the template's condition that are false for a situation.
-func False(t *templates.Template, of Situation) []string {
-	w, err := newWorld(of)
-	if err != nil || t.ConditionExpression() == nil {
-		return nil
-	}
-	s := &solver{setter: setter{t, nil}, evals: maxEvals}
-	var all []string
-	for _, part := range cel.Conjuncts(t.ConditionExpression().AST().Expr()) {
-		if g := (&goal{expression: t.ConditionExpression(), expr: part}); !s.isReached(w, g) {
-			all = append(all, g.celText(part))
-		}
-	}
-	return all
-}
 
 // Changes returns the values that one situation has and another one lacks, for example
 // spec.serviceAccountName: "x".
@@ -40,7 +23,7 @@ func Changes(from, to Situation) []string {
 	}
 	all := listChanges(a.doc["pod"], b.doc["pod"], "")
 	all = append(all, listChanges(a.doc["ns"], b.doc["ns"], "namespace")...)
-	all = append(all, listChanges(a.doc[accountVariable], b.doc[accountVariable], "ServiceAccount")...)
+	all = append(all, listChanges(a.doc[request.AccountVariable], b.doc[request.AccountVariable], "ServiceAccount")...)
 	return append(all, listChanges(a.doc["request"], b.doc["request"], "request")...)
 }
 
@@ -63,7 +46,7 @@ func listChanges(from, to any, at string) []string {
 				all = append(all, "no "+memberPath(at, name))
 			}
 		}
-		if len(value) == 0 {
+		if len(value) == 0 && from == nil {
 			all = append(all, at+": {}")
 		}
 	case []any:

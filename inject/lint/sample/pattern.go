@@ -7,54 +7,34 @@ import (
 	"strings"
 )
 
-// stringsMatching returns strings that match a pattern. For unusual patterns they may not match.
-func stringsMatching(pattern string) []string {
+// stringMatching returns a short string that matches a pattern, or "". For unusual patterns the string may not match.
+func stringMatching(pattern string) string {
 	re, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
-		return nil
+		return ""
 	}
-	return []string{stringMatching(re, 0), stringMatching(re, 1), stringMatching(re, 2)}
+	return shortestMatch(re)
 }
 
-// stringMatching returns a string that matches a pattern. For unusual patterns the string may not
-// match. The parameter more is the number of repetitions of parts with *, + or ?, if the pattern
-// allows it, and the alternative to use.
-func stringMatching(re *syntax.Regexp, more int) string {
-	const long = 1000 // nested repetitions double the length with each level
+func shortestMatch(re *syntax.Regexp) string {
 	var b strings.Builder
-	times := func(n int) {
-		if n == 0 {
-			return
-		}
-		for text := stringMatching(re.Sub[0], more); n > 0 && b.Len()+len(text) <= long; n-- {
-			b.WriteString(text)
-		}
-	}
 	switch re.Op {
 	case syntax.OpLiteral:
-		b.WriteString(string(re.Rune))
+		return string(re.Rune)
 	case syntax.OpCharClass:
-		b.WriteRune(pickLetter(re.Rune))
+		return string(pickLetter(re.Rune))
 	case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
-		b.WriteByte('a')
-	case syntax.OpCapture:
-		times(1)
+		return "a"
+	case syntax.OpCapture, syntax.OpPlus, syntax.OpAlternate:
+		return shortestMatch(re.Sub[0])
+	case syntax.OpRepeat:
+		return strings.Repeat(shortestMatch(re.Sub[0]), re.Min)
 	case syntax.OpConcat:
 		for _, sub := range re.Sub {
-			b.WriteString(stringMatching(sub, more))
+			b.WriteString(shortestMatch(sub))
 		}
-	case syntax.OpAlternate:
-		return stringMatching(re.Sub[min(more, len(re.Sub)-1)], more)
-	case syntax.OpPlus:
-		times(max(1, more))
-	case syntax.OpQuest:
-		times(min(1, more))
-	case syntax.OpStar:
-		times(more)
-	case syntax.OpRepeat:
-		times(re.Min)
 	}
-	return b.String()
+	return b.String() // "" also matches *, ? and the edges of a string
 }
 
 // pickLetter returns a, 0 or A if the character class has it, else its first character.

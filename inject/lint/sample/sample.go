@@ -1,81 +1,60 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sample creates pods that meet a template's condition, so that the template can
-// be tried. It reads the comparisons in the condition and builds a pod that satisfies them.
-// Then it evaluates the condition on that pod. If it does not understand a comparison, it may
-// find no sample, but it never returns a wrong one.
+// Package sample makes pods that meet a template's condition, so that the template can be tried.
+//
+// It tries values instead of solving the condition. For each part of the condition, it collects the fields, labels, annotations and
+// parameters that the part reads, and the strings and numbers that it mentions. It sets one or two of the fields to such a value, to a
+// usual one or to none, and evaluates the part, so a sample is never wrong. It does not know what functions do: it finds no sample if
+// the needed value is not mentioned, for example for name.reverse() == 'bew'. Then the author of the template has to name a pod.
+//
+// What else is here, also serves package exposure: how annotations set parameters, and which values a parameter accepts.
 package sample
 
 import (
-	"slices"
-
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/cel"
 )
 
-// Meet searches for a situation in which the template's condition is true and that accept accepts.
-// The search starts with the given situation, and changes no fixed parameter. If it can, it makes
-// the first entries of forEachContainer apply to some container too. It returns the given situation
-// and false if it finds none.
-func Meet(t *templates.Template, from Situation, fixed []string, accept func(Situation) bool) (Situation, bool) {
-	w, err := newWorld(from)
+// Meet searches for a situation in which the template's condition is true and that accept accepts. The search starts with the given
+// situation, and changes no fixed parameter. If it can, it makes the first entries of forEachContainer apply to some container too.
+// If it finds no such situation, it returns the given one, false, and the parts of the condition that it did not meet.
+func Meet(t *templates.Template, from Situation, fixed []string, accept func(Situation) bool) (to Situation, unmet []string, ok bool) {
+	s, err := newSearch(t, from, fixed)
 	if err != nil {
-		return from, false
+		return from, nil, false
 	}
-	s := &solver{setter: setter{t, fixed}}
-	var met []*goal
-	if e := t.ConditionExpression(); e != nil {
-		met = append(met, &goal{expression: e, expr: e.AST().Expr()})
+	goals := conditionsOf(t)
+	if len(goals) == 0 && !accept(from) {
+		return from, nil, false
 	}
-	took := func(w *world) bool {
-		for _, g := range met {
-			if !s.isReached(w, g) {
-				return false
-			}
+	for i, g := range goals {
+		isLast := i == len(goals)-1 && len(unmet) == 0
+		if ok = isLast && s.meet(g, accept); !ok && !s.meet(g, func(Situation) bool { return true }) {
+			unmet = append(unmet, g.celText())
 		}
-		to, ok := w.situation()
-		return ok && accept(to)
 	}
-	if w = s.reachGoals(w, met, took); w == nil {
-		return from, false
+	if len(goals) > 0 && !ok {
+		return from, unmet, false
 	}
-	const most = 20 // each makes the search for the next one slower
+	const most = 6 // each makes the search for the next one slower
 	for _, each := range t.EachFragments() {
-		if each.Where == nil || len(met) > most {
-			continue
-		}
-		met = append(met, &goal{expression: each.Where, expr: each.Where.AST().Expr(), container: true, initContainers: each.InitContainers})
-		if more := s.reachGoals(w, met[len(met)-1:], took); more != nil {
-			w = more
-		} else {
-			met = met[:len(met)-1]
+		if each.Where != nil && len(s.met) <= most {
+			s.meet(&goal{each.Where, each.Where.AST().Expr(), true, each.InitContainers}, accept)
 		}
 	}
-	to, _ := w.situation() // accept returned true
-	return to, true
+	to, _ = s.world.situation() // accept returned true
+	return to, nil, true
 }
 
-// Unmet returns the parts of the template's condition for which the search finds no pod that also
-// meets the earlier parts.
-func Unmet(t *templates.Template, from Situation, fixed []string) []string {
-	w, err := newWorld(from)
-	if err != nil || t.ConditionExpression() == nil {
+// False returns the parts of the template's condition that are false for a situation.
+func False(t *templates.Template, of Situation) (all []string) {
+	s, err := newSearch(t, of, nil)
+	if err != nil {
 		return nil
 	}
-	s := &solver{setter: setter{t, fixed}}
-	var unmet []string
-	var met []*goal
-	for _, part := range cel.Conjuncts(t.ConditionExpression().AST().Expr()) {
-		g := &goal{expression: t.ConditionExpression(), expr: part}
-		next := s.reachGoals(w, []*goal{g}, func(w *world) bool {
-			_, ok := w.situation()
-			return ok && !slices.ContainsFunc(append(met, g), func(g *goal) bool { return !s.isReached(w, g) })
-		})
-		if next != nil {
-			w, met = next, append(met, g)
-			continue
+	for _, g := range conditionsOf(t) {
+		if !s.isMet(s.world, g) {
+			all = append(all, g.celText())
 		}
-		unmet = append(unmet, g.celText(part))
 	}
-	return unmet
+	return all
 }

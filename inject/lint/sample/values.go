@@ -13,10 +13,36 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/request"
 )
+
+// path is a place in a world: names and indices.
+type path []any
+
+// The places of the lists of containers.
+var containers, initContainers = path{"pod", "spec", "containers"}, path{"pod", "spec", "initContainers"}
+
+func (p path) childPath(step any) path { return append(slices.Clone(p), step) }
+
+// labeled is a namespace, or a ServiceAccount, whose name is the pod's.
+type labeled struct {
+	Name        string            `json:"name,omitempty"`
+	Labels      map[string]string `json:"labels"`
+	Annotations map[string]string `json:"annotations"`
+}
+
+// requested is what templates read of a request.
+type requested struct {
+	Operation string `json:"operation"`
+	Username  string `json:"username"`
+	DryRun    bool   `json:"dryRun"`
+}
 
 // some is a string that is a valid name, label and annotation.
 const some = "sample"
+
+// maxList limits the length of a list.
+const maxList = 50
 
 // knownValue returns a valid value for a field that does not accept every value of its type.
 func knownValue(name string) (any, bool) {
@@ -27,7 +53,7 @@ func knownValue(name string) (any, bool) {
 		"terminationMessagePolicy": "File", "preemptionPolicy": "Never", "operator": "Exists", "ip": "192.0.2.1", "mountPath": "/sample", "path": "/sample",
 		"hostPath": object("path", "/sample"), "secret": object("secretName", some), "configMap": object("name", some), "csi": object("driver", "csi.example.com"),
 		"persistentVolumeClaim": object("claimName", some), "nfs": map[string]any{"server": "nfs.example.com", "path": "/sample"},
-		"projected": object("sources", []any{}), "emptyDir": map[string]any{}, "os": object("name", "linux"), "httpGet": object("port", 8080), "tcpSocket": object("port", 8080),
+		"projected": object("sources", []any{}), "os": object("name", "linux"), "httpGet": object("port", 8080), "tcpSocket": object("port", 8080),
 		"limits": object("cpu", "100m"), "requests": object("cpu", "100m"), "preStop": object("sleep", object("seconds", 1)), "lifecycle": object("preStop", object("sleep", object("seconds", 1))),
 		"livenessProbe": probe, "readinessProbe": probe, "startupProbe": probe,
 		"exec": object("command", []any{"true"}), "valueFrom": object("fieldRef", object("fieldPath", "metadata.name")),
@@ -64,33 +90,28 @@ func newElement(list path, n int) any {
 	return item
 }
 
-// anyOf returns a value of the right type for a place, or nil if the pod has no such place.
+// anyOf returns a value of the right type for a place, or nil if there is no such place.
 func anyOf(p path) any {
-	if name, ok := p[len(p)-1].(string); ok {
-		if value, ok := knownValue(name); ok {
+	last := len(p) - 1
+	if of := typeAt(p[:last]); of != nil && of.Kind() == reflect.Struct {
+		if value, ok := knownValue(p[last].(string)); ok {
 			return value
 		}
 	}
-	t := reflect.TypeFor[string]() // ns, request, and labels
-	if p[0] == "pod" {
-		t = typeAt(reflect.TypeFor[corev1.Pod](), p[1:])
-	}
-	if t == nil {
+	t := typeAt(p)
+	switch {
+	case t == nil:
 		return nil
-	}
-	switch t {
-	case reflect.TypeFor[resource.Quantity](), reflect.TypeFor[intstr.IntOrString]():
-		return 1
-	case reflect.TypeFor[metav1.Time]():
+	case t == reflect.TypeFor[metav1.Time]():
 		return "2026-01-01T00:00:00Z"
+	case isNumber(t), isText(t) && t.Kind() == reflect.Struct:
+		return 1
 	}
 	switch t.Kind() {
 	case reflect.String:
 		return some
 	case reflect.Bool:
 		return true
-	case reflect.Int, reflect.Int32, reflect.Int64:
-		return 1
 	case reflect.Slice:
 		return []any{newElement(p, 0)}
 	case reflect.Map:
@@ -99,31 +120,46 @@ func anyOf(p path) any {
 	return map[string]any{}
 }
 
-// typeAt returns the Go type of a place in an object, or nil.
-func typeAt(t reflect.Type, p path) reflect.Type {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	if len(p) == 0 {
-		return t
-	}
-	switch t.Kind() {
-	case reflect.Map, reflect.Slice:
-		return typeAt(t.Elem(), p[1:])
-	case reflect.Struct:
-		if name, ok := p[0].(string); ok {
-			if f, ok := jsontree.StructFieldOf(t, name); ok {
-				return typeAt(f.Type, p[1:])
-			}
+// typeAt returns the Go type of a place, or nil if there is no such place.
+func typeAt(p path) reflect.Type {
+	t := map[any]reflect.Type{
+		"pod": reflect.TypeFor[corev1.Pod](), "ns": reflect.TypeFor[labeled](), request.AccountVariable: reflect.TypeFor[labeled](), "request": reflect.TypeFor[requested](),
+	}[p[0]]
+	for _, step := range p[1:] {
+		switch {
+		case t == nil:
+			return nil
+		case t.Kind() == reflect.Map, t.Kind() == reflect.Slice:
+			t = t.Elem()
+		default:
+			name, _ := step.(string)
+			_, t = jsontree.FieldTypeOf(t, name)
+		}
+		for t != nil && t.Kind() == reflect.Pointer {
+			t = t.Elem()
 		}
 	}
-	return nil
+	return t
 }
 
-// path is a place in a world: names and indices.
-type path []any
+func isNumber(t reflect.Type) bool {
+	return t.Kind() == reflect.Int || t.Kind() == reflect.Int32 || t.Kind() == reflect.Int64
+}
 
-func (p path) childPath(more ...any) path { return append(slices.Clone(p), more...) }
+// isText reports whether the values of a type may be strings in JSON.
+func isText(t reflect.Type) bool {
+	return t.Kind() == reflect.String || t == reflect.TypeFor[resource.Quantity]() || t == reflect.TypeFor[intstr.IntOrString]()
+}
 
-// maxList limits the length of a list.
-const maxList = 50
+// isMap reports whether a place has a map, whose members have any name.
+func isMap(p path) bool { return typeAt(p) != nil && typeAt(p).Kind() == reflect.Map }
+
+// appendNew appends the values that a list lacks.
+func appendNew[T comparable](all []T, values ...T) []T {
+	for _, v := range values {
+		if !slices.Contains(all, v) {
+			all = append(all, v)
+		}
+	}
+	return all
+}

@@ -12,92 +12,82 @@ import (
 	"github.com/pillion-dev/pillion/templates/request"
 )
 
-// world is a situation as one immutable JSON document. Its members are the variables pod, ns,
-// serviceAccount and request of expressions.
+// world is a situation as one immutable JSON document. Its members are the variables pod, ns, serviceAccount and request of
+// expressions.
 type world struct {
-	doc  map[string]any
-	node *jsontree.Node // the parsed document; nil until it is needed
+	doc    map[string]any
+	node   *jsontree.Node // the document; nil until it is needed
+	around surroundings   // the document without the pod
+}
+
+// surroundings are what templates read besides the pod.
+type surroundings struct {
+	Namespace      labeled   `json:"ns"`
+	ServiceAccount labeled   `json:"serviceAccount"` // its name is the pod's
+	Request        requested `json:"request"`
 }
 
 func newWorld(s Situation) (*world, error) {
-	var pod any
-	if err := json.Unmarshal(s.Pod, &pod); err != nil {
-		return nil, err
-	}
-	texts := func(m map[string]string) any {
-		all := map[string]any{}
-		for k, v := range m {
-			all[k] = v
-		}
-		return all
-	}
 	account, err := s.ServiceAccount()
 	if err != nil {
 		return nil, err
 	}
-	return &world{doc: map[string]any{
-		"pod": pod,
-		"ns":  map[string]any{"name": s.Namespace.Name, "labels": texts(s.Namespace.Labels), "annotations": texts(s.Namespace.Annotations)},
-		// Its name is the pod's.
-		accountVariable: map[string]any{"labels": texts(account.Labels), "annotations": texts(account.Annotations)},
-		"request":       map[string]any{"operation": "CREATE", "username": s.Username, "dryRun": s.DryRun},
-	}}, nil
+	text, err := json.Marshal(struct {
+		Pod json.RawMessage `json:"pod"`
+		surroundings
+	}{s.Pod, surroundings{
+		labeled{s.Namespace.Name, s.Namespace.Labels, s.Namespace.Annotations},
+		labeled{"", account.Labels, account.Annotations},
+		requested{"CREATE", s.Username, s.DryRun},
+	}})
+	if err != nil {
+		return nil, err
+	}
+	w := &world{}
+	return w, json.Unmarshal(text, &w.doc)
 }
 
-// situation converts the world back. It returns false if the pod cannot be decoded, or if the
-// operation is not CREATE.
-func (w *world) situation() (Situation, bool) {
-	pod, err := json.Marshal(w.doc["pod"])
-	if err != nil || !isPod(pod) || w.root().At("request", "operation").Text() != "CREATE" {
-		return Situation{}, false
-	}
-	in := w.input()
-	return Situation{Pod: pod, Namespace: in.Namespace, Username: in.Request.Username, DryRun: in.Request.DryRun}, true
-}
-
-// input returns the world as input for expressions.
-func (w *world) input() *cel.Input {
-	root := w.root()
-	account := request.ServiceAccount{
-		Name:   request.ServiceAccountName(root.At("pod")),
-		Labels: w.stringMap(accountVariable, "labels"), Annotations: w.stringMap(accountVariable, "annotations"), Known: true,
-	}
-	return &cel.Input{
-		Pod: root.At("pod"), ServiceAccount: &account,
-		Namespace: request.Namespace{
-			Name: root.At("ns", "name").Text(), Labels: w.stringMap("ns", "labels"), Annotations: w.stringMap("ns", "annotations"), Known: true,
-			ServiceAccounts: request.SameServiceAccount(account),
-		},
-		Request: request.Info{
-			Operation: root.At("request", "operation").Text(), Username: root.At("request", "username").Text(),
-			DryRun: root.At("request", "dryRun").Kind() == jsontree.True,
-		},
-	}
-}
-
-// accountVariable is the ServiceAccount in expressions.
-const accountVariable = "serviceAccount"
-
-func (w *world) stringMap(of, name string) map[string]string {
-	all := map[string]string{}
-	members := w.root().At(of, name).Members()
-	for i := range members {
-		all[members[i].Name()] = members[i].Text()
-	}
-	return all
-}
-
+// root returns the document.
 func (w *world) root() *jsontree.Node {
 	if w.node == nil {
 		text, err := json.Marshal(w.doc)
 		if err == nil {
 			w.node, err = jsontree.Parse(text)
 		}
+		if err == nil {
+			err = json.Unmarshal(text, &w.around)
+		}
 		if err != nil {
 			panic("sample: " + err.Error()) // cannot fail: it is made of JSON
 		}
 	}
 	return w.node
+}
+
+// situation converts the world back. It returns false if the pod cannot be decoded or has no container, or if the operation is not
+// CREATE.
+func (w *world) situation() (Situation, bool) {
+	in := w.input()
+	pod, err := json.Marshal(w.doc["pod"])
+	if err != nil || !isPod(pod) || len(w.childPaths(containers)) == 0 || in.Request.Operation != "CREATE" {
+		return Situation{}, false
+	}
+	return Situation{Pod: pod, Namespace: in.Namespace, Username: in.Request.Username, DryRun: in.Request.DryRun}, true
+}
+
+// input returns the world as input for expressions.
+func (w *world) input() *cel.Input {
+	pod, of := w.root().At("pod"), &w.around
+	account := request.ServiceAccount{
+		Name: request.ServiceAccountName(pod), Labels: of.ServiceAccount.Labels, Annotations: of.ServiceAccount.Annotations, Known: true,
+	}
+	return &cel.Input{
+		Pod: pod, ServiceAccount: &account, Request: request.Info(of.Request),
+		Namespace: request.Namespace{
+			Name: of.Namespace.Name, Labels: of.Namespace.Labels, Annotations: of.Namespace.Annotations, Known: true,
+			ServiceAccounts: request.SameServiceAccount(account),
+		},
+	}
 }
 
 // nodeAt returns the node of a place, or nil.
@@ -118,27 +108,26 @@ func (w *world) nodeAt(p path) *jsontree.Node {
 	return n
 }
 
-// valueAt returns the value of a place, or nil.
-func (w *world) valueAt(p path) any {
-	var at any = w.doc
-	for _, step := range p {
-		switch step := step.(type) {
-		case string:
-			m, _ := at.(map[string]any)
-			at = m[step]
-		case int:
-			items, _ := at.([]any)
-			if step >= len(items) {
-				return nil
-			}
-			at = items[step]
-		}
+// childPaths returns the places of the items of a list, or of the members of a map, sorted.
+func (w *world) childPaths(p path) (all []path) {
+	n := w.nodeAt(p)
+	for i := range n.Items() {
+		all = append(all, p.childPath(i))
 	}
-	return at
+	var names []string
+	members := n.Members()
+	for i := range members {
+		names = append(names, members[i].Name())
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		all = append(all, p.childPath(name))
+	}
+	return all
 }
 
-// withValue returns a copy of the world with another value in a place; nil removes the value. If the
-// value is a volume's source, it removes the source emptyDir.
+// withValue returns a copy of the world with another value in a place; nil removes the value. If the value is a volume's source, it
+// removes the source emptyDir.
 func (w *world) withValue(p path, value any) *world {
 	doc := replaceValue(w.doc, p, nil, value).(map[string]any)
 	if len(p) > 4 && p[2] == "volumes" && p[4] != "name" && p[4] != "emptyDir" { // a volume has only one source
@@ -147,8 +136,8 @@ func (w *world) withValue(p path, value any) *world {
 	return &world{doc: doc}
 }
 
-// replaceValue returns a copy of a value with another value in a place inside it. The parameter above is
-// the path to the value itself.
+// replaceValue returns a copy of a value with another value in a place inside it. The parameter above is the path to the value
+// itself.
 func replaceValue(of any, p, above path, value any) any {
 	if len(p) == 0 {
 		return value
@@ -169,11 +158,8 @@ func replaceValue(of any, p, above path, value any) any {
 	case int:
 		items, _ := of.([]any)
 		items = slices.Clone(items)
-		for len(items) <= step && len(items) < maxList {
+		for len(items) <= step {
 			items = append(items, newElement(above, len(items)))
-		}
-		if step >= len(items) {
-			return items
 		}
 		if changed := replaceValue(items[step], p[1:], above.childPath(step), value); changed != nil {
 			items[step] = changed
@@ -184,17 +170,13 @@ func replaceValue(of any, p, above path, value any) any {
 	return of
 }
 
-// withItem returns a copy of the world with another item in a list, and the item's path.
-func (w *world) withItem(list path) (*world, path) {
-	items, _ := w.valueAt(list).([]any)
-	at := list.childPath(len(items))
-	return w.withValue(at, newElement(list, len(items))), at
-}
-
-// withValues returns a world with more members of an object.
-func (w *world) withValues(at path, values map[string]string) *world {
-	for _, key := range slices.Sorted(maps.Keys(values)) {
-		w = w.withValue(at.childPath(key), values[key])
+// withSize returns a copy of the world in which a list has so many items.
+func (w *world) withSize(list path, size int) *world {
+	for n := len(w.childPaths(list)); n > size; n-- {
+		w = w.withValue(list.childPath(n-1), nil)
+	}
+	if size > len(w.childPaths(list)) {
+		w = w.withValue(list.childPath(size-1), newElement(list, size-1))
 	}
 	return w
 }
