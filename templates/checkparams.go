@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/cel-go/common/types/ref"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/pillion-dev/pillion/templates/cel"
@@ -69,18 +68,6 @@ func (t *Template) Key(p *v1alpha1.Param) string { return t.params.KeyOf(p.Name)
 // Annotations returns the annotations that set a parameter to a value.
 func (t *Template) Annotations(p *v1alpha1.Param, text string) map[string]string {
 	return t.params.Annotations(p.Name, text)
-}
-
-// ParamText returns a value of a parameter as users write it. It returns false for a value that
-// cannot be written.
-func (t *Template) ParamText(name string, value ref.Val) (string, bool) {
-	return t.params.Format(name, value)
-}
-
-// ParamOfSize returns a value of a list or a map with so many items, as users write it. It returns ""
-// if there is none.
-func (t *Template) ParamOfSize(name string, size int) string {
-	return t.params.SampleOfSize(name, size)
 }
 
 // ParamNames returns the names of the declared parameters, sorted.

@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/google/cel-go/common/types"
-	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 
 	"github.com/pillion-dev/pillion/templates/cel/values"
@@ -127,63 +125,4 @@ func (s *Set) Annotations(name, text string) map[string]string {
 		}
 	}
 	return all
-}
-
-// Format returns a value of a parameter as users write it. It returns false if there is no such parameter, and for a value
-// that cannot be written.
-func (s *Set) Format(name string, value ref.Val) (string, bool) {
-	p := s.named[name]
-	if p == nil {
-		return "", false
-	}
-	var all []string
-	switch value := value.(type) {
-	case traits.Mapper:
-		if p.row.parts != ofPairs {
-			break
-		}
-		for it := value.Iterator(); it.HasNext() == types.True; {
-			key := it.Next()
-			all = append(all, fmt.Sprint(key.Value(), separatorOf(&p.Param), value.Get(key).Value()))
-		}
-		return strings.Join(all, ","), true
-	case traits.Lister:
-		if p.row.parts != ofItems {
-			break
-		}
-		for it := value.Iterator(); it.HasNext() == types.True; {
-			all = append(all, fmt.Sprint(it.Next().Value()))
-		}
-		return strings.Join(all, ","), true
-	}
-	if p.row.parts == ofJSON {
-		text, err := values.AppendJSON(nil, value)
-		return string(text), err == nil
-	}
-	return fmt.Sprint(value.Value()), true
-}
-
-// SampleOfSize returns a value of a list or a map with so many items, as users write it. It returns ""
-// if there is none.
-func (s *Set) SampleOfSize(name string, size int) string {
-	p := s.named[name]
-	if p == nil || p.items == nil {
-		return ""
-	}
-	samples := Samples(&p.items.Param)
-	valid := slices.IndexFunc(samples, func(sample string) bool { _, err := p.items.parseValue(sample); return err == nil })
-	if valid < 0 {
-		return ""
-	}
-	key := func(i int) string { return fmt.Sprint("sample", i) }
-	if len(p.Keys) > 0 {
-		key, size = func(i int) string { return p.Keys[i] }, min(size, len(p.Keys))
-	}
-	all := make([]string, size)
-	for i := range all {
-		if all[i] = samples[valid]; p.row.parts == ofPairs {
-			all[i] = fmt.Sprint(key(i), separatorOf(&p.Param), samples[valid])
-		}
-	}
-	return strings.Join(all, ",")
 }
