@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/pillion-dev/pillion/certs"
-	"github.com/pillion-dev/pillion/inject/report/explain"
+	"github.com/pillion-dev/pillion/inject/report/terminal"
 )
 
 // chainText returns the links of the chain in order, and then the problems.
@@ -16,7 +16,7 @@ func chainText(r *certs.ChainReport, now time.Time, width int) string {
 	var out strings.Builder
 	row := func(label string, cells ...string) {
 		for _, cell := range cells {
-			for _, line := range explain.Wrap(cell, width-13) {
+			for _, line := range terminal.Wrap(cell, width-13) {
 				fmt.Fprintf(&out, "%-12s %s\n", label, line)
 				label = ""
 			}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/pillion-dev/pillion/inject/report/explain"
+	"github.com/pillion-dev/pillion/inject/report/terminal"
 )
 
 // Result is the result of one check.
@@ -112,17 +112,17 @@ func (r *Report) Text(width int) string {
 			fmt.Fprintln(&out, group)
 		}
 		head := fmt.Sprintf("  %-13s", c.Result)
-		lines := explain.Wrap(c.Name+": "+c.Message, width-indent)
+		lines := terminal.Wrap(c.Name+": "+c.Message, width-indent)
 		for _, detail := range c.Details {
-			for k, line := range explain.Wrap(detail, width-indent-2) {
+			for k, line := range terminal.Wrap(detail, width-indent-2) {
 				lines = append(lines, map[bool]string{true: "- ", false: "  "}[k == 0]+line)
 			}
 		}
 		if c.Hint != "" {
-			lines = append(lines, explain.Wrap(c.Hint, width-indent)...)
+			lines = append(lines, terminal.Wrap(c.Hint, width-indent)...)
 		}
 		if c.Command != "" {
-			lines = append(lines, "  "+strings.Join(explain.Wrap(c.Command, len(c.Command)), " "))
+			lines = append(lines, "  "+strings.Join(terminal.Wrap(c.Command, len(c.Command)), " "))
 		}
 		for _, line := range lines {
 			fmt.Fprintln(&out, head+line)

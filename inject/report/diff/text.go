@@ -13,36 +13,13 @@ import (
 	"github.com/pillion-dev/pillion/templates/problem"
 )
 
-// page collects lines of at most width runes.
-type page struct {
-	strings.Builder
-
-	width  int
-	colour bool
-}
-
-// printLine prints a string that begins at a column, in as many lines as necessary.
-func (p *page) printLine(column int, style, text string) { p.printRow("", column, style, text) }
-
-// printRow prints a head and a string that begins at a column.
-func (p *page) printRow(head string, column int, style, text string) {
-	for i, part := range explain.Wrap(text, p.width-column) {
-		if i > 0 {
-			head = ""
-		}
-		p.WriteString(strings.TrimRight(fmt.Sprintf("%-*s%s", column, head, p.paintText(style, part)), " ") + "\n")
-	}
-}
-
-func (p *page) paintText(style, text string) string { return terminal.Text(p.colour, style, text) }
-
 // Text returns the report for users in lines of this width, except those of diffs. It prints at most that
 // number of diffs.
 func (r *Report) Text(width int, colour bool, diffs int) string {
-	p := &page{width: width, colour: colour}
-	p.printLine(0, terminal.Bold, r.Summary)
+	p := &terminal.Page{Width: width, Colour: colour}
+	p.PrintLine(0, terminal.Bold, r.Summary)
 	for _, problem := range r.Problems {
-		p.printLine(0, terminal.Red, "Problem: "+problem)
+		p.PrintLine(0, terminal.Red, "Problem: "+problem)
 	}
 	for i := range r.Templates {
 		r.Templates[i].printTo(p)
@@ -52,27 +29,27 @@ func (r *Report) Text(width int, colour bool, diffs int) string {
 			break
 		}
 		p.WriteString("\n")
-		p.printLine(0, terminal.Bold, d.title())
+		p.PrintLine(0, terminal.Bold, d.title())
 		d.printTo(p)
 	}
 	if more := len(r.Diffs) - max(0, diffs); more > 0 {
 		p.WriteString("\n")
-		p.printLine(0, "", fmt.Sprintf("%s not shown; use --diffs %d, or -o json.", explain.Plural(more, "more diff"), len(r.Diffs)))
+		p.PrintLine(0, "", fmt.Sprintf("%s not shown; use --diffs %d, or -o json.", explain.Plural(more, "more diff"), len(r.Diffs)))
 	}
 	for i, note := range r.Notes {
 		if i == 0 {
 			p.WriteString("\n")
 		}
-		p.printLine(0, "", "Note: "+note)
+		p.PrintLine(0, "", "Note: "+note)
 	}
 	return p.String()
 }
 
-func (t *Template) printTo(p *page) {
+func (t *Template) printTo(p *terminal.Page) {
 	p.WriteString("\n")
-	p.printLine(0, terminal.Bold, t.title())
+	p.PrintLine(0, terminal.Bold, t.title())
 	if len(t.Causes) == 0 {
-		p.printLine(2, "", "no pod changes")
+		p.PrintLine(2, "", "no pod changes")
 	}
 	for i := range t.Causes {
 		c := &t.Causes[i]
@@ -88,7 +65,7 @@ func (t *Template) printTo(p *page) {
 			style = terminal.Green
 		}
 		const column = 12
-		p.printRow("  "+string(c.Effect), column, style, c.formatLine())
+		p.PrintRow("  "+string(c.Effect), column, style, c.formatLine())
 	}
 }
 
@@ -149,7 +126,7 @@ func (d *Diff) title() string {
 }
 
 // printTo prints the lines of a diff.
-func (d *Diff) printTo(p *page) {
+func (d *Diff) printTo(p *terminal.Page) {
 	for line := range strings.Lines(inject.Visible(d.Diff)) {
 		line = strings.TrimSuffix(line, "\n")
 		style := ""
@@ -163,6 +140,6 @@ func (d *Diff) printTo(p *page) {
 		case strings.HasPrefix(line, "-"):
 			style = terminal.Red
 		}
-		p.WriteString(p.paintText(style, line) + "\n")
+		p.WriteString(p.Paint(style, line) + "\n")
 	}
 }

@@ -32,34 +32,34 @@ const (
 // Text returns the report for users in lines of this width: first what happens to the pod and
 // what is wrong, then the reasons for each template.
 func (r *Report) Text(width int, colour bool, detail Detail) string {
-	p := &page{width: width, colour: colour, verbose: detail == Verbose}
+	p := &page{terminal.Page{Width: width, Colour: colour}, detail == Verbose}
 	p.printLine(terminal.Bold, r.title())
 	if len(r.Same) > 0 {
 		p.printLine("", fmt.Sprintf("%d more have the same result: %s", len(r.Same), r.otherNames()))
 	}
 	p.printLine("", strings.TrimSpace(r.firstLine()+" "+r.OptedIn))
 	if r.Failing != "" {
-		p.printRow("  ", 2, terminal.Red, "failing: "+r.Failing)
+		p.PrintRow("  ", 2, terminal.Red, "failing: "+r.Failing)
 		if r.FailingHint != "" {
-			p.printRow("  ", 2, "", r.FailingHint)
+			p.PrintRow("  ", 2, "", r.FailingHint)
 			p.WriteString("    " + inject.Visible(problem.OneLine(r.FailingCommand)) + "\n")
 		}
 	}
 	for _, text := range r.Shows {
-		p.printRow("  ", 2, "", text)
+		p.PrintRow("  ", 2, "", text)
 	}
 	p.printFindings(r)
 	for _, m := range r.Misplaced {
-		p.printRow("  ", 2, terminal.Yellow, string(inject.CodeMisplaced)+": "+m)
+		p.PrintRow("  ", 2, terminal.Yellow, string(inject.CodeMisplaced)+": "+m)
 	}
 	for _, m := range r.Original {
-		p.printRow("  ", 2, terminal.Red, "without Pillion too, the API server would deny the pod: "+m)
+		p.PrintRow("  ", 2, terminal.Red, "without Pillion too, the API server would deny the pod: "+m)
 	}
 	for _, m := range r.Misfits {
-		p.printRow("  ", 2, terminal.Red, m)
+		p.PrintRow("  ", 2, terminal.Red, m)
 	}
 	for _, m := range r.Effects {
-		p.printRow("  ", 2, terminal.Yellow, "effect: "+m)
+		p.PrintRow("  ", 2, terminal.Yellow, "effect: "+m)
 	}
 	p.printRunning(r.Running, r.Object.Kind)
 	p.printWebhooks(r)
@@ -84,7 +84,7 @@ func (r *Report) Text(width int, colour bool, detail Detail) string {
 		if i == 0 {
 			p.WriteString("\n")
 		}
-		p.printRow("Note: ", 6, "", note)
+		p.PrintRow("Note: ", 6, "", note)
 	}
 	return p.String()
 }
@@ -120,7 +120,7 @@ func (p *page) printFindings(r *Report) {
 		if all[i].Template != "" {
 			head = all[i].Template + ": "
 		}
-		p.printRow("  ", 2, style, head+string(all[i].Code)+pathPhrase(all[i].Path, all[i].Message)+": "+all[i].Message)
+		p.PrintRow("  ", 2, style, head+string(all[i].Code)+pathPhrase(all[i].Path, all[i].Message)+": "+all[i].Message)
 	}
 }
 
@@ -141,7 +141,7 @@ func (p *page) printWebhooks(r *Report) {
 		if w.Called {
 			style, word = "", "is called: "
 		}
-		p.printRow(fmt.Sprintf("  %-11s", w.Type), 13, style, w.Name+" "+word+w.Reason)
+		p.PrintRow(fmt.Sprintf("  %-11s", w.Type), 13, style, w.Name+" "+word+w.Reason)
 	}
 }
 
@@ -256,19 +256,19 @@ func (p *page) printRunning(r *Running, kind string) {
 		case b.Pods == 1:
 			verb = "is " + string(b.State)
 		}
-		p.printRow("  ", 2, terminal.Yellow, fmt.Sprintf("%s: %d of %s %s, for example %s: %s", b.Template, b.Pods, Plural(r.Pods, "pod"), verb, b.Example, b.Why))
+		p.PrintRow("  ", 2, terminal.Yellow, fmt.Sprintf("%s: %d of %s %s, for example %s: %s", b.Template, b.Pods, Plural(r.Pods, "pod"), verb, b.Example, b.Why))
 	}
 	if r.plan != "" && r.InPlace > 0 {
 		p.WriteString("  Pillion can update it without a restart. To see the plan:\n    " + r.plan + "\n")
 	}
 	switch {
 	case r.Hold != "":
-		p.printRow("  ", 2, terminal.Yellow, "a restart does not help: "+r.Hold)
+		p.PrintRow("  ", 2, terminal.Yellow, "a restart does not help: "+r.Hold)
 	case len(r.Restart) > 1:
 		fmt.Fprintf(p, "  A restart fixes %d workloads:\n    %s\n", len(r.Restart), strings.Join(r.restartAll, "\n      "))
 	case len(r.Restart) == 1:
 		p.WriteString("  A restart fixes it:\n    " + r.Restart[0] + "\n")
 	case kind == "Job":
-		p.printRow("  ", 2, terminal.Yellow, "to fix it, delete the Job and create it again")
+		p.PrintRow("  ", 2, terminal.Yellow, "to fix it, delete the Job and create it again")
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/report/explain"
+	"github.com/pillion-dev/pillion/inject/report/terminal"
 )
 
 // Codes for why Pillion does not process the pods of a namespace.
@@ -176,7 +177,7 @@ func (r *Outsiders) Names() (names []string) {
 // Text returns the report for users in lines of this width. Namespaces that could opt in come
 // first.
 func (r *Outsiders) Text(width int) string {
-	p := &page{width: width}
+	p := &page{terminal.Page{Width: width}}
 	p.printSummary("", r.Summary, r.Problems, r.Doubts)
 	for _, intended := range []bool{false, true} {
 		title := "\n"

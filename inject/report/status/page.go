@@ -13,33 +13,22 @@ import (
 	"github.com/pillion-dev/pillion/templates/problem"
 )
 
-// page collects lines of at most width runes.
-type page struct {
-	strings.Builder
-	width  int
-	colour bool
-}
+// page is what status prints.
+type page struct{ terminal.Page }
 
 // printSummary prints the summary.
 func (p *page) printSummary(style, summary string, problems, doubts []string) {
-	p.printStyled(0, style, summary)
+	p.PrintLine(0, style, summary)
 	for _, problem := range problems {
-		p.printStyled(0, terminal.Red, "Problem: "+problem)
+		p.PrintLine(0, terminal.Red, "Problem: "+problem)
 	}
 	for _, doubt := range doubts {
-		p.printStyled(0, terminal.Yellow, "Uncertain: "+doubt)
+		p.PrintLine(0, terminal.Yellow, "Uncertain: "+doubt)
 	}
 }
 
 // printLine prints a string that begins at a column, in as many lines as necessary.
-func (p *page) printLine(column int, text string) { p.printStyled(column, "", text) }
-
-// printStyled is printLine with a color.
-func (p *page) printStyled(column int, style, text string) {
-	for _, part := range explain.Wrap(text, p.width-column) {
-		p.WriteString(strings.TrimRight(strings.Repeat(" ", column)+p.paintText(style, part), " ") + "\n")
-	}
-}
+func (p *page) printLine(column int, text string) { p.PrintLine(column, "", text) }
 
 // printParagraph prints a line after an empty one.
 func (p *page) printParagraph(text string) {
@@ -62,7 +51,7 @@ func (r *row) cells() []int {
 // sentence for each name.
 func (p *page) printTable(first, pods string, rows []row) {
 	heads := []string{pods, "INJECTED", "CURRENT", "OUTDATED", "MISSING", "ALTERED"}
-	room, column := p.width, utf8.RuneCountInString(first)
+	room, column := p.Width, utf8.RuneCountInString(first)
 	for _, head := range heads {
 		room -= 2 + utf8.RuneCountInString(head)
 	}
@@ -79,7 +68,7 @@ func (p *page) printTable(first, pods string, rows []row) {
 			column = max(column, n)
 		}
 	}
-	bars := p.colour && whole-column >= len("  ")+terminal.Cells
+	bars := p.Colour && whole-column >= len("  ")+terminal.Cells
 	fmt.Fprintf(p, "%-*s  %s\n", column, first, strings.Join(heads, "  "))
 	for _, row := range rows {
 		if utf8.RuneCountInString(row.name) > room {
@@ -88,7 +77,7 @@ func (p *page) printTable(first, pods string, rows []row) {
 		}
 		fmt.Fprintf(p, "%-*s", column, row.name)
 		for k, n := range row.cells() {
-			p.WriteString("  " + p.paintText(row.cellStyle(k), fmt.Sprintf("%*d", len(heads[k]), n)))
+			p.WriteString("  " + p.Paint(row.cellStyle(k), fmt.Sprintf("%*d", len(heads[k]), n)))
 		}
 		if bars {
 			p.printBar(&row.Tally)
@@ -112,7 +101,7 @@ func (p *page) printSentences(first string, heads []string, rows []row) {
 // pipe. It breaks nowhere else, because users paste commands.
 func (p *page) printCommand(parts ...string) {
 	separator := " "
-	if utf8.RuneCountInString(strings.Join(parts, separator)) > p.width-2 {
+	if utf8.RuneCountInString(strings.Join(parts, separator)) > p.Width-2 {
 		separator = "\n    "
 	}
 	p.WriteString("  " + inject.Visible(strings.Join(parts, separator)) + "\n")
@@ -136,9 +125,6 @@ type Commands struct {
 
 	Status, Unlabelled, Explain, Rollout string
 }
-
-// paintText returns a string in a color, if the page has colors.
-func (p *page) paintText(style, text string) string { return terminal.Text(p.colour, style, text) }
 
 // cellStyle returns the color of a cell. Zeros, and the number of all pods, have none.
 func (r *row) cellStyle(cell int) string {

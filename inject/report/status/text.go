@@ -13,7 +13,7 @@ import (
 
 // Text returns the report for users in lines of this width, with or without the colors of a terminal and bars.
 func (r *Report) Text(width int, colour bool) string {
-	p := &page{width: width, colour: colour}
+	p := &page{terminal.Page{Width: width, Colour: colour}}
 	style := terminal.Bold
 	if len(r.Problems)+len(r.Failing)+r.Pods.Missing+r.Pods.Altered > 0 {
 		style = terminal.Red
@@ -95,10 +95,10 @@ func (r *Report) printOwners(p *page) {
 		}
 		p.printParagraph(fmt.Sprintf("%s in the namespace %s", s.title(), s.Namespace))
 		for _, reason := range s.Reasons {
-			p.printStyled(2, styleOf(reason.State), fmt.Sprintf("%s: %s in %d of %s, for example %s: %s", reason.Template, reason.State, reason.Pods, explain.Plural(s.Pods, "pod"), reason.Example, dropRepeated(told, s.Namespace, reason.Why)))
+			p.PrintLine(2, styleOf(reason.State), fmt.Sprintf("%s: %s in %d of %s, for example %s: %s", reason.Template, reason.State, reason.Pods, explain.Plural(s.Pods, "pod"), reason.Example, dropRepeated(told, s.Namespace, reason.Why)))
 		}
 		for i := range s.Mistakes {
-			p.printStyled(2, terminal.Yellow, s.Mistakes[i].formatLine(s.Pods))
+			p.PrintLine(2, terminal.Yellow, s.Mistakes[i].formatLine(s.Pods))
 		}
 		if s.Hold != "" && len(r.Problems)+len(r.Doubts) == 0 {
 			p.printLine(2, "a restart does not help: "+s.holdReason())
@@ -162,7 +162,7 @@ func (r *Report) changesInPlace() (n int) {
 func (r *Report) printFailing(p *page) {
 	for i := range r.Failing {
 		f := &r.Failing[i]
-		p.printStyled(0, terminal.Red, "Failing: "+f.String())
+		p.PrintLine(0, terminal.Red, "Failing: "+f.String())
 		if f.Hint != "" && (i+1 == len(r.Failing) || r.Failing[i+1].Command != f.Command) {
 			p.printLine(0, f.Hint)
 			p.printCommand(f.Command)
@@ -225,9 +225,9 @@ const misplacedShown = 20
 func (r *Report) printMisplaced(p *page) {
 	for i, m := range r.Misplaced {
 		if i == misplacedShown {
-			p.printStyled(0, terminal.Yellow, fmt.Sprintf("Misplaced: %d more; use -o json to list them", len(r.Misplaced)-i))
+			p.PrintLine(0, terminal.Yellow, fmt.Sprintf("Misplaced: %d more; use -o json to list them", len(r.Misplaced)-i))
 			return
 		}
-		p.printStyled(0, terminal.Yellow, fmt.Sprintf("Misplaced in the namespace %s: %s", m.Namespace, m.Why))
+		p.PrintLine(0, terminal.Yellow, fmt.Sprintf("Misplaced in the namespace %s: %s", m.Namespace, m.Why))
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package terminal has the colors and bars of what commands print on a terminal.
+// Package terminal has the lines, colors and bars of what commands print on a terminal.
 package terminal
 
 import "strings"

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package explain_test
+package terminal_test
 
 import (
 	"slices"
 	"testing"
 
-	"github.com/pillion-dev/pillion/inject/report/explain"
+	"github.com/pillion-dev/pillion/inject/report/terminal"
 )
 
 // TestWrap checks that a line ends between words, and that a longer word gets its own line.
@@ -24,7 +24,7 @@ func TestWrap(t *testing.T) {
 		"run `get  all pods`. Then": {"run", "`get  all pods`.", "Then"},
 		"a lone ` is no command":    {"a lone ` is", "no command"},
 	} {
-		if got := explain.Wrap(text, 12); !slices.Equal(got, want) {
+		if got := terminal.Wrap(text, 12); !slices.Equal(got, want) {
 			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
 	}
