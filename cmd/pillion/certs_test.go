@@ -5,12 +5,10 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/ed25519"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -56,32 +54,13 @@ type certified struct {
 	endpoint string
 }
 
-// signed makes a certificate and its key; a parent of nil is itself.
-func signed(t *testing.T, seed byte, template, parent *x509.Certificate, parentKey ed25519.PrivateKey) (*x509.Certificate, ed25519.PrivateKey) {
-	t.Helper()
-	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{seed}, ed25519.SeedSize))
-	if parent == nil {
-		parent, parentKey = template, key
-	}
-	template.SerialNumber, template.BasicConstraintsValid = big.NewInt(int64(seed)), true
-	der, err := x509.CreateCertificate(nil, template, parent, key.Public(), parentKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cert, key
-}
-
 func newCertified(t *testing.T, now time.Time) *certified {
 	t.Helper()
-	ca, caKey := signed(t, 1, &x509.Certificate{
+	ca, caKey := clitest.SignCertificate(t, 1, &x509.Certificate{
 		Subject: pkix.Name{CommonName: "pillion-ca"}, IsCA: true, KeyUsage: x509.KeyUsageCertSign,
 		NotBefore: now.AddDate(-1, 0, 0), NotAfter: now.AddDate(9, 0, 0),
 	}, nil, nil)
-	leaf, key := signed(t, 2, &x509.Certificate{
+	leaf, key := clitest.SignCertificate(t, 2, &x509.Certificate{
 		DNSNames: []string{"pillion.pillion-system.svc"}, KeyUsage: x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		NotBefore:   now.AddDate(0, 0, -10), NotAfter: now.AddDate(0, 0, 80),

@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
-	"math/big"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/pillion-dev/pillion/certs"
 	"github.com/pillion-dev/pillion/cmd/pillion/check"
+	"github.com/pillion-dev/pillion/cmd/pillion/clitest"
 	"github.com/pillion-dev/pillion/inject/testing/golden"
 	"github.com/pillion-dev/pillion/manifests"
 )
@@ -32,25 +32,6 @@ var (
 	commands = check.Commands{Kubectl: "kubectl", Pillion: func(command string) string { return "pillion " + command }}
 )
 
-// signed returns a certificate and its key. All of it is the same at every run.
-func signed(t *testing.T, seed byte, template, parent *x509.Certificate, parentKey ed25519.PrivateKey) (*x509.Certificate, ed25519.PrivateKey) {
-	t.Helper()
-	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{seed}, ed25519.SeedSize))
-	if parent == nil {
-		parent, parentKey = template, key
-	}
-	template.SerialNumber, template.BasicConstraintsValid = big.NewInt(int64(seed)), true
-	der, err := x509.CreateCertificate(nil, template, parent, key.Public(), parentKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cert, key
-}
-
 func encoded(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
@@ -58,7 +39,7 @@ func encoded(kind string, der []byte) []byte {
 // authority returns a CA's certificate and key.
 func authority(t *testing.T, seed byte) (*x509.Certificate, ed25519.PrivateKey) {
 	t.Helper()
-	return signed(t, seed, &x509.Certificate{
+	return clitest.SignCertificate(t, seed, &x509.Certificate{
 		Subject: pkix.Name{CommonName: "pillion-ca"}, IsCA: true, KeyUsage: x509.KeyUsageCertSign, NotBefore: now.AddDate(-1, 0, 0), NotAfter: now.AddDate(9, 0, 0),
 	}, nil, nil)
 }
@@ -67,7 +48,7 @@ func authority(t *testing.T, seed byte) (*x509.Certificate, ed25519.PrivateKey) 
 func chain(t *testing.T, days int) certs.Chain {
 	t.Helper()
 	ca, caKey := authority(t, 1)
-	leaf, key := signed(t, 2, &x509.Certificate{
+	leaf, key := clitest.SignCertificate(t, 2, &x509.Certificate{
 		DNSNames: []string{host}, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		NotBefore: now.AddDate(0, 0, days-90), NotAfter: now.AddDate(0, 0, days),
 	}, ca, caKey)
