@@ -5,6 +5,10 @@ package templates_test
 import (
 	"strings"
 	"testing"
+
+	"github.com/pillion-dev/pillion/templates/cel"
+	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 // TestAdvice checks that the expression in the error of one that fails is valid, and does not fail
@@ -43,5 +47,61 @@ func TestAdvice(t *testing.T) {
 		if text, err := renderLeaf(t, fixed); err != nil || fixed == leaf {
 			t.Errorf("%s: %s, %v", fixed, text, err)
 		}
+	}
+}
+
+// TestAdviceBesideOptional checks the expression in the error of one that has has() or a field with .? behind the missing one.
+func TestAdviceBesideOptional(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ leaf, wrong, want string }{
+		{
+			"${pod.spec.containers[0].securityContext.?seLinuxOptions.?user.orValue('x')}", "pod.spec.containers[0].securityContext.?seLinuxOptions.?user.orValue('x')",
+			"pod.spec.containers[0].?securityContext.?seLinuxOptions.?user.orValue('x')",
+		},
+		{
+			"a-${string(pod.spec.containers[7].?securityContext.?runAsUser.orValue(5))}", "pod.spec.containers[7].?securityContext.?runAsUser.orValue(5)",
+			"pod.spec.containers[?7].?securityContext.?runAsUser.orValue(5)",
+		},
+		{
+			"${string(has(pod.spec.containers[0].livenessProbe.httpGet))}", "has(pod.spec.containers[0].livenessProbe.httpGet)",
+			"pod.spec.containers[0].?livenessProbe.?httpGet.hasValue()",
+		},
+		{
+			"${pod.spec.containers[0].livenessProbe.?httpGet.hasValue() ? 'a' : 'b'}", "pod.spec.containers[0].livenessProbe.?httpGet",
+			"pod.spec.containers[0].?livenessProbe.?httpGet",
+		},
+	} {
+		_, err := renderLeaf(t, test.leaf)
+		if err == nil {
+			t.Errorf("%s does not fail", test.leaf)
+			continue
+		}
+		if _, got, _ := strings.Cut(err.Error(), "; for pods without it, write "); got != test.want {
+			t.Errorf("%s: %v, want %s", test.leaf, err, test.want)
+		}
+		if text, err := renderLeaf(t, strings.Replace(test.leaf, test.wrong, test.want, 1)); err != nil {
+			t.Errorf("%s with the advice: %s, %v", test.leaf, text, err)
+		}
+	}
+}
+
+// TestAdviceObjectBefore checks that the advice for a field that a pod lacks also works for pods without the object around it.
+func TestAdviceObjectBefore(t *testing.T) {
+	t.Parallel()
+	tpl, problems := parseExpression(t, "a-${string(pod.spec.containers[0].securityContext.runAsUser)}")
+	if problems != nil {
+		t.Fatal(problems)
+	}
+	pod, err := jsontree.Parse([]byte(`{"spec":{"containers":[{"name":"app","securityContext":{"privileged":false}}]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	values, err := tpl.Values(nil, &request.ServiceAccount{}, &request.Namespace{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "pod.spec.containers[0].?securityContext.?runAsUser.orValue(0)"
+	if _, err := tpl.Render(&cel.Input{Pod: pod}, values); err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }

@@ -30,6 +30,9 @@ func MissingValueHint(err error, checked *ast.AST, omittable bool) string {
 		return ""
 	}
 	for _, e := range ast.MatchDescendants(ast.NavigateAST(checked), ast.AllMatcher()) {
+		if isOptionalRead(e) {
+			continue // it does not fail
+		}
 		step, of := optionalStep(e, checked)
 		if step == "" {
 			continue
@@ -48,17 +51,29 @@ func optionalChain(e ast.NavigableExpr, checked *ast.AST, leaf bool, text string
 		if !ok {
 			break
 		}
+		if isHas(parent) {
+			return text + ".?" + parent.AsSelect().FieldName() + ".hasValue()"
+		}
 		step, _ := optionalStep(parent, checked)
 		if target := operandOf(parent); step == "" || target.ID() != e.ID() {
 			break
 		}
 		e, text = parent, text+step
 	}
-	if _, inside := e.Parent(); !inside && leaf {
+	parent, inside := e.Parent()
+	if !inside && leaf {
 		return text
+	}
+	if inside && parent.Kind() == ast.CallKind && parent.AsCall().FunctionName() == "orValue" && parent.AsCall().Target().ID() == e.ID() {
+		if value, err := parser.Unparse(parent.AsCall().Args()[0], checked.SourceInfo()); err == nil {
+			return text + ".orValue(" + strings.ReplaceAll(value, `"`, "'") + ")"
+		}
 	}
 	return text + OrZeroValue(checked.GetType(e.ID()))
 }
+
+// isHas reports whether an expression is has(...).
+func isHas(e ast.Expr) bool { return e.Kind() == ast.SelectKind && e.AsSelect().IsTestOnly() }
 
 // OrZeroValue returns .orValue() with an empty value of a type, or "" if there is no such value.
 func OrZeroValue(t *cel.Type) string {
@@ -75,7 +90,7 @@ func orZeroValueNamed(name string) string {
 	return ".orValue(" + value + ")"
 }
 
-// operandOf returns x in x.field, x[key] and x[0], or nil.
+// operandOf returns x in x.field, x.?field, x[key], x[?key] and x[0], or nil.
 func operandOf(e ast.Expr) ast.Expr {
 	switch e.Kind() {
 	case ast.SelectKind:
@@ -83,26 +98,34 @@ func operandOf(e ast.Expr) ast.Expr {
 			return s.Operand()
 		}
 	case ast.CallKind:
-		if call := e.AsCall(); call.FunctionName() == operators.Index {
+		if call := e.AsCall(); call.FunctionName() == operators.Index || isOptionalRead(e) {
 			return call.Args()[0]
 		}
 	}
 	return nil
 }
 
-// optionalStep returns .?field, [?key] or [?0], and the expression before it. It returns "" for
-// expressions that read no field, key or item.
+// isOptionalRead reports whether an expression is x.?field or x[?key].
+func isOptionalRead(e ast.Expr) bool {
+	return e.Kind() == ast.CallKind && (e.AsCall().FunctionName() == operators.OptSelect || e.AsCall().FunctionName() == operators.OptIndex)
+}
+
+// optionalStep returns .?field, [?key] or [?0], and the expression before it, in which the objects of the pod that may be missing are
+// optional too. It returns "" for expressions that read no field, key or item.
 func optionalStep(e ast.Expr, checked *ast.AST) (step, of string) {
 	target := operandOf(e)
 	if target == nil {
 		return "", ""
 	}
-	of, err := parser.Unparse(target, checked.SourceInfo())
+	of, err := optionalOperand(target, checked)
 	if err != nil {
 		return "", ""
 	}
 	if e.Kind() == ast.SelectKind {
 		return ".?" + e.AsSelect().FieldName(), of
+	}
+	if field, ok := e.AsCall().Args()[1].AsLiteral().(types.String); ok && e.AsCall().FunctionName() == operators.OptSelect {
+		return ".?" + string(field), of
 	}
 	key := e.AsCall().Args()[1]
 	text, err := parser.Unparse(key, checked.SourceInfo())
@@ -113,6 +136,20 @@ func optionalStep(e ast.Expr, checked *ast.AST) (step, of string) {
 		text = "'" + string(literal) + "'" // quotes that need no escapes in YAML
 	}
 	return "[?" + text + "]", of
+}
+
+// optionalOperand returns an expression with .? before the fields that are objects of the pod, because pods may lack them.
+func optionalOperand(e ast.Expr, checked *ast.AST) (string, error) {
+	if e.Kind() == ast.SelectKind && !e.AsSelect().IsTestOnly() && mayLackObject(checked.GetType(e.ID())) && !strings.HasPrefix(checked.GetType(e.AsSelect().Operand().ID()).TypeName(), "pillion.") {
+		of, err := optionalOperand(e.AsSelect().Operand(), checked)
+		return of + ".?" + e.AsSelect().FieldName(), err
+	}
+	return parser.Unparse(e, checked.SourceInfo())
+}
+
+// mayLackObject reports whether pods may lack an object of that type.
+func mayLackObject(t *cel.Type) bool {
+	return t.Kind() == types.StructKind && t.TypeName() != "ObjectMeta" && t.TypeName() != "PodSpec"
 }
 
 // isItem reports whether an expression reads an item of a list.
