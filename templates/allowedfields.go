@@ -197,7 +197,7 @@ func (c *parser) annotationDomains(y *yaml.Node, t *Template) {
 			return strings.HasPrefix(cmp.Or(p.Annotation, p.Prefix), domain+"/")
 		})
 		switch {
-		case !strings.Contains(domain, ".") || len(validation.IsDNS1123Subdomain(domain)) > 0:
+		case len(validation.IsDNS1123Subdomain(domain)) > 0: // a prefix may have no dot, for example gke-gcsfuse
 			c.ReportProblem(list.Content[i], path, "must be a domain such as example.com, without a slash")
 		case isInDomain(domain, Domain):
 			c.ReportProblem(list.Content[i], path, "must be the domain of another product; Pillion warns about unknown annotations of %s anyway", Domain)
