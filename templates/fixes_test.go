@@ -108,6 +108,156 @@ func TestFixes(t *testing.T) {
 			`env: [{name: A, valueFrom: {secretKeyRef: {name: s, key: "${params.?key}"}}}]`, `write "${when}" in it, and .value() here`,
 			`env: [{"${when}": "params.?key.hasValue()", name: A, valueFrom: {secretKeyRef: {name: s, key: "${params.?key.value()}"}}}]`,
 		},
+		{
+			"a value of unknown type that may be missing", "{name: j, type: json, default: '{}'}",
+			`workingDir: "${params.j.?dir}"`, "write ${params.j.?dir.optMap(x, string(x))}", `workingDir: "${params.j.?dir.optMap(x, string(x))}"`,
+		},
+		{
+			"an integer that may be missing in a list of strings", "{name: port, type: integer, optional: true}",
+			`args: ["${params.?port}"]`, "write ${params.?port.optMap(x, string(x))}", `args: ["${params.?port.optMap(x, string(x))}"]`,
+		},
+		{
+			"a list that may be missing in a string", "{name: names, type: list, optional: true}",
+			`workingDir: "${params.?names}"`, "write ${params.?names.optMap(x, x.join(','))}", `workingDir: "${params.?names.optMap(x, '/' + x.join(','))}"`,
+		},
+		{
+			"a string that may be missing for an integer", "{name: user, optional: true}",
+			`securityContext: {runAsUser: "${params.?user}"}`, "write ${params.?user.optMap(x, int(x))}", `securityContext: {runAsUser: "${params.?user.optMap(x, int(x))}"}`,
+		},
+		{
+			"a string that may be missing for a boolean", "{name: root, optional: true}",
+			`securityContext: {privileged: "${params.?root}"}`, "write ${params.?root.optMap(x, x == 'true')}", `securityContext: {privileged: "${params.?root.optMap(x, x == 'true')}"}`,
+		},
+		{
+			"a JSON parameter for a list of strings", "{name: j, type: json, default: '[]'}",
+			`args: "${params.j}"`, "if it is a list, write ${params.j.map(x, string(x))}", `args: "${params.j.map(x, string(x))}"`,
+		},
+		{
+			"a number in quotes", "",
+			`securityContext: {runAsUser: "1000"}`, "must be an integer; write 1000 without quotes", `securityContext: {runAsUser: 1000}`,
+		},
+		{
+			"a boolean in quotes", "",
+			`securityContext: {privileged: "false"}`, "must be true or false; write false without quotes", `securityContext: {privileged: false}`,
+		},
+		{
+			"a string for a list", "",
+			`args: --level=info`, `must be a list of strings; write ["--level=info"]`, `args: ["--level=info"]`,
+		},
+		{
+			"an environment variable in a script", "",
+			`command: [sh, -c, "echo ${HOME}"]`, "write $${HOME} in a script of a shell", `command: [sh, -c, "echo $${HOME}"]`,
+		},
+		{
+			"an environment variable in an argument", "",
+			`args: ["--node=${NODE_NAME}"]`, "and $(NODE_NAME) elsewhere", `args: ["--node=$(NODE_NAME)"]`,
+		},
+		{
+			"a shell's default", "",
+			`command: [sh, -c, "echo ${LEVEL:-info}"]`, "for the shell, write $${LEVEL:-info}", `command: [sh, -c, "echo $${LEVEL:-info}"]`,
+		},
+		{
+			"a shell's list", "",
+			`command: [sh, -c, "echo ${ALL[@]}"]`, "for the shell, write $${ALL[@]}", `command: [sh, -c, "echo $${ALL[@]}"]`,
+		},
+		{
+			"a shell's length and suffix", "",
+			`command: [sh, -c, "echo ${#NAME} ${NAME%.*}"]`, "for the shell, write $${#NAME}", `command: [sh, -c, "echo $${#NAME} $${NAME%.*}"]`,
+		},
+		{
+			"a shell's default of a parameter", "{name: level, optional: true}",
+			`args: ["${params.level:-info}"]`, "as in params.?name.orValue('...')", `args: ["${params.?level.orValue('info')}"]`,
+		},
+		{
+			"?: for a default", "{name: level, optional: true}",
+			`args: ["${params.?level ?: 'info'}"]`, "?: is no operator", `args: ["${params.?level.orValue('info')}"]`,
+		},
+		{
+			"|| for a default", "{name: level, optional: true}",
+			`args: ["${params.?level || 'info'}"]`, "write .orValue(...) instead of ||", `args: ["${params.?level.orValue('info')}"]`,
+		},
+		{
+			"&& for a value with a condition", "{name: debug, type: boolean, default: false}",
+			`args: ["${params.debug && '--debug'}"]`, "for a value that is there if a condition is true, when(condition, value)", `args: ["${when(params.debug, '--debug')}"]`,
+		},
+		{
+			"a string as a condition", "{name: level, default: info}, {name: debug, type: boolean, default: false}",
+			`args: ["${params.level && params.debug ? 'a' : 'b'}"]`, "to compare it, write == '...'", `args: ["${params.level == 'debug' && params.debug ? 'a' : 'b'}"]`,
+		},
+		{
+			"|| between strings", "{name: level, default: info}",
+			`args: ["${params.level || 'info'}"]`, "for a choice, condition ? a : b", `args: ["${params.level != '' ? params.level : 'info'}"]`,
+		},
+		{
+			"a value that may be missing as a condition", "{name: level, optional: true}",
+			`args: ["${params.?level && params.?level.value() == 'debug' ? 'a' : 'b'}"]`, "write .hasValue() after it", `args: ["${params.?level.hasValue() && params.?level.value() == 'debug' ? 'a' : 'b'}"]`,
+		},
+		{
+			"a boolean that may be missing as a condition", "{name: debug, type: boolean, optional: true}",
+			`args: ["${params.?debug && true ? 'a' : 'b'}"]`, "write .orValue(false) after it", `args: ["${params.?debug.orValue(false) && true ? 'a' : 'b'}"]`,
+		},
+		{
+			"a condition with one result", "{name: debug, type: boolean, default: false}",
+			`args: ["${params.debug ? '--debug'}"]`, "or when(condition, a) for a value that is left out otherwise", `args: ["${when(params.debug, '--debug')}"]`,
+		},
+		{
+			"map() of a string that may be missing", "{name: level, optional: true}",
+			`args: ["${params.?level.map(l, '--level=' + l)}"]`, "write .optMap(x, ...)", `args: ["${params.?level.optMap(l, '--level=' + l)}"]`,
+		},
+		{
+			"map() of a list that may be missing", "{name: names, type: list, optional: true}",
+			`args: ["${params.?names.map(n, '--name=' + n)}"]`, "write .orValue([]) before the macro", `args: ["${params.?names.orValue([]).map(n, '--name=' + n)}"]`,
+		},
+		{
+			"or() of a string", "{name: level, optional: true}",
+			`args: ["${params.?level.or('info')}"]`, "so write orValue(...) here", `args: ["${params.?level.orValue('info')}"]`,
+		},
+		{
+			"a map without quotes in a loop", "",
+			`env: [{"${forEach}": {"k, v": {'A': 'b'}}, name: "${k}", value: "${v}"}]`, `put it in quotes, as in {"k, v": "..."}`, `env: [{"${forEach}": {"k, v": "{'A': 'b'}"}, name: "${k}", value: "${v}"}]`,
+		},
+		{
+			"a choice between two actions", "{name: http, type: boolean, default: false}",
+			`readinessProbe: {httpGet: {"${when}": params.http, port: 80}, tcpSocket: {"${when}": "!params.http", port: 80}}`,
+			"to choose one for each pod, write one expression in place of the object, as in ${params.secure ? {'httpGet': {...}} : {'tcpSocket': {...}}}",
+			`readinessProbe: "${params.http ? {'httpGet': {'port': 80}} : {'tcpSocket': {'port': 80}}}"`,
+		},
+		{
+			"keys of unknown type beside strings", `{name: j, type: json, default: '{"env": {"A": "b"}}'}], variables: [{name: m, expression: "params.j[?'env'].orValue({})"}`,
+			`env: ["${variables.m.map(k, {'name': k, 'value': string(variables.m[k])})}"]`, "so write string(k)", `env: ["${variables.m.map(k, {'name': string(k), 'value': string(variables.m[k])})}"]`,
+		},
+		{
+			"text beside an expression without quotes", "{name: tls, type: boolean, default: false}",
+			`args: [--tls=${params.tls ? 'on' : 'off'}]`, `put the whole value in quotes, as in "--name=${params.NAME}"`, `args: ["--tls=${params.tls ? 'on' : 'off'}"]`,
+		},
+		{
+			"a condition without quotes", "{name: port, type: integer, optional: true}",
+			`env: [{"${when}": params.?port.orValue(0) > 0, name: A, value: b}]`, `put the whole expression in quotes, as in "params.NAME == 'a'"`, `env: [{"${when}": "params.?port.orValue(0) > 0", name: A, value: b}]`,
+		},
+		{
+			"a boolean beside a string", "{name: debug, type: boolean, default: false}",
+			`args: ["${params.debug == 'true' ? 'a' : 'b'}"]`, "leave out the comparison", `args: ["${params.debug ? 'a' : 'b'}"]`,
+		},
+		{
+			"map() with two names", "{name: all, type: map, default: 'A=b'}",
+			`env: "${params.all.map(k, v, {'name': k, 'value': v})}"`, "write transformList(k, v, ...)", `env: "${params.all.transformList(k, v, {'name': k, 'value': v})}"`,
+		},
+		{
+			"a key without quotes", "{name: names, type: list, default: 'a,b'}",
+			`env: "${params.names.map(n, {name: n, 'value': 'a'})}"`, "a key of a map needs quotes: write 'name'", `env: "${params.names.map(n, {'name': n, 'value': 'a'})}"`,
+		},
+		{
+			"a map for environment variables", "{name: all, type: map, default: 'A=b'}",
+			`env: "${params.all}"`, "write ${params.all.transformList(k, v, {'name': k, 'value': v})}", `env: "${params.all.transformList(k, v, {'name': k, 'value': v})}"`,
+		},
+		{
+			"an expression that gives a string for a list", "{name: names, type: list, default: 'a,b'}",
+			`args: "${params.names.join(' ')}"`, "write ${[params.names.join(' ')]}", `args: "${[params.names.join(' ')]}"`,
+		},
+		{
+			"double quotes in double quotes", "{name: level, default: info}",
+			`args: ["${params.level == "x" ? 'a' : 'b'}"]`, "the strings of an expression need single quotes", `args: ["${params.level == 'x' ? 'a' : 'b'}"]`,
+		},
 	} {
 		parse := func(fields string) string {
 			_, problems := templates.Parse("x.yaml", fmt.Appendf(nil, `apiVersion: pillion.dev/v1alpha1

@@ -3,6 +3,7 @@
 package templates
 
 import (
+	"cmp"
 	"regexp"
 	"strings"
 
@@ -13,17 +14,44 @@ import (
 func notYAML(data []byte, err error) (line int, message string) {
 	line, message = jsontree.WhereYAML(data, err)
 	lines := strings.Split(string(data), "\n")
-	if 0 < line && line <= len(lines) && hasUnquoted(lines[line-1]) {
-		message, _, _ = strings.Cut(message, "; ") // this hint is better
-		message += `; put the expression in quotes, as in "${params.NAME}"`
+	if 0 < line && line <= len(lines) {
+		if hint := cmp.Or(innerQuotesHint(lines[line-1]), quotesHint(cutQuoted(lines[line-1]))); hint != "" {
+			message, _, _ = strings.Cut(message, "; ") // this hint is better
+			message += hint
+		}
 	}
 	return line, "not YAML: " + message
 }
 
-var inExpression = regexp.MustCompile(`\$\{|[\w)\]][(\[]['"]`)
+var (
+	inExpression = regexp.MustCompile(`[\w)\]][(\[]['"]|\.\?\w|\[\?`)
+	innerQuotes  = regexp.MustCompile(`"[^"]*\$\{[^}"]*"\w`)
+	besideText   = regexp.MustCompile(`[^\s{\[,$]\$\{`)
+)
 
-// hasUnquoted reports whether a line of YAML has an expression outside quotes.
-func hasUnquoted(line string) bool {
+// quotesHint returns which quotes are missing in a line of YAML, or "", given its part outside quotes.
+func quotesHint(plain string) string {
+	switch {
+	case besideText.MatchString(plain):
+		return `; put the whole value in quotes, as in "--name=${params.NAME}"`
+	case strings.Contains(plain, "${"):
+		return `; put the expression in quotes, as in "${params.NAME}"`
+	case inExpression.MatchString(plain):
+		return `; put the whole expression in quotes, as in "params.NAME == 'a'"`
+	}
+	return ""
+}
+
+// innerQuotesHint returns a hint if an expression in double quotes has a string in double quotes, or "".
+func innerQuotesHint(line string) string {
+	if !innerQuotes.MatchString(line) {
+		return ""
+	}
+	return `; in double quotes, the strings of an expression need single quotes, as in "${params.NAME == 'a'}"`
+}
+
+// cutQuoted returns a line of YAML without its values and keys in quotes.
+func cutQuoted(line string) string {
 	var plain strings.Builder
 	quote, before, last := byte(0), byte(0), byte(':') // the last two characters that are not blanks
 	for i := range len(line) {
@@ -43,5 +71,5 @@ func hasUnquoted(line string) bool {
 			before, last = last, b
 		}
 	}
-	return inExpression.MatchString(plain.String())
+	return plain.String()
 }

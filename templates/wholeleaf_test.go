@@ -10,6 +10,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/cel"
 	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/request"
 )
 
 func parseWhole(t testing.TB, spec string) *Template {
@@ -184,5 +185,26 @@ func TestListOfStrings(t *testing.T) {
 	_, problems := Parse("x", []byte(`{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: x}, spec: {pod: {spec: {containers: [{name: c, image: i, args: "${pod.spec.containers}"}]}}}}`))
 	if len(problems) != 1 || !strings.Contains(problems[0].Message, "must be a list of strings, but ${pod.spec.containers} gives a list of Container values") {
 		t.Errorf("%v", problems)
+	}
+}
+
+// TestListAsItem checks the error of an item that is a list: it says how the items of the list become items.
+func TestListAsItem(t *testing.T) {
+	t.Parallel()
+	spec := `{params: [{name: env, type: json, default: "[{name: A, value: b}]"}], pod: {spec: {containers: [{name: c, image: i, env: ["${%s}"]}]}}}`
+	render := func(expression string) (jsontree.Node, error) {
+		tpl := parseWhole(t, fmt.Sprintf(spec, expression))
+		values, err := tpl.Values(nil, &request.ServiceAccount{}, &request.Namespace{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tpl.Render(wholeInput(t, `{"spec":{"containers":[{"name":"a"}]}}`), values)
+	}
+	const fixed = "params.env.map(x, x)"
+	if n, err := render("params.env"); err == nil || !strings.HasSuffix(err.Error(), "; to insert the items of a list, write ${"+fixed+"}") {
+		t.Errorf("got %v, %v", n.String(), err)
+	}
+	if n, err := render(fixed); err != nil || len(n.At("spec", "containers").Items()[0].Get("env").Items()) != 1 {
+		t.Errorf("got %v, %v", n.String(), err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/parser"
 
 	"github.com/pillion-dev/pillion/templates/cel/diagnostics"
 	"github.com/pillion-dev/pillion/templates/cel/library"
@@ -39,12 +40,54 @@ func sameTypes(env *cel.Env, checked *cel.Ast, variable string, whole bool) (isM
 		return false, fmt.Errorf("CEL: %s() makes a map with values of different types, so it must be a whole field or an argument of %s() (in %q)", library.Merge, library.JSONMarshal, checked.Source().Content())
 	}
 	if issues.Err() == nil {
-		return false, fmt.Errorf("CEL: variables.%s has values of different types, so it must be a whole field or an argument of %s() (in %q)", variable, library.JSONMarshal, checked.Source().Content())
+		return false, fmt.Errorf("CEL: variables.%s has values of different types, so it must be a whole field or an argument of %s(); to read parts of it, write a variable for each part, with values of one type (in %q)", variable, library.JSONMarshal, checked.Source().Content())
 	}
 	first := issues.Errors()[0]
 	text, _ := diagnostics.ExplainMessage(checked.Source().Content(), first.Message)
+	if converted := convertedValue(native); converted != "" {
+		return false, fmt.Errorf("CEL: %s (%s); all values of a map or a list need one type, so write %s, whose type is not known otherwise",
+			text, diagnostics.FormatLocation(checked.Source().Content(), first.Location), converted)
+	}
 	return false, fmt.Errorf("CEL: %s (%s); all values of a map or a list need one type, unless it is an argument of %s() or a whole field that is an object",
 		text, diagnostics.FormatLocation(checked.Source().Content(), first.Location), library.JSONMarshal)
+}
+
+// convertedValue returns the first value of unknown type beside values of one scalar type in a literal, converted to this type, or "".
+func convertedValue(checked *ast.AST) string {
+	for _, e := range ast.MatchDescendants(ast.NavigateAST(checked), ast.AllMatcher()) {
+		var unknown ast.Expr
+		known := map[string]bool{}
+		for _, value := range literalValues(e) {
+			if t := checked.GetType(value.ID()); t.Kind() == types.DynKind && unknown == nil {
+				unknown = value
+			} else if t.Kind() != types.DynKind {
+				known[t.TypeName()] = true
+			}
+		}
+		for name := range known {
+			text, err := "", error(nil)
+			if unknown != nil {
+				text, err = parser.Unparse(unknown, checked.SourceInfo())
+			}
+			if unknown != nil && err == nil && len(known) == 1 && slices.Contains([]string{"string", "int", "double", "bool"}, name) {
+				return name + "(" + text + ")"
+			}
+		}
+	}
+	return ""
+}
+
+// literalValues returns the items of a list literal or the values of a map literal.
+func literalValues(e ast.Expr) (values []ast.Expr) {
+	switch e.Kind() {
+	case ast.ListKind:
+		values = e.AsList().Elements()
+	case ast.MapKind:
+		for _, entry := range e.AsMap().Entries() {
+			values = append(values, entry.AsMapEntry().Value())
+		}
+	}
+	return values
 }
 
 // mergesTypes reports whether an expression merges maps into one whose type does not show how deep their values are.
@@ -138,16 +181,7 @@ func unsetObject(t *types.Type) string {
 // hidesUnset returns an error for a literal with values of different types that contains an object with such
 // fields, because its type does not show that object.
 func hidesUnset(checked *ast.AST, e ast.Expr) error {
-	var values []ast.Expr
-	switch e.Kind() {
-	case ast.ListKind:
-		values = e.AsList().Elements()
-	case ast.MapKind:
-		for _, entry := range e.AsMap().Entries() {
-			values = append(values, entry.AsMapEntry().Value())
-		}
-	}
-	for _, v := range values {
+	for _, v := range literalValues(e) {
 		if found := unsetObject(checked.GetType(v.ID())); found != "" && hasMixedTypes(checked.GetType(e.ID())) {
 			return fmt.Errorf("%s has fields that are not set yet; read a field of it instead", found)
 		}

@@ -268,9 +268,19 @@ func meantPosition(text string) string {
 	return problem.DidYouMean(text, validation.EnumValues(reflect.TypeFor[v1alpha1.End]()))
 }
 
+// quoteHint returns what to write instead of a scalar that has another type because of its quotes, or is no list.
 func quoteHint(y *yaml.Node, t reflect.Type) string {
-	if t.Kind() == reflect.String && y.Kind == yaml.ScalarNode {
+	if y.Kind != yaml.ScalarNode {
+		return ""
+	}
+	unquoted := yaml.Node{Kind: yaml.ScalarNode, Value: y.Value}
+	switch {
+	case t.Kind() == reflect.String:
 		return fmt.Sprintf("; put it in quotes: %q", y.Value)
+	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.String:
+		return fmt.Sprintf("; write [%q]", y.Value)
+	case y.ShortTag() == "!!str" && values.AcceptsYAML(&unquoted, t):
+		return fmt.Sprintf("; write %s without quotes", y.Value)
 	}
 	return ""
 }

@@ -3,6 +3,7 @@
 package fragment
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -31,7 +32,11 @@ func conditionOf(path string) string {
 func (c *Checker) checkRequiredFields(y *yaml.Node, o *Node, t reflect.Type, field, path string) {
 	s := validation.ShapeOf(t, field)
 	some := false // whether one of s.some is always there
+	choices := 0  // fields of s.one that have a condition
 	for i, p := range o.parts {
+		if slices.Contains(s.One, o.names[i]) && p.when != nil {
+			choices++
+		}
 		some = some || slices.Contains(s.Some, o.names[i]) && !p.mayLack()
 	}
 	for i, p := range o.parts {
@@ -44,6 +49,7 @@ func (c *Checker) checkRequiredFields(y *yaml.Node, o *Node, t reflect.Type, fie
 		case !p.mayLack():
 		case validation.NeedsValue(t, field, name):
 			c.ReportProblem(at, sub, `is required, so it must have a value for every pod; to leave out the whole item, write "${when}" in it, and .value() here`)
+		case slices.Contains(s.One, name) && choices > 1 && p.when != nil: // already reported
 		case slices.Contains(s.One, name), slices.Contains(s.Some, name) && !some:
 			instead := `to leave out the whole object, write "${when}" in it, and .value() here`
 			if p.when != nil {
@@ -84,8 +90,18 @@ func (c *Checker) hasShape(y *yaml.Node, t reflect.Type, field, path string) {
 	case len(there) == 0 && all != "":
 		c.ReportProblem(y, path, "must have one of %s", all)
 	case len(there) > 1 && len(s.One) > 0:
-		c.ReportProblem(y, path, "has %s; only one of them is allowed", strings.Join(there, " and "))
+		c.ReportProblem(y, path, "has %s; only one of them is allowed%s", strings.Join(there, " and "), chooseHint(y, there))
 	}
+}
+
+// chooseHint returns how an object has one of two fields for each pod, if both fields have conditions.
+func chooseHint(y *yaml.Node, fields []string) string {
+	for _, name := range fields {
+		if yamlnode.Child(yamlnode.Child(y, name), WhenKey) == nil {
+			return ""
+		}
+	}
+	return fmt.Sprintf("; to choose one for each pod, write one expression in place of the object, as in ${params.secure ? {'%s': {...}} : {'%s': {...}}}", fields[0], fields[1])
 }
 
 // checkObjectRules applies the rules to the known values of the object. The part keeps the rules that

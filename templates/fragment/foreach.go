@@ -38,6 +38,10 @@ func (c *Checker) forEach(o *Node, y *yaml.Node, path string) (leave func(), ok 
 		c.ReportProblem(value, at, "kubectl apply drops a key without a value; write {%q: %q}", key, list)
 		return nil, false
 	}
+	if value.Kind == yaml.MappingNode && len(value.Content) == 2 && value.Content[1].Kind != yaml.ScalarNode {
+		c.ReportProblem(value, at, "the list or the map must be an expression in a string; put it in quotes, as in {%q: \"...\"}", value.Content[0].Value)
+		return nil, false
+	}
 	if value.Kind != yaml.MappingNode || len(value.Content) != 2 || value.Content[1].ShortTag() != "!!str" {
 		c.ReportProblem(value, at, `must be a variable with a CEL list, such as {m: "params.names.split(',')"}, or two with a map: {"k, v": params.labels}`)
 		return nil, false

@@ -5,10 +5,12 @@
 package fragment
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/pillion-dev/pillion/templates/cel"
+	"github.com/pillion-dev/pillion/templates/cel/diagnostics"
 	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/params"
@@ -153,7 +155,11 @@ func (p *Node) renderAs(in *cel.Input, n *jsontree.Node) error {
 		}
 		sub := ""
 		if err == nil && p.schema != nil {
+			isList := n.Kind() == jsontree.Array
 			sub, err = p.schema.setCanonical(in, n)
+			if err != nil && sub == "" && isList && !p.spread && strings.HasSuffix(p.path, "]") {
+				err = fmt.Errorf("%w; to insert the items of a list, write ${%s.map(x, x)}", err, diagnostics.Operand(p.pieces[0].Expression.Source()))
+			}
 		}
 		if err != nil {
 			return p.faultAt(sub, err)

@@ -3,6 +3,7 @@
 package fragment
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 
@@ -36,9 +37,9 @@ func (c *Checker) wholeLeaf(y *yaml.Node, p *Node, t reflect.Type) {
 			p.schema = c.schemaOf(p, t, false)
 		}
 		if !values.AcceptsType(t, out) {
-			hint := ""
-			if !optional {
-				hint = diagnostics.TypeHint(t, out, program.Source())
+			hint := diagnostics.TypeHint(t, out, program.Source())
+			if optional {
+				hint = diagnostics.OptionalTypeHint(t, out, program.Source())
 			}
 			c.ReportProblem(y, p.path, "must be %s, but ${%s} gives %s%s", values.DescribeType(t), program.Source(), diagnostics.TypeName(out), hint)
 		}
@@ -49,7 +50,7 @@ func (c *Checker) wholeLeaf(y *yaml.Node, p *Node, t reflect.Type) {
 		return
 	}
 	if !mayBecome(t, out) {
-		c.ReportProblem(y, p.path, "must be %s, but ${%s} gives %s", describeWhole(t), program.Source(), diagnostics.TypeName(out))
+		c.ReportProblem(y, p.path, "must be %s, but ${%s} gives %s%s", describeWhole(t), program.Source(), diagnostics.TypeName(out), variablesHint(t, out, program.Source()))
 		return
 	}
 	if err := checkLiterals(program, program.AST().Expr(), t); err != nil {
@@ -57,6 +58,14 @@ func (c *Checker) wholeLeaf(y *yaml.Node, p *Node, t reflect.Type) {
 		return
 	}
 	p.schema = c.schemaOf(p, t, isFromPod(out))
+}
+
+// variablesHint returns how environment variables are made from a map, or "".
+func variablesHint(t reflect.Type, out *types.Type, source string) string {
+	if t != reflect.TypeFor[[]corev1.EnvVar]() || out.Kind() != types.MapKind {
+		return ""
+	}
+	return fmt.Sprintf("; write ${%s.transformList(k, v, {'name': k, 'value': v})}", diagnostics.Operand(source))
 }
 
 // schemaOf returns the check of a leaf's values.

@@ -76,7 +76,7 @@ func Explain(env *cel.Env, source string, issue *cel.Error) (text, hint string) 
 		return text, "; " + instead
 	}
 	if what == "variable" {
-		return text, cmp.Or(similarVariableHint(env, name), asString(source, name), inLibrary(env, name), problem.DidYouMean(name, declaredNames(env)))
+		return text, cmp.Or(shellVariableHint(source, name), nameInMacro(source, name), similarVariableHint(env, name), asString(source, name), inLibrary(env, name), problem.DidYouMean(name, declaredNames(env)))
 	}
 	return text, cmp.Or(inLibrary(env, name), problem.DidYouMean(name, declaredNames(env)))
 }
@@ -200,10 +200,10 @@ func ExplainMessage(source, message string) (text, hint string) {
 		return fmt.Sprintf("this is %s, and only its items have fields", typeWords("list("+found[1]+")")), "; write [0] for the first item, .exists(x, ...) for a condition or .map(x, ...) for all items"
 	}
 	if found := notBool.FindStringSubmatch(message); found != nil {
-		return fmt.Sprintf("this is %s, and %s is needed", typeWords(found[2]), typeWords(found[1])), ""
+		return fmt.Sprintf("this is %s, and %s is needed", typeWords(found[2]), typeWords(found[1])), ofCondition(source, found[1], found[2])
 	}
 	if found := notRange.FindStringSubmatch(message); found != nil {
-		return fmt.Sprintf("this is %s, and a list or a map is needed", typeWords(found[1])), ""
+		return fmt.Sprintf("this is %s, and a list or a map is needed", typeWords(found[1])), ofRange(found[1])
 	}
 	if found := noFields.FindStringSubmatch(message); found != nil {
 		return fmt.Sprintf("this is %s, which has no fields", typeWords(found[1])), ""
@@ -219,6 +219,8 @@ func ofOperator(name, of string) string {
 	left, right, _ := strings.Cut(strings.Trim(of, "()"), ", ")
 	isList, isMap := strings.HasPrefix(left, "list("), strings.HasPrefix(left, "map(")
 	switch {
+	case strings.HasSuffix(name, "=") && (of == "(bool, string)" || of == "(string, bool)"):
+		return "; a boolean is a condition itself, so leave out the comparison, or compare it with true"
 	case name == "+" && isMap && strings.Contains(of, "), map("):
 		return "; write the keys of both in one map, or first.merge(second), in which the values of the first win"
 	case name == "+" && isList && !strings.HasPrefix(right, "list("):

@@ -3,6 +3,7 @@
 package diagnostics
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -67,6 +68,29 @@ func Operand(source string) string {
 	return source
 }
 
+// OptionalTypeHint returns the end of a message about a value that may be missing, and is none of the Go type t: how to convert it, or
+// "". Of is its type.
+func OptionalTypeHint(t reflect.Type, of *cel.Type, source string) string {
+	convert := ""
+	switch isText := values.AcceptsType(t, cel.StringType); {
+	case isText && of.Kind() == types.ListKind && of.Parameters()[0].Kind() == types.StringKind:
+		convert = "x.join(',')"
+	case isText && (of.Kind() == types.ListKind || of.Kind() == types.MapKind):
+		convert = "json.marshal(x)"
+	case isText && (of.Kind() == types.DynKind || isScalar(of)):
+		convert = "string(x)"
+	case values.AcceptsType(t, cel.IntType) && (of.Kind() == types.DynKind || of.Kind() == types.StringKind):
+		convert = "int(x)"
+	case values.AcceptsType(t, cel.BoolType) && of.Kind() == types.DynKind:
+		convert = "bool(x)"
+	case values.AcceptsType(t, cel.BoolType) && of.Kind() == types.StringKind:
+		convert = "x == 'true'"
+	default:
+		return ""
+	}
+	return fmt.Sprintf("; write ${%s.optMap(x, %s)}", Operand(source), convert)
+}
+
 // TypeHint returns the end of a message about a value that is none of the Go type t: how to convert it, or "".
 func TypeHint(t reflect.Type, out *cel.Type, source string) string {
 	switch {
@@ -74,8 +98,12 @@ func TypeHint(t reflect.Type, out *cel.Type, source string) string {
 		return StringHint(out, source)
 	case out.Kind() == types.ListKind && values.AcceptsType(t, cel.ListType(cel.StringType)) && (isScalar(out.Parameters()[0]) || out.Parameters()[0].Kind() == types.DynKind):
 		return "; write ${" + Operand(source) + ".map(x, string(x))}"
+	case out.Kind() == types.DynKind && values.AcceptsType(t, cel.ListType(cel.StringType)):
+		return "; if it is a list, write ${" + Operand(source) + ".map(x, string(x))}"
 	case out.Kind() != types.StringKind && out.Kind() != types.DynKind:
 		return ""
+	case values.AcceptsType(t, cel.ListType(cel.StringType)):
+		return "; for a list of one item, write ${[" + source + "]}"
 	case values.AcceptsType(t, cel.IntType) && out.Kind() == types.DynKind:
 		return "; write int(" + source + ")"
 	case values.AcceptsType(t, cel.IntType):

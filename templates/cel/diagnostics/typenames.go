@@ -157,6 +157,9 @@ var (
 	noAlternate  = regexp.MustCompile(`^Syntax error: no viable alternative at input '(.*)'$`)
 )
 
+// conditionWithoutElse matches a condition with one result.
+var conditionWithoutElse = regexp.MustCompile(`[^.[]\?[^?:]*:?\s*$`)
+
 // syntaxWords returns words for a message about the form of an expression, or "".
 func syntaxWords(source, message string) (text, hint string) {
 	read := func(found []string) (string, string) {
@@ -166,8 +169,16 @@ func syntaxWords(source, message string) (text, hint string) {
 			return "the expression is empty", ""
 		case strings.HasPrefix(token, "$") && strings.Contains(source, "${"):
 			return "${ is not expected here: this is an expression already", "; write " + FirstExpression(source) + " without ${ }"
+		case isShellExpansion(source):
+			return "${...} is an expression, and not a shell's variable", fmt.Sprintf("; for the shell, write $${%s}", source)
+		case token == "<EOF>" && conditionWithoutElse.MatchString(source):
+			return "the expression ends too early", "; write condition ? a : b, or when(condition, a) for a value that is left out otherwise"
 		case token == "<EOF>":
 			return "the expression ends too early", ""
+		case token == ":" && strings.Contains(source, ":-"):
+			return ":- is no operator", "; for a value that may be missing, write .orValue('...'), as in params.?name.orValue('...')"
+		case token == ":" && strings.Contains(source, "?:"):
+			return "?: is no operator", "; for a value that may be missing, write .orValue('...'), as in params.?name.orValue('...')"
 		case token == "?" && strings.Contains(source, "??"):
 			return "?? is no operator", "; write .orValue('...') after an optional value such as [?'key']"
 		case strings.HasPrefix(token, "|"):
