@@ -83,10 +83,10 @@ type candidate struct {
 }
 
 // newPodEvents returns a podEvents without the functions that read and write the cluster.
-func newPodEvents(clock cache.Clock) *podEvents {
+func newPodEvents() *podEvents {
 	return &podEvents{
-		now: clock.Now, examined: cache.NewLRUExpireCacheWithClock(mostExamined, clock),
-		namespaces: cache.NewLRUExpireCacheWithClock(mostNamespaces, clock), budgets: cache.NewLRUExpireCacheWithClock(mostNamespaces, clock),
+		now: time.Now, examined: cache.NewLRUExpireCache(mostExamined),
+		namespaces: cache.NewLRUExpireCache(mostNamespaces), budgets: cache.NewLRUExpireCache(mostNamespaces),
 		rate: rate.NewLimiter(examinations, examinationsBurst), wake: make(chan struct{}, 1), waiting: map[string]map[string]candidate{},
 	}
 }

@@ -36,7 +36,7 @@ type eventsAPI struct {
 // start returns podEvents that run until the test ends.
 func (a *eventsAPI) start(t *testing.T) *podEvents {
 	t.Helper()
-	e := newPodEvents(clock{})
+	e := newPodEvents()
 	e.log, e.self = slog.New(slog.DiscardHandler), "self"
 	a.events, a.asked = map[string]*eventsv1.Event{}, map[string]int{}
 	e.optedIn = func(_ string, labels map[string]string) bool {
@@ -242,7 +242,7 @@ func TestPodEventsBounded(t *testing.T) {
 // BenchmarkOfferPod measures what each change of a pod costs, in a cluster with many workloads that were examined already. All
 // examinations together are bounded by their rate.
 func BenchmarkOfferPod(b *testing.B) {
-	e := newPodEvents(clock{})
+	e := newPodEvents()
 	pods := make([]*metav1.PartialObjectMetadata, mostExamined)
 	for i := range pods {
 		pods[i] = newlyMade("shop", fmt.Sprint("web-", i), controllerOf("apps/v1", "ReplicaSet", fmt.Sprint("web-", i), fmt.Sprint("set-", i)))
@@ -260,7 +260,7 @@ func BenchmarkOfferPod(b *testing.B) {
 
 // TestEventLimits checks that the API server accepts each Event: the length of its name and of its note.
 func TestEventLimits(t *testing.T) {
-	e := newPodEvents(clock{})
+	e := newPodEvents()
 	for _, length := range []int{1, 100, 253} {
 		for _, text := range []string{"short", strings.Repeat("ä", 3000)} {
 			about := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: "shop", Name: strings.Repeat("a", length), UID: "1"}

@@ -25,12 +25,6 @@ import (
 // rare.
 const podEventsQPS = 20
 
-// clock is the time of day.
-type clock struct{}
-
-// Now implements [cache.Clock].
-func (clock) Now() time.Time { return time.Now() }
-
 // podEvents returns a podEvents that reads and writes the cluster, or nil if the flag says that there are no Events. Pillion runs in
 // the namespace system.
 func (o *Options) podEvents(config *rest.Config, system string, templates *followed, log *slog.Logger) (*podEvents, error) {
@@ -53,7 +47,7 @@ func (o *Options) podEvents(config *rest.Config, system string, templates *follo
 		return nil, err
 	}
 	examiner := c.NewExaminer(templates.knownSince, time.Now)
-	e := newPodEvents(clock{})
+	e := newPodEvents()
 	e.log, e.optedIn = log, examiner.OptedIn
 	if e.self, err = os.Hostname(); err != nil || e.self == "" {
 		e.self = manifests.ControllerName
