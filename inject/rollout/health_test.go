@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/pillion-dev/pillion/inject/rollout"
 )
@@ -185,6 +186,28 @@ func TestOver(t *testing.T) {
 		}
 		if steady := rollout.Steady(now, []string{"agent"}, time.Now()); steady != (test.over || test.ran) {
 			t.Errorf("%s: steady %t", what, steady)
+		}
+	}
+}
+
+// TestReplacementIsDeleted checks that each new pod must be proved after an eviction: if somebody deletes the pod that took the place of
+// an evicted one, the next one counts.
+func TestReplacementIsDeleted(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	pod := func(name string) *corev1.Pod {
+		p := wellPod()
+		p.Name, p.UID, p.CreationTimestamp = name, types.UID(name), metav1.NewTime(now)
+		return p
+	}
+	w := rollout.NewWatch(rollout.Evict, rollout.Rules{Proof: time.Minute}, rollout.NewClaim("", "this", time.Minute, now))
+	w.Expect([]*rollout.Pod{{Name: "old", UID: "old"}})
+	w.See([]*corev1.Pod{pod("old")}, now)
+	w.Evict("old", now)
+	for _, name := range []string{"first", "second"} {
+		w.See([]*corev1.Pod{pod(name)}, now)
+		if open := w.Open(); len(open) != 1 || open[0].Name != name {
+			t.Errorf("after the pod %s has taken the place, the rollout waits for %+v", name, open)
 		}
 	}
 }

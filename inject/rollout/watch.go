@@ -20,7 +20,7 @@ type Watch struct {
 	// Claim is that of the rollout. Its time does not matter.
 	Claim Claim
 
-	replaces bool // all new pods are ours
+	replaces bool // all new pods are ours: nobody knows which of them take the place of others that somebody else has deleted
 	seen     bool // the pods were seen once
 	pods     map[string]*watched
 	evicted  []*watched // pods whose replacement does not exist yet
@@ -154,7 +154,7 @@ func (w *Watch) Begin(p *Pod, before *corev1.Pod, now time.Time) {
 func (w *Watch) Evict(uid string, now time.Time) {
 	if t := w.pods[uid]; t != nil {
 		t.Stage, t.Since, t.Ours, t.Ready, t.Waits = Changing, now, true, false, "the pod that replaces it"
-		w.evicted = append(w.evicted, t)
+		w.evicted, w.replaces = append(w.evicted, t), true
 		delete(w.pods, uid)
 	}
 }
