@@ -24,7 +24,7 @@ func TestLintServer(t *testing.T) {
 	const all = `{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: a}, spec: {pod: {spec: {containers: [{name: a, image: a}]}}}}
 ---
 {apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: b},
-  spec: {match: {condition: "pod.spec.containers.size() % 2 == 0"}, pod: {spec: {containers: [{name: b, image: b}]}}}}
+  spec: {match: {condition: "pod.spec.containers.size() % 2 == 7"}, pod: {spec: {containers: [{name: b, image: b}]}}}}
 `
 	const one = "\n---\n"
 	for name, c := range map[string]struct {
@@ -40,7 +40,7 @@ func TestLintServer(t *testing.T) {
 			[]string{`a: problem: the API server rejects a pod with it: pods "pillion-lint-" is forbidden: too large`},
 		},
 		"no right": {
-			strings.ReplaceAll(all, " % 2", " * 0"), apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New(`User "u" cannot create`)), exitProblem,
+			strings.ReplaceAll(all, " % 2 == 7", " * 0 == 0"), apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New(`User "u" cannot create`)), exitProblem,
 			[]string{"pillion: --server needs the right to create pods in the namespace shop, even for a dry run: ask for"},
 		},
 	} {
