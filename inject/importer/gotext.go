@@ -34,7 +34,7 @@ type chartValues struct {
 	complete bool
 }
 
-// shadowedVar is a variable as it is outside a block.
+// shadowedVar is a variable outside a block that has another one of the same name.
 type shadowedVar struct {
 	name   string
 	value  goValue

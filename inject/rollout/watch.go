@@ -20,7 +20,7 @@ type Watch struct {
 	// Claim is that of the rollout. Its time does not matter.
 	Claim Claim
 
-	replaces bool // all new pods are ours: nobody knows which of them take the place of others that somebody else has deleted
+	replaces bool // all new pods are ours: some may take the place of pods that somebody else has deleted
 	seen     bool // the pods were seen once
 	pods     map[string]*watched
 	evicted  []*watched // pods whose replacement does not exist yet

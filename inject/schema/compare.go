@@ -73,8 +73,8 @@ func (f *Field) holdsValue(pod, fragment *jsontree.Node) bool {
 	return f.Contains(pod, fragment)
 }
 
-// Effective returns what the API server stores for a value in a field of an object: the default if the value is zero and the field
-// cannot tell that from no value, for example "/" for the empty path of an HTTP request, and otherwise the value, which may be nil.
+// Effective returns what the API server stores for a value in a field of an object: the default if the value is zero and means the same
+// as no value, for example "/" for the empty path of an HTTP request, and otherwise the value, which may be nil.
 func (f *Field) Effective(object, value *jsontree.Node) *jsontree.Node {
 	if f.AbsentIsZero && value != nil && IsZero(value) {
 		if implied := f.impliedValue(object, false); implied != nil {

@@ -168,7 +168,7 @@ func TestQuantityAllocs(t *testing.T) {
 	}
 }
 
-// TestZeroIsDefault checks for each field that cannot tell a zero value from none that a zero value is the default of the field, on
+// TestZeroIsDefault checks for each field in which a zero value means the same as no value that it is the default of the field, on
 // either side of a comparison, and is nothing else.
 func TestZeroIsDefault(t *testing.T) {
 	t.Parallel()
