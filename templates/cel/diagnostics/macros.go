@@ -7,7 +7,7 @@ import (
 	"regexp"
 )
 
-// nameInMacro returns a hint about a name that is unknown because of where it is: it is the second name of a macro with one name, or a
+// nameInMacro returns a hint about a name that is unknown because of its place: it is the second name of a macro with one name, or a
 // key of a map without quotes.
 func nameInMacro(source, name string) string {
 	quoted := regexp.QuoteMeta(name)
