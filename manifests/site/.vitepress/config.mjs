@@ -99,6 +99,16 @@ function withSiteLinks(md) {
   });
 }
 
+// withoutExpressions keeps Vue from evaluating {{ }} in the text of pages: it is about other products' templates.
+function withoutExpressions(md) {
+  md.core.ruler.push('no-expressions', ({tokens, env}) => {
+    for (const t of tokens.flatMap((t) => t.children ?? [])) {
+      if (t.type === 'code_inline') t.attrSet('v-pre', '');
+      if (t.type === 'text' && t.content.includes('{{')) throw new Error(`${env?.path}: write {{ in code: ${t.content}`);
+    }
+  });
+}
+
 // withPictures draws the blocks of the language mermaid in the browser.
 function withPictures(md) {
   const fence = md.renderer.rules.fence;
@@ -133,7 +143,7 @@ export default defineConfig({
   markdown: {
     anchor: {slugify: anchor},
     theme: {light: 'github-light-high-contrast', dark: 'github-dark-high-contrast'},
-    config: (md) => { withSiteLinks(md); withPictures(md); },
+    config: (md) => { withSiteLinks(md); withoutExpressions(md); withPictures(md); },
   },
   themeConfig: {
     siteTitle: 'Pillion',
