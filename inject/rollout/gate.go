@@ -133,7 +133,7 @@ type Stop struct {
 // all rollouts decide alike.
 func Decide(v *View, rules Rules, now time.Time) (d Decision) {
 	d.Stop = findStop(v, rules, now)
-	g := &gate{allowed: rules.maxUnready(v.podCount()), undo: rules.Undo, budgets: maps.Clone(v.Budgets)}
+	g := &gate{allowed: rules.maxUnready(v.podCount()), undo: rules.Undo, budgets: maps.Clone(v.Budgets), doubts: map[string]int{}}
 	ready, unready, proof := 0, 0, time.Duration(0)
 	for i := range v.Members {
 		m := &v.Members[i]
@@ -155,7 +155,7 @@ func Decide(v *View, rules Rules, now time.Time) (d Decision) {
 			}
 		case m.isReverting(rules, now):
 			if g.reverts++; m.Ready {
-				g.doubt++
+				g.countDoubt(m, 1)
 			}
 		}
 	}
@@ -224,6 +224,15 @@ type gate struct {
 	undo     bool
 	unready  []string
 	budgets  map[string]int
+	doubts   map[string]int // the pods of doubt, by budget: each may become unready, and the budget does not know that
+}
+
+// countDoubt counts a ready pod that has a change which was not proved, and waits to go back.
+func (g *gate) countDoubt(m *Member, n int) {
+	g.doubt += n
+	for _, name := range m.Budgets {
+		g.doubts[name] += n
+	}
 }
 
 // admitPod admits a pod, or returns what it has to wait for. A doubtful one counts already.
@@ -241,7 +250,7 @@ func (g *gate) admitPod(m *Member, doubtful bool) (waits string) {
 	}
 	counts := m.Ready && m.Restarts
 	for _, name := range m.Budgets {
-		if counts && g.budgets[name] < 1 {
+		if counts && (g.budgets[name] < 1 || !doubtful && g.budgets[name]-g.doubts[name] < 1) {
 			return "the PodDisruptionBudget " + name + " to allow a disruption"
 		}
 	}
@@ -250,7 +259,7 @@ func (g *gate) admitPod(m *Member, doubtful bool) (waits string) {
 	}
 	if doubtful {
 		if g.reverts--; m.Ready {
-			g.doubt--
+			g.countDoubt(m, -1)
 		}
 	}
 	for _, name := range m.Budgets {

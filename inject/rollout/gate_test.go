@@ -48,6 +48,8 @@ func TestDecide(t *testing.T) {
 		{what: "more are not proved than may be", pods: "RRRBBB", most: "1", budget: -1, change: 0, waits: "1 pod may be unavailable"},
 		{what: "a failed one of those goes back", pods: "RrRBBB", most: "1", budget: -1, change: 1, waits: "1 pod may be unavailable"},
 		{what: "a budget for those that go back", pods: "RRRBBB", most: "3", budget: 1, change: 1, waits: "the PodDisruptionBudget web to allow a disruption"},
+		{what: "one that goes back may fail, which a budget does not know", pods: "BRBBBB", most: "100%", budget: 2, change: 2, waits: "the PodDisruptionBudget web to allow a disruption"},
+		{what: "one that goes back may use up a budget", pods: "BRB", most: "100%", budget: 1, change: 1, waits: "the PodDisruptionBudget web to allow a disruption"},
 		{what: "a failed one goes back", pods: "rRRBBB", most: "3", budget: -1, change: 3},
 		{what: "unready ones do not wait", pods: "bbbbBB", most: "2", budget: -1, change: 4, undo: true, waits: "4 changed pods to be proved"},
 		{what: "ready ones wait for unready ones", pods: "KbbBBB", most: "2", budget: -1, change: 2, undo: true, waits: "3 changed pods to be proved"},
