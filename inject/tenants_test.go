@@ -248,6 +248,11 @@ func tryTenants(t *testing.T, seed uint64, tried tally) {
 		return
 	}
 	pod := []byte(g.Pod(true))
+	defer func() { // also if a check ends the test
+		if t.Failed() {
+			t.Logf("seed %d\n%s\n%s", seed, strings.Join(documents, "\n---\n"), pod)
+		}
+	}()
 	alone, both := injectorOf(cluster), injectorOf(append(slices.Clone(cluster), own...))
 	if checkTenant(t, alone, both, pod, nil) {
 		tried["injected beside"]++
@@ -271,7 +276,7 @@ func tryTenants(t *testing.T, seed uint64, tried tally) {
 		}
 	}
 	if t.Failed() {
-		t.Fatalf("seed %d\n%s\n%s", seed, strings.Join(documents, "\n---\n"), pod)
+		t.FailNow()
 	}
 }
 
