@@ -47,7 +47,7 @@ func notInShare(s *subject, t *loaded) (bool, string) {
 
 func whyInShare(s *subject, t *loaded) string {
 	_, named := s.requested.lookupName(t.Name)
-	of := s.owner()
+	of := s.findOwner()
 	switch {
 	case t.base == nil:
 		return ""
@@ -61,11 +61,11 @@ func whyInShare(s *subject, t *loaded) string {
 
 // isInShare reports whether the share of a canary includes the pod's workload.
 func (s *subject) isInShare(t *loaded) bool {
-	return t.Share() == 100 || shareBucket(s.request.namespace.Name, s.owner(), t.Name) < t.Share()
+	return t.Share() == 100 || shareBucket(s.request.namespace.Name, s.findOwner(), t.Name) < t.Share()
 }
 
-// owner returns the workload that the pod belongs to.
-func (s *subject) owner() workloads.Owner { return workloads.OfPod(s.pod, s.request.owner) }
+// findOwner returns the workload that the pod belongs to.
+func (s *subject) findOwner() workloads.Owner { return workloads.OfPod(s.pod, s.request.owner) }
 
 // replacedByCanary reports whether a canary takes the place of the template, which may be a canary too.
 func replacedByCanary(s *subject, t *loaded) (bool, string) {

@@ -39,11 +39,11 @@ func (c *converter) readAnchors(f *field, path []string, each *loop) {
 		at := append(slices.Clone(path), name)
 		switch {
 		case isCondition(kind):
-			f.drop(child)
+			f.removeChild(child)
 			c.readRuleCondition(child, at)
 		case kind != "" && kind != missingAnchor:
 			c.loseCondition(child)
-			f.drop(child)
+			f.removeChild(child)
 		case child.kind == yaml.SequenceNode:
 			c.removeMissingAnchor(child)
 			for _, item := range slices.Clone(child.children) {
@@ -155,7 +155,7 @@ func (c *converter) readOwnAnchors(item, f *field) {
 	for _, child := range slices.Clone(f.members()) {
 		switch _, kind := splitAnchor(child.name); kind {
 		case globalAnchor:
-			f.drop(child)
+			f.removeChild(child)
 			c.loseCondition(child)
 		case "", missingAnchor:
 			c.removeMissingAnchor(child)
@@ -177,7 +177,7 @@ type containerAnchor struct {
 func containerAnchors(list, item *field, each *loop) (all []containerAnchor) {
 	for _, f := range item.members() {
 		name, kind := splitAnchor(f.name)
-		if name == "name" && kind != globalAnchor && isElementName(f) && each != nil && each.list() == list.name {
+		if name == "name" && kind != globalAnchor && isElementName(f) && each != nil && each.listName() == list.name {
 			all = append(all, containerAnchor{f, each.where, true, false})
 			continue
 		}
@@ -204,7 +204,7 @@ func (c *converter) readContainerAnchors(list, item *field, each *loop) {
 	anchors := containerAnchors(list, item, each)
 	for _, a := range anchors {
 		a.f.read = true
-		item.drop(a.f)
+		item.removeChild(a.f)
 		isElement, isGlobal = isElement || a.isElement, isGlobal || a.isGlobal
 		switch test := cmp.Or(a.test, "true"); {
 		case a.isGlobal:
@@ -221,7 +221,7 @@ func (c *converter) readContainerAnchors(list, item *field, each *loop) {
 			c.o.note(f, "Kyverno adds nothing to the container of a global anchor")
 		}
 		item.read = true
-		list.drop(item)
+		list.removeChild(item)
 	case isElement:
 		item.loop, item.when = &loop{joinConditions(where), each.initContainers}, ""
 	case len(anchors) > 0:
@@ -234,7 +234,7 @@ func isElementName(f *field) bool {
 	return strings.Join(strings.Fields(f.peek()), "") == "{{element.name}}"
 }
 
-// drop removes a field from an object or an item from a list. It keeps its path.
-func (f *field) drop(child *field) {
+// removeChild removes a field from an object or an item from a list. It keeps its path.
+func (f *field) removeChild(child *field) {
 	f.children = slices.DeleteFunc(slices.Clone(f.children), func(c *field) bool { return c == child })
 }

@@ -59,8 +59,8 @@ type loop struct {
 	initContainers bool
 }
 
-// list returns the name of the list with the containers.
-func (l *loop) list() string {
+// listName returns the name of the list with the containers.
+func (l *loop) listName() string {
 	if l.initContainers {
 		return "initContainers"
 	}

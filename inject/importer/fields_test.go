@@ -34,8 +34,8 @@ type carrier struct {
 	only []string
 }
 
-// carriers are the places where the other injectors can have a whole container, volume or pod.
-func carriers() []carrier {
+// allCarriers returns the places where the other injectors can have a whole container, volume or pod.
+func allCarriers() []carrier {
 	inSpec := func(prefix string) func(string) string {
 		return func(pod string) string { return prefix + strings.TrimPrefix(pod, "spec.") }
 	}
@@ -131,7 +131,7 @@ func mountVolumes(fields map[string]any) {
 // wherever a configuration has it. Each field has a value of its own, by which the test finds it.
 func TestEveryPodField(t *testing.T) {
 	checked, every := 0, size.Choose(t, 5, 1)
-	for _, c := range carriers() {
+	for _, c := range allCarriers() {
 		t.Run(c.name, func(t *testing.T) {
 			for i, spec := range podSpecs(t) {
 				if i%every != 0 {
@@ -196,7 +196,7 @@ type filler struct{ count int }
 func (f *filler) eachField(typ reflect.Type) (all []map[string]any) {
 	for i := range typ.NumField() {
 		object := reflect.New(typ).Elem()
-		f.fill(object.Field(i))
+		f.fillValue(object.Field(i))
 		data, err := json.Marshal(object.Interface())
 		var fields map[string]any
 		if err == nil {
@@ -215,7 +215,7 @@ func (f *filler) eachField(typ reflect.Type) (all []map[string]any) {
 	return all
 }
 
-func (f *filler) fill(v reflect.Value) {
+func (f *filler) fillValue(v reflect.Value) {
 	f.count++
 	switch value := v.Addr().Interface().(type) {
 	case *resource.Quantity:
@@ -239,19 +239,19 @@ func (f *filler) fill(v reflect.Value) {
 		v.SetInt(int64(1000 + f.count))
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
-		f.fill(v.Elem())
+		f.fillValue(v.Elem())
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
-		f.fill(v.Index(0))
+		f.fillValue(v.Index(0))
 	case reflect.Map:
 		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
-		f.fill(key)
-		f.fill(value)
+		f.fillValue(key)
+		f.fillValue(value)
 		v.Set(reflect.MakeMap(v.Type()))
 		v.SetMapIndex(key, value)
 	case reflect.Struct:
 		for _, field := range v.Fields() {
-			f.fill(field)
+			f.fillValue(field)
 		}
 	}
 }

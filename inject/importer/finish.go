@@ -111,7 +111,7 @@ func (o *object) writeComments(documents []*yaml.Node) [][]string {
 	}
 	write := func(f finding, word string) {
 		p := f.public()
-		text := []string{fmt.Sprintf("%s: %s (line %d): %s", word, p.place(), p.Line, p.Was), "  " + p.Message}
+		text := []string{fmt.Sprintf("%s: %s (line %d): %s", word, p.describePlace(), p.Line, p.Was), "  " + p.Message}
 		for at := f.at.parent; at != nil; at = at.parent {
 			if holder := holders[at.out]; at.out != nil && holder != nil {
 				holder.HeadComment = strings.TrimLeft(holder.HeadComment+"\n"+strings.TrimRight(commentLines(text, "# "), "\n"), "\n")

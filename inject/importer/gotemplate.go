@@ -144,9 +144,9 @@ func (t *goTemplate) branches(n *parse.IfNode) {
 		impossible = "a pod has no name yet when it is created"
 	case v.static != nil:
 		if isTrue(v.static) {
-			t.block(n.List)
+			t.writeBlock(n.List)
 		} else if n.ElseList != nil {
-			t.block(n.ElseList)
+			t.writeBlock(n.ElseList)
 		}
 		return
 	default:
@@ -174,12 +174,12 @@ func beginsLine(list *parse.ListNode) bool {
 // inside writes nodes with a condition.
 func (t *goTemplate) inside(g guardOf, list *parse.ListNode) {
 	t.guards = append(t.guards, g)
-	t.block(list)
+	t.writeBlock(list)
 	t.guards = t.guards[:len(t.guards)-1]
 }
 
-// block writes nodes whose declarations end with them.
-func (t *goTemplate) block(list *parse.ListNode) {
+// writeBlock writes nodes whose declarations end with them.
+func (t *goTemplate) writeBlock(list *parse.ListNode) {
 	defer t.endBlock(len(t.shadowed))
 	t.walk(list)
 }

@@ -99,7 +99,7 @@ func (c *converter) readRulePatches(r *kyvernoRule, f *field, each *loop) {
 		}
 		c.d.placeInit, c.d.placeContainers = "First", "First" // a merge puts new items of a list first
 		if each != nil && each.where != "" {
-			pod.makeConditional("pod.spec." + each.list() + ".exists(container, " + each.where + ")")
+			pod.makeConditional("pod.spec." + each.listName() + ".exists(container, " + each.where + ")")
 		}
 		c.readAnchors(pod, nil, each)
 		c.addPod(pod)

@@ -20,7 +20,7 @@ var workloadGroups = []string{"v1", "*", "*/*", "*/v1", "apps", "apps/*", "apps/
 func (o *object) readMatch(d *draft, r *kyvernoRule, match *field) {
 	blocks := blocksOf(match)
 	r.workload = !slices.ContainsFunc(blocks, isForPods)
-	matching := slices.DeleteFunc(slices.Clone(blocks), func(b *field) bool { return !r.selects(b) })
+	matching := slices.DeleteFunc(slices.Clone(blocks), func(b *field) bool { return !r.isAbout(b) })
 	if len(matching) == 0 || match.get("all") != nil && len(matching) < len(blocks) {
 		d.discarded = true
 		return
@@ -87,8 +87,8 @@ func isForPods(block *field) bool {
 	return slices.ContainsFunc(block.get("kinds").items(), func(kind *field) bool { return kindName(kind) == "Pod" })
 }
 
-// selects reports whether resources contain the objects that the rule is about: pods, or workloads.
-func (r *kyvernoRule) selects(block *field) bool {
+// isAbout reports whether resources contain the objects that the rule changes: pods, or workloads.
+func (r *kyvernoRule) isAbout(block *field) bool {
 	return slices.ContainsFunc(block.get("kinds").items(), func(kind *field) bool {
 		name := kindName(kind)
 		return name != "" && r.workload == (name != "Pod")
@@ -224,7 +224,7 @@ func (o *object) readExclude(d *draft, r *kyvernoRule, exclude *field) {
 func (o *object) readExclusion(d *draft, r *kyvernoRule, blocks []*field) {
 	var tests []string
 	for _, b := range blocks {
-		if kinds := b.get("kinds"); len(kinds.items()) > 0 && !r.selects(b) {
+		if kinds := b.get("kinds"); len(kinds.items()) > 0 && !r.isAbout(b) {
 			for _, b := range blocks {
 				o.note(b, "this excludes objects of other kinds")
 			}

@@ -20,10 +20,10 @@ func Text(all []Imported) string {
 		}
 		fmt.Fprintf(&out, "%s: %s\n", at, r.outcomeText())
 		for _, f := range r.LeftOut {
-			fmt.Fprintf(&out, "%s:%d: %s: left out: %s\n", escapeUnprintable(r.File), f.Line, f.place(), f.Message)
+			fmt.Fprintf(&out, "%s:%d: %s: left out: %s\n", escapeUnprintable(r.File), f.Line, f.describePlace(), f.Message)
 		}
 		for _, f := range r.Notes {
-			fmt.Fprintf(&out, "%s:%d: %s: note: %s\n", escapeUnprintable(r.File), f.Line, f.place(), f.Message)
+			fmt.Fprintf(&out, "%s:%d: %s: note: %s\n", escapeUnprintable(r.File), f.Line, f.describePlace(), f.Message)
 		}
 	}
 	fmt.Fprintf(&out, "%d imported as a whole, %d in part, %d not imported, %d skipped\n", count[Whole], count[Part], count[None], count[Skipped])
@@ -72,7 +72,7 @@ func YAML(all []Imported) string {
 func (r *Imported) comment() string {
 	text := []string{fmt.Sprintf("Not imported: %s:%d: %s %s.", escapeUnprintable(r.File), r.Line, escapeUnprintable(r.Kind), escapeUnprintable(r.Name))}
 	for _, f := range r.LeftOut {
-		text = append(text, fmt.Sprintf("Left out: %s (line %d): %s", f.place(), f.Line, f.Was), "  "+f.Message)
+		text = append(text, fmt.Sprintf("Left out: %s (line %d): %s", f.describePlace(), f.Line, f.Was), "  "+f.Message)
 	}
 	return commentLines(text, "# ")
 }
@@ -128,8 +128,8 @@ type Finding struct {
 	Message string `json:"message"`
 }
 
-// place returns the field in words.
-func (f *Finding) place() string {
+// describePlace returns the field in words.
+func (f *Finding) describePlace() string {
 	if f.Field == "" {
 		return "the whole object"
 	}

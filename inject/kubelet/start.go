@@ -72,8 +72,8 @@ type startChecker struct {
 	mounts mountChecker
 }
 
-// report records a fault, unless there are enough.
-func (s *startChecker) report(f Fault) {
+// reportFault records a fault, unless there are enough.
+func (s *startChecker) reportFault(f Fault) {
 	if len(s.faults) < s.most {
 		s.faults = append(s.faults, f)
 	}
@@ -103,7 +103,7 @@ func (s *startChecker) checkContainer(c *jsontree.Node) {
 	s.checkUser(c, name)
 	for _, fault := range validation.UnknownPorts(c) {
 		if s.isAdded(fault.Nodes...) {
-			s.report(Fault{At: s.containerAt().Member("ports"), Pod: s.unlessAdded(c.Get("ports")), Why: fmt.Sprintf("in the container %s, %s", name, fault.Message)})
+			s.reportFault(Fault{At: s.containerAt().Member("ports"), Pod: s.unlessAdded(c.Get("ports")), Why: fmt.Sprintf("in the container %s, %s", name, fault.Message)})
 		}
 	}
 	s.checkSubPaths(c, name)
@@ -117,7 +117,7 @@ func (s *startChecker) checkContainer(c *jsontree.Node) {
 	vars := env.Items()
 	for i := range vars {
 		if other := vars[i].At("valueFrom", "resourceFieldRef", "containerName").Text(); other != "" && s.isAdded(env, &vars[i]) && !s.hasContainer(other) {
-			s.report(Fault{At: s.containerAt().Member("env").Member("-"), Fragment: &vars[i], Why: fmt.Sprintf("the variable %s of the container %s reads a resource of the container %s, which the pod does not have, so the kubelet would not start it; correct containerName",
+			s.reportFault(Fault{At: s.containerAt().Member("env").Member("-"), Fragment: &vars[i], Why: fmt.Sprintf("the variable %s of the container %s reads a resource of the container %s, which the pod does not have, so the kubelet would not start it; correct containerName",
 				vars[i].Get("name").Text(), name, other)})
 		}
 	}
@@ -139,7 +139,7 @@ func (s *startChecker) checkSubPaths(c *jsontree.Node, name string) {
 		if !s.isAdded(mount) && len(validation.UnusableSubPaths(c, s.serviceLinks, one, wasThere)) > 0 {
 			continue // it is wrong without the template, too
 		}
-		s.report(Fault{At: s.containerAt().Member("env"), Pod: s.unlessAdded(env), Why: fmt.Sprintf("in the container %s, %s", name, fault.Message)})
+		s.reportFault(Fault{At: s.containerAt().Member("env"), Pod: s.unlessAdded(env), Why: fmt.Sprintf("in the container %s, %s", name, fault.Message)})
 	}
 }
 
@@ -176,7 +176,7 @@ func (s *startChecker) checkUser(c *jsontree.Node, name string) {
 		do = "in the template, set another " + field + " for this container, or runAsNonRoot: false"
 	}
 	why := fmt.Sprintf("the kubelet would not start the container %s: %s runAsNonRoot is true, but %s %s is %s, which is root; %s", name, whose[ownNonRoot], whose[isOwn], field, user, do)
-	s.report(Fault{at, place, user, why, Parts{Containers: []string{name}, User: true}})
+	s.reportFault(Fault{at, place, user, why, Parts{Containers: []string{name}, User: true}})
 }
 
 // effectiveField returns the value of a field of a container, or else of the pod.
@@ -217,7 +217,7 @@ func (s *startChecker) checkMounts(c *jsontree.Node, name string) {
 		if pod == nil {
 			pod, fragment = s.unlessAdded(fault.within), fault.mount
 		}
-		s.report(Fault{
+		s.reportFault(Fault{
 			s.containerAt().Member("volumeMounts"), pod, fragment, fmt.Sprintf("the container %s could not start: %s; %s", name, fault.why, fault.advice),
 			Parts{Containers: []string{name}, Mounts: []*jsontree.Node{fault.mount, fault.within}},
 		})
@@ -255,7 +255,7 @@ func (s *startChecker) checkDownwardAPI(volume, downwardAPI *jsontree.Node) {
 	files := downwardAPI.Get("items").Items()
 	for i := range files {
 		if other := files[i].At("resourceFieldRef", "containerName").Text(); other != "" && !s.hasContainer(other) {
-			s.report(Fault{At: volumesAt().Member("-"), Fragment: volume, Why: fmt.Sprintf("the volume %s reads a resource of the container %s, which the pod does not have, so the kubelet would start no container; correct containerName",
+			s.reportFault(Fault{At: volumesAt().Member("-"), Fragment: volume, Why: fmt.Sprintf("the volume %s reads a resource of the container %s, which the pod does not have, so the kubelet would start no container; correct containerName",
 				volume.Get("name").Text(), other)})
 		}
 	}
@@ -296,7 +296,7 @@ func (s *startChecker) checkDevices() {
 		a, b := mount.container.Get("name").Text(), device.container.Get("name").Text()
 		why := fmt.Sprintf("the container %s mounts the volume %s as a directory, and the container %s uses the same claim as a device (volume %s), so the kubelet would start no container; correct one of them",
 			a, mount.item.Get("name").Text(), b, device.item.Get("name").Text())
-		s.report(Fault{At: volumesAt(), Why: why, Parts: Parts{Containers: []string{a, b}, Mounts: []*jsontree.Node{mount.item, device.item}}})
+		s.reportFault(Fault{At: volumesAt(), Why: why, Parts: Parts{Containers: []string{a, b}, Mounts: []*jsontree.Node{mount.item, device.item}}})
 	})
 }
 
@@ -335,7 +335,7 @@ func (s *startChecker) checkHugePages() {
 		if why == "" || !volumes[i].IsNew() && noPages(medium, before) != "" {
 			continue
 		}
-		s.report(Fault{At: volumesAt(), Why: fmt.Sprintf("the volume %s has the medium %s, but %s, so the kubelet would start no container; change the medium, for example to HugePages-2Mi, or the resources", name, medium, why)})
+		s.reportFault(Fault{At: volumesAt(), Why: fmt.Sprintf("the volume %s has the medium %s, but %s, so the kubelet would start no container; change the medium, for example to HugePages-2Mi, or the resources", name, medium, why)})
 	}
 }
 

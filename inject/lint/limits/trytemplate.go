@@ -291,7 +291,7 @@ func (trial *Trial) notTried(t *templates.Template, pod Subject, values map[stri
 		return
 	}
 	if d.Code == inject.CodeConditionFalse || strings.HasPrefix(d.Message, "spec.match.condition") {
-		if trial.Unmet = sample.False(t, pod.Situation); pod.On == "" {
+		if trial.Unmet = sample.FalseParts(t, pod.Situation); pod.On == "" {
 			_, trial.Unmet, _ = sample.Meet(t, pod.Situation, fixedParams(values), func(sample.Situation) bool { return true })
 		}
 	}

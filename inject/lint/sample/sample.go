@@ -28,7 +28,7 @@ func Meet(t *templates.Template, from Situation, fixed []string, accept func(Sit
 	}
 	for i, g := range goals {
 		isLast := i == len(goals)-1 && len(unmet) == 0
-		if ok = isLast && s.meet(g, accept); !ok && !s.meet(g, func(Situation) bool { return true }) {
+		if ok = isLast && s.meetGoal(g, accept); !ok && !s.meetGoal(g, func(Situation) bool { return true }) {
 			unmet = append(unmet, g.celText())
 		}
 	}
@@ -38,15 +38,15 @@ func Meet(t *templates.Template, from Situation, fixed []string, accept func(Sit
 	const most = 6 // each makes the search for the next one slower
 	for _, each := range t.EachFragments() {
 		if each.Where != nil && len(s.met) <= most {
-			s.meet(&goal{each.Where, each.Where.AST().Expr(), true, each.InitContainers}, accept)
+			s.meetGoal(&goal{each.Where, each.Where.AST().Expr(), true, each.InitContainers}, accept)
 		}
 	}
 	to, _ = s.world.situation() // accept returned true
 	return to, nil, true
 }
 
-// False returns the parts of the template's condition that are false for a situation.
-func False(t *templates.Template, of Situation) (all []string) {
+// FalseParts returns the parts of the template's condition that are false for a situation.
+func FalseParts(t *templates.Template, of Situation) (all []string) {
 	s, err := newSearch(t, of, nil)
 	if err != nil {
 		return nil

@@ -39,10 +39,10 @@ func newSearch(t *templates.Template, from Situation, fixed []string) (*search, 
 	return &search{setter: setter{t, fixed}, world: w, leftAll: maxForAll, programs: map[ast.Expr]*cel.Evaluation{}}, err
 }
 
-// meet changes the world so that it meets one more goal and accept accepts it. It returns false if it finds no such world. It changes
+// meetGoal changes the world so that it meets one more goal and accept accepts it. It returns false if it finds no such world. It changes
 // up to two of the values that the goal reads. Or it begins with a world in which each of them is the first that the goal suggests,
 // either in the items that lists have or in a new one, and changes one.
-func (s *search) meet(g *goal, accept func(Situation) bool) bool {
+func (s *search) meetGoal(g *goal, accept func(Situation) bool) bool {
 	s.left = min(maxForGoal, s.leftAll)
 	before := s.left
 	offer := func(w *world) bool {
@@ -56,7 +56,7 @@ func (s *search) meet(g *goal, accept func(Situation) bool) bool {
 		from    *world
 		changes int
 	}{{s.world, 0}, {s.world, 1}, {changed, 0}, {grown, 0}, {changed, 1}, {grown, 1}, {s.world, 2}} {
-		if found = s.reach(try.from, g, try.changes, offer); found != nil {
+		if found = s.reachGoal(try.from, g, try.changes, offer); found != nil {
 			s.world, s.met = found, append(s.met, g)
 			break
 		}
@@ -65,8 +65,8 @@ func (s *search) meet(g *goal, accept func(Situation) bool) bool {
 	return found != nil
 }
 
-// reach returns the first world that meets a goal after so many changes and that offer accepts, or nil.
-func (s *search) reach(w *world, g *goal, changes int, offer func(*world) bool) *world {
+// reachGoal returns the first world that meets a goal after so many changes and that offer accepts, or nil.
+func (s *search) reachGoal(w *world, g *goal, changes int, offer func(*world) bool) *world {
 	if changes == 0 {
 		if s.left--; s.isMet(w, g) && offer(w) {
 			return w
@@ -78,7 +78,7 @@ func (s *search) reach(w *world, g *goal, changes int, offer func(*world) bool) 
 			if s.left <= 0 || s.spent > maxCost {
 				return nil
 			}
-			if found := s.reach(other, g, changes-1, offer); found != nil {
+			if found := s.reachGoal(other, g, changes-1, offer); found != nil {
 				return found
 			}
 		}

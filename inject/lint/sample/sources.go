@@ -32,7 +32,8 @@ type mentions struct {
 	numbers []int
 }
 
-func (m *mentions) add(value ref.Val) {
+// addValue adds a string, or a number with its neighbors.
+func (m *mentions) addValue(value ref.Val) {
 	switch v := value.(type) {
 	case types.String:
 		m.strings = appendNew(m.strings, string(v))
@@ -119,7 +120,7 @@ func (r *reader) addSources(p part, m *mentions) {
 		m = &mentions{}
 	}
 	if name, ok := paramOf(p.Expr); ok {
-		m.add(r.params.CEL(name))
+		m.addValue(r.params.CEL(name))
 		r.sources = append(r.sources, source{nil, name, m, &r.all})
 		return
 	}
@@ -129,8 +130,8 @@ func (r *reader) addSources(p part, m *mentions) {
 	}
 	switch p.Kind() {
 	case ast.LiteralKind:
-		m.add(p.AsLiteral())
-		r.all.add(p.AsLiteral())
+		m.addValue(p.AsLiteral())
+		r.all.addValue(p.AsLiteral())
 	case ast.SelectKind:
 		if !isPlace {
 			r.addSources(p.childPart(p.AsSelect().Operand()), m)
