@@ -6,7 +6,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -54,8 +54,13 @@ func TestFromVault(t *testing.T) {
 	}
 	eventually(t, "Pillion sees the namespace's annotations", func(ctx context.Context) error {
 		pod, err := env.Client.CoreV1().Pods(r.namespace).Create(ctx, annotated("probe"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if err == nil && vaultConfig(t, pod.Spec.InitContainers[len(pod.Spec.InitContainers)-1]).AutoAuth.Method.Config.Role != "shop" {
-			err = errors.New("it does not")
+		if err != nil {
+			return err
+		}
+		// Before, the namespace has no role, so the template is not added.
+		config, err := readVaultConfig(pod.Spec.InitContainers[len(pod.Spec.InitContainers)-1])
+		if err == nil && config.AutoAuth.Method.Config.Role != "shop" {
+			err = fmt.Errorf("the role is %q", config.AutoAuth.Method.Config.Role)
 		}
 		return err
 	})
@@ -83,20 +88,16 @@ type vaultSettings struct {
 	Template []struct{ Destination string }
 }
 
-func vaultConfig(t *testing.T, c corev1.Container) (config vaultSettings) {
-	t.Helper()
+func readVaultConfig(c corev1.Container) (config vaultSettings, err error) {
 	i := slices.IndexFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == "VAULT_CONFIG" })
 	if i < 0 {
-		t.Fatalf("the container %s has no configuration", c.Name)
+		return config, fmt.Errorf("the container %s has no configuration", c.Name)
 	}
 	data, err := base64.StdEncoding.DecodeString(c.Env[i].Value)
-	if err == nil {
-		err = json.Unmarshal(data, &config)
-	}
 	if err != nil {
-		t.Fatal(err)
+		return config, err
 	}
-	return config
+	return config, json.Unmarshal(data, &config)
 }
 
 func wantVaultAgent(t *testing.T, pod *corev1.Pod) {
@@ -120,10 +121,10 @@ func wantVaultAgent(t *testing.T, pod *corev1.Pod) {
 		if c.Name != "vault-agent" && c.Name != "vault-agent-init" {
 			continue
 		}
-		config := vaultConfig(t, c)
-		if config.ExitAfterAuth != (c.Name == "vault-agent-init") || config.Vault.Address != "https://vault.example:8200" ||
+		config, err := readVaultConfig(c)
+		if err != nil || config.ExitAfterAuth != (c.Name == "vault-agent-init") || config.Vault.Address != "https://vault.example:8200" ||
 			len(config.Template) != 1 || config.Template[0].Destination != "/vault/secrets/db" {
-			t.Errorf("the configuration of %s is %v", c.Name, config)
+			t.Errorf("the configuration of %s is %v: %v", c.Name, config, err)
 		}
 	}
 }
