@@ -53,20 +53,31 @@ func checkInvariants(t testing.TB, injector *inject.Injector, req inject.Request
 		t.Fatalf("the original value at %s is not in place\npatch: %s\nafter: %s", at, patch, after)
 	}
 	checkOrder(t, injector.Set().Templates, req.Object, after)
-	req.Object = after
-	second, err := injector.Inject(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if second.Adds() {
-		t.Fatalf("a second run adds\nfirst:  %s\nsecond: %s\npod: %s", patch, second.Patch(), before)
+	sent := !losesZero(t, before)
+	if !sent || !losesZero(t, after) { // otherwise no API server sends it as it is, and an expression may read the difference
+		req.Object = after
+		second, err := injector.Inject(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if second.Adds() {
+			t.Fatalf("a second run adds\nfirst:  %s\nsecond: %s\npod: %s", patch, second.Patch(), before)
+		}
 	}
 	req.Object = before
 	checkTyped(t, injector, req)
-	if sent, ok := typed(before); ok && !dropsZero(decodeJSON(t, before), decodeJSON(t, sent)) {
+	if sent {
 		checkStored(t, injector, req, after)
 	}
 	return r, after
+}
+
+// losesZero reports whether a pod is none, or has a value that means the same as no value, which an API server leaves out when it
+// sends the pod to a webhook.
+func losesZero(t testing.TB, pod []byte) bool {
+	t.Helper()
+	sent, ok := typed(pod)
+	return !ok || dropsZero(decodeJSON(t, pod), decodeJSON(t, sent))
 }
 
 // used has memory that was used for other pods before.

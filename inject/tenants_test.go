@@ -218,6 +218,7 @@ func FuzzTenants(f *testing.F) {
 	for seed := range uint64(21) { // in the last one, what a template of the cluster puts after a container was there before that
 		f.Add(seed + 10_000)
 	}
+	f.Add(uint64(3635))   // a variable with an empty value, and an expression that reads whether it has one
 	f.Add(uint64(9918))   // templates of the cluster name containers that the pod does not have
 	f.Add(uint64(10_050)) // the condition of a template of the cluster reads the template's own record
 	f.Fuzz(func(t *testing.T, seed uint64) { tryTenants(t, seed, tally{}) })
