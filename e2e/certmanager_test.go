@@ -120,6 +120,20 @@ func isInjected(pod *corev1.Pod) bool {
 	return pod.Annotations["fluent-bit.pillion.dev/injected"] != "" && len(pod.Spec.InitContainers)+len(pod.Spec.Containers) == 2
 }
 
+// revisions are those of the replicas' sets of templates.
+func (i *installed) revisions(ctx context.Context) (all []string, err error) {
+	for _, r := range i.replicas {
+		_, text, err := r.Readiness(ctx)
+		if err != nil {
+			return nil, err
+		}
+		_, after, _ := strings.Cut(text, "templates ok: revision ")
+		revision, _, _ := strings.Cut(after, ",")
+		all = append(all, revision)
+	}
+	return all, nil
+}
+
 // waitForInjection returns when pods are injected, and nothing but waiting has brought it about.
 func (i *installed) waitForInjection(t *testing.T) *corev1.Pod {
 	t.Helper()

@@ -202,9 +202,9 @@ func (c *controlled) missing(t *testing.T) {
 			return err
 		})
 	}
-	want := func(counts string) {
+	want := func(counts string) { // the pause after a count is a hundred times as long as that
 		t.Helper()
-		eventuallyWithin(t, time.Minute, "the missing pods are counted", func(context.Context) error {
+		eventuallyWithin(t, 5*time.Minute, "the missing pods are counted", func(context.Context) error {
 			if got := c.field(t, "clustersidecartemplate/agent", "{.status.pods.missing}"); got != counts { //nolint:contextcheck // kubectl has the test's context
 				return fmt.Errorf("%q pods lack it, want %s", got, counts)
 			}

@@ -133,20 +133,6 @@ func (a *authors) agree(ctx context.Context) error {
 	return err
 }
 
-// revisions are those of the replicas' sets of templates.
-func (a *authors) revisions(ctx context.Context) (all []string, err error) {
-	for _, r := range a.replicas {
-		_, text, err := r.Readiness(ctx)
-		if err != nil {
-			return nil, err
-		}
-		_, after, _ := strings.Cut(text, "templates ok: revision ")
-		revision, _, _ := strings.Cut(after, ",")
-		all = append(all, revision)
-	}
-	return all, nil
-}
-
 // said waits until a replica reports this about its templates, or does not any more.
 func (a *authors) said(t *testing.T, r *cluster.Replica, want bool, text string) {
 	t.Helper()

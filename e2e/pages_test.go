@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pillion-dev/pillion/e2e/cluster"
 )
@@ -109,6 +111,7 @@ func (i *installed) reset(t *testing.T) {
 		}
 	}
 	i.apply(t, "self-signed")
+	i.waitForServed(t)
 }
 
 // TestReadme follows the README on a new cluster, and then the commands among the usual causes of its page.
@@ -157,6 +160,7 @@ func (u *user) follows(t *testing.T, commands []command, before map[string]func(
 // follow runs a command. It may exit with 1 if it is one that reports findings so.
 func (u *user) follow(t *testing.T, c command) {
 	t.Helper()
+	before, _ := u.revisions(testContext(t)) // not if a replica is starting
 	out, code, err := u.run(testContext(t), "set -o pipefail\n"+c.line)
 	reports := regexp.MustCompile(`\bpillion (audit|certs|diff|explain|import|inject|lint|rollout|status|test|uninject)\b`)
 	if err != nil || code != 0 && (code != 1 || !reports.MatchString(c.line)) {
@@ -169,6 +173,29 @@ func (u *user) follow(t *testing.T, c command) {
 	case err != nil:
 		t.Errorf("%s: %v; it prints\n%s", c.line, err, out)
 	}
+	if changesTemplates.MatchString(out) {
+		u.waitForTemplates(t, before)
+	}
+}
+
+// changesTemplates finds output of kubectl after which other templates are in use.
+var changesTemplates = regexp.MustCompile(`sidecartemplate\S* "?\S*"? ?(created|deleted)`)
+
+// waitForTemplates returns when all replicas use other templates than before, or after some seconds. A reader takes as long from one
+// command to the next, and the next one may create a pod.
+func (i *installed) waitForTemplates(t *testing.T, before []string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	_ = cluster.Poll(ctx, func() error {
+		now, err := i.revisions(ctx)
+		for k := range now {
+			if k < len(before) && now[k] == before[k] {
+				err = fmt.Errorf("replica %d still has %s", k, now[k])
+			}
+		}
+		return err
+	})
 }
 
 // recordOutput writes the output of the command into its page, with -update. Shorten a long one with "...", but not all of it.
