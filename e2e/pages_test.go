@@ -38,6 +38,8 @@ func runElsewhere() map[string][]string {
 		"manifests/docs/gitops.md":            {"condition=Ready"},                   // TestReadme, which has the controller
 		"manifests/docs/rollout.md":           {"rollout history"},                   // TestRolloutHistory
 		"manifests/docs/automatic-rollout.md": {"Degraded"},                          // TestRolloutController
+		"manifests/docs/from-linkerd.md":      {"trust-roots -o"},                    // TestMoveFromLinkerd
+		"manifests/docs/from-aws.md":          {"skip-pod-identity"},                 // TestMoveFromAWS
 		"manifests/docs/playground.md":        {"$"},                                 // the module e2e/playground; TestPlaygroundPage in cmd/pillion
 		"manifests/docs/certificates.md":      {"secret pillion-ca", "ca=$(kubectl"}, // TestCertManager
 		"e2e/README.md":                       {"make node"},                         // it needs root, and takes 10 minutes

@@ -27,14 +27,20 @@ func (w *collectedWarnings) HandleWarningHeader(_ int, _, text string) {
 
 func warnedClient(t *testing.T) (kubernetes.Interface, *collectedWarnings) {
 	t.Helper()
-	warnings := &collectedWarnings{}
-	config := rest.CopyConfig(env.Config)
-	config.WarningHandler = warnings
-	client, err := kubernetes.NewForConfig(config)
+	client, warnings, err := clientWithWarnings(env.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return client, warnings
+}
+
+// clientWithWarnings returns a client of a cluster, and the warnings that it gets.
+func clientWithWarnings(config *rest.Config) (kubernetes.Interface, *collectedWarnings, error) {
+	warnings := &collectedWarnings{}
+	config = rest.CopyConfig(config)
+	config.WarningHandler = warnings
+	client, err := kubernetes.NewForConfig(config)
+	return client, warnings, err
 }
 
 func wantWarning(t *testing.T, warnings *collectedWarnings, part string) {
