@@ -9,21 +9,24 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/lint/sample"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // withOptional tries the template on a pod that sets all optional parameters, because the sample pods
 // set none of them. It returns why that pod does not get the template.
 func withOptional(t *templates.Template, pod Subject) []string {
-	values, sets := map[string]string{}, []string{}
+	var optional []*v1alpha1.Param
 	for i := range t.Spec.Params {
-		p := &t.Spec.Params[i]
-		if value := sample.Value(t, p); p.Optional && value != "" {
-			values[t.Name+"."+p.Name] = value
-			sets = append(sets, p.Name+"="+value)
+		if p := &t.Spec.Params[i]; p.Optional && sample.Value(t, p) != "" {
+			optional = append(optional, p)
 		}
 	}
-	if len(sets) == 0 {
+	if len(optional) == 0 {
 		return nil
+	}
+	values, sets := chooseSamples(pod, nil, t, optional), []string{}
+	for _, p := range optional {
+		sets = append(sets, p.Name+"="+values[paramKey(t, p)])
 	}
 	asked, _ := requestTemplates(pod, values, t)
 	d := injectInto(asked.Situation, t).Decisions[0]

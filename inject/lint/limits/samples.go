@@ -144,35 +144,135 @@ func (r *result) injectAgain(s sample.Situation) *result {
 // requestTemplates returns a pod that requests templates and sets their parameters: to the given values,
 // or to samples. Missing are the parameters for which no sample fits.
 func requestTemplates(pod Subject, values map[string]string, all ...*templates.Template) (asks Subject, missing []string) {
-	p := decodePod(pod.Pod)
+	set, asks := map[string]string{}, pod
+	maps.Copy(set, values)
+	for _, t := range all {
+		needed, without := neededParams(pod, values, t)
+		missing = append(missing, without...)
+		samples := chooseSamples(pod, values, t, needed)
+		maps.Copy(set, samples)
+		asks.noteSamples(samples, t, needed)
+	}
+	return asks.withParams(set, all...), missing
+}
+
+// chooseAgain returns a pod with other sample values, if a template fails with those of a pod that meets its condition. Before, the
+// condition was false, so it could not fail.
+func chooseAgain(met, pod Subject, values map[string]string, t *templates.Template) Subject {
+	needed, _ := neededParams(pod, values, t)
+	samples := chooseSamples(met, values, t, needed)
+	met.sampled = pod.sampled
+	met.noteSamples(samples, t, needed)
+	return met.withParams(samples, t)
+}
+
+// neededParams returns the parameters that need a sample value, and the names of those for which no sample fits.
+func neededParams(pod Subject, values map[string]string, t *templates.Template) (needed []*v1alpha1.Param, missing []string) {
+	for i := range t.Spec.Params {
+		p := &t.Spec.Params[i]
+		_, given := values[paramKey(t, p)]
+		switch {
+		case given || !p.Needed() || pod.sets(t, p):
+		case sample.Value(t, p) == "":
+			missing = append(missing, paramKey(t, p))
+		default:
+			needed = append(needed, p)
+		}
+	}
+	return needed, missing
+}
+
+// noteSamples records the values that the user has not set.
+func (s *Subject) noteSamples(samples map[string]string, t *templates.Template, params []*v1alpha1.Param) {
+	s.sampled = slices.Clone(s.sampled)
+	for _, p := range params {
+		s.sampled = append(s.sampled, p.Name+"="+samples[paramKey(t, p)])
+	}
+}
+
+// paramKey returns what [Evaluator.Try] names a parameter.
+func paramKey(t *templates.Template, p *v1alpha1.Param) string { return t.Name + "." + p.Name }
+
+// someMemory is a sample value for memory. The samples of a type have none, because values that only differ in size lead to the same hints.
+const someMemory = "64Mi"
+
+// chooseSamples returns a sample value for each of some parameters: the first one that the parameter accepts, or a later one if the
+// template fails with that. For example, a quantity can be 1, but a memory limit cannot.
+func chooseSamples(pod Subject, values map[string]string, t *templates.Template, params []*v1alpha1.Param) map[string]string {
+	const mostTries = 64 // an API server waits for the trial of a new template
+	if len(params) == 0 {
+		return nil
+	}
+	chosen, candidates := map[string]string{}, map[string][]string{}
+	for _, p := range params {
+		all := sample.Candidates(t, p)
+		if t.Takes(p.Name, someMemory) == nil {
+			all = append(all, someMemory)
+		}
+		chosen[paramKey(t, p)], candidates[paramKey(t, p)] = all[0], all[1:]
+	}
+	pod = pod.withParams(values, t)
+	failingField := func() string {
+		d := &injectInto(pod.withParams(chosen, t).Situation, t).Decisions[0]
+		if d.Code != inject.CodeRenderFailed || lacksVolume(d) {
+			return ""
+		}
+		field, _, _ := strings.Cut(d.Message, ": ")
+		return field
+	}
+	// A value is better if a field fails that has not failed before, because another parameter may be the cause of that.
+	now := failingField()
+	failed := []string{now}
+	for tries, better := 0, true; better; {
+		better = false
+		for _, p := range params {
+			key := paramKey(t, p)
+			usual := chosen[key]
+			for i, value := range candidates[key] {
+				if now == "" || tries == mostTries {
+					return chosen
+				}
+				tries++
+				chosen[key] = value
+				if next := failingField(); !slices.Contains(failed, next) {
+					now, better, candidates[key] = next, true, candidates[key][i+1:]
+					failed = append(failed, now)
+					break
+				}
+				chosen[key] = usual
+			}
+		}
+	}
+	return chosen
+}
+
+// sets reports whether the pod, its ServiceAccount or its namespace sets a parameter.
+func (s Subject) sets(t *templates.Template, p *v1alpha1.Param) bool {
+	key := t.Key(p)
+	_, byPod := decodePod(s.Pod).Annotations[key]
+	_, byNamespace := s.Namespace.Annotations[key]
+	_, byAccount := accountOf(s.Situation).Annotations[key]
+	return byPod || byNamespace || byAccount && p.Overridable(v1alpha1.ByServiceAccount)
+}
+
+// withParams returns the pod with annotations that request templates and set parameters ("template.param").
+func (s Subject) withParams(values map[string]string, all ...*templates.Template) Subject {
+	p, annotations, account := decodePod(s.Pod), maps.Clone(s.Namespace.Annotations), accountOf(s.Situation)
 	p.Annotations = maps.Clone(p.Annotations)
 	if p.Annotations == nil {
 		p.Annotations = map[string]string{}
 	}
-	annotations := maps.Clone(pod.Namespace.Annotations)
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	account := accountOf(pod.Situation)
 	var names []string
 	for _, t := range all {
 		names = append(names, t.Name)
 		for i := range t.Spec.Params {
 			param := &t.Spec.Params[i]
-			key := t.Key(param)
-			value, given := values[t.Name+"."+param.Name]
-			_, byPod := p.Annotations[key]
-			_, byNamespace := annotations[key]
-			_, byAccount := account.Annotations[key]
-			if !given && (!param.Needed() || byPod || byNamespace || byAccount && param.Overridable(v1alpha1.ByServiceAccount)) {
-				continue
-			}
+			value, given := values[paramKey(t, param)]
 			if !given {
-				if value = sample.Value(t, param); value == "" {
-					missing = append(missing, t.Name+"."+param.Name)
-					continue
-				}
-				pod.sampled = append(pod.sampled, param.Name+"="+value)
+				continue
 			}
 			set := annotations
 			switch {
@@ -185,9 +285,9 @@ func requestTemplates(pod Subject, values map[string]string, all ...*templates.T
 		}
 	}
 	p.Annotations[inject.AnnotationTemplates] = strings.Join(names, ",")
-	pod.Pod, pod.Namespace.Annotations = encodePod(p), annotations
-	pod.Namespace.ServiceAccounts = request.SameServiceAccount(account)
-	return pod, missing
+	s.Pod, s.Namespace.Annotations = encodePod(p), annotations
+	s.Namespace.ServiceAccounts = request.SameServiceAccount(account)
+	return s
 }
 
 // accountOf returns a copy of what is known about the pod's ServiceAccount.

@@ -153,6 +153,10 @@ func (e *Evaluator) tryTemplate(t, whole *templates.Template, values map[string]
 			return trial
 		}
 		tried, ok := meetCondition(t, asked, fixedParams(values))
+		if !ok && pod.On == "" && len(asked.sampled) > 0 {
+			asked = chooseAgain(tried, pod, values, t)
+			tried, ok = meetCondition(t, asked, fixedParams(values))
+		}
 		r := injectInto(tried.Situation, t)
 		if i == 0 && pod.On == "" {
 			trial.tryOthers(t, whole, tried.Situation)
@@ -225,19 +229,11 @@ func newTrial(t *templates.Template, pod Subject) Trial {
 		if name := t.Spec.Params[i].Name; !t.Uses(name) {
 			trial.Hints = append(trial.Hints, fmt.Sprintf("no expression reads the parameter %s, so setting it changes nothing; remove it, or write ${params.%s} where it belongs", name, name))
 		}
-		if p := &t.Spec.Params[i]; p.Needed() && !pod.hasAnnotation(t.Key(p)) {
+		if p := &t.Spec.Params[i]; p.Needed() && !pod.sets(t, p) {
 			trial.Needs, trial.Denied = append(trial.Needs, p.Name), t.Spec.Validate.Mode == v1alpha1.Deny
 		}
 	}
 	return trial
-}
-
-// hasAnnotation reports whether the pod, its ServiceAccount or its namespace has an annotation.
-func (s Subject) hasAnnotation(key string) bool {
-	_, byPod := decodePod(s.Pod).Annotations[key]
-	_, byNamespace := s.Namespace.Annotations[key]
-	_, byAccount := accountOf(s.Situation).Annotations[key]
-	return byPod || byNamespace || byAccount
 }
 
 // meetCondition returns a pod that gets the template: a sample that meets its condition and has the volumes
