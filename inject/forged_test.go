@@ -165,7 +165,9 @@ func tryForged(t *testing.T, g *reviews.Sets, specs []string) (seen int) {
 	for _, list := range []string{"containers", "initContainers"} {
 		doc := decodeJSON(t, []byte(pod)).(map[string]any)
 		spec := doc["spec"].(map[string]any)
-		delete(spec, "hostNetwork") // the required template leaves such pods out
+		for _, field := range []string{"hostNetwork", "os", "nodeSelector"} { // the required template leaves such pods out
+			delete(spec, field)
+		}
 		for _, other := range []string{"containers", "initContainers"} {
 			old, _ := spec[other].([]any)
 			spec[other] = slices.DeleteFunc(old, func(c any) bool { return c.(map[string]any)["name"] == name })

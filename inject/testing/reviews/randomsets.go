@@ -201,7 +201,7 @@ func (g *Sets) volumeItem(name string) string {
 	return "{" + g.whenCondition(10, false) + "name: " + name + ", " + source + "}"
 }
 
-func (g *Sets) forEachContainer(volume string) string {
+func (g *Sets) forEachContainer(volume string, anyOS bool) string {
 	var add []string
 	add = append(add, g.maybeText(2, func() string {
 		return "env: [" + g.envItem(g.pickString("E0", "E1", "E2"), true) + g.pickString("", "", `, "${params.l.map(i, {'name': 'L' + i, 'value': container.name})}"`) + "]"
@@ -209,7 +209,9 @@ func (g *Sets) forEachContainer(volume string) string {
 	add = append(add, g.maybeText(3, func() string {
 		return "volumeMounts: " + g.pickString("["+g.mountItem(volume, "/x")+"]", "["+g.mountItem(volume, "/x")+"]", g.listExpression("container.volumeMounts", "volumeMounts"))
 	})...)
-	add = append(add, g.maybeText(4, func() string { return "securityContext: {readOnlyRootFilesystem: true}" })...)
+	if !anyOS { // pods on Windows cannot have it
+		add = append(add, g.maybeText(4, func() string { return "securityContext: {readOnlyRootFilesystem: true}" })...)
+	}
 	add = append(add, g.maybeText(4, func() string {
 		return "resources: {" + g.pickString("requests", "requests", "limits") + ": {cpu: " + g.pickString(g.quantityJSON(), `"${params.q}"`) + "}}"
 	})...)
@@ -246,9 +248,11 @@ func (g *Sets) Template(i int) string {
 		"validate: {mode: Deny, protect: [args, env]}",
 		"validate: {mode: Warn, protect: [image, securityContext]}", "order: -1"))
 	condition := strings.Join(g.maybeText(3, func() string { return ", condition: " + strconv.Quote(g.boolExpression(false)) }), "")
-	fields = append(fields, "match: {hostNetwork: true"+condition+"}")
+	anyOS := g.oneIn(4)
+	system := map[bool]string{true: ", os: any"}[anyOS]
+	fields = append(fields, "match: {hostNetwork: true"+system+condition+"}")
 	fields = append(fields, g.maybeText(6, func() string { return "serviceAccountToken: None" })...)
-	fields = append(fields, g.maybeText(2, func() string { return g.forEachContainer(volume) })...)
+	fields = append(fields, g.maybeText(2, func() string { return g.forEachContainer(volume, anyOS) })...)
 	spec := []string{"volumes: [" + g.volumeItem(volume) + "]"}
 	sidecar := g.containerItem(fmt.Sprint("k", i), volume)
 	second := strings.Join(g.maybeText(3, func() string { return ", " + g.containerItem(fmt.Sprint("l", i), volume) }), "")
@@ -263,7 +267,9 @@ func (g *Sets) Template(i int) string {
 		spec = append(spec, "initContainers: ["+strings.TrimSuffix(sidecar, "}")+restart+"}"+second+"]")
 	}
 	fields = append(fields, g.maybeText(3, g.placementField)...)
-	spec = append(spec, g.maybeText(4, func() string { return "securityContext: {fsGroup: 5}" })...)
+	if !anyOS { // pods on Windows cannot have it
+		spec = append(spec, g.maybeText(4, func() string { return "securityContext: {fsGroup: 5}" })...)
+	}
 	spec = append(spec, g.maybeText(6, func() string { return "tolerations: [{key: " + g.stringExpression(false) + ", operator: Exists}]" })...)
 	meta := strings.Join(g.maybeText(3, func() string {
 		return fmt.Sprintf("metadata: {labels: {t%d.pillion.dev/l: x}, annotations: {x.example/t%d: %s}}, ", i, i, g.stringExpression(false))
@@ -327,13 +333,16 @@ func (g *Sets) Named(template string) string {
 // Pod returns a pod in JSON. If own is true, it may have a container with a template's name.
 func (g *Sets) Pod(own bool) string {
 	var containers []string
+	onWindows := g.oneIn(6)
 	for i := range 1 + g.IntN(3) {
 		fields := []string{fmt.Sprintf(`"name":"%s","image":"img"`, []string{"app", "c0", "c1"}[i])}
 		fields = append(fields, g.maybeText(3, func() string {
 			return `"env":[{"name":"` + g.pickString("E0", "E1") + `","value":"` + g.pickString("x", "fix") + `"}]`
 		})...)
 		fields = append(fields, g.maybeText(4, func() string { return `"ports":[{"containerPort":80}]` })...)
-		fields = append(fields, g.maybeText(4, func() string { return `"securityContext":{"runAsUser":0}` })...)
+		if !onWindows {
+			fields = append(fields, g.maybeText(4, func() string { return `"securityContext":{"runAsUser":0}` })...)
+		}
 		fields = append(fields, g.maybeText(4, func() string {
 			return `"volumeMounts":[{"name":"` + g.pickString("w", "shared") + `","mountPath":"/own"` + g.pickString("", `,"readOnly":true`) + "}]"
 		})...)
@@ -353,7 +362,11 @@ func (g *Sets) Pod(own bool) string {
 	})...)
 	var spec []string
 	spec = append(spec, g.maybeText(2, func() string { return `"initContainers":[{"name":"i","image":"z"}]` })...)
-	spec = append(spec, g.pickString(`"hostPID":false`, `"securityContext":{"runAsUser":0}`, `"restartPolicy":"Never"`, `"hostNetwork":true`, `"resources":{"limits":{"cpu":`+g.quantityJSON()+`}}`, `"securityContext":{"fsGroup":7}`))
+	if onWindows {
+		spec = append(spec, g.pickString(`"os":{"name":"windows"}`, `"nodeSelector":{"kubernetes.io/os":"windows"}`))
+	} else {
+		spec = append(spec, g.pickString(`"hostPID":false`, `"securityContext":{"runAsUser":0}`, `"restartPolicy":"Never"`, `"hostNetwork":true`, `"resources":{"limits":{"cpu":`+g.quantityJSON()+`}}`, `"securityContext":{"fsGroup":7}`))
+	}
 	spec = append(spec, g.maybeText(4, func() string {
 		return `"volumes":[{"name":` + g.pickString(`"shared","hostPath":{"path":"/x"}`, `"v0","configMap":{"name":"other"}`, `"w"`) + "}]"
 	})...)
