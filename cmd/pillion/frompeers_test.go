@@ -64,7 +64,7 @@ func comparePeer(t *testing.T, folder string, annotations map[string]string, cas
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		script += " --namespace-annotation '" + key + "=" + annotations[key] + "'"
 	}
-	program := filepath.Join(t.TempDir(), "pillion")
+	program := filepath.Join(t.ArtifactDir(), "pillion")
 	if err := os.WriteFile(program, []byte("#!/bin/sh\n"+script+";; esac\nexec pillion \"$@\"\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
