@@ -151,6 +151,8 @@ func containerField(names []string, text string) (goValue, error) {
 // fieldOf returns what a template of Istio knows about the pod, the mesh or the chart.
 func (t *goTemplate) fieldOf(names []string, text string) (goValue, error) {
 	switch path := strings.Join(names, "."); {
+	case path == "": // $ alone
+		return goValue{}, unknownAction(text)
 	case path == "ObjectMeta.Name":
 		return goValue{fieldPath: "metadata.name", expression: "''"}, nil
 	case path == "ObjectMeta.Namespace":
