@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/validation"
@@ -122,10 +120,9 @@ func (p *mountChecker) mountPoints(container *jsontree.Node, mounts []*jsontree.
 			points = append(points, f)
 		}
 	}
-	message := container.Get("terminationMessagePath")
-	points = append(points, mountPoint{path: absolutePath(schema.CleanPath(cmp.Or(message.Text(), corev1.TerminationMessagePathDefault))), field: message, what: "the file for the termination message", kind: file})
-	if dir := container.Get("workingDir"); dir.Text() != "" {
-		points = append(points, mountPoint{path: absolutePath(schema.CleanPath(dir.Text())), field: dir, kind: directory})
+	points = append(points, mountPoint{path: messagePath(container), field: container.Get("terminationMessagePath"), what: "the file for the termination message", kind: file})
+	if dir := workingDir(container); dir != "" {
+		points = append(points, mountPoint{path: dir, field: container.Get("workingDir"), kind: directory})
 	}
 	return points, all
 }
@@ -137,10 +134,12 @@ const fewPaths = 32
 // there can be no fault, and the search is not necessary.
 func isSimple(container *jsontree.Node) bool {
 	var room [fewPaths]string
-	paths := append(room[:0], "/etc/hosts", "/etc/hostname", "/etc/resolv.conf",
-		absolutePath(schema.CleanPath(cmp.Or(container.Get("terminationMessagePath").Text(), corev1.TerminationMessagePathDefault))))
-	if dir := container.Get("workingDir").Text(); dir != "" {
-		paths = append(paths, absolutePath(schema.CleanPath(dir)))
+	paths := append(room[:0], "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", messagePath(container))
+	if dir := workingDir(container); dir != "" {
+		paths = append(paths, dir)
+	}
+	if slices.ContainsFunc(paths, isInsideToken) {
+		return false
 	}
 	mounts := container.Get("volumeMounts").Items()
 	isLong := len(paths)+len(mounts) > len(room)
@@ -149,7 +148,7 @@ func isSimple(container *jsontree.Node) bool {
 	}
 	for i := range mounts {
 		at := absolutePath(schema.MountPath(&mounts[i]))
-		if validation.ReservedPath(at) != "" || isInside(at, validation.TokenPath) || isInside(validation.TokenPath, at) ||
+		if validation.ReservedPath(at) != "" || isInsideToken(at) || isInside(validation.TokenPath, at) ||
 			mounts[i].Get("subPathExpr") != nil || strings.Contains(mounts[i].Get("subPath").Text(), "/") {
 			return false
 		}

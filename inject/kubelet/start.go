@@ -147,21 +147,24 @@ func (s *startChecker) checkSubPaths(c *jsontree.Node, name string) {
 // pkg/kubelet/kuberuntime). A container's own fields win over those of the pod. The user of an image is not known.
 func (s *startChecker) checkUser(c *jsontree.Node, name string) {
 	own, pod := c.Get("securityContext"), s.pod.Spec.Get("securityContext")
-	nonRoot, ownNonRoot := effectiveField(own, pod, "runAsNonRoot")
-	if nonRoot.Kind() != jsontree.True {
-		return
-	}
-	field := "runAsUser"
-	ownUser, podUser := own, pod
+	field, ownUser, podUser := "runAsUser", own, pod
 	if s.pod.OS == string(corev1.Windows) {
 		field, ownUser, podUser = "runAsUserName", own.Get("windowsOptions"), pod.Get("windowsOptions")
 	}
+	nonRoot, ownNonRoot := effectiveField(own, pod, "runAsNonRoot")
 	user, isOwn := effectiveField(ownUser, podUser, field)
-	if !isRoot(user) || !s.isAdded(own, ownUser, own.Get("runAsNonRoot"), ownUser.Get(field)) {
+	if nonRoot.Kind() != jsontree.True || !isRoot(user) {
 		return
 	}
-	if before := own.Get("runAsNonRoot"); !s.isNew && isRoot(podUser.Get(field)) && (before == nil || !before.IsNew()) {
-		return // it would be root without the template, too
+	nonRootBefore, userBefore := nonRoot, user // templates do not add these two to the pod itself
+	if s.isAdded(own, own.Get("runAsNonRoot")) {
+		nonRootBefore = pod.Get("runAsNonRoot")
+	}
+	if s.isAdded(own, ownUser, ownUser.Get(field)) {
+		userBefore = podUser.Get(field)
+	}
+	if !s.isNew && nonRootBefore.Kind() == jsontree.True && isRoot(userBefore) {
+		return // it is wrong without the template, too
 	}
 	whose := map[bool]string{true: "its", false: "the pod's"}
 	at, place := schema.Pointer{}.Member("spec").Member("securityContext").Member("runAsNonRoot"), nonRoot
@@ -181,7 +184,7 @@ func (s *startChecker) checkUser(c *jsontree.Node, name string) {
 
 // effectiveField returns the value of a field of a container, or else of the pod.
 func effectiveField(own, pod *jsontree.Node, field string) (value *jsontree.Node, isOwn bool) {
-	if value = own.Get(field); value != nil && value.Kind() != jsontree.Null {
+	if value = own.Get(field); value != nil {
 		return value, true
 	}
 	return pod.Get(field), false

@@ -3,6 +3,7 @@
 package kubelet
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -40,18 +41,34 @@ type podVolumes struct {
 func (p *podVolumes) mountsOf(container *jsontree.Node, all []*jsontree.Node) []*jsontree.Node {
 	items := container.Get("volumeMounts").Items()
 	all = slices.Grow(all, len(items)+1)
-	near, own := false, false
+	isNear, hasOwn := isInsideToken(messagePath(container)) || isInsideToken(workingDir(container)), false
 	for i := range items {
 		at := absolutePath(schema.MountPath(&items[i]))
-		near = near || isInside(at, validation.TokenPath) || isInside(validation.TokenPath, at)
-		own = own || items[i].Get("mountPath").IsText(validation.TokenPath)
+		isNear = isNear || isInsideToken(at) || isInside(validation.TokenPath, at)
+		hasOwn = hasOwn || items[i].Get("mountPath").IsText(validation.TokenPath) // as the plugin compares it
 		all = append(all, &items[i])
 	}
-	if near = near || isInside(container.Get("workingDir").Text(), validation.TokenPath); near && !own && p.pod.GetsToken() {
+	if isNear && !hasOwn && p.pod.GetsToken() { // otherwise, the mount cannot conflict with anything
 		all = append(all, &laterToken.mount)
 	}
 	return all
 }
+
+// messagePath returns the absolute path of the file for a container's termination message.
+func messagePath(container *jsontree.Node) string {
+	return absolutePath(schema.CleanPath(cmp.Or(container.Get("terminationMessagePath").Text(), corev1.TerminationMessagePathDefault)))
+}
+
+// workingDir returns the absolute path of a container's working directory, or "" if it is that of the image.
+func workingDir(container *jsontree.Node) string {
+	if dir := container.Get("workingDir").Text(); dir != "" {
+		return absolutePath(schema.CleanPath(dir))
+	}
+	return ""
+}
+
+// isInsideToken reports whether a path is inside of the volume of the API token.
+func isInsideToken(path string) bool { return isInside(path, validation.TokenPath) }
 
 // laterToken is the mount that the ServiceAccount plugin will add, and its volume (TokenVolumeSource in
 // plugin/pkg/admission/serviceaccount).
