@@ -43,7 +43,13 @@ func without(t *testing.T, pod []byte, removal *uninject.Removal) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	patch, err := jsonpatch.DecodePatch(text)
+	return patchPod(t, pod, string(text))
+}
+
+// patchPod returns a pod with a JSON Patch applied.
+func patchPod(t *testing.T, pod []byte, text string) []byte {
+	t.Helper()
+	patch, err := jsonpatch.DecodePatch([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
