@@ -110,7 +110,7 @@ func (p *mountChecker) mountPoints(container *jsontree.Node, mounts []*jsontree.
 		if why := validation.ReservedPath(m.path); why != "" && p.volumeOf(mount).Get("hostPath") == nil {
 			all = append(all, mountFault{mount: mount, parts: []*jsontree.Node{mount}, why: why, advice: otherPath})
 		}
-		if why := p.partOfFile(container, mount); why != "" {
+		if why := p.whyInsideFile(container, mount); why != "" {
 			all = append(all, mountFault{mount: mount, parts: []*jsontree.Node{mount}, why: why, advice: "correct the sub path"})
 		}
 		points = append(points, m)
@@ -184,7 +184,7 @@ const (
 func faultAt(outer, inner *mountPoint) mountFault {
 	fault := mountFault{mount: outer.mount, parts: []*jsontree.Node{outer.mount, inner.field}, why: fmt.Sprintf("%s is mounted at %s, too", inner.what, inner.path), advice: otherPath}
 	if inner.isWorkingDir() {
-		fault.why, fault.advice = fmt.Sprintf("its working directory is %s, where %s is mounted", inner.path, outer.name()), otherDir
+		fault.why, fault.advice = fmt.Sprintf("its working directory is %s, where %s is mounted", inner.path, outer.describe()), otherDir
 	}
 	return fault
 }
@@ -200,12 +200,12 @@ func faultInside(outer, inner *mountPoint, why string) mountFault {
 
 // whyImpossibleInside returns why inner cannot be inside of outer, the innermost mount around it, or "".
 func (p *mountChecker) whyImpossibleInside(container *jsontree.Node, outer, inner *mountPoint) string {
-	what := fmt.Sprintf("%s is mounted at %s", inner.name(), inner.path)
+	what := fmt.Sprintf("%s is mounted at %s", inner.describe(), inner.path)
 	if inner.isWorkingDir() {
 		what = "its working directory is " + inner.path
 	}
 	if outer.kind == file || outer.kind == keyFile {
-		return fmt.Sprintf("%s, inside of %s, which is %s", what, outer.path, outer.name())
+		return fmt.Sprintf("%s, inside of %s, which is %s", what, outer.path, outer.describe())
 	}
 	if outer.mount == nil || !p.isKnown(outer.mount) {
 		return ""
@@ -222,7 +222,7 @@ func (p *mountChecker) whyImpossibleInside(container *jsontree.Node, outer, inne
 	if inner.kind == unknownEntry {
 		lacks = "that path"
 	}
-	return fmt.Sprintf("%s, inside of %s at %s, which is read-only and does not have %s", what, outer.name(), outer.path, lacks)
+	return fmt.Sprintf("%s, inside of %s at %s, which is read-only and does not have %s", what, outer.describe(), outer.path, lacks)
 }
 
 // acceptsEntry reports whether what is at the path may be what the mount point needs. It may be if it is not known.
@@ -238,15 +238,15 @@ func (m *mountPoint) acceptsEntry(is entry) bool {
 	return is == file || is == keyFile && !m.always // no ConfigMap has files that are always mounted
 }
 
-// name returns words for what is mounted.
-func (m *mountPoint) name() string {
+// describe returns words for what is mounted.
+func (m *mountPoint) describe() string {
 	switch {
 	case m.mount == nil:
 		return m.what
 	case m.kind == file, m.kind == keyFile:
-		return "a file of " + volumeName(m.mount)
+		return "a file of " + describeVolume(m.mount)
 	}
-	return volumeName(m.mount)
+	return describeVolume(m.mount)
 }
 
 // compareMountPaths compares clean paths so that a path comes directly before those inside it.

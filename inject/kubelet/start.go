@@ -212,7 +212,7 @@ func (s *startChecker) checkMounts(c *jsontree.Node, name string) {
 		return
 	}
 	for _, fault := range s.mounts.impossibleMounts(c) {
-		ofNewList := mounts.IsNew() && (isOf(mounts, fault.mount) || isOf(mounts, fault.within))
+		ofNewList := mounts.IsNew() && (isItemOf(mounts, fault.mount) || isItemOf(mounts, fault.within))
 		if !ofNewList && !s.isAdded(fault.parts...) {
 			continue
 		}
@@ -227,8 +227,8 @@ func (s *startChecker) checkMounts(c *jsontree.Node, name string) {
 	}
 }
 
-// isOf reports whether a node is an item of a list.
-func isOf(list, item *jsontree.Node) bool {
+// isItemOf reports whether a node is an item of a list.
+func isItemOf(list, item *jsontree.Node) bool {
 	items := list.Items()
 	for i := range items {
 		if item == &items[i] {
@@ -334,16 +334,16 @@ func (s *startChecker) checkHugePages() {
 		if after == nil {
 			before, after = s.pageSizes(false), s.pageSizes(true)
 		}
-		why := noPages(medium, after)
-		if why == "" || !volumes[i].IsNew() && noPages(medium, before) != "" {
+		why := whyNoPages(medium, after)
+		if why == "" || !volumes[i].IsNew() && whyNoPages(medium, before) != "" {
 			continue
 		}
 		s.reportFault(Fault{At: volumesAt(), Why: fmt.Sprintf("the volume %s has the medium %s, but %s, so the kubelet would start no container; change the medium, for example to HugePages-2Mi, or the resources", name, medium, why)})
 	}
 }
 
-// noPages returns why the kubelet cannot make a volume with this medium, or "".
-func noPages(medium string, sizes map[int64]bool) string {
+// whyNoPages returns why the kubelet cannot make a volume with this medium, or "".
+func whyNoPages(medium string, sizes map[int64]bool) string {
 	size, sized := strings.CutPrefix(medium, string(corev1.StorageMediumHugePagesPrefix))
 	switch {
 	case sized:

@@ -123,7 +123,7 @@ func (p *podVolumes) kindOf(container, mount *jsontree.Node) entry {
 		}
 		return unknownEntry
 	case !known:
-		return partOfUnknownName(volume, part)
+		return entryOfUnknownName(volume, part)
 	}
 	switch is := p.entryAt(volume, part); is {
 	case noEntry:
@@ -133,8 +133,8 @@ func (p *podVolumes) kindOf(container, mount *jsontree.Node) entry {
 	}
 }
 
-// partOfFile returns why the kubelet cannot create the sub path of a mount, or "". It cannot create a directory inside a file.
-func (p *podVolumes) partOfFile(container, mount *jsontree.Node) string {
+// whyInsideFile returns why the kubelet cannot create the sub path of a mount, or "". It cannot create a directory inside a file.
+func (p *podVolumes) whyInsideFile(container, mount *jsontree.Node) string {
 	volume := p.volumeOf(mount)
 	part, known := p.subPath(container, mount)
 	if !known || !isWritten(volume) {
@@ -142,7 +142,7 @@ func (p *podVolumes) partOfFile(container, mount *jsontree.Node) string {
 	}
 	for i, char := range part {
 		if char == '/' && p.entryAt(volume, part[:i]) == file {
-			return fmt.Sprintf("the sub path %s of %s is inside of %s, which is a file", part, volumeName(mount), part[:i])
+			return fmt.Sprintf("the sub path %s of %s is inside of %s, which is a file", part, describeVolume(mount), part[:i])
 		}
 	}
 	return ""
@@ -160,9 +160,9 @@ func kindOfHostPath(is corev1.HostPathType) entry {
 	return unknownEntry
 }
 
-// partOfUnknownName returns what a sub path is in a volume whose content the kubelet writes, if only the node knows the whole path. Part
+// entryOfUnknownName returns what a sub path is in a volume whose content the kubelet writes, if only the node knows the whole path. Part
 // is what is known of it. If all files of the volume are at its top, the sub path is one of them.
-func partOfUnknownName(volume *jsontree.Node, part string) entry {
+func entryOfUnknownName(volume *jsontree.Node, part string) entry {
 	if strings.Contains(part, "/") {
 		return unknownEntry
 	}
@@ -271,7 +271,7 @@ func (m *mountEffects) addMounts(p *podVolumes, container *jsontree.Node) {
 		m.isWritable = m.isWritable || mount.Get("readOnly").Kind() != jsontree.True
 		switch part, known := p.subPath(container, mount); {
 		case !known:
-			m.isUnknown = m.isUnknown || !isWritten(m.volume) || partOfUnknownName(m.volume, part) != keyFile
+			m.isUnknown = m.isUnknown || !isWritten(m.volume) || entryOfUnknownName(m.volume, part) != keyFile
 		case part != "" && fileAt(m.volume, part) == noEntry:
 			m.parts = append(m.parts, part)
 		}
@@ -356,8 +356,8 @@ func isInside(path, directory string) bool {
 	return len(path) > len(directory) && strings.HasPrefix(path, directory) && (path[len(directory)] == '/' || directory == "/")
 }
 
-// volumeName returns words for the volume of a mount. The one of the API token has a random name.
-func volumeName(mount *jsontree.Node) string {
+// describeVolume returns words for the volume of a mount. The one of the API token has a random name.
+func describeVolume(mount *jsontree.Node) string {
 	name := mount.Get("name").Text()
 	if strings.HasPrefix(name, validation.TokenVolumePrefix) {
 		return "the volume of the API token"

@@ -59,7 +59,7 @@ func Candidates(t *templates.Template, p *v1alpha1.Param) (all []sample.Setting)
 		return d.settings
 	}
 	var texts []string
-	for _, text := range slices.Concat(literalsFor(t, p), bounds(p), sample.Candidates(t, p)) {
+	for _, text := range slices.Concat(literalsFor(t, p), usualValues(p), sample.Candidates(t, p)) {
 		if t.Takes(p.Name, text) == nil && !slices.Contains(texts, text) {
 			texts = append(texts, text)
 		}
@@ -74,7 +74,7 @@ func Candidates(t *templates.Template, p *v1alpha1.Param) (all []sample.Setting)
 	return all
 }
 
-func bounds(p *v1alpha1.Param) (all []string) {
+func usualValues(p *v1alpha1.Param) (all []string) {
 	for _, bound := range []*v1alpha1.Scalar{p.Minimum, p.Maximum} {
 		if bound != nil {
 			all = append(all, string(*bound))

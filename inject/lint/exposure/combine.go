@@ -129,8 +129,8 @@ func cloneJSON(value any) any {
 	return value
 }
 
-// sortedUnion returns the names of both lists, sorted.
-func sortedUnion(a, b []string) []string {
+// unionOfNames returns the names of both lists, sorted.
+func unionOfNames(a, b []string) []string {
 	all := slices.Concat(a, b)
 	slices.Sort(all)
 	return slices.Compact(all)

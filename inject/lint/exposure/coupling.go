@@ -12,8 +12,8 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// objectOf returns the path of the container, the volume or the entry that a path is in.
-func objectOf(path string) string { return path[:strings.LastIndex(path, "]")+1] }
+// enclosingObject returns the path of the container, the volume or the entry that a path is in.
+func enclosingObject(path string) string { return path[:strings.LastIndex(path, "]")+1] }
 
 // isAboutUser reports whether a path is that of a container's user.
 func isAboutUser(path string) bool {
@@ -23,8 +23,8 @@ func isAboutUser(path string) bool {
 // IsCoupled reports whether the API server or the kubelet may reject the value of one way because of the value of the other one: they
 // are in the same container or volume. The user of a container is coupled only with runAsNonRoot.
 func (w *Way) IsCoupled(other *Way) bool {
-	rest, same := strings.CutPrefix(other.Path, objectOf(w.Path))
-	return same && objectOf(other.Path) == objectOf(w.Path) &&
+	rest, same := strings.CutPrefix(other.Path, enclosingObject(w.Path))
+	return same && enclosingObject(other.Path) == enclosingObject(w.Path) &&
 		(isAboutUser(w.Path) == isAboutUser(other.Path) || !strings.Contains(rest, "securityContext."))
 }
 
@@ -33,7 +33,7 @@ func (w *Way) IsCoupled(other *Way) bool {
 func (w *Way) IsInvalid(all []Way) bool {
 	mayChange := func(field string) bool {
 		for i := range all {
-			rest, same := strings.CutPrefix(all[i].Path, objectOf(w.Path))
+			rest, same := strings.CutPrefix(all[i].Path, enclosingObject(w.Path))
 			if same && (rest == ".securityContext" || rest == ".securityContext."+field) && all[i].Path != w.Path {
 				return true
 			}
@@ -71,16 +71,16 @@ func AllSettings(t *templates.Template, names []string, ways []Way, most int) (a
 	}
 	for _, name := range names {
 		if !domains[name].finite {
-			domains[name] = domainIn(ways, name)
+			domains[name] = domainFromWays(ways, name)
 		}
 	}
 	complete = eachSetting(domains, names, most, func(settings sample.Settings) { all = append(all, settings) })
 	return all, complete
 }
 
-// domainIn returns the settings of a parameter that lead to ways. It is not finite if a way depends on the parameter by more than its
+// domainFromWays returns the settings of a parameter that lead to ways. It is not finite if a way depends on the parameter by more than its
 // value.
-func domainIn(ways []Way, name string) domain {
+func domainFromWays(ways []Way, name string) domain {
 	d := domain{finite: true}
 	for i := range ways {
 		if !slices.Contains(ways[i].Params, name) {

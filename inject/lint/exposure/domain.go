@@ -73,10 +73,10 @@ func stringsOf(pattern string) (all []string, finite bool) {
 	if err != nil {
 		return nil, false
 	}
-	return wordsOf(re)
+	return stringsOfRegexp(re)
 }
 
-func wordsOf(re *syntax.Regexp) (all []string, finite bool) {
+func stringsOfRegexp(re *syntax.Regexp) (all []string, finite bool) {
 	switch re.Op {
 	case syntax.OpEmptyMatch, syntax.OpBeginText, syntax.OpEndText:
 		return []string{""}, true
@@ -92,13 +92,13 @@ func wordsOf(re *syntax.Regexp) (all []string, finite bool) {
 		}
 		return all, true
 	case syntax.OpCapture:
-		return wordsOf(re.Sub[0])
+		return stringsOfRegexp(re.Sub[0])
 	case syntax.OpQuest:
-		words, ok := wordsOf(re.Sub[0])
+		words, ok := stringsOfRegexp(re.Sub[0])
 		return append([]string{""}, words...), ok && len(words) < maxValues
 	case syntax.OpAlternate:
 		for _, sub := range re.Sub {
-			words, ok := wordsOf(sub)
+			words, ok := stringsOfRegexp(sub)
 			if all = append(all, words...); !ok || len(all) > maxValues {
 				return nil, false
 			}
@@ -107,7 +107,7 @@ func wordsOf(re *syntax.Regexp) (all []string, finite bool) {
 	case syntax.OpConcat:
 		all = []string{""}
 		for _, sub := range re.Sub {
-			words, ok := wordsOf(sub)
+			words, ok := stringsOfRegexp(sub)
 			if !ok || len(words)*len(all) > maxValues {
 				return nil, false
 			}
@@ -148,8 +148,8 @@ func eachSetting(domains map[string]domain, names []string, most int, visit func
 	return true
 }
 
-// zeros returns the forms of 0 that an integer may be written in.
-func zeros(length int) (all []string) {
+// formsOfZero returns the forms of 0 that an integer may be written in.
+func formsOfZero(length int) (all []string) {
 	for n := 1; n <= min(length, 64); n++ {
 		for _, sign := range []string{"", "+", "-"} {
 			all = append(all, sign+strings.Repeat("0", n))

@@ -140,8 +140,8 @@ func (x *explorer) visitSettings(names []string, visit func(sample.Settings)) bo
 	return complete && x.left >= 0
 }
 
-// bindings returns the values of the variables of all loops around the part, once for each item.
-func (x *explorer) bindings(settings sample.Settings) []map[string]ref.Val {
+// loopVariables returns the values of the variables of all loops around the part, once for each item.
+func (x *explorer) loopVariables(settings sample.Settings) []map[string]ref.Val {
 	const most = 64
 	all := []map[string]ref.Val{{}}
 	for _, l := range x.loops {
@@ -161,14 +161,14 @@ func (x *explorer) bindings(settings sample.Settings) []map[string]ref.Val {
 	return all
 }
 
-func firstOf(all []map[string]ref.Val) map[string]ref.Val {
+func firstVariables(all []map[string]ref.Val) map[string]ref.Val {
 	if len(all) == 0 {
 		return nil
 	}
 	return all[0]
 }
 
-func asJSONOf(value ref.Val) (any, bool) {
+func jsonOrNone(value ref.Val) (any, bool) {
 	if value == nil {
 		return nil, false
 	}

@@ -84,7 +84,7 @@ func (x *explorer) exploreEach(i int, each templates.EachFragment) part {
 	if each.Where != nil && len(x.settableOf(each.Where)) > 0 {
 		none := alternative{absent: true, params: x.settableOf(each.Where), path: eachPath(i) + ".where"}
 		for j := range all {
-			all[j].params = sortedUnion(all[j].params, none.params)
+			all[j].params = unionOfNames(all[j].params, none.params)
 			all[j].path = eachPath(i) + ".where"
 		}
 		all = append([]alternative{none}, all...)

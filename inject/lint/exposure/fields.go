@@ -29,7 +29,7 @@ func riskyValues(field string) ([]string, bool) {
 	case "SecurityContext.procMount":
 		return []string{string(corev1.UnmaskedProcMount)}, true
 	case "Capabilities.add":
-		return capabilities(), true
+		return linuxCapabilities(), true
 	case "Capabilities.drop":
 		return []string{"CHOWN"}, true // without ALL
 	case "SeccompProfile.type", "AppArmorProfile.type":
@@ -58,8 +58,8 @@ func hasFewValues(field string) bool {
 	return false
 }
 
-// capabilities returns the names of Linux' capabilities, as in capabilities(7), the most powerful first.
-func capabilities() []string {
+// linuxCapabilities returns the names of Linux' capabilities, as in capabilities(7), the most powerful first.
+func linuxCapabilities() []string {
 	return strings.Fields(`SYS_ADMIN ALL NET_ADMIN SYS_PTRACE SYS_MODULE NET_RAW SYS_RAWIO SYS_BOOT SYS_TIME BPF PERFMON DAC_READ_SEARCH
 		AUDIT_CONTROL AUDIT_READ BLOCK_SUSPEND CHECKPOINT_RESTORE IPC_LOCK IPC_OWNER LEASE LINUX_IMMUTABLE MAC_ADMIN MAC_OVERRIDE
 		NET_BROADCAST SYSLOG SYS_NICE SYS_PACCT SYS_RESOURCE SYS_TTY_CONFIG WAKE_ALARM

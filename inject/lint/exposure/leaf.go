@@ -35,16 +35,16 @@ func (x *explorer) exploreLeaf(v fragment.View, t reflect.Type, field, path stri
 	if whole {
 		leaf.expression = pieces[0].Expression
 	}
-	if made, ok := leaf.enumerate(pieces, whole, guarded, x.guards); ok {
+	if made, ok := leaf.enumerateValues(pieces, whole, guarded, x.guards); ok {
 		return made
 	}
-	if made, ok := leaf.enumerate(pieces, whole, leaf.names, nil); ok {
+	if made, ok := leaf.enumerateValues(pieces, whole, leaf.names, nil); ok {
 		return made
 	}
 	if !whole {
-		return append(leaf.current(pieces, whole), leaf.unknown(t, nil)...)
+		return append(leaf.currentValue(pieces, whole), leaf.riskyAlternatives(t, nil)...)
 	}
-	made := append(leaf.current(pieces, whole), leaf.exploreExpr(leaf.expression, leaf.expression.AST().Expr(), t)...)
+	made := append(leaf.currentValue(pieces, whole), leaf.exploreExpr(leaf.expression, leaf.expression.AST().Expr(), t)...)
 	for i := range made {
 		if made[i].params == nil {
 			made[i].params = leaf.names
@@ -53,12 +53,12 @@ func (x *explorer) exploreLeaf(v fragment.View, t reflect.Type, field, path stri
 	return made
 }
 
-// enumerate returns the values with all settings of parameters with which the guards are true. It returns false if there are too
+// enumerateValues returns the values with all settings of parameters with which the guards are true. It returns false if there are too
 // many.
-func (l *leaf) enumerate(pieces []cel.Piece, whole bool, names []string, guards []*cel.Expression) (all []alternative, complete bool) {
+func (l *leaf) enumerateValues(pieces []cel.Piece, whole bool, names []string, guards []*cel.Expression) (all []alternative, complete bool) {
 	seen := map[string]bool{}
 	complete = l.visitSettings(names, func(settings sample.Settings) {
-		for _, variables := range l.bindings(settings) {
+		for _, variables := range l.loopVariables(settings) {
 			if slices.ContainsFunc(guards, func(guard *cel.Expression) bool { return l.evaluate(guard, settings, variables) != types.True }) {
 				continue
 			}
@@ -105,9 +105,9 @@ func (l *leaf) valueWith(pieces []cel.Piece, whole bool, settings sample.Setting
 	return a, true
 }
 
-// current returns the value with the current parameters, if it is known.
-func (l *leaf) current(pieces []cel.Piece, whole bool) []alternative {
-	for _, variables := range l.bindings(nil) {
+// currentValue returns the value with the current parameters, if it is known.
+func (l *leaf) currentValue(pieces []cel.Piece, whole bool) []alternative {
+	for _, variables := range l.loopVariables(nil) {
 		if a, ok := l.valueWith(pieces, whole, nil, variables); ok {
 			return []alternative{a}
 		}
@@ -162,9 +162,9 @@ func (l *leaf) exploreExpr(e *cel.Expression, part ast.Expr, t reflect.Type) []a
 			return all
 		}
 	}
-	all := l.unknown(t, nil)
+	all := l.riskyAlternatives(t, nil)
 	if _, optional := cel.ValueType(e.AST().GetType(part.ID())); optional {
-		all = append(all, l.noValue())
+		all = append(all, l.absentAlternative())
 	}
 	return all
 }
@@ -181,9 +181,9 @@ func (l *leaf) exploreCall(e *cel.Expression, call ast.CallExpr, t reflect.Type)
 	case "optional.of", "value", "dyn", "bool", "int", "string":
 		return l.exploreExpr(e, args[0], t), true
 	case "optional.ofNonZeroValue":
-		return append(l.exploreExpr(e, args[0], t), l.noValue()), true
+		return append(l.exploreExpr(e, args[0], t), l.absentAlternative()), true
 	case "optional.none":
-		return []alternative{l.noValue()}, true
+		return []alternative{l.absentAlternative()}, true
 	case "or", "orValue":
 		return append(l.exploreExpr(e, args[0], t), l.exploreExpr(e, args[1], t)...), true
 	case operators.Add:
@@ -257,7 +257,7 @@ func (l *leaf) exploreMap(e *cel.Expression, m ast.MapExpr, t reflect.Type) []al
 		name, ok := cel.StringLiteral(entry.AsMapEntry().Key())
 		f, known := jsontree.StructFieldOf(t, name)
 		if !ok || !known {
-			return l.unknown(t, nil)
+			return l.riskyAlternatives(t, nil)
 		}
 		field := f.Parent.Name() + "." + name
 		if !isChecked(f.Type, field) {

@@ -53,12 +53,12 @@ func (l *leaf) exploreParam(name string, at []string, t reflect.Type) []alternat
 		}
 		return []alternative{{absent: true, path: l.path}}
 	}
-	all := l.unknown(t, func(text string) (sample.Settings, bool) { return l.settingFor(p, at, text) })
-	if !hasFewValues(l.field) && !l.excludes(p, at) && len(all) == 0 {
-		all = l.unknown(t, nil) // it may have values that no check accepts, although none is known
+	all := l.riskyAlternatives(t, func(text string) (sample.Settings, bool) { return l.settingFor(p, at, text) })
+	if !hasFewValues(l.field) && !l.excludesRisky(p, at) && len(all) == 0 {
+		all = l.riskyAlternatives(t, nil) // it may have values that no check accepts, although none is known
 	}
 	if p.Optional || len(at) > 0 {
-		none := l.noValue()
+		none := l.absentAlternative()
 		none.settings = sample.Settings{name: {Unset: true}}
 		if l.template.Takes(name, "{}") == nil && len(at) > 0 {
 			none.settings = sample.Settings{name: {Value: "{}"}}
@@ -108,7 +108,7 @@ func (l *leaf) settingFor(p *v1alpha1.Param, at []string, text string) (sample.S
 		}
 	}
 	if text == "0" && len(at) == 0 {
-		texts = append(texts, zeros(64)...)
+		texts = append(texts, formsOfZero(64)...)
 	}
 	for _, text := range texts {
 		if l.template.Takes(p.Name, text) == nil {
@@ -118,8 +118,8 @@ func (l *leaf) settingFor(p *v1alpha1.Param, at []string, text string) (sample.S
 	return nil, false
 }
 
-// excludes reports whether a parameter cannot have a value that a check rejects, given that it takes none of the known ones.
-func (l *leaf) excludes(p *v1alpha1.Param, at []string) bool {
+// excludesRisky reports whether a parameter cannot have a value that a check rejects, given that it takes none of the known ones.
+func (l *leaf) excludesRisky(p *v1alpha1.Param, at []string) bool {
 	return len(at) == 0 && l.field == "SecurityContext.runAsUser" && p.Type == "integer"
 }
 
@@ -134,9 +134,9 @@ type leaf struct {
 	inList      bool // the value is an item of a list that is a part of a parameter
 }
 
-// unknown returns the risky values of the leaf, to which no settings are known to lead. If settingFor is not nil, it returns the
+// riskyAlternatives returns the risky values of the leaf, to which no settings are known to lead. If settingFor is not nil, it returns the
 // setting that leads to a value, and whether that is possible.
-func (l *leaf) unknown(t reflect.Type, settingFor func(text string) (sample.Settings, bool)) (all []alternative) {
+func (l *leaf) riskyAlternatives(t reflect.Type, settingFor func(text string) (sample.Settings, bool)) (all []alternative) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
@@ -161,5 +161,5 @@ func (l *leaf) unknown(t reflect.Type, settingFor func(text string) (sample.Sett
 	return all
 }
 
-// noValue is the alternative that there is none.
-func (l *leaf) noValue() alternative { return alternative{absent: true, params: l.names, path: l.path} }
+// absentAlternative is the alternative that there is none.
+func (l *leaf) absentAlternative() alternative { return alternative{absent: true, params: l.names, path: l.path} }

@@ -32,7 +32,7 @@ type presence struct {
 func (x *explorer) presenceOf(when *cel.Expression) presence {
 	var p presence
 	visit := func(settings sample.Settings) {
-		exists := slices.ContainsFunc(x.bindings(settings), func(variables map[string]ref.Val) bool {
+		exists := slices.ContainsFunc(x.loopVariables(settings), func(variables map[string]ref.Val) bool {
 			return when == nil || x.evaluate(when, settings, variables) == types.True
 		})
 		switch {
@@ -82,7 +82,7 @@ func (x *explorer) exploreExisting(v fragment.View, t reflect.Type, field, path 
 		for i := range all {
 			a := &all[i]
 			a.settings, _ = a.settings.Merge(p.whenThere)
-			a.params = sortedUnion(a.params, names)
+			a.params = unionOfNames(a.params, names)
 			if i == 0 {
 				a.path = path
 			}
@@ -126,7 +126,7 @@ func (x *explorer) exploreSource(v fragment.View, path string) []alternative {
 	pieces, _ := v.Pieces()
 	there.params = x.settableOf(pieces[0].Expression)
 	none := alternative{absent: true, path: path, params: there.params}
-	if _, ok := asJSONOf(x.evaluate(pieces[0].Expression, nil, firstOf(x.bindings(nil)))); ok {
+	if _, ok := jsonOrNone(x.evaluate(pieces[0].Expression, nil, firstVariables(x.loopVariables(nil)))); ok {
 		return []alternative{there, none}
 	}
 	return []alternative{none, there}
@@ -187,7 +187,7 @@ func (x *explorer) nameOf(v fragment.View) any {
 		return n.Text()
 	}
 	pieces, _ := v.Pieces()
-	text, variables := "", firstOf(x.bindings(nil))
+	text, variables := "", firstVariables(x.loopVariables(nil))
 	for _, piece := range pieces {
 		text += piece.Literal
 		if piece.Expression == nil {
