@@ -42,16 +42,17 @@ type Comparison struct {
 	Field *schema.Field
 	name  string         // of the field at this place
 	in    *jsontree.Node // the pod's object with this field
-	// Stored: the API server may drop some fields, so it is no difference if only the pod has one of these.
+	// Stored is set to compare the pod as the API server stores it, which may drop fields because a feature gate is off. So it is no
+	// difference if only the pod has such a field.
 	Stored bool
-	// open: the place is a list to which other webhooks may add items.
+	// open is set for a list to which other webhooks may add items.
 	open bool
-	// Besides are what other templates add here. The pod may have it, although the fragment does not.
+	// Besides are the values that other templates add at this place. It is no difference if the pod has them and the fragment lacks them.
 	Besides []*jsontree.Node
-	// Again: a whole pod is compared with the result of injecting it again. Items must keep their
+	// Again is set if the fragment is a whole pod: the result of injecting the same pod again. Then items must have the same
 	// positions. Resources are compared, too, because they may be the user's own.
 	Again bool
-	// Unfinished: it is no difference if the pod lacks something, because it can be added.
+	// Unfinished is set if the template can still add what the pod lacks. So that is no difference.
 	Unfinished bool
 }
 
@@ -81,7 +82,8 @@ func (d Comparison) FindEachProtected(t *templates.Template, pod, fragment *json
 	}
 }
 
-// FindProtected is FindDifference for a field of a container that a template protects.
+// FindProtected returns the first difference in a field of a container that a template protects, or nil. If the template protects all
+// fields and does not name this one, other webhooks may add to it, unless that changes the user.
 func (d Comparison) FindProtected(t *templates.Template, name string, pod, fragment *jsontree.Node) *Difference {
 	if t.LeavesOpen(name) {
 		return d.findBeside(name, pod, fragment, hardensSameUser)
@@ -89,13 +91,14 @@ func (d Comparison) FindProtected(t *templates.Template, name string, pod, fragm
 	return d.atMember(name, pod).FindDifference(pod.Get(name), fragment.Get(name))
 }
 
-// FindBesideOthers is FindDifference for a field of a container. It ignores what other webhooks often add to this field of all
-// containers.
+// FindBesideOthers returns the first difference in a field of a container, or nil. It ignores what other webhooks often add to this field
+// of all containers.
 func (d Comparison) FindBesideOthers(name string, pod, fragment *jsontree.Node) *Difference {
 	return d.findBeside(name, pod, fragment, hardensContainer)
 }
 
-// findBeside is FindBesideOthers. Hardens reports whether a field of a security context is such an addition.
+// findBeside implements FindBesideOthers and FindProtected. The function hardens reports whether other webhooks may add a field to a
+// security context.
 func (d Comparison) findBeside(name string, pod, fragment *jsontree.Node, hardens func(*jsontree.Node) bool) *Difference {
 	there, ours := pod.Get(name), fragment.Get(name)
 	switch {
@@ -119,8 +122,8 @@ func (d Comparison) atMember(name string, in *jsontree.Node) Comparison {
 	return member
 }
 
-// FindDifference returns the first place at or below d where the pod lacks, changes or exceeds the fragment.
-// It ignores what Kubernetes itself sets or drops.
+// FindDifference returns the first place at or below d where the pod lacks something of the fragment, has another value or has more, or
+// nil. It ignores what Kubernetes itself sets or drops.
 func (d Comparison) FindDifference(pod, fragment *jsontree.Node) *Difference {
 	if d.Field.AbsentIsZero && fragment != nil && schema.IsZero(fragment) {
 		fragment = nil // for the API server, a zero value is the same as no value
@@ -162,8 +165,9 @@ func (d Comparison) FindDifference(pod, fragment *jsontree.Node) *Difference {
 	return d.differenceHere(pod, fragment)
 }
 
-// findExtra returns the first place at or below d with more in the pod than other templates add. If the place is merged as a
-// whole, its value must be what one of them adds.
+// findExtra returns the first place at or below d where the pod has something that other templates do not add, or nil. The fragment has
+// nothing at d. If several templates can add to the place, each part of the pod's value must come from one of them. Otherwise, the whole
+// value must.
 func (d Comparison) findExtra(pod *jsontree.Node) *Difference {
 	alone := d
 	alone.Besides = nil
@@ -231,7 +235,7 @@ func (d Comparison) findItem(pod, fragment *jsontree.Node) *Difference {
 		switch {
 		case at < 0 && (d.open && !theirs[i].Get("mountPath").IsText(validation.TokenPath) || d.isTokenMount(&theirs[i])):
 			continue
-		case at < 0 || used[at]: // an additional item, which would take effect
+		case at < 0 || used[at]: // an item that the fragment lacks, or a second one with its key, which takes effect, too
 			if found := d.atExtraItem(elem, theirs, i).findExtra(&theirs[i]); found != nil {
 				return found
 			}

@@ -4,9 +4,8 @@ package drift
 
 import "github.com/pillion-dev/pillion/templates/jsontree"
 
-// withoutHardening returns the pod's security context of a container without the fields that the template's lacks and that harden
-// the container. The function hardens reports whether a field does. It returns nil if nothing is left and the template has no
-// security context.
+// withoutHardening returns there, the pod's security context of a container, without fields that another webhook may have added: ours,
+// that of the template, lacks them, and the function hardens is true for them. It returns nil if nothing is left and ours is nil.
 func withoutHardening(nodes *jsontree.Arena, there, ours *jsontree.Node, hardens func(*jsontree.Node) bool) *jsontree.Node {
 	rest := there
 	members := there.Members()

@@ -21,9 +21,9 @@ import (
 
 // mountFault is a reason why a container cannot start.
 type mountFault struct {
-	mount  *jsontree.Node   // the mount without which it could start
-	within *jsontree.Node   // the mount that contains it, or nil
-	parts  []*jsontree.Node // the fault is new if one of these is
+	mount  *jsontree.Node   // without this mount, the container could start
+	within *jsontree.Node   // the mount inside of which it is, or nil
+	parts  []*jsontree.Node // mounts and fields that cause it; a template caused it if it has added one of them
 	why    string
 	advice string
 }
@@ -33,8 +33,8 @@ type mountPoint struct {
 	path  string
 	mount *jsontree.Node // nil for what the kubelet or the runtime mounts in every container, and for the working directory
 	field *jsontree.Node // the field of the container that names the path, or nil
-	what  string         // if there is no mount
-	kind  entry
+	what  string         // words for what is at the path, if there is no mount
+	kind  entry          // what must be at the path, as far as that is known
 	// always is set for a file that the kubelet or the runtime mounts in every container.
 	always bool
 }
@@ -49,7 +49,7 @@ func runtimeFiles() [3]mountPoint {
 	}
 }
 
-// mountChecker finds mounts that cannot be made in containers. Its slices are memory for one container after another.
+// mountChecker finds mounts that cannot be made in containers. It keeps its slices, because the next container can use their memory.
 type mountChecker struct {
 	podVolumes
 	mounts []*jsontree.Node
@@ -68,6 +68,7 @@ func (p *mountChecker) impossibleMounts(container *jsontree.Node) []mountFault {
 		return nil
 	}
 	points, all := p.mountPoints(container, mounts)
+	// In this order, a path follows the paths that contain it. So one walk finds the innermost point around each point.
 	slices.SortStableFunc(points, func(a, b mountPoint) int { return compareMountPaths(a.path, b.path) })
 	p.points = points
 	around := p.around[:0] // the points that contain the next point, the innermost last
@@ -127,11 +128,12 @@ func (p *mountChecker) mountPoints(container *jsontree.Node, mounts []*jsontree.
 	return points, all
 }
 
-// fewPaths is the number of paths up to which each is compared with each other.
+// fewPaths is the greatest number of paths that isSimple compares in pairs. If there are more, it sorts them, because the number of
+// pairs would grow with the square.
 const fewPaths = 32
 
-// isSimple reports whether no mount of a container is at, around or inside of another path that matters, as in most containers. Then
-// there can be no fault, and the search is not necessary.
+// isSimple reports whether the mounts of a container are all beside each other, and beside the other paths at which it needs something.
+// Then impossibleMounts finds no fault. This check is faster, and true for most containers.
 func isSimple(container *jsontree.Node) bool {
 	var room [fewPaths]string
 	paths := append(room[:0], "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", messagePath(container))
@@ -225,7 +227,7 @@ func (p *mountChecker) whyImpossibleInside(container *jsontree.Node, outer, inne
 	return fmt.Sprintf("%s, inside of %s at %s, which is read-only and does not have %s", what, outer.describe(), outer.path, lacks)
 }
 
-// acceptsEntry reports whether what is at the path may be what the mount point needs. It may be if it is not known.
+// acceptsEntry reports whether a mount point can be made where a read-only volume has the entry is, or may have it.
 func (m *mountPoint) acceptsEntry(is entry) bool {
 	switch {
 	case is == unknownEntry:

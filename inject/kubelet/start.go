@@ -31,11 +31,12 @@ type Fault struct {
 	Parts         Parts
 }
 
-// Parts are the parts of a fault that another template may have added. If there are none, the fault is of one template alone.
+// Parts are the parts of the pod that cause a fault together. Another template may have added one of them. A fault without parts has
+// only one cause.
 type Parts struct {
 	Containers []string         // names of containers
 	Mounts     []*jsontree.Node // mounts and devices; items may be nil
-	User       bool             // whether the user of a container is such a part
+	User       bool             // whether the user as which a container runs is one of them
 }
 
 // FindFaults returns what would keep the kubelet from starting the pod, because of additions. Most is the maximum number of faults.
@@ -89,7 +90,7 @@ func (s *startChecker) isAdded(nodes ...*jsontree.Node) bool {
 	return s.isNew || slices.ContainsFunc(nodes, (*jsontree.Node).IsNew)
 }
 
-// unlessAdded returns a value of the container, or nil if a template has added it.
+// unlessAdded returns a value of the container, or nil if a template has added it. A fault shows only values of the pod's own.
 func (s *startChecker) unlessAdded(n *jsontree.Node) *jsontree.Node {
 	if s.isAdded(n) {
 		return nil
@@ -132,6 +133,7 @@ func (s *startChecker) checkSubPaths(c *jsontree.Node, name string) {
 		return // as for most containers, so that their other lists are not parsed
 	}
 	concerns := func(mount *jsontree.Node) bool { return anyNew || mount.IsNew() }
+	// The variables of a list that is new as a whole are not marked as new themselves.
 	wasThere := func(v *jsontree.Node) bool { return !v.IsNew() && (!env.IsNew() || v == c.Get("envFrom")) }
 	for _, fault := range validation.UnusableSubPaths(c, s.serviceLinks, concerns, func(*jsontree.Node) bool { return true }) {
 		mount := fault.Nodes[0]
@@ -212,12 +214,13 @@ func (s *startChecker) checkMounts(c *jsontree.Node, name string) {
 		return
 	}
 	for _, fault := range s.mounts.impossibleMounts(c) {
+		// The mounts of a list that is new as a whole are not marked as new themselves.
 		ofNewList := mounts.IsNew() && (isItemOf(mounts, fault.mount) || isItemOf(mounts, fault.within))
 		if !ofNewList && !s.isAdded(fault.parts...) {
 			continue
 		}
 		pod, fragment := s.unlessAdded(fault.mount), fault.within
-		if pod == nil {
+		if pod == nil { // then the mount around it may be the pod's own
 			pod, fragment = s.unlessAdded(fault.within), fault.mount
 		}
 		s.reportFault(Fault{

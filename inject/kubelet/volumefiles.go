@@ -160,8 +160,8 @@ func kindOfHostPath(is corev1.HostPathType) entry {
 	return unknownEntry
 }
 
-// entryOfUnknownName returns what a sub path is in a volume whose content the kubelet writes, if only the node knows the whole path. Part
-// is what is known of it. If all files of the volume are at its top, the sub path is one of them.
+// entryOfUnknownName returns what a sub path is in a volume whose content the kubelet writes, if only the node knows the whole path. In
+// part, a question mark stands for what is not known. If the volume has no directories, the sub path can only be one of its files.
 func entryOfUnknownName(volume *jsontree.Node, part string) entry {
 	if strings.Contains(part, "/") {
 		return unknownEntry
@@ -199,13 +199,13 @@ func (p *podVolumes) entryAt(volume *jsontree.Node, path string) entry {
 	if made.isUnknown || strings.HasPrefix(path, "..") { // the kubelet's own links to the content
 		return unknownEntry
 	}
-	isThere := func(dir string) bool { return dir == path || isInside(dir, path) }
+	isThere := func(dir string) bool { return dir == path || isInside(dir, path) } // path is dir, or a directory around it
 	if slices.ContainsFunc(made.nested, isThere) {
 		return directory
 	}
 	top, _, _ := strings.Cut(path, "/")
 	if slices.ContainsFunc(made.nested, func(dir string) bool { return dir == top || isInside(dir, top) }) {
-		return noEntry // the directory is there before the files, and hides them
+		return noEntry // the kubelet creates this directory before it writes files, so the files of that name are not visible
 	}
 	is := fileAt(volume, path)
 	isParent := func(part string) bool { return isInside(part, path) }
@@ -215,7 +215,7 @@ func (p *podVolumes) entryAt(volume *jsontree.Node, path string) entry {
 	return is
 }
 
-// fileAt returns what is at a clean path of a volume, apart from the directories that the kubelet creates for mounts.
+// fileAt returns what is at a clean path of a volume before the kubelet creates directories for mounts.
 func fileAt(volume *jsontree.Node, path string) entry {
 	is := noEntry
 	for name := range filesOf(volume) {
@@ -238,7 +238,7 @@ type mountEffects struct {
 	volume *jsontree.Node
 	// nested are the directories that the kubelet creates because something is mounted there.
 	nested []string
-	// parts are the sub paths of mounts, which the kubelet creates if they are not there.
+	// parts are the sub paths of mounts that the volume lacks, so the kubelet creates them as directories.
 	parts      []string
 	isWritable bool // whether a container may write to it
 	isUnknown  bool // whether the sub path of a mount is not known

@@ -15,15 +15,14 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-// Before is what cannot be found out about the original pod from the injected pod. Its paths are JSON Pointers
-// that contain the names of containers instead of their indexes, because injection moves
-// containers.
+// Before is what the injected pod does not show about the original one. Its paths are JSON Pointers into the pod, with the names of
+// containers instead of their indexes, because injection changes the indexes.
 type Before struct {
 	// Empty has the original JSON or YAML of each empty value that was filled, by path.
 	Empty map[string]string `json:"empty,omitempty"`
 	// Own has the paths of values that the original pod had exactly as a template has them.
 	Own []string `json:"own,omitempty"`
-	// Added has the paths of everything that was added, if the templates do not show it.
+	// Added has the paths of everything that was added, if that cannot be inferred from the templates.
 	Added []string `json:"added,omitempty"`
 }
 
@@ -65,7 +64,7 @@ func isAtOrBelow(other, path string) bool {
 // yamlComment matches a comment in YAML.
 var yamlComment = regexp.MustCompile(`(?m)(^|\s)#.*$`)
 
-// emptyOf returns the empty value that JSON or YAML stands for: a list, an object or null.
+// emptyOf parses an empty value in JSON or YAML, with comments: a list, an object or null.
 func emptyOf(text string) any {
 	text = yamlComment.ReplaceAllString(text, "")
 	switch at := strings.IndexAny(text, "[{"); {
@@ -101,7 +100,7 @@ func withContainerIndex(pod *jsontree.Node, path string) string {
 	})
 }
 
-// throughContainer replaces the part of a path that identifies a container.
+// throughContainer returns a path in which replace has changed the name or the index of the container, if the path leads through one.
 func throughContainer(path string, replace func(list, at string) string) string {
 	names, lists := strings.Split(path, "/"), schema.ContainerLists()
 	if len(names) > 3 && names[1] == "spec" && slices.Contains(lists[:], names[2]) {

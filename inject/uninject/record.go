@@ -11,10 +11,12 @@ import (
 )
 
 // Record returns the value for the annotation [inject.AnnotationUninject] of a pod that is injected, or "" if there is nothing to
-// record. The request has the pod before the injection, and result is that of the injection. The function empty returns the path of
-// the empty value that an addition at a path fills, and its original JSON or YAML. Without this annotation, [Pod] would remove what
-// the original pod had exactly as a template has it. Record returns an error if the pod is no JSON or has such an annotation without
-// an injection.
+// record. The annotation tells [Pod] what the injected pod does not show: for example, values that the original pod had exactly as a
+// template has them, which [Pod] would remove otherwise.
+//
+// The request has the pod before the injection, and result is that of the injection. If an addition at a path fills an empty value,
+// the function empty returns the path of that value, and its JSON or YAML. Record returns an error if the pod is not JSON, or has the
+// annotation although nothing was injected.
 func Record(i *inject.Injector, req inject.Request, result *inject.Result, empty func(path string) (at, text string, ok bool)) (string, error) {
 	if !result.Adds() {
 		return "", nil
@@ -64,8 +66,8 @@ func Record(i *inject.Injector, req inject.Request, result *inject.Result, empty
 	return text, err
 }
 
-// ownPaths returns the paths at which a pod already has exactly what the injected templates have there. It returns
-// none if one of the templates is injected only because of another one; uninject reports that.
+// ownPaths returns the paths at which the original pod has exactly what the injected templates have there. It returns none if one of
+// the templates is injected only because of another one, because it cannot be rendered for the original pod. Then [Pod] returns an error.
 func ownPaths(i *inject.Injector, req inject.Request, pod *jsontree.Node, result *inject.Result) (own []string) {
 	r := &Removal{Served: isFromServer(pod), own: func(path string) bool {
 		own = append(own, path)

@@ -12,8 +12,8 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-// Uninject usually finds out what templates added to a pod from what they would add to it now. That may be
-// something else if their expressions read what other templates added. Then inject records the path of each addition.
+// Usually, Pod infers what templates added to a pod: it is what they would add now. If their expressions read what other templates
+// added, that may be something else. Then Record records the path of each addition.
 
 // additionsToRecord returns the paths of everything that was added to a pod, or none if uninject restores the
 // original pod without a record of them. Original is the pod before any injection, as JSON.

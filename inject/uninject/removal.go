@@ -19,13 +19,12 @@ type Removal struct {
 	Templates []string // injected templates, in the order of application
 	// Paths are JSON Pointers, to be removed one after another.
 	Paths []string
-	// Kept are places that equal a template's but that stay, because they precede other items of
-	// the pod's own.
+	// Kept are places at which the pod has the value of a template, and that stay nevertheless: their position shows that the pod
+	// had them before.
 	Kept []string
 	// Served reports whether the pod comes from an API server, which sets defaults and sorts keys.
 	Served bool
-	// Empty are the values that were empty before injection. Their paths are correct after the
-	// removal of Paths.
+	// Empty are the values that were empty before the injection. Their paths are those in the pod from which Paths have been removed.
 	Empty []Empty
 
 	own    func(path string) bool // whether the original pod had the same value as a template
@@ -75,8 +74,8 @@ func comparePaths(a, b string) int {
 	})
 }
 
-// recordEmptied records which values of the original pod were empty. Bare is the pod without the templates' containers, because the
-// paths are those in it.
+// recordEmptied records which values of the original pod were empty, with their paths in bare, the pod without the templates'
+// containers. The indexes of containers in bare are those in the original pod.
 func (r *Removal) recordEmptied(bare []byte, before Before) error {
 	pod, err := jsontree.Parse(bare)
 	if err != nil {

@@ -61,7 +61,8 @@ func (s *subtraction) subtractObject(pod, fragment *jsontree.Node, in *schema.Sc
 	}
 }
 
-// takeJoined records the path of the annotation SafeToEvictLocalVolumes if the templates together list all volumes in it.
+// takeJoined records the path of the annotation SafeToEvictLocalVolumes, if each volume in it is listed by this template or another
+// one. Otherwise, its author has listed volumes, and it stays.
 func (s *subtraction) takeJoined(there, fragment *jsontree.Node, at string) {
 	names := append(inject.SplitNames(fragment.Get(inject.SafeToEvictLocalVolumes).Text()), s.joined...)
 	if !slices.ContainsFunc(inject.SplitNames(there.Text()), func(name string) bool { return !slices.Contains(names, name) }) {
@@ -83,7 +84,9 @@ func (s *subtraction) subtractList(pod, fragment *jsontree.Node, in *schema.Sche
 		return
 	}
 	items, theirs := fragment.Items(), pod.Items()
-	before, next := false, len(items) // before: other items follow, or the fragment's in another order
+	// The loop runs from the end. An item of the pod's own has been seen if before is true: the item found next precedes it, or is in
+	// another order than the fragment's. Next is the index of the last item that was found.
+	before, next := false, len(items)
 	for j := range slices.Backward(theirs) {
 		at, found := at+"/"+strconv.Itoa(j), false
 		for i := range items {
@@ -147,8 +150,8 @@ func (s *subtraction) takePath(at string, own bool) {
 	}
 }
 
-// isBeforeOwn reports whether a label or annotation precedes one of the pod's own. Then it is the pod's own, too, because Pillion adds
-// its keys after the pod's.
+// isBeforeOwn reports whether a label or annotation precedes one of the pod's own in the file of its author. Then it is the pod's own,
+// too, because Pillion adds keys at the end.
 func (s *subtraction) isBeforeOwn(at string, fragment *jsontree.Node) bool {
 	object, ok := strings.CutPrefix(at[:strings.LastIndexByte(at, '/')], "/metadata/")
 	if !ok || s.original == nil {

@@ -104,8 +104,8 @@ func inferRemoval(i *inject.Injector, req inject.Request, pod *jsontree.Node, be
 	if err != nil {
 		return nil, nil, err
 	}
-	// Injection adds items at the end of a list. So an item that equals a template's and precedes other items may be the pod's own.
-	// The first attempt removes such items, and the second one keeps them.
+	// Injection adds items at the end of a list. So an item that equals a template's and precedes other items may be the pod's own. The
+	// first attempt removes such items. If that does not restore the pod, the second attempt keeps them.
 	var failed error
 	for _, ownStays := range []bool{false, true} {
 		attempt := *r

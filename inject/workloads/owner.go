@@ -21,8 +21,8 @@ type Owner struct {
 	Selector string
 }
 
-// OwnerOf returns the owner of the pods that an object of this kind makes. For a pod, it returns a zero Owner, because a pod names its
-// owner itself. If the API server has not generated the object's name yet, the owner has the beginning of the name
+// OwnerOf returns the owner of the pods of an object: the object itself. For a pod, it returns a zero Owner, because a pod names its
+// owner in its metadata. If the API server has not generated the object's name yet, the owner has the beginning of the name
 // (generateName).
 func OwnerOf(kind string, object *jsontree.Node) Owner {
 	if kind == "Pod" {
@@ -85,9 +85,9 @@ func CronJobOf(job string) (name string, ok bool) {
 	return job[:at-1], true
 }
 
-// OfPod returns the workload that a pod belongs to. By is the owner of a pod template, or empty for a pod. For a
-// ReplicaSet or a Job, it returns the Deployment or the CronJob above it, whose name it derives, because a request makes no call to
-// the API server. The selector is that of by.
+// OfPod returns the workload that a pod belongs to. For a pod template, by is its owner (see [OwnerOf]). For a pod, by is zero, and the
+// pod's metadata names the owner. If the owner is a ReplicaSet or a Job, OfPod derives the Deployment or the CronJob above it from the
+// name, because a request makes no call to the API server. The selector is that of by.
 func OfPod(pod *jsontree.Node, by Owner) Owner {
 	if by.Kind == "" {
 		by = Owner{Kind: "Pod", Name: stableName(pod)}

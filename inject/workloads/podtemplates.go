@@ -15,12 +15,12 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-// PodIn returns the path of a pod's metadata and spec in objects of a kind. The path is nil for a
-// pod itself.
+// PodIn returns the path at which objects of a kind have a pod: an object with metadata and spec. The path is nil for a pod itself. If
+// the kind is not known, ok is false.
 func PodIn(apiVersion, kind string) (path []string, ok bool) {
 	group, _, found := strings.Cut(apiVersion, "/")
 	if !found {
-		group = ""
+		group = "" // v1 is a version, of the core group
 	}
 	switch group + "/" + kind {
 	case "/Pod":
@@ -70,7 +70,8 @@ func hasPatterns(apiVersion, kind string) bool {
 	return strings.HasSuffix(group, templates.Domain) || strings.HasSuffix(group, "gatekeeper.sh") || strings.HasSuffix(kind, "Policy")
 }
 
-// podTemplatesBelow appends the pod templates in the fields of a value to all. At is the path of the value.
+// podTemplatesBelow appends the pod templates in the fields of a value to all, but none inside of another one. At is the path of the
+// value.
 func podTemplatesBelow(n *jsontree.Node, at []string, all []PodTemplate) []PodTemplate {
 	each := func(name string, field *jsontree.Node) {
 		below := append(slices.Clip(at), name)

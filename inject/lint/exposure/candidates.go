@@ -74,6 +74,7 @@ func Candidates(t *templates.Template, p *v1alpha1.Param) (all []sample.Setting)
 	return all
 }
 
+// usualValues returns the limits of a parameter, and values that are special in many templates.
 func usualValues(p *v1alpha1.Param) (all []string) {
 	for _, bound := range []*v1alpha1.Scalar{p.Minimum, p.Maximum} {
 		if bound != nil {

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// combineItems returns a list with the first alternatives of its items, and then one with each other alternative. If alone is true,
-// that list has no other items: a check is about each item by itself.
+// combineItems returns the alternatives of a list, given those of its items. The first one has the first alternative of each item. Each
+// further one has another alternative of one item. If alone is true, it has only this item, because checks inspect each item by itself.
 func combineItems(items [][]alternative, path string, alone bool) []alternative {
 	build := func(of, chosen int) []any {
 		list := []any{}

@@ -20,16 +20,17 @@ func isAboutUser(path string) bool {
 	return strings.HasSuffix(path, ".runAsUser") || strings.HasSuffix(path, ".runAsNonRoot")
 }
 
-// IsCoupled reports whether the API server or the kubelet may reject the value of one way because of the value of the other one: they
-// are in the same container or volume. The user of a container is coupled only with runAsNonRoot.
+// IsCoupled reports whether the value of one way may be invalid only because of the value of the other way, for the API server or the
+// kubelet. It may be if both are in the same container or volume. In a security context, runAsUser and runAsNonRoot are coupled only with
+// each other.
 func (w *Way) IsCoupled(other *Way) bool {
 	rest, same := strings.CutPrefix(other.Path, enclosingObject(w.Path))
 	return same && enclosingObject(other.Path) == enclosingObject(w.Path) &&
 		(isAboutUser(w.Path) == isAboutUser(other.Path) || !strings.Contains(rest, "securityContext."))
 }
 
-// IsInvalid reports whether no pod with the value of the way is valid, whatever else parameters do: the template itself has a value
-// beside it that forbids it. Pillion then skips the template.
+// IsInvalid reports whether the value of a way makes each pod invalid: beside it, the template has a value that excludes it, and no
+// other way changes that value. Pillion never injects such a pod, so the way is harmless.
 func (w *Way) IsInvalid(all []Way) bool {
 	mayChange := func(field string) bool {
 		for i := range all {
@@ -60,9 +61,10 @@ func isTrue(b *bool) bool { return b != nil && *b }
 
 func isFalse(b *bool) bool { return b != nil && !*b }
 
-// AllSettings returns all settings of some parameters of a template that matter, those that change fewest of them first. Of a parameter
-// with too many values, these are the ones that lead to the ways: if all that depends on it has exactly its value, no other one can lead
-// to a violation. AllSettings returns false if that is not so, or if there are more than most.
+// AllSettings returns the combinations of settings of some parameters that can lead to a violation, those that change the fewest
+// parameters first. If a parameter has few values, all of them count. If it has too many, only the values that lead to one of the ways
+// count. These are enough if each field that depends on the parameter has exactly its value. AllSettings returns false if they may not be
+// enough, or if there are more than most combinations.
 func AllSettings(t *templates.Template, names []string, ways []Way, most int) (all []sample.Settings, complete bool) {
 	domains := map[string]domain{}
 	for i := range t.Spec.Params {
@@ -78,8 +80,8 @@ func AllSettings(t *templates.Template, names []string, ways []Way, most int) (a
 	return all, complete
 }
 
-// domainFromWays returns the settings of a parameter that lead to ways. It is not finite if a way depends on the parameter by more than its
-// value.
+// domainFromWays returns the settings of a parameter that lead to ways. If a way depends on the parameter and has no setting of it, its
+// value is computed from the parameter's, so other settings may lead to it, too. Then the domain is not finite.
 func domainFromWays(ways []Way, name string) domain {
 	d := domain{finite: true}
 	for i := range ways {

@@ -148,7 +148,7 @@ func eachSetting(domains map[string]domain, names []string, most int, visit func
 	return true
 }
 
-// formsOfZero returns the forms of 0 that an integer may be written in.
+// formsOfZero returns the ways to write the integer 0 with up to length digits, because a pattern may allow only some of them.
 func formsOfZero(length int) (all []string) {
 	for n := 1; n <= min(length, 64); n++ {
 		for _, sign := range []string{"", "+", "-"} {

@@ -39,13 +39,13 @@ type explorer struct {
 	domains  map[string]domain
 	programs map[*cel.Expression]*cel.Evaluation
 	inputs   map[string]*evaluationInput
-	left     int    // evaluations
-	budget   uint64 // what they may cost
-	spent    uint64
-	cut      bool
+	left     int    // how many evaluations are left; negative if there are none
+	budget   uint64 // what all evaluations together may cost
+	spent    uint64 // what they have cost so far
+	cut      bool   // whether something was not tried because of these limits
 
-	loops  []*cel.Loop       // around the part
-	guards []*cel.Expression // around the part
+	loops  []*cel.Loop       // the loops around the part that is explored, the innermost last
+	guards []*cel.Expression // the conditions around it
 }
 
 // evaluationInput is what expressions read with some settings. Ok is false if the parameters do not accept them.
@@ -133,14 +133,14 @@ func decodeNode(n *jsontree.Node) (made any) {
 	return made
 }
 
-// visitSettings calls visit for all settings of parameters, those that change nothing first. It returns false, and may have
-// called visit for some of them, if there are too many.
+// visitSettings calls visit for all combinations of settings of parameters, first without any. If there are too many, it returns false,
+// and may have called visit for some of them.
 func (x *explorer) visitSettings(names []string, visit func(sample.Settings)) bool {
 	complete := eachSetting(x.domains, names, maxSettings, visit)
 	return complete && x.left >= 0
 }
 
-// loopVariables returns the values of the variables of all loops around the part, once for each item.
+// loopVariables returns the values of the variables of all loops around the part that is explored, once for each item.
 func (x *explorer) loopVariables(settings sample.Settings) []map[string]ref.Val {
 	const most = 64
 	all := []map[string]ref.Val{{}}

@@ -78,7 +78,7 @@ type part struct {
 	addTo        func(pod map[string]any, value any)
 }
 
-// exploreEach explores an entry of spec.forEachContainer. It counts as one for all app containers.
+// exploreEach explores an entry of spec.forEachContainer, as if all app containers got the same values.
 func (x *explorer) exploreEach(i int, each templates.EachFragment) part {
 	all := x.exploreView(each.Add, reflect.TypeFor[corev1.Container](), "", eachPath(i))
 	if each.Where != nil && len(x.settableOf(each.Where)) > 0 {
@@ -92,8 +92,8 @@ func (x *explorer) exploreEach(i int, each templates.EachFragment) part {
 	return part{all, func(pod map[string]any, value any) { addToContainers(pod, value, each.InitContainers) }}
 }
 
-// combineParts returns the pod in which all parts have their first value, and for each other value a pod with only that part. What
-// the checks say about the other parts is known from the base.
+// combineParts returns the base, a pod in which each part has its first value, and for each other value a way: a pod with that part
+// alone. A way does not need the other parts, because the base shows what checks say about them.
 func (x *explorer) combineParts(pod map[string]any, parts []part) (*Result, error) {
 	base := cloneJSON(pod).(map[string]any)
 	for _, p := range parts {

@@ -118,7 +118,8 @@ func (l *leaf) settingFor(p *v1alpha1.Param, at []string, text string) (sample.S
 	return nil, false
 }
 
-// excludesRisky reports whether a parameter cannot have a value that a check rejects, given that it takes none of the known ones.
+// excludesRisky reports whether the values of riskyValues are all that a check rejects, for a field with the value of this parameter. Then
+// a parameter that takes none of them is harmless: 0 is the only integer that is root.
 func (l *leaf) excludesRisky(p *v1alpha1.Param, at []string) bool {
 	return len(at) == 0 && l.field == "SecurityContext.runAsUser" && p.Type == "integer"
 }
@@ -131,11 +132,11 @@ type leaf struct {
 	field, path string
 	names       []string // the parameters that it reads
 	bound       map[string]ast.Expr
-	inList      bool // the value is an item of a list that is a part of a parameter
+	inList      bool // whether the value is an item of a list inside of a parameter
 }
 
-// riskyAlternatives returns the risky values of the leaf, to which no settings are known to lead. If settingFor is not nil, it returns the
-// setting that leads to a value, and whether that is possible.
+// riskyAlternatives returns the values of the leaf that a check rejects. If settingFor is nil, it is not known which settings lead to
+// them. Otherwise, settingFor returns the settings that lead to a value, and false if none do; such a value is left out.
 func (l *leaf) riskyAlternatives(t reflect.Type, settingFor func(text string) (sample.Settings, bool)) (all []alternative) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -162,4 +163,6 @@ func (l *leaf) riskyAlternatives(t reflect.Type, settingFor func(text string) (s
 }
 
 // absentAlternative is the alternative that there is none.
-func (l *leaf) absentAlternative() alternative { return alternative{absent: true, params: l.names, path: l.path} }
+func (l *leaf) absentAlternative() alternative {
+	return alternative{absent: true, params: l.names, path: l.path}
+}

@@ -23,9 +23,9 @@ func eachPath(i int) string { return fmt.Sprintf("spec.forEachContainer[%d].add"
 
 // presence is whether annotations can make a piece exist, or not exist.
 type presence struct {
-	now               bool // with the current parameters
-	there, gone       bool // possible
-	whenThere, unless sample.Settings
+	now               bool            // whether the piece exists with the current parameters
+	there, gone       bool            // whether it can exist, and whether it can be absent
+	whenThere, unless sample.Settings // settings with which it exists, and with which it is absent
 }
 
 // presenceOf returns the presence of the innermost piece with a ${when} or a ${forEach}.
