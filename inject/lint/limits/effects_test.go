@@ -8,35 +8,50 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/lint/limits"
+	"github.com/pillion-dev/pillion/inject/testing/golden"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/validation"
 )
 
-// TestEffectsInDocs checks that the page about effects has each of them.
-func TestEffectsInDocs(t *testing.T) {
-	t.Parallel()
-	page, err := os.ReadFile("../../../manifests/docs/effects.md")
+// TestEffectsPage compares the table of the page about effects with the effects. make golden writes it.
+func TestEffectsPage(t *testing.T) {
+	const page, opening, closing = "../../../manifests/docs/effects.md", "<!-- effects: written by make golden -->\n", "<!-- end of effects -->\n"
+	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, e := range limits.Effects() {
-		if row := fmt.Sprintf("| %s | %s | %s | %s |", e.Absent, e.Meaning, e.Changes, e.Source); !strings.Contains(string(page), row) {
-			t.Errorf("manifests/docs/effects.md lacks this row:\n%s", row)
-		}
+	before, rest, opened := strings.Cut(string(text), opening)
+	_, after, closed := strings.Cut(rest, closing)
+	if !opened || !closed {
+		t.Fatalf("%s has no %q before %q", page, opening, closing)
 	}
+	var table strings.Builder
+	for _, e := range limits.Effects() {
+		fmt.Fprintf(&table, "| %s | %s | %s | %s |\n", e.Absent, e.Meaning, e.Changes, e.Source)
+	}
+	golden.File(t, page, []byte(before+opening+"| the template adds | before | after | source in Kubernetes |\n|---|---|---|---|\n"+table.String()+closing+after))
 }
 
 // TestEffects checks each effect on a pod that has it, and that none of them is reported if the pod has the same already, or if
-// nothing was added.
+// nothing was added. Each effect must have a pod.
 func TestEffects(t *testing.T) {
 	t.Parallel()
+	var hasPod sync.Map
+	t.Cleanup(func() {
+		for _, e := range limits.Effects() {
+			if _, ok := hasPod.Load(e.Absent); !ok {
+				t.Errorf("no pod of this test has the effect of %s; add one", e.Absent)
+			}
+		}
+	})
 	const sidecar = `initContainers: [{name: side, restartPolicy: Always, image: "s:1"RESOURCES}]`
 	for name, c := range map[string]struct {
 		pod, already, kind string // without and with what the effect is about
@@ -127,6 +142,12 @@ func TestEffects(t *testing.T) {
 				}
 				if again := limits.EffectsOf(r.InjectedJSON(), r.InjectedJSON(), c.kind); len(again) > 0 {
 					t.Errorf("nothing was added, and there are the effects %q", again)
+				}
+				all := limits.Effects()
+				for i := range all {
+					if len(limits.EffectOf(t, &all[i], pod, r.InjectedJSON(), c.kind)) > 0 {
+						hasPod.Store(all[i].Absent, true)
+					}
 				}
 				return limits.EffectsOf(pod, r.InjectedJSON(), c.kind)
 			}
