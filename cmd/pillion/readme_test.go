@@ -18,8 +18,8 @@ import (
 	"github.com/pillion-dev/pillion/inject/testing/golden"
 )
 
-// TestEveryCommand checks each command: it describes when it fails, its help has an example and
-// fits the screen, and a script runs it.
+// TestEveryCommand checks each command, also those below others: it describes when it fails, its help has an example and fits the
+// screen, and a script runs it.
 func TestEveryCommand(t *testing.T) {
 	scripts := ""
 	files, err := filepath.Glob("testdata/script/*.txtar")
@@ -27,10 +27,7 @@ func TestEveryCommand(t *testing.T) {
 	for _, file := range files {
 		scripts += contents(t, file)
 	}
-	for _, cmd := range newRoot().Commands() {
-		if cmd.Name() == "help" {
-			continue
-		}
+	for _, cmd := range ownCommands(newRoot()) {
 		path := cmd.CommandPath()
 		if _, ok := cmd.Annotations[cli.Failure]; !ok {
 			t.Errorf("%s does not describe when it exits with 1: use cli.FailsIf", path)
@@ -39,7 +36,8 @@ func TestEveryCommand(t *testing.T) {
 			t.Errorf("no script in testdata/script runs %s", path)
 		}
 		var help bytes.Buffer
-		if code := run([]string{cmd.Name(), "--help"}, nil, &help, &help); code != exitOK || !strings.Contains(help.String(), "Examples:") {
+		words := append(strings.Fields(path)[1:], "--help")
+		if code := run(words, nil, &help, &help); code != exitOK || !strings.Contains(help.String(), "Examples:") {
 			t.Errorf("the help of %s has no examples (exit code %d)", path, code)
 		}
 		if line := regexp.MustCompile(".{101}").FindString(help.String()); line != "" {
@@ -48,20 +46,23 @@ func TestEveryCommand(t *testing.T) {
 	}
 }
 
+// ownCommands returns the commands below a command, at all depths, except those that cobra makes: help, and one for each shell.
+func ownCommands(of *cobra.Command) (all []*cobra.Command) {
+	for _, cmd := range of.Commands() {
+		if cmd.Name() != "help" && of.Name() != "completion" {
+			all = append(append(all, cmd), ownCommands(cmd)...)
+		}
+	}
+	return all
+}
+
 // TestCommandsPage compares the table of the page with the commands. make golden writes it.
 func TestCommandsPage(t *testing.T) {
 	const page, opening, closing = "../../manifests/docs/commands.md", "<!-- commands: written by make golden -->\n", "<!-- end of commands -->\n"
 	var table strings.Builder
-	var row func(cmd *cobra.Command)
-	row = func(cmd *cobra.Command) {
-		if cases, ok := cmd.Annotations[cli.Failure]; ok {
-			fmt.Fprintf(&table, "| `%s` | %s | %s |\n", cmd.CommandPath(), cmd.Short, cases)
-		}
-		for _, c := range cmd.Commands() {
-			row(c)
-		}
+	for _, cmd := range ownCommands(newRoot()) {
+		fmt.Fprintf(&table, "| `%s` | %s | %s |\n", cmd.CommandPath(), cmd.Short, cmd.Annotations[cli.Failure])
 	}
-	row(newRoot())
 	before, rest, opened := strings.Cut(contents(t, page), opening)
 	_, after, closed := strings.Cut(rest, closing)
 	if !opened || !closed {
