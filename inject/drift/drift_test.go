@@ -60,24 +60,28 @@ func TestFindDifference(t *testing.T) {
 	t.Parallel()
 	const token = `volumeMounts: [{name: kube-api-access-x, readOnly: true, mountPath: ` + tokenPath + `}]`
 	for name, c := range map[string]struct{ pod, fragment, want string }{
-		"equal":                         {`{name: a, args: [x, y]}`, `{name: a, args: [x, y]}`, "none"},
-		"a scalar":                      {`{image: "a:1"}`, `{image: "a:2"}`, "/image"},
-		"an absent scalar":              {`{}`, `{image: "a:2"}`, "/image"},
-		"an additional scalar":          {`{workingDir: /x}`, `{}`, "/workingDir"},
-		"null is absent":                {`{workingDir: null}`, `{}`, "none"},
-		"null of the template":          {`{}`, `{workingDir: null}`, "none"},
-		"null of the template excludes": {`{workingDir: /x}`, `{workingDir: null}`, "/workingDir"},
-		"zero is absent":                {`{}`, `{tty: false}`, "none"},
-		"zero of the pod is absent":     {`{tty: false}`, `{}`, "none"},
-		"more than zero":                {`{tty: true}`, `{}`, "/tty"},
-		"less than one":                 {`{tty: false}`, `{tty: true}`, "/tty"},
-		"the empty list of the pod":     {`{args: []}`, `{}`, "none"},
-		"another kind":                  {`{args: x}`, `{args: [x]}`, "/args"},
-		"the order of a list":           {`{args: [x, y]}`, `{args: [y, x]}`, "/args/0"},
-		"a longer list":                 {`{args: [x, y]}`, `{args: [x]}`, "/args"},
-		"a shorter list":                {`{args: [x]}`, `{args: [x, y]}`, "/args"},
-		"a field that is not known":     {`{invented: {a: 1}}`, `{invented: {a: 2}}`, "/invented/a"},
-		"a list that is not known":      {`{invented: [1, 2]}`, `{invented: [1, 3]}`, "/invented/1"},
+		"equal":                          {`{name: a, args: [x, y]}`, `{name: a, args: [x, y]}`, "none"},
+		"a scalar":                       {`{image: "a:1"}`, `{image: "a:2"}`, "/image"},
+		"an absent scalar":               {`{}`, `{image: "a:2"}`, "/image"},
+		"an additional scalar":           {`{workingDir: /x}`, `{}`, "/workingDir"},
+		"null is absent":                 {`{workingDir: null}`, `{}`, "none"},
+		"null of the template":           {`{}`, `{workingDir: null}`, "none"},
+		"null of the template excludes":  {`{workingDir: /x}`, `{workingDir: null}`, "/workingDir"},
+		"null for an object":             {`{livenessProbe: null}`, `{}`, "none"},
+		"the template's null object":     {`{}`, `{livenessProbe: null}`, "none"},
+		"Always is no policy to restart": {`{restartPolicy: Always}`, `{restartPolicy: OnFailure}`, "/restartPolicy"},
+		"a value that is always sent":    {`{livenessProbe: {httpGet: {httpHeaders: [{name: a, value: ""}]}}}`, `{livenessProbe: {httpGet: {httpHeaders: [{name: a}]}}}`, "none"},
+		"zero is absent":                 {`{}`, `{tty: false}`, "none"},
+		"zero of the pod is absent":      {`{tty: false}`, `{}`, "none"},
+		"more than zero":                 {`{tty: true}`, `{}`, "/tty"},
+		"less than one":                  {`{tty: false}`, `{tty: true}`, "/tty"},
+		"the empty list of the pod":      {`{args: []}`, `{}`, "none"},
+		"another kind":                   {`{args: x}`, `{args: [x]}`, "/args"},
+		"the order of a list":            {`{args: [x, y]}`, `{args: [y, x]}`, "/args/0"},
+		"a longer list":                  {`{args: [x, y]}`, `{args: [x]}`, "/args"},
+		"a shorter list":                 {`{args: [x]}`, `{args: [x, y]}`, "/args"},
+		"a field that is not known":      {`{invented: {a: 1}}`, `{invented: {a: 2}}`, "/invented/a"},
+		"a list that is not known":       {`{invented: [1, 2]}`, `{invented: [1, 3]}`, "/invented/1"},
 		// Quantities and numbers.
 		"a quantity in another form":          {`{resources: {limits: {memory: 1Gi}}}`, `{resources: {limits: {memory: 1024Mi}}}`, "none"},
 		"a quantity as a number":              {`{resources: {limits: {cpu: 1}}}`, `{resources: {limits: {cpu: "1"}}}`, "none"},
@@ -122,6 +126,7 @@ func TestFindDifference(t *testing.T) {
 		"a part of the token":            {strings.Replace(`{`+token+`}`, "{name", "{subPath: x, name", 1), `{}`, "/volumeMounts"},
 		"the token at another path":      {strings.Replace(`{`+token+`}`, tokenPath, "/other", 1), `{}`, "/volumeMounts"},
 		"the token and another mount":    {strings.Replace(`{`+token+`}`, "[", "[{name: a, mountPath: /a}, ", 1), `{}`, "/volumeMounts"},
+		"the token before another mount": {strings.Replace(`{`+token+`}`, "}]", "}, {name: a, mountPath: /a}]", 1), `{}`, "/volumeMounts"},
 		"the token as a variable":        {strings.Replace(`{`+token+`}`, "volumeMounts", "env", 1), `{}`, "/env"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -162,6 +167,7 @@ func TestComparisons(t *testing.T) {
 	}{
 		// Again: what injection writes, in its order.
 		"again: the order of mounts":           {again, `{volumeMounts: [{name: b, mountPath: /b}, {name: a, mountPath: /a}]}`, `{volumeMounts: [{name: a, mountPath: /a}, {name: b, mountPath: /b}]}`, "/volumeMounts/0/name"},
+		"again: the token":                     {again, `{volumeMounts: [{name: a, mountPath: /a}, {name: b, mountPath: /b}, {name: kube-api-access-x, readOnly: true, mountPath: ` + tokenPath + `}]}`, `{volumeMounts: [{name: a, mountPath: /a}, {name: b, mountPath: /b}]}`, "none"},
 		"again: the order beside the token":    {again, `{volumeMounts: [{name: b, mountPath: /b}, {name: a, mountPath: /a}, {name: kube-api-access-x, readOnly: true, mountPath: ` + tokenPath + `}]}`, `{volumeMounts: [{name: a, mountPath: /a}, {name: b, mountPath: /b}]}`, "/volumeMounts"},
 		"again: resources":                     {again, `{resources: {limits: {cpu: 1}}}`, `{}`, "/resources"},
 		"again: a second limit":                {again, `{resources: {limits: {cpu: 1, memory: 1Gi}}}`, `{resources: {limits: {cpu: 1}}}`, "/resources/limits/memory"},
@@ -195,6 +201,7 @@ func TestComparisons(t *testing.T) {
 		"besides: more than a list":       {besides(`{env: [{name: B, value: b}]}`), `{env: [{name: B, value: b}, {name: C}]}`, `{}`, "/env/1"},
 		"besides: an object":              {besides(`{securityContext: {privileged: true}}`), `{securityContext: {privileged: true}}`, `{}`, "none"},
 		"besides: more than an object":    {besides(`{securityContext: {privileged: true}}`), `{securityContext: {privileged: true, runAsUser: 0}}`, `{}`, "/securityContext/runAsUser"},
+		"besides: an equal list":          {besides(`{args: [x]}`), `{args: [x]}`, `{}`, "none"},
 		"besides: a list in order":        {besides(`{args: [x]}`), `{args: [x, y]}`, `{}`, "/args"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -253,6 +260,7 @@ func TestFindBesideOthers(t *testing.T) {
 		"hardening of an object":          {"securityContext", `{capabilities: {drop: [ALL]}, seccompProfile: {type: RuntimeDefault}, seLinuxOptions: {level: s0}}`, `{}`, "none"},
 		"hardening that is missing":       {"securityContext", `{}`, `{runAsNonRoot: true}`, "/securityContext/runAsNonRoot"},
 		"hardening of the template's own": {"securityContext", `{runAsUser: 2}`, `{runAsUser: 1}`, "/securityContext/runAsUser"},
+		"the same hardening":              {"securityContext", `{runAsUser: 1}`, `{runAsUser: 1}`, "none"},
 		"root":                            {"securityContext", `{runAsUser: 0}`, "", "/securityContext"},
 		"the group of root":               {"securityContext", `{runAsGroup: 0}`, `{}`, "/securityContext/runAsGroup"},
 		"not only non-root":               {"securityContext", `{runAsNonRoot: false}`, `{}`, "/securityContext/runAsNonRoot"},
