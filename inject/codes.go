@@ -50,14 +50,6 @@ const (
 	CodeNotInjected Code = "not_injected"
 )
 
-// FindingCodes returns the codes of findings about final pods.
-func FindingCodes() []Code {
-	return []Code{
-		CodeMissing, CodeAltered, CodeNotInjected, CodeConflict, CodeInvalidParameter, CodeRenderFailed, CodeUnknownServiceAccount,
-		CodeUnknownParameter, CodeUnknownTemplate,
-	}
-}
-
 // Wanted reports whether the template is for the pod.
 func (c Code) Wanted() bool { return c.Succeeded() || c.Failed() }
 

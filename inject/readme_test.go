@@ -84,6 +84,22 @@ func TestUsualCauses(t *testing.T) {
 	}
 }
 
+// TestFindingsPage checks that the page about the final check lists the code of each finding.
+func TestFindingsPage(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../manifests/docs/checks.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, findings, _ := strings.Cut(string(page), "\n## Findings\n")
+	findings, _, _ = strings.Cut(findings, "\n## ")
+	for _, code := range inject.FindingCodes() {
+		if !strings.Contains(findings, "`"+string(code)+"`") {
+			t.Errorf("manifests/docs/checks.md: the table of findings has no row for the code %s", code)
+		}
+	}
+}
+
 // TestTemplatesOnPages checks that every template on a page can be loaded.
 func TestTemplatesOnPages(t *testing.T) {
 	n := 0

@@ -62,6 +62,17 @@ func DecisionCodes() []Code {
 	return append(all, CodeConditionFalse, CodeInvalidParameter, CodeRenderFailed, CodeHasReplaced, CodeFellBack, CodeConflict, CodePresent, CodeInjected)
 }
 
+// FindingCodes returns the codes of findings about final pods: those that no decision has, and those of decisions that failed.
+func FindingCodes() []Code {
+	all := []Code{CodeMissing, CodeAltered, CodeNotInjected}
+	for _, code := range DecisionCodes() {
+		if code.Failed() {
+			all = append(all, code)
+		}
+	}
+	return append(all, CodeUnknownParameter, CodeUnknownTemplate)
+}
+
 // AboutPod reports whether decisions with this code are about the pod, and therefore equal for
 // almost all templates.
 func (c Code) AboutPod() bool {

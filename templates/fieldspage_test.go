@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -34,6 +35,25 @@ func TestFieldsPage(t *testing.T) {
 		writeField(b, name, root["properties"].(jsonObject)[name].(jsonObject))
 	}
 	golden.File(t, "../manifests/docs/template-fields.md", b.Bytes())
+}
+
+// TestFieldsAreExplained checks that a page shows each field of spec in an example or explains it, besides the page with all fields.
+func TestFieldsAreExplained(t *testing.T) {
+	t.Parallel()
+	all := bytes.NewBuffer(nil)
+	root := readDefinition(t, "../manifests/crds/clustersidecartemplates.yaml").schema
+	writeField(all, "spec", root["properties"].(jsonObject)["spec"].(jsonObject))
+	reference := readPage(t, "template-reference.md") + readPage(t, "parameters.md")
+	rollout := readPage(t, "automatic-rollout.md")
+	for _, row := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\|").FindAllStringSubmatch(all.String(), -1) {
+		page, text := "template-reference.md or parameters.md", reference
+		if strings.HasPrefix(row[1], "spec.rollout.") {
+			page, text = "automatic-rollout.md", rollout
+		}
+		if name := row[1][strings.LastIndex(row[1], ".")+1:]; !regexp.MustCompile(`\b` + name + `\b`).MatchString(text) {
+			t.Errorf("manifests/docs: add the field %s to %s", row[1], page)
+		}
+	}
 }
 
 // writeField writes the rows of a field and of those below it.

@@ -5,6 +5,7 @@ package webhook
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -25,10 +26,9 @@ var validate = &endpoint{
 	judges: true,
 	decisions: append(okOutcomes("allowed", decidedWarned, decidedDenied),
 		outcome{decidedDoubted, http.StatusTemporaryRedirect}),
-	findings: []inject.Code{
-		inject.CodeMissing, inject.CodeAltered, inject.CodeNotInjected, inject.CodeUnknownParameter,
-		inject.CodeConflict, inject.CodeInvalidParameter, inject.CodeRenderFailed, inject.CodeUnknownServiceAccount,
-	},
+	findings: slices.DeleteFunc(inject.FindingCodes(), func(code inject.Code) bool {
+		return code == inject.CodeUnknownTemplate // it is about no template in use
+	}),
 	general: unknown,
 	about:   (*admissionRequest).createsPod,
 	answer: func(h *Handler, e *exchange, r *http.Request) (answer, *rejection) {
