@@ -7,12 +7,15 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/pillion-dev/pillion/inject/testing/golden"
+	"github.com/pillion-dev/pillion/templates/jsontree"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 const fieldsPage = `# All fields of a template
@@ -35,6 +38,45 @@ func TestFieldsPage(t *testing.T) {
 		writeField(b, name, root["properties"].(jsonObject)[name].(jsonObject))
 	}
 	golden.File(t, "../manifests/docs/template-fields.md", b.Bytes())
+}
+
+// TestDefinitionsHaveFields checks that the definition of each kind has the fields of the Go types, and no others. API servers drop fields
+// that a definition lacks. Make generate writes the definitions.
+func TestDefinitionsHaveFields(t *testing.T) {
+	t.Parallel()
+	for kind, of := range map[string]reflect.Type{
+		"clustersidecartemplates": reflect.TypeFor[v1alpha1.ClusterSidecarTemplate](), "sidecartemplates": reflect.TypeFor[v1alpha1.SidecarTemplate](),
+	} {
+		root := readDefinition(t, "../manifests/crds/"+kind+".yaml").schema["properties"].(jsonObject)
+		for _, f := range jsontree.StructFields(of) {
+			if f.JSON == "spec" || f.JSON == "status" {
+				compareFields(t, kind+": "+f.JSON, f.Type, root[f.JSON].(jsonObject))
+			}
+		}
+	}
+}
+
+// compareFields compares the fields of a Go type, and of those below it, with a schema.
+func compareFields(t *testing.T, path string, of reflect.Type, schema jsonObject) {
+	t.Helper()
+	for of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice {
+		of = of.Elem()
+	}
+	_, below := fieldType(schema)
+	properties, known := below["properties"].(jsonObject)
+	if of.Kind() != reflect.Struct || !known || of.PkgPath() != reflect.TypeFor[v1alpha1.Spec]().PkgPath() {
+		return // Kubernetes' own, or its fields are not in the definition
+	}
+	var names []string
+	for _, f := range jsontree.StructFields(of) {
+		names = append(names, f.JSON)
+		if field, ok := properties[f.JSON].(jsonObject); ok {
+			compareFields(t, path+"."+f.JSON, f.Type, field)
+		}
+	}
+	if slices.Sort(names); !slices.Equal(names, slices.Sorted(maps.Keys(properties))) {
+		t.Errorf("%s has the fields %q, and its definition %q: run make generate", path, names, slices.Sorted(maps.Keys(properties)))
+	}
 }
 
 // TestFieldsAreExplained checks that a page shows each field of spec in an example or explains it, besides the page with all fields.
