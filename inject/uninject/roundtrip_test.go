@@ -134,6 +134,13 @@ func TestRoundTrip(t *testing.T) {
 			},
 			`{"metadata":{"name":"web"},"spec":{` + app + `}}`, nil, false,
 		},
+		"a template that counts what another one adds": {
+			[]string{
+				`pod: {spec: {volumes: [{name: v, emptyDir: {}}], containers: [{name: side, image: "s:1"}]}}`,
+				`forEachContainer: [{add: {env: [{name: VOLUMES, value: "${string(size(pod.spec.?volumes.orValue([])))}"}]}}]`,
+			},
+			`{"metadata":{"name":"web"},"spec":{"containers":[{"name":"app","image":"app:1","env":[{"name":"A","value":"a"}]},{"name":"other","image":"o:1"}],"volumes":[{"name":"own","emptyDir":{}}]}}`, nil, true,
+		},
 		"a container that was customized": {
 			[]string{`pod: {spec: {containers: [{name: side, image: "s:1", env: [{name: A, value: a}]}]}}`},
 			`{"metadata":{"name":"web","annotations":{"a.pillion.dev/customize":"true"}},"spec":{"containers":[{"name":"app","image":"app:1"},{"name":"side","args":["x"]}]}}`, nil, false,
@@ -176,6 +183,36 @@ func TestRoundTrip(t *testing.T) {
 			check("one after another", pod)
 			check("again", injectAndRecord(t, all, pod, nil))
 		})
+	}
+}
+
+// TestServedPods checks that Original restores pods that were injected by the webhook, so that nothing is recorded. An API server has
+// written empty objects into them, which stay.
+func TestServedPods(t *testing.T) {
+	t.Parallel()
+	const served = `"dnsPolicy":"ClusterFirst","schedulerName":"default-scheduler"`
+	for name, c := range map[string]struct{ spec, pod string }{
+		"resources": {
+			`forEachContainer: [{add: {resources: {limits: {cpu: 1}}}}]`,
+			`{"metadata":{"name":"web"},"spec":{"containers":[{"name":"app","image":"app:1","resources":{}}],"securityContext":{},` + served + `}}`,
+		},
+		"the security context of the pod": {
+			`pod: {spec: {securityContext: {fsGroup: 1}}}`,
+			`{"metadata":{"name":"web"},"spec":{"containers":[{"name":"app","image":"app:1","resources":{}}],"securityContext":{},` + served + `}}`,
+		},
+		"not from an API server": {
+			`forEachContainer: [{add: {resources: {limits: {cpu: 1}}}}]`,
+			`{"metadata":{"name":"web"},"spec":{"containers":[{"name":"app","image":"app:1"}],"schedulerName":"mine"}}`,
+		},
+	} {
+		injector := injectorOf(t, c.spec)
+		result, err := injector.Inject(requestFor([]byte(c.pod)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if left, err := uninject.Original(injector, requestFor(result.InjectedJSON())); err != nil || !isSame(t, left, []byte(c.pod)) {
+			t.Errorf("%s: the original is\n%s, and not\n%s (%v)", name, left, c.pod, err)
+		}
 	}
 }
 

@@ -28,6 +28,7 @@ func TestOwner(t *testing.T) {
 		{controlledBy("Job", "report-29312345", ``), Owner{}, Owner{Kind: "CronJob", Name: "report"}},
 		{controlledBy("Job", "report-2931234", ``), Owner{}, Owner{Kind: "Job", Name: "report-2931234"}},
 		{controlledBy("Job", "report-v2931234", ``), Owner{}, Owner{Kind: "Job", Name: "report-v2931234"}},
+		{controlledBy("Job", "report29312345", ``), Owner{}, Owner{Kind: "Job", Name: "report29312345"}},
 		{controlledBy("Job", "-29312345", ``), Owner{}, Owner{Kind: "Job", Name: "-29312345"}},
 		{controlledBy("Job", "29312345", ``), Owner{}, Owner{Kind: "Job", Name: "29312345"}},
 		{controlledBy("Job", "report-x7k2p", ``), Owner{}, Owner{Kind: "Job", Name: "report-x7k2p"}}, // the API server made the name
