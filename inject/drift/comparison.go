@@ -165,7 +165,7 @@ func (d Comparison) FindDifference(pod, fragment *jsontree.Node) *Difference {
 	return d.differenceHere(pod, fragment)
 }
 
-// findExtra returns the first place at or below d where the pod has something that other templates do not add, or nil. The fragment has
+// findExtra returns the first place at or below d with something in the pod that other templates do not add, or nil. The fragment has
 // nothing at d. If several templates can add to the place, each part of the pod's value must come from one of them. Otherwise, the whole
 // value must.
 func (d Comparison) findExtra(pod *jsontree.Node) *Difference {

@@ -290,7 +290,7 @@ func TestFindBesideOthers(t *testing.T) {
 }
 
 // TestFindProtected checks what other webhooks may add to a field that a template protects: with all, the same as to fields of other
-// containers, except another user. A field that the template names must stay as it is.
+// containers, except another user. A field that the template names must keep its value.
 func TestFindProtected(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ protect, pod, fragment, want string }{

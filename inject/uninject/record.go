@@ -11,7 +11,7 @@ import (
 )
 
 // Record returns the value for the annotation [inject.AnnotationUninject] of a pod that is injected, or "" if there is nothing to
-// record. The annotation tells [Pod] what the injected pod does not show: for example, values that the original pod had exactly as a
+// record. The annotation has what [Pod] does not find in the injected pod: for example, values that the original pod had exactly as a
 // template has them, which [Pod] would remove otherwise.
 //
 // The request has the pod before the injection, and result is that of the injection. If an addition at a path fills an empty value,

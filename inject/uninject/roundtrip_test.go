@@ -74,7 +74,7 @@ func TestRoundTrip(t *testing.T) {
 		specs   []string
 		pod     string
 		empties map[string]string
-		stays   bool // whether an addition for one template stays as it is if another one is injected later
+		stays   bool // whether an addition for one template stays unchanged if another one is injected later
 	}{
 		"a container":      {[]string{side}, `{"metadata":{"name":"web"},"spec":{` + app + `}}`, nil, false},
 		"without metadata": {[]string{side}, `{"spec":{` + app + `}}`, nil, false},

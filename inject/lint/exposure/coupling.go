@@ -20,8 +20,8 @@ func isAboutUser(path string) bool {
 	return strings.HasSuffix(path, ".runAsUser") || strings.HasSuffix(path, ".runAsNonRoot")
 }
 
-// IsCoupled reports whether the value of one way may be invalid only because of the value of the other way, for the API server or the
-// kubelet. It may be if both are in the same container or volume. In a security context, runAsUser and runAsNonRoot are coupled only with
+// IsCoupled reports whether the value of one way may be invalid only because of the value of the other way: the API server or the
+// kubelet rejects both together. It may be if both are in the same container or volume. In a security context, runAsUser and runAsNonRoot are coupled only with
 // each other.
 func (w *Way) IsCoupled(other *Way) bool {
 	rest, same := strings.CutPrefix(other.Path, enclosingObject(w.Path))

@@ -217,7 +217,7 @@ func (l *leaf) exploreMacro(e *cel.Expression, c ast.ComprehensionExpr, t reflec
 	return combineItems([][]alternative{repeatFirst(inner.exploreExpr(e, item.AsList().Elements()[0], t.Elem()))}, l.path, false), true
 }
 
-// repeatFirst returns the alternatives with the first one twice. combineItems uses the first one for the list as it is now, without its
+// repeatFirst returns the alternatives with the first one twice. combineItems uses the first one for the current list, without its
 // settings, so only the second one keeps the settings that lead to it.
 func repeatFirst(all []alternative) []alternative {
 	return append(slices.Clone(all[:min(1, len(all))]), all...)
