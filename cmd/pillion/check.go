@@ -24,6 +24,7 @@ type checkOptions struct {
 	namespace string
 	endpoints []string
 	output    string
+	verbose   bool
 	now       func() time.Time
 }
 
@@ -51,10 +52,11 @@ With --pre, it checks whether you can install Pillion: the version of the API se
 native sidecars, your rights, cert-manager, and webhooks of another Pillion.
 
 Each check is ok, a warning, failed or not checked, for example because you are not
-allowed to read something. If it is not ok, check prints what to do next, and a command.
+allowed to read something. Check prints what failed first, with what to do next and a
+command, and last what it could not check. With -v, it prints all checks in groups.
 
 The checks do not depend on each other: if one cannot run, it is not checked, with the
-reason, and the others follow. If a namespace denies the pod for reasons of its own, such
+reason, and the others follow. They run at the same time. If a namespace denies the pod for reasons of its own, such
 as a quota, check tries up to five that opted in.
 
 The exit code is 0 if no check failed. It is 1 if a check failed or if the cluster does
@@ -82,7 +84,12 @@ that do not apply are left out.`,
 				return err
 			}
 			w := cmd.OutOrStdout()
-			err = cli.Print(w, o.output, report, func() string { return report.Text(cli.WidthOf(w)) })
+			err = cli.Print(w, o.output, report, func() string {
+				if o.verbose {
+					return report.AllText(cli.WidthOf(w))
+				}
+				return report.Text(cli.WidthOf(w))
+			})
 			if err == nil && report.Failed() {
 				return cli.ErrTold
 			}
@@ -99,6 +106,7 @@ func (o *checkOptions) addFlags(cmd *cobra.Command) {
 	f.StringVar(&o.overlay, "overlay", manifests.OverlayCertManager, "with --pre, check what this overlay needs:")
 	cli.Choices(cmd, "overlay", manifests.OverlayCertManager, manifests.OverlaySelfSigned)
 	endpointFlag(cmd, &o.endpoints)
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "print all checks in groups, and for each one that could not be made the right that you lack")
 	o.Flags(cmd)
 	o.NamespaceFlag(cmd, &o.namespace, "send the dry-run pod to this `NAMESPACE`, or if it has not opted in to others")
 	cli.OutputFlag(cmd, &o.output, "text", "json", "yaml")

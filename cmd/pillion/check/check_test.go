@@ -11,6 +11,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -99,12 +100,39 @@ func wantGolden(t *testing.T, name string, r *check.Report) {
 		t.Fatal(err)
 	}
 	golden.File(t, filepath.Join("testdata", name+".txtar"), txtar.Format(&txtar.Archive{Files: []txtar.File{
-		{Name: "text", Data: []byte(r.Text(100))}, {Name: "json", Data: asJSON.Bytes()},
+		{Name: "text", Data: []byte(r.Text(100))}, {Name: "all text", Data: []byte(r.AllText(100))}, {Name: "json", Data: asJSON.Bytes()},
 	}}))
+	wantFirstScreen(t, r)
 	for _, c := range r.Checks {
 		if said := c.Hint != "" && c.Command != ""; said != (c.Result != check.OK) {
 			t.Errorf("%s is %s, the hint is %q and the command is %q", c.Name, c.Result, c.Hint, c.Command)
 		}
+	}
+}
+
+// wantFirstScreen checks that the first screen of a usual terminal has the verdict, the first failure and what to do about it, that the
+// report names each check, and that it has each reason why something was not checked once.
+func wantFirstScreen(t *testing.T, r *check.Report) {
+	t.Helper()
+	text := r.Text(80)
+	lines := strings.SplitAfter(text, "\n")
+	if screen := strings.Join(lines[:min(len(lines), 24)], ""); !strings.HasPrefix(screen, r.Summary+"\n") {
+		t.Errorf("the first line is %q", lines[0])
+	} else if i := slices.IndexFunc(r.Checks, func(c check.Check) bool { return c.Result == check.Failed }); i >= 0 &&
+		(!strings.Contains(screen, "failed       "+r.Checks[i].Name) || !strings.Contains(screen, r.Checks[i].Command)) {
+		t.Errorf("the first screen does not have the failure or its command:\n%s", screen)
+	}
+	words := strings.Join(strings.Fields(text), " ")
+	for _, c := range r.Checks {
+		if !strings.Contains(words, c.Name) {
+			t.Errorf("%s is not in the report", c.Name)
+		}
+		if c.Result == check.NotChecked && strings.Count(words, c.Message) > 1 {
+			t.Errorf("more than once: %s", c.Message)
+		}
+	}
+	if n := strings.Count(words, check.NotAllowed) + strings.Count(words, "you lack the rights"); n > 1 {
+		t.Errorf("%d times, the report is about missing rights", n)
 	}
 }
 
@@ -190,6 +218,9 @@ func TestAfter(t *testing.T) {
 			for i := range f.Chain.Served {
 				f.Chain.Served[i] = certs.Endpoint{Address: f.Chain.Served[i].Address, Err: errors.New("no answer within 3s")}
 			}
+		}, true},
+		"timeout": {func(_ *testing.T, f *check.Facts) {
+			f.Probe.Got, f.Probe.Timeout = nil, "there is no answer within 4s, and a pod that skips Pillion's webhooks is accepted within 2s"
 		}, true},
 		"unknown-templates": {func(_ *testing.T, f *check.Facts) {
 			f.Templates = check.Templates{Unknown: "You are not allowed to read Pillion's templates and settings."}

@@ -37,6 +37,9 @@ type Facts struct {
 // Unanswered begins a reason why facts are unknown that is no lack of rights: the API server did not answer, or with an error.
 const Unanswered = "the API server gave no answer "
 
+// NotAllowed begins a reason why facts are unknown that is a lack of rights.
+const NotAllowed = "you are not allowed to "
+
 // AccountRights are the rights that ServiceAccounts need and lack, by the name of the account.
 type AccountRights struct {
 	Unknown string
@@ -117,6 +120,7 @@ type Probe struct {
 	Got        []string // the templates that the pod got
 	Containers []string // the containers that the pod got
 	Denied     string   // the API server's message
+	Timeout    string   // what shows that Pillion does not answer the API server in time, or ""
 	Missing    bool     // there is no namespace with that name
 	Unknown    string
 	NoRight    bool // Unknown is that the user is not allowed to create pods
@@ -124,6 +128,9 @@ type Probe struct {
 
 // Sent reports whether the pod's fate says something about Pillion: it was accepted, or Pillion is why it was not.
 func (p *Probe) Sent() bool {
+	if p.Timeout != "" {
+		return true
+	}
 	why, _ := explain.ParseDenial(p.Denied, explain.Help{})
 	return p.Unknown == "" && (p.Denied == "" && len(p.Expected) > 0 || why.Pillions)
 }

@@ -92,7 +92,7 @@ func (f *Facts) checkAgreement() Check {
 	case f.Replicas.Unknown != "" || len(f.Replicas.All) == 0 || len(c.Details) > 0:
 		c.Result, c.Message = NotChecked, "the templates that the replicas use are unknown"
 		if why := f.Replicas.sameUnknown(); why != "" {
-			c.Message, c.Details = c.Message+": "+why, nil
+			c.Message, c.Details = why, nil
 		}
 		c.Hint, c.Command = "Compare the revision in the log of each replica:", fmt.Sprintf("%s -n %s logs -l app.kubernetes.io/name=%s --prefix --tail=-1", f.Commands.Kubectl, f.Namespace, manifests.Name)
 	case len(revisions) > 1:

@@ -34,7 +34,7 @@ func (f *Facts) checkProbe() Check {
 		if p.NoRight {
 			c.Hint = "Ask an administrator to run this command, or use a namespace in which you may create pods:"
 		}
-	case p.Denied != "":
+	case p.Denied != "", p.Timeout != "":
 		why := f.parseDenial()
 		c.Result, c.Message, c.Hint, c.Command = NotChecked, fmt.Sprintf("in the namespace %s, %s", p.Namespace, why.Sentence), why.Hint, why.Command
 		if why.Pillions {
@@ -61,11 +61,15 @@ func (f *Facts) checkProbe() Check {
 	return c
 }
 
-// parseDenial returns why the API server denied the pod.
+// parseDenial returns why the API server denied the pod, or gave no answer about it.
 func (f *Facts) parseDenial() explain.Denial {
-	why, _ := explain.ParseDenial(f.Probe.Denied, explain.Help{
+	help := explain.Help{
 		Kubectl: f.Commands.Kubectl, Pillion: f.Commands.Pillion, System: f.Namespace, Namespace: f.Probe.Namespace, Foreign: f.Server.Unknown != "",
-	})
+	}
+	if f.Probe.Timeout != "" {
+		return explain.NewTimeout(f.Probe.Timeout, help)
+	}
+	why, _ := explain.ParseDenial(f.Probe.Denied, help)
 	return why
 }
 

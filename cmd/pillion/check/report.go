@@ -4,6 +4,7 @@ package check
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/pillion-dev/pillion/inject/report/terminal"
@@ -64,7 +65,7 @@ func newReport(checks []Check, c Commands) *Report {
 	if n := r.countResults(Failed); n > 0 {
 		parts = append(parts, fmt.Sprintf("%d of %d checks failed", n, len(checks)))
 	} else {
-		parts = append(parts, "no check failed")
+		parts = append(parts, fmt.Sprintf("%d of %d checks passed", r.countResults(OK), len(checks)))
 	}
 	if n := r.countResults(Warning); n > 0 {
 		parts = append(parts, formatCount(n, "warning"))
@@ -74,9 +75,8 @@ func newReport(checks []Check, c Commands) *Report {
 	}
 	r.Summary = strings.Join(parts, ", ") + "."
 	if r.countResults(OK) == len(checks) {
-		r.Summary = "all checks passed."
+		r.Summary = "All checks passed."
 	}
-	r.Summary = strings.ToUpper(r.Summary[:1]) + r.Summary[1:]
 	return r
 }
 
@@ -85,6 +85,13 @@ func (check *Check) askAgain(c Commands) {
 	if check.Result == NotChecked && strings.Contains(check.Message, Unanswered) {
 		check.Hint, check.Command = "See whether the API server is well, and check again:", c.Kubectl+" get --raw '/readyz?verbose'"
 	}
+}
+
+// isForbidden reports whether a check was not made because the user lacks a right.
+func (check *Check) isForbidden() bool {
+	return slices.ContainsFunc(append([]string{check.Message}, check.Details...), func(text string) bool {
+		return strings.Contains(strings.ToLower(text), NotAllowed)
+	})
 }
 
 func (r *Report) countResults(result Result) (n int) {
@@ -99,36 +106,119 @@ func (r *Report) countResults(result Result) (n int) {
 // Failed reports whether a check failed.
 func (r *Report) Failed() bool { return r.countResults(Failed) > 0 }
 
-// Text returns the report for users, at most width wide. It does not wrap commands.
+// Text returns the report for users, at most width wide: what is not ok first, with what to do about it, and each reason why something
+// was not checked once. It does not wrap commands.
 func (r *Report) Text(width int) string {
-	const indent = 15
-	margin := strings.Repeat(" ", indent)
-	var out strings.Builder
+	p := &printer{width: width}
+	p.printLine(r.Summary)
+	p.printLine("")
+	for _, result := range []Result{Failed, Warning} {
+		for i := range r.Checks {
+			if c := &r.Checks[i]; c.Result == result {
+				p.printCheck(c.Name, c)
+			}
+		}
+	}
+	p.printPassed(r)
+	p.printUnchecked(r.Checks)
+	return p.String()
+}
+
+// AllText returns all of the report for users, in groups.
+func (r *Report) AllText(width int) string {
+	p := &printer{width: width}
+	p.printLine(r.Summary)
 	group := ""
 	for i := range r.Checks {
 		c := &r.Checks[i]
 		if c.Group != group {
 			group = c.Group
-			fmt.Fprintln(&out, group)
+			p.printLine("\n" + group)
 		}
-		head := fmt.Sprintf("  %-13s", c.Result)
-		lines := terminal.Wrap(c.Name+": "+c.Message, width-indent)
-		for _, detail := range c.Details {
-			for k, line := range terminal.Wrap(detail, width-indent-2) {
-				lines = append(lines, map[bool]string{true: "- ", false: "  "}[k == 0]+line)
-			}
-		}
-		if c.Hint != "" {
-			lines = append(lines, terminal.Wrap(c.Hint, width-indent)...)
-		}
-		if c.Command != "" {
-			lines = append(lines, "  "+strings.Join(terminal.Wrap(c.Command, len(c.Command)), " "))
-		}
-		for _, line := range lines {
-			fmt.Fprintln(&out, head+line)
-			head = margin
+		p.printCheck(c.Name, c)
+	}
+	return p.String()
+}
+
+// printer collects the lines of a report.
+type printer struct {
+	strings.Builder
+
+	width int
+}
+
+// indent is where the text of a check begins, after its result.
+const indent = 13
+
+func (p *printer) printLine(line string) { p.WriteString(line + "\n") }
+
+// printResult prints lines after a result.
+func (p *printer) printResult(result Result, lines []string) {
+	head := string(result)
+	for _, line := range lines {
+		fmt.Fprintf(p, "%-*s%s\n", indent, head, line)
+		head = ""
+	}
+}
+
+// printCheck prints all of a check, or of several with the same reason.
+func (p *printer) printCheck(names string, c *Check) {
+	lines := terminal.Wrap(names+": "+c.Message, p.width-indent)
+	for _, detail := range c.Details {
+		for k, line := range terminal.Wrap(detail, p.width-indent-2) {
+			lines = append(lines, map[bool]string{true: "- ", false: "  "}[k == 0]+line)
 		}
 	}
-	fmt.Fprintln(&out, "\n"+r.Summary)
-	return out.String()
+	if c.Hint != "" {
+		lines = append(lines, terminal.Wrap(c.Hint, p.width-indent)...)
+	}
+	if c.Command != "" {
+		lines = append(lines, "  "+strings.Join(terminal.Wrap(c.Command, len(c.Command)), " "))
+	}
+	p.printResult(c.Result, lines)
+}
+
+// printPassed prints the checks that are ok: what each of them found, or if another one failed their names, because then the failure is
+// what users look for.
+func (p *printer) printPassed(r *Report) {
+	var names []string
+	for i := range r.Checks {
+		c := &r.Checks[i]
+		if c.Result != OK {
+			continue
+		}
+		if names = append(names, c.Name); !r.Failed() {
+			p.printCheck(c.Name, c)
+		}
+	}
+	if r.Failed() && len(names) > 0 {
+		p.printResult(OK, terminal.Wrap(strings.Join(names, ", "), p.width-indent))
+	}
+}
+
+// printUnchecked prints each reason why something was not checked once, and lacking rights last, because most users can do nothing about
+// these.
+func (p *printer) printUnchecked(checks []Check) {
+	var forbidden []string
+	names := map[string][]string{} // by the reason
+	for i := range checks {
+		switch c := &checks[i]; {
+		case c.Result != NotChecked:
+		case c.isForbidden():
+			forbidden = append(forbidden, c.Name)
+		default:
+			names[c.Message] = append(names[c.Message], c.Name)
+		}
+	}
+	for i := range checks {
+		c := &checks[i]
+		if same := names[c.Message]; c.Result == NotChecked && len(same) > 0 && same[0] == c.Name {
+			p.printCheck(strings.Join(same, ", "), c)
+		}
+	}
+	if len(forbidden) > 0 {
+		p.printResult(NotChecked, append(
+			terminal.Wrap(strings.Join(forbidden, ", ")+": you lack the rights", p.width-indent),
+			terminal.Wrap("Ask an administrator to run this command. With -v, it prints which rights these are.", p.width-indent)...))
+	}
 }

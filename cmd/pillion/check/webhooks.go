@@ -69,10 +69,11 @@ func (f *Facts) checkReachable() Check {
 	switch all := len(f.Chain.Served); {
 	case all == 0:
 		c.Result, c.Message = NotChecked, "the endpoints of the Service are unknown"
+		c.Details = f.Chain.Unread
 	case answered == 0 && f.parseDenial().Unreached:
 		c.Result, c.Message = Failed, "no endpoint answers, neither to the API server, as the dry-run pod shows, nor from here"
 	case answered == 0:
-		c.Result, c.Message = NotChecked, "no endpoint can be reached from here. If the pod of the last check is injected, API servers reach them"
+		c.Result, c.Message = NotChecked, "no endpoint can be reached from here. If the dry-run pod is injected, API servers reach them"
 		c.Hint, c.Command = "Name an endpoint that you can reach, for example of a port forward:", f.Commands.Pillion("check --endpoint HOST:PORT")
 	case answered < all:
 		c.Result, c.Message = Warning, fmt.Sprintf("%d of %d endpoints answer", answered, all)
@@ -102,7 +103,7 @@ func (f *Facts) checkCertificate() Check {
 		c.Result, c.Details = Failed, problems
 		c.Message = "pillion certs reports " + formatCount(len(problems), "problem")
 	case len(report.Unseen) > 0:
-		c.Result, c.Message, c.Details = NotChecked, "not all of it can be read", report.Unseen
+		c.Result, c.Message, c.Details = NotChecked, "not all of it can be read", slices.Concat(report.Unseen, f.Chain.Unread)
 	case first == nil:
 		c.Result, c.Message, c.Details = NotChecked, "no certificate could be read", report.Notes
 	case first.Overdue(f.Chain.Now):

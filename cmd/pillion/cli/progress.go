@@ -8,12 +8,14 @@ import (
 	"time"
 )
 
-// quietFor is the time before the first progress message, and saysEvery the time between
-// messages.
-const (
-	quietFor  = 2 * time.Second
-	saysEvery = 200 * time.Millisecond
-)
+// ProgressInterval is the time between progress messages.
+const ProgressInterval = 200 * time.Millisecond
+
+// quietFor is the time before the first progress message.
+const quietFor = 2 * time.Second
+
+// progressWidth is the width of the line that shows the progress, which has to fit a terminal.
+const progressWidth = 60
 
 // Progress writes progress messages to a terminal. Its zero value writes none.
 type Progress struct {
@@ -38,14 +40,16 @@ func (p *Progress) Say(format string, args ...any) {
 	if p.w == nil || time.Now().Before(p.next) {
 		return
 	}
-	p.next, p.shown = time.Now().Add(saysEvery), true
-	fmt.Fprintf(p.w, "\r%-60s", fmt.Sprintf(format, args...)+" ...")
+	p.next, p.shown = time.Now().Add(ProgressInterval), true
+	const more = " ..."
+	text := fmt.Sprintf(format, args...)
+	fmt.Fprintf(p.w, "\r%-*s", progressWidth, text[:min(len(text), progressWidth-len(more))]+more)
 }
 
 // End removes the message.
 func (p *Progress) End() {
 	if p.shown {
-		fmt.Fprintf(p.w, "\r%-60s\r", "")
+		fmt.Fprintf(p.w, "\r%*s\r", progressWidth, "")
 		p.shown = false
 	}
 }

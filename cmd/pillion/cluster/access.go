@@ -147,7 +147,7 @@ func (c *Client) policyInForce(ctx context.Context, name string) (bool, error) {
 // whyForbidden returns the sentence about a missing right, or any other error.
 func whyForbidden(err error, verb, resource, namespace string) (string, error) {
 	if apierrors.IsForbidden(err) {
-		return "you are not allowed to " + verb + " " + resource + InNamespace(namespace), nil
+		return check.NotAllowed + verb + " " + resource + InNamespace(namespace), nil
 	}
 	return "", err
 }

@@ -49,19 +49,25 @@ type checking struct {
 // Checked reads what the checks after the installation need. If that takes long, it writes its
 // progress to stderr.
 func (c *Client) Checked(ctx context.Context, how Checking, stderr io.Writer) (*check.Facts, error) {
-	k := &checking{podLister: &podLister{c, cli.NewProgress(stderr)}, Checking: how, Facts: &check.Facts{Commands: how.Commands, Namespace: c.system}}
-	err := inSteps(ctx, k.progress, []step{
-		{"the version", k.readVersion, nil},
-		{"webhooks and certificate", k.readChain, func(why string) { k.ChainUnknown = why }},
-		{"the server", k.readServer, func(why string) { k.Server.Unknown = why }},
-		{"the controller", k.readController, func(why string) { k.Controller.Unknown = why }},
-		{"kinds of templates", k.readKinds, func(why string) { k.Kinds = []check.Kind{{Unknown: why}} }},
-		{"rights", k.reviewRights, func(why string) { k.Rights.Unknown = why }},
-		{"replicas", k.askReplicas, func(why string) { k.Replicas.Unknown = why }},
-		{"templates", k.checkTemplates, func(why string) { k.Templates.Unknown = why }},
-		{"namespaces", k.findOptedIn, func(why string) { k.Namespaces.Unknown = why }},
-		{"a pod", k.sendPod, func(why string) { k.Probe.Unknown = why }},
-	})
+	// The steps report the progress, because they run at the same time.
+	k := &checking{podLister: &podLister{c, &cli.Progress{}}, Checking: how, Facts: &check.Facts{Commands: how.Commands, Namespace: c.system}}
+	err := runSteps(ctx, cli.NewProgress(stderr), step{"the version", k.readVersion, nil},
+		[]step{
+			{"webhooks and certificate", k.readChain, func(why string) { k.ChainUnknown = why }},
+			{"rights", k.reviewRights, func(why string) { k.Rights.Unknown = why }},
+		},
+		[]step{
+			{"templates", k.checkTemplates, func(why string) { k.Templates.Unknown = why }},
+			{"namespaces", k.findOptedIn, func(why string) { k.Namespaces.Unknown = why }},
+			{"a pod", k.sendPod, func(why string) { k.Probe.Unknown = why }},
+		},
+		[]step{{"replicas", k.askReplicas, func(why string) { k.Replicas.Unknown = why }}},
+		[]step{
+			{"the server", k.readServer, func(why string) { k.Server.Unknown = why }},
+			{"the controller", k.readController, func(why string) { k.Controller.Unknown = why }},
+			{"kinds of templates", k.readKinds, func(why string) { k.Kinds = []check.Kind{{Unknown: why}} }},
+		},
+	)
 	return k.Facts, err
 }
 

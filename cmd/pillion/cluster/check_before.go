@@ -26,14 +26,13 @@ type preparing struct {
 
 // CheckedBefore reads what the checks before the installation need.
 func (c *Client) CheckedBefore(ctx context.Context, how Checking, stderr io.Writer) (*check.PreFacts, error) {
-	p := &preparing{&podLister{c, cli.NewProgress(stderr)}, how, &check.PreFacts{Commands: how.Commands, Namespace: c.system, Overlay: how.Overlay}}
-	err := inSteps(ctx, p.progress, []step{
-		{"the version", p.readVersion, nil},
-		{"native sidecars", p.readSidecars, func(why string) { p.Sidecars.Unknown = why }},
-		{"rights", p.reviewRights, func(why string) { p.NoRights = why }},
-		{"cert-manager", p.certManager, func(why string) { p.NoCertManager = why }},
-		{"other installations", p.findOthers, func(why string) { p.Others.Unknown = why }},
-	})
+	p := &preparing{&podLister{c, &cli.Progress{}}, how, &check.PreFacts{Commands: how.Commands, Namespace: c.system, Overlay: how.Overlay}}
+	err := runSteps(ctx, cli.NewProgress(stderr), step{"the version", p.readVersion, nil},
+		[]step{{"native sidecars", p.readSidecars, func(why string) { p.Sidecars.Unknown = why }}},
+		[]step{{"rights", p.reviewRights, func(why string) { p.NoRights = why }}},
+		[]step{{"cert-manager", p.certManager, func(why string) { p.NoCertManager = why }}},
+		[]step{{"other installations", p.findOthers, func(why string) { p.Others.Unknown = why }}},
+	)
 	return p.PreFacts, err
 }
 

@@ -6,12 +6,16 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -57,8 +61,10 @@ func (k *survey) probeNamespace(ctx context.Context, ns *unstructured.Unstructur
 	if err != nil {
 		return p, err
 	}
-	made, err := k.dryRun(ctx, p.Namespace, probePrefix, text)
+	made, why, err := k.dryRunPromptly(ctx, p.Namespace, text)
 	switch {
+	case why != "":
+		p.Timeout = why
 	case mayNotCreate(err):
 		p.Unknown, p.NoRight = "you are not allowed to create pods in the namespace "+p.Namespace+", even for a dry run", true
 	case isAnswer(err):
@@ -69,6 +75,60 @@ func (k *survey) probeNamespace(ctx context.Context, ns *unstructured.Unstructur
 		return p, k.noteGot(made, &p)
 	}
 	return p, nil
+}
+
+const (
+	// promptly is how long the API server may take for a pod until check tries to find out whether that is because of Pillion. It is less
+	// than timeoutSeconds of the webhooks, and Pillion answers within milliseconds.
+	promptly = 4 * time.Second
+	// atOnce is how long it may take then for a pod that skips the webhooks.
+	atOnce = 2 * time.Second
+)
+
+// dryRunPromptly is dryRun. If Pillion does not answer the API server, which then waits for each of the webhooks in turn,
+// dryRunPromptly does not wait as long, and returns what shows that.
+func (c *Client) dryRunPromptly(ctx context.Context, namespace string, pod []byte) (made *unstructured.Unstructured, timeout string, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	type answer struct {
+		made *unstructured.Unstructured
+		err  error
+	}
+	answers := make(chan answer, 1)
+	var request sync.WaitGroup
+	request.Go(func() {
+		made, err := c.dryRun(ctx, namespace, probePrefix, pod)
+		answers <- answer{made, err}
+	})
+	defer request.Wait()
+	defer cancel()
+	select {
+	case a := <-answers:
+		return a.made, "", a.err
+	case <-time.After(promptly):
+	}
+	if c.acceptsUninjected(ctx, namespace, pod) {
+		return nil, fmt.Sprintf("there is no answer within %s, and a pod that skips Pillion's webhooks is accepted within %s", promptly, atOnce), nil
+	}
+	a := <-answers
+	return a.made, "", a.err
+}
+
+// acceptsUninjected reports whether the API server promptly accepts a pod that differs only in being a mirror pod, for which the
+// conditions of Pillion's webhooks are false. Then it is Pillion that another pod waits for. A mirror pod is bound to a node.
+func (c *Client) acceptsUninjected(ctx context.Context, namespace string, text []byte) bool {
+	ctx, cancel := context.WithTimeout(ctx, atOnce)
+	defer cancel()
+	pod := &corev1.Pod{}
+	if err := json.Unmarshal(text, pod); err != nil {
+		return false
+	}
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, corev1.MirrorPodAnnotationKey, "check")
+	pod.Spec.NodeName = "check"
+	text, err := json.Marshal(pod)
+	if err == nil {
+		_, err = c.dryRun(ctx, namespace, probePrefix, text)
+	}
+	return err == nil
 }
 
 // isAnswer reports whether an error is an answer of the API server, and not of the network.

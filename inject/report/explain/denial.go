@@ -54,11 +54,7 @@ func ParseDenial(message string, help Help) (d Denial, known bool) {
 		if !isPillions(m[1]) {
 			return newForeignDenial(fmt.Sprintf("the API server cannot call the webhook %s, which is not Pillion's: %s", m[1], m[2]), help), true
 		}
-		d := explainCall(m[1], m[2], help)
-		if help.Foreign {
-			d.Hint = "Ask an administrator of Pillion. " + d.Hint
-		}
-		return d, true
+		return explainCall(m[1], m[2], help), true
 	}
 	if m := denied.FindStringSubmatch(message); m != nil {
 		if isPillions(m[1]) {
@@ -120,10 +116,7 @@ func explainCall(webhook, reason string, help Help) Denial {
 		r.Sentence = "the API server does not trust the certificate of Pillion: " + reason
 		r.Hint, r.Command = "See the whole chain, and where it breaks:", help.pillionCommand("certs")
 	case has("context deadline exceeded", "Client.Timeout", "request canceled", "i/o timeout"):
-		r.Unreached = true
-		r.Sentence = "Pillion does not answer the API server in time: " + reason
-		r.Hint = "See whether its pods run, and read their log. A firewall or NetworkPolicy between the API server and port 8443 of the pods has the same effect:"
-		r.Command = fmt.Sprintf("%s -n %s logs -l app.kubernetes.io/name=pillion --prefix --tail=50", help.Kubectl, help.System)
+		return NewTimeout(reason, help)
 	case has("connect:", "connection reset", "EOF", "proxy"):
 		r.Unreached = true
 		r.Sentence = "the API server cannot connect to Pillion: " + reason
@@ -132,5 +125,23 @@ func explainCall(webhook, reason string, help Help) Denial {
 		r.Sentence = fmt.Sprintf("the API server cannot call the webhook %s of Pillion: %s", webhook, reason)
 		r.Hint, r.Command = "Check the whole installation:", help.pillionCommand("check")
 	}
-	return r
+	return r.forUser(help)
+}
+
+// NewTimeout returns a Denial because Pillion does not answer the API server in time. Reason shows that.
+func NewTimeout(reason string, help Help) Denial {
+	d := Denial{
+		Pillions: true, Unreached: true, Sentence: "Pillion does not answer the API server in time: " + reason,
+		Hint:    "See whether its pods run, and read their log. A firewall or NetworkPolicy between the API server and port 8443 of the pods has the same effect:",
+		Command: fmt.Sprintf("%s -n %s logs -l app.kubernetes.io/name=pillion --prefix --tail=50", help.Kubectl, help.System),
+	}
+	return d.forUser(help)
+}
+
+// forUser adds whom to ask, if the user may not run the command.
+func (d Denial) forUser(help Help) Denial {
+	if help.Foreign {
+		d.Hint = "Ask an administrator of Pillion. " + d.Hint
+	}
+	return d
 }
