@@ -25,7 +25,7 @@ const podsOfDeployment = 100
 
 // manyPods is an API with so many pods of Deployments in the namespace shop, which need another image and more memory, unless
 // some are altered. They are as large as usual ones: 30 variables, volumes, conditions, and managed fields of three managers.
-func manyPods(t *testing.T, pods int, alter ...func(i int, pod map[string]any)) http.Handler {
+func manyPods(t testing.TB, pods int, alter ...func(i int, pod map[string]any)) http.Handler {
 	t.Helper()
 	api := rolloutAPI(t, []string{"shop"}, nil)
 	const of = "/api/v1/namespaces/shop/pods"

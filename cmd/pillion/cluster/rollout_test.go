@@ -29,7 +29,7 @@ import (
 
 // rolloutAPI is an API with a pod in each of some namespaces. The pod has an older image of the template agent, and the
 // annotations that are given. Objects are templates of namespaces.
-func rolloutAPI(t *testing.T, namespaces []string, annotations map[string]string, objects ...any) clitest.API {
+func rolloutAPI(t testing.TB, namespaces []string, annotations map[string]string, objects ...any) clitest.API {
 	t.Helper()
 	template := func(image string) map[string]any {
 		var o map[string]any
@@ -76,7 +76,7 @@ func rolloutAPI(t *testing.T, namespaces []string, annotations map[string]string
 	return api
 }
 
-func clientOf(t *testing.T, api http.Handler) *Client {
+func clientOf(t testing.TB, api http.Handler) *Client {
 	t.Helper()
 	server := httptest.NewServer(api)
 	t.Cleanup(server.Close)
