@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -125,7 +124,7 @@ func TestForgedRandom(t *testing.T) {
 	t.Parallel()
 	seen, count := 0, size.Choose(t, 40, 100)
 	for seed := range uint64(count) {
-		g := &reviews.Sets{Rand: rand.New(rand.NewPCG(seed, 17))}
+		g := reviews.NewSets(seed, 17)
 		var specs []string
 		for i := range 1 + g.IntN(3) {
 			specs = append(specs, g.Template(i))

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"regexp"
 	"slices"
 	"strings"
@@ -347,7 +346,7 @@ type tally map[inject.Code]int
 
 func tryOwnWork(t *testing.T, seed, stream uint64, tried tally) {
 	t.Helper()
-	g := &reviews.Sets{Rand: rand.New(rand.NewPCG(seed, stream))}
+	g := reviews.NewSets(seed, stream)
 	tryOwnWorkOf(t, g, g.Documents(shopNamespace().Name, g.Template), tried)
 	if t.Failed() {
 		t.Fatalf("seed %d, stream %d", seed, stream)
@@ -427,7 +426,7 @@ func TestLostRecord(t *testing.T) {
 	}
 	lost, count := 0, size.Choose(t, 40, 1500)
 	for seed := range uint64(count) {
-		g := &reviews.Sets{Rand: rand.New(rand.NewPCG(seed, 9))}
+		g := reviews.NewSets(seed, 9)
 		var all []*templates.Template
 		for _, document := range g.Documents(shopNamespace().Name, g.Template) {
 			found, _ := templates.Parse("t", []byte(document))

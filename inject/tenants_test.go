@@ -226,7 +226,7 @@ func FuzzTenants(f *testing.F) {
 
 func tryTenants(t *testing.T, seed uint64, tried tally) {
 	t.Helper()
-	g := &reviews.Sets{Rand: rand.New(rand.NewPCG(seed, 23))}
+	g := reviews.NewSets(seed, 23)
 	var cluster, own []*templates.Template
 	var documents []string
 	add := func(to *[]*templates.Template, kind, name, spec string) bool {

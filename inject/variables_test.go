@@ -4,7 +4,6 @@ package inject_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -21,7 +20,7 @@ func TestVariablesChangeNothing(t *testing.T) {
 	t.Parallel()
 	count, injected := size.Choose(t, 60, 200), 0
 	for seed := range uint64(count) {
-		g := &reviews.Sets{Rand: rand.New(rand.NewPCG(seed, 11))}
+		g := reviews.NewSets(seed, 11)
 		var plain, named []string
 		for i := range 1 + g.IntN(3) {
 			spec := g.Template(i)

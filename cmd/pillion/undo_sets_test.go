@@ -4,7 +4,6 @@ package main
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"regexp"
 	"strings"
 	"testing"
@@ -42,7 +41,7 @@ var nameOfContainer = regexp.MustCompile(`\bname"? ?: *["']?(app|c0|c1|i|web|sid
 // tryUndoSets returns the number of documents that were injected.
 func tryUndoSets(t *testing.T, seed, stream uint64) (injected int) {
 	t.Helper()
-	g := &reviews.Sets{Rand: rand.New(rand.NewPCG(seed, stream))}
+	g := reviews.NewSets(seed, stream)
 	var docs []string
 	var set []*templates.Template
 	for i := range 1 + g.IntN(4) {
