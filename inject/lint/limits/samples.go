@@ -168,11 +168,12 @@ func chooseAgain(met, pod Subject, values map[string]string, t *templates.Templa
 
 // neededParams returns the parameters that need a sample value, and the names of those for which no sample fits.
 func neededParams(pod Subject, values map[string]string, t *templates.Template) (needed []*v1alpha1.Param, missing []string) {
+	isSet := pod.settingsOf(t)
 	for i := range t.Spec.Params {
 		p := &t.Spec.Params[i]
 		_, given := values[paramKey(t, p)]
 		switch {
-		case given || !p.Needed() || pod.sets(t, p):
+		case given || !p.Needed() || isSet(p):
 		case sample.Value(t, p) == "":
 			missing = append(missing, paramKey(t, p))
 		default:
@@ -246,13 +247,16 @@ func chooseSamples(pod Subject, values map[string]string, t *templates.Template,
 	return chosen
 }
 
-// sets reports whether the pod, its ServiceAccount or its namespace sets a parameter.
-func (s Subject) sets(t *templates.Template, p *v1alpha1.Param) bool {
-	key := t.Key(p)
-	_, byPod := decodePod(s.Pod).Annotations[key]
-	_, byNamespace := s.Namespace.Annotations[key]
-	_, byAccount := accountOf(s.Situation).Annotations[key]
-	return byPod || byNamespace || byAccount && p.Overridable(v1alpha1.ByServiceAccount)
+// settingsOf returns a function that reports whether the pod, its ServiceAccount or its namespace sets a parameter.
+func (s Subject) settingsOf(t *templates.Template) func(p *v1alpha1.Param) bool {
+	ofPod, ofAccount := decodePod(s.Pod).Annotations, accountOf(s.Situation).Annotations
+	return func(p *v1alpha1.Param) bool {
+		key := t.Key(p)
+		_, byPod := ofPod[key]
+		_, byNamespace := s.Namespace.Annotations[key]
+		_, byAccount := ofAccount[key]
+		return byPod || byNamespace || byAccount && p.Overridable(v1alpha1.ByServiceAccount)
+	}
 }
 
 // withParams returns the pod with annotations that request templates and set parameters ("template.param").

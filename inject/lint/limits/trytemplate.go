@@ -225,11 +225,12 @@ func newTrial(t *templates.Template, pod Subject) Trial {
 	for _, name := range t.UnusedVariables() {
 		trial.Hints = append(trial.Hints, fmt.Sprintf("no expression reads the variable %s; remove it, or write variables.%s where it belongs", name, name))
 	}
+	isSet := pod.settingsOf(t)
 	for i := range t.Spec.Params {
 		if name := t.Spec.Params[i].Name; !t.Uses(name) {
 			trial.Hints = append(trial.Hints, fmt.Sprintf("no expression reads the parameter %s, so setting it changes nothing; remove it, or write ${params.%s} where it belongs", name, name))
 		}
-		if p := &t.Spec.Params[i]; p.Needed() && !pod.sets(t, p) {
+		if p := &t.Spec.Params[i]; p.Needed() && !isSet(p) {
 			trial.Needs, trial.Denied = append(trial.Needs, p.Name), t.Spec.Validate.Mode == v1alpha1.Deny
 		}
 	}
