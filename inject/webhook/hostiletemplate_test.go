@@ -62,6 +62,8 @@ func TestHostileTemplates(t *testing.T) {
 		"a condition to solve":   `{"match":{"condition":"` + strings.TrimSuffix(strings.Repeat("pod.metadata.labels[?'a'].orValue('') + pod.metadata.labels[?'b'].orValue('') == 'ab' && ", 50), " && ") + `"},"pod":{"metadata":{"annotations":{"a":"b"}}}}`,
 		"2,000 parameters":       `{"params":[` + many(2000, `{"name":"p%d"}`) + `],"pod":{"metadata":{"annotations":{"a":"b"}}}}`,
 		"200 needed parameters":  `{"params":[` + many(200, `{"name":"p%d"}`) + `],"pod":{"metadata":{"annotations":{"a":"` + strings.ReplaceAll(many(200, "${params.p%d}"), ",", "") + `"}}}}`,
+		"values that never fit":  `{"params":[` + many(20, `{"name":"p%d"}`) + `],"forEachContainer":[` + many(450, `{"add":{"env":[{"name":"A%d","value":"${params.p1}"}]}}`) + `],"pod":{"metadata":{"annotations":{"a":"${['x'][size(params.p0) + 1]}"}}}}`,
+		"values of many loops":   `{"params":[` + many(20, `{"name":"p%d"}`) + `],"pod":{"metadata":{"annotations":{"a":"${` + loops + `}","b":"${` + loops + ` + ['x'][size(params.p0) + 1]}"}}}}`,
 		"64 variables":           `{"variables":[` + many(64, `{"name":"v%d","expression":"`+loops+`"}`) + `],"pod":{"metadata":{"annotations":{"a":"` + strings.ReplaceAll(many(64, "${variables.v%d}"), ",", "") + `"}}}}`,
 		"100 patterns":           `{"params":[` + many(100, `{"name":"p%d","pattern":"((a{1,100}){1,10}){1,1}","default":"a"}`) + `],"pod":{"metadata":{"annotations":{"a":"b"}}}}`,
 		"2,000 containers":       `{"pod":{"spec":{"containers":[` + many(2000, `{"name":"c%d","image":"i"}`) + `]}}}`,

@@ -200,7 +200,7 @@ const someMemory = "64Mi"
 // chooseSamples returns a sample value for each of some parameters: the first one that the parameter accepts, or a later one if the
 // template fails with that. For example, a quantity can be 1, but a memory limit cannot.
 func chooseSamples(pod Subject, values map[string]string, t *templates.Template, params []*v1alpha1.Param) map[string]string {
-	const mostTries = 64 // an API server waits for the trial of a new template
+	const mostTries = 32 // an API server waits for the trial of a new template
 	if len(params) == 0 {
 		return nil
 	}
