@@ -105,7 +105,8 @@ func TestRoundTrip(t *testing.T) {
 		"empty values": {
 			[]string{side + `, forEachContainer: [{add: {env: [{name: A, value: a}], volumeMounts: [{name: "${'v'}", mountPath: /v}]}}]`},
 			`{"metadata":{"name":"web","annotations":{}},"spec":{"initContainers":[],"containers":[{"name":"app","image":"app:1","env":[],"volumeMounts":null}],"volumes":[{"name":"v","emptyDir":{}}]}}`,
-			map[string]string{"/metadata/annotations": "{}", "/spec/initContainers": "[]", "/spec/containers/0/env": "[]", "/spec/containers/0/volumeMounts": "null"}, false,
+			map[string]string{"/metadata/annotations": "{}", "/spec/initContainers": "[]", "/spec/containers/0/env": "[]", "/spec/containers/0/volumeMounts": "null"},
+			false,
 		},
 		"a set": {
 			[]string{`pod: {spec: {tolerations: [{key: a, operator: Exists}, {key: b, operator: Exists}], securityContext: {supplementalGroups: [1, 2]}}}`},
