@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -86,7 +87,7 @@ func (m *move) do(t *testing.T, line string) string {
 func (m *move) applyWorkloads(t *testing.T, path string) {
 	t.Helper()
 	var objects []string
-	for _, doc := range strings.Split(page(t, path), "\n---\n") {
+	for doc := range strings.SplitSeq(page(t, path), "\n---\n") {
 		if !strings.Contains("\n"+doc, "\nkind: Namespace\n") {
 			objects = append(objects, doc)
 		}
@@ -248,9 +249,7 @@ func linkerdInjector(t *testing.T) testwebhook.Mutate {
 		if slices.Contains(containerNames(p.Spec.InitContainers), "linkerd-proxy") {
 			return
 		}
-		for key, value := range expected.Annotations {
-			p.Annotations[key] = value
-		}
+		maps.Copy(p.Annotations, expected.Annotations)
 		for key, value := range expected.Labels {
 			if strings.HasPrefix(key, "linkerd.io/") {
 				p.Labels[key] = value
