@@ -54,7 +54,7 @@ func checkInvariants(t testing.TB, injector *inject.Injector, req inject.Request
 	}
 	checkOrder(t, injector.Set().Templates, req.Object, after)
 	sent := !losesZero(t, before)
-	if !sent || !losesZero(t, after) { // otherwise no API server sends it as it is, and an expression may read the difference
+	if !sent || !losesZero(t, after) { // otherwise, no API server sends this text, and an expression may read the difference
 		req.Object = after
 		second, err := injector.Inject(req)
 		if err != nil {
