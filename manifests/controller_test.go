@@ -146,7 +146,7 @@ func TestRolloutComponent(t *testing.T) {
 	}
 	slices.Sort(writes)
 	wantSame(t, "writes", writes, []string{
-		"create controllerrevisions.apps", "create pods/eviction", "delete controllerrevisions.apps", "patch controllerrevisions.apps", "patch daemonsets.apps", "patch deployments.apps", "patch pods", "patch pods/resize", "patch statefulsets.apps",
+		"create controllerrevisions.apps", "create pods/eviction", "delete controllerrevisions.apps", "patch daemonsets.apps", "patch deployments.apps", "patch pods", "patch pods/resize", "patch statefulsets.apps",
 	})
 	wantSame(t, "the Role", role.Rules, []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"}}})
 	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: manifests.ControllerName, Namespace: manifests.Namespace}}

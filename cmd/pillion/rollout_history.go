@@ -79,13 +79,14 @@ template gets the content of an earlier revision again, that one gets a new numb
 --revision prints the content of one revision as YAML, or with -o json as JSON.
 
 -o json and -o yaml write one object: template, and revisions (revision, hash, changed,
-current, images, pods). Without the right to list pods, pods is absent.
+current, images, pods, problem). Without the right to list pods, pods is absent. A revision
+has a problem if somebody has deleted or changed its content, so that undo cannot use it.
 
 The exit code is 0 also if there is no history yet. It is 1 if the template or its history
 cannot be read, and 2 if the command was called with wrong flags or arguments.
 
-You need the rights to get the template, and to list controllerrevisions in its
-namespace, or in Pillion's for a ClusterSidecarTemplate.`,
+You need the rights to get the template, and to get controllerrevisions in its namespace,
+or in Pillion's for a ClusterSidecarTemplate.`,
 		Example: `  pillion rollout history log-agent
   pillion rollout history log-agent --revision 3
 
@@ -122,6 +123,7 @@ type templateRevision struct {
 	Current  bool      `json:"current,omitempty"`
 	Images   []string  `json:"images,omitempty"`
 	Pods     *int      `json:"pods,omitempty"`
+	Problem  string    `json:"problem,omitempty"` // why its content cannot be used
 }
 
 func (o *historyOptions) run(ctx context.Context, stdout io.Writer) error {
@@ -142,7 +144,13 @@ func (o *historyOptions) run(ctx context.Context, stdout io.Writer) error {
 	}
 	out := &templateHistory{Template: h.ID, Revisions: []templateRevision{}}
 	for _, r := range slices.Backward(h.Revisions) {
-		one := templateRevision{Revision: r.Number, Hash: r.Hash, Changed: r.Changed.UTC(), Current: r.Has(h.Content), Images: r.Images}
+		one := templateRevision{Revision: r.Revision, Hash: r.Hash, Changed: r.Changed.UTC(), Current: r.Has(h.Content)}
+		if _, err := h.Fetch(ctx, r); errors.Is(err, kube.ErrLost) {
+			one.Problem = err.Error()
+		} else if err != nil {
+			return err
+		}
+		one.Images = r.Images
 		if pods != nil {
 			one.Pods = new(pods[r.Hash])
 		}
@@ -187,7 +195,7 @@ func (h *templateHistory) text() string {
 	table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(&out, "%s\n", h.Template)
 	fmt.Fprintln(table, "REVISION\tHASH\tCHANGED\tPODS\tIMAGES")
-	current := int64(0)
+	current, problems := int64(0), ""
 	for i := range h.Revisions {
 		r := &h.Revisions[i]
 		pods := "?"
@@ -197,6 +205,9 @@ func (h *templateHistory) text() string {
 		if r.Current {
 			current = r.Revision
 		}
+		if r.Problem != "" {
+			problems += problem.OneLine(r.Problem) + ".\n"
+		}
 		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\n", r.Revision, r.Hash, r.Changed.Format(time.RFC3339), pods, problem.OneLine(strings.Join(r.Images, ", ")))
 	}
 	_ = table.Flush() // a strings.Builder has no errors
@@ -205,5 +216,5 @@ func (h *templateHistory) text() string {
 	} else {
 		out.WriteString("The present content is not in the history yet.\n")
 	}
-	return out.String()
+	return out.String() + problems
 }

@@ -45,8 +45,8 @@ The exit code is 0 also if the template has this content already. It is 1 if the
 such revision, if you did not confirm the change, or if the API server denies it. It is 2
 if the command was called with wrong flags or arguments.
 
-You need the rights to get and patch the template, and to get and list controllerrevisions
-in its namespace, or in Pillion's for a ClusterSidecarTemplate.`,
+You need the rights to get and patch the template, and to get controllerrevisions in its
+namespace, or in Pillion's for a ClusterSidecarTemplate.`,
 		Example: `  # Print the change.
   pillion rollout undo log-agent --dry-run
 
@@ -92,7 +92,7 @@ func (o *undoOptions) run(cmd *cobra.Command) error {
 		return noEarlier(h, err)
 	}
 	if r.Has(h.Content) {
-		return cli.Say(stdout, "", fmt.Sprintf("%s has the content of revision %d already.", h.ID, r.Number))
+		return cli.Say(stdout, "", fmt.Sprintf("%s has the content of revision %d already.", h.ID, r.Revision))
 	}
 	content, err := h.Fetch(ctx, r)
 	if err != nil {
@@ -114,7 +114,7 @@ func (o *undoOptions) run(cmd *cobra.Command) error {
 	if err := c.GoBack(ctx, h, content, false); err != nil {
 		return err
 	}
-	screen.printLine(terminal.Bold, "%s has the content of revision %d (%s) again.", h.ID, r.Number, r.Hash)
+	screen.printLine(terminal.Bold, "%s has the content of revision %d (%s) again.", h.ID, r.Revision, r.Hash)
 	if h.Acts {
 		screen.printLine("", "The controller updates running pods in the namespaces with the label %s: enabled. To update others:", cluster.LabelRollout)
 	} else {
@@ -132,5 +132,5 @@ func (o *undoOptions) run(cmd *cobra.Command) error {
 // contentDiff returns what changes in the content of a template, as a unified diff.
 func contentDiff(h *cluster.History, r *kube.Revision, content []byte) string {
 	was, is := yamldiff.Encode(yamldiff.Decode(h.Content)), yamldiff.Encode(yamldiff.Decode(content))
-	return strings.TrimSuffix(yamldiff.Of(h.ID, was, fmt.Sprintf("revision %d", r.Number), is), "\n") + "\n"
+	return strings.TrimSuffix(yamldiff.Of(h.ID, was, fmt.Sprintf("revision %d", r.Revision), is), "\n") + "\n"
 }

@@ -4,15 +4,19 @@ package main
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/clitest"
+	"github.com/pillion-dev/pillion/cmd/pillion/kube"
 )
 
 // revisedTemplate is an API with a template, its history, and pods. It records what patches of the template send.
@@ -24,11 +28,21 @@ type revisedTemplate struct {
 
 func revision(name string, number int, image string) map[string]any {
 	return map[string]any{
-		"metadata": map[string]any{
-			"name": name, "annotations": map[string]any{"pillion.dev/revision": "00000000000" + image, "pillion.dev/changed": "2026-01-0" + image + "T00:00:00Z"},
-			"ownerReferences": []any{map[string]any{"apiVersion": "pillion.dev/v1alpha1", "kind": "ClusterSidecarTemplate", "name": "log-agent", "uid": "1", "controller": true}},
-		},
-		"revision": number, "data": map[string]any{"spec": contentWith(image)},
+		"metadata": map[string]any{"name": name}, "revision": number, "data": map[string]any{"spec": contentWith(image)},
+	}
+}
+
+// recordOf is the record of a revision in the status of the template.
+func recordOf(t *testing.T, revision map[string]any) map[string]any {
+	t.Helper()
+	spec, err := json.Marshal(revision["data"].(map[string]any)["spec"])
+	clitest.Must(t, err)
+	content, err := kube.Content(spec)
+	clitest.Must(t, err)
+	image := string(content)[strings.Index(string(content), "log-agent:")+len("log-agent:"):][:1]
+	return map[string]any{
+		"revision": revision["revision"], "hash": "00000000000" + image, "changed": "2026-01-0" + image + "T00:00:00Z", "digest": fmt.Sprintf("%x", sha256.Sum256(content)),
+		"object": revision["metadata"].(map[string]any)["name"],
 	}
 }
 
@@ -36,29 +50,30 @@ func contentWith(image string) map[string]any {
 	return map[string]any{"default": true, "order": 9007199254740993, "pod": map[string]any{"spec": map[string]any{"initContainers": []any{map[string]any{"name": "log-agent", "image": "log-agent:" + image, "restartPolicy": "Always"}}}}}
 }
 
-func newRevised(namespace, strategy string, revisions ...map[string]any) *revisedTemplate {
+func newRevised(t *testing.T, namespace, strategy string, revisions ...map[string]any) *revisedTemplate {
+	t.Helper()
 	r := &revisedTemplate{}
 	spec := contentWith("3")
 	spec["rollout"] = map[string]any{"strategy": strategy}
 	kind, path, history := "ClusterSidecarTemplate", templateObjects, "/apis/apps/v1/namespaces/pillion-system/controllerrevisions"
 	metadata := map[string]any{"name": "log-agent", "uid": "1", "resourceVersion": "9", "generation": 7}
-	selector := "pillion.dev/template=log-agent,pillion.dev/template-kind="
 	if namespace != "" {
 		kind, path = "SidecarTemplate", "/apis/pillion.dev/v1alpha1/namespaces/"+namespace+"/sidecartemplates"
 		history, metadata["namespace"] = "/apis/apps/v1/namespaces/"+namespace+"/controllerrevisions", namespace
 	}
 	template := map[string]any{"apiVersion": "pillion.dev/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec}
-	items := []any{}
+	recorded := []any{}
 	pod := func(hash string) any {
 		return map[string]any{"metadata": map[string]any{"annotations": map[string]any{"log-agent.pillion.dev/injected": hash}}}
 	}
 	pods := map[string]any{"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "items": []any{pod("000000000001"), pod("000000000003"), pod("000000000003")}}
 	r.api = clitest.API{"/api/v1/pods": pods, "/api/v1/namespaces/" + namespace + "/pods": pods}
+	revisions = slices.SortedFunc(slices.Values(revisions), func(a, b map[string]any) int { return b["revision"].(int) - a["revision"].(int) }) // as the controller records them
 	for _, one := range revisions {
-		items = append(items, one)
+		recorded = append(recorded, recordOf(t, one))
 		r.api[history+"/"+one["metadata"].(map[string]any)["name"].(string)] = one
 	}
-	r.api[history+"?"+selector+kind] = map[string]any{"kind": "ControllerRevisionList", "apiVersion": "apps/v1", "metadata": map[string]any{}, "items": items}
+	template["status"] = map[string]any{"history": recorded}
 	r.api[path] = map[string]any{"kind": kind + "List", "apiVersion": "pillion.dev/v1alpha1", "items": []any{template}}
 	r.api[path+"/log-agent"] = clitest.Answer(func(req *http.Request) any {
 		if req.Method == http.MethodPatch {
@@ -84,7 +99,7 @@ func (r *revisedTemplate) run(t *testing.T, args ...string) (code int, stdout, s
 // TestRolloutHistory checks the table, the content of one revision, and JSON.
 func TestRolloutHistory(t *testing.T) {
 	t.Parallel()
-	r := newRevised("", "InPlace", revision("a", 4, "3"), revision("b", 1, "1"), revision("c", 3, "2"))
+	r := newRevised(t, "", "InPlace", revision("a", 4, "3"), revision("b", 1, "1"), revision("c", 3, "2"))
 	_, stdout, stderr := r.run(t, "history", "log-agent")
 	want := `clustersidecartemplate/log-agent
 REVISION  HASH          CHANGED               PODS  IMAGES
@@ -102,9 +117,13 @@ Revision 4 is the present content.
 	if _, stdout, _ = r.run(t, "history", "log-agent", "--revision", "3", "-o", "json"); !json.Valid([]byte(stdout)) || !strings.Contains(stdout, `"order": 9007199254740993`) {
 		t.Errorf("as JSON, it is %s", stdout)
 	}
+	r.api[revisionsOfCluster+"b"] = plantedRevision("b", 1)
+	if _, stdout, _ = r.run(t, "history", "log-agent"); !strings.Contains(stdout, "log-agent:3\nRevision 4 is the present content.\nthe content of revision 1 is lost, because somebody has written another one into the ControllerRevision b in the namespace pillion-system: use another revision.\n") {
+		t.Errorf("after somebody has changed a revision, it prints %s", stdout)
+	}
 	r.api["/api/v1/pods"] = nil // the user may not list them
 	var of templateHistory
-	if _, stdout, _ = r.run(t, "history", "log-agent", "-o", "json"); json.Unmarshal([]byte(stdout), &of) != nil || len(of.Revisions) != 3 || !of.Revisions[2].Current || of.Revisions[1].Current || of.Revisions[0].Pods != nil {
+	if _, stdout, _ = r.run(t, "history", "log-agent", "-o", "json"); json.Unmarshal([]byte(stdout), &of) != nil || len(of.Revisions) != 3 || !of.Revisions[2].Current || of.Revisions[1].Current || of.Revisions[0].Pods != nil || of.Revisions[0].Problem == "" || of.Revisions[1].Problem != "" {
 		t.Errorf("the JSON is %s", stdout)
 	}
 	for args, want := range map[string]string{
@@ -148,7 +167,7 @@ func TestRolloutUndo(t *testing.T) {
 		{"log-agent --dry-run", "", "InPlace", []map[string]any{revision("b", 3, "2")}, 0, exitOK, "", "+++ revision 3"},
 		{"log-agent", "", "InPlace", []map[string]any{revision("b", 3, "2")}, 0, exitUsage, "", "standard input is not a terminal: use --yes, or --dry-run"},
 	} {
-		r := newRevised(c.namespace, c.strategy, c.revisions...)
+		r := newRevised(t, c.namespace, c.strategy, c.revisions...)
 		r.denies = c.denies
 		code, stdout, stderr := r.run(t, append([]string{"undo"}, strings.Fields(c.args)...)...)
 		if said := strings.Join(strings.Fields(stdout+stderr), " "); code != c.code || !strings.Contains(said, strings.Join(strings.Fields(c.want), " ")) {
@@ -171,5 +190,42 @@ func TestRolloutUndo(t *testing.T) {
 				t.Errorf("%s: it writes %s, without %s", c.args, r.patches, want)
 			}
 		}
+	}
+}
+
+const revisionsOfCluster = "/apis/apps/v1/namespaces/pillion-system/controllerrevisions/"
+
+// plantedRevision is a ControllerRevision that another client has made to look like one of the template.
+func plantedRevision(name string, number int) map[string]any {
+	planted := revision(name, number, "666")
+	planted["metadata"] = map[string]any{
+		"name": name, "annotations": map[string]any{"pillion.dev/revision": "000000000002", "pillion.dev/changed": "2026-01-09T00:00:00Z"},
+		"labels":          map[string]any{kube.LabelTemplate: "log-agent", kube.LabelTemplateKind: "ClusterSidecarTemplate"},
+		"ownerReferences": []any{map[string]any{"apiVersion": "pillion.dev/v1alpha1", "kind": "ClusterSidecarTemplate", "name": "log-agent", "uid": "1", "controller": true}},
+	}
+	return planted
+}
+
+// TestRolloutUndoPlanted checks that undo and history use no content that Pillion has not recorded, whatever ControllerRevisions there are.
+func TestRolloutUndoPlanted(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"":                "has the content of revision 3 (000000000002) again",
+		"--to-revision 9": "the history has no revision 9; it has 3, 4",
+	} {
+		r := newRevised(t, "", "InPlace", revision("a", 4, "3"), revision("b", 3, "2"))
+		planted := plantedRevision("c", 9)
+		r.api[revisionsOfCluster+"c"] = planted
+		r.api[strings.TrimSuffix(revisionsOfCluster, "/")] = map[string]any{"kind": "ControllerRevisionList", "apiVersion": "apps/v1", "metadata": map[string]any{}, "items": []any{planted}}
+		_, stdout, stderr := r.run(t, strings.Fields("undo log-agent --yes "+args)...)
+		if said := strings.Join(strings.Fields(stdout+stderr), " "); !strings.Contains(said, want) || strings.Contains(strings.Join(r.patches, ""), "666") {
+			t.Errorf("%s: it prints %s, and writes %s", args, said, r.patches)
+		}
+	}
+	r := newRevised(t, "", "InPlace", revision("a", 4, "3"), revision("b", 3, "2"))
+	r.api[revisionsOfCluster+"b"] = plantedRevision("b", 3)
+	code, stdout, stderr := r.run(t, "undo", "log-agent", "--yes")
+	if said := strings.Join(strings.Fields(stdout+stderr), " "); code != exitProblem || len(r.patches) > 0 || !strings.Contains(said, "somebody has written another one into the ControllerRevision b in the namespace pillion-system: use another revision") {
+		t.Errorf("if the content is another one: exit code %d, %s, it writes %s", code, said, r.patches)
 	}
 }

@@ -425,6 +425,25 @@ type Status struct {
 	// +listType=map
 	// +listMapKey=namespace
 	Failed []FailedRollout `json:"failed,omitempty"`
+	// history is the contents that the template has or had, as the controller has recorded them. The newest one is the first.
+	// pillion rollout undo uses no others.
+	//
+	// +listType=atomic
+	History []RecordedContent `json:"history,omitempty"`
+}
+
+// RecordedContent is a content that the template has or had: its spec without rollout.
+type RecordedContent struct {
+	// revision is the number of the content. It is higher than that of each content that the template had before.
+	Revision int64 `json:"revision"`
+	// hash is what pods with this content have in their annotation NAME.pillion.dev/injected.
+	Hash string `json:"hash"`
+	// digest is the SHA-256 of the content.
+	Digest string `json:"digest"`
+	// changed is when the template last got the content.
+	Changed metav1.Time `json:"changed"`
+	// object is the name of the ControllerRevision that has the content.
+	Object string `json:"object"`
 }
 
 // FailedRollout is what has stopped a rollout.

@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -39,6 +40,7 @@ type History struct {
 	name   types.NamespacedName
 	object *unstructured.Unstructured
 	kube   *kube.History
+	system string // Pillion's namespace
 }
 
 // templateResource returns the resource of the template objects of a namespace, or of the cluster.
@@ -72,18 +74,18 @@ func (c *Client) ReadHistory(ctx context.Context, name types.NamespacedName) (*H
 		return nil, err
 	}
 	h.Acts = of.Rollout.Acts() && !of.Rollout.Paused
+	text, err := h.object.MarshalJSON()
+	if err == nil {
+		h.Revisions, err = kube.Recorded(text)
+	}
+	if err != nil {
+		return nil, err
+	}
 	client, err := kube.NewRESTClient(c.config)
 	if err != nil {
 		return nil, err
 	}
-	h.kube = kube.NewHistory(client, c.system)
-	if h.Revisions, err = h.kube.List(ctx, name, h.object.GetUID()); err != nil {
-		in := name.Namespace
-		if in == "" {
-			in = c.system
-		}
-		return nil, NoAnswer(explainForbidden(err, "list", "controllerrevisions", in, "ask an administrator"))
-	}
+	h.kube, h.system = kube.NewHistory(client, c.system), c.system
 	return h, nil
 }
 
@@ -108,7 +110,7 @@ func (c *Client) noTemplateError(ctx context.Context, name types.NamespacedName)
 // Fetch reads the content of a revision, as JSON.
 func (h *History) Fetch(ctx context.Context, r *kube.Revision) ([]byte, error) {
 	content, err := h.kube.Fetch(ctx, h.name, r)
-	return content, NoAnswer(err)
+	return content, NoAnswer(explainForbidden(err, "get", "controllerrevisions", cmp.Or(h.name.Namespace, h.system), "ask an administrator"))
 }
 
 // CountPods counts the running pods that record each revision of the template. It returns nil if the user is not allowed to list

@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -78,6 +79,9 @@ func (w *wayBack) readEarlier(ctx context.Context, revision string) (i *inject.I
 		return nil, named + " is not in its history", nil
 	}
 	content, err := w.history.Fetch(ctx, w.history.Revisions[at])
+	if errors.Is(err, kube.ErrLost) {
+		return nil, named + " cannot be used: " + err.Error(), nil
+	}
 	if err != nil {
 		return nil, "", err
 	}

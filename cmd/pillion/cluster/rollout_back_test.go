@@ -3,12 +3,16 @@
 package cluster
 
 import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
 	"io"
 	"maps"
 	"strings"
 	"testing"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/clitest"
+	"github.com/pillion-dev/pillion/cmd/pillion/kube"
 	"github.com/pillion-dev/pillion/inject/rollout"
 )
 
@@ -27,6 +31,7 @@ func TestRolloutBack(t *testing.T) {
 		image   bool              // of the failed content
 		touched bool              // by a rollout
 		invalid bool              // the earlier content
+		planted bool              // another client has written another content into the revision
 		action  rollout.Action    // "": it is not in the plan
 		why     string
 	}{
@@ -39,6 +44,7 @@ func TestRolloutBack(t *testing.T) {
 		"the history has lost the content":            {records: map[string]string{injected: failed, before: "aaaaaaaaaaaa"}, image: true, touched: true, action: rollout.Leave, why: "revision aaaaaaaaaaaa of the template, which the pod had before, is not in its history"},
 		"an old pod that nobody changed":              {records: map[string]string{injected: "aaaaaaaaaaaa"}},
 		"the content is not valid any more":           {records: map[string]string{injected: failed, before: "old"}, image: true, invalid: true, action: rollout.Leave, why: "is not valid: "},
+		"somebody has changed the revision":           {records: map[string]string{injected: failed, before: "old"}, image: true, touched: true, planted: true, action: rollout.Leave, why: "cannot be used: the content of revision 1 is lost, because somebody has written another one into the ControllerRevision r"},
 		"it has no sidecar":                           {records: map[string]string{}},
 	} {
 		api := rolloutAPI(t, []string{"shop"}, nil)
@@ -67,15 +73,27 @@ func TestRolloutBack(t *testing.T) {
 		if test.invalid {
 			container["nonsense"] = true
 		}
+		spec := map[string]any{"default": true, "pod": map[string]any{"spec": map[string]any{"initContainers": []any{container}}}}
+		text, err := json.Marshal(spec)
+		clitest.Must(t, err)
+		content, err := kube.Content(text)
+		clitest.Must(t, err)
+		template["status"] = map[string]any{"history": []any{map[string]any{"revision": 1, "hash": old, "digest": fmt.Sprintf("%x", sha256.Sum256(content)), "changed": "2026-01-01T00:00:00Z", "object": "r"}}}
+		if test.planted {
+			container["image"] = "evil:1"
+		}
 		revision := map[string]any{
 			"metadata": map[string]any{
 				"name": "r", "annotations": map[string]any{"pillion.dev/revision": old},
 				"ownerReferences": []any{map[string]any{"apiVersion": "pillion.dev/v1alpha1", "kind": "ClusterSidecarTemplate", "name": "agent", "uid": "1", "controller": true}},
 			},
-			"revision": 1, "data": map[string]any{"spec": map[string]any{"default": true, "pod": map[string]any{"spec": map[string]any{"initContainers": []any{container}}}}},
+			"revision": 1, "data": map[string]any{"spec": spec},
 		}
 		api[history+"/r"] = revision
-		api[history+"?pillion.dev/template=agent,pillion.dev/template-kind=ClusterSidecarTemplate"] = listOf(maps.Clone(revision))
+		// A planted revision for each revision that a pod may name.
+		planted := maps.Clone(revision)
+		planted["metadata"] = map[string]any{"name": "planted", "annotations": map[string]any{"pillion.dev/revision": "aaaaaaaaaaaa"}, "ownerReferences": revision["metadata"].(map[string]any)["ownerReferences"]}
+		api[history], api[history+"/planted"] = listOf(planted), planted
 
 		c := clientOf(t, api)
 		targets, err := c.Rollout(t.Context(), Query{Namespaces: []string{"shop"}}, Bounds{Object: "clustersidecartemplate/agent", InPlace: true, Failed: failed}, io.Discard)

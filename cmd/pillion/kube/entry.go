@@ -152,6 +152,7 @@ func ownStatus(text []byte) *v1alpha1.Status {
 	if len(text) == 0 || utiljson.Unmarshal(text, status) != nil {
 		return nil
 	}
+	status.History = nil // it is read when it is needed
 	own := []string{v1alpha1.ConditionReady, v1alpha1.ConditionProgressing, v1alpha1.ConditionDegraded, v1alpha1.ConditionPaused}
 	status.Conditions = slices.DeleteFunc(status.Conditions, func(c metav1.Condition) bool { return !slices.Contains(own, c.Type) })
 	status.Conditions = slices.Clip(slices.Clone(status.Conditions))

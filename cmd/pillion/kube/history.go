@@ -26,41 +26,29 @@ import (
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
-// The labels and annotations of a ControllerRevision that has a content of a template. A policy lets the controller write
-// no others.
+// The labels of a ControllerRevision that has a content of a template. A policy lets the controller write no others.
 const (
 	// LabelTemplate has the name of the template, and LabelTemplateKind its kind.
 	LabelTemplate     = "pillion.dev/template"
 	LabelTemplateKind = "pillion.dev/template-kind"
-	// annotationRevision has the revision that pods record, and annotationChanged when the template last got the content.
-	annotationRevision = "pillion.dev/revision"
-	annotationChanged  = "pillion.dev/changed"
 )
+
+// historyManager is the field manager that owns the history in the status of a template.
+const historyManager = "pillion-controller-history"
 
 // Revision is a content that a template has or had.
 type Revision struct {
-	metav1.TypeMeta   // empty
-	metav1.ObjectMeta // empty
+	v1alpha1.RecordedContent
 
-	// Name is that of the ControllerRevision.
-	Name string
-	// Number is higher than that of each content that the template had before.
-	Number int64
-	// Hash is the revision of the template that pods record, 12 hex digits.
-	Hash string
-	// Changed is when the template last got this content.
-	Changed time.Time
-	// Images are those of the containers, in the order of the content, as the template's author wrote them.
+	// Images are those of the containers, in the order of the content, as the template's author wrote them. [History.Fetch] sets them.
 	Images []string
-
-	digest  string // see digestOf
-	version string // the resource version
 }
 
-// DeepCopyObject implements [runtime.Object]. Revisions do not change.
-func (r *Revision) DeepCopyObject() runtime.Object { return r }
-
 // History reads and writes the contents that templates have had. It keeps none of them in memory.
+//
+// The status of a template records its contents: only the controller may write it. ControllerRevisions keep the contents themselves,
+// which would make the template too large. Other users may be allowed to create or change ControllerRevisions, so one counts only if the
+// status names it, and has the digest of its content.
 type History struct {
 	client rest.Interface
 	system string // Pillion's namespace, which has the history of templates of the cluster
@@ -69,25 +57,21 @@ type History struct {
 // NewHistory returns the history of templates. The client is one of [NewRESTClient].
 func NewHistory(client rest.Interface, system string) *History { return &History{client, system} }
 
-// mostRevisions limits the ControllerRevisions of a template that are read. There are more only if other clients than the
-// controller create some.
-const mostRevisions = 500
-
-// List returns the contents of a template. The newest one is the first. UID is that of the template.
-func (h *History) List(ctx context.Context, name types.NamespacedName, uid types.UID) (all []*Revision, err error) {
-	s := NewStream(h.client, h.pathOf(name))
-	s.Read = func(text []byte) (runtime.Object, error) {
-		if r := readRevision(text, uid); r != nil {
-			all = append(all, r)
-		}
-		return &Revision{}, nil
+// Recorded returns the contents that the status of a template object records. The newest one is the first.
+func Recorded(template []byte) ([]*Revision, error) {
+	var o struct {
+		Status struct {
+			History []v1alpha1.RecordedContent `json:"history"`
+		} `json:"status"`
 	}
-	selector := LabelTemplate + "=" + name.Name + "," + LabelTemplateKind + "=" + kindOf(name.Namespace)
-	_, err = s.listObjects(ctx, metav1.ListOptions{LabelSelector: selector, Limit: mostRevisions})
-	slices.SortFunc(all, func(a, b *Revision) int {
-		return cmp.Or(cmp.Compare(b.Number, a.Number), b.Changed.Compare(a.Changed), strings.Compare(a.Name, b.Name))
-	})
-	return all, err
+	if err := utiljson.Unmarshal(template, &o); err != nil {
+		return nil, fmt.Errorf("reading the history of a template: %w", err)
+	}
+	all := make([]*Revision, 0, len(o.Status.History))
+	for _, c := range o.Status.History {
+		all = append(all, &Revision{RecordedContent: c})
+	}
+	return all, nil
 }
 
 func (h *History) pathOf(name types.NamespacedName) string {
@@ -97,34 +81,6 @@ func (h *History) pathOf(name types.NamespacedName) string {
 // contentOf is the data of a ControllerRevision.
 type contentOf struct {
 	Spec json.RawMessage `json:"spec"`
-}
-
-// readRevision reads a ControllerRevision. It returns nil if that is not of the template with this UID, or has other data:
-// users may write any.
-func readRevision(text []byte, uid types.UID) *Revision {
-	var o struct {
-		Metadata metav1.ObjectMeta `json:"metadata"`
-		Revision int64             `json:"revision"`
-		Data     contentOf         `json:"data"`
-	}
-	if err := utiljson.Unmarshal(text, &o); err != nil {
-		return nil
-	}
-	owner := metav1.GetControllerOfNoCopy(&o.Metadata)
-	if owner == nil || owner.UID != uid {
-		return nil
-	}
-	r := &Revision{Name: o.Metadata.Name, Number: o.Revision, Hash: strings.Clone(o.Metadata.Annotations[annotationRevision]), version: o.Metadata.ResourceVersion}
-	r.Changed = o.Metadata.CreationTimestamp.Time
-	if at, err := time.Parse(time.RFC3339, o.Metadata.Annotations[annotationChanged]); err == nil {
-		r.Changed = at
-	}
-	content, err := Content(o.Data.Spec)
-	if err != nil {
-		return nil
-	}
-	r.digest, r.Images = digestOf(content), imagesOf(content)
-	return r
 }
 
 // Content returns the part of a template's spec that its revision depends on, as canonical JSON: all but spec.rollout. So the
@@ -173,7 +129,7 @@ func imagesOf(content []byte) (images []string) {
 const mostImage = 512
 
 // Has reports whether the content is this one, of [Content].
-func (r *Revision) Has(content []byte) bool { return r.digest == digestOf(content) }
+func (r *Revision) Has(content []byte) bool { return r.Digest == digestOf(content) }
 
 // ErrNoEarlier is returned if there is no content to go back to.
 var ErrNoEarlier = errors.New("the history has no earlier content")
@@ -183,10 +139,10 @@ var ErrNoEarlier = errors.New("the history has no earlier content")
 func Earlier(all []*Revision, present []byte, number int64) (*Revision, error) {
 	var numbers []string
 	for _, r := range all {
-		if number == 0 && !r.Has(present) || number != 0 && r.Number == number {
+		if number == 0 && !r.Has(present) || number != 0 && r.Revision == number {
 			return r, nil
 		}
-		numbers = append(numbers, strconv.FormatInt(r.Number, 10))
+		numbers = append(numbers, strconv.FormatInt(r.Revision, 10))
 	}
 	if number == 0 || len(all) == 0 {
 		return nil, ErrNoEarlier
@@ -195,23 +151,49 @@ func Earlier(all []*Revision, present []byte, number int64) (*Revision, error) {
 	return nil, fmt.Errorf("the history has no revision %d; it has %s", number, strings.Join(numbers, ", "))
 }
 
-// Fetch reads the content of a revision, as canonical JSON. It returns an error if that is not what was listed.
+// ErrLost is returned if no object has the content that was recorded.
+var ErrLost = errors.New("use another revision")
+
+// Fetch reads the content of a revision, as canonical JSON. The error is [ErrLost] if that is not what was recorded.
 func (h *History) Fetch(ctx context.Context, name types.NamespacedName, r *Revision) ([]byte, error) {
-	text, err := h.client.Get().AbsPath(h.pathOf(name), r.Name).DoRaw(ctx)
-	if err != nil {
+	object := fmt.Sprintf("the ControllerRevision %s in the namespace %s", r.Object, cmp.Or(name.Namespace, h.system))
+	content, _, err := h.readContent(ctx, name, r.Object)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("the content of revision %d is lost, because somebody has deleted %s: %w", r.Revision, object, ErrLost)
+	case err != nil:
 		return nil, err
+	case !r.Has(content):
+		return nil, fmt.Errorf("the content of revision %d is lost, because somebody has written another one into %s: %w", r.Revision, object, ErrLost)
+	}
+	r.Images = imagesOf(content)
+	return content, nil
+}
+
+// readContent reads the content in a ControllerRevision, as canonical JSON, and the UID of the object's controller.
+func (h *History) readContent(ctx context.Context, name types.NamespacedName, object string) (content []byte, owner types.UID, err error) {
+	text, err := h.client.Get().AbsPath(h.pathOf(name), object).DoRaw(ctx)
+	if err != nil {
+		return nil, "", err
 	}
 	var o struct {
-		Data contentOf `json:"data"`
+		Metadata metav1.ObjectMeta `json:"metadata"`
+		Data     json.RawMessage   `json:"data"`
 	}
 	if err := utiljson.Unmarshal(text, &o); err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	content, err := Content(o.Data.Spec)
-	if err == nil && !r.Has(content) {
-		err = fmt.Errorf("the ControllerRevision %s has changed", r.Name)
+	if of := metav1.GetControllerOfNoCopy(&o.Metadata); of != nil {
+		owner = of.UID
 	}
-	return content, err
+	var data contentOf
+	if utiljson.Unmarshal(o.Data, &data) != nil || len(data.Spec) == 0 {
+		return nil, owner, nil // other clients may write any data
+	}
+	if content, err = Content(data.Spec); err != nil {
+		return nil, owner, nil //nolint:nilerr // the same
+	}
+	return content, owner, nil
 }
 
 // Present is what a template has now.
@@ -229,94 +211,106 @@ func (h *History) Keep(ctx context.Context, e *Entry, now Present, most int) err
 	if err != nil {
 		return err
 	}
-	now.Spec = content
-	all, err := h.List(ctx, e.Key(), e.UID)
+	template := resourcePath(TemplateResources()[min(len(e.Namespace), 1)], e.Namespace)
+	text, err := h.client.Get().AbsPath(template, e.Name).DoRaw(ctx)
 	if err != nil {
 		return err
 	}
-	number := int64(1)
-	if len(all) > 0 {
-		number = all[0].Number + 1
+	all, err := Recorded(text)
+	if err != nil {
+		return err
 	}
-	i := slices.IndexFunc(all, func(r *Revision) bool { return r.Has(content) })
-	switch {
-	case i < 0:
-		if err := h.createRevision(ctx, e, now, number); err != nil {
+	next := v1alpha1.RecordedContent{Revision: 1, Hash: now.Hash, Digest: digestOf(content), Changed: metav1.NewTime(now.At)}
+	switch recorded := len(all) > 0 && all[0].Has(content) && all[0].Hash == now.Hash; {
+	case recorded && len(all) <= most:
+		return nil
+	case recorded:
+		next = all[0].RecordedContent
+	default:
+		if len(all) > 0 {
+			next.Revision = all[0].Revision + 1
+		}
+		if next.Object, err = h.storeContent(ctx, e, content, next.Revision); err != nil {
 			return err
 		}
-		most--
-	case i > 0 || all[0].Hash != now.Hash:
-		if err := h.renewRevision(ctx, e, all[i], now, number); err != nil {
-			return err
+	}
+	var dropped []string
+	recorded := []v1alpha1.RecordedContent{next}
+	for _, r := range all {
+		switch {
+		case r.Object == next.Object:
+		case r.Digest == next.Digest, len(recorded) >= most:
+			dropped = append(dropped, r.Object)
+		default:
+			recorded = append(recorded, r.RecordedContent)
 		}
 	}
-	if i > 0 {
-		all = slices.Insert(slices.Delete(slices.Clone(all), i, i+1), 0, all[i])
+	if err := h.applyRecorded(ctx, e, template, recorded); err != nil {
+		return err
 	}
-	for _, r := range all[min(max(most, 0), len(all)):] {
-		if err := h.deleteRevision(ctx, e, r); err != nil {
+	for _, object := range dropped {
+		err := h.client.Delete().AbsPath(h.pathOf(e.Key()), object).Do(ctx).Error()
+		if err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}
 	}
 	return nil
 }
 
+// applyRecorded writes the history into the status of a template.
+func (h *History) applyRecorded(ctx context.Context, e *Entry, path string, recorded []v1alpha1.RecordedContent) error {
+	text, err := json.Marshal(map[string]any{
+		"apiVersion": v1alpha1.Group + "/" + v1alpha1.Version, "kind": e.Kind(),
+		"metadata": map[string]any{"name": e.Name, "uid": e.UID}, // another template of this name must not get it
+		"status":   map[string]any{"history": recorded},
+	})
+	if err != nil {
+		return err
+	}
+	return h.client.Patch(types.ApplyPatchType).AbsPath(path, e.Name, "status").Param("fieldManager", historyManager).Param("force", "true").Body(text).Do(ctx).Error()
+}
+
 // collisions is how many other names are tried if a ControllerRevision has the name already, and another content or owner.
 const collisions = 5
 
-// createRevision creates a ControllerRevision. Its owner is the template, so the garbage collector deletes it with the template:
-// an object of a namespace may have an owner of the cluster.
-func (h *History) createRevision(ctx context.Context, e *Entry, now Present, number int64) (err error) {
+// storeContent creates a ControllerRevision with a content, unless there is one, and returns its name. Its owner is the template, so the
+// garbage collector deletes it with the template: an object of a namespace may have an owner of the cluster.
+func (h *History) storeContent(ctx context.Context, e *Entry, content []byte, number int64) (name string, err error) {
 	o := appsv1.ControllerRevision{
 		TypeMeta: metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "ControllerRevision"},
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace:   cmp.Or(e.Namespace, h.system),
-			Labels:      map[string]string{LabelTemplate: e.Name, LabelTemplateKind: e.Kind()},
-			Annotations: now.toAnnotations(),
+			Namespace: cmp.Or(e.Namespace, h.system),
+			Labels:    map[string]string{LabelTemplate: e.Name, LabelTemplateKind: e.Kind()},
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: v1alpha1.Group + "/" + v1alpha1.Version, Kind: e.Kind(), Name: e.Name, UID: e.UID, Controller: new(true),
 			}},
 		},
 		Revision: number,
 	}
-	if o.Data.Raw, err = json.Marshal(contentOf{now.Spec}); err != nil {
-		return err
+	if o.Data.Raw, err = json.Marshal(contentOf{content}); err != nil {
+		return "", err
 	}
 	const digits = 16
-	name := strings.ToLower(e.Kind()) + "." + e.Name + "." + digestOf(now.Spec)[:digits]
+	first := strings.ToLower(e.Kind()) + "." + e.Name + "." + digestOf(content)[:digits]
 	for i := range collisions {
-		if o.Name = name; i > 0 {
+		if o.Name = first; i > 0 {
 			o.Name += "." + strconv.Itoa(i)
 		}
 		text, err := json.Marshal(o)
 		if err != nil {
-			return err
+			return "", err
 		}
 		err = h.client.Post().AbsPath(h.pathOf(e.Key())).SetHeader("Content-Type", runtime.ContentTypeJSON).Body(text).Do(ctx).Error()
 		if !apierrors.IsAlreadyExists(err) {
-			return err
+			return o.Name, err
+		}
+		there, owner, err := h.readContent(ctx, e.Key(), o.Name)
+		if err != nil {
+			return "", err
+		}
+		if owner == e.UID && string(there) == string(content) {
+			return o.Name, nil
 		}
 	}
-	return fmt.Errorf("the history of %s cannot be written: other objects have the names that Pillion uses, for example the ControllerRevision %s in the namespace %s; delete it", e.ID(), name, o.Namespace)
-}
-
-func (p *Present) toAnnotations() map[string]string {
-	return map[string]string{annotationRevision: p.Hash, annotationChanged: p.At.UTC().Format(time.RFC3339)}
-}
-
-// renewRevision gives a ControllerRevision the highest number.
-func (h *History) renewRevision(ctx context.Context, e *Entry, r *Revision, now Present, number int64) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": r.version, "annotations": now.toAnnotations()}, "revision": number})
-	if err != nil {
-		return err
-	}
-	return h.client.Patch(types.MergePatchType).AbsPath(h.pathOf(e.Key()), r.Name).Body(patch).Do(ctx).Error()
-}
-
-func (h *History) deleteRevision(ctx context.Context, e *Entry, r *Revision) error {
-	err := h.client.Delete().AbsPath(h.pathOf(e.Key()), r.Name).Do(ctx).Error()
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
+	return "", fmt.Errorf("the history of %s cannot be written: other objects have the names that Pillion uses, for example the ControllerRevision %s in the namespace %s; delete it", e.ID(), first, o.Namespace)
 }
