@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/dynamic"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/pillion-dev/pillion/inject/report/explain"
 )
@@ -34,7 +34,7 @@ func (i *Installation) Every(ctx context.Context, namespace string, kinds []Kind
 	all := &explain.Situations{}
 	var left []string
 	for _, kind := range kinds {
-		switch err := i.explainEach(ctx, i.Resource(kind.Resource()).Namespace(namespace), selector, written, all); {
+		switch err := i.explainEach(ctx, kind.Resource(), namespace, selector, written, all); {
 		case apierrors.IsForbidden(err) && len(kinds) > 1:
 			left = append(left, kind.resource)
 			i.addNote(fmt.Sprintf("You are not allowed to list %s%s, so they are left out.", kind.resource, InNamespace(namespace)))
@@ -44,7 +44,7 @@ func (i *Installation) Every(ctx context.Context, namespace string, kinds []Kind
 	}
 	if written && selector != "" && len(all.Reports) == 0 {
 		pods := corev1.SchemeGroupVersion.WithResource("pods")
-		if err := i.explainEach(ctx, i.Resource(pods).Namespace(namespace), selector, false, all); err != nil {
+		if err := i.explainEach(ctx, pods, namespace, selector, false, all); err != nil {
 			return nil, explainForbidden(err, "list", pods.Resource, namespace, "name one: pillion explain KIND/NAME")
 		}
 	}
@@ -62,9 +62,9 @@ func (i *Installation) Every(ctx context.Context, namespace string, kinds []Kind
 }
 
 // explainEach explains all objects of a kind, or all objects that users write.
-func (i *Installation) explainEach(ctx context.Context, objects dynamic.ResourceInterface, selector string, written bool, all *explain.Situations) error {
+func (i *Installation) explainEach(ctx context.Context, resource schema.GroupVersionResource, namespace, selector string, written bool, all *explain.Situations) error {
 	done := map[string]bool{} // prevents duplicates if the list has to start again
-	return i.eachObject(ctx, objects, selector, func(object *unstructured.Unstructured) error {
+	each := func(object *unstructured.Unstructured) error {
 		name := object.GetNamespace() + "/" + object.GetName()
 		if done[name] || written && (isMade(object) || hasEnded(object)) {
 			return nil
@@ -75,5 +75,18 @@ func (i *Installation) explainEach(ctx context.Context, objects dynamic.Resource
 			return fmt.Errorf("%s/%s in the namespace %s: %w", object.GetKind(), object.GetName(), object.GetNamespace(), err)
 		}
 		return all.Add(r)
+	}
+	if resource != corev1.SchemeGroupVersion.WithResource("pods") {
+		return i.eachObject(ctx, i.Resource(resource).Namespace(namespace), selector, each, func() {})
+	}
+	return i.eachPod(ctx, namespace, selector, func(pod *listedPod) error {
+		if written && (isMade(&pod.Metadata) || pod.hasEnded()) { // most pods, so they do not become objects
+			return nil
+		}
+		object := &unstructured.Unstructured{}
+		if err := object.UnmarshalJSON(pod.text); err != nil {
+			return err
+		}
+		return each(object)
 	}, func() {})
 }

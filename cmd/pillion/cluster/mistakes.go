@@ -3,7 +3,6 @@
 package cluster
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -16,11 +15,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/cache"
 
-	"github.com/pillion-dev/pillion/cmd/pillion/kube"
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/report/explain"
 	"github.com/pillion-dev/pillion/inject/report/status"
@@ -153,7 +150,8 @@ func (e *Examiner) CountMissing(ctx context.Context, ns *corev1.Namespace, versi
 		return count.Add(pod)
 	}
 	restart := func() { clear(found); count = status.NewCount(b.injector, scope) }
-	if err := e.client.eachRawPod(ctx, ns.Name, add, restart); err != nil {
+	each := func(pod *listedPod) error { return add(pod.text) }
+	if err := e.client.eachPod(ctx, ns.Name, "", each, restart); err != nil {
 		return nil, err
 	}
 	flush()
@@ -167,18 +165,6 @@ func (e *Examiner) CountMissing(ctx context.Context, ns *corev1.Namespace, versi
 
 // mostCounted is the number of pods after which CountMissing begins a new Count.
 const mostCounted = 1000
-
-// eachRawPod is [podLister.eachObject] for the pods of a namespace, as JSON. It holds only one pod in memory at a time: as objects, the
-// pods of a page would take many times as much.
-func (c *Client) eachRawPod(ctx context.Context, namespace string, each func(pod []byte) error, restart func()) error {
-	api, err := kube.NewRESTClient(c.config)
-	if err != nil {
-		return err
-	}
-	pods := kube.NewStream(api, "/api/v1/namespaces/"+namespace+"/pods")
-	pods.Read = func(text []byte) (runtime.Object, error) { return nil, each(bytes.Clone(text)) }
-	return readPages(ctx, "", pods.ReadPage, restart)
-}
 
 // injectorFor returns the injector for a namespace.
 func (e *Examiner) injectorFor(ctx context.Context, namespace, version string) (*built, error) {

@@ -188,8 +188,7 @@ func withNeededFields(ns *unstructured.Unstructured) *unstructured.Unstructured 
 // countNamespace counts all pods of a namespace.
 func (k *survey) countNamespace(ctx context.Context, ns *unstructured.Unstructured) (*status.Count, error) {
 	count := k.newCount(ns)
-	client := k.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(ns.GetName())
-	err := k.eachObject(ctx, client, k.selector.String(), func(pod *unstructured.Unstructured) error {
+	err := k.eachPod(ctx, ns.GetName(), k.selector.String(), func(pod *listedPod) error {
 		return k.countPod(count, pod)
 	}, func() { count = k.newCount(ns) })
 	if err != nil {
@@ -205,9 +204,8 @@ func (k *survey) countOptedInPods(ctx context.Context, namespaces map[string]*un
 		return nil
 	}
 	counts := map[string]*status.Count{}
-	client := k.Resource(corev1.SchemeGroupVersion.WithResource("pods"))
-	err := k.eachObject(ctx, client, k.alsoSelected(inject.LabelInject+","+inject.LabelInject+"!="+inject.Disabled), func(pod *unstructured.Unstructured) error {
-		ns := namespaces[pod.GetNamespace()]
+	err := k.eachPod(ctx, "", k.alsoSelected(inject.LabelInject+","+inject.LabelInject+"!="+inject.Disabled), func(pod *listedPod) error {
+		ns := namespaces[pod.Metadata.Namespace]
 		if ns == nil {
 			return nil
 		}
@@ -235,13 +233,9 @@ func (k *survey) countOptedInPods(ctx context.Context, namespaces map[string]*un
 	return nil
 }
 
-func (k *survey) countPod(count *status.Count, pod *unstructured.Unstructured) error {
-	text, err := pod.MarshalJSON()
-	if err == nil {
-		err = count.Add(text)
-	}
-	if err != nil {
-		return fmt.Errorf("pod %s in the namespace %s: %w", pod.GetName(), pod.GetNamespace(), err)
+func (k *survey) countPod(count *status.Count, pod *listedPod) error {
+	if err := count.Add(pod.text); err != nil {
+		return fmt.Errorf("pod %s in the namespace %s: %w", pod.Metadata.Name, pod.Metadata.Namespace, err)
 	}
 	k.reportProgress(k.report.Pods.Pods + count.Pods())
 	return nil

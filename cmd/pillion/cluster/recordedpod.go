@@ -5,7 +5,6 @@ package cluster
 import (
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/pillion-dev/pillion/templates"
@@ -18,9 +17,9 @@ type recordedPod struct {
 	templates []string
 }
 
-func newRecordedPod(pod *unstructured.Unstructured) recordedPod {
-	r := recordedPod{labels: pod.GetLabels(), created: pod.GetCreationTimestamp().Time}
-	for key := range pod.GetAnnotations() {
+func newRecordedPod(pod *listedPod) recordedPod {
+	r := recordedPod{labels: pod.Metadata.Labels, created: pod.Metadata.CreationTimestamp.Time}
+	for key := range pod.Metadata.Annotations {
 		if template, name, ok := templates.SplitAnnotation(key); ok && name == templates.AnnotationInjected {
 			r.templates = append(r.templates, template)
 		}

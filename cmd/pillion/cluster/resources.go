@@ -119,7 +119,7 @@ func (c *Client) resourceMapper() (meta.RESTMapper, error) {
 }
 
 // isMade reports whether another listed object owns this one.
-func isMade(object *unstructured.Unstructured) bool {
+func isMade(object metav1.Object) bool {
 	owner := metav1.GetControllerOf(object)
 	if owner == nil {
 		return false

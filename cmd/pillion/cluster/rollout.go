@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -90,8 +89,8 @@ func (t *targeting) planOptedInPods(ctx context.Context, elsewhere map[string]*u
 	}
 	selector := t.alsoSelected(inject.LabelInject + "," + inject.LabelInject + "!=" + inject.Disabled)
 	found := map[string]bool{}
-	err := t.eachObject(ctx, t.Resource(corev1.SchemeGroupVersion.WithResource("pods")), selector, func(pod *unstructured.Unstructured) error {
-		found[pod.GetNamespace()] = elsewhere[pod.GetNamespace()] != nil
+	err := t.eachPod(ctx, "", selector, func(pod *listedPod) error {
+		found[pod.Metadata.Namespace] = elsewhere[pod.Metadata.Namespace] != nil
 		return nil
 	}, func() {})
 	if apierrors.IsForbidden(err) {
@@ -123,9 +122,8 @@ func (t *targeting) planNamespace(ctx context.Context, ns *unstructured.Unstruct
 		return err
 	}
 	g := &grouping{targeting: t, targetNamespace: n, name: ns.GetName(), workloads: map[status.Owner]*rollout.Workload{}, resizing: map[*rollout.Workload]*resizing{}, plans: map[rollout.Likeness]*rollout.Pod{}}
-	pods := t.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(ns.GetName())
-	err = t.eachObject(ctx, pods, selector, func(pod *unstructured.Unstructured) error {
-		if err := t.back.loadEarlier(ctx, pod); err != nil {
+	err = t.eachPod(ctx, ns.GetName(), selector, func(pod *listedPod) error {
+		if err := t.back.loadEarlier(ctx, pod.Metadata.Annotations); err != nil {
 			return err
 		}
 		return g.groupPod(count, pod)

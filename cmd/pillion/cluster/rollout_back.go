@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
@@ -51,12 +50,12 @@ func (c *Client) newWayBack(ctx context.Context, now *inject.Injector, t *templa
 	return w, err
 }
 
-// loadEarlier reads the content that a pod goes back to, once for each content.
-func (w *wayBack) loadEarlier(ctx context.Context, pod *unstructured.Unstructured) error {
+// loadEarlier reads the content that a pod with these annotations goes back to, once for each content.
+func (w *wayBack) loadEarlier(ctx context.Context, annotations map[string]string) error {
 	if w == nil {
 		return nil
 	}
-	revision, _ := w.Revision(pod.GetAnnotations())
+	revision, _ := w.Revision(annotations)
 	if _, known := w.earlier[revision]; known || revision == "" && w.Replaces == "" {
 		return nil
 	}

@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/executor"
 	"github.com/pillion-dev/pillion/inject/report/status"
@@ -38,24 +37,20 @@ type resizing struct {
 	patch []byte
 }
 
-func (g *grouping) groupPod(count *status.Count, object *unstructured.Unstructured) error {
-	text, err := object.MarshalJSON()
-	var like rollout.Likeness
+func (g *grouping) groupPod(count *status.Count, listed *listedPod) error {
+	like, err := rollout.LikenessOf(listed.text)
 	if err == nil {
-		like, err = rollout.LikenessOf(text)
-	}
-	if err == nil {
-		err = count.AddLike(text, like)
+		err = count.AddLike(listed.text, like)
 	}
 	if err != nil {
-		return fmt.Errorf("pod %s in the namespace %s: %w", object.GetName(), g.name, err)
+		return fmt.Errorf("pod %s in the namespace %s: %w", listed.Metadata.Name, g.name, err)
 	}
 	g.progress.Say("%d pods, %d of %d namespaces", g.targets.Pods+count.Pods(), len(g.targets.namespaces), max(g.found, 1))
-	w := g.ownerWorkload(g.topOwner(object))
+	w := g.ownerWorkload(g.topOwner(listed))
 	w.Pods++
-	pod, err := g.planLike(object, text, like, w)
+	pod, err := g.planLike(listed, like, w)
 	if err != nil {
-		return fmt.Errorf("pod %s in the namespace %s: %w", object.GetName(), g.name, err)
+		return fmt.Errorf("pod %s in the namespace %s: %w", listed.Metadata.Name, g.name, err)
 	}
 	if pod.Action != rollout.None {
 		w.Behind = append(w.Behind, pod)
@@ -64,11 +59,12 @@ func (g *grouping) groupPod(count *status.Count, object *unstructured.Unstructur
 }
 
 // planLike returns the plan of a pod of a workload. It uses the plan of another pod if that is alike.
-func (g *grouping) planLike(object *unstructured.Unstructured, text []byte, like rollout.Likeness, w *rollout.Workload) (*rollout.Pod, error) {
+func (g *grouping) planLike(listed *listedPod, like rollout.Likeness, w *rollout.Workload) (*rollout.Pod, error) {
 	if p := g.plans[like]; p != nil {
-		return p.For(object.GetName(), string(object.GetUID()), isReady(object)), nil
+		ready := rollout.IsReady(&corev1.Pod{Status: corev1.PodStatus{Conditions: listed.Status.Conditions}})
+		return p.For(listed.Metadata.Name, string(listed.Metadata.UID), ready), nil
 	}
-	pod, err := g.planPod(object, text)
+	pod, err := g.planPod(listed)
 	if err != nil {
 		return nil, err
 	}
@@ -88,22 +84,12 @@ func (g *grouping) planLike(object *unstructured.Unstructured, text []byte, like
 	return pod, nil
 }
 
-// isReady reports whether a pod has the condition Ready.
-func isReady(pod *unstructured.Unstructured) bool {
-	status, _ := pod.Object["status"].(map[string]any)
-	conditions, _ := status["conditions"].([]any)
-	return slices.ContainsFunc(conditions, func(condition any) bool {
-		c, _ := condition.(map[string]any)
-		return c["type"] == string(corev1.PodReady) && c["status"] == string(corev1.ConditionTrue)
-	})
-}
-
 // topOwner returns the workload of a pod, for example a Deployment and not its ReplicaSet. A pod without a controller is its own
 // workload.
-func (g *grouping) topOwner(pod *unstructured.Unstructured) status.Owner {
-	o := metav1.GetControllerOf(pod)
+func (g *grouping) topOwner(pod *listedPod) status.Owner {
+	o := metav1.GetControllerOf(&pod.Metadata)
 	if o == nil {
-		return status.Owner{APIVersion: "v1", Kind: "Pod", Name: pod.GetName()}
+		return status.Owner{APIVersion: "v1", Kind: "Pod", Name: pod.Metadata.Name}
 	}
 	owner := status.Owner{APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name}
 	if m := g.makers[owner]; m != nil && m.owner != nil && owner.Kind == replicaSet.Kind {

@@ -8,11 +8,18 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"k8s.io/client-go/rest"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/clitest"
 	"github.com/pillion-dev/pillion/inject/rollout"
@@ -162,6 +169,38 @@ func TestRolloutPlanIsLinear(t *testing.T) {
 	}
 	if each[1] > 3*each[0] {
 		t.Errorf("a pod takes %s if there are %d, and %s if there are %d", each[1], many, each[0], few)
+	}
+}
+
+// planFrom is the variable with the address of the API, in the process that TestRolloutMemory starts.
+const planFrom = "TEST_PLAN_FROM"
+
+// TestRolloutMemory checks how much memory a process takes that plans many pods, and logs its CPU time. The API is in another process.
+func TestRolloutMemory(t *testing.T) {
+	query := Query{Namespaces: []string{"shop"}}
+	if address := os.Getenv(planFrom); address != "" {
+		c, err := NewClient(&rest.Config{Host: address, QPS: -1}, "pillion-system")
+		clitest.Must(t, err)
+		targets, err := c.Rollout(t.Context(), query, Bounds{}, io.Discard)
+		clitest.Must(t, err)
+		if targets.Pods == 0 || len(targets.Workloads) == 0 {
+			t.Errorf("the plan has %d pods and %d workloads", targets.Pods, len(targets.Workloads))
+		}
+		return
+	}
+	pods := size.Choose(t, 2000, 10_000)
+	server := httptest.NewServer(manyPods(t, pods))
+	t.Cleanup(server.Close)
+	process := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestRolloutMemory$")
+	process.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GOGC=") }), planFrom+"="+server.URL)
+	if out, err := process.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	state := process.ProcessState
+	memory := state.SysUsage().(*syscall.Rusage).Maxrss >> 10
+	t.Logf("%d pods: CPU %s, memory %d MiB", pods, (state.UserTime() + state.SystemTime()).Round(10*time.Millisecond), memory)
+	if most := int64(100); memory > most {
+		t.Errorf("the plan of %d pods takes %d MiB, want at most %d", pods, memory, most)
 	}
 }
 

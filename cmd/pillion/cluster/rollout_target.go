@@ -110,25 +110,24 @@ type maker struct {
 
 // Plan plans a pod of the targets again.
 func (t *Targets) Plan(namespace string, pod []byte) (*rollout.Pod, error) {
-	n := t.namespaces[namespace]
-	object := &unstructured.Unstructured{}
-	if err := object.UnmarshalJSON(pod); err != nil {
+	listed, err := readListedPod(pod)
+	if err != nil {
 		return nil, err
 	}
-	return n.planPod(object, pod)
+	return t.namespaces[namespace].planPod(listed)
 }
 
-func (n *targetNamespace) planPod(object *unstructured.Unstructured, pod []byte) (*rollout.Pod, error) {
+func (n *targetNamespace) planPod(pod *listedPod) (*rollout.Pod, error) {
 	var owner []byte
-	if o := metav1.GetControllerOf(object); o != nil {
+	if o := metav1.GetControllerOf(&pod.Metadata); o != nil {
 		if m := n.makers[status.Owner{APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name}]; m != nil {
 			owner = m.text
 		}
 	}
 	if n.back != nil {
-		return n.planner.PlanBack(pod, owner, &n.back.WayBack)
+		return n.planner.PlanBack(pod.text, owner, &n.back.WayBack)
 	}
-	return n.planner.Plan(pod, owner)
+	return n.planner.Plan(pod.text, owner)
 }
 
 // targeting is a survey that finds the targets of a rollout.

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -129,20 +128,15 @@ func (i *Installation) countPods(ctx context.Context, p *namespace, selector str
 	}
 	scope := i.namespaceScope(p)
 	count := status.NewCount(i.injector, scope)
-	pods := i.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(p.Name)
 	read, recorded := 0, []recordedPod(nil)
-	err := i.eachObject(ctx, pods, selector, func(pod *unstructured.Unstructured) error {
+	err := i.eachPod(ctx, p.Name, selector, func(pod *listedPod) error {
 		if read++; read > maxRunning {
 			return errEnough
 		}
 		if i.wrong.unread {
 			recorded = append(recorded, newRecordedPod(pod))
 		}
-		text, err := pod.MarshalJSON()
-		if err != nil {
-			return err
-		}
-		return count.Add(text)
+		return count.Add(pod.text)
 	}, func() { count, read, recorded = status.NewCount(i.injector, scope), 0, nil })
 	switch {
 	case errors.Is(err, errEnough):

@@ -23,9 +23,8 @@ import (
 // tallyPods counts the pods of a namespace, or for "" of all namespaces, by their owners. It compares pods without an owner at once.
 func (p *comparer) tallyPods(ctx context.Context, namespace, selector string) error {
 	var bare compared
-	client := p.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(namespace)
-	err := p.eachObject(ctx, client, selector, func(pod *unstructured.Unstructured) error {
-		if p.namespaces[pod.GetNamespace()] == nil || !isRunning(pod) {
+	err := p.eachPod(ctx, namespace, selector, func(pod *listedPod) error {
+		if p.namespaces[pod.Metadata.Namespace] == nil || !pod.isRunning() {
 			return nil
 		}
 		return p.tallyPod(ctx, &bare, pod)
@@ -35,36 +34,45 @@ func (p *comparer) tallyPods(ctx context.Context, namespace, selector string) er
 }
 
 // isRunning reports whether a pod has neither ended nor is being deleted, and is no mirror pod.
-func isRunning(pod *unstructured.Unstructured) bool {
-	_, mirror := pod.GetAnnotations()[corev1.MirrorPodAnnotationKey]
-	pod.SetKind("Pod") // items of a list may lack it
-	return !mirror && pod.GetDeletionTimestamp() == nil && !hasEnded(pod)
+func (p *listedPod) isRunning() bool {
+	_, mirror := p.Metadata.Annotations[corev1.MirrorPodAnnotationKey]
+	return !mirror && p.Metadata.DeletionTimestamp == nil && !p.hasEnded()
 }
 
-func (p *comparer) tallyPod(ctx context.Context, bare *compared, pod *unstructured.Unstructured) error {
-	pod.SetManagedFields(nil)
-	owner := metav1.GetControllerOf(pod)
+func (p *comparer) tallyPod(ctx context.Context, bare *compared, pod *listedPod) error {
+	namespace, name := pod.Metadata.Namespace, pod.Metadata.Name
+	owner := metav1.GetControllerOf(&pod.Metadata)
 	if owner == nil {
-		text, err := pod.MarshalJSON()
+		text, err := pod.withoutManagers()
 		if err != nil {
 			return err
 		}
-		if text = p.originalPod(pod.GetNamespace(), pod.GetName(), text); text == nil {
+		if text = p.originalPod(namespace, name, text); text == nil {
 			return nil
 		}
-		o := diff.Owner{Namespace: pod.GetNamespace(), APIVersion: "v1", Kind: "Pod", Name: pod.GetName()}
+		o := diff.Owner{Namespace: namespace, APIVersion: "v1", Kind: "Pod", Name: name}
 		return p.compareWorkload(ctx, bare, &diff.Workload{Owner: o, Pods: 1, Request: inject.Request{Object: text}})
 	}
-	t := p.ownerTally(pod.GetNamespace(), owner)
+	t := p.ownerTally(namespace, owner)
 	if t.pods++; t.example == nil {
 		if _, known := ownerResource(owner); !known {
 			var err error
-			t.example, err = pod.MarshalJSON()
+			t.example, err = pod.withoutManagers()
 			return err
 		}
 	}
 	p.progress.Say("%d workloads with pods", len(p.workloads))
 	return nil
+}
+
+// withoutManagers returns the JSON of a pod without its managed fields.
+func (p *listedPod) withoutManagers() ([]byte, error) {
+	object := &unstructured.Unstructured{}
+	if err := object.UnmarshalJSON(p.text); err != nil {
+		return nil, err
+	}
+	object.SetManagedFields(nil)
+	return object.MarshalJSON()
 }
 
 // compareKind compares the workloads of a kind. If another workload owns one, for example a ReplicaSet, its pods count for the owner.
