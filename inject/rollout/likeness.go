@@ -8,12 +8,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pillion-dev/pillion/templates/cel"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 // Likeness identifies pods that need the same: those of one owner with the same labels, annotations and spec, for example of a
-// ReplicaSet. It leaves out what is different in each pod and does not matter for a plan: the name, the node, addresses, the
-// name of the volume of the API token, and most of the status.
+// ReplicaSet. It leaves out what is different in each pod and does not matter for a plan: a generated name, the node, addresses,
+// the name of the volume of the API token, and most of the status. Templates may read names, labels and volumes, so pods of a
+// StatefulSet are not alike: the controller gives each of them its own.
 type Likeness [sha256.Size]byte
 
 // MaxLikenesses limits what is kept for pods that are alike: users can make many pods that all differ.
@@ -38,7 +40,11 @@ func LikenessOf(pod []byte) (of Likeness, err error) {
 	metadata, spec := root.At("metadata"), root.At("spec")
 	for i := range metadata.Members() {
 		switch m := &metadata.Members()[i]; m.Name() {
-		case "name", "uid", "resourceVersion", "generation", "selfLink", "creationTimestamp":
+		case "uid", "resourceVersion", "generation", "selfLink", "creationTimestamp":
+		case "name": // expressions may read one that the API server has not generated
+			if !cel.HasGeneratedName(metadata) {
+				write(m.Name(), m.String())
+			}
 		case "annotations":
 			for i := range m.Members() {
 				if a := &m.Members()[i]; a.Name() != AnnotationUnproved {
