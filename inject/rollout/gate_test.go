@@ -8,6 +8,10 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/pillion-dev/pillion/inject/rollout"
 )
 
@@ -156,6 +160,29 @@ func TestRules(t *testing.T) {
 		}
 		if r.Proof != test.proof || most != test.of20 {
 			t.Errorf("%s: proved after %s, and %d of 20 may be unready; want %s, %d", test.what, r.Proof, most, test.proof, test.of20)
+		}
+	}
+}
+
+// TestDropEvicted checks how many evicted pods a rollout still waits for, if a workload is scaled or deleted meanwhile.
+func TestDropEvicted(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for desired, want := range map[int]int{4: 2, 3: 1, 2: 0, 1: 0, 0: 0, 9: 2} {
+		var pods []*corev1.Pod
+		var plans []*rollout.Pod
+		for _, name := range []string{"a", "b", "c", "d"} {
+			pods = append(pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}})
+			plans = append(plans, &rollout.Pod{Name: name, UID: name, Action: rollout.Replace})
+		}
+		w := rollout.NewWatch(rollout.Evict, rollout.Rules{Proof: time.Minute, Timeout: time.Minute}, rollout.Claim{Holder: "x"})
+		w.Expect(plans)
+		w.See(pods, now)
+		w.Evict("a", now)
+		w.Evict("b", now)
+		w.See(pods[2:], now)
+		if gone := w.DropEvicted(desired); len(gone) != 2-want || len(w.Open()) != want {
+			t.Errorf("of 4 pods, 2 were evicted, and there should be %d: %v are gone, and it waits for %v; want %d", desired, gone, w.Open(), want)
 		}
 	}
 }

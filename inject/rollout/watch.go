@@ -105,6 +105,16 @@ func (w *Watch) See(pods []*corev1.Pod, now time.Time) (gone, taken []Member) {
 	return gone, taken
 }
 
+// DropEvicted drops the evicted pods that nothing will replace, because the workload has as many pods as it should have: it was scaled
+// down or deleted meanwhile. It returns them.
+func (w *Watch) DropEvicted(desired int) (gone []Member) {
+	for len(w.evicted) > max(0, desired-len(w.pods)) {
+		last := len(w.evicted) - 1
+		gone, w.evicted = append(gone, w.evicted[last].Member), w.evicted[:last]
+	}
+	return gone
+}
+
 // addUnexpected begins to watch a pod that is not expected.
 func (w *Watch) addUnexpected(pod *corev1.Pod, now time.Time) *watched {
 	t := &watched{Member: Member{Name: pod.Name, UID: string(pod.UID), Place: string(pod.UID), Stage: Settled, Since: now}, wasReady: true}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -30,6 +31,10 @@ func (s *workloadRun) evictPod(ctx context.Context, p *rollout.Pod) error {
 			return err
 		}
 		return s.postponeEviction()
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause): // an eviction is created, which such a namespace forbids
+		s.leaveOut(p.UID)
+		s.reportEvent(Event{Type: "gone", Namespace: p.Namespace, Workload: s.w.Title(), Pod: p.Name, Message: "its namespace is being deleted"})
+		return s.withdrawClaim(ctx, object)
 	case err != nil:
 		return fmt.Errorf("it cannot be evicted: %w", err)
 	}

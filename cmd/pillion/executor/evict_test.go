@@ -49,6 +49,20 @@ func TestEvictDenied(t *testing.T) {
 	}
 }
 
+// TestEvictTerminating checks that it is no failure if a namespace is deleted, which forbids evictions in it.
+func TestEvictTerminating(t *testing.T) {
+	t.Parallel()
+	c := newRecreating(t, 2)
+	c.budget, c.denied = 1<<30, func() error {
+		err := apierrors.NewForbidden(corev1.Resource("pods"), "web-0", errors.New("the namespace is being terminated"))
+		err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+		return err
+	}
+	if err := c.update(t, rollout.Evict, time.Minute); err != nil || len(c.evicted) > 0 {
+		t.Errorf("evicted %v, %v", c.evicted, err)
+	}
+}
+
 // TestEvictWaits checks that an eviction is complete only if as many pods of the same controller are ready as before:
 // pods that are being deleted and those of other controllers do not count.
 func TestEvictWaits(t *testing.T) {

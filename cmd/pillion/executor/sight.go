@@ -26,7 +26,10 @@ func (k Kubernetes) InspectWorkload(ctx context.Context, w *rollout.Workload, be
 		s.Desired, s.of = before.Desired, before.of
 	case w.Builtin():
 		object, err := k.findWorkload(ctx, w)
-		if object == nil || err != nil { // its pods are being deleted
+		if object == nil && err == nil { // its pods are being deleted, and no new ones are created
+			s.Desired = 0
+		}
+		if object == nil || err != nil {
 			return s, err
 		}
 		s.Desired, s.of.LabelSelector = desiredPods(object), selectorText(object)

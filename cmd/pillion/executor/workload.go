@@ -126,6 +126,9 @@ func (s *workloadRun) inspectAgain(ctx context.Context, before *Sight) (*Sight, 
 	}
 	s.seen, s.inspectTook = &Sight{of: sight.of, version: sight.version}, time.Since(began)
 	gone, taken := s.watch.See(sight.Pods, time.Now())
+	if sight.Desired >= 0 {
+		gone = append(gone, s.watch.DropEvicted(sight.Desired)...)
+	}
 	for _, m := range gone {
 		s.releaseBudgets(m.Place)
 		s.reportEvent(Event{Type: "gone", Namespace: s.w.Namespace, Workload: s.w.Title(), Pod: m.Name, Message: "it no longer exists, or is being deleted"})
