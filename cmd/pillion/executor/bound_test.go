@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/executor"
@@ -36,7 +37,7 @@ import (
 // maxUnavailable and the budgets allow, also if several rollouts change the same pods at once: of two templates, and of the
 // command and the controller. The image may fail at any time until a pod is proved, in all pods or some of
 // them, for good or now and then. Meanwhile pods are deleted, nodes stop reporting, requests fail, clocks differ, and
-// the processes of the rollouts are killed.
+// the processes of the rollouts are killed. Workloads share budgets, which come and go, and are scaled.
 func TestBound(t *testing.T) {
 	t.Parallel()
 	all := size.Choose(t, 400, 100_000)
@@ -92,7 +93,7 @@ const (
 // startupPeriod is the period of the startup probes of sidecars.
 const startupPeriod = 20 * time.Second
 
-// simulation is a cluster with one workload and a kubelet. Its pods are never changed: another one takes their place.
+// simulation is a cluster with one or two workloads and a kubelet. Its pods are never changed: another one takes their place.
 type simulation struct {
 	*fake
 
@@ -101,21 +102,25 @@ type simulation struct {
 	seed     uint64
 	sets     [2]*inject.Injector // the old and the new content
 	only     []string            // of each rollout: the template whose changes it makes, or "" for all
+	apps     []string            // the names of the workloads
 	way      rollout.Way
 	bad      bad
 	after    time.Duration // until a pod fails
 	start    time.Duration // until a new pod or image is ready, at most
 	most     string
-	allowed  int
-	budget   int           // that a budget allows to be unready, or -1
-	skew     time.Duration // of the clock of the API server and kubelets
-	errors   float64       // the share of requests that fail
-	faults   bool          // pods are deleted, and nodes stop reporting
-	kills    int           // how often the process is killed
-	undo     bool          // a failure undoes the rollout
-	reapply  bool          // after a failure, the user applies the old template
-	atOnce   bool          // a pod is proved when it is first seen ready with the change
-	content  int           // of the template: one of images
+	budget   int                   // that a budget allows to be unready, or -1
+	passing  passing               // another budget
+	scales   bool                  // workloads are scaled
+	limits   map[string][]numberAt // of pods that may be unready, by workload and for allBudgets, in the order in which they came
+	bounds   map[string]int        // the limits when a rollout has last made another pod unready
+	skew     time.Duration         // of the clock of the API server and kubelets
+	errors   float64               // the share of requests that fail
+	faults   bool                  // pods are deleted, and nodes stop reporting
+	kills    int                   // how often the process is killed
+	undo     bool                  // a failure undoes the rollout
+	reapply  bool                  // after a failure, the user applies the old template
+	atOnce   bool                  // a pod is proved when it is first seen ready with the change
+	content  int                   // of the template: one of images
 	states   map[string]*state
 	watchers []chan<- struct{}
 	version  int
@@ -125,8 +130,31 @@ type simulation struct {
 	worst    int // the most pods that were unready because of the rollout
 }
 
+// passing is a budget that comes after a while, and goes later.
+type passing struct {
+	allows      int // -1: it never comes
+	from, until time.Duration
+	exists      bool
+}
+
+// numberAt is a number since a time.
+type numberAt struct {
+	n  int
+	at time.Time
+}
+
+// allBudgets is the key of the limit by budgets, which select the pods of all workloads.
+const allBudgets = "budgets"
+
+// noBudget is the limit if there is no budget.
+const noBudget = 1 << 30
+
+// grace is how long a change may take that was decided with a limit. Only a pod that changes later has to respect the next one.
+const grace = 10 * time.Second
+
 // state is what the simulation knows of a pod.
 type state struct {
+	app        string
 	ready      bool // what the kubelet reports
 	silent     bool // its node does not report
 	ours       bool // it is because of a rollout if the pod is not ready
@@ -147,7 +175,7 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 	c := &simulation{
 		fake: &fake{pods: map[string]*corev1.Pod{}, held: map[string]int{}, failAt: -1}, t: t, rand: r, seed: seed, sets: images(), only: []string{""}, way: rollout.ChangeInPlace,
 		bad: []bad{never, late, late, some, flaps, breaks, restarts, shaky, unprobed, probed}[r.IntN(10)], after: time.Duration(r.IntN(80)) * time.Second, start: time.Duration(r.IntN(30)) * time.Second,
-		most: []string{"1", "2", "4", "25%", "50%", "100%"}[r.IntN(6)], budget: -1, states: map[string]*state{},
+		most: []string{"1", "2", "4", "25%", "50%", "100%"}[r.IntN(6)], budget: -1, states: map[string]*state{}, apps: []string{"web"}, passing: passing{allows: -1},
 	}
 	if r.IntN(3) == 0 {
 		c.way = rollout.Evict
@@ -173,23 +201,26 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 		}
 	}
 	c.atOnce = c.bad == never && r.IntN(2) == 0 // otherwise, an image that fails later reaches all pods
+	if r.IntN(3) == 0 {
+		c.apps = append(c.apps, "api")
+	}
+	if r.IntN(3) == 0 && (c.way == rollout.ChangeInPlace || c.budget < 0) { // the API denies the eviction of a pod with two budgets
+		c.passing = passing{allows: 1 + r.IntN(3), from: c.random(5 * time.Minute)}
+		c.passing.until = c.passing.from + c.random(10*time.Minute)
+	}
+	c.scales = r.IntN(4) == 0
 	c.deploy(n)
 	return c
 }
 
 // deploy creates the pods, which are ready for an hour.
 func (c *simulation) deploy(n int) {
-	t := c.t
-	most, err := rollout.ParseUnavailable(c.most)
-	must(t, err)
-	if c.allowed = most.Of(n); c.budget >= 0 {
-		c.allowed = min(c.allowed, c.budget)
-	}
+	c.limits, c.bounds = map[string][]numberAt{}, map[string]int{}
 	c.content = 1
 	c.old = c.sets[0]
 	c.planner = c.plannerOf("")
-	for range n {
-		name := c.create(c.sets[0])
+	for i := range n {
+		name := c.create(c.sets[0], c.apps[i%len(c.apps)])
 		pod := c.pods[name]
 		pod.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour))
 		for i := range c.states[name].containers {
@@ -202,6 +233,62 @@ func (c *simulation) deploy(n int) {
 	}
 	c.deployed = true
 	c.reacts = c.replaced
+	for _, app := range c.apps {
+		c.noteSize(app)
+	}
+	c.noteBudgets()
+	if c.passing.allows < 0 {
+		return
+	}
+	for after, exists := range map[time.Duration]bool{c.passing.from: true, c.passing.until: false} {
+		time.AfterFunc(after, func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.passing.exists = exists
+			c.noteBudgets()
+		})
+	}
+}
+
+// noteSize notes the limit of a workload after its size has changed.
+func (c *simulation) noteSize(app string) {
+	most, err := rollout.ParseUnavailable(c.most)
+	must(c.t, err)
+	c.limits[app] = append(c.limits[app], numberAt{most.Of(c.size(app)), time.Now()})
+}
+
+// noteBudgets notes the limit of budgets after these have changed.
+func (c *simulation) noteBudgets() {
+	n := noBudget
+	for _, allows := range c.presentBudgets() {
+		n = min(n, allows)
+	}
+	c.limits[allBudgets] = append(c.limits[allBudgets], numberAt{n, time.Now()})
+}
+
+// presentBudgets returns how many pods each budget lets be unready, by its name.
+func (c *simulation) presentBudgets() map[string]int {
+	all := map[string]int{}
+	if c.budget >= 0 {
+		all["web"] = c.budget
+	}
+	if c.passing.exists {
+		all["passing"] = c.passing.allows
+	}
+	return all
+}
+
+// noteChange notes that a rollout makes another pod unready. So at that time, no more pods may be at risk than the limits allow.
+func (c *simulation) noteChange(app string) {
+	for _, key := range []string{app, allBudgets} {
+		bound := 0
+		for _, limit := range slices.Backward(c.limits[key]) {
+			if bound = max(bound, limit.n); time.Since(limit.at) > grace {
+				break
+			}
+		}
+		c.bounds[key] = bound
+	}
 }
 
 // plannerOf plans the changes of a template, or of all.
@@ -218,14 +305,14 @@ func (c *simulation) now() metav1.Time {
 }
 
 // create creates a pod, as its controller does. It is not ready.
-func (c *simulation) create(by *inject.Injector) (name string) {
+func (c *simulation) create(by *inject.Injector, app string) (name string) {
 	c.created++
-	name = fmt.Sprintf("web-%d", c.created)
+	name = fmt.Sprintf("%s-%d", app, c.created)
 	controls := true
 	bare := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: "shop", UID: types.UID("u-" + name), CreationTimestamp: c.now(), Labels: map[string]string{"app": "web"},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "set", Controller: &controls}},
+			Name: name, Namespace: "shop", UID: types.UID("u-" + name), CreationTimestamp: c.now(), Labels: map[string]string{"app": app},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: app, UID: types.UID("set-" + app), Controller: &controls}},
 		},
 		Spec: corev1.PodSpec{NodeName: "node", Containers: []corev1.Container{{Name: "web", Image: "web:1"}}},
 	}
@@ -236,7 +323,7 @@ func (c *simulation) create(by *inject.Injector) (name string) {
 	pod := &corev1.Pod{}
 	must(c.t, json.Unmarshal(r.InjectedJSON(), pod))
 	pod.ManagedFields = []metav1.ManagedFieldsEntry{ownerOf("kube-controller-manager", pod.CreationTimestamp, pod)}
-	s := &state{}
+	s := &state{app: app}
 	for i := range pod.Spec.InitContainers {
 		s.containers = append(s.containers, container{runs: pod.Spec.InitContainers[i].Image, since: c.now()})
 	}
@@ -319,7 +406,10 @@ func (c *simulation) random(most time.Duration) time.Duration {
 // replaced is the kubelet that replaces the containers of a pod that were changed. It notices that a moment later.
 func (c *simulation) replaced(pod *corev1.Pod) {
 	s := c.states[pod.Name]
-	s.ours = s.ours || s.ready && !s.silent
+	if !s.ours && s.ready && !s.silent {
+		s.ours = true
+		c.noteChange(s.app)
+	}
 	pod.ManagedFields = []metav1.ManagedFieldsEntry{ownerOf(rollout.Manager, c.now(), pod)}
 	for i := range s.containers {
 		image := pod.Spec.InitContainers[i].Image
@@ -391,36 +481,83 @@ func (b bad) precedesProbe() bool { return b == unprobed || b == probed }
 
 // check counts the pods that are unready because of the rollout.
 func (c *simulation) check() {
-	n := 0
+	n := map[string]int{}
 	for _, s := range c.states {
 		if s.ours && !s.ready {
-			n++
+			n[s.app]++
+			n[allBudgets]++
 		}
 	}
-	if c.worst = max(c.worst, n); n > c.allowed && c.broken == "" && c.deployed {
-		c.broken = fmt.Sprintf("%d pods are unready because of the rollout, and %d may be", n, c.allowed)
+	c.worst = max(c.worst, n[allBudgets])
+	for key := range n {
+		if n[key] > c.bounds[key] && c.broken == "" && c.deployed {
+			c.broken = fmt.Sprintf("%d pods are unready because of the rollout, and %d may be (%s)", n[key], c.bounds[key], key)
+		}
 	}
 }
 
 // remove deletes a pod. Its controller creates another one, which gets the new image.
 func (c *simulation) remove(name string, ours bool) {
+	if s := c.states[name]; ours && !s.ours {
+		c.noteChange(s.app)
+	}
+	c.states["in place of "+name] = &state{app: c.states[name].app, ours: ours} // until there is another pod
 	delete(c.states, name)
 	delete(c.pods, name)
 	c.notifyWatchers()
-	place := &state{ours: ours}
-	c.states["in place of "+name] = place // until there is another pod
 	c.check()
+	c.createLater("in place of " + name)
+}
+
+// createLater lets the controller create the pod of a place, unless the workload is scaled down meanwhile.
+func (c *simulation) createLater(place string) {
 	time.AfterFunc(c.random(time.Second), func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		delete(c.states, "in place of "+name)
-		made := c.create(c.sets[c.content])
-		c.states[made].ours = ours
+		of := c.states[place]
+		if of == nil {
+			return
+		}
+		delete(c.states, place)
+		made := c.create(c.sets[c.content], of.app)
+		c.states[made].ours = of.ours
 		c.check()
 		for i := range c.states[made].containers {
 			c.startContainer(made, i)
 		}
 	})
+}
+
+// rescale changes how many pods the workloads should have, now and then.
+func (c *simulation) rescale(ctx context.Context) {
+	for i := 0; ; i++ {
+		c.mu.Lock()
+		wait := c.random(3 * time.Minute)
+		c.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		c.mu.Lock()
+		app := c.apps[c.rand.IntN(len(c.apps))]
+		change := c.rand.IntN(7) - 3
+		for k := range change {
+			place := fmt.Sprintf("new %d %d", i, k)
+			c.states[place] = &state{app: app}
+			c.createLater(place)
+		}
+		for _, name := range slices.Sorted(maps.Keys(c.states)) {
+			if change < 0 && c.states[name].app == app {
+				delete(c.states, name)
+				delete(c.pods, name)
+				change++
+			}
+		}
+		c.noteSize(app)
+		c.notifyWatchers()
+		c.mu.Unlock()
+	}
 }
 
 // delay is the time that a request takes, so that those of several rollouts come in any order.
@@ -442,16 +579,18 @@ func (c *simulation) request() error {
 	return nil
 }
 
-func (c *simulation) InspectWorkload(context.Context, *rollout.Workload, *executor.Sight) (*executor.Sight, error) {
+func (c *simulation) InspectWorkload(_ context.Context, w *rollout.Workload, _ *executor.Sight) (*executor.Sight, error) {
 	c.delay()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.request(); err != nil {
 		return nil, err
 	}
-	s := &executor.Sight{Desired: c.size()}
-	for _, pod := range c.pods {
-		s.Pods = append(s.Pods, pod)
+	s := &executor.Sight{Desired: c.size(w.Name)}
+	for name, pod := range c.pods {
+		if c.states[name].app == w.Name {
+			s.Pods = append(s.Pods, pod)
+		}
 	}
 	return s, nil
 }
@@ -477,8 +616,27 @@ func (c *simulation) notifyWatchers() {
 	}
 }
 
-// size is the number of pods that should be there.
-func (c *simulation) size() int { return len(c.states) }
+// size is the number of pods that a workload should have.
+func (c *simulation) size(app string) (n int) {
+	for _, s := range c.states {
+		if s.app == app {
+			n++
+		}
+	}
+	return n
+}
+
+// Pods answers at once: a decision holds a mutex meanwhile, and fake time does not go on while others wait for a mutex.
+func (c *simulation) Pods(context.Context, string, string) (all []unstructured.Unstructured, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, pod := range c.pods {
+		object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
+		must(c.t, err)
+		all = append(all, unstructured.Unstructured{Object: object})
+	}
+	return all, c.request()
+}
 
 func (c *simulation) Pod(ctx context.Context, namespace, name string) (*unstructured.Unstructured, error) {
 	c.mu.Lock()
@@ -549,20 +707,31 @@ func (c *simulation) ClaimPod(ctx context.Context, pod *corev1.Pod, claim rollou
 func (c *simulation) Budgets(context.Context, string) ([]executor.Budget, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.budget < 0 {
-		return nil, c.request()
+	var all []executor.Budget
+	for name, allows := range c.presentBudgets() {
+		all = append(all, executor.Budget{Name: name, Selector: labels.Everything(), Allowed: c.disruptions(allows), Pods: len(c.states)})
 	}
-	return []executor.Budget{{Name: "web", Selector: labels.Everything(), Allowed: c.disruptions()}}, c.request()
+	return all, c.request()
 }
 
-func (c *simulation) disruptions() int {
-	n := c.budget
+// disruptions returns how many pods a budget that lets so many be unready allows to disrupt now.
+func (c *simulation) disruptions(allows int) int {
 	for _, s := range c.states {
 		if !s.ready || s.silent {
-			n--
+			allows--
 		}
 	}
-	return max(0, n)
+	return max(0, allows)
+}
+
+// denies reports whether a budget allows no disruption.
+func (c *simulation) denies() bool {
+	for _, allows := range c.presentBudgets() {
+		if c.disruptions(allows) < 1 {
+			return true
+		}
+	}
+	return false
 }
 
 func (c *simulation) Evict(_ context.Context, _, name, _ string) error {
@@ -576,7 +745,7 @@ func (c *simulation) Evict(_ context.Context, _, name, _ string) error {
 	switch {
 	case s == nil:
 		return apierrors.NewNotFound(corev1.Resource("pods"), name)
-	case c.budget >= 0 && s.ready && c.disruptions() < 1:
+	case s.ready && c.denies():
 		return apierrors.NewTooManyRequests("the budget", 1)
 	}
 	c.remove(name, s.ours || s.ready && !s.silent)
@@ -627,15 +796,17 @@ func (c *simulation) goBack(ctx context.Context, t *testing.T, most rollout.Unav
 		plan = func(_ string, pod []byte) (*rollout.Pod, error) { return c.planner.Plan(pod, nil) }
 	}
 	for try := 0; try < c.kills+40; try++ {
-		w := c.workloadBy(func(pod *corev1.Pod) *rollout.Pod {
+		all := c.workloadsBy(func(pod *corev1.Pod) *rollout.Pod {
 			text, err := json.Marshal(pod)
 			must(t, err)
 			p, err := plan("", text)
 			must(t, err)
 			return p
 		})
-		w.Choose(rollout.Owner{InPlace: true})
-		if !w.Acts() {
+		for _, w := range all {
+			w.Choose(rollout.Owner{InPlace: true})
+		}
+		if !slices.ContainsFunc(all, (*rollout.Workload).Acts) {
 			break
 		}
 		process, kill := context.WithCancel(ctx)
@@ -643,10 +814,10 @@ func (c *simulation) goBack(ctx context.Context, t *testing.T, most rollout.Unav
 			time.AfterFunc(c.random(2*time.Minute), kill)
 		}
 		r := &executor.Rollout{
-			Cluster: c, Limits: executor.Limits{Parallel: 1, Timeout: 5 * time.Minute, Poll: time.Second, Undo: c.undo}, Plan: plan,
+			Cluster: c, Limits: executor.Limits{Parallel: 2, Timeout: 5 * time.Minute, Poll: time.Second, Undo: c.undo}, Plan: plan,
 		}
 		r.Limits.MaxUnavailable, r.Limits.Shares = []rollout.Unavailable{most}, []int{100}
-		if err := r.Run(process, []*rollout.Workload{w}); err != nil {
+		if err := r.Run(process, all); err != nil {
 			failures = append(failures, err.Error())
 		}
 		kill()
@@ -654,8 +825,8 @@ func (c *simulation) goBack(ctx context.Context, t *testing.T, most rollout.Unav
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	describe := func(what string) {
-		t.Errorf("seed %d: undo %t: %s; %d pods, the image fails %s after %s, maxUnavailable %s, budget %d, skew %s, start %s, errors %g, faults %t, killed %d times, after %d failures, the last one: %q",
-			c.seed, c.undo, what, len(c.pods), c.bad, c.after, c.most, c.budget, c.skew, c.start, c.errors, c.faults, c.kills, len(failures), failures[max(0, len(failures)-1):])
+		t.Errorf("seed %d: undo %t: %s; %d pods, the image fails %s after %s, maxUnavailable %s, budget %d, %+v, scales %t, workloads %s, skew %s, start %s, errors %g, faults %t, killed %d times, after %d failures, the last one: %q",
+			c.seed, c.undo, what, len(c.pods), c.bad, c.after, c.most, c.budget, c.passing, c.scales, c.apps, c.skew, c.start, c.errors, c.faults, c.kills, len(failures), failures[max(0, len(failures)-1):])
 	}
 	if c.broken != "" {
 		describe(c.broken)
@@ -688,9 +859,9 @@ func (c *simulation) wayBack() *rollout.WayBack {
 	}}
 }
 
-// workload plans.
-func (c *simulation) workload(planner *rollout.Planner) *rollout.Workload {
-	return c.workloadBy(func(pod *corev1.Pod) *rollout.Pod {
+// workloads plans.
+func (c *simulation) workloads(planner *rollout.Planner) []*rollout.Workload {
+	return c.workloadsBy(func(pod *corev1.Pod) *rollout.Pod {
 		text, err := json.Marshal(pod)
 		must(c.t, err)
 		p, err := planner.Plan(text, nil)
@@ -699,11 +870,15 @@ func (c *simulation) workload(planner *rollout.Planner) *rollout.Workload {
 	})
 }
 
-func (c *simulation) workloadBy(plan func(pod *corev1.Pod) *rollout.Pod) *rollout.Workload {
+func (c *simulation) workloadsBy(plan func(pod *corev1.Pod) *rollout.Pod) (all []*rollout.Workload) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	w := &rollout.Workload{Namespace: "shop", APIVersion: "apps/v1", Kind: "Deployment", Name: "web", Pods: len(c.pods), Way: c.way}
-	for _, pod := range c.pods {
+	for _, app := range c.apps {
+		all = append(all, &rollout.Workload{Namespace: "shop", APIVersion: "apps/v1", Kind: "Deployment", Name: app, Way: c.way})
+	}
+	for name, pod := range c.pods {
+		w := all[slices.Index(c.apps, c.states[name].app)]
+		w.Pods++
 		p := plan(pod)
 		if p.Action == rollout.None {
 			continue
@@ -714,7 +889,7 @@ func (c *simulation) workloadBy(plan func(pod *corev1.Pod) *rollout.Pod) *rollou
 		p.Forget()
 		w.Behind = append(w.Behind, p)
 	}
-	return w
+	return all
 }
 
 func (c *simulation) run(t *testing.T) {
@@ -726,6 +901,9 @@ func (c *simulation) run(t *testing.T) {
 	defer calm()
 	if c.faults {
 		group.Go(func() { c.disturb(disturbing) })
+	}
+	if c.scales {
+		group.Go(func() { c.rescale(disturbing) })
 	}
 	if len(c.only) == 1 {
 		failures, err := c.updateAll(ctx, t, "")
@@ -771,7 +949,7 @@ func (c *simulation) updateAll(ctx context.Context, t *testing.T, only string) (
 			c.mu.Unlock()
 		}
 		r := &executor.Rollout{
-			Cluster: c, Limits: executor.Limits{Parallel: 1, Timeout: 5 * time.Minute, Poll: time.Second}, Template: only,
+			Cluster: c, Limits: executor.Limits{Parallel: 2, Timeout: 5 * time.Minute, Poll: time.Second}, Template: only,
 			Plan: func(_ string, pod []byte) (*rollout.Pod, error) { return planner.Plan(pod, nil) },
 		}
 		r.Limits.MaxUnavailable = []rollout.Unavailable{most}
@@ -787,9 +965,9 @@ func (c *simulation) updateAll(ctx context.Context, t *testing.T, only string) (
 		if c.seed%2 == 0 {
 			r.Limits.First, r.Limits.Shares = 1, []int{5, 25, 100}
 		}
-		w := c.workload(planner)
-		left := len(w.Behind) > 0
-		err = r.Run(process, []*rollout.Workload{w})
+		all := c.workloads(planner)
+		left := slices.ContainsFunc(all, func(w *rollout.Workload) bool { return len(w.Behind) > 0 })
+		err = r.Run(process, all)
 		killed := process.Err() != nil && !failed
 		kill()
 		if failed && (c.undo || c.reapply) {
@@ -818,8 +996,8 @@ func (c *simulation) conclude(t *testing.T, errs []error, failures []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	describe := func(what string) {
-		t.Errorf("seed %d: %s; %s, rollouts %q, %d pods, the image fails %s after %s, maxUnavailable %s, budget %d, skew %s, start %s, errors %g, faults %t, killed %d times; the rollout returned %v after %q",
-			c.seed, what, c.way, c.only, len(c.pods), c.bad, c.after, c.most, c.budget, c.skew, c.start, c.errors, c.faults, c.kills, err, failures)
+		t.Errorf("seed %d: %s; %s, rollouts %q, %d pods, the image fails %s after %s, maxUnavailable %s, budget %d, %+v, scales %t, workloads %s, skew %s, start %s, errors %g, faults %t, killed %d times; the rollout returned %v after %q",
+			c.seed, what, c.way, c.only, len(c.pods), c.bad, c.after, c.most, c.budget, c.passing, c.scales, c.apps, c.skew, c.start, c.errors, c.faults, c.kills, err, failures)
 	}
 	if c.broken != "" {
 		describe(c.broken)
@@ -901,7 +1079,7 @@ func TestLateFailure(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
 					c := &simulation{
-						fake: &fake{pods: map[string]*corev1.Pod{}, held: map[string]int{}, failAt: -1}, t: t, rand: rand.New(rand.NewPCG(1, 1)), sets: images(), only: []string{""},
+						fake: &fake{pods: map[string]*corev1.Pod{}, held: map[string]int{}, failAt: -1}, t: t, rand: rand.New(rand.NewPCG(1, 1)), sets: images(), only: []string{""}, apps: []string{"web"}, passing: passing{allows: -1},
 						way: way, bad: test.bad, after: test.after, start: 5 * time.Second, most: test.most, budget: -1, states: map[string]*state{},
 					}
 					const pods = 20
@@ -932,7 +1110,7 @@ func TestLateFailure(t *testing.T) {
 						r.Limits.First, r.Limits.Shares, first = rollout.DefaultFirst, shares, 1
 					}
 					begun := time.Now()
-					err = r.Run(t.Context(), []*rollout.Workload{c.workload(c.planner)})
+					err = r.Run(t.Context(), c.workloads(c.planner))
 					if c.broken != "" {
 						t.Error(c.broken)
 					}

@@ -186,12 +186,13 @@ func (s *workloadRun) decideChanges(ctx context.Context, next []string, desired 
 }
 
 // holdUnproved makes exactly the pods that are not proved count as disrupted in their budgets, also pods that another process has
-// changed.
+// changed. It finds these budgets anew each time, because they come, go and change while a pod is not proved.
 func (s *workloadRun) holdUnproved(budgets []Budget) {
 	open := map[string]bool{}
 	for _, m := range s.watch.Unproved() {
 		open[m.Place] = true
-		if pod := s.watch.Last(m.UID); pod != nil && len(s.held[m.Place]) == 0 {
+		if pod := s.watch.Last(m.UID); pod != nil { // there is none while an evicted pod is not replaced
+			s.releaseBudgets(m.Place)
 			s.holdBudgets(m.Place, pod, budgets)
 		}
 	}
