@@ -258,7 +258,7 @@ func (g *Sets) Template(i int) string {
 		"validate: {mode: Deny, protect: [args, env]}",
 		"validate: {mode: Warn, protect: [image, securityContext]}", "order: -1"))
 	condition := strings.Join(g.maybeText(3, func() string { return ", condition: " + strconv.Quote(g.boolExpression(false)) }), "")
-	anyOS := g.Systems && g.oneIn(2)
+	anyOS := g.Systems && !g.oneIn(3)
 	system := map[bool]string{true: ", os: any"}[anyOS]
 	fields = append(fields, "match: {hostNetwork: true"+system+condition+"}")
 	fields = append(fields, g.maybeText(6, func() string { return "serviceAccountToken: None" })...)
@@ -343,7 +343,7 @@ func (g *Sets) Named(template string) string {
 // Pod returns a pod in JSON. If own is true, it may have a container with a template's name.
 func (g *Sets) Pod(own bool) string {
 	var containers []string
-	onWindows := g.Systems && g.oneIn(2)
+	onWindows := g.Systems && g.oneIn(3)
 	for i := range 1 + g.IntN(3) {
 		fields := []string{fmt.Sprintf(`"name":"%s","image":"img"`, []string{"app", "c0", "c1"}[i])}
 		fields = append(fields, g.maybeText(3, func() string {
