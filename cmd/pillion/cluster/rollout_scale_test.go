@@ -11,11 +11,11 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -175,6 +175,9 @@ func TestRolloutPlanIsLinear(t *testing.T) {
 // planFrom is the variable with the address of the API, in the process that TestRolloutMemory starts.
 const planFrom = "TEST_PLAN_FROM"
 
+// peakLine is what the kernel reports about the most memory that a process had, in KiB: proc_pid_status(5).
+var peakLine = regexp.MustCompile(`VmHWM:\s+(\d+) kB\n`)
+
 // TestRolloutMemory checks how much memory a process takes that plans many pods, and logs its CPU time. The API is in another process.
 func TestRolloutMemory(t *testing.T) {
 	query := Query{Namespaces: []string{"shop"}}
@@ -186,6 +189,10 @@ func TestRolloutMemory(t *testing.T) {
 		if targets.Pods == 0 || len(targets.Workloads) == 0 {
 			t.Errorf("the plan has %d pods and %d workloads", targets.Pods, len(targets.Workloads))
 		}
+		status, err := os.ReadFile("/proc/self/status")
+		if err == nil { // otherwise it is not Linux
+			os.Stdout.Write(peakLine.Find(status))
+		}
 		return
 	}
 	pods := size.Choose(t, 2000, 10_000)
@@ -193,13 +200,21 @@ func TestRolloutMemory(t *testing.T) {
 	t.Cleanup(server.Close)
 	process := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestRolloutMemory$")
 	process.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GOGC=") }), planFrom+"="+server.URL)
-	if out, err := process.CombinedOutput(); err != nil {
+	out, err := process.CombinedOutput()
+	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
+	// Not the maximum of getrusage(2): that includes the memory of the process that started it.
+	peak := peakLine.FindSubmatch(out)
+	if peak == nil {
+		t.Skip("SKIPPED: the memory of a process can be measured only on Linux")
+	}
+	memory, err := strconv.Atoi(string(peak[1]))
+	clitest.Must(t, err)
+	memory >>= 10
 	state := process.ProcessState
-	memory := state.SysUsage().(*syscall.Rusage).Maxrss >> 10
 	t.Logf("%d pods: CPU %s, memory %d MiB", pods, (state.UserTime() + state.SystemTime()).Round(10*time.Millisecond), memory)
-	if most := int64(100); memory > most {
+	if most := 100; memory > most {
 		t.Errorf("the plan of %d pods takes %d MiB, want at most %d", pods, memory, most)
 	}
 }
