@@ -61,7 +61,7 @@ func manyPods(t testing.TB, pods int, alter ...func(i int, pod map[string]any)) 
 	podText := func(i int) []byte {
 		one, metadata, spec := maps.Clone(pod), maps.Clone(pod["metadata"].(map[string]any)), maps.Clone(pod["spec"].(map[string]any))
 		owner, token := fmt.Sprintf("web-%d", i/podsOfDeployment), fmt.Sprintf("kube-api-access-%05d", i%100000)
-		name := fmt.Sprintf("%s-abcde-%05d", owner, i)
+		name := owner + "-abcde-" + randomPart(i)
 		metadata["name"], metadata["uid"], metadata["generateName"], metadata["resourceVersion"] = name, "uid-"+name, owner+"-abcde-", strconv.Itoa(i)
 		metadata["creationTimestamp"] = time.Date(2026, 1, 1, 0, 0, i, 0, time.UTC).Format(time.RFC3339)
 		metadata["labels"], metadata["ownerReferences"] = map[string]any{"app": owner, "pod-template-hash": "abcde"}, controller("ReplicaSet", owner+"-abcde")
@@ -114,6 +114,16 @@ func manyPods(t testing.TB, pods int, alter ...func(i int, pod map[string]any)) 
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, b.String())
 	})
+}
+
+// randomPart returns what an API server may have appended to the name of a pod.
+func randomPart(i int) string {
+	const letters = "bcdfghjklmnpqrstvwxz2456789"
+	text := make([]byte, 5)
+	for k := range text {
+		text[k], i = letters[i%len(letters)], i/len(letters)
+	}
+	return string(text)
 }
 
 // planMany plans so many pods, and returns the CPU time, which includes that of the API, and the greatest heap after a collection.
