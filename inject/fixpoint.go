@@ -270,10 +270,16 @@ func (p *pass) addersOf(decisions []Decision, why string) map[string]string {
 // template despite it.
 func (s *fixedPointSearch) faultyTemplates() map[string]string {
 	p := &s.current
-	if p.wasComplete == nil {
-		return nil // nothing was added
-	}
 	toLeaveOut := map[string]string{}
+	if p.wasComplete == nil { // nothing was added
+		// Templates that were left out of an earlier pass may be the reason why the pod now conflicts with one that it added.
+		for i := range p.old {
+			if d := &p.last[i]; p.old[i] && d.Code.Failed() {
+				toLeaveOut[d.Template], s.leaveOutAlways = d.Sentence(), true
+			}
+		}
+		return toLeaveOut
+	}
 	for i := range p.wasComplete {
 		found := p.last[i].faultsSince(p.altered[p.last[i].Template])
 		switch name := p.last[i].Template; {

@@ -189,6 +189,9 @@ func (r *round) renderAll(decisions []Decision) {
 		}
 	}
 	r.canaries.fallBack(s, decisions)
+	// From the next round on, the pod records that a canary fell back. Such a canary claims no container that the user wrote, so it
+	// must not in this round either.
+	o.flipped = slices.DeleteFunc(o.flipped, func(t *loaded) bool { return decisions[t.index].Code == CodeFellBack && !s.isRecorded(t) })
 }
 
 // renderTemplate decides about one template as far as that is possible before anything is planned, and renders it. If its condition
