@@ -34,7 +34,7 @@ func (i *Installation) Every(ctx context.Context, namespace string, kinds []Kind
 	all := &explain.Situations{}
 	var left []string
 	for _, kind := range kinds {
-		switch err := i.explainEach(ctx, kind.Resource(), namespace, selector, written, all); {
+		switch err := i.explainEach(ctx, explained{kind.Resource(), namespace, selector, written}, all); {
 		case apierrors.IsForbidden(err) && len(kinds) > 1:
 			left = append(left, kind.resource)
 			i.addNote(fmt.Sprintf("You are not allowed to list %s%s, so they are left out.", kind.resource, InNamespace(namespace)))
@@ -44,7 +44,7 @@ func (i *Installation) Every(ctx context.Context, namespace string, kinds []Kind
 	}
 	if written && selector != "" && len(all.Reports) == 0 {
 		pods := corev1.SchemeGroupVersion.WithResource("pods")
-		if err := i.explainEach(ctx, pods, namespace, selector, false, all); err != nil {
+		if err := i.explainEach(ctx, explained{pods, namespace, selector, false}, all); err != nil {
 			return nil, explainForbidden(err, "list", pods.Resource, namespace, "name one: pillion explain KIND/NAME")
 		}
 	}
@@ -61,12 +61,19 @@ func (i *Installation) Every(ctx context.Context, namespace string, kinds []Kind
 	return all.Reports, nil
 }
 
-// explainEach explains all objects of a kind, or all objects that users write.
-func (i *Installation) explainEach(ctx context.Context, resource schema.GroupVersionResource, namespace, selector string, written bool, all *explain.Situations) error {
+// explained are objects to explain.
+type explained struct {
+	resource            schema.GroupVersionResource
+	namespace, selector string
+	written             bool // only those that users write
+}
+
+// explainEach explains all objects of a kind.
+func (i *Installation) explainEach(ctx context.Context, of explained, all *explain.Situations) error {
 	done := map[string]bool{} // prevents duplicates if the list has to start again
 	each := func(object *unstructured.Unstructured) error {
 		name := object.GetNamespace() + "/" + object.GetName()
-		if done[name] || written && (isMade(object) || hasEnded(object)) {
+		if done[name] || of.written && (isMade(object) || hasEnded(object)) {
 			return nil
 		}
 		done[name] = true
@@ -76,11 +83,11 @@ func (i *Installation) explainEach(ctx context.Context, resource schema.GroupVer
 		}
 		return all.Add(r)
 	}
-	if resource != corev1.SchemeGroupVersion.WithResource("pods") {
-		return i.eachObject(ctx, i.Resource(resource).Namespace(namespace), selector, each, func() {})
+	if of.resource != corev1.SchemeGroupVersion.WithResource("pods") {
+		return i.eachObject(ctx, i.Resource(of.resource).Namespace(of.namespace), of.selector, each, func() {})
 	}
-	return i.eachPod(ctx, namespace, selector, func(pod *listedPod) error {
-		if written && (isMade(&pod.Metadata) || pod.hasEnded()) { // most pods, so they do not become objects
+	return i.eachPod(ctx, of.namespace, of.selector, func(pod *listedPod) error {
+		if of.written && (isMade(&pod.Metadata) || pod.hasEnded()) { // most pods, so they do not become objects
 			return nil
 		}
 		object := &unstructured.Unstructured{}

@@ -187,13 +187,12 @@ func (h *History) readContent(ctx context.Context, name types.NamespacedName, ob
 		owner = of.UID
 	}
 	var data contentOf
-	if utiljson.Unmarshal(o.Data, &data) != nil || len(data.Spec) == 0 {
-		return nil, owner, nil // other clients may write any data
+	if utiljson.Unmarshal(o.Data, &data) == nil && len(data.Spec) > 0 {
+		if content, err := Content(data.Spec); err == nil {
+			return content, owner, nil
+		}
 	}
-	if content, err = Content(data.Spec); err != nil {
-		return nil, owner, nil //nolint:nilerr // the same
-	}
-	return content, owner, nil
+	return nil, owner, nil // other clients may write any data
 }
 
 // Present is what a template has now.
