@@ -108,7 +108,7 @@ func TestCanary(t *testing.T) {
 // use applies templates, and waits until all replicas use them.
 func (c *canaries) use(t *testing.T, texts ...string) {
 	t.Helper()
-	before, err := c.revisions(testContext(t))
+	before, err := c.templateRevisions(testContext(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func (c *canaries) use(t *testing.T, texts ...string) {
 // remove deletes a template, and waits until no replica uses it.
 func (c *canaries) remove(t *testing.T, name string) {
 	t.Helper()
-	before, err := c.revisions(testContext(t))
+	before, err := c.templateRevisions(testContext(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func (c *canaries) remove(t *testing.T, name string) {
 func (c *canaries) changed(t *testing.T, before []string) {
 	t.Helper()
 	eventually(t, "all replicas use the templates", func(ctx context.Context) error {
-		now, err := c.revisions(ctx)
+		now, err := c.templateRevisions(ctx)
 		if err == nil && (slices.Contains(now, before[0]) || len(slices.Compact(slices.Clone(now))) != 1) {
 			err = fmt.Errorf("they have the revisions %v", now)
 		}

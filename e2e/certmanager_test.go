@@ -120,8 +120,8 @@ func isInjected(pod *corev1.Pod) bool {
 	return pod.Annotations["fluent-bit.pillion.dev/injected"] != "" && len(pod.Spec.InitContainers)+len(pod.Spec.Containers) == 2
 }
 
-// revisions are those of the replicas' sets of templates.
-func (i *installed) revisions(ctx context.Context) (all []string, err error) {
+// templateRevisions returns the revisions of the templates that the replicas use.
+func (i *installed) templateRevisions(ctx context.Context) (all []string, err error) {
 	for _, r := range i.replicas {
 		_, text, err := r.Readiness(ctx)
 		if err != nil {

@@ -49,11 +49,11 @@ func newMove(t *testing.T, template string, injector testwebhook.Webhook) *move 
 	i := &installed{Cluster: newCluster(t), namespace: "shop"}
 	i.apply(t, "self-signed")
 	m := &move{user: i.newOperator(t), template: template, configuration: injector.Name}
-	m.do(t, "kubectl -n pillion-system scale deployment pillion --replicas=1")
+	m.runCommand(t, "kubectl -n pillion-system scale deployment pillion --replicas=1")
 	if err := i.deploy(t); err != nil {
 		t.Fatal(err)
 	}
-	m.do(t, "kubectl create namespace "+m.namespace)
+	m.runCommand(t, "kubectl create namespace "+m.namespace)
 	if err := m.WaitForPods(testContext(t), m.namespace); err != nil {
 		t.Fatal(err)
 	}
@@ -73,8 +73,8 @@ func newMove(t *testing.T, template string, injector testwebhook.Webhook) *move 
 	return m
 }
 
-// do runs a command that must succeed, and returns its output.
-func (m *move) do(t *testing.T, line string) string {
+// runCommand runs a command that must succeed, and returns its output.
+func (m *move) runCommand(t *testing.T, line string) string {
 	t.Helper()
 	out, code, err := m.run(testContext(t), line)
 	if err != nil || code != 0 {
@@ -127,10 +127,10 @@ func (m *move) waitForDryRun(t *testing.T, what string, check func(*corev1.Pod, 
 	})
 }
 
-// restart restarts the Deployment, and returns the one pod that it has in the end, with the event of its creation.
-func (m *move) restart(t *testing.T, deployment string) (*corev1.Pod, cluster.Event) {
+// restartDeployment restarts the Deployment, and returns the one pod that it has in the end, with the event of its creation.
+func (m *move) restartDeployment(t *testing.T, deployment string) (*corev1.Pod, cluster.Event) {
 	t.Helper()
-	m.do(t, fmt.Sprintf("kubectl -n %s rollout restart deploy/%s", m.namespace, deployment))
+	m.runCommand(t, fmt.Sprintf("kubectl -n %s rollout restart deploy/%s", m.namespace, deployment))
 	return m.waitForRollout(t, deployment)
 }
 
@@ -180,7 +180,7 @@ func (m *move) wantShadowed(t *testing.T, pod *corev1.Pod, event cluster.Event, 
 // wantExplained checks what `pillion explain` prints about a pod that the other injector has changed.
 func (m *move) wantExplained(t *testing.T, pod *corev1.Pod, want string) {
 	t.Helper()
-	out := m.do(t, "pillion explain -n "+m.namespace+" pod/"+pod.Name)
+	out := m.runCommand(t, "pillion explain -n "+m.namespace+" pod/"+pod.Name)
 	if !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
 		t.Errorf("explain does not print %q about the pod %s:\n%s", want, pod.Name, out)
 	}
@@ -276,7 +276,7 @@ func TestMoveFromLinkerd(t *testing.T) {
 		},
 	})
 	m.applyWorkloads(t, "templates/from/linkerd/tests/web.yaml")
-	m.do(t, `kubectl create deployment debug -n shop --image=registry.example/debug:1 && kubectl patch deployment debug -n shop -p '{"spec":{"template":{"metadata":{"annotations":{"config.linkerd.io/proxy-log-level":"debug"}}}}}'`)
+	m.runCommand(t, `kubectl create deployment debug -n shop --image=registry.example/debug:1 && kubectl patch deployment debug -n shop -p '{"spec":{"template":{"metadata":{"annotations":{"config.linkerd.io/proxy-log-level":"debug"}}}}}'`)
 	byLinkerd, _ := m.waitForRollout(t, "web")
 
 	m.createLinkerdRoots(t)
@@ -290,9 +290,9 @@ func TestMoveFromLinkerd(t *testing.T) {
 		return nil
 	})
 	m.wantExplained(t, byLinkerd, "a new pod gets 1 of the 17 templates")
-	pod, event := m.restart(t, "web")
+	pod, event := m.restartDeployment(t, "web")
 	m.wantShadowed(t, pod, event, "would be injected: ")
-	pod, event = m.restart(t, "debug")
+	pod, event = m.restartDeployment(t, "debug")
 	m.wantShadowed(t, pod, event, "conflict: ")
 	m.wantExplained(t, pod, "linkerd: conflict at spec.initContainers[1]: the container linkerd-proxy differs from the template in env")
 
@@ -317,14 +317,14 @@ func TestMoveFromLinkerd(t *testing.T) {
 	}
 	m.wantStatus(t, "shop 2 2 2 0 0 0")
 
-	m.do(t, "kubectl label namespace shop pillion.dev/inject=disabled config.linkerd.io/admission-webhooks- --overwrite")
+	m.runCommand(t, "kubectl label namespace shop pillion.dev/inject=disabled config.linkerd.io/admission-webhooks- --overwrite")
 	m.waitForDryRun(t, "Linkerd injects, and Pillion does not", func(pod *corev1.Pod, _ []string) error {
 		if m.record(pod) != "" || !slices.Contains(containerNames(pod.Spec.InitContainers), "linkerd-proxy") {
 			return fmt.Errorf("the annotations are %v, and the init containers are %v", pod.Annotations, containerNames(pod.Spec.InitContainers))
 		}
 		return nil
 	})
-	pod, _ = m.restart(t, "web")
+	pod, _ = m.restartDeployment(t, "web")
 	if diff := cmp.Diff(runningParts(byLinkerd), runningParts(pod)); diff != "" || m.record(pod) != "" {
 		t.Errorf("the pod is not as before the move: %s", diff)
 	}
@@ -343,7 +343,7 @@ func (m *move) createLinkerdRoots(t *testing.T) {
 	if err := os.WriteFile(file, []byte(namespace.Annotations["linkerd.pillion.dev/trustAnchors"]), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	m.do(t, "kubectl create namespace linkerd && kubectl -n linkerd create configmap linkerd-identity-trust-roots --from-file=ca-bundle.crt="+file)
+	m.runCommand(t, "kubectl create namespace linkerd && kubectl -n linkerd create configmap linkerd-identity-trust-roots --from-file=ca-bundle.crt="+file)
 }
 
 func environmentOf(c corev1.Container) map[string]string {
@@ -400,7 +400,7 @@ func TestMoveFromAWS(t *testing.T) {
 			}}
 		},
 	})
-	m.do(t, "kubectl create serviceaccount orders -n shop && kubectl annotate serviceaccount orders -n shop "+roleAnnotation+"=arn:aws:iam::123456789012:role/orders")
+	m.runCommand(t, "kubectl create serviceaccount orders -n shop && kubectl annotate serviceaccount orders -n shop "+roleAnnotation+"=arn:aws:iam::123456789012:role/orders")
 	for _, name := range []string{"web", "plain"} {
 		account := map[string]string{"web": "orders", "plain": "default"}[name]
 		m.createDeployment(t, name, account)
@@ -417,7 +417,7 @@ func TestMoveFromAWS(t *testing.T) {
 		return nil
 	})
 	m.wantExplained(t, byWebhook, "a new pod gets 1 of the 18 templates")
-	pod, event := m.restart(t, "web")
+	pod, event := m.restartDeployment(t, "web")
 	m.wantShadowed(t, pod, event, "would be injected: ")
 
 	m.doesAsWritten(t, movingPage, "pillion.dev/inject=enabled", map[string]func(){

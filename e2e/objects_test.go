@@ -126,7 +126,7 @@ func (a *authors) want(t *testing.T, namespace string, all ...string) {
 
 // agree reports replicas with different templates.
 func (a *authors) agree(ctx context.Context) error {
-	all, err := a.revisions(ctx)
+	all, err := a.templateRevisions(ctx)
 	if err == nil && len(slices.Compact(slices.Clone(all))) != 1 {
 		err = fmt.Errorf("the replicas have the revisions %v", all)
 	}

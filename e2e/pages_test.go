@@ -162,7 +162,7 @@ func (u *user) follows(t *testing.T, commands []command, before map[string]func(
 // follow runs a command. It may exit with 1 if it is one that reports findings so.
 func (u *user) follow(t *testing.T, c command) {
 	t.Helper()
-	before, _ := u.revisions(testContext(t)) // not if a replica is starting
+	before, _ := u.templateRevisions(testContext(t)) // not if a replica is starting
 	out, code, err := u.run(testContext(t), "set -o pipefail\n"+c.line)
 	reports := regexp.MustCompile(`\bpillion (audit|certs|diff|explain|import|inject|lint|rollout|status|test|uninject)\b`)
 	if err != nil || code != 0 && (code != 1 || !reports.MatchString(c.line)) {
@@ -190,7 +190,7 @@ func (i *installed) waitForTemplates(t *testing.T, before []string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	_ = cluster.Poll(ctx, func() error {
-		now, err := i.revisions(ctx)
+		now, err := i.templateRevisions(ctx)
 		for k := range now {
 			if k < len(before) && now[k] == before[k] {
 				err = fmt.Errorf("replica %d still has %s", k, now[k])

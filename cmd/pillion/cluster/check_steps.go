@@ -51,7 +51,7 @@ func runTogether(ctx context.Context, progress *cli.Progress, sequences [][]step
 		all.Go(func() {
 			for _, s := range steps {
 				set(i, s.what)
-				if errs[i] = s.run(ctx); errs[i] != nil {
+				if errs[i] = s.runLimited(ctx); errs[i] != nil {
 					break
 				}
 			}
@@ -80,8 +80,8 @@ func runTogether(ctx context.Context, progress *cli.Progress, sequences [][]step
 	return errors.Join(errs...)
 }
 
-// run runs the step within the time limit. It returns an error only if no other step makes sense.
-func (s *step) run(ctx context.Context) error {
+// runLimited runs the step within the time limit. It returns an error only if no other step makes sense.
+func (s *step) runLimited(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
 	err := s.read(limited)

@@ -222,7 +222,7 @@ func (c *simulation) deploy(n int) {
 	c.old = c.sets[0]
 	c.planner = c.plannerOf("")
 	for i := range n {
-		name := c.create(c.sets[0], c.apps[i%len(c.apps)])
+		name := c.createPod(c.sets[0], c.apps[i%len(c.apps)])
 		pod := c.pods[name]
 		pod.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour))
 		for i := range c.states[name].containers {
@@ -256,7 +256,7 @@ func (c *simulation) deploy(n int) {
 func (c *simulation) noteSize(app string) {
 	most, err := rollout.ParseUnavailable(c.most)
 	must(c.t, err)
-	c.limits[app] = append(c.limits[app], numberAt{most.Of(c.size(app)), time.Now()})
+	c.limits[app] = append(c.limits[app], numberAt{most.Of(c.desiredPods(app)), time.Now()})
 }
 
 // noteBudgets notes the limit of budgets after these have changed.
@@ -310,8 +310,8 @@ func (c *simulation) now() metav1.Time {
 	return metav1.NewTime(time.Now().Add(c.skew).Truncate(time.Second))
 }
 
-// create creates a pod, as its controller does. It is not ready.
-func (c *simulation) create(by *inject.Injector, app string) (name string) {
+// createPod creates a pod, as its controller does. It is not ready.
+func (c *simulation) createPod(by *inject.Injector, app string) (name string) {
 	c.created++
 	name = fmt.Sprintf("%s-%d", app, c.created)
 	controls := true
@@ -525,7 +525,7 @@ func (c *simulation) createLater(place string) {
 			return
 		}
 		delete(c.states, place)
-		made := c.create(c.sets[c.content], of.app)
+		made := c.createPod(c.sets[c.content], of.app)
 		c.states[made].ours = of.ours
 		c.check()
 		for i := range c.states[made].containers {
@@ -534,8 +534,8 @@ func (c *simulation) createLater(place string) {
 	})
 }
 
-// rescale changes how many pods the workloads should have, now and then.
-func (c *simulation) rescale(ctx context.Context) {
+// rescaleWorkloads changes how many pods the workloads should have, now and then.
+func (c *simulation) rescaleWorkloads(ctx context.Context) {
 	for i := 0; ; i++ {
 		c.mu.Lock()
 		wait := c.random(3 * time.Minute)
@@ -592,7 +592,7 @@ func (c *simulation) InspectWorkload(_ context.Context, w *rollout.Workload, _ *
 	if err := c.request(); err != nil {
 		return nil, err
 	}
-	s := &executor.Sight{Desired: c.size(w.Name)}
+	s := &executor.Sight{Desired: c.desiredPods(w.Name)}
 	for name, pod := range c.pods {
 		if c.states[name].app == w.Name {
 			s.Pods = append(s.Pods, pod)
@@ -622,8 +622,8 @@ func (c *simulation) notifyWatchers() {
 	}
 }
 
-// size is the number of pods that a workload should have.
-func (c *simulation) size(app string) (n int) {
+// desiredPods returns the number of pods that a workload should have.
+func (c *simulation) desiredPods(app string) (n int) {
 	for _, s := range c.states {
 		if s.app == app {
 			n++
@@ -715,13 +715,13 @@ func (c *simulation) Budgets(context.Context, string) ([]executor.Budget, error)
 	defer c.mu.Unlock()
 	var all []executor.Budget
 	for name, allows := range c.presentBudgets() {
-		all = append(all, executor.Budget{Name: name, Selector: labels.Everything(), Allowed: c.disruptions(allows), Pods: len(c.states)})
+		all = append(all, executor.Budget{Name: name, Selector: labels.Everything(), Allowed: c.allowedDisruptions(allows), Pods: len(c.states)})
 	}
 	return all, c.request()
 }
 
-// disruptions returns how many pods a budget that lets so many be unready allows to disrupt now.
-func (c *simulation) disruptions(allows int) int {
+// allowedDisruptions returns how many pods a budget that lets so many be unready allows to disrupt now.
+func (c *simulation) allowedDisruptions(allows int) int {
 	for _, s := range c.states {
 		if !s.ready || s.silent {
 			allows--
@@ -730,10 +730,10 @@ func (c *simulation) disruptions(allows int) int {
 	return max(0, allows)
 }
 
-// denies reports whether a budget allows no disruption.
-func (c *simulation) denies() bool {
+// isBlocked reports whether a budget allows no disruption.
+func (c *simulation) isBlocked() bool {
 	for _, allows := range c.presentBudgets() {
-		if c.disruptions(allows) < 1 {
+		if c.allowedDisruptions(allows) < 1 {
 			return true
 		}
 	}
@@ -751,7 +751,7 @@ func (c *simulation) Evict(_ context.Context, _, name, _ string) error {
 	switch {
 	case s == nil:
 		return apierrors.NewNotFound(corev1.Resource("pods"), name)
-	case s.ready && c.denies():
+	case s.ready && c.isBlocked():
 		return apierrors.NewTooManyRequests("the budget", 1)
 	}
 	c.remove(name, s.ours || s.ready && !s.silent)
@@ -865,8 +865,8 @@ func (c *simulation) wayBack() *rollout.WayBack {
 	}}
 }
 
-// workloads plans.
-func (c *simulation) workloads(planner *rollout.Planner) []*rollout.Workload {
+// planWorkloads returns the workloads, with a plan for each pod.
+func (c *simulation) planWorkloads(planner *rollout.Planner) []*rollout.Workload {
 	return c.workloadsBy(func(pod *corev1.Pod) *rollout.Pod {
 		text, err := json.Marshal(pod)
 		must(c.t, err)
@@ -909,7 +909,7 @@ func (c *simulation) run(t *testing.T) {
 		group.Go(func() { c.disturb(disturbing) })
 	}
 	if c.scales {
-		group.Go(func() { c.rescale(disturbing) })
+		group.Go(func() { c.rescaleWorkloads(disturbing) })
 	}
 	if len(c.only) == 1 {
 		failures, err := c.updateAll(ctx, t, "")
@@ -971,7 +971,7 @@ func (c *simulation) updateAll(ctx context.Context, t *testing.T, only string) (
 		if c.seed%2 == 0 {
 			r.Limits.First, r.Limits.Shares = 1, []int{5, 25, 100}
 		}
-		all := c.workloads(planner)
+		all := c.planWorkloads(planner)
 		left := slices.ContainsFunc(all, func(w *rollout.Workload) bool { return len(w.Behind) > 0 })
 		err = r.Run(process, all)
 		killed := process.Err() != nil && !failed
@@ -1117,7 +1117,7 @@ func TestLateFailure(t *testing.T) {
 						r.Limits.First, r.Limits.Shares, first = rollout.DefaultFirst, shares, 1
 					}
 					begun := time.Now()
-					err = r.Run(t.Context(), c.workloads(c.planner))
+					err = r.Run(t.Context(), c.planWorkloads(c.planner))
 					if c.broken != "" {
 						t.Error(c.broken)
 					}

@@ -69,7 +69,7 @@ func (a *revisionsAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/agent/status") && json.Unmarshal(body, &of) == nil {
 			a.recorded = of.Status.History
 		}
-		_, _ = w.Write(a.template())
+		_, _ = w.Write(a.templateJSON())
 		return
 	}
 	switch object := a.objects[name]; {
@@ -90,8 +90,8 @@ func (a *revisionsAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// template returns the template as JSON.
-func (a *revisionsAPI) template() []byte {
+// templateJSON returns the template.
+func (a *revisionsAPI) templateJSON() []byte {
 	text, _ := json.Marshal(map[string]any{"metadata": map[string]any{"name": "agent"}, "status": map[string]any{"history": a.recorded}})
 	return text
 }
@@ -152,8 +152,8 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// plant returns a ControllerRevision that another client has made to look like one of the template.
-func plant(e *Entry, name string, number int, spec []byte) map[string]any {
+// plantedRevision returns a ControllerRevision that another client has made to look like one of the template.
+func plantedRevision(e *Entry, name string, number int, spec []byte) map[string]any {
 	return map[string]any{
 		"metadata": map[string]any{
 			"name": name, "labels": map[string]any{LabelTemplate: e.Name, LabelTemplateKind: e.Kind()}, "annotations": map[string]any{"pillion.dev/revision": "000000000001"},
@@ -171,7 +171,7 @@ func addStrangers(a *revisionsAPI, e *Entry, random *rand.Rand) map[string]map[s
 	a.putObject(map[string]any{"metadata": map[string]any{"name": "db-1", "labels": map[string]any{"app": "db"}}, "revision": 1})
 	a.putObject(map[string]any{"metadata": map[string]any{"name": "earlier", "labels": of, "ownerReferences": owner}, "revision": 99, "data": map[string]any{"spec": map[string]any{"default": true}}})
 	a.putObject(map[string]any{"metadata": map[string]any{"name": "broken", "labels": of}, "revision": 100, "data": "text"})
-	a.putObject(plant(e, "planted", 101, specWith(random.IntN(8))))
+	a.putObject(plantedRevision(e, "planted", 101, specWith(random.IntN(8))))
 	content, _ := Content(specWith(random.IntN(8)))
 	a.putObject(map[string]any{"metadata": map[string]any{"name": strings.ToLower(e.Kind()) + ".agent." + digestOf(content)[:16]}, "data": map[string]any{"spec": map[string]any{}}})
 	return maps.Clone(a.objects)
@@ -179,7 +179,7 @@ func addStrangers(a *revisionsAPI, e *Entry, random *rand.Rand) map[string]map[s
 
 func checkHistory(t *testing.T, a *revisionsAPI, h *History, e *Entry, model []int) {
 	t.Helper()
-	all, err := Recorded(a.template())
+	all, err := Recorded(a.templateJSON())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,7 +268,7 @@ func TestPlantedRevisions(t *testing.T) {
 		}
 		back := func() (string, error) {
 			t.Helper()
-			all, err := Recorded(a.template())
+			all, err := Recorded(a.templateJSON())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -282,16 +282,16 @@ func TestPlantedRevisions(t *testing.T) {
 		}
 		keep(1)
 		keep(2)
-		own, err := Recorded(a.template())
+		own, err := Recorded(a.templateJSON())
 		if err != nil || len(own) != 2 {
 			t.Fatalf("the status records %v, %v", own, err)
 		}
-		a.putObject(plant(e, own[1].Object+".x", 99, specWith(evil)))
+		a.putObject(plantedRevision(e, own[1].Object+".x", 99, specWith(evil)))
 		want, _ := Content(specWith(1))
 		if got, err := back(); err != nil || got != string(want) {
 			t.Errorf("beside a planted revision, the earlier content is %s, %v; want %s", got, err, want)
 		}
-		a.putObject(plant(e, own[1].Object, 1, specWith(evil))) // a user who may change ControllerRevisions or create them again
+		a.putObject(plantedRevision(e, own[1].Object, 1, specWith(evil))) // a user who may change ControllerRevisions or create them again
 		if got, err := back(); !errors.Is(err, ErrLost) || got != "" {
 			t.Errorf("after its content was replaced, the earlier one is %q, %v; want an error", got, err)
 		}
@@ -302,7 +302,7 @@ func TestPlantedRevisions(t *testing.T) {
 		// One with the name of the next content is not taken for it, and not changed.
 		next, _ := Content(specWith(3))
 		name := strings.ToLower(e.Kind()) + ".agent." + digestOf(next)[:16]
-		a.putObject(plant(e, name, 1, specWith(evil)))
+		a.putObject(plantedRevision(e, name, 1, specWith(evil)))
 		keep(3)
 		if content, err := h.Fetch(t.Context(), e.Key(), mustRecord(t, a)[0]); err != nil || string(content) != string(next) || !strings.Contains(fmt.Sprint(a.objects[name]["data"]), "map[spec:") {
 			t.Errorf("if another object has its name, the content is %s, %v; want %s", content, err, next)
@@ -316,7 +316,7 @@ func TestPlantedRevisions(t *testing.T) {
 
 func mustRecord(t *testing.T, a *revisionsAPI) []*Revision {
 	t.Helper()
-	all, err := Recorded(a.template())
+	all, err := Recorded(a.templateJSON())
 	if err != nil {
 		t.Fatal(err)
 	}
