@@ -8,11 +8,14 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -116,9 +119,15 @@ func secretAPI(t *testing.T, release <-chan struct{}) (kubeconfig string) {
 	return kubeconfig
 }
 
+// freeAddress returns an address at which serve can listen later. On Linux, the host is one of the many loopback addresses, at random,
+// so no other test gets the port in the meantime.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	host := "127.0.0.1"
+	if runtime.GOOS == "linux" { // others have only this one
+		host = fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
+	}
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort(host, "0"))
 	must(t, err)
 	must(t, l.Close())
 	return l.Addr().String()

@@ -11,8 +11,10 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	mathrand "math/rand/v2"
 	"net"
 	"os"
+	"runtime"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -129,12 +131,29 @@ func (c *Cluster) hasServiceAccount(ctx context.Context, namespace string) error
 	return err
 }
 
+// freePort returns a port of 127.0.0.1 that is free now. Another program may get it before it is used.
 func freePort(ctx context.Context) (string, error) {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	address, err := freeAddress(ctx, "127.0.0.1")
 	if err != nil {
 		return "", err
 	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
+	_, port, err := net.SplitHostPort(address)
 	return port, err
+}
+
+// ownAddress returns an address at which a program can listen later. On Linux, the host is one of the many loopback addresses, at
+// random, so no other program gets the port in the meantime.
+func ownAddress(ctx context.Context) (string, error) {
+	if runtime.GOOS != "linux" { // others have only one
+		return freeAddress(ctx, "127.0.0.1")
+	}
+	return freeAddress(ctx, fmt.Sprintf("127.%d.%d.%d", 1+mathrand.IntN(254), mathrand.IntN(256), 1+mathrand.IntN(254)))
+}
+
+func freeAddress(ctx context.Context, host string) (string, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
 }

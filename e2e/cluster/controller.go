@@ -5,7 +5,6 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"strconv"
 	"strings"
@@ -20,11 +19,10 @@ func (c *Cluster) StartController(ctx context.Context, binary string, flags ...s
 	if err != nil {
 		return nil, err
 	}
-	port, err := freePort(ctx)
+	address, err := ownAddress(ctx)
 	if err != nil {
 		return nil, err
 	}
-	address := net.JoinHostPort("127.0.0.1", port)
 	process, err := startProcess(ctx, c.dir, "controller-"+shortID(), binary, append([]string{"controller", "--kubeconfig", kubeconfig, "--admin-listen", address}, flags...)...)
 	if err != nil {
 		return nil, err
