@@ -73,7 +73,7 @@ func (r *canaryChoice) fallBack(s *subject, decisions []Decision) {
 		for _, t := range base.canaries {
 			d := &decisions[t.index]
 			if d.Code.Failed() {
-				d.Message = fmt.Sprintf("%s is injected instead, because this template cannot be: %s", in.Name, d.Sentence())
+				d.Message = fmt.Sprintf("%s takes its place, because this template cannot be injected: %s", in.Name, d.Sentence())
 				d.Code, d.Obstacles = CodeFellBack, nil
 				d.recordNote(d.Message)
 			}
