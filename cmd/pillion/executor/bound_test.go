@@ -3,6 +3,7 @@
 package executor_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -120,6 +121,7 @@ type simulation struct {
 	undo     bool                  // a failure undoes the rollout
 	reapply  bool                  // after a failure, the user applies the old template
 	atOnce   bool                  // a pod is proved when it is first seen ready with the change
+	loses    int                   // how many responses of the next changes of pods are lost
 	content  int                   // of the template: one of images
 	states   map[string]*state
 	watchers []chan<- struct{}
@@ -187,7 +189,7 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 		c.skew = time.Duration(r.IntN(400)-200) * time.Second
 	}
 	if r.IntN(3) == 0 {
-		c.errors = 0.02
+		c.errors = []float64{0.02, 0.1}[r.IntN(2)]
 	}
 	c.faults, c.kills = r.IntN(3) == 0, max(0, r.IntN(6)-3)
 	if c.way == rollout.ChangeInPlace {
@@ -580,10 +582,12 @@ func (c *simulation) delay() {
 // request lets a request fail now and then.
 func (c *simulation) request() error {
 	if c.rand.Float64() < c.errors {
-		return errors.New("the connection broke")
+		return errBroken
 	}
 	return nil
 }
+
+var errBroken = errors.New("the connection broke")
 
 func (c *simulation) InspectWorkload(_ context.Context, w *rollout.Workload, _ *executor.Sight) (*executor.Sight, error) {
 	c.delay()
@@ -670,8 +674,12 @@ func (c *simulation) PatchPod(ctx context.Context, p executor.Patch) error {
 	}
 	err := c.fake.PatchPod(ctx, p)
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.noteWrite(p.Name)
-	c.mu.Unlock()
+	if c.loses > 0 && bytes.Contains(p.Operations, []byte("/image")) {
+		c.loses--
+		after = errBroken
+	}
 	return errors.Join(err, after)
 }
 
@@ -847,7 +855,7 @@ func (c *simulation) goBack(ctx context.Context, t *testing.T, most rollout.Unav
 		case waits:
 		case pod.Spec.InitContainers[0].Image != "agent:1" || pod.Annotations["agent.pillion.dev/injected"] == c.failed() || kept && c.undo:
 			describe(fmt.Sprintf("pod %s has %s, %q, before %q", name, pod.Spec.InitContainers[0].Image, pod.Annotations["agent.pillion.dev/injected"], before))
-		case !c.states[name].ready && !c.faults && len(failures) == 0:
+		case !c.states[name].ready && !c.faults && len(failures) == 0 && pod.ManagedFields[0].Manager == rollout.Manager: // others may be new
 			describe("pod " + name + " is not ready")
 		}
 	}
@@ -1033,6 +1041,36 @@ func (c *simulation) conclude(t *testing.T, errs []error, failures []string) {
 		describe("it failed without a reason")
 	case err != nil && c.bad.isHarmless() && !c.faults && c.errors == 0:
 		describe("it never became complete")
+	}
+}
+
+// TestLostResponse checks that a pod counts as disrupted if the response of its change was lost, so that another workload with the same
+// budget does not change too many.
+func TestLostResponse(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			c := &simulation{
+				fake: &fake{pods: map[string]*corev1.Pod{}, held: map[string]int{}, failAt: -1}, t: t, rand: rand.New(rand.NewPCG(seed, 1)), sets: images(), only: []string{""}, apps: []string{"web", "api"}, passing: passing{allows: -1},
+				way: rollout.ChangeInPlace, bad: never, start: 20 * time.Second, most: "100%", budget: 2, states: map[string]*state{}, loses: 1,
+			}
+			c.deploy(8)
+			r := &executor.Rollout{
+				Cluster: c, Limits: executor.Limits{Parallel: 2, Timeout: 5 * time.Minute, Poll: time.Second},
+				Plan: func(_ string, pod []byte) (*rollout.Pod, error) { return c.planner.Plan(pod, nil) },
+			}
+			most, err := rollout.ParseUnavailable(c.most)
+			must(t, err)
+			r.Limits.MaxUnavailable = []rollout.Unavailable{most}
+			if err := r.Run(t.Context(), c.planWorkloads(c.planner)); !errors.Is(err, errBroken) {
+				t.Errorf("seed %d: %v", seed, err)
+			}
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if c.broken != "" {
+				t.Errorf("seed %d: %s", seed, c.broken)
+			}
+		})
 	}
 }
 

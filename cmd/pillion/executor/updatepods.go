@@ -134,9 +134,21 @@ func (s *workloadRun) beginChanges(ctx context.Context, uids []string, next map[
 		if err == nil {
 			return nil
 		}
-		if s.releaseBudgets(uids[i]); !errors.As(err, new(*podError)) && !errors.Is(err, ErrStopped) {
+		if s.isUnchanged(p.UID, err) {
+			s.releaseBudgets(p.UID)
+		}
+		if !errors.As(err, new(*podError)) && !errors.Is(err, ErrStopped) {
 			err = newPodError(p.Namespace, p.Name, err)
 		}
 		return err
 	})
+}
+
+// isUnchanged reports whether a pod is certainly as it was before the request that failed with err. If a response is lost, the API
+// server may have changed or evicted the pod. It then still counts as disrupted in its budgets, so that other workloads, which go on
+// until they notice that this one has failed, do not use these up.
+func (s *workloadRun) isUnchanged(uid string, err error) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.changedFields[uid] == "" && (errors.Is(err, errAgain) || isDenied(err) || apierrors.IsUnauthorized(err))
 }
