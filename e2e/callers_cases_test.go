@@ -53,8 +53,8 @@ func callerCases(t *testing.T) []callerCase {
 		serviceAccountCases(t)...)
 }
 
-// The Pillion's file holds another token, and then both: the API server's has been kept, so the rotation goes on
-// without a hurry.
+// tokenCase replaces the token in Pillion's file, which is wrong, and then adds the new token to the old one, which is right: the API
+// server still sends the old one.
 func tokenCase(t *testing.T) callerCase {
 	file := callerFile(t, "first-token\n")
 	return callerCase{
@@ -72,14 +72,15 @@ func serviceCase(t *testing.T) callerCase {
 	return c
 }
 
-// The entry * is for hosts without an entry of their own. The other entries have other tokens, so this shows that they win.
+// anyHostCase has the entry *, for hosts without an entry of their own. The other entries have other tokens, so the case shows that
+// an entry of a host takes precedence.
 func anyHostCase(t *testing.T) callerCase {
 	c := ownTokenCase(t, "any-host")
 	c.name, c.entry = "any host", func(string) string { return "*" }
 	return c
 }
 
-// The entry *.SUFFIX is for all hosts below the suffix, here the Services of a namespace, and wins over *.
+// anyServiceCase has the entry *.SUFFIX, for all hosts below the suffix, here the Services of a namespace. It takes precedence over *.
 func anyServiceCase(t *testing.T) callerCase {
 	c := ownTokenCase(t, "any-service")
 	c.name, c.service = "any service of a namespace", true
@@ -87,7 +88,7 @@ func anyServiceCase(t *testing.T) callerCase {
 	return c
 }
 
-// With the port it is the more exact one.
+// anyServicePortCase has the entry *.SUFFIX:PORT. It takes precedence over the same entry without the port.
 func anyServicePortCase(t *testing.T) callerCase {
 	c := ownTokenCase(t, "any-service-at-the-port")
 	c.name, c.service = "any service of a namespace, at the port", true
@@ -105,7 +106,7 @@ func ownTokenCase(t *testing.T, token string) callerCase {
 	return c
 }
 
-// The API server reads the file of its token anew every 50 s.
+// tokenFileCase replaces the token in the API server's file, which the API server reads again every 50 seconds.
 func tokenFileCase(t *testing.T) callerCase {
 	file, theirs := callerFile(t, "first-token\n"), callerFile(t, "first-token")
 	return callerCase{
@@ -130,8 +131,8 @@ func basicCase(t *testing.T) callerCase {
 	}
 }
 
-// The CA is replaced, which counts at once, on the connections that there are. The API server shows its new
-// certificate on the next one.
+// certificateCase replaces the CA that Pillion accepts. The new CA counts at once, on existing connections, too. The API server sends
+// its new certificate on its next connection.
 func certificateCase(t *testing.T) callerCase {
 	before, after := newAuthority(t), newAuthority(t)
 	file, user := callerFile(t, string(before.PEM)), certificateUser(t)
@@ -145,7 +146,7 @@ func certificateCase(t *testing.T) callerCase {
 	}
 }
 
-// That the CA has signed it is not enough.
+// certificateNameCase has a certificate that an accepted CA has signed for a name that is not accepted.
 func certificateNameCase(t *testing.T) callerCase {
 	authority, user := newAuthority(t), certificateUser(t)
 	writeClientCertificate(t, user, authority, "system:node:worker-1")

@@ -207,7 +207,7 @@ func TestStatus(t *testing.T) {
 // than the Deployment and the ConfigMap that are in the cluster.
 const notHere = "default"
 
-// judgingPolicy makes a policy that lets every pod of the namespace through.
+// auditingPolicy makes a policy that lets every pod of the namespace through.
 func auditingPolicy(t *testing.T, ns string) (name string) {
 	t.Helper()
 	text := strings.ReplaceAll(`apiVersion: admissionregistration.k8s.io/v1

@@ -106,7 +106,7 @@ func (d *Decision) changeAdvice(at string) string {
 	return "the template protects it, so find out what changes it"
 }
 
-// notThere returns the finding about a template of which nothing is in the pod.
+// absentFinding returns the finding about a template of which nothing is in the pod.
 func (d *Decision) absentFinding(strict bool) Finding {
 	lacks := d.firstMissing()
 	f := Finding{Code: CodeNotInjected, Template: d.Template, Path: lacks.Path, Expected: lacks.Template, Mode: d.Mode}

@@ -169,20 +169,21 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestHouseDocs checks that the comment above a test begins with the test's name, as Go's own do.
+// TestHouseDocs checks that the comment above a function or a test begins with its name, as Go's own do. A comment that begins with
+// another name is one that was forgotten when the function was renamed.
 func TestHouseDocs(t *testing.T) {
-	comment := regexp.MustCompile(`(?m)^(// (\S+).*\n)(//.*\n)*func ((?:Test|Fuzz|Benchmark)\w*)\(`)
+	comment := regexp.MustCompile(`(?m)^(// ([^ :,\n]+).*\n)(//.*\n)*func (?:\([^)]*\) )?(\w+)[\[(]`)
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil || built(d):
 			return cmp.Or(err, fs.SkipDir)
-		case !strings.HasSuffix(path, "_test.go"):
+		case !strings.HasSuffix(path, ".go"):
 			return nil
 		}
 		text, err := os.ReadFile(path)
 		for _, m := range comment.FindAllSubmatch(text, -1) {
-			if first, name := string(m[2]), string(m[4]); strings.TrimSuffix(first, ":") != name {
-				t.Errorf("%s: the comment of %s begins with %q; begin with the name: %s checks that ...", path, name, first, name)
+			if first, name := string(m[2]), string(m[4]); first != name {
+				t.Errorf("%s: the comment of %s begins with %q; begin with the name", path, name, first)
 			}
 		}
 		return err

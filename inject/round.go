@@ -238,7 +238,7 @@ func (r *round) renderVisible(t *loaded, d *Decision, c *candidate) {
 	_, d.Requested = s.requested.lookupName(t.Name)
 }
 
-// isOthers reports whether a template is in the set only to be known to the templates of the namespace.
+// isOfOtherTier is [subject.isOfOtherTier] for the template with an index.
 func (r *round) isOfOtherTier(i int) bool { return r.subject.isOfOtherTier(r.injector.templates[i]) }
 
 // leaveOut returns why a template is left out, or "".

@@ -160,7 +160,7 @@ func (s *sketch) document() object {
 	return object{"apiVersion": templates.APIVersion, "kind": v1alpha1.ClusterKind, "metadata": object{"name": s.name}, "spec": spec}
 }
 
-// load returns the problems of the template.
+// loadTemplates returns the problems of the template.
 func (s *sketch) loadTemplates() problem.Problems {
 	_, problems := templates.Parse("t.yaml", compact(s.document()))
 	return problems

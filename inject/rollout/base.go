@@ -66,7 +66,7 @@ func findNamed(list []object, name any) object {
 	return nil
 }
 
-// Containers returns the lists of containers.
+// containerLists returns the names of the lists of containers in a pod's spec.
 func containerLists() []string { return []string{"initContainers", "containers"} }
 
 // fromOwner returns the pod that the owner would create in the place of a running one.

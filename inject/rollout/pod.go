@@ -81,7 +81,7 @@ type meta struct {
 	}
 }
 
-// Counts reports whether a rollout considers the pod: it runs, is not being deleted, and is not a
+// isConsidered reports whether a rollout considers the pod: it runs, is not being deleted, and is not a
 // mirror pod.
 func (m *meta) isConsidered() bool {
 	_, mirror := m.Metadata.Annotations[corev1.MirrorPodAnnotationKey]

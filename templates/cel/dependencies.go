@@ -126,7 +126,7 @@ func readsOptionally(object ast.NavigableExpr, field string) bool {
 	return name == field
 }
 
-// KeyOf returns the only key that an expression looks up in labels or annotations, or "".
+// keyOf returns the only key that an expression looks up in labels or annotations, or "".
 func keyOf(texts ast.NavigableExpr) (key string) {
 	parent, ok := texts.Parent()
 	if !ok || texts.Type().Kind() != types.MapKind || parent.Kind() != ast.CallKind || len(parent.AsCall().Args()) != 2 {

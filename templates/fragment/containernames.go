@@ -28,7 +28,7 @@ func NamePattern(name string) (string, error) {
 	return prefix + "*" + rest, nil
 }
 
-// NamePattern returns the string of a name like the function [NamePattern].
+// namePattern returns the form of a name, as the function [NamePattern] does for the name's string.
 func (p *Node) namePattern() string {
 	switch {
 	case p == nil:

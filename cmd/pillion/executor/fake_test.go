@@ -256,7 +256,7 @@ func (c *fake) Budgets(context.Context, string) ([]executor.Budget, error) {
 	return c.budgets, errors.Join(before, after)
 }
 
-// Look returns the pods of one of the two workloads, or of the only one.
+// InspectWorkload returns the pods of one of the two workloads, or of the only one.
 func (c *fake) InspectWorkload(_ context.Context, w *rollout.Workload, _ *executor.Sight) (*executor.Sight, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
