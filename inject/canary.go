@@ -9,6 +9,16 @@ import (
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
+// A canary is a template with spec.replaces. It takes the place of the other template in the pods that it
+// matches, in a share of the workloads. Three things decide, in this order:
+//
+//   - The pod's records. A pod that has one of the two templates keeps that one. So another round, a second
+//     admission and the validating webhook agree, whatever was added in between.
+//   - The pod's annotation pillion.dev/templates, if it names the canary itself.
+//   - The share, see shareBucket.
+//
+// If the canary cannot be injected, the other template is injected, see [canaryChoice.fallBack].
+
 // canaryChoice is the choice between templates and the canaries that replace them. A base is a template that canaries replace.
 type canaryChoice struct {
 	replaced    []*loaded   // the bases
@@ -110,4 +120,45 @@ func (r *canaryChoice) findFailed(s *subject, decisions []Decision) (toLeaveOut 
 		}
 	}
 	return toLeaveOut, always
+}
+
+// replacedByCanary reports whether a canary takes the place of the template, which may be a canary too.
+func replacedByCanary(s *subject, t *loaded) (bool, string) {
+	by := s.canaryOf[t.baseOrSelf()]
+	if by == nil || by == t {
+		return false, ""
+	}
+	if t.base != nil {
+		return true, fmt.Sprintf("the template %s, which is applied earlier, replaces %s here", by.Name, t.base.Name)
+	}
+	return true, fmt.Sprintf("the template %s replaces it here", by.Name)
+}
+
+func whyNotReplaced(_ *subject, t *loaded) string {
+	if t.base == nil && len(t.canaries) == 0 {
+		return ""
+	}
+	return "no other template takes its place"
+}
+
+// hasRecords reports whether the pod has both records of a canary. One alone may come from a copied manifest.
+func (s *subject) hasRecords(t *loaded) bool {
+	own, base := s.annotation(t.injected), s.annotation(t.base.injected)
+	return own != nil && base != nil && own.SameText(base)
+}
+
+// hasBase reports whether the pod records the template that a canary would replace, and not the canary.
+func hasBase(s *subject, t *loaded) (bool, string) {
+	if t.base == nil || s.annotation(t.base.injected) == nil || s.hasRecords(t) {
+		return false, ""
+	}
+	return true, fmt.Sprintf("the pod already has %s, which it keeps; new pods get this template instead", t.base.Name)
+}
+
+// fellBack reports whether the pod records that the canary could not be injected into it.
+func fellBack(s *subject, t *loaded) (bool, string) {
+	if !s.annotation(t.base.insteadKey).IsText(t.insteadValue) {
+		return false, ""
+	}
+	return true, fmt.Sprintf("the pod has %s, because this template could not be injected when the pod was created", t.base.Name)
 }

@@ -21,7 +21,7 @@ const (
 	CodePodNotMatched       Code = "pod_not_matched"
 	// CodeUnknownServiceAccount is for templates that read a ServiceAccount that is not known.
 	CodeUnknownServiceAccount Code = "unknown_service_account"
-	// CodeNotInShare, CodeReplaced, CodeHasReplaced and CodeFellBack are for templates that replace others, see canary_share.go.
+	// CodeNotInShare, CodeReplaced, CodeHasReplaced and CodeFellBack are for templates that replace others, see canary.go.
 	CodeNotInShare       Code = "not_in_share"
 	CodeReplaced         Code = "replaced"
 	CodeConditionFalse   Code = "condition_false"
