@@ -14,6 +14,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/cel/values"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/problem"
+	"github.com/pillion-dev/pillion/templates/request"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
@@ -26,7 +27,54 @@ func annotationKey(p *v1alpha1.Param, setting string) string {
 	return cmp.Or(p.Annotation, setting)
 }
 
-// collectPrefixValues returns the value of a parameter with a prefix. For each name, the pod's annotation wins over the
+// sources are the objects whose annotations set a parameter.
+type sources struct {
+	pod     *jsontree.Node // its annotations
+	account *request.ServiceAccount
+	ns      *request.Namespace
+}
+
+// accountFor returns the ServiceAccount if its annotations count for a parameter. Annotations of other
+// products are usual in ServiceAccounts, so they count only if the template reads them there.
+func accountFor(p *Param, a *request.ServiceAccount) *request.ServiceAccount {
+	if p.OfOthers() && !p.Overridable(v1alpha1.ByServiceAccount) {
+		return nil
+	}
+	return a
+}
+
+// findValue returns the value of a parameter, or what is wrong with it.
+func (p *Param) findValue(from sources) (v Value, wrong []*InvalidValueError) {
+	if p.Prefix != "" {
+		return p.collectPrefixValues(from)
+	}
+	v = Value{Name: p.Name, Annotation: p.Annotation}
+	reject := func(reason string) (Value, []*InvalidValueError) {
+		return v, []*InvalidValueError{{Param: p.Name, Key: p.key, Source: v.Source, Text: v.Text, reason: reason}}
+	}
+	if of := from.pod.Get(p.key); of != nil {
+		v.Text, v.Source = of.Text(), FromPod
+	} else if text, ok := from.account.Annotation(p.key); ok {
+		v.Text, v.Source = text, FromServiceAccount
+	} else if text, ok := from.ns.Annotation(p.key); ok {
+		v.Text, v.Source = text, FromNamespace
+	} else if !p.Needed() {
+		return p.preset, nil
+	} else {
+		return reject("")
+	}
+	if err := p.checkOverridable(v.Source); err != nil {
+		return reject(err.Error())
+	}
+	cel, err := p.parseValue(v.Text)
+	if err != nil {
+		return reject(err.Error())
+	}
+	v.cel = cel
+	return v, nil
+}
+
+// collectPrefixValues returns the value of a parameter with a prefix. For each name, the pod's annotation takes precedence over the
 // ServiceAccount's, and the ServiceAccount's over the namespace's.
 func (p *Param) collectPrefixValues(from sources) (v Value, wrong []*InvalidValueError) {
 	texts, origins := map[string]string{}, map[string]string{}
