@@ -66,7 +66,7 @@ func (o *Options) Run(ctx context.Context, flags *pflag.FlagSet, log *slog.Logge
 	if err != nil {
 		return fmt.Errorf("the credentials of callers: %w", err)
 	}
-	advice, err := o.newAdvice()
+	limits, err := o.newNamespaceLimits()
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (o *Options) Run(ctx context.Context, flags *pflag.FlagSet, log *slog.Logge
 	config.reloadFile() // before this replica is ready, so that later changes are applied as changes
 	s := &server{
 		options: o, config: config, limiter: limiter, log: log, registry: registry, reloader: reloader, namespaces: known,
-		certificate: certificate, callerCheck: callerCheck, advice: advice, tracer: tracer,
+		certificate: certificate, callerCheck: callerCheck, limits: limits, tracer: tracer,
 	}
-	return s.run(ctx, slices.Concat(certificate.follow, advice.follow, []func(context.Context){config.followFile, reloader.reloadOnChange, follow, callerCheck.followSources})...)
+	return s.run(ctx, slices.Concat(certificate.follow, limits.follow, []func(context.Context){config.followFile, reloader.reloadOnChange, follow, callerCheck.followSources})...)
 }

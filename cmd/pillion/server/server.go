@@ -34,7 +34,7 @@ type server struct {
 	namespaces  namespaces
 	certificate *certificate
 	callerCheck *callerCheck // nil: all callers are allowed
-	advice      *advice
+	limits      *namespaceLimits
 	config      *configuration
 	tracer      trace.Tracer // nil: no traces
 
@@ -143,8 +143,8 @@ func (s *server) webhookServer() *http.Server {
 		Admits:     s.reloader.objects.rejectionReason,
 		Namespaces: s.namespaces,
 		Guard:      s.callerCheck.handlerGuard(),
-		Fit:        s.advice.fits,
-		Limits:     s.advice,
+		Fit:        s.limits.evaluator,
+		Limits:     s.limits,
 		Limiter:    s.limiter,
 		Metrics:    s.reloader.webhooks,
 		Log:        s.log,

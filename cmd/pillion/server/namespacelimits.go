@@ -14,44 +14,44 @@ import (
 	"github.com/pillion-dev/pillion/inject/lint/limits"
 )
 
-// advice is the additional data for /advise: the Pod Security Standards, and the LimitRanges
-// and quotas of all namespaces, slightly behind the cluster. Nothing waits for this data.
-// While it is not loaded, or if Pillion is not allowed to read it, there is no advice about
-// it.
-type advice struct {
-	fits           *limits.Evaluator
+// namespaceLimits is what the webhook /advise compares pods with: the Pod Security Standards, and the LimitRanges and quotas of all
+// namespaces, slightly behind the cluster. Nothing waits for this data. While it is not loaded, or if Pillion is not allowed to read
+// it, there are no warnings about it.
+type namespaceLimits struct {
+	evaluator      *limits.Evaluator
 	ranges, quotas cache.Indexer // nil without --advise
 	follow         []func(context.Context)
 }
 
-// newAdvice follows the cluster's limits, only with --advise.
-func (o *Options) newAdvice() (*advice, error) {
-	fits, err := limits.NewEvaluator()
-	a := &advice{fits: fits}
+// newNamespaceLimits returns the data for /advise. It follows the cluster's limits only with --advise.
+func (o *Options) newNamespaceLimits() (*namespaceLimits, error) {
+	evaluator, err := limits.NewEvaluator()
+	l := &namespaceLimits{evaluator: evaluator}
 	if err != nil || !o.advise {
-		return a, err
+		return l, err
 	}
 	client, err := kube.NewClient(o.kubeconfig)
 	if err != nil {
 		return nil, err
 	}
-	a.ranges = followLimits[corev1.LimitRange](a, client, "limitranges")
-	a.quotas = followLimits[corev1.ResourceQuota](a, client, "resourcequotas")
-	return a, nil
+	l.ranges = followLimits[corev1.LimitRange](l, client, "limitranges")
+	l.quotas = followLimits[corev1.ResourceQuota](l, client, "resourcequotas")
+	return l, nil
 }
 
-func followLimits[T any](a *advice, client dynamic.Interface, resource string) cache.Indexer {
+// followLimits returns the store of a resource, which is filled once follow runs.
+func followLimits[T any](l *namespaceLimits, client dynamic.Interface, resource string) cache.Indexer {
 	store, controller := kube.Inform(client, client.Resource(corev1.SchemeGroupVersion.WithResource(resource)), "", func(error) {}, cache.InformerOptions{
 		ObjectType: &unstructured.Unstructured{}, Transform: kube.Typed[T],
 		Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
 	})
-	a.follow = append(a.follow, controller.RunWithContext)
+	l.follow = append(l.follow, controller.RunWithContext)
 	return store.(cache.Indexer) // the store is created with Indexers
 }
 
 // Limits implements [webhook.Limits].
-func (a *advice) Limits(namespace string) limits.Limits {
-	return limits.Limits{Ranges: limitsIn[corev1.LimitRange](a.ranges, namespace), Quotas: limitsIn[corev1.ResourceQuota](a.quotas, namespace)}
+func (l *namespaceLimits) Limits(namespace string) limits.Limits {
+	return limits.Limits{Ranges: limitsIn[corev1.LimitRange](l.ranges, namespace), Quotas: limitsIn[corev1.ResourceQuota](l.quotas, namespace)}
 }
 
 func limitsIn[T any](index cache.Indexer, namespace string) (all []*T) {
