@@ -27,25 +27,20 @@ const maxPatch = 3 << 20
 
 // Injector decides and plans for one set of templates.
 type Injector struct {
-	set       *templates.Set
-	templates []*loaded
-	byName    map[string]*loaded
-	names     []string       // names of the templates, sorted
-	replaced  []*loaded      // templates that others replace
-	brings    map[string]int // constant container names of all templates, numbered from 1
-	patterns  []string       // forms of the names of generated containers, see [templates.Template.Containers]
-	reads     []readPart     // the parts of the pod that templates depend on
+	loadedSet
+	set      *templates.Set
+	byName   map[string]*loaded
+	names    []string   // names of the templates, sorted
+	replaced []*loaded  // templates that others replace
+	reads    []readPart // the parts of the pod that templates depend on
 	// readsContainers reports whether an expression reads the pod's lists of containers.
 	readsContainers bool
 	proves          bool // whether a required template must not trust annotations about containers, see exposeUnproven
 	readsName       bool // whether an expression reads the pod's name
-	readsGated      bool // see [templates.Template.ReadsGated]
 	addsEnv         bool // whether a template adds variables to the pod's own containers
 	readsAccount    bool // whether a template reads the ServiceAccount
 	products        productKeys
 	rules           []rule
-	excluded        []string
-	schema          *schema.Schema
 	cluster         *Injector // for the templates of the cluster alone, if the set has some of a namespace
 	all             *templates.Set
 	views           map[string]*Injector // for namespaces with templates of their own
@@ -77,13 +72,11 @@ func (i *Injector) With(set *templates.Set) *Injector { return New(set, i.exclud
 // newView returns an Injector that uses all templates of the set in all namespaces.
 func newView(set *templates.Set, excludedNamespaces []string) *Injector {
 	i := &Injector{
-		all:      set,
-		set:      set,
-		byName:   map[string]*loaded{},
-		brings:   map[string]int{},
-		rules:    rules(),
-		excluded: append(SystemNamespaces(), excludedNamespaces...),
-		schema:   schema.Pod(),
+		loadedSet: loadedSet{brings: map[string]int{}, excluded: append(SystemNamespaces(), excludedNamespaces...), schema: schema.Pod()},
+		all:       set,
+		set:       set,
+		byName:    map[string]*loaded{},
+		rules:     rules(),
 	}
 	reads, required, each := map[string]bool{}, false, false
 	for _, t := range set.Templates {
@@ -121,6 +114,7 @@ func newView(set *templates.Set, excludedNamespaces []string) *Injector {
 			i.reads = append(i.reads, r)
 		}
 	}
+	i.readsPod = len(i.reads) > 0
 	i.proves = required && (i.readsContainers || each)
 	i.names = slices.Sorted(maps.Keys(i.byName))
 	return i

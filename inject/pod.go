@@ -70,35 +70,55 @@ func (f *requestFacts) isGone() bool {
 	}
 }
 
-// subject is the pod during one round: the data of the pod and of the request, and results that all
-// templates share. The fields of the first block stay the same for all rounds of a pod.
+// subject is the pod during one round, and what the engine knows about it. Its parts differ in who writes them and in how long they
+// are valid.
 type subject struct {
-	request   requestFacts
-	schema    *schema.Schema
-	templates []*loaded
-	brings    map[string]int  // container names of all templates, numbered from 1
-	patterns  []string        // those of generated containers
-	excluded  []string        // namespaces
-	nodes     *jsontree.Arena // memory for new nodes
+	// The same for all rounds of a pod, see [round.startPod].
+	*loadedSet
+	request requestFacts
+	nodes   *jsontree.Arena // memory for new nodes
 
-	readsPod   bool            // whether an expression reads more of the pod than names of containers
-	readsGated bool            // see [templates.Template.ReadsGated]
-	proven     map[string]bool // names of containers that templates rendered before anything was added
+	podView
+	visibility
+	chosenCanaries
+	sharedResults
 
+	// at and beside are empty pointers with memory for longer paths. Merging continues at, and whatever has to name another place
+	// at the same time continues beside.
+	at, beside schema.Pointer
+}
+
+// podView is the pod, with the parts of it that are needed often, read when the round begins.
+type podView struct {
 	pod         *jsontree.Node
 	grown       bool // whether earlier rounds added something
 	labels      *jsontree.Node
 	annotations *jsontree.Node
 	requested   requested
 	os          string
-	onHost      bool      // whether the pod uses the node's network
-	appArmor    bool      // whether an annotation is for AppArmor
-	compared    drift.Pod // what comparisons need to know
-	// at and beside are empty pointers with memory for longer paths. Merging continues at, and whatever has to name another place
-	// at the same time continues beside.
-	at, beside schema.Pointer
+	onHost      bool            // whether the pod uses the node's network
+	appArmor    bool            // whether an annotation is for AppArmor
+	compared    drift.Pod       // what comparisons need to know
+	claims      map[string]bool // claims of the request
+}
 
-	// Results that all templates share.
+// visibility is what decides about which containers expressions see, see visibility.go. [round.exposeUnproven] writes exposed and
+// proven, and [round.renderTemplate] writes unseen.
+type visibility struct {
+	exposed map[string]bool  // names of containers
+	unseen  map[*loaded]bool // templates that see no container with one of their own names
+	// proven are names of containers that templates rendered before anything was added. It is kept for all rounds of a pod.
+	proven map[string]bool
+}
+
+// chosenCanaries is what [canaryChoice.chooseForPod] has chosen. Both are by the template that a canary replaces: the canary that takes
+// its place, and the first canary that should have, but cannot be injected.
+type chosenCanaries struct {
+	canaryOf, failedCanaryOf map[*loaded]*loaded
+}
+
+// sharedResults are results that all templates share. Each is computed when it is needed first.
+type sharedResults struct {
 	tokens       [2]*jsontree.Node            // see tokenMount
 	keys         map[*jsontree.Node]*keyIndex // by list, see findByKey
 	presentNames []bool                       // by the numbers in brings, see hasContainer
@@ -110,26 +130,26 @@ type subject struct {
 	// runsOfMarked is the result of markedRuns if runsKnown is true.
 	runsOfMarked []fragment.Runs
 	runsKnown    bool
-	claims       map[string]bool  // claims of the request
-	exposed      map[string]bool  // names of containers, see exposeUnproven
-	unseen       map[*loaded]bool // templates that see no container with one of their own names
+}
 
-	// Both are by the template that a canary replaces, see [canaryChoice.chooseForPod]: the canary that takes its place, and the
-	// first canary that should have, but cannot be injected.
-	canaryOf, failedCanaryOf map[*loaded]*loaded
+// emptied returns results without values, with the memory of the old ones.
+func (r *sharedResults) emptied() sharedResults {
+	return sharedResults{presentNames: r.presentNames[:0], runsOfMarked: r.runsOfMarked[:0], tokenVolumes: r.tokenVolumes[:0]}
 }
 
 // beginRound begins another round.
 func (s *subject) beginRound(pod *jsontree.Node, grown bool) {
 	*s = subject{
-		request: s.request, schema: s.schema, templates: s.templates, brings: s.brings, patterns: s.patterns, excluded: s.excluded, readsPod: s.readsPod, readsGated: s.readsGated, proven: s.proven, nodes: s.nodes,
-		at: slices.Grow(s.at[:0], 8), beside: slices.Grow(s.beside[:0], 8), presentNames: s.presentNames[:0], runsOfMarked: s.runsOfMarked[:0], tokenVolumes: s.tokenVolumes[:0],
-		pod:         pod,
-		grown:       grown,
-		labels:      pod.At("metadata", "labels"),
-		annotations: pod.At("metadata", "annotations"),
-		os:          schema.OS(pod),
-		onHost:      pod.At("spec", "hostNetwork").Kind() == jsontree.True,
+		loadedSet: s.loadedSet, request: s.request, nodes: s.nodes, visibility: visibility{proven: s.proven}, sharedResults: s.emptied(),
+		at: slices.Grow(s.at[:0], 8), beside: slices.Grow(s.beside[:0], 8),
+		podView: podView{
+			pod:         pod,
+			grown:       grown,
+			labels:      pod.At("metadata", "labels"),
+			annotations: pod.At("metadata", "annotations"),
+			os:          schema.OS(pod),
+			onHost:      pod.At("spec", "hostNetwork").Kind() == jsontree.True,
+		},
 	}
 	for _, claim := range s.request.claims {
 		if s.claims == nil {

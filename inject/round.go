@@ -34,8 +34,7 @@ type round struct {
 func (r *round) startPod(i *Injector, facts requestFacts, nodes *jsontree.Arena) {
 	r.injector, r.journal.Nodes, r.canaries.replaced = i, nodes, i.replaced
 	s := &r.subject
-	s.proven = nil
-	s.request, s.schema, s.templates, s.brings, s.patterns, s.excluded, s.readsPod, s.readsGated, s.nodes = facts, i.schema, i.templates, i.brings, i.patterns, i.excluded, len(i.reads) > 0, i.readsGated, nodes
+	s.loadedSet, s.request, s.nodes, s.proven = &i.loadedSet, facts, nodes, nil
 	r.room = slices.Grow(r.room[:0], len(i.templates))[:len(i.templates)]
 }
 

@@ -7,10 +7,22 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/fragment"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
+
+// loadedSet is what the engine computes once for a set of templates. All pods share it, and it does not change.
+type loadedSet struct {
+	templates  []*loaded
+	brings     map[string]int // constant container names of all templates, numbered from 1
+	patterns   []string       // forms of the names of generated containers, see [templates.Template.Containers]
+	readsPod   bool           // whether an expression reads more of the pod than names of containers
+	readsGated bool           // see [templates.Template.ReadsGated]
+	excluded   []string       // namespaces in which Pillion never injects
+	schema     *schema.Schema // of pods
+}
 
 // loaded is a template of an Injector, with what the engine computes once instead of for each pod.
 type loaded struct {
