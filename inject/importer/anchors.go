@@ -60,7 +60,7 @@ func (c *converter) readAnchors(f *field, path []string, each *loop) {
 func (c *converter) removeMissingAnchor(f *field) {
 	name, kind := splitAnchor(f.name)
 	if kind == missingAnchor && len(f.children) > 0 {
-		c.o.remark(f, "Kyverno adds this only if there is no %s at all, and Pillion adds each part of it that is missing", name)
+		c.o.recordRemark(f, "Kyverno adds this only if there is no %s at all, and Pillion adds each part of it that is missing", name)
 	}
 	f.name = name
 }
@@ -114,7 +114,7 @@ func fieldCondition(path []string, f *field) (string, error) {
 		value, exists = optional+".orValue('')", optional+".hasValue()"
 	}
 	test, err := patternExpression(value, f)
-	switch pattern := f.peek(); {
+	switch pattern := f.peekText(); {
 	case err != nil:
 		return "", err
 	case test == "true":
@@ -188,7 +188,7 @@ func containerAnchors(list, item *field, each *loop) (all []containerAnchor) {
 		if err != nil {
 			return nil
 		}
-		if test == "true" || f.peek() == "?*" { // a container always has both
+		if test == "true" || f.peekText() == "?*" { // a container always has both
 			test = ""
 		}
 		all = append(all, containerAnchor{f, test, false, kind == globalAnchor})
@@ -218,7 +218,7 @@ func (c *converter) readContainerAnchors(list, item *field, each *loop) {
 	switch {
 	case isGlobal:
 		for _, f := range slices.Clone(item.members()) {
-			c.o.note(f, "Kyverno adds nothing to the container of a global anchor")
+			c.o.recordNote(f, "Kyverno adds nothing to the container of a global anchor")
 		}
 		item.read = true
 		list.removeChild(item)
@@ -231,7 +231,7 @@ func (c *converter) readContainerAnchors(list, item *field, each *loop) {
 
 // isElementName reports whether a string is the name of the container that a rule goes through.
 func isElementName(f *field) bool {
-	return strings.Join(strings.Fields(f.peek()), "") == "{{element.name}}"
+	return strings.Join(strings.Fields(f.peekText()), "") == "{{element.name}}"
 }
 
 // removeChild removes a field from an object or an item from a list. It keeps its path.

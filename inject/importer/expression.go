@@ -63,7 +63,7 @@ func formatExpr(e ast.Expr) string {
 // translateExpr returns an expression of a policy as one of a template. The error names what a template cannot read.
 func (p *policyExpression) translateExpr(e ast.Expr) (string, error) {
 	t := &translation{ExprFactory: ast.NewExprFactory(), workload: p.workload}
-	out := t.visit(e)
+	out := t.translateExpression(e)
 	return formatExpr(out), t.err
 }
 
@@ -98,8 +98,8 @@ func (t *translation) listReadable() [][2]string {
 // unreadable are the variables of policies.
 var unreadable = []string{"object", "oldObject", "request", "params", "namespaceObject", "authorizer", "resource", "http", "images", "globalContext", "generator", "image"}
 
-// visit returns the translation of an expression.
-func (t *translation) visit(e ast.Expr) ast.Expr {
+// translateExpression returns the translation of an expression.
+func (t *translation) translateExpression(e ast.Expr) ast.Expr {
 	if path := pathOf(e); path != "" {
 		for _, pair := range t.listReadable() {
 			if path == pair[0] {
@@ -118,7 +118,7 @@ func (t *translation) visit(e ast.Expr) ast.Expr {
 		}
 	case ast.SelectKind:
 		s := e.AsSelect()
-		return t.NewSelect(t.nextID(), t.visit(s.Operand()), s.FieldName())
+		return t.NewSelect(t.nextID(), t.translateExpression(s.Operand()), s.FieldName())
 	case ast.CallKind:
 		call := e.AsCall()
 		if path := pathOf(targetOf(call)); path != "" && t.err == nil && slices.Contains(unreadable, path) && path != "object" {
@@ -126,23 +126,23 @@ func (t *translation) visit(e ast.Expr) ast.Expr {
 		}
 		var args []ast.Expr
 		for _, a := range call.Args() {
-			args = append(args, t.visit(a))
+			args = append(args, t.translateExpression(a))
 		}
 		if call.IsMemberFunction() {
-			return t.NewMemberCall(t.nextID(), call.FunctionName(), t.visit(call.Target()), args...)
+			return t.NewMemberCall(t.nextID(), call.FunctionName(), t.translateExpression(call.Target()), args...)
 		}
 		return t.NewCall(t.nextID(), call.FunctionName(), args...)
 	case ast.ListKind:
 		var items []ast.Expr
 		for _, item := range e.AsList().Elements() {
-			items = append(items, t.visit(item))
+			items = append(items, t.translateExpression(item))
 		}
 		return t.NewList(t.nextID(), items, e.AsList().OptionalIndices())
 	case ast.MapKind:
 		var entries []ast.EntryExpr
 		for _, entry := range e.AsMap().Entries() {
 			m := entry.AsMapEntry()
-			entries = append(entries, t.NewMapEntry(t.nextID(), t.visit(m.Key()), t.visit(m.Value()), m.IsOptional()))
+			entries = append(entries, t.NewMapEntry(t.nextID(), t.translateExpression(m.Key()), t.translateExpression(m.Value()), m.IsOptional()))
 		}
 		return t.NewMap(t.nextID(), entries)
 	case ast.StructKind:
@@ -177,8 +177,8 @@ func pathOf(e ast.Expr) string {
 	return ""
 }
 
-// fields returns an expression that makes a value as a tree of fields.
-func (p *policyExpression) fields(e ast.Expr, parent *field, name, path string) *field {
+// buildField returns an expression that makes a value as a tree of fields.
+func (p *policyExpression) buildField(e ast.Expr, parent *field, name, path string) *field {
 	f := &field{name: name, path: path, line: p.lineOf(e), parent: parent, kind: yaml.ScalarNode, node: textNode(formatExpr(e))}
 	switch e.Kind() {
 	case ast.StructKind:
@@ -189,7 +189,7 @@ func (p *policyExpression) fields(e ast.Expr, parent *field, name, path string) 
 		f.kind = yaml.MappingNode
 		for _, entry := range e.AsStruct().Fields() {
 			s := entry.AsStructField()
-			f.children = append(f.children, p.member(s.Value(), f, s.Name(), s.IsOptional()))
+			f.children = append(f.children, p.buildMember(s.Value(), f, s.Name(), s.IsOptional()))
 		}
 	case ast.MapKind:
 		f.kind = yaml.MappingNode
@@ -200,7 +200,7 @@ func (p *policyExpression) fields(e ast.Expr, parent *field, name, path string) 
 				f.kind, f.children, f.impossible = yaml.ScalarNode, nil, "the keys of an object in a template are constant"
 				return f
 			}
-			f.children = append(f.children, p.member(m.Value(), f, key, m.IsOptional()))
+			f.children = append(f.children, p.buildMember(m.Value(), f, key, m.IsOptional()))
 		}
 	case ast.ListKind:
 		p.addElements(e, f)
@@ -217,11 +217,11 @@ func (p *policyExpression) fields(e ast.Expr, parent *field, name, path string) 
 	return f
 }
 
-// member returns a field of an object. An optional one exists if its value does.
-func (p *policyExpression) member(e ast.Expr, parent *field, name string, optional bool) *field {
+// buildMember returns a field of an object. An optional one exists if its value does.
+func (p *policyExpression) buildMember(e ast.Expr, parent *field, name string, optional bool) *field {
 	path := joinPath(parent.path, name)
 	if !optional {
-		return p.fields(e, parent, name, path)
+		return p.buildField(e, parent, name, path)
 	}
 	f := &field{name: name, path: path, line: p.lineOf(e), parent: parent, kind: yaml.ScalarNode, node: textNode(formatExpr(e))}
 	p.setExpression(e, f)
@@ -260,7 +260,7 @@ func (p *policyExpression) podPath(e ast.Expr) string {
 // addItems adds the elements of a list.
 func (p *policyExpression) addItems(e ast.Expr, f *field) {
 	for i, item := range e.AsList().Elements() {
-		child := p.fields(item, f, "", fmt.Sprintf("%s[%d]", f.path, len(f.children)))
+		child := p.buildField(item, f, "", fmt.Sprintf("%s[%d]", f.path, len(f.children)))
 		if e.AsList().IsOptional(int32(i)) {
 			child.kind, child.children, child.impossible = yaml.ScalarNode, nil, "an item of a list exists under a condition in \"${when}\""
 		}
@@ -308,7 +308,7 @@ func (p *policyExpression) addLoop(e ast.Expr, f *field) bool {
 		where = append(where, condition{expression: text})
 	}
 	f.kind = yaml.SequenceNode
-	item := p.fields(renameVariable(value, variable), f, "", f.path+"[*]")
+	item := p.buildField(renameVariable(value, variable), f, "", f.path+"[*]")
 	item.loop = newLoop(f.name, where...)
 	item.get("name").markAs("container.name")
 	f.children = []*field{item}

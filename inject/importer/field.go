@@ -95,7 +95,7 @@ func parseStream(file string, data []byte) ([]*field, problem.Problems) {
 // newField returns the tree of a node, with its aliases and merge keys expanded.
 func newField(n *yaml.Node) (*field, error) {
 	b := &treeBuilder{}
-	root := b.build(n, nil, "", "")
+	root := b.buildField(n, nil, "", "")
 	return root, b.err
 }
 
@@ -107,7 +107,7 @@ type treeBuilder struct {
 	err   error
 }
 
-func (b *treeBuilder) build(n *yaml.Node, parent *field, name, path string) *field {
+func (b *treeBuilder) buildField(n *yaml.Node, parent *field, name, path string) *field {
 	f := &field{name: name, line: n.Line, kind: n.Kind, node: n, parent: parent, path: path}
 	if b.count++; b.count > maxFields && b.err == nil {
 		b.err = fmt.Errorf("line %d: the document has more than %d fields", n.Line, maxFields)
@@ -125,14 +125,14 @@ func (b *treeBuilder) build(n *yaml.Node, parent *field, name, path string) *fie
 			return f
 		}
 		b.open = append(b.open, n.Alias)
-		f = b.build(n.Alias, parent, name, path)
+		f = b.buildField(n.Alias, parent, name, path)
 		b.open = b.open[:len(b.open)-1]
 		f.line = n.Line
 	case yaml.MappingNode:
 		b.addMembers(f, n)
 	case yaml.SequenceNode:
 		for i, item := range n.Content {
-			f.children = append(f.children, b.build(item, f, "", fmt.Sprintf("%s[%d]", path, i)))
+			f.children = append(f.children, b.buildField(item, f, "", fmt.Sprintf("%s[%d]", path, i)))
 		}
 	}
 	return f
@@ -153,7 +153,7 @@ func (b *treeBuilder) addMembers(f *field, n *yaml.Node) {
 			merged = append(merged, value)
 			continue
 		}
-		child := b.build(value, f, key.Value, joinPath(f.path, key.Value))
+		child := b.buildField(value, f, key.Value, joinPath(f.path, key.Value))
 		child.line = n.Content[i].Line
 		f.children = append(f.children, child)
 	}
@@ -167,7 +167,7 @@ func (b *treeBuilder) addMembers(f *field, n *yaml.Node) {
 			merged = append(slices.Clone(value.Content), merged...)
 			continue
 		}
-		other := b.build(value, nil, "", f.path)
+		other := b.buildField(value, nil, "", f.path)
 		for _, child := range other.children {
 			if f.get(child.name) == nil {
 				child.parent = f
@@ -203,8 +203,8 @@ func (f *field) get(names ...string) *field {
 	return f
 }
 
-// all returns those of the named fields that exist.
-func (f *field) all(names ...string) (found []*field) {
+// findAll returns those of the named fields that exist.
+func (f *field) findAll(names ...string) (found []*field) {
 	for _, name := range names {
 		if child := f.get(name); child != nil {
 			found = append(found, child)
@@ -238,17 +238,17 @@ func (f *field) members() []*field {
 	return f.children
 }
 
-// peek returns the scalar at a path of names, or "". It does not count as read.
-func (f *field) peek(names ...string) string {
+// peekText returns the scalar at a path of names, or "". It does not count as read.
+func (f *field) peekText(names ...string) string {
 	if f = f.get(names...); f == nil || f.kind != yaml.ScalarNode || f.node.Tag == "!!null" {
 		return ""
 	}
 	return f.node.Value
 }
 
-// text returns the scalar at a path of names, or "", and counts it as read.
-func (f *field) text(names ...string) string {
-	value := f.peek(names...)
+// readText returns the scalar at a path of names, or "", and counts it as read.
+func (f *field) readText(names ...string) string {
+	value := f.peekText(names...)
 	f.markScalar(names...)
 	return value
 }
@@ -295,19 +295,19 @@ func (f *field) isText() bool {
 // asRoot makes a field the root of an object: paths inside it begin there.
 func (f *field) asRoot() {
 	f.parent = nil
-	f.rebase(f.path, "")
+	f.rebasePaths(f.path, "")
 }
 
-func (f *field) rebase(old, now string) {
+func (f *field) rebasePaths(old, now string) {
 	f.path = strings.TrimPrefix(now+strings.TrimPrefix(f.path, old), ".")
 	for _, child := range f.children {
-		child.rebase(old, now)
+		child.rebasePaths(old, now)
 	}
 }
 
-// embed parses the value of a string as a document, whose fields become those of f. It returns an error, with the
+// parseEmbedded parses the value of a string as a document, whose fields become those of f. It returns an error, with the
 // line in the file, if the value is not YAML.
-func (f *field) embed(text string) (*field, error) {
+func (f *field) parseEmbedded(text string) (*field, error) {
 	first := f.firstLine()
 	doc, err := parseDocument(text)
 	if err != nil {
@@ -321,7 +321,7 @@ func (f *field) embed(text string) (*field, error) {
 	if err != nil {
 		return nil, err
 	}
-	root.rebase("", f.path+inside)
+	root.rebasePaths("", f.path+inside)
 	root.moveLines(first-1, f.node.Style&(yaml.LiteralStyle|yaml.FoldedStyle) == 0)
 	root.parent = f
 	f.children, f.read, f.embedded = []*field{root}, true, true
@@ -364,8 +364,8 @@ func (f *field) moveLines(by int, one bool) {
 // maxWas limits a value in a finding, in bytes.
 const maxWas = 200
 
-// was returns the value of a field as YAML in one line.
-func (f *field) was() string {
+// valueInOneLine returns the value of a field as YAML in one line.
+func (f *field) valueInOneLine() string {
 	if f.embedded {
 		return "a document in a string"
 	}
@@ -427,8 +427,8 @@ func (f *field) markEmpty() {
 
 func isNull(f *field) bool { return f.kind == yaml.ScalarNode && f.node.Tag == "!!null" }
 
-// without returns a list or an object without some of its children.
-func (f *field) without(drop func(*field) bool) *field {
+// withoutChildren returns a list or an object without some of its children.
+func (f *field) withoutChildren(drop func(*field) bool) *field {
 	if f == nil || f.kind == yaml.ScalarNode {
 		return f
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/pillion-dev/pillion/templates/problem"
 )
 
-// finish checks the templates of an object, adds the comments and returns the result.
-func (o *object) finish(im *importer) Imported {
+// finishTemplates checks the templates of an object, adds the comments and returns the result.
+func (o *object) finishTemplates(im *importer) Imported {
 	if o.kind == "" {
 		o.kind = "document"
 	}
@@ -40,14 +40,14 @@ func (o *object) finish(im *importer) Imported {
 	}
 	heads := o.writeComments(documents)
 	for i, d := range kept {
-		head := append([]string{o.origin()}, heads[i]...)
+		head := append([]string{o.describeOrigin()}, heads[i]...)
 		result.Templates = append(result.Templates, Template{d.name, writeDocument(documents[i], head)})
 	}
 	for _, f := range o.found {
-		result.LeftOut = append(result.LeftOut, f.public())
+		result.LeftOut = append(result.LeftOut, f.exportFinding())
 	}
 	for _, f := range o.notes {
-		result.Notes = append(result.Notes, f.public())
+		result.Notes = append(result.Notes, f.exportFinding())
 	}
 	result.PartOf = o.partOf
 	switch {
@@ -83,8 +83,8 @@ func (o *object) sortFindings() {
 	slices.SortStableFunc(o.notes, byLine)
 }
 
-// origin returns where the template comes from.
-func (o *object) origin() string {
+// describeOrigin returns where the template comes from.
+func (o *object) describeOrigin() string {
 	return fmt.Sprintf("Imported from %s:%d: %s %s.", escapeUnprintable(o.file), o.root.line, escapeUnprintable(o.kind), escapeUnprintable(o.name))
 }
 
@@ -110,7 +110,7 @@ func (o *object) writeComments(documents []*yaml.Node) [][]string {
 		findHolders(d, holders)
 	}
 	write := func(f finding, word string) {
-		p := f.public()
+		p := f.exportFinding()
 		text := []string{fmt.Sprintf("%s: %s (line %d): %s", word, p.describePlace(), p.Line, p.Was), "  " + p.Message}
 		for at := f.at.parent; at != nil; at = at.parent {
 			if holder := holders[at.out]; at.out != nil && holder != nil {
@@ -188,7 +188,7 @@ func (o *object) takeOutProblems(d *draft, document *yaml.Node, problems problem
 			continue
 		}
 		last := steps[len(steps)-1]
-		last.remove(d)
+		last.removeNode(d)
 		gone[last.node] = true
 		o.leaveOut(d.origin[last.node], "a template cannot have this: %s", p.Message)
 	}
@@ -219,8 +219,8 @@ type step struct {
 	list         string // of an item: the name of its list
 }
 
-// remove takes the node out of its parent, and out of the draft if it is a part of that.
-func (s step) remove(d *draft) {
+// removeNode takes the node out of its parent, and out of the draft if it is a part of that.
+func (s step) removeNode(d *draft) {
 	if s.parent.Kind == yaml.SequenceNode {
 		s.parent.Content = slices.DeleteFunc(s.parent.Content, func(n *yaml.Node) bool { return n == s.node })
 		d.each = slices.DeleteFunc(d.each, func(n *yaml.Node) bool { return n == s.node })
@@ -278,7 +278,7 @@ func (o *object) dropCondition(d *draft) bool {
 	d.conditions = slices.DeleteFunc(d.conditions, func(c condition) bool {
 		probe := newDraft("probe", "")
 		probe.params, probe.variables, probe.conditions = d.params, d.variables, []condition{c}
-		setMember(ensure(probe.pod, "metadata", "annotations"), "example.com/probe", textNode("x"))
+		setMember(ensureObject(probe.pod, "metadata", "annotations"), "example.com/probe", textNode("x"))
 		_, problems := templates.Parse("template", []byte(writeDocument(probe.buildDocument(), nil)))
 		if len(problems) == 0 || c.from == nil {
 			return false

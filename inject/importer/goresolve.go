@@ -10,8 +10,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// resolve gives fields their lines, their conditions and their expressions. Guards are those of the parent.
-func (t *goTemplate) resolve(f *field, guards []guardOf, offset int) {
+// resolveField gives fields their lines, their conditions and their expressions. Guards are those of the parent.
+func (t *goTemplate) resolveField(f *field, guards []guardOf, offset int) {
 	own := t.guardsOf(f)
 	if f.line > 0 && f.line <= len(t.lines) {
 		f.line = t.lines[f.line-1].line + offset
@@ -23,14 +23,14 @@ func (t *goTemplate) resolve(f *field, guards []guardOf, offset int) {
 	}
 	if markPattern.MatchString(f.name) {
 		f.impossible = "the name of a field is an action, and names in a template are constant"
-		f.name = t.restore(f.name)
+		f.name = t.restoreActions(f.name)
 	}
 	if f.kind == yaml.ScalarNode {
 		t.resolveScalar(f)
 		return
 	}
 	for _, child := range f.children {
-		t.resolve(child, own, offset)
+		t.resolveField(child, own, offset)
 	}
 	t.readNames(f)
 	joinAlternatives(f)
@@ -115,7 +115,7 @@ func (t *goTemplate) resolveScalar(f *field) {
 		}
 	}
 	plain := *f.node
-	plain.Value, plain.Tag = t.restore(text), "!!str"
+	plain.Value, plain.Tag = t.restoreActions(text), "!!str"
 	f.node, f.expression = &plain, strings.Join(parts, " + ")
 }
 

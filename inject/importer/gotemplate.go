@@ -21,7 +21,7 @@ func parseGoTemplate(f *field, d *draft, values chartValues) (*field, []mark, er
 	}
 	t.newLine(1)
 	if tree.Root != nil {
-		t.walk(tree.Root)
+		t.writeNode(tree.Root)
 	}
 	doc, err := parseDocument(t.out.String())
 	if err != nil {
@@ -38,8 +38,8 @@ func parseGoTemplate(f *field, d *draft, values chartValues) (*field, []mark, er
 	if err != nil {
 		return nil, t.alone, err
 	}
-	t.resolve(root, nil, f.firstLine()-1)
-	root.rebase("", f.path+inside)
+	t.resolveField(root, nil, f.firstLine()-1)
+	root.rebasePaths("", f.path+inside)
 	root.parent = f
 	f.children, f.read, f.embedded = []*field{root}, true, true
 	for i := range t.alone {
@@ -48,8 +48,8 @@ func parseGoTemplate(f *field, d *draft, values chartValues) (*field, []mark, er
 	return root, t.alone, nil
 }
 
-// walk writes a node of the template.
-func (t *goTemplate) walk(n parse.Node) {
+// writeNode writes a node of the template.
+func (t *goTemplate) writeNode(n parse.Node) {
 	switch n := n.(type) {
 	case *parse.ListNode:
 		if n == nil {
@@ -57,24 +57,24 @@ func (t *goTemplate) walk(n parse.Node) {
 		}
 		for i, child := range n.Nodes {
 			if action, ok := child.(*parse.ActionNode); ok {
-				t.action(action, t.isAlone(n.Nodes, i))
+				t.writeAction(action, t.isAlone(n.Nodes, i))
 				continue
 			}
-			t.walk(child)
+			t.writeNode(child)
 		}
 	case *parse.TextNode:
-		t.write(string(n.Text), t.lineAt(n.Pos))
+		t.writeText(string(n.Text), t.lineAt(n.Pos))
 	case *parse.IfNode:
-		t.branches(n)
+		t.writeBranches(n)
 	case *parse.RangeNode:
 		t.rangeOver(n)
 	case *parse.WithNode:
 		for _, list := range []*parse.ListNode{n.List, n.ElseList} {
-			t.inside(guardOf{impossible: "pillion import does not know {{ with }}"}, list)
+			t.writeGuarded(guardOf{impossible: "pillion import does not know {{ with }}"}, list)
 		}
 	case *parse.CommentNode:
 	default:
-		t.put(mark{line: t.lineAt(n.Position()), source: n.String(), impossible: "pillion import does not know this action; write what it does in CEL"})
+		t.putMark(mark{line: t.lineAt(n.Position()), source: n.String(), impossible: "pillion import does not know this action; write what it does in CEL"})
 	}
 }
 
@@ -95,10 +95,10 @@ func (t *goTemplate) isAlone(nodes []parse.Node, i int) bool {
 	return ok && strings.HasPrefix(strings.TrimLeft(string(next.Text), " "), "\n")
 }
 
-// action writes the value of an action.
-func (t *goTemplate) action(n *parse.ActionNode, alone bool) {
+// writeAction writes the value of an action.
+func (t *goTemplate) writeAction(n *parse.ActionNode, alone bool) {
 	line := t.lineAt(n.Pos)
-	v, err := t.pipe(n.Pipe)
+	v, err := t.pipeValue(n.Pipe)
 	if len(n.Pipe.Decl) > 0 {
 		if err != nil || n.Pipe.IsAssign {
 			v = goValue{impossible: "pillion import does not know the value of " + n.Pipe.Decl[0].Ident[0]}
@@ -115,7 +115,7 @@ func (t *goTemplate) action(n *parse.ActionNode, alone bool) {
 	case v.missing:
 		m.impossible = "the values in the input do not have it; import the template together with the values of the installation"
 	case v.static != nil:
-		t.write(fmt.Sprint(v.static), line)
+		t.writeText(fmt.Sprint(v.static), line)
 		return
 	default:
 		m.expression, m.fieldPath, m.number = v.asText(), v.fieldPath, v.number
@@ -127,13 +127,13 @@ func (t *goTemplate) action(n *parse.ActionNode, alone bool) {
 		t.alone = append(t.alone, m)
 		return
 	}
-	t.put(m)
+	t.putMark(m)
 }
 
-// branches writes both branches of an {{ if }}. Inside a line, it becomes one expression.
-func (t *goTemplate) branches(n *parse.IfNode) {
+// writeBranches writes both branches of an {{ if }}. Inside a line, it becomes one expression.
+func (t *goTemplate) writeBranches(n *parse.IfNode) {
 	line := t.lineAt(n.Pos)
-	v, err := t.pipe(n.Pipe)
+	v, err := t.pipeValue(n.Pipe)
 	test, impossible := "", ""
 	switch {
 	case err != nil:
@@ -156,9 +156,9 @@ func (t *goTemplate) branches(n *parse.IfNode) {
 		t.inlineBranches(n, line, test, impossible)
 		return
 	}
-	t.inside(guardOf{condition: test, impossible: impossible}, n.List)
+	t.writeGuarded(guardOf{condition: test, impossible: impossible}, n.List)
 	if n.ElseList != nil {
-		t.inside(guardOf{condition: "!(" + test + ")", impossible: impossible}, n.ElseList)
+		t.writeGuarded(guardOf{condition: "!(" + test + ")", impossible: impossible}, n.ElseList)
 	}
 }
 
@@ -171,8 +171,8 @@ func beginsLine(list *parse.ListNode) bool {
 	return ok && strings.HasPrefix(strings.TrimLeft(string(text.Text), " "), "\n")
 }
 
-// inside writes nodes with a condition.
-func (t *goTemplate) inside(g guardOf, list *parse.ListNode) {
+// writeGuarded writes nodes with a condition.
+func (t *goTemplate) writeGuarded(g guardOf, list *parse.ListNode) {
 	t.guards = append(t.guards, g)
 	t.writeBlock(list)
 	t.guards = t.guards[:len(t.guards)-1]
@@ -181,7 +181,7 @@ func (t *goTemplate) inside(g guardOf, list *parse.ListNode) {
 // writeBlock writes nodes whose declarations end with them.
 func (t *goTemplate) writeBlock(list *parse.ListNode) {
 	defer t.endBlock(len(t.shadowed))
-	t.walk(list)
+	t.writeNode(list)
 }
 
 // endBlock restores the variables that are shadowed since there were this many.
@@ -215,7 +215,7 @@ func (t *goTemplate) inlineBranches(n *parse.IfNode, line int, test, impossible 
 		texts = append(texts, text)
 	}
 	m.expression = test + " ? " + texts[0] + " : " + texts[1]
-	t.put(m)
+	t.putMark(m)
 }
 
 // inlineText returns text and actions as one expression for a string.
@@ -232,7 +232,7 @@ func (t *goTemplate) inlineText(list *parse.ListNode) (string, error) {
 			}
 			parts = append(parts, celString(string(n.Text)))
 		case *parse.ActionNode:
-			v, err := t.pipe(n.Pipe)
+			v, err := t.pipeValue(n.Pipe)
 			if err != nil || v.impossible != "" || v.fieldPath != "" {
 				return "", fmt.Errorf("pillion import does not know the value of %s", n)
 			}
@@ -247,23 +247,23 @@ func (t *goTemplate) inlineText(list *parse.ListNode) (string, error) {
 // rangeOver writes what a template has for each container of the pod.
 func (t *goTemplate) rangeOver(n *parse.RangeNode) {
 	g := guardOf{impossible: "pillion import knows {{ range }} only for the containers of the pod; write the items with \"${forEach}\""}
-	list := strings.TrimPrefix(n.Pipe.String(), strings.Join(declared(n.Pipe), ", ")+" := ")
+	list := strings.TrimPrefix(n.Pipe.String(), strings.Join(declaredVariables(n.Pipe), ", ")+" := ")
 	if list == ".Spec.Containers" || list == ".Spec.InitContainers" {
 		g = guardOf{loop: true, inits: list == ".Spec.InitContainers"}
 		outer := len(t.shadowed)
-		if names := declared(n.Pipe); len(names) > 0 {
+		if names := declaredVariables(n.Pipe); len(names) > 0 {
 			t.setVar(names[len(names)-1], goValue{container: true}, false)
 		}
 		t.setVar(".", goValue{container: true}, false)
 		defer t.endBlock(outer)
 	}
-	t.inside(g, n.List)
+	t.writeGuarded(g, n.List)
 	if n.ElseList != nil {
-		t.inside(guardOf{impossible: "a pod always has containers"}, n.ElseList)
+		t.writeGuarded(guardOf{impossible: "a pod always has containers"}, n.ElseList)
 	}
 }
 
-func declared(p *parse.PipeNode) (names []string) {
+func declaredVariables(p *parse.PipeNode) (names []string) {
 	for _, d := range p.Decl {
 		names = append(names, d.Ident[0])
 	}

@@ -71,8 +71,8 @@ func (t *goTemplate) lineAt(p parse.Pos) int {
 	return 1 + strings.Count(t.text[:min(int(p), len(t.text))], "\n")
 }
 
-// write adds text, whose first line is the given one.
-func (t *goTemplate) write(text string, line int) {
+// writeText adds text, whose first line is the given one.
+func (t *goTemplate) writeText(text string, line int) {
 	for i, part := range strings.Split(text, "\n") {
 		if i > 0 {
 			t.out.WriteByte('\n')
@@ -97,14 +97,14 @@ func markText(i int) string { return "pillionMark" + strconv.Itoa(i) + "End" }
 
 var markPattern = regexp.MustCompile(`pillionMark(\d+)End`)
 
-// put adds a mark to the text.
-func (t *goTemplate) put(m mark) {
-	t.write(markText(len(t.marks)), m.line)
+// putMark adds a mark to the text.
+func (t *goTemplate) putMark(m mark) {
+	t.writeText(markText(len(t.marks)), m.line)
 	t.marks = append(t.marks, m)
 }
 
-// restore returns a string with the actions in place of their marks.
-func (t *goTemplate) restore(text string) string {
+// restoreActions returns a string with the actions in place of their marks.
+func (t *goTemplate) restoreActions(text string) string {
 	return markPattern.ReplaceAllStringFunc(text, func(m string) string {
 		i, _ := strconv.Atoi(markPattern.FindStringSubmatch(m)[1])
 		return t.marks[i].source

@@ -60,42 +60,42 @@ func isTrue(value any) bool {
 	return true
 }
 
-// pipe returns the value of a pipeline.
-func (t *goTemplate) pipe(p *parse.PipeNode) (v goValue, err error) {
+// pipeValue returns the value of a pipeline.
+func (t *goTemplate) pipeValue(p *parse.PipeNode) (v goValue, err error) {
 	for i, cmd := range p.Cmds {
 		var last []goValue
 		if i > 0 {
 			last = []goValue{v}
 		}
-		if v, err = t.command(cmd, last); err != nil {
+		if v, err = t.commandValue(cmd, last); err != nil {
 			return v, err
 		}
 	}
 	return v, nil
 }
 
-// command returns the value of one command, with the value of the one before it as its last argument.
-func (t *goTemplate) command(c *parse.CommandNode, last []goValue) (goValue, error) {
+// commandValue returns the value of one command, with the value of the one before it as its last argument.
+func (t *goTemplate) commandValue(c *parse.CommandNode, last []goValue) (goValue, error) {
 	name, isCall := c.Args[0].(*parse.IdentifierNode)
 	if !isCall {
-		return t.operand(c.Args[0])
+		return t.operandValue(c.Args[0])
 	}
 	if name.Ident == "annotation" && len(c.Args) == 4 {
-		return t.annotation(c)
+		return t.annotationParam(c)
 	}
 	var args []goValue
 	for _, a := range c.Args[1:] {
-		v, err := t.operand(a)
+		v, err := t.operandValue(a)
 		if err != nil {
 			return v, err
 		}
 		args = append(args, v)
 	}
-	return call(name.Ident, append(args, last...))
+	return callFunction(name.Ident, append(args, last...))
 }
 
-// operand returns the value of an argument.
-func (t *goTemplate) operand(n parse.Node) (goValue, error) {
+// operandValue returns the value of an argument.
+func (t *goTemplate) operandValue(n parse.Node) (goValue, error) {
 	switch n := n.(type) {
 	case *parse.StringNode:
 		return goValue{static: n.Text}, nil
@@ -107,14 +107,14 @@ func (t *goTemplate) operand(n parse.Node) (goValue, error) {
 	case *parse.BoolNode:
 		return goValue{static: n.True}, nil
 	case *parse.PipeNode:
-		return t.pipe(n)
+		return t.pipeValue(n)
 	case *parse.FieldNode:
 		if dot := t.vars["."]; dot.container {
 			return containerField(n.Ident, n.String())
 		}
 		return t.fieldOf(n.Ident, n.String())
 	case *parse.VariableNode:
-		return t.variable(n)
+		return t.variableValue(n)
 	}
 	return goValue{}, unknownAction(n.String())
 }
@@ -123,8 +123,8 @@ func unknownAction(text string) error {
 	return fmt.Errorf("pillion import cannot translate %s; write what it does in CEL", text)
 }
 
-// variable returns the value of a variable, or of its field.
-func (t *goTemplate) variable(n *parse.VariableNode) (goValue, error) {
+// variableValue returns the value of a variable, or of its field.
+func (t *goTemplate) variableValue(n *parse.VariableNode) (goValue, error) {
 	if n.Ident[0] == "$" {
 		return t.fieldOf(n.Ident[1:], n.String())
 	}
@@ -184,13 +184,13 @@ func (t *goTemplate) fieldOf(names []string, text string) (goValue, error) {
 	return goValue{}, unknownAction(text)
 }
 
-// annotation returns the parameter for an annotation of the pod with a default.
-func (t *goTemplate) annotation(c *parse.CommandNode) (goValue, error) {
+// annotationParam returns the parameter for an annotation of the pod with a default.
+func (t *goTemplate) annotationParam(c *parse.CommandNode) (goValue, error) {
 	key, ok := c.Args[2].(*parse.StringNode)
 	if !ok || c.Args[1].String() != ".ObjectMeta" {
 		return goValue{}, unknownAction(c.String())
 	}
-	fallback, err := t.operand(c.Args[3])
+	fallback, err := t.operandValue(c.Args[3])
 	if err != nil {
 		return goValue{}, err
 	}
@@ -254,8 +254,8 @@ func (d *draft) paramNamed(name string) *yaml.Node {
 	return d.params[i]
 }
 
-// call returns the value of a function of Istio's templates.
-func call(name string, args []goValue) (goValue, error) {
+// callFunction returns the value of a function of Istio's templates.
+func callFunction(name string, args []goValue) (goValue, error) {
 	unknown := fmt.Errorf("pillion import does not know the function %s of Istio's templates here; write what it does in CEL", name)
 	for _, a := range args {
 		if a.impossible != "" || a.fieldPath != "" || a.container {

@@ -53,7 +53,7 @@ func Import(sources []Source) ([]Imported, error) {
 	}
 	results := make([]Imported, len(im.objects))
 	for i, o := range im.objects {
-		results[i] = o.finish(im)
+		results[i] = o.finishTemplates(im)
 	}
 	return results, nil
 }
@@ -63,7 +63,7 @@ func (im *importer) addObjects(file string, root *field) {
 	if _, ok := im.files[path.Clean(file)]; !ok {
 		im.files[path.Clean(file)] = root
 	}
-	if items := root.get("items"); strings.HasSuffix(root.peek("kind"), "List") && items != nil {
+	if items := root.get("items"); strings.HasSuffix(root.peekText("kind"), "List") && items != nil {
 		for _, f := range root.children {
 			if f != items {
 				f.markAll() // a List has no content of its own
@@ -75,7 +75,7 @@ func (im *importer) addObjects(file string, root *field) {
 		}
 		return
 	}
-	o := &object{file: file, root: root, kind: root.peek("kind"), name: root.peek("metadata", "name")}
+	o := &object{file: file, root: root, kind: root.peekText("kind"), name: root.peekText("metadata", "name")}
 	im.objects = append(im.objects, o)
 }
 

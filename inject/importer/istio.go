@@ -25,7 +25,7 @@ func istioValues(root *field) []*field {
 
 // isIstioConfig reports whether an object has injection templates of Istio.
 func isIstioConfig(o *object) bool {
-	version := o.root.peek("apiVersion")
+	version := o.root.peekText("apiVersion")
 	switch {
 	case o.kind == "ConfigMap":
 		return version == "v1" && injectorConfig(o.root) != nil
@@ -59,10 +59,10 @@ type istioConfig struct {
 // readIstioConfig reads the injection templates of Istio, except its own ones.
 func readIstioConfig(_ *importer, o *object) {
 	o.readMetadata()
-	o.note(o.root.get("metadata", "namespace"), "this is where Istio is")
+	o.recordNote(o.root.get("metadata", "namespace"), "this is where Istio is")
 	var config istioConfig
 	if f := injectorConfig(o.root); f != nil {
-		root, err := f.embed(f.node.Value)
+		root, err := f.parseEmbedded(f.node.Value)
 		if err != nil {
 			o.leaveOut(f, "%v", err)
 			return
@@ -76,14 +76,14 @@ func readIstioConfig(_ *importer, o *object) {
 	}
 	for _, f := range config.templates.members() {
 		if slices.Contains(istioTemplates, f.name) {
-			o.note(f, "this template comes with Istio; leave it to Istio, which can run beside Pillion")
+			o.recordNote(f, "this template comes with Istio; leave it to Istio, which can run beside Pillion")
 			continue
 		}
 		o.readInjectionTemplate(f, &config)
 	}
 	if len(o.drafts) == 0 {
 		for _, f := range []*field{config.never, config.annotations, config.defaults, config.aliases} {
-			o.note(f, "this is about templates that come with Istio")
+			o.recordNote(f, "this is about templates that come with Istio")
 		}
 	}
 }
@@ -93,7 +93,7 @@ func (o *object) readInjectorConfig(root *field) istioConfig {
 	config := istioConfig{templates: root.get("templates"), defaults: root.get("defaultTemplates"), aliases: root.get("aliases")}
 	if values := o.root.get("data", "values"); values.isText() {
 		config.values.complete = yaml.Unmarshal([]byte(values.node.Value), &config.values.all) == nil
-		o.note(values, "these are the values of Istio's chart; the templates have what they read of them")
+		o.recordNote(values, "these are the values of Istio's chart; the templates have what they read of them")
 	}
 	config.readSettings(o, root)
 	return config
@@ -108,8 +108,8 @@ func (config *istioConfig) readSettings(o *object, f *field) {
 		case "neverInjectSelector", "injectedAnnotations":
 			f.markAll() // in each template
 		case "policy":
-			config.onDemand = f.peek() == "disabled"
-			o.note(f, "pods of namespaces that opted in with the label pillion.dev/inject get the template; with the policy disabled, only those that have the label sidecar.istio.io/inject")
+			config.onDemand = f.peekText() == "disabled"
+			o.recordNote(f, "pods of namespaces that opted in with the label pillion.dev/inject get the template; with the policy disabled, only those that have the label sidecar.istio.io/inject")
 		case "alwaysInjectSelector":
 			if len(f.children) > 0 {
 				o.leaveOut(f, "Pillion adds to pods of namespaces that opted in; set the label pillion.dev/inject: enabled on these pods")
@@ -117,7 +117,7 @@ func (config *istioConfig) readSettings(o *object, f *field) {
 			}
 			f.read = true
 		case "enableNamespacesByDefault", "rewriteAppHTTPProbe", "injectionURL", "reinvocationPolicy":
-			o.note(f, "this is about the mesh; Pillion adds to the pods of namespaces that opted in with the label pillion.dev/inject")
+			o.recordNote(f, "this is about the mesh; Pillion adds to the pods of namespaces that opted in with the label pillion.dev/inject")
 		}
 	}
 }
@@ -154,7 +154,7 @@ func (o *object) noteOthers(root, part *field, message string) {
 			o.noteOthers(f, part, message)
 		case root.parent == nil && (f.name == "metadata" && !part.isInside(f) || f.name == "apiVersion" || f.name == "kind"):
 		default:
-			o.note(f, "%s", message)
+			o.recordNote(f, "%s", message)
 		}
 	}
 }
@@ -162,7 +162,7 @@ func (o *object) noteOthers(root, part *field, message string) {
 // defaultNames returns the names of the templates for pods that name none.
 func (config *istioConfig) defaultNames() (names []string) {
 	for _, item := range config.defaults.items() {
-		names = append(names, item.text())
+		names = append(names, item.readText())
 	}
 	config.defaults.markEmpty()
 	if len(names) == 0 {
@@ -201,7 +201,7 @@ func (o *object) readInjectionTemplate(f *field, config *istioConfig) {
 	d.placeInit, d.placeContainers = "First", "First" // a strategic merge puts new items of a list first
 	names := []string{f.name}
 	for _, alias := range config.aliases.members() {
-		if slices.ContainsFunc(alias.items(), func(item *field) bool { return item.peek() == f.name }) {
+		if slices.ContainsFunc(alias.items(), func(item *field) bool { return item.peekText() == f.name }) {
 			names = append(names, alias.name)
 			alias.markAll()
 		}
@@ -253,7 +253,7 @@ func overridesOf(o *object) (overrides, labels *field) {
 
 func hasOverrides(o *object) bool {
 	f, _ := overridesOf(o)
-	return f != nil && slices.Contains([]string{"v1", "apps/v1", "batch/v1"}, o.root.peek("apiVersion"))
+	return f != nil && slices.Contains([]string{"v1", "apps/v1", "batch/v1"}, o.root.peekText("apiVersion"))
 }
 
 // readOverrides reads what a pod or a workload adds to containers of Istio.
@@ -262,7 +262,7 @@ func readOverrides(_ *importer, o *object) {
 	d := newDraft(o.name+"-istio-overrides", "Imported from the annotation "+overridesAnnotation+" of the "+o.kind+" "+o.name+".")
 	d.hostNetwork = false
 	o.useNamespace(d)
-	root, err := f.embed(f.node.Value)
+	root, err := f.parseEmbedded(f.node.Value)
 	if err != nil {
 		o.leaveOut(f, "%v", err)
 		return
@@ -294,12 +294,12 @@ func readOverrides(_ *importer, o *object) {
 
 // readOverride returns a container without the fields that Istio always sets, so that Pillion cannot add them.
 func (o *object) readOverride(container *field) *field {
-	if image := container.get("image"); image.peek() == "auto" {
-		o.note(image, "Istio chooses the image")
+	if image := container.get("image"); image.peekText() == "auto" {
+		o.recordNote(image, "Istio chooses the image")
 	} else {
 		o.leaveOut(image, "Istio sets the image, and Pillion never replaces it; name it in the annotation sidecar.istio.io/proxyImage of the pods")
 	}
 	o.leaveOut(container.get("resources"), "Istio sets resources, and Pillion never replaces them; set the annotations sidecar.istio.io/proxyCPU, proxyMemory, proxyCPULimit and proxyMemoryLimit of the pods")
 	o.leaveOut(container.get("securityContext"), "Istio sets the security context, and Pillion never replaces it; set it in the values of Istio's chart")
-	return container.without(func(f *field) bool { return slices.Contains([]string{"image", "resources", "securityContext"}, f.name) })
+	return container.withoutChildren(func(f *field) bool { return slices.Contains([]string{"image", "resources", "securityContext"}, f.name) })
 }

@@ -135,8 +135,8 @@ func (q *query) equalsBool(is bool) string {
 	return text + " == " + strconv.FormatBool(is)
 }
 
-// text returns a string of a rule, whose variables are in {{ }}, as one of a template.
-func (r *kyvernoRule) text(f *field) (*yaml.Node, string) {
+// convertText returns a string of a rule, whose variables are in {{ }}, as one of a template.
+func (r *kyvernoRule) convertText(f *field) (*yaml.Node, string) {
 	rest, out, whole := f.node.Value, "", ""
 	parts := 0
 	for rest != "" {

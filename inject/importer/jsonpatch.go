@@ -45,13 +45,13 @@ func (c *converter) addPatch(from *field, ops []operation, workload bool) {
 		case len(op.value.children) == 0 && op.value.kind != yaml.ScalarNode:
 			op.value.markAll() // an empty list or object, so that later operations have a place
 		default:
-			if why := pod.place(tokens, op); why != "" {
+			if why := pod.placeValue(tokens, op); why != "" {
 				c.o.leaveOut(op.at, "%s", why)
 				continue
 			}
 			c.placeAt(tokens)
 			if op.value.kind == yaml.SequenceNode && op.when == "" {
-				c.o.remark(op.at, "the patch replaces this list if the pod has it already, and Pillion adds to it")
+				c.o.recordRemark(op.at, "the patch replaces this list if the pod has it already, and Pillion adds to it")
 			}
 		}
 	}
@@ -80,9 +80,9 @@ func pointerTokens(pointer string) []string {
 	return tokens
 }
 
-// place puts a value at a path in the tree of a pod. A container with an index becomes a change of that container. It
+// placeValue puts a value at a path in the tree of a pod. A container with an index becomes a change of that container. It
 // returns why that is not possible, or "".
-func (f *field) place(tokens []string, op operation) string {
+func (f *field) placeValue(tokens []string, op operation) string {
 	at, value, when := f, op.value, op.when
 	if isElement := func(token string) bool { return strings.Contains(token, "elementIndex") }; slices.ContainsFunc(tokens, isElement) != (op.each != nil) {
 		return "a rule that goes through containers adds to the container with {{elementIndex}}; write the rest without \"${forEach}\""
@@ -96,9 +96,9 @@ func (f *field) place(tokens []string, op operation) string {
 				at.children = append(at.children, value)
 				return ""
 			}
-			at = at.child(name, yaml.MappingNode)
+			at = at.ensureChild(name, yaml.MappingNode)
 		case last:
-			list := at.child(name, yaml.SequenceNode)
+			list := at.ensureChild(name, yaml.SequenceNode)
 			if value.kind != yaml.SequenceNode {
 				return fmt.Sprintf("the value for %s is not a list of objects that are written in the patch; write them into the template", name)
 			}
@@ -109,19 +109,19 @@ func (f *field) place(tokens []string, op operation) string {
 			}
 			return ""
 		case i == len(tokens)-2:
-			list := at.child(name, yaml.SequenceNode)
+			list := at.ensureChild(name, yaml.SequenceNode)
 			value.name, value.when, value.parent = "", when, list
 			list.children = append(list.children, value)
 			return ""
 		case isContainerName(name) && op.each != nil && op.each.initContainers == (name == "initContainers"):
-			at = at.child(name, yaml.SequenceNode).loopItem(op.each, when)
+			at = at.ensureChild(name, yaml.SequenceNode).loopItem(op.each, when)
 			i++
 		case isContainerName(name):
 			index, err := strconv.Atoi(tokens[i+1])
 			if err != nil || index < 0 {
 				return "the path has no number for the container"
 			}
-			at = at.child(name, yaml.SequenceNode).containerAt(name, index, when)
+			at = at.ensureChild(name, yaml.SequenceNode).containerAt(name, index, when)
 			i++
 		default:
 			return fmt.Sprintf("the path leads into an item of %s by its number; write the item into the template", name)
@@ -130,8 +130,8 @@ func (f *field) place(tokens []string, op operation) string {
 	return "the path leads to the whole pod"
 }
 
-// child returns a field of an object, which is made if it does not exist.
-func (f *field) child(name string, kind yaml.Kind) *field {
+// ensureChild returns a field of an object, which is made if it does not exist.
+func (f *field) ensureChild(name string, kind yaml.Kind) *field {
 	if child := f.get(name); child != nil && child.kind == kind {
 		return child
 	}
@@ -167,7 +167,7 @@ func withoutAlternatives(ops []operation) []operation {
 	var kept []operation
 	for _, op := range ops {
 		i := slices.IndexFunc(kept, func(k operation) bool {
-			return k.when != "" && areOpposite(k.when, op.when) && k.effect() == op.effect()
+			return k.when != "" && areOpposite(k.when, op.when) && k.effectKey() == op.effectKey()
 		})
 		if i < 0 {
 			kept = append(kept, op)
@@ -179,18 +179,18 @@ func withoutAlternatives(ops []operation) []operation {
 	return kept
 }
 
-// effect returns a string that is the same for operations that add the same items.
-func (op operation) effect() string {
+// effectKey returns a string that is the same for operations that add the same items.
+func (op operation) effectKey() string {
 	if op.value == nil {
 		return op.op + " " + op.path
 	}
 	path, ok := strings.CutSuffix(op.path, "/-")
-	value := op.value.was()
+	value := op.value.valueInOneLine()
 	if ok {
 		value = "[" + value + "]"
 	}
 	if op.value.kind == yaml.SequenceNode && !ok && len(op.value.children) == 1 {
-		value = "[" + op.value.children[0].was() + "]"
+		value = "[" + op.value.children[0].valueInOneLine() + "]"
 	}
 	return op.op + " " + path + " " + value
 }

@@ -5,7 +5,7 @@ package importer
 import "strings"
 
 func isKyvernoPolicy(o *object) bool {
-	return (o.kind == "ClusterPolicy" || o.kind == "Policy") && strings.HasPrefix(o.root.peek("apiVersion"), "kyverno.io/")
+	return (o.kind == "ClusterPolicy" || o.kind == "Policy") && strings.HasPrefix(o.root.peekText("apiVersion"), "kyverno.io/")
 }
 
 // kyvernoSettings are the fields of a policy that do not matter for a pod that is created.
@@ -18,17 +18,17 @@ var kyvernoSettings = []string{
 func readKyvernoPolicy(_ *importer, o *object) {
 	o.readMetadata()
 	spec := o.root.get("spec")
-	idle := spec.peek("admission") == "false"
+	idle := spec.peekText("admission") == "false"
 	if idle {
 		o.leaveOut(spec.get("admission"), "the policy does nothing when pods are created; %s", onlyOnRequest)
 	}
-	onlyFirst := spec.peek("applyRules") == "One"
+	onlyFirst := spec.peekText("applyRules") == "One"
 	if onlyFirst {
 		o.leaveOut(spec.get("applyRules"), "a pod gets the templates of all rules that match it; write conditions that exclude each other; until then, pods get those after the first one only if their annotation pillion.dev/templates names them")
 	}
-	o.noteAll(spec.all(kyvernoSettings...), "this is how Kyverno calls and reports the policy")
+	o.noteAll(spec.findAll(kyvernoSettings...), "this is how Kyverno calls and reports the policy")
 	webhook := spec.get("webhookConfiguration")
-	o.note(webhook.get("timeoutSeconds"), "this is how Kyverno calls and reports the policy")
+	o.recordNote(webhook.get("timeoutSeconds"), "this is how Kyverno calls and reports the policy")
 	if f := webhook.get("matchConditions"); len(f.items()) > 0 {
 		o.leaveOut(f, "write these conditions into spec.match.condition; %s", onlyOnRequest)
 		idle = true
@@ -40,14 +40,14 @@ func readKyvernoPolicy(_ *importer, o *object) {
 	for _, rule := range rules {
 		name := o.name
 		if several {
-			name += "-" + rule.peek("name")
+			name += "-" + rule.peekText("name")
 		}
 		if rule.get("mutate") == nil {
 			o.leaveOut(rule, "this rule changes nothing; keep it in Kyverno")
 			continue
 		}
 		d := o.policyDraft(name)
-		d.description = "Imported from the rule " + rule.text("name") + " of the " + o.kind + " " + o.name + "."
+		d.description = "Imported from the rule " + rule.readText("name") + " of the " + o.kind + " " + o.name + "."
 		if o.kind == "Policy" {
 			o.useNamespace(d)
 		}
@@ -68,14 +68,14 @@ func (o *object) readRule(d *draft, rule *field) {
 	for _, v := range rule.get("context").items() {
 		o.leaveOut(v, "a template reads only the pod, its namespace and its ServiceAccount; what reads this variable is left out too")
 	}
-	o.noteAll(rule.all("skipBackgroundRequests", "reportProperties"), "this is how Kyverno calls and reports the policy")
+	o.noteAll(rule.findAll("skipBackgroundRequests", "reportProperties"), "this is how Kyverno calls and reports the policy")
 	mutate := rule.get("mutate")
 	if targets := mutate.get("targets"); targets != nil {
 		o.leaveOut(targets, "the rule changes these objects and not the pods that it matches, and Pillion adds only to pods that are being created; %s", onlyOnRequest)
 		d.onRequest = true
 	}
 	mutate.markScalar("mutateExistingOnPolicyUpdate")
-	c := &converter{o: o, d: d, text: r.text}
+	c := &converter{o: o, d: d, text: r.convertText}
 	c.readRulePatches(r, mutate, nil)
 	for _, each := range mutate.get("foreach").items() {
 		c.readForeach(r, each)
@@ -105,14 +105,14 @@ func (c *converter) readRulePatches(r *kyvernoRule, f *field, each *loop) {
 		c.addPod(pod)
 	}
 	if patch := f.get("patchesJson6902"); patch.isText() {
-		root, err := patch.embed(patch.node.Value)
+		root, err := patch.parseEmbedded(patch.node.Value)
 		if err != nil {
 			c.o.leaveOut(whole, "%v", err)
 			return
 		}
 		var ops []operation
 		for _, item := range root.items() {
-			ops = append(ops, operation{op: item.peek("op"), path: item.peek("path"), value: item.get("value"), at: item, each: each})
+			ops = append(ops, operation{op: item.peekText("op"), path: item.peekText("path"), value: item.get("value"), at: item, each: each})
 		}
 		c.addPatch(patch, ops, r.workload)
 	}
@@ -134,7 +134,7 @@ func (r *kyvernoRule) containerList(expression string) string {
 
 // readForeach reads what a rule does for each container.
 func (c *converter) readForeach(r *kyvernoRule, f *field) {
-	list := r.containerList(f.peek("list"))
+	list := r.containerList(f.peekText("list"))
 	if list == "" {
 		c.o.leaveOut(f, "pillion import knows only lists that are request.object.spec.containers or initContainers; write the items with \"${forEach}\"")
 		return

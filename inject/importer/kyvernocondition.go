@@ -13,7 +13,7 @@ import (
 
 // conditionOf returns one precondition as a condition.
 func (r *kyvernoRule) conditionOf(f *field) (string, error) {
-	operator := strings.ToLower(f.peek("operator"))
+	operator := strings.ToLower(f.peekText("operator"))
 	key, value := f.get("key"), f.get("value")
 	switch variable, err := r.variableOf(key); {
 	case err != nil:
@@ -29,7 +29,7 @@ func (r *kyvernoRule) conditionOf(f *field) (string, error) {
 
 // variableOf returns the value of a string that is one {{ expression }}, or nil for a constant.
 func (r *kyvernoRule) variableOf(f *field) (*query, error) {
-	text := strings.TrimSpace(f.peek())
+	text := strings.TrimSpace(f.peekText())
 	if !strings.Contains(text, "{{") {
 		return nil, nil
 	}
@@ -51,7 +51,7 @@ func (r *kyvernoRule) memberCondition(key, value *field, operator string) (strin
 	if list == nil || !list.isList || key == nil || key.kind != yaml.ScalarNode {
 		return "", errors.New("pillion import can translate only a key that is one {{ expression }}; write the condition in CEL")
 	}
-	test := list.text + ".exists(value, " + globExpression("value", key.peek()) + ")"
+	test := list.text + ".exists(value, " + globExpression("value", key.peekText()) + ")"
 	switch operator {
 	case "anyin", "allin", "in":
 		return test, nil
@@ -70,7 +70,7 @@ func operationCondition(operator string, value *field) (string, error) {
 	if !slices.Contains([]string{"equals", "equal", "anyin", "in", "allin", "notequals", "notequal", "anynotin", "allnotin", "notin"}, operator) {
 		return "", unknownOperator(operator)
 	}
-	create := slices.ContainsFunc(values, func(v *field) bool { return v.peek() == "CREATE" || v.peek() == "*" })
+	create := slices.ContainsFunc(values, func(v *field) bool { return v.peekText() == "CREATE" || v.peekText() == "*" })
 	if create == strings.Contains(operator, "not") {
 		return "", errors.New("the rule is not for objects that are created, and Pillion adds only to these")
 	}
@@ -84,7 +84,7 @@ func constantsOf(f *field) ([]*field, error) {
 		values = f.items()
 	}
 	for _, v := range values {
-		if v == nil || v.kind != yaml.ScalarNode || strings.Contains(v.peek(), "{{") {
+		if v == nil || v.kind != yaml.ScalarNode || strings.Contains(v.peekText(), "{{") {
 			return nil, errors.New("pillion import can translate only constant values; write the condition in CEL")
 		}
 	}
@@ -108,12 +108,12 @@ func compareQuery(q *query, operator string, value *field) (string, error) {
 	case isEquals && value.kind == yaml.SequenceNode:
 	case q.isCount:
 		if symbol := numberOperators[operator]; symbol != "" && values[0].node.Tag == "!!int" {
-			return q.text + " " + symbol + " " + values[0].peek(), nil
+			return q.text + " " + symbol + " " + values[0].peekText(), nil
 		}
 	case q.isList:
 		return compareList(q, operator, values)
 	case isEquals && values[0].node.Tag == "!!bool":
-		is := strings.EqualFold(values[0].peek(), "true")
+		is := strings.EqualFold(values[0].peekText(), "true")
 		switch symbol := numberOperators[operator]; {
 		case symbol == "==" && (q.isBool || q.optional != ""):
 			return q.equalsBool(is), nil
@@ -137,7 +137,7 @@ func compareQuery(q *query, operator string, value *field) (string, error) {
 func compareList(q *query, operator string, values []*field) (string, error) {
 	var exact []string
 	for _, v := range values {
-		exact = append(exact, v.peek())
+		exact = append(exact, v.peekText())
 	}
 	one := anyOf(values, "value")
 	if !strings.Contains(one, "(") {

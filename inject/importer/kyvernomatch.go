@@ -39,7 +39,7 @@ func (o *object) readMatch(d *draft, r *kyvernoRule, match *field) {
 		if !slices.Contains(matching, b) {
 			for _, f := range b.members() {
 				if f.name != "kinds" {
-					o.note(f, "this is only for the kinds that are left out")
+					o.recordNote(f, "this is only for the kinds that are left out")
 				}
 			}
 		}
@@ -73,10 +73,10 @@ func (o *object) readMatch(d *draft, r *kyvernoRule, match *field) {
 
 // kindName returns Pod or the kind of a workload, or "" for another kind.
 func kindName(kind *field) string {
-	i := strings.LastIndexByte(kind.peek(), '/')
-	name := kind.peek()[i+1:]
+	i := strings.LastIndexByte(kind.peekText(), '/')
+	name := kind.peekText()[i+1:]
 	switch {
-	case i >= 0 && !slices.Contains(workloadGroups, kind.peek()[:i]):
+	case i >= 0 && !slices.Contains(workloadGroups, kind.peekText()[:i]):
 	case name == "Pod" || slices.Contains(workloadKinds, name):
 		return name
 	}
@@ -167,7 +167,7 @@ func (r *kyvernoRule) blockExpression(fields []*field) (string, error) {
 		case "kinds":
 			continue
 		case "operations":
-			if !slices.ContainsFunc(f.items(), func(op *field) bool { return op.peek() == "CREATE" }) {
+			if !slices.ContainsFunc(f.items(), func(op *field) bool { return op.peekText() == "CREATE" }) {
 				return "", fmt.Errorf("the rule is not for objects that are created, and Pillion adds only to these")
 			}
 		case "namespaces":
@@ -209,7 +209,7 @@ func (r *kyvernoRule) blockExpression(fields []*field) (string, error) {
 // readExclude reads which objects a rule does not change.
 func (o *object) readExclude(d *draft, r *kyvernoRule, exclude *field) {
 	o.leaveOutSubjects(d, exclude)
-	groups := [][]*field{blocksOf(&field{kind: yaml.MappingNode, children: exclude.all("all")})} // which must all be true
+	groups := [][]*field{blocksOf(&field{kind: yaml.MappingNode, children: exclude.findAll("all")})} // which must all be true
 	for _, b := range blocksOf(exclude) {
 		if !slices.Contains(groups[0], b) {
 			groups = append(groups, []*field{b})
@@ -226,7 +226,7 @@ func (o *object) readExclusion(d *draft, r *kyvernoRule, blocks []*field) {
 	for _, b := range blocks {
 		if kinds := b.get("kinds"); len(kinds.items()) > 0 && !r.isAbout(b) {
 			for _, b := range blocks {
-				o.note(b, "this excludes objects of other kinds")
+				o.recordNote(b, "this excludes objects of other kinds")
 			}
 			return
 		}
@@ -294,12 +294,12 @@ func (o *object) readPreconditions(d *draft, r *kyvernoRule, f *field) {
 func (o *object) markCondition(f *field) {
 	f.markScalar("key")
 	f.markScalar("operator")
-	o.note(f.get("message"), "Pillion says itself which condition is false for a pod")
-	if !strings.Contains(f.peek("key"), "request.operation") {
+	o.recordNote(f.get("message"), "Pillion says itself which condition is false for a pod")
+	if !strings.Contains(f.peekText("key"), "request.operation") {
 		f.get("value").markAll()
 		return
 	}
-	o.note(f.get("value"), "Pillion adds to pods when they are created")
+	o.recordNote(f.get("value"), "Pillion adds to pods when they are created")
 }
 
 // conditionsOf returns preconditions as a condition, which is "" if there are none. If that is not possible, it returns the

@@ -14,23 +14,23 @@ import (
 // isMutatingPolicy reports whether an object is a MutatingAdmissionPolicy of Kubernetes, or a MutatingPolicy of Kyverno,
 // which has the same fields and some more.
 func isMutatingPolicy(o *object) bool {
-	return o.kind == "MutatingAdmissionPolicy" && strings.HasPrefix(o.root.peek("apiVersion"), "admissionregistration.k8s.io/") ||
+	return o.kind == "MutatingAdmissionPolicy" && strings.HasPrefix(o.root.peekText("apiVersion"), "admissionregistration.k8s.io/") ||
 		isKyvernoMutatingPolicy(o)
 }
 
 func isKyvernoMutatingPolicy(o *object) bool {
-	return (o.kind == "MutatingPolicy" || o.kind == "NamespacedMutatingPolicy") && strings.HasPrefix(o.root.peek("apiVersion"), "policies.kyverno.io/")
+	return (o.kind == "MutatingPolicy" || o.kind == "NamespacedMutatingPolicy") && strings.HasPrefix(o.root.peekText("apiVersion"), "policies.kyverno.io/")
 }
 
 func isPolicyBinding(o *object) bool {
-	return o.kind == "MutatingAdmissionPolicyBinding" && strings.HasPrefix(o.root.peek("apiVersion"), "admissionregistration.k8s.io/")
+	return o.kind == "MutatingAdmissionPolicyBinding" && strings.HasPrefix(o.root.peekText("apiVersion"), "admissionregistration.k8s.io/")
 }
 
 // readMutatingPolicy reads a policy. It becomes one template for each of its bindings.
 func readMutatingPolicy(im *importer, o *object) {
 	o.readMetadata()
 	spec := o.root.get("spec")
-	o.noteAll(spec.all("failurePolicy", "reinvocationPolicy"), "if an expression fails for a pod, Pillion skips the template and reports it; it is always called again after other changes")
+	o.noteAll(spec.findAll("failurePolicy", "reinvocationPolicy"), "if an expression fails for a pod, Pillion skips the template and reports it; it is always called again after other changes")
 	o.leaveOut(spec.get("paramKind"), "a template has no parameter objects; declare what they contain as params, which namespaces and pods set by annotations")
 	if isKyvernoMutatingPolicy(o) {
 		d := o.policyDraft(o.name)
@@ -68,7 +68,7 @@ func (o *object) policyDraft(name string) *draft {
 // bindingsOf returns the bindings of a policy.
 func (im *importer) bindingsOf(policy string) (all []*object) {
 	for _, o := range im.objects {
-		if isPolicyBinding(o) && o.root.peek("spec", "policyName") == policy {
+		if isPolicyBinding(o) && o.root.peekText("spec", "policyName") == policy {
 			all = append(all, o)
 		}
 	}
@@ -79,7 +79,7 @@ func (im *importer) bindingsOf(policy string) (all []*object) {
 func readPolicyBinding(im *importer, o *object) {
 	o.readMetadata()
 	spec := o.root.get("spec")
-	name := spec.text("policyName")
+	name := spec.readText("policyName")
 	if !slices.ContainsFunc(im.objects, func(p *object) bool { return isMutatingPolicy(p) && p.name == name }) {
 		o.leaveOut(spec, "the policy %s is not in the input; import it together with its bindings", name)
 		return
@@ -92,7 +92,7 @@ func readPolicyBinding(im *importer, o *object) {
 func (o *object) readBinding(d *draft, workload bool) {
 	o.bound = append(o.bound, d)
 	match := o.root.get("spec", "matchResources")
-	d.restrict(o, match, workload)
+	d.addSelectors(o, match, workload)
 	o.readResourceRules(d, match)
 	if d.discarded {
 		o.leaveOut(match, notForPods)
@@ -109,13 +109,13 @@ func (o *object) readPolicy(d *draft, spec *field) (workload bool) {
 		o.leaveOut(spec, notForPods)
 		return workload
 	}
-	d.restrict(o, match, workload)
+	d.addSelectors(o, match, workload)
 	for _, v := range spec.get("variables").items() {
 		o.readVariable(d, v, workload)
 	}
 	var names []*field
 	for _, m := range spec.get("matchConditions").items() {
-		names = append(names, m.all("name")...)
+		names = append(names, m.findAll("name")...)
 		o.readCondition(d, m.get("expression"), workload)
 	}
 	o.noteAll(names, "these names are only for readers")
@@ -128,8 +128,8 @@ func (o *object) readPolicy(d *draft, spec *field) (workload bool) {
 	return workload
 }
 
-// restrict adds the selectors of a policy or of a binding to those of the template.
-func (d *draft) restrict(o *object, match *field, workload bool) {
+// addSelectors adds the selectors of a policy or of a binding to those of the template.
+func (d *draft) addSelectors(o *object, match *field, workload bool) {
 	d.namespaceSelector = joinSelectors(d.namespaceSelector, d.copySelector(o, match.get("namespaceSelector")))
 	if s := match.get("objectSelector"); workload && s != nil && len(s.children) > 0 {
 		d.onRequest = true
@@ -175,7 +175,7 @@ var workloads = []string{"deployments", "statefulsets", "daemonsets", "replicase
 
 // readResourceRules reads which objects a policy changes. It reports whether these are workloads, and not pods.
 func (o *object) readResourceRules(d *draft, match *field) (workload bool) {
-	if f := match.get("matchPolicy"); f.peek() == "Equivalent" || f.peek() == "Exact" {
+	if f := match.get("matchPolicy"); f.peekText() == "Equivalent" || f.peekText() == "Exact" {
 		f.read = true // for pods, both mean the same
 	}
 	if exclude := match.get("excludeResourceRules"); exclude != nil && len(exclude.children) > 0 {
@@ -185,7 +185,7 @@ func (o *object) readResourceRules(d *draft, match *field) (workload bool) {
 	pods := false
 	rules := match.get("resourceRules").items()
 	for _, rule := range rules {
-		if f := rule.get("scope"); f.peek() == "*" || f.peek() == "Namespaced" {
+		if f := rule.get("scope"); f.peekText() == "*" || f.peekText() == "Namespaced" {
 			f.read = true
 		}
 		if names := rule.get("resourceNames"); names != nil && len(names.children) > 0 {
@@ -196,7 +196,7 @@ func (o *object) readResourceRules(d *draft, match *field) (workload bool) {
 			continue
 		}
 		for _, r := range rule.get("resources").items() {
-			switch name := r.peek(); {
+			switch name := r.peekText(); {
 			case slices.Contains([]string{"pods", "*", "pods/*", "*/*"}, name):
 				pods = true
 				r.read = true
@@ -217,18 +217,18 @@ func (o *object) readResourceRules(d *draft, match *field) (workload bool) {
 // readRuleLists reads the groups, the versions and the operations of a rule. It reports whether the rule is for objects of
 // Kubernetes that are created.
 func (o *object) readRuleLists(rule *field) bool {
-	all := rule.peek("scope") != "Cluster"
+	all := rule.peekText("scope") != "Cluster"
 	for _, list := range []struct {
 		name    string
 		allowed []string
 	}{{"apiGroups", []string{"", "apps", "batch", "*"}}, {"apiVersions", []string{"v1", "*"}}, {"operations", []string{"CREATE", "*"}}} {
 		found := false
 		for _, item := range rule.get(list.name).items() {
-			if slices.Contains(list.allowed, item.peek()) {
+			if slices.Contains(list.allowed, item.peekText()) {
 				found, item.read = true, true
 				continue
 			}
-			o.note(item, "Pillion adds to pods of v1 when they are created")
+			o.recordNote(item, "Pillion adds to pods of v1 when they are created")
 		}
 		if !found {
 			all = false
@@ -272,7 +272,7 @@ func (o *object) readVariable(d *draft, f *field, workload bool) {
 		o.leaveOut(f, "%v; what reads this variable is left out too", err)
 		return
 	}
-	n := mapNode("name", textNode(f.text("name")), "expression", expressionNode(text))
+	n := mapNode("name", textNode(f.readText("name")), "expression", expressionNode(text))
 	d.variables = append(d.variables, n)
 	d.origin[n], f.out, expression.read = f, n, true
 }
@@ -280,7 +280,7 @@ func (o *object) readVariable(d *draft, f *field, workload bool) {
 // readMutation adds what one mutation adds to a pod. A condition of the only one is a condition of the template.
 func (c *converter) readMutation(m *field, workload, only bool) {
 	configuration, patch := m.get("applyConfiguration", "expression"), m.get("jsonPatch", "expression")
-	switch kind := m.peek("patchType"); {
+	switch kind := m.peekText("patchType"); {
 	case kind == "ApplyConfiguration" && configuration.isText():
 		c.readConfiguration(configuration, workload, only)
 	case kind == "JSONPatch" && patch.isText():
@@ -325,7 +325,7 @@ func (c *converter) readConfiguration(f *field, workload, only bool) {
 		c.o.leaveOut(f, "only an expression that is an Object{...} can be imported; write what it adds into the template")
 		return
 	}
-	root := p.fields(e, f, "", f.path+inside)
+	root := p.buildField(e, f, "", f.path+inside)
 	f.children, f.read, f.embedded = append(f.children, root), true, true
 	pod := root
 	if workload {
@@ -374,14 +374,14 @@ func isEmptyObject(e ast.Expr) bool {
 
 // readKyvernoEvaluation reads the fields that only Kyverno has.
 func (o *object) readKyvernoEvaluation(d *draft, spec *field) {
-	if e := spec.get("evaluation"); e.peek("mutateExisting", "enabled") == "true" {
+	if e := spec.get("evaluation"); e.peekText("mutateExisting", "enabled") == "true" {
 		o.leaveOut(e.get("mutateExisting"), "Pillion adds to pods when they are created; restart the workloads with pillion rollout")
 	}
-	if e := spec.get("evaluation", "admission"); e.peek("enabled") == "false" {
+	if e := spec.get("evaluation", "admission"); e.peekText("enabled") == "false" {
 		o.leaveOut(e, "the policy does nothing when pods are created; %s", onlyOnRequest)
 		d.onRequest = true
 	}
-	o.noteAll(spec.all("evaluation", "webhookConfiguration", "autogen"), "this is how Kyverno calls the policy, and for which workloads it makes further ones; Pillion adds to all pods when they are created")
+	o.noteAll(spec.findAll("evaluation", "webhookConfiguration", "autogen"), "this is how Kyverno calls the policy, and for which workloads it makes further ones; Pillion adds to all pods when they are created")
 	if targets := spec.get("targetMatchConstraints"); targets != nil {
 		o.leaveOut(targets, "the policy changes these objects and not the pods that it matches, and Pillion adds only to pods that are being created; %s", onlyOnRequest)
 		d.onRequest = true

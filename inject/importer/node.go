@@ -46,8 +46,8 @@ func memberOf(n *yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
-// ensure returns the object at a path of names, which is made if it does not exist.
-func ensure(n *yaml.Node, names ...string) *yaml.Node {
+// ensureObject returns the object at a path of names, which is made if it does not exist.
+func ensureObject(n *yaml.Node, names ...string) *yaml.Node {
 	for _, name := range names {
 		next := memberOf(n, name)
 		if next == nil {

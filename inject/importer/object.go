@@ -47,10 +47,10 @@ type finding struct {
 	more    []*field // with the same message
 }
 
-func (f *finding) public() Finding {
-	path, was := f.at.path, f.at.was()
+func (f *finding) exportFinding() Finding {
+	path, was := f.at.path, f.at.valueInOneLine()
 	for _, other := range f.more {
-		path, was = path+", "+other.path, was+"; "+other.was()
+		path, was = path+", "+other.path, was+"; "+other.valueInOneLine()
 	}
 	return Finding{f.at.line, escapeUnprintable(strings.TrimSuffix(path, inside)), escapeUnprintable(was), escapeUnprintable(f.message)}
 }
@@ -74,9 +74,9 @@ func addFinding(all *[]finding, f finding) {
 	}
 }
 
-// note records that a field has no effect on pods, or that it is expressed with a difference that does not matter for
+// recordNote records that a field has no effect on pods, or that it is expressed with a difference that does not matter for
 // the pod.
-func (o *object) note(f *field, format string, args ...any) {
+func (o *object) recordNote(f *field, format string, args ...any) {
 	if f == nil {
 		return
 	}
@@ -96,8 +96,8 @@ func (o *object) noteAll(fields []*field, message string) {
 	o.notes = append(o.notes, finding{fields[0], message, fields[1:]})
 }
 
-// remark is a note about a field, which does not count as read by that.
-func (o *object) remark(f *field, format string, args ...any) {
+// recordRemark is a note about a field, which does not count as read by that.
+func (o *object) recordRemark(f *field, format string, args ...any) {
 	addFinding(&o.notes, finding{at: f, message: fmt.Sprintf(format, args...)})
 }
 
@@ -107,28 +107,28 @@ const onlyOnRequest = "without this condition, pods get the template only if the
 // readMetadata reads what all objects have in their metadata.
 func (o *object) readMetadata() {
 	o.readServerFields()
-	o.noteAll(o.root.get("metadata").all("labels", "annotations"), "this is about the object itself, and not about pods")
+	o.noteAll(o.root.get("metadata").findAll("labels", "annotations"), "this is about the object itself, and not about pods")
 }
 
 // readServerFields reads the fields of objects that users do not write, and the name.
 func (o *object) readServerFields() {
 	metadata := o.root.get("metadata")
 	metadata.markScalar("name")
-	o.noteAll(metadata.all("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink", "ownerReferences", "finalizers"),
+	o.noteAll(metadata.findAll("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink", "ownerReferences", "finalizers"),
 		"the API server or a controller writes this")
-	o.note(o.root.get("status"), "this is the state of the object")
+	o.recordNote(o.root.get("status"), "this is the state of the object")
 }
 
 // isLeftOut reports whether an item of a list with this name is left out.
 func (o *object) isLeftOut(list, name string) bool {
 	return slices.ContainsFunc(o.found, func(f finding) bool {
-		return f.at.parent != nil && f.at.parent.name == list && f.at.peek("name") == name
+		return f.at.parent != nil && f.at.parent.name == list && f.at.peekText("name") == name
 	})
 }
 
 // useNamespace makes a template one of the namespace of its object. Without a namespace, pods get it only on request.
 func (o *object) useNamespace(d *draft) {
-	if d.namespace = o.root.get("metadata", "namespace").text(); d.namespace == "" {
+	if d.namespace = o.root.get("metadata", "namespace").readText(); d.namespace == "" {
 		d.onRequest = true
 		o.leaveOut(o.root.get("metadata", "name"), "this is only for the pods of its own namespace, which the input does not name; set metadata.namespace and import it again; %s", onlyOnRequest)
 	}

@@ -17,7 +17,7 @@ func (c *converter) readPatchExpression(f *field, workload bool) {
 		return
 	}
 	f.embedded = true
-	ops, err := p.operations(p.root, f, "")
+	ops, err := p.readOperations(p.root, f, "")
 	if err != nil {
 		f.children, f.embedded = nil, false
 		c.o.leaveOut(f, "%v", err)
@@ -27,11 +27,11 @@ func (c *converter) readPatchExpression(f *field, workload bool) {
 	c.addPatch(f, withoutAlternatives(ops), workload)
 }
 
-// operations returns the operations of an expression that makes a list of them.
-func (p *policyExpression) operations(e ast.Expr, f *field, when string) (all []operation, err error) {
+// readOperations returns the operations of an expression that makes a list of them.
+func (p *policyExpression) readOperations(e ast.Expr, f *field, when string) (all []operation, err error) {
 	join := func(parts ...ast.Expr) ([]operation, error) {
 		for _, part := range parts {
-			ops, err := p.operations(part, f, when)
+			ops, err := p.readOperations(part, f, when)
 			if err != nil {
 				return nil, err
 			}
@@ -42,7 +42,7 @@ func (p *policyExpression) operations(e ast.Expr, f *field, when string) (all []
 	switch {
 	case e.Kind() == ast.ListKind:
 		for i, item := range e.AsList().Elements() {
-			op, err := p.operation(item, f, when)
+			op, err := p.readOperation(item, f, when)
 			if err != nil || e.AsList().IsOptional(int32(i)) {
 				return nil, fmt.Errorf("an item of the patch is not a JSONPatch{...} with a constant op and path; write what it adds into the template")
 			}
@@ -67,10 +67,10 @@ func (p *policyExpression) operations(e ast.Expr, f *field, when string) (all []
 	return nil, fmt.Errorf("the patch is not a list of JSONPatch{...}; write what it adds into the template")
 }
 
-// operation returns one operation of a patch.
-func (p *policyExpression) operation(e ast.Expr, f *field, when string) (operation, error) {
+// readOperation returns one operation of a patch.
+func (p *policyExpression) readOperation(e ast.Expr, f *field, when string) (operation, error) {
 	op := operation{when: when}
-	root := p.fields(e, f, "", fmt.Sprintf("%s%s[%d]", f.path, inside, len(f.children)))
+	root := p.buildField(e, f, "", fmt.Sprintf("%s%s[%d]", f.path, inside, len(f.children)))
 	if e.Kind() == ast.MapKind || e.Kind() == ast.StructKind && e.AsStruct().TypeName() == "JSONPatch" {
 		f.children = append(f.children, root)
 		op.at, op.value = root, root.get("value")

@@ -36,11 +36,11 @@ var comparison = regexp.MustCompile(`^[<>]|^!?[+-]?\d+(\.\d+)?[A-Za-z]*-[+-]?\d`
 // patternExpression returns a condition that a value matches a pattern of Kyverno: patterns with * and ?, alternatives with |,
 // joined by &, and with ! if they must not match.
 func patternExpression(value string, f *field) (string, error) {
-	if f.kind != yaml.ScalarNode || strings.Contains(f.peek(), "{{") {
+	if f.kind != yaml.ScalarNode || strings.Contains(f.peekText(), "{{") {
 		return "", errors.New("pillion import can translate only constant patterns")
 	}
 	var alternatives []string
-	for alternative := range strings.SplitSeq(f.peek(), "|") {
+	for alternative := range strings.SplitSeq(f.peekText(), "|") {
 		var tests []string
 		for part := range strings.SplitSeq(alternative, "&") {
 			part, negated := strings.CutPrefix(strings.TrimSpace(part), "!")
@@ -71,12 +71,12 @@ func selectorExpression(labels string, f *field) (string, error) {
 		if other := e.otherThan("key", "operator", "values"); other != nil {
 			return "", fmt.Errorf("an expression of a selector has no field %s", other.name)
 		}
-		key := celString(e.peek("key"))
+		key := celString(e.peekText("key"))
 		var values []string
 		for _, v := range e.get("values").items() {
-			values = append(values, v.peek())
+			values = append(values, v.peekText())
 		}
-		switch e.peek("operator") {
+		switch e.peekText("operator") {
 		case "In":
 			tests = append(tests, key+" in "+labels+" && "+labels+"["+key+"] in "+celList(values...))
 		case "NotIn":
@@ -86,7 +86,7 @@ func selectorExpression(labels string, f *field) (string, error) {
 		case "DoesNotExist":
 			tests = append(tests, "!("+key+" in "+labels+")")
 		default:
-			return "", fmt.Errorf("the operator %s is not one of a selector", e.peek("operator"))
+			return "", fmt.Errorf("the operator %s is not one of a selector", e.peekText("operator"))
 		}
 	}
 	return strings.Join(tests, " && "), nil
@@ -95,7 +95,7 @@ func selectorExpression(labels string, f *field) (string, error) {
 // entryExpression returns a condition that labels or annotations have a key, with a value that matches a pattern.
 func entryExpression(entries string, f *field) string {
 	key := celString(f.name)
-	switch pattern := f.peek(); {
+	switch pattern := f.peekText(); {
 	case pattern == "*":
 		return key + " in " + entries
 	case pattern == "" || pattern != "?*" && strings.Contains(pattern, "*"):
@@ -109,7 +109,7 @@ func entryExpression(entries string, f *field) string {
 func anyOf(patterns []*field, value string) string {
 	var all []string
 	for _, p := range patterns {
-		all = append(all, globExpression(value, p.peek()))
+		all = append(all, globExpression(value, p.peekText()))
 	}
 	switch {
 	case slices.Contains(all, "true"):

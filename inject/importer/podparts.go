@@ -61,7 +61,7 @@ func (c *converter) copyField(f *field, inside bool) (*yaml.Node, *finding) {
 		return nil, failed
 	}
 	if f.when != "" {
-		n, failed = guard(f, n)
+		n, failed = makeOptional(f, n)
 	}
 	if failed == nil {
 		f.out, c.d.origin[n] = n, f
@@ -114,8 +114,8 @@ func (c *converter) copyItems(f *field, inside bool) (*yaml.Node, *finding) {
 	return n, nil
 }
 
-// guard makes a node optional.
-func guard(f *field, n *yaml.Node) (*yaml.Node, *finding) {
+// makeOptional makes a node optional.
+func makeOptional(f *field, n *yaml.Node) (*yaml.Node, *finding) {
 	switch {
 	case n.Kind == yaml.MappingNode:
 		n.Content = append([]*yaml.Node{textNode("${when}"), expressionNode(f.when)}, n.Content...)
@@ -185,9 +185,9 @@ func (c *converter) addList(list *field) {
 			c.o.leaveOut(item, "%s", failed.message)
 			continue
 		}
-		appendItems(ensure(c.d.pod, "spec"), list.name, n)
+		appendItems(ensureObject(c.d.pod, "spec"), list.name, n)
 		if list.out == nil {
-			list.out = memberOf(ensure(c.d.pod, "spec"), list.name)
+			list.out = memberOf(ensureObject(c.d.pod, "spec"), list.name)
 		}
 	}
 	list.markEmpty()
@@ -196,11 +196,11 @@ func (c *converter) addList(list *field) {
 // addVolumes copies volumes, except those that another template brings.
 func (c *converter) addVolumes(list *field) {
 	for _, v := range list.items() {
-		if slices.Contains(c.foreign.volumes, v.peek("name")) {
+		if slices.Contains(c.foreign.volumes, v.peekText("name")) {
 			c.o.leaveOut(v, "%s", c.foreign.because)
 		}
 	}
-	kept := list.without(func(v *field) bool { return slices.Contains(c.foreign.volumes, v.peek("name")) })
+	kept := list.withoutChildren(func(v *field) bool { return slices.Contains(c.foreign.volumes, v.peekText("name")) })
 	c.addList(kept)
 }
 
@@ -237,7 +237,7 @@ func (c *converter) addEntry(list string, f *field) bool {
 	if n == nil {
 		return false
 	}
-	setMember(ensure(c.d.pod, "metadata", list), f.name, n)
+	setMember(ensureObject(c.d.pod, "metadata", list), f.name, n)
 	return true
 }
 
@@ -293,14 +293,14 @@ func (c *converter) addSpec(spec *field) {
 		case "imagePullSecrets", "hostAliases", "tolerations":
 			c.addList(f)
 		case "shareProcessNamespace":
-			c.addSpecField(ensure(c.d.pod, "spec"), f)
+			c.addSpecField(ensureObject(c.d.pod, "spec"), f)
 		case "securityContext":
 			for _, s := range f.members() {
 				if s.name != "fsGroup" && s.name != "supplementalGroups" {
 					c.o.leaveOut(s, "a template can set only fsGroup and supplementalGroups of the pod; set this in the securityContext of the containers")
 					continue
 				}
-				c.addSpecField(ensure(c.d.pod, "spec", "securityContext"), s)
+				c.addSpecField(ensureObject(c.d.pod, "spec", "securityContext"), s)
 			}
 		default:
 			c.o.leaveOut(f, "a template cannot set spec.%s of a pod, because scheduling or an admission plugin may have used it already; set it in the pod templates of the workloads", f.name)
@@ -335,7 +335,7 @@ func (c *converter) addContainer(list string, f *field) *yaml.Node {
 		c.o.leaveOut(f, "%s", failed.message)
 	}
 	if n != nil {
-		appendItems(ensure(c.d.pod, "spec"), list, n)
+		appendItems(ensureObject(c.d.pod, "spec"), list, n)
 	}
 	return n
 }

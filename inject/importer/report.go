@@ -62,14 +62,14 @@ func YAML(all []Imported) string {
 			documents = append(documents, t.YAML)
 		}
 		if r.Outcome == None {
-			documents = append(documents, r.comment())
+			documents = append(documents, r.describeObject())
 		}
 	}
 	return strings.Join(documents, "---\n")
 }
 
-// comment returns what is known about an object without a template.
-func (r *Imported) comment() string {
+// describeObject returns what is known about an object without a template.
+func (r *Imported) describeObject() string {
 	text := []string{fmt.Sprintf("Not imported: %s:%d: %s %s.", escapeUnprintable(r.File), r.Line, escapeUnprintable(r.Kind), escapeUnprintable(r.Name))}
 	for _, f := range r.LeftOut {
 		text = append(text, fmt.Sprintf("Left out: %s (line %d): %s", f.describePlace(), f.Line, f.Was), "  "+f.Message)

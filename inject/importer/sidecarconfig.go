@@ -51,7 +51,7 @@ func isSidecarConfig(o *object) bool {
 	if o.kind != "ConfigMap" {
 		return styleOf(o.root) != notConfig
 	}
-	return o.root.peek("apiVersion") == "v1" && slices.ContainsFunc(o.root.get("data").members(), func(f *field) bool { return dataStyle(f) != notConfig })
+	return o.root.peekText("apiVersion") == "v1" && slices.ContainsFunc(o.root.get("data").members(), func(f *field) bool { return dataStyle(f) != notConfig })
 }
 
 // dataStyle returns the style of a value of a ConfigMap.
@@ -79,7 +79,7 @@ func dataStyle(f *field) configStyle {
 func readSidecarConfig(im *importer, o *object) {
 	if o.kind != "ConfigMap" {
 		style := styleOf(o.root)
-		o.kind, o.name = "sidecar configuration", o.root.peek("name")
+		o.kind, o.name = "sidecar configuration", o.root.peekText("name")
 		if o.name == "" {
 			o.name = strings.TrimSuffix(path.Base(o.file), path.Ext(o.file))
 		}
@@ -93,7 +93,7 @@ func readSidecarConfig(im *importer, o *object) {
 		if style == notConfig {
 			continue
 		}
-		root, err := f.embed(f.node.Value)
+		root, err := f.parseEmbedded(f.node.Value)
 		if err != nil {
 			o.leaveOut(f, "%v", err)
 			continue
@@ -105,7 +105,7 @@ func readSidecarConfig(im *importer, o *object) {
 		o.useNamespace(d)
 	}
 	if namespace != nil && !namespace.read {
-		o.note(namespace, "the injector reads the ConfigMap here, and injects into pods of all namespaces")
+		o.recordNote(namespace, "the injector reads the ConfigMap here, and injects into pods of all namespaces")
 	}
 }
 
@@ -114,7 +114,7 @@ func (o *object) addConfig(im *importer, f *field, style configStyle, name strin
 	var d *draft
 	switch style {
 	case namedConfig:
-		full := f.text("name")
+		full := f.readText("name")
 		d = newDraft(full, "Imported from the sidecar configuration "+full+".")
 		d.requestByName(full)
 		c := &converter{o: o, d: d}
@@ -160,10 +160,10 @@ func (c *converter) addNamedConfig(im *importer, f *field) {
 	chain := []*field{f}
 	for at := f; at.get("inherits") != nil; {
 		inherits := at.get("inherits")
-		file := path.Join(path.Dir(path.Clean(c.o.file)), inherits.peek())
+		file := path.Join(path.Dir(path.Clean(c.o.file)), inherits.peekText())
 		base := im.files[file]
 		if c.o.kind == "ConfigMap" || base == nil || slices.Contains(chain, base) || styleOf(base) != namedConfig {
-			c.o.leaveOut(inherits, "the file %s is not in the input; import it together with this one", inherits.peek())
+			c.o.leaveOut(inherits, "the file %s is not in the input; import it together with this one", inherits.peekText())
 			break
 		}
 		inherits.markScalar()
@@ -171,12 +171,12 @@ func (c *converter) addNamedConfig(im *importer, f *field) {
 		at = base
 	}
 	for _, name := range []string{"containers", "initContainers"} {
-		for _, item := range overlay(chain, name, true) {
+		for _, item := range overlayItems(chain, name, true) {
 			c.addContainer(name, item)
 		}
 	}
 	for _, name := range []string{"volumes", "hostAliases"} {
-		for _, item := range overlay(chain, name, name == "volumes") {
+		for _, item := range overlayItems(chain, name, name == "volumes") {
 			list := *item.parent
 			list.children = []*field{item}
 			c.addList(&list)
@@ -185,7 +185,7 @@ func (c *converter) addNamedConfig(im *importer, f *field) {
 	if spec := memberOf(c.d.pod, "spec"); memberOf(spec, "initContainers") != nil {
 		c.d.placeInit = "Last"
 	}
-	c.addToAllContainers(overlay(chain, "env", true), overlay(chain, "volumeMounts", true))
+	c.addToAllContainers(overlayItems(chain, "env", true), overlayItems(chain, "volumeMounts", true))
 	for _, at := range chain {
 		c.o.leaveOut(at.get("serviceAccountName"), "a template cannot set the ServiceAccount of a pod, because the API server has used it already; set it in the pod templates of the workloads")
 		for _, name := range append([]string{"env", "volumeMounts"}, configKeys...) {
@@ -194,14 +194,14 @@ func (c *converter) addNamedConfig(im *importer, f *field) {
 	}
 }
 
-// overlay returns the items of a list of several configurations. The first configuration replaces items with the same name of the
+// overlayItems returns the items of a list of several configurations. The first configuration replaces items with the same name of the
 // later ones, and keeps their places.
-func overlay(chain []*field, list string, byName bool) []*field {
+func overlayItems(chain []*field, list string, byName bool) []*field {
 	var all []*field
 	for _, at := range slices.Backward(chain) {
 		earlier := slices.Clone(all)
 		for _, item := range at.get(list).items() {
-			i := slices.IndexFunc(earlier, func(f *field) bool { return byName && f.peek("name") == item.peek("name") })
+			i := slices.IndexFunc(earlier, func(f *field) bool { return byName && f.peekText("name") == item.peekText("name") })
 			if i < 0 {
 				all = append(all, item)
 				continue
@@ -255,7 +255,7 @@ func (c *converter) addToAllContainers(env, mounts []*field) {
 
 // addListConfig adds one sidecar of a list. Its name is only for readers.
 func (c *converter) addListConfig(f *field) {
-	c.o.note(f.get("name"), "this name is only for readers")
+	c.o.recordNote(f.get("name"), "this name is only for readers")
 	for _, name := range []string{"initContainers", "containers"} {
 		for _, item := range f.get(name).items() {
 			c.addContainer(name, item)
@@ -276,7 +276,7 @@ func (c *converter) addSingleConfig(f *field) {
 	c.d.addParam("status", "string", domain+"/status", "The value injected means that the pod has its sidecar already.")
 	c.d.addCondition(nil, "params.inject")
 	c.d.addCondition(nil, "params.status.lowerAscii() != 'injected'")
-	c.o.remark(f, "forks of the injector read another annotation than %s/inject; if yours does, write it into the parameter inject and into annotationDomains", domain)
+	c.o.recordRemark(f, "forks of the injector read another annotation than %s/inject; if yours does, write it into the parameter inject and into annotationDomains", domain)
 	for _, name := range []string{"initContainers", "containers"} {
 		for _, item := range f.get(name).items() {
 			c.addContainer(name, item)

@@ -11,7 +11,7 @@ import (
 )
 
 func isSidecarSet(o *object) bool {
-	return o.kind == "SidecarSet" && strings.HasPrefix(o.root.peek("apiVersion"), "apps.kruise.io/")
+	return o.kind == "SidecarSet" && strings.HasPrefix(o.root.peekText("apiVersion"), "apps.kruise.io/")
 }
 
 // readSidecarSet reads a SidecarSet of OpenKruise. If it has containers before and after those of the pod, it becomes
@@ -37,7 +37,7 @@ func readSidecarSet(_ *importer, o *object) {
 	}
 	for _, container := range spec.get("containers").items() {
 		c := first
-		switch policy := container.get("podInjectPolicy"); policy.peek() {
+		switch policy := container.get("podInjectPolicy"); policy.peekText() {
 		case "", "BeforeAppContainer":
 		case "AfterAppContainer":
 			c = second
@@ -54,8 +54,8 @@ func readSidecarSet(_ *importer, o *object) {
 	}
 	o.readUpdateStrategy(spec.get("updateStrategy"))
 	o.readInjectionStrategy(spec.get("injectionStrategy"), before, after)
-	o.note(spec.get("revisionHistoryLimit"), "Pillion keeps the revisions of templates itself")
-	o.note(spec.get("customVersion"), "Pillion names revisions by a hash of their content")
+	o.recordNote(spec.get("revisionHistoryLimit"), "Pillion keeps the revisions of templates itself")
+	o.recordNote(spec.get("customVersion"), "Pillion names revisions by a hash of their content")
 	o.drafts = []*draft{before, after}
 	if memberOf(before.pod, "spec") == nil && memberOf(after.pod, "spec") != nil {
 		after.name, after.description = before.name, before.description // there is only one
@@ -73,7 +73,7 @@ func readSidecarSet(_ *importer, o *object) {
 }
 
 func sortedByName(list *field) []*field {
-	return slices.SortedStableFunc(slices.Values(list.items()), func(a, b *field) int { return cmp.Compare(a.peek("name"), b.peek("name")) })
+	return slices.SortedStableFunc(slices.Values(list.items()), func(a, b *field) int { return cmp.Compare(a.peekText("name"), b.peekText("name")) })
 }
 
 func (d *draft) readSidecarSetMatch(o *object, spec *field) {
@@ -83,11 +83,11 @@ func (d *draft) readSidecarSetMatch(o *object, spec *field) {
 		within = s
 	}
 	d.namespaceSelector = d.copySelector(o, within.get("namespaceSelector"))
-	if name := within.text("namespace"); name != "" {
+	if name := within.readText("namespace"); name != "" {
 		if d.namespaceSelector == nil {
 			d.namespaceSelector = mapNode()
 		}
-		setMember(ensure(d.namespaceSelector, "matchLabels"), "kubernetes.io/metadata.name", textNode(name))
+		setMember(ensureObject(d.namespaceSelector, "matchLabels"), "kubernetes.io/metadata.name", textNode(name))
 		within.get("namespace").out = d.namespaceSelector
 	}
 }
@@ -95,11 +95,11 @@ func (d *draft) readSidecarSetMatch(o *object, spec *field) {
 // addSidecar adds a container with the fields that only a SidecarSet has.
 func (c *converter) addSidecar(list string, f *field) {
 	extra := []string{"podInjectPolicy", "upgradeStrategy", "shareVolumePolicy", "shareVolumeDevicePolicy", "transferEnv", "resourcesPolicy"}
-	plain := f.without(func(m *field) bool { return slices.Contains(extra, m.name) })
+	plain := f.withoutChildren(func(m *field) bool { return slices.Contains(extra, m.name) })
 	n := c.addContainer(list, plain)
 	f.out = plain.out
 	f.markScalar("podInjectPolicy")
-	if kind := f.get("upgradeStrategy", "upgradeType"); kind.peek() == "ColdUpgrade" {
+	if kind := f.get("upgradeStrategy", "upgradeType"); kind.peekText() == "ColdUpgrade" {
 		kind.read = true
 	}
 	if n == nil {
@@ -121,7 +121,7 @@ func firstOfEach(list, field string) string {
 
 // shareVolumes mounts what the containers of the pod mount, except at the paths of the container's own mounts.
 func (c *converter) shareVolumes(f *field, n *yaml.Node) {
-	switch policy := f.get("shareVolumePolicy"); policy.text("type") {
+	switch policy := f.get("shareVolumePolicy"); policy.readText("type") {
 	case "enabled":
 		var own []string
 		for _, m := range itemsOf(memberOf(n, "volumeMounts")) {
@@ -142,7 +142,7 @@ func (c *converter) shareVolumes(f *field, n *yaml.Node) {
 	default:
 		c.o.leaveOut(policy, "the type must be enabled or disabled")
 	}
-	if devices := f.get("shareVolumeDevicePolicy"); devices.peek("type") == "disabled" {
+	if devices := f.get("shareVolumeDevicePolicy"); devices.peekText("type") == "disabled" {
 		devices.markScalar("type")
 	} else {
 		c.o.leaveOut(devices, "add the devices of the pod to volumeDevices, with \"${forEach}\" over those of its containers")
@@ -152,30 +152,30 @@ func (c *converter) shareVolumes(f *field, n *yaml.Node) {
 // transferEnv adds variables of other containers. Those that the container has already stay.
 func (c *converter) transferEnv(f *field, n *yaml.Node) {
 	var fields []*field
-	if name := f.get("envName"); name.peek() != "" {
+	if name := f.get("envName"); name.peekText() != "" {
 		fields = append(fields, name)
 	}
 	var names []string
 	fields = append(fields, f.get("envNames").items()...)
 	for _, name := range fields {
-		if hasItem(n, "env", name.peek()) {
-			c.o.note(name, "the sidecar has this variable already, and OpenKruise keeps it")
+		if hasItem(n, "env", name.peekText()) {
+			c.o.recordNote(name, "the sidecar has this variable already, and OpenKruise keeps it")
 			continue
 		}
-		names = append(names, name.text())
+		names = append(names, name.readText())
 	}
 	all := "pod.spec.containers.map(c, c.env).flatten()"
 	switch from := f.get("sourceContainerNameFrom"); {
 	case from != nil:
-		name, ok := fieldRefExpression(from.get("fieldRef").text("fieldPath"))
+		name, ok := fieldRefExpression(from.get("fieldRef").readText("fieldPath"))
 		if !ok {
 			c.o.leaveOut(f, "a template cannot read this field of a pod; name the container in an expression")
 			return
 		}
 		from.get("fieldRef").markScalar("apiVersion")
 		all = "pod.spec.containers.filter(c, c.name == " + name + ").map(c, c.env).flatten()"
-	case f.peek("sourceContainerName") != "":
-		all = "pod.spec.containers.filter(c, c.name == " + celString(f.peek("sourceContainerName")) + ").map(c, c.env).flatten()"
+	case f.peekText("sourceContainerName") != "":
+		all = "pod.spec.containers.filter(c, c.name == " + celString(f.peekText("sourceContainerName")) + ").map(c, c.env).flatten()"
 	default: // all containers, of which several may have the variable
 		c.d.addVariable("appVariables", all)
 		all = firstOfEach("variables.appVariables", "name")
@@ -209,10 +209,10 @@ func fieldRefExpression(path string) (string, bool) {
 func (o *object) readHotUpgrades(spec *field) {
 	for _, list := range []string{"initContainers", "containers"} {
 		for _, f := range spec.get(list).items() {
-			if s := f.get("upgradeStrategy"); s.peek("upgradeType") == "HotUpgrade" {
+			if s := f.get("upgradeStrategy"); s.peekText("upgradeType") == "HotUpgrade" {
 				o.leaveOut(s, "the template has one container; pillion rollout changes its image in place, with a short interruption; let the sidecar hand over its connections when it stops")
 			} else if empty := s.get("hotUpgradeEmptyImage"); empty != nil {
-				o.note(empty, "without HotUpgrade, OpenKruise does not use this image")
+				o.recordNote(empty, "without HotUpgrade, OpenKruise does not use this image")
 			}
 		}
 	}
@@ -221,9 +221,9 @@ func (o *object) readHotUpgrades(spec *field) {
 // addSidecarVolumes adds each volume to the templates whose containers mount it.
 func (c *converter) addSidecarVolumes(spec *field, other *converter) {
 	for _, v := range spec.get("volumes").items() {
-		name, used := v.peek("name"), false
+		name, used := v.peekText("name"), false
 		for _, each := range []*converter{c, other} {
-			if !each.mounts(name) {
+			if !each.mountsVolume(name) {
 				continue
 			}
 			used = true
@@ -232,15 +232,15 @@ func (c *converter) addSidecarVolumes(spec *field, other *converter) {
 				c.o.leaveOut(v, "%s", failed.message)
 				break
 			}
-			appendItems(ensure(each.d.pod, "spec"), "volumes", n)
+			appendItems(ensureObject(each.d.pod, "spec"), "volumes", n)
 		}
 		if !used {
-			c.o.note(v, "no container mounts this volume, so OpenKruise does not add it")
+			c.o.recordNote(v, "no container mounts this volume, so OpenKruise does not add it")
 		}
 	}
 }
 
-func (c *converter) mounts(volume string) bool {
+func (c *converter) mountsVolume(volume string) bool {
 	return slices.ContainsFunc(c.d.listContainers(), func(n *yaml.Node) bool {
 		return slices.ContainsFunc(itemsOf(memberOf(n, "volumeMounts")), func(m *yaml.Node) bool { return valueOf(m, "name") == volume })
 	})
@@ -248,7 +248,7 @@ func (c *converter) mounts(volume string) bool {
 
 // addPatchedMetadata adds annotations. Pillion keeps the pod's own ones, as the policy Retain does.
 func (c *converter) addPatchedMetadata(f *field) {
-	if policy := f.text("patchPolicy"); policy != "" && policy != "Retain" {
+	if policy := f.readText("patchPolicy"); policy != "" && policy != "Retain" {
 		c.o.leaveOut(f, "Pillion keeps the annotations of the pod, and never replaces or merges them; if pods do not set these themselves, write them under spec.pod.metadata.annotations")
 		return
 	}
@@ -257,12 +257,12 @@ func (c *converter) addPatchedMetadata(f *field) {
 
 // readInjectionStrategy reads whether the SidecarSet injects, and which revision.
 func (o *object) readInjectionStrategy(f *field, drafts ...*draft) {
-	paused := f.text("paused") == "true"
+	paused := f.readText("paused") == "true"
 	for _, d := range drafts {
 		d.onRequest = d.onRequest || paused
 	}
 	if paused {
-		o.note(f.get("paused"), "the SidecarSet injects into no new pod, so pods get the template only if their annotation pillion.dev/templates names it")
+		o.recordNote(f.get("paused"), "the SidecarSet injects into no new pod, so pods get the template only if their annotation pillion.dev/templates names it")
 	}
 	o.leaveOut(f.get("revision"), "this template has the content of the SidecarSet in the file; import the older revision, and try the newer one as a canary with replaces and share")
 }
@@ -270,7 +270,7 @@ func (o *object) readInjectionStrategy(f *field, drafts ...*draft) {
 // sidecarSetRollout returns how running pods are updated.
 func sidecarSetRollout(o *object, spec *field) *yaml.Node {
 	s := spec.get("updateStrategy")
-	switch kind := s.get("type"); kind.text() {
+	switch kind := s.get("type"); kind.readText() {
 	case "", "RollingUpdate":
 	case "NotUpdate":
 		return nil // OnCreate is the default
@@ -287,10 +287,10 @@ func sidecarSetRollout(o *object, spec *field) *yaml.Node {
 		}
 	}
 	setMember(rollout, "maxUnavailable", limit)
-	if s.text("paused") == "true" {
+	if s.readText("paused") == "true" {
 		setMember(rollout, "paused", literalNode("!!bool", "true"))
 	}
-	if p := s.get("partition"); p.peek() == "0" || p.peek() == "0%" {
+	if p := s.get("partition"); p.peekText() == "0" || p.peekText() == "0%" {
 		p.markScalar()
 	}
 	if s != nil {
