@@ -186,7 +186,7 @@ const (
 func faultAt(outer, inner *mountPoint) mountFault {
 	fault := mountFault{mount: outer.mount, parts: []*jsontree.Node{outer.mount, inner.field}, why: fmt.Sprintf("%s is mounted at %s, too", inner.what, inner.path), advice: otherPath}
 	if inner.isWorkingDir() {
-		fault.why, fault.advice = fmt.Sprintf("its working directory is %s, where %s is mounted", inner.path, outer.describe()), otherDir
+		fault.why, fault.advice = fmt.Sprintf("its working directory is %s, where %s is mounted", inner.path, outer.describeMount()), otherDir
 	}
 	return fault
 }
@@ -202,12 +202,12 @@ func faultInside(outer, inner *mountPoint, why string) mountFault {
 
 // whyImpossibleInside returns why inner cannot be inside of outer, the innermost mount around it, or "".
 func (p *mountChecker) whyImpossibleInside(container *jsontree.Node, outer, inner *mountPoint) string {
-	what := fmt.Sprintf("%s is mounted at %s", inner.describe(), inner.path)
+	what := fmt.Sprintf("%s is mounted at %s", inner.describeMount(), inner.path)
 	if inner.isWorkingDir() {
 		what = "its working directory is " + inner.path
 	}
 	if outer.kind == file || outer.kind == keyFile {
-		return fmt.Sprintf("%s, inside of %s, which is %s", what, outer.path, outer.describe())
+		return fmt.Sprintf("%s, inside of %s, which is %s", what, outer.path, outer.describeMount())
 	}
 	if outer.mount == nil || !p.isKnown(outer.mount) {
 		return ""
@@ -224,7 +224,7 @@ func (p *mountChecker) whyImpossibleInside(container *jsontree.Node, outer, inne
 	if inner.kind == unknownEntry {
 		lacks = "that path"
 	}
-	return fmt.Sprintf("%s, inside of %s at %s, which is read-only and does not have %s", what, outer.describe(), outer.path, lacks)
+	return fmt.Sprintf("%s, inside of %s at %s, which is read-only and does not have %s", what, outer.describeMount(), outer.path, lacks)
 }
 
 // acceptsEntry reports whether a mount point can be made where a read-only volume has the entry is, or may have it.
@@ -240,8 +240,8 @@ func (m *mountPoint) acceptsEntry(is entry) bool {
 	return is == file || is == keyFile && !m.always // no ConfigMap has files that are always mounted
 }
 
-// describe returns words for what is mounted.
-func (m *mountPoint) describe() string {
+// describeMount returns words for what is mounted.
+func (m *mountPoint) describeMount() string {
 	switch {
 	case m.mount == nil:
 		return m.what

@@ -35,8 +35,8 @@ type addition struct {
 	conflict string // a condition that nothing else is at the place, or the whole template is not added; "" is always true
 }
 
-// operation returns an optional item of a list of operations.
-func (a *addition) operation() string {
+// operationExpression returns an optional item of a list of operations.
+func (a *addition) operationExpression() string {
 	return fmt.Sprintf("?(%s) ?\n  optional.of(JSONPatch{op: \"add\", path: %s, value: %s}) :\n  optional.none()", a.when, strings.TrimSuffix(`"`+a.at+`"`, ` + ""`), a.value)
 }
 

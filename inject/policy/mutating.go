@@ -71,7 +71,7 @@ func (m *mutation) patchExpression() string {
 func patchOperations(additions []addition) string {
 	all := make([]string, len(additions))
 	for i := range additions {
-		all[i] = additions[i].operation()
+		all[i] = additions[i].operationExpression()
 	}
 	return "[\n" + strings.Join(all, ",\n") + "\n]"
 }

@@ -45,7 +45,7 @@ type rewriter struct {
 // rewriteExpression rewrites an expression. It returns an error if the API server lacks something that the expression needs.
 func rewriteExpression(e *cel.Expression, optionalParams []string) (rewritten, error) {
 	r := &rewriter{ExprFactory: ast.NewExprFactory(), from: e.AST(), optional: optionalParams}
-	expr := r.visit(e.AST().Expr())
+	expr := r.rewriteExpression(e.AST().Expr())
 	if r.err == nil {
 		r.text, r.err = parser.Unparse(expr, ast.NewSourceInfo(nil), parser.WrapOnColumn(1<<30))
 	}
@@ -66,7 +66,7 @@ func (r *rewriter) failRewrite(format string, args ...any) ast.Expr {
 
 func (r *rewriter) nextID() int64 { r.id++; return r.id }
 
-func (r *rewriter) visit(e ast.Expr) ast.Expr {
+func (r *rewriter) rewriteExpression(e ast.Expr) ast.Expr {
 	if macro, ok := r.from.SourceInfo().GetMacroCall(e.ID()); ok {
 		return r.rewriteMacro(macro)
 	}
@@ -137,13 +137,13 @@ func (r *rewriter) rewriteOperand(e ast.Expr) ast.Expr {
 	case r.isSpec(e):
 		return r.selectPath("object", name)
 	}
-	return r.visit(e)
+	return r.rewriteExpression(e)
 }
 
 func (r *rewriter) visitAll(all []ast.Expr) []ast.Expr {
 	out := make([]ast.Expr, len(all))
 	for i, e := range all {
-		out[i] = r.visit(e)
+		out[i] = r.rewriteExpression(e)
 	}
 	return out
 }
@@ -301,7 +301,7 @@ func (r *rewriter) rewriteCall(c ast.CallExpr) ast.Expr {
 	if !c.IsMemberFunction() {
 		return r.NewCall(r.nextID(), name, args...)
 	}
-	return r.NewMemberCall(r.nextID(), name, r.visit(c.Target()), args...)
+	return r.NewMemberCall(r.nextID(), name, r.rewriteExpression(c.Target()), args...)
 }
 
 // rewriteOptional rewrites params.?x. Only an optional parameter may have no value.
@@ -357,12 +357,12 @@ func (r *rewriter) rewriteMacro(e ast.Expr) ast.Expr {
 	case operators.Has:
 		return r.rewriteHas(c.Args()[0].AsSelect())
 	case "when": // the API server lacks it
-		value := r.NewCall(r.nextID(), "optional.of", r.visit(c.Args()[1]))
-		return r.NewCall(r.nextID(), operators.Conditional, r.visit(c.Args()[0]), value, r.NewCall(r.nextID(), "optional.none"))
+		value := r.NewCall(r.nextID(), "optional.of", r.rewriteExpression(c.Args()[1]))
+		return r.NewCall(r.nextID(), operators.Conditional, r.rewriteExpression(c.Args()[0]), value, r.NewCall(r.nextID(), "optional.none"))
 	case "bind", "greatest", "least":
 		return r.failRewrite("the API server has no function %s.%s", c.Target().AsIdent(), name)
 	}
-	target := r.visit(c.Target())
+	target := r.rewriteExpression(c.Target())
 	if ranged := r.from.GetType(c.Target().ID()).Kind(); slices.Contains([]string{operators.Map, operators.Filter, "transformList"}, c.FunctionName()) && ranged != types.ListKind {
 		return r.failRewrite("it creates a list from a map, whose keys have no fixed order in the API server")
 	}

@@ -327,7 +327,7 @@ func (w *Watch) Decide(c Candidates, now time.Time) Decision {
 	for _, uid := range d.Proved {
 		t := w.pods[uid]
 		if t.Stage, t.Since, t.slipped = Proved, now, (time.Time{}); !t.Ours {
-			t.settle(now)
+			t.noteSettled(now)
 		}
 	}
 	switch {
@@ -385,7 +385,7 @@ func (t *watched) seeClaim(c, own Claim, now time.Time) (taken bool) {
 	switch {
 	case !foreign && t.claim.Holder != "": // the other rollout has proved the pod, or has not changed it
 		if t.claim, t.Proof = (Claim{}), 0; !t.Ours && t.isUnproved() {
-			t.settle(now)
+			t.noteSettled(now)
 		}
 	case !foreign, t.Stage == Behind && t.Reverts: // this one has to go on with a pod that goes back
 	case c != t.claim:
@@ -401,8 +401,8 @@ func (t *watched) seeClaim(c, own Claim, now time.Time) (taken bool) {
 	return taken
 }
 
-// settle notes that another rollout is done with the pod.
-func (t *watched) settle(now time.Time) {
+// noteSettled notes that another rollout is done with the pod.
+func (t *watched) noteSettled(now time.Time) {
 	if t.Stage, t.Since, t.Waits = Settled, now, ""; t.waits {
 		t.Stage = Behind
 	}

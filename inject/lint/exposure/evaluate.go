@@ -85,9 +85,9 @@ func (x *explorer) inputFor(settings sample.Settings) *evaluationInput {
 	return made
 }
 
-// evaluate returns the value of an expression with settings, given the values of loops' variables. It returns nil if the expression
-// fails, because the template is then not injected.
-func (x *explorer) evaluate(e *cel.Expression, settings sample.Settings, variables map[string]ref.Val) ref.Val {
+// evaluateExpression returns the value of an expression with settings, given the values of loops' variables. It returns nil if the
+// expression fails, because the template is then not injected.
+func (x *explorer) evaluateExpression(e *cel.Expression, settings sample.Settings, variables map[string]ref.Val) ref.Val {
 	if x.left--; x.left < 0 || x.spent > x.budget {
 		x.cut, x.left = true, -1
 		return nil
@@ -147,7 +147,7 @@ func (x *explorer) loopVariables(settings sample.Settings) []map[string]ref.Val 
 	for _, l := range x.loops {
 		var more []map[string]ref.Val
 		for _, outer := range all {
-			for variables := range l.Bindings(x.evaluate(l.List(), settings, outer)) {
+			for variables := range l.Bindings(x.evaluateExpression(l.List(), settings, outer)) {
 				if len(more) == most {
 					x.cut, x.left = true, -1 // the rest is unknown
 					break

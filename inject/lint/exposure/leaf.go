@@ -59,7 +59,9 @@ func (l *leaf) enumerateValues(pieces []cel.Piece, whole bool, names []string, g
 	seen := map[string]bool{}
 	complete = l.visitSettings(names, func(settings sample.Settings) {
 		for _, variables := range l.loopVariables(settings) {
-			if slices.ContainsFunc(guards, func(guard *cel.Expression) bool { return l.evaluate(guard, settings, variables) != types.True }) {
+			if slices.ContainsFunc(guards, func(guard *cel.Expression) bool {
+				return l.evaluateExpression(guard, settings, variables) != types.True
+			}) {
 				continue
 			}
 			a, ok := l.valueWith(pieces, whole, settings, variables)
@@ -80,7 +82,7 @@ func (l *leaf) enumerateValues(pieces []cel.Piece, whole bool, names []string, g
 func (l *leaf) valueWith(pieces []cel.Piece, whole bool, settings sample.Settings, variables map[string]ref.Val) (alternative, bool) {
 	a := alternative{settings: settings, params: l.names, path: l.path}
 	if whole {
-		value := l.evaluate(pieces[0].Expression, settings, variables)
+		value := l.evaluateExpression(pieces[0].Expression, settings, variables)
 		if value == nil {
 			return a, false
 		}
@@ -95,7 +97,7 @@ func (l *leaf) valueWith(pieces []cel.Piece, whole bool, settings sample.Setting
 		if piece.Expression == nil {
 			continue
 		}
-		value := l.evaluate(piece.Expression, settings, variables)
+		value := l.evaluateExpression(piece.Expression, settings, variables)
 		if value == nil {
 			return a, false
 		}

@@ -33,7 +33,7 @@ func (x *explorer) presenceOf(when *cel.Expression) presence {
 	var p presence
 	visit := func(settings sample.Settings) {
 		exists := slices.ContainsFunc(x.loopVariables(settings), func(variables map[string]ref.Val) bool {
-			return when == nil || x.evaluate(when, settings, variables) == types.True
+			return when == nil || x.evaluateExpression(when, settings, variables) == types.True
 		})
 		switch {
 		case len(settings) == 0:
@@ -126,7 +126,7 @@ func (x *explorer) exploreSource(v fragment.View, path string) []alternative {
 	pieces, _ := v.Pieces()
 	there.params = x.settableOf(pieces[0].Expression)
 	none := alternative{absent: true, path: path, params: there.params}
-	if _, ok := jsonOrNone(x.evaluate(pieces[0].Expression, nil, firstVariables(x.loopVariables(nil)))); ok {
+	if _, ok := jsonOrNone(x.evaluateExpression(pieces[0].Expression, nil, firstVariables(x.loopVariables(nil)))); ok {
 		return []alternative{there, none}
 	}
 	return []alternative{none, there}
@@ -193,7 +193,7 @@ func (x *explorer) nameOf(v fragment.View) any {
 		if piece.Expression == nil {
 			continue
 		}
-		if value := x.evaluate(piece.Expression, nil, variables); value != nil {
+		if value := x.evaluateExpression(piece.Expression, nil, variables); value != nil {
 			text += fmt.Sprint(value.Value())
 		} else {
 			text += "*"

@@ -200,7 +200,7 @@ func TestAllowsWorst(t *testing.T) {
 				settings[p.Name] = sample.Setting{Value: p.Value, Unset: p.Unset}
 			}
 			to, ok := sample.SetParams(template, from, settings)
-			if found := e.violations(now.injectAgain(to).pod, before); !ok || !slices.ContainsFunc(found, func(v violation) bool {
+			if found := e.findViolations(now.injectAgain(to).pod, before); !ok || !slices.ContainsFunc(found, func(v violation) bool {
 				return v.level == allowed.PodSecurity && strings.Contains(allowed.Why, v.reason)
 			}) {
 				t.Errorf("%s\n%v: does not lead to %s, but to %v", text, settings, allowed.Why, found)
@@ -216,10 +216,10 @@ func TestAllowsWorst(t *testing.T) {
 			if !injected.Decisions[0].Code.Succeeded() {
 				continue
 			}
-			all := e.violations(injected.pod, before)
+			all := e.findViolations(injected.pod, before)
 			if level := worstLevel(all); psa.CompareLevels(level, trial.Worst) < 0 {
 				t.Errorf("%s\n%v: the level is %s, %v, but lint reports %s, %v", text, settings, level, all, trial.Worst, trial.Allows)
-			} else if psa.CompareLevels(level, worstLevel(e.violations(now.pod, before))) < 0 {
+			} else if psa.CompareLevels(level, worstLevel(e.findViolations(now.pod, before))) < 0 {
 				weaker++
 			}
 		}

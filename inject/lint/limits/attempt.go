@@ -89,7 +89,7 @@ func (a *attempt) groupWays(found *exposure.Result, base []violation) (groups []
 	}
 	violated := make([][]violation, len(found.Ways))
 	for i := range found.Ways {
-		violated[i] = a.violations(found.Ways[i].Pod, a.before)
+		violated[i] = a.findViolations(found.Ways[i].Pod, a.before)
 	}
 	for i := range found.Ways {
 		way := &found.Ways[i]

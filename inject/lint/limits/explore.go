@@ -24,7 +24,7 @@ func (e *Evaluator) AllowOn(trial *Trial, t *templates.Template, pods []Subject)
 	for _, pod := range pods {
 		pod.Situation = hardenPod(pod.Situation)
 		before := decodePod(pod.Pod)
-		if len(e.violations(before, before)) > 0 {
+		if len(e.findViolations(before, before)) > 0 {
 			continue
 		}
 		if trial.PodSecurity == "" && len(trial.Fails) == 0 {
@@ -39,18 +39,18 @@ func (e *Evaluator) AllowOn(trial *Trial, t *templates.Template, pods []Subject)
 		if trial.from == nil {
 			effort = searching
 		}
-		trial.allow(e, t, pod.Situation, effort)
+		trial.recordAllowed(e, t, pod.Situation, effort)
 	}
 }
 
-// allow records what the values of parameters allow on a pod that gets the template. The pod's own containers must conform to
+// recordAllowed records what the values of parameters allow on a pod that gets the template. The pod's own containers must conform to
 // restricted.
-func (trial *Trial) allow(e *Evaluator, t *templates.Template, from sample.Situation, effort effort) {
+func (trial *Trial) recordAllowed(e *Evaluator, t *templates.Template, from sample.Situation, effort effort) {
 	a := &attempt{Evaluator: e, template: t, from: from, before: decodePod(from.Pod), left: maxTries, effort: effort}
 	if a.now = injectInto(from, t); !a.now.Decisions[0].Code.Succeeded() {
 		return
 	}
-	a.known = e.violations(a.now.pod, a.before)
+	a.known = e.findViolations(a.now.pod, a.before)
 	if trial.from == nil {
 		trial.from = &from
 		if effort == searching {
@@ -70,9 +70,9 @@ func (trial *Trial) allow(e *Evaluator, t *templates.Template, from sample.Situa
 	if err != nil {
 		panic("limits: " + err.Error())
 	}
-	base := e.violations(found.Base, a.before)
+	base := e.findViolations(found.Base, a.before)
 	for _, group := range a.groupWays(found, base) {
-		allowed, ok := a.verify(group, found.Ways)
+		allowed, ok := a.findSettings(group, found.Ways)
 		if ok && !slices.ContainsFunc(trial.Allows, allowed.isPartOf) {
 			trial.Allows = append(trial.Allows, allowed)
 		}
@@ -85,7 +85,7 @@ func (trial *Trial) allow(e *Evaluator, t *templates.Template, from sample.Situa
 		trial.Worst = trial.added
 	}
 	for i := range trial.Allows {
-		trial.Worst = weaker(trial.Worst, trial.Allows[i].PodSecurity)
+		trial.Worst = weakerLevel(trial.Worst, trial.Allows[i].PodSecurity)
 	}
 }
 

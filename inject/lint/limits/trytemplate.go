@@ -47,7 +47,7 @@ func (e *Evaluator) Try(set *templates.Set, values map[string]string, pods ...Su
 func (e *Evaluator) TryNew(t *templates.Template, inUse *templates.Set) Trial {
 	trial := e.tryTemplate(withoutSelectors(t), t, nil, samplePods()...)
 	if trial.PodSecurity != "" && slices.ContainsFunc(t.Spec.Params, func(p v1alpha1.Param) bool { return sample.IsSettable(&p) }) { // in a request, no search
-		trial.allow(e, withoutSelectors(t), trial.samples[0], direct)
+		trial.recordAllowed(e, withoutSelectors(t), trial.samples[0], direct)
 	}
 	with, _ := templates.Join(templates.NewSet([]*templates.Template{t}), inUse)
 	trial.Hints = append(append(trial.Hints, overlapHints(t, with)...), hiddenHints(t, with)...)
@@ -86,7 +86,7 @@ func (e *Evaluator) tryIn(namespace string, set *templates.Set, values map[strin
 		if len(pods) == 0 {
 			trial := e.tryTemplate(t, set.Templates[i], values, samplePods()...)
 			if trial.PodSecurity != "" {
-				trial.allow(e, t, trial.samples[0], searching)
+				trial.recordAllowed(e, t, trial.samples[0], searching)
 				trial.tryValues(t)
 			}
 			trial.Hints = append(trial.Hints, overlapHints(set.Templates[i], set)...)

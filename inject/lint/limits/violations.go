@@ -21,9 +21,9 @@ type violation struct {
 	detail string
 }
 
-// violations returns what the checks say about what templates have added to a pod. It ignores the pod's own volumes and host
+// findViolations returns what the checks say about what templates have added to a pod. It ignores the pod's own volumes and host
 // namespaces.
-func (e *Evaluator) violations(pod, before *corev1.Pod) (all []violation) {
+func (e *Evaluator) findViolations(pod, before *corev1.Pod) (all []violation) {
 	pod = pod.DeepCopy()
 	pod.Spec.HostNetwork, pod.Spec.HostPID, pod.Spec.HostIPC = false, false, false
 	own := map[string]bool{}
@@ -50,13 +50,13 @@ func (e *Evaluator) violations(pod, before *corev1.Pod) (all []violation) {
 func worstLevel(all []violation) psa.Level {
 	worst := psa.LevelRestricted
 	for _, v := range all {
-		worst = weaker(worst, v.level)
+		worst = weakerLevel(worst, v.level)
 	}
 	return worst
 }
 
-// weaker returns the weaker one of two levels.
-func weaker(a, b psa.Level) psa.Level {
+// weakerLevel returns the weaker one of two levels.
+func weakerLevel(a, b psa.Level) psa.Level {
 	if psa.CompareLevels(a, b) < 0 {
 		return a
 	}

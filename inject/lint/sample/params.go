@@ -83,7 +83,7 @@ func SetParams(t *templates.Template, from Situation, settings Settings) (Situat
 		return from, false
 	}
 	to := from
-	to.Pod, to.Namespace = pod, w.input().Namespace
+	to.Pod, to.Namespace = pod, w.toInput().Namespace
 	to.Namespace.Known = from.Namespace.Known
 	return to, true
 }
@@ -94,7 +94,7 @@ func InputOf(t *templates.Template, s Situation) (*cel.Input, params.Values, boo
 	if err != nil {
 		return nil, nil, false
 	}
-	in := w.input()
+	in := w.toInput()
 	values, err := setter{template: t}.paramValues(w, in)
 	return in, values, err == nil
 }

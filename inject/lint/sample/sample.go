@@ -41,7 +41,7 @@ func Meet(t *templates.Template, from Situation, fixed []string, accept func(Sit
 			s.meetGoal(&goal{each.Where, each.Where.AST().Expr(), true, each.InitContainers}, accept)
 		}
 	}
-	to, _ = s.world.situation() // accept returned true
+	to, _ = s.world.toSituation() // accept returned true
 	return to, nil, true
 }
 

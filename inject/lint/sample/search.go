@@ -47,7 +47,7 @@ func (s *search) meetGoal(g *goal, accept func(Situation) bool) bool {
 	before := s.left
 	offer := func(w *world) bool {
 		s.left -= offerCost
-		to, ok := w.situation()
+		to, ok := w.toSituation()
 		return ok && !slices.ContainsFunc(s.met, func(g *goal) bool { return !s.isMet(w, g) }) && accept(to)
 	}
 	changed, grown := s.withFirstValues(g, oldItems), s.withFirstValues(g, newItem)
@@ -107,7 +107,7 @@ func (s *search) isMet(w *world, g *goal) bool {
 		}
 		s.programs[g.expr] = program
 	}
-	in := w.input()
+	in := w.toInput()
 	set, _ := s.paramValues(w, in) // without those that have no valid value
 	isTrue := func(variables map[string]ref.Val) bool {
 		value, err := program.ValueWithCost(in, set, variables, &s.spent)

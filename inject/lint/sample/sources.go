@@ -65,7 +65,7 @@ type reader struct {
 // sourcesOf returns what a goal reads in a world, if macros go through these items.
 func (s setter) sourcesOf(w *world, g *goal, items int) []source {
 	const most = 1_000 // parts, because each macro inside another one multiplies them
-	set, _ := s.paramValues(w, w.input())
+	set, _ := s.paramValues(w, w.toInput())
 	r := &reader{world: w, params: set, items: items, left: most}
 	p := part{g.expr, g.of, nil}
 	switch {

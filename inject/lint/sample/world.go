@@ -64,10 +64,10 @@ func (w *world) root() *jsontree.Node {
 	return w.node
 }
 
-// situation converts the world back. It returns false if the pod cannot be decoded or has no container, or if the operation is not
+// toSituation converts the world back. It returns false if the pod cannot be decoded or has no container, or if the operation is not
 // CREATE.
-func (w *world) situation() (Situation, bool) {
-	in := w.input()
+func (w *world) toSituation() (Situation, bool) {
+	in := w.toInput()
 	pod, err := json.Marshal(w.doc["pod"])
 	if err != nil || !isPod(pod) || len(w.childPaths(containers)) == 0 || in.Request.Operation != "CREATE" {
 		return Situation{}, false
@@ -75,8 +75,8 @@ func (w *world) situation() (Situation, bool) {
 	return Situation{Pod: pod, Namespace: in.Namespace, Username: in.Request.Username, DryRun: in.Request.DryRun}, true
 }
 
-// input returns the world as input for expressions.
-func (w *world) input() *cel.Input {
+// toInput returns the world as input for expressions.
+func (w *world) toInput() *cel.Input {
 	pod, of := w.root().At("pod"), &w.around
 	account := request.ServiceAccount{
 		Name: request.ServiceAccountName(pod), Labels: of.ServiceAccount.Labels, Annotations: of.ServiceAccount.Annotations, Known: true,

@@ -160,7 +160,7 @@ func (e *Entry) evaluateConditions(object map[string]any) (called bool, reason s
 	failed := ""
 	for i := range e.conditions {
 		c := &e.conditions[i]
-		ok, err := c.evaluate(object)
+		ok, err := c.evaluateFor(object)
 		switch {
 		case err != nil:
 			failed = fmt.Sprintf("its matchCondition %s cannot be evaluated here: %v", c.name, err)
@@ -199,7 +199,7 @@ func programOf(expression string) (cel.Program, error) {
 	return env.Program(checked)
 }
 
-func (c *condition) evaluate(object map[string]any) (bool, error) {
+func (c *condition) evaluateFor(object map[string]any) (bool, error) {
 	if c.err != nil {
 		return false, c.err
 	}

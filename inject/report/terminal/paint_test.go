@@ -21,7 +21,7 @@ func TestDivide(t *testing.T) {
 		for _, n := range c.counts {
 			shares = append(shares, Share{Count: n})
 		}
-		if got := divide(10, shares); !slices.Equal(got, c.want) {
+		if got := divideCells(10, shares); !slices.Equal(got, c.want) {
 			t.Errorf("%d: %d, want %d", c.counts, got, c.want)
 		}
 	}

@@ -38,7 +38,7 @@ const Cells = 10
 // Bar returns a bar of so many cells in the styles of the shares, or "" if all counts are 0.
 func Bar(cells int, shares ...Share) string {
 	var bar strings.Builder
-	for i, n := range divide(cells, shares) {
+	for i, n := range divideCells(cells, shares) {
 		if n > 0 {
 			bar.WriteString(Text(true, shares[i].Style, strings.Repeat("█", n)))
 		}
@@ -46,9 +46,9 @@ func Bar(cells int, shares ...Share) string {
 	return bar.String()
 }
 
-// divide divides the cells of a bar among the counts. A share with a count has at least one cell, so that one missing pod of many is
+// divideCells divides the cells of a bar among the counts. A share with a count has at least one cell, so that one missing pod of many is
 // visible. The cells for that are taken from the share with the highest count.
-func divide(cells int, shares []Share) []int {
+func divideCells(cells int, shares []Share) []int {
 	all, sum, used, most := make([]int, len(shares)), 0, 0, 0
 	for i, s := range shares {
 		sum += s.Count
