@@ -123,6 +123,7 @@ func TestAuthorityAdvising(t *testing.T) {
 	}
 }
 
+// TestCABundleOf checks for which host a webhook needs a certificate: that of its Service, or that of its URL.
 func TestCABundleOf(t *testing.T) {
 	service := &admissionregistrationv1.ServiceReference{Namespace: "pillion-system", Name: "pillion"}
 	for _, row := range []struct {

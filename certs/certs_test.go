@@ -118,6 +118,7 @@ func wantServed(t *testing.T, s *Serving, want *tls.Certificate, what string) {
 	}
 }
 
+// TestSelfSigned checks that the certificate is valid for each of its names, and for no other.
 func TestSelfSigned(t *testing.T) {
 	c, err := SelfSigned("localhost", "127.0.0.1", testHost)
 	must(t, err)
@@ -136,6 +137,7 @@ func TestSelfSigned(t *testing.T) {
 	}
 }
 
+// TestParsePair checks that damaged, missing, exchanged and wrong certificates and keys are rejected.
 func TestParsePair(t *testing.T) {
 	ca := newTestCA(t, "ca", noon(), noon().Add(time.Hour))
 	cert, key := pemPair(t, ca.issue(t, noon(), noon().Add(time.Hour)))
@@ -159,6 +161,7 @@ func TestParsePair(t *testing.T) {
 	}
 }
 
+// TestClock checks that the steady time follows small corrections of the time of day, and ignores a jump.
 func TestClock(t *testing.T) {
 	start := noon()
 	h := &handClock{wallNow: start}

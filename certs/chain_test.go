@@ -260,6 +260,7 @@ func TestChain(t *testing.T) {
 	}
 }
 
+// TestChainSource checks that the report names the source of the certificate.
 func TestChainSource(t *testing.T) {
 	t.Parallel()
 	c := newChainCase(t)

@@ -62,6 +62,7 @@ func (s *leaseServer) typed(t *testing.T) coordinationv1.LeaseSpec {
 	return lease.Spec
 }
 
+// TestElection checks which of several replicas has the Lease.
 func TestElection(t *testing.T) {
 	server, client := newLeaseServer(t)
 	hand := &handClock{}

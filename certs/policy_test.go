@@ -32,6 +32,7 @@ func newMaterial(t *testing.T, p Policy) material {
 	return m
 }
 
+// TestPlanFirst checks the first CA and certificate: their names, their lifetimes, and that nothing more has to be done.
 func TestPlanFirst(t *testing.T) {
 	m := newMaterial(t, testPolicy())
 	roots := x509.NewCertPool()
@@ -70,6 +71,7 @@ func TestMaterialRoundTrip(t *testing.T) {
 	}
 }
 
+// TestPlanRenewal checks when a certificate is renewed, which depends on its age and on who trusts its CA.
 func TestPlanRenewal(t *testing.T) {
 	p := testPolicy()
 	m := newMaterial(t, p)

@@ -42,6 +42,7 @@ func trustBoth(s *Serving, cas ...*testCA) {
 	}
 }
 
+// TestServingNone checks that without a certificate, nothing is served, and Pillion is not ready and has the reason.
 func TestServingNone(t *testing.T) {
 	s, _, _ := newTestServing()
 	if _, err := s.GetCertificate(nil); err == nil {
@@ -92,6 +93,7 @@ func TestServingRotation(t *testing.T) {
 	}
 }
 
+// TestServingOffers checks that an offered pair can be taken back or replaced before it is served.
 func TestServingOffers(t *testing.T) {
 	w := newWorld(t)
 	s, hand, _ := newTestServing()
@@ -120,6 +122,7 @@ func TestServingOffers(t *testing.T) {
 	wantServed(t, s, w.second, "nobody calls")
 }
 
+// TestServingRejects checks that a pair that does not fit together is rejected, reported once, and not served.
 func TestServingRejects(t *testing.T) {
 	w := newWorld(t)
 	s, _, log := newTestServing()
@@ -170,6 +173,7 @@ func TestServingTomorrow(t *testing.T) {
 	wantServed(t, s, tomorrow, "tomorrow")
 }
 
+// TestServingDeadline checks that a pair that is not trusted is served only when the pair in use expires.
 func TestServingDeadline(t *testing.T) {
 	w := newWorld(t)
 	s, hand, _ := newTestServing()
@@ -227,6 +231,7 @@ func TestServingClockJumps(t *testing.T) {
 	}
 }
 
+// TestServingMismatch checks that the status names each webhook whose CA bundle does not verify the certificate.
 func TestServingMismatch(t *testing.T) {
 	w := newWorld(t)
 	s, _, _ := newTestServing()
@@ -245,6 +250,8 @@ func TestServingMismatch(t *testing.T) {
 	}
 }
 
+// TestServingBlind checks that a new pair is served if the configurations cannot be watched, so that Pillion does not know who
+// trusts it.
 func TestServingBlind(t *testing.T) {
 	w := newWorld(t)
 	s, hand, log := newTestServing()
@@ -298,6 +305,7 @@ func TestServingAwaits(t *testing.T) {
 	}
 }
 
+// TestFiles checks that a pair is read from files, and that invalid files change nothing.
 func TestFiles(t *testing.T) {
 	w := newWorld(t)
 	s, _, _ := newTestServing()
@@ -335,6 +343,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
+// TestServingConcurrently checks that connections get a certificate while pairs are offered.
 func TestServingConcurrently(t *testing.T) {
 	w := newWorld(t)
 	s, _, _ := newTestServing()

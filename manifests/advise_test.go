@@ -35,6 +35,7 @@ func loadAdvise(t *testing.T) (admissionregistrationv1.ValidatingWebhookConfigur
 	return b.advising, all
 }
 
+// TestAdviseEntries checks the webhook configuration of /advise: its name, labels, annotations, path and entries.
 func TestAdviseEntries(t *testing.T) {
 	c, all := loadAdvise(t)
 	if c.Name != manifests.AdviseName || c.Name != certs.Advising.Named(manifests.Name) || c.Labels["app.kubernetes.io/name"] != manifests.Name {

@@ -81,6 +81,7 @@ func TestCertManagerChain(t *testing.T) {
 	}
 }
 
+// TestCertManagerServing checks that the Secret of cert-manager's certificate is the one that the Deployment mounts.
 func TestCertManagerServing(t *testing.T) {
 	b := load(t)
 	var serving certmanagerv1.Certificate

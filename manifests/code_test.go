@@ -19,6 +19,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/request"
 )
 
+// TestCodeAgrees checks that the constants of this package are those of the webhook, and that pillion explain knows the entries.
 func TestCodeAgrees(t *testing.T) {
 	if manifests.MutatePath != webhook.PathMutate || manifests.ValidatePath != webhook.PathValidate || manifests.ShadowPath != webhook.PathShadow ||
 		manifests.LintPath != webhook.PathLint {

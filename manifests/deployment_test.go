@@ -13,6 +13,7 @@ import (
 	"github.com/pillion-dev/pillion/manifests"
 )
 
+// TestArguments checks the arguments of the Deployment's container.
 func TestArguments(t *testing.T) { checkArguments(t) }
 
 func checkArguments(t testing.TB) {
@@ -33,6 +34,7 @@ func checkArguments(t testing.TB) {
 	}
 }
 
+// TestMounts checks that the templates and the certificate are mounted and nothing else, and that all mounts are read-only and see updates.
 func TestMounts(t *testing.T) { checkMounts(t) }
 
 func checkMounts(t testing.TB) {
@@ -58,6 +60,7 @@ func checkMounts(t testing.TB) {
 	}
 }
 
+// TestProbes checks the path and the port of each probe.
 func TestProbes(t *testing.T) { checkProbes(t) }
 
 func checkProbes(t testing.TB) {

@@ -115,6 +115,7 @@ func files(t testing.TB) []string {
 	return names
 }
 
+// TestKustomization checks that the kustomization lists each manifest, and the image.
 func TestKustomization(t *testing.T) {
 	var k struct {
 		metav1.TypeMeta `json:",inline"`
@@ -181,6 +182,7 @@ func TestTemplatesConfigMap(t *testing.T) {
 	}
 }
 
+// TestNames checks the names of all objects.
 func TestNames(t *testing.T) { checkNames(t) }
 
 func checkNames(t testing.TB) {
@@ -208,6 +210,7 @@ func checkNames(t testing.TB) {
 	}
 }
 
+// TestRBAC checks that the roles have exactly the rights that Pillion needs.
 func TestRBAC(t *testing.T) { checkRBAC(t) }
 
 func checkRBAC(t testing.TB) {
@@ -239,6 +242,7 @@ func checkRBAC(t testing.TB) {
 	}
 }
 
+// TestServiceReachesDeployment checks that the Service selects the Deployment's pods and has their port.
 func TestServiceReachesDeployment(t *testing.T) { checkServiceReachesDeployment(t) }
 
 func checkServiceReachesDeployment(t testing.TB) {

@@ -99,7 +99,7 @@ func mutantsOf(t *testing.T, object any) (all []mutant) {
 	return all
 }
 
-// noSurvivors: the check fails with each change of the object.
+// noSurvivors checks that the check fails with each change of the object.
 func noSurvivors[T any](t *testing.T, object *T, check func(testing.TB, *T)) {
 	t.Helper()
 	for _, m := range mutantsOf(t, object) {

@@ -128,7 +128,7 @@ var (
 	syntaxLine   = regexp.MustCompile(`(?i)^#\s*syntax\s*=\s*(\S+)`)
 )
 
-// unpinnedInDockerfile: all images but the empty one have a digest. A stage is no image.
+// unpinnedInDockerfile returns the images of a Dockerfile without a digest. The empty image needs none, and a stage is no image.
 func unpinnedInDockerfile(text string) (problems []string) {
 	stages := map[string]bool{"scratch": true}
 	for number, line := range joinedLines(1, text) {

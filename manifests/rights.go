@@ -110,7 +110,7 @@ func LimitedRights() []Limited {
 // DeployerRights returns the rights that a user needs to install an overlay.
 func DeployerRights(overlay string) (Rights, error) {
 	r, err := rightsIn("deployer.yaml")
-	r.Cluster, r.Namespaced = of(overlay, r.Cluster), of(overlay, r.Namespaced)
+	r.Cluster, r.Namespaced = rulesFor(overlay, r.Cluster), rulesFor(overlay, r.Namespaced)
 	return r, err
 }
 
@@ -140,8 +140,8 @@ func rightsIn(paths ...string) (r Rights, err error) {
 	return r, nil
 }
 
-// of returns the rules without those that only the other overlay needs.
-func of(overlay string, rules []rbacv1.PolicyRule) (all []rbacv1.PolicyRule) {
+// rulesFor returns the rules without those that only the other overlay needs.
+func rulesFor(overlay string, rules []rbacv1.PolicyRule) (all []rbacv1.PolicyRule) {
 	for _, rule := range rules {
 		named := len(rule.ResourceNames) > 0
 		if overlay != OverlaySelfSigned {

@@ -68,6 +68,7 @@ func file(name, order string) *fstest.MapFile {
 	return &fstest.MapFile{Data: []byte(strings.NewReplacer("NAME", name, "ORDER", order).Replace(minimal))}
 }
 
+// TestLoad checks which files of a folder are templates, and their order.
 func TestLoad(t *testing.T) {
 	folder := fstest.MapFS{
 		"b.yaml":             file("b", "1"),
@@ -95,6 +96,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
+// TestLoadIsAllOrNothing checks that one problem in any file makes the whole set invalid, and that all problems are reported.
 func TestLoadIsAllOrNothing(t *testing.T) {
 	folder := fstest.MapFS{
 		"good.yaml":  file("good", "1"),
@@ -146,6 +148,7 @@ func TestLoader(t *testing.T) {
 	}
 }
 
+// TestRevision checks that the revision depends on the content of a template, and not on its form.
 func TestRevision(t *testing.T) {
 	parse := func(text string) *templates.Template {
 		found, problems := templates.Parse("x.yaml", []byte(text))
@@ -166,6 +169,7 @@ func TestRevision(t *testing.T) {
 	}
 }
 
+// TestClosest checks which name is suggested for a misspelled one.
 func TestClosest(t *testing.T) {
 	names := []string{"containers", "initContainers", "volumes", "name", "level", "maximum", "maxLength", "description", "auth-proxy"}
 	for name, want := range map[string]string{

@@ -57,6 +57,7 @@ func renderLeaf(t *testing.T, leaf string) (string, error) {
 	return renderText(tpl)
 }
 
+// TestLeaves checks the values of strings with expressions.
 func TestLeaves(t *testing.T) {
 	for leaf, want := range map[string]string{
 		"plain $(X) $$ {}":                                      "plain $(X) $$ {}",
@@ -97,6 +98,7 @@ func TestLeaves(t *testing.T) {
 	}
 }
 
+// TestLeavesThatFail checks the errors of expressions that have no value.
 func TestLeavesThatFail(t *testing.T) {
 	for leaf, want := range map[string]string{
 		"${pod.spec.nodeSelector['a']}":  "no such key",

@@ -35,6 +35,8 @@ func idsOf(set *templates.Set) string {
 	return strings.Join(ids, " ")
 }
 
+// TestSetFor checks which templates the pods of a namespace get, and that a template of the cluster takes precedence over one of a
+// namespace with the same name.
 func TestSetFor(t *testing.T) {
 	t.Parallel()
 	set, problems := setOf(t, "y/d", "x/c=5", "x/a=9", "b=7", "a=8", "y/a", "xx/e")

@@ -78,6 +78,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
+// TestWatchFolder checks that files that are written, added and removed in a folder are noticed.
 func TestWatchFolder(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "templates")
 	file := filepath.Join(dir, "a.yaml")
@@ -91,6 +92,7 @@ func TestWatchFolder(t *testing.T) {
 	until("a file was removed", gone(file))
 }
 
+// TestWatchEditor checks that files are noticed that are replaced by renaming, as editors do.
 func TestWatchEditor(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "a.yaml")
@@ -126,6 +128,7 @@ func mount(t *testing.T, dir, version, text string) {
 	}
 }
 
+// TestWatchConfigMap checks that files of a mounted ConfigMap are noticed, which the kubelet replaces through a link.
 func TestWatchConfigMap(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "mount")
 	file := filepath.Join(dir, "a.yaml")
@@ -143,6 +146,7 @@ func TestWatchConfigMap(t *testing.T) {
 	}
 }
 
+// TestWatchSwappedFolder checks that a link to a folder that leads to another folder is noticed, and that the new folder is watched.
 func TestWatchSwappedFolder(t *testing.T) {
 	root := t.TempDir()
 	write(t, filepath.Join(root, "v1", "a.yaml"), "1")
@@ -157,6 +161,7 @@ func TestWatchSwappedFolder(t *testing.T) {
 	until("the new folder is watched", contentForPods(filepath.Join(link, "a.yaml"), "3"))
 }
 
+// TestWatchGoneAndBack checks that folders that are removed and made again are noticed, also parents of the watched one.
 func TestWatchGoneAndBack(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "b", "templates")
 	file := filepath.Join(dir, "a.yaml")
@@ -182,6 +187,7 @@ func TestWatchGoneAndBack(t *testing.T) {
 	}
 }
 
+// TestWatchSettles checks that many changes in a short time cause few calls, and that the last change causes one.
 func TestWatchSettles(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "a.yaml")
@@ -202,6 +208,7 @@ func TestWatchSettles(t *testing.T) {
 	}
 }
 
+// TestWatchLeavesOthersAlone checks that other files in the folder of a watched file cause no call.
 func TestWatchLeavesOthersAlone(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "a.yaml")

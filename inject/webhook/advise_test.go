@@ -193,6 +193,7 @@ func TestAdviseNamespaceNotKnownYet(t *testing.T) {
 	}
 }
 
+// TestAdviseMany checks that the number of warnings about a workload is limited.
 func TestAdviseMany(t *testing.T) {
 	t.Parallel()
 	e := newEdge(load(t, sidecar))
@@ -233,6 +234,7 @@ func TestAdviseAnswersEverything(t *testing.T) {
 	}
 }
 
+// TestAdviseMetrics checks what the metrics count of a call about a workload.
 func TestAdviseMetrics(t *testing.T) {
 	t.Parallel()
 	e := newEdge(load(t, sidecar))
@@ -246,6 +248,7 @@ pillion_webhook_requests_total{decision="warned",status="200",webhook="advise"} 
 	}
 }
 
+// TestAdviseAsksWhoCalls checks that callers without a valid credential are rejected.
 func TestAdviseAsksWhoCalls(t *testing.T) {
 	t.Parallel()
 	e := newEdge(load(t, sidecar))

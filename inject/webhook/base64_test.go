@@ -9,6 +9,7 @@ import (
 	"testing"
 )
 
+// TestBase64 compares appendBase64 with the standard library for many sizes.
 func TestBase64(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))

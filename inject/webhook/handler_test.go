@@ -28,6 +28,7 @@ import (
 
 const pod = `{"metadata":{"name":"web-0"},"spec":{"containers":[{"name":"web","image":"nginx"}]}}`
 
+// TestTooLarge checks that a body of the maximum size is accepted, and that a larger one is rejected.
 func TestTooLarge(t *testing.T) {
 	e := newEdge(load(t, sidecar))
 	const limit = 8 << 20
@@ -64,6 +65,7 @@ func serve(t *testing.T, e *edge, http2 bool) *httptest.Server {
 	return s
 }
 
+// TestTimeout checks that a request whose body does not arrive ends after the API server's timeout.
 func TestTimeout(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		s := serve(t, newEdge(load(t, sidecar)), http2)
@@ -85,6 +87,7 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
+// TestTimeoutGoneAlready checks that a request whose caller is gone is not processed.
 func TestTimeoutGoneAlready(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -137,6 +140,7 @@ func TestPanic(t *testing.T) {
 	}
 }
 
+// TestAbort checks that net/http sees its own panic, http.ErrAbortHandler.
 func TestAbort(t *testing.T) {
 	e := newEdge(load(t, sidecar))
 	e.Injector = func() *inject.Injector { panic(http.ErrAbortHandler) }
@@ -158,6 +162,7 @@ func (p parameters) Namespace(name string) (request.Namespace, error) {
 	return request.Namespace{Name: name, Known: true, Annotations: map[string]string{"log-agent.pillion.dev/leve": "x"}}, nil
 }
 
+// TestNamespaceIsTheRequests checks that the namespace of the request counts, and not the one in the pod's metadata.
 func TestNamespaceIsTheRequests(t *testing.T) {
 	e := newEdge(load(t, sidecar))
 	e.Namespaces = parameters{"shop"}
@@ -185,6 +190,7 @@ func TestNamespaceNotKnownYet(t *testing.T) {
 	}
 }
 
+// TestManyWarnings checks that many long warnings stay within the limits of the API server.
 func TestManyWarnings(t *testing.T) {
 	var names []string
 	for i := range 500 {
@@ -223,6 +229,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	wg.Wait()
 }
 
+// TestMetrics checks what the metrics count of pods, of other objects and of invalid requests.
 func TestMetrics(t *testing.T) {
 	e := newEdge(load(t, sidecar))
 	e.answer(post(t, webhook.PathMutate, reviewOf(t, "v1", "CREATE", "shop", []byte(pod))))

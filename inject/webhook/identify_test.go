@@ -40,6 +40,7 @@ func (u unreadRejection) Read([]byte) (int, error) {
 
 func (unreadRejection) Close() error { return nil }
 
+// TestCallers checks the status for callers with a right, a wrong and no token, if authentication is required and if it is not.
 func TestCallers(t *testing.T) {
 	for _, c := range []struct {
 		token    string
@@ -157,6 +158,7 @@ func TestCallersConnection(t *testing.T) {
 	}
 }
 
+// TestCallersMetrics checks what the metrics count of the credentials of callers.
 func TestCallersMetrics(t *testing.T) {
 	e := newEdge(load(t, sidecar))
 	guard(t, e, false)

@@ -39,6 +39,7 @@ func counted(t *testing.T, registry prometheus.Gatherer) string {
 	return strings.Join(lines, "")
 }
 
+// TestMetricsFollowTheConventions checks the metrics with Prometheus's linter.
 func TestMetricsFollowTheConventions(t *testing.T) {
 	t.Parallel()
 	e := newEdge(load(t, sidecar))

@@ -17,6 +17,7 @@ import (
 // shedFile has the answer to a request that is shed. TestShed in e2e sends it to a real API server.
 const shedFile = "testdata/shed.http"
 
+// TestShedAnswer checks the answer to a request for which there is no room.
 func TestShedAnswer(t *testing.T) {
 	e := newEdge(load(t, sidecar))
 	e.Limiter = webhook.NewLimiter(prometheus.NewRegistry(), 1, 0) // so there is no room for a large body

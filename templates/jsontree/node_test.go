@@ -26,6 +26,7 @@ func parse(t *testing.T, text string) *jsontree.Node {
 	return n
 }
 
+// TestParseKeepsBytes checks that parsed JSON is written as it was received, and that a sealed tree has the same values.
 func TestParseKeepsBytes(t *testing.T) {
 	for _, text := range []string{
 		` {"a" : [1, 2.50, {"b": null} ] , "c":"\u00e9\n" }`, `[]`, `{}`, `"x"`, `12345678901234567890`, `true`, `null`,
@@ -43,6 +44,7 @@ func TestParseKeepsBytes(t *testing.T) {
 	}
 }
 
+// TestParseRejects checks that invalid and too deep JSON is rejected.
 func TestParseRejects(t *testing.T) {
 	for _, text := range []string{
 		``, ` `, `{`, `{"a"}`, `{"a":1,}`, `[1,]`, `{"a":1} x`, `{"a":01}`, "{\"a\":\"\xff\"}", `{"a":tru}`, `{a:1}`, "\"\n\"", `{} {}`,
@@ -54,6 +56,7 @@ func TestParseRejects(t *testing.T) {
 	}
 }
 
+// TestLookup checks lookups of members: null counts as absent, the last of several with one name counts, and names are unescaped.
 func TestLookup(t *testing.T) {
 	n := parse(t, `{"a":{"b":{"c":{"d":{"e":"deep"}}}},"n":null,"d":1,"d":2,"esc\u0061ped":true,"k\"":"q","l":[1,"x"]}`)
 	if got := n.At("a", "b", "c", "d", "e").Text(); got != "deep" {
@@ -73,6 +76,7 @@ func TestLookup(t *testing.T) {
 	}
 }
 
+// TestAdditions checks additions to objects and lists, and that they can be undone.
 func TestAdditions(t *testing.T) {
 	n := parse(t, `{"list":[{"x":1},{"x":2}],"empty":[],"null":null,"obj":{"a/b~c":{"k":1}}}`)
 	var journal jsontree.Journal
@@ -112,6 +116,7 @@ func TestAdditions(t *testing.T) {
 	}
 }
 
+// TestWith checks that copies with and without members leave the original unchanged.
 func TestWith(t *testing.T) {
 	n, arena := parse(t, `{"a":1,"b":[1]}`), new(jsontree.Arena)
 	with, without := arena.With(n, "b", jsontree.Int(2)), arena.Without(n, "a")
@@ -121,6 +126,7 @@ func TestWith(t *testing.T) {
 	}
 }
 
+// TestText checks that any string becomes valid JSON.
 func TestText(t *testing.T) {
 	for _, s := range []string{"", "plain", "q\"\\\n\x00\u2028", "é", "\xff\xfe"} {
 		n := jsontree.Text(s)
@@ -131,6 +137,7 @@ func TestText(t *testing.T) {
 	}
 }
 
+// TestFromYAML checks that YAML becomes the JSON that Kubernetes makes of it.
 func TestFromYAML(t *testing.T) {
 	for text, want := range map[string]string{
 		"a: 1\nb: [x, 'y', true, null, ~]": `{"a":1,"b":["x","y",true,null,null]}`,

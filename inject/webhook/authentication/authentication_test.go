@@ -23,6 +23,7 @@ func tokens(t testing.TB, content string) *authentication.Credentials {
 	return &authentication.Credentials{Tokens: must[*authentication.Tokens](t)(authentication.ParseTokens([]byte(content)))}
 }
 
+// TestTokens checks which headers with a bearer token are accepted, and the reason for the others.
 func TestTokens(t *testing.T) {
 	guard := newGuard(true, tokens(t, "first-token\r\n\nother.token~+/-_=="))
 	for name, c := range map[string]struct {
@@ -85,6 +86,7 @@ func TestClockJumps(t *testing.T) {
 	}
 }
 
+// TestPasswords checks which users and passwords are accepted, and the reason for the others.
 func TestPasswords(t *testing.T) {
 	passwords := must[*authentication.Passwords](t)(authentication.ParsePasswords([]byte("apiserver:a pass:word\nother:ü\n")))
 	guard := newGuard(true, &authentication.Credentials{Passwords: passwords})
@@ -111,6 +113,7 @@ func TestPasswords(t *testing.T) {
 	}
 }
 
+// TestCertificates checks which client certificates are accepted, and the reason for the others.
 func TestCertificates(t *testing.T) {
 	known, unknown := newAuthority(t, nil), newAuthority(t, nil)
 	between := newAuthority(t, known)
@@ -205,6 +208,7 @@ func TestImpersonation(t *testing.T) {
 	wantWay(t, newGuard(false, tokens(t, "token")), r, "unknown")
 }
 
+// TestRotation checks that new credentials count at once, also on open connections.
 func TestRotation(t *testing.T) {
 	before, after := newAuthority(t, nil), newAuthority(t, nil)
 	load := func(content string, ca []byte) *authentication.Credentials {

@@ -28,6 +28,7 @@ func accounts(t testing.TB, signer issuer) *authentication.ServiceAccounts {
 	}
 }
 
+// TestServiceAccounts checks which tokens of ServiceAccounts are accepted, and the reason for the others.
 func TestServiceAccounts(t *testing.T) {
 	signer := issuer{must[*rsa.PrivateKey](t)(rsa.GenerateKey(rand.Reader, 2048)), "one"}
 	guard := newGuard(true, &authentication.Credentials{ServiceAccounts: accounts(t, signer)})
