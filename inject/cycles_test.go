@@ -59,8 +59,8 @@ func TestHouse(t *testing.T) {
 	}
 }
 
-// splitNames is what go list knows about a package.
-type splitNames struct {
+// listedPackage is what go list knows about a package.
+type listedPackage struct {
 	ImportPath, Dir, Export string
 	GoFiles                 []string
 	DepOnly                 bool
@@ -74,10 +74,10 @@ func fileCycles(t *testing.T) map[string][][]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var own []splitNames
+	var own []listedPackage
 	exports := map[string]string{}
 	for d := json.NewDecoder(bytes.NewReader(out)); ; {
-		var p splitNames
+		var p listedPackage
 		if err := d.Decode(&p); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
@@ -93,14 +93,14 @@ func fileCycles(t *testing.T) map[string][][]string {
 	dependencies := importer.ForCompiler(files, "gc", open)
 	cycles := map[string][][]string{}
 	for _, p := range own {
-		cycles[strings.TrimPrefix(p.ImportPath, module+"/")] = circles(usedFiles(t, files, dependencies, p))
+		cycles[strings.TrimPrefix(p.ImportPath, module+"/")] = findCycles(usedFiles(t, files, dependencies, p))
 	}
 	return cycles
 }
 
 // usedFiles returns, for each file of a package, the other files of the package
 // that declare what it uses: functions, types, methods, fields, variables.
-func usedFiles(t *testing.T, files *token.FileSet, dependencies types.Importer, p splitNames) map[string][]string {
+func usedFiles(t *testing.T, files *token.FileSet, dependencies types.Importer, p listedPackage) map[string][]string {
 	t.Helper()
 	var parsed []*ast.File
 	for _, name := range p.GoFiles {
@@ -141,9 +141,9 @@ func fileOf(files *token.FileSet, pos token.Pos) string {
 	return filepath.Base(files.Position(pos).Filename)
 }
 
-// circles returns the sets of files in which each reaches each other, the
+// findCycles returns the sets of files in which each reaches each other, the
 // largest first. With few files, following all arrows is fast enough.
-func circles(used map[string][]string) [][]string {
+func findCycles(used map[string][]string) [][]string {
 	reached := map[string]map[string]bool{}
 	for name := range used {
 		reached[name] = map[string]bool{}

@@ -97,24 +97,24 @@ func (j *Judge) judgeTenant(req Request) (*Verdict, error) {
 	}
 	second := req
 	second.Object, second.Pod, second.Scratch = pod.AppendWithAdditions(nil), nil, nil
-	v, err := cluster.judgeTier(req)
+	byCluster, err := cluster.judgeTier(req)
 	if err != nil {
 		return nil, err
 	}
-	ofOwn, err := own.judgeTier(second)
+	byOwn, err := own.judgeTier(second)
 	if err != nil {
 		return nil, err
 	}
-	return joinVerdicts(v, ofOwn), nil
+	return joinVerdicts(byCluster, byOwn), nil
 }
 
-// joinVerdicts combines the verdicts by the templates of the cluster and of the namespace.
-func joinVerdicts(v, own *Verdict) *Verdict {
+// joinVerdicts combines the verdict by the templates of the cluster and the one by those of the namespace.
+func joinVerdicts(cluster, own *Verdict) *Verdict {
 	both := &Verdict{
-		Result: &Result{Pod: v.Pod, Decisions: append(slices.Clone(v.Decisions), own.Decisions...), Findings: own.Findings, pod: v.pod, size: v.size + own.size},
-		Set:    own.Set, Judged: append(slices.Clone(v.Judged), own.Judged...), Denied: v.Denied || own.Denied,
+		Result: &Result{Pod: cluster.Pod, Decisions: append(slices.Clone(cluster.Decisions), own.Decisions...), Findings: own.Findings, pod: cluster.pod, size: cluster.size + own.size},
+		Set:    own.Set, Judged: append(slices.Clone(cluster.Judged), own.Judged...), Denied: cluster.Denied || own.Denied,
 	}
-	both.Doubt = both.Denied && (v.Doubt || !v.Denied) && (own.Doubt || !own.Denied)
+	both.Doubt = both.Denied && (cluster.Doubt || !cluster.Denied) && (own.Doubt || !own.Denied)
 	sortFindings(both.Judged)
 	return both
 }
@@ -232,9 +232,9 @@ func (j *Judge) judgeState(req Request) (*Verdict, error) {
 	if err != nil || !now.Denied {
 		return now, err
 	}
-	said := RecordedRevisions(req.Pod)
-	maps.DeleteFunc(said, func(template, _ string) bool { return j.ignoresTemplate(template) })
-	denial, by, unknown := now, j.sets[0], j.sets[0].countUnknownRevisions(said)
+	recorded := RecordedRevisions(req.Pod)
+	maps.DeleteFunc(recorded, func(template, _ string) bool { return j.ignoresTemplate(template) })
+	denial, by, unknown := now, j.sets[0], j.sets[0].countUnknownRevisions(recorded)
 	for _, older := range j.sets[1:] {
 		req.Scratch = nil // now uses its memory
 		v, err := j.judgeBySet(older, req)
@@ -244,7 +244,7 @@ func (j *Judge) judgeState(req Request) (*Verdict, error) {
 		if v.enforceFindings(now, j.sets[0]); !v.Denied {
 			return v, nil
 		}
-		if n := older.countUnknownRevisions(said); n < unknown {
+		if n := older.countUnknownRevisions(recorded); n < unknown {
 			denial, by, unknown = v, older, n
 		}
 	}
@@ -257,7 +257,7 @@ func (j *Judge) judgeState(req Request) (*Verdict, error) {
 		}
 		denial.Denied = hasDenial(denial.Judged)
 	}
-	denial.Doubt = denial.Denied && (j.namesUnknown(said) || !j.settled && denial.deniesOnlyAbsent())
+	denial.Doubt = denial.Denied && (j.namesUnknown(recorded) || !j.settled && denial.deniesOnlyAbsent())
 	return denial, nil
 }
 
@@ -338,9 +338,9 @@ func (i *Injector) modeOf(template string) v1alpha1.ValidateMode {
 }
 
 // namesUnknown reports whether the pod names a revision that no set of the Judge has.
-func (j *Judge) namesUnknown(said map[string]string) bool {
-	for template := range said {
-		if !slices.ContainsFunc(j.sets, func(i *Injector) bool { return i.knowsRevision(said, template) }) {
+func (j *Judge) namesUnknown(recorded map[string]string) bool {
+	for template := range recorded {
+		if !slices.ContainsFunc(j.sets, func(i *Injector) bool { return i.knowsRevision(recorded, template) }) {
 			return true
 		}
 	}
@@ -349,10 +349,12 @@ func (j *Judge) namesUnknown(said map[string]string) bool {
 
 // knowsRevision reports whether this set has the revision of a template that a pod names. If a canary took the place of the template,
 // the pod names the canary's revision for both.
-func (i *Injector) knowsRevision(said map[string]string, template string) bool {
+func (i *Injector) knowsRevision(recorded map[string]string, template string) bool {
 	t := i.byName[template]
-	return t != nil && (t.Revision == said[template] ||
-		slices.ContainsFunc(t.canaries, func(c *loaded) bool { return c.Revision == said[template] && said[c.Name] == said[template] }))
+	return t != nil && (t.Revision == recorded[template] ||
+		slices.ContainsFunc(t.canaries, func(c *loaded) bool {
+			return c.Revision == recorded[template] && recorded[c.Name] == recorded[template]
+		}))
 }
 
 // CreateAgain reports whether the same pod may be allowed if it is created again.
@@ -399,10 +401,10 @@ func (v *Verdict) AppendAudit(notes []Note) []Note {
 }
 
 // countUnknownRevisions returns the number of these revisions that are not in this set.
-func (i *Injector) countUnknownRevisions(said map[string]string) int {
-	n := len(said)
-	for template := range said {
-		if i.knowsRevision(said, template) {
+func (i *Injector) countUnknownRevisions(recorded map[string]string) int {
+	n := len(recorded)
+	for template := range recorded {
+		if i.knowsRevision(recorded, template) {
 			n--
 		}
 	}

@@ -12,6 +12,7 @@ type nodePort struct {
 // listPath is a pointer that is a string already.
 type listPath string
 
+// String returns the pointer.
 func (p listPath) String() string { return string(p) }
 
 // nodePorts has the containers that use ports of the node, by port and protocol. For each, it has the first container by address, and

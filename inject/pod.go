@@ -132,15 +132,15 @@ type sharedResults struct {
 	runsKnown    bool
 }
 
-// emptied returns results without values, with the memory of the old ones.
-func (r *sharedResults) emptied() sharedResults {
+// reuseMemory returns results without values, with the memory of the old ones.
+func (r *sharedResults) reuseMemory() sharedResults {
 	return sharedResults{presentNames: r.presentNames[:0], runsOfMarked: r.runsOfMarked[:0], tokenVolumes: r.tokenVolumes[:0]}
 }
 
 // beginRound begins another round.
 func (s *subject) beginRound(pod *jsontree.Node, grown bool) {
 	*s = subject{
-		loadedSet: s.loadedSet, request: s.request, nodes: s.nodes, visibility: visibility{proven: s.proven}, sharedResults: s.emptied(),
+		loadedSet: s.loadedSet, request: s.request, nodes: s.nodes, visibility: visibility{proven: s.proven}, sharedResults: s.reuseMemory(),
 		at: slices.Grow(s.at[:0], 8), beside: slices.Grow(s.beside[:0], 8),
 		podView: podView{
 			pod:         pod,

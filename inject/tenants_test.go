@@ -390,8 +390,8 @@ func takeContainer(g *reviews.Sets, pod []byte) (*podContainer, []byte) {
 	return taken, rest.AppendTo(nil)
 }
 
-// checkTenant compares a pod by the templates of the cluster alone with one by those and templates of the namespace. It
-// reports whether one of the latter was injected.
+// checkTenant compares the pod that the templates of the cluster alone make with the pod that they make together with templates of the
+// namespace. It reports whether a template of the namespace was injected.
 func checkTenant(t *testing.T, alone, both *inject.Injector, pod []byte, moved *movedFrom) (injected bool) {
 	t.Helper()
 	checkOwnWork(t, both, pod)

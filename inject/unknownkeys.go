@@ -140,8 +140,8 @@ func whyMeaningless(label *jsontree.Node) string {
 }
 
 // findUnknownKey returns a finding about an annotation that has the form of a template's annotation, but sets nothing. If known is true,
-// it considers only annotations of existing templates, and if false only the others: the former are reported first, because the
-// number of findings is limited. Whose is "" for the pod's annotations, or for example "namespace's ".
+// it considers only annotations of existing templates, and if false only the others. The caller reports those of existing templates
+// first, because the number of findings is limited. Whose is "" for the pod's annotations, or for example "namespace's ".
 func (n *mistakeCollector) findUnknownKey(whose, key string, known bool) (Finding, bool) {
 	template, name, ok := templates.SplitAnnotation(key)
 	t := n.injector.byName[template]
