@@ -44,7 +44,8 @@ func (l *lexer) wordEnd(i int, word string) int {
 	return -1
 }
 
-// numberEnd: "-" ("0" or digits), optional "." digits, optional "e" sign digits.
+// numberEnd returns the index after the number at i: "-", then "0" or digits, then perhaps "." and digits, then perhaps "e", a sign and
+// digits. It returns -1 if there is no number.
 func (l *lexer) numberEnd(i int) int {
 	if l.byteAt(i) == '-' {
 		i++

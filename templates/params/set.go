@@ -110,7 +110,7 @@ func (s *Set) Check(name, value string) error {
 	return err
 }
 
-// Annotations returns the annotations that set a parameter to a value, which users have written.
+// Annotations returns the annotations that set a parameter to a value, which is in the form that users write.
 func (s *Set) Annotations(name, text string) map[string]string {
 	p := s.named[name]
 	if p.Prefix == "" {

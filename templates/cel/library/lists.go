@@ -61,7 +61,8 @@ func sumFunc(zero ref.Val) implementation {
 	}
 }
 
-// extremeFunc is list.min() or list.max(). An item takes the place of the one before if comparing that one with it gives worse.
+// extremeFunc implements list.min() or list.max(). The result is the first item, replaced by each later item with which a comparison
+// of the result gives worse.
 func extremeFunc(name string, worse types.Int) implementation {
 	return func(args ...ref.Val) ref.Val {
 		var found ref.Val
