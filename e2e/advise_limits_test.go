@@ -72,7 +72,7 @@ func limitCases() []limitCase {
 	}
 }
 
-// run: a Deployment is advised about exactly where the API server rejects its pods because of the injection.
+// run checks that Pillion warns about a Deployment exactly if the API server rejects its pods because of the injection.
 func (c *limitCase) run(t *testing.T) {
 	t.Parallel()
 	if c.hard != nil {
@@ -99,7 +99,7 @@ func (c *limitCase) run(t *testing.T) {
 	c.explained(t, ns, annotations)
 }
 
-// explained: pillion explain says the same of the Deployment once it is there.
+// explained checks that pillion explain reports the same about the Deployment once it exists.
 func (c *limitCase) explained(t *testing.T, ns string, annotations map[string]string) {
 	t.Helper()
 	d := newDeployment("web", annotations, func(p *corev1.PodSpec) { *p = *c.pod.DeepCopy() })

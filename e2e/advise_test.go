@@ -65,7 +65,7 @@ func TestAdvise(t *testing.T) {
 	t.Run("down", a.down)
 }
 
-// installs: the base and every overlay have it, and the component no-advise removes it.
+// installs checks that the base and every overlay have the webhook, and that the component no-advise removes it.
 func (a *advisor) installs(t *testing.T) {
 	for _, target := range []string{"base", "overlays/cert-manager", "overlays/self-signed"} {
 		for _, components := range [][]string{nil, {"no-advise"}} {
@@ -223,7 +223,7 @@ func (a *advisor) kubectl(t *testing.T) {
 	a.tellsNoController(t, ns)
 }
 
-// tellsNoController: Pillion was not even asked about what the controllers made of the workloads.
+// tellsNoController checks that the API server did not call Pillion about the objects that controllers made of the workloads.
 func (a *advisor) tellsNoController(t *testing.T, ns string) {
 	t.Helper()
 	eventually(t, "the Deployment's pod is there", func(ctx context.Context) error {
@@ -308,7 +308,7 @@ func (a *advisor) elsewhere(t *testing.T) {
 	}
 }
 
-// podsOptIn: the label is in the template, where no selector sees it.
+// podsOptIn checks workloads that opt in by the label of their pod template, which no selector of the webhook sees.
 func (a *advisor) podsOptIn(t *testing.T) {
 	wrong := newDeployment("web", map[string]string{"logger.pillion.dev/levels": "info"})
 	wrong.Spec.Template.Labels[injectLabel] = "enabled"
@@ -352,7 +352,7 @@ func (a *advisor) updates(t *testing.T) {
 	}
 }
 
-// hung: if Pillion does not answer, users wait for 1 second, once for each workload, and nothing is rejected.
+// hung checks that users wait for 1 second for each workload if Pillion does not answer, and that nothing is rejected.
 func (a *advisor) hung(t *testing.T) {
 	ns := advisedNamespace(t)
 	a.proxy.Hang()
@@ -370,7 +370,7 @@ func (a *advisor) hung(t *testing.T) {
 	}
 }
 
-// down: without Pillion nothing is rejected and nothing is said. It is the last test of the advisor.
+// down checks that nothing is rejected and that no warning appears without Pillion. It is the last test of the advisor.
 func (a *advisor) down(t *testing.T) {
 	ns := advisedNamespace(t)
 	if err := a.Stop(); err != nil {

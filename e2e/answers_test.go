@@ -216,8 +216,8 @@ func (o *answerOutcome) check(t *testing.T, policy admissionregistrationv1.Failu
 	}
 }
 
-// checkMetrics: a failed call that is passed over counts as failed open, one that is not as an error of the call, and an
-// answer that cannot be used as an internal error.
+// checkMetrics checks the API server's metrics: a failed call that the API server ignores counts as failed open, one that it does not
+// ignore as an error of the call, and an answer that it cannot use as an internal error.
 func (w *answerer) checkMetrics(t *testing.T, metrics cluster.Metrics) {
 	t.Helper()
 	failedOpen, rejected := 0.0, ""

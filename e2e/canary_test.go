@@ -316,7 +316,7 @@ func (c *canaries) wantMetrics(t *testing.T) {
 	t.Logf("decisions: %v", all)
 }
 
-// wrong: kubectl apply rejects mistakes with the field, and warns if only other templates are the reason.
+// wrong checks that kubectl apply rejects a mistake and names its field, and that it only warns if other templates are the reason.
 func (c *canaries) wrong(t *testing.T) {
 	spec := func(lines string) string { return logTemplate("log-next", "2", lines) }
 	team := "---\napiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: log-next, namespace: shop}\nspec: {replaces: log, required: true, pod: {metadata: {annotations: {a: b}}}}\n"

@@ -204,7 +204,7 @@ func TestCertManager(t *testing.T) {
 	i.wantProblem(t, "the Issuer pillion-ca does not exist, and the Certificate pillion-system/pillion needs it; install Pillion again")
 }
 
-// wantRenewal: cert-manager is going to renew the certificate when it has been valid for so long.
+// wantRenewal checks that cert-manager will renew the certificate after it has been valid for that time.
 func (i *installed) wantRenewal(t *testing.T, name string, after time.Duration) {
 	t.Helper()
 	out, err := i.RunKubectl(testContext(t), nil, "-n", pillionNamespace, "get", "certificate", name, "-o", "json")

@@ -185,7 +185,8 @@ func (c *controlled) pods(t *testing.T) {
 	want("sidecartemplate/taken", "0 1", "-n", "team-a")
 }
 
-// missing: pods that should have a template and lack it are counted, also if their namespace opts in later. Others do not count.
+// missing checks that pods that should have a template and lack it are counted, even if their namespace opts in later, and that others
+// are not.
 func (c *controlled) missing(t *testing.T) {
 	root, err := cluster.Root(t.Context())
 	if err != nil {

@@ -76,7 +76,7 @@ func takenVolume(p *corev1.Pod) {
 	p.Spec.Volumes = []corev1.Volume{{Name: "app-logs", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/var/log"}}}}
 }
 
-// takenHostPort: Kubernetes would admit the pod, and no node could run it.
+// takenHostPort gives the app the host port of the sidecar. Kubernetes would admit the injected pod, but no node could run it.
 func takenHostPort(p *corev1.Pod) {
 	requests("host")(p)
 	p.Spec.Containers[0].Ports[0].HostPort = 9100

@@ -48,7 +48,7 @@ func (d *differ) podSecurity(t *testing.T) {
 	d.created(t, "safe", "web", withImage("registry.example/agent:1"))
 }
 
-// quota: a quota has room for one of three pods with the sidecar.
+// quota checks a quota that has room for one of three pods with the sidecar.
 func (d *differ) quota(t *testing.T) {
 	d.namespace(t, "limited", nil)
 	d.apply(t, "limited", appDeployment("needy", 3))

@@ -277,7 +277,7 @@ func (d *differ) inPlace(t *testing.T) {
 	d.resizes(t)
 }
 
-// resizes: memory changes in place, unless that changes the quality of service class of the pod.
+// resizes checks that memory changes in place, unless that changes the pod's quality of service class.
 func (d *differ) resizes(t *testing.T) {
 	t.Helper()
 	d.namespace(t, "best-effort", nil)

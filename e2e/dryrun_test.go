@@ -71,7 +71,7 @@ func TestDryRunInTemplate(t *testing.T) {
 	}
 }
 
-// wantExplainedDryRun: explain, given the review, says the same.
+// wantExplainedDryRun checks that pillion explain gives the same decision for the review.
 func wantExplainedDryRun(t *testing.T, event cluster.Event, dryRun bool, code string) {
 	t.Helper()
 	object, err := json.Marshal(event.Request())

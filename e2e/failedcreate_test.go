@@ -113,7 +113,7 @@ func failedCreate(t *testing.T, ns string) string {
 	return message
 }
 
-// wantReplicaFailure: kubectl describe shows the same at the Deployment.
+// wantReplicaFailure checks that kubectl describe shows the same message at the Deployment.
 func wantReplicaFailure(t *testing.T, ns, name, message string) {
 	t.Helper()
 	eventually(t, "the Deployment says so too", func(ctx context.Context) error {

@@ -151,7 +151,7 @@ func harmlessPlugins() []harmless {
 	}
 }
 
-// defaulted: some of the places where Kubernetes says more than the template, or says it otherwise.
+// defaulted checks some of the places at which Kubernetes stores more than the template has, or another form of it.
 func defaulted(pod *corev1.Pod, sidecar *corev1.Container) error {
 	projected := ""
 	for _, v := range pod.Spec.Volumes {

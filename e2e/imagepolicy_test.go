@@ -116,7 +116,7 @@ plugins:
 	return "--admission-control-config-file=" + config
 }
 
-// check: the backend sees the images of injected sidecars and can reject them, and Pillion injects and judges as ever,
+// check checks that the backend sees the images of injected sidecars and can reject them, and that Pillion injects and judges as usual
 // even if the backend is broken.
 func (p *imagePolicy) check(t *testing.T, server *cluster.APIServer) {
 	t.Helper()

@@ -126,7 +126,7 @@ func says(verdict, template, finding string) judgement {
 	return judgement{verdict: verdict, template: template, finding: finding}
 }
 
-// alone: it is the one warning that there is, although both webhooks find it.
+// alone requires that this is the only warning, although both webhooks find it.
 func (j judgement) alone() judgement {
 	j.nothingElse = true
 	return j

@@ -145,7 +145,7 @@ func (a *authors) said(t *testing.T, r *cluster.Replica, want bool, text string)
 	})
 }
 
-// tenants: two namespaces use the same name, and the cluster takes it away from both.
+// tenants checks that two namespaces can use the same name, and that neither has it any more if the cluster uses it.
 func (a *authors) tenants(t *testing.T) {
 	out := a.apply(t, annotates("shared", "1"), annotates("team-a/log", "a"), annotates("team-b/log", "b"))
 	if !strings.Contains(out, "clustersidecartemplate.pillion.dev/shared created\nsidecartemplate.pillion.dev/log created\n") {
@@ -193,8 +193,8 @@ func (a *authors) tenants(t *testing.T) {
 	a.want(t, "team-a")
 }
 
-// hiddenContainer: a tenant puts a container into a template instead of the pod. A template of the cluster adds to it all
-// the same.
+// hiddenContainer checks that a template of the cluster adds to a container even if a tenant puts it into a template instead of the
+// pod.
 func (a *authors) hiddenContainer(t *testing.T) {
 	a.apply(t, `
 apiVersion: pillion.dev/v1alpha1
@@ -308,7 +308,7 @@ var templateKinds = [...]schema.GroupVersionResource{
 	{Group: "pillion.dev", Version: "v1alpha1", Resource: "sidecartemplates"},
 }
 
-// webhookDown: a template with a mistake slips in while no replica can check it.
+// webhookDown applies a template with a mistake while no replica can check it.
 func (a *authors) webhookDown(t *testing.T) {
 	a.apply(t, annotates("good", "1"), annotates("other", "1"))
 	a.want(t, "shop", "good=1", "other=1")
@@ -355,7 +355,7 @@ func (a *authors) webhookDown(t *testing.T) {
 	}
 }
 
-// upgrade: the definitions change while replicas follow their objects.
+// upgrade changes the definitions while replicas follow their objects.
 func (a *authors) upgrade(t *testing.T) {
 	root, err := cluster.Root(t.Context())
 	if err != nil {
@@ -390,7 +390,7 @@ func (a *authors) upgrade(t *testing.T) {
 	}
 }
 
-// managers: two field managers own different parameters of one template.
+// managers checks that two field managers can own different parameters of one template.
 func (a *authors) managers(t *testing.T) {
 	apply := func(manager, params string) error {
 		_, err := a.RunKubectl(t.Context(), []byte("apiVersion: pillion.dev/v1alpha1\nkind: ClusterSidecarTemplate\nmetadata: {name: managed}\nspec:\n  params: ["+params+"]\n"+

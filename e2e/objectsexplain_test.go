@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// explain: kubectl describes the fields of a template.
+// explain checks that kubectl explain describes the fields of a template.
 func (a *authors) explain(t *testing.T) {
 	var all strings.Builder
 	for _, field := range []string{

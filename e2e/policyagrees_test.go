@@ -57,8 +57,8 @@ func policyAgrees(t *testing.T) {
 	}
 }
 
-// wantOnlyWarnedByPolicy: a policy goes by the template's mode. That a pod has nothing of the template, the webhook denies
-// in every mode, because the pod is right if it is created again.
+// wantOnlyWarnedByPolicy checks that the policy only warns, because it follows the template's mode. The webhook denies a pod that has
+// nothing of the template in every mode, because the pod is correct if it is created again.
 func wantOnlyWarnedByPolicy(t *testing.T, pair judgedPair) {
 	t.Helper()
 	pod := newPod("not-greeted", func(p *corev1.Pod) {

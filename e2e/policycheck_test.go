@@ -160,7 +160,7 @@ func warnedByPolicy(t *testing.T) {
 	wantWarning(t, warnings, "Pillion's template greeter is required here, but this pod has no container greeter in spec.containers")
 }
 
-// deniedByPolicy: the person who applied the Deployment reads why in an event.
+// deniedByPolicy checks that the user who applied the Deployment finds the reason in an event.
 func deniedByPolicy(t *testing.T) {
 	t.Parallel()
 	ns, ctx := checkedNamespace(t), testContext(t)

@@ -109,7 +109,7 @@ func (r *rolling) restart(t *testing.T, ns string) {
 	}
 }
 
-// userChange: a user has changed the image of one pod, and has added a limit to another one. Both stay.
+// userChange checks that two changes of a user stay: the image of one pod, and a limit that was added to another one.
 func (r *rolling) userChange(t *testing.T, ns string) {
 	r.deployment(t, ns, 2)
 	pods := r.ready(t, ns, 2)
@@ -259,7 +259,7 @@ func (r *rolling) budget(t *testing.T, ns string) {
 	}
 }
 
-// infeasible: no node has that much memory.
+// infeasible checks a change to more memory than any node has.
 func (r *rolling) infeasible(t *testing.T, ns string) {
 	r.deployment(t, ns, 2)
 	r.ready(t, ns, 2)
@@ -311,7 +311,7 @@ func (r *rolling) interrupt(t *testing.T, ns string) {
 	r.wantCurrent(t, ns, r.ready(t, ns, 6))
 }
 
-// limitedRights: the rights that the page documents are enough for a change in place.
+// limitedRights checks that the rights that the page documents are enough for a change in place.
 func (r *rolling) limitedRights(t *testing.T, ns string) {
 	r.deployment(t, ns, 2)
 	r.ready(t, ns, 2)

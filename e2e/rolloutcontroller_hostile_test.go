@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// hostile: what users of namespaces may write does not let the controller change more than its own fields, and does not
-// stop the rollout of others.
+// hostile checks that nothing that users of namespaces may write makes the controller change more than its own fields, or stops the
+// rollout of others.
 func (r *selfRolling) hostile(t *testing.T, ns string) {
 	const tenant = "tenant" // without the label
 	r.settle(t, ns, "strategy: InPlace", "agent:1")

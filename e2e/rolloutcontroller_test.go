@@ -151,7 +151,7 @@ func (r *selfRolling) wantUpdated(t *testing.T, ns, image string, n int) {
 	r.wantCurrent(t, ns, pods)
 }
 
-// rights: without the component, nothing happens, and the status has the reason. With it, the rollout begins.
+// rights checks that nothing happens without the component, and that the status has the reason. With the component, the rollout begins.
 func (r *selfRolling) rights(t *testing.T, ns string) {
 	r.settle(t, ns, "strategy: InPlace", "agent:1")
 	r.allow(t, ns)
@@ -169,7 +169,7 @@ func (r *selfRolling) rights(t *testing.T, ns string) {
 	r.wantUpdated(t, ns, "agent:2", 2)
 }
 
-// label: a namespace without the label is left alone. With the label, all its pods are updated.
+// label checks that no pod of a namespace without the label is updated. With the label, all its pods are.
 func (r *selfRolling) label(t *testing.T, ns string) {
 	r.settle(t, ns, "strategy: InPlace", "agent:1")
 	n := r.everyKind(t, ns)
@@ -209,7 +209,7 @@ func (r *selfRolling) label(t *testing.T, ns string) {
 	})
 }
 
-// paused: no pod changes, until the rollout is resumed. A pause in the middle lets a few pods change.
+// paused checks that no pod changes until the rollout is resumed. If it is paused in the middle, a few more pods may change.
 func (r *selfRolling) paused(t *testing.T, ns string) {
 	const n, slow = 6, "strategy: InPlace, maxUnavailable: 1"
 	r.settle(t, ns, slow, "agent:1")
@@ -260,7 +260,7 @@ func (r *selfRolling) deployThree(t *testing.T, ns, rollout string) map[string]t
 	return uids(r.ready(t, ns, 3))
 }
 
-// failure: one pod fails, and no other one changes until the template does.
+// failure checks that no other pod changes after one has failed, until the template changes.
 func (r *selfRolling) failure(t *testing.T, ns string) {
 	const slow = "strategy: InPlace, maxUnavailable: 1"
 	before := r.deployThree(t, ns, slow)
@@ -285,8 +285,8 @@ func (r *selfRolling) failure(t *testing.T, ns string) {
 	}
 }
 
-// undoes: one pod is proved, and another one fails. Both go back to the image before, which is not the first one. Nothing else
-// changes until the template does, also if the pod that has failed is deleted.
+// undoes checks that a proved pod and a failed one both go back to the previous image, which is not the first one. Nothing else
+// changes until the template changes, even if the pod that has failed is deleted.
 func (r *selfRolling) undoes(t *testing.T, ns string) {
 	const slow = "strategy: InPlace, maxUnavailable: 1, onFailure: Undo"
 	before := r.deployThree(t, ns, slow)
@@ -324,7 +324,7 @@ func (r *selfRolling) undoes(t *testing.T, ns string) {
 	r.wantUpdated(t, ns, "agent:3", 3)
 }
 
-// restarts: a change that needs new pods happens only with the strategy for that.
+// restarts checks that a change that needs new pods happens only with the strategy for that.
 func (r *selfRolling) restarts(t *testing.T, ns string) {
 	r.settings = "strategy: InPlace"
 	r.template(t, ns, "agent:1", "32Mi", "info")
@@ -358,7 +358,7 @@ func (r *selfRolling) restarts(t *testing.T, ns string) {
 	}
 }
 
-// withinBudget: a PodDisruptionBudget allows fewer pods than the template.
+// withinBudget checks that a PodDisruptionBudget counts that allows fewer unavailable pods than the template.
 func (r *selfRolling) withinBudget(t *testing.T, ns string) {
 	needsControllerManager(t, "updates PodDisruptionBudgets")
 	const fast = "strategy: InPlace, maxUnavailable: 100%"
@@ -393,7 +393,7 @@ func (r *selfRolling) withinBudget(t *testing.T, ns string) {
 	}
 }
 
-// together: the command does the same as the controller at the same time, and both share the bound.
+// together checks that the command and the controller share the bound if both update the same pods at the same time.
 func (r *selfRolling) together(t *testing.T, ns string) {
 	const one = "strategy: InPlace, maxUnavailable: 1"
 	r.settle(t, ns, one, "agent:1")
@@ -434,7 +434,7 @@ func (r *selfRolling) together(t *testing.T, ns string) {
 	}
 }
 
-// canary: the pods get a canary, and lose it right after it is deleted.
+// canary checks that the pods get a canary, and lose it right after it is deleted.
 func (r *selfRolling) canary(t *testing.T, ns string) {
 	const settings = "strategy: InPlace"
 	r.settle(t, ns, settings, "agent:1")
@@ -470,7 +470,7 @@ spec:
 	}
 }
 
-// killed: the replica that leads is killed in the middle of a wave, and the other one continues.
+// killed checks that the other replica continues after the one that leads was killed in the middle of a wave.
 func (r *selfRolling) killed(t *testing.T, ns string, first *cluster.Pillion) {
 	const n, slow = 6, "strategy: InPlace, maxUnavailable: 1"
 	second := r.begin(t)

@@ -160,7 +160,7 @@ func (i *installed) undo(t *testing.T, arguments ...string) {
 	}
 }
 
-// revisionsOfOthers: the token of the controller can write no ControllerRevision of a DaemonSet, by the policy of the component.
+// revisionsOfOthers checks that the policy of the component denies the controller's token to write a ControllerRevision of a DaemonSet.
 func (i *installed) revisionsOfOthers(t *testing.T) {
 	i.kubectl(t, "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: proxy, namespace: "+i.namespace+"}\nspec:\n  selector: {matchLabels: {app: proxy}}\n"+
 		"  template: {metadata: {labels: {app: proxy}}, spec: {containers: [{name: app, image: app}]}}\n", "apply", "-f", "-")

@@ -123,7 +123,7 @@ func (i *installed) waitForCABundles(t *testing.T) {
 	})
 }
 
-// oneCA: two replicas came up at once, and both serve what one of them made.
+// oneCA checks that two replicas that started at the same time both serve the certificate that one of them made.
 func (i *installed) oneCA(t *testing.T) {
 	i.waitForServed(t)
 	made, leaders := 0, 0.0
@@ -151,7 +151,7 @@ func (i *installed) oneCA(t *testing.T) {
 	i.waitForCABundles(t)
 }
 
-// ownsCABundlesOnly: the field manager has this field of every webhook, and no other.
+// ownsCABundlesOnly checks that the field manager owns the CA bundle of every webhook, and no other field.
 func (i *installed) ownsCABundlesOnly(t *testing.T) {
 	mutating, err := i.Client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(testContext(t), pillionConfiguration, metav1.GetOptions{})
 	if err != nil {
@@ -182,7 +182,7 @@ func (i *installed) ownsCABundlesOnly(t *testing.T) {
 	}
 }
 
-// leastRights: what the ServiceAccount may not do, though it may do just that to its own objects.
+// leastRights checks that the ServiceAccount may not do to other objects what it may do to its own.
 func (i *installed) leastRights(t *testing.T) {
 	ctx := testContext(t)
 	config := rest.CopyConfig(i.Config)
@@ -240,7 +240,7 @@ func (i *installed) makesSecretAgain(t *testing.T) {
 	i.mustInject(t)
 }
 
-// survivesGarbage: whatever the Secret is filled with, the last good pair is served, and it is put right.
+// survivesGarbage checks that the last valid pair is served whatever the Secret contains, and that Pillion repairs the Secret.
 func (i *installed) survivesGarbage(t *testing.T) {
 	data := i.material(t)
 	for what, entries := range map[string]map[string][]byte{
@@ -272,7 +272,7 @@ func (i *installed) survivesGarbage(t *testing.T) {
 	}
 }
 
-// renewsCA: old and new CA are trusted side by side, and pods are injected all the while.
+// renewsCA checks that the old and the new CA are trusted at the same time, and that pods are injected without interruption.
 func (i *installed) renewsCA(t *testing.T) {
 	before := i.material(t)
 	old := certificatesIn(before["ca.crt"])[0]

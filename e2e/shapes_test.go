@@ -100,7 +100,7 @@ func ownSidecar(p *corev1.Pod) {
 	})
 }
 
-// customized: what the pod says about the template's container stays, the rest is filled in.
+// customized gives the pod a part of the template's container. That part stays, and Pillion adds the rest.
 func customized(p *corev1.Pod) {
 	p.Annotations["logger.pillion.dev/customize"] = "true"
 	own := corev1.Container{Name: "logger", Image: "registry.example/my-logger:9", Resources: corev1.ResourceRequirements{Requests: resources("5m", "8Mi")}}

@@ -41,7 +41,7 @@ func (s *soak) report(t *testing.T) {
 	s.wantSettled(t)
 }
 
-// wantSettled: whenever the other injector was called and the pod was taken, the last call of all changed nothing.
+// wantSettled checks that the last call for a pod changed nothing if the other injector was called and the pod was accepted.
 func (s *soak) wantSettled(t *testing.T) {
 	t.Helper()
 	settled := 0
@@ -78,7 +78,7 @@ func (s *soak) reportDenials(t *testing.T) {
 	}
 }
 
-// wantCalled: no call of Pillion is lost but where a replica crashed or the API server ends: none when a replica is replaced.
+// wantCalled checks that calls of Pillion are lost only if a replica crashes or the API server ends, and not if a replica is replaced.
 func (s *soak) wantCalled(t *testing.T) {
 	t.Helper()
 	lost := 0

@@ -202,7 +202,7 @@ func (s *soak) write(ctx context.Context, to *soakSource, version int64, more st
 	return err
 }
 
-// breakAndMend: with templates that cannot be used, those before them stay in use.
+// breakAndMend writes templates that cannot be used, and then valid ones. In between, the earlier templates stay in use.
 func (s *soak) breakAndMend(what *soakSource) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if err := s.write(ctx, what, brokenVersion, "nonsense: true\n"); err != nil {
@@ -238,7 +238,7 @@ func (s *soak) wantProblems(ctx context.Context, want bool) error {
 // be measured.
 func (s *soak) last() int { return len(s.replicas) - 1 }
 
-// crash: connections to the replica break in the middle of requests, and the API server finds out.
+// crash kills a replica. Connections to it break in the middle of requests, and the API server notices that.
 func (s *soak) crash(ctx context.Context) error {
 	from := time.Now()
 	err := s.replicas[s.last()].Crash(ctx)

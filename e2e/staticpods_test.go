@@ -15,8 +15,8 @@ import (
 	"github.com/pillion-dev/pillion/e2e/cluster"
 )
 
-// limitsStaticPods: with the component, the annotation of a mirror pod is no way around Pillion any more, and
-// kube-system has its static pods.
+// limitsStaticPods checks that users cannot avoid Pillion by the annotation of a mirror pod if the component is installed, and that
+// kube-system still has its static pods.
 func (i *installed) limitsStaticPods(t *testing.T) {
 	create := func(ctx context.Context, ns string, edits ...func(*corev1.Pod)) error {
 		_, err := i.Client.CoreV1().Pods(ns).Create(ctx, newPod("static", edits...), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})

@@ -361,7 +361,7 @@ func TestStatusForbidden(t *testing.T) {
 	}
 }
 
-// wantAsExplained: what status counts of each template is what explain says of the pods one by one.
+// wantAsExplained checks that the counts of pillion status are those of what pillion explain reports about each pod.
 func wantAsExplained(t *testing.T, ns string, templates []string, r statusReport) {
 	t.Helper()
 	pods, err := env.Client.CoreV1().Pods(ns).List(testContext(t), metav1.ListOptions{})

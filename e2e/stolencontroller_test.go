@@ -182,7 +182,7 @@ func victimsOf(namespace string) string {
 		"apiVersion: apps/v1\nkind: DaemonSet\n" + fmt.Sprintf(workload, "proxy")
 }
 
-// waitForPolicy: an API server knows a new policy a moment later.
+// waitForPolicy waits until the API server enforces the policy. It knows a new policy only a moment later.
 func (s *stolen) waitForPolicy(t *testing.T) {
 	t.Helper()
 	eventually(t, "the policy is in force", func(ctx context.Context) error {
@@ -300,7 +300,7 @@ func (s *stolen) steps(t *testing.T, namespace string) map[string]error {
 	return done
 }
 
-// rollout: each step is allowed.
+// rollout checks that each step of a rollout is allowed.
 func (s *stolen) rollout(t *testing.T) {
 	for what, err := range s.steps(t, rollingNamespace) {
 		if err != nil {
@@ -309,7 +309,7 @@ func (s *stolen) rollout(t *testing.T) {
 	}
 }
 
-// elsewhere: the same steps are denied.
+// elsewhere checks that the same steps are denied in other namespaces.
 func (s *stolen) elsewhere(t *testing.T) {
 	for _, namespace := range []string{plainNS, mistakenNS, shadowNS, systemNS} {
 		for what, err := range s.steps(t, namespace) {
@@ -318,7 +318,7 @@ func (s *stolen) elsewhere(t *testing.T) {
 	}
 }
 
-// managedFields: clients can write who has written a container, so this must not change.
+// managedFields checks that managedFields must not change. Clients can write there who has written a container.
 func (s *stolen) managedFields(t *testing.T) {
 	pod := victims()[0]
 	before, err := pod.in(s.admin, rollingNamespace).Get(testContext(t), pod.name, metav1.GetOptions{})
@@ -342,7 +342,7 @@ func (s *stolen) managedFields(t *testing.T) {
 	wantOnlyRollouts(t, "the sidecar of a pod without managed fields", s.try(t, rollingNamespace, of, newImage))
 }
 
-// large: the policy also works for a pod with many containers, in spite of the API server's limit of the cost of expressions.
+// large checks that the policy works for a pod with many containers, too, within the API server's limit of the cost of expressions.
 func (s *stolen) large(t *testing.T) {
 	const containers, variables = 100, 40
 	pod := newPod("large")
@@ -526,7 +526,7 @@ func (s *stolen) thiefExec(t *testing.T) error {
 	return client.Post().Namespace(rollingNamespace).Resource("pods").Name("injected").SubResource("exec").Param("command", "id").Param("container", "app").Do(testContext(t)).Error()
 }
 
-// renamed: if a kustomization gives the ServiceAccount another namespace and a prefix, the policy is for this one too.
+// renamed checks that the policy is for the right ServiceAccount if a kustomization gives it another namespace and a prefix.
 func (s *stolen) renamed(t *testing.T) {
 	for _, name := range []string{"pillion-controller", "team-pillion-controller", "pillion-controller-2"} {
 		s.kubectl(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: sidecars, labels: {pillion.dev/rollout: enabled}}\n", "apply", "-f", "-")

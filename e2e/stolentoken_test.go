@@ -97,7 +97,7 @@ func TestStolenToken(t *testing.T) {
 	t.Run("in another namespace", func(t *testing.T) { elsewhere(t, c, admin) })
 }
 
-// waitForPolicy: an API server knows a new policy a moment later.
+// waitForPolicy waits until the API server enforces the policy. It knows a new policy only a moment later.
 func (s theft) waitForPolicy(t *testing.T) {
 	t.Helper()
 	eventually(t, "the policy is in force", func(ctx context.Context) error {
@@ -111,7 +111,8 @@ func (s theft) waitForPolicy(t *testing.T) {
 
 func dryPatch() metav1.PatchOptions { return metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}} }
 
-// mayChangeBundles: by server-side apply, as Pillion does, and in any other way.
+// mayChangeBundles checks that the thief may change the CA bundles of a configuration, by server-side apply, as Pillion does, and in other
+// ways.
 func (s theft) mayChangeBundles(t *testing.T, which configuration) {
 	t.Helper()
 	ctx := testContext(t)
@@ -325,7 +326,7 @@ func (s theft) withAllRights(t *testing.T, c *cluster.Cluster) {
 	}
 }
 
-// wellTyped: the API server's own check of the policy's expressions has nothing to say.
+// wellTyped checks that the API server's own check of the policy's expressions gives no warning.
 func wellTyped(t *testing.T, c *cluster.Cluster) {
 	needsControllerManager(t, checksTypes)
 	eventually(t, "the policy is checked", func(ctx context.Context) error {
@@ -343,7 +344,7 @@ func wellTyped(t *testing.T, c *cluster.Cluster) {
 	})
 }
 
-// elsewhere: where a kustomization gives all another namespace, the policy is for the ServiceAccount there.
+// elsewhere checks that the policy is for the ServiceAccount in another namespace if a kustomization moves everything to that namespace.
 func elsewhere(t *testing.T, c *cluster.Cluster, admin dynamic.Interface) {
 	dir := kustomization(t, "overlays/self-signed")
 	path := filepath.Join(dir, "kustomization.yaml")

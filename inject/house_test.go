@@ -172,7 +172,7 @@ func TestFiles(t *testing.T) {
 // TestHouseDocs checks that the comment above a function or a test begins with its name, as Go's own do. A comment that begins with
 // another name is one that was forgotten when the function was renamed.
 func TestHouseDocs(t *testing.T) {
-	comment := regexp.MustCompile(`(?m)^(// ([^ :,\n]+).*\n)(//.*\n)*func (?:\([^)]*\) )?(\w+)[\[(]`)
+	comment := regexp.MustCompile(`(?m)^(// ([^ ,\n]+).*\n)(//.*\n)*func (?:\([^)]*\) )?(\w+)[\[(]`)
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil || built(d):

@@ -111,8 +111,10 @@ func newPodError(namespace, name string, err error) *podError {
 	return &podError{name: name, err: fmt.Errorf("pod %s in the namespace %s: %w", name, namespace, err)}
 }
 
+// Error implements error.
 func (e *podError) Error() string { return e.err.Error() }
 
+// Unwrap returns the cause.
 func (e *podError) Unwrap() error { return e.err }
 
 // toldToStop reports whether Stop is closed.

@@ -102,6 +102,7 @@ type joinedError struct {
 // Error implements error.
 func (e *joinedError) Error() string { return e.text }
 
+// Unwrap returns the errors for [errors.Is] and [errors.As].
 func (e *joinedError) Unwrap() []error { return e.all }
 
 // withoutFailed leaves out the parts in which nothing more may change.

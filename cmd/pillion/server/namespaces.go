@@ -19,6 +19,7 @@ import (
 // standalone knows no namespaces.
 type standalone struct{}
 
+// Namespace implements [webhook.Namespaces].
 func (standalone) Namespace(name string) (request.Namespace, error) {
 	return request.Namespace{Name: name}, nil
 }

@@ -302,7 +302,7 @@ func FuzzEdit(f *testing.F) {
 	})
 }
 
-// hasMarker: a document of a stream holds no marker.
+// hasMarker reports whether data has a marker between documents, which a document of a stream must not have.
 func hasMarker(data []byte) bool { return len(Split(data)) > 1 }
 
 // exotic are characters that YAML allows and no manifest has, and forms that are
