@@ -117,7 +117,7 @@ func (i *Installation) whyNotCurrent(ctx context.Context, p *namespace, object *
 			return "", err
 		}
 	}
-	return count.Recreate(pod, maker, func(labels map[string]string, pod []byte, n int) string { return i.Fits.Room(labels, p.limits, pod, n) })
+	return count.WhyNotRecreate(pod, maker, func(labels map[string]string, pod []byte, n int) string { return i.Fits.Room(labels, p.limits, pod, n) })
 }
 
 // findMisplaced returns findings about Pillion's keys in the metadata of a workload, which are meant for its pods. For a pod, it

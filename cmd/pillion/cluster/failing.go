@@ -50,7 +50,7 @@ func (i *Installation) whyLacksPods(ctx context.Context, p *namespace, object *u
 	if err != nil {
 		return "", err
 	}
-	f, err := status.NewCount(i.injector, i.namespaceScope(p)).Lacks(text)
+	f, err := status.NewCount(i.injector, i.namespaceScope(p)).FindFailing(text)
 	if f == nil || err != nil {
 		return "", err
 	}

@@ -25,7 +25,7 @@ func (k *survey) readOwners(ctx context.Context, namespace string, count *status
 		if kind.makes != "pods" {
 			continue
 		}
-		names := count.Controllers(kind.Kind)
+		names := count.ControllerNames(kind.Kind)
 		owners := map[string]status.Owner{}
 		var failing []*status.Failing
 		client := k.Resource(kind.Resource()).Namespace(namespace)
@@ -49,9 +49,9 @@ func (k *survey) readOwners(ctx context.Context, namespace string, count *status
 			return err
 		}
 		for _, f := range failing {
-			count.Fail(f)
+			count.AddFailing(f)
 		}
-		if count.Replace(kind.Kind, owners); err != nil && kind.owned {
+		if count.ReplaceOwners(kind.Kind, owners); err != nil && kind.owned {
 			count.GuessDeployments()
 		}
 	}
@@ -70,7 +70,7 @@ func (k *survey) findFailing(ctx context.Context, count *status.Count, kind Kind
 	if err != nil {
 		return nil, err
 	}
-	f, err := count.Lacks(text)
+	f, err := count.FindFailing(text)
 	if f != nil && f.Unexplained() && k.events < maxEvents {
 		k.events++
 		if message := k.lastFailure(ctx, kind.Kind, object); message != "" {

@@ -47,8 +47,8 @@ func (k *survey) considerRestarts(ctx context.Context, namespace string, count *
 	if len(k.report.Problems)+len(k.report.Doubts) > 0 {
 		return nil
 	}
-	if why := count.Fails(); why != "" {
-		count.Hold("", why)
+	if why := count.WhyNoRestarts(); why != "" {
+		count.HoldRestarts("", why)
 		return nil
 	}
 	if err := count.PlanOthers(); err != nil {
@@ -56,14 +56,14 @@ func (k *survey) considerRestarts(ctx context.Context, namespace string, count *
 	}
 	var limits *limits.Limits
 	for _, kind := range Kinds() {
-		names := count.Candidates(kind.Kind) // only of kinds that can be restarted
+		names := count.RestartCandidates(kind.Kind) // only of kinds that can be restarted
 		if len(names) == 0 {
 			continue
 		}
 		if limits == nil {
 			all, err := k.readLimits(ctx, namespace)
 			if err != nil {
-				count.Hold("", "whether the limits of the namespace allow new pods is unknown: "+err.Error())
+				count.HoldRestarts("", "whether the limits of the namespace allow new pods is unknown: "+err.Error())
 				return nil //nolint:nilerr // the report has the reason
 			}
 			limits = &all
@@ -76,13 +76,13 @@ func (k *survey) considerRestarts(ctx context.Context, namespace string, count *
 			object.SetGroupVersionKind(kind.GroupVersionKind) // items of a list may lack it
 			text, err := object.MarshalJSON()
 			if err == nil {
-				err = count.Consider(text, room)
+				err = count.ConsiderRestart(text, room)
 			}
 			return err
 		}, func() {})
 		switch {
 		case apierrors.IsForbidden(err):
-			count.Hold(kind.Kind, fmt.Sprintf("you are not allowed to list %s in the namespace %s", kind.resource, namespace))
+			count.HoldRestarts(kind.Kind, fmt.Sprintf("you are not allowed to list %s in the namespace %s", kind.resource, namespace))
 		case err != nil:
 			return err
 		}

@@ -115,7 +115,7 @@ func (g *grouping) chooseWays(ctx context.Context, count *status.Count) error {
 			owners[o.Name] = *m.owner
 		}
 	}
-	count.Replace(replicaSet.Kind, owners)
+	count.ReplaceOwners(replicaSet.Kind, owners)
 	if err := g.considerRestarts(ctx, g.name, count); err != nil {
 		return err
 	}
@@ -180,7 +180,7 @@ func (g *grouping) rolloutOwner(count *status.Count, o status.Owner) rollout.Own
 		return out
 	}
 	out.Restarts, out.Updating, out.Restarted = true, m.updating, m.restarted
-	if r := count.Behind(o, "", ""); r != nil && r.Hold != "" {
+	if r := count.CompareRunning(o, "", ""); r != nil && r.Hold != "" {
 		out.Hold = cmp.Or(trouble, r.Hold)
 	}
 	out.Newest = rollout.Newest(m.text, g.newestRevision(o))

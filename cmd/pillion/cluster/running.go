@@ -37,7 +37,7 @@ func (i *Installation) compareRunning(ctx context.Context, p *namespace, object 
 		return nil, nil
 	}
 	owner := status.Owner{APIVersion: object.GetAPIVersion(), Kind: object.GetKind(), Name: object.GetName()}
-	if r := count.Behind(owner, "", ""); r == nil || len(r.Behind) == 0 {
+	if r := count.CompareRunning(owner, "", ""); r == nil || len(r.Behind) == 0 {
 		return r, nil
 	}
 	unsure := cmp.Or(i.whyUnsure(), p.unknown)
@@ -52,11 +52,11 @@ func (i *Installation) compareRunning(ctx context.Context, p *namespace, object 
 			return nil, err
 		}
 		room := func(labels map[string]string, pod []byte, n int) string { return i.Fits.Room(labels, p.limits, pod, n) }
-		if err := count.Consider(text, room); err != nil {
+		if err := count.ConsiderRestart(text, room); err != nil {
 			return nil, err
 		}
 	}
-	r := count.Behind(owner, i.Commands.Kubectl, unsure)
+	r := count.CompareRunning(owner, i.Commands.Kubectl, unsure)
 	r.Suggest(i.Commands.Rollout, i.Commands.Status+" -o name |", "xargs -r -L1 "+i.Commands.Kubectl+" rollout restart")
 	return r, nil
 }

@@ -205,8 +205,8 @@ func (c *Count) groupOf(p *pod) *group {
 	return g
 }
 
-// Controllers returns the names of the owners of a kind.
-func (c *Count) Controllers(kind string) []string {
+// ControllerNames returns the names of the owners of a kind.
+func (c *Count) ControllerNames(kind string) []string {
 	return c.ownerNames(func(o Owner, _ *group) bool { return o.Kind == kind })
 }
 
@@ -222,8 +222,8 @@ func (c *Count) ownerNames(selected func(Owner, *group) bool) []string {
 	return names
 }
 
-// Replace replaces owners of a kind, for example ReplicaSets, with their own owners, which by has by the name.
-func (c *Count) Replace(kind string, by map[string]Owner) {
+// ReplaceOwners replaces owners of a kind, for example ReplicaSets, with their own owners, which by has by the name.
+func (c *Count) ReplaceOwners(kind string, by map[string]Owner) {
 	for _, o := range c.sortedOwners() {
 		if to, ok := by[o.Name]; ok && o.Kind == kind {
 			c.moveGroup(o, to)
@@ -231,8 +231,8 @@ func (c *Count) Replace(kind string, by map[string]Owner) {
 	}
 }
 
-// GuessDeployments is [Count.Replace] for ReplicaSets that cannot be read. It finds the Deployments by the names of the ReplicaSets,
-// which consist of the Deployment's name and the label pod-template-hash.
+// GuessDeployments is [Count.ReplaceOwners] for ReplicaSets that cannot be read. It finds the Deployments by the names of the
+// ReplicaSets, which consist of the Deployment's name and the label pod-template-hash.
 func (c *Count) GuessDeployments() {
 	for _, o := range c.sortedOwners() {
 		if name := c.owners[o].deployment; name != "" {

@@ -88,10 +88,10 @@ type maker struct {
 	}
 }
 
-// Lacks checks an object that creates pods, as JSON. It returns nil if the object can create all of
-// its pods and then finds them, or if its pods are not counted. It also returns nil if the object was changed a moment
-// ago, or if its pods are created one after another, because some pods may be missing then for good reasons.
-func (c *Count) Lacks(object []byte) (*Failing, error) {
+// FindFailing checks an object that creates pods, as JSON. It returns nil if the object can create all of its pods and then finds
+// them, or if its pods are not counted. It also returns nil if the object was changed a moment ago, or if its pods are created one
+// after another, because some pods may be missing then for good reasons.
+func (c *Count) FindFailing(object []byte) (*Failing, error) {
 	m := &maker{}
 	m.Spec.Template = json.RawMessage(`{}`)
 	if err := json.Unmarshal(object, m); err != nil {
@@ -193,16 +193,17 @@ func shortenMessage(message string) string {
 	return problem.Cut(strings.Join(strings.Fields(message), " "), 1000)
 }
 
-// Fail records an owner that cannot create its pods. As long as there is one, the report
+// AddFailing records an owner that cannot create its pods. As long as there is one, the report
 // suggests no restart in the namespace, because other new pods may fail too.
-func (c *Count) Fail(f *Failing) {
+func (c *Count) AddFailing(f *Failing) {
 	if !slices.ContainsFunc(c.failing, func(k Failing) bool { return k.Owner == f.Owner }) {
 		c.failing = append(c.failing, *f)
 	}
 }
 
-// Fails returns why no owner in the namespace should be restarted: an owner that cannot create its pods. It returns "" if there is none.
-func (c *Count) Fails() string {
+// WhyNoRestarts returns why no owner in the namespace should be restarted: an owner that cannot create its pods. It returns "" if
+// there is none.
+func (c *Count) WhyNoRestarts() string {
 	if len(c.failing) == 0 {
 		return ""
 	}

@@ -31,7 +31,7 @@ func (c *Count) planExamples(g *group, object []byte) error {
 	return nil
 }
 
-// PlanOthers finds out what a rollout would do with the pods of owners that [Count.Consider] is not called for.
+// PlanOthers finds out what a rollout would do with the pods of owners that [Count.ConsiderRestart] is not called for.
 func (c *Count) PlanOthers() error {
 	for o, g := range c.owners {
 		if o.restartArgument() == "" {

@@ -16,11 +16,11 @@ import (
 )
 
 // A restart must make nothing worse. So the report suggests a restart only if it is known that the new
-// pods will be right, see [Count.Consider].
+// pods will be right, see [Count.ConsiderRestart].
 
-// Candidates returns the names of the owners of a kind that kubectl rollout restart supports
+// RestartCandidates returns the names of the owners of a kind that kubectl rollout restart supports
 // and whose pods are not right.
-func (c *Count) Candidates(kind string) []string {
+func (c *Count) RestartCandidates(kind string) []string {
 	return c.ownerNames(func(o Owner, g *group) bool { return o.Kind == kind && o.restartArgument() != "" && len(g.reasons) > 0 })
 }
 
@@ -57,9 +57,9 @@ func (w *workload) rollsOut() bool {
 	return s.ObservedGeneration < w.Metadata.Generation || s.UpdatedReplicas < s.Replicas || s.UpdatedNumberScheduled < s.CurrentNumberScheduled
 }
 
-// Consider finds out whether to restart an owner. A restart must replace all pods of the
+// ConsiderRestart finds out whether to restart an owner. A restart must replace all pods of the
 // owner. The API server must accept the new pods, and they must be right.
-func (c *Count) Consider(object []byte, room Room) error {
+func (c *Count) ConsiderRestart(object []byte, room Room) error {
 	w := &workload{}
 	if err := json.Unmarshal(object, w); err != nil {
 		return err
@@ -98,9 +98,9 @@ func (c *Count) Consider(object []byte, room Room) error {
 	return nil
 }
 
-// Recreate returns why a new pod in place of an existing one would not be current, or "" if it would be. Owner is the JSON
+// WhyNotRecreate returns why a new pod in place of an existing one would not be current, or "" if it would be. Owner is the JSON
 // of the object that has created the pod, or nil if that is unknown.
-func (c *Count) Recreate(pod, owner []byte, room Room) (why string, err error) {
+func (c *Count) WhyNotRecreate(pod, owner []byte, room Room) (why string, err error) {
 	base, claims, why, err := c.newPlanner().Recreate(pod, owner)
 	if why != "" || err != nil {
 		return why, err
@@ -161,9 +161,9 @@ func (c *Count) foreseeNewPods(template []byte, claims []string, owner workloads
 	return "", nil
 }
 
-// Hold records why the owners of a kind must not be restarted, or, if kind is "", all owners: it is unknown what their new pods would
-// be.
-func (c *Count) Hold(kind, why string) {
+// HoldRestarts records why the owners of a kind must not be restarted, or, if kind is "", all owners: it is unknown what their new
+// pods would be.
+func (c *Count) HoldRestarts(kind, why string) {
 	for o, g := range c.owners {
 		if kind == "" || o.Kind == kind {
 			g.hold = why

@@ -9,10 +9,10 @@ import (
 	"github.com/pillion-dev/pillion/inject/report/explain"
 )
 
-// Behind compares the running pods of an owner with new ones. It returns nil if the owner has
-// no pods. Call [Count.Consider] first, which decides whether a restart helps. If it is unknown what new pods would be,
-// unsure is the reason, and no restart is suggested.
-func (c *Count) Behind(o Owner, kubectl, unsure string) *explain.Running {
+// CompareRunning compares the running pods of an owner with new ones. It returns nil if the owner has no pods. Call
+// [Count.ConsiderRestart] first, which decides whether a restart helps. If it is unknown what new pods would be, unsure is the
+// reason, and no restart is suggested.
+func (c *Count) CompareRunning(o Owner, kubectl, unsure string) *explain.Running {
 	g := c.owners[o]
 	if g == nil {
 		return nil

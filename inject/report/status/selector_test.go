@@ -38,7 +38,7 @@ func TestLeavesSelector(t *testing.T) {
 		{"an old ReplicaSet", object("ReplicaSet", absent, "", `"replicas":0,`, `"status":{}`), ""},
 		{"pods that opted out", object("ReplicaSet", absent, `,"pillion.dev/inject":"disabled"`, "", quota), "exceeded quota"},
 	} {
-		f, err := status.NewCount(injector, status.Scope{Namespace: request.Namespace{Name: "shop", Known: true, Labels: map[string]string{inject.LabelInject: inject.Enabled}}, Unknown: true}).Lacks([]byte(c.object))
+		f, err := status.NewCount(injector, status.Scope{Namespace: request.Namespace{Name: "shop", Known: true, Labels: map[string]string{inject.LabelInject: inject.Enabled}}, Unknown: true}).FindFailing([]byte(c.object))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -107,7 +107,7 @@ func (w *world) report(t *testing.T, set *templates.Set) *status.Report {
 			}
 		}
 		for kind, by := range w.owners {
-			c.Replace(kind, by)
+			c.ReplaceOwners(kind, by)
 		}
 		if w.owners == nil {
 			c.GuessDeployments()
@@ -127,12 +127,12 @@ func (w *world) consider(t *testing.T, c *status.Count) {
 	must(t, c.PlanOthers())
 	room := func(map[string]string, []byte, int) string { return "" }
 	for _, kind := range []string{"Deployment", "StatefulSet", "DaemonSet"} {
-		for _, name := range c.Candidates(kind) {
+		for _, name := range c.RestartCandidates(kind) {
 			object, ok := w.workloads[kind+"/"+name]
 			if !ok {
 				object = fmt.Appendf(nil, `{"apiVersion":"apps/v1","kind":%q,"metadata":{"name":%q},"spec":{"template":{"spec":{"containers":[{"name":"app","image":"app:1"}]}}}}`, kind, name)
 			}
-			must(t, c.Consider(object, room))
+			must(t, c.ConsiderRestart(object, room))
 		}
 	}
 }
