@@ -25,7 +25,7 @@ import (
 // adviseLabel is on the namespaces whose workloads the API server asks about: other tests expect silence.
 const adviseLabel = "e2e.example.com/advise"
 
-// advisor is a Pillion that is asked about workloads, through a proxy.
+// advisor is a Pillion that the API server calls about workloads, through a proxy.
 type advisor struct {
 	*cluster.Pillion
 	proxy *cluster.Proxy

@@ -69,7 +69,7 @@ func patches(name, patch string, mutating answerOutcome) answerCase {
 	return answerCase{name: name, answer: reply(withPatch(patch)), mutating: mutating, validating: failed("validating webhook may not return response.patch")}
 }
 
-// unreachable is a case in which the webhook is not even asked.
+// unreachable is a case in which the API server cannot call the webhook.
 func unreachable(name, at, text string) answerCase {
 	return answerCase{name: name, at: at, mutating: failed(text), validating: failed(text)}
 }

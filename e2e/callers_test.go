@@ -193,7 +193,7 @@ func (g *guarded) wantLetIn(t *testing.T, server *cluster.APIServer, name string
 	}
 }
 
-// awaitReread waits until the API server has read the file of its token anew, which it does every 50 s
+// awaitReread waits until the API server has read the file of its token again, which it does every 50 seconds
 // (NewCachedFileTokenSource of client-go).
 func (g *guarded) awaitReread(t *testing.T, server *cluster.APIServer) {
 	t.Helper()

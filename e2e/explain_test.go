@@ -252,7 +252,7 @@ func operations(t *testing.T, patch []byte) []any {
 	return ops
 }
 
-// askedEvery of the pods in the cluster is one that explain is asked about by name. It takes four requests for each.
+// askedEvery is the number of pods of the cluster for each one that the test explains by name, which takes four requests.
 const askedEvery = 4
 
 // wantSameCalls asks about pods in the cluster, by what the cluster says of itself.

@@ -71,7 +71,7 @@ func (p *imagePolicy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(review)
 }
 
-// images are those of all pods in a namespace that the backend was asked about.
+// images returns the images of all pods in a namespace about which the API server called the backend.
 func (p *imagePolicy) images(ns string) [][]string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

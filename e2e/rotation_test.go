@@ -173,7 +173,7 @@ func (i *installed) deleteSecret(name string) func(context.Context) error {
 	}
 }
 
-// renew has cert-manager issue a Certificate anew, as `cmctl renew` does.
+// renew makes cert-manager issue a Certificate again, as `cmctl renew` does.
 func (i *installed) renew(name string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		body := fmt.Sprintf(`{"apiVersion":"cert-manager.io/v1","kind":"Certificate","metadata":{"name":%q,"namespace":%q},
@@ -381,7 +381,7 @@ func (i *installed) bundlesThere(ctx context.Context) error {
 	return nil
 }
 
-// waitForPolicy returns when the API server keeps caBundles; it says so to a dry run.
+// waitForPolicy waits until the policy keeps caBundles in the API server, which a dry run shows.
 func (i *installed) waitForPolicy(t *testing.T) {
 	t.Helper()
 	patch := []byte(`[{"op":"remove","path":"/webhooks/0/clientConfig/caBundle"}]`)

@@ -241,7 +241,7 @@ func byPillion() *regexp.Regexp {
 	return regexp.MustCompile(`webhook "(namespace|pod)\.validate\.pillion\.dev"(: | denied the request: ).+`)
 }
 
-// isAway reports whether it was not even asked: an API server that ends or starts says so itself.
+// isAway reports whether a request failed because the API server ends or starts. Such a request does not reach a webhook.
 func isAway(err error) bool {
 	status := apierrors.APIStatus(nil)
 	return !errors.As(err, &status) && !errors.Is(err, context.DeadlineExceeded) ||

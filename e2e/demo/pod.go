@@ -80,8 +80,8 @@ func (d *demo) deploy(ctx context.Context) (*corev1.Pod, cluster.Event, error) {
 	return pod, event, err
 }
 
-// beforeAndAfter returns the pod that Pillion received, and that pod with the applied patch.
-// It checks that the stored pod contains all of the latter.
+// beforeAndAfter returns the pod that Pillion received, and that pod with the applied patch. It checks that the stored pod has
+// everything that the patched pod has.
 func (d *demo) beforeAndAfter(stored *corev1.Pod, event cluster.Event) (before, after []byte, err error) {
 	calls := d.webhooks.Calls(recorder, stored)
 	if len(calls) == 0 {
