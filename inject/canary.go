@@ -141,12 +141,6 @@ func whyNotReplaced(_ *subject, t *loaded) string {
 	return "no other template takes its place"
 }
 
-// hasRecords reports whether the pod has both records of a canary. One alone may come from a copied manifest.
-func (s *subject) hasRecords(t *loaded) bool {
-	own, base := s.annotation(t.injected), s.annotation(t.base.injected)
-	return own != nil && base != nil && own.SameText(base)
-}
-
 // hasBase reports whether the pod records the template that a canary would replace, and not the canary.
 func hasBase(s *subject, t *loaded) (bool, string) {
 	if t.base == nil || s.annotation(t.base.injected) == nil || s.hasRecords(t) {

@@ -213,6 +213,12 @@ func (s *subject) isCanarys(t *loaded) bool {
 	return slices.ContainsFunc(t.canaries, s.hasRecords)
 }
 
+// hasRecords reports whether the pod has both records of a canary. One alone may come from a copied manifest.
+func (s *subject) hasRecords(t *loaded) bool {
+	own, base := s.annotation(t.injected), s.annotation(t.base.injected)
+	return own != nil && base != nil && own.SameText(base)
+}
+
 // IsTokenVolume reports whether a volume with that name projects the pod's API token. The name
 // alone is no proof, because any volume may have it.
 func (s *subject) IsTokenVolume(name string) bool {
