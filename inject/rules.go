@@ -225,7 +225,7 @@ func hostNetwork(s *subject, t *loaded) (bool, string) {
 	if t.Spec.Match.HostNetwork || !s.onHost {
 		return false, ""
 	}
-	return true, "the pod is on the host network, which the template does not allow"
+	return true, "the pod is on the host network, which the template does not allow; if its container may run there, set spec.match.hostNetwork: true in the template"
 }
 
 func whyNotHostNetwork(s *subject, t *loaded) string {

@@ -207,10 +207,8 @@ func (p *Node) checkRules(n *jsontree.Node) error {
 // faultAt returns an error of the part, or of a place in its value.
 func (p *Node) faultAt(inside string, err error) error {
 	var read []string
-	for _, piece := range p.pieces {
-		if piece.Expression != nil {
-			read = append(read, piece.Expression.Params()...)
-		}
+	for _, e := range p.Expressions() {
+		read = append(read, e.Params()...)
 	}
 	return cel.NewFault(p.path+inside, p.line, read, err)
 }
