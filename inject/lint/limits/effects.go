@@ -6,14 +6,18 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -100,6 +104,16 @@ var effects = []Effect{
 		Absent: "a label", Meaning: "selectors that exclude the label match the pod",
 		Changes: "they do not match it any more. If the selector is that of the pod's own workload, and known, it is a [conflict](template-reference.md#labels)",
 		Source:  "`k8s.io/apimachinery/pkg/labels`", of: leavesSelectors, inTrial: true,
+	},
+	{
+		Absent: "a variable that a variable of the app names, as in `http://$(AGENT_HOST)`", Meaning: "the app reads `$(AGENT_HOST)` literally",
+		Changes: "it still does: a variable sees only those before it, and the variables of templates come last. In `command` and `args`, it works",
+		Source:  "`pkg/kubelet/kubelet_pods.go`", of: comesTooLate,
+	},
+	{
+		Absent: "a container, and the pod's node affinity or runtime class is for another operating system", Meaning: "the pod runs there",
+		Changes: "the container is for Linux, and does not run there: only `spec.os.name` and `spec.nodeSelector` show Pillion what a pod is for",
+		Source:  "`plugin/pkg/admission/runtimeclass`", of: missesSystem,
 	},
 }
 
@@ -422,3 +436,114 @@ func leavesSelectors(c change) (all []string) {
 	}
 	return all
 }
+
+// comesTooLate is about variables of the app that name a variable of a template. The kubelet expands a variable by those before it.
+func comesTooLate(c change) (all []string) {
+	if c.isSample {
+		return nil
+	}
+	was := map[string]map[string]bool{} // the names of the variables of each container
+	for container := range allContainers(c.before) {
+		names := map[string]bool{}
+		for i := range container.Env {
+			names[container.Env[i].Name] = true
+		}
+		was[container.Name] = names
+	}
+	for container := range allContainers(c.after) {
+		own, known := was[container.Name]
+		if !known {
+			continue
+		}
+		earlier := map[string]bool{}
+		for i := range container.Env {
+			v := &container.Env[i]
+			for name := range variablesIn(v.Value) {
+				late := slices.ContainsFunc(container.Env[i+1:], func(other corev1.EnvVar) bool { return other.Name == name })
+				if own[v.Name] && !own[name] && late && !earlier[name] {
+					all = append(all, fmt.Sprintf("the variable %s of the container %s does not see $(%s), because a variable sees only those before it, and the variables of templates come last; use $(%[3]s) in command or args",
+						v.Name, container.Name, name))
+				}
+			}
+			earlier[v.Name] = true
+		}
+	}
+	return all
+}
+
+// allContainers returns the init containers and the containers of a pod.
+func allContainers(pod *corev1.Pod) iter.Seq[*corev1.Container] {
+	return func(yield func(*corev1.Container) bool) {
+		for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+			for i := range list {
+				if !yield(&list[i]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// variablesIn returns the names that a value refers to as $(NAME). $$ is a literal $.
+func variablesIn(value string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, m := range reference.FindAllStringSubmatch(value, -1) {
+			if m[1] != "" && !yield(m[1]) {
+				return
+			}
+		}
+	}
+}
+
+var reference = regexp.MustCompile(`\$\$|\$\(([^()]+)\)`)
+
+// missesSystem is about pods that count as pods for Linux, but probably are for another operating system.
+func missesSystem(c change) []string {
+	added := namesOf(c.addedContainers(func(pod *corev1.Pod) []*corev1.Container { return slices.Collect(allContainers(pod)) }), func(*corev1.Container) bool { return true })
+	if c.isSample || len(added) == 0 || c.before.Spec.OS != nil || slices.ContainsFunc(osLabels(), func(label string) bool { return c.before.Spec.NodeSelector[label] != "" }) {
+		return nil
+	}
+	why := ""
+	if name := ptr.Deref(c.before.Spec.RuntimeClassName, ""); strings.Contains(strings.ToLower(name), string(corev1.Windows)) {
+		why = "the runtime class " + name
+	}
+	if selectsOther(c.before) {
+		why = "the node affinity"
+	}
+	if why == "" {
+		return nil
+	}
+	return oneSentence("%s of the pod is for another operating system than linux, and %s for linux; set spec.os.name of the pod, which is all that Pillion reads besides spec.nodeSelector",
+		why, areFor(listNames("the container", added), len(added)))
+}
+
+func areFor(names string, n int) string {
+	if n == 1 {
+		return names + " is"
+	}
+	return names + " are"
+}
+
+// selectsOther reports whether the required node affinity of a pod selects no node with Linux.
+func selectsOther(pod *corev1.Pod) bool {
+	if pod.Spec.Affinity == nil || pod.Spec.Affinity.NodeAffinity == nil || pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return false
+	}
+	terms := pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	for i := range terms {
+		if !slices.ContainsFunc(terms[i].MatchExpressions, excludesLinux) {
+			return false
+		}
+	}
+	return len(terms) > 0
+}
+
+func excludesLinux(r corev1.NodeSelectorRequirement) bool {
+	if !slices.Contains(osLabels(), r.Key) {
+		return false
+	}
+	named := slices.Contains(r.Values, string(corev1.Linux))
+	return r.Operator == corev1.NodeSelectorOpIn && !named || r.Operator == corev1.NodeSelectorOpNotIn && named
+}
+
+func osLabels() []string { all := schema.OSLabels(); return all[:] }

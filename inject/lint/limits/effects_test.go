@@ -56,6 +56,7 @@ func TestEffects(t *testing.T) {
 	for name, c := range map[string]struct {
 		pod, already, kind string // without and with what the effect is about
 		add                string // the spec of the fragment
+		forEach            string // what is added to each container
 		metadata           string
 		want               string
 	}{
@@ -119,6 +120,23 @@ func TestEffects(t *testing.T) {
 			add:      `containers: [{name: side, image: "s:1"}]`,
 			want:     "selectors that exclude the label example.com/track=canary, for example of a Service or a NetworkPolicy, do not match the pod any more",
 		},
+		"variable": {
+			pod:     `{containers: [{name: app, env: [{name: URL, value: "$(HOST):$(PORT)"}, {name: ESCAPED, value: "$$(HOST)"}, {name: PORT, value: "1"}]}]}`,
+			already: `{containers: [{name: app, env: [{name: HOST, value: own}, {name: URL, value: "$(HOST)"}]}]}`,
+			add:     `containers: [{name: side, image: "s:1", env: [{name: OWN, value: "$(LATER)"}, {name: LATER, value: x}]}]`, forEach: `env: [{name: HOST, value: localhost}, {name: SECOND, value: "$(HOST)"}]`,
+			want: "the variable URL of the container app does not see $(HOST), because a variable sees only those before it, and the variables of templates come last; use $(HOST) in command or args",
+		},
+		"affinity": {
+			pod:     `{affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: kubernetes.io/os, operator: In, values: [windows]}]}, {matchExpressions: [{key: kubernetes.io/os, operator: NotIn, values: [linux]}]}]}}}, containers: [{name: app}]}`,
+			already: `{affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: kubernetes.io/os, operator: In, values: [windows]}]}, {matchExpressions: [{key: kubernetes.io/os, operator: In, values: [linux]}]}]}}}, containers: [{name: app}]}`,
+			add:     `containers: [{name: side, image: "s:1"}]`,
+			want:    "the node affinity of the pod is for another operating system than linux, and the container side is for linux; set spec.os.name of the pod, which is all that Pillion reads besides spec.nodeSelector",
+		},
+		"runtime class": {
+			pod: `{runtimeClassName: windows-2022, containers: [{name: app}]}`, already: `{runtimeClassName: windows-2022, os: {name: linux}, containers: [{name: app}]}`,
+			add:  `initContainers: [{name: one, image: "s:1"}, {name: two, image: "s:1"}]`,
+			want: "the runtime class windows-2022 of the pod is for another operating system than linux, and the containers one and two are for linux; set spec.os.name of the pod, which is all that Pillion reads besides spec.nodeSelector",
+		},
 		"job": {
 			pod: `{restartPolicy: Never, containers: [{name: app}]}`, already: `{containers: [{name: app}]}`, kind: "Job",
 			add: `containers: [{name: side, image: "s:1"}]`, want: "the pod does not end before the container side, because only native sidecars end with it",
@@ -127,7 +145,7 @@ func TestEffects(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c.kind = cmp.Or(c.kind, "Deployment")
-			found, problems := templates.Parse("t", fmt.Appendf(nil, "{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: t}, spec: {default: true, labelDomains: [example.com], pod: {metadata: {%s}, spec: {%s}}}}", c.metadata, c.add))
+			found, problems := templates.Parse("t", fmt.Appendf(nil, "{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: t}, spec: {default: true, labelDomains: [example.com], pod: {metadata: {%s}, spec: {%s}}, forEachContainer: [{add: {%s}}]}}", c.metadata, c.add, cmp.Or(c.forEach, "env: []")))
 			if len(problems) > 0 {
 				t.Fatal(problems.Error())
 			}
