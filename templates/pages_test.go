@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -54,6 +55,37 @@ func readPage(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// TestFirstTemplatesHaveRequests checks that the first template with a container on each page has requests, because readers copy it: a
+// sidecar without requests stops HorizontalPodAutoscalers.
+func TestFirstTemplatesHaveRequests(t *testing.T) {
+	t.Parallel()
+	template := regexp.MustCompile(`(?m)kind: (Cluster)?SidecarTemplate$`)
+	found := 0
+	for _, pattern := range []string{"../README.md", pagesFolder + "*.md", "../manifests/site/*.md", "library/*.md", "from/*.md"} {
+		pages, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, page := range pages {
+			text, err := os.ReadFile(page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			blocks := anyBlock.FindAllString(string(text), -1)
+			i := slices.IndexFunc(blocks, func(b string) bool { return template.MatchString(b) && strings.Contains(b, "image:") })
+			if i < 0 {
+				continue
+			}
+			if found++; !strings.Contains(blocks[i], "requests:") {
+				t.Errorf("%s: the first template has no requests:\n%s", page, blocks[i])
+			}
+		}
+	}
+	if found < 5 {
+		t.Errorf("only %d pages have a template", found)
+	}
 }
 
 // TestBlocksOnPages checks that each YAML block of the pages about the format, completed to a template, is valid and
