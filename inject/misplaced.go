@@ -117,6 +117,10 @@ func (i *Injector) misplacedIn(metadata, pod *jsontree.Node) (own []string, othe
 			case members[k].Kind() == jsontree.Null, there.SameText(&members[k]), there != nil && there.String() == members[k].String():
 			case strings.HasPrefix(key, templates.Domain+"/"):
 				first = append(first, key)
+			case i.meantKey(key) != "":
+				own = append(own, key+" (misspelled)")
+			case field == "labels" && i.setsParameter(key) && pod.At("annotations", key) == nil:
+				own = append(own, key)
 			case field == "annotations" && i.products.readsKey(key):
 				if reader := i.productReadElsewhere(key); reader != "" {
 					others[reader] = append(others[reader], key)

@@ -239,7 +239,7 @@ func (o *explainOptions) explainDocument(injector *inject.Injector, d yamledit.D
 		return []*explain.Report{r}, err
 	}
 	var reports []*explain.Report
-	found, err := manifest.In(&node, "", "", nil, o.podPaths)
+	found, err := manifest.In(root.Node, &node, o.podPaths)
 	if err != nil {
 		return nil, err
 	}

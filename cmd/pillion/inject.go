@@ -140,7 +140,7 @@ func (o *injectOptions) checkFlags() error {
 }
 
 // errNoPods is the error of commands that need a pod. The program that wrote the manifests has probably failed.
-var errNoPods = errors.New("the input has no pods, and nothing that creates pods")
+var errNoPods = errors.New("the input has no pods and no pod templates")
 
 func parsePairs(flag string, texts []string) (map[string]string, error) {
 	if len(texts) == 0 {
@@ -206,7 +206,7 @@ func (o *injectOptions) run(ctx context.Context, stdin io.Reader, stdout, stderr
 	case j.found == 0 && o.strict:
 		return errNoPods
 	case j.found == 0:
-		j.printLine("The input has no pods, and nothing that creates pods.")
+		j.printLine("The input has no pods and no pod templates, so it stays unchanged. If a controller makes pods from it in its own way, as of a Tekton TaskRun, the webhook injects into these pods.")
 	}
 	out, err := j.encodeOutput()
 	if err != nil {

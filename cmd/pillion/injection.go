@@ -33,7 +33,7 @@ type injection struct {
 	told     strings.Builder                                                  // what is written to report at the end, unless there is an error
 	change   func(*yamledit.Root, manifest.Object) ([]yamledit.Change, error) // for one object
 	found    int                                                              // number of objects with a pod
-	reported map[string]bool                                                  // objects of kinds that Pillion does not know
+	reported map[string]bool                                                  // namespaces, and objects of kinds that Pillion does not know
 	wrong    []string                                                         // sentences about the problems for --strict
 
 	stream    bytes.Buffer    // -o yaml
@@ -110,13 +110,14 @@ func (j *injection) changeDocument(i int, d yamledit.Document) error {
 	if err != nil {
 		return err
 	}
+	document := root.Node                                          // as its author wrote it
 	if j.options.output == "json" || j.options.output == "patch" { // these formats write aliases out
 		if root, err = (yamledit.Document{Body: node.AppendTo(nil)}).Parse(); err != nil {
 			return err
 		}
 	}
 	var changes []yamledit.Change
-	found, err := manifest.In(&node, "", "", nil, j.options.podPaths)
+	found, err := manifest.In(document, &node, j.options.podPaths)
 	if err != nil {
 		return err
 	}
@@ -171,8 +172,13 @@ func (j *injection) injectObject(root *yamledit.Root, o manifest.Object) ([]yaml
 	if err != nil {
 		return nil, err
 	}
+	findings, err := j.findMistakes(req, result)
+	if err != nil {
+		return nil, err
+	}
+	j.printNamespaceMistakes(req.Namespace)
 	j.printMisplaced(o)
-	j.printDecisions(o, wrong.All(), result)
+	j.printDecisions(o, append(wrong.All(), findings...), result)
 	if result.Adds() {
 		for _, effect := range limits.EffectsOf(req.Object, result.InjectedJSON(), req.Owner.Kind) {
 			j.printAbout(o, "effect: "+effect)
@@ -187,6 +193,38 @@ func (j *injection) injectObject(root *yamledit.Root, o manifest.Object) ([]yaml
 		return nil, err
 	}
 	return append(changes, before...), j.writePatch(o, req.Namespace, result)
+}
+
+// findMistakes returns sentences about mistakes in the labels and annotations of a pod. The engine ignores a pod that has not opted in, but
+// a misspelled label may be why it has not.
+func (j *injection) findMistakes(req inject.Request, result *inject.Result) (sentences []string, err error) {
+	out := func(d inject.Decision) bool { return d.Code == inject.CodeNotOptedIn }
+	if slices.ContainsFunc(result.Decisions, out) {
+		req.OptedIn = true
+		if result, err = j.injector.Inject(req); err != nil {
+			return nil, err
+		}
+	}
+	for i := range result.Findings {
+		sentences = append(sentences, result.Findings[i].Message)
+	}
+	return sentences, nil
+}
+
+// printNamespaceMistakes prints once what is wrong with the labels and annotations of a namespace.
+func (j *injection) printNamespaceMistakes(namespace request.Namespace) {
+	title := "Namespace/" + namespace.Name
+	if j.reported[title] {
+		return
+	}
+	j.reported[title] = true
+	for _, sentence := range j.injector.For(namespace.Name).NamespaceMistakes(namespace) {
+		if j.options.strict {
+			j.wrong = append(j.wrong, title+": "+problem.OneLine(sentence))
+			continue
+		}
+		j.printLine(title + ": warning: " + sentence)
+	}
 }
 
 // uninjectRecord returns the change that records in a pod what uninject needs to know.
@@ -240,7 +278,7 @@ func (j *injection) uninjectObject(root *yamledit.Root, o manifest.Object) ([]ya
 	return changes, nil
 }
 
-// printDecisions prints a line for each template, and the notes. Templates that do not apply for the same
+// printDecisions prints what is wrong with the object, a line for each template, and the notes. Templates that do not apply for the same
 // reason share a line. It leaves out what the error of --strict will contain.
 func (j *injection) printDecisions(o manifest.Object, wrong []string, result *inject.Result) {
 	complain := j.printAbout
@@ -251,9 +289,6 @@ func (j *injection) printDecisions(o manifest.Object, wrong []string, result *in
 	}
 	for _, sentence := range wrong {
 		complain(o, "warning: "+sentence)
-	}
-	for _, f := range result.Findings {
-		complain(o, "warning: "+f.Message)
 	}
 	var reasons []string
 	left := map[string][]string{} // templates by the reason why they do not apply
@@ -278,10 +313,10 @@ func (j *injection) printDecisions(o manifest.Object, wrong []string, result *in
 		}
 		for _, k := range d.Kept {
 			if k.Beside != "" {
-				j.printAbout(o, fmt.Sprintf("%s: left out %s, because %s has %s", d.Template, k.Path, k.Owner(), k.Beside))
+				j.printAbout(o, fmt.Sprintf("%s: left out %s, because %s has %s", d.Template, schema.Where(k.Path), k.Owner(), k.Beside))
 				continue
 			}
-			j.printAbout(o, fmt.Sprintf("%s: kept %s of %s, which differs from the template's", d.Template, k.Path, k.Owner()))
+			j.printAbout(o, fmt.Sprintf("%s: kept %s of %s; the template has %s", d.Template, schema.Where(k.Path), k.Owner(), inject.Brief(k.Template)))
 		}
 		for _, note := range d.Notes {
 			if note != d.Message {

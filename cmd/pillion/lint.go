@@ -296,7 +296,7 @@ func (o *lintOptions) subjectsIn(e *limits.Evaluator, injector *inject.Injector,
 		at := slices.Concat(object.At, object.PodAt)
 		mistyped := manifest.Schema().Mistyped(pod)
 		for _, m := range mistyped {
-			wrong = append(wrong, fmt.Errorf("line %d: %s: %s", d.LineOf(slices.Concat(at, manifest.Names(m.Pointer))), object.Title(), m.Sentence))
+			wrong = append(wrong, fmt.Errorf("line %d: %s: %s", d.LineOf(slices.Concat(at, manifest.Names(m.Pointer))), object.Title(), m.Sentence(object.Written(m.Pointer))))
 		}
 		if len(mistyped) > 0 {
 			continue

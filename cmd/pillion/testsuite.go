@@ -118,7 +118,7 @@ func (s *testSuite) caseInput(c *templatetest.Case) (in templatetest.Input, err 
 	if err != nil {
 		return in, err
 	}
-	found, err := manifest.In(node, "", "", nil, nil)
+	found, err := manifest.In(nil, node, nil)
 	if err != nil {
 		return in, err
 	}

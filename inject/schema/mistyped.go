@@ -17,8 +17,19 @@ import (
 
 // Mistyped is a value that no API server can decode.
 type Mistyped struct {
-	Pointer  string // JSON Pointer to the value
-	Sentence string // what the value must be
+	Pointer string // JSON Pointer to the value
+	Needs   string // what the value must be, in a sentence
+	// Unquoted is the value, in JSON, if quotes make it what it must be.
+	Unquoted string
+}
+
+// Sentence returns what the value must be, and how to write it. Written is the value as its author wrote it, which YAML may have decoded
+// to another one: yes is true. If that is not known, Written is "".
+func (m Mistyped) Sentence(written string) string {
+	if m.Unquoted == "" {
+		return m.Needs
+	}
+	return m.Needs + "; put it in quotes: " + strconv.Quote(cmp.Or(written, m.Unquoted))
 }
 
 // Mistyped returns the values that have another JSON type than the API defines. It ignores unknown fields, and types with a decoder of
@@ -30,11 +41,11 @@ func (s *Schema) appendMistyped(n *jsontree.Node, at string, found []Mistyped) [
 		return found
 	}
 	if want := wantedType(s.GoType, n); want != "" {
-		sentence := fmt.Sprintf("%s must be %s", describePlace(at), want)
+		m := Mistyped{Pointer: at, Needs: fmt.Sprintf("%s must be %s", describePlace(at), want)}
 		if s.GoType.Kind() == reflect.String && n.Kind() != jsontree.Object && n.Kind() != jsontree.Array {
-			sentence += "; put it in quotes: " + strconv.Quote(n.String())
+			m.Unquoted = n.String()
 		}
-		return append(found, Mistyped{at, sentence})
+		return append(found, m)
 	}
 	members := n.Members()
 	for i := range members {

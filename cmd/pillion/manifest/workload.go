@@ -4,6 +4,7 @@
 package manifest
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/problem"
 	"github.com/pillion-dev/pillion/templates/request"
+	"github.com/pillion-dev/pillion/templates/yamlnode"
 )
 
 // Object is a pod in an object of a document: the object itself, or one of its pod templates.
@@ -34,11 +36,22 @@ type Object struct {
 	Pod              *jsontree.Node // the pod's metadata and spec
 	Foreign          bool           // Pillion does not know the kind, so it may not accept sidecars
 	OneOfSeveral     bool           // the object has other pod templates, too
+
+	document *yaml.Node // nil if it was not written in YAML
 }
 
-// In returns the pods in a document, which may be a list. In a typed list, the kind of the list implies the kind of items that have
+// In returns the pods in a document, which may be a list. Document is the document as its author wrote it, or nil. In a typed list, the kind of the list implies the kind of items that have
 // none. Objects of other kinds than Kubernetes' own are Foreign, unless the user named the paths of their pod templates.
-func In(node *jsontree.Node, apiVersion, kind string, at []string, paths Paths) ([]Object, error) {
+func In(document *yaml.Node, node *jsontree.Node, paths Paths) ([]Object, error) {
+	all, err := in(node, "", "", nil, paths)
+	for i := range all {
+		all[i].document = document
+	}
+	return all, err
+}
+
+// in is In for a part of a document.
+func in(node *jsontree.Node, apiVersion, kind string, at []string, paths Paths) ([]Object, error) {
 	if text := node.At("apiVersion").Text(); text != "" {
 		apiVersion = text
 	}
@@ -58,7 +71,9 @@ func In(node *jsontree.Node, apiVersion, kind string, at []string, paths Paths) 
 		if t.Node.Kind() != jsontree.Object { // a workload without a pod template
 			continue
 		}
-		all = append(all, Object{apiVersion, kind, at, t.At, node, t.Node, !known && !named, len(found) > 1})
+		all = append(all, Object{
+			APIVersion: apiVersion, Kind: kind, At: at, PodAt: t.At, Node: node, Pod: t.Node, Foreign: !known && !named, OneOfSeveral: len(found) > 1,
+		})
 	}
 	return all, nil
 }
@@ -82,7 +97,7 @@ func inList(node *jsontree.Node, apiVersion, kind string, at []string, paths Pat
 		if items[i].Kind() != jsontree.Object {
 			return nil, fmt.Errorf("items[%d] of this %s is no object; every item must be one, not a list of some", i, problem.OneLine(kind))
 		}
-		of, err := In(&items[i], apiVersion, of, slices.Concat(at, []string{"items", strconv.Itoa(i)}), paths)
+		of, err := in(&items[i], apiVersion, of, slices.Concat(at, []string{"items", strconv.Itoa(i)}), paths)
 		if err != nil {
 			return nil, err
 		}
@@ -104,7 +119,7 @@ func InDocument(d yamledit.Document) ([]Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	return In(&node, "", "", nil, nil)
+	return In(root.Node, &node, nil)
 }
 
 // MayHoldPods reports whether [In] may find a pod in a document. It costs less than parsing one that has none.
@@ -147,13 +162,14 @@ func resolveAlias(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// Pod returns a pod's JSON, with the values of Pillion's labels and annotations converted
+// pod returns the pod's JSON, with the values of Pillion's labels and annotations converted
 // to strings: their authors wrote, for example, 5 or true without quotes, or nothing. It also returns a
 // sentence about each value for which an API server rejects the pod, and about containers without
 // a name. The function reads reports whether a template reads an annotation of another product.
-func Pod(node *jsontree.Node, reads func(key string) bool) (pod []byte, wrong Mistakes) {
+func (o Object) pod(reads func(key string) bool) (pod []byte, wrong Mistakes) {
+	node := o.Pod
 	for _, m := range Schema().Mistyped(node) {
-		wrong.Rejected = append(wrong.Rejected, m.Sentence)
+		wrong.Rejected = append(wrong.Rejected, m.Sentence(o.Written(m.Pointer)))
 	}
 	wrong.Rejected = append(wrong.Rejected, namelessContainers(node)...)
 	wrong.Unknown = Schema().Unknown(node)
@@ -167,7 +183,7 @@ func Pod(node *jsontree.Node, reads func(key string) bool) (pod []byte, wrong Mi
 			switch kind := m.Kind(); {
 			case !ours:
 			case kind == jsontree.Number, kind == jsontree.True, kind == jsontree.False:
-				*m = jsontree.Field(m.Name(), jsontree.Text(m.String()))
+				*m = jsontree.Field(m.Name(), jsontree.Text(cmp.Or(o.Written(Path([]string{"metadata", field, m.Name()})), m.String())))
 			case kind == jsontree.Null: // as an API server decodes it
 				*m = jsontree.Field(m.Name(), jsontree.Text(""))
 			}
@@ -175,6 +191,38 @@ func Pod(node *jsontree.Node, reads func(key string) bool) (pod []byte, wrong Mi
 	}
 	return whole.AppendTo(nil), wrong
 }
+
+// Written returns a value of the pod as its author wrote it, or "" if that is not known.
+func (o Object) Written(pointer string) string {
+	if o.document == nil {
+		return ""
+	}
+	y, err := jsontree.Unfold(o.document, maxWritten)
+	if err != nil {
+		return ""
+	}
+	for y.Kind == yaml.DocumentNode && len(y.Content) == 1 {
+		y = y.Content[0]
+	}
+	for _, name := range slices.Concat(o.At, o.PodAt, Names(pointer)) {
+		if items := yamlnode.Items(y); items != nil {
+			i, err := strconv.Atoi(name)
+			if err != nil || i >= len(items) {
+				return ""
+			}
+			y = items[i]
+			continue
+		}
+		y = yamlnode.Child(y, name)
+	}
+	if y == nil || y.Kind != yaml.ScalarNode {
+		return ""
+	}
+	return y.Value
+}
+
+// maxWritten limits the number of values of a document in which Written searches.
+const maxWritten = 1 << 20
 
 // Mistakes are sentences about the notation of a pod.
 type Mistakes struct {
@@ -243,9 +291,9 @@ func (o Object) Name() string {
 func Names(path string) []string { return slices.Collect(jsontext.Pointer(path).Tokens()) }
 
 // Request returns the engine's input to create the pod of an object, and sentences about mistakes in its
-// notation. The function reads is as for [Pod].
+// notation. The function reads reports whether a template reads an annotation of another product.
 func (o Object) Request(namespace request.Namespace, reads func(key string) bool) (inject.Request, Mistakes) {
-	pod, wrong := Pod(o.Pod, reads)
+	pod, wrong := o.pod(reads)
 	return inject.Request{
 		Operation: "CREATE", File: true, Namespace: namespace, Object: pod, Claims: workloads.Claims(o.Node), Owner: workloads.OwnerOf(o.Kind, o.Node), CopiesLabels: o.copiesLabels(),
 	}, wrong

@@ -84,7 +84,7 @@ func objectsIn(d yamledit.Document) ([]manifest.Object, *yamledit.Root, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	objects, err := manifest.In(&node, "", "", nil, nil)
+	objects, err := manifest.In(root.Node, &node, nil)
 	return objects, root, err
 }
 
