@@ -245,7 +245,12 @@ type Finding struct {
 	Mode v1alpha1.ValidateMode `json:"mode,omitempty"`
 
 	unknown string // name in the pod's annotations that no template has
+	ownKey  bool   // see AboutOwnKey
 }
+
+// AboutOwnKey reports whether the finding is about a key of Pillion's own, or about one that resembles it. It holds whatever other
+// templates there are.
+func (f *Finding) AboutOwnKey() bool { return f.ownKey }
 
 // String returns the finding for users, as "template: code at path: sentence". It omits the path if
 // the sentence contains it, see [schema.Named].

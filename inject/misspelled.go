@@ -36,7 +36,7 @@ func (n *mistakeCollector) checkMisspelled(s *subject) {
 				message = fmt.Sprintf("the label %s sets no parameter; set it as an annotation", key)
 			}
 			if message != "" {
-				n.addFinding(Finding{Code: CodeUnknownParameter, Path: metadata.path + jsontree.Escape(key), Found: JSON(members[i].String()), Message: message})
+				n.addFinding(Finding{Code: CodeUnknownParameter, Path: metadata.path + jsontree.Escape(key), Found: JSON(members[i].String()), Message: message, ownKey: true})
 			}
 		}
 	}

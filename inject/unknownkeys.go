@@ -119,7 +119,7 @@ func (n *mistakeCollector) checkPillionKeys(s *subject) {
 				if key == metadata.other {
 					message = fmt.Sprintf("the %s %s means nothing; set it as %s", metadata.what, key, metadata.kind)
 				}
-				n.addFinding(Finding{Code: CodeUnknownParameter, Path: metadata.path + jsontree.Escape(key), Found: JSON(members[i].String()), Message: message})
+				n.addFinding(Finding{Code: CodeUnknownParameter, Path: metadata.path + jsontree.Escape(key), Found: JSON(members[i].String()), Message: message, ownKey: true})
 			}
 		}
 	}
@@ -127,6 +127,7 @@ func (n *mistakeCollector) checkPillionKeys(s *subject) {
 		n.addFinding(Finding{
 			Code: CodeUnknownParameter, Path: "/metadata/labels/" + jsontree.Escape(LabelInject), Found: JSON(label.String()),
 			Message: fmt.Sprintf("the label %s; it must be %s or %s", whyMeaningless(label), Enabled, Disabled),
+			ownKey:  true,
 		})
 	}
 }

@@ -116,6 +116,41 @@ func TestNoEvents(t *testing.T) {
 	}
 }
 
+// TestMisspelledWithoutRights checks that a user who can read no template learns about misspelled labels and annotations of Pillion's own, also
+// if nothing has opted in, and nothing about keys that a template may have.
+func TestMisspelledWithoutRights(t *testing.T) {
+	t.Parallel()
+	whole := runningAPI(t)
+	whole.runExplain(t, "deploy/web", "-n", "shop")
+	for name, optedIn := range map[string]bool{"opted in": true, "not opted in": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := runningAPI(t)
+			for path := range whole.asked {
+				if !strings.Contains(path, "/namespaces/shop") {
+					a.forbids[path] = 1 << 30
+				}
+			}
+			if !optedIn {
+				delete(a.objects["/api/v1/namespaces/shop"].(map[string]any)["metadata"].(map[string]any)["labels"].(map[string]any), "pillion.dev/inject")
+			}
+			metadata := a.objects[webPath].(map[string]any)["spec"].(map[string]any)["template"].(map[string]any)["metadata"].(map[string]any)
+			metadata["labels"].(map[string]any)["pillion.dev/injct"] = "enabled"
+			metadata["annotations"] = map[string]any{"pilion.dev/templates": "agent", "agent.pillion.dev/unread": "x"}
+			text := a.explainText(t, exitProblem, "deploy/web", "-n", "shop")
+			for want, there := range map[string]bool{
+				"the label pillion.dev/injct means nothing; did you mean pillion.dev/inject?":            true,
+				"the annotation pilion.dev/templates means nothing; did you mean pillion.dev/templates?": true,
+				"sets no parameter": false, "unknown template": false,
+			} {
+				if strings.Contains(text, want) != there {
+					t.Errorf("%q is there: %t, want %t: %s", want, !there, there, text)
+				}
+			}
+		})
+	}
+}
+
 // unread are resources without which the report is the same. So is the namespace of Pillion.
 var unread = []string{"mutatingadmissionpolicybindings", "mutatingadmissionpolicies", "validatingadmissionpolicies", "validatingadmissionpolicybindings", "events"}
 

@@ -3,12 +3,14 @@
 package explain
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/schema"
+	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/problem"
 )
 
@@ -69,6 +71,8 @@ func (c *Causes) whyMissing(d *inject.Decision, by string) string {
 		return d.Sentence()
 	case c.NotCalled != "":
 		return "the API server would not call Pillion for it: " + c.NotCalled
+	case lacksRecordOnly(d):
+		return "the pod has all of it but its record, the annotation " + recordOf(d) + ", which something has dropped; find out what creates or changes the pod"
 	case by != "":
 		return "it was injected according to the pod's annotation, but its containers are missing; find out what removes them"
 	case c.Created.IsZero():
@@ -81,6 +85,35 @@ func (c *Causes) whyMissing(d *inject.Decision, by string) string {
 		return "the pod was injected without this template, which may be newer than the pod"
 	}
 	return "Pillion was not called or did not answer when the pod was created, or the template is newer"
+}
+
+// recordOf returns the annotation that records the injection of a template.
+func recordOf(d *inject.Decision) string {
+	return d.Template + "." + templates.Domain + "/" + templates.AnnotationInjected
+}
+
+// lacksRecordOnly reports whether a pod has everything of a template but the record of its injection.
+func lacksRecordOnly(d *inject.Decision) bool {
+	if len(d.Added) != 1 {
+		return false
+	}
+	at, record := d.Added[0].Path, recordOf(d)
+	if at == schema.AnnotationPath(record) {
+		return true
+	}
+	var of struct{ Annotations map[string]json.RawMessage }
+	value := []byte(d.Added[0].Template)
+	switch at {
+	case "/metadata/annotations":
+		if json.Unmarshal(value, &of.Annotations) != nil {
+			return false
+		}
+	case "/metadata":
+		if json.Unmarshal(value, &of) != nil {
+			return false
+		}
+	}
+	return len(of.Annotations) == 1 && of.Annotations[record] != nil
 }
 
 // whyAltered returns the first difference, and how many more there are.

@@ -3,6 +3,7 @@
 package explain
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -11,6 +12,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/lint/limits"
@@ -66,6 +68,9 @@ func New(injector *inject.Injector, s Subject) (*Report, error) {
 	r.checkFit(&s, result)
 	if r.Unread = s.Unread; s.Unread {
 		r.Shows = requestsOf(&s.Request)
+		if err := r.addMisspelled(injector, s.Request); err != nil {
+			return nil, err
+		}
 	}
 	if s.Incomplete || s.Unread {
 		r.dropUnknownNames()
@@ -79,6 +84,17 @@ func New(injector *inject.Injector, s Subject) (*Report, error) {
 	}
 	r.summarizeRejection(s.Rejected)
 	return r, r.addOptedIn(injector, s, result)
+}
+
+// addMisspelled adds the mistakes in the labels and annotations of a pod that has not opted in, if no template is known. A misspelled
+// label may be why it has not. With templates, addOptedIn does this.
+func (r *Report) addMisspelled(injector *inject.Injector, req inject.Request) error {
+	req.OptedIn = true
+	result, err := injector.Inject(req)
+	if err == nil && len(r.Mistakes) == 0 {
+		r.Mistakes = result.Findings
+	}
+	return err
 }
 
 // readCauses returns what is known about the causes of an existing pod's state.
@@ -106,8 +122,11 @@ func (r *Report) addOptedIn(injector *inject.Injector, s Subject, result *inject
 	}
 	var names []string
 	for i := range would.Templates {
-		if c := would.Templates[i].Code; c.Succeeded() {
-			names = append(names, would.Templates[i].Template)
+		if w := &would.Templates[i]; w.Code.Succeeded() {
+			names = append(names, w.Template)
+			if t := &r.Templates[i]; t.Code == inject.CodeNotOptedIn {
+				t.Added, t.Kept, t.Params, t.Notes = w.Added, w.Kept, w.Params, w.Notes
+			}
 		}
 	}
 	gets := strings.ToLower(would.Summary[:1]) + would.Summary[1:]
@@ -117,6 +136,9 @@ func (r *Report) addOptedIn(injector *inject.Injector, s Subject, result *inject
 	r.OptedIn = fmt.Sprintf("With the label %s: %s on the namespace, %s", inject.LabelInject, inject.Enabled, gets)
 	if len(names) > 0 {
 		r.OptedIn = strings.TrimSuffix(r.OptedIn, ".") + ": " + strings.Join(names, ", ") + "."
+	}
+	if name := s.Request.Namespace.Name; len(names) > 0 && len(validation.IsDNS1123Label(name)) == 0 { // a file may have any name, and users paste the command
+		r.OptInCommand = fmt.Sprintf("%s label namespace %s %s=%s --overwrite", cmp.Or(s.Kubectl, "kubectl"), name, inject.LabelInject, inject.Enabled)
 	}
 	if len(r.Final.Findings)+len(r.Mistakes) == 0 {
 		r.Mistakes = would.Final.Findings
@@ -185,7 +207,7 @@ func (r *Report) finalVerdict(injector *inject.Injector, req inject.Request, res
 // dropUnknownNames removes findings about names of templates and parameters, because a template that cannot be read may have them.
 func (r *Report) dropUnknownNames() {
 	unknown := func(f inject.Finding) bool {
-		return f.Code == inject.CodeUnknownTemplate || f.Code == inject.CodeUnknownParameter
+		return !f.AboutOwnKey() && (f.Code == inject.CodeUnknownTemplate || f.Code == inject.CodeUnknownParameter)
 	}
 	r.Mistakes, r.Final.Findings = slices.DeleteFunc(r.Mistakes, unknown), slices.DeleteFunc(r.Final.Findings, unknown)
 	if len(r.Final.Findings) == 0 && r.Final.Verdict == "warned" {
@@ -194,9 +216,18 @@ func (r *Report) dropUnknownNames() {
 }
 
 // correctMessages replaces the cause in findings about absent templates. The webhook can only guess the cause, and the report knows it.
+// It also replaces the places of what keeps a template out of a pod: the report is about the pod as its author wrote it, and not about
+// the pod with the additions of other templates, whose lists have other indexes.
 func (r *Report) correctMessages(v *inject.Verdict) {
 	for i := range v.Judged {
 		f := &v.Judged[i]
+		if k := slices.IndexFunc(r.Templates, func(t Template) bool { return t.Template == f.Template && t.Code == f.Code }); k >= 0 {
+			for _, o := range r.Templates[k].Obstacles {
+				if o.Message == f.Message {
+					f.Path = o.Path
+				}
+			}
+		}
 		t := slices.IndexFunc(r.Templates, func(t Template) bool { return t.Template == f.Template && t.Code == inject.CodeNotInjected })
 		if f.Code == inject.CodeNotInjected && t >= 0 {
 			f.Message = "nothing of it is in the pod: " + r.Templates[t].cause
@@ -275,6 +306,7 @@ type Subject struct {
 	Notes              []string
 	// Rejected is set if an API server rejects the pod as written. Notes has the reasons.
 	Rejected bool
+	Kubectl  string // the beginning of a kubectl command for the same cluster; "" is kubectl
 	// Misplaced has the findings of [inject.Injector.Misplaced].
 	Misplaced []inject.Finding
 	// Misfits returns why the injected pod does not fit into the namespace although the original pod does, and a note about what could

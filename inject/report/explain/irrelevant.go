@@ -39,7 +39,8 @@ func (r *Report) isIrrelevant(t *Template) bool {
 	case r.only || len(t.Added) > 0 || r.Object.Live && t.State != NotWanted:
 		return false
 	case t.Code == inject.CodeNotOptedIn && len(t.Also) > 0:
-		return !t.isDefault && !t.Requested // an opt-in alone does not help
+		// An opt-in alone does not help. If the pod requests others instead of the defaults, its author knows that.
+		return !t.Requested && (!t.isDefault || r.OptInCommand != "" && t.Also[0].Code == inject.CodeNotRequested)
 	case t.Code.AboutPod():
 		return true
 	case t.Code == inject.CodeReplaced, t.Code == inject.CodeHasReplaced, t.Code == inject.CodeFellBack, t.Code == inject.CodeNotInShare:

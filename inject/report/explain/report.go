@@ -24,6 +24,8 @@ type Report struct {
 	// OptedIn is set if neither the namespace nor the pod has opted in. It is one sentence about
 	// what the pod would get if the namespace did.
 	OptedIn string `json:"optedIn,omitempty"`
+	// OptInCommand opts the namespace in. It is set if the pod would get a template then.
+	OptInCommand string `json:"optInCommand,omitempty"`
 	// Called reports whether the API server calls Pillion for this pod, and Answered whether
 	// Pillion is ready to answer. They are absent if that is unknown.
 	Called   *bool `json:"called,omitempty"`

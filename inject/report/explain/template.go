@@ -86,7 +86,7 @@ func explainExisting(d *inject.Decision, evidence *Evidence, of *templates.Templ
 		t.Code, t.Message = "", whyWanted(d)+", and all of it is there"
 	case t.State == Missing:
 		t.Code, t.Message = inject.CodeNotInjected, whyWanted(d)+", but the pod lacks it: "+t.cause
-		if t.InjectedBy != "" {
+		if t.InjectedBy != "" || lacksRecordOnly(d) {
 			t.Code = inject.CodeMissing
 		}
 	case t.State == Altered:

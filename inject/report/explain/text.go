@@ -38,6 +38,9 @@ func (r *Report) Text(width int, colour bool, detail Detail) string {
 		p.printLine("", fmt.Sprintf("%d more have the same result: %s", len(r.Same), r.otherNames()))
 	}
 	p.printLine("", strings.TrimSpace(r.firstLine()+" "+r.OptedIn))
+	if r.OptInCommand != "" {
+		p.WriteString("  " + inject.Visible(r.OptInCommand) + "\n")
+	}
 	if r.Failing != "" {
 		p.PrintRow("  ", 2, terminal.Red, "failing: "+r.Failing)
 		if r.FailingHint != "" {
@@ -203,10 +206,10 @@ func valueOrigin(v params.Value) string {
 func (p *page) printDifferences(r *Report, t *Template) {
 	name := "adds"
 	switch {
-	case r.Object.Live || t.Code == inject.CodeNotInjected:
-		name = "lacks"
 	case t.Code == inject.CodeNotOptedIn:
 		name = "would add"
+	case r.Object.Live || t.Code == inject.CodeNotInjected:
+		name = "lacks"
 	}
 	for _, d := range t.Added {
 		p.printPair(name, "", fmt.Sprintf("%s: %s", schema.Where(d.Path), inject.Brief(d.Template)))
