@@ -313,7 +313,7 @@ func (i *installed) checkNobody(t *testing.T) {
 	if err != nil || code != 0 {
 		t.Fatal(code, err)
 	}
-	for _, name := range []string{"RBAC", "kinds of templates", "registered", "certificate", "replicas", "agreement", "controller", "templates", "namespaces", "dry-run pod"} {
+	for _, name := range []string{"RBAC", "registered", "certificate", "replicas", "agreement", "controller", "templates", "namespaces", "dry-run pod"} {
 		if result, text := r.of(name); result != "not checked" {
 			t.Errorf("%s is %s: %s", name, result, text)
 		}

@@ -33,7 +33,8 @@ const (
 	configsPath       = "/apis/admissionregistration.k8s.io/v1/"
 	limitsPath        = configsPath + "validatingadmissionpolicies/"
 	limitBindingsPath = configsPath + "validatingadmissionpolicybindings/"
-	agentsPath        = "/apis/pillion.dev/v1alpha1/clustersidecartemplates"
+	servedPath        = "/apis/pillion.dev/v1alpha1"
+	agentsPath        = servedPath + "/clustersidecartemplates"
 )
 
 // policyBinding is the binding of a policy, with an action.
@@ -125,6 +126,7 @@ func newChecked(t *testing.T) *certified {
 		systemPath + "pods/pillion-b:8080/proxy/readyz":   "[+]templates ok: revision 0123456789ab, 1 in use\nready\n",
 		systemPath + "configmaps/pillion-templates":       corev1.ConfigMap{},
 		agentsPath: listOf("ClusterSidecarTemplateList", agent),
+		servedPath: metav1.APIResourceList{GroupVersion: "pillion.dev/v1alpha1", APIResources: []metav1.APIResource{{Name: "clustersidecartemplates"}, {Name: "sidecartemplates"}}},
 		"/apis/pillion.dev/v1alpha1/sidecartemplates":   listOf("SidecarTemplateList"),
 		"/api/v1/namespaces":                            listOf("NamespaceList", shop),
 		"/api/v1/namespaces/shop":                       shop,
@@ -257,6 +259,29 @@ func TestCheckCommand(t *testing.T) {
 			c.objectsAPI["/api/v1/namespaces/full/pods"] = clitest.Failure{Code: http.StatusForbidden, Text: `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403, "reason": "Forbidden", ` +
 				`"details": {"name": "pillion-check-x", "kind": "pods"}, "message": "pods \"pillion-check-x\" is forbidden: exceeded quota: full, requested: pods=1, used: pods=4, limited: pods=4"}`}
 		}, exitOK, nil},
+		"viewer": {func(c *certified) {
+			mayNotCreate(c)
+			c.objectsAPI[kindsPath+"clustersidecartemplates.pillion.dev"], c.objectsAPI[kindsPath+"sidecartemplates.pillion.dev"] = nil, nil
+			c.objectsAPI["/apis/apps/v1/namespaces/shop/replicasets"] = listOf("ReplicaSetList", failingSet("full", "exceeded quota: full"))
+		}, exitOK, nil},
+		"viewer-denied": {func(c *certified) {
+			mayNotCreate(c)
+			validating := c.objectsAPI[validatingPath].(admissionregistrationv1.ValidatingWebhookConfiguration)
+			validating.Webhooks[0].Rules = []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+			}}
+			c.objectsAPI[configsPath+"validatingwebhookconfigurations"] = listOf("ValidatingWebhookConfigurationList", clitest.Named(validating))
+			c.objectsAPI["/apis/apps/v1/namespaces/shop/replicasets"] = listOf("ReplicaSetList", failingSet("full", "exceeded quota: full"),
+				failingSet("api", `Internal error occurred: failed calling webhook "namespace.validate.pillion.dev": failed to call webhook: Post "https://pillion.pillion-system.svc:443/validate?timeout=10s": context deadline exceeded`))
+		}, exitProblem, nil},
+		"viewer-no-kinds": {func(c *certified) {
+			mayNotCreate(c)
+			c.objectsAPI[kindsPath+"clustersidecartemplates.pillion.dev"], c.objectsAPI[kindsPath+"sidecartemplates.pillion.dev"] = nil, nil
+			for _, path := range []string{servedPath, agentsPath, servedPath + "/sidecartemplates"} {
+				delete(c.objectsAPI, path)
+			}
+		}, exitProblem, nil},
 		"no-templates": {func(c *certified) { delete(c.objectsAPI, systemPath+"configmaps/pillion-templates") }, exitProblem, nil},
 		"forbidden": {func(c *certified) {
 			for path := range c.objectsAPI {
@@ -305,4 +330,18 @@ func TestCheckCommand(t *testing.T) {
 			golden.File(t, filepath.Join("testdata", "check", name+".txt"), []byte(text))
 		})
 	}
+}
+
+// mayNotCreate takes the right to create pods in the namespace shop away.
+func mayNotCreate(c *certified) {
+	c.objectsAPI["/api/v1/namespaces/shop/pods"] = clitest.Failure{Code: http.StatusForbidden, Text: `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403, "reason": "Forbidden", ` +
+		`"details": {"kind": "pods"}, "message": "pods is forbidden: User \"viewer\" cannot create resource \"pods\" in API group \"\" in the namespace \"shop\""}`}
+}
+
+// failingSet is a ReplicaSet of the namespace shop that cannot create its pods.
+func failingSet(name, why string) map[string]any {
+	o := thing("apps/v1", "ReplicaSet", "shop", name, nil)
+	o["spec"] = map[string]any{"replicas": 1, "template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "app", "image": "app"}}}}}
+	o["status"] = map[string]any{"conditions": []any{map[string]any{"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": why}}}
+	return o
 }

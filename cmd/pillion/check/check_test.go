@@ -232,6 +232,21 @@ func TestAfter(t *testing.T) {
 				f.Replicas.All[i] = check.Replica{Pod: f.Replicas.All[i].Pod, Unknown: "you are not allowed to get pods/proxy in the namespace pillion-system"}
 			}
 		}, false},
+		"denied-to-others": {func(_ *testing.T, f *check.Facts) {
+			f.Probe = check.Probe{
+				Namespace: "shop", Of: "Deployment/api",
+				Denied: `Internal error occurred: failed calling webhook "namespace.validate.pillion.dev": failed to call webhook: Post "https://pillion.pillion-system.svc:443/validate?timeout=10s": dial tcp 10.96.0.7:443: connect: connection refused`,
+			}
+			for i := range f.Chain.Served {
+				f.Chain.Served[i] = certs.Endpoint{Address: f.Chain.Served[i].Address, Err: errors.New("connection refused")}
+			}
+		}, true},
+		"kinds-or-component": {func(_ *testing.T, f *check.Facts) {
+			for i := range f.Kinds {
+				f.Kinds[i] = check.Kind{Name: f.Kinds[i].Name}
+			}
+			f.Controller = check.Deployment{Name: "pillion-controller", Unknown: "you are not allowed to get deployments in the namespace pillion-system"}
+		}, false},
 		"denied-by-policy": {func(_ *testing.T, f *check.Facts) {
 			f.Probe.Got, f.Probe.Denied = nil, `pods "pillion-check-x" is forbidden: ValidatingAdmissionPolicy 'team-b-images' with binding 'team-b-images' denied request: images must come from registry.example`
 		}, false},

@@ -100,7 +100,10 @@ func (f *Facts) checkKinds() Check {
 		}
 	}
 	switch {
-	case found == 0 && !f.Controller.Found && f.Controller.Unknown == "":
+	case found == 0 && f.Controller.Unknown != "":
+		c.Result, c.Message = NotChecked, "the API server serves none, as if they were deleted, or with the component no-custom-resources"
+		c.Hint, c.Command = "If templates are objects here, the kinds are missing. Ask an administrator to run this command:", f.Commands.Pillion("check")
+	case found == 0 && !f.Controller.Found:
 		c.Message, c.Details = "not installed, as with the component no-custom-resources; all templates are in ConfigMaps", nil
 	case len(c.Details) > 0:
 		c.Result, c.Message = Failed, "the API server does not serve all kinds"

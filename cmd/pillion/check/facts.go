@@ -120,6 +120,7 @@ type Probe struct {
 	Got        []string // the templates that the pod got
 	Containers []string // the containers that the pod got
 	Denied     string   // the API server's message
+	Of         string   // if none was sent because the user may not: the object whose pods the API server denied
 	Timeout    string   // what shows that Pillion does not answer the API server in time, or ""
 	Missing    bool     // there is no namespace with that name
 	Unknown    string

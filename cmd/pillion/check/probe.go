@@ -37,6 +37,9 @@ func (f *Facts) checkProbe() Check {
 	case p.Denied != "", p.Timeout != "":
 		why := f.parseDenial()
 		c.Result, c.Message, c.Hint, c.Command = NotChecked, fmt.Sprintf("in the namespace %s, %s", p.Namespace, why.Sentence), why.Hint, why.Command
+		if p.Of != "" {
+			c.Message = fmt.Sprintf("you may not send one, but in the namespace %s, %s cannot create its pods: %s", p.Namespace, p.Of, why.Sentence)
+		}
 		if why.Pillions {
 			c.Result = Failed
 		}

@@ -3,6 +3,7 @@
 package check
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -71,7 +72,7 @@ func (f *Facts) checkReachable() Check {
 		c.Result, c.Message = NotChecked, "the endpoints of the Service are unknown"
 		c.Details = f.Chain.Unread
 	case answered == 0 && f.parseDenial().Unreached:
-		c.Result, c.Message = Failed, "no endpoint answers, neither to the API server, as the dry-run pod shows, nor from here"
+		c.Result, c.Message = Failed, fmt.Sprintf("no endpoint answers, neither to the API server, as %s shows, nor from here", cmp.Or(f.Probe.Of, "the dry-run pod"))
 	case answered == 0:
 		c.Result, c.Message = NotChecked, "no endpoint can be reached from here. If the dry-run pod is injected, API servers reach them"
 		c.Hint, c.Command = "Name an endpoint that you can reach, for example of a port forward:", f.Commands.Pillion("check --endpoint HOST:PORT")

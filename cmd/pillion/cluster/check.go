@@ -113,7 +113,8 @@ func (k *checking) readController(ctx context.Context) (err error) {
 	return err
 }
 
-// readKinds reads the CustomResourceDefinitions.
+// readKinds reads the CustomResourceDefinitions. If the user may not read them, it asks the API server which kinds it serves, which every
+// user may.
 func (k *checking) readKinds(ctx context.Context) error {
 	type definition struct {
 		Status struct {
@@ -130,7 +131,12 @@ func (k *checking) readKinds(ctx context.Context) error {
 		if kind.Unknown, err = whyForbidden(err, "get", resource.Resource, ""); err != nil {
 			return err
 		}
-		kind.Established = meta.IsStatusConditionTrue(read.Status.Conditions, "Established")
+		if kind.Unknown != "" {
+			if kind.Found, err = k.serves(ctx, name); err == nil {
+				kind.Established, kind.Unknown = kind.Found, ""
+			}
+		}
+		kind.Established = kind.Established || meta.IsStatusConditionTrue(read.Status.Conditions, "Established")
 		for _, c := range read.Status.Conditions {
 			if c.Status != metav1.ConditionTrue && slices.Contains([]string{"Established", "NamesAccepted"}, c.Type) {
 				kind.Why = c.Message
@@ -139,6 +145,23 @@ func (k *checking) readKinds(ctx context.Context) error {
 		k.Kinds = append(k.Kinds, kind)
 	}
 	return nil
+}
+
+// serves reports whether the API server serves a resource of Pillion's group.
+func (c *Client) serves(ctx context.Context, resource string) (bool, error) {
+	api, err := c.restClient()
+	if err != nil {
+		return false, err
+	}
+	text, err := api.Get().AbsPath("/apis", v1alpha1.Group, v1alpha1.Version).Do(ctx).Raw()
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	var served metav1.APIResourceList
+	if err == nil {
+		err = json.Unmarshal(text, &served)
+	}
+	return slices.ContainsFunc(served.APIResources, func(r metav1.APIResource) bool { return r.Name == resource }), err
 }
 
 func (k *checking) reviewRights(ctx context.Context) (err error) {

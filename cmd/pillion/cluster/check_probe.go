@@ -21,6 +21,8 @@ import (
 
 	"github.com/pillion-dev/pillion/cmd/pillion/check"
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/report/explain"
+	"github.com/pillion-dev/pillion/inject/report/status"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -67,6 +69,7 @@ func (k *survey) probeNamespace(ctx context.Context, ns *unstructured.Unstructur
 		p.Timeout = why
 	case mayNotCreate(err):
 		p.Unknown, p.NoRight = "you are not allowed to create pods in the namespace "+p.Namespace+", even for a dry run", true
+		k.noteReported(ctx, ns, &p)
 	case isAnswer(err):
 		p.Denied = err.Error()
 	case err != nil:
@@ -75,6 +78,31 @@ func (k *survey) probeNamespace(ctx context.Context, ns *unstructured.Unstructur
 		return p, k.noteGot(made, &p)
 	}
 	return p, nil
+}
+
+// noteReported finds out without a pod whether Pillion keeps pods from being created in a namespace: by what the objects there that
+// create pods report. What cannot be read shows nothing: that no pod can be sent stays the reason.
+func (k *survey) noteReported(ctx context.Context, ns *unstructured.Unstructured, p *check.Probe) {
+	count := status.NewCount(k.injector, *k.namespaceScope(ns))
+	for _, kind := range Kinds() {
+		if kind.makes != "pods" {
+			continue
+		}
+		err := k.eachObject(ctx, k.Resource(kind.Resource()).Namespace(p.Namespace), "", func(object *unstructured.Unstructured) error {
+			f, err := k.findFailing(ctx, count, kind, object)
+			if f == nil || err != nil {
+				return err
+			}
+			if why, _ := explain.ParseDenial(f.Why, explain.Help{}); why.Pillions {
+				p.Denied, p.Of, p.Unknown, p.NoRight = f.Why, f.Owner.Kind+"/"+f.Owner.Name, "", false
+				return errEnough
+			}
+			return nil
+		}, func() {})
+		if errors.Is(err, errEnough) {
+			return
+		}
+	}
 }
 
 const (
