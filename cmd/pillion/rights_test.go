@@ -116,6 +116,26 @@ func TestNoEvents(t *testing.T) {
 	}
 }
 
+// TestEventsOfPods checks that explain says without rights about a pod what the controller has reported about the workload that the pod
+// belongs to.
+func TestEventsOfPods(t *testing.T) {
+	t.Parallel()
+	whole := runningAPI(t)
+	whole.runExplain(t, "deploy/web", "-n", "shop")
+	a := runningAPI(t)
+	for path := range whole.asked {
+		if !strings.Contains(path, "/namespaces/shop") {
+			a.forbids[path] = 1 << 30
+		}
+	}
+	a.list("/api/v1/namespaces/shop/events", yamlObject(t, `{apiVersion: v1, kind: Event, metadata: {name: e}, reason: Conflict, message: "The pods do not get it. Details: pillion explain x", involvedObject: {kind: ReplicaSet, uid: u}}`))
+	var out, errs bytes.Buffer
+	run([]string{"explain", "pods", "-n", "shop", "--kubeconfig", a.kubeconfig(t)}, nil, &out, &errs)
+	if !strings.Contains(out.String(), "Pillion's controller reported Conflict: The pods do not get it.") {
+		t.Errorf("%s%s", out.String(), errs.String())
+	}
+}
+
 // TestMisspelledWithoutRights checks that a user who can read no template learns about misspelled labels and annotations of Pillion's own, also
 // if nothing has opted in, and nothing about keys that a template may have.
 func TestMisspelledWithoutRights(t *testing.T) {

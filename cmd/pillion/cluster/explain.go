@@ -72,7 +72,11 @@ func (i *Installation) explainTemplate(ctx context.Context, object *unstructured
 	}
 	_, known := workloads.PodIn(object.GetAPIVersion(), object.GetKind())
 	if !known || len(podAt) == 0 || i.Overlaid || object.GetKind() == "PodTemplate" { // it creates no pods, or in an unknown way
-		return explain.New(i.injector, s)
+		r, err := explain.New(i.injector, s)
+		if err == nil && r.Unread {
+			r.Shows = append(r.Shows, i.showReported(ctx, p, object)...)
+		}
+		return r, err
 	}
 	why, err := i.whyCannotCreate(ctx, p, object)
 	if err != nil {

@@ -34,6 +34,26 @@ func (i *Installation) showWorkload(ctx context.Context, p *namespace, object *u
 	return slices.Concat(reported, recorded)
 }
 
+// showReported returns what Pillion's controller has reported about an object that is no workload of Kubernetes, for example a pod, and
+// about the workload that it belongs to, in sentences.
+func (i *Installation) showReported(ctx context.Context, p *namespace, object *unstructured.Unstructured) (all []string) {
+	if p.reported == nil {
+		p.reported, p.unreported = i.readReported(ctx, p.Name)
+	}
+	all = append(all, p.reported[object.GetUID()]...)
+	for range 2 { // the ReplicaSet of a pod, and its Deployment
+		owner := metav1.GetControllerOf(object)
+		if owner == nil {
+			break
+		}
+		all = append(all, p.reported[owner.UID]...)
+		if object = i.readOwner(ctx, p.Name, owner); object == nil {
+			break
+		}
+	}
+	return all
+}
+
 // noEvents is what follows if the Events of the controller can be read, and none is about an object.
 const noEvents = "there is no Event of Pillion's controller about it: the controller creates one only for a mistake in a new pod, and it is kept for about an hour"
 

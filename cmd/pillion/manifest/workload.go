@@ -40,8 +40,9 @@ type Object struct {
 	document *yaml.Node // nil if it was not written in YAML
 }
 
-// In returns the pods in a document, which may be a list. Document is the document as its author wrote it, or nil. In a typed list, the kind of the list implies the kind of items that have
-// none. Objects of other kinds than Kubernetes' own are Foreign, unless the user named the paths of their pod templates.
+// In returns the pods in a document, which may be a list. Document is the document as its author wrote it, or nil. In a typed list, the
+// kind of the list implies the kind of items that have none. Objects of other kinds than Kubernetes' own are Foreign, unless the user
+// named the paths of their pod templates.
 func In(document *yaml.Node, node *jsontree.Node, paths Paths) ([]Object, error) {
 	all, err := in(node, "", "", nil, paths)
 	for i := range all {
