@@ -223,10 +223,6 @@ func TestFixes(t *testing.T) {
 			`readinessProbe: "${params.http ? {'httpGet': {'port': 80}} : {'tcpSocket': {'port': 80}}}"`,
 		},
 		{
-			"keys of unknown type beside strings", `{name: j, type: json, default: '{"env": {"A": "b"}}'}], variables: [{name: m, expression: "params.j[?'env'].orValue({})"}`,
-			`env: ["${variables.m.map(k, {'name': k, 'value': string(variables.m[k])})}"]`, "so write string(k)", `env: ["${variables.m.map(k, {'name': string(k), 'value': string(variables.m[k])})}"]`,
-		},
-		{
 			"text beside an expression without quotes", "{name: tls, type: boolean, default: false}",
 			`args: [--tls=${params.tls ? 'on' : 'off'}]`, `put the whole value in quotes, as in "--name=${params.NAME}"`, `args: ["--tls=${params.tls ? 'on' : 'off'}"]`,
 		},

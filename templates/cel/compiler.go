@@ -87,12 +87,14 @@ func (c *Compiler) Dependencies() *Dependencies { return &c.reads }
 // of different types. An error is one sentence.
 func (c *Compiler) compileExpression(s *Scope, source string, whole bool) (*Expression, error) {
 	env := s.env
-	checked, issues := env.Parse(source)
-	if issues.Err() == nil {
-		if err := unescapeLiterals(checked.NativeRep()); err != nil {
-			return nil, fmt.Errorf("CEL: %w (in %q)", err, source)
+	checked, issues, err := parseAndCheck(env, source, nil)
+	if err == nil && issues.Err() == nil {
+		if chained := chainedOptionals(checked.NativeRep()); len(chained) > 0 {
+			checked, issues, err = parseAndCheck(env, source, chained)
 		}
-		checked, issues = env.Check(checked)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("CEL: %w (in %q)", err, source)
 	}
 	if issues.Err() != nil {
 		first := issues.Errors()[0]

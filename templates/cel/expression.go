@@ -12,7 +12,6 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
-	"github.com/google/cel-go/parser"
 
 	"github.com/pillion-dev/pillion/templates/cel/diagnostics"
 	"github.com/pillion-dev/pillion/templates/cel/values"
@@ -246,17 +245,22 @@ func (p *Expression) compileConjuncts() (all []conjunct) {
 		return nil
 	}
 	for _, part := range parts {
-		text, err := parser.Unparse(part, p.checked.SourceInfo(), parser.WrapOnColumn(1<<30))
-		if err != nil {
-			return nil
-		}
 		prog, err := p.compilePart(part)
 		if err != nil {
 			return nil
 		}
-		all = append(all, conjunct{text, prog})
+		all = append(all, conjunct{p.TextOf(part), prog})
 	}
 	return all
+}
+
+// TextOf returns a part of the expression as text, or the whole expression if that fails.
+func (p *Expression) TextOf(part ast.Expr) string {
+	text, err := diagnostics.Unparse(part, p.checked.SourceInfo())
+	if err != nil {
+		return p.source
+	}
+	return text
 }
 
 // FirstFalse returns the first part of a condition that is false. It returns "" if the condition has only one part.

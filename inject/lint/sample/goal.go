@@ -5,7 +5,6 @@ package sample
 import (
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
-	"github.com/google/cel-go/parser"
 
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/cel"
@@ -43,11 +42,7 @@ func goalsOf(of *cel.Expression, e ast.Expr) (all []*goal) {
 
 // celText returns the condition as CEL, or the whole expression if that fails.
 func (g *goal) celText() string {
-	text, err := parser.Unparse(g.expr, g.of.AST().SourceInfo(), parser.WrapOnColumn(1<<30))
-	if err != nil {
-		return g.of.Source()
-	}
-	return text
+	return g.of.TextOf(g.expr)
 }
 
 // containerPaths returns the places of the containers that the goal may be about.

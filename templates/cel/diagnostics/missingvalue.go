@@ -11,7 +11,6 @@ import (
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
-	"github.com/google/cel-go/parser"
 )
 
 var (
@@ -65,7 +64,7 @@ func optionalChain(e ast.NavigableExpr, checked *ast.AST, leaf bool, text string
 		return text
 	}
 	if inside && parent.Kind() == ast.CallKind && parent.AsCall().FunctionName() == "orValue" && parent.AsCall().Target().ID() == e.ID() {
-		if value, err := parser.Unparse(parent.AsCall().Args()[0], checked.SourceInfo()); err == nil {
+		if value, err := Unparse(parent.AsCall().Args()[0], checked.SourceInfo()); err == nil {
 			return text + ".orValue(" + strings.ReplaceAll(value, `"`, "'") + ")"
 		}
 	}
@@ -128,7 +127,7 @@ func optionalStep(e ast.Expr, checked *ast.AST) (step, of string) {
 		return ".?" + string(field), of
 	}
 	key := e.AsCall().Args()[1]
-	text, err := parser.Unparse(key, checked.SourceInfo())
+	text, err := Unparse(key, checked.SourceInfo())
 	if err != nil {
 		return "", ""
 	}
@@ -144,7 +143,7 @@ func optionalOperand(e ast.Expr, checked *ast.AST) (string, error) {
 		of, err := optionalOperand(e.AsSelect().Operand(), checked)
 		return of + ".?" + e.AsSelect().FieldName(), err
 	}
-	return parser.Unparse(e, checked.SourceInfo())
+	return Unparse(e, checked.SourceInfo())
 }
 
 // mayLackObject reports whether pods may lack an object of that type.

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnostics
+
+import (
+	"strings"
+
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/parser"
+)
+
+// Unparse returns the text of an expression, in one line. An optional value that was separated from its chain has an end that its
+// author did not write, and that changes nothing.
+func Unparse(e ast.Expr, info *ast.SourceInfo) (string, error) {
+	text, err := parser.Unparse(e, info, parser.WrapOnColumn(1<<30))
+	return strings.NewReplacer(".or(optional.none())", "", `.or(optional.ofNonZeroValue(dyn("")))`, "").Replace(text), err
+}
