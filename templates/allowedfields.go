@@ -118,8 +118,8 @@ func (c *parser) forEachRules(y *yaml.Node, path string, pod *yaml.Node) {
 // key.
 func (c *parser) checkMetadataKeys(y *yaml.Node, path string, wrong func(key, prefix string) string) {
 	for key := range yamlnode.Members(y) {
-		if key.Value == fragment.WhenKey {
-			continue
+		if strings.Contains(key.Value, "${") {
+			continue // a condition, or reported already
 		}
 		if errs := validation.IsQualifiedName(strings.ToLower(key.Value)); len(errs) > 0 {
 			c.ReportProblem(key, problem.JoinPath(path, key.Value), "not a valid key: %s", problem.TrimPattern(errs[0]))

@@ -64,6 +64,49 @@ func TestFixes(t *testing.T) {
 			`env: [{name: A, valueFrom: {"${when}": has(params.key), secretKeyRef: "${params.?key.optMap(k, {'name': 's', 'key': k}).value()}"}}]`,
 		},
 		{
+			"the port of a probe's action that may be missing", "{name: port, type: integer, optional: true}",
+			`startupProbe: {httpGet: {path: /ready, port: "${params.?port}"}}`, `to leave out the whole startupProbe, write "${when}" in it, and .value() here`,
+			`startupProbe: {"${when}": has(params.port), httpGet: {path: /ready, port: "${params.?port.value()}"}}`,
+		},
+		{
+			"the field of a variable's source that may be missing", "{name: field, optional: true}",
+			`env: [{name: A, valueFrom: {fieldRef: {fieldPath: "${params.?field}"}}}]`, `to leave out the whole valueFrom, write "${when}" in it, and .value() here`,
+			`env: [{name: A, valueFrom: {"${when}": has(params.field), fieldRef: {fieldPath: "${params.?field.value()}"}}}]`,
+		},
+		{
+			"the port of a container that may be missing", "{name: port, type: integer, optional: true}",
+			`ports: [{name: web, containerPort: "${params.?port}"}]`, `to leave out the whole item, write "${when}" in it, and .value() here`,
+			`ports: [{"${when}": has(params.port), name: web, containerPort: "${params.?port.value()}"}]`,
+		},
+		{
+			"an integer beside strings", "{name: port, type: integer, default: 80}",
+			`args: "${['--port', params.port]}"`, "need one type, so write string(params.port), unless", `args: "${['--port', string(params.port)]}"`,
+		},
+		{
+			"an integer in a computed variable", "{name: port, type: integer, default: 80}",
+			`env: "${['A'].map(name, {'name': name, 'value': params.port})}"`, "value: must be a string, not an integer; write string(params.port)", `env: "${['A'].map(name, {'name': name, 'value': string(params.port)})}"`,
+		},
+		{
+			"a string in a computed port", "{name: port, default: '80'}",
+			`ports: "${[{'name': 'web', 'containerPort': params.port}]}"`, "containerPort: must be an integer, not a string; write int(params.port)", `ports: "${[{'name': 'web', 'containerPort': int(params.port)}]}"`,
+		},
+		{
+			"a sum of a JSON parameter and a map", `{name: j, type: json, default: '{}'}`,
+			`args: ["${json.marshal(params.j + {'b': 'c'})}"]`, "or first.merge(second)", `args: ["${json.marshal(params.j.merge({'b': 'c'}))}"]`,
+		},
+		{
+			"a sum of a map and a JSON parameter", `{name: j, type: json, default: '{}'}`,
+			`args: ["${json.marshal({'b': 'c'} + params.j)}"]`, "or first.merge(second)", `args: ["${json.marshal({'b': 'c'}.merge(params.j))}"]`,
+		},
+		{
+			"a key of a JSON parameter as the list of a loop", `{name: j, type: json, default: '{"l": ["a"]}'}`,
+			`env: [{"${forEach}": {x: "params.j[?'l']"}, name: A, value: "${string(x)}"}]`, "if it is a list, write params.j[?'l'].orValue([]).map(x, x), and if it is a map", `env: [{"${forEach}": {x: "params.j[?'l'].orValue([]).map(x, x)"}, name: "${'A' + string(x)}", value: "${string(x)}"}]`,
+		},
+		{
+			"map() of a key of a JSON parameter", `{name: j, type: json, default: '{"l": ["a"]}'}`,
+			`args: "${params.j[?'l'].map(x, string(x))}"`, "if it is a list, write .orValue([]) before the macro", `args: "${params.j[?'l'].orValue([]).map(x, string(x))}"`,
+		},
+		{
 			"join of integers", "",
 			`args: ["${pod.spec.containers.map(c, size(c.name)).join(',')}"]`, "write .map(x, string(x)) before it", `args: ["${pod.spec.containers.map(c, size(c.name)).map(x, string(x)).join(',')}"]`,
 		},
@@ -221,6 +264,10 @@ func TestFixes(t *testing.T) {
 			`readinessProbe: {httpGet: {"${when}": params.http, port: 80}, tcpSocket: {"${when}": "!params.http", port: 80}}`,
 			"to choose one for each pod, write one expression in place of the object, as in ${params.secure ? {'httpGet': {...}} : {'tcpSocket': {...}}}",
 			`readinessProbe: "${params.http ? {'httpGet': {'port': 80}} : {'tcpSocket': {'port': 80}}}"`,
+		},
+		{
+			"a value of unknown type beside a string", `{name: j, type: json, default: '{"host": "a"}'}`,
+			`args: ["${[params.j.?host.orValue(''), 'b'].join(',')}"]`, "so write string(params.j.?host.orValue(''))", `args: ["${[string(params.j.?host.orValue('')), 'b'].join(',')}"]`,
 		},
 		{
 			"text beside an expression without quotes", "{name: tls, type: boolean, default: false}",

@@ -17,7 +17,7 @@ import (
 func TestMixedValues(t *testing.T) {
 	t.Parallel()
 	const (
-		oneType = "need one type, unless"
+		oneType = "all values of a map or a list need one type"
 		asWhole = "so it must be a whole field or an argument of json.marshal()"
 	)
 	for _, row := range []struct {

@@ -11,7 +11,6 @@ import (
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
-	"github.com/google/cel-go/parser"
 
 	"github.com/pillion-dev/pillion/templates/cel/diagnostics"
 	"github.com/pillion-dev/pillion/templates/cel/library"
@@ -48,8 +47,36 @@ func sameTypes(env *cel.Env, checked *cel.Ast, variable string, whole bool) (isM
 		return false, fmt.Errorf("CEL: %s (%s); all values of a map or a list need one type, so write %s, whose type is not known otherwise",
 			text, diagnostics.FormatLocation(checked.Source().Content(), first.Location), converted)
 	}
-	return false, fmt.Errorf("CEL: %s (%s); all values of a map or a list need one type, unless it is an argument of %s() or a whole field that is an object",
-		text, diagnostics.FormatLocation(checked.Source().Content(), first.Location), library.JSONMarshal)
+	return false, fmt.Errorf("CEL: %s (%s); all values of a map or a list need one type%s, unless it is an argument of %s() or a whole field that is an object",
+		text, diagnostics.FormatLocation(checked.Source().Content(), first.Location), textInstead(native), library.JSONMarshal)
+}
+
+// textInstead returns the part of a message that converts a scalar beside strings in a literal, or "".
+func textInstead(checked *ast.AST) string {
+	for _, e := range ast.MatchDescendants(ast.NavigateAST(checked), ast.AllMatcher()) {
+		var other ast.Expr
+		hasText := false
+		for _, value := range literalValues(e) {
+			switch checked.GetType(value.ID()).Kind() {
+			case types.StringKind:
+				hasText = true
+			case types.IntKind, types.UintKind, types.DoubleKind, types.BoolKind:
+				other = value
+			}
+		}
+		if !hasText || other == nil {
+			continue
+		}
+		text, err := diagnostics.Suggest(other, checked.SourceInfo())
+		switch {
+		case err != nil:
+		case other.Kind() == ast.LiteralKind:
+			return ", so write '" + text + "'"
+		default:
+			return ", so write string(" + text + ")"
+		}
+	}
+	return ""
 }
 
 // convertedValue returns the first value of unknown type beside values of one scalar type in a literal, converted to this type, or "".
@@ -67,7 +94,7 @@ func convertedValue(checked *ast.AST) string {
 		for name := range known {
 			text, err := "", error(nil)
 			if unknown != nil {
-				text, err = parser.Unparse(unknown, checked.SourceInfo())
+				text, err = diagnostics.Suggest(unknown, checked.SourceInfo())
 			}
 			if unknown != nil && err == nil && len(known) == 1 && slices.Contains([]string{"string", "int", "double", "bool"}, name) {
 				return name + "(" + text + ")"

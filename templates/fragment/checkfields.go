@@ -48,7 +48,7 @@ func (c *Checker) checkRequiredFields(y *yaml.Node, o *Node, t reflect.Type, fie
 		switch {
 		case !p.mayLack():
 		case validation.NeedsValue(t, field, name):
-			c.ReportProblem(at, sub, `is required, so it must have a value for every pod; to leave out the whole item, write "${when}" in it, and .value() here`)
+			c.ReportProblem(at, sub, `is required, so it must have a value for every pod; to leave out the whole %s, write "${when}" in it, and .value() here`, whatMayLack(field, path))
 		case slices.Contains(s.One, name) && choices > 1 && p.when != nil: // already reported
 		case slices.Contains(s.One, name), slices.Contains(s.Some, name) && !some:
 			instead := `to leave out the whole object, write "${when}" in it, and .value() here`
@@ -60,6 +60,18 @@ func (c *Checker) checkRequiredFields(y *yaml.Node, o *Node, t reflect.Type, fie
 			c.ReportProblem(at, sub, `without a source, the volume would be an emptyDir; write "${when}" in the volume instead`)
 		}
 	}
+}
+
+// whatMayLack returns a word for the object that can be left out if a field of the object at a path has no value: the object itself,
+// or the one that needs it. For example, a probe needs an action, so for the port of an action it is the probe.
+func whatMayLack(field, path string) string {
+	if validation.IsChoice(field) {
+		path = path[:max(strings.LastIndex(path, "."), 0)]
+	}
+	if strings.HasSuffix(path, "]") {
+		return "item"
+	}
+	return path[strings.LastIndex(path, ".")+1:]
 }
 
 // hasShape checks which keys an object has.

@@ -5,6 +5,7 @@ package fragment
 import (
 	"fmt"
 	"reflect"
+	"strings"
 
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
@@ -57,6 +58,19 @@ func checkLiterals(program *cel.Expression, e ast.Expr, t reflect.Type) error {
 	return nil
 }
 
+// conversion returns the end of a message about a part of an expression that is none of the Go type t: how to convert it, or "".
+func conversion(program *cel.Expression, part ast.Expr, t reflect.Type) string {
+	source, err := diagnostics.Suggest(part, program.AST().SourceInfo())
+	if err != nil {
+		return ""
+	}
+	hint := diagnostics.TypeHint(t, program.AST().GetType(part.ID()), source)
+	if before, inner, ok := strings.Cut(hint, "write ${"); ok {
+		return before + "write " + strings.TrimSuffix(inner, "}") // the part is within ${...} already
+	}
+	return hint
+}
+
 func checkEach(program *cel.Expression, all []ast.Expr, t reflect.Type) error {
 	for _, e := range all {
 		if err := checkLiterals(program, e, t); err != nil {
@@ -84,7 +98,7 @@ func checkEntries(program *cel.Expression, m ast.MapExpr, t reflect.Type) error 
 			}
 		}
 		if out := program.AST().GetType(e.Value().ID()); !e.IsOptional() && out.Kind() != types.DynKind && !mayBecome(field, out) {
-			return fmt.Errorf("%s: must be %s, not %s", key, describeType(field), diagnostics.TypeName(out))
+			return fmt.Errorf("%s: must be %s, not %s%s", key, describeType(field), diagnostics.TypeName(out), conversion(program, e.Value(), field))
 		}
 		if err := checkLiterals(program, e.Value(), field); err != nil {
 			return fmt.Errorf("%s: %w", key, err)

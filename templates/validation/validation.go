@@ -32,6 +32,13 @@ func ShapeOf(t reflect.Type, field string) Shape {
 	return shapes()[t.Name()]
 }
 
+// IsChoice reports whether a field, for example Probe.httpGet, is one of those of which its object needs one.
+func IsChoice(field string) bool {
+	owner, name, _ := strings.Cut(field, ".")
+	s := shapes()[owner]
+	return slices.Contains(slices.Concat(s.One, s.Some, s.Most), name)
+}
+
 // IsRequired reports whether an object of type t in a field must have a member.
 func IsRequired(t reflect.Type, field, name string) bool {
 	return requiredFields()[t.Name()+"."+name] || requiredFields()[field+"."+name] || slices.Contains(ShapeOf(t, field).Required, name)

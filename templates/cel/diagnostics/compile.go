@@ -28,7 +28,7 @@ var unknownName = regexp.MustCompile(`^(undefined field|undeclared reference to)
 
 // Explain returns a CEL error in Pillion's words. Hint is the end of the message: what the author probably meant, or "".
 func Explain(env *cel.Env, source string, issue *cel.Error) (text, hint string) {
-	message := issue.Message
+	message := unknownType.ReplaceAllString(issue.Message, "dyn")
 	if text, hint := syntaxWords(source, message); text != "" && !strings.HasPrefix(message, oneEquals) {
 		return text, hint
 	}
@@ -162,7 +162,9 @@ var (
 	itemField = regexp.MustCompile(`^type 'list\((.*)\)' does not support field selection$`)
 	notBool   = regexp.MustCompile(`^expected type '(.*)' but found '(.*)'$`)
 	notRange  = regexp.MustCompile(`^expression of type '(.*)' cannot be range of a comprehension`)
-	oneEquals = "Syntax error: token recognition error at: '= "
+	// unknownType is what CEL calls a type that nothing decides.
+	unknownType = regexp.MustCompile(`\b_var\d+\b`)
+	oneEquals   = "Syntax error: token recognition error at: '= "
 )
 
 // ExplainMessage is [Explain] for the message of an error that is not about an unknown name.
@@ -221,7 +223,7 @@ func ofOperator(name, of string) string {
 	switch {
 	case strings.HasSuffix(name, "=") && (of == "(bool, string)" || of == "(string, bool)"):
 		return "; a boolean is a condition itself, so leave out the comparison, or compare it with true"
-	case name == "+" && isMap && strings.Contains(of, "), map("):
+	case name == "+" && (isMap && (strings.Contains(of, "), map(") || strings.HasSuffix(of, "), dyn)")) || left == "dyn" && strings.HasPrefix(right, "map(")):
 		return "; write the keys of both in one map, or first.merge(second), in which the values of the first win"
 	case name == "+" && isList && !strings.HasPrefix(right, "list("):
 		return "; to add an item, write + [item]"
@@ -370,6 +372,9 @@ func LoopHint(out *types.Type, source string, variables []string) string {
 		return fmt.Sprintf(", but a list is needed here; write %s.split(','), or give a parameter the type list", Operand(source))
 	case out.Kind() == types.DynKind:
 		return fmt.Sprintf(", but a list is needed here; if it is a list, write %s.map(x, x), and if it is a map, {\"k, v\": %q}", Operand(source), source)
+	}
+	if out.String() == "optional_type(dyn)" {
+		return fmt.Sprintf(", but a list is needed here; if it is a list, write %s.orValue([]).map(x, x), and if it is a map, {\"k, v\": \"%s.orValue({})\"}", Operand(source), Operand(source))
 	}
 	return ", but a list is needed here"
 }

@@ -49,6 +49,8 @@ func ofRange(found string) string {
 		return "; write .orValue([]) before the macro"
 	case strings.HasPrefix(of, "map("):
 		return "; write .orValue({}) before the macro"
+	case strings.HasPrefix(of, "dyn"):
+		return "; if it is a list, write .orValue([]) before the macro, otherwise .optMap(x, ...)"
 	}
 	return "; for a value that may be missing, write .optMap(x, ...)"
 }

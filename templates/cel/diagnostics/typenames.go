@@ -37,6 +37,9 @@ func typeWords(name string) string {
 	if strings.HasPrefix(name, "map(") {
 		return "a map"
 	}
+	if name == "optional_type(dyn)" {
+		return "an optional value (end it with .orValue(...))"
+	}
 	if of, ok := strings.CutPrefix(name, "optional_type("); ok {
 		return "an optional value (" + strings.TrimSuffix(of, ")") + "; end it with .orValue(...))"
 	}
