@@ -184,10 +184,16 @@ func otelValues(installation string) map[string]string {
 		}
 	}
 	if installation == "multi" {
-		for template, port := range map[string]int{
-			"java": 4317, "nodejs": 4317, "python": 4318, "dotnet": 4317, "sdk": 4317, "apache-httpd": 4317, "nginx": 4317,
+		const service = "OTEL_SERVICE_NAME=" // of a language in the Instrumentation
+		for template, env := range map[string]string{
+			"java": service + "javaapp", "nodejs": service + "nodejsapp", "python": service + "pythonapp", "dotnet": service + "dotnetapp",
+			"sdk": "", "apache-httpd": service + "apache-httpd-app", "nginx": service + "nginxapp",
 		} {
-			set(template, port, "jaeger,b3", "parentbased_traceidratio", "0.85", "")
+			port := 4317
+			if template == "python" {
+				port = 4318
+			}
+			set(template, port, "jaeger,b3", "parentbased_traceidratio", "0.85", env)
 		}
 		return values
 	}
