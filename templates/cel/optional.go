@@ -70,11 +70,13 @@ func parseAndCheck(env *cel.Env, source string, chained []int64) (*cel.Ast, *cel
 // chainedOptionals returns the IDs of the optional values in a chain of fields and indexes whose fields or items are read: variables.a
 // in variables.a.?b, and list[0] in list[0].?b. The interpreter of CEL reads a field of an optional value only at the
 // beginning of a chain. Within a chain, it answers that there is no such field. It also returns the IDs of x[?i] for a value x of
-// unknown type, which the checker of CEL does not know to be optional.
+// unknown type: the checker of CEL does not know that it is optional, or takes what follows for its type.
 func chainedOptionals(checked *ast.AST) (ids []int64) {
 	for _, e := range ast.MatchDescendants(ast.NavigateAST(checked), ast.AllMatcher()) {
-		if isOptionalIndex(e) && checked.GetType(e.ID()).Kind() == types.DynKind {
-			ids = append(ids, e.ID())
+		if isOptionalIndex(e) {
+			if of, _ := ValueType(checked.GetType(e.AsCall().Args()[0].ID())); of.Kind() == types.DynKind {
+				ids = append(ids, e.ID())
+			}
 		}
 		if operand := readOperand(e); operand != nil && isPlainRead(operand) {
 			if _, optional := ValueType(checked.GetType(operand.ID())); optional {

@@ -27,6 +27,7 @@ func TestChainedOptionals(t *testing.T) {
 		{Name: "list", Expression: "[when(true, {'a': {'x': 'y'}})]"},
 		{Name: "map", Expression: "{'m': when(true, {'a': {'x': 'y'}})}"},
 		{Name: "unknown", Expression: "params.json[?'a']"},
+		{Name: "whole", Expression: "when(true, params.json)"},
 	} {
 		if err := c.DeclareVariable(v, nil); err != nil {
 			t.Fatal(err)
@@ -67,6 +68,7 @@ func TestChainedOptionals(t *testing.T) {
 		`[variables.unknown][0].?x.orValue('-')`:                           `"y"`,
 		`string(params.json[?'n'].orValue(''))`:                            `"5"`,
 		`params.json[?'n'].optMap(n, string(n)).orValue('')`:               `"5"`,
+		`string(variables.whole[?'n'].orValue(''))`:                        `"5"`,
 		`params.json[?'a'][?'x'].orValue('-')`:                             `"y"`,
 		`params.json[?'b'][?'x'].orValue('-')`:                             `"-"`,
 		`params.json.?a[?'x'].orValue('-')`:                                `"y"`,
