@@ -79,7 +79,7 @@ func TestImports(t *testing.T) {
 		"certs":                         {},
 		"manifests":                     {},
 		"cmd/pillion/yamledit":          {internal: []string{"templates/jsontree"}, forbidden: impure},
-		"cmd/pillion/manifest":          {internal: []string{"cmd/pillion/yamledit", "inject", "inject/schema", "inject/workloads", "templates", "templates/jsontree"}, forbidden: impure},
+		"cmd/pillion/manifest":          {internal: []string{"cmd/pillion/yamledit", "inject", "inject/schema", "inject/workloads", "templates", "templates/jsontree", "templates/yamlnode"}, forbidden: impure},
 		"cmd/pillion/playground":        {internal: []string{"cmd/pillion/manifest", "cmd/pillion/yamledit", "inject", "inject/report/explain", "inject/lint/limits", "inject/policy", "inject/schema", "templates", "templates/jsontree"}, forbidden: impure},
 		"cmd/pillion/playground/fields": {internal: []string{"templates/jsontree"}},
 		"cmd/pillion/check":             {internal: []string{"certs", "inject", "inject/report/explain", "inject/report/terminal", "manifests", "templates"}, forbidden: impure},

@@ -120,7 +120,7 @@ func (i *Injector) misplacedIn(metadata, pod *jsontree.Node) (own []string, othe
 			case i.meantKey(key) != "":
 				own = append(own, key+" (misspelled)")
 			case field == "labels" && i.setsParameter(key) && pod.At("annotations", key) == nil:
-				own = append(own, key)
+				own = append(own, key+" (a label, and must be an annotation)")
 			case field == "annotations" && i.products.readsKey(key):
 				if reader := i.productReadElsewhere(key); reader != "" {
 					others[reader] = append(others[reader], key)

@@ -76,6 +76,8 @@ func TestMisplaced(t *testing.T) {
 		"others' keys":    {"apps/v1", "Deployment", workload(`"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"pillion.dev/inject","notpillion.dev/inject":"x","pillion.dev":"x"}`, ""), nil},
 		"Pillion's own":   {"apps/v1", "Deployment", workload(`"annotations":{"agent.pillion.dev/injected":"0123456789ab"}`, ""), nil},
 		"template label":  {"apps/v1", "Deployment", workload(`"labels":{"agent.pillion.dev/logs":"x"}`, ""), nil},
+		"parameter label": {"apps/v1", "Deployment", workload(`"labels":{"agent.pillion.dev/level":"x"}`, ""), []string{"Deployment/web has agent.pillion.dev/level (a label, and must be an annotation) in metadata; Pillion reads spec.template.metadata"}},
+		"misspelled":      {"apps/v1", "Deployment", workload(`"labels":{"pilion.dev/inject":"enabled"}`, ""), []string{"Deployment/web has pilion.dev/inject (misspelled) in metadata; Pillion reads spec.template.metadata"}},
 		"two":             {"apps/v1", "Deployment", workload(optedOut+`,"annotations":{"agent.pillion.dev/level":"x"}`, ""), []string{"Deployment/web has pillion.dev/inject and 1 more in metadata; Pillion reads spec.template.metadata"}},
 		"two short ones":  {"apps/v1", "Deployment", workload(optedOut+`,"annotations":{"pillion.dev/x":"x"}`, ""), []string{"Deployment/web has pillion.dev/inject and pillion.dev/x in metadata; Pillion reads spec.template.metadata"}},
 		"for namespaces":  {"apps/v1", "Deployment", workload(`"annotations":{"agent.pillion.dev/team":"x"}`, ""), []string{"Deployment/web has agent.pillion.dev/team in metadata; Pillion reads the namespace's annotations"}},
@@ -134,6 +136,10 @@ func TestMisplacedMoved(t *testing.T) {
 		for _, place := range []string{"labels", "annotations"} {
 			from, to := own[place].(map[string]any), pod[place].(map[string]any)
 			for key, value := range from {
+				if annotations := pod["annotations"].(map[string]any); place == "labels" && key == "agent.pillion.dev/level" && to[key] != value && annotations[key] == nil {
+					annotations[key] = value
+					moved++
+				}
 				if _, name, ofTemplate := templates.SplitAnnotation(key); strings.HasPrefix(key, "pillion.dev/") || place == "annotations" && ofTemplate && name != "injected" {
 					if to[key] != value {
 						moved++

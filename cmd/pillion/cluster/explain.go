@@ -144,21 +144,6 @@ func (i *Installation) findMisplaced(ctx context.Context, object *unstructured.U
 	return i.injector.Misplaced(object.GetAPIVersion(), object.GetKind(), node)
 }
 
-// readOwner reads an owner once, because many pods have the same one. It returns nil if the owner
-// cannot be read.
-func (i *Installation) readOwner(ctx context.Context, namespace string, owner *metav1.OwnerReference) *unstructured.Unstructured {
-	key := namespace + "/" + owner.Kind + "/" + owner.Name
-	object, known := i.owners[key]
-	if resource, ok := ownerResource(owner); ok && !known {
-		var err error
-		if object, err = i.Resource(resource).Namespace(namespace).Get(ctx, owner.Name, metav1.GetOptions{}); err != nil {
-			object = nil
-		}
-		i.owners[key] = object
-	}
-	return object
-}
-
 func nodeOf(object *unstructured.Unstructured) (*jsontree.Node, error) {
 	text, err := object.MarshalJSON()
 	if err != nil {

@@ -128,3 +128,18 @@ func (k *survey) failElsewhere(ctx context.Context, namespaces map[string]*unstr
 	}, func() {})
 	return k.noteUnlisted(err, replicaSet, "", "whether all pods that opt in themselves can be created is unknown")
 }
+
+// readOwner reads an owner once, because many pods have the same one. It returns nil if the owner
+// cannot be read.
+func (i *Installation) readOwner(ctx context.Context, namespace string, owner *metav1.OwnerReference) *unstructured.Unstructured {
+	key := namespace + "/" + owner.Kind + "/" + owner.Name
+	object, known := i.owners[key]
+	if resource, ok := ownerResource(owner); ok && !known {
+		var err error
+		if object, err = i.Resource(resource).Namespace(namespace).Get(ctx, owner.Name, metav1.GetOptions{}); err != nil {
+			object = nil
+		}
+		i.owners[key] = object
+	}
+	return object
+}
