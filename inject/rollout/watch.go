@@ -224,6 +224,11 @@ func (w *Watch) Unproved() []Member {
 	return slices.DeleteFunc(w.sortedMembers(), func(m Member) bool { return !m.isUnproved() })
 }
 
+// Reverting returns all pods that wait to go back from a change that is not proved.
+func (w *Watch) Reverting(now time.Time) []Member {
+	return slices.DeleteFunc(w.sortedMembers(), func(m Member) bool { return !m.isReverting(w.Rules, now) })
+}
+
 // Bakes reports whether a pod of the rollout is ready, and may still be proved.
 func (w *Watch) Bakes() bool {
 	return slices.ContainsFunc(w.sortedMembers(), func(m Member) bool { return m.Ours && m.Stage == Baking })

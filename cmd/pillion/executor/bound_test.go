@@ -1044,6 +1044,15 @@ func (c *simulation) conclude(t *testing.T, errs []error, failures []string) {
 	}
 }
 
+// TestBoundAgain repeats a simulation that has broken the bound: pods that waited to go back did not count in a budget that another
+// workload shared. Requests come in another order each time.
+func TestBoundAgain(t *testing.T) {
+	t.Parallel()
+	for range 40 {
+		synctest.Test(t, func(t *testing.T) { newSimulation(t, 38383).run(t) })
+	}
+}
+
 // TestLostResponse checks that a pod counts as disrupted if the response of its change was lost, so that another workload with the same
 // budget does not change too many.
 func TestLostResponse(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,6 +35,7 @@ type workloadRun struct {
 	deniedSince time.Time
 	checked     map[string]bool
 	held        map[string][]string // by place of a pod (see [rollout.Member]): the budgets in which it counts as disrupted
+	reverting   []string            // the places of pods that wait to go back, and are held
 	accepted    map[string]bool     // resizes that the API server accepts, by [rollout.Pod.ResizeSummary]
 	changes     <-chan struct{}     // receives changes of pods while a part of the workload is updated, or nil
 	seen        *Sight              // of the last inspection, without its pods, or nil
@@ -168,7 +170,9 @@ func (s *workloadRun) decideChanges(ctx context.Context, next []string, desired 
 					return d, err
 				}
 			}
-			limits = append(limits, rollout.Limit{Name: b.Name, Selector: b.Selector, Allowed: b.Allowed - s.countDisruptions(b.Name) - others})
+			// The decision itself counts the workload's own pods that wait to go back.
+			allowed := b.Allowed - (s.countDisruptions(b.Name) - s.countReverting(b.Name)) - others
+			limits = append(limits, rollout.Limit{Name: b.Name, Selector: b.Selector, Allowed: allowed})
 		}
 	}
 	d = s.watch.Decide(rollout.Candidates{UIDs: next, Claimed: claimed, Desired: desired, Budgets: limits, Restarts: s.restartsContainers}, time.Now())
@@ -176,20 +180,26 @@ func (s *workloadRun) decideChanges(ctx context.Context, next []string, desired 
 		return d, nil
 	}
 	for _, uid := range d.Change {
-		pod := s.watch.Last(uid)
-		if !rollout.IsReady(pod) || !s.restartsContainers(uid) {
-			continue
+		// A pod that is not ready counts, too: it may become ready before it changes.
+		if s.restartsContainers(uid) {
+			s.releaseBudgets(uid)
+			s.holdBudgets(uid, s.watch.Last(uid), budgets)
 		}
-		s.holdBudgets(uid, pod, budgets)
 	}
 	return d, nil
 }
 
-// holdUnproved makes exactly the pods that are not proved count as disrupted in their budgets, also pods that another process has
-// changed. It finds these budgets anew each time, because they come, go and change while a pod is not proved.
+// holdUnproved makes exactly the pods with a change that is not proved count as disrupted in their budgets, also pods that another
+// process has changed and pods that wait to go back. It finds these budgets anew each time, because they come, go and change while a
+// pod is not proved.
 func (s *workloadRun) holdUnproved(budgets []Budget) {
+	reverting := s.watch.Reverting(time.Now())
+	s.reverting = s.reverting[:0]
+	for i := range reverting {
+		s.reverting = append(s.reverting, reverting[i].Place)
+	}
 	open := map[string]bool{}
-	for _, m := range s.watch.Unproved() {
+	for _, m := range slices.Concat(s.watch.Unproved(), reverting) {
 		open[m.Place] = true
 		if pod := s.watch.Last(m.UID); pod != nil { // there is none while an evicted pod is not replaced
 			s.releaseBudgets(m.Place)
@@ -250,6 +260,18 @@ func (r *Rollout) countDisruptions(namespace, budget string) int {
 
 func (s *workloadRun) countDisruptions(budget string) int {
 	return s.Rollout.countDisruptions(s.w.Namespace, budget)
+}
+
+// countReverting returns how many pods of the workload that wait to go back count as disrupted in a budget.
+func (s *workloadRun) countReverting(budget string) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, place := range s.reverting {
+		if slices.Contains(s.held[place], budget) {
+			n++
+		}
+	}
+	return n
 }
 
 // holdBudgets makes a pod count as disrupted in the budgets that select it.
