@@ -29,10 +29,14 @@ type kubelet struct {
 	first   map[string]string // by image: the first pod that had it
 }
 
+func newKubelet(client kubernetes.Interface) *kubelet {
+	return &kubelet{client: client, unready: map[string]int{}, first: map[string]string{}}
+}
+
 // startKubelet runs until the end of the test.
 func startKubelet(t *testing.T, client kubernetes.Interface) *kubelet {
 	t.Helper()
-	k := &kubelet{client: client, unready: map[string]int{}, first: map[string]string{}}
+	k := newKubelet(client)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {

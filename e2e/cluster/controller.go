@@ -32,8 +32,11 @@ func (c *Cluster) StartController(ctx context.Context, binary string, flags ...s
 }
 
 // PeakMemory returns the most memory that Pillion has used so far, in bytes.
-func (p *Pillion) PeakMemory() (int64, error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.process.cmd.Process.Pid))
+func (p *Pillion) PeakMemory() (int64, error) { return PeakMemory(p.process.cmd.Process.Pid) }
+
+// PeakMemory returns the most memory that a process has used so far, in bytes (proc_pid_status(5), VmHWM).
+func PeakMemory(pid int) (int64, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, err
 	}
