@@ -34,14 +34,14 @@ const (
 	onlyBundles  = "ValidatingAdmissionPolicy 'pillion-certs' with binding 'pillion-certs' denied request"
 )
 
-// tokenClient is a client with a stolen token of Pillion's ServiceAccount.
-func tokenClient(t *testing.T, c *cluster.Cluster, namespace string) dynamic.Interface {
+// tokenClient returns a client with a token of a ServiceAccount, and with nothing else.
+func tokenClient(t *testing.T, c *cluster.Cluster, namespace, account string) dynamic.Interface {
 	t.Helper()
-	token, err := c.Client.CoreV1().ServiceAccounts(namespace).CreateToken(testContext(t), "pillion", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := c.Client.CoreV1().ServiceAccounts(namespace).CreateToken(testContext(t), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := rest.CopyConfig(c.Config)
+	config := rest.AnonymousClientConfig(c.Config)
 	config.BearerToken = token.Status.Token
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
@@ -84,7 +84,7 @@ func TestStolenToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := theft{tokenClient(t, c, pillionNamespace), admin}
+	s := theft{tokenClient(t, c, pillionNamespace, "pillion"), admin}
 	s.waitForPolicy(t)
 	for _, which := range shippedConfigurations() {
 		t.Run(which.String(), func(t *testing.T) {
@@ -358,7 +358,7 @@ func elsewhere(t *testing.T, c *cluster.Cluster, admin dynamic.Interface) {
 	if _, err := c.RunKubectl(testContext(t), nil, "apply", "--server-side", "-k", dir); err != nil {
 		t.Fatal(err)
 	}
-	s := theft{tokenClient(t, c, "sidecars"), admin}
+	s := theft{tokenClient(t, c, "sidecars", "pillion"), admin}
 	s.waitForPolicy(t)
 	for _, which := range shippedConfigurations() {
 		s.mayChangeBundles(t, which)

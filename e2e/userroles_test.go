@@ -9,14 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
-
-	"github.com/pillion-dev/pillion/e2e/cluster"
 )
 
 // userRoles are the roles of users, and those of Kubernetes that include some of Pillion's. Each has a user of that name.
@@ -103,29 +99,13 @@ func TestUserRoles(t *testing.T) {
 		} else {
 			fmt.Fprintf(&page, "with the role %s %s\n", of.role, where)
 		}
-		client := userClient(t, c, of.user)
+		client := tokenClient(t, c, "default", of.user)
 		for _, r := range userRequests {
 			fmt.Fprintf(&page, "  %-8s %s\n", map[bool]string{true: "may", false: "may not"}[mayRequest(t, client, r.verb, r.resource, r.namespace, r.name)],
 				strings.Join(strings.Fields(strings.Join([]string{r.verb, r.resource, r.name, map[bool]string{true: "in " + r.namespace}[r.namespace != ""]}, " ")), " "))
 		}
 	}
 	wantGolden(t, filepath.Join("testdata", "rights", "users.txt"), page.String())
-}
-
-// userClient returns a client with a token of a ServiceAccount.
-func userClient(t *testing.T, c *cluster.Cluster, user string) dynamic.Interface {
-	t.Helper()
-	token, err := c.Client.CoreV1().ServiceAccounts("default").CreateToken(testContext(t), user, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := rest.AnonymousClientConfig(c.Config)
-	config.BearerToken = token.Status.Token
-	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
 }
 
 // mayRequest reports whether the API server does more with a request than to forbid it.

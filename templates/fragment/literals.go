@@ -58,8 +58,8 @@ func checkLiterals(program *cel.Expression, e ast.Expr, t reflect.Type) error {
 	return nil
 }
 
-// conversion returns the end of a message about a part of an expression that is none of the Go type t: how to convert it, or "".
-func conversion(program *cel.Expression, part ast.Expr, t reflect.Type) string {
+// suggestConversion returns the end of a message about a part of an expression that is none of the Go type t: how to convert it, or "".
+func suggestConversion(program *cel.Expression, part ast.Expr, t reflect.Type) string {
 	source, err := diagnostics.Suggest(part, program.AST().SourceInfo())
 	if err != nil {
 		return ""
@@ -98,7 +98,7 @@ func checkEntries(program *cel.Expression, m ast.MapExpr, t reflect.Type) error 
 			}
 		}
 		if out := program.AST().GetType(e.Value().ID()); !e.IsOptional() && out.Kind() != types.DynKind && !mayBecome(field, out) {
-			return fmt.Errorf("%s: must be %s, not %s%s", key, describeType(field), diagnostics.TypeName(out), conversion(program, e.Value(), field))
+			return fmt.Errorf("%s: must be %s, not %s%s", key, describeType(field), diagnostics.TypeName(out), suggestConversion(program, e.Value(), field))
 		}
 		if err := checkLiterals(program, e.Value(), field); err != nil {
 			return fmt.Errorf("%s: %w", key, err)

@@ -132,7 +132,7 @@ func (k *checking) readKinds(ctx context.Context) error {
 			return err
 		}
 		if kind.Unknown != "" {
-			if kind.Found, err = k.serves(ctx, name); err == nil {
+			if kind.Found, err = k.servesResource(v1alpha1.Group+"/"+v1alpha1.Version, name); err == nil {
 				kind.Established, kind.Unknown = kind.Found, ""
 			}
 		}
@@ -145,23 +145,6 @@ func (k *checking) readKinds(ctx context.Context) error {
 		k.Kinds = append(k.Kinds, kind)
 	}
 	return nil
-}
-
-// serves reports whether the API server serves a resource of Pillion's group.
-func (c *Client) serves(ctx context.Context, resource string) (bool, error) {
-	api, err := c.restClient()
-	if err != nil {
-		return false, err
-	}
-	text, err := api.Get().AbsPath("/apis", v1alpha1.Group, v1alpha1.Version).Do(ctx).Raw()
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	var served metav1.APIResourceList
-	if err == nil {
-		err = json.Unmarshal(text, &served)
-	}
-	return slices.ContainsFunc(served.APIResources, func(r metav1.APIResource) bool { return r.Name == resource }), err
 }
 
 func (k *checking) reviewRights(ctx context.Context) (err error) {

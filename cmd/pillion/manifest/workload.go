@@ -37,22 +37,39 @@ type Object struct {
 	Foreign          bool           // Pillion does not know the kind, so it may not accept sidecars
 	OneOfSeveral     bool           // the object has other pod templates, too
 
-	document *yaml.Node // nil if it was not written in YAML
+	// document returns the document as its author wrote it, without aliases, or nil if that is not known.
+	document func() *yaml.Node
 }
 
 // In returns the pods in a document, which may be a list. Document is the document as its author wrote it, or nil. In a typed list, the
 // kind of the list implies the kind of items that have none. Objects of other kinds than Kubernetes' own are Foreign, unless the user
 // named the paths of their pod templates.
 func In(document *yaml.Node, node *jsontree.Node, paths Paths) ([]Object, error) {
-	all, err := in(node, "", "", nil, paths)
+	all, err := findPods(node, "", "", nil, paths)
+	unfold := sync.OnceValue(func() *yaml.Node { return unfoldDocument(document) })
 	for i := range all {
-		all[i].document = document
+		all[i].document = unfold
 	}
 	return all, err
 }
 
-// in is In for a part of a document.
-func in(node *jsontree.Node, apiVersion, kind string, at []string, paths Paths) ([]Object, error) {
+// unfoldDocument returns the content of a document without aliases, or nil if there is no document, or if it is too large.
+func unfoldDocument(document *yaml.Node) *yaml.Node {
+	if document == nil {
+		return nil
+	}
+	y, err := jsontree.Unfold(document, maxWritten)
+	if err != nil {
+		return nil
+	}
+	for y.Kind == yaml.DocumentNode && len(y.Content) == 1 {
+		y = y.Content[0]
+	}
+	return y
+}
+
+// findPods is In for a part of a document.
+func findPods(node *jsontree.Node, apiVersion, kind string, at []string, paths Paths) ([]Object, error) {
 	if text := node.At("apiVersion").Text(); text != "" {
 		apiVersion = text
 	}
@@ -98,7 +115,7 @@ func inList(node *jsontree.Node, apiVersion, kind string, at []string, paths Pat
 		if items[i].Kind() != jsontree.Object {
 			return nil, fmt.Errorf("items[%d] of this %s is no object; every item must be one, not a list of some", i, problem.OneLine(kind))
 		}
-		of, err := in(&items[i], apiVersion, of, slices.Concat(at, []string{"items", strconv.Itoa(i)}), paths)
+		of, err := findPods(&items[i], apiVersion, of, slices.Concat(at, []string{"items", strconv.Itoa(i)}), paths)
 		if err != nil {
 			return nil, err
 		}
@@ -163,11 +180,11 @@ func resolveAlias(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// pod returns the pod's JSON, with the values of Pillion's labels and annotations converted
+// encodePod returns the pod's JSON, with the values of Pillion's labels and annotations converted
 // to strings: their authors wrote, for example, 5 or true without quotes, or nothing. It also returns a
 // sentence about each value for which an API server rejects the pod, and about containers without
 // a name. The function reads reports whether a template reads an annotation of another product.
-func (o Object) pod(reads func(key string) bool) (pod []byte, wrong Mistakes) {
+func (o Object) encodePod(reads func(key string) bool) (pod []byte, wrong Mistakes) {
 	node := o.Pod
 	for _, m := range Schema().Mistyped(node) {
 		wrong.Rejected = append(wrong.Rejected, m.Sentence(o.Written(m.Pointer)))
@@ -195,15 +212,9 @@ func (o Object) pod(reads func(key string) bool) (pod []byte, wrong Mistakes) {
 
 // Written returns a value of the pod as its author wrote it, or "" if that is not known.
 func (o Object) Written(pointer string) string {
-	if o.document == nil {
+	y := o.document()
+	if y == nil {
 		return ""
-	}
-	y, err := jsontree.Unfold(o.document, maxWritten)
-	if err != nil {
-		return ""
-	}
-	for y.Kind == yaml.DocumentNode && len(y.Content) == 1 {
-		y = y.Content[0]
 	}
 	for _, name := range slices.Concat(o.At, o.PodAt, Names(pointer)) {
 		if items := yamlnode.Items(y); items != nil {
@@ -222,7 +233,7 @@ func (o Object) Written(pointer string) string {
 	return y.Value
 }
 
-// maxWritten limits the number of values of a document in which Written searches.
+// maxWritten limits the number of values of a document in which [Object.Written] searches.
 const maxWritten = 1 << 20
 
 // Mistakes are sentences about the notation of a pod.
@@ -294,7 +305,7 @@ func Names(path string) []string { return slices.Collect(jsontext.Pointer(path).
 // Request returns the engine's input to create the pod of an object, and sentences about mistakes in its
 // notation. The function reads reports whether a template reads an annotation of another product.
 func (o Object) Request(namespace request.Namespace, reads func(key string) bool) (inject.Request, Mistakes) {
-	pod, wrong := o.pod(reads)
+	pod, wrong := o.encodePod(reads)
 	return inject.Request{
 		Operation: "CREATE", File: true, Namespace: namespace, Object: pod, Claims: workloads.Claims(o.Node), Owner: workloads.OwnerOf(o.Kind, o.Node), CopiesLabels: o.copiesLabels(),
 	}, wrong

@@ -442,33 +442,56 @@ func comesTooLate(c change) (all []string) {
 	if c.isSample {
 		return nil
 	}
-	was := map[string]map[string]bool{} // the names of the variables of each container
+	before := map[string]*corev1.Container{}
 	for container := range allContainers(c.before) {
-		names := map[string]bool{}
-		for i := range container.Env {
-			names[container.Env[i].Name] = true
-		}
-		was[container.Name] = names
+		before[container.Name] = container
 	}
 	for container := range allContainers(c.after) {
-		own, known := was[container.Name]
-		if !known {
-			continue
-		}
-		earlier := map[string]bool{}
-		for i := range container.Env {
-			v := &container.Env[i]
-			for name := range variablesIn(v.Value) {
-				late := slices.ContainsFunc(container.Env[i+1:], func(other corev1.EnvVar) bool { return other.Name == name })
-				if own[v.Name] && !own[name] && late && !earlier[name] {
-					all = append(all, fmt.Sprintf("the variable %s of the container %s does not see $(%s), because a variable sees only those before it, and the variables of templates come last; use $(%[3]s) in command or args",
-						v.Name, container.Name, name))
-				}
-			}
-			earlier[v.Name] = true
+		if own := before[container.Name]; own != nil && len(container.Env) > len(own.Env) {
+			all = append(all, lateVariables(own, container)...)
 		}
 	}
 	return all
+}
+
+// lateVariables is comesTooLate for one container.
+func lateVariables(before, after *corev1.Container) []string {
+	own := map[string]bool{}
+	for i := range before.Env {
+		own[before.Env[i].Name] = true
+	}
+	first := map[string]int{} // where the variables of templates are
+	for i := range slices.Backward(after.Env) {
+		if name := after.Env[i].Name; !own[name] {
+			first[name] = i
+		}
+	}
+	var readers, late []string
+	for i := range after.Env {
+		v := &after.Env[i]
+		if !own[v.Name] {
+			continue
+		}
+		for name := range variablesIn(v.Value) {
+			if at, added := first[name]; added && at > i {
+				readers, late = append(readers, v.Name), append(late, name)
+			}
+		}
+	}
+	if len(late) == 0 {
+		return nil
+	}
+	readers, late = sortedUnique(readers), sortedUnique(late)
+	verb := "does"
+	if len(readers) > 1 {
+		verb = "do"
+	}
+	return oneSentence("%s of the container %s %s not see %s, because a variable sees only those before it, and the variables of templates come last; use $(%s) in command or args",
+		listNames("the variable", readers), after.Name, verb, joinNames(late), late[0])
+}
+
+func sortedUnique(names []string) []string {
+	return slices.Compact(slices.Sorted(slices.Values(names)))
 }
 
 // allContainers returns the init containers and the containers of a pod.

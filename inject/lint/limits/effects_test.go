@@ -124,7 +124,7 @@ func TestEffects(t *testing.T) {
 			pod:     `{containers: [{name: app, env: [{name: URL, value: "$(HOST):$(PORT)"}, {name: ESCAPED, value: "$$(HOST)"}, {name: PORT, value: "1"}]}]}`,
 			already: `{containers: [{name: app, env: [{name: HOST, value: own}, {name: URL, value: "$(HOST)"}]}]}`,
 			add:     `containers: [{name: side, image: "s:1", env: [{name: OWN, value: "$(LATER)"}, {name: LATER, value: x}]}]`, forEach: `env: [{name: HOST, value: localhost}, {name: SECOND, value: "$(HOST)"}]`,
-			want: "the variable URL of the container app does not see $(HOST), because a variable sees only those before it, and the variables of templates come last; use $(HOST) in command or args",
+			want: "the variable URL of the container app does not see HOST, because a variable sees only those before it, and the variables of templates come last; use $(HOST) in command or args",
 		},
 		"affinity": {
 			pod:     `{affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: kubernetes.io/os, operator: In, values: [windows]}]}, {matchExpressions: [{key: kubernetes.io/os, operator: NotIn, values: [linux]}]}]}}}, containers: [{name: app}]}`,
@@ -244,4 +244,22 @@ func jsonOf(t *testing.T, text string) []byte {
 		t.Fatal(err)
 	}
 	return n.AppendTo(nil)
+}
+
+// TestEffectsOfManyVariables checks that one sentence is about all variables of a container that see none of a template's.
+func TestEffectsOfManyVariables(t *testing.T) {
+	t.Parallel()
+	const n = 20_000
+	var before, added strings.Builder
+	for i := range n {
+		fmt.Fprintf(&before, `,{"name":"A%d","value":"$(B%d)"}`, i, i)
+		fmt.Fprintf(&added, `,{"name":"B%d","value":"x"}`, i)
+	}
+	pod := func(env string) []byte {
+		return fmt.Appendf(nil, `{"spec":{"containers":[{"name":"app","env":[%s]}]}}`, env[1:])
+	}
+	effects := limits.EffectsOf(pod(before.String()), pod(before.String()+added.String()), "")
+	if len(effects) != 1 || !strings.HasPrefix(effects[0], "the variables A0, A1, ") {
+		t.Errorf("%d effects", len(effects))
+	}
 }

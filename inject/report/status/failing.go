@@ -21,8 +21,8 @@ type Failing struct {
 	unexplained string // a sentence, if the status has no reason
 }
 
-// advise sets the hint and the command.
-func (f *Failing) advise(help explain.Help) {
+// setAdvice sets the hint and the command.
+func (f *Failing) setAdvice(help explain.Help) {
 	help.Namespace = f.Namespace
 	if denial, known := explain.ParseDenial(f.Why, help); known {
 		f.Hint, f.Command = denial.Hint, denial.Command

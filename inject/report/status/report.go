@@ -72,7 +72,7 @@ func (r *Report) Run(c Commands) {
 	}
 	for i := range r.Failing {
 		c.Foreign = r.Unread
-		r.Failing[i].advise(c.Help)
+		r.Failing[i].setAdvice(c.Help)
 	}
 }
 
