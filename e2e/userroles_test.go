@@ -26,8 +26,11 @@ var userRoles = []struct{ user, role, namespace string }{ // namespace: "" is th
 	{"reader", "view", ""},
 }
 
+// userRequest is a request without a body. Namespace is "" for all namespaces, and name is "" for a list.
+type userRequest struct{ verb, resource, namespace, name string }
+
 // userRequests are what the users try. A name that does not exist is enough: without the right, the API server answers Forbidden.
-var userRequests = []struct{ verb, resource, namespace, name string }{
+var userRequests = []userRequest{
 	{"list", "clustersidecartemplates.v1alpha1.pillion.dev", "", ""},
 	{"delete", "clustersidecartemplates.v1alpha1.pillion.dev", "", "x"},
 	{"list", "sidecartemplates.v1alpha1.pillion.dev", "shop", ""},
@@ -79,8 +82,10 @@ func TestUserRoles(t *testing.T) {
 	}
 	eventually(t, "the roles of Kubernetes have the rules of Pillion's", func(ctx context.Context) error {
 		for _, of := range []struct{ user, verb, resource, namespace string }{
-			{"reader", "list", "clustersidecartemplates.pillion.dev", ""}, {"admin-of-shop", "delete", "sidecartemplates.pillion.dev", "shop"},
-			{"editor-of-shop", "delete", "sidecartemplates.pillion.dev", "shop"}, {"reader-of-shop", "list", "sidecartemplates.pillion.dev", "shop"},
+			{"reader", "list", "clustersidecartemplates.pillion.dev", ""},
+			{"admin-of-shop", "delete", "sidecartemplates.pillion.dev", "shop"},
+			{"editor-of-shop", "delete", "sidecartemplates.pillion.dev", "shop"},
+			{"reader-of-shop", "list", "sidecartemplates.pillion.dev", "shop"},
 		} {
 			if _, err := c.RunKubectl(ctx, nil, "auth", "can-i", of.verb, of.resource, "-n", of.namespace, "--as=system:serviceaccount:default:"+of.user); err != nil {
 				return fmt.Errorf("%s: %w", of.user, err)
@@ -101,35 +106,35 @@ func TestUserRoles(t *testing.T) {
 		}
 		client := tokenClient(t, c, "default", of.user)
 		for _, r := range userRequests {
-			fmt.Fprintf(&page, "  %-8s %s\n", map[bool]string{true: "may", false: "may not"}[mayRequest(t, client, r.verb, r.resource, r.namespace, r.name)],
+			fmt.Fprintf(&page, "  %-8s %s\n", map[bool]string{true: "may", false: "may not"}[r.mayBeSent(t, client)],
 				strings.Join(strings.Fields(strings.Join([]string{r.verb, r.resource, r.name, map[bool]string{true: "in " + r.namespace}[r.namespace != ""]}, " ")), " "))
 		}
 	}
 	wantGolden(t, filepath.Join("testdata", "rights", "users.txt"), page.String())
 }
 
-// mayRequest reports whether the API server does more with a request than to forbid it.
-func mayRequest(t *testing.T, client dynamic.Interface, verb, resource, namespace, name string) bool {
+// mayBeSent reports whether the API server does more with the request than to forbid it.
+func (r *userRequest) mayBeSent(t *testing.T, client dynamic.Interface) bool {
 	t.Helper()
-	gvr, _ := schema.ParseResourceArg(resource)
+	gvr, _ := schema.ParseResourceArg(r.resource)
 	if gvr == nil {
-		t.Fatalf("%s is no resource", resource)
+		t.Fatalf("%s is no resource", r.resource)
 	}
 	of := dynamic.ResourceInterface(client.Resource(*gvr))
-	if namespace != "" {
-		of = client.Resource(*gvr).Namespace(namespace)
+	if r.namespace != "" {
+		of = client.Resource(*gvr).Namespace(r.namespace)
 	}
 	var err error
-	switch verb {
+	switch r.verb {
 	case "get":
-		_, err = of.Get(testContext(t), name, metav1.GetOptions{})
+		_, err = of.Get(testContext(t), r.name, metav1.GetOptions{})
 	case "list":
 		_, err = of.List(testContext(t), metav1.ListOptions{})
 	case "delete":
-		err = of.Delete(testContext(t), name, metav1.DeleteOptions{})
+		err = of.Delete(testContext(t), r.name, metav1.DeleteOptions{})
 	}
 	if err != nil && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) {
-		t.Fatalf("%s %s %s: %v", verb, resource, name, err)
+		t.Fatalf("%s %s %s: %v", r.verb, r.resource, r.name, err)
 	}
 	return !apierrors.IsForbidden(err)
 }

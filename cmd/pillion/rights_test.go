@@ -66,7 +66,7 @@ func TestRights(t *testing.T) {
 				}
 			}
 			a := runningAPI(t) // a developer with rights in his own namespace
-			a.forbidOutside(paths, "shop")
+			a.forbidOutside(paths)
 			a.objects["/apis/authentication.k8s.io/v1/selfsubjectreviews"] = map[string]any{"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview", "status": map[string]any{"userInfo": map[string]any{"username": "dev@example.com"}}}
 			stdout, stderr := ask(a)
 			if all := strings.Join(strings.Fields(stdout), " "); !slices.Contains(itself, "/api/v1/namespaces") && (stderr != "" || !strings.Contains(all, "`kubectl create clusterrolebinding pillion-viewer-dev-example-com --clusterrole=pillion-viewer --user=dev@example.com`. Or let an administrator run the same command, or use --templates PATH") || strings.Contains(all, "gets nothing")) {
@@ -99,7 +99,7 @@ func TestNoEvents(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := runningAPI(t)
-			a.forbidOutside(slices.Sorted(maps.Keys(whole.asked)), "shop")
+			a.forbidOutside(slices.Sorted(maps.Keys(whole.asked)))
 			test.events(a)
 			if text := a.explainText(t, exitProblem, "deploy/web", "-n", "shop"); !strings.Contains(text, test.want) || strings.Contains(text, test.not) {
 				t.Errorf("want %q, and not %q: %s", test.want, test.not, text)
@@ -108,10 +108,10 @@ func TestNoEvents(t *testing.T) {
 	}
 }
 
-// forbidOutside lets the user read no path outside of a namespace.
-func (a *pagedAPI) forbidOutside(paths []string, namespace string) {
+// forbidOutside lets the user read no path outside of the namespace shop.
+func (a *pagedAPI) forbidOutside(paths []string) {
 	for _, path := range paths {
-		if !strings.Contains(path, "/namespaces/"+namespace) {
+		if !strings.Contains(path, "/namespaces/shop") {
 			a.forbids[path] = 1 << 30
 		}
 	}
@@ -124,7 +124,7 @@ func TestEventsOfPods(t *testing.T) {
 	whole := runningAPI(t)
 	whole.runExplain(t, "deploy/web", "-n", "shop")
 	a := runningAPI(t)
-	a.forbidOutside(slices.Sorted(maps.Keys(whole.asked)), "shop")
+	a.forbidOutside(slices.Sorted(maps.Keys(whole.asked)))
 	a.list("/api/v1/namespaces/shop/events", yamlObject(t, `{apiVersion: v1, kind: Event, metadata: {name: e}, reason: Conflict, message: "The pods do not get it. Details: pillion explain x", involvedObject: {kind: ReplicaSet, uid: u}}`))
 	var out, errs bytes.Buffer
 	run([]string{"explain", "pods", "-n", "shop", "--kubeconfig", a.kubeconfig(t)}, nil, &out, &errs)
@@ -143,7 +143,7 @@ func TestMisspelledWithoutRights(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := runningAPI(t)
-			a.forbidOutside(slices.Sorted(maps.Keys(whole.asked)), "shop")
+			a.forbidOutside(slices.Sorted(maps.Keys(whole.asked)))
 			if !optedIn {
 				delete(a.objects["/api/v1/namespaces/shop"].(map[string]any)["metadata"].(map[string]any)["labels"].(map[string]any), "pillion.dev/inject")
 			}

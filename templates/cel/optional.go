@@ -52,19 +52,18 @@ func ValueType(out *cel.Type) (t *cel.Type, optional bool) {
 	return out, false
 }
 
-// parseAndCheck parses and checks an expression. The nodes with the IDs of chained are values that [separateOptionals] takes out of
-// the chains that they are in.
+// parseAndCheck parses and checks an expression. The issues say what is wrong with it. The nodes with the IDs of chained are values that
+// [separateOptionals] takes out of the chains that they are in.
 func parseAndCheck(env *cel.Env, source string, chained []int64) (*cel.Ast, *cel.Issues, error) {
-	parsed, issues := env.Parse(source)
-	if issues.Err() != nil {
-		return nil, issues, nil
+	expression, issues := env.Parse(source)
+	if issues.Err() == nil {
+		if err := unescapeLiterals(expression.NativeRep()); err != nil {
+			return nil, nil, err
+		}
+		separateOptionals(expression.NativeRep(), chained)
+		expression, issues = env.Check(expression)
 	}
-	if err := unescapeLiterals(parsed.NativeRep()); err != nil {
-		return nil, nil, err
-	}
-	separateOptionals(parsed.NativeRep(), chained)
-	checked, issues := env.Check(parsed)
-	return checked, issues, nil
+	return expression, issues, nil
 }
 
 // chainedOptionals returns the IDs of the optional values in a chain of fields and indexes whose fields or items are read: variables.a

@@ -94,7 +94,7 @@ func (k *survey) noteReported(ctx context.Context, ns *unstructured.Unstructured
 				return err
 			}
 			if why, _ := explain.ParseDenial(f.Why, explain.Help{}); why.Pillions {
-				p.Denied, p.Of, p.Unknown, p.NoRight = f.Why, f.Owner.Kind+"/"+f.Owner.Name, "", false
+				p.Denied, p.Of, p.Unknown, p.NoRight = f.Why, f.Kind+"/"+f.Name, "", false
 				return errEnough
 			}
 			return nil

@@ -57,7 +57,7 @@ func (i *Installation) explainTemplate(ctx context.Context, object *unstructured
 		Request:  inject.Request{Operation: "CREATE", Namespace: p.Namespace, Object: text, Claims: workloads.Claims(node), Owner: workloads.OwnerOf(object.GetKind(), node)},
 		Answered: i.answered, Past: i.namespacePast(p), Incomplete: len(i.wrong.problems) > 0, Unread: i.wrong.unread, Notes: slices.Concat(i.notes, p.notes),
 		Misplaced: i.findMisplaced(ctx, object, node),
-		Kubectl:   i.Commands.Help.Kubectl,
+		Kubectl:   i.Commands.Kubectl,
 		Misfits: func(pod, injected []byte) ([]string, string) {
 			return i.Fits.Misfits(p.Labels, p.limits, pod, injected), p.unknown
 		},
