@@ -28,7 +28,7 @@ in        = @set -e; for folder in $(1); do (set -x; cd $$folder && $(2)); done
 # Relative, because the folder may have any name.
 TESTRUN   = bin/testrun
 # With all that go vet finds, also in packages that have no test.
-GOTEST    = $(GO) test -json -vet=all -timeout 30m
+GOTEST    = $(GO) test -json -vet=all -timeout 60m
 # The race detector needs cgo, which Go turns off if it finds no C compiler. It makes tests five times as slow, so it is
 # for the packages with goroutines, without the tests that take long and have none.
 RACE     := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
@@ -94,7 +94,7 @@ testrun:
 	@cd e2e && $(GO) build -buildvcs=false -o ../bin/testrun ./testrun
 
 node: testrun ## Run Pillion on a real node: real containers (needs Linux, root and make setup-node; RUN= selects tests; UPDATE=1 writes the figures)
-	$(TESTRUN) -in e2e/node $(GOTEST) -count=1 -timeout 60m $(if $(RUN),-run '$(RUN)') . $(if $(UPDATE),-args -update)
+	$(TESTRUN) -in e2e/node $(GOTEST) -count=1 $(if $(RUN),-run '$(RUN)') . $(if $(UPDATE),-args -update)
 
 node-smoke: ## Run a few of the tests on a real node
 	$(MAKE) node RUN='^($(ON_NODE))$$'

@@ -29,7 +29,7 @@ func nowhere() cluster.Endpoint {
 // and is denied, and the API server counts the failed call.
 func TestMutatingDown(t *testing.T) {
 	ns := optedInNamespace(t)
-	before := failOpenCount(t)
+	before := countFailOpen(t, "admit", "namespace.mutate.pillion.dev")
 
 	install := func(at cluster.Endpoint) {
 		if err := env.InstallMutating(cleanupContext(), env.manifests, at); err != nil {
@@ -58,18 +58,23 @@ func TestMutatingDown(t *testing.T) {
 	if diff := cmp.Diff([]string{"namespace.mutate.pillion.dev"}, event.FailedOpen()); diff != "" {
 		t.Errorf("webhooks that failed open (-want +got):\n%s", diff)
 	}
-	if after := failOpenCount(t); after <= before {
+	if after := countFailOpen(t, "admit", "namespace.mutate.pillion.dev"); after <= before {
 		t.Errorf("%s was %v and is %v, want more", failOpenMetric, before, after)
 	}
 }
 
-func failOpenCount(t *testing.T) float64 {
+// countFailOpen returns how many calls of webhooks the API server gave up, and went on. The type is admit or validating.
+func countFailOpen(t *testing.T, webhookType string, names ...string) float64 {
 	t.Helper()
 	metrics, err := env.Metrics(testContext(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return metrics.Counter(failOpenMetric, map[string]string{"name": "namespace.mutate.pillion.dev", "type": "admit"})
+	var n float64
+	for _, name := range names {
+		n += metrics.Counter(failOpenMetric, map[string]string{"name": name, "type": webhookType})
+	}
+	return n
 }
 
 // waitLive outlives the test's context, since it is used to clean up too.
