@@ -15,10 +15,13 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/check"
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 )
 
 // TestServeMetrics checks that clients get native histograms if they request protobuf, and
-// OpenMetrics if they request that.
+// OpenMetrics if they request that. And pillion version finds what it needs in the text.
 func TestServeMetrics(t *testing.T) {
 	t.Parallel()
 	s := startServe(t, "--standalone", "--tls-self-signed", "--templates", "testdata/templates")
@@ -54,6 +57,10 @@ func TestServeMetrics(t *testing.T) {
 	}
 	if n := len(all["pillion_build_info"].GetMetric()); n != 1 {
 		t.Errorf("%d builds", n)
+	}
+	_, text := s.get(t, s.admin+"/metrics")
+	if got, own := check.ReadServerVersion([]byte(text)), cli.BuildVersion(); got.Version != own.Version || len(got.Templates) != 12 {
+		t.Errorf("the metrics name the version %q and the templates %q", got.Version, got.Templates)
 	}
 	seconds := func(name string) float64 { return all[name].GetMetric()[0].GetGauge().GetValue() }
 	from, until := seconds("pillion_certificate_not_before_timestamp_seconds"), seconds("pillion_certificate_expires_timestamp_seconds")

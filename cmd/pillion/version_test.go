@@ -17,7 +17,7 @@ import (
 	"github.com/pillion-dev/pillion/manifests"
 )
 
-// runningVersions is an API with these replicas, by the build in their metrics.
+// runningVersions is an API with these replicas, by the build in their metrics, and after a space the revision of their templates.
 func runningVersions(t *testing.T, kubernetes string, builds map[string]string) clitest.API {
 	t.Helper()
 	const system = "/api/v1/namespaces/pillion-system/pods"
@@ -27,8 +27,8 @@ func runningVersions(t *testing.T, kubernetes string, builds map[string]string) 
 		pod := thing("v1", "Pod", "pillion-system", name, nil)
 		pod["status"] = map[string]any{"phase": "Running"}
 		pods = append(pods, pod)
-		if build != "" {
-			api[fmt.Sprintf("%s/%s:%d/proxy/metrics", system, name, manifests.AdminPort)] = "# HELP pillion_build_info Always 1.\npillion_build_info{go_version=\"go1.26\"," + build + "} 1\nother 3\n"
+		if build, set, _ := strings.Cut(build, " "); build != "" {
+			api[fmt.Sprintf("%s/%s:%d/proxy/metrics", system, name, manifests.AdminPort)] = "# HELP pillion_build_info Always 1.\npillion_build_info{go_version=\"go1.26\"," + build + "} 1\nother 3\n" + set
 		} else {
 			api[fmt.Sprintf("%s/%s:%d/proxy/metrics", system, name, manifests.AdminPort)] = nil // forbidden
 		}
@@ -56,9 +56,12 @@ func TestVersion(t *testing.T) {
 		want  []string
 		never string
 	}{
-		"same":       {runningVersions(t, "v1.36.2", map[string]string{"pillion-a": same, "pillion-b": same}), "", []string{"replica pillion-a: " + own.Version, "replica pillion-b: " + own.Version, "Kubernetes: v1.36.2"}, "Warning"},
-		"skew":       {runningVersions(t, "v1.36.2", map[string]string{"pillion-a": `version="v0.0.9",revision="abc"`}), "", []string{"replica pillion-a: v0.0.9 (revision abc)", "Warning: This program is " + own.Version + ", and Pillion in the cluster is v0.0.9."}, "different versions"},
-		"update":     {runningVersions(t, "v1.36.2", map[string]string{"pillion-a": same, "pillion-b": `version="v0.0.9",revision="abc"`}), "", []string{"Warning: The replicas have different versions."}, "unknown"},
+		"same":   {runningVersions(t, "v1.36.2", map[string]string{"pillion-a": same, "pillion-b": same}), "", []string{"replica pillion-a: " + own.Version, "replica pillion-b: " + own.Version, "Kubernetes: v1.36.2"}, "Warning"},
+		"skew":   {runningVersions(t, "v1.36.2", map[string]string{"pillion-a": `version="v0.0.9",revision="abc"`}), "", []string{"replica pillion-a: v0.0.9 (revision abc)", "Warning: This program is " + own.Version + ", and Pillion in the cluster is v0.0.9."}, "different versions"},
+		"update": {runningVersions(t, "v1.36.2", map[string]string{"pillion-a": same, "pillion-b": `version="v0.0.9",revision="abc"`}), "", []string{"Warning: The replicas have different versions."}, "unknown"},
+		"templates": {runningVersions(t, "v1.36.2", map[string]string{
+			"pillion-a": same + ` pillion_templates{revision="0123456789ab",version="x"} 12`, "pillion-b": same + ` pillion_templates{revision="ba9876543210",version="x"} 12`,
+		}), "", []string{"replica pillion-a: " + own.Version, ", templates of revision 0123456789ab\n", "Warning: The replicas use different templates."}, "different versions"},
 		"new":        {runningVersions(t, "v1.99.0", map[string]string{"pillion-a": same}), "", []string{"Warning: Kubernetes v1.99.0 is newer than"}, ""},
 		"old":        {runningVersions(t, "v1.20.0", map[string]string{"pillion-a": same}), "", []string{"Warning: Kubernetes v1.20.0 is too old"}, ""},
 		"no proxy":   {runningVersions(t, "v1.36.2", map[string]string{"pillion-a": ""}), "", []string{"image of the replicas: v0.1.0", "Warning: This program is " + own.Version + ", and Pillion in the cluster is v0.1.0"}, "unknown"},

@@ -26,33 +26,47 @@ type ServerVersion struct {
 	Replica  string `json:"replica,omitempty"`
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"`
+	// Templates is the revision of the set of templates that this build renders, or "" if it is unknown. Two builds may
+	// render the same templates in different ways.
+	Templates string `json:"templates,omitempty"`
 }
 
-// buildMetric matches the metric pillion_build_info, and buildLabel its labels.
+// buildMetric and setMetric match the metrics pillion_build_info and pillion_templates, and metricLabel their labels.
 var (
 	buildMetric = regexp.MustCompile(`(?m)^pillion_build_info\{(.*)\} 1`)
-	buildLabel  = regexp.MustCompile(`(\w+)="([^"]*)"`)
+	setMetric   = regexp.MustCompile(`(?m)^pillion_templates\{(.*)\} \d`)
+	metricLabel = regexp.MustCompile(`(\w+)="([^"]*)"`)
 )
 
-// ReadBuild returns the version and the revision in the metrics of a replica. Version is "" if these have none.
-func ReadBuild(metrics []byte) (version, revision string) {
-	found := buildMetric.FindSubmatch(metrics)
+// ReadServerVersion returns what the metrics of a replica say, but for its name. Version is "" if they have no
+// pillion_build_info.
+func ReadServerVersion(metrics []byte) ServerVersion {
+	build := readLabels(buildMetric, metrics)
+	return ServerVersion{Version: build["version"], Revision: build["revision"], Templates: readLabels(setMetric, metrics)["revision"]}
+}
+
+// readLabels returns the labels of a metric that has one series, or nil.
+func readLabels(metric *regexp.Regexp, metrics []byte) map[string]string {
+	found := metric.FindSubmatch(metrics)
 	if found == nil {
-		return "", ""
+		return nil
 	}
 	labels := map[string]string{}
-	for _, label := range buildLabel.FindAllSubmatch(found[1], -1) {
+	for _, label := range metricLabel.FindAllSubmatch(found[1], -1) {
 		labels[string(label[1])] = string(label[2])
 	}
-	return labels["version"], labels["revision"]
+	return labels
 }
 
 // Skew returns a sentence for each difference that matters: between the replicas, between them and a program with this version
 // and revision, and between the API server and what Pillion is tested with.
 func (v *Versions) Skew(version, revision string) (warnings []string) {
-	var seen []string
+	var seen, sets []string
 	differs := ""
 	for _, s := range v.Servers {
+		if s.Templates != "" && !slices.Contains(sets, s.Templates) {
+			sets = append(sets, s.Templates)
+		}
 		if !slices.Contains(seen, s.Version+" "+s.Revision) {
 			seen = append(seen, s.Version+" "+s.Revision)
 		}
@@ -66,6 +80,9 @@ func (v *Versions) Skew(version, revision string) (warnings []string) {
 	if len(seen) > 1 {
 		warnings = append(warnings, "The replicas have different versions. If this lasts longer than an update, see `"+
 			"kubectl rollout status deployment/"+manifests.Name+"`.")
+	}
+	if len(sets) > 1 {
+		warnings = append(warnings, "The replicas use different templates. If this lasts longer than a change of the templates, read the log of the replica with the older ones.")
 	}
 	if differs != "" {
 		warnings = append(warnings, fmt.Sprintf("This program is %s, and Pillion in the cluster is %s. Commands that read the cluster may report something else than it does: use the version of the cluster.", version, differs))
@@ -90,6 +107,9 @@ func (v *Versions) Text() string {
 		fmt.Fprintf(&b, "%s: %s", name, s.Version)
 		if s.Revision != "" && !strings.Contains(s.Version, s.Revision[:min(12, len(s.Revision))]) {
 			b.WriteString(" (revision " + s.Revision + ")")
+		}
+		if s.Templates != "" {
+			b.WriteString(", templates of revision " + s.Templates)
 		}
 		b.WriteString("\n")
 	}

@@ -104,8 +104,8 @@ func (c *Client) replicaVersion(ctx context.Context, api rest.Interface, pod str
 	if err != nil {
 		return v, NoAnswer(err).Error()
 	}
-	v.Replica = pod
-	if v.Version, v.Revision = check.ReadBuild(metrics); v.Version == "" {
+	v = check.ReadServerVersion(metrics)
+	if v.Replica = pod; v.Version == "" {
 		return v, "the metrics of " + pod + " have no pillion_build_info"
 	}
 	return v, ""

@@ -90,8 +90,8 @@ func newTemplateReloader(from sources, excluded []string, log *slog.Logger, regi
 		reloads: loadsCounter(registry, "pillion_template_loads_total", "Changes of the set of templates, by whether the new set was valid."),
 		loaded: metrics.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "pillion_templates",
-			Help: "Templates in use, by the revision of the set.",
-		}, []string{"revision"}),
+			Help: "Templates in use, by the revision of the set and the version of the program that renders it.",
+		}, []string{"revision", "version"}),
 		since: metrics.NewGauge(prometheus.GaugeOpts{
 			Name: "pillion_templates_loaded_timestamp_seconds",
 			Help: "Time at which the set of templates came into use, in seconds since 1970.",
@@ -142,7 +142,7 @@ func (e *templateReloader) loadTemplates() (rejected []rejection) {
 	if isNew {
 		e.replaceSet(set)
 		e.loaded.Reset()
-		e.loaded.WithLabelValues(set.Revision).Set(float64(len(set.Templates)))
+		e.loaded.WithLabelValues(set.Revision, cli.BuildVersion().Version).Set(float64(len(set.Templates)))
 		e.reloads.WithLabelValues("used").Inc()
 		ofCluster := set.OfCluster()
 		e.log.Info("templates loaded", "revision", set.Revision, "templates", cli.TemplateNames(ofCluster),
