@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,6 +54,7 @@ type user struct {
 	dir        string
 	environ    []string // in addition to the usual
 	transcript strings.Builder
+	restarted  time.Time // when the last restart ended
 }
 
 func (i *installed) newUser(t *testing.T) *user {
@@ -67,8 +69,13 @@ func (i *installed) newUser(t *testing.T) *user {
 	return u
 }
 
-// run runs a line in the shell, and returns its whole output.
+// run runs a line in the shell, and returns its whole output. A restart writes the time in seconds into the workload, so kubectl refuses
+// a second one in the same second, which tests are fast enough for.
 func (u *user) run(ctx context.Context, line string) (shown string, code int, err error) {
+	if strings.Contains(line, "rollout restart") {
+		<-time.After(time.Until(u.restarted.Truncate(time.Second).Add(time.Second)))
+		defer func() { u.restarted = time.Now() }()
+	}
 	cmd := exec.CommandContext(ctx, "bash", "-c", line)
 	cmd.Dir = u.dir
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+u.Kubeconfig, "PATH="+filepath.Join(u.dir, "programs")+":"+u.dir+":"+filepath.Dir(u.Kubectl)+":"+os.Getenv("PATH"))
