@@ -30,6 +30,7 @@ const host = "pillion.pillion-system.svc"
 
 var (
 	now      = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	allow    = "kubectl create clusterrolebinding pillion-viewer-jane --clusterrole=pillion-viewer --user=jane"
 	commands = check.Commands{Kubectl: "kubectl", Pillion: func(command string) string { return "pillion " + command }}
 )
 
@@ -223,7 +224,7 @@ func TestAfter(t *testing.T) {
 			f.Probe.Got, f.Probe.Timeout = nil, "there is no answer within 4s, and a pod that skips Pillion's webhooks is accepted within 2s"
 		}, true},
 		"unknown-templates": {func(_ *testing.T, f *check.Facts) {
-			f.Templates = check.Templates{Unknown: "You are not allowed to read Pillion's templates and settings."}
+			f.Templates = check.Templates{Unknown: "You are not allowed to read Pillion's templates and settings.", Allow: allow}
 			f.Probe.Requested, f.Probe.Expected, f.Probe.Got = "", nil, nil
 		}, false},
 		"may-not-create": {func(_ *testing.T, f *check.Facts) {
@@ -319,7 +320,7 @@ func noRights(_ *testing.T, f *check.Facts) {
 	f.Server = check.Deployment{Name: "pillion", Unknown: "you are not allowed to get deployments in the namespace pillion-system"}
 	f.Controller = check.Deployment{Name: "pillion-controller", Unknown: f.Server.Unknown}
 	f.Replicas = check.Replicas{Unknown: "you are not allowed to list pods in the namespace pillion-system"}
-	f.Templates = check.Templates{Unknown: "the templates are unknown"}
+	f.Templates = check.Templates{Unknown: "You are not allowed to read Pillion's templates and settings. An administrator can allow it: `" + allow + "`.", Allow: allow}
 	f.Namespaces = check.Namespaces{Unknown: "you are not allowed to list namespaces"}
 	f.Probe = check.Probe{}
 }

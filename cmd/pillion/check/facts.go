@@ -89,6 +89,7 @@ type Replica struct {
 // Templates are the templates of the cluster.
 type Templates struct {
 	Unknown  string
+	Allow    string // the command with which an administrator gives the right to read them, if the user lacks it
 	Valid    int
 	Problems []string // sentences about invalid templates
 	Objects  []Template

@@ -33,6 +33,7 @@ const (
 const (
 	applyAgain   = "Apply your kustomization again:"
 	applyCommand = "apply --server-side -k my-pillion"
+	allowHint    = "An administrator can allow it"
 )
 
 // Check is one check with its result.
@@ -199,13 +200,16 @@ func (p *printer) printPassed(r *Report) {
 // printUnchecked prints each reason why something was not checked once, and lacking rights last, because most users can do nothing about
 // these.
 func (p *printer) printUnchecked(checks []Check) {
-	var forbidden []string
+	var forbidden, allow []string
 	names := map[string][]string{} // by the reason
 	for i := range checks {
 		switch c := &checks[i]; {
 		case c.Result != NotChecked:
 		case c.isForbidden():
 			forbidden = append(forbidden, c.Name)
+			if c.Hint == allowHint+":" {
+				allow = []string{"An administrator can let you read templates and webhook configurations:", "  " + c.Command}
+			}
 		default:
 			names[c.Message] = append(names[c.Message], c.Name)
 		}
@@ -217,8 +221,8 @@ func (p *printer) printUnchecked(checks []Check) {
 		}
 	}
 	if len(forbidden) > 0 {
-		p.printResult(NotChecked, append(
+		p.printResult(NotChecked, slices.Concat(
 			terminal.Wrap(strings.Join(forbidden, ", ")+": you lack the rights", p.width-indent),
-			terminal.Wrap("Ask an administrator to run this command. With -v, it prints which rights these are.", p.width-indent)...))
+			terminal.Wrap("Ask an administrator to run this command. With -v, it prints which rights these are.", p.width-indent), allow))
 	}
 }

@@ -182,6 +182,9 @@ func (k *checking) checkTemplates(ctx context.Context) error {
 		}
 	}
 	k.Templates.Unknown = cmp.Or(wrong.unserved, withoutFiles(strings.Join(wrong.denied, " ")))
+	if len(wrong.denied) > 0 {
+		k.Templates.Allow = k.viewerCommand(ctx)
+	}
 	k.Templates.Running, k.Templates.Stopped = wrong.running, wrong.stopped
 	return k.readConditions(ctx)
 }
