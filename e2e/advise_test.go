@@ -55,6 +55,7 @@ func TestAdvise(t *testing.T) {
 	t.Run("misplaced", a.misplaced)
 	t.Run("elsewhere", a.elsewhere)
 	t.Run("pods opt in", a.podsOptIn)
+	t.Run("meant to opt in", a.meantOptIn)
 	t.Run("limits", func(t *testing.T) {
 		for _, c := range limitCases() {
 			t.Run(c.name, c.run)
@@ -316,6 +317,44 @@ func (a *advisor) podsOptIn(t *testing.T) {
 	got, err := tryDeployment(testContext(t), t, plainNamespace(t, withLabel(adviseLabel, "true"), withLabel(injectLabel, "disabled")), wrong)
 	if err != nil || len(got) > 0 {
 		t.Errorf("where the namespace opted out: warnings %q, error %v", got, err)
+	}
+}
+
+// meantOptIn checks that somebody who wants to opt in and misspells the label, or writes it as an annotation, sees that in the output
+// of kubectl, for a namespace as for a workload.
+func (a *advisor) meantOptIn(t *testing.T) {
+	plain := plainNamespace(t, withLabel(adviseLabel, "true"))
+	for metadata, want := range map[string]string{
+		`labels: {app: web, pilion.dev/inject: enabled}`:                             "unknown_parameter: the label pilion.dev/inject means nothing; did you mean pillion.dev/inject?",
+		`labels: {app: web, pillion.dev/injct: enabled}`:                             "unknown_parameter: the label pillion.dev/injct means nothing; did you mean pillion.dev/inject?",
+		`labels: {app: web, pillion.dev/inject: "yes"}`:                              `unknown_parameter: the label pillion.dev/inject: "yes" means nothing; it must be enabled or disabled`,
+		`labels: {app: web}, annotations: {pillion.dev/inject: enabled}`:             "unknown_parameter: the annotation pillion.dev/inject means nothing; set it as a label",
+		`labels: {app: web, pillion.dev/inject: disabled}`:                           "",
+		`labels: {app: web}, annotations: {"sidecar.istio.io/inject": "true", a: b}`: "",
+	} {
+		var all []string
+		if want != "" {
+			all = []string{want}
+		}
+		text := "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {replicas: 0, selector: {matchLabels: {app: web}}, template: {metadata: {" + metadata + "}, spec: {containers: [{name: web, image: registry.example/web:1}]}}}\n"
+		if got := applied(t, plain, text); !slices.Equal(got, all) {
+			t.Errorf("a Deployment with %s: kubectl shows the warnings %q, want %q", metadata, got, all)
+		}
+	}
+	for _, step := range []struct{ metadata, want string }{
+		{`labels: {pillion.dev/injct: enabled, %s}`, `misplaced: the label pillion.dev/injct of the namespace means nothing; did you mean "pillion.dev/inject"?`},
+		{`labels: {pillion.dev/inject: "true", %s}`, "misplaced: the label pillion.dev/inject: true of the namespace means nothing; the value must be enabled, disabled or shadow"},
+		{`labels: {%s}, annotations: {pillion.dev/inject: enabled}`, "misplaced: the annotation pillion.dev/inject of the namespace means nothing; set it as a label"},
+		{`labels: {pillion.dev/inject: enabled, %s}`, ""},
+	} {
+		var all []string
+		if step.want != "" {
+			all = []string{step.want}
+		}
+		text := "apiVersion: v1\nkind: Namespace\nmetadata: {name: " + plain + ", " + fmt.Sprintf(step.metadata, adviseLabel+`: "true"`) + "}\n"
+		if got := applied(t, plain, text); !slices.Equal(got, all) {
+			t.Errorf("the namespace with %s: kubectl shows the warnings %q, want %q", step.metadata, got, all)
+		}
 	}
 }
 

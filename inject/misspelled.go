@@ -20,6 +20,19 @@ var product, _, _ = strings.Cut(templates.Domain, ".")
 // domainLabels returns the keys that have a meaning as labels of a namespace.
 func domainLabels() []string { return []string{LabelInject, LabelRollout} }
 
+// MeantOptIn returns findings about labels and annotations of a pod with which its author probably wanted to opt in. It returns none if the
+// pod or its namespace has the label.
+func (i *Injector) MeantOptIn(namespace *request.Namespace, pod *jsontree.Node) []Finding {
+	s := &subject{podView: podView{labels: pod.At("metadata", "labels"), annotations: pod.At("metadata", "annotations")}}
+	if _, labelled := namespace.Labels[LabelInject]; labelled || s.optIn().IsText(Enabled) {
+		return nil
+	}
+	n := &mistakeCollector{injector: i.For(namespace.Name)}
+	n.checkPillionKeys(s)
+	n.checkMisspelled(s)
+	return n.all
+}
+
 // checkMisspelled adds findings about labels and annotations of the pod that resemble Pillion's: those of a domain with another spelling, and
 // labels with the key of a parameter.
 func (n *mistakeCollector) checkMisspelled(s *subject) {
@@ -101,6 +114,15 @@ func WrongOptIn(ns request.Namespace) string {
 		return ""
 	}
 	return all[0]
+}
+
+// WrongOptInValue returns a sentence about the value of a namespace's opt-in label if it means nothing, or "".
+func WrongOptInValue(ns request.Namespace) string {
+	label, labelled := ns.Labels[LabelInject]
+	if wrong := WrongNamespaceLabel(label); labelled && wrong != "" {
+		return fmt.Sprintf("the label %s: %s of the namespace means nothing%s", LabelInject, problem.Cut(label, maxValue), wrong)
+	}
+	return ""
 }
 
 // NamespaceMistakes returns sentences about labels and annotations of a namespace that look as if they opted in, and do not.

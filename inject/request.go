@@ -130,6 +130,17 @@ func (i *Injector) Inject(req Request) (*Result, error) {
 	return result, nil
 }
 
+// PodMistakes returns the findings about labels and annotations of a pod, as if it had opted in. The engine ignores pods that have not, but
+// a misspelled label may be why they have not.
+func (i *Injector) PodMistakes(req Request) ([]Finding, error) {
+	req.OptedIn = true
+	result, err := i.Inject(req)
+	if err != nil {
+		return nil, err
+	}
+	return result.Findings, nil
+}
+
 // accountOf returns the pod's ServiceAccount, or nil if no template reads it. It is read once for each
 // pod, because it may change in the meantime and all rounds must see the same.
 func (i *Injector) accountOf(ns *request.Namespace, pod *jsontree.Node) *request.ServiceAccount {

@@ -65,6 +65,10 @@ func TestAdviseEntries(t *testing.T) {
 		want.Rules = []admissionregistrationv1.RuleWithOperations{
 			rule(appsv1.GroupName, "deployments", "statefulsets", "daemonsets", "replicasets"), rule(batchv1.GroupName, "jobs", "cronjobs"),
 		}
+		if e.Name == manifests.AdviseMistakeEntry {
+			want.Rules = []admissionregistrationv1.RuleWithOperations{rule("", "namespaces")}
+			want.Rules[0].Scope = new(admissionregistrationv1.ClusterScope)
+		}
 		want.MatchPolicy = new(admissionregistrationv1.Equivalent)
 		want.FailurePolicy = new(admissionregistrationv1.Ignore)
 		want.SideEffects = new(admissionregistrationv1.SideEffectClassNone)
@@ -75,17 +79,24 @@ func TestAdviseEntries(t *testing.T) {
 			t.Errorf("%s is\n%+v, want\n%+v", e.Name, e, want)
 		}
 	}
-	if want := []string{manifests.AdviseNamespaceEntry, manifests.AdvisePodEntry}; !slices.Equal(names, want) {
+	if want := []string{manifests.AdviseNamespaceEntry, manifests.AdvisePodEntry, manifests.AdviseMistakeEntry}; !slices.Equal(names, want) {
 		t.Errorf("entries %q, want %q", names, want)
 	}
 }
 
-// TestAdviseSelectors checks that the webhook is called for a workload if and only if it is called
-// for the workload's pods. The namespaceSelectors are those of the base, and the matchCondition
-// corresponds to its selector of pods.
+// forWorkloads returns the entries for workloads: the first for namespaces that opted in, the second for pods that do.
+func forWorkloads(t *testing.T) []entry {
+	t.Helper()
+	_, all := loadAdvise(t)
+	return all[:2]
+}
+
+// TestAdviseSelectors checks that the webhook is called for a workload if it is called for the workload's pods, or if the opt-in
+// label of the pods has a value that means nothing, and for no other. The namespaceSelectors are those of the base, and the
+// matchCondition corresponds to its selector of pods.
 func TestAdviseSelectors(t *testing.T) {
 	mutating, _ := entries(load(t))
-	_, all := loadAdvise(t)
+	all := forWorkloads(t)
 	for _, name := range append(inject.SystemNamespaces(), "default", "team-a") {
 		for _, ns := range optIns(labels.Set{corev1.LabelMetadataName: name}) {
 			for _, pod := range optIns(labels.Set{"app": "web"}) {
@@ -106,10 +117,19 @@ func checkAdviseSelectors(t *testing.T, all, mutating []entry, ns, pod, own labe
 	object.(map[string]any)["metadata"].(map[string]any)["labels"] = decodeLabels(own)
 	for i, e := range all {
 		got := e.matches(t, ns, nil) && holds(t, e, object, nil, "jane")
-		if want := mutating[i].matches(t, ns, pod) || mutating[i].matches(t, ns, own); got != want {
+		want := mutating[i].matches(t, ns, meansToOptIn(pod)) || mutating[i].matches(t, ns, meansToOptIn(own))
+		if got != want {
 			t.Errorf("%s matches %t: namespace %v, %s %v, itself %v", e.Name, got, ns, workload, pod, own)
 		}
 	}
+}
+
+// meansToOptIn returns the labels with a right opt-in label, if they have one that does not opt out.
+func meansToOptIn(set labels.Set) labels.Set {
+	if value, ok := set[inject.LabelInject]; ok && value != inject.Disabled {
+		return labels.Merge(set, labels.Set{inject.LabelInject: inject.Enabled})
+	}
+	return set
 }
 
 func decodeLabels(set labels.Set) map[string]any {
@@ -124,7 +144,7 @@ func decodeLabels(set labels.Set) map[string]any {
 // creates. It is called for all others, except for those without pods that could opt in, and no
 // condition fails.
 func TestAdviseConditions(t *testing.T) {
-	_, all := loadAdvise(t)
+	all := forWorkloads(t)
 	byController := []any{map[string]any{"name": "a"}, map[string]any{"name": "b", "controller": true}}
 	byOthers := []any{map[string]any{"name": "a"}, map[string]any{"name": "b", "controller": false}}
 	optedIn := labels.Set{inject.LabelInject: inject.Enabled}
@@ -153,7 +173,7 @@ func TestAdviseConditions(t *testing.T) {
 // TestAdviseUpdates checks that the webhook is called for an update that changes something that Pillion reads, and for no
 // other: controllers update workloads often.
 func TestAdviseUpdates(t *testing.T) {
-	_, all := loadAdvise(t)
+	all := forWorkloads(t)
 	const old = `{"metadata":{"name":"web","generation":1,"labels":{"a":"b"},"annotations":{"c":"d"}},"spec":{"replicas":1,` +
 		`"template":{"metadata":{"labels":{"pillion.dev/inject":"enabled"}},"spec":{"containers":[{"name":"web","image":"web:1"}]}},` +
 		`"jobTemplate":{"metadata":{"labels":{"e":"f"}}}},"status":{"replicas":1}}`
@@ -179,6 +199,57 @@ func TestAdviseUpdates(t *testing.T) {
 			if holds(t, e, decode(t, old), decode(t, old), "jane") {
 				t.Errorf("%s is called if nothing changes", e.Name)
 			}
+		}
+	}
+}
+
+// TestAdviseMeantOptIn checks which keys of pods make a workload worth a question in a namespace that has not opted in.
+func TestAdviseMeantOptIn(t *testing.T) {
+	for key, want := range map[string]bool{
+		inject.LabelInject: true, "pillion.dev/injct": true, "pilion.dev/inject": true, "pillion.io/inject": true, "pillions.dev/inject": true,
+		inject.AnnotationTemplates: false, "pilion.dev/other": false, "linkerd.io/inject": false, "sidecar.istio.io/inject": false,
+		"agent.pillion.dev/level": false, "app.kubernetes.io/name": false, "app": false,
+	} {
+		for _, at := range []string{"labels", "annotations"} {
+			object := decode(t, `{"metadata":{"name":"web"},"spec":{"template":{"metadata":{"`+at+`":{"`+key+`":"enabled"}}}}}`)
+			if got := holds(t, forWorkloads(t)[1], object, nil, "jane"); got != want {
+				t.Errorf("%s %s: %t", at, key, got)
+			}
+		}
+	}
+}
+
+// TestAdviseMistakes checks which namespaces are worth a question: those with keys that may be meant for Pillion and are not right, if
+// the request changes them.
+func TestAdviseMistakes(t *testing.T) {
+	_, all := loadAdvise(t)
+	e := all[2]
+	const none = `{"metadata":{"name":"shop"}}`
+	for _, c := range []struct {
+		metadata string
+		want     bool
+	}{
+		{`"labels":{"pillion.dev/inject":"enabled"}`, false},
+		{`"labels":{"pillion.dev/inject":"shadow","pillion.dev/rollout":"enabled","team":"a"}`, false},
+		{`"labels":{"pillion.dev/inject":"true"}`, true},
+		{`"labels":{"pillion.dev/injct":"enabled"}`, true},
+		{`"labels":{"pilion.dev/inject":"enabled"}`, true},
+		{`"labels":{"agent.pillion.dev/level":"debug"}`, true},
+		{`"annotations":{"pillion.dev/inject":"enabled"}`, true},
+		{`"annotations":{"agent.pillion.dev/level":"debug"}`, false},
+		{`"annotations":{"linkerd.io/inject":"enabled"}`, false},
+		{`"labels":{"kubernetes.io/metadata.name":"shop"},"annotations":{}`, false},
+		{`"labels":null`, false},
+	} {
+		text := `{"metadata":{"name":"shop",` + c.metadata + `}}`
+		if got := holds(t, e, decode(t, text), nil, "jane"); got != c.want {
+			t.Errorf("created with %s: %t", c.metadata, got)
+		}
+		if got := holds(t, e, decode(t, text), decode(t, none), "jane"); got != c.want {
+			t.Errorf("changed to %s: %t", c.metadata, got)
+		}
+		if holds(t, e, decode(t, text), decode(t, text), "jane") {
+			t.Errorf("not changed from %s, and called", c.metadata)
 		}
 	}
 }

@@ -41,11 +41,13 @@ const (
 )
 
 // The name of the webhook configuration that only warns, and its entries. They are for workloads in
-// namespaces that opted in, and for workloads whose pods opt in individually.
+// namespaces that opted in, for workloads whose pods opt in individually, and for namespaces with keys that may be
+// misspelled.
 const (
 	AdviseName           = "pillion-advise"
 	AdviseNamespaceEntry = "namespace.advise.pillion.dev"
 	AdvisePodEntry       = "pod.advise.pillion.dev"
+	AdviseMistakeEntry   = "mistake.advise.pillion.dev"
 )
 
 // TLSPath is where the Secret with the certificate is mounted.

@@ -199,14 +199,14 @@ func (j *injection) injectObject(root *yamledit.Root, o manifest.Object) ([]yaml
 // a misspelled label may be why it has not.
 func (j *injection) findMistakes(req inject.Request, result *inject.Result) (sentences []string, err error) {
 	out := func(d inject.Decision) bool { return d.Code == inject.CodeNotOptedIn }
+	all := result.Findings
 	if slices.ContainsFunc(result.Decisions, out) {
-		req.OptedIn = true
-		if result, err = j.injector.Inject(req); err != nil {
+		if all, err = j.injector.PodMistakes(req); err != nil {
 			return nil, err
 		}
 	}
-	for i := range result.Findings {
-		sentences = append(sentences, result.Findings[i].Message)
+	for i := range all {
+		sentences = append(sentences, all[i].Message)
 	}
 	return sentences, nil
 }
@@ -218,7 +218,11 @@ func (j *injection) printNamespaceMistakes(namespace request.Namespace) {
 		return
 	}
 	j.reported[title] = true
-	for _, sentence := range j.injector.For(namespace.Name).NamespaceMistakes(namespace) {
+	all := j.injector.For(namespace.Name).NamespaceMistakes(namespace)
+	if wrong := inject.WrongOptInValue(namespace); wrong != "" {
+		all = append(all, wrong)
+	}
+	for _, sentence := range all {
 		if j.options.strict {
 			j.wrong = append(j.wrong, title+": "+problem.OneLine(sentence))
 			continue

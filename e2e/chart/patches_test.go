@@ -65,9 +65,11 @@ patches:
   patch: |
     - {op: replace, path: /webhooks/0/clientConfig/service/port, value: 8443}
     - {op: replace, path: /webhooks/1/clientConfig/service/port, value: 8443}
-- target: {kind: ValidatingWebhookConfiguration, name: pillion$}
+- target: {kind: ValidatingWebhookConfiguration}
   patch: |
     - {op: replace, path: /webhooks/2/clientConfig/service/port, value: 8443}
+- target: {kind: ValidatingWebhookConfiguration, name: pillion$}
+  patch: |
     - {op: replace, path: /webhooks/3/clientConfig/service/port, value: 8443}
 `
 	viewersPatch = `

@@ -15,6 +15,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/workloads"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/request"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // PathAdvise is the path of the webhook that warns the authors of workloads.
@@ -27,8 +28,8 @@ const decidedSilent = "silent"
 const fitSize, fitItems = 1 << 20, 10_000
 
 // advise warns the author of a workload about what will be wrong with its pods. The author does not see the warnings about the
-// pods themselves: a controller creates the pods, and drops them. The endpoint never
-// denies, and reports nothing about objects that it does not understand.
+// pods themselves: a controller creates the pods, and drops them. It also warns the author of a namespace whose labels look as if
+// they opted in, and do not. The endpoint never denies, and reports nothing about objects that it does not understand.
 //
 // It is not known yet which user will create the pods, and whether in a dry run. So
 // expressions see neither the user nor the dry run, as on the command line.
@@ -41,38 +42,86 @@ var advise = &endpoint{
 	decisions: okOutcomes(decidedWarned, decidedSilent),
 	findings:  []inject.Code{inject.CodeUnknownParameter},
 	general:   append([]inject.Code{inject.CodeMisplaced}, unknown...),
-	about:     func(r *admissionRequest) bool { return r.podAt() != nil },
+	about:     func(r *admissionRequest) bool { return r.isNamespace() || r.podAt() != nil },
 	answer: func(h *Handler, e *exchange, r *http.Request) (answer, *rejection) {
-		path := e.request.podAt()
-		injector, request := h.injector(e), e.request
-		var misplaced []inject.Finding
-		pod := request.newTemplate(path)
-		if pod != nil || request.newMetadata(path) {
-			misplaced = injector.Misplaced(request.apiVersion(), request.Kind.Kind, request.Object)
+		if e.request.isNamespace() {
+			return h.adviseOnNamespace(e), goneRejection(r)
 		}
-		if pod == nil {
-			if len(misplaced) == 0 {
-				return nil, goneRejection(r)
-			}
-			result := &inject.Result{Findings: misplaced}
-			return advice{injected{result}, result.Warnings(), nil}, goneRejection(r)
-		}
-		namespace, err := h.Namespaces.Namespace(e.request.Namespace)
-		if err != nil { // parameters that depend on its annotations would appear invalid
-			return nil, goneRejection(r)
-		}
-		result, err := injector.Inject(inject.Request{
-			Operation: string(admissionv1.Create), Namespace: namespace, Pod: pod, Claims: workloads.Claims(e.request.Object), Owner: workloads.OwnerOf(request.Kind.Kind, request.Object),
-			OptedIn: !inject.MisplacedOptIn(request.apiVersion(), request.Kind.Kind, request.Object), // which may be why Pillion was called
-			Done:    r.Context().Done(),
-		})
-		if err != nil || goneRejection(r) != nil {
-			return nil, goneRejection(r)
-		}
-		result.Findings = append(misplaced, result.Findings...)
-		misfits, effects := h.foreseeEffects(&namespace, request.Kind.Kind, pod, result)
-		return advice{injected{result}, append(result.Warnings(), misfits...), effects}, goneRejection(r)
+		return h.adviseOnWorkload(e, r)
 	},
+}
+
+// adviseOnNamespace returns what is wrong with the labels and annotations of a namespace, or nil.
+func (h *Handler) adviseOnNamespace(e *exchange) answer {
+	metadata := e.request.Object.Get("metadata")
+	if !e.request.newMetadata([]string{"metadata"}) {
+		return nil
+	}
+	ns := request.Namespace{
+		Name: metadata.Get("name").Text(), Known: true,
+		Labels: textsOf(metadata.Get("labels")), Annotations: textsOf(metadata.Get("annotations")),
+	}
+	mistakes := h.injector(e).For(ns.Name).NamespaceMistakes(ns)
+	if wrong := inject.WrongOptInValue(ns); wrong != "" {
+		mistakes = append(mistakes, wrong)
+	}
+	var findings []inject.Finding
+	for _, sentence := range mistakes {
+		findings = append(findings, inject.Finding{Code: inject.CodeMisplaced, Message: sentence, Mode: v1alpha1.Warn})
+	}
+	return adviceAbout(findings)
+}
+
+// textsOf returns the members of an object that are strings.
+func textsOf(object *jsontree.Node) map[string]string {
+	texts := map[string]string{}
+	members := object.Members()
+	for i := range members {
+		texts[members[i].Name()] = members[i].Text()
+	}
+	return texts
+}
+
+// adviseOnWorkload returns what will be wrong with the pods of a workload, or nil.
+func (h *Handler) adviseOnWorkload(e *exchange, r *http.Request) (answer, *rejection) {
+	path := e.request.podAt()
+	injector, request := h.injector(e), e.request
+	var misplaced []inject.Finding
+	pod := request.newTemplate(path)
+	if pod != nil || request.newMetadata(path) {
+		misplaced = injector.Misplaced(request.apiVersion(), request.Kind.Kind, request.Object)
+	}
+	if pod == nil {
+		return adviceAbout(misplaced), goneRejection(r)
+	}
+	namespace, err := h.Namespaces.Namespace(e.request.Namespace)
+	if err != nil { // parameters that depend on its annotations would appear invalid
+		return nil, goneRejection(r)
+	}
+	if meant := injector.MeantOptIn(&namespace, pod); len(meant) > 0 {
+		return adviceAbout(append(misplaced, meant...)), goneRejection(r)
+	}
+	about := inject.Request{
+		Operation: string(admissionv1.Create), Namespace: namespace, Pod: pod, Claims: workloads.Claims(e.request.Object), Owner: workloads.OwnerOf(request.Kind.Kind, request.Object),
+		OptedIn: !inject.MisplacedOptIn(request.apiVersion(), request.Kind.Kind, request.Object), // which may be why Pillion was called
+		Done:    r.Context().Done(),
+	}
+	result, err := injector.Inject(about)
+	if err != nil || goneRejection(r) != nil {
+		return nil, goneRejection(r)
+	}
+	result.Findings = append(misplaced, result.Findings...)
+	misfits, effects := h.foreseeEffects(&namespace, request.Kind.Kind, pod, result)
+	return advice{injected{result}, append(result.Warnings(), misfits...), effects}, goneRejection(r)
+}
+
+// adviceAbout returns an answer that consists of findings, or nil if there are none.
+func adviceAbout(findings []inject.Finding) answer {
+	if len(findings) == 0 {
+		return nil
+	}
+	result := &inject.Result{Findings: findings}
+	return advice{injected{result}, result.Warnings(), nil}
 }
 
 // advice is the answer about the pods of a workload.
@@ -116,6 +165,11 @@ func (h *Handler) foreseeEffects(namespace *request.Namespace, kind string, node
 }
 
 func (r *admissionRequest) apiVersion() string { return r.Kind.Group + "/" + r.Kind.Version }
+
+// isNamespace reports whether the request creates or updates a namespace.
+func (r *admissionRequest) isNamespace() bool {
+	return r.SubResource == "" && r.Kind == kind{Version: "v1", Kind: "Namespace"} && (r.Operation == admissionv1.Create || r.Operation == admissionv1.Update)
+}
 
 // podAt returns the path of the pod template if the request creates or updates a workload, or else nil. It
 // returns nil for a workload that a controller owns, for example a ReplicaSet: the author of the owner was warned already.

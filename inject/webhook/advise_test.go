@@ -198,7 +198,7 @@ func TestAdviseMany(t *testing.T) {
 	t.Parallel()
 	e := newEdge(load(t, sidecar))
 	many := strings.Replace(misspelled, "+log-agnet", "+a,+b,+c,+d,+e,+f,+g,+h,+i,+j,+k,+l,+m,+n,+o,+p,+q", 1)
-	many = strings.Replace(many, `"metadata":{`, `"metadata":{"labels":{"pillion.dev/inject":"yes"},`, 1)
+	many = strings.Replace(many, `"metadata":{`, `"metadata":{"labels":{"pillion.dev/inject":"enabled"},`, 1)
 	body := advised("apps/v1", "Deployment", "CREATE", `{"spec":{"template":`+many+`}}`, "null")
 	r, _ := checkContract(t, webhook.PathAdvise, body, e.answer(post(t, webhook.PathAdvise, body)))
 	if n := len(r.Warnings); n < 10 || strings.Contains(r.Warnings[n-1], "audit") || len(r.AuditAnnotations) > 0 {

@@ -68,8 +68,10 @@ func New(injector *inject.Injector, s Subject) (*Report, error) {
 	r.checkFit(&s, result)
 	if r.Unread = s.Unread; s.Unread {
 		r.Shows = requestsOf(&s.Request)
-		if err := r.addMisspelled(injector, s.Request); err != nil {
-			return nil, err
+		if len(r.Mistakes) == 0 { // with templates, addOptedIn adds them
+			if r.Mistakes, err = injector.PodMistakes(s.Request); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if s.Incomplete || s.Unread {
@@ -84,17 +86,6 @@ func New(injector *inject.Injector, s Subject) (*Report, error) {
 	}
 	r.summarizeRejection(s.Rejected)
 	return r, r.addOptedIn(injector, s, result)
-}
-
-// addMisspelled adds the mistakes in the labels and annotations of a pod that has not opted in, if no template is known. A misspelled
-// label may be why it has not. With templates, addOptedIn does this.
-func (r *Report) addMisspelled(injector *inject.Injector, req inject.Request) error {
-	req.OptedIn = true
-	result, err := injector.Inject(req)
-	if err == nil && len(r.Mistakes) == 0 {
-		r.Mistakes = result.Findings
-	}
-	return err
 }
 
 // readCauses returns what is known about the causes of an existing pod's state.
