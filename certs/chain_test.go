@@ -180,13 +180,13 @@ func TestChain(t *testing.T) {
 			other := issue(t, &c.ca, chainNow.AddDate(0, 0, -1), "other.example.com")
 			c.hold(other)
 			c.present(other)
-		}, []string{"MutatingWebhookConfiguration/pillion: the caBundle of namespace.mutating and pod.mutating does not verify", "ValidatingWebhookConfiguration/pillion: the caBundle of"}},
+		}, []string{"MutatingWebhookConfiguration/pillion: the caBundle of namespace.mutating, pod.mutating does not verify", "ValidatingWebhookConfiguration/pillion: the caBundle of"}},
 		"empty": {func(c *chainCase) { c.Configurations[0].CABundles[1].Bundle = nil }, []string{"MutatingWebhookConfiguration/pillion: the caBundle of pod.mutating is empty"}},
 		"garbage": {func(c *chainCase) { c.Configurations[1].CABundles[0].Bundle = []byte("hello") }, []string{
 			"ValidatingWebhookConfiguration/pillion: the caBundle of namespace.validating holds no certificate",
 		}},
 		"another CA": {func(c *chainCase) { c.bundle(issue(t, nil, chainNow.AddDate(0, -1, 0)).certPEM()) }, []string{
-			"MutatingWebhookConfiguration/pillion: the caBundle of namespace.mutating and pod.mutating does not verify the certificate of the Secret pillion-system/pillion-tls; cert-manager's cainjector",
+			"MutatingWebhookConfiguration/pillion: the caBundle of namespace.mutating, pod.mutating does not verify the certificate of the Secret pillion-system/pillion-tls; cert-manager's cainjector",
 			"ValidatingWebhookConfiguration/pillion",
 		}},
 		"two CAs": {func(c *chainCase) {

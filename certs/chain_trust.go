@@ -59,7 +59,7 @@ func (c *Chain) checkTrust(r *ChainReport, pair *tls.Certificate) (problems []st
 func (c *Chain) trustProblems(r *ChainReport, name string, empty, unusable, lost []string) (problems []string) {
 	add := func(webhooks []string, what string) {
 		if len(webhooks) > 0 {
-			problems = append(problems, fmt.Sprintf("%s: the caBundle of %s %s; %s", name, strings.Join(webhooks, " and "), what, whoTrusts(r.Source)))
+			problems = append(problems, fmt.Sprintf("%s: the caBundle of %s %s; %s", name, strings.Join(webhooks, ", "), what, whoTrusts(r.Source)))
 		}
 	}
 	if r.Secret != nil || c.Secret != nil || len(r.Problems) == 0 { // otherwise, there is no certificate

@@ -238,7 +238,7 @@ func TestSelfSignedAdvise(t *testing.T) {
 	if err := configurations.Delete(testContext(t), adviseConfiguration, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if report := i.certs(t); len(report.Trust) != len(pillionRules())-2 || len(report.Problems) > 0 {
+	if report := i.certs(t); len(report.Trust) != len(pillionRules())-len(env.manifests.Advising.Webhooks) || len(report.Problems) > 0 {
 		t.Errorf("without it, the report is %+v", report)
 	}
 	i.apply(t, "self-signed")
