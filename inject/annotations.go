@@ -12,6 +12,8 @@ const (
 	LabelInject = templates.Domain + "/inject"
 	// LabelRollout on a namespace is Enabled if the controller may update its running pods.
 	LabelRollout = templates.Domain + "/rollout"
+	// LabelExempt on a pod is read by API servers, if Pillion is installed with the component exempt-pods: they do not call it then.
+	LabelExempt = templates.Domain + "/exempt"
 	// Enabled, Disabled and Shadow are values of these labels.
 	Enabled  = "enabled"
 	Disabled = "disabled"

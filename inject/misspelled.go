@@ -5,6 +5,7 @@ package inject
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -20,13 +21,29 @@ var product, _, _ = strings.Cut(templates.Domain, ".")
 // domainLabels returns the keys that have a meaning as labels of a namespace.
 func domainLabels() []string { return []string{LabelInject, LabelRollout} }
 
-// MeantOptIn returns findings about labels and annotations of a pod with which its author probably wanted to opt in. It returns none if the
-// pod or its namespace has the label.
-func (i *Injector) MeantOptIn(namespace *request.Namespace, pod *jsontree.Node) []Finding {
-	s := &subject{podView: podView{labels: pod.At("metadata", "labels"), annotations: pod.At("metadata", "annotations")}}
-	if _, labelled := namespace.Labels[LabelInject]; labelled || s.optIn().IsText(Enabled) {
-		return nil
+// likeOptIn matches the keys for which the webhook for workloads is called although neither the namespace nor the pod has opted in. Most of
+// them are mistakes, which checkPillionKeys and checkMisspelled find.
+var likeOptIn = regexp.MustCompile(`^(pillion[.]dev/|p[a-z]{4,8}[.][a-z]+/inject$)`)
+
+// SeemsToOptIn reports whether a pod has not opted in and has a label or an annotation with which its author may have wanted to. The
+// webhook configuration for workloads has the same condition, because a selector cannot see this.
+func SeemsToOptIn(pod *jsontree.Node) (seems bool) {
+	for _, field := range []string{"labels", "annotations"} {
+		members := pod.At("metadata", field).Members()
+		for i := range members {
+			key, value := members[i].Name(), &members[i]
+			if field == "labels" && key == LabelInject && value.IsText(Enabled) {
+				return false
+			}
+			seems = seems || key != AnnotationTemplates && key != LabelExempt && likeOptIn.MatchString(key) && !value.IsText(Disabled)
+		}
 	}
+	return seems
+}
+
+// OwnKeyMistakes returns findings about the labels and annotations of a pod that are Pillion's own, or nearly so.
+func (i *Injector) OwnKeyMistakes(namespace *request.Namespace, pod *jsontree.Node) []Finding {
+	s := &subject{podView: podView{labels: pod.At("metadata", "labels"), annotations: pod.At("metadata", "annotations")}}
 	n := &mistakeCollector{injector: i.For(namespace.Name)}
 	n.checkPillionKeys(s)
 	n.checkMisspelled(s)

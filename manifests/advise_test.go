@@ -23,6 +23,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/webhook"
 	"github.com/pillion-dev/pillion/manifests"
+	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
 const adviseFolder = "advise"
@@ -206,14 +207,22 @@ func TestAdviseUpdates(t *testing.T) {
 // TestAdviseMeantOptIn checks which keys of pods make a workload worth a question in a namespace that has not opted in.
 func TestAdviseMeantOptIn(t *testing.T) {
 	for key, want := range map[string]bool{
-		inject.LabelInject: true, "pillion.dev/injct": true, "pilion.dev/inject": true, "pillion.io/inject": true, "pillions.dev/inject": true,
-		inject.AnnotationTemplates: false, "pilion.dev/other": false, "linkerd.io/inject": false, "sidecar.istio.io/inject": false,
+		inject.LabelInject: true, inject.AnnotationUninject: true, "panda.io/inject": true, "pillion.dev/injct": true, "pilion.dev/inject": true, "pillion.io/inject": true, "pillions.dev/inject": true,
+		inject.AnnotationTemplates: false, inject.LabelExempt: false, "pilion.dev/other": false, "linkerd.io/inject": false, "sidecar.istio.io/inject": false,
 		"agent.pillion.dev/level": false, "app.kubernetes.io/name": false, "app": false,
 	} {
 		for _, at := range []string{"labels", "annotations"} {
 			object := decode(t, `{"metadata":{"name":"web"},"spec":{"template":{"metadata":{"`+at+`":{"`+key+`":"enabled"}}}}}`)
 			if got := holds(t, forWorkloads(t)[1], object, nil, "jane"); got != want {
 				t.Errorf("%s %s: %t", at, key, got)
+			}
+			pod, err := jsontree.Parse([]byte(`{"metadata":{"` + at + `":{"` + key + `":"enabled"}}}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			optsIn := at == "labels" && key == inject.LabelInject
+			if got := inject.SeemsToOptIn(pod); got != (want && !optsIn) {
+				t.Errorf("%s %s seems to opt in: %t", at, key, got)
 			}
 		}
 	}

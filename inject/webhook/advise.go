@@ -98,8 +98,8 @@ func (h *Handler) adviseOnWorkload(e *exchange, r *http.Request) (answer, *rejec
 	if err != nil { // parameters that depend on its annotations would appear invalid
 		return nil, goneRejection(r)
 	}
-	if meant := injector.MeantOptIn(&namespace, pod); len(meant) > 0 {
-		return adviceAbout(append(misplaced, meant...)), goneRejection(r)
+	if _, labelled := namespace.Labels[inject.LabelInject]; !labelled && inject.SeemsToOptIn(pod) {
+		return adviceAbout(append(misplaced, injector.OwnKeyMistakes(&namespace, pod)...)), goneRejection(r)
 	}
 	about := inject.Request{
 		Operation: string(admissionv1.Create), Namespace: namespace, Pod: pod, Claims: workloads.Claims(e.request.Object), Owner: workloads.OwnerOf(request.Kind.Kind, request.Object),
