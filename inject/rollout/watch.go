@@ -359,7 +359,7 @@ func (t *watched) seePod(pod *corev1.Pod, now time.Time, rules Rules, own Claim)
 			t.Stage, t.Ours, t.own, t.wasReady, t.waits, t.holder = Changing, true, t.plan.Own, true, false, claim.Holder
 		}
 	}
-	taken = t.seeClaim(claim, own, now)
+	taken = t.seeClaim(claim, own, first, now)
 	switch t.Stage {
 	case Behind:
 		if t.Reverts && !t.Ready { // it may become ready again for a while
@@ -384,15 +384,23 @@ func (t *watched) seePod(pod *corev1.Pod, now time.Time, rules Rules, own Claim)
 }
 
 // seeClaim takes in the claim in the pod. While it is of another rollout, the pod counts as one that is not proved. It reports
-// whether that rollout has taken the pod from this one.
-func (t *watched) seeClaim(c, own Claim, now time.Time) (taken bool) {
+// whether that rollout has taken the pod from this one. This rollout goes on with a pod that goes back, or that another rollout has left
+// with a failed change, in spite of the claim in it. A later claim of another rollout counts.
+func (t *watched) seeClaim(c, own Claim, first bool, now time.Time) (taken bool) {
 	foreign := c.Holder != "" && c.Holder != own.Holder && (!t.Ours || c.Holder != t.holder)
-	switch {
+	switch goesOn := t.Stage == Behind && t.Reverts; {
+	case goesOn && c.Holder == own.Holder, goesOn && foreign && (first || c == t.claim): // in spite of the claim of another rollout
+		if foreign {
+			t.claim = c
+		}
 	case !foreign && t.claim.Holder != "": // the other rollout has proved the pod, or has not changed it
 		if t.claim, t.Proof = (Claim{}), 0; !t.Ours && t.isUnproved() {
 			t.noteSettled(now)
 		}
-	case !foreign, t.Stage == Behind && t.Reverts: // this one has to go on with a pod that goes back
+		if t.plan != nil { // that rollout is no reason for doubt any more
+			t.Reverts = t.plan.Reverts()
+		}
+	case !foreign:
 	case c != t.claim:
 		taken = t.Ours && t.isUnproved()
 		t.Stage, t.Since, t.Ours, t.wasReady, t.claim, t.Proof, t.Failed = Changing, now, false, true, c, max(c.Proof, minClaim), ""
