@@ -174,7 +174,7 @@ func (l *load) lastError() error {
 }
 
 // disrupt runs a disruption under load, and creates some pods before and after it. disruption returns when
-// Pillion has recovered. Creates may be denied only if mayDeny is set, and only if they began before that. No pod
+// Pillion has recovered. Creates may be denied only if mayDeny is set, and only if they began before a pod is created again. No pod
 // may stay without its sidecar, unless disruption sets mayMiss. In no case may another pod be blocked.
 func disrupt(t *testing.T, mayDeny bool, disruption func(t *testing.T, l *load)) {
 	const around = 10
@@ -182,6 +182,9 @@ func disrupt(t *testing.T, mayDeny bool, disruption func(t *testing.T, l *load))
 	l.more(t, around)
 	began := time.Now()
 	disruption(t, l)
+	if mayDeny {
+		l.more(t, 1) // a replica is ready a moment before kube-proxy sends connections to it
+	}
 	recovered := time.Now()
 	l.more(t, around)
 	l.stopping()
