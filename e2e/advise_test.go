@@ -325,7 +325,7 @@ func (a *advisor) podsOptIn(t *testing.T) {
 func (a *advisor) meantOptIn(t *testing.T) {
 	plain := plainNamespace(t, withLabel(adviseLabel, "true"))
 	for metadata, want := range map[string]string{
-		`labels: {app: web, pilion.dev/inject: enabled}`:                             "unknown_parameter: the label pilion.dev/inject means nothing; did you mean pillion.dev/inject?",
+		`labels: {app: web, pilion.dev/inject: enabled}`:                             "unknown_parameter: the label pilion.dev/inject means nothing to Pillion; did you mean pillion.dev/inject?",
 		`labels: {app: web, pillion.dev/injct: enabled}`:                             "unknown_parameter: the label pillion.dev/injct means nothing; did you mean pillion.dev/inject?",
 		`labels: {app: web, pillion.dev/inject: "yes"}`:                              `unknown_parameter: the label pillion.dev/inject: "yes" means nothing; it must be enabled or disabled`,
 		`labels: {app: web}, annotations: {pillion.dev/inject: enabled}`:             "unknown_parameter: the annotation pillion.dev/inject means nothing; set it as a label",
@@ -342,7 +342,7 @@ func (a *advisor) meantOptIn(t *testing.T) {
 		}
 	}
 	for _, step := range []struct{ metadata, want string }{
-		{`labels: {pillion.dev/injct: enabled, %s}`, `misplaced: the label pillion.dev/injct of the namespace means nothing; did you mean "pillion.dev/inject"?`},
+		{`labels: {pillion.dev/injct: enabled, %s}`, `misplaced: the label pillion.dev/injct of the namespace means nothing; did you mean pillion.dev/inject?`},
 		{`labels: {pillion.dev/inject: "true", %s}`, "misplaced: the label pillion.dev/inject: true of the namespace means nothing; the value must be enabled, disabled or shadow"},
 		{`labels: {%s}, annotations: {pillion.dev/inject: enabled}`, "misplaced: the annotation pillion.dev/inject of the namespace means nothing; set it as a label"},
 		{`labels: {pillion.dev/inject: enabled, %s}`, ""},

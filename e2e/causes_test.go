@@ -26,8 +26,8 @@ var usualCauses = []struct {
 }{
 	{
 		name: "not-opted-in", namespace: "plain",
-		administrator: `With the label pillion.dev/inject: enabled on the namespace, the pod gets 1 of .*the label pillion.dev/injct of the namespace means nothing; did you mean "pillion.dev/inject"`,
-		developer:     `neither the pod nor its namespace has the label pillion.dev/inject, .*the label pillion.dev/injct of the namespace means nothing; did you mean "pillion.dev/inject"`,
+		administrator: `With the label pillion.dev/inject: enabled on the namespace, the pod gets 1 of .*the label pillion.dev/injct of the namespace means nothing; did you mean pillion.dev/inject`,
+		developer:     `neither the pod nor its namespace has the label pillion.dev/inject, .*the label pillion.dev/injct of the namespace means nothing; did you mean pillion.dev/inject`,
 		kubectl:       "get namespace plain --show-labels", prints: "pillion.dev/injct=enabled",
 	},
 	{

@@ -15,36 +15,43 @@ import (
 	"github.com/pillion-dev/pillion/templates/request"
 )
 
-// product is the part of Pillion's domain by which a misspelled domain is recognized, for example pilion.dev or pillion.io.
-var product, _, _ = strings.Cut(templates.Domain, ".")
+// product and topLevel are the parts of Pillion's domain by which a misspelled domain is recognized, for example pilion.dev or pillion.io.
+var product, topLevel, _ = strings.Cut(templates.Domain, ".")
 
 // domainLabels returns the keys that have a meaning as labels of a namespace.
 func domainLabels() []string { return []string{LabelInject, LabelRollout} }
 
 // likeOptIn matches the keys for which the webhook for workloads is called although neither the namespace nor the pod has opted in. Most of
 // them are mistakes, which checkPillionKeys and checkMisspelled find.
-var likeOptIn = regexp.MustCompile(`^(pillion[.]dev/|p[a-z]{4,8}[.][a-z]+/inject$)`)
+var likeOptIn = regexp.MustCompile(`^(pillion[.]dev/|p[a-z]{4,8}[.][a-z]+/(inject|templates)$)`)
 
-// SeemsToOptIn reports whether a pod has not opted in and has a label or an annotation with which its author may have wanted to. The
-// webhook configuration for workloads has the same condition, because a selector cannot see this.
-func SeemsToOptIn(pod *jsontree.Node) (seems bool) {
-	for _, field := range []string{"labels", "annotations"} {
-		members := pod.At("metadata", field).Members()
-		for i := range members {
-			key, value := members[i].Name(), &members[i]
-			if field == "labels" && key == LabelInject && value.IsText(Enabled) {
-				return false
+// SeemsToOptIn reports whether the pods of a workload have not opted in, and a label or an annotation of the pods or of the workload looks
+// as if they should. Path is where the pod template is. The webhook configuration for workloads has the same condition, because a selector
+// cannot see this.
+func SeemsToOptIn(object *jsontree.Node, path []string) (seems bool) {
+	if object.At(path...).At("metadata", "labels", LabelInject).IsText(Enabled) {
+		return false
+	}
+	for depth := range len(path) + 1 {
+		for _, field := range []string{"labels", "annotations"} {
+			members := object.At(path[:depth]...).At("metadata", field).Members()
+			for i := range members[:min(len(members), maxMisspelled)] {
+				key := members[i].Name()
+				seems = seems || key != AnnotationTemplates && key != LabelExempt && likeOptIn.MatchString(key) && !members[i].IsText(Disabled)
 			}
-			seems = seems || key != AnnotationTemplates && key != LabelExempt && likeOptIn.MatchString(key) && !value.IsText(Disabled)
 		}
 	}
 	return seems
 }
 
-// OwnKeyMistakes returns findings about the labels and annotations of a pod that are Pillion's own, or nearly so.
+// OwnKeyMistakes returns findings about the labels and annotations of a pod that are Pillion's own, or nearly so. It returns none in a
+// namespace that cannot opt in.
 func (i *Injector) OwnKeyMistakes(namespace *request.Namespace, pod *jsontree.Node) []Finding {
-	s := &subject{podView: podView{labels: pod.At("metadata", "labels"), annotations: pod.At("metadata", "annotations")}}
+	if i.Excludes(namespace.Name) {
+		return nil
+	}
 	n := &mistakeCollector{injector: i.For(namespace.Name)}
+	s := &subject{podView: podView{labels: pod.At("metadata", "labels"), annotations: pod.At("metadata", "annotations")}}
 	n.checkPillionKeys(s)
 	n.checkMisspelled(s)
 	return n.all
@@ -60,8 +67,8 @@ func (n *mistakeCollector) checkMisspelled(s *subject) {
 		members := metadata.n.Members()
 		for i := range members[:min(len(members), maxMisspelled)] {
 			key, message := members[i].Name(), ""
-			if meant := n.injector.meantKey(key); meant != "" {
-				message = fmt.Sprintf("the %s %s means nothing; did you mean %s?", metadata.what, key, kindOf(meant, metadata.what))
+			if meant := n.injector.meantKey(key); meant != "" && meant != LabelRollout { // which is for namespaces
+				message = fmt.Sprintf("the %s %s means nothing to Pillion; did you mean %s?", metadata.what, key, kindOf(meant, metadata.what))
 			} else if metadata.n == s.labels && n.injector.setsParameter(key) && s.annotation(key) == nil {
 				message = fmt.Sprintf("the label %s sets no parameter; set it as an annotation", key)
 			}
@@ -95,7 +102,11 @@ func (i *Injector) meantKey(key string) string {
 	}
 	first := strings.LastIndexByte(prefix[:last], '.') + 1
 	domain := prefix[first:last]
-	if difference := len(domain) - len(product); difference < -2 || difference > 2 || problem.Closest(domain, []string{product}) == "" {
+	edits := 2
+	if prefix[last+1:] != topLevel {
+		edits = 1
+	}
+	if problem.EditDistance(domain, product) > edits {
 		return ""
 	}
 	meant := templates.Domain + "/" + name
@@ -105,7 +116,7 @@ func (i *Injector) meantKey(key string) string {
 		}
 		return meant
 	}
-	if meant != LabelInject && meant != AnnotationTemplates {
+	if meant != LabelInject && meant != LabelRollout && meant != AnnotationTemplates {
 		return ""
 	}
 	return meant
@@ -133,34 +144,67 @@ func WrongOptIn(ns request.Namespace) string {
 	return all[0]
 }
 
-// WrongOptInValue returns a sentence about the value of a namespace's opt-in label if it means nothing, or "".
-func WrongOptInValue(ns request.Namespace) string {
-	label, labelled := ns.Labels[LabelInject]
-	if wrong := WrongNamespaceLabel(label); labelled && wrong != "" {
-		return fmt.Sprintf("the label %s: %s of the namespace means nothing%s", LabelInject, problem.Cut(label, maxValue), wrong)
+// WrongNamespaceValues returns sentences about the values of Pillion's labels of a namespace that mean nothing.
+func WrongNamespaceValues(ns request.Namespace) (all []string) {
+	for _, label := range []struct {
+		key, must string
+		values    []string
+	}{
+		{LabelInject, WrongNamespaceLabel("-"), []string{Enabled, Disabled, Shadow}},
+		{LabelRollout, "; the value must be " + Enabled + " or " + Disabled, []string{Enabled, Disabled}},
+	} {
+		switch value, ok := ns.Labels[label.key]; {
+		case !ok || slices.Contains(label.values, value):
+		case value == "":
+			all = append(all, fmt.Sprintf("the label %s of the namespace has no value%s", label.key, label.must))
+		default:
+			all = append(all, fmt.Sprintf("the label %s: %s of the namespace means nothing%s", label.key, problem.Cut(value, maxValue), label.must))
+		}
 	}
-	return ""
+	return all
 }
 
-// NamespaceMistakes returns sentences about labels and annotations of a namespace that look as if they opted in, and do not.
+// NamespaceMistakes returns sentences about labels and annotations of a namespace that look as if they opted in, and do not. It reads at
+// most maxMisspelled of each.
 func (i *Injector) NamespaceMistakes(ns request.Namespace) (all []string) {
+	if i.Excludes(ns.Name) {
+		return nil
+	}
 	for _, of := range []struct {
 		what string
 		keys map[string]string
 	}{{"label", ns.Labels}, {"annotation", ns.Annotations}} {
-		for _, key := range slices.Sorted(maps.Keys(of.keys)) {
-			switch meant := i.meantKey(key); {
-			case meant != "":
-				all = append(all, fmt.Sprintf("the %s %s of the namespace means nothing; did you mean %s?", of.what, key, kindOf(meant, of.what)))
-			case of.what == "label" && slices.Contains(domainLabels(), key):
-			case of.what == "annotation" && slices.Contains(domainLabels(), key):
-				all = append(all, fmt.Sprintf("the annotation %s of the namespace means nothing; set it as a label", key))
-			case of.what == "label" && i.setsParameter(key):
-				all = append(all, fmt.Sprintf("the label %s of the namespace sets no parameter; set it as an annotation", key))
-			case strings.HasPrefix(key, templates.Domain+"/"):
-				all = append(all, fmt.Sprintf("the %s %s of the namespace means nothing%s", of.what, key, problem.DidYouMean(key, domainLabels())))
+		keys := slices.Sorted(maps.Keys(of.keys))
+		for _, key := range keys[:min(len(keys), maxMisspelled)] {
+			if sentence := i.namespaceMistake(of.what, key); sentence != "" && len(all) < maxFindings {
+				all = append(all, sentence)
 			}
 		}
 	}
-	return all[:min(len(all), maxFindings)]
+	return all
+}
+
+// namespaceMistake is NamespaceMistakes for one key. What is "label" or "annotation".
+func (i *Injector) namespaceMistake(what, key string) string {
+	isLabel := what == "label"
+	meant := i.meantKey(key)
+	switch {
+	case meant != "":
+		return fmt.Sprintf("the %s %s of the namespace means nothing to Pillion; did you mean %s?", what, key, kindOf(meant, what))
+	case isLabel && slices.Contains(domainLabels(), key):
+		return ""
+	case slices.Contains(domainLabels(), key):
+		return fmt.Sprintf("the annotation %s of the namespace means nothing; set it as a label", key)
+	case key == LabelExempt:
+		return fmt.Sprintf("the %s %s of the namespace means nothing; set it as a label of pods", what, key)
+	case isLabel && i.setsParameter(key):
+		return fmt.Sprintf("the label %s of the namespace sets no parameter; set it as an annotation", key)
+	case !strings.HasPrefix(key, templates.Domain+"/"):
+		return ""
+	}
+	sentence := fmt.Sprintf("the %s %s of the namespace means nothing", what, key)
+	if closest := problem.Closest(key, domainLabels()); closest != "" {
+		sentence += fmt.Sprintf("; did you mean %s?", closest)
+	}
+	return sentence
 }

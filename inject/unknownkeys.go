@@ -113,13 +113,20 @@ func (n *mistakeCollector) checkPillionKeys(s *subject) {
 	} {
 		members := metadata.n.Members()
 		for i := range members {
+			if len(n.all) == maxFindings {
+				return
+			}
 			key := members[i].Name()
 			if strings.HasPrefix(key, templates.Domain+"/") && key != metadata.known && (!IsWritten(key) || metadata.n != s.annotations) {
 				message := fmt.Sprintf("the %s %s means nothing; did you mean %s?", metadata.what, key, metadata.known)
 				switch {
 				case key == metadata.other:
 					message = fmt.Sprintf("the %s %s means nothing; set it as %s", metadata.what, key, metadata.kind)
-				case key == LabelExempt && metadata.n == s.labels:
+				case key == LabelExempt && metadata.n == s.annotations:
+					message = fmt.Sprintf("the annotation %s means nothing; set it as a label", key)
+				case key == LabelExempt && s.request.file: // it is unknown how Pillion is installed
+					continue
+				case key == LabelExempt:
 					message = fmt.Sprintf("the label %s exempts the pod only if Pillion is installed with the component exempt-pods", key)
 				}
 				n.addFinding(Finding{Code: CodeUnknownParameter, Path: metadata.path + jsontree.Escape(key), Found: JSON(members[i].String()), Message: message, ownKey: true})

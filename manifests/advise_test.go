@@ -22,6 +22,7 @@ import (
 	"github.com/pillion-dev/pillion/certs"
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/webhook"
+	"github.com/pillion-dev/pillion/inject/workloads"
 	"github.com/pillion-dev/pillion/manifests"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
@@ -207,7 +208,7 @@ func TestAdviseUpdates(t *testing.T) {
 // TestAdviseMeantOptIn checks which keys of pods make a workload worth a question in a namespace that has not opted in.
 func TestAdviseMeantOptIn(t *testing.T) {
 	for key, want := range map[string]bool{
-		inject.LabelInject: true, inject.AnnotationUninject: true, "panda.io/inject": true, "pillion.dev/injct": true, "pilion.dev/inject": true, "pillion.io/inject": true, "pillions.dev/inject": true,
+		inject.LabelInject: true, inject.AnnotationUninject: true, "panda.io/inject": true, "pilion.dev/templates": true, "pillion.dev/injct": true, "pilion.dev/inject": true, "pillion.io/inject": true, "pillions.dev/inject": true,
 		inject.AnnotationTemplates: false, inject.LabelExempt: false, "pilion.dev/other": false, "linkerd.io/inject": false, "sidecar.istio.io/inject": false,
 		"agent.pillion.dev/level": false, "app.kubernetes.io/name": false, "app": false,
 	} {
@@ -216,16 +217,40 @@ func TestAdviseMeantOptIn(t *testing.T) {
 			if got := holds(t, forWorkloads(t)[1], object, nil, "jane"); got != want {
 				t.Errorf("%s %s: %t", at, key, got)
 			}
-			pod, err := jsontree.Parse([]byte(`{"metadata":{"` + at + `":{"` + key + `":"enabled"}}}`))
-			if err != nil {
-				t.Fatal(err)
-			}
 			optsIn := at == "labels" && key == inject.LabelInject
-			if got := inject.SeemsToOptIn(pod); got != (want && !optsIn) {
+			if got := seemsToOptIn(t, object); got != (want && !optsIn) {
 				t.Errorf("%s %s seems to opt in: %t", at, key, got)
+			}
+			for _, own := range []string{`"metadata":{"name":"web","` + at + `":{"` + key + `":"enabled"}},"spec":{"template":{}}`, `"metadata":{"name":"web"},"spec":{"jobTemplate":{"metadata":{"` + at + `":{"` + key + `":"enabled"}}}}`} {
+				object := decode(t, "{"+own+"}")
+				if got := holds(t, forWorkloads(t)[1], object, nil, "jane"); got != want {
+					t.Errorf("%s %s of the workload: %t", at, key, got)
+				}
+				if got := seemsToOptIn(t, object); got != want {
+					t.Errorf("%s %s of the workload seems to opt in: %t", at, key, got)
+				}
 			}
 		}
 	}
+}
+
+// seemsToOptIn is what Pillion thinks of the workload.
+func seemsToOptIn(t *testing.T, object any) bool {
+	t.Helper()
+	text, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := jsontree.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kind := "Deployment"
+	if n.At("spec", "jobTemplate") != nil {
+		kind = "CronJob"
+	}
+	path, _ := workloads.PodIn(map[string]string{"Deployment": "apps/v1", "CronJob": "batch/v1"}[kind], kind)
+	return inject.SeemsToOptIn(n, path)
 }
 
 // TestAdviseMistakes checks which namespaces are worth a question: those with keys that may be meant for Pillion and are not right, if
@@ -241,6 +266,10 @@ func TestAdviseMistakes(t *testing.T) {
 		{`"labels":{"pillion.dev/inject":"enabled"}`, false},
 		{`"labels":{"pillion.dev/inject":"shadow","pillion.dev/rollout":"enabled","team":"a"}`, false},
 		{`"labels":{"pillion.dev/inject":"true"}`, true},
+		{`"labels":{"pillion.dev/rollout":"true"}`, true},
+		{`"labels":{"pilion.dev/rollout":"enabled"}`, true},
+		{`"labels":{"stack.pulumi.com/x":"y","platform.io/team":"a"}`, false},
+		{`"annotations":{"agent.pilion.dev/level":"debug"}`, true},
 		{`"labels":{"pillion.dev/injct":"enabled"}`, true},
 		{`"labels":{"pilion.dev/inject":"enabled"}`, true},
 		{`"labels":{"agent.pillion.dev/level":"debug"}`, true},

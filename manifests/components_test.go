@@ -173,6 +173,24 @@ func TestExemptPods(t *testing.T) {
 	}
 }
 
+// TestExemptAdvice checks that authors of workloads with exempt pods get no advice, and those of others get it.
+func TestExemptAdvice(t *testing.T) {
+	_, all := entries(&base{validating: loadWith(t, "components/exempt-pods").advising})
+	for _, e := range all[:2] {
+		for _, kind := range []string{"template", "jobTemplate"} {
+			for _, exempt := range []bool{false, true} {
+				pod := labels.Set{inject.LabelInject: inject.Enabled}
+				if exempt {
+					pod[inject.LabelExempt] = ""
+				}
+				if got := holds(t, e, workloadOf(t, kind, pod, nil), nil, "jane"); got == exempt {
+					t.Errorf("%s is called for the %s of exempt pods (%t): %t", e.Name, kind, exempt, got)
+				}
+			}
+		}
+	}
+}
+
 // evaluation evaluates the CEL expressions of an admission policy.
 type evaluation struct {
 	t         *testing.T

@@ -218,11 +218,7 @@ func (j *injection) printNamespaceMistakes(namespace request.Namespace) {
 		return
 	}
 	j.reported[title] = true
-	all := j.injector.For(namespace.Name).NamespaceMistakes(namespace)
-	if wrong := inject.WrongOptInValue(namespace); wrong != "" {
-		all = append(all, wrong)
-	}
-	for _, sentence := range all {
+	for _, sentence := range append(j.injector.For(namespace.Name).NamespaceMistakes(namespace), inject.WrongNamespaceValues(namespace)...) {
 		if j.options.strict {
 			j.wrong = append(j.wrong, title+": "+problem.OneLine(sentence))
 			continue

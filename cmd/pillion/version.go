@@ -38,7 +38,7 @@ func newVersion() *cobra.Command {
 		Annotations: cli.FailsIf(""),
 		Long: `Version prints the version of this program, those of the replicas of Pillion in the
 cluster of your kubeconfig, and that of Kubernetes. It warns if they do not fit together.
-For each replica, it prints the revision of the templates that this version renders.
+For each replica, it prints the revision of the templates that the replica renders.
 
 It asks the replicas through the API server, which needs the right to get pods/proxy in
 the namespace of Pillion. Without it, version prints the tag of the image of Pillion's

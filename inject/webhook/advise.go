@@ -54,16 +54,17 @@ var advise = &endpoint{
 // adviseOnNamespace returns what is wrong with the labels and annotations of a namespace, or nil.
 func (h *Handler) adviseOnNamespace(e *exchange) answer {
 	metadata := e.request.Object.Get("metadata")
-	if !e.request.newMetadata([]string{"metadata"}) {
+	if !e.request.newMetadata([]string{"metadata"}) || len(metadata.Get("labels").Members())+len(metadata.Get("annotations").Members()) > maxNamespaceKeys {
 		return nil
 	}
 	ns := request.Namespace{
 		Name: metadata.Get("name").Text(), Known: true,
 		Labels: textsOf(metadata.Get("labels")), Annotations: textsOf(metadata.Get("annotations")),
 	}
-	mistakes := h.injector(e).For(ns.Name).NamespaceMistakes(ns)
-	if wrong := inject.WrongOptInValue(ns); wrong != "" {
-		mistakes = append(mistakes, wrong)
+	injector := h.injector(e)
+	mistakes := injector.For(ns.Name).NamespaceMistakes(ns)
+	if !injector.Excludes(ns.Name) {
+		mistakes = append(mistakes, inject.WrongNamespaceValues(ns)...)
 	}
 	var findings []inject.Finding
 	for _, sentence := range mistakes {
@@ -71,6 +72,9 @@ func (h *Handler) adviseOnNamespace(e *exchange) answer {
 	}
 	return adviceAbout(findings)
 }
+
+// maxNamespaceKeys is far more than the labels and annotations of a real namespace.
+const maxNamespaceKeys = 1000
 
 // textsOf returns the members of an object that are strings.
 func textsOf(object *jsontree.Node) map[string]string {
@@ -98,7 +102,8 @@ func (h *Handler) adviseOnWorkload(e *exchange, r *http.Request) (answer, *rejec
 	if err != nil { // parameters that depend on its annotations would appear invalid
 		return nil, goneRejection(r)
 	}
-	if _, labelled := namespace.Labels[inject.LabelInject]; !labelled && inject.SeemsToOptIn(pod) {
+	// Without known labels, no warning is better than a false one.
+	if _, labelled := namespace.Labels[inject.LabelInject]; !labelled && inject.SeemsToOptIn(request.Object, path) {
 		return adviceAbout(append(misplaced, injector.OwnKeyMistakes(&namespace, pod)...)), goneRejection(r)
 	}
 	about := inject.Request{

@@ -65,6 +65,8 @@ func TestHostile(t *testing.T) {
 		"120,000 the same":       {spec(many(120_000, `{"name":"a"}`), ""), http.StatusOK},
 		"100,000 volumes":        {spec(`{"name":"a"}`, `,"volumes":[`+many(100_000, `{"name":"a%d"}`)+`]`), http.StatusOK},
 		"100,000 parameters":     {`{"metadata":{"annotations":{` + many(100_000, `"agent-0.pillion.dev/x%d":"y"`) + `}},"spec":{"containers":[{"name":"a"}]}}`, http.StatusOK},
+		"100,000 of our keys":    {`{"metadata":{"labels":{` + many(100_000, `"pillion.dev/x%d":"y"`) + `}},"spec":{"containers":[{"name":"a"}]}}`, http.StatusOK},
+		"1,000 of our keys":      {`{"metadata":{"labels":{` + many(1000, `"pilion.dev/`+strings.Repeat("x", 200)+`%d":"y"`) + `}},"spec":{"containers":[{"name":"a"}]}}`, http.StatusOK},
 		"a million names":        {`{"metadata":{"annotations":{"pillion.dev/templates":"` + strings.Repeat("x,", 1<<20) + `"}},"spec":{"containers":[{"name":"a"}]}}`, http.StatusOK},
 		"as deep as JSON may be": {`{"x":` + strings.Repeat("[", 9_990) + strings.Repeat("]", 9_990) + `,"spec":{"containers":[{"name":"a"}]}}`, http.StatusOK},
 		"8 MiB of text":          {`{"metadata":{"annotations":{"a":"` + strings.Repeat("x", 8<<20-4096) + `"}},"spec":{"containers":[{"name":"a"}]}}`, http.StatusOK},
@@ -82,7 +84,9 @@ func TestHostile(t *testing.T) {
 	} {
 		body := bytes.Replace(reviewOf(t, "v1", "CREATE", "shop", []byte(`"POD"`)), []byte(`"POD"`), []byte(row.pod), 1)
 		workload := advised("apps/v1", "Deployment", "CREATE", `{"spec":{"template":`+row.pod+`}}`, "null")
-		for path, body := range map[string][]byte{webhook.PathMutate: body, webhook.PathValidate: body, webhook.PathShadow: body, webhook.PathAdvise: workload} {
+		namespace := advised("v1", "Namespace", "CREATE", row.pod, "null")
+		for what, body := range map[string][]byte{webhook.PathMutate: body, webhook.PathValidate: body, webhook.PathShadow: body, webhook.PathAdvise: workload, webhook.PathAdvise + " of a namespace": namespace} {
+			path, _, _ := strings.Cut(what, " ")
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			began := cpu.Used(t)
@@ -90,9 +94,9 @@ func TestHostile(t *testing.T) {
 			took := cpu.Used(t) - began
 			runtime.ReadMemStats(&after)
 			if memory := after.TotalAlloc - before.TotalAlloc; w.Code != row.want || took > mostTime || memory > mostMemory {
-				t.Errorf("%s: %s: %d after %v and %d MiB", name, path, w.Code, took, memory>>20)
+				t.Errorf("%s: %s: %d after %v and %d MiB", name, what, w.Code, took, memory>>20)
 			} else {
-				t.Logf("%-22s %-9s %7d bytes: %10v %4d MiB", name, path, len(body), took.Round(time.Microsecond), memory>>20)
+				t.Logf("%-22s %-9s %7d bytes: %10v %4d MiB", name, what, len(body), took.Round(time.Microsecond), memory>>20)
 			}
 		}
 	}

@@ -82,7 +82,7 @@ func Closest(name string, candidates []string) string {
 	name = strings.ToLower(name)
 	long := ""
 	for _, c := range slices.Sorted(slices.Values(candidates)) {
-		if d := editDistance(name, strings.ToLower(c)); d < bestDistance {
+		if d := EditDistance(name, strings.ToLower(c)); d < bestDistance {
 			best, bestDistance = c, d
 		}
 		if len(name) >= minShort && strings.HasPrefix(strings.ToLower(c), name) && (long == "" || len(c) < len(long)) {
@@ -95,9 +95,9 @@ func Closest(name string, candidates []string) string {
 	return best
 }
 
-// editDistance returns how many letters to insert, delete, replace or swap with their neighbor to make
+// EditDistance returns how many letters to insert, delete, replace or swap with their neighbor to make
 // b from a.
-func editDistance(a, b string) int {
+func EditDistance(a, b string) int {
 	if len(a) > maxTyped || len(b) > maxTyped {
 		return max(len(a), len(b))
 	}

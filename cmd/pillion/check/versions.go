@@ -82,7 +82,7 @@ func (v *Versions) Skew(version, revision string) (warnings []string) {
 			"kubectl rollout status deployment/"+manifests.Name+"`.")
 	}
 	if len(sets) > 1 {
-		warnings = append(warnings, "The replicas use different templates. If this lasts longer than a change of the templates, read the log of the replica with the older ones.")
+		warnings = append(warnings, "The replicas use different templates. If this lasts longer than a change of the templates, see why in their logs: `kubectl -n "+manifests.Namespace+" logs -l app.kubernetes.io/name="+manifests.Name+" --prefix`.")
 	}
 	if differs != "" {
 		warnings = append(warnings, fmt.Sprintf("This program is %s, and Pillion in the cluster is %s. Commands that read the cluster may report something else than it does: use the version of the cluster.", version, differs))
