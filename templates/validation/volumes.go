@@ -70,6 +70,9 @@ func valuesOfVolumes() map[string][]ValueRule {
 		"ServiceAccountTokenProjection.expirationSeconds":     {inRange(600, 1<<32)},
 		"PersistentVolumeClaimSpec.storageClassName":          {orEmpty(isSubdomain)},
 		"PersistentVolumeClaimSpec.volumeAttributesClassName": {orEmpty(isSubdomain)},
+		"TypedLocalObjectReference.apiGroup":                  {orEmpty(isSubdomain)},
+		"TypedObjectReference.apiGroup":                       {orEmpty(isSubdomain)},
+		"TypedObjectReference.namespace":                      {orEmpty(isName)},
 	}
 	for _, t := range []string{"SecretVolumeSource", "ConfigMapVolumeSource", "DownwardAPIVolumeSource", "ProjectedVolumeSource"} {
 		m[t+".defaultMode"] = []ValueRule{inRange(0, 0o777)}
@@ -128,13 +131,54 @@ func volumeRules() map[string][]ObjectRule {
 			}
 			return nil
 		}}},
-		"PersistentVolumeClaimSpec": {{reads: []string{"resources"}, check: func(n *jsontree.Node) error {
-			if q, err := quantityOf(n.At("resources", "requests", "storage")); err != nil || q.Sign() <= 0 {
-				return fmt.Errorf("resources.requests.storage must be set, and greater than 0")
-			}
-			return nil
-		}}},
+		"PersistentVolumeClaimSpec": {
+			{reads: []string{"resources"}, check: func(n *jsontree.Node) error {
+				if q, err := quantityOf(n.At("resources", "requests", "storage")); err != nil || q.Sign() <= 0 {
+					return fmt.Errorf("resources.requests.storage must be set, and greater than 0")
+				}
+				return nil
+			}},
+			{reads: []string{"accessModes"}, fewer: true, applies: hasTwo("accessModes"), check: onePodAlone},
+			{reads: []string{"dataSource", "dataSourceRef"}, applies: mayHaveField("dataSource"), check: sameDataSource},
+		},
+		"TypedLocalObjectReference": {{reads: []string{"apiGroup", "kind"}, check: isClaimOrOfGroup}},
+		"TypedObjectReference":      {{reads: []string{"apiGroup", "kind"}, check: isClaimOrOfGroup}},
 	}
+}
+
+// onePodAlone checks that ReadWriteOncePod is the only access mode, if it is one.
+func onePodAlone(n *jsontree.Node) error {
+	modes := n.Get("accessModes").Items()
+	isOnePod := func(mode jsontree.Node) bool { return mode.IsText(string(corev1.ReadWriteOncePod)) }
+	if slices.ContainsFunc(modes, isOnePod) && slices.ContainsFunc(modes, func(mode jsontree.Node) bool { return !isOnePod(mode) }) {
+		return fmt.Errorf("accessModes: %s excludes other modes", corev1.ReadWriteOncePod)
+	}
+	return nil
+}
+
+// sameDataSource checks that a claim has one data source, or twice the same.
+func sameDataSource(n *jsontree.Node) error {
+	one, other := n.Get("dataSource"), n.Get("dataSourceRef")
+	if one == nil || other == nil {
+		return nil
+	}
+	if other.Get("namespace").Text() != "" {
+		return fmt.Errorf("dataSource is not allowed if dataSourceRef has a namespace")
+	}
+	for _, name := range []string{"apiGroup", "kind", "name"} {
+		if one.Get(name).String() != other.Get(name).String() {
+			return fmt.Errorf("dataSource and dataSourceRef must have the same %s", name)
+		}
+	}
+	return nil
+}
+
+// isClaimOrOfGroup checks the data source of a claim.
+func isClaimOrOfGroup(n *jsontree.Node) error {
+	if kind := n.Get("kind"); n.Get("apiGroup").Text() == "" && !kind.IsText("PersistentVolumeClaim") {
+		return fmt.Errorf("%s needs its apiGroup: without one, only PersistentVolumeClaim is a data source", kind.Text())
+	}
+	return nil
 }
 
 // labelsMatched checks the labels that a selector names.
