@@ -187,9 +187,9 @@ func (u unanswered) passes(ctx context.Context, v variant, entry string) error {
 		for _, namespace := range in {
 			errs = append(errs, u.create(ctx, "pod."+entry, namespace, nil))
 		}
-		if slices.Contains(v.components, "exempt-pods") {
-			errs = append(errs, u.create(ctx, entry, namespaceFor(entry), map[string]string{exemptLabel: "true"}))
-		}
+	}
+	if slices.Contains(v.components, "exempt-pods") && !strings.HasPrefix(entry, "lint.") && !strings.HasPrefix(entry, "mistake.") {
+		errs = append(errs, u.create(ctx, entry, namespaceFor(entry), map[string]string{exemptLabel: "true"}))
 	}
 	after, err := u.failedOpen(ctx, entry)
 	if after != before {
@@ -209,7 +209,7 @@ func namespaceFor(entry string) string {
 	}
 }
 
-// create creates an object for such an entry: a pod, which opts in by itself if the entry is for these, or a Deployment.
+// create creates an object for such an entry: a pod, which opts in by itself if the entry is for these, a Deployment, or a namespace.
 func (u unanswered) create(ctx context.Context, entry, namespace string, labels map[string]string) error {
 	options := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 	pod := newPod("web", func(p *corev1.Pod) {
@@ -226,6 +226,9 @@ func (u unanswered) create(ctx context.Context, entry, namespace string, labels 
 			return err
 		}
 		_, err = u.dynamic.Resource(templateKinds[0]).Create(ctx, template, options)
+	case strings.HasPrefix(entry, "mistake."):
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "misspelled", Labels: map[string]string{"pillion.dev/injct": "enabled"}}}
+		_, err = u.Client.CoreV1().Namespaces().Create(ctx, ns, options)
 	case strings.Contains(entry, ".advise."):
 		d := newDeployment("web", nil)
 		d.Spec.Selector.MatchLabels, d.Spec.Template.Labels = map[string]string{"app": "web"}, pod.Labels
