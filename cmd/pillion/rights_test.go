@@ -152,7 +152,7 @@ func TestMisspelledWithoutRights(t *testing.T) {
 			metadata["annotations"] = map[string]any{"pilion.dev/templates": "agent", "agent.pillion.dev/unread": "x"}
 			text := a.explainText(t, exitProblem, "deploy/web", "-n", "shop")
 			for want, there := range map[string]bool{
-				"the label pillion.dev/injct means nothing; did you mean pillion.dev/inject?":            true,
+				"the label pillion.dev/injct means nothing; did you mean pillion.dev/inject?":                       true,
 				"the annotation pilion.dev/templates means nothing to Pillion; did you mean pillion.dev/templates?": true,
 				"sets no parameter": false, "unknown template": false,
 			} {

@@ -133,7 +133,7 @@ func FuzzValid(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(seed, seed+100)
 	}
-	f.Add(uint64(4), uint64(46)) // a canary falls back, and the pod customizes one of its containers
+	f.Add(uint64(4), uint64(46))  // a canary falls back, and the pod customizes one of its containers
 	f.Add(uint64(31), uint64(60)) // the data source of a claim has no group
 	f.Fuzz(func(t *testing.T, seed, stream uint64) {
 		if setting := settings()[stream%uint64(len(settings()))]; setting != "default" {
