@@ -66,20 +66,6 @@ func (i *Injector) misplacedAt(at, reads, title string, holder, pod *jsontree.No
 	return all
 }
 
-// MisplacedOptIn reports whether a workload has the opt-in label, but its pods do not.
-func MisplacedOptIn(apiVersion, kind string, object *jsontree.Node) bool {
-	return slices.ContainsFunc(workloads.PodTemplates(apiVersion, kind, object), func(t workloads.PodTemplate) bool {
-		holder := object
-		for _, name := range t.At {
-			if holder.At("metadata", "labels", LabelInject).IsText(Enabled) {
-				return !t.Node.At("metadata", "labels", LabelInject).IsText(Enabled)
-			}
-			holder = childNode(holder, name)
-		}
-		return false
-	})
-}
-
 // childNode returns a member of an object or an item of a list, or nil.
 func childNode(n *jsontree.Node, name string) *jsontree.Node {
 	items := n.Items()

@@ -108,7 +108,7 @@ func (h *Handler) adviseOnWorkload(e *exchange, r *http.Request) (answer, *rejec
 	}
 	about := inject.Request{
 		Operation: string(admissionv1.Create), Namespace: namespace, Pod: pod, Claims: workloads.Claims(e.request.Object), Owner: workloads.OwnerOf(request.Kind.Kind, request.Object),
-		OptedIn: !inject.MisplacedOptIn(request.apiVersion(), request.Kind.Kind, request.Object), // which may be why Pillion was called
+		OptedIn: true,
 		Done:    r.Context().Done(),
 	}
 	result, err := injector.Inject(about)
