@@ -1058,3 +1058,141 @@ func TestBoundAgain(t *testing.T) {
 		})
 	}
 }
+
+// TestLostResponse checks that a pod counts as disrupted if the response of its change was lost, so that another workload with the same
+// budget does not change too many.
+func TestLostResponse(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			c := &simulation{
+				fake: &fake{pods: map[string]*corev1.Pod{}, held: map[string]int{}, failAt: -1}, t: t, rand: rand.New(rand.NewPCG(seed, 1)), sets: images(), only: []string{""}, apps: []string{"web", "api"}, passing: passing{allows: -1},
+				way: rollout.ChangeInPlace, bad: never, start: 20 * time.Second, most: "100%", budget: 2, states: map[string]*state{}, loses: 1,
+			}
+			c.deploy(8)
+			r := &executor.Rollout{
+				Cluster: c, Limits: executor.Limits{Parallel: 2, Timeout: 5 * time.Minute, Poll: time.Second},
+				Plan: func(_ string, pod []byte) (*rollout.Pod, error) { return c.planner.Plan(pod, nil) },
+			}
+			most, err := rollout.ParseUnavailable(c.most)
+			must(t, err)
+			r.Limits.MaxUnavailable = []rollout.Unavailable{most}
+			if err := r.Run(t.Context(), c.planWorkloads(c.planner)); !errors.Is(err, errBroken) {
+				t.Errorf("seed %d: %v", seed, err)
+			}
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if c.broken != "" {
+				t.Errorf("seed %d: %s", seed, c.broken)
+			}
+		})
+	}
+}
+
+// TestLateFailure checks rollouts with the default limits, in which 20 pods are ready at first. If the image fails, the
+// rollout stops before more pods than the first wave have it, and reports the pod. If only something else happens, it ends.
+func TestLateFailure(t *testing.T) {
+	t.Parallel()
+	type fault struct {
+		bad   bad
+		after time.Duration
+		most  string
+		waves bool
+		// meanwhile happens after a minute.
+		meanwhile func(c *simulation, name string)
+	}
+	shares, err := rollout.ParseShares(rollout.DefaultShares())
+	must(t, err)
+	for what, test := range map[string]fault{
+		"unready after 20 s":                {bad: late, after: 20 * time.Second, most: "4", waves: true},
+		"unready after 60 s":                {bad: late, after: 60 * time.Second, most: "4", waves: true},
+		"unready after 20 s, without waves": {bad: late, after: 20 * time.Second, most: "4"},
+		"unready after 60 s, without waves": {bad: late, after: 60 * time.Second, most: "4"},
+		"unready after 8 s":                 {bad: late, after: 8 * time.Second, most: "4", waves: true},
+		"one at a time":                     {bad: late, after: 20 * time.Second, most: "1"},
+		"some pods only":                    {bad: some, after: 60 * time.Second, most: "4"},
+		"flapping":                          {bad: flaps, after: 30 * time.Second, most: "4", waves: true},
+		"it breaks the app":                 {bad: breaks, after: 20 * time.Second, most: "4", waves: true},
+		"it crashes, and is ready at once":  {bad: restarts, after: 40 * time.Second, most: "4", waves: true},
+		"a pod is deleted": {bad: never, most: "4", waves: true, meanwhile: func(c *simulation, name string) {
+			c.remove(name, false)
+		}},
+		"a node goes away": {bad: never, most: "4", waves: true, meanwhile: func(c *simulation, name string) {
+			c.states[name].silent = true
+			c.report(name)
+			time.AfterFunc(time.Minute, func() { // its pods are evicted
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				c.remove(name, false)
+			})
+		}},
+		"unready for a moment after the start": {bad: shaky, most: "4", waves: true},
+		"ready before its startup probe":       {bad: probed, most: "4", waves: true},
+		"it never passes its startup probe":    {bad: unprobed, most: "4", waves: true},
+		"nothing":                              {bad: never, most: "25%", waves: true},
+	} {
+		for _, way := range []rollout.Way{rollout.ChangeInPlace, rollout.Evict} {
+			if way == rollout.Evict && test.bad.precedesProbe() {
+				continue // a new pod has no container before
+			}
+			t.Run(what+", "+string(way), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					c := &simulation{
+						fake: &fake{pods: map[string]*corev1.Pod{}, held: map[string]int{}, failAt: -1}, t: t, rand: rand.New(rand.NewPCG(1, 1)), sets: images(), only: []string{""}, apps: []string{"web"}, passing: passing{allows: -1},
+						way: way, bad: test.bad, after: test.after, start: 5 * time.Second, most: test.most, budget: -1, states: map[string]*state{},
+					}
+					const pods = 20
+					c.deploy(pods)
+					if test.meanwhile != nil {
+						time.AfterFunc(time.Minute, func() {
+							c.mu.Lock()
+							defer c.mu.Unlock()
+							for _, changed := range []bool{true, false} { // one that has the change, and one that has not
+								for name, pod := range c.pods {
+									if isUpdated(pod) == changed {
+										test.meanwhile(c, name)
+										break
+									}
+								}
+							}
+						})
+					}
+					most, err := rollout.ParseUnavailable(test.most)
+					must(t, err)
+					r := &executor.Rollout{
+						Cluster: c, Limits: executor.Limits{Parallel: 1, Timeout: 5 * time.Minute, Poll: time.Second},
+						Plan: func(_ string, pod []byte) (*rollout.Pod, error) { return c.planner.Plan(pod, nil) },
+					}
+					r.Limits.MaxUnavailable, r.Limits.MinReady = []rollout.Unavailable{most}, rollout.DefaultMinReady
+					first := most.Of(pods)
+					if test.waves {
+						r.Limits.First, r.Limits.Shares, first = rollout.DefaultFirst, shares, 1
+					}
+					begun := time.Now()
+					err = r.Run(t.Context(), c.planWorkloads(c.planner))
+					if c.broken != "" {
+						t.Error(c.broken)
+					}
+					t.Logf("%s: at most %d pods were unready because of it, and it took %s: %v", what, c.worst, time.Since(begun).Round(time.Second), err)
+					changed := 0
+					for _, pod := range c.pods {
+						if isUpdated(pod) {
+							changed++
+						}
+					}
+					switch {
+					case test.bad.isHarmless() && (err != nil || changed != pods):
+						t.Errorf("%d pods have the change: %v", changed, err)
+					case test.bad == unprobed && (err == nil || !strings.Contains(err.Error(), "it waits for the container agent to be ready")):
+						t.Errorf("it does not report a pod: %v", err)
+					case !test.bad.isHarmless() && test.bad != unprobed && (err == nil || !strings.Contains(err.Error(), "it was ready with the change for")):
+						t.Errorf("it does not report a pod: %v", err)
+					case !test.bad.isHarmless() && test.bad != some && changed > first:
+						t.Errorf("%d pods have the change, want at most %d", changed, first)
+					}
+				})
+			})
+		}
+	}
+}
