@@ -144,21 +144,25 @@ func WrongOptIn(ns request.Namespace) string {
 	return all[0]
 }
 
-// WrongNamespaceValues returns sentences about the values of Pillion's labels of a namespace that mean nothing.
-func WrongNamespaceValues(ns request.Namespace) (all []string) {
-	for _, label := range []struct {
-		key, must string
-		values    []string
-	}{
-		{LabelInject, WrongNamespaceLabel("-"), []string{Enabled, Disabled, Shadow}},
-		{LabelRollout, "; the value must be " + Enabled + " or " + Disabled, []string{Enabled, Disabled}},
-	} {
-		switch value, ok := ns.Labels[label.key]; {
-		case !ok || slices.Contains(label.values, value):
+// NamespaceWarnings returns what the author of a namespace should know: NamespaceMistakes, and sentences about values of Pillion's labels
+// that mean nothing.
+func (i *Injector) NamespaceWarnings(ns request.Namespace) []string {
+	if i.Excludes(ns.Name) {
+		return nil
+	}
+	all := i.NamespaceMistakes(ns)
+	for _, key := range domainLabels() {
+		value, labelled := ns.Labels[key]
+		wrong := WrongNamespaceLabel(value)
+		if key == LabelRollout && value != Enabled && value != Disabled {
+			wrong = fmt.Sprintf("; the value must be %s or %s", Enabled, Disabled)
+		}
+		switch {
+		case !labelled || wrong == "":
 		case value == "":
-			all = append(all, fmt.Sprintf("the label %s of the namespace has no value%s", label.key, label.must))
+			all = append(all, fmt.Sprintf("the label %s of the namespace has no value%s", key, wrong))
 		default:
-			all = append(all, fmt.Sprintf("the label %s: %s of the namespace means nothing%s", label.key, problem.Cut(value, maxValue), label.must))
+			all = append(all, fmt.Sprintf("the label %s: %s of the namespace means nothing%s", key, problem.Cut(value, maxValue), wrong))
 		}
 	}
 	return all

@@ -4,9 +4,11 @@ package inject_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/jsontree"
 	"github.com/pillion-dev/pillion/templates/request"
 )
@@ -42,6 +44,29 @@ func TestNamespaceMistakes(t *testing.T) {
 			if wanted := slices.DeleteFunc([]string{of.want}, func(s string) bool { return s == "" }); !slices.Equal(got, wanted) {
 				t.Errorf("%s: %q, want %q", key, got, wanted)
 			}
+		}
+	}
+}
+
+// TestNamespaceWarnings checks which values of Pillion's labels of a namespace are said to mean nothing, and that nothing is said about
+// a namespace that cannot opt in.
+func TestNamespaceWarnings(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, key, value, want string }{
+		{"shop", inject.LabelInject, "enabled", ""},
+		{"shop", inject.LabelInject, "shadow", ""},
+		{"shop", inject.LabelInject, "true", "the label pillion.dev/inject: true of the namespace means nothing; the value must be enabled, disabled or shadow"},
+		{"shop", inject.LabelInject, "", "the label pillion.dev/inject of the namespace has no value; the value must be enabled, disabled or shadow"},
+		{"shop", inject.LabelRollout, "disabled", ""},
+		{"shop", inject.LabelRollout, "shadow", "the label pillion.dev/rollout: shadow of the namespace means nothing; the value must be enabled or disabled"},
+		{"shop", "pillion.dev/injct", "enabled", "the label pillion.dev/injct of the namespace means nothing; did you mean pillion.dev/inject?"},
+		{"istio-system", inject.LabelInject, "true", ""},
+		{"kube-system", "pillion.dev/injct", "enabled", ""},
+	} {
+		injector := inject.New(templates.NewSet(nil), "istio-system")
+		got := strings.Join(injector.NamespaceWarnings(request.Namespace{Name: c.name, Known: true, Labels: map[string]string{c.key: c.value}}), "\n")
+		if got != c.want {
+			t.Errorf("%s with %s: %q: %q, want %q", c.name, c.key, c.value, got, c.want)
 		}
 	}
 }

@@ -218,7 +218,7 @@ func (j *injection) printNamespaceMistakes(namespace request.Namespace) {
 		return
 	}
 	j.reported[title] = true
-	for _, sentence := range append(j.injector.For(namespace.Name).NamespaceMistakes(namespace), inject.WrongNamespaceValues(namespace)...) {
+	for _, sentence := range j.injector.For(namespace.Name).NamespaceWarnings(namespace) {
 		if j.options.strict {
 			j.wrong = append(j.wrong, title+": "+problem.OneLine(sentence))
 			continue

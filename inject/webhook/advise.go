@@ -61,13 +61,8 @@ func (h *Handler) adviseOnNamespace(e *exchange) answer {
 		Name: metadata.Get("name").Text(), Known: true,
 		Labels: textsOf(metadata.Get("labels")), Annotations: textsOf(metadata.Get("annotations")),
 	}
-	injector := h.injector(e)
-	mistakes := injector.For(ns.Name).NamespaceMistakes(ns)
-	if !injector.Excludes(ns.Name) {
-		mistakes = append(mistakes, inject.WrongNamespaceValues(ns)...)
-	}
 	var findings []inject.Finding
-	for _, sentence := range mistakes {
+	for _, sentence := range h.injector(e).For(ns.Name).NamespaceWarnings(ns) {
 		findings = append(findings, inject.Finding{Code: inject.CodeMisplaced, Message: sentence, Mode: v1alpha1.Warn})
 	}
 	return adviceAbout(findings)

@@ -320,7 +320,7 @@ func noRights(_ *testing.T, f *check.Facts) {
 	f.Server = check.Deployment{Name: "pillion", Unknown: "you are not allowed to get deployments in the namespace pillion-system"}
 	f.Controller = check.Deployment{Name: "pillion-controller", Unknown: f.Server.Unknown}
 	f.Replicas = check.Replicas{Unknown: "you are not allowed to list pods in the namespace pillion-system"}
-	f.Templates = check.Templates{Unknown: "You are not allowed to read Pillion's templates and settings. An administrator can allow it: `" + allow + "`.", Allow: allow}
+	f.Templates = check.Templates{Unknown: "You are not allowed to read Pillion's templates and settings.", Allow: allow}
 	f.Namespaces = check.Namespaces{Unknown: "you are not allowed to list namespaces"}
 	f.Probe = check.Probe{}
 }

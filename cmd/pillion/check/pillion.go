@@ -140,8 +140,7 @@ func (f *Facts) checkTemplates() Check {
 	if f.Templates.Unknown != "" {
 		c.Result, c.Message = NotChecked, f.Templates.Unknown
 		if f.Templates.Allow != "" {
-			c.Message, _, _ = strings.Cut(c.Message, allowHint)
-			c.Message, c.Hint, c.Command = strings.TrimSpace(c.Message), allowHint+":", f.Templates.Allow
+			c.Hint, c.Command = allowHint, f.Templates.Allow
 			return c
 		}
 		c.Hint, c.Command = "See what Pillion uses:", fmt.Sprintf("%s -n %s logs -l app.kubernetes.io/name=%s --prefix", f.Commands.Kubectl, f.Namespace, manifests.Name)

@@ -33,7 +33,7 @@ const (
 const (
 	applyAgain   = "Apply your kustomization again:"
 	applyCommand = "apply --server-side -k my-pillion"
-	allowHint    = "An administrator can allow it"
+	allowHint    = "An administrator can allow it:"
 )
 
 // Check is one check with its result.
@@ -207,7 +207,7 @@ func (p *printer) printUnchecked(checks []Check) {
 		case c.Result != NotChecked:
 		case c.isForbidden():
 			forbidden = append(forbidden, c.Name)
-			if c.Hint == allowHint+":" {
+			if c.Hint == allowHint {
 				allow = []string{"An administrator can let you read templates and webhook configurations:", "  " + c.Command}
 			}
 		default:

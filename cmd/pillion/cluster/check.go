@@ -183,6 +183,7 @@ func (k *checking) checkTemplates(ctx context.Context) error {
 	}
 	k.Templates.Unknown = cmp.Or(wrong.unserved, withoutFiles(strings.Join(wrong.denied, " ")))
 	if len(wrong.denied) > 0 && wrong.unserved == "" {
+		k.Templates.Unknown, _, _ = strings.Cut(k.Templates.Unknown, mayAllow) // the check prints the command by itself
 		k.Templates.Allow = k.viewerCommand(ctx)
 	}
 	k.Templates.Running, k.Templates.Stopped = wrong.running, wrong.stopped

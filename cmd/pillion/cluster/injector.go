@@ -14,6 +14,9 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 )
 
+// mayAllow precedes the command that gives rights, in a sentence that names it.
+const mayAllow = " An administrator can allow it:"
+
 // newInjector returns an injector with the templates in the files, or, without files, with
 // the templates that the Pillion in the cluster uses. It excludes the namespaces that this Pillion excludes, as far as
 // its settings are known. It passes sentences about what is unknown to note, or adds them to wrong.
@@ -30,7 +33,7 @@ func (c *Client) newInjector(ctx context.Context, paths []string, note func(stri
 	set, err := d.readTemplateSet(ctx, &theirs)
 	if len(paths) == 0 && d.guessed && theirs.blind {
 		wrong.unread, wrong.blind, wrong.invalid = true, true, theirs.invalid
-		why := fmt.Sprintf("You are not allowed to read Pillion's templates and settings, so what Pillion does with the pods is unknown. An administrator can allow it: `%s`. Or let an administrator run the same command, or use --templates PATH.", c.viewerCommand(ctx))
+		why := fmt.Sprintf("You are not allowed to read Pillion's templates and settings, so what Pillion does with the pods is unknown.%s `%s`. Or let an administrator run the same command, or use --templates PATH.", mayAllow, c.viewerCommand(ctx))
 		wrong.problems, wrong.denied = append(wrong.problems, why), append(wrong.denied, why)
 		return inject.New(set, d.options.Excluded...), err
 	}
