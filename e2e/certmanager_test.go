@@ -189,7 +189,7 @@ func TestCertManager(t *testing.T) {
 	}
 	defer func() { _ = manager.ResumeInjector() }()
 	i.clearBundles(t)
-	i.wantProblem(t, "MutatingWebhookConfiguration/pillion: the caBundle of namespace.mutate.pillion.dev and pod.mutate.pillion.dev is empty, "+
+	i.wantProblem(t, "MutatingWebhookConfiguration/pillion: the caBundle of namespace.mutate.pillion.dev, pod.mutate.pillion.dev is empty, "+
 		"so API servers cannot verify Pillion; cert-manager's cainjector fills it; check that it runs, and read its log")
 	if err := manager.ResumeInjector(); err != nil {
 		t.Fatal(err)

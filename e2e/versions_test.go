@@ -226,8 +226,11 @@ func TestRuleScopes(t *testing.T) {
 	for _, rules := range pillionRules() {
 		for _, rule := range rules {
 			want := admissionregistrationv1.NamespacedScope
-			if slices.Contains(rule.APIGroups, "pillion.dev") { // templates have both
+			switch {
+			case slices.Contains(rule.APIGroups, "pillion.dev"): // templates have both
 				want = admissionregistrationv1.AllScopes
+			case slices.Contains(rule.Resources, "namespaces"):
+				want = admissionregistrationv1.ClusterScope
 			}
 			if rule.Scope == nil || *rule.Scope != want {
 				t.Errorf("a rule that Pillion ships for %v has not the scope %s", rule.Resources, want)
