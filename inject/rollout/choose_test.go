@@ -89,7 +89,7 @@ func TestCheckUnready(t *testing.T) {
 	for _, ready := range []bool{false, true} {
 		p := wellPod()
 		p.Status.Conditions[0].Status = corev1.ConditionFalse
-		if h := rollout.Check(p, wellPod(), []string{"agent"}, ready); h.Done == ready {
+		if h := checkTrimmed(t, p, wellPod(), []string{"agent"}, ready); h.Done == ready {
 			t.Errorf("ready before %t: %+v", ready, h)
 		}
 	}

@@ -35,6 +35,20 @@ func wellPod() *corev1.Pod {
 	}
 }
 
+// checkTrimmed is [rollout.Check], which must say the same about pods of which only a part is kept.
+func checkTrimmed(t *testing.T, now, before *corev1.Pod, own []string, ready bool) rollout.Health {
+	t.Helper()
+	whole := rollout.Check(now, before, own, ready)
+	now = rollout.Trim(now)
+	if before != nil {
+		before = rollout.Trim(before)
+	}
+	if h := rollout.Check(now, before, own, ready); h != whole {
+		t.Errorf("after Trim, the health is %+v, and not %+v", h, whole)
+	}
+	return whole
+}
+
 // TestCheck checks what a pod's status says after a change.
 func TestCheck(t *testing.T) {
 	t.Parallel()
@@ -89,7 +103,7 @@ func TestCheck(t *testing.T) {
 			t.Parallel()
 			p := wellPod()
 			test.change(p)
-			h := rollout.Check(p, wellPod(), []string{"setup", "agent"}, true)
+			h := checkTrimmed(t, p, wellPod(), []string{"setup", "agent"}, true)
 			if h.Done != (test.failed+test.waits == "") || !strings.Contains(h.Failed, test.failed) || !strings.Contains(h.Waits, test.waits) || (h.Failed == "") != (test.failed == "") {
 				t.Errorf("got %+v, want failed %q, waits %q", h, test.failed, test.waits)
 			}
@@ -112,7 +126,7 @@ func TestCheckUntried(t *testing.T) {
 		agent := &now.Status.InitContainerStatuses[1]
 		agent.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
 		agent.LastTerminationState.Terminated = ended
-		if h := rollout.Check(now, before, []string{"agent"}, false); h.Done || (h.Failed != "") != c.fails {
+		if h := checkTrimmed(t, now, before, []string{"agent"}, false); h.Done || (h.Failed != "") != c.fails {
 			t.Errorf("started %s after the change: %+v", c.started, h)
 		}
 	}
@@ -125,14 +139,14 @@ func TestCheckBefore(t *testing.T) {
 	before.Spec.InitContainers[1].Image = "agent:bad"
 	old := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "cannot pull agent:bad"}}
 	before.Status.InitContainerStatuses[1].State, now.Status.InitContainerStatuses[1].State = old, old
-	if h := rollout.Check(now, before, []string{"agent"}, false); h.Failed != "" || h.Done {
+	if h := checkTrimmed(t, now, before, []string{"agent"}, false); h.Failed != "" || h.Done {
 		t.Errorf("right after the change: %+v", h)
 	}
 	now.Status.InitContainerStatuses[1].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "cannot pull agent:2"}}
-	if h := rollout.Check(now, before, []string{"agent"}, false); h.Failed == "" {
+	if h := checkTrimmed(t, now, before, []string{"agent"}, false); h.Failed == "" {
 		t.Errorf("if the new image cannot be pulled: %+v", h)
 	}
-	if h := rollout.Check(before, nil, []string{"agent"}, false); h.Failed == "" {
+	if h := checkTrimmed(t, before, nil, []string{"agent"}, false); h.Failed == "" {
 		t.Errorf("if an earlier rollout has changed it: %+v", h)
 	}
 }
@@ -177,11 +191,11 @@ func TestOver(t *testing.T) {
 		if test.ran {
 			before.Status.ContainerStatuses[0].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
 		}
-		if h := rollout.Check(now, before, []string{"agent"}, true); h.Done != test.over {
+		if h := checkTrimmed(t, now, before, []string{"agent"}, true); h.Done != test.over {
 			t.Errorf("%s: got %+v, want done %t", what, h, test.over)
 		}
 		before.Status.ContainerStatuses[0].ContainerID = "0" // it has run with the new image
-		if h := rollout.Check(now, before, []string{"agent"}, true); (h.Failed != "") != (test.over && test.code != 0) {
+		if h := checkTrimmed(t, now, before, []string{"agent"}, true); (h.Failed != "") != (test.over && test.code != 0) {
 			t.Errorf("%s: with the new image: %+v", what, h)
 		}
 		if steady := rollout.Steady(now, []string{"agent"}, time.Now()); steady != (test.over || test.ran) {

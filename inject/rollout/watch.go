@@ -35,8 +35,8 @@ type watched struct {
 	waits    bool          // for its change, perhaps until another rollout has proved its own one
 	claim    Claim         // of another rollout, as last seen
 	holder   string        // of the claim with which the pod became ours, if another process has changed it
-	pod      *corev1.Pod   // as last seen, or nil, see Rest
-	before   *corev1.Pod   // before the change, or nil
+	pod      *corev1.Pod   // as last seen, after Trim, or nil, see Rest
+	before   *corev1.Pod   // before the change, after Trim, or nil
 	own      []string      // the containers that change
 	wasReady bool          // it must be Ready to be well
 	loose    bool          // no node runs it, so it cannot fall
@@ -89,7 +89,7 @@ func (w *Watch) See(pods []*corev1.Pod, now time.Time) (gone, taken []Member) {
 		if t == nil {
 			t = w.addUnexpected(pod, now)
 		}
-		if t.seePod(pod, now, w.Rules, w.Claim) {
+		if t.seePod(Trim(pod), now, w.Rules, w.Claim) {
 			taken = append(taken, t.Member)
 		}
 	}
@@ -151,7 +151,7 @@ func (w *Watch) Begin(p *Pod, before *corev1.Pod, now time.Time) {
 		t = &watched{}
 		w.pods[p.UID] = t
 	}
-	if t.Ours && t.before != nil { // a second step of the change
+	if before = Trim(before); t.Ours && t.before != nil { // a second step of the change
 		before, now = t.before, t.Since
 	}
 	*t = watched{Member: Member{Name: p.Name, UID: p.UID, Place: p.UID, Stage: Changing, Since: now, Ready: t.Ready, Ours: true}, seen: true, pod: before, before: before, own: p.Own, wasReady: p.Ready, plan: p}
@@ -199,6 +199,15 @@ func (w *Watch) Leave(uid string) {
 	if t := w.pods[uid]; t != nil && t.waits {
 		t.Stage, t.waits = Settled, false
 	}
+}
+
+// MayPlan reports whether the rollout may have to plan a pod that is seen next: to record its change, or to check that a new pod is
+// current.
+func (w *Watch) MayPlan(uid string) bool {
+	if t := w.pods[uid]; t != nil {
+		return t.Ours && t.isUnproved() || t.waits && t.plan.Unrecorded()
+	}
+	return len(w.evicted) > 0
 }
 
 // Plan returns what a pod of the rollout needed. For a new pod, it is the one that it replaces.
@@ -251,7 +260,7 @@ func (w *Watch) CountSelected(by labels.Selector) (n int) {
 	return n
 }
 
-// Last returns a pod as it was last seen, or nil.
+// Last returns a pod as it was last seen, after [Trim], or nil.
 func (w *Watch) Last(uid string) *corev1.Pod {
 	if t := w.pods[uid]; t != nil {
 		return t.pod

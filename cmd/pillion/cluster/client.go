@@ -21,12 +21,14 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
 
+	"github.com/pillion-dev/pillion/cmd/pillion/kube"
 	"github.com/pillion-dev/pillion/inject"
 )
 
 // Client reads a cluster with the permissions of its user.
 type Client struct {
 	dynamic.Interface
+	api       rest.Interface // for streams
 	config    *rest.Config
 	stdin     io.Reader // for templates from "-"
 	namespace string    // of the kubeconfig
@@ -38,8 +40,16 @@ type Client struct {
 func NewClient(config *rest.Config, system string) (*Client, error) {
 	config = rest.CopyConfig(config)
 	config.WarningHandler = rest.NoWarnings{} // warnings about a dry run are not relevant
-	client, err := dynamic.NewForConfig(config)
-	return &Client{Interface: client, config: config, system: system}, err
+	c := &Client{config: config, system: system}
+	return c, c.connect()
+}
+
+// connect makes the clients for the present configuration.
+func (c *Client) connect() (err error) {
+	if c.Interface, err = dynamic.NewForConfig(c.config); err == nil {
+		c.api, err = kube.NewRESTClient(c.config)
+	}
+	return err
 }
 
 // Limit bounds the number of requests of the client and its executor to so many per second, in total.
@@ -53,10 +63,9 @@ func (c *Client) LimitTenants(qps int) error {
 	return c.setRateLimiter(&tenantLimiter{flowcontrol.NewTokenBucketRateLimiter(float32(qps), 1), NewFairQueue()})
 }
 
-func (c *Client) setRateLimiter(by flowcontrol.RateLimiter) (err error) {
+func (c *Client) setRateLimiter(by flowcontrol.RateLimiter) error {
 	c.config.RateLimiter = by
-	c.Interface, err = dynamic.NewForConfig(c.config)
-	return err
+	return c.connect()
 }
 
 // About limits the templates of namespaces that are read to those of the given namespaces. Without About, the templates of all

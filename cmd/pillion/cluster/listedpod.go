@@ -43,16 +43,12 @@ func (p *listedPod) hasEnded() bool {
 // eachPod passes the pods of a namespace, or for "" of all namespaces, to each, one by one. It calls restart as [podLister.eachObject]
 // does. It holds only one pod in memory at a time: as objects, the pods of a page would take many times as much.
 func (c *Client) eachPod(ctx context.Context, namespace, selector string, each func(*listedPod) error, restart func()) error {
-	api, err := kube.NewRESTClient(c.config)
-	if err != nil {
-		return err
-	}
 	path := "/api/v1/pods"
 	if namespace != "" {
 		path = "/api/v1/namespaces/" + namespace + "/pods"
 	}
 	var failed error // of each: an error of the stream would name the list
-	pods := kube.NewStream(api, path)
+	pods := kube.NewStream(c.api, path)
 	pods.Read = func(text []byte) (runtime.Object, error) {
 		pod, err := readListedPod(withKind(text))
 		if failed = err; err == nil {
@@ -60,7 +56,10 @@ func (c *Client) eachPod(ctx context.Context, namespace, selector string, each f
 		}
 		return nil, failed
 	}
-	err = readPages(ctx, selector, pods.ReadPage, restart)
+	err := readPages(ctx, selector, func(ctx context.Context, options metav1.ListOptions) (string, error) {
+		list, err := pods.ReadPage(ctx, options)
+		return list.Continue, err
+	}, restart)
 	if failed != nil {
 		return failed
 	}

@@ -61,7 +61,9 @@ func (c *Client) Rollout(ctx context.Context, q Query, b Bounds, stderr io.Write
 }
 
 // Executor returns the client with which a rollout changes the cluster.
-func (c *Client) Executor() executor.Cluster { return executor.Kubernetes{Interface: c.Interface} }
+func (c *Client) Executor() executor.Cluster {
+	return executor.Kubernetes{Interface: c.Interface, API: c.api}
+}
 
 func (t *targeting) planNamespaces(ctx context.Context, q Query) error {
 	if len(q.Namespaces) > 0 {

@@ -126,8 +126,11 @@ func TestLimit(t *testing.T) {
 		"resize": func() error {
 			return cluster.PatchPod(ctx, executor.Patch{Namespace: "shop", Name: "web", Subresource: "resize"})
 		},
-		"evict":           func() error { return cluster.Evict(ctx, "shop", "web", "u") },
-		"list pods":       func() error { _, err := cluster.Pods(ctx, "shop", ""); return err },
+		"evict": func() error { return cluster.Evict(ctx, "shop", "web", "u") },
+		"list pods": func() error {
+			_, err := cluster.EachPod(ctx, "shop", metav1.ListOptions{}, func(*corev1.Pod) error { return nil })
+			return err
+		},
 		"get a workload":  func() error { _, err := cluster.Workload(ctx, w); return err },
 		"restart":         func() error { _, err := cluster.Restart(ctx, w); return err },
 		"list budgets":    func() error { _, err := cluster.Budgets(ctx, "shop"); return err },

@@ -58,27 +58,22 @@ func (c *replicaSet) Pod(_ context.Context, _, name string) (*unstructured.Unstr
 	return &unstructured.Unstructured{Object: out}, err
 }
 
-func (c *replicaSet) Pods(ctx context.Context, namespace, _ string) (all []unstructured.Unstructured, err error) {
-	for name := range c.pods {
-		p, err := c.Pod(ctx, namespace, name)
-		if err != nil {
-			return nil, err
+func (c *replicaSet) EachPod(_ context.Context, _ string, _ metav1.ListOptions, each func(*corev1.Pod) error) (string, error) {
+	for _, name := range slices.Sorted(maps.Keys(c.pods)) {
+		if err := each(c.pods[name].DeepCopy()); err != nil {
+			return "", err
 		}
-		all = append(all, *p)
 	}
-	return all, nil
+	return "", nil
 }
 
 func (c *replicaSet) Watch(context.Context, *rollout.Workload, *executor.Sight) <-chan struct{} {
 	return nil
 }
 
-func (c *replicaSet) InspectWorkload(context.Context, *rollout.Workload, *executor.Sight) (*executor.Sight, error) {
-	s := &executor.Sight{Desired: -1}
-	for _, name := range slices.Sorted(maps.Keys(c.pods)) {
-		s.Pods = append(s.Pods, c.pods[name].DeepCopy())
-	}
-	return s, nil
+func (c *replicaSet) InspectWorkload(ctx context.Context, _ *rollout.Workload, _ *executor.Sight, each func(*corev1.Pod)) (*executor.Sight, error) {
+	_, err := c.EachPod(ctx, "", metav1.ListOptions{}, func(pod *corev1.Pod) error { each(pod); return nil })
+	return &executor.Sight{Desired: -1}, err
 }
 
 func (c *replicaSet) ClaimPod(ctx context.Context, pod *corev1.Pod, _ rollout.Claim) (*unstructured.Unstructured, error) {

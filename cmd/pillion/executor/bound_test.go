@@ -23,7 +23,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/executor"
@@ -589,20 +588,19 @@ func (c *simulation) request() error {
 
 var errBroken = errors.New("the connection broke")
 
-func (c *simulation) InspectWorkload(_ context.Context, w *rollout.Workload, _ *executor.Sight) (*executor.Sight, error) {
+func (c *simulation) InspectWorkload(_ context.Context, w *rollout.Workload, _ *executor.Sight, each func(*corev1.Pod)) (*executor.Sight, error) {
 	c.delay()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.request(); err != nil {
 		return nil, err
 	}
-	s := &executor.Sight{Desired: c.desiredPods(w.Name)}
 	for name, pod := range c.pods {
 		if c.states[name].app == w.Name {
-			s.Pods = append(s.Pods, pod)
+			each(pod)
 		}
 	}
-	return s, nil
+	return &executor.Sight{Desired: c.desiredPods(w.Name)}, nil
 }
 
 // Watch returns a channel that receives nothing in a third of all simulations, as if watches were lost.
@@ -637,15 +635,13 @@ func (c *simulation) desiredPods(app string) (n int) {
 }
 
 // Pods answers at once: a decision holds a mutex meanwhile, and fake time does not go on while others wait for a mutex.
-func (c *simulation) Pods(context.Context, string, string) (all []unstructured.Unstructured, err error) {
+func (c *simulation) EachPod(_ context.Context, _ string, _ metav1.ListOptions, each func(*corev1.Pod) error) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, pod := range c.pods {
-		object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
-		must(c.t, err)
-		all = append(all, unstructured.Unstructured{Object: object})
+		must(c.t, each(pod))
 	}
-	return all, c.request()
+	return "", c.request()
 }
 
 func (c *simulation) Pod(ctx context.Context, namespace, name string) (*unstructured.Unstructured, error) {

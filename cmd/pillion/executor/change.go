@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/pillion-dev/pillion/inject/rollout"
 )
@@ -194,11 +193,10 @@ func (s *workloadRun) recordProved(ctx context.Context, p *rollout.Pod, pod *cor
 // recordOne writes the record of the new revision into a pod, unless the pod must change again, and removes the claim. It tries again
 // if another client has changed the pod.
 func (s *workloadRun) recordOne(ctx context.Context, pod *corev1.Pod) (err error) {
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
+	object, err := s.wholePod(ctx, pod)
 	if err != nil {
 		return err
 	}
-	object := &unstructured.Unstructured{Object: fields} // as it was last seen
 	for range maxAttempts {
 		if err = s.tryRecord(ctx, pod, object); !errors.Is(err, errAgain) {
 			return err

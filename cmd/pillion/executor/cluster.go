@@ -17,7 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 
+	"github.com/pillion-dev/pillion/cmd/pillion/kube"
 	"github.com/pillion-dev/pillion/inject/rollout"
 )
 
@@ -29,11 +31,12 @@ type Cluster interface {
 	// returns a conflict.
 	ClaimPod(ctx context.Context, pod *corev1.Pod, claim rollout.Claim) (*unstructured.Unstructured, error)
 	Evict(ctx context.Context, namespace, name, uid string) error
-	// Pods lists the pods that match a selector.
-	Pods(ctx context.Context, namespace, selector string) ([]unstructured.Unstructured, error)
-	// InspectWorkload returns the present pods of a workload. Before is what was seen a moment ago, or nil; with it, only the pods are
-	// read, and not the workload itself.
-	InspectWorkload(ctx context.Context, w *rollout.Workload, before *Sight) (*Sight, error)
+	// EachPod passes the pods that a list selects to each, one by one, and returns the resourceVersion of the list. So the caller
+	// decides what it holds of each pod.
+	EachPod(ctx context.Context, namespace string, of metav1.ListOptions, each func(*corev1.Pod) error) (version string, err error)
+	// InspectWorkload passes the present pods of a workload to each, one by one. Before is what was seen a moment ago, or nil; with it,
+	// only the pods are read, and not the workload itself.
+	InspectWorkload(ctx context.Context, w *rollout.Workload, before *Sight, each func(*corev1.Pod)) (*Sight, error)
 	// Watch returns a channel that receives when pods of a workload have changed after it was seen, until the context ends. It
 	// is a hint to inspect the pods again, and may receive too often or, if it is nil or the connection breaks, never.
 	Watch(ctx context.Context, w *rollout.Workload, seen *Sight) <-chan struct{}
@@ -51,9 +54,8 @@ type Cluster interface {
 	Symptom(ctx context.Context, pod *corev1.Pod, container string) string
 }
 
-// Sight is what a rollout sees of a workload.
+// Sight is what a rollout sees of a workload, besides its pods.
 type Sight struct {
-	Pods    []*corev1.Pod
 	Desired int // the number of pods that it should have, or -1 if that is unknown
 
 	of      metav1.ListOptions // selects the pods, and perhaps pods of other workloads
@@ -76,7 +78,12 @@ type Patch struct {
 }
 
 // Kubernetes is a [Cluster] behind the Kubernetes API.
-type Kubernetes struct{ dynamic.Interface }
+type Kubernetes struct {
+	dynamic.Interface
+
+	// API is what EachPod and InspectWorkload read with.
+	API rest.Interface
+}
 
 var podResource = corev1.SchemeGroupVersion.WithResource("pods")
 
@@ -121,13 +128,24 @@ func (k Kubernetes) Evict(ctx context.Context, namespace, name, uid string) erro
 	return err
 }
 
-// Pods implements [Cluster].
-func (k Kubernetes) Pods(ctx context.Context, namespace, selector string) ([]unstructured.Unstructured, error) {
-	list, err := k.Resource(podResource).Namespace(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
-	if err != nil {
-		return nil, err
+// EachPod implements [Cluster].
+func (k Kubernetes) EachPod(ctx context.Context, namespace string, of metav1.ListOptions, each func(*corev1.Pod) error) (version string, err error) {
+	var failed error // of each: an error of the stream would name the list
+	pods := kube.NewStream(k.API, "/api/v1/namespaces/"+namespace+"/pods")
+	pods.Read = func(text []byte) (runtime.Object, error) {
+		pod := &corev1.Pod{}
+		if err := json.Unmarshal(text, pod); err != nil {
+			return nil, err
+		}
+		pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod")) // the API server leaves it out in a list
+		failed = each(pod)
+		return nil, failed
 	}
-	return list.Items, nil
+	list, err := pods.ReadPage(ctx, of)
+	if failed != nil {
+		return "", failed
+	}
+	return list.ResourceVersion, err
 }
 
 func (k Kubernetes) workloadClient(w *rollout.Workload) dynamic.ResourceInterface {

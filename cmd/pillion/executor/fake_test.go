@@ -257,13 +257,12 @@ func (c *fake) Budgets(context.Context, string) ([]executor.Budget, error) {
 }
 
 // InspectWorkload returns the pods of one of the two workloads, or of the only one.
-func (c *fake) InspectWorkload(_ context.Context, w *rollout.Workload, _ *executor.Sight) (*executor.Sight, error) {
+func (c *fake) InspectWorkload(_ context.Context, w *rollout.Workload, _ *executor.Sight, each func(*corev1.Pod)) (*executor.Sight, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if before, after := c.call("inspect", w.Name); before != nil || after != nil {
 		return nil, errors.Join(before, after)
 	}
-	s := &executor.Sight{Desired: -1}
 	for i, name := range c.order {
 		if w.Name == "first" && i > 0 || w.Name == "rest" && i == 0 {
 			continue
@@ -273,9 +272,9 @@ func (c *fake) InspectWorkload(_ context.Context, w *rollout.Workload, _ *execut
 				well(c.pods[name])
 			}
 		}
-		s.Pods = append(s.Pods, c.pods[name].DeepCopy())
+		each(c.pods[name].DeepCopy())
 	}
-	return s, nil
+	return &executor.Sight{Desired: -1}, nil
 }
 
 // Watch returns a channel that receives when the kubelet of a changed pod has reported, or nothing without changes.
@@ -290,8 +289,8 @@ func (c *fake) Failure(_ context.Context, pod *corev1.Pod, _ string, _ time.Time
 }
 
 func (c *fake) Evict(context.Context, string, string, string) error { return errors.ErrUnsupported }
-func (c *fake) Pods(context.Context, string, string) ([]unstructured.Unstructured, error) {
-	return nil, errors.ErrUnsupported
+func (c *fake) EachPod(context.Context, string, metav1.ListOptions, func(*corev1.Pod) error) (string, error) {
+	return "", errors.ErrUnsupported
 }
 
 func (c *fake) Workload(context.Context, *rollout.Workload) (*unstructured.Unstructured, error) {

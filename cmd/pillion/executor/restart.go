@@ -4,6 +4,7 @@ package executor
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -184,18 +185,14 @@ func (r *Rollout) noProgressError(ctx context.Context, w *rollout.Workload, obje
 	if object == nil {
 		return failed
 	}
-	pods, err := r.newPods(ctx, w, object, time.Time{})
-	if err != nil {
-		return failed
-	}
-	for _, pod := range pods {
-		if rollout.IsReady(pod) {
-			continue
+	err := r.eachNewPod(ctx, w, object, time.Time{}, func(pod *corev1.Pod) error {
+		if failed.name == "" && !rollout.IsReady(pod) {
+			failed.name = pod.Name
 		}
-		if failed.name = pod.Name; w.Kind == "StatefulSet" {
-			failed.err = fmt.Errorf("%w; its pod %s is not ready, and a StatefulSet does not replace such a pod, so delete it", failed.err, pod.Name)
-		}
-		return failed
+		return nil
+	})
+	if err == nil && failed.name != "" && w.Kind == "StatefulSet" {
+		failed.err = fmt.Errorf("%w; its pod %s is not ready, and a StatefulSet does not replace such a pod, so delete it", failed.err, failed.name)
 	}
 	return failed
 }
@@ -220,15 +217,15 @@ func (r *Rollout) readProgress(ctx context.Context, w *rollout.Workload, object 
 	if since.IsZero() { // another client has restarted it, so it is not known which pods are new
 		return p, nil
 	}
-	pods, err := r.newPods(ctx, w, object, since)
-	for _, pod := range pods {
+	err = r.eachNewPod(ctx, w, object, since, func(pod *corev1.Pod) error {
 		if why := rollout.Stuck(pod); why != "" {
 			p.Failed, p.pod = fmt.Sprintf("its new pod %s: %s", pod.Name, why), pod.Name
 		}
 		if why := rollout.Unscheduled(pod); why != "" {
 			p.Waits = fmt.Sprintf("a node for its new pod %s: %s", pod.Name, why)
 		}
-	}
+		return nil
+	})
 	return p, err
 }
 
@@ -239,11 +236,21 @@ func (r *Rollout) verifyRestart(ctx context.Context, w *rollout.Workload, object
 	if since.IsZero() {
 		return nil
 	}
-	pods, err := r.newPods(ctx, w, object, since)
-	if err != nil {
+	var old *rollout.Pod
+	err := r.eachNewPod(ctx, w, object, since, func(pod *corev1.Pod) error {
+		if old != nil {
+			return nil
+		}
+		text, err := json.Marshal(pod)
+		if err != nil {
+			return err
+		}
+		now, err := r.Plan(w.Namespace, text)
+		if err == nil && !isCurrent(now) {
+			old = now
+		}
 		return err
-	}
-	old, err := r.findNotCurrent(w, pods)
+	})
 	if err != nil {
 		return err
 	}
@@ -271,24 +278,17 @@ func selectorOf(workload *unstructured.Unstructured) (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(selector)
 }
 
-// newPods returns the pods of a workload that were created since its restart.
-func (r *Rollout) newPods(ctx context.Context, w *rollout.Workload, object *unstructured.Unstructured, since time.Time) (all []*corev1.Pod, err error) {
+// eachNewPod passes the pods of a workload that were created since its restart to each.
+func (r *Rollout) eachNewPod(ctx context.Context, w *rollout.Workload, object *unstructured.Unstructured, since time.Time, each func(*corev1.Pod) error) error {
 	selector, err := selectorOf(object)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	pods, err := r.Cluster.Pods(ctx, w.Namespace, selector.String())
-	if err != nil {
-		return nil, err
-	}
-	for i := range pods {
-		pod, err := asPod(&pods[i])
-		if err != nil {
-			return nil, err
+	_, err = r.Cluster.EachPod(ctx, w.Namespace, metav1.ListOptions{LabelSelector: selector.String()}, func(pod *corev1.Pod) error {
+		if pod.CreationTimestamp.Time.Before(since.Truncate(time.Second)) {
+			return nil
 		}
-		if !pod.CreationTimestamp.Time.Before(since.Truncate(time.Second)) {
-			all = append(all, pod)
-		}
-	}
-	return all, nil
+		return each(pod)
+	})
+	return err
 }

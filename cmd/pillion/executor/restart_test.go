@@ -17,7 +17,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/executor"
@@ -124,15 +123,13 @@ func (c *recreating) replace(name string) {
 	c.pods[name] = pod
 }
 
-func (c *recreating) Pods(context.Context, string, string) (all []unstructured.Unstructured, err error) {
+func (c *recreating) EachPod(_ context.Context, _ string, _ metav1.ListOptions, each func(*corev1.Pod) error) (string, error) {
 	for _, name := range c.order {
-		out, err := runtime.DefaultUnstructuredConverter.ToUnstructured(c.pods[name])
-		if err != nil {
-			return nil, err
+		if err := each(c.pods[name].DeepCopy()); err != nil {
+			return "", err
 		}
-		all = append(all, unstructured.Unstructured{Object: out})
 	}
-	return all, nil
+	return "", nil
 }
 
 func (c *recreating) Evict(_ context.Context, _, name, uid string) error {

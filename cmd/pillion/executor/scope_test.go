@@ -56,13 +56,13 @@ func newSpaces(t *testing.T, pods int, names ...string) (*spaces, []*rollout.Wor
 	return c, all
 }
 
-func (c *spaces) InspectWorkload(_ context.Context, w *rollout.Workload, _ *executor.Sight) (*executor.Sight, error) {
+func (c *spaces) InspectWorkload(_ context.Context, w *rollout.Workload, _ *executor.Sight, each func(*corev1.Pod)) (*executor.Sight, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := &executor.Sight{Desired: w.Pods}
 	for _, name := range c.order {
 		if c.titles[name] == w.Name {
-			s.Pods = append(s.Pods, c.pods[name].DeepCopy())
+			each(c.pods[name].DeepCopy())
 		}
 	}
 	if w.Name == c.unready {

@@ -5,6 +5,7 @@ package executor
 import (
 	"context"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -17,7 +18,7 @@ import (
 
 // InspectWorkload implements [Cluster]. It lists the pods, because a decision needs what is true now, and a watch is only a
 // hint. It reads single objects by a list, too, because that needs no other right than the plan.
-func (k Kubernetes) InspectWorkload(ctx context.Context, w *rollout.Workload, before *Sight) (*Sight, error) {
+func (k Kubernetes) InspectWorkload(ctx context.Context, w *rollout.Workload, before *Sight, each func(*corev1.Pod)) (*Sight, error) {
 	s := &Sight{Desired: -1}
 	switch {
 	case w.Kind == "Pod":
@@ -34,21 +35,14 @@ func (k Kubernetes) InspectWorkload(ctx context.Context, w *rollout.Workload, be
 		}
 		s.Desired, s.of.LabelSelector = desiredPods(object), selectorText(object)
 	}
-	list, err := k.Resource(podResource).Namespace(w.Namespace).List(ctx, s.of)
-	if err != nil {
-		return nil, err
-	}
-	s.version = list.GetResourceVersion()
-	for i := range list.Items {
-		if object := &list.Items[i]; belongsToWorkload(object, w) {
-			pod, err := asPod(object)
-			if err != nil {
-				return nil, err
-			}
-			s.Pods = append(s.Pods, pod)
+	version, err := k.EachPod(ctx, w.Namespace, s.of, func(pod *corev1.Pod) error {
+		if belongsToWorkload(pod, w) {
+			each(pod)
 		}
-	}
-	return s, nil
+		return nil
+	})
+	s.version = version
+	return s, err
 }
 
 // Watch implements [Cluster]. Without the right to watch pods, or if the version of the list is too old, the channel never receives.
@@ -112,11 +106,11 @@ func selectorText(workload *unstructured.Unstructured) string {
 
 // belongsToWorkload reports whether a listed pod belongs to a workload. A pod of a Deployment names only a ReplicaSet, but the list was
 // selected by the Deployment's selector.
-func belongsToWorkload(pod *unstructured.Unstructured, w *rollout.Workload) bool {
+func belongsToWorkload(pod *corev1.Pod, w *rollout.Workload) bool {
 	owner := metav1.GetControllerOf(pod)
 	switch {
 	case w.Kind == "Pod":
-		return pod.GetName() == w.Name
+		return pod.Name == w.Name
 	case owner == nil:
 		return false
 	case w.Kind == "Deployment":

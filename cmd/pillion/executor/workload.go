@@ -4,7 +4,6 @@ package executor
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,8 +11,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/pillion-dev/pillion/inject/rollout"
 )
@@ -34,13 +36,14 @@ type workloadRun struct {
 	// deniedSince is since when budgets deny evictions, and checked are the UIDs of new pods that were planned.
 	deniedSince time.Time
 	checked     map[string]bool
-	held        map[string][]string // by place of a pod (see [rollout.Member]): the budgets in which it counts as disrupted
-	reverting   []string            // the places of pods that wait to go back, and are held
-	accepted    map[string]bool     // resizes that the API server accepts, by [rollout.Pod.ResizeSummary]
-	changes     <-chan struct{}     // receives changes of pods while a part of the workload is updated, or nil
-	seen        *Sight              // of the last inspection, without its pods, or nil
-	inspectTook time.Duration       // how long the last inspection took
-	claims      map[string]claimed  // by UID: pods with a claim that are not changed yet
+	held        map[string][]string    // by place of a pod (see [rollout.Member]): the budgets in which it counts as disrupted
+	reverting   []string               // the places of pods that wait to go back, and are held
+	accepted    map[string]bool        // resizes that the API server accepts, by [rollout.Pod.ResizeSummary]
+	changes     <-chan struct{}        // receives changes of pods while a part of the workload is updated, or nil
+	seen        *Sight                 // of the last inspection, or nil
+	whole       map[string]*corev1.Pod // by UID: the pods of the last inspection that may have to be planned, until the rollout waits
+	inspectTook time.Duration          // how long the last inspection took
+	claims      map[string]claimed     // by UID: pods with a claim that are not changed yet
 }
 
 // claimed is a pod with a claim of this rollout that is not changed yet.
@@ -99,6 +102,7 @@ func (s *workloadRun) awaitChange(ctx context.Context, polls int) error {
 	end, pause := time.NewTimer(time.Duration(polls)*poll), time.NewTimer(min(poll, max(poll/10, 4*s.inspectTook)))
 	defer end.Stop()
 	defer pause.Stop()
+	s.whole = nil
 	changes, paused := s.changes, (<-chan time.Time)(nil)
 	for {
 		select {
@@ -122,12 +126,21 @@ func (s *workloadRun) inspectPods(ctx context.Context) (*Sight, error) {
 // inspectAgain is inspectPods. Before is what was seen of the workload a moment ago, or nil.
 func (s *workloadRun) inspectAgain(ctx context.Context, before *Sight) (*Sight, error) {
 	began := time.Now()
-	sight, err := s.Cluster.InspectWorkload(ctx, s.w, before)
+	if before == nil {
+		s.whole = map[string]*corev1.Pod{}
+	}
+	var pods []*corev1.Pod
+	sight, err := s.Cluster.InspectWorkload(ctx, s.w, before, func(pod *corev1.Pod) {
+		if uid := string(pod.UID); s.whole[uid] != nil || s.watch.MayPlan(uid) { // a pod that is proved since is recorded later
+			s.whole[uid] = pod
+		}
+		pods = append(pods, rollout.Trim(pod))
+	})
 	if err != nil {
 		return nil, err
 	}
-	s.seen, s.inspectTook = &Sight{of: sight.of, version: sight.version}, time.Since(began)
-	gone, taken := s.watch.See(sight.Pods, time.Now())
+	s.seen, s.inspectTook = sight, time.Since(began)
+	gone, taken := s.watch.See(pods, time.Now())
 	if sight.Desired >= 0 {
 		gone = append(gone, s.watch.DropEvicted(sight.Desired)...)
 	}
@@ -147,7 +160,7 @@ func (s *workloadRun) inspectAgain(ctx context.Context, before *Sight) (*Sight, 
 			s.watch.Fail(m.UID, fmt.Sprintf("the container %s does not start: %s", m.Ended, why))
 		}
 	}
-	return sight, s.checkNew()
+	return sight, s.checkNew(ctx)
 }
 
 // decideChanges decides which of the pods in next (UIDs) may change now. Desired is the number of pods that the workload should have,
@@ -233,20 +246,14 @@ func (s *workloadRun) countOthers(ctx context.Context, b Budget, next []string) 
 	if !selects || b.Pods <= s.watch.CountSelected(b.Selector) {
 		return 0, nil
 	}
-	pods, err := s.Cluster.Pods(ctx, s.w.Namespace, b.Selector.String())
-	for i := range pods {
-		claim := rollout.ClaimOf(pods[i].GetAnnotations())
-		if claim.Holder == s.holder || !claim.IsRecent(s.Limits.Timeout, time.Now()) || s.watch.Last(string(pods[i].GetUID())) != nil {
-			continue
-		}
-		pod, err := asPod(&pods[i])
-		if err != nil {
-			return 0, err
-		}
-		if rollout.IsReady(pod) { // the budget counts the others
+	_, err = s.Cluster.EachPod(ctx, s.w.Namespace, metav1.ListOptions{LabelSelector: b.Selector.String()}, func(pod *corev1.Pod) error {
+		claim := rollout.ClaimOf(pod.Annotations)
+		other := claim.Holder != s.holder && claim.IsRecent(s.Limits.Timeout, time.Now()) && s.watch.Last(string(pod.UID)) == nil
+		if other && rollout.IsReady(pod) { // the budget counts the others
 			n++
 		}
-	}
+		return nil
+	})
 	return n, err
 }
 
@@ -347,35 +354,50 @@ func (s *workloadRun) incompletePods() (all []string) {
 
 // checkNew fails each new pod that takes the place of an evicted pod and is not current. Without this check, the new pod would be
 // evicted again and again.
-func (s *workloadRun) checkNew() error {
+func (s *workloadRun) checkNew(ctx context.Context) error {
 	for _, m := range s.watch.Open() {
 		pod, p := s.watch.Last(m.UID), s.watch.Plan(m.UID)
 		if pod == nil || p == nil || p.UID == m.UID || s.checked[m.UID] {
 			continue
 		}
-		s.checked[m.UID] = true
-		old, err := s.findNotCurrent(s.w, []*corev1.Pod{pod})
+		object, err := s.wholePod(ctx, pod)
+		if apierrors.IsNotFound(err) {
+			continue // the next inspection reports that the pod is gone
+		}
 		if err != nil {
 			return err
 		}
-		if old != nil {
-			s.watch.Fail(m.UID, fmt.Sprintf("it is %s; maybe not all replicas of Pillion use the templates yet", old.State))
+		s.checked[m.UID] = true
+		now, _, err := s.planPod(object)
+		if err != nil {
+			return err
+		}
+		if !isCurrent(now) {
+			s.watch.Fail(m.UID, fmt.Sprintf("it is %s; maybe not all replicas of Pillion use the templates yet", now.State))
 		}
 	}
 	return nil
 }
 
-// findNotCurrent returns the plan of the first of the pods that would have to change again, or nil.
-func (r *Rollout) findNotCurrent(w *rollout.Workload, pods []*corev1.Pod) (*rollout.Pod, error) {
-	for _, pod := range pods {
-		text, err := json.Marshal(pod)
-		if err != nil {
-			return nil, err
-		}
-		now, err := r.Plan(w.Namespace, text)
-		if err != nil || now.Action == rollout.Patch || now.Action == rollout.Replace {
-			return now, err
-		}
+// isCurrent reports whether a new pod with this plan would not have to change again.
+func isCurrent(p *rollout.Pod) bool { return p.Action != rollout.Patch && p.Action != rollout.Replace }
+
+// wholePod returns a pod with all its fields as it was last seen, or as it is now if the last inspection has kept only a part of it.
+// It returns an error of the type NotFound if there is another pod of that name now.
+func (s *workloadRun) wholePod(ctx context.Context, pod *corev1.Pod) (*unstructured.Unstructured, error) {
+	if whole := s.whole[string(pod.UID)]; whole != nil {
+		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(whole)
+		return &unstructured.Unstructured{Object: fields}, err
 	}
-	return nil, nil
+	object, err := s.Cluster.Pod(ctx, pod.Namespace, pod.Name)
+	if err == nil && object.GetUID() != pod.UID {
+		err = apierrors.NewNotFound(podResource.GroupResource(), pod.Name)
+	}
+	return object, err
+}
+
+// rest frees memory until the pods are inspected again.
+func (s *workloadRun) rest() {
+	s.watch.Rest()
+	s.whole = nil
 }

@@ -111,13 +111,14 @@ func (s *Stream) listObjects(ctx context.Context, o metav1.ListOptions) (*object
 	return list, nil
 }
 
-// ReadPage passes the objects of one page of a list to Read, and keeps none. It returns where the next page continues, or "".
-func (s *Stream) ReadPage(ctx context.Context, o metav1.ListOptions) (next string, err error) {
+// ReadPage passes the objects of a list, or of one page of it, to Read, and keeps none. It returns the metadata of the list: its
+// version, and where the next page continues.
+func (s *Stream) ReadPage(ctx context.Context, o metav1.ListOptions) (metav1.ListMeta, error) {
 	list, err := s.listObjects(ctx, o)
 	if err != nil {
-		return "", err
+		return metav1.ListMeta{}, err
 	}
-	return list.Continue, nil
+	return list.ListMeta, nil
 }
 
 func (s *Stream) readList(d *json.Decoder) (*objects, error) {
