@@ -23,6 +23,7 @@ func TestChanges(t *testing.T) {
 			"images: [{name: ghcr.io/pillion-dev/pillion, digest: \"sha256:" + strings.Repeat("a", 64) + "\"}]",
 		},
 		"pods":           {podsValues, podsPatch},
+		"pull secret":    {"image: {pullSecrets: [registry]}", yamlOnPage(t, "/docs/configure.md", "imagePullSecrets")},
 		"replicas":       {"replicas: 3\ncontroller: {replicas: 2}", "replicas: [{name: pillion, count: 3}, {name: pillion-controller, count: 2}]"},
 		"resources":      {resourcesValues, resourcesPatch},
 		"arguments":      {"extraArgs: [--log-level=debug]\ncontroller: {extraArgs: [--log-level=warn]}", argsPatch},
@@ -45,6 +46,18 @@ func TestChanges(t *testing.T) {
 			compare(t, made, kustomize(t, base+c.kustomization, nil))
 		})
 	}
+}
+
+// yamlOnPage returns the first example in YAML of a page that has the text.
+func yamlOnPage(t *testing.T, page, text string) string {
+	t.Helper()
+	for _, block := range strings.Split(contents(t, manifests+page), "```yaml\n")[1:] {
+		if block, _, _ = strings.Cut(block, "```"); strings.Contains(block, text) {
+			return block
+		}
+	}
+	t.Fatalf("%s has no example with %q", page, text)
+	return ""
 }
 
 // TestNamespace checks that a release in another namespace is the same except for that namespace, and
