@@ -41,8 +41,23 @@ func (p *listedPod) hasEnded() bool {
 }
 
 // eachPod passes the pods of a namespace, or for "" of all namespaces, to each, one by one. It calls restart as [podLister.eachObject]
-// does. It holds only one pod in memory at a time: as objects, the pods of a page would take many times as much.
+// does.
 func (c *Client) eachPod(ctx context.Context, namespace, selector string, each func(*listedPod) error, restart func()) error {
+	return readPages(ctx, selector, func(ctx context.Context, options metav1.ListOptions) (string, error) {
+		list, err := c.listPods(ctx, namespace, options, func(text []byte) error {
+			pod, err := readListedPod(withKind(text))
+			if err != nil {
+				return err
+			}
+			return each(pod)
+		})
+		return list.Continue, err
+	}, restart)
+}
+
+// listPods passes the pods of a list, or of one page of it, to each, one by one, as JSON that changes after the call. It holds only one
+// pod in memory at a time: as objects, the pods of a list would take many times as much.
+func (c *Client) listPods(ctx context.Context, namespace string, options metav1.ListOptions, each func(text []byte) error) (metav1.ListMeta, error) {
 	path := "/api/v1/pods"
 	if namespace != "" {
 		path = "/api/v1/namespaces/" + namespace + "/pods"
@@ -50,20 +65,14 @@ func (c *Client) eachPod(ctx context.Context, namespace, selector string, each f
 	var failed error // of each: an error of the stream would name the list
 	pods := kube.NewStream(c.api, path)
 	pods.Read = func(text []byte) (runtime.Object, error) {
-		pod, err := readListedPod(withKind(text))
-		if failed = err; err == nil {
-			failed = each(pod)
-		}
+		failed = each(text)
 		return nil, failed
 	}
-	err := readPages(ctx, selector, func(ctx context.Context, options metav1.ListOptions) (string, error) {
-		list, err := pods.ReadPage(ctx, options)
-		return list.Continue, err
-	}, restart)
+	list, err := pods.ReadPage(ctx, options)
 	if failed != nil {
-		return failed
+		err = failed
 	}
-	return err
+	return list, err
 }
 
 // withKind copies the JSON of a pod of a list. The API server leaves out the kind there.

@@ -62,7 +62,7 @@ func (c *Client) Rollout(ctx context.Context, q Query, b Bounds, stderr io.Write
 
 // Executor returns the client with which a rollout changes the cluster.
 func (c *Client) Executor() executor.Cluster {
-	return executor.Kubernetes{Interface: c.Interface, API: c.api}
+	return executor.Kubernetes{Interface: c.Interface, ListPods: c.listPods}
 }
 
 func (t *targeting) planNamespaces(ctx context.Context, q Query) error {

@@ -634,7 +634,7 @@ func (c *simulation) desiredPods(app string) (n int) {
 	return n
 }
 
-// Pods answers at once: a decision holds a mutex meanwhile, and fake time does not go on while others wait for a mutex.
+// EachPod answers at once: a decision holds a mutex meanwhile, and fake time does not go on while others wait for a mutex.
 func (c *simulation) EachPod(_ context.Context, _ string, _ metav1.ListOptions, each func(*corev1.Pod) error) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

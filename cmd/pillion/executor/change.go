@@ -81,20 +81,6 @@ func (s *workloadRun) leaveOut(uid string) {
 	s.releaseBudgets(uid)
 }
 
-// planPod plans a pod again in its present state. It also returns the pod.
-func (r *Rollout) planPod(object *unstructured.Unstructured) (*rollout.Pod, *corev1.Pod, error) {
-	text, err := object.MarshalJSON()
-	if err != nil {
-		return nil, nil, err
-	}
-	now, err := r.Plan(object.GetNamespace(), text)
-	if err != nil {
-		return nil, nil, err
-	}
-	pod, err := asPod(object)
-	return now, pod, err
-}
-
 // patchContainers changes images and resources. It returns what it has changed, also if there is an error. A dry run first shows
 // whether the API server accepts the resources. It is sent once for each different change, because the API server denies the same
 // change for all pods or for none, unless a quota is used up meanwhile.

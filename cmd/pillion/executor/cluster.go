@@ -5,6 +5,7 @@ package executor
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -17,9 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 
-	"github.com/pillion-dev/pillion/cmd/pillion/kube"
 	"github.com/pillion-dev/pillion/inject/rollout"
 )
 
@@ -81,8 +80,8 @@ type Patch struct {
 type Kubernetes struct {
 	dynamic.Interface
 
-	// API is what EachPod and InspectWorkload read with.
-	API rest.Interface
+	// ListPods passes the pods that a list selects to each, one by one, as JSON that changes after the call. An error of each ends it.
+	ListPods func(ctx context.Context, namespace string, of metav1.ListOptions, each func(text []byte) error) (metav1.ListMeta, error)
 }
 
 var podResource = corev1.SchemeGroupVersion.WithResource("pods")
@@ -130,21 +129,14 @@ func (k Kubernetes) Evict(ctx context.Context, namespace, name, uid string) erro
 
 // EachPod implements [Cluster].
 func (k Kubernetes) EachPod(ctx context.Context, namespace string, of metav1.ListOptions, each func(*corev1.Pod) error) (version string, err error) {
-	var failed error // of each: an error of the stream would name the list
-	pods := kube.NewStream(k.API, "/api/v1/namespaces/"+namespace+"/pods")
-	pods.Read = func(text []byte) (runtime.Object, error) {
+	list, err := k.ListPods(ctx, namespace, of, func(text []byte) error {
 		pod := &corev1.Pod{}
 		if err := json.Unmarshal(text, pod); err != nil {
-			return nil, err
+			return fmt.Errorf("a pod cannot be read: %w", err)
 		}
 		pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod")) // the API server leaves it out in a list
-		failed = each(pod)
-		return nil, failed
-	}
-	list, err := pods.ReadPage(ctx, of)
-	if failed != nil {
-		return "", failed
-	}
+		return each(pod)
+	})
 	return list.ResourceVersion, err
 }
 

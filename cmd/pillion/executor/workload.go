@@ -396,6 +396,20 @@ func (s *workloadRun) wholePod(ctx context.Context, pod *corev1.Pod) (*unstructu
 	return object, err
 }
 
+// planPod plans a pod again in its present state. It also returns the pod.
+func (r *Rollout) planPod(object *unstructured.Unstructured) (*rollout.Pod, *corev1.Pod, error) {
+	text, err := object.MarshalJSON()
+	if err != nil {
+		return nil, nil, err
+	}
+	now, err := r.Plan(object.GetNamespace(), text)
+	if err != nil {
+		return nil, nil, err
+	}
+	pod, err := asPod(object)
+	return now, pod, err
+}
+
 // rest frees memory until the pods are inspected again.
 func (s *workloadRun) rest() {
 	s.watch.Rest()
