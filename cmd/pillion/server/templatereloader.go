@@ -273,7 +273,7 @@ func (e *templateReloader) reloadOnChange(ctx context.Context) {
 // ctx is done.
 func followFiles(ctx context.Context, paths []string, log *slog.Logger, changed func()) {
 	for {
-		err := templates.Watch(ctx, paths, changed)
+		err := watchFiles(ctx, paths, changed)
 		if ctx.Err() != nil {
 			return
 		}

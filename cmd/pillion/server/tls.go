@@ -17,7 +17,6 @@ import (
 	"github.com/pillion-dev/pillion/certs"
 	"github.com/pillion-dev/pillion/cmd/pillion/kube"
 	"github.com/pillion-dev/pillion/manifests"
-	"github.com/pillion-dev/pillion/templates"
 )
 
 // certificate has the serving certificate and the functions that renew it.
@@ -106,7 +105,7 @@ func followCertificateFiles(ctx context.Context, files certs.Files, log *slog.Lo
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()
 	failed := make(chan error, 1)
-	go func() { failed <- templates.Watch(watching, files.Paths(), load) }()
+	go func() { failed <- watchFiles(watching, files.Paths(), load) }()
 	for {
 		select {
 		case <-ctx.Done():

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package templates_test
+package server
 
 import (
 	"context"
@@ -8,25 +8,23 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
-
-	"github.com/pillion-dev/pillion/templates"
 )
 
 // patience is how long a test waits for an event.
 const patience = 20 * time.Second
 
-// watch starts Watch and returns a function that waits for a call of changed
+// watch starts watchFiles and returns a function that waits for a call of changed
 // after which the condition holds.
 func watch(t *testing.T, paths ...string) (until func(what string, holds func() bool)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	calls := make(chan struct{}, 100)
 	done := make(chan error, 1)
-	go func() { done <- templates.Watch(ctx, paths, func() { calls <- struct{}{} }) }()
+	go func() { done <- watchFiles(ctx, paths, func() { calls <- struct{}{} }) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
-			t.Errorf("Watch: %v", err)
+			t.Errorf("watchFiles: %v", err)
 		}
 	})
 	until = func(what string, holds func() bool) {
@@ -195,7 +193,7 @@ func TestWatchSettles(t *testing.T) {
 	told := make(chan struct{}, 1000)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	go func() { _ = templates.Watch(ctx, []string{dir}, func() { told <- struct{}{} }) }()
+	go func() { _ = watchFiles(ctx, []string{dir}, func() { told <- struct{}{} }) }()
 	<-told
 	const burst = 200
 	for range burst {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package templates
+package server
 
 import (
 	"context"
@@ -22,16 +22,16 @@ const (
 // The files beside it are links through it.
 const dataLink = "..data"
 
-// Watch calls changed whenever the files or folders may have changed, until ctx is done. Then it
+// watchFiles calls changed whenever the files or folders may have changed, until ctx is done. Then it
 // returns nil. It also calls changed once when the watch is set up, so that no change between
 // loading and watching is missed.
 //
-// A path may be missing for a while, and so may its parent folders. Watch never makes two calls of
+// A path may be missing for a while, and so may its parent folders. watchFiles never makes two calls of
 // changed at the same time. An error while watching, for example lost events, counts as a change.
-// Watch returns an error only if watching is not possible at all. On Linux, the cause is a limit of
+// watchFiles returns an error only if watching is not possible at all. On Linux, the cause is a limit of
 // inotify.
-func Watch(ctx context.Context, paths []string, changed func()) error {
-	w, err := newWatcher(paths)
+func watchFiles(ctx context.Context, paths []string, changed func()) error {
+	w, err := newFileWatcher(paths)
 	if err != nil {
 		return fmt.Errorf("watching files: %w", err)
 	}
@@ -66,17 +66,17 @@ func Watch(ctx context.Context, paths []string, changed func()) error {
 	}
 }
 
-type watcher struct {
+type fileWatcher struct {
 	notify *fsnotify.Watcher
 	paths  []string
 }
 
-func newWatcher(paths []string) (*watcher, error) {
+func newFileWatcher(paths []string) (*fileWatcher, error) {
 	notify, err := fsnotify.NewWatcher()
 	if err != nil {
 		return nil, err
 	}
-	w := &watcher{notify: notify}
+	w := &fileWatcher{notify: notify}
 	for _, p := range paths {
 		w.paths = append(w.paths, filepath.Clean(p))
 	}
@@ -89,7 +89,7 @@ func newWatcher(paths []string) (*watcher, error) {
 
 // watchPaths watches every existing path and its folder, or the nearest existing folder above it. Calling
 // it again follows paths that were replaced.
-func (w *watcher) watchPaths() error {
+func (w *fileWatcher) watchPaths() error {
 	for _, path := range w.paths {
 		_ = w.notify.Add(path) // may be missing; its folder reports when it is back
 		for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
@@ -108,7 +108,7 @@ func (w *watcher) watchPaths() error {
 // affectsPath reports whether an event for that name can change the content of a path. The name may be
 // the path itself, something in it, the link through which its folder is read, or a folder above
 // it.
-func (w *watcher) affectsPath(name string) bool {
+func (w *fileWatcher) affectsPath(name string) bool {
 	dir := filepath.Dir(name)
 	for _, path := range w.paths {
 		if name == path || dir == path ||
