@@ -50,6 +50,16 @@ func startKubelet(t *testing.T, client kubernetes.Interface) *kubelet {
 	return k
 }
 
+// takeTime sets for how many reports a changed pod is not ready, at most.
+func (k *kubelet) takeTime(reports int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.delay = reports
+	for pod, left := range k.unready {
+		k.unready[pod] = min(left, max(1, reports))
+	}
+}
+
 func (k *kubelet) sync(ctx context.Context) {
 	pods, err := k.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
 	if err != nil {

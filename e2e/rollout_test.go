@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"slices"
@@ -274,6 +275,7 @@ func (r *rolling) infeasible(t *testing.T, ns string) {
 func (r *rolling) interrupt(t *testing.T, ns string) {
 	r.deployment(t, ns, 6)
 	r.ready(t, ns, 6)
+	r.takeTime(math.MaxInt) // so that the rollout is not complete before the signal
 	r.template(t, ns, "agent:2", "32Mi", "info")
 	var out, errs bytes.Buffer
 	cmd := r.command(t.Context(), ns, "--max-unavailable", "1")
@@ -291,6 +293,7 @@ func (r *rolling) interrupt(t *testing.T, ns string) {
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
+	r.takeTime(0)
 	exit := (*exec.ExitError)(nil)
 	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(errs.String(), "run the same command again") {
 		t.Errorf("after Ctrl-C: %v: %s", err, errs.String())
