@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,7 +20,7 @@ import (
 )
 
 // TestReasonCodesAreDocumented checks that the reference has one section for each code and no
-// others. Each section must have the meaning, how to see it, and what to do.
+// others. Each section must have the meaning, how to see it, and what to do. Each constant is a code of a decision or of a finding.
 func TestReasonCodesAreDocumented(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile("README.md")
@@ -43,8 +44,9 @@ func TestReasonCodesAreDocumented(t *testing.T) {
 		}
 	}
 	codes := map[string]bool{}
-	for _, code := range inject.DecisionCodes() {
-		codes[string(code)] = true
+	listed := map[string]bool{string(inject.CodeMisplaced): true} // about a workload, and not about a pod
+	for _, code := range slices.Concat(inject.DecisionCodes(), inject.FindingCodes()) {
+		codes[string(code)], listed[string(code)] = true, true
 	}
 	file, err := parser.ParseFile(token.NewFileSet(), "codes.go", nil, 0)
 	if err != nil {
@@ -52,7 +54,10 @@ func TestReasonCodesAreDocumented(t *testing.T) {
 	}
 	ast.Inspect(file, func(n ast.Node) bool {
 		if spec, ok := n.(*ast.ValueSpec); ok && strings.HasPrefix(spec.Names[0].Name, "Code") {
-			codes[strings.Trim(spec.Values[0].(*ast.BasicLit).Value, `"`)] = true
+			code := strings.Trim(spec.Values[0].(*ast.BasicLit).Value, `"`)
+			if codes[code] = true; !listed[code] {
+				t.Errorf("%s is neither in DecisionCodes nor in FindingCodes", spec.Names[0].Name)
+			}
 		}
 		return true
 	})

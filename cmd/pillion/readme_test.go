@@ -100,19 +100,21 @@ func TestInlineCommands(t *testing.T) {
 	}
 }
 
-// TestLinks checks that every link of a page leads to an existing file and heading.
+// TestLinks checks that every link of a page leads to an existing file and heading, and the name of a test to the file with that test.
 func TestLinks(t *testing.T) {
-	link := regexp.MustCompile(`\]\(([^)#:]*)(?:#([^)]*))?\)`) // a colon is one of https://
+	link := regexp.MustCompile("(?:`((?:Test|Fuzz)\\w+)`)?" + `\]\(([^)#:]*)(?:#([^)]*))?\)`) // a colon is one of https://
 	n := 0
 	for _, file := range pages(t) {
 		for _, m := range link.FindAllStringSubmatch(contents(t, file), -1) {
 			target := file
-			if m[1] != "" {
-				target = filepath.Join(filepath.Dir(file), m[1])
+			if m[2] != "" {
+				target = filepath.Join(filepath.Dir(file), m[2])
 			}
 			if _, err := os.Stat(target); err != nil {
 				t.Errorf("%s: %s: %v", file, m[0], err)
-			} else if m[2] != "" && !headings(t, target)[m[2]] {
+			} else if m[1] != "" && filepath.Ext(target) == ".go" && !strings.Contains(contents(t, target), "func "+m[1]+"(") {
+				t.Errorf("%s: %s: there is no such test in the file", file, m[0])
+			} else if m[3] != "" && !headings(t, target)[m[3]] {
 				t.Errorf("%s: %s: there is no such heading", file, m[0])
 			}
 			n++
@@ -123,12 +125,18 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestIndex checks that the index of the documentation links to each of its pages.
+// TestIndex checks that the index of the documentation has each of its pages in a table, from which the site takes them.
 func TestIndex(t *testing.T) {
 	const index = "../../manifests/docs/README.md"
+	var rows strings.Builder
+	for line := range strings.Lines(contents(t, index)) {
+		if strings.HasPrefix(line, "|") {
+			rows.WriteString(line)
+		}
+	}
 	for _, file := range pages(t) {
-		if filepath.Dir(file) == filepath.Dir(index) && file != index && !strings.Contains(contents(t, index), "("+filepath.Base(file)+")") {
-			t.Errorf("%s does not link to %s", index, file)
+		if filepath.Dir(file) == filepath.Dir(index) && file != index && !strings.Contains(rows.String(), "("+filepath.Base(file)+")") {
+			t.Errorf("no table of %s has a link to %s", index, file)
 		}
 	}
 }

@@ -2,7 +2,8 @@
 
 // Package rollout finds out what running pods need to become current: the differences between a pod
 // and what it would be if it were created now, whether they can be changed in place, and in which
-// order pods get them.
+// order pods get them. It also decides which pods may change now ([Decide]), from how they have been ([Watch]), and when a
+// rollout must stop.
 package rollout
 
 import (

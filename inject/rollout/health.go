@@ -15,14 +15,14 @@ import (
 
 // Health is how a pod is doing after a change.
 type Health struct {
-	Done   bool   // the change has taken effect, and the pod is as ready as before
+	Done   bool   // the change has taken effect, and the pod is as ready as before; or it has ended, is being deleted, or has no node yet
 	Failed string // why it never will be
 	Waits  string // for what, if neither
 	Ended  string // the container that has ended and does not run again yet; events have the reason
 }
 
 // Check returns how a pod is doing. Own are the containers that a rollout changes. Before is the pod
-// before the change, or nil if it was not changed now.
+// before the change, or nil if it was not changed now. Ready is whether the pod must be Ready to be done.
 func Check(now, before *corev1.Pod, own []string, ready bool) Health {
 	switch {
 	case now.Status.Phase == corev1.PodSucceeded || now.DeletionTimestamp != nil:

@@ -40,7 +40,7 @@ func (l Limits) Strictest(other Limits) Limits {
 	return l
 }
 
-// Rules returns the rules for a workload with so many pods. Those of the user who started the rollout come first, if
+// Rules returns the rules for a workload with these limits. Those of the user who started the rollout come first, if
 // there are any: the longest MinReady of all counts, the Bake that is given or the longest one, and the
 // MaxUnavailable that is given or the smallest one.
 func (l Limits) Rules(given Limits, timeout time.Duration) Rules {

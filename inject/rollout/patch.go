@@ -16,8 +16,8 @@ import (
 	"github.com/pillion-dev/pillion/templates/jsontree"
 )
 
-// The steps of a change in place are three requests, each atomic: images, resources, and last the
-// record. A rollout that was interrupted between them finds fewer differences the next time.
+// A change in place is up to four writes, each atomic: the claim, images, resources, and last the record, which removes the
+// claim. A rollout that was interrupted between them finds fewer differences the next time.
 // Each patch tests that the pod is still as it was planned for.
 
 // operation is a JSON Patch operation.

@@ -13,8 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Watch remembers how the pods of a workload have been since a rollout first saw them. It measures times only with the
-// clock of the rollout, because the clocks of API servers and kubelets may differ.
+// Watch remembers how the pods of a workload have been since a rollout first saw them. It measures times with the
+// clock of the rollout, because the clocks of API servers and kubelets may differ. Only for what was before it first saw a pod, it has to
+// use theirs, see clockSkew.
 type Watch struct {
 	Rules Rules
 	// Claim is that of the rollout. Its time does not matter.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package webhook handles HTTP: it decodes an AdmissionReview, calls the engine
-// once, and encodes the AdmissionReview with the response.
+// Package webhook handles HTTP: it decodes an AdmissionReview, calls the engine, and encodes the AdmissionReview with the response.
 //
 // Each webhook is an [endpoint]: mutate.go, validate.go, shadow.go, advise.go and lint.go define one each. A request that does not
 // concern its endpoint is allowed without changes. A request that cannot be answered gets an HTTP error with a sentence. The API

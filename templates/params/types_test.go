@@ -61,7 +61,7 @@ func compiledParam(t testing.TB, declared string) *Param {
 	return Compile(&p, "a.pillion.dev/"+p.Name, func(field, format string, args ...any) { t.Fatalf(field+" "+format, args...) })
 }
 
-// TestParamTypesInReference checks that the reference lists each type, in this order.
+// TestParamTypesInReference checks that the reference lists each type, in this order, and that the page about parameters has each.
 func TestParamTypesInReference(t *testing.T) {
 	t.Parallel()
 	const reference = "../../manifests/docs/template-reference.md"
@@ -80,9 +80,9 @@ func TestParamTypesInReference(t *testing.T) {
 		if !strings.Contains(string(table), "\n| `"+name+"` | ") {
 			t.Errorf("manifests/docs/parameters.md does not list the type %s", name)
 		}
-		if !slices.Contains(listed, name) {
-			t.Errorf("%s does not list the parameter type %s in the line that begins with \"type: string\"", reference, name)
-		}
+	}
+	if !slices.Equal(listed, Types()) {
+		t.Errorf("%s lists the types %q in the line that begins with \"type: string\", want %q", reference, listed, Types())
 	}
 }
 

@@ -137,7 +137,8 @@ func (r *Rollout) hasFailed(namespace string) bool {
 	return r.failures[namespace] != nil || r.Limits.StopAll && len(r.failures) > 0
 }
 
-// failWorkload reports that a workload has failed. That stops the rollout in its namespace, or everywhere. Incomplete is what was
+// failWorkload reports that a workload has failed. That stops the rollout in its namespace, or everywhere, unless the workload is only
+// blocked. Incomplete is what was
 // begun in the workload and is not complete. If the rollout was told to stop, the error is no failure.
 func (r *Rollout) failWorkload(w *rollout.Workload, err error, incomplete ...string) {
 	if errors.Is(err, ErrStopped) || errors.Is(err, context.Canceled) {

@@ -17,7 +17,7 @@ import (
 )
 
 // Run updates the workloads, wave by wave. A failure stops the rollout in its namespace, or everywhere if r.Limits.StopAll
-// is set.
+// is set. A workload that is blocked by others stops nothing.
 func (r *Rollout) Run(ctx context.Context, all []*rollout.Workload) error {
 	r.failures, r.disruptions, r.holder = map[string]error{}, map[string]int{}, strings.ToLower(rand.Text()[:10])
 	left, runs, gates := rollout.Parts(all), runs{}, map[string]*sync.Mutex{}
