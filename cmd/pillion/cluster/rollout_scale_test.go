@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/clitest"
@@ -97,7 +98,10 @@ func manyPods(t testing.TB, pods int, alter ...func(i int, pod map[string]any)) 
 		}
 		limit, _ := strconv.Atoi(r.URL.Query().Get("limit"))
 		from, _ := strconv.Atoi(r.URL.Query().Get("continue"))
-		to := min(from+limit, pods)
+		to := pods
+		if limit > 0 {
+			to = min(from+limit, pods)
+		}
 		next := ""
 		if to < pods {
 			next = strconv.Itoa(to)
@@ -226,6 +230,36 @@ func TestRolloutMemory(t *testing.T) {
 	t.Logf("%d pods: CPU %s, memory %d MiB", pods, (state.UserTime() + state.SystemTime()).Round(10*time.Millisecond), memory)
 	if most := 100; memory > most {
 		t.Errorf("the plan of %d pods takes %d MiB, want at most %d", pods, memory, most)
+	}
+}
+
+// TestRolloutHolds checks how much memory a rollout takes for each pod while it waits, and that it decodes one pod at a time.
+func TestRolloutHolds(t *testing.T) {
+	const most = 6 << 10 // bytes of a pod; whole, these have 9 KiB
+	pods := size.Choose(t, 500, 5000)
+	c := clientOf(t, manyPods(t, pods))
+	heap := func() uint64 {
+		runtime.GC()
+		var now runtime.MemStats
+		runtime.ReadMemStats(&now)
+		return now.HeapAlloc
+	}
+	watch := rollout.NewWatch(rollout.ChangeInPlace, rollout.Rules{}, rollout.Claim{})
+	before, peak, seen := heap(), uint64(0), []*corev1.Pod{}
+	_, err := c.Executor().InspectWorkload(t.Context(), &rollout.Workload{Namespace: "shop", APIVersion: "apps/v1", Kind: "Deployment", Name: "web-0"}, nil, func(pod *corev1.Pod) {
+		if seen = append(seen, rollout.Trim(pod)); len(seen)%50 == 0 {
+			peak = max(peak, heap())
+		}
+	})
+	clitest.Must(t, err)
+	n := uint64(len(seen))
+	watch.See(seen, time.Now())
+	seen = nil
+	after := heap()
+	runtime.KeepAlive(watch)
+	t.Logf("%d pods: %d bytes each, %d while they are read", n, (after-before)/n, (peak-before)/n)
+	if n != uint64(pods) || after-before > most*n || peak-before > 2*most*n {
+		t.Errorf("%d of %d pods take %d bytes each, and %d while they are read, want at most %d and %d", n, pods, (after-before)/n, (peak-before)/n, most, 2*most)
 	}
 }
 
