@@ -134,7 +134,8 @@ func TestSiteSearch(t *testing.T) {
 	}
 }
 
-// TestSiteAccess runs axe on pages of each kind, wide and narrow, light and dark. It also takes a picture of each, in the
+// TestSiteAccess runs axe on pages of each kind, wide and narrow, light and dark, and checks that no column of a table is out of view. It
+// also takes a picture of each, in the
 // folder that SITE_PICTURES names.
 func TestSiteAccess(t *testing.T) {
 	at := serveSite(t)
@@ -148,6 +149,9 @@ func TestSiteAccess(t *testing.T) {
 				t.Run(fmt.Sprintf("%d %s %s", width, colors, name), func(t *testing.T) {
 					p := openSite(t, at, name, chromedp.EmulateViewport(int64(width), 900), scheme(colors))
 					p.checkAccess(string(program))
+					if n := value[int](p, "[...document.querySelectorAll('.vp-doc table')].filter((t) => t.scrollWidth > t.clientWidth + 1).length"); n > 0 {
+						t.Errorf("%d tables are wider than the text", n)
+					}
 					p.savePicture(fmt.Sprintf("%d-%s-%s.png", width, colors, strings.TrimSuffix(name, ".html")))
 				})
 			}

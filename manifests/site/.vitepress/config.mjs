@@ -109,6 +109,12 @@ function withoutExpressions(md) {
   });
 }
 
+// withBreaks lets long names in code break at dots and the like. Otherwise, they push the last column of a table out of view.
+function withBreaks(md) {
+  const code = md.renderer.rules.code_inline;
+  md.renderer.rules.code_inline = (...args) => code(...args).replace(/(?<=>[^<]*[./,=])(?=\w)/g, '<wbr>');
+}
+
 // withPictures draws the blocks of the language mermaid in the browser.
 function withPictures(md) {
   const fence = md.renderer.rules.fence;
@@ -143,7 +149,7 @@ export default defineConfig({
   markdown: {
     anchor: {slugify: anchor},
     theme: {light: 'github-light-high-contrast', dark: 'github-dark-high-contrast'},
-    config: (md) => { withSiteLinks(md); withoutExpressions(md); withPictures(md); },
+    config: (md) => { withSiteLinks(md); withoutExpressions(md); withBreaks(md); withPictures(md); },
   },
   themeConfig: {
     siteTitle: 'Pillion',
