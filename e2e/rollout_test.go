@@ -276,6 +276,7 @@ func (r *rolling) interrupt(t *testing.T, ns string) {
 	r.deployment(t, ns, 6)
 	r.ready(t, ns, 6)
 	r.takeTime(math.MaxInt) // so that the rollout is not complete before the signal
+	defer r.takeTime(0)
 	r.template(t, ns, "agent:2", "32Mi", "info")
 	var out, errs bytes.Buffer
 	cmd := r.command(t.Context(), ns, "--max-unavailable", "1")
