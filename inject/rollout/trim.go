@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Trim returns a pod with only the fields that a [Watch] and the requests about a pod need. A rollout holds all pods of the
-// workloads in progress, and all other fields would take several times the memory of these.
+// Trim returns a pod with only the fields that a [Watch] and the requests about a pod need. A [Watch] holds all pods of its workload,
+// and the other fields take as much memory as these, or more: for example variables, volumes and managed fields.
 func Trim(pod *corev1.Pod) *corev1.Pod {
 	small := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{

@@ -36,8 +36,8 @@ type watched struct {
 	waits    bool          // for its change, perhaps until another rollout has proved its own one
 	claim    Claim         // of another rollout, as last seen
 	holder   string        // of the claim with which the pod became ours, if another process has changed it
-	pod      *corev1.Pod   // as last seen, after Trim, or nil, see Rest
-	before   *corev1.Pod   // before the change, after Trim, or nil
+	pod      *corev1.Pod   // as last seen, or nil, see Rest
+	before   *corev1.Pod   // before the change, or nil
 	own      []string      // the containers that change
 	wasReady bool          // it must be Ready to be well
 	loose    bool          // no node runs it, so it cannot fall
@@ -77,7 +77,7 @@ const slip = 30 * time.Second
 // was killed. A pod is ready with its claim until it is changed, so without this time it would count as proved before that.
 const minClaim = 30 * time.Second
 
-// See takes in the present pods of the workload. It returns those of the rollout that are gone, and those that another rollout
+// See takes in the present pods of the workload, which it holds: see [Trim]. It returns those of the rollout that are gone, and those that another rollout
 // changes now.
 func (w *Watch) See(pods []*corev1.Pod, now time.Time) (gone, taken []Member) {
 	present := map[string]bool{}
@@ -90,7 +90,7 @@ func (w *Watch) See(pods []*corev1.Pod, now time.Time) (gone, taken []Member) {
 		if t == nil {
 			t = w.addUnexpected(pod, now)
 		}
-		if t.seePod(Trim(pod), now, w.Rules, w.Claim) {
+		if t.seePod(pod, now, w.Rules, w.Claim) {
 			taken = append(taken, t.Member)
 		}
 	}
@@ -145,14 +145,14 @@ func readySince(pod *corev1.Pod) time.Time {
 	return at
 }
 
-// Begin notes that a pod is being changed in place. Before is the pod before that.
+// Begin notes that a pod is being changed in place. Before is the pod before that, which the watch holds: see [Trim].
 func (w *Watch) Begin(p *Pod, before *corev1.Pod, now time.Time) {
 	t := w.pods[p.UID]
 	if t == nil {
 		t = &watched{}
 		w.pods[p.UID] = t
 	}
-	if before = Trim(before); t.Ours && t.before != nil { // a second step of the change
+	if t.Ours && t.before != nil { // a second step of the change
 		before, now = t.before, t.Since
 	}
 	*t = watched{Member: Member{Name: p.Name, UID: p.UID, Place: p.UID, Stage: Changing, Since: now, Ready: t.Ready, Ours: true}, seen: true, pod: before, before: before, own: p.Own, wasReady: p.Ready, plan: p}
@@ -261,7 +261,7 @@ func (w *Watch) CountSelected(by labels.Selector) (n int) {
 	return n
 }
 
-// Last returns a pod as it was last seen, after [Trim], or nil.
+// Last returns a pod as it was last seen, or nil.
 func (w *Watch) Last(uid string) *corev1.Pod {
 	if t := w.pods[uid]; t != nil {
 		return t.pod

@@ -41,11 +41,11 @@ func NewClient(config *rest.Config, system string) (*Client, error) {
 	config = rest.CopyConfig(config)
 	config.WarningHandler = rest.NoWarnings{} // warnings about a dry run are not relevant
 	c := &Client{config: config, system: system}
-	return c, c.connect()
+	return c, c.makeClients()
 }
 
-// connect makes the clients for the present configuration.
-func (c *Client) connect() (err error) {
+// makeClients makes the clients of the API for the present configuration.
+func (c *Client) makeClients() (err error) {
 	if c.Interface, err = dynamic.NewForConfig(c.config); err == nil {
 		c.api, err = kube.NewRESTClient(c.config)
 	}
@@ -65,7 +65,7 @@ func (c *Client) LimitTenants(qps int) error {
 
 func (c *Client) setRateLimiter(by flowcontrol.RateLimiter) error {
 	c.config.RateLimiter = by
-	return c.connect()
+	return c.makeClients()
 }
 
 // About limits the templates of namespaces that are read to those of the given namespaces. Without About, the templates of all

@@ -68,7 +68,7 @@ func (s *workloadRun) changeOnce(ctx context.Context, p *rollout.Pod, object *un
 	defer s.mu.Unlock()
 	if len(changedFields) > 0 || err == nil {
 		s.changedFields[p.UID] = strings.Join(changedFields, " and ")
-		s.watch.Begin(now, before, time.Now())
+		s.watch.Begin(now, rollout.Trim(before), time.Now())
 	}
 	return err
 }

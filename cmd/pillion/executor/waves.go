@@ -142,7 +142,7 @@ func (r *Rollout) updateWave(ctx context.Context, runs runs, wave []rollout.Part
 	for _, p := range wave {
 		free <- struct{}{}
 		group.Go(func() {
-			defer func() { runs[p.Workload].rest(); <-free }()
+			defer func() { runs[p.Workload].forgetPods(); <-free }()
 			if r.isStopping(p.Namespace) || ctx.Err() != nil {
 				r.interrupted.Store(r.interrupted.Load() || r.toldToStop())
 				return
@@ -199,7 +199,7 @@ func (r *Rollout) inspectChangedPods(ctx context.Context, runs runs) error {
 		if fallen := runs[w].watch.Fallen(); fallen != nil && !r.hasFailed(w.Namespace) {
 			r.failWorkload(w, runs[w].stopError(ctx, fallen))
 		}
-		runs[w].rest()
+		runs[w].forgetPods()
 	}
 	return nil
 }

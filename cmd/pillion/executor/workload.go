@@ -410,8 +410,8 @@ func (r *Rollout) planPod(object *unstructured.Unstructured) (*rollout.Pod, *cor
 	return now, pod, err
 }
 
-// rest frees memory until the pods are inspected again.
-func (s *workloadRun) rest() {
+// forgetPods frees the memory of the pods until they are inspected again.
+func (s *workloadRun) forgetPods() {
 	s.watch.Rest()
 	s.whole = nil
 }
