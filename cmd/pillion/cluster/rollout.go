@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
@@ -60,9 +61,23 @@ func (c *Client) Rollout(ctx context.Context, q Query, b Bounds, stderr io.Write
 	return t.targets, nil
 }
 
+// maxLists is the number of lists of pods that a rollout reads at the same time. An API server ends a list that takes longer than its
+// limit, by default a minute. If a rollout read the pods of all its workloads at once, each list would take as long as all of them.
+const maxLists = 8
+
 // Executor returns the client with which a rollout changes the cluster.
 func (c *Client) Executor() executor.Cluster {
-	return executor.Kubernetes{Interface: c.Interface, ListPods: c.listPods}
+	reading := make(chan struct{}, maxLists)
+	list := func(ctx context.Context, namespace string, of metav1.ListOptions, each func(text []byte) error) (metav1.ListMeta, error) {
+		select {
+		case reading <- struct{}{}:
+		case <-ctx.Done():
+			return metav1.ListMeta{}, ctx.Err()
+		}
+		defer func() { <-reading }()
+		return c.listPods(ctx, namespace, of, each)
+	}
+	return executor.Kubernetes{Interface: c.Interface, ListPods: list}
 }
 
 func (t *targeting) planNamespaces(ctx context.Context, q Query) error {

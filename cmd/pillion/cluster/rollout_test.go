@@ -5,6 +5,7 @@ package cluster
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -146,6 +148,56 @@ func TestLimit(t *testing.T) {
 	if seen[http.MethodPost] != 1 || sent.Load() != limiter.n.Load() {
 		t.Errorf("%d requests (%v), and the limiter has let through %d", sent.Load(), seen, limiter.n.Load())
 	}
+}
+
+// roundTripper is a function that answers requests.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestMaxLists checks that a rollout reads no more than maxLists lists of pods at the same time, and that the others follow. One whose
+// context ends waits no more.
+func TestMaxLists(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var reading, read atomic.Int64
+		answer := make(chan struct{})
+		c, err := NewClient(&rest.Config{Host: "http://api.example", QPS: -1, Transport: roundTripper(func(*http.Request) (*http.Response, error) {
+			reading.Add(1)
+			defer reading.Add(-1)
+			<-answer
+			return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(`{"items":[]}`))}, nil
+		})}, "pillion-system")
+		clitest.Must(t, err)
+		cluster := c.Executor()
+		list := func(ctx context.Context) error {
+			_, err := cluster.EachPod(ctx, "shop", metav1.ListOptions{}, func(*corev1.Pod) error { return nil })
+			return err
+		}
+		const all = 3 * maxLists
+		for range all {
+			go func() {
+				if err := list(t.Context()); err != nil {
+					t.Error(err)
+				}
+				read.Add(1)
+			}()
+		}
+		synctest.Wait()
+		if n := reading.Load(); n != maxLists {
+			t.Errorf("%d lists are read at the same time, want %d", n, maxLists)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := list(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("a canceled list ends with %v", err)
+		}
+		close(answer)
+		synctest.Wait()
+		if n := read.Load(); n != all {
+			t.Errorf("%d of %d lists were read", n, all)
+		}
+	})
 }
 
 // TestLimitRate checks that the limit allows no burst.
