@@ -42,9 +42,12 @@ func TestPanic(t *testing.T) {
 	}
 	const panics = `
 		const real = onmessage;
-		onmessage = (e) => {
-			const {pillion} = globalThis;
-			if (e.data.input?.manifest.includes('panic')) globalThis.pillion = () => pillion();
+		onmessage = async (e) => {
+			if (e.data.input?.manifest.includes('panic')) {
+				while (!globalThis.pillion) await new Promise((again) => setTimeout(again));
+				const {pillion} = globalThis;
+				globalThis.pillion = () => pillion();
+			}
 			real(e);
 		};`
 	p := open(t, serving("worker.js", 200, "text/javascript", string(worker)+panics)).evaluated()
@@ -65,8 +68,9 @@ func TestPanic(t *testing.T) {
 // TestThrow checks that the page starts a worker again that fails to start, and one that throws.
 func TestThrow(t *testing.T) {
 	const worker = `
+		postMessage({module: 1});
 		onmessage = ({data}) => {
-			if ('start' in data) return postMessage({module: 1});
+			if (!data.input) return;
 			if (data.input.manifest.includes('throw')) throw new Error('thrown');
 			postMessage({id: data.id, output: {problems: [], mistakes: [], hints: [], result: data.input.manifest, added: [], objects: [], verdicts: []}});
 		};`

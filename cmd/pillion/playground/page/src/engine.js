@@ -16,11 +16,12 @@ export class Engine {
 
   start() {
     this.running = this.warm = false;
-    const worker = new Worker(policy?.createScriptURL('') ?? 'worker.js');
+    const worker = new Worker(policy?.createScriptURL('') ?? 'worker.js', {name: this.module ? 'resume' : 'compile'});
     worker.onmessage = ({data}) => this.worker === worker && this.told(data);
     worker.onerror = (e) => this.worker === worker && this.broken(e.message);
-    worker.postMessage({start: this.module});
+    if (this.module) worker.postMessage({module: this.module});
     this.worker = worker;
+    this.send();
   }
 
   end() {
@@ -30,36 +31,41 @@ export class Engine {
     this.running = this.busy = false;
   }
 
-  told({module, failed, id, output}) {
+  told({module, failed, id, output, took}) {
     if (failed) return this.broken(failed);
     if (module) {
       this.module = module;
       this.running = true;
+      if (this.busy) this.limitTime();
     } else if (id === this.id) {
       clearTimeout(this.timer);
       this.busy = false;
       this.warm = true;
-      this.output(output, performance.now() - this.began);
+      this.output(output, took);
+      this.send();
     }
-    this.send();
   }
 
   evaluate(input) {
     this.next = input;
-    if (!this.worker) this.start();
-    this.send();
+    if (this.worker) this.send();
+    else this.start();
   }
 
+  // send sends the newest input. If the engine does not run yet, the worker evaluates it as soon as it does, however busy the page is.
   send() {
-    if (!this.running || this.busy || !this.next) return;
+    if (this.busy || !this.next) return;
     const input = this.next;
     this.next = undefined;
     this.busy = true;
-    this.id++;
-    this.began = performance.now();
+    this.worker.postMessage({id: ++this.id, input});
+    if (this.running) this.limitTime();
+  }
+
+  // limitTime limits the time of an evaluation that begins.
+  limitTime() {
     const most = this.warm ? this.limit : first;
     this.timer = setTimeout(() => this.stop(most), most);
-    this.worker.postMessage({id: this.id, input});
   }
 
   stop(most) {

@@ -13,18 +13,27 @@ async function compile(url) {
   return WebAssembly.compileStreaming(new Response(plain, {headers: {'Content-Type': 'application/wasm'}}));
 }
 
-async function start(given) {
-  const module = given ?? await compile('engine.wasm.gz');
-  const go = new globalThis.Go();
-  resume(go, module, await WebAssembly.instantiate(module, go.importObject)).then(() => postMessage({failed: 'the engine ended'}));
-  postMessage({module});
+// start starts the engine of a module, and returns whether it runs.
+async function start(module) {
+  try {
+    module = await module;
+    const go = new globalThis.Go();
+    resume(go, module, await WebAssembly.instantiate(module, go.importObject)).then(() => postMessage({failed: 'the engine ended'}));
+    postMessage({module});
+    return true;
+  } catch (e) {
+    postMessage({failed: String(e)});
+    return false;
+  }
 }
 
-onmessage = ({data}) => {
-  if ('start' in data) {
-    start(data.start).catch((e) => postMessage({failed: String(e)}));
-    return;
-  }
+// The first worker does not wait for a message to compile: none arrives as long as the page is busy with its editors.
+let runs = self.name === 'compile' ? start(compile('engine.wasm.gz')) : undefined;
+
+onmessage = async ({data}) => {
+  if (data.module) runs = start(data.module);
+  if (!data.input || !await runs) return;
+  const began = performance.now();
   let output;
   try {
     output = globalThis.pillion(JSON.stringify(data.input));
@@ -33,5 +42,5 @@ onmessage = ({data}) => {
     return;
   }
   // A panic ends the engine, so that it returns nothing.
-  postMessage(output === undefined ? {failed: 'the engine ended'} : {id: data.id, output: JSON.parse(output)});
+  postMessage(output === undefined ? {failed: 'the engine ended'} : {id: data.id, output: JSON.parse(output), took: performance.now() - began});
 };
