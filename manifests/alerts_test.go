@@ -64,6 +64,18 @@ func TestAlerts(t *testing.T) {
 			[]string{`deployment="pillion"`, `job="pillion-metrics"`, `namespace="pillion-system"`},
 			[]string{"== 1", "< 2"},
 		},
+		"PillionDown": {
+			"critical", "2m",
+			[]string{"kube_deployment_status_replicas_ready", "up"},
+			[]string{`deployment="pillion"`, `job="pillion-metrics"`, `namespace="pillion-system"`},
+			[]string{"== 1", "< 1"},
+		},
+		"PillionControllerDown": {
+			"warning", "10m",
+			[]string{"kube_deployment_status_replicas_ready", "leader_election_master_status"},
+			[]string{`deployment="pillion-controller"`, `namespace="pillion-system"`},
+			[]string{"< 1", "< 1"},
+		},
 		"PillionPodsLackSidecars": {
 			"warning", "", []string{"pillion_findings_total"}, []string{`code=~"missing|not_injected|conflict|render_failed|unknown_service_account"`, `webhook="validate"`}, []string{"[10m]", "> 0"},
 		},
@@ -92,7 +104,7 @@ func TestAlerts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	metrics, matchers := regexp.MustCompile(`\b(?:pillion|apiserver|kube)_\w+|\bup\b`), regexp.MustCompile(`\w+(?:=~|!=|!~|=)"[^"]*"`)
+	metrics, matchers := regexp.MustCompile(`\b(?:pillion|apiserver|kube|leader)_\w+|\bup\b`), regexp.MustCompile(`\w+(?:=~|!=|!~|=)"[^"]*"`)
 	numbers := regexp.MustCompile(`\[\d+m\]|offset \d+m|\d+ \*|[<>=]=? [\d.]+(?: \* \d+)?|[<>]`)
 	for _, a := range loadAlerts(t) {
 		w, ok := want[a.Alert]
