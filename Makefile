@@ -50,7 +50,7 @@ GOVULNCHECK   = $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.8.0
 SYFT          = $(GO) run github.com/anchore/syft/cmd/syft@v1.52.0
 
 .DEFAULT_GOAL := help
-.PHONY: help build test e2e verify node node-smoke setup-node setup-browser testrun soak lint fmt fuzz fuzz-packages golden generate arrows demo recording playground site sites docs-check bench profile tidy image sbom release
+.PHONY: help build test e2e verify node node-smoke setup-node setup-browser testrun soak lint prose fmt fuzz fuzz-packages golden generate arrows demo recording playground site sites docs-check bench profile tidy image sbom release
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -112,8 +112,11 @@ soak: ## Create pods for SOAKTIME (10m) while templates, replicas and the API se
 
 lint: ## Check style, imports, formatting and prose, then known vulnerabilities
 	$(call in,$(WITH_GO),$(GOLANGCI_LINT) run)
-	$(if $(RACE),$(VALE) --output=line .,@echo "lint: without the prose, because its linter needs a C compiler")
+	$(if $(RACE),$(MAKE) prose,@echo "lint: without the prose, because its linter needs a C compiler")
 	$(GOVULNCHECK) ./...
+
+prose: ## Check the words of all pages and comments (needs a C compiler)
+	$(VALE) --output=line .
 
 fmt: ## Format with gofumpt and gci
 	$(call in,$(WITH_GO),$(GOLANGCI_LINT) fmt)

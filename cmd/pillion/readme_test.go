@@ -100,9 +100,12 @@ func TestInlineCommands(t *testing.T) {
 	}
 }
 
-// TestLinks checks that every link of a page leads to an existing file and heading, and the name of a test to the file with that test.
+// TestLinks checks that every link of a page leads to an existing file and heading, and the name of a test or of a function to the file
+// with it.
 func TestLinks(t *testing.T) {
 	link := regexp.MustCompile("(?:`((?:Test|Fuzz)\\w+)`)?" + `\]\(([^)#:]*)(?:#([^)]*))?\)`) // a colon is one of https://
+	// A name such as `Planner.Plan`, and a link to a Go file in brackets after it.
+	function := regexp.MustCompile("`(?:\\w+\\.)?(\\w+)`\\s\\(\\[`[^`]+`\\]\\(([^)#:]+\\.go)\\)")
 	n := 0
 	for _, file := range pages(t) {
 		for _, m := range link.FindAllStringSubmatch(contents(t, file), -1) {
@@ -118,6 +121,11 @@ func TestLinks(t *testing.T) {
 				t.Errorf("%s: %s: there is no such heading", file, m[0])
 			}
 			n++
+		}
+		for _, m := range function.FindAllStringSubmatch(contents(t, file), -1) {
+			if defined := regexp.MustCompile(`(?m)^(?:func (?:\([^)]*\) )?|type )` + m[1] + `\b`); !defined.MatchString(contents(t, filepath.Join(filepath.Dir(file), m[2]))) {
+				t.Errorf("%s: %s: there is no such function or type in the file", file, m[0])
+			}
 		}
 	}
 	if n < 100 {
