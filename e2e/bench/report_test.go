@@ -154,11 +154,11 @@ func TestSimulate(t *testing.T) {
 		t.Errorf("mean wait %v, want %v; busy %v, shed %v", mean, want, o.busy, o.shed)
 	}
 
-	m = model{replicas: 1, cores: 1, rate: 100, burst: 5000, every: 10, length: 30, patience: 5, classes: []class{{1, 0.005, 0.003}}}
+	m = model{replicas: 1, cores: 1, rate: 100, burst: 5000, every: 10, length: 30, patience: 1, timeout: 5, classes: []class{{1, 0.005, 0.003}}}
 	one := m.simulate()
 	m.replicas = 3
 	three := m.simulate()
-	if one.shed == 0 || one.quantile(1) > m.patience || three.shed >= one.shed || three.quantile(0.5) >= one.quantile(0.5) {
+	if one.shed == 0 || one.again <= one.shed || one.quantile(1) > m.timeout+m.patience || three.shed >= one.shed || three.quantile(0.5) >= one.quantile(0.5) {
 		t.Errorf("one replica: shed %v, waits up to %v; three: %v, %v", one.shed, one.quantile(1), three.shed, three.quantile(1))
 	}
 }

@@ -15,7 +15,8 @@ type model struct {
 	rate            float64 // random creates per second
 	burst           int     // additional creates at once, for each burst
 	every, length   float64 // interval and duration of bursts
-	patience        float64 // a call that would wait longer is rejected
+	patience        float64 // a call that would wait longer gets HTTP 429, and is sent again a second later
+	timeout         float64 // a call is not sent again later than this after the first time: then it is rejected
 	apiServer       float64 // time between the first webhook's answer and the call of the second
 	classes         []class
 }
@@ -25,7 +26,8 @@ type class struct{ share, mutate, validate float64 }
 
 // outcome is the result of the calls.
 type outcome struct {
-	waits []float64 // waits of the answered calls, sorted
+	waits []float64 // waits of the answered calls since they were sent for the first time, sorted
+	again float64   // share of calls that were sent again
 	shed  float64   // share of rejected calls
 	busy  float64   // share of the cores' time in use
 }
@@ -36,6 +38,7 @@ func (o *outcome) quantile(q float64) float64 { return quantile(o.waits, q) }
 // arrival is a call.
 type arrival struct {
 	at    float64
+	sent  float64 // for the first time
 	class *class
 	final bool // a call of the second webhook
 }
@@ -63,18 +66,28 @@ func (m model) simulate() outcome {
 		free[i] = make([]float64, m.cores)
 	}
 	var o outcome
-	var all, shed, work float64
+	var all, again, shed, work float64
 	for calls.Len() > 0 {
 		c := heap.Pop(&calls).(arrival)
-		all++
+		first := c.at == c.sent
+		if first {
+			all++
+		}
 		replica := free[random.IntN(m.replicas)]
 		slices.Sort(replica)
 		wait := max(0, replica[0]-c.at)
 		if wait > m.patience {
-			shed++
+			if first {
+				again++
+			}
+			if c.at++; c.at > c.sent+m.timeout {
+				shed++
+			} else {
+				heap.Push(&calls, c)
+			}
 			continue
 		}
-		o.waits = append(o.waits, wait)
+		o.waits = append(o.waits, c.at+wait-c.sent)
 		takes := c.class.mutate
 		if c.final {
 			takes = c.class.validate
@@ -82,11 +95,12 @@ func (m model) simulate() outcome {
 		work += takes
 		replica[0] = c.at + wait + takes
 		if !c.final {
-			heap.Push(&calls, arrival{replica[0] + m.apiServer, c.class, true})
+			final := replica[0] + m.apiServer
+			heap.Push(&calls, arrival{final, final, c.class, true})
 		}
 	}
 	slices.Sort(o.waits)
-	o.shed, o.busy = shed/all, work/(m.length*float64(m.replicas*m.cores))
+	o.again, o.shed, o.busy = again/all, shed/all, work/(m.length*float64(m.replicas*m.cores))
 	return o
 }
 
@@ -94,11 +108,11 @@ func (m model) simulate() outcome {
 func (m model) creates(random *rand.Rand) arrivals {
 	var all arrivals
 	for at := random.ExpFloat64() / m.rate; at < m.length; at += random.ExpFloat64() / m.rate {
-		all = append(all, arrival{at: at, class: m.pick(random)})
+		all = append(all, arrival{at: at, sent: at, class: m.pick(random)})
 	}
 	for at := m.every; m.burst > 0 && at < m.length; at += m.every {
 		for range m.burst {
-			all = append(all, arrival{at: at, class: m.pick(random)})
+			all = append(all, arrival{at: at, sent: at, class: m.pick(random)})
 		}
 	}
 	return all

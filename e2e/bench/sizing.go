@@ -43,21 +43,22 @@ func sizing(s samples) (string, error) {
   for each replica. Of pods, it remembers up to 32 of those that were created last, in at most 3 MiB, however many there are.
 * **Waiting.** This is simulated with these costs. Requests arrive at random, at %d creates/s. Every 20 s, %s pods arrive
   at the same time. Each goes to any of the replicas, which have one core each. A request that would wait for more than
-  5 s is rejected, and a controller retries.
+  a second [gets HTTP 429](load.md#overload), and the API server sends it again a second later, for 5 s. Then it is rejected, and
+  a controller retries.
 
-| replicas | busy | waiting without bursts: p50, p99, p99.9 | with bursts | rejected |
-|---:|---:|---:|---:|---:|
+| replicas | busy | waiting without bursts: p50, p99, p99.9 | with bursts | sent again | rejected |
+|---:|---:|---:|---:|---:|---:|
 `, strings.Join(mutates, " + "), digits(mutate), strings.Join(validates, " + "), digits(validate), digits(mutate+validate), digits(2*mutate+validate), createsPerSecond,
 		digits(createsPerSecond*(mutate+validate)/1e6), digits(createsPerSecond*(2*mutate+validate)/1e6),
 		digits(memory), digits(perNamespace), group(fmt.Sprint(sizedNamespaces)), digits(replicaMemory),
 		createsPerSecond, group(fmt.Sprint(burst)))
 	needed := 0
 	for replicas := 1; replicas <= sizedReplicas; replicas++ {
-		m := model{replicas: replicas, cores: 1, rate: createsPerSecond, every: 20, length: 60, patience: 5, apiServer: 0.002, classes: classes}
+		m := model{replicas: replicas, cores: 1, rate: createsPerSecond, every: 20, length: 60, patience: 1, timeout: 5, apiServer: 0.002, classes: classes}
 		steady := m.simulate()
 		m.burst = burst
 		burst := m.simulate()
-		fmt.Fprintf(&text, "| %d | %.0f%% | %s | %s | %.1f%% |\n", replicas, 100*steady.busy, waits(steady), waits(burst), 100*burst.shed)
+		fmt.Fprintf(&text, "| %d | %.0f%% | %s | %s | %.1f%% | %.1f%% |\n", replicas, 100*steady.busy, waits(steady), waits(burst), 100*burst.again, 100*burst.shed)
 		if needed == 0 && burst.shed == 0 {
 			needed = replicas + 1
 		}
@@ -65,7 +66,7 @@ func sizing(s samples) (string, error) {
 	if needed == 0 {
 		return "", fmt.Errorf("%d replicas are not enough", sizedReplicas)
 	}
-	fmt.Fprintf(&text, "\nSo **%d replicas** of one core and %s MiB are enough, even if one of them is down.\n", needed, digits(replicaMemory))
+	fmt.Fprintf(&text, "\nSo **%d replicas** of one core and %s MiB are enough, even if one of them is down. For such bursts, request a core for each.\n", needed, digits(replicaMemory))
 	return text.String(), nil
 }
 
