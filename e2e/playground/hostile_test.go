@@ -93,10 +93,11 @@ func TestBounds(t *testing.T) {
 // TestStop checks that the page ends a worker that does not answer, and starts another one.
 func TestStop(t *testing.T) {
 	const worker = `let n = 0;
+		postMessage({module: 1});
 		onmessage = ({data}) => {
-			if ('start' in data) return postMessage({module: 1});
+			if (!data.input) return;
 			while (data.input.manifest.includes('hang')) n++;
-			postMessage({id: data.id, output: {problems: [], mistakes: [], hints: [], result: data.input.manifest, added: [], objects: [], verdicts: []}});
+			postMessage({id: data.id, took: 1, output: {problems: [], mistakes: [], hints: [], result: data.input.manifest, added: [], objects: [], verdicts: []}});
 		};`
 	p := open(t, serving("worker.js", 200, "text/javascript", worker)).evaluated()
 	p.run(do("location.hash = " + quoted(p.link(map[string]string{"manifest": "hang"}))))

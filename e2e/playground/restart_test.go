@@ -72,7 +72,7 @@ func TestThrow(t *testing.T) {
 		onmessage = ({data}) => {
 			if (!data.input) return;
 			if (data.input.manifest.includes('throw')) throw new Error('thrown');
-			postMessage({id: data.id, output: {problems: [], mistakes: [], hints: [], result: data.input.manifest, added: [], objects: [], verdicts: []}});
+			postMessage({id: data.id, took: 1, output: {problems: [], mistakes: [], hints: [], result: data.input.manifest, added: [], objects: [], verdicts: []}});
 		};`
 	p := open(t, serving("worker.js", 200, "text/javascript", worker)).evaluated()
 	p.errors = true // the exception
