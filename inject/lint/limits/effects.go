@@ -97,7 +97,7 @@ var effects = []Effect{
 	},
 	{
 		Absent: "another container that keeps running", Meaning: "the pod of a Job ends with the app's containers",
-		Changes: "it does not end before a container of a template that is not a native sidecar",
+		Changes: "it runs until a container that the template adds to `containers` ends, too",
 		Source:  "`pkg/kubelet/kubelet_pods.go`", of: delaysEnd,
 	},
 	{
