@@ -42,7 +42,7 @@ func runElsewhere() map[string][]string {
 		"manifests/docs/from-aws.md":          {"skip-pod-identity"},                 // TestMoveFromAWS
 		"manifests/docs/playground.md":        {"$"},                                 // the module e2e/playground; TestPlaygroundPage in cmd/pillion
 		"manifests/docs/certificates.md":      {"secret pillion-ca", "ca=$(kubectl"}, // TestCertManager
-		"e2e/README.md":                       {"make node"},                         // it needs root, and takes 10 minutes
+		"e2e/README.md":                       {"make node", "make setup-browser"},   // these need root, and take minutes
 		"manifests/docs/verify.md":            {"$"},                                 // the module e2e/release, except what needs a published release
 	}
 }
