@@ -54,6 +54,10 @@ var sizes = map[string]func(args []ref.Val) int{
 // costs one.
 const perUnit = 10
 
+// perIteration is what an item costs in addition in all() and exists(), and in macros that make a map: once for each call that only they
+// have. CEL's own accounting searches all that it has kept of the items before, so the time grows with the square of their number.
+const perIteration = 8
+
 func isBounded(function string) bool { return costs[function] != nil || sizes[function] != nil }
 
 // costOf returns the cost of a call. If it is above MaxCost, it may be inexact.
@@ -101,6 +105,8 @@ func (c charges) CallCost(function, overload string, args []ref.Val, result ref.
 	switch {
 	case c[overload]:
 		cost = costOf(function, args)
+	case overload == overloads.NotStrictlyFalse:
+		cost = 1 + perIteration
 	case overload == overloads.AddList: // it takes no time, but what reads the list does
 		if _, ok := args[0].(traits.MutableLister); ok {
 			return nil // one item of map() or filter()
@@ -262,12 +268,12 @@ func addKeysCost(v ref.Val, sum int) int {
 	return sum
 }
 
-// insertCost returns the cost of [library.MapInsert]. It changes the map that a macro makes, and reads only the new keys.
+// insertCost returns the cost of [library.MapInsert], which is called once for each item. It changes the map that a macro makes, and reads only the new keys.
 func insertCost(args []ref.Val) int {
 	if len(args) == 2 {
-		return addKeysCost(args[1], 0)
+		return addKeysCost(args[1], perIteration)
 	}
-	return addReadCost(args[1], 0)
+	return addReadCost(args[1], perIteration)
 }
 
 // searchCost returns the cost of finding a string in another one, or an item in a list.
