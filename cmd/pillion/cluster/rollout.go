@@ -41,13 +41,18 @@ func (c *Client) Rollout(ctx context.Context, q Query, b Bounds, stderr io.Write
 	if t.resizes, err = c.supportsResize(); err != nil {
 		return nil, NoAnswer(err)
 	}
-	if b.Failed != "" {
-		i := slices.IndexFunc(k.injector.All().Templates, b.includesTemplate)
-		if i < 0 {
-			return t.targets, nil // the template is not in use, so no pod goes back
-		}
-		if t.back, err = c.newWayBack(ctx, k.injector, k.injector.All().Templates[i], b.Failed); err != nil {
+	if b.Object != "" {
+		template, err := b.findObject(k.injector.All())
+		if err != nil {
 			return nil, err
+		}
+		if b.Undo && template == nil {
+			return t.targets, nil // no pod goes back
+		}
+		if b.Undo {
+			if t.back, err = c.newWayBack(ctx, k.injector, template); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if err := t.planNamespaces(ctx, q); err != nil {

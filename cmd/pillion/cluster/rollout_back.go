@@ -35,10 +35,10 @@ type earlier struct {
 	why      string
 }
 
-// newWayBack reads the history of a template of the injector, one of whose revisions has failed.
-func (c *Client) newWayBack(ctx context.Context, now *inject.Injector, t *templates.Template, failed string) (*wayBack, error) {
+// newWayBack reads the history of a template of the injector whose content has failed.
+func (c *Client) newWayBack(ctx context.Context, now *inject.Injector, t *templates.Template) (*wayBack, error) {
 	w := &wayBack{template: t, now: now, earlier: map[string]earlier{}}
-	w.WayBack = rollout.WayBack{Template: t.Name, Replaces: t.Spec.Replaces, Failed: failed, Earlier: func(revision string) (*inject.Injector, string) {
+	w.WayBack = rollout.WayBack{Template: t.Name, Replaces: t.Spec.Replaces, Failed: t.Revision, Earlier: func(revision string) (*inject.Injector, string) {
 		e, ok := w.earlier[revision]
 		if !ok {
 			e.why = "it has changed meanwhile"

@@ -14,6 +14,7 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/clitest"
 	"github.com/pillion-dev/pillion/cmd/pillion/kube"
 	"github.com/pillion-dev/pillion/inject/rollout"
+	"github.com/pillion-dev/pillion/templates"
 )
 
 // TestRolloutBack checks what pods go back to after a content of a template has failed, with the contents of its history.
@@ -21,7 +22,12 @@ func TestRolloutBack(t *testing.T) {
 	t.Parallel()
 	const injected, before = "agent.pillion.dev/injected", "agent.pillion.dev/injected-before"
 	const path, history = "/apis/pillion.dev/v1alpha1/clustersidecartemplates", "/apis/apps/v1/namespaces/pillion-system/controllerrevisions"
-	const failed = "bbbbbbbbbbbb"
+	present := rolloutAPI(t, nil, nil)[path].(map[string]any)["items"].([]any)[0]
+	text, err := json.Marshal(present)
+	clitest.Must(t, err)
+	set, err := templates.Load(templates.Source{Name: "present.yaml", Data: text})
+	clitest.Must(t, err)
+	failed := set.Templates[0].Revision
 	setImage := func(pod map[string]any) {
 		container := pod["spec"].(map[string]any)["initContainers"].([]any)[0].(map[string]any)
 		container["image"], container["resources"].(map[string]any)["limits"] = "agent:2", map[string]any{"memory": "2Mi"}
@@ -96,7 +102,7 @@ func TestRolloutBack(t *testing.T) {
 		api[history], api[history+"/planted"] = listOf(planted), planted
 
 		c := clientOf(t, api)
-		targets, err := c.Rollout(t.Context(), Query{Namespaces: []string{"shop"}}, Bounds{Object: "clustersidecartemplate/agent", InPlace: true, Failed: failed}, io.Discard)
+		targets, err := c.Rollout(t.Context(), Query{Namespaces: []string{"shop"}}, Bounds{Object: "clustersidecartemplate/agent", InPlace: true, Revision: failed, Undo: true}, io.Discard)
 		clitest.Must(t, err)
 		if test.action == "" {
 			if len(targets.Workloads) > 0 {

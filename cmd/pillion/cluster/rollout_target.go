@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,8 +25,9 @@ import (
 type Bounds struct {
 	Template string // only changes of the template with this name, or NAMESPACE/NAME; "": of all
 	Object   string // only changes of the template in this object, see [kube.TemplateID]; set for the controller
+	Revision string // the revision that the template in Object has if Pillion uses it, or the plan fails with [ErrOtherContent]; "": any
 	InPlace  bool   // whether no pod is replaced
-	Failed   string // the revision of the template in Object that has failed, so that pods go back to what they had before; "": pods get the present content
+	Undo     bool   // whether Revision has failed, so that pods go back to what they had before; otherwise they get the present content
 	// Workloads are the only ones that change. None: all.
 	Workloads []WorkloadName
 }
@@ -67,6 +69,22 @@ func (b Bounds) checkTemplate(set *templates.Set) error {
 		names = append(names, t.Name, t.ID())
 	}
 	return cli.UsageError{Err: fmt.Errorf("there is no template %q%s", b.Template, problem.DidYouMean(b.Template, names))}
+}
+
+// ErrOtherContent is the error of a plan whose template has another content than the caller knows: the API server has a newer content,
+// or still an older one. A caller that went on would report what happens to the pods about a content that they do not get.
+var ErrOtherContent = errors.New("the template has changed")
+
+// findObject returns the template in Object, or nil if Pillion does not use it.
+func (b Bounds) findObject(set *templates.Set) (*templates.Template, error) {
+	i := slices.IndexFunc(set.Templates, b.includesTemplate)
+	if i < 0 {
+		return nil, nil
+	}
+	if t := set.Templates[i]; b.Revision == "" || b.Revision == t.Revision {
+		return t, nil
+	}
+	return nil, ErrOtherContent
 }
 
 // onlyTemplate returns the name of the only template whose changes pods get, or "" for all. If there is none, ok is false.

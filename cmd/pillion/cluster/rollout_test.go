@@ -263,6 +263,20 @@ func TestRolloutTenants(t *testing.T) {
 	}
 }
 
+// TestRolloutOtherContent checks that there is no plan if the API server has another content of the template than the caller.
+func TestRolloutOtherContent(t *testing.T) {
+	t.Parallel()
+	c := clientOf(t, rolloutAPI(t, []string{"shop"}, nil))
+	for _, bounds := range []Bounds{
+		{Object: "clustersidecartemplate/agent", Revision: "0123456789ab"},
+		{Object: "clustersidecartemplate/agent", Revision: "0123456789ab", Undo: true},
+	} {
+		if targets, err := c.Rollout(t.Context(), Query{Namespaces: []string{"shop"}}, bounds, io.Discard); !errors.Is(err, ErrOtherContent) {
+			t.Errorf("%+v: the plan is %+v, %v", bounds, targets, err)
+		}
+	}
+}
+
 // TestRolloutInvalid checks that pods stay unchanged if they have a template of their namespace whose content is
 // invalid.
 func TestRolloutInvalid(t *testing.T) {

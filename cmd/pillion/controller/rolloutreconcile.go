@@ -48,8 +48,11 @@ func (r *rollouts) Reconcile(ctx context.Context, request reconcile.Request) (re
 		if wait, err := r.continueUndo(ctx, t, namespaces); err != nil || wait > 0 {
 			return reconcile.Result{RequeueAfter: wait}, err
 		}
-		if namespaces, err = r.keepUnaffected(ctx, t, namespaces); err != nil || len(namespaces) == 0 {
-			return reconcile.Result{RequeueAfter: retryAfter}, err
+		if namespaces, err = r.keepUnaffected(ctx, t, namespaces); err != nil {
+			return r.writeCannotPlan(ctx, t, err)
+		}
+		if len(namespaces) == 0 {
+			return reconcile.Result{RequeueAfter: retryAfter}, nil
 		}
 	} else {
 		t.status.Failed = nil // of an earlier content

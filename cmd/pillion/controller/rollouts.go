@@ -172,7 +172,7 @@ func (r *rollouts) originOf(t *subject) string {
 }
 
 func (t *subject) rolloutBounds() cluster.Bounds {
-	return cluster.Bounds{Object: t.entry.ID(), InPlace: t.spec.Strategy == v1alpha1.InPlace}
+	return cluster.Bounds{Object: t.entry.ID(), Revision: t.status.Revision, InPlace: t.spec.Strategy == v1alpha1.InPlace}
 }
 
 // enabledNamespaces returns the namespaces in which pods of a template may be updated.

@@ -4,6 +4,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
 	"github.com/pillion-dev/pillion/cmd/pillion/executor"
 	"github.com/pillion-dev/pillion/inject/report/explain"
 	"github.com/pillion-dev/pillion/inject/rollout"
@@ -175,6 +177,9 @@ func (r *rollouts) stopForError(ctx context.Context, t *subject, err error) erro
 
 // writeCannotPlan reports that there is no plan.
 func (r *rollouts) writeCannotPlan(ctx context.Context, t *subject, err error) (reconcile.Result, error) {
+	if errors.Is(err, cluster.ErrOtherContent) { // the event about the change has not arrived yet
+		return reconcile.Result{RequeueAfter: settleTime}, nil
+	}
 	message := err.Error() + "."
 	if missingRight(err) {
 		message += " The component rollout has the rights that the controller needs."

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/executor"
 	"github.com/pillion-dev/pillion/inject/rollout"
@@ -25,19 +26,18 @@ import (
 // continueUndo undoes a rollout that has failed, if the template says so. It returns after how long to continue, or 0 if the rollout may
 // go on in other namespaces meanwhile.
 func (r *rollouts) continueUndo(ctx context.Context, t *subject, namespaces []string) (wait time.Duration, err error) {
-	places, key, now := t.namespacesToUndo(namespaces), t.entry.Key(), r.now()
+	places, key := t.namespacesToUndo(namespaces), t.entry.Key()
 	p := r.lastPlan(key)
-	if len(places) == 0 || now.Before(p.undo) {
+	if len(places) == 0 || r.now().Before(p.undo) {
 		return 0, nil
 	}
 	if wait, err = r.undoRollout(ctx, t, places); err != nil {
-		result, err := r.writeCannotPlan(ctx, t, err)
-		p.undo = now.Add(result.RequeueAfter)
-		r.notePlan(key, p)
-		return 0, err
+		var result reconcile.Result
+		result, err = r.writeCannotPlan(ctx, t, err)
+		wait = result.RequeueAfter
 	}
-	if wait < retryAfter {
-		return wait, nil
+	if err != nil || wait < retryAfter {
+		return wait, err
 	}
 	p.undo = r.now().Add(wait)
 	r.notePlan(key, p)
@@ -71,7 +71,7 @@ func (r *rollouts) undoRollout(ctx context.Context, t *subject, places []string)
 	}
 	limits.First, limits.Shares, limits.StopAll, limits.Undo = 0, []int{100}, false, true
 	bounds := t.rolloutBounds()
-	bounds.InPlace, bounds.Failed = true, t.status.Revision
+	bounds.InPlace, bounds.Undo = true, true
 	targets, err := r.plan(ctx, places, bounds)
 	if err != nil {
 		return 0, err

@@ -50,7 +50,7 @@ func newUndone(t *testing.T, settings map[string]any) *undone {
 			w := web("web")
 			w.Namespace, w.Behind = namespace, nil
 			n := u.changed[namespace]
-			if b.Failed == "" {
+			if !b.Undo {
 				if n = 1; u.settled {
 					n = 0
 				}
@@ -60,10 +60,10 @@ func newUndone(t *testing.T, settings map[string]any) *undone {
 				p.Namespace, p.Name = namespace, fmt.Sprint("web-", i+1)
 				w.Behind = append(w.Behind, p)
 			}
-			if p := u.extra(namespace); p != nil && b.Failed != "" {
+			if p := u.extra(namespace); p != nil && b.Undo {
 				w.Behind = append(w.Behind, p)
 			}
-			if u.deploys && namespace == "shop" && b.Failed != "" {
+			if u.deploys && namespace == "shop" && b.Undo {
 				targets.Workloads = append(targets.Workloads, &rollout.Workload{Namespace: namespace, Kind: "Deployment", Name: "zoo", Way: rollout.Await})
 			}
 			if len(w.Behind) > 0 {
@@ -224,6 +224,34 @@ func TestRolloutUndoScope(t *testing.T) {
 		}
 		if got := []int{u.changed["shop"], u.changed["till"], int(f[0].Undo.Pods)}; !slices.Equal(got, want) {
 			t.Errorf("%s: %d, want %d", scope, got, want)
+		}
+	}
+}
+
+// TestRolloutOtherContent checks that a rollout, and its undo, wait for the content of the template that the API server has. Otherwise,
+// pods would get a newer content while what happens to them is reported about an older one, and a failure would be forgotten with it.
+func TestRolloutOtherContent(t *testing.T) {
+	for _, undo := range []bool{false, true} {
+		u := newUndone(t, map[string]any{})
+		plan, others := u.plan, 3
+		u.plan = func(ctx context.Context, namespaces []string, b cluster.Bounds) (*cluster.Targets, error) {
+			if b.Revision != "0123456789ab" {
+				t.Errorf("a plan for the revision %q", b.Revision)
+			}
+			if b.Undo != undo || others == 0 {
+				return plan(ctx, namespaces, b)
+			}
+			others--
+			fmt.Fprintln(&u.journal, "other content")
+			return nil, cluster.ErrOtherContent
+		}
+		u.reconcile(t)
+		_, waits, _ := strings.Cut(u.journal.String(), "other content\n")
+		if waits, _, _ = strings.Cut(waits, "plan: "); others != 0 || waits != "other content\nother content\n" {
+			t.Errorf("undo %t: it does not only wait (%d times left):\n%s", undo, others, u.journal.String())
+		}
+		if f := u.failed(t); len(f) != 1 || f[0].Undo == nil || !f[0].Undo.Done || f[0].Undo.Pods != 2 {
+			t.Errorf("undo %t: %+v", undo, f)
 		}
 	}
 }
