@@ -96,7 +96,7 @@ func removeNamespace(t *testing.T, ns string) {
 	_ = env.Client.CoreV1().Pods(ns).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}, metav1.ListOptions{})
 }
 
-// describe returns the state of a namespace's pods, and its events.
+// describe returns the state of a namespace's pods, its events, and what the controller has logged about it.
 func describe(ctx context.Context, ns string) string {
 	var b strings.Builder
 	for _, args := range [][]string{
@@ -105,6 +105,15 @@ func describe(ctx context.Context, ns string) string {
 	} {
 		out, err := env.RunKubectl(ctx, nil, args...)
 		fmt.Fprintf(&b, "%s%v\n", out, errors.Unwrap(err))
+	}
+	out, err := env.RunKubectl(ctx, nil, "-n", pillionNamespace, "logs", "-l", controllerSelector, "--tail=-1")
+	for line := range strings.Lines(string(out)) {
+		if strings.Contains(line, ns) {
+			b.WriteString(line)
+		}
+	}
+	if err != nil {
+		fmt.Fprintf(&b, "the log of the controller: %v\n", err)
 	}
 	return b.String()
 }
