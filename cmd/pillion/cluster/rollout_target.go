@@ -73,7 +73,7 @@ func (b Bounds) checkTemplate(set *templates.Set) error {
 
 // ErrOtherContent is the error of a plan whose template has another content than the caller knows: the API server has a newer content,
 // or still an older one. A caller that went on would report what happens to the pods about a content that they do not get.
-var ErrOtherContent = errors.New("the template has changed")
+var ErrOtherContent = errors.New("the API server has another content of the template")
 
 // findObject returns the template in Object, or nil if Pillion does not use it.
 func (b Bounds) findObject(set *templates.Set) (*templates.Template, error) {

@@ -48,11 +48,8 @@ func (r *rollouts) Reconcile(ctx context.Context, request reconcile.Request) (re
 		if wait, err := r.continueUndo(ctx, t, namespaces); err != nil || wait > 0 {
 			return reconcile.Result{RequeueAfter: wait}, err
 		}
-		if namespaces, err = r.keepUnaffected(ctx, t, namespaces); err != nil {
-			return r.writeCannotPlan(ctx, t, err)
-		}
-		if len(namespaces) == 0 {
-			return reconcile.Result{RequeueAfter: retryAfter}, nil
+		if namespaces, err = r.keepUnaffected(ctx, t, namespaces); err != nil || len(namespaces) == 0 {
+			return reconcile.Result{RequeueAfter: retryAfter}, err
 		}
 	} else {
 		t.status.Failed = nil // of an earlier content
