@@ -41,13 +41,10 @@ func (c *Client) Rollout(ctx context.Context, q Query, b Bounds, stderr io.Write
 	if t.resizes, err = c.supportsResize(); err != nil {
 		return nil, NoAnswer(err)
 	}
-	if b.Object != "" {
-		template, err := b.findObject(k.injector.All())
+	if b.Revision != "" {
+		template, err := b.findRevision(k.injector.All())
 		if err != nil {
 			return nil, err
-		}
-		if b.Undo && template == nil {
-			return t.targets, nil // no pod goes back
 		}
 		if b.Undo {
 			if t.back, err = c.newWayBack(ctx, k.injector, template); err != nil {

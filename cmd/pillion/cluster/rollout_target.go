@@ -25,7 +25,7 @@ import (
 type Bounds struct {
 	Template string // only changes of the template with this name, or NAMESPACE/NAME; "": of all
 	Object   string // only changes of the template in this object, see [kube.TemplateID]; set for the controller
-	Revision string // the revision that the template in Object has if Pillion uses it, or the plan fails with [ErrOtherContent]; "": any
+	Revision string // the revision of the template in Object, which the plan needs, see [ErrOtherContent]; "": any, also none
 	InPlace  bool   // whether no pod is replaced
 	Undo     bool   // whether Revision has failed, so that pods go back to what they had before; otherwise they get the present content
 	// Workloads are the only ones that change. None: all.
@@ -75,13 +75,13 @@ func (b Bounds) checkTemplate(set *templates.Set) error {
 // or still an older one. A caller that went on would report what happens to the pods about a content that they do not get.
 var ErrOtherContent = errors.New("the API server has another content of the template")
 
-// findObject returns the template in Object, or nil if Pillion does not use it.
-func (b Bounds) findObject(set *templates.Set) (*templates.Template, error) {
+// findRevision returns the template in Object if it has the revision.
+func (b Bounds) findRevision(set *templates.Set) (*templates.Template, error) {
 	i := slices.IndexFunc(set.Templates, b.includesTemplate)
 	if i < 0 {
-		return nil, nil
+		return nil, fmt.Errorf("the template %s is not used, for example because a file has one of its name", b.Object)
 	}
-	if t := set.Templates[i]; b.Revision == "" || b.Revision == t.Revision {
+	if t := set.Templates[i]; b.Revision == t.Revision {
 		return t, nil
 	}
 	return nil, ErrOtherContent

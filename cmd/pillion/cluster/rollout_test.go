@@ -263,16 +263,25 @@ func TestRolloutTenants(t *testing.T) {
 	}
 }
 
-// TestRolloutOtherContent checks that there is no plan if the API server has another content of the template than the caller.
+// TestRolloutOtherContent checks that there is no plan if the API server has another content of the template than the caller, or if
+// Pillion does not use the template, although the caller knows a revision. An empty plan would mean that no pod is left.
 func TestRolloutOtherContent(t *testing.T) {
 	t.Parallel()
-	c := clientOf(t, rolloutAPI(t, []string{"shop"}, nil))
-	for _, bounds := range []Bounds{
-		{Object: "clustersidecartemplate/agent", Revision: "0123456789ab"},
-		{Object: "clustersidecartemplate/agent", Revision: "0123456789ab", Undo: true},
+	invalid := templateObject("SidecarTemplate", "shop", "own")
+	delete(invalid, "spec")
+	c := clientOf(t, rolloutAPI(t, []string{"shop"}, nil, invalid, templateObject("SidecarTemplate", "shop", "agent")))
+	for object, want := range map[string]string{
+		"clustersidecartemplate/agent": ErrOtherContent.Error(),
+		"clustersidecartemplate/none":  "the template clustersidecartemplate/none is not used",
+		"sidecartemplate/shop/own":     "the template sidecartemplate/shop/own is not used",
+		"sidecartemplate/shop/agent":   "the template sidecartemplate/shop/agent is not used", // one of the cluster has the name
 	} {
-		if targets, err := c.Rollout(t.Context(), Query{Namespaces: []string{"shop"}}, bounds, io.Discard); !errors.Is(err, ErrOtherContent) {
-			t.Errorf("%+v: the plan is %+v, %v", bounds, targets, err)
+		for _, undo := range []bool{false, true} {
+			bounds := Bounds{Object: object, Revision: "0123456789ab", InPlace: true, Undo: undo}
+			targets, err := c.Rollout(t.Context(), Query{Namespaces: []string{"shop"}}, bounds, io.Discard)
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%+v: the plan is %+v, %v", bounds, targets, err)
+			}
 		}
 	}
 }

@@ -28,59 +28,106 @@ func (r *rollouts) Reconcile(ctx context.Context, request reconcile.Request) (re
 		r.forgetTemplate(request.NamespacedName)
 		return reconcile.Result{}, nil
 	}
-	if r.isStale(t) {
-		return reconcile.Result{RequeueAfter: settleTime / 10}, nil
+	if t.unsaved != nil { // nothing goes on that the API server does not know
+		if r.saveReport(ctx, t, t.written); t.unsaved != nil {
+			return reconcile.Result{}, t.unsaved
+		}
 	}
+	wait := r.continueRollout(ctx, t)
+	if ctx.Err() != nil {
+		return reconcile.Result{}, nil //nolint:nilerr // the next replica that leads continues
+	}
+	return reconcile.Result{RequeueAfter: wait}, t.unsaved
+}
+
+// continueRollout plans and runs a rollout, or undoes it. It returns after how long to continue, or 0 for when the template changes.
+func (r *rollouts) continueRollout(ctx context.Context, t *subject) (wait time.Duration) {
 	switch {
 	case !t.spec.Acts():
-		return reconcile.Result{}, r.clearStatus(ctx, t)
+		r.clearStatus(ctx, t)
+		return 0
 	case t.spec.Paused:
-		return reconcile.Result{}, r.writePaused(ctx, t)
+		r.writePaused(ctx, t)
+		return 0
 	case !t.isReady():
-		return reconcile.Result{}, nil // when it becomes ready, its status changes, which causes another request
+		r.writeNotUsed(ctx, t)
+		return 0 // when it becomes ready, its status changes, which causes another request
 	}
 	t.origin = r.originOf(t)
-	namespaces, err := r.enabledNamespaces(ctx, t)
+	enabled, err := r.enabledNamespaces(ctx, t)
 	if err != nil {
 		return r.writeCannotPlan(ctx, t, err)
 	}
+	namespaces := enabled
 	if t.hasStopped() {
-		if wait, err := r.continueUndo(ctx, t, namespaces); err != nil || wait > 0 {
-			return reconcile.Result{RequeueAfter: wait}, err
+		if wait := r.continueUndo(ctx, t, enabled); wait > 0 {
+			return wait
 		}
-		if namespaces, err = r.keepUnaffected(ctx, t, namespaces); err != nil || len(namespaces) == 0 {
-			return reconcile.Result{RequeueAfter: retryAfter}, err
+		if namespaces, err = r.keepUnaffected(ctx, t, enabled); err != nil {
+			return r.writeCannotPlan(ctx, t, err)
+		}
+		if len(namespaces) == 0 && len(t.status.Failed) > 0 {
+			if len(t.namespacesToUndo(enabled)) == 0 { // otherwise, the conditions say how far the undo is
+				r.writeStopped(ctx, t)
+			}
+			return retryAfter
 		}
 	} else {
 		t.status.Failed = nil // of an earlier content
 	}
-	from := planOrigin(t.origin, namespaces)
-	now := r.now()
-	p := r.lastPlan(request.NamespacedName)
-	if p.from != from {
-		p = planned{from: from, known: now, undo: p.undo}
-		r.notePlan(request.NamespacedName, p)
+	return r.continueIn(ctx, t, namespaces)
+}
+
+// continueIn plans and runs a rollout in some namespaces, if that is necessary. It returns after how long to continue.
+func (r *rollouts) continueIn(ctx context.Context, t *subject, namespaces []string) (wait time.Duration) {
+	key, now := t.entry.Key(), r.now()
+	p := r.lastPlan(key)
+	if from := planOrigin(t.origin, namespaces); p.from != from {
+		p = planned{from: from, known: now, other: p.other, undo: p.undo}
+		r.notePlan(key, p)
 	}
-	if rest := settleTime - now.Sub(p.known); rest > 0 { // until all replicas use a canary, or no longer use it
-		return reconcile.Result{RequeueAfter: rest}, nil
+	if rest := max(settleTime-now.Sub(p.known), p.retry.Sub(now)); rest > 0 { // until all replicas use a canary, or no longer use it
+		return rest
 	}
 	outdated := r.countOutdated(t, namespaces)
-	if p.stillHolds(outdated, now) && !t.hasStopped() {
-		return reconcile.Result{RequeueAfter: recheckEvery}, nil
+	if p.stillHolds(outdated, now) && !t.hasStopped() && !t.lacksPlan() {
+		return recheckEvery
 	}
 	wait, err := r.updatePods(ctx, t, namespaces)
+	p = r.lastPlan(key)
 	if err != nil {
-		return r.writeCannotPlan(ctx, t, err)
+		wait = r.writeCannotPlan(ctx, t, err)
+		p = r.lastPlan(key)
+		p.retry = r.now().Add(wait)
+		r.notePlan(key, p)
+		return wait
 	}
 	if wait == 0 {
-		return reconcile.Result{RequeueAfter: time.Millisecond}, nil
+		return time.Millisecond
 	}
 	if wait == retryAfter && p.wait < replanEvery { // other clients replace pods, perhaps without end, so the pauses become longer
 		wait = min(max(wait, 2*p.wait), replanEvery-retryAfter)
 	}
 	p.outdated, p.at, p.wait = outdated, r.now(), wait
-	r.notePlan(request.NamespacedName, p)
-	return reconcile.Result{RequeueAfter: min(wait, recheckEvery)}, nil
+	r.notePlan(key, p)
+	return min(wait, recheckEvery)
+}
+
+// planPods plans a rollout of a template. The error is [cluster.ErrOtherContent] if the API server has another content of the template
+// than t, or if the template or one that replaces it has changed meanwhile: a plan can wait for others.
+func (r *rollouts) planPods(ctx context.Context, t *subject, namespaces []string, b cluster.Bounds) (*cluster.Targets, error) {
+	targets, err := r.plan(ctx, namespaces, b)
+	if err != nil {
+		return nil, err
+	}
+	if now := r.getSubject(t.entry.Key()); now == nil || r.originOf(now) != t.origin {
+		return nil, cluster.ErrOtherContent
+	}
+	if p := r.lastPlan(t.entry.Key()); !p.other.IsZero() {
+		p.other = time.Time{}
+		r.notePlan(t.entry.Key(), p)
+	}
+	return targets, nil
 }
 
 // countOutdated returns how many pods in the namespaces have an older revision of a template.
@@ -124,7 +171,7 @@ func (r *rollouts) isFixed(ctx context.Context, t *subject, failed *v1alpha1.Fai
 	if t.undoesFailure() { // the content has failed, whatever happens to the pod
 		return false, nil
 	}
-	targets, err := r.plan(ctx, []string{failed.Namespace}, t.rolloutBounds())
+	targets, err := r.planPods(ctx, t, []string{failed.Namespace}, t.rolloutBounds())
 	if err != nil {
 		return false, err
 	}

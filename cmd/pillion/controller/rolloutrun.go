@@ -51,7 +51,7 @@ func (r *rollouts) updatePods(ctx context.Context, t *subject, namespaces []stri
 	var all []*rollout.Workload
 	execution := &executor.Rollout{Cluster: r.cluster, Limits: limits, Template: t.entry.Name}
 	if len(namespaces) > 0 {
-		targets, err := r.plan(ctx, namespaces, t.rolloutBounds())
+		targets, err := r.planPods(ctx, t, namespaces, t.rolloutBounds())
 		if err != nil {
 			return 0, err
 		}
@@ -62,25 +62,29 @@ func (r *rollouts) updatePods(ctx context.Context, t *subject, namespaces []stri
 		wait = retryAfter
 	}
 	if !slices.ContainsFunc(all, (*rollout.Workload).Acts) {
-		return wait, r.writeComplete(ctx, t, all)
+		r.writeComplete(ctx, t, all)
+		return wait, nil
 	}
+	return r.runRollout(ctx, t, execution, all), nil
+}
+
+// runRollout runs a rollout for one turn. It returns after how long to plan again; 0 means at once.
+func (r *rollouts) runRollout(ctx context.Context, t *subject, execution *executor.Rollout, all []*rollout.Workload) (wait time.Duration) {
 	report := func(event *executor.Event, e *end) bool { return r.reportEvent(ctx, t, event, e) }
 	switch end := r.runTurn(ctx, t, execution, all, report); {
-	case ctx.Err() != nil:
-		return wait, nil //nolint:nilerr // the next replica that leads continues
-	case end.failed && t.undoesFailure():
-		return 0, nil
+	case ctx.Err() != nil, end.failed && t.undoesFailure():
 	case end.failed:
-		return retryAfter, r.writeStopped(ctx, t)
+		r.writeStopped(ctx, t)
+		return retryAfter
 	case end.blocked != "":
 		r.writeProgress(ctx, t, shortenMessage("Blocked: "+end.blocked+"."))
-		return retryAfter, nil
+		return retryAfter
 	case errors.Is(end.err, executor.ErrStopped):
-		return 0, nil
 	case end.err != nil:
-		return retryAfter, r.stopForError(ctx, t, end.err)
+		r.stopForError(ctx, t, end.err)
+		return retryAfter
 	}
-	return 0, nil // to see what is left
+	return 0 // to see what is left
 }
 
 // excludeReplacing leaves out the workloads that replace their pods without the controller, for example because a user deploys
@@ -162,8 +166,8 @@ func (r *rollouts) reportEvent(ctx context.Context, t *subject, event *executor.
 	return false
 }
 
-// awaitStop returns when ctx is done or the rollout of a template has to stop: the template or its canaries have changed, a
-// namespace of places no longer has the label, or the turn ends. Places are the namespaces in which the rollout changes something.
+// awaitStop returns when ctx is done or the rollout of a template has to stop: the template or its canaries have changed,
+// Pillion no longer uses it, a namespace of places no longer has the label, or the turn ends. Places are the namespaces in which the rollout changes something.
 func (r *rollouts) awaitStop(ctx context.Context, t *subject, places []string) {
 	begun := r.now()
 	poll := time.NewTicker(time.Second)
@@ -175,7 +179,7 @@ func (r *rollouts) awaitStop(ctx context.Context, t *subject, places []string) {
 		case <-poll.C:
 		}
 		now := r.getSubject(t.entry.Key())
-		if now == nil || r.now().Sub(begun) > turn || r.originOf(now) != t.origin {
+		if now == nil || r.now().Sub(begun) > turn || r.originOf(now) != t.origin || !now.isReady() {
 			return
 		}
 		labelled, err := r.enabledNamespaces(ctx, now)

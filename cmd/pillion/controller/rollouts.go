@@ -4,6 +4,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -92,12 +93,18 @@ func (r *rollouts) forgetTemplate(name types.NamespacedName) {
 	delete(r.wrote, name)
 }
 
-// wrote is the status of a template that was last written. The status that is read may be older for a moment.
+// wrote is what this replica has last written about the rollout of a template. It counts instead of what is read, which may be older,
+// and lacks what could not be saved. So a failure is never forgotten because the API server or the watch is slow.
 type wrote struct {
 	uid    types.UID
 	at     time.Time
-	status v1alpha1.Status
+	status v1alpha1.Status // see rolloutStatus
+	err    error           // why the API server does not have it
 }
+
+// staleFor is how long the status that is read may be older than the one that was written. After that, another client has changed it,
+// and it is written again.
+const staleFor = 5 * time.Second
 
 // planned is what is remembered about the last plan of a template.
 type planned struct {
@@ -106,6 +113,8 @@ type planned struct {
 	outdated int64         // the number of outdated pods at that time
 	at       time.Time     // when it was made
 	wait     time.Duration // until the next plan
+	retry    time.Time     // when to plan again after a plan that failed
+	other    time.Time     // since when the API server has another content of the template than the controller, see [cluster.ErrOtherContent]
 	undo     time.Time     // when to try again to undo the rollout
 }
 
@@ -123,8 +132,9 @@ type subject struct {
 	spec   v1alpha1.Rollout
 	status v1alpha1.Status
 	origin string // see [rollouts.originOf]
-	// written is status.Failed as the API server has it.
-	written []v1alpha1.FailedRollout
+	// written is what was last written about the rollout, see wrote. unsaved is why the API server does not have it.
+	written v1alpha1.Status
+	unsaved error
 }
 
 // getSubject returns a template, or nil if there is none.
@@ -139,10 +149,26 @@ func (r *rollouts) getSubject(name types.NamespacedName) *subject {
 	}
 	if e.Status != nil {
 		t.status = *e.Status
-		t.status.Conditions = slices.Clone(t.status.Conditions)
-		t.written = t.status.Failed
 	}
+	t.written = rolloutStatus(&t.status)
+	r.mu.Lock()
+	w, ok := r.wrote[name]
+	r.mu.Unlock()
+	if !ok || w.uid != e.UID {
+		return t
+	}
+	if t.unsaved = w.err; !sameReport(&t.written, &w.status) && r.now().Sub(w.at) > staleFor {
+		t.unsaved = errors.New("another client has changed it")
+	}
+	t.setReport(w.status)
 	return t
+}
+
+// setReport sets what is reported about the rollout.
+func (t *subject) setReport(report v1alpha1.Status) {
+	t.written, t.status.Failed = report, report.Failed
+	others := slices.DeleteFunc(slices.Clone(t.status.Conditions), isOfRollout)
+	t.status.Conditions = append(others, report.Conditions...)
 }
 
 // isReady reports whether new pods get the present content.
@@ -151,10 +177,17 @@ func (t *subject) isReady() bool {
 	return c.Status == metav1.ConditionTrue && c.ObservedGeneration == t.object.GetGeneration()
 }
 
-// hasStopped reports whether the present content has failed.
+// hasStopped reports whether the present content has failed. If a right was missing as well, the condition has that reason.
 func (t *subject) hasStopped() bool {
 	c := meta.FindStatusCondition(t.status.Conditions, v1alpha1.ConditionDegraded)
-	return c != nil && c.Status == metav1.ConditionTrue && (c.Reason == v1alpha1.ReasonFailed || c.Reason == v1alpha1.ReasonUndone) && c.ObservedGeneration == t.object.GetGeneration()
+	return c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == t.object.GetGeneration() &&
+		(c.Reason == v1alpha1.ReasonFailed || c.Reason == v1alpha1.ReasonUndone || len(t.status.Failed) > 0)
+}
+
+// lacksPlan reports whether the condition Progressing says that there is no plan.
+func (t *subject) lacksPlan() bool {
+	c := meta.FindStatusCondition(t.status.Conditions, v1alpha1.ConditionProgressing)
+	return c != nil && c.Reason == v1alpha1.ReasonCannotPlan
 }
 
 // undoesFailure reports whether a failure undoes the rollout.

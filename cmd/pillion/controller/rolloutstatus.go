@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
 	"github.com/pillion-dev/pillion/cmd/pillion/executor"
@@ -105,27 +104,30 @@ func conditionProgressing(is bool, reason, message string) change {
 }
 
 // writePaused reports that a rollout is paused. What has failed before remains.
-func (r *rollouts) writePaused(ctx context.Context, t *subject) error {
+func (r *rollouts) writePaused(ctx context.Context, t *subject) {
 	const message = "spec.rollout.paused is true."
-	return r.writeConditions(ctx, t, conditionProgressing(false, v1alpha1.ReasonPaused, message), change{v1alpha1.ConditionPaused, v1alpha1.ReasonPaused, message, true})
+	r.writeConditions(ctx, t, conditionProgressing(false, v1alpha1.ReasonPaused, message), change{v1alpha1.ConditionPaused, v1alpha1.ReasonPaused, message, true})
 }
 
-// writeProgress reports a wave. If that is impossible, the rollout goes on.
-func (r *rollouts) writeProgress(ctx context.Context, t *subject, message string) {
-	r.tryWrite(ctx, t, conditionProgressing(true, v1alpha1.ReasonUpdating, message), t.conditionDegraded(), notPaused())
-}
-
-// tryWrite changes conditions. If that is impossible, the rollout goes on.
-func (r *rollouts) tryWrite(ctx context.Context, t *subject, changes ...change) {
-	if err := r.writeConditions(ctx, t, changes...); err != nil {
-		r.log.Error("the status cannot be written", "template", client.ObjectKeyFromObject(t.object).String(), "error", err)
+// writeNotUsed reports that a rollout does not go on because Pillion does not use the template any more.
+func (r *rollouts) writeNotUsed(ctx context.Context, t *subject) {
+	ready, progressing := readyCondition(&t.status), meta.FindStatusCondition(t.status.Conditions, v1alpha1.ConditionProgressing)
+	if ready.Status != metav1.ConditionFalse || ready.ObservedGeneration != t.object.GetGeneration() || progressing == nil || progressing.Status != metav1.ConditionTrue {
+		return
 	}
+	r.writeConditions(ctx, t, conditionProgressing(false, v1alpha1.ReasonCannotPlan, "Pillion does not use the template. The condition Ready has the reason."), notPaused())
+}
+
+// writeProgress reports a wave.
+func (r *rollouts) writeProgress(ctx context.Context, t *subject, message string) {
+	r.writeConditions(ctx, t, conditionProgressing(true, v1alpha1.ReasonUpdating, message), t.conditionDegraded(), notPaused())
 }
 
 // writeComplete reports that nothing is left to do, in the namespaces in which no pod has failed.
-func (r *rollouts) writeComplete(ctx context.Context, t *subject, all []*rollout.Workload) error {
+func (r *rollouts) writeComplete(ctx context.Context, t *subject, all []*rollout.Workload) {
 	if len(t.status.Failed) > 0 {
-		return r.writeStopped(ctx, t)
+		r.writeStopped(ctx, t)
+		return
 	}
 	reason, message := v1alpha1.ReasonComplete, "All pods are current in the namespaces with the label pillion.dev/rollout: enabled."
 	if text := describeLeft(all, "updated"); text != "" {
@@ -137,7 +139,7 @@ func (r *rollouts) writeComplete(ctx context.Context, t *subject, all []*rollout
 	if was != nil && was.Status == metav1.ConditionTrue {
 		r.event(t.object, corev1.EventTypeNormal, "Rollout"+reason, shortenMessage(message))
 	}
-	return r.writeConditions(ctx, t, conditionProgressing(false, reason, message), t.conditionDegraded(), notPaused())
+	r.writeConditions(ctx, t, conditionProgressing(false, reason, message), t.conditionDegraded(), notPaused())
 }
 
 // noteFailure reports a failure as soon as it happens. The rollout may go on in other namespaces.
@@ -150,61 +152,94 @@ func (r *rollouts) noteFailure(ctx context.Context, t *subject, e *executor.Even
 		return
 	}
 	t.status.Failed = append(slices.Clone(t.status.Failed), f)
+	// Otherwise, if a user has changed only spec.rollout, the failure would count as that of an earlier content.
+	if now := r.getSubject(t.entry.Key()); now != nil && now.entry.UID == t.entry.UID && now.isReady() && now.status.Revision == t.status.Revision {
+		t.object.SetGeneration(now.object.GetGeneration())
+	}
 	next := t.nextAdvice()
 	if t.undoesFailure() {
 		next = ". The pods that have changed in place are put back" + next
 	}
 	r.event(t.object, corev1.EventTypeWarning, "RolloutStopped", shortenMessage(f.Reason+next))
-	r.tryWrite(ctx, t, t.conditionDegraded())
+	r.writeConditions(ctx, t, t.conditionDegraded())
 }
 
 // writeStopped reports that a rollout has stopped because pods have failed.
-func (r *rollouts) writeStopped(ctx context.Context, t *subject) error {
-	return r.writeConditions(ctx, t, conditionProgressing(false, v1alpha1.ReasonStopped, "The condition Degraded has the reason."), t.conditionDegraded(), notPaused())
+func (r *rollouts) writeStopped(ctx context.Context, t *subject) {
+	r.writeConditions(ctx, t, conditionProgressing(false, v1alpha1.ReasonStopped, "The condition Degraded has the reason."), t.conditionDegraded(), notPaused())
 }
 
 // stopForError reports that a rollout has stopped for another reason, such as a right that is missing.
-func (r *rollouts) stopForError(ctx context.Context, t *subject, err error) error {
+func (r *rollouts) stopForError(ctx context.Context, t *subject, err error) {
 	reason, next := v1alpha1.ReasonFailed, "To continue, change the template."
 	if missingRight(err) {
 		reason, next = v1alpha1.ReasonForbidden, "The component rollout has the rights that the controller needs."
 	}
 	message := shortenMessage(fmt.Sprintf("%s. %s", err, next))
 	r.event(t.object, corev1.EventTypeWarning, "RolloutStopped", message)
-	return r.writeConditions(ctx, t, conditionProgressing(false, v1alpha1.ReasonStopped, "The condition Degraded has the reason."),
+	r.writeConditions(ctx, t, conditionProgressing(false, v1alpha1.ReasonStopped, "The condition Degraded has the reason."),
 		change{v1alpha1.ConditionDegraded, reason, message, true}, notPaused())
 }
 
-// writeCannotPlan reports that there is no plan.
-func (r *rollouts) writeCannotPlan(ctx context.Context, t *subject, err error) (reconcile.Result, error) {
-	if errors.Is(err, cluster.ErrOtherContent) { // the event about the change has not arrived yet
-		return reconcile.Result{RequeueAfter: settleTime}, nil
+// otherFor is how long the controller waits silently for the content of a template that the API server has.
+const otherFor = 30 * time.Second
+
+// writeCannotPlan reports that there is no plan. It returns after how long to try again.
+func (r *rollouts) writeCannotPlan(ctx context.Context, t *subject, err error) (wait time.Duration) {
+	if errors.Is(err, cluster.ErrOtherContent) {
+		p, now := r.lastPlan(t.entry.Key()), r.now()
+		if p.other.IsZero() {
+			p.other = now
+			r.notePlan(t.entry.Key(), p)
+		}
+		if now.Sub(p.other) < otherFor { // the event about the change has not arrived yet
+			return settleTime
+		}
 	}
 	message := err.Error() + "."
 	if missingRight(err) {
 		message += " The component rollout has the rights that the controller needs."
 	}
-	writeErr := r.writeConditions(ctx, t, conditionProgressing(false, v1alpha1.ReasonCannotPlan, message), notPaused())
-	return reconcile.Result{RequeueAfter: retryAfter}, writeErr
+	changes := []change{conditionProgressing(false, v1alpha1.ReasonCannotPlan, message), notPaused()}
+	if len(t.status.Failed) > 0 {
+		changes = append(changes, t.conditionDegraded())
+	}
+	r.writeConditions(ctx, t, changes...)
+	return retryAfter
 }
 
 // clearStatus removes what was reported about a rollout.
-func (r *rollouts) clearStatus(ctx context.Context, t *subject) error {
-	if len(t.status.Failed) == 0 && !slices.ContainsFunc(t.status.Conditions, func(c metav1.Condition) bool { return slices.Contains(rolloutConditions(), c.Type) }) {
-		return nil
+func (r *rollouts) clearStatus(ctx context.Context, t *subject) {
+	if len(t.written.Failed) > 0 || len(t.written.Conditions) > 0 {
+		r.saveReport(ctx, t, v1alpha1.Status{})
 	}
-	return r.applyConditions(ctx, t, &v1alpha1.Status{})
 }
 
-// writeConditions changes conditions. Others of the rollout stay.
-func (r *rollouts) writeConditions(ctx context.Context, t *subject, changes ...change) error {
-	now := &v1alpha1.Status{Failed: t.status.Failed}
-	for _, c := range t.status.Conditions {
-		if slices.Contains(rolloutConditions(), c.Type) {
-			now.Conditions = append(now.Conditions, c)
+// isOfRollout reports whether a condition is that of a rollout.
+func isOfRollout(c metav1.Condition) bool { return slices.Contains(rolloutConditions(), c.Type) }
+
+// rolloutStatus returns the part of a status that reports about the rollout.
+func rolloutStatus(of *v1alpha1.Status) v1alpha1.Status {
+	conditions := slices.DeleteFunc(slices.Clone(of.Conditions), func(c metav1.Condition) bool { return !isOfRollout(c) })
+	return v1alpha1.Status{Failed: of.Failed, Conditions: conditions}
+}
+
+// sameReport reports whether two reports about a rollout are the same, without times, which the API server rounds to seconds.
+func sameReport(a, b *v1alpha1.Status) bool {
+	timeless := func(of *v1alpha1.Status) (all []metav1.Condition) {
+		for _, c := range of.Conditions {
+			c.LastTransitionTime = metav1.Time{}
+			all = append(all, c)
 		}
+		slices.SortFunc(all, func(a, b metav1.Condition) int { return strings.Compare(a.Type, b.Type) })
+		return all
 	}
-	before := &v1alpha1.Status{Failed: t.written, Conditions: slices.Clone(now.Conditions)}
+	return equality.Semantic.DeepEqual(a.Failed, b.Failed) && equality.Semantic.DeepEqual(timeless(a), timeless(b))
+}
+
+// writeConditions changes conditions, and writes what has failed. Other conditions of the rollout stay.
+func (r *rollouts) writeConditions(ctx context.Context, t *subject, changes ...change) {
+	now := rolloutStatus(&t.status)
 	for _, c := range changes {
 		condition := metav1.Condition{Type: c.kind, Reason: c.reason, Message: c.message, Status: metav1.ConditionFalse, ObservedGeneration: t.object.GetGeneration(), LastTransitionTime: metav1.NewTime(r.now())}
 		if c.is {
@@ -212,54 +247,26 @@ func (r *rollouts) writeConditions(ctx context.Context, t *subject, changes ...c
 		}
 		meta.SetStatusCondition(&now.Conditions, condition)
 	}
-	if equality.Semantic.DeepEqual(before, now) {
-		return nil
+	if t.unsaved != nil || !equality.Semantic.DeepEqual(t.written, now) {
+		r.saveReport(ctx, t, now)
 	}
-	return r.applyConditions(ctx, t, now)
 }
 
-// applyConditions applies the conditions of a rollout, and what has failed.
-func (r *rollouts) applyConditions(ctx context.Context, t *subject, now *v1alpha1.Status) error {
-	t.status.Failed, t.written = now.Failed, now.Failed
-	t.status.Conditions = append(slices.DeleteFunc(t.status.Conditions, func(c metav1.Condition) bool {
-		return slices.Contains(rolloutConditions(), c.Type)
-	}), now.Conditions...)
-	object, err := statusObject(t.object, now)
-	if err != nil {
-		return err
+// saveReport writes a report about a rollout. If that is impossible, the rollout goes on to the end of its turn, and t.unsaved is the
+// reason. The report counts already, and the next request writes it before anything else.
+func (r *rollouts) saveReport(ctx context.Context, t *subject, report v1alpha1.Status) {
+	t.setReport(report)
+	object, err := statusObject(t.object, &report)
+	if err == nil {
+		err = client.IgnoreNotFound(r.apply(ctx, object))
 	}
-	if err := r.apply(ctx, object); err != nil {
-		return client.IgnoreNotFound(err)
+	if t.unsaved = err; err != nil {
+		r.log.Error("the status cannot be written", "template", client.ObjectKeyFromObject(t.object).String(), "error", err)
 	}
-	at := r.now()
+	w := wrote{t.entry.UID, r.now(), report, err}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.wrote[t.entry.Key()] = wrote{t.entry.UID, at, *now}
-	return nil
-}
-
-// staleFor is how long the status that is read may be older than the one that was written. After that, another client has changed it.
-const staleFor = 5 * time.Second
-
-// isStale reports whether a template was read with an older status than the one that was last written.
-func (r *rollouts) isStale(t *subject) bool {
-	r.mu.Lock()
-	w, ok := r.wrote[t.entry.Key()]
-	r.mu.Unlock()
-	if !ok || w.uid != t.entry.UID || r.now().Sub(w.at) > staleFor {
-		return false
-	}
-	ownConditions := func(all []metav1.Condition) (of []metav1.Condition) { // without times, which the API server rounds to seconds
-		for _, c := range all {
-			if slices.Contains(rolloutConditions(), c.Type) {
-				c.LastTransitionTime = metav1.Time{}
-				of = append(of, c)
-			}
-		}
-		slices.SortFunc(of, func(a, b metav1.Condition) int { return strings.Compare(a.Type, b.Type) })
-		return of
-	}
-	return !equality.Semantic.DeepEqual(w.status.Failed, t.status.Failed) || !equality.Semantic.DeepEqual(ownConditions(w.status.Conditions), ownConditions(t.status.Conditions))
+	r.wrote[t.entry.Key()] = w
 }
 
 // describeLeft returns a sentence about the pods that the controller does not change, or "". What is the word for the change, for

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/executor"
 	"github.com/pillion-dev/pillion/inject/rollout"
@@ -25,23 +24,23 @@ import (
 
 // continueUndo undoes a rollout that has failed, if the template says so. It returns after how long to continue, or 0 if the rollout may
 // go on in other namespaces meanwhile.
-func (r *rollouts) continueUndo(ctx context.Context, t *subject, namespaces []string) (wait time.Duration, err error) {
+func (r *rollouts) continueUndo(ctx context.Context, t *subject, namespaces []string) (wait time.Duration) {
 	places, key := t.namespacesToUndo(namespaces), t.entry.Key()
 	p := r.lastPlan(key)
 	if len(places) == 0 || r.now().Before(p.undo) {
-		return 0, nil
+		return 0
 	}
-	if wait, err = r.undoRollout(ctx, t, places); err != nil {
-		var result reconcile.Result
-		result, err = r.writeCannotPlan(ctx, t, err)
-		wait = result.RequeueAfter
+	wait, err := r.undoRollout(ctx, t, places)
+	if err != nil {
+		wait = r.writeCannotPlan(ctx, t, err)
 	}
-	if err != nil || wait < retryAfter {
-		return wait, err
+	if wait < retryAfter {
+		return wait
 	}
+	p = r.lastPlan(key)
 	p.undo = r.now().Add(wait)
 	r.notePlan(key, p)
-	return 0, nil
+	return 0
 }
 
 // namespacesToUndo returns those of the given namespaces in which pods may have to go back.
@@ -72,7 +71,7 @@ func (r *rollouts) undoRollout(ctx context.Context, t *subject, places []string)
 	limits.First, limits.Shares, limits.StopAll, limits.Undo = 0, []int{100}, false, true
 	bounds := t.rolloutBounds()
 	bounds.InPlace, bounds.Undo = true, true
-	targets, err := r.plan(ctx, places, bounds)
+	targets, err := r.planPods(ctx, t, places, bounds)
 	if err != nil {
 		return 0, err
 	}
@@ -82,7 +81,8 @@ func (r *rollouts) undoRollout(ctx context.Context, t *subject, places []string)
 		if len(t.namespacesToUndo(places)) > 0 { // workloads are replacing their pods, and have to end that first
 			wait = retryAfter
 		}
-		return wait, r.writeStopped(ctx, t)
+		r.writeStopped(ctx, t)
+		return wait, nil
 	}
 	execution := &executor.Rollout{Cluster: r.cluster, Limits: limits, Template: t.entry.Name, Plan: targets.Plan}
 	end := r.runTurn(ctx, t, execution, all, func(event *executor.Event, e *end) bool { return r.reportUndo(ctx, t, event, e) })
@@ -90,20 +90,24 @@ func (r *rollouts) undoRollout(ctx context.Context, t *subject, places []string)
 	case ctx.Err() != nil:
 		return retryAfter, nil //nolint:nilerr // the next replica that leads continues
 	case missingRight(end.err):
-		return retryAfter, r.stopForError(ctx, t, end.err)
+		r.stopForError(ctx, t, end.err)
+		return retryAfter, nil
 	case end.failed:
-		return retryAfter, r.writeStopped(ctx, t) // others may go back later
+		r.writeStopped(ctx, t) // others may go back later
+		return retryAfter, nil
 	case end.err != nil && !errors.Is(end.err, executor.ErrStopped):
-		return retryAfter, r.stopForError(ctx, t, end.err)
+		r.stopForError(ctx, t, end.err)
+		return retryAfter, nil
 	}
-	return time.Millisecond, r.writeConditions(ctx, t, t.conditionDegraded()) // and see what is left
+	r.writeConditions(ctx, t, t.conditionDegraded())
+	return time.Millisecond, nil // to see what is left
 }
 
 // reportUndo reports what happens while pods go back. It returns false, because a failure stops nothing else.
 func (r *rollouts) reportUndo(ctx context.Context, t *subject, event *executor.Event, e *end) (stops bool) {
 	progress := func(what string) {
 		message := fmt.Sprintf("%s %d of %d pods have again what they had before.", what, event.Done, event.Total)
-		r.tryWrite(ctx, t, conditionProgressing(true, v1alpha1.ReasonUndoing, message), t.conditionDegraded(), notPaused())
+		r.writeConditions(ctx, t, conditionProgressing(true, v1alpha1.ReasonUndoing, message), t.conditionDegraded(), notPaused())
 	}
 	switch event.Type {
 	case "wave":
