@@ -264,6 +264,121 @@ func TestRolloutOtherContentForLong(t *testing.T) {
 	}
 }
 
+// TestFailureIsForgotten checks that another content is rolled out after a failure, whatever happens to requests meanwhile.
+func TestFailureIsForgotten(t *testing.T) {
+	for what, c := range map[string]struct{ before, fixed func(*testing.T, *undone) }{
+		"nothing happens": {},
+		"the namespaces cannot be listed when the content changes": {fixed: func(t *testing.T, u *undone) {
+			u.listErr = errors.New("etcd: leader changed")
+			_ = u.reconcileFor(t, 10*time.Second)
+			u.listErr = nil
+		}},
+		"the pods could not be put back before": {
+			func(_ *testing.T, u *undone) { u.fails["shop"] = errors.New("it is not done after 5m0s") },
+			func(t *testing.T, u *undone) {
+				u.listErr = errors.New("etcd: leader changed")
+				_ = u.reconcileFor(t, 10*time.Second)
+				u.listErr = nil
+			},
+		},
+		"the API server never accepts the failure": {before: func(_ *testing.T, u *undone) { u.failWrites("failed:", 1<<30) }},
+	} {
+		for _, onFailure := range []string{"Stop", "Undo"} {
+			t.Run(what+", "+onFailure, func(t *testing.T) {
+				u := newUndone(t, map[string]any{})
+				u.rollout(map[string]any{"strategy": "InPlace", "onFailure": onFailure})
+				if c.before != nil {
+					c.before(t, u)
+				}
+				_ = u.reconcileFor(t, 3*time.Minute)
+				u.put("", "two")
+				u.rollout(map[string]any{"strategy": "InPlace", "onFailure": onFailure})
+				u.settled, u.journal = false, strings.Builder{}
+				if c.fixed != nil {
+					c.fixed(t, u)
+				}
+				u.run = func(_ context.Context, e *executor.Rollout, all []*rollout.Workload) error {
+					fmt.Fprintf(&u.journal, "run: undo %t\n", e.Limits.Undo)
+					u.settled = true
+					return nil
+				}
+				if err := u.reconcileFor(t, 20*time.Minute); err != nil {
+					t.Error(err)
+				}
+				journal := u.journal.String()
+				if p, d := u.reason(t, v1alpha1.ConditionProgressing), u.reason(t, v1alpha1.ConditionDegraded); p != v1alpha1.ReasonComplete || d != v1alpha1.ReasonAsExpected {
+					t.Errorf("the reasons are %s and %s:\n%s", p, d, journal)
+				}
+				if strings.Contains(journal, "run: undo true") || !strings.Contains(journal, "plan: [shop till]") {
+					t.Errorf("the new content was not rolled out, or undone:\n%s", journal)
+				}
+			})
+		}
+	}
+}
+
+// TestFailureAfterSettings checks that a namespace is tried again after a change of spec.rollout, although a pod fails after the change
+// in another one.
+func TestFailureAfterSettings(t *testing.T) {
+	u := newUndone(t, map[string]any{})
+	u.rollout(map[string]any{"strategy": "InPlace"})
+	begun := map[string]int{}
+	fail := func(e *executor.Rollout, namespace string) {
+		err := errors.New("it crashes in " + namespace)
+		e.Report(executor.Event{Type: "failed", Namespace: namespace, Workload: "Deployment/web", Pod: "web-1", Message: err.Error(), Err: err})
+	}
+	u.run = func(_ context.Context, e *executor.Rollout, all []*rollout.Workload) error {
+		for _, w := range all {
+			begun[w.Namespace]++
+		}
+		if begun["shop"] == 1 && begun["till"] == 1 {
+			fail(e, "shop")
+			u.Lock()
+			u.rollout(map[string]any{"strategy": "InPlace", "bake": "10m"})
+			u.Unlock()
+			fail(e, "till")
+			return &executor.FailedError{Cause: errors.New("it crashes")}
+		}
+		u.settled = true
+		if f := u.stored(t).Failed; len(f) != 1 || f[0].Namespace != "till" {
+			t.Errorf("when the namespace is tried again, the API server has %+v", f)
+		}
+		return nil
+	}
+	if err := u.reconcileFor(t, 10*time.Minute); err != nil {
+		t.Error(err)
+	}
+	if begun["shop"] != 2 || begun["till"] != 1 {
+		t.Errorf("rollouts began: %v", begun)
+	}
+}
+
+// TestReportOfPaused checks that the conditions of a paused rollout are written again if another client changes them at once.
+func TestReportOfPaused(t *testing.T) {
+	r := newRolled()
+	r.rollout(map[string]any{"strategy": "InPlace", "paused": true})
+	if err := r.reconcileFor(t, time.Second); err != nil {
+		t.Error(err)
+	}
+	conditions, _, _ := unstructured.NestedSlice(r.objects[r.of].Object, "status", "conditions")
+	_ = unstructured.SetNestedSlice(r.objects[r.of].Object, conditions[:1], "status", "conditions")
+	var waited time.Duration
+	for waited < 2*staleFor {
+		result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: r.of})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if result.RequeueAfter == 0 {
+			break
+		}
+		waited += result.RequeueAfter
+		r.clock = r.clock.Add(result.RequeueAfter + time.Millisecond)
+	}
+	if got := r.reason(t, v1alpha1.ConditionPaused); got != v1alpha1.ReasonPaused {
+		t.Errorf("after %v, the reason is %q", waited, got)
+	}
+}
+
 // TestRolloutNotUsed checks that a rollout stops if Pillion does not use the template any more, although its content is the same, and
 // that the conditions say so.
 func TestRolloutNotUsed(t *testing.T) {

@@ -28,12 +28,16 @@ func (r *rollouts) Reconcile(ctx context.Context, request reconcile.Request) (re
 		r.forgetTemplate(request.NamespacedName)
 		return reconcile.Result{}, nil
 	}
-	if t.unsaved != nil { // nothing goes on that the API server does not know
-		if r.saveReport(ctx, t, t.written); t.unsaved != nil {
+	if t.unsaved != nil {
+		r.saveReport(ctx, t, t.written)
+		if t.unsaved != nil && t.spec.Acts() && t.hasStopped() { // nothing goes on as long as the API server does not know the failure
 			return reconcile.Result{}, t.unsaved
 		}
 	}
 	wait := r.continueRollout(ctx, t)
+	if wait == 0 && t.differs {
+		wait = staleFor
+	}
 	if ctx.Err() != nil {
 		return reconcile.Result{}, nil //nolint:nilerr // the next replica that leads continues
 	}
@@ -111,23 +115,6 @@ func (r *rollouts) continueIn(ctx context.Context, t *subject, namespaces []stri
 	p.outdated, p.at, p.wait = outdated, r.now(), wait
 	r.notePlan(key, p)
 	return min(wait, recheckEvery)
-}
-
-// planPods plans a rollout of a template. The error is [cluster.ErrOtherContent] if the API server has another content of the template
-// than t, or if the template or one that replaces it has changed meanwhile: a plan can wait for others.
-func (r *rollouts) planPods(ctx context.Context, t *subject, namespaces []string, b cluster.Bounds) (*cluster.Targets, error) {
-	targets, err := r.plan(ctx, namespaces, b)
-	if err != nil {
-		return nil, err
-	}
-	if now := r.getSubject(t.entry.Key()); now == nil || r.originOf(now) != t.origin {
-		return nil, cluster.ErrOtherContent
-	}
-	if p := r.lastPlan(t.entry.Key()); !p.other.IsZero() {
-		p.other = time.Time{}
-		r.notePlan(t.entry.Key(), p)
-	}
-	return targets, nil
 }
 
 // countOutdated returns how many pods in the namespaces have an older revision of a template.

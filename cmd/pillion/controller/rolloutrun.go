@@ -42,6 +42,23 @@ func (r *rollouts) limitsOf(spec *v1alpha1.Rollout) (l executor.Limits, err erro
 	return l, err
 }
 
+// planPods plans a rollout of a template. The error is [cluster.ErrOtherContent] if the API server has another content of the template
+// than t, or if the template or one that replaces it has changed meanwhile: a plan can wait for others.
+func (r *rollouts) planPods(ctx context.Context, t *subject, namespaces []string, b cluster.Bounds) (*cluster.Targets, error) {
+	targets, err := r.plan(ctx, namespaces, b)
+	if err != nil {
+		return nil, err
+	}
+	if now := r.getSubject(t.entry.Key()); now == nil || r.originOf(now) != t.origin {
+		return nil, cluster.ErrOtherContent
+	}
+	if p := r.lastPlan(t.entry.Key()); !p.other.IsZero() {
+		p.other = time.Time{}
+		r.notePlan(t.entry.Key(), p)
+	}
+	return targets, nil
+}
+
 // updatePods plans a rollout of a template and runs it for one turn. It returns after how long to plan again; 0 means at once.
 func (r *rollouts) updatePods(ctx context.Context, t *subject, namespaces []string) (wait time.Duration, err error) {
 	limits, err := r.limitsOf(&t.spec)

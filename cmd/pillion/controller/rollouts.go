@@ -93,19 +93,6 @@ func (r *rollouts) forgetTemplate(name types.NamespacedName) {
 	delete(r.wrote, name)
 }
 
-// wrote is what this replica has last written about the rollout of a template. It counts instead of what is read, which may be older,
-// and lacks what could not be saved. So a failure is never forgotten because the API server or the watch is slow.
-type wrote struct {
-	uid    types.UID
-	at     time.Time
-	status v1alpha1.Status // see rolloutStatus
-	err    error           // why the API server does not have it
-}
-
-// staleFor is how long the status that is read may be older than the one that was written. After that, another client has changed it,
-// and it is written again.
-const staleFor = 5 * time.Second
-
 // planned is what is remembered about the last plan of a template.
 type planned struct {
 	from     string        // what the plan was made from, see planOrigin
@@ -132,8 +119,10 @@ type subject struct {
 	spec   v1alpha1.Rollout
 	status v1alpha1.Status
 	origin string // see [rollouts.originOf]
-	// written is what was last written about the rollout, see wrote. unsaved is why the API server does not have it.
+	// written is what was last written about the rollout, see wrote. differs is whether something else was read, and unsaved is why the
+	// API server does not have it.
 	written v1alpha1.Status
+	differs bool
 	unsaved error
 }
 
@@ -157,7 +146,8 @@ func (r *rollouts) getSubject(name types.NamespacedName) *subject {
 	if !ok || w.uid != e.UID {
 		return t
 	}
-	if t.unsaved = w.err; !sameReport(&t.written, &w.status) && r.now().Sub(w.at) > staleFor {
+	t.unsaved, t.differs = w.err, !sameReport(&t.written, &w.status)
+	if t.differs && r.now().Sub(w.at) > staleFor {
 		t.unsaved = errors.New("another client has changed it")
 	}
 	t.setReport(w.status)

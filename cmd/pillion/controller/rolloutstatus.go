@@ -28,11 +28,6 @@ import (
 // that of its rollout are written independently of each other.
 const rolloutManager = "pillion-controller-rollout"
 
-// rolloutConditions returns the types of the conditions of a rollout.
-func rolloutConditions() []string {
-	return []string{v1alpha1.ConditionProgressing, v1alpha1.ConditionDegraded, v1alpha1.ConditionPaused}
-}
-
 // change is a new value of a condition.
 type change struct {
 	kind, reason, message string
@@ -152,9 +147,11 @@ func (r *rollouts) noteFailure(ctx context.Context, t *subject, e *executor.Even
 		return
 	}
 	t.status.Failed = append(slices.Clone(t.status.Failed), f)
-	// Otherwise, if a user has changed only spec.rollout, the failure would count as that of an earlier content.
-	if now := r.getSubject(t.entry.Key()); now != nil && now.entry.UID == t.entry.UID && now.isReady() && now.status.Revision == t.status.Revision {
-		t.object.SetGeneration(now.object.GetGeneration())
+	now := r.getSubject(t.entry.Key())
+	if now != nil && now.entry.UID == t.entry.UID && now.isReady() && now.status.Revision == t.status.Revision && now.entry.Generation != t.object.GetGeneration() {
+		// A user has changed only spec.rollout meanwhile, so this failure is one of the present content, and those before are tried again.
+		t.object.SetGeneration(now.entry.Generation)
+		t.status.Failed = []v1alpha1.FailedRollout{f}
 	}
 	next := t.nextAdvice()
 	if t.undoesFailure() {
@@ -201,7 +198,7 @@ func (r *rollouts) writeCannotPlan(ctx context.Context, t *subject, err error) (
 		message += " The component rollout has the rights that the controller needs."
 	}
 	changes := []change{conditionProgressing(false, v1alpha1.ReasonCannotPlan, message), notPaused()}
-	if len(t.status.Failed) > 0 {
+	if t.hasStopped() { // otherwise, status.failed may be that of an earlier content
 		changes = append(changes, t.conditionDegraded())
 	}
 	r.writeConditions(ctx, t, changes...)
@@ -210,31 +207,9 @@ func (r *rollouts) writeCannotPlan(ctx context.Context, t *subject, err error) (
 
 // clearStatus removes what was reported about a rollout.
 func (r *rollouts) clearStatus(ctx context.Context, t *subject) {
-	if len(t.written.Failed) > 0 || len(t.written.Conditions) > 0 {
+	if len(t.written.Failed) > 0 || len(t.written.Conditions) > 0 || t.unsaved != nil {
 		r.saveReport(ctx, t, v1alpha1.Status{})
 	}
-}
-
-// isOfRollout reports whether a condition is that of a rollout.
-func isOfRollout(c metav1.Condition) bool { return slices.Contains(rolloutConditions(), c.Type) }
-
-// rolloutStatus returns the part of a status that reports about the rollout.
-func rolloutStatus(of *v1alpha1.Status) v1alpha1.Status {
-	conditions := slices.DeleteFunc(slices.Clone(of.Conditions), func(c metav1.Condition) bool { return !isOfRollout(c) })
-	return v1alpha1.Status{Failed: of.Failed, Conditions: conditions}
-}
-
-// sameReport reports whether two reports about a rollout are the same, without times, which the API server rounds to seconds.
-func sameReport(a, b *v1alpha1.Status) bool {
-	timeless := func(of *v1alpha1.Status) (all []metav1.Condition) {
-		for _, c := range of.Conditions {
-			c.LastTransitionTime = metav1.Time{}
-			all = append(all, c)
-		}
-		slices.SortFunc(all, func(a, b metav1.Condition) int { return strings.Compare(a.Type, b.Type) })
-		return all
-	}
-	return equality.Semantic.DeepEqual(a.Failed, b.Failed) && equality.Semantic.DeepEqual(timeless(a), timeless(b))
 }
 
 // writeConditions changes conditions, and writes what has failed. Other conditions of the rollout stay.
