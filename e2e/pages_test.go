@@ -106,7 +106,8 @@ func (i *installed) reset(t *testing.T) {
 		{"delete", "clustersidecartemplates", "--all"},
 		{"delete", policies, "-l", "app.kubernetes.io/managed-by=pillion-policy"},
 		{"label", "namespace", i.namespace, injectLabel + "=enabled", "--overwrite"},
-		{"delete", "clusterrolebinding", "pillion-viewers", "developers-see-templates", "--ignore-not-found"}, // what users may read
+		{"delete", "clusterrolebinding", "pillion-viewers", "developers-see-templates", "template-editors", "--ignore-not-found"}, // what users may read
+		{"delete", "rolebinding", "developers", "-n", i.namespace, "--ignore-not-found"},
 	} {
 		if _, err := i.RunKubectl(testContext(t), nil, args...); err != nil {
 			t.Fatal(err)

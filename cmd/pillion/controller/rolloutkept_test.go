@@ -58,7 +58,7 @@ func (r *rolled) reason(t *testing.T, condition string) string {
 	return ""
 }
 
-// failWrites makes the first writes of a status fail that contain a text.
+// failWrites makes the first writes of a status fail that contain a string.
 func (u *undone) failWrites(text string, times int) {
 	apply := u.rollouts.apply
 	u.rollouts.apply = func(ctx context.Context, status *unstructured.Unstructured) error {
@@ -168,7 +168,7 @@ func (l *lateWatch) Get(name types.NamespacedName) (*kube.Entry, bool) {
 	return a.Get(name)
 }
 
-// TestFailureElsewhere checks that a namespace in which a pod has failed stays as it is if a right is missing in another one.
+// TestFailureElsewhere checks that a namespace in which a pod has failed stays unchanged if a right is missing in another one.
 func TestFailureElsewhere(t *testing.T) {
 	u, begun := newUndone(t, map[string]any{}), 0
 	u.rollout(map[string]any{"strategy": "InPlace"})
