@@ -320,7 +320,7 @@ func (a *advisor) podsOptIn(t *testing.T) {
 	}
 }
 
-// meantOptIn checks that somebody who wants to opt in and misspells the label, or writes it as an annotation, sees that in the output
+// meantOptIn checks that a user who wants to opt in and misspells the label, or writes it as an annotation, sees that in the output
 // of kubectl, for a namespace as for a workload.
 func (a *advisor) meantOptIn(t *testing.T) {
 	plain := plainNamespace(t, withLabel(adviseLabel, "true"))

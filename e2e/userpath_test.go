@@ -69,7 +69,7 @@ func (i *installed) newUser(t *testing.T) *user {
 	return u
 }
 
-// run runs a line in the shell, and returns its whole output. A restart writes the time in seconds into the workload, so kubectl refuses
+// run runs a line in the shell, and returns its whole output. A restart writes the time in seconds into the workload, so kubectl rejects
 // a second one in the same second, which tests are fast enough for.
 func (u *user) run(ctx context.Context, line string) (shown string, code int, err error) {
 	if strings.Contains(line, "rollout restart") {

@@ -38,7 +38,7 @@ var (
 	metricLabel = regexp.MustCompile(`(\w+)="([^"]*)"`)
 )
 
-// ReadServerVersion returns what the metrics of a replica say, but for its name. Version is "" if they have no
+// ReadServerVersion returns what the metrics of a replica say, except for its name. Version is "" if they have no
 // pillion_build_info.
 func ReadServerVersion(metrics []byte) ServerVersion {
 	build := readLabels(buildMetric, metrics)

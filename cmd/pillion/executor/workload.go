@@ -382,7 +382,7 @@ func (s *workloadRun) checkNew(ctx context.Context) error {
 // isCurrent reports whether a new pod with this plan would not have to change again.
 func isCurrent(p *rollout.Pod) bool { return p.Action != rollout.Patch && p.Action != rollout.Replace }
 
-// wholePod returns a pod with all its fields as it was last seen, or as it is now if the last inspection has kept only a part of it.
+// wholePod returns a pod with all its fields as it was last seen, or reads it again if the last inspection has kept only a part of it.
 // It returns an error of the type NotFound if there is another pod of that name now.
 func (s *workloadRun) wholePod(ctx context.Context, pod *corev1.Pod) (*unstructured.Unstructured, error) {
 	if whole := s.whole[string(pod.UID)]; whole != nil {
