@@ -32,8 +32,6 @@ const (
 	NextStandIn = "registry.example/standin:2"
 	// CrashingStandIn is an image whose program ends at once with an error.
 	CrashingStandIn = "registry.example/standin:crash"
-	// LateStandIn is an image whose program answers 503 after 20 seconds.
-	LateStandIn = "registry.example/standin:late"
 	// pillionName is the image of Pillion. The manifests name it with the tag of a release.
 	pillionName = "ghcr.io/pillion-dev/pillion"
 
@@ -70,16 +68,27 @@ func BuildImages(ctx context.Context, steps *programs.Steps, dir string, tags ..
 		if err != nil {
 			return err
 		}
-		late, err := another(standIn, func(c *v1.Config) { c.Entrypoint = append(c.Entrypoint, "-unready=20s") })
-		if err != nil {
-			return err
+		for _, after := range LateAfter() {
+			late, err := another(standIn, func(c *v1.Config) { c.Entrypoint = append(c.Entrypoint, "-unready="+after) })
+			if err != nil {
+				return err
+			}
+			if err := addTag(images, LateStandIn(after), late); err != nil {
+				return err
+			}
 		}
-		if err := errors.Join(addTag(images, LateStandIn, late), addTag(images, StandIn, standIn), addTag(images, NextStandIn, next), addTag(images, CrashingStandIn, crashing)); err != nil {
+		if err := errors.Join(addTag(images, StandIn, standIn), addTag(images, NextStandIn, next), addTag(images, CrashingStandIn, crashing)); err != nil {
 			return err
 		}
 		return tarball.MultiWriteToFile(filepath.Join(dir, imagesName), images)
 	})
 }
+
+// LateAfter returns the times after which an image fails, see [LateStandIn].
+func LateAfter() []string { return []string{"20s", "60s"} }
+
+// LateStandIn returns an image whose program answers 503 after a time.
+func LateStandIn(after string) string { return "registry.example/standin:late-" + after }
 
 func addTag(images map[name.Tag]v1.Image, reference string, image v1.Image) error {
 	tag, err := name.NewTag(reference)

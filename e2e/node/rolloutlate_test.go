@@ -22,7 +22,7 @@ import (
 // latePods is the number of pods of a Deployment that gets an image which fails its readiness after 20 seconds.
 const latePods = 8
 
-// TestRolloutLate rolls out an image that is ready at first, and not any more after 20 seconds, by the command and by the
+// TestRolloutLate rolls out images that are ready at first, and not any more after 20 or 60 seconds, by the command and by the
 // controller. No more pods are unready than may be, the Service answers all requests, and the rollout stops. The controller also
 // undoes it, if the template says so.
 func TestRolloutLate(t *testing.T) {
@@ -32,47 +32,58 @@ func TestRolloutLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	kubectl(t, "apply", "--server-side", "-f", filepath.Join(root, "manifests", "components", "rollout", "rbac.yaml"))
-	for _, most := range []int{1, 4} {
-		t.Run(fmt.Sprintf("command, at most %d", most), func(t *testing.T) {
-			t.Parallel()
-			s := sidecar{name: fmt.Sprintf("late-command-%d", most), image: StandIn, memory: "16Mi", readiness: true}
-			ns := optedInNamespace(t)
-			l := startLate(t, ns, s)
-			s.image = LateStandIn
-			s.use(t, ns, nil)
-			wantLateStop(t, ns, most)
-			l.wantStopped(t, s, most)
-		})
-		t.Run(fmt.Sprintf("controller, at most %d", most), func(t *testing.T) {
-			t.Parallel()
-			s := sidecar{name: fmt.Sprintf("late-controller-%d", most), image: StandIn, memory: "16Mi", readiness: true}
-			s.spec = fmt.Sprintf("rollout: {strategy: InPlace, maxUnavailable: %d, first: 0, waves: [100%%]},", most)
-			ns := namespace(t, map[string]string{injectLabel: "enabled", "pillion.dev/rollout": "enabled"})
-			l := startLate(t, ns, s)
-			s.image = LateStandIn
-			s.use(t, ns, nil)
-			wantLateCondition(t, s.name, ns, "Degraded True Failed: pod web-")
-			l.wantStopped(t, s, most)
-		})
-		t.Run(fmt.Sprintf("controller with undo, at most %d", most), func(t *testing.T) {
-			t.Parallel()
-			s := sidecar{name: fmt.Sprintf("late-undo-%d", most), image: StandIn, memory: "16Mi", readiness: true}
-			s.spec = fmt.Sprintf("rollout: {strategy: InPlace, onFailure: Undo, maxUnavailable: %d, first: 0, waves: [100%%]},", most)
-			ns := namespace(t, map[string]string{injectLabel: "enabled", "pillion.dev/rollout": "enabled"})
-			l := startLate(t, ns, s)
-			eventually(t, "the history has the content", func(ctx context.Context) error {
-				list, err := env.Client.AppsV1().ControllerRevisions(pillionNamespace).List(ctx, metav1.ListOptions{LabelSelector: "pillion.dev/template=" + s.name})
-				if err == nil && len(list.Items) == 0 {
-					err = errors.New("it has none")
-				}
-				return err
-			})
-			s.image = LateStandIn
-			s.use(t, ns, nil)
-			wantLateCondition(t, s.name, ns, "Degraded True Undone: ", "put back to the content before the rollout, because of this failure: pod web-")
-			l.wantBack(t, most)
+	for _, after := range LateAfter() {
+		t.Run("after "+after, func(t *testing.T) {
+			for _, most := range []int{1, 4} {
+				t.Run(fmt.Sprintf("command, at most %d", most), func(t *testing.T) { t.Parallel(); lateCommand(t, after, most) })
+				t.Run(fmt.Sprintf("controller, at most %d", most), func(t *testing.T) { t.Parallel(); lateController(t, after, most) })
+				t.Run(fmt.Sprintf("controller with undo, at most %d", most), func(t *testing.T) { t.Parallel(); lateUndo(t, after, most) })
+			}
 		})
 	}
+}
+
+const lateRolloutSpec = "rollout: {strategy: InPlace, onFailure: %s, maxUnavailable: %d, first: 0, waves: [100%%]},"
+
+func lateSidecar(by, after string, most int, spec string) sidecar {
+	return sidecar{name: fmt.Sprintf("late-%s-%s-%d", by, after, most), image: StandIn, memory: "16Mi", readiness: true, spec: spec}
+}
+
+func lateCommand(t *testing.T, after string, most int) {
+	s := lateSidecar("command", after, most, "")
+	ns := optedInNamespace(t)
+	l := startLate(t, ns, s)
+	s.image = LateStandIn(after)
+	s.use(t, ns, nil)
+	wantLateStop(t, ns, most)
+	l.wantStopped(t, s, after, most)
+}
+
+func lateController(t *testing.T, after string, most int) {
+	s := lateSidecar("controller", after, most, fmt.Sprintf(lateRolloutSpec, "Stop", most))
+	ns := namespace(t, map[string]string{injectLabel: "enabled", "pillion.dev/rollout": "enabled"})
+	l := startLate(t, ns, s)
+	s.image = LateStandIn(after)
+	s.use(t, ns, nil)
+	wantLateCondition(t, s.name, ns, "Degraded True Failed: pod web-")
+	l.wantStopped(t, s, after, most)
+}
+
+func lateUndo(t *testing.T, after string, most int) {
+	s := lateSidecar("undo", after, most, fmt.Sprintf(lateRolloutSpec, "Undo", most))
+	ns := namespace(t, map[string]string{injectLabel: "enabled", "pillion.dev/rollout": "enabled"})
+	l := startLate(t, ns, s)
+	eventually(t, "the history has the content", func(ctx context.Context) error {
+		list, err := env.Client.AppsV1().ControllerRevisions(pillionNamespace).List(ctx, metav1.ListOptions{LabelSelector: "pillion.dev/template=" + s.name})
+		if err == nil && len(list.Items) == 0 {
+			err = errors.New("it has none")
+		}
+		return err
+	})
+	s.image = LateStandIn(after)
+	s.use(t, ns, nil)
+	wantLateCondition(t, s.name, ns, "Degraded True Undone: ", "put back to the content before the rollout, because of this failure: pod web-")
+	l.wantBack(t, after, most)
 }
 
 // lateRollout is a rollout while clients send requests and a watch counts pods that are unready.
@@ -120,7 +131,7 @@ func (l *lateRollout) wantServed(t *testing.T, unready, allowed int) (requests i
 }
 
 // wantStopped checks what the rollout has done, when it has stopped.
-func (l *lateRollout) wantStopped(t *testing.T, s sidecar, allowed int) {
+func (l *lateRollout) wantStopped(t *testing.T, s sidecar, after string, allowed int) {
 	t.Helper()
 	most := l.watched.endWhen(t, l.ns, func(pod *corev1.Pod) bool { return ready(pod) || pod.Spec.InitContainers[0].Image == s.image })
 	requests, changed := l.wantServed(t, most, allowed), 0
@@ -135,11 +146,11 @@ func (l *lateRollout) wantStopped(t *testing.T, s sidecar, allowed int) {
 	if out, err := rollout(t, l.ns, "--dry-run"); err != nil || strings.Contains(out, "All pods are current") {
 		t.Errorf("afterwards: %v: %s", err, out)
 	}
-	figure(t, fmt.Sprintf("an image that fails after 20 s: pods unready of %d at a time, requests to the Service, those that failed", latePods), fmt.Sprintf("%d, %d, %d", most, requests, len(l.load.failures)))
+	figure(t, fmt.Sprintf("an image that fails after %s: pods unready of %d at a time, requests to the Service, those that failed", after, latePods), fmt.Sprintf("%d, %d, %d", most, requests, len(l.load.failures)))
 }
 
 // wantBack checks that the rollout was undone.
-func (l *lateRollout) wantBack(t *testing.T, allowed int) {
+func (l *lateRollout) wantBack(t *testing.T, after string, allowed int) {
 	t.Helper()
 	most := l.watched.endWhen(t, l.ns, ready)
 	requests, back := l.wantServed(t, most, allowed), 0
@@ -154,7 +165,7 @@ func (l *lateRollout) wantBack(t *testing.T, allowed int) {
 	if back < 1 || back > allowed {
 		t.Errorf("%d pods were changed, want 1 to %d", back, allowed)
 	}
-	figure(t, fmt.Sprintf("an image that fails after 20 s, with undo: pods unready of %d at a time, pods put back, requests to the Service, those that failed", latePods), fmt.Sprintf("%d, %d, %d, %d", most, back, requests, len(l.load.failures)))
+	figure(t, fmt.Sprintf("an image that fails after %s, with undo: pods unready of %d at a time, pods put back, requests to the Service, those that failed", after, latePods), fmt.Sprintf("%d, %d, %d, %d", most, back, requests, len(l.load.failures)))
 }
 
 // wantLateStop runs the command, which stops. It has the default limits, besides the waves.
@@ -168,18 +179,22 @@ func wantLateStop(t *testing.T, ns string, most int) {
 	}
 }
 
-// wantLateCondition waits until the controller has stopped, and checks what it reports.
+// wantLateCondition waits until the controller knows the failure and has stopped, and checks what it reports.
 func wantLateCondition(t *testing.T, template, ns string, degraded ...string) {
 	t.Helper()
-	eventually(t, "the rollout has stopped", func(ctx context.Context) error {
-		out, err := env.RunKubectl(ctx, nil, "get", "clustersidecartemplate", template, "-o", `jsonpath={range .status.conditions[*]}{.type} {.status} {.reason}: {.message}{"\n"}{end}`)
-		for _, want := range append(degraded, "Progressing False Stopped: ", "it was ready with the change for") {
-			if err == nil && !strings.Contains(string(out), want) {
-				err = errors.New(string(out))
+	reported := func(all ...string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			out, err := env.RunKubectl(ctx, nil, "get", "clustersidecartemplate", template, "-o", `jsonpath={range .status.conditions[*]}{.type} {.status} {.reason}: {.message}{"\n"}{end}`)
+			for _, want := range all {
+				if err == nil && !strings.Contains(string(out), want) {
+					err = errors.New(string(out))
+				}
 			}
+			return err
 		}
-		return err
-	})
+	}
+	eventually(t, "the failure is known", reported("Degraded True ", "it was ready with the change for"))
+	eventually(t, "the rollout has stopped", reported(append(degraded, "Progressing False Stopped: ")...)) // an undo takes its time
 	eventually(t, "there is an Event", func(ctx context.Context) error {
 		list, err := env.Client.CoreV1().Events(corev1.NamespaceDefault).List(ctx, metav1.ListOptions{FieldSelector: "reason=RolloutStopped,involvedObject.name=" + template})
 		if err == nil && (len(list.Items) == 0 || !strings.Contains(list.Items[0].Message, "in the namespace "+ns)) {
