@@ -183,8 +183,9 @@ func (r *rollouts) reportEvent(ctx context.Context, t *subject, event *executor.
 	return false
 }
 
-// awaitStop returns when ctx is done or the rollout of a template has to stop: the template or its canaries have changed,
-// Pillion no longer uses it, a namespace of places no longer has the label, or the turn ends. Places are the namespaces in which the rollout changes something.
+// awaitStop returns when ctx is done or the rollout of a template has to stop: the template or its canaries have changed, Pillion no
+// longer uses it, a namespace of places no longer has the label, or the turn ends. Places are the namespaces in which the rollout
+// changes something.
 func (r *rollouts) awaitStop(ctx context.Context, t *subject, places []string) {
 	begun := r.now()
 	poll := time.NewTicker(time.Second)
