@@ -15,12 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
 	"github.com/pillion-dev/pillion/cmd/pillion/executor"
-	"github.com/pillion-dev/pillion/cmd/pillion/kube"
 	"github.com/pillion-dev/pillion/inject/rollout"
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
@@ -38,8 +36,8 @@ func (r *rolled) reconcileFor(t *testing.T, d time.Duration) (last error) {
 	return last
 }
 
-// stored returns the status that the API server has.
-func (r *rolled) stored(t *testing.T) (s v1alpha1.Status) {
+// readStored returns the status that the API server has.
+func (r *rolled) readStored(t *testing.T) (s v1alpha1.Status) {
 	t.Helper()
 	fields, _, _ := unstructured.NestedMap(r.objects[r.of].Object, "status")
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &s); err != nil {
@@ -48,10 +46,10 @@ func (r *rolled) stored(t *testing.T) (s v1alpha1.Status) {
 	return s
 }
 
-// reason returns the reason of a condition that the API server has.
-func (r *rolled) reason(t *testing.T, condition string) string {
+// readReason returns the reason of a condition that the API server has.
+func (r *rolled) readReason(t *testing.T, condition string) string {
 	t.Helper()
-	s := r.stored(t)
+	s := r.readStored(t)
 	if c := meta.FindStatusCondition(s.Conditions, condition); c != nil {
 		return c.Reason
 	}
@@ -140,32 +138,15 @@ func TestFailureIsKept(t *testing.T) {
 			if err := u.reconcileFor(t, 10*time.Minute); err != nil {
 				t.Error(err)
 			}
-			f := u.stored(t).Failed
+			f := u.readStored(t).Failed
 			if begun != 1 || len(f) != 1 || f[0].Undo == nil || !f[0].Undo.Done || f[0].Undo.Pods != 2 || u.changed["shop"] != 0 {
 				t.Errorf("%d rollouts began in the namespace; in the end, the API server has %+v, and %d pods are not put back:\n%s", begun, f, u.changed["shop"], u.journal.String())
 			}
-			if p, d := u.reason(t, v1alpha1.ConditionProgressing), u.reason(t, v1alpha1.ConditionDegraded); p != v1alpha1.ReasonStopped || d != v1alpha1.ReasonUndone {
+			if p, d := u.readReason(t, v1alpha1.ConditionProgressing), u.readReason(t, v1alpha1.ConditionDegraded); p != v1alpha1.ReasonStopped || d != v1alpha1.ReasonUndone {
 				t.Errorf("the reasons are %s and %s", p, d)
 			}
 		})
 	}
-}
-
-// lateWatch returns an older template for a time.
-type lateWatch struct {
-	reader
-
-	now   func() time.Time
-	old   *unstructured.Unstructured
-	until time.Time
-}
-
-func (l *lateWatch) Get(name types.NamespacedName) (*kube.Entry, bool) {
-	if l.old == nil || l.now().After(l.until) {
-		return l.reader.Get(name)
-	}
-	a := &api{objects: map[types.NamespacedName]*unstructured.Unstructured{name: l.old}}
-	return a.Get(name)
 }
 
 // TestFailureElsewhere checks that a namespace in which a pod has failed stays unchanged if a right is missing in another one.
@@ -184,7 +165,7 @@ func TestFailureElsewhere(t *testing.T) {
 	if err := u.reconcileFor(t, 10*time.Minute); err != nil {
 		t.Error(err)
 	}
-	if f := u.stored(t).Failed; begun != 1 || len(f) != 1 || f[0].Namespace != "shop" {
+	if f := u.readStored(t).Failed; begun != 1 || len(f) != 1 || f[0].Namespace != "shop" {
 		t.Errorf("%d rollouts began in the namespace; in the end, the API server has %+v:\n%s", begun, f, u.journal.String())
 	}
 }
@@ -195,7 +176,7 @@ func TestRolloutReasons(t *testing.T) {
 	undoes := map[string]any{"strategy": "InPlace", "scope": "All", "onFailure": "Undo"}
 	noList := func(t *testing.T, u *undone) {
 		u.listErr = errors.New("etcd: leader changed")
-		if _ = u.reconcileFor(t, time.Minute); u.reason(t, v1alpha1.ConditionProgressing) != v1alpha1.ReasonCannotPlan {
+		if _ = u.reconcileFor(t, time.Minute); u.readReason(t, v1alpha1.ConditionProgressing) != v1alpha1.ReasonCannotPlan {
 			t.Error("the conditions do not say that there is no plan")
 		}
 		u.listErr = nil
@@ -230,7 +211,7 @@ func TestRolloutReasons(t *testing.T) {
 			if err := u.reconcileFor(t, 5*time.Minute); err != nil {
 				t.Error(err)
 			}
-			if got := u.reason(t, v1alpha1.ConditionProgressing); got != c.want {
+			if got := u.readReason(t, v1alpha1.ConditionProgressing); got != c.want {
 				t.Errorf("the reason is %s, want %s:\n%s", got, c.want, u.journal.String())
 			}
 		})
@@ -248,19 +229,19 @@ func TestRolloutOtherContentForLong(t *testing.T) {
 		}
 		return plan(ctx, namespaces, b)
 	}
-	if _ = u.reconcileFor(t, otherFor/2); u.reason(t, v1alpha1.ConditionProgressing) != "" || plans < 10 {
-		t.Errorf("after %d plans: %+v", plans, u.stored(t))
+	if _ = u.reconcileFor(t, otherFor/2); u.readReason(t, v1alpha1.ConditionProgressing) != "" || plans < 10 {
+		t.Errorf("after %d plans: %+v", plans, u.readStored(t))
 	}
-	if _ = u.reconcileFor(t, otherFor); u.reason(t, v1alpha1.ConditionProgressing) != v1alpha1.ReasonCannotPlan {
-		t.Errorf("%+v", u.stored(t))
+	if _ = u.reconcileFor(t, otherFor); u.readReason(t, v1alpha1.ConditionProgressing) != v1alpha1.ReasonCannotPlan {
+		t.Errorf("%+v", u.readStored(t))
 	}
 	plans = 0
 	if _ = u.reconcileFor(t, 5*time.Minute); plans > 6 {
 		t.Errorf("%d plans in five minutes", plans)
 	}
 	other = false
-	if _ = u.reconcileFor(t, 5*time.Minute); u.reason(t, v1alpha1.ConditionDegraded) != v1alpha1.ReasonUndone {
-		t.Errorf("%+v", u.stored(t))
+	if _ = u.reconcileFor(t, 5*time.Minute); u.readReason(t, v1alpha1.ConditionDegraded) != v1alpha1.ReasonUndone {
+		t.Errorf("%+v", u.readStored(t))
 	}
 }
 
@@ -306,7 +287,7 @@ func TestFailureIsForgotten(t *testing.T) {
 					t.Error(err)
 				}
 				journal := u.journal.String()
-				if p, d := u.reason(t, v1alpha1.ConditionProgressing), u.reason(t, v1alpha1.ConditionDegraded); p != v1alpha1.ReasonComplete || d != v1alpha1.ReasonAsExpected {
+				if p, d := u.readReason(t, v1alpha1.ConditionProgressing), u.readReason(t, v1alpha1.ConditionDegraded); p != v1alpha1.ReasonComplete || d != v1alpha1.ReasonAsExpected {
 					t.Errorf("the reasons are %s and %s:\n%s", p, d, journal)
 				}
 				if strings.Contains(journal, "run: undo true") || !strings.Contains(journal, "plan: [shop till]") {
@@ -340,7 +321,7 @@ func TestFailureAfterSettings(t *testing.T) {
 			return &executor.FailedError{Cause: errors.New("it crashes")}
 		}
 		u.settled = true
-		if f := u.stored(t).Failed; len(f) != 1 || f[0].Namespace != "till" {
+		if f := u.readStored(t).Failed; len(f) != 1 || f[0].Namespace != "till" {
 			t.Errorf("when the namespace is tried again, the API server has %+v", f)
 		}
 		return nil
@@ -374,7 +355,7 @@ func TestReportOfPaused(t *testing.T) {
 		waited += result.RequeueAfter
 		r.clock = r.clock.Add(result.RequeueAfter + time.Millisecond)
 	}
-	if got := r.reason(t, v1alpha1.ConditionPaused); got != v1alpha1.ReasonPaused {
+	if got := r.readReason(t, v1alpha1.ConditionPaused); got != v1alpha1.ReasonPaused {
 		t.Errorf("after %v, the reason is %q", waited, got)
 	}
 }
@@ -397,7 +378,7 @@ func TestRolloutNotUsed(t *testing.T) {
 	if err := r.reconcileFor(t, time.Minute); err != nil {
 		t.Error(err)
 	}
-	s := r.stored(t)
+	s := r.readStored(t)
 	c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionProgressing)
 	if c == nil || c.Status != "False" || c.Reason != v1alpha1.ReasonCannotPlan || !strings.Contains(c.Message, "does not use the template") {
 		t.Errorf("%+v", c)
@@ -421,7 +402,7 @@ func TestRolloutPausedMeanwhile(t *testing.T) {
 	if err := r.reconcileFor(t, time.Minute); err != nil {
 		t.Error(err)
 	}
-	if got := r.reason(t, v1alpha1.ConditionProgressing); got != v1alpha1.ReasonPaused || r.plans == 0 {
+	if got := r.readReason(t, v1alpha1.ConditionProgressing); got != v1alpha1.ReasonPaused || r.plans == 0 {
 		t.Errorf("after %d plans, the reason is %s", r.plans, got)
 	}
 }

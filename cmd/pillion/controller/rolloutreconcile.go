@@ -90,7 +90,8 @@ func (r *rollouts) continueIn(ctx context.Context, t *subject, namespaces []stri
 		p = planned{from: from, known: now, other: p.other, undo: p.undo}
 		r.notePlan(key, p)
 	}
-	if rest := max(settleTime-now.Sub(p.known), p.retry.Sub(now)); rest > 0 { // until all replicas use a canary, or no longer use it
+	// Until all replicas use a canary, or no longer use it, and until a plan that failed is due again.
+	if rest := max(settleTime-now.Sub(p.known), p.retry.Sub(now)); rest > 0 {
 		return rest
 	}
 	outdated := r.countOutdated(t, namespaces)
@@ -98,15 +99,16 @@ func (r *rollouts) continueIn(ctx context.Context, t *subject, namespaces []stri
 		return recheckEvery
 	}
 	wait, err := r.updatePods(ctx, t, namespaces)
-	p = r.lastPlan(key)
 	if err != nil {
 		wait = r.writeCannotPlan(ctx, t, err)
-		p = r.lastPlan(key)
+	}
+	p = r.lastPlan(key) // both may have changed it
+	switch {
+	case err != nil:
 		p.retry = r.now().Add(wait)
 		r.notePlan(key, p)
 		return wait
-	}
-	if wait == 0 {
+	case wait == 0:
 		return time.Millisecond
 	}
 	if wait == retryAfter && p.wait < replanEvery { // other clients replace pods, perhaps without end, so the pauses become longer

@@ -260,10 +260,10 @@ func TestRolloutOtherContent(t *testing.T) {
 // moment.
 func TestRolloutUndoStale(t *testing.T) {
 	u := newUndone(t, map[string]any{})
-	read := &lagging{reader: u.read, status: func() *unstructured.Unstructured { return u.objects[u.of].DeepCopy() }}
+	read := &lateWatch{reader: u.read, now: u.now}
 	apply := u.rollouts.apply
 	u.rollouts.apply = func(ctx context.Context, status *unstructured.Unstructured) error {
-		read.old, read.left = read.status(), 3
+		read.old, read.until = u.objects[u.of].DeepCopy(), u.clock.Add(settleTime*3/5)
 		return apply(ctx, status)
 	}
 	u.read = read
@@ -284,20 +284,19 @@ func TestRolloutUndoStale(t *testing.T) {
 	}
 }
 
-// lagging returns an older template a few times after it was written.
-type lagging struct {
+// lateWatch returns an older template for a time.
+type lateWatch struct {
 	reader
 
-	status func() *unstructured.Unstructured
-	old    *unstructured.Unstructured
-	left   int
+	now   func() time.Time
+	old   *unstructured.Unstructured
+	until time.Time
 }
 
-func (l *lagging) Get(name types.NamespacedName) (*kube.Entry, bool) {
-	if l.left == 0 || l.old == nil {
+func (l *lateWatch) Get(name types.NamespacedName) (*kube.Entry, bool) {
+	if l.old == nil || l.now().After(l.until) {
 		return l.reader.Get(name)
 	}
-	l.left--
 	a := &api{objects: map[types.NamespacedName]*unstructured.Unstructured{name: l.old}}
 	return a.Get(name)
 }
