@@ -13,7 +13,7 @@ export function engine(root, go) {
   const work = join(root, folder);
   rmSync(work, {recursive: true, force: true});
   try {
-    const moved = ['k8s.io/api', 'k8s.io/apimachinery'].map((m) => copy(m, go('list', '-m', '-f', '{{.Dir}}', m), join(work, m)));
+    const moved = ['k8s.io/api', 'k8s.io/apimachinery'].map((m) => copy(m, JSON.parse(go('mod', 'download', '-json', m)).Dir, join(work, m)));
     api(moved[0]);
     apimachinery(moved[1]);
     copyFileSync(join(root, 'go.sum'), join(work, 'go.sum'));
