@@ -23,8 +23,8 @@ import (
 const latePods = 8
 
 // TestRolloutLate rolls out images that are ready at first, and not any more after 20 or 60 seconds, by the command and by the
-// controller. No more pods are unready than may be, the Service answers all requests, and the rollout stops. The controller also
-// undoes it, if the template says so.
+// controller. The rollout stops, and is undone: by the controller if the template says so, or by pillion rollout undo. No more pods
+// are unready than may be, the Service answers all requests, and no app is restarted.
 func TestRolloutLate(t *testing.T) {
 	installed(t)
 	root, err := cluster.Root(testContext(t))
@@ -56,7 +56,10 @@ func lateCommand(t *testing.T, after string, most int) {
 	s.image = LateStandIn(after)
 	s.use(t, ns, nil)
 	wantLateStop(t, ns, most)
-	l.wantStopped(t, s, after, most)
+	l.wantStopped(t, s.image, most)
+	undoTemplate(t, s.name)
+	mustRollout(t, ns, "--max-unavailable", fmt.Sprint(most), "--first", "0", "--waves", "100%")
+	l.wantBack(t, after, most)
 }
 
 func lateController(t *testing.T, after string, most int) {
@@ -66,20 +69,16 @@ func lateController(t *testing.T, after string, most int) {
 	s.image = LateStandIn(after)
 	s.use(t, ns, nil)
 	wantLateCondition(t, s.name, ns, "Degraded True Failed: pod web-")
-	l.wantStopped(t, s, after, most)
+	l.wantStopped(t, s.image, most)
+	undoTemplate(t, s.name)
+	l.wantBack(t, after, most)
+	eventually(t, "the controller has forgotten the failure", wantConditions(s.name, "Degraded False AsExpected: "))
 }
 
 func lateUndo(t *testing.T, after string, most int) {
 	s := lateSidecar("undo", after, most, fmt.Sprintf(lateRolloutSpec, "Undo", most))
 	ns := namespace(t, map[string]string{injectLabel: "enabled", "pillion.dev/rollout": "enabled"})
 	l := startLate(t, ns, s)
-	eventually(t, "the history has the content", func(ctx context.Context) error {
-		list, err := env.Client.AppsV1().ControllerRevisions(pillionNamespace).List(ctx, metav1.ListOptions{LabelSelector: "pillion.dev/template=" + s.name})
-		if err == nil && len(list.Items) == 0 {
-			err = errors.New("it has none")
-		}
-		return err
-	})
 	s.image = LateStandIn(after)
 	s.use(t, ns, nil)
 	wantLateCondition(t, s.name, ns, "Degraded True Undone: ", "put back to the content before the rollout, because of this failure: pod web-")
@@ -105,6 +104,7 @@ metadata: {name: web}
 spec: {selector: {app: web}, ports: [{port: 80, targetPort: 8000}]}
 `)
 	l := &lateRollout{ns: ns, pods: running(t, ns, latePods)}
+	wantRevisions(t, s.name, 1)
 	service, err := env.Client.CoreV1().Services(ns).Get(testContext(t), "web", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -114,49 +114,36 @@ spec: {selector: {app: web}, ports: [{port: 80, targetPort: 8000}]}
 	return l
 }
 
-// wantServed checks that at most the allowed number of pods were unready at the same time, that no request to the Service
-// failed, and that no app was restarted. It returns the number of requests.
-func (l *lateRollout) wantServed(t *testing.T, unready, allowed int) (requests int) {
+// wantStopped checks which pods have the image when the rollout has stopped. Requests and the watch go on.
+func (l *lateRollout) wantStopped(t *testing.T, image string, allowed int) {
 	t.Helper()
-	if unready < 1 || unready > allowed {
-		t.Errorf("%d of %d pods were unready at the same time, and %d may be", unready, latePods, allowed)
+	changed := 0
+	for _, pod := range podsIn(t, l.ns) {
+		if pod.Spec.InitContainers[0].Image == image {
+			changed++
+		}
+	}
+	if changed < 1 || changed > allowed {
+		t.Errorf("%d pods have the image, want 1 to %d", changed, allowed)
+	}
+	if out, err := rollout(t, l.ns, "--dry-run"); err != nil || strings.Contains(out, "All pods are current") {
+		t.Errorf("afterwards: %v: %s", err, out)
+	}
+}
+
+// wantBack waits until all pods have their first image again and are ready. It checks that at most the allowed number of pods were
+// changed, and unready at the same time, that no request to the Service failed, and that no app was restarted.
+func (l *lateRollout) wantBack(t *testing.T, after string, allowed int) {
+	t.Helper()
+	most := l.watched.endWhen(t, l.ns, func(pod *corev1.Pod) bool { return ready(pod) && pod.Spec.InitContainers[0].Image == StandIn })
+	requests, back := l.load.wantNoFailures(t), 0
+	if most < 1 || most > allowed {
+		t.Errorf("%d of %d pods were unready at the same time, want 1 to %d", most, latePods, allowed)
 	}
 	for _, pod := range podsIn(t, l.ns) {
 		app, was := statusIn(&pod, "app"), l.pods.before[pod.Name]
 		if app.RestartCount != 0 || app.ContainerID != statusIn(&was, "app").ContainerID {
 			t.Errorf("the app of pod %s was restarted", pod.Name)
-		}
-	}
-	return l.load.wantNoFailures(t)
-}
-
-// wantStopped checks what the rollout has done, when it has stopped.
-func (l *lateRollout) wantStopped(t *testing.T, s sidecar, after string, allowed int) {
-	t.Helper()
-	most := l.watched.endWhen(t, l.ns, func(pod *corev1.Pod) bool { return ready(pod) || pod.Spec.InitContainers[0].Image == s.image })
-	requests, changed := l.wantServed(t, most, allowed), 0
-	for _, pod := range podsIn(t, l.ns) {
-		if pod.Spec.InitContainers[0].Image == s.image {
-			changed++
-		}
-	}
-	if changed > allowed {
-		t.Errorf("%d pods have the image, want at most %d", changed, allowed)
-	}
-	if out, err := rollout(t, l.ns, "--dry-run"); err != nil || strings.Contains(out, "All pods are current") {
-		t.Errorf("afterwards: %v: %s", err, out)
-	}
-	figure(t, fmt.Sprintf("an image that fails after %s: pods unready of %d at a time, requests to the Service, those that failed", after, latePods), fmt.Sprintf("%d, %d, %d", most, requests, len(l.load.failures)))
-}
-
-// wantBack checks that the rollout was undone.
-func (l *lateRollout) wantBack(t *testing.T, after string, allowed int) {
-	t.Helper()
-	most := l.watched.endWhen(t, l.ns, ready)
-	requests, back := l.wantServed(t, most, allowed), 0
-	for _, pod := range podsIn(t, l.ns) {
-		if pod.Spec.InitContainers[0].Image != StandIn {
-			t.Errorf("pod %s has the image %s", pod.Name, pod.Spec.InitContainers[0].Image)
 		}
 		if pod.Status.InitContainerStatuses[0].RestartCount > 0 {
 			back++
@@ -165,7 +152,28 @@ func (l *lateRollout) wantBack(t *testing.T, after string, allowed int) {
 	if back < 1 || back > allowed {
 		t.Errorf("%d pods were changed, want 1 to %d", back, allowed)
 	}
-	figure(t, fmt.Sprintf("an image that fails after %s, with undo: pods unready of %d at a time, pods put back, requests to the Service, those that failed", after, latePods), fmt.Sprintf("%d, %d, %d, %d", most, back, requests, len(l.load.failures)))
+	figure(t, fmt.Sprintf("an image that fails after %s, until all pods are back: pods unready of %d at a time, pods put back, requests to the Service, those that failed", after, latePods), fmt.Sprintf("%d, %d, %d, %d", most, back, requests, len(l.load.failures)))
+}
+
+// undoTemplate runs pillion rollout undo for a template of which the history has two contents.
+func undoTemplate(t *testing.T, template string) {
+	t.Helper()
+	wantRevisions(t, template, 2)
+	if out, err := pillion(t, "rollout", "undo", template, "--yes"); err != nil {
+		t.Fatalf("rollout undo: %v: %s", err, out)
+	}
+}
+
+// wantRevisions waits until the history of a template has a number of contents.
+func wantRevisions(t *testing.T, template string, want int) {
+	t.Helper()
+	eventually(t, "the history has the content", func(ctx context.Context) error {
+		list, err := env.Client.AppsV1().ControllerRevisions(pillionNamespace).List(ctx, metav1.ListOptions{LabelSelector: "pillion.dev/template=" + template})
+		if err == nil && len(list.Items) != want {
+			err = fmt.Errorf("it has %d contents, want %d", len(list.Items), want)
+		}
+		return err
+	})
 }
 
 // wantLateStop runs the command, which stops. It has the default limits, besides the waves.
@@ -182,19 +190,8 @@ func wantLateStop(t *testing.T, ns string, most int) {
 // wantLateCondition waits until the controller knows the failure and has stopped, and checks what it reports.
 func wantLateCondition(t *testing.T, template, ns string, degraded ...string) {
 	t.Helper()
-	reported := func(all ...string) func(context.Context) error {
-		return func(ctx context.Context) error {
-			out, err := env.RunKubectl(ctx, nil, "get", "clustersidecartemplate", template, "-o", `jsonpath={range .status.conditions[*]}{.type} {.status} {.reason}: {.message}{"\n"}{end}`)
-			for _, want := range all {
-				if err == nil && !strings.Contains(string(out), want) {
-					err = errors.New(string(out))
-				}
-			}
-			return err
-		}
-	}
-	eventually(t, "the failure is known", reported("Degraded True ", "it was ready with the change for"))
-	eventually(t, "the rollout has stopped", reported(append(degraded, "Progressing False Stopped: ")...)) // an undo takes its time
+	eventually(t, "the failure is known", wantConditions(template, "Degraded True ", "it was ready with the change for"))
+	eventually(t, "the rollout has stopped", wantConditions(template, append(degraded, "Progressing False Stopped: ")...)) // an undo takes its time
 	eventually(t, "there is an Event", func(ctx context.Context) error {
 		list, err := env.Client.CoreV1().Events(corev1.NamespaceDefault).List(ctx, metav1.ListOptions{FieldSelector: "reason=RolloutStopped,involvedObject.name=" + template})
 		if err == nil && (len(list.Items) == 0 || !strings.Contains(list.Items[0].Message, "in the namespace "+ns)) {
@@ -202,4 +199,17 @@ func wantLateCondition(t *testing.T, template, ns string, degraded ...string) {
 		}
 		return err
 	})
+}
+
+// wantConditions returns a check that the conditions of a template contain all these texts.
+func wantConditions(template string, all ...string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		out, err := env.RunKubectl(ctx, nil, "get", "clustersidecartemplate", template, "-o", `jsonpath={range .status.conditions[*]}{.type} {.status} {.reason}: {.message}{"\n"}{end}`)
+		for _, want := range all {
+			if err == nil && !strings.Contains(string(out), want) {
+				err = errors.New(string(out))
+			}
+		}
+		return err
+	}
 }
