@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -17,11 +18,11 @@ import (
 )
 
 // TestAgree checks that the WebAssembly of the page gives the same bytes as the native engine, for every case of
-// the engine's golden files and every example of the menu.
+// the engine's golden files and every example of the menu. The starter evaluates the examples, and gives no other bytes.
 func TestAgree(t *testing.T) {
 	names, lines := []string{}, [][]byte{}
 	add := func(name string, in playground.Input) {
-		for _, in.Policy = range []string{"mutating", "validating"} {
+		for _, in.Policy = range []string{"", "mutating", "validating"} {
 			line, err := json.Marshal(in)
 			if err != nil {
 				t.Fatal(err)
@@ -43,7 +44,7 @@ func TestAgree(t *testing.T) {
 	for _, example := range examples(t) {
 		add(example.Name, example.Input)
 	}
-	got := inNode(t, lines)
+	got := inNode(t, lines, len(examples(t)))
 	if len(got) != len(lines) {
 		t.Fatalf("%d inputs gave %d outputs", len(lines), len(got))
 	}
@@ -70,15 +71,15 @@ func TestAgree(t *testing.T) {
 	}
 }
 
-// inNode evaluates lines with the engine of the page.
-func inNode(t *testing.T, lines [][]byte) [][]byte {
+// inNode evaluates lines with the engine of the page. Its starter evaluates at least so many.
+func inNode(t *testing.T, lines [][]byte, starter int) [][]byte {
 	t.Helper()
 	goroot, err := exec.CommandContext(t.Context(), "go", "env", "GOROOT").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
 	exe := filepath.Join(strings.TrimSpace(string(goroot)), "lib/wasm/wasm_exec.js")
-	cmd := exec.CommandContext(t.Context(), "node", "testdata/agree.mjs", exe, filepath.Join(page, "engine.wasm.gz"))
+	cmd := exec.CommandContext(t.Context(), "node", "testdata/agree.mjs", exe, page, strconv.Itoa(starter))
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(append(bytes.Join(lines, []byte("\n")), '\n')), os.Stderr
 	out, err := cmd.Output()
 	if err != nil {

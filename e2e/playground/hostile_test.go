@@ -93,7 +93,7 @@ func TestBounds(t *testing.T) {
 // TestStop checks that the page ends a worker that does not answer, and starts another one.
 func TestStop(t *testing.T) {
 	const worker = `let n = 0;
-		postMessage({module: 1});
+		postMessage({running: true});
 		onmessage = ({data}) => {
 			if (!data.input) return;
 			while (data.input.manifest.includes('hang')) n++;

@@ -3,6 +3,10 @@
 package playground_test
 
 import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -22,6 +26,23 @@ func TestResult(t *testing.T) {
 	}
 	t.Logf("first result after %s ms, that of the engine after %s ms, its evaluation takes %s ms", value[string](p, "document.body.dataset.first"),
 		value[string](p, "document.body.dataset.engine"), value[string](p, "document.body.dataset.took"))
+}
+
+// TestSameBytes checks that another build gives the same files.
+func TestSameBytes(t *testing.T) {
+	again := t.TempDir()
+	if out, err := exec.CommandContext(t.Context(), "node", root+"/cmd/pillion/playground/page/build.mjs", again).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	files := must(os.ReadDir(page))
+	for _, f := range files {
+		if !bytes.Equal(must(os.ReadFile(filepath.Join(page, f.Name()))), must(os.ReadFile(filepath.Join(again, f.Name())))) {
+			t.Errorf("%s differs", f.Name())
+		}
+	}
+	if len(files) < 5 || len(files) != len(must(os.ReadDir(again))) {
+		t.Errorf("the page has %d files", len(files))
+	}
 }
 
 // TestExamples checks that each example of the menu has a result without problems.

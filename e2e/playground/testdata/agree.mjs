@@ -1,13 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// node agree.mjs WASM_EXEC ENGINE: evaluates each line of standard input, and writes a line for each.
+// node agree.mjs WASM_EXEC FOLDER COUNT: evaluates each line of standard input with the complete module of the page, and writes a
+// line for each. For an input without a policy, the starter gives the same, or traps. COUNT inputs or more do not trap.
 import {readFileSync} from 'node:fs';
+import {join} from 'node:path';
 import {createInterface} from 'node:readline';
 import {gunzipSync} from 'node:zlib';
 import {resume} from '../../../cmd/pillion/playground/page/src/resume.js';
 
 (0, eval)(readFileSync(process.argv[2], 'utf8'));
-const go = new globalThis.Go();
-const {module, instance} = await WebAssembly.instantiate(gunzipSync(readFileSync(process.argv[3])), go.importObject);
-resume(go, module, instance);
-for await (const line of createInterface({input: process.stdin})) console.log(globalThis.pillion(line));
+const load = (name) => WebAssembly.compile(gunzipSync(readFileSync(join(process.argv[3], name))));
+const starter = await load('starter.wasm.gz');
+const complete = await load('complete.wasm.gz');
+
+async function run(module, imports) {
+  const go = new globalThis.Go();
+  const instance = await WebAssembly.instantiate(module, {...go.importObject, ...imports});
+  resume(go, module, instance);
+  return {evaluate: globalThis.pillion, exports: instance.exports};
+}
+
+const {evaluate} = await run(complete, {starter: (await run(starter)).exports});
+let some; // a starter that has not trapped
+let evaluated = 0;
+for await (const line of createInterface({input: process.stdin})) {
+  const output = evaluate(line);
+  const input = JSON.parse(line);
+  if (!input.policy) {
+    some ??= await run(starter);
+    try {
+      const got = some.evaluate(JSON.stringify(input));
+      if (got !== output) throw new Error(`the starter gives\n${got}\nand the complete module\n${output}`);
+      evaluated++;
+    } catch (e) {
+      if (!(e instanceof WebAssembly.RuntimeError)) throw e;
+      some = undefined;
+    }
+  }
+  console.log(output);
+}
+if (evaluated < Number(process.argv[4])) throw new Error(`the starter evaluates only ${evaluated} inputs`);

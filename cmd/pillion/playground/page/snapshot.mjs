@@ -3,15 +3,21 @@
 import {pathToFileURL} from 'node:url';
 
 // The sections of a WebAssembly module that change, and the custom one with the JavaScript values that Go knows.
-const section = {custom: 0, memory: 5, global: 6, export: 7, data: 11};
-export const valuesSection = 'pillion.values';
+const section = {custom: 0, import: 2, memory: 5, global: 6, export: 7, code: 10, data: 11};
+const valuesSection = 'pillion.values';
 const pageSize = 65536;
 
-// snapshot runs a Go program with arguments until it waits for calls. It returns a module whose instances have the memory
-// of that moment, so that no page has to wait for all that the program does before. The function resume of the page makes
-// an instance go on. The same program and arguments give the same bytes: the program sees a clock that stands still, and
-// no random numbers.
-export async function snapshot(wasm, wasmExec, args) {
+// snapshot runs a Go program with arguments until it waits for calls. It returns two modules, whose instances have the
+// memory of that moment, so that no page has to wait for all that the program does before. The function resume of the
+// page makes an instance go on.
+//
+// A page begins with the starter, which is half as large. It has only the functions that the program needs while train calls
+// it, and traps when another one is called. The module complete has all functions, and the memory that it imports is that of a
+// new instance of the starter.
+//
+// The same program and arguments give the same bytes: the program sees no random numbers, the process ID that it has in pages,
+// and a clock that stands still before train, and then goes on with each look.
+export async function snapshot(wasm, wasmExec, args, train) {
   await import(pathToFileURL(wasmExec));
   const go = new globalThis.Go();
   go.argv = ['js', ...args];
@@ -23,24 +29,31 @@ export async function snapshot(wasm, wasmExec, args) {
     wrappers.set(f, id);
     return f;
   };
-  Object.assign(go.importObject.gojs, {
-    'runtime.nanotime1': (sp) => go.mem.setBigInt64((sp >>> 0) + 8, 1n, true),
-    'runtime.walltime': (sp) => go.mem.setBigInt64((sp >>> 0) + 8, 1n, true),
-    'runtime.getRandomData': () => {},
-  });
+  Object.defineProperty(process, 'pid', {value: -1});
+  const clock = {now: 1n, tick: 0n};
+  const look = (sp) => go.mem.setBigInt64((sp >>> 0) + 8, clock.now += clock.tick, true);
+  Object.assign(go.importObject.gojs, {'runtime.nanotime1': look, 'runtime.walltime': look, 'runtime.getRandomData': () => {}});
   const sections = split(wasm);
-  const {instance} = await WebAssembly.instantiate(join(exportGlobals(sections)), go.importObject);
+  const functions = elements(bodyOf(sections, section.code));
+  const {instance} = await WebAssembly.instantiate(join(recordCalls(sections, functions)), go.importObject);
   go.run(instance);
   if (go.exited) throw new Error('the engine ended');
   const values = go._values.slice(7).map((v) => wrappers.get(v) ?? nameOf(v));
   const memory = new Uint8Array(instance.exports.mem.buffer);
-  const changed = {
-    [section.memory]: [1, 0, ...unsigned(memory.length / pageSize)],
-    [section.global]: globals(instance.exports),
-    [section.data]: data(memory),
-  };
-  const all = sections.map((s) => ({id: s.id, body: changed[s.id] ?? s.body}));
-  return join([...all, {id: section.custom, body: Buffer.concat([string(valuesSection), Buffer.from(JSON.stringify(values))])}]);
+  const limits = [0, ...unsigned(memory.length / pageSize)];
+  const common = {[section.global]: registersAsTheyAre(instance.exports)};
+  const starter = {...common, [section.memory]: [1, ...limits], [section.data]: data(memory)};
+  const complete = {...common, [section.import]: addImport(bodyOf(sections, section.import), 'starter', 'mem', [2, ...limits])};
+  const called = functions.map((_, i) => instance.exports[nameOfGlobal(registers + i)]);
+  for (const c of called) c.value = 0;
+  Object.assign(clock, {now: 10n ** 18n, tick: 1000n}); // as far from 1 as in a page
+  train();
+  starter[section.code] = vector(functions.map((f, i) => (called[i].value ? f : trap)));
+  const custom = {id: section.custom, body: Buffer.concat([string(valuesSection), Buffer.from(JSON.stringify(values))])};
+  const build = (changed, without = []) => join([
+    ...sections.filter((s) => !without.includes(s.id)).map((s) => ({id: s.id, body: changed[s.id] ?? s.body})), custom,
+  ]);
+  return {starter: build(starter), complete: build(complete, [section.memory, section.data])};
 }
 
 // nameOf returns where a value is in globalThis.
@@ -56,22 +69,57 @@ function nameOf(value) {
 const registers = 8;
 const wide = (i) => i > 0 && i < registers - 1;
 
-// exportGlobals adds exports for the registers.
-function exportGlobals(sections) {
-  const [count] = readUnsigned(sections.find((s) => s.id === section.global).body, 0);
-  if (count !== registers) throw new Error(`Go's programs have ${count} registers, not ${registers}`);
-  return sections.map((s) => {
-    if (s.id !== section.export) return s;
-    const [n, at] = readUnsigned(s.body, 0);
-    const added = Array.from({length: registers}, (_, i) => Buffer.concat([string(`register${i}`), Buffer.from([3, i])]));
-    return {id: s.id, body: Buffer.concat([Buffer.from(unsigned(n + registers)), s.body.subarray(at), ...added])};
+// recordCalls adds a global for each function, which is 1 after a call of it. It exports these, and the registers.
+function recordCalls(sections, functions) {
+  const globals = registers + functions.length;
+  const record = (f, i) => {
+    const [size, at] = readUnsigned(f, 0);
+    let [locals, from] = readUnsigned(f, at);
+    for (; locals > 0; locals--) from = readUnsigned(f, from)[1] + 1; // how many of a type
+    const set = [0x41, 1, 0x24, ...unsigned(registers + i)];
+    return Buffer.concat([Buffer.from(unsigned(size + set.length)), f.subarray(at, from), Buffer.from(set), f.subarray(from)]);
+  };
+  const exported = Array.from({length: globals}, (_, i) => Buffer.concat([string(nameOfGlobal(i)), Buffer.from([3, ...unsigned(i)])]));
+  const zero = Buffer.from([0x7f, 1, 0x41, 0, 0x0b]);
+  return sections.map(({id, body}) => {
+    if (id === section.code) return {id, body: vector(functions.map(record))};
+    if (id === section.export) return {id, body: append(body, exported)};
+    if (id !== section.global) return {id, body};
+    if (body[0] !== registers) throw new Error(`Go's programs have ${body[0]} registers, not ${registers}`);
+    return {id, body: append(body, functions.map(() => zero))};
   });
 }
 
-// globals returns the section with the registers as they are.
-function globals(exports) {
+const nameOfGlobal = (i) => `global${i}`;
+
+// trap is the code of a function that only traps.
+const trap = Buffer.from([3, 0, 0, 0x0b]);
+
+// elements returns the elements of a section of code, with their sizes.
+function elements(body) {
+  let [count, at] = readUnsigned(body, 0);
+  return Array.from({length: count}, () => {
+    const [size, from] = readUnsigned(body, at);
+    const element = body.subarray(at, from + size);
+    at = from + size;
+    return element;
+  });
+}
+
+const vector = (all) => Buffer.concat([Buffer.from(unsigned(all.length)), ...all]);
+
+// append adds elements to a section.
+function append(body, added) {
+  const [count, at] = readUnsigned(body, 0);
+  return Buffer.concat([Buffer.from(unsigned(count + added.length)), body.subarray(at), ...added]);
+}
+
+const addImport = (body, module, name, what) => append(body, [Buffer.concat([string(module), string(name), Buffer.from(what)])]);
+
+// registersAsTheyAre returns the section with the registers.
+function registersAsTheyAre(exports) {
   const all = Array.from({length: registers}, (_, i) => [
-    wide(i) ? 0x7e : 0x7f, 1, wide(i) ? 0x42 : 0x41, ...signed(exports[`register${i}`].value), 0x0b,
+    wide(i) ? 0x7e : 0x7f, 1, wide(i) ? 0x42 : 0x41, ...signed(exports[nameOfGlobal(i)].value), 0x0b,
   ]);
   return Buffer.from([registers, ...all.flat()]);
 }
@@ -90,6 +138,8 @@ function data(memory) {
     Buffer.from([0, 0x41, ...signed(from * 8), 0x0b, ...unsigned((to - from + 1) * 8)]), memory.subarray(from * 8, (to + 1) * 8),
   ])]);
 }
+
+const bodyOf = (sections, id) => sections.find((s) => s.id === id).body;
 
 function split(wasm) {
   const all = [];

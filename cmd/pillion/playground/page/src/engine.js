@@ -9,17 +9,17 @@ const policy = globalThis.trustedTypes?.createPolicy('worker', {createScriptURL:
 // Engine evaluates in a worker. While the worker is busy, it keeps only the newest input. If the worker ends, the next
 // input starts another one. The limit is how long an evaluation after the first one may take.
 export class Engine {
-  constructor(limit, {output, stopped, failed} = {}, module) {
-    Object.assign(this, {limit, output, stopped, failed, module, next: undefined, busy: false, id: 0});
+  constructor(limit, {output, stopped, failed} = {}, modules) {
+    Object.assign(this, {limit, output, stopped, failed, modules, next: undefined, busy: false, id: 0});
     this.start();
   }
 
   start() {
     this.running = this.warm = false;
-    const worker = new Worker(policy?.createScriptURL('') ?? 'worker.js', {name: this.module ? 'resume' : 'compile'});
+    const worker = new Worker(policy?.createScriptURL('') ?? 'worker.js', {name: this.modules ? 'resume' : 'compile'});
     worker.onmessage = ({data}) => this.worker === worker && this.told(data);
     worker.onerror = (e) => this.worker === worker && this.broken(e.message);
-    if (this.module) worker.postMessage({module: this.module});
+    if (this.modules) worker.postMessage({modules: this.modules});
     this.worker = worker;
     this.send();
   }
@@ -31,12 +31,16 @@ export class Engine {
     this.running = this.busy = false;
   }
 
-  told({module, failed, id, output, took}) {
+  told({running, modules, failed, id, output, took}) {
     if (failed) return this.broken(failed);
-    if (module) {
-      this.module = module;
-      this.running = true;
-      if (this.busy) this.limitTime();
+    if (modules) {
+      this.modules = modules;
+      this.loaded?.();
+    } else if (running !== undefined) { // false while the complete module is loaded, because this input needs it
+      this.running = running;
+      this.warm = false;
+      this.limitTime();
+      if (!running) this.loading?.();
     } else if (id === this.id) {
       clearTimeout(this.timer);
       this.busy = false;
@@ -59,11 +63,13 @@ export class Engine {
     this.next = undefined;
     this.busy = true;
     this.worker.postMessage({id: ++this.id, input});
-    if (this.running) this.limitTime();
+    this.limitTime();
   }
 
-  // limitTime limits the time of an evaluation that begins.
+  // limitTime limits the time of an evaluation from now on, unless the engine does not run.
   limitTime() {
+    clearTimeout(this.timer);
+    if (!this.running || !this.busy) return;
     const most = this.warm ? this.limit : first;
     this.timer = setTimeout(() => this.stop(most), most);
   }

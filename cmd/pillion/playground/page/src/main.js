@@ -89,6 +89,14 @@ Object.assign(engine, {
     document.body.dataset.took = took.toFixed(1);
     document.body.dataset.engine ??= performance.now().toFixed(0);
   },
+  loading() {
+    old();
+    view.status('Loading the rest of the engine…');
+  },
+  loaded() {
+    clearTimeout(pausing);
+    pausing = setTimeout(hint, pause);
+  },
   stopped(limit) {
     old();
     view.status(`Stopped after ${limit / 1000} s. Change the input to try again.`, true);
@@ -110,7 +118,7 @@ let linter;
 
 function hint() {
   const templates = text(editors.templates);
-  if (templates === hinted) return;
+  if (templates === hinted || !engine.modules) return; // they call it when they are loaded
   const show = (templates, all, problems = []) => {
     if (templates === text(editors.templates)) {
       [hinted, hints] = [templates, all];
@@ -122,7 +130,7 @@ function hint() {
     output: (o) => linter.next || show(linter.templates, o.hints, o.problems),
     stopped: (limit) => show(linter.templates, [{message: `The hints are missing, because they take longer than ${limit / 1000} s.`}]),
     failed: (why) => show(linter.templates, [{message: `The hints are missing, because the engine does not run: ${why}.`}]),
-  }, engine.module);
+  }, engine.modules);
   linter.templates = templates;
   linter.evaluate({templates, manifest: '', lint: true});
 }
