@@ -167,7 +167,11 @@ func whyNotOptedOut(s *subject, t *loaded) string {
 func notRequested(s *subject, t *loaded) (bool, string) {
 	named, wanted := s.requested.lookupName(t.Name)
 	if t.base != nil && named && !wanted {
-		return true, fmt.Sprintf("the pod's annotation %s leaves it out, so the pod gets %s like other pods", AnnotationTemplates, t.base.Name)
+		reason := "the pod's annotation " + AnnotationTemplates + " leaves it out"
+		if without, _ := notRequested(s, t.base); !without {
+			reason += fmt.Sprintf(", so the pod gets %s like other pods", t.base.Name)
+		}
+		return true, reason
 	}
 	if t.base != nil && !named {
 		t = t.base
