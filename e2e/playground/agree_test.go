@@ -71,15 +71,15 @@ func TestAgree(t *testing.T) {
 	}
 }
 
-// inNode evaluates lines with the engine of the page. Its starter evaluates at least so many.
-func inNode(t *testing.T, lines [][]byte, starter int) [][]byte {
+// inNode evaluates lines with the engine of the page. The last ones are the examples.
+func inNode(t *testing.T, lines [][]byte, examples int) [][]byte {
 	t.Helper()
 	goroot, err := exec.CommandContext(t.Context(), "go", "env", "GOROOT").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
 	exe := filepath.Join(strings.TrimSpace(string(goroot)), "lib/wasm/wasm_exec.js")
-	cmd := exec.CommandContext(t.Context(), "node", "testdata/agree.mjs", exe, page, strconv.Itoa(starter))
+	cmd := exec.CommandContext(t.Context(), "node", "testdata/agree.mjs", exe, page, strconv.Itoa(examples))
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(append(bytes.Join(lines, []byte("\n")), '\n')), os.Stderr
 	out, err := cmd.Output()
 	if err != nil {

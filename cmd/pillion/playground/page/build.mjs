@@ -28,9 +28,9 @@ rmSync(out, {recursive: true, force: true});
 mkdirSync(out, {recursive: true});
 const wasmExec = join(go('env', 'GOROOT'), 'lib/wasm/wasm_exec.js');
 const all = examples(root);
-const input = (state) => JSON.stringify({...state, policy: ''});
-const first = input(only(all[0]));
-const modules = await snapshot(engine(root, go), wasmExec, [first], () => {
+const input = (state) => JSON.stringify({...state, policy: ''}); // pages ask for a policy only if its tab is open
+const firstInput = input(only(all[0]));
+const modules = await snapshot(engine(root, go), wasmExec, [firstInput], () => {
   for (const e of all) for (const state of typing(only(e))) globalThis.pillion(input(state));
 });
 for (const [name, wasm] of Object.entries(modules)) writeFileSync(join(out, `${name}.wasm.gz`), gzipSync(wasm, {level: 9}));
@@ -45,7 +45,7 @@ const bundle = (files, options) => build({
 await bundle(['engine.js', 'main.js', 'style.css'], {format: 'esm', external: ['./engine.js']});
 await bundle(['worker.js'], {alias: {wasm_exec: wasmExec}, external: ['fs', 'crypto', 'util']});
 
-// typing returns an example, and what somebody may make of it first: more documents, no labels, and texts that end early.
+// typing returns an example, and what it may be while somebody edits it: with more documents, without labels, with texts that end early.
 function* typing(example) {
   yield example;
   yield {...example, templates: `---\n${example.templates}`, manifest: `---\n${example.manifest}`};
@@ -60,7 +60,7 @@ async function withResult([example, ...others]) {
   const go = new globalThis.Go();
   const {module, instance} = await WebAssembly.instantiate(modules.starter, go.importObject);
   resume(go, module, instance);
-  return [{...example, output: globalThis.pillion(first)}, ...others];
+  return [{...example, output: globalThis.pillion(firstInput)}, ...others];
 }
 
 // schema returns the JSON Schema of templates, with the definitions that only pods and workloads need.

@@ -11,12 +11,12 @@ const pageSize = 65536;
 // memory of that moment, so that no page has to wait for all that the program does before. The function resume of the
 // page makes an instance go on.
 //
-// A page begins with the starter, which is half as large. It has only the functions that the program needs while train calls
-// it, and traps when another one is called. The module complete has all functions, and the memory that it imports is that of a
-// new instance of the starter.
+// The module complete has all functions of the program. The module starter has only those that run while train calls the
+// program, and is half as large as the program. When another one is called, it traps. Only the starter has the memory: an
+// instance of complete imports it from a new instance of the starter.
 //
-// The same program and arguments give the same bytes: the program sees no random numbers, the process ID that it has in pages,
-// and a clock that stands still before train, and then goes on with each look.
+// The same program, arguments and train give the same bytes. For this, the program gets no random numbers, and its process ID is
+// the one that it has in pages. Its clock stands still before train, and then goes on with each look.
 export async function snapshot(wasm, wasmExec, args, train) {
   await import(pathToFileURL(wasmExec));
   const go = new globalThis.Go();
@@ -31,29 +31,31 @@ export async function snapshot(wasm, wasmExec, args, train) {
   };
   Object.defineProperty(process, 'pid', {value: -1});
   const clock = {now: 1n, tick: 0n};
-  const look = (sp) => go.mem.setBigInt64((sp >>> 0) + 8, clock.now += clock.tick, true);
-  Object.assign(go.importObject.gojs, {'runtime.nanotime1': look, 'runtime.walltime': look, 'runtime.getRandomData': () => {}});
+  const readClock = (sp) => go.mem.setBigInt64((sp >>> 0) + 8, clock.now += clock.tick, true);
+  Object.assign(go.importObject.gojs, {'runtime.nanotime1': readClock, 'runtime.walltime': readClock, 'runtime.getRandomData': () => {}});
   const sections = split(wasm);
   const functions = elements(bodyOf(sections, section.code));
   const {instance} = await WebAssembly.instantiate(join(recordCalls(sections, functions)), go.importObject);
   go.run(instance);
   if (go.exited) throw new Error('the engine ended');
+  // What the modules have is copied before train changes it.
   const values = go._values.slice(7).map((v) => wrappers.get(v) ?? nameOf(v));
   const memory = new Uint8Array(instance.exports.mem.buffer);
   const limits = [0, ...unsigned(memory.length / pageSize)];
   const common = {[section.global]: registersAsTheyAre(instance.exports)};
-  const starter = {...common, [section.memory]: [1, ...limits], [section.data]: data(memory)};
-  const complete = {...common, [section.import]: addImport(bodyOf(sections, section.import), 'starter', 'mem', [2, ...limits])};
+  const startersSections = {...common, [section.memory]: [1, ...limits], [section.data]: data(memory)};
+  const completesSections = {...common, [section.import]: addImport(bodyOf(sections, section.import), 'starter', 'mem', [2, ...limits])};
   const called = functions.map((_, i) => instance.exports[nameOfGlobal(registers + i)]);
   for (const c of called) c.value = 0;
-  Object.assign(clock, {now: 10n ** 18n, tick: 1000n}); // as far from 1 as in a page
+  // In pages too, the next nanotime is about 10^18 ns later. What is due then runs in train.
+  Object.assign(clock, {now: 10n ** 18n, tick: 1000n});
   train();
-  starter[section.code] = vector(functions.map((f, i) => (called[i].value ? f : trap)));
+  startersSections[section.code] = vector(functions.map((f, i) => (called[i].value ? f : trap)));
   const custom = {id: section.custom, body: Buffer.concat([string(valuesSection), Buffer.from(JSON.stringify(values))])};
   const build = (changed, without = []) => join([
     ...sections.filter((s) => !without.includes(s.id)).map((s) => ({id: s.id, body: changed[s.id] ?? s.body})), custom,
   ]);
-  return {starter: build(starter), complete: build(complete, [section.memory, section.data])};
+  return {starter: build(startersSections), complete: build(completesSections, [section.memory, section.data])};
 }
 
 // nameOf returns where a value is in globalThis.
@@ -67,7 +69,7 @@ function nameOf(value) {
 
 // The registers of Go's programs are globals: SP is the first one and PAUSE the last one, of type i32. The others are i64.
 const registers = 8;
-const wide = (i) => i > 0 && i < registers - 1;
+const is64Bit = (i) => i > 0 && i < registers - 1;
 
 // recordCalls adds a global for each function, which is 1 after a call of it. It exports these, and the registers.
 function recordCalls(sections, functions) {
@@ -119,7 +121,7 @@ const addImport = (body, module, name, what) => append(body, [Buffer.concat([str
 // registersAsTheyAre returns the section with the registers.
 function registersAsTheyAre(exports) {
   const all = Array.from({length: registers}, (_, i) => [
-    wide(i) ? 0x7e : 0x7f, 1, wide(i) ? 0x42 : 0x41, ...signed(exports[nameOfGlobal(i)].value), 0x0b,
+    is64Bit(i) ? 0x7e : 0x7f, 1, is64Bit(i) ? 0x42 : 0x41, ...signed(exports[nameOfGlobal(i)].value), 0x0b,
   ]);
   return Buffer.from([registers, ...all.flat()]);
 }

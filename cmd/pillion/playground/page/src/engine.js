@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// first is how long the first evaluation may take, in milliseconds. The browser compiles most functions during it.
-const first = 30_000;
+// firstLimit is how long the first evaluation of a module may take, in milliseconds. The browser compiles most functions during it.
+const firstLimit = 30_000;
 
 // The Content-Security-Policy allows no script but those that this policy names.
 const policy = globalThis.trustedTypes?.createPolicy('worker', {createScriptURL: () => 'worker.js'});
 
-// Engine evaluates in a worker. While the worker is busy, it keeps only the newest input. If the worker ends, the next
-// input starts another one. The limit is how long an evaluation after the first one may take.
+// Engine evaluates in a worker. While the worker is busy, it keeps only the newest input. If the worker takes too long, another
+// one starts at once. If it fails, the next input starts another one. The limit is how long an evaluation may take, unless it is
+// the first one of a module.
 export class Engine {
   constructor(limit, {output, stopped, failed} = {}, modules) {
     Object.assign(this, {limit, output, stopped, failed, modules, next: undefined, busy: false, id: 0});
@@ -36,7 +37,7 @@ export class Engine {
     if (modules) {
       this.modules = modules;
       this.loaded?.();
-    } else if (running !== undefined) { // false while the complete module is loaded, because this input needs it
+    } else if (running !== undefined) { // false while the complete module is being loaded, because this input needs it
       this.running = running;
       this.warm = false;
       this.limitTime();
@@ -70,7 +71,7 @@ export class Engine {
   limitTime() {
     clearTimeout(this.timer);
     if (!this.running || !this.busy) return;
-    const most = this.warm ? this.limit : first;
+    const most = this.warm ? this.limit : firstLimit;
     this.timer = setTimeout(() => this.stop(most), most);
   }
 

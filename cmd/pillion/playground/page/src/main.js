@@ -118,7 +118,7 @@ let linter;
 
 function hint() {
   const templates = text(editors.templates);
-  if (templates === hinted || !engine.modules) return; // they call it when they are loaded
+  if (templates === hinted || !engine.modules) return; // it is called again when they are loaded
   const show = (templates, all, problems = []) => {
     if (templates === text(editors.templates)) {
       [hinted, hints] = [templates, all];

@@ -3,8 +3,9 @@
 // The worker runs the engine. The page ends it if an evaluation takes too long, and starts another one with the
 // modules that this one compiled. It compiles here, so that the page's own scripts do not wait.
 //
-// The first worker begins with the starter, which has only the functions that the examples need: snapshot.mjs. The complete
-// module replaces it after the first evaluation, or when the starter traps because it lacks a function.
+// The first worker begins with the starter, which has only the functions that the examples need: snapshot.mjs. It traps if it
+// lacks a function, so its result is that of the complete module, or none. The complete module replaces it after the first
+// evaluation, or after a trap.
 import 'wasm_exec';
 import {resume} from './resume.js';
 
@@ -18,27 +19,31 @@ async function compile(url) {
 
 let isComplete = false;
 
-// run starts the engine of a module, and defines the function pillion. The complete module needs the exports of a new instance
-// of the starter. Without them, the module is the starter. It gets no timers: they would call it after it was replaced.
-async function run(module, starter) {
-  const go = new globalThis.Go();
-  if (starter) go.importObject.starter = starter;
-  else go.importObject.gojs['runtime.scheduleTimeoutEvent'] = () => {};
-  const instance = await WebAssembly.instantiate(module, go.importObject);
-  resume(go, module, instance).then(() => postMessage({failed: 'the engine ended'}));
-  isComplete = Boolean(starter);
+// run starts the engine of a module, and defines the function pillion.
+async function run(go, module) {
+  resume(go, module, await WebAssembly.instantiate(module, go.importObject)).then(() => postMessage({failed: 'the engine ended'}));
   postMessage({running: true});
 }
 
+async function runStarter(module) {
+  const go = new globalThis.Go();
+  // A timer would call it outside of an evaluation, where nobody expects a trap.
+  go.importObject.gojs['runtime.scheduleTimeoutEvent'] = () => {};
+  await run(go, module);
+}
+
+// runComplete starts the complete module with the memory of a new instance of the starter.
 async function runComplete({starter, complete}) {
-  const {exports} = await WebAssembly.instantiate(starter, new globalThis.Go().importObject);
-  await run(complete, exports);
+  const go = new globalThis.Go();
+  go.importObject.starter = (await WebAssembly.instantiate(starter, new globalThis.Go().importObject)).exports;
+  await run(go, complete);
+  isComplete = true;
 }
 
 // replace loads the complete module, and runs it instead of the starter. After a failure, the next call tries again.
 let replacing;
 const replace = () => replacing ??= (async () => {
-  const modules = {starter: await starter, complete: await compile('complete.wasm.gz')};
+  const modules = {starter: await starterModule, complete: await compile('complete.wasm.gz')};
   await runComplete(modules);
   postMessage({modules});
 })().catch((e) => {
@@ -46,32 +51,33 @@ const replace = () => replacing ??= (async () => {
   throw e;
 });
 
-// succeeds returns whether the engine runs, and tells the page if not.
-const succeeds = (promise) => promise.then(() => true, (e) => {
+// reportFailure returns whether something succeeds, and tells the page if not.
+const reportFailure = (promise) => promise.then(() => true, (e) => {
   postMessage({failed: String(e)});
   return false;
 });
 
 // The first worker does not wait for a message to compile: none arrives as long as the page is busy with its editors.
-const starter = self.name === 'compile' ? compile('starter.wasm.gz') : undefined;
-let runs = starter && succeeds(starter.then((module) => run(module)));
+const starterModule = self.name === 'compile' ? compile('starter.wasm.gz') : undefined;
+let ready = starterModule && reportFailure(starterModule.then(runStarter));
 
 onmessage = async ({data}) => {
-  if (data.modules) runs = succeeds(runComplete(data.modules));
+  if (data.modules) ready = reportFailure(runComplete(data.modules));
   if (!data.input) return;
   const input = JSON.stringify(data.input);
-  while (await runs) {
+  while (await ready) {
     const began = performance.now();
     try {
       const output = globalThis.pillion(input);
       // A panic ends the engine, so that it returns nothing.
       postMessage(output === undefined ? {failed: 'the engine ended'} : {id: data.id, output: JSON.parse(output), took: performance.now() - began});
-      if (!isComplete) replace().catch(() => {}); // until it is needed
+      if (!isComplete) replace().catch(() => {}); // a failure matters when an input needs it
       return;
     } catch (e) {
-      if (isComplete) return postMessage({failed: String(e)});
+      const trap = e instanceof WebAssembly.RuntimeError;
+      if (isComplete || !trap) return postMessage({failed: String(e)});
     }
     postMessage({running: false});
-    runs = succeeds(replace());
+    ready = reportFailure(replace());
   }
 };
