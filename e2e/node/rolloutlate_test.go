@@ -19,12 +19,13 @@ import (
 	"github.com/pillion-dev/pillion/e2e/cluster"
 )
 
-// latePods is the number of pods of a Deployment that gets an image which fails its readiness after 20 seconds.
+// latePods is the number of pods of a Deployment that gets an image which fails its readiness late.
 const latePods = 8
 
 // TestRolloutLate rolls out images that are ready at first, and not any more after 20 or 60 seconds, by the command and by the
-// controller. The rollout stops, and is undone: by the controller if the template says so, or by pillion rollout undo. No more pods
-// are unready than may be, the Service answers all requests, and no app is restarted.
+// controller. The rollout stops. Then the controller puts the pods back, if the template says so. Otherwise, pillion rollout undo puts
+// the template back, and the controller or another rollout the pods. Until the end, no more pods are unready than may be, so the
+// Service always answers, and no app is restarted.
 func TestRolloutLate(t *testing.T) {
 	installed(t)
 	root, err := cluster.Root(testContext(t))
@@ -34,10 +35,13 @@ func TestRolloutLate(t *testing.T) {
 	kubectl(t, "apply", "--server-side", "-f", filepath.Join(root, "manifests", "components", "rollout", "rbac.yaml"))
 	for _, after := range LateAfter() {
 		t.Run("after "+after, func(t *testing.T) {
-			for _, most := range []int{1, 4} {
-				t.Run(fmt.Sprintf("command, at most %d", most), func(t *testing.T) { t.Parallel(); lateCommand(t, after, most) })
-				t.Run(fmt.Sprintf("controller, at most %d", most), func(t *testing.T) { t.Parallel(); lateController(t, after, most) })
-				t.Run(fmt.Sprintf("controller with undo, at most %d", most), func(t *testing.T) { t.Parallel(); lateUndo(t, after, most) })
+			for _, allowed := range []int{1, 4} {
+				for _, by := range []struct {
+					name string
+					roll func(t *testing.T, after string, allowed int)
+				}{{"command", lateCommand}, {"controller", lateController}, {"controller with undo", lateUndo}} {
+					t.Run(fmt.Sprintf("%s, at most %d", by.name, allowed), func(t *testing.T) { t.Parallel(); by.roll(t, after, allowed) })
+				}
 			}
 		})
 	}
@@ -45,54 +49,64 @@ func TestRolloutLate(t *testing.T) {
 
 const lateRolloutSpec = "rollout: {strategy: InPlace, onFailure: %s, maxUnavailable: %d, first: 0, waves: [100%%]},"
 
-func lateSidecar(by, after string, most int, spec string) sidecar {
-	return sidecar{name: fmt.Sprintf("late-%s-%s-%d", by, after, most), image: StandIn, memory: "16Mi", readiness: true, spec: spec}
+func lateSidecar(by, after string, allowed int, spec string) sidecar {
+	return sidecar{name: fmt.Sprintf("late-%s-%s-%d", by, after, allowed), image: StandIn, memory: "16Mi", readiness: true, spec: spec}
 }
 
-func lateCommand(t *testing.T, after string, most int) {
-	s := lateSidecar("command", after, most, "")
-	ns := optedInNamespace(t)
-	l := startLate(t, ns, s)
+// lateCommand rolls out by the command, and goes back by two commands.
+func lateCommand(t *testing.T, after string, allowed int) {
+	s := lateSidecar("command", after, allowed, "")
+	l := startLate(t, optedInNamespace(t), s)
 	s.image = LateStandIn(after)
-	s.use(t, ns, nil)
-	wantLateStop(t, ns, most)
-	l.wantStopped(t, s.image, most)
+	s.use(t, l.ns, nil)
+	wantLateStop(t, l.ns, allowed)
+	l.wantStopped(t, s.image, allowed)
 	undoTemplate(t, s.name)
-	mustRollout(t, ns, "--max-unavailable", fmt.Sprint(most), "--first", "0", "--waves", "100%")
-	l.wantBack(t, after, most)
+	mustRollout(t, l.ns, "--max-unavailable", fmt.Sprint(allowed), "--first", "0", "--waves", "100%")
+	l.wantBack(t, after, allowed)
+	l.pods.wantAll(t, l.first)
 }
 
-func lateController(t *testing.T, after string, most int) {
-	s := lateSidecar("controller", after, most, fmt.Sprintf(lateRolloutSpec, "Stop", most))
-	ns := namespace(t, map[string]string{injectLabel: "enabled", "pillion.dev/rollout": "enabled"})
-	l := startLate(t, ns, s)
+// lateController lets the controller roll out, and go back when the template is put back.
+func lateController(t *testing.T, after string, allowed int) {
+	s := lateSidecar("controller", after, allowed, fmt.Sprintf(lateRolloutSpec, "Stop", allowed))
+	l := startLate(t, rolledNamespace(t), s)
 	s.image = LateStandIn(after)
-	s.use(t, ns, nil)
-	wantLateCondition(t, s.name, ns, "Degraded True Failed: pod web-")
-	l.wantStopped(t, s.image, most)
+	s.use(t, l.ns, nil)
+	wantLateCondition(t, s.name, l.ns, "Degraded True Failed: pod web-")
+	l.wantStopped(t, s.image, allowed)
 	undoTemplate(t, s.name)
-	l.wantBack(t, after, most)
-	eventually(t, "the controller has forgotten the failure", wantConditions(s.name, "Degraded False AsExpected: "))
+	l.wantBack(t, after, allowed)
+	eventually(t, "the rollout is complete", wantConditions(s.name, "Degraded False AsExpected: ", "Progressing False Complete: "))
+	l.pods.wantAll(t, l.first)
 }
 
-func lateUndo(t *testing.T, after string, most int) {
-	s := lateSidecar("undo", after, most, fmt.Sprintf(lateRolloutSpec, "Undo", most))
-	ns := namespace(t, map[string]string{injectLabel: "enabled", "pillion.dev/rollout": "enabled"})
-	l := startLate(t, ns, s)
+// lateUndo lets the controller roll out and go back. The template keeps the content that fails.
+func lateUndo(t *testing.T, after string, allowed int) {
+	s := lateSidecar("undo", after, allowed, fmt.Sprintf(lateRolloutSpec, "Undo", allowed))
+	l := startLate(t, rolledNamespace(t), s)
 	s.image = LateStandIn(after)
-	s.use(t, ns, nil)
-	wantLateCondition(t, s.name, ns, "Degraded True Undone: ", "put back to the content before the rollout, because of this failure: pod web-")
-	l.wantBack(t, after, most)
+	s.use(t, l.ns, nil)
+	wantLateCondition(t, s.name, l.ns, "Degraded True Undone: ", "put back to the content before the rollout, because of this failure: pod web-")
+	l.wantBack(t, after, allowed)
+}
+
+// rolledNamespace creates a namespace in which the controller changes pods.
+func rolledNamespace(t *testing.T) string {
+	t.Helper()
+	return namespace(t, map[string]string{injectLabel: "enabled", "pillion.dev/rollout": "enabled"})
 }
 
 // lateRollout is a rollout while clients send requests and a watch counts pods that are unready.
 type lateRollout struct {
 	ns      string
+	first   sidecar
 	pods    *rolled
 	load    *traffic
 	watched *readiness
 }
 
+// startLate starts pods with the first image of a sidecar, which the history of the template has.
 func startLate(t *testing.T, ns string, s sidecar) *lateRollout {
 	t.Helper()
 	s.use(t, ns, nil)
@@ -103,7 +117,7 @@ kind: Service
 metadata: {name: web}
 spec: {selector: {app: web}, ports: [{port: 80, targetPort: 8000}]}
 `)
-	l := &lateRollout{ns: ns, pods: running(t, ns, latePods)}
+	l := &lateRollout{ns: ns, first: s, pods: running(t, ns, latePods)}
 	wantRevisions(t, s.name, 1)
 	service, err := env.Client.CoreV1().Services(ns).Get(testContext(t), "web", metav1.GetOptions{})
 	if err != nil {
@@ -114,7 +128,8 @@ spec: {selector: {app: web}, ports: [{port: 80, targetPort: 8000}]}
 	return l
 }
 
-// wantStopped checks which pods have the image when the rollout has stopped. Requests and the watch go on.
+// wantStopped checks how many pods have the image when the rollout has stopped. That it stays stopped shows wantBack, which counts
+// all pods that were changed. Requests and the watch go on.
 func (l *lateRollout) wantStopped(t *testing.T, image string, allowed int) {
 	t.Helper()
 	changed := 0
@@ -127,35 +142,35 @@ func (l *lateRollout) wantStopped(t *testing.T, image string, allowed int) {
 		t.Errorf("%d pods have the image, want 1 to %d", changed, allowed)
 	}
 	if out, err := rollout(t, l.ns, "--dry-run"); err != nil || strings.Contains(out, "All pods are current") {
-		t.Errorf("afterwards: %v: %s", err, out)
+		t.Errorf("a plan after the stop: %v: %s", err, out)
 	}
 }
 
-// wantBack waits until all pods have their first image again and are ready. It checks that at most the allowed number of pods were
-// changed, and unready at the same time, that no request to the Service failed, and that no app was restarted.
+// wantBack waits until all pods are ready and run their first image again. It checks that not too many pods were changed, or unready
+// at the same time, that no request to the Service failed, and that no app was restarted.
 func (l *lateRollout) wantBack(t *testing.T, after string, allowed int) {
 	t.Helper()
-	most := l.watched.endWhen(t, l.ns, func(pod *corev1.Pod) bool { return ready(pod) && pod.Spec.InitContainers[0].Image == StandIn })
-	requests, back := l.load.wantNoFailures(t), 0
+	most := l.watched.endWhen(t, l.ns, func(pod *corev1.Pod) bool { return ready(pod) && runs(l.first, pod) == nil })
+	requests, changed := l.load.wantNoFailures(t), 0
 	if most < 1 || most > allowed {
 		t.Errorf("%d of %d pods were unready at the same time, want 1 to %d", most, latePods, allowed)
 	}
 	for _, pod := range podsIn(t, l.ns) {
-		app, was := statusIn(&pod, "app"), l.pods.before[pod.Name]
-		if app.RestartCount != 0 || app.ContainerID != statusIn(&was, "app").ContainerID {
-			t.Errorf("the app of pod %s was restarted", pod.Name)
+		was := l.pods.before[pod.Name]
+		if err := untouched(&was, &pod); err != nil {
+			t.Error(err)
 		}
-		if pod.Status.InitContainerStatuses[0].RestartCount > 0 {
-			back++
+		if statusIn(&pod, l.first.containerName()).RestartCount > 0 {
+			changed++
 		}
 	}
-	if back < 1 || back > allowed {
-		t.Errorf("%d pods were changed, want 1 to %d", back, allowed)
+	if changed < 1 || changed > allowed {
+		t.Errorf("%d pods were changed, want 1 to %d", changed, allowed)
 	}
-	figure(t, fmt.Sprintf("an image that fails after %s, until all pods are back: pods unready of %d at a time, pods put back, requests to the Service, those that failed", after, latePods), fmt.Sprintf("%d, %d, %d, %d", most, back, requests, len(l.load.failures)))
+	figure(t, fmt.Sprintf("an image that fails after %s, until all pods are back: pods unready of %d at a time, pods put back, requests to the Service, those that failed", after, latePods), fmt.Sprintf("%d, %d, %d, %d", most, changed, requests, len(l.load.failures)))
 }
 
-// undoTemplate runs pillion rollout undo for a template of which the history has two contents.
+// undoTemplate waits until the history has both contents of a template, and puts the first one back by pillion rollout undo.
 func undoTemplate(t *testing.T, template string) {
 	t.Helper()
 	wantRevisions(t, template, 2)
@@ -167,7 +182,7 @@ func undoTemplate(t *testing.T, template string) {
 // wantRevisions waits until the history of a template has a number of contents.
 func wantRevisions(t *testing.T, template string, want int) {
 	t.Helper()
-	eventually(t, "the history has the content", func(ctx context.Context) error {
+	eventually(t, "the history is complete", func(ctx context.Context) error {
 		list, err := env.Client.AppsV1().ControllerRevisions(pillionNamespace).List(ctx, metav1.ListOptions{LabelSelector: "pillion.dev/template=" + template})
 		if err == nil && len(list.Items) != want {
 			err = fmt.Errorf("it has %d contents, want %d", len(list.Items), want)
@@ -176,11 +191,12 @@ func wantRevisions(t *testing.T, template string, want int) {
 	})
 }
 
-// wantLateStop runs the command, which stops. It has the default limits, besides the waves.
-func wantLateStop(t *testing.T, ns string, most int) {
+// wantLateStop runs the command, which stops. Its other flags have their defaults: both images fail within --bake, but long after
+// --min-ready.
+func wantLateStop(t *testing.T, ns string, allowed int) {
 	t.Helper()
-	out, err := rollout(t, ns, "--max-unavailable", fmt.Sprint(most), "--first", "0", "--waves", "100%")
-	for _, want := range []string{"rollout has stopped after 0 of 8 pods: pod web-", "it was ready with the change for", "Readiness probe failed: HTTP probe failed with statuscode: 503", "half done: pod web-"} {
+	out, err := rollout(t, ns, "--max-unavailable", fmt.Sprint(allowed), "--first", "0", "--waves", "100%")
+	for _, want := range []string{fmt.Sprintf("rollout has stopped after 0 of %d pods: pod web-", latePods), "it was ready with the change for", "Readiness probe failed: HTTP probe failed with statuscode: 503", "half done: pod web-"} {
 		if err == nil || !strings.Contains(out, want) {
 			t.Errorf("rollout does not stop with %q: %v: %s", want, err, out)
 		}
@@ -201,7 +217,7 @@ func wantLateCondition(t *testing.T, template, ns string, degraded ...string) {
 	})
 }
 
-// wantConditions returns a check that the conditions of a template contain all these texts.
+// wantConditions returns a check that the conditions of a template contain all these strings.
 func wantConditions(template string, all ...string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		out, err := env.RunKubectl(ctx, nil, "get", "clustersidecartemplate", template, "-o", `jsonpath={range .status.conditions[*]}{.type} {.status} {.reason}: {.message}{"\n"}{end}`)
