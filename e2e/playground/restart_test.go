@@ -3,7 +3,10 @@
 package playground_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -107,26 +110,71 @@ func TestNoEngine(t *testing.T) {
 	p.wait(contains(text("status"), "The engine does not run: Error: starter.wasm.gz: 503. Change the input to start it again."))
 }
 
-// TestStarter checks that the page evaluates its example before the complete module is there. An input that needs more waits for it.
+const loadingRest = "Loading the rest of the engine…"
+
+// TestStarter checks that the page evaluates its example before the complete module is there, and inputs that need no more. One that
+// needs more waits for it.
 func TestStarter(t *testing.T) {
 	load, hold := make(chan struct{}), make(chan struct{})
 	p := open(t, holding("complete.wasm.gz", load, hold)).evaluated()
 	<-load
 	p.run(click("#tab-policy"))
-	p.wait(contains(text("status"), "Loading the rest of the engine…"))
+	p.wait(contains(text("status"), loadingRest))
+	p.run(click("#tab-result"))
+	p.wait(contains(text("status"), "Evaluated in"))
+	p.run(click("#tab-policy"))
+	p.wait(contains(text("status"), loadingRest))
 	close(hold)
 	p.wait(contains(text("panel-policy"), "kind: MutatingAdmissionPolicy") + " && " + contains(text("status"), "Evaluated in"))
+	p.wait("document.body.dataset.hinted > 0")
 }
 
-// TestNoComplete checks that the page evaluates what the starter can if the complete module is missing, and says so otherwise.
+// TestNoComplete checks that the page evaluates what the starter can if the complete module is missing or of another build, and says so
+// otherwise.
 func TestNoComplete(t *testing.T) {
-	p := open(t, serving("complete.wasm.gz", 503, "text/plain", "no")).evaluated()
-	p.errors = true // the browser logs the 503
-	p.run(click("#tab-policy"))
-	p.wait(contains(text("status"), "The engine does not run: Error: complete.wasm.gz: 503. Change the input to start it again."))
-	before := value[string](p, "document.body.dataset.evaluated")
-	p.run(click("#tab-result"))
-	p.wait("document.body.dataset.evaluated > " + before + " && " + contains(text("status"), "Evaluated in"))
+	for name, c := range map[string]struct {
+		code int
+		body string
+		why  string
+	}{
+		"missing":       {503, "no", "complete.wasm.gz: 503"},
+		"another build": {200, otherBuild(t), "the server has another version now, so reload the page"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := open(t, serving("complete.wasm.gz", c.code, "application/gzip", c.body)).evaluated()
+			p.errors = true // the browser logs the 503
+			for range 2 {
+				p.run(click("#tab-policy"))
+				p.wait(contains(text("status"), "The rest of the engine cannot be loaded: "+c.why+". Change the input to try again."))
+				p.run(click("#tab-result"))
+				p.wait(contains(text("status"), "Evaluated in"))
+			}
+		})
+	}
+}
+
+// otherBuild returns the complete module with the name of another starter.
+func otherBuild(t *testing.T) string {
+	t.Helper()
+	packed, err := gzip.NewReader(bytes.NewReader(must(os.ReadFile(page + "/complete.wasm.gz"))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	module := must(io.ReadAll(packed))
+	_, after, _ := bytes.Cut(module, []byte(`{"build":"`))
+	build, _, found := bytes.Cut(after, []byte(`"`))
+	if !found || bytes.Count(module, build) != 1 {
+		t.Fatalf("the module has the build %q", build)
+	}
+	var out bytes.Buffer
+	writer := gzip.NewWriter(&out)
+	if _, err := writer.Write(bytes.ReplaceAll(module, build, bytes.Repeat([]byte("0"), len(build)))); err != nil {
+		t.Fatal(err)
+	}
+	if err := writer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
 }
 
 // TestNoExamples checks that the page works without its examples, and says so.

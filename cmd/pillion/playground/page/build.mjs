@@ -31,7 +31,7 @@ const all = examples(root);
 const input = (state) => JSON.stringify({...state, policy: ''}); // pages ask for a policy only if its tab is open
 const firstInput = input(only(all[0]));
 const modules = await snapshot(engine(root, go), wasmExec, [firstInput], () => {
-  for (const e of all) for (const state of typing(only(e))) globalThis.pillion(input(state));
+  for (const e of all) for (const state of e.tour ? edits(only(e)) : [only(e)]) globalThis.pillion(input(state));
 });
 for (const [name, wasm] of Object.entries(modules)) writeFileSync(join(out, `${name}.wasm.gz`), gzipSync(wasm, {level: 9}));
 writeFileSync(join(out, 'index.html'), readFileSync(join(page, 'src/index.html'), 'utf8').replace('CSP', csp));
@@ -45,13 +45,23 @@ const bundle = (files, options) => build({
 await bundle(['engine.js', 'main.js', 'style.css'], {format: 'esm', external: ['./engine.js']});
 await bundle(['worker.js'], {alias: {wasm_exec: wasmExec}, external: ['fs', 'crypto', 'util']});
 
-// typing returns an example, and what it may be while somebody edits it: with more documents, without labels, with texts that end early.
-function* typing(example) {
+// edits returns an example, and what it may be while somebody edits it.
+function* edits(example) {
   yield example;
   yield {...example, templates: `---\n${example.templates}`, manifest: `---\n${example.manifest}`};
   yield {...example, namespaceLabels: ''};
+  yield {...example, namespaceLabels: 'pillion.dev/inject: enable'};
   for (const part of ['templates', 'manifest']) {
-    for (let tenths = 1; tenths < 10; tenths++) yield {...example, [part]: example[part].slice(0, example[part].length * tenths / 10)};
+    const text = example[part];
+    const lines = text.split('\n');
+    const edited = (all) => ({...example, [part]: all});
+    for (let tenths = 1; tenths < 10; tenths++) yield edited(text.slice(0, text.length * tenths / 10));
+    for (const i of lines.keys()) {
+      yield edited(lines.filter((_, j) => j !== i).join('\n'));
+      yield edited(lines.map((line, j) => (j === i ? `${line}x` : line)).join('\n'));
+    }
+    yield edited(text.replace('image:', 'imag:'));
+    yield edited(`# é\n${text}`);
   }
 }
 

@@ -20,7 +20,7 @@ export function engine(root, go) {
     // Relative to the root of the module, because the program contains these paths: every clone gives the same bytes.
     writeFileSync(join(work, 'go.mod'), readFileSync(join(root, 'go.mod'), 'utf8') + moved.map((m) => `\nreplace ${m.name} => ./${folder}/${m.name}`).join('') + '\n');
     const out = join(work, 'engine.wasm');
-    execFileSync(process.env.GO || 'go', ['build', '-modfile', join(work, 'go.mod'), '-trimpath', '-gcflags=all=-l', '-ldflags', '-s -w -buildid=', '-o', out, './cmd/pillion/playground/wasm'],
+    execFileSync(process.env.GO || 'go', ['build', '-modfile', join(work, 'go.mod'), '-trimpath', '-gcflags=all=-l', '-ldflags', '-w -buildid=', '-o', out, './cmd/pillion/playground/wasm'],
       {cwd: root, stdio: 'inherit', env: {...process.env, GOOS: 'js', GOARCH: 'wasm', GOFLAGS: '-buildvcs=false', GOWORK: 'off'}});
     return readFileSync(out);
   } finally {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
+import {createHash} from 'node:crypto';
 import {pathToFileURL} from 'node:url';
 
-// The sections of a WebAssembly module that change, and the custom one with the JavaScript values that Go knows.
+// The sections of a WebAssembly module that change. A custom one is for the page's resume.js.
 const section = {custom: 0, import: 2, memory: 5, global: 6, export: 7, code: 10, data: 11};
-const valuesSection = 'pillion.values';
 const pageSize = 65536;
 
 // snapshot runs a Go program with arguments until it waits for calls. It returns two modules, whose instances have the
@@ -12,8 +12,9 @@ const pageSize = 65536;
 // page makes an instance go on.
 //
 // The module complete has all functions of the program. The module starter has only those that run while train calls the
-// program, and is half as large as the program. When another one is called, it traps. Only the starter has the memory: an
-// instance of complete imports it from a new instance of the starter.
+// program, and those of Go's runtime, because it depends on many things when these run. It is half as large as the program. When
+// another function is called, it traps. Only the starter has the memory: an instance of complete imports it from a new instance of
+// the starter. Both have a hash of the starter, which read in resume.js returns, because only modules of one build fit together.
 //
 // The same program, arguments and train give the same bytes. For this, the program gets no random numbers, and its process ID is
 // the one that it has in pages. Its clock stands still before train, and then goes on with each look.
@@ -43,19 +44,48 @@ export async function snapshot(wasm, wasmExec, args, train) {
   const memory = new Uint8Array(instance.exports.mem.buffer);
   const limits = [0, ...unsigned(memory.length / pageSize)];
   const common = {[section.global]: registersAsTheyAre(instance.exports)};
-  const startersSections = {...common, [section.memory]: [1, ...limits], [section.data]: data(memory)};
-  const completesSections = {...common, [section.import]: addImport(bodyOf(sections, section.import), 'starter', 'mem', [2, ...limits])};
+  const starter = {...common, [section.memory]: [1, ...limits], [section.data]: data(memory)};
   const called = functions.map((_, i) => instance.exports[nameOfGlobal(registers + i)]);
   for (const c of called) c.value = 0;
   // In pages too, the next nanotime is about 10^18 ns later. What is due then runs in train.
   Object.assign(clock, {now: 10n ** 18n, tick: 1000n});
   train();
-  startersSections[section.code] = vector(functions.map((f, i) => (called[i].value ? f : trap)));
-  const custom = {id: section.custom, body: Buffer.concat([string(valuesSection), Buffer.from(JSON.stringify(values))])};
-  const build = (changed, without = []) => join([
-    ...sections.filter((s) => !without.includes(s.id)).map((s) => ({id: s.id, body: changed[s.id] ?? s.body})), custom,
-  ]);
-  return {starter: build(startersSections), complete: build(completesSections, [section.memory, section.data])};
+  const names = functionNames(sections);
+  starter[section.code] = vector(functions.map((f, i) => (called[i].value || /^(internal_)?runtime/.test(names[i]) ? f : trap)));
+  const build = createHash('sha256').update(join(change(sections, starter))).digest('hex').slice(0, 16);
+  const complete = {...common, [section.import]: addImport(bodyOf(sections, section.import), 'starter', 'mem', [2, ...limits])};
+  const custom = {id: section.custom, body: Buffer.concat([string('pillion'), Buffer.from(JSON.stringify({build, values}))])};
+  return {
+    starter: join([...change(sections, starter), custom]),
+    complete: join([...change(sections, complete, [section.memory, section.data]), custom]),
+  };
+}
+
+// change returns sections with other bodies, and without those of some kinds and the custom ones.
+function change(sections, bodies, without = []) {
+  return sections.filter((s) => s.id !== section.custom && !without.includes(s.id)).map((s) => ({id: s.id, body: bodies[s.id] ?? s.body}));
+}
+
+// functionNames returns the names of the functions that a module defines, from its section "name".
+function functionNames(sections) {
+  const [imported] = readUnsigned(bodyOf(sections, section.import), 0);
+  const heading = string('name');
+  const {body} = sections.find((s) => s.id === section.custom && heading.equals(s.body.subarray(0, heading.length)));
+  const names = [];
+  for (let at = heading.length; at < body.length;) {
+    let [size, from] = readUnsigned(body, at + 1);
+    const functions = body[at] === 1;
+    at = from + size;
+    if (!functions) continue;
+    let [count, next] = readUnsigned(body, from);
+    for (; count > 0; count--) {
+      const [index, length] = readUnsigned(body, next);
+      const [bytes, start] = readUnsigned(body, length);
+      next = start + bytes;
+      names[index - imported] = body.toString('utf8', start, next);
+    }
+  }
+  return names;
 }
 
 // nameOf returns where a value is in globalThis.

@@ -19,7 +19,7 @@ export class Engine {
     this.running = this.warm = false;
     const worker = new Worker(policy?.createScriptURL('') ?? 'worker.js', {name: this.modules ? 'resume' : 'compile'});
     worker.onmessage = ({data}) => this.worker === worker && this.told(data);
-    worker.onerror = (e) => this.worker === worker && this.broken(e.message);
+    worker.onerror = (e) => this.worker === worker && this.broken(e.message ?? 'worker.js cannot be loaded');
     if (this.modules) worker.postMessage({modules: this.modules});
     this.worker = worker;
     this.send();
@@ -32,23 +32,35 @@ export class Engine {
     this.running = this.busy = false;
   }
 
-  told({running, modules, failed, id, output, took}) {
+  told({running, modules, missing, failed, id, lacks, output, took}) {
     if (failed) return this.broken(failed);
-    if (modules) {
-      this.modules = modules;
-      this.loaded?.();
-    } else if (running !== undefined) { // false while the complete module is being loaded, because this input needs it
-      this.running = running;
+    if (running) {
+      this.running = true;
       this.warm = false;
       this.limitTime();
-      if (!running) this.loading?.();
+    } else if (modules) {
+      this.modules = modules;
+      if (modules.complete) this.complete();
+    } else if (missing) {
+      if (this.lacking) this.missing?.(missing);
     } else if (id === this.id) {
       clearTimeout(this.timer);
       this.busy = false;
-      this.warm = true;
-      this.output(output, took);
+      this.lacking = lacks && this.input;
+      if (lacks) {
+        this.loading?.();
+      } else {
+        this.warm = true;
+        this.output(output, took);
+      }
       this.send();
     }
+  }
+
+  // complete evaluates the input again that the starter could not, unless there is a newer one.
+  complete() {
+    if (this.lacking && !this.busy) this.evaluate(this.lacking);
+    this.loaded?.();
   }
 
   evaluate(input) {
@@ -60,10 +72,10 @@ export class Engine {
   // send sends the newest input. If the engine does not run yet, the worker evaluates it as soon as it does, however busy the page is.
   send() {
     if (this.busy || !this.next) return;
-    const input = this.next;
+    this.input = this.next;
     this.next = undefined;
     this.busy = true;
-    this.worker.postMessage({id: ++this.id, input});
+    this.worker.postMessage({id: ++this.id, input: this.input});
     this.limitTime();
   }
 

@@ -93,6 +93,9 @@ Object.assign(engine, {
     old();
     view.status('Loading the rest of the engine…');
   },
+  missing(why) {
+    view.status(`The rest of the engine cannot be loaded: ${why}. Change the input to try again.`, true);
+  },
   loaded() {
     clearTimeout(pausing);
     pausing = setTimeout(hint, pause);
@@ -118,7 +121,7 @@ let linter;
 
 function hint() {
   const templates = text(editors.templates);
-  if (templates === hinted || !engine.modules) return; // it is called again when they are loaded
+  if (templates === hinted || !engine.modules?.complete) return; // it is called again when that is loaded
   const show = (templates, all, problems = []) => {
     if (templates === text(editors.templates)) {
       [hinted, hints] = [templates, all];

@@ -3,11 +3,10 @@
 // The worker runs the engine. The page ends it if an evaluation takes too long, and starts another one with the
 // modules that this one compiled. It compiles here, so that the page's own scripts do not wait.
 //
-// The first worker begins with the starter, which has only the functions that the examples need: snapshot.mjs. It traps if it
-// lacks a function, so its result is that of the complete module, or none. The complete module replaces it after the first
-// evaluation, or after a trap.
+// It begins with the starter, which has only the functions that the examples need: snapshot.mjs. The starter traps if it lacks a
+// function, so its result is that of the complete module, or none. The complete module replaces it after the first evaluation.
 import 'wasm_exec';
-import {resume} from './resume.js';
+import {read, resume} from './resume.js';
 
 async function compile(url) {
   const answer = await fetch(url);
@@ -19,9 +18,9 @@ async function compile(url) {
 
 let isComplete = false;
 
-// run starts the engine of a module, and defines the function pillion.
-async function run(go, module) {
-  resume(go, module, await WebAssembly.instantiate(module, go.importObject)).then(() => postMessage({failed: 'the engine ended'}));
+// run defines the function pillion, by an instance of a module.
+function run(go, module, instance) {
+  resume(go, module, instance).then(() => postMessage({failed: 'the engine ended'}));
   postMessage({running: true});
 }
 
@@ -29,27 +28,42 @@ async function runStarter(module) {
   const go = new globalThis.Go();
   // A timer would call it outside of an evaluation, where nobody expects a trap.
   go.importObject.gojs['runtime.scheduleTimeoutEvent'] = () => {};
-  await run(go, module);
+  const instance = await WebAssembly.instantiate(module, go.importObject);
+  if (!isComplete) run(go, module, instance);
 }
 
-// runComplete starts the complete module with the memory of a new instance of the starter.
+// runComplete runs the complete module with the memory of a new instance of the starter.
 async function runComplete({starter, complete}) {
+  if (read(starter).build !== read(complete).build) {
+    await fetch('starter.wasm.gz', {cache: 'reload'}); // the browser had the former one
+    throw new Error('the server has another version now, so reload the page');
+  }
   const go = new globalThis.Go();
   go.importObject.starter = (await WebAssembly.instantiate(starter, new globalThis.Go().importObject)).exports;
-  await run(go, complete);
+  const instance = await WebAssembly.instantiate(complete, go.importObject);
   isComplete = true;
+  run(go, complete, instance);
 }
 
-// replace loads the complete module, and runs it instead of the starter. After a failure, the next call tries again.
-let replacing;
-const replace = () => replacing ??= (async () => {
-  const modules = {starter: await starterModule, complete: await compile('complete.wasm.gz')};
-  await runComplete(modules);
-  postMessage({modules});
-})().catch((e) => {
-  replacing = undefined;
-  throw e;
-});
+// loadComplete loads the complete module, and runs it. If it cannot, it tells the page why, and tries again after a while.
+const pause = 10_000;
+let loading = false;
+let missing;
+async function loadComplete() {
+  if (missing) postMessage({missing});
+  if (loading || missing) return;
+  loading = true;
+  try {
+    const modules = {starter: await starter, complete: await compile('complete.wasm.gz')};
+    await runComplete(modules);
+    postMessage({modules});
+  } catch (e) {
+    missing = e.message;
+    postMessage({missing});
+    setTimeout(() => (missing = undefined), pause);
+  }
+  loading = false;
+}
 
 // reportFailure returns whether something succeeds, and tells the page if not.
 const reportFailure = (promise) => promise.then(() => true, (e) => {
@@ -57,27 +71,32 @@ const reportFailure = (promise) => promise.then(() => true, (e) => {
   return false;
 });
 
+let starter;
+let ready;
+
 // The first worker does not wait for a message to compile: none arrives as long as the page is busy with its editors.
-const starterModule = self.name === 'compile' ? compile('starter.wasm.gz') : undefined;
-let ready = starterModule && reportFailure(starterModule.then(runStarter));
+if (self.name === 'compile') {
+  starter = compile('starter.wasm.gz');
+  starter.then((module) => postMessage({modules: {starter: module}}), () => {});
+  ready = reportFailure(starter.then(runStarter));
+}
 
 onmessage = async ({data}) => {
-  if (data.modules) ready = reportFailure(runComplete(data.modules));
-  if (!data.input) return;
-  const input = JSON.stringify(data.input);
-  while (await ready) {
-    const began = performance.now();
-    try {
-      const output = globalThis.pillion(input);
-      // A panic ends the engine, so that it returns nothing.
-      postMessage(output === undefined ? {failed: 'the engine ended'} : {id: data.id, output: JSON.parse(output), took: performance.now() - began});
-      if (!isComplete) replace().catch(() => {}); // a failure matters when an input needs it
-      return;
-    } catch (e) {
-      const trap = e instanceof WebAssembly.RuntimeError;
-      if (isComplete || !trap) return postMessage({failed: String(e)});
-    }
-    postMessage({running: false});
-    ready = reportFailure(replace());
+  if (data.modules) {
+    ({starter} = data.modules);
+    ready = reportFailure(data.modules.complete ? runComplete(data.modules) : runStarter(starter));
   }
+  if (!data.input || !await ready) return;
+  const began = performance.now();
+  try {
+    const output = globalThis.pillion(JSON.stringify(data.input));
+    // A panic ends the engine, so that it returns nothing.
+    postMessage(output === undefined ? {failed: 'the engine ended'} : {id: data.id, output: JSON.parse(output), took: performance.now() - began});
+  } catch (e) {
+    if (isComplete || !(e instanceof WebAssembly.RuntimeError)) return postMessage({failed: String(e)});
+    // The starter lacks a function. Another instance goes on, because the memory of this one may be half changed.
+    ready = reportFailure(runStarter(await starter));
+    postMessage({id: data.id, lacks: true});
+  }
+  if (!isComplete) loadComplete();
 };
