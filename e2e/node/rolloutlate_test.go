@@ -56,11 +56,9 @@ func lateSidecar(by, after string, allowed int, spec string) sidecar {
 // lateCommand rolls out by the command, and goes back by two commands.
 func lateCommand(t *testing.T, after string, allowed int) {
 	s := lateSidecar("command", after, allowed, "")
-	l := startLate(t, optedInNamespace(t), s)
-	s.image = LateStandIn(after)
-	s.use(t, l.ns, nil)
+	l := startLate(t, optedInNamespace(t), s, LateStandIn(after))
 	wantLateStop(t, l.ns, allowed)
-	l.wantStopped(t, s.image, allowed)
+	l.wantStopped(t, LateStandIn(after), allowed)
 	undoTemplate(t, s.name)
 	mustRollout(t, l.ns, "--max-unavailable", fmt.Sprint(allowed), "--first", "0", "--waves", "100%")
 	l.wantBack(t, after, allowed)
@@ -70,11 +68,9 @@ func lateCommand(t *testing.T, after string, allowed int) {
 // lateController lets the controller roll out, and go back when the template is put back.
 func lateController(t *testing.T, after string, allowed int) {
 	s := lateSidecar("controller", after, allowed, fmt.Sprintf(lateRolloutSpec, "Stop", allowed))
-	l := startLate(t, rolledNamespace(t), s)
-	s.image = LateStandIn(after)
-	s.use(t, l.ns, nil)
+	l := startLate(t, rolledNamespace(t), s, LateStandIn(after))
 	wantLateCondition(t, s.name, l.ns, "Degraded True Failed: pod web-")
-	l.wantStopped(t, s.image, allowed)
+	l.wantStopped(t, LateStandIn(after), allowed)
 	undoTemplate(t, s.name)
 	l.wantBack(t, after, allowed)
 	eventually(t, "the rollout is complete", wantConditions(s.name, "Degraded False AsExpected: ", "Progressing False Complete: "))
@@ -84,9 +80,7 @@ func lateController(t *testing.T, after string, allowed int) {
 // lateUndo lets the controller roll out and go back. The template keeps the content that fails.
 func lateUndo(t *testing.T, after string, allowed int) {
 	s := lateSidecar("undo", after, allowed, fmt.Sprintf(lateRolloutSpec, "Undo", allowed))
-	l := startLate(t, rolledNamespace(t), s)
-	s.image = LateStandIn(after)
-	s.use(t, l.ns, nil)
+	l := startLate(t, rolledNamespace(t), s, LateStandIn(after))
 	wantLateCondition(t, s.name, l.ns, "Degraded True Undone: ", "put back to the content before the rollout, because of this failure: pod web-")
 	l.wantBack(t, after, allowed)
 }
@@ -106,8 +100,9 @@ type lateRollout struct {
 	watched *readiness
 }
 
-// startLate starts pods with the first image of a sidecar, which the history of the template has.
-func startLate(t *testing.T, ns string, s sidecar) *lateRollout {
+// startLate starts pods with the first image of a sidecar, which the history of the template has, and then applies the template with
+// another image.
+func startLate(t *testing.T, ns string, s sidecar, image string) *lateRollout {
 	t.Helper()
 	s.use(t, ns, nil)
 	apply(t, ns, deploymentOf("web", latePods, s.name, "")+`
@@ -125,6 +120,8 @@ spec: {selector: {app: web}, ports: [{port: 80, targetPort: 8000}]}
 	}
 	address := net.JoinHostPort(service.Spec.ClusterIP, "80")
 	l.load, l.watched = startTraffic(t, requestEvery, address), watchReadiness(t, ns)
+	s.image = image
+	s.use(t, ns, nil)
 	return l
 }
 

@@ -16,17 +16,12 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// serving answers requests for a file of the page.
-func serving(file string, code int, contentType, body string) action {
+// intercept calls handle for each request for a file of the page, which waits until handle has answered or continued it.
+func intercept(file string, handle func(ctx context.Context, target *chromedp.Target, id fetch.RequestID)) action {
 	return func(ctx context.Context, target *chromedp.Target) (chromedp.Void, error) {
 		err := chromedp.Listen(ctx, func(event any) {
 			if e, ok := event.(*fetch.EventRequestPaused); ok {
-				go func() {
-					_, _ = cdp.Call(ctx, target, fetch.FulfillRequest, fetch.FulfillRequestParams{
-						RequestID: e.RequestID, ResponseCode: int64(code), Body: []byte(body),
-						ResponseHeaders: []*fetch.HeaderEntry{{Name: "Content-Type", Value: contentType}},
-					})
-				}()
+				go handle(ctx, target, e.RequestID)
 			}
 		})
 		if err != nil {
@@ -37,24 +32,22 @@ func serving(file string, code int, contentType, body string) action {
 	}
 }
 
-// holding lets requests for a file of the page wait until hold is closed. It closes load with the first one.
-func holding(file string, load, hold chan struct{}) action {
-	return func(ctx context.Context, target *chromedp.Target) (chromedp.Void, error) {
-		err := chromedp.Listen(ctx, func(event any) {
-			if e, ok := event.(*fetch.EventRequestPaused); ok {
-				close(load)
-				go func() {
-					<-hold
-					_, _ = cdp.Call(ctx, target, fetch.ContinueRequest, fetch.ContinueRequestParams{RequestID: e.RequestID})
-				}()
-			}
+// serving answers requests for a file of the page.
+func serving(file string, code int, contentType, body string) action {
+	return intercept(file, func(ctx context.Context, target *chromedp.Target, id fetch.RequestID) {
+		_, _ = cdp.Call(ctx, target, fetch.FulfillRequest, fetch.FulfillRequestParams{
+			RequestID: id, ResponseCode: int64(code), Body: []byte(body),
+			ResponseHeaders: []*fetch.HeaderEntry{{Name: "Content-Type", Value: contentType}},
 		})
-		if err != nil {
-			return chromedp.Void{}, err
-		}
-		_, err = cdp.Call(ctx, target, fetch.Enable, fetch.EnableParams{Patterns: []*fetch.RequestPattern{{URLPattern: "*" + file}}})
-		return chromedp.Void{}, err
-	}
+	})
+}
+
+// holdRequests lets requests for a file of the page wait until release is closed.
+func holdRequests(file string, release <-chan struct{}) action {
+	return intercept(file, func(ctx context.Context, target *chromedp.Target, id fetch.RequestID) {
+		<-release
+		_, _ = cdp.Call(ctx, target, fetch.ContinueRequest, fetch.ContinueRequestParams{RequestID: id})
+	})
 }
 
 // TestPanic checks that the page starts the engine again after a panic. Without an argument, the engine panics.
@@ -115,16 +108,15 @@ const loadingRest = "Loading the rest of the engine…"
 // TestStarter checks that the page evaluates its example before the complete module is there, and inputs that need no more. One that
 // needs more waits for it.
 func TestStarter(t *testing.T) {
-	load, hold := make(chan struct{}), make(chan struct{})
-	p := open(t, holding("complete.wasm.gz", load, hold)).evaluated()
-	<-load
+	release := make(chan struct{})
+	p := open(t, holdRequests("complete.wasm.gz", release)).evaluated()
 	p.run(click("#tab-policy"))
 	p.wait(contains(text("status"), loadingRest))
 	p.run(click("#tab-result"))
 	p.wait(contains(text("status"), "Evaluated in"))
 	p.run(click("#tab-policy"))
 	p.wait(contains(text("status"), loadingRest))
-	close(hold)
+	close(release)
 	p.wait(contains(text("panel-policy"), "kind: MutatingAdmissionPolicy") + " && " + contains(text("status"), "Evaluated in"))
 	p.wait("document.body.dataset.hinted > 0")
 }

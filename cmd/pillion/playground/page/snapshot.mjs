@@ -12,9 +12,9 @@ const pageSize = 65536;
 // page makes an instance go on.
 //
 // The module complete has all functions of the program. The module starter has only those that run while train calls the
-// program, and those of Go's runtime, because it depends on many things when these run. It is half as large as the program. When
-// another function is called, it traps. Only the starter has the memory: an instance of complete imports it from a new instance of
-// the starter. Both have a hash of the starter, which read in resume.js returns, because only modules of one build fit together.
+// program, and those of Go's runtime, because it depends on many things when these run. It has three fifths of the size of the
+// program. When another function is called, it traps. Only the starter has the memory: an instance of complete imports it from a
+// new instance of the starter. Both have a hash of the starter, which read in resume.js returns, because only modules of one build fit together.
 //
 // The same program, arguments and train give the same bytes. For this, the program gets no random numbers, and its process ID is
 // the one that it has in pages. Its clock stands still before train, and then goes on with each look.

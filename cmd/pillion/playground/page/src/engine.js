@@ -40,7 +40,7 @@ export class Engine {
       this.limitTime();
     } else if (modules) {
       this.modules = modules;
-      if (modules.complete) this.complete();
+      if (modules.complete) this.retryLacking();
     } else if (missing) {
       if (this.lacking) this.missing?.(missing);
     } else if (id === this.id) {
@@ -57,8 +57,8 @@ export class Engine {
     }
   }
 
-  // complete evaluates the input again that the starter could not, unless there is a newer one.
-  complete() {
+  // retryLacking evaluates the input again that the starter could not, unless there is a newer one.
+  retryLacking() {
     if (this.lacking && !this.busy) this.evaluate(this.lacking);
     this.loaded?.();
   }
